@@ -1,0 +1,296 @@
+/**
+ * The admin APIs: what an operator's command line and console ask of the platform (decision 32) and
+ * of the partner kit. Ours, strict: unknown fields are refused, because here they are typing errors.
+ */
+import { Type, type Static } from 'typebox';
+import {
+  AccountId,
+  AmountInCents,
+  BillerId,
+  instant,
+  PlatformBatchId,
+  PlatformPaymentId,
+  text,
+} from './fields.ts';
+import { BatchStatement, PaymentRecord } from './payment.ts';
+import { PAYMENT_STATUSES } from './status.ts';
+
+const strict = { additionalProperties: false } as const;
+
+/** Ids that an operator gives to partners. */
+export const PartnerId = Type.String({ pattern: '^[a-z0-9][a-z0-9-]{0,62}$' });
+
+/** How the partner's endpoints are protected (S3): OAuth 2.0 (OA1) or a static key (KY1). Write-only. */
+export const PartnerAuth = Type.Union([
+  Type.Object(
+    {
+      method: Type.Literal('oauth'),
+      token_url: Type.String({ maxLength: 2048 }),
+      client_id: text('Issued by the partner.'),
+      client_secret: text('Issued by the partner; sealed at rest, never answered.', 1024),
+      scope: Type.Optional(Type.String({ maxLength: 256 })),
+    },
+    strict,
+  ),
+  Type.Object(
+    {
+      method: Type.Literal('key'),
+      header: text('Name of the header that carries the key.'),
+      key: text('The key; sealed at rest, never answered.', 1024),
+    },
+    strict,
+  ),
+]);
+export type PartnerAuth = Static<typeof PartnerAuth>;
+
+/** Path templates of a partner that departs from decision 1; absent ones keep the default. */
+export const PartnerPaths = Type.Object(
+  {
+    get_account: Type.Optional(Type.String({ maxLength: 512 })),
+    get_balance: Type.Optional(Type.String({ maxLength: 512 })),
+    put_account_payment: Type.Optional(Type.String({ maxLength: 512 })),
+    get_account_payment: Type.Optional(Type.String({ maxLength: 512 })),
+    get_payment: Type.Optional(Type.String({ maxLength: 512 })),
+    get_batch_statement: Type.Optional(Type.String({ maxLength: 512 })),
+  },
+  strict,
+);
+export type PartnerPaths = Static<typeof PartnerPaths>;
+
+/** What the platform may ask of one partner at once (decision 25). */
+export const PartnerBudget = Type.Object(
+  {
+    max_concurrent_calls: Type.Optional(Type.Integer({ minimum: 1, maximum: 1000 })),
+    max_calls_per_second: Type.Optional(Type.Integer({ minimum: 1, maximum: 10_000 })),
+    call_timeout_ms: Type.Optional(Type.Integer({ minimum: 100, maximum: 120_000 })),
+    wait_seconds: Type.Optional(
+      Type.Integer({
+        minimum: 0,
+        maximum: 60,
+        description: 'Waiting reads (decision 24); 0 asks for none.',
+      }),
+    ),
+  },
+  strict,
+);
+export type PartnerBudget = Static<typeof PartnerBudget>;
+
+const partnerFields = {
+  partner_id: PartnerId,
+  name: text('Shown to customers.'),
+  kind: Type.Enum(['biller', 'aggregator']),
+  biller_id: Type.Optional(BillerId),
+  base_url: Type.String({ maxLength: 2048 }),
+  origins: Type.Array(Type.String({ maxLength: 256 }), { maxItems: 50 }),
+  paths: Type.Optional(PartnerPaths),
+  budget: Type.Optional(PartnerBudget),
+  account_check: Type.Optional(Type.Enum(['when_reachable', 'required', 'off'])),
+  batch_time_zone: Type.Optional(Type.String({ maxLength: 64 })),
+  batch_cutoff: Type.Optional(Type.String({ pattern: '^([01][0-9]|2[0-3]):[0-5][0-9]$' })),
+};
+
+/** Registration of a partner. A biller needs biller_id; an aggregator has none (decision 20). */
+export const PartnerRegistration = Type.Object({ ...partnerFields, auth: PartnerAuth }, strict);
+export type PartnerRegistration = Static<typeof PartnerRegistration>;
+
+/** Changes to a registered partner: every field but its id; what is absent stays as it is. */
+export const PartnerChange = Type.Object(
+  {
+    name: Type.Optional(partnerFields.name),
+    base_url: Type.Optional(partnerFields.base_url),
+    origins: Type.Optional(partnerFields.origins),
+    paths: partnerFields.paths,
+    budget: partnerFields.budget,
+    account_check: partnerFields.account_check,
+    auth: Type.Optional(PartnerAuth),
+    paused: Type.Optional(Type.Boolean({ description: 'True: nothing is sent to this partner.' })),
+  },
+  strict,
+);
+export type PartnerChange = Static<typeof PartnerChange>;
+
+/** A partner as the admin API answers it: no secret in it. */
+export const PartnerView = Type.Object({
+  ...partnerFields,
+  auth: Type.Object({
+    method: Type.Enum(['oauth', 'key']),
+    token_url: Type.Optional(Type.String()),
+    client_id: Type.Optional(Type.String()),
+    scope: Type.Optional(Type.String()),
+    header: Type.Optional(Type.String()),
+  }),
+  paused: Type.Boolean(),
+  pause_reason: Type.Union([Type.String(), Type.Null()]),
+  created_at: instant('When it was registered.'),
+});
+export type PartnerView = Static<typeof PartnerView>;
+
+/** A fresh API key: the one time that it is shown (AU1, reliability 4.1). */
+export const ClientKeyGrant = Type.Object({
+  partner_id: PartnerId,
+  client_id: Type.String(),
+  key_id: Type.String({ description: 'Names the key when it is revoked; not secret.' }),
+  api_key: Type.String(),
+});
+export type ClientKeyGrant = Static<typeof ClientKeyGrant>;
+
+/** Issue a key: for a new client, or a second one for rotation when client_id is given. */
+export const ClientKeyRequest = Type.Object(
+  { client_id: Type.Optional(Type.String({ maxLength: 128 })) },
+  strict,
+);
+export type ClientKeyRequest = Static<typeof ClientKeyRequest>;
+
+export const ClientKeyView = Type.Object({
+  client_id: Type.String(),
+  key_id: Type.String(),
+  created_at: instant('When it was issued.'),
+  last_used_at: Type.Union([instant('When it last opened the door.'), Type.Null()]),
+  revoked_at: Type.Union([instant('When it was revoked.'), Type.Null()]),
+});
+export type ClientKeyView = Static<typeof ClientKeyView>;
+
+/** Where a payment is inside the platform; the four wire words stay in `status`. */
+export const PAYMENT_STAGES = [
+  'created',
+  'authorized',
+  'dispatching',
+  'accepted',
+  'review',
+  'ended',
+] as const;
+export type PaymentStage = (typeof PAYMENT_STAGES)[number];
+
+/** A payment as an operator sees it. The account is masked: the whole id stands in the partner's books. */
+export const PaymentView = Type.Object({
+  platform_payment_id: PlatformPaymentId,
+  payment_id: Type.Union([Type.String(), Type.Null()]),
+  platform_batch_id: PlatformBatchId,
+  partner_id: PartnerId,
+  biller_id: BillerId,
+  masked_account_id: Type.String(),
+  status: Type.Enum([...PAYMENT_STATUSES]),
+  stage: Type.Enum([...PAYMENT_STAGES]),
+  review_reason: Type.Union([Type.String(), Type.Null()]),
+  failure_reason: Type.Union([Type.String(), Type.Null()]),
+  amount_in_cents: AmountInCents,
+  created_at: instant('When the customer confirmed.'),
+  initiated_at: Type.Union([Type.String(), Type.Null()]),
+  posted_at: Type.Union([Type.String(), Type.Null()]),
+  ended_at: Type.Union([instant('When the platform learned the end.'), Type.Null()]),
+  owner: Type.Union([Type.String(), Type.Null()]),
+});
+export type PaymentView = Static<typeof PaymentView>;
+
+/** One line of a payment's audit trail (E8). */
+export const AuditEntry = Type.Object({
+  at: instant('Database time.'),
+  actor: Type.String({ description: 'A worker, an operator, a client.' }),
+  event: Type.String({ description: 'What happened, as a word of the audit list.' }),
+  detail: Type.Record(Type.String(), Type.Union([Type.String(), Type.Integer(), Type.Null()])),
+});
+export type AuditEntry = Static<typeof AuditEntry>;
+
+export const PaymentDetail = Type.Object({
+  payment: PaymentView,
+  audit: Type.Array(AuditEntry),
+});
+export type PaymentDetail = Static<typeof PaymentDetail>;
+
+export const PaymentPage = Type.Object({
+  payments: Type.Array(PaymentView),
+  next_cursor: Type.Union([Type.String(), Type.Null()]),
+});
+export type PaymentPage = Static<typeof PaymentPage>;
+
+export const PaymentQuery = Type.Object(
+  {
+    status: Type.Optional(Type.Enum([...PAYMENT_STATUSES])),
+    stage: Type.Optional(Type.Enum([...PAYMENT_STAGES])),
+    partner_id: Type.Optional(PartnerId),
+    platform_batch_id: Type.Optional(PlatformBatchId),
+    limit: Type.Optional(Type.String({ pattern: '^([1-9][0-9]{0,2}|1000)$' })),
+    cursor: Type.Optional(Type.String({ maxLength: 256 })),
+  },
+  strict,
+);
+export type PaymentQuery = Static<typeof PaymentQuery>;
+
+/** Every act of an operator says why (E8). */
+export const OperatorReason = Type.Object({ reason: text('Why; kept in the audit.') }, strict);
+export type OperatorReason = Static<typeof OperatorReason>;
+
+/** One batch with our statement, and where it stands (decision 26). */
+export const BatchView = Type.Object({
+  platform_batch_id: PlatformBatchId,
+  partner_id: PartnerId,
+  opened_at: instant('When its first payment was made.'),
+  cutoff_at: instant('No payment joins after this.'),
+  closed_at: Type.Union([instant('When its last payment ended after the cut-off.'), Type.Null()]),
+  statement: BatchStatement,
+});
+export type BatchView = Static<typeof BatchView>;
+
+export const BatchPage = Type.Object({ batches: Type.Array(BatchView) });
+export type BatchPage = Static<typeof BatchPage>;
+
+/** One disagreement between our book and the partner's (glossary: difference). */
+export const Difference = Type.Object({
+  platform_payment_id: PlatformPaymentId,
+  kind: Type.Enum(['missing_here', 'missing_there', 'amount', 'status', 'time']),
+  here: Type.Union([Type.String(), Type.Null()]),
+  there: Type.Union([Type.String(), Type.Null()]),
+});
+export type Difference = Static<typeof Difference>;
+
+/** Outcome of comparing one batch with the partner (E3). Never repaired silently. */
+export const Reconciliation = Type.Object({
+  platform_batch_id: PlatformBatchId,
+  method: Type.Enum(['statement', 'payments', 'csv'], {
+    description: 'How the partner was asked: its batch statement, each payment read, or its file.',
+  }),
+  compared: Type.Integer({ minimum: 0 }),
+  differences: Type.Array(Difference),
+});
+export type Reconciliation = Static<typeof Reconciliation>;
+
+/** Reconcile with a file: the lines of the partner's export, `platform_payment_id,status,amount_in_cents`. */
+export const ReconcileRequest = Type.Object(
+  { csv: Type.Optional(Type.String({ maxLength: 60_000 })) },
+  strict,
+);
+export type ReconcileRequest = Static<typeof ReconcileRequest>;
+
+/** Partner kit: a page of its payments. */
+export const KitPaymentPage = Type.Object({
+  payments: Type.Array(PaymentRecord),
+  next_cursor: Type.Union([Type.String(), Type.Null()]),
+});
+export type KitPaymentPage = Static<typeof KitPaymentPage>;
+
+export const KitPaymentQuery = Type.Object(
+  {
+    status: Type.Optional(Type.Enum([...PAYMENT_STATUSES])),
+    biller_id: Type.Optional(BillerId),
+    account_id: Type.Optional(AccountId),
+    platform_batch_id: Type.Optional(PlatformBatchId),
+    limit: Type.Optional(Type.String({ pattern: '^([1-9][0-9]{0,2}|1000)$' })),
+    cursor: Type.Optional(Type.String({ maxLength: 256 })),
+  },
+  strict,
+);
+export type KitPaymentQuery = Static<typeof KitPaymentQuery>;
+
+/** Partner kit: accounts as a billing system exports them, one CSV text at most 60 kB a call. */
+export const AccountImport = Type.Object(
+  { csv: Type.String({ minLength: 1, maxLength: 60_000 }) },
+  strict,
+);
+export type AccountImport = Static<typeof AccountImport>;
+
+export const AccountImportResult = Type.Object({
+  created: Type.Integer({ minimum: 0 }),
+  updated: Type.Integer({ minimum: 0 }),
+  unchanged: Type.Integer({ minimum: 0 }),
+});
+export type AccountImportResult = Static<typeof AccountImportResult>;

@@ -1,0 +1,185 @@
+/**
+ * Every error that either side answers with: one catalogue, so that servers, clients, the API
+ * documents and the guides cannot disagree (ER1, ER2, decision 5).
+ */
+
+interface CatalogueEntry {
+  /** HTTP status. */
+  readonly status: number;
+  /** What the caller is told when the thrower says nothing better. */
+  readonly message: string;
+  /** What the caller should do; printed in the API documents. */
+  readonly remedy: string;
+}
+
+/** The catalogue. The texts of NOT_FOUND and INTERNAL_ERROR are the interface's (ER1, ER2). */
+export const ERRORS = {
+  INVALID_REQUEST: {
+    status: 400,
+    message: 'The request is not valid',
+    remedy: 'Mend the fields named in details; the same request will be refused again.',
+  },
+  UNAUTHORIZED: {
+    status: 401,
+    message: 'The credentials are missing or not valid',
+    remedy: 'Send the credentials that were issued to you, in the headers the operation names.',
+  },
+  TOKEN_INVALID: {
+    status: 401,
+    message: 'The token is not valid',
+    remedy: 'Ask for a new token; this one was never issued, or has been used.',
+  },
+  TOKEN_EXPIRED: {
+    status: 401,
+    message: 'The token has expired',
+    remedy: 'Ask for a new token; nothing was lost.',
+  },
+  SESSION_EXPIRED: {
+    status: 401,
+    message: 'The session has expired',
+    remedy: 'Open the flow again with a new token; a payment already made goes on.',
+  },
+  INSUFFICIENT_SCOPE: {
+    status: 403,
+    message: 'The access token does not cover this operation',
+    remedy: 'Ask for an access token with the scope named in WWW-Authenticate.',
+  },
+  ORIGIN_NOT_ALLOWED: {
+    status: 403,
+    message: 'The flow may not be shown on this site',
+    remedy: 'Have the site registered as one of the partner origins.',
+  },
+  NOT_FOUND: {
+    status: 404,
+    message: 'Resource not found',
+    remedy: 'Check the path, the client id and the account.',
+  },
+  ACCOUNT_NOT_FOUND: {
+    status: 404,
+    message: 'Account not found',
+    remedy: 'Check biller_id and account_id with the biller.',
+  },
+  PAYMENT_NOT_FOUND: {
+    status: 404,
+    message: 'Payment not found',
+    remedy: 'Check the id; a payment is found only under the account it was made for.',
+  },
+  BATCH_NOT_FOUND: {
+    status: 404,
+    message: 'Batch not found',
+    remedy: 'Check the batch id.',
+  },
+  METHOD_NOT_ALLOWED: {
+    status: 405,
+    message: 'The method is not allowed here',
+    remedy: 'Use a method named in the Allow header.',
+  },
+  REQUEST_TIMEOUT: {
+    status: 408,
+    message: 'The request took too long to arrive',
+    remedy: 'Send it again, faster.',
+  },
+  CONFLICT: {
+    status: 409,
+    message: 'The request conflicts with what is stored',
+    remedy: 'Read the current state first; sending the same again will not help.',
+  },
+  PAYLOAD_TOO_LARGE: {
+    status: 413,
+    message: 'The request body is too large',
+    remedy: 'Send at most 64 KiB.',
+  },
+  URI_TOO_LONG: {
+    status: 414,
+    message: 'The path is too long',
+    remedy: 'Check the ids in the path.',
+  },
+  UNSUPPORTED_MEDIA_TYPE: {
+    status: 415,
+    message: 'The content type is not supported',
+    remedy: 'Send the content type that the operation names.',
+  },
+  AMOUNT_OUT_OF_RANGE: {
+    status: 422,
+    message: 'The amount is outside what the account allows',
+    remedy: 'Choose an amount within the limits named in details.',
+  },
+  TOO_MANY_REQUESTS: {
+    status: 429,
+    message: 'Too many requests',
+    remedy: 'Wait for as long as Retry-After says.',
+  },
+  HEADERS_TOO_LARGE: {
+    status: 431,
+    message: 'The request headers are too large',
+    remedy: 'Send fewer or shorter headers.',
+  },
+  INTERNAL_ERROR: {
+    status: 500,
+    message: 'An unexpected error occurred',
+    remedy: 'Send the same request again; quote X-Request-Id if it stays so.',
+  },
+  PARTNER_UNREACHABLE: {
+    status: 503,
+    message: 'The biller cannot be reached right now',
+    remedy: 'Try again after Retry-After; nothing has been charged.',
+  },
+  SERVICE_UNAVAILABLE: {
+    status: 503,
+    message: 'The service cannot take the request right now',
+    remedy: 'Send the same request again after Retry-After.',
+  },
+} as const satisfies Record<string, CatalogueEntry>;
+
+/** A code of the catalogue. */
+export type ErrorCode = keyof typeof ERRORS;
+
+/** One thing that is wrong: where (dotted path from `body`, `path`, `query` or `headers`) and what. */
+export interface Detail {
+  readonly path: string;
+  readonly problem: string;
+}
+
+/** The body of every error answer outside the OAuth endpoint (decision 5). */
+export interface ErrorBody {
+  readonly code: ErrorCode;
+  readonly message: string;
+  readonly details?: readonly Detail[];
+}
+
+/**
+ * The caller is wrong, or must wait: thrown anywhere, turned into an answer at the border.
+ * Takes a code of the catalogue; `details` names what to mend, `headers` travel with the answer
+ * (Retry-After, WWW-Authenticate, Allow). Nothing secret may be put into any of them.
+ */
+export class Refusal extends Error {
+  readonly code: ErrorCode;
+  readonly status: number;
+  readonly details: readonly Detail[] | undefined;
+  readonly headers: Readonly<Record<string, string>>;
+
+  constructor(
+    code: ErrorCode,
+    options: {
+      message?: string;
+      details?: readonly Detail[];
+      headers?: Readonly<Record<string, string>>;
+    } = {},
+  ) {
+    super(options.message ?? ERRORS[code].message);
+    this.name = 'Refusal';
+    this.code = code;
+    this.status = ERRORS[code].status;
+    this.details = options.details;
+    this.headers = options.headers ?? {};
+  }
+
+  /** The answer's body (decision 5). */
+  toBody(): ErrorBody {
+    return {
+      code: this.code,
+      message: this.message,
+      ...(this.details === undefined ? {} : { details: this.details }),
+    };
+  }
+}

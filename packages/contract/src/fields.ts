@@ -1,0 +1,54 @@
+/**
+ * The small schemas that the resources are made of: ids, amounts, texts, times.
+ */
+import { Type } from 'typebox';
+import { MAX_AMOUNT_IN_CENTS, MIN_AMOUNT_IN_CENTS } from './money.ts';
+
+/** Longest free text accepted (decision 16). */
+export const MAX_TEXT_LENGTH = 256;
+
+/** Longest failure reason kept or shown (decision 16). */
+export const MAX_FAILURE_REASON_LENGTH = 500;
+
+/**
+ * Ids that the partner chooses, byte-exact (decision 13). "." and ".." are excluded because every
+ * URL parser on the way would take them for a step in the path.
+ */
+const PARTNER_ID_PATTERN = '^(?!\\.{1,2}$)[A-Za-z0-9._~-]{1,128}$';
+
+/** Ids that the platform mints (decision 13). */
+const PLATFORM_ID_PATTERN = '^(?!\\.{1,2}$)[A-Za-z0-9._-]{1,64}$';
+
+export const BillerId = Type.String({
+  pattern: PARTNER_ID_PATTERN,
+  description: 'The biller at the partner (TR4, decision 13).',
+});
+
+export const AccountId = Type.String({
+  pattern: PARTNER_ID_PATTERN,
+  description: 'The account at the biller (TR4, decision 13).',
+});
+
+export const PlatformPaymentId = Type.String({
+  pattern: PLATFORM_ID_PATTERN,
+  description:
+    'Minted by the platform, unique over all payments, kept for ever: the idempotency key (PF2, decision 13).',
+});
+
+export const PlatformBatchId = Type.String({
+  pattern: PLATFORM_ID_PATTERN,
+  description: 'Minted by the platform; several payments may share it (PF3, decision 13).',
+});
+
+export const AmountInCents = Type.Integer({
+  minimum: MIN_AMOUNT_IN_CENTS,
+  maximum: MAX_AMOUNT_IN_CENTS,
+  description: 'Whole US cents, written as a plain integer (S5, PF6, decision 11).',
+});
+
+/** A free text that is neither empty nor blank. */
+export const text = (description: string, maxLength = MAX_TEXT_LENGTH) =>
+  Type.String({ minLength: 1, maxLength, pattern: '\\S', description });
+
+/** ISO 8601 with a zone (PF7, PF8). */
+export const instant = (description: string) => Type.String({ format: 'date-time', description });

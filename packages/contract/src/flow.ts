@@ -1,0 +1,96 @@
+/**
+ * The flow API: what the hosted payment page asks of the platform (decision 31). Ours, strict, and
+ * described like the rest, so that a partner can build a page of its own.
+ */
+import { Type, type Static } from 'typebox';
+import { PaymentRules } from './account.ts';
+import { Balance } from './customer.ts';
+import { AmountInCents, instant, PlatformPaymentId } from './fields.ts';
+import { PAYMENT_STATUSES } from './status.ts';
+
+/** Body of the exchange of a token for a session. */
+export const FlowSessionRequest = Type.Object(
+  {
+    origin: Type.Optional(
+      Type.String({
+        maxLength: 256,
+        description:
+          'The origin of the page that the frame stands in; refused unless registered for the partner.',
+      }),
+    ),
+  },
+  { additionalProperties: false },
+);
+export type FlowSessionRequest = Static<typeof FlowSessionRequest>;
+
+/** What the exchange gives: the secret stays in the memory of the page, in no storage and no URL. */
+export const FlowSessionGrant = Type.Object({
+  session: Type.String({ description: 'The secret; send it as a Bearer credential.' }),
+  session_id: Type.String({ description: 'Safe to show and to log.' }),
+  expires_at: instant('The end of the session.'),
+});
+export type FlowSessionGrant = Static<typeof FlowSessionGrant>;
+
+/** How far a payment is, for the person who waits. */
+export const PAYMENT_PROGRESS = ['sending', 'accepted', 'ended'] as const;
+
+/** The payment as its customer sees it. An unknown outcome is `processing`, never failed (E9). */
+export const FlowPayment = Type.Object({
+  platform_payment_id: PlatformPaymentId,
+  payment_id: Type.Union([Type.String(), Type.Null()]),
+  status: Type.Enum([...PAYMENT_STATUSES]),
+  progress: Type.Enum([...PAYMENT_PROGRESS], {
+    description:
+      'sending: the partner has not answered yet; accepted: it has taken the payment; ended: terminal.',
+  }),
+  amount_in_cents: AmountInCents,
+  funding_method: Type.String(),
+  created_at: instant('When the customer confirmed.'),
+  initiated_at: Type.Union([instant('When the partner accepted it.'), Type.Null()]),
+  posted_at: Type.Union([instant('When it was posted.'), Type.Null()]),
+  failure_reason: Type.Optional(Type.String()),
+  duplicate: Type.Optional(
+    Type.Boolean({
+      description:
+        'True when the failure reason names a duplicate: the page then offers no second try.',
+    }),
+  ),
+});
+export type FlowPayment = Static<typeof FlowPayment>;
+
+/** Everything that the page shows before the payment, read live. */
+export const FlowSession = Type.Object({
+  session_id: Type.String(),
+  expires_at: instant('The end of the session.'),
+  partner: Type.Object({ partner_id: Type.String(), name: Type.String() }),
+  biller: Type.Object({ biller_id: Type.String(), name: Type.String() }),
+  account: Type.Object({
+    masked_account_id: Type.String({ description: 'All but the last four characters hidden.' }),
+    balance: Type.Union([Balance, Type.Null()]),
+    balance_source: Type.Enum(['partner', 'token', 'none'], {
+      description: 'Where the balance came from: the partner just now, the token, or nowhere.',
+    }),
+    payment_rules: PaymentRules,
+  }),
+  funding_methods: Type.Array(
+    Type.Object({ funding_method: Type.String(), label: Type.String(), sandbox: Type.Boolean() }),
+  ),
+  payment: Type.Union([FlowPayment, Type.Null()], {
+    description: 'The payment of this session, if there is one: the page opens on it.',
+  }),
+});
+export type FlowSession = Static<typeof FlowSession>;
+
+/**
+ * Confirm. However often it is sent, a session has one payment; only `replaces`, naming the last
+ * payment after that one failed or was canceled, makes another (P3).
+ */
+export const FlowPaymentRequest = Type.Object(
+  {
+    amount_in_cents: AmountInCents,
+    funding_method: Type.String({ minLength: 1, maxLength: 64 }),
+    replaces: Type.Optional(PlatformPaymentId),
+  },
+  { additionalProperties: false },
+);
+export type FlowPaymentRequest = Static<typeof FlowPaymentRequest>;

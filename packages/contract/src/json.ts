@@ -1,0 +1,178 @@
+/**
+ * Strict JSON: what `JSON.parse` hides decides about money here (decision 11, reliability F26, F96-F98).
+ *
+ * `JSON.parse` turns 1e2, 100.0 and 100.000000000000001 into 100 and 2^53+1 into 2^53, keeps the last
+ * of two equal keys, and lets `__proto__` through. This reader refuses duplicate and dangerous keys,
+ * lone surrogates, NUL and bottomless nesting, and keeps the source text of every number that is not
+ * a plain whole number, so that such a number is an object to every schema and never an amount.
+ */
+
+/** Deepest nesting read; the wire needs 3, and a bound keeps a hostile body from exhausting the stack. */
+export const MAX_JSON_DEPTH = 32;
+
+/** Keys that have bitten JavaScript programs that copy objects (reliability F26). */
+const DANGEROUS_KEYS = new Set(['__proto__', 'constructor', 'prototype']);
+
+/** A number that is not a plain whole number within ±(2^53-1): its source text, unrounded. */
+export class OtherNumber {
+  readonly source: string;
+  constructor(source: string) {
+    this.source = source;
+  }
+  toJSON(): number {
+    return Number(this.source);
+  }
+}
+
+/** What the reader gives: as `JSON.parse`, but other numbers as `OtherNumber`. */
+export type Json =
+  | null
+  | boolean
+  | number
+  | string
+  | OtherNumber
+  | readonly Json[]
+  | { readonly [key: string]: Json };
+
+/** The text is not acceptable JSON; `problem` says what and where, without quoting the text. */
+export class JsonProblem extends Error {
+  readonly problem: string;
+  constructor(problem: string) {
+    super(problem);
+    this.name = 'JsonProblem';
+    this.problem = problem;
+  }
+}
+
+/** Reads one JSON text. Throws JsonProblem; never anything else, whatever the text holds. */
+export function parseJson(text: string): Json {
+  if (!text.isWellFormed()) throw new JsonProblem('the text is not well-formed Unicode');
+  const reader = new Reader(text);
+  return reader.whole();
+}
+
+const PLAIN_INTEGER = /^-?(?:0|[1-9][0-9]*)$/;
+const NUMBER = /-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?/y;
+const STRING = /"[^"\\\u0000-\u001f]*(?:\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})[^"\\\u0000-\u001f]*)*"/y;
+const SPACE = /[ \t\n\r]*/y;
+
+class Reader {
+  readonly #text: string;
+  #at = 0;
+
+  constructor(text: string) {
+    this.#text = text;
+  }
+
+  whole(): Json {
+    this.#space();
+    const value = this.#value(0);
+    this.#space();
+    if (this.#at !== this.#text.length) this.#fail('text after the end of the value');
+    return value;
+  }
+
+  #value(depth: number): Json {
+    if (depth > MAX_JSON_DEPTH) this.#fail(`nested deeper than ${MAX_JSON_DEPTH} levels`);
+    switch (this.#text[this.#at]) {
+      case '{':
+        return this.#object(depth);
+      case '[':
+        return this.#array(depth);
+      case '"':
+        return this.#string();
+      case 't':
+        return this.#word('true', true);
+      case 'f':
+        return this.#word('false', false);
+      case 'n':
+        return this.#word('null', null);
+      default:
+        return this.#number();
+    }
+  }
+
+  #object(depth: number): Json {
+    this.#at += 1;
+    const entries = new Map<string, Json>();
+    this.#space();
+    if (this.#take('}')) return {};
+    do {
+      this.#space();
+      if (this.#text[this.#at] !== '"') this.#fail('expected a key in double quotes');
+      const key = this.#string();
+      if (DANGEROUS_KEYS.has(key)) this.#fail(`the key ${key} is not allowed`);
+      if (entries.has(key)) this.#fail('the same key stands twice in one object');
+      this.#space();
+      if (!this.#take(':')) this.#fail('expected a colon');
+      this.#space();
+      entries.set(key, this.#value(depth + 1));
+      this.#space();
+    } while (this.#take(','));
+    if (!this.#take('}')) this.#fail('expected a comma or a closing brace');
+    return Object.fromEntries(entries);
+  }
+
+  #array(depth: number): Json {
+    this.#at += 1;
+    const items: Json[] = [];
+    this.#space();
+    if (this.#take(']')) return items;
+    do {
+      this.#space();
+      items.push(this.#value(depth + 1));
+      this.#space();
+    } while (this.#take(','));
+    if (!this.#take(']')) this.#fail('expected a comma or a closing bracket');
+    return items;
+  }
+
+  #string(): string {
+    STRING.lastIndex = this.#at;
+    const source = this.#match(STRING) ?? this.#fail('a text is not closed or not escaped');
+    this.#at += source.length;
+    if (!source.includes('\\')) return source.slice(1, -1);
+    const text = JSON.parse(source) as string;
+    // An escape can still make what raw text may not hold: PostgreSQL refuses NUL, and two
+    // different lone surrogates become one and the same replacement character as keys.
+    if (text.includes('\u0000')) this.#fail('a text holds the character NUL');
+    if (!text.isWellFormed()) this.#fail('a text holds half a surrogate pair');
+    return text;
+  }
+
+  #number(): number | OtherNumber {
+    NUMBER.lastIndex = this.#at;
+    const source = this.#match(NUMBER) ?? this.#fail('expected a value');
+    this.#at += source.length;
+    if (PLAIN_INTEGER.test(source) && source !== '-0') {
+      const value = Number(source);
+      if (Number.isSafeInteger(value)) return value;
+    }
+    return new OtherNumber(source);
+  }
+
+  #word<T extends null | boolean>(word: string, value: T): T {
+    if (!this.#text.startsWith(word, this.#at)) this.#fail('expected a value');
+    this.#at += word.length;
+    return value;
+  }
+
+  #match(pattern: RegExp): string | undefined {
+    return pattern.exec(this.#text)?.[0];
+  }
+
+  #space(): void {
+    SPACE.lastIndex = this.#at;
+    this.#at += SPACE.exec(this.#text)?.[0].length ?? 0;
+  }
+
+  #take(character: string): boolean {
+    if (this.#text[this.#at] !== character) return false;
+    this.#at += 1;
+    return true;
+  }
+
+  #fail(problem: string): never {
+    throw new JsonProblem(`${problem}, at character ${this.#at + 1}`);
+  }
+}

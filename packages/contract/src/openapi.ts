@@ -1,0 +1,217 @@
+/**
+ * Renders a route table as an OpenAPI 3.1 document. Nothing in it is written by hand: what the
+ * servers check is what the document says.
+ */
+import type { TSchema } from 'typebox';
+import { ERRORS, type ErrorCode } from './errors.ts';
+import { OAuthErrorBody } from './oauth.ts';
+import { COMMON_ERRORS, pathFields, type Route } from './routes.ts';
+
+/** What a document says about itself. */
+export interface OpenApiInfo {
+  readonly title: string;
+  readonly description: string;
+  readonly version: string;
+  /** Base addresses; a relative `/` when the host differs per environment. */
+  readonly servers: readonly { readonly url: string; readonly description: string }[];
+  /** Static keys replace OAuth at a partner that chose them (KY1): the header's name. */
+  readonly keyHeader?: string;
+}
+
+type Node = { [key: string]: unknown };
+
+/** Takes a table of routes; gives the document as a plain JSON value. */
+export function renderOpenApi(routes: Readonly<Record<string, Route>>, info: OpenApiInfo): Node {
+  const paths: Record<string, Node> = {};
+  for (const route of Object.values(routes)) {
+    const item = (paths[route.path] ??= {});
+    item[route.method.toLowerCase()] = operation(route, info);
+  }
+  return {
+    openapi: '3.1.0',
+    info: {
+      title: info.title,
+      description: info.description,
+      version: info.version,
+      license: { name: 'Apache-2.0', identifier: 'Apache-2.0' },
+    },
+    servers: info.servers,
+    paths,
+    components: {
+      schemas: { Error: errorSchema(), OAuthError: plain(OAuthErrorBody) },
+      securitySchemes: securitySchemes(routes, info),
+    },
+  };
+}
+
+function operation(route: Route, info: OpenApiInfo): Node {
+  return {
+    operationId: route.id,
+    summary: route.summary,
+    description: `Source: ${route.source}.`,
+    security: security(route, info),
+    ...parameters(route),
+    ...(route.body === undefined
+      ? {}
+      : {
+          requestBody: {
+            required: true,
+            content: { [route.bodyType ?? 'application/json']: { schema: plain(route.body) } },
+          },
+        }),
+    responses: responses(route),
+  };
+}
+
+function parameters(route: Route): Node {
+  const list: Node[] = [];
+  for (const name of pathFields(route.path)) {
+    list.push({ name, in: 'path', required: true, schema: plain(propertyOf(route.params, name)) });
+  }
+  const query = route.query;
+  if (query !== undefined) {
+    for (const [name, schema] of Object.entries(query.properties)) {
+      const required = (query.required as readonly string[] | undefined)?.includes(name) ?? false;
+      list.push({ name, in: 'query', required, schema: plain(schema) });
+    }
+  }
+  return list.length === 0 ? {} : { parameters: list };
+}
+
+function propertyOf(params: Route['params'], name: string): TSchema {
+  const schema = params?.properties[name];
+  if (schema === undefined) throw new RangeError(`the path names {${name}}, params do not`);
+  return schema;
+}
+
+function responses(route: Route): Node {
+  const ok: Node = {
+    description: 'Done.',
+    headers: {
+      'X-Request-Id': { description: 'Names this answer in our logs.', schema: { type: 'string' } },
+      ...Object.fromEntries(
+        Object.entries(route.replyHeaders ?? {}).map(([name, description]) => [
+          name,
+          { description, schema: { type: 'string' } },
+        ]),
+      ),
+    },
+    content: { [route.replyType ?? 'application/json']: { schema: plain(route.reply) } },
+  };
+  const all: Node = { '200': ok };
+  const codes = [...new Set<ErrorCode>([...COMMON_ERRORS, ...route.errors])];
+  for (const [status, group] of Map.groupBy(codes, (code) => ERRORS[code].status)) {
+    all[String(status)] = {
+      description: group
+        .map((code) => `${code}: ${ERRORS[code].message}. ${ERRORS[code].remedy}`)
+        .join(' '),
+      ...retryAfter(status),
+      content: { 'application/json': { schema: { $ref: '#/components/schemas/Error' } } },
+    };
+  }
+  if (route.oauthErrors === true) {
+    for (const status of ['400', '401']) {
+      all[status] = {
+        description: 'The request was refused (RFC 6749 section 5.2).',
+        content: { 'application/json': { schema: { $ref: '#/components/schemas/OAuthError' } } },
+      };
+    }
+  }
+  return all;
+}
+
+function retryAfter(status: number): Node {
+  if (status !== 429 && status !== 503) return {};
+  return {
+    headers: { 'Retry-After': { description: 'Seconds to wait.', schema: { type: 'integer' } } },
+  };
+}
+
+function security(route: Route, info: OpenApiInfo): Node[] {
+  switch (route.auth) {
+    case 'none':
+      return [];
+    case 'client_key':
+      return [{ client_id: [], api_key: [] }];
+    case 'partner':
+      return [info.keyHeader === undefined ? { oauth: [route.scope ?? 'read'] } : { key: [] }];
+    case 'token':
+      return [{ token: [] }];
+    case 'session':
+      return [{ session: [] }];
+    case 'admin':
+      return [{ admin: [] }];
+  }
+}
+
+function securitySchemes(routes: Readonly<Record<string, Route>>, info: OpenApiInfo): Node {
+  const schemes: Node = {};
+  for (const { auth } of Object.values(routes)) {
+    switch (auth) {
+      case 'none':
+        break;
+      case 'client_key':
+        schemes['client_id'] = { type: 'apiKey', in: 'header', name: 'X-Client-Id' };
+        schemes['api_key'] = { type: 'apiKey', in: 'header', name: 'X-Api-Key' };
+        break;
+      case 'partner':
+        if (info.keyHeader === undefined) {
+          const path = Object.values(routes).find((route) => route.id === 'access_token')?.path;
+          schemes['oauth'] = {
+            type: 'oauth2',
+            flows: {
+              clientCredentials: {
+                tokenUrl: path ?? '/oauth/token',
+                scopes: { read: 'The queries (SC1).', write: 'Put Account Payment (SC1).' },
+              },
+            },
+          };
+        } else {
+          schemes['key'] = { type: 'apiKey', in: 'header', name: info.keyHeader };
+        }
+        break;
+      case 'token':
+        schemes['token'] = bearer('The token of Create Token.');
+        break;
+      case 'session':
+        schemes['session'] = bearer('The session that the token was exchanged for.');
+        break;
+      case 'admin':
+        schemes['admin'] = bearer('The admin key of this deployment.');
+        break;
+    }
+  }
+  return schemes;
+}
+
+function bearer(description: string): Node {
+  return { type: 'http', scheme: 'bearer', description };
+}
+
+function errorSchema(): Node {
+  return {
+    type: 'object',
+    required: ['code', 'message'],
+    properties: {
+      code: { type: 'string', enum: Object.keys(ERRORS) },
+      message: { type: 'string' },
+      details: {
+        type: 'array',
+        items: {
+          type: 'object',
+          required: ['path', 'problem'],
+          properties: { path: { type: 'string' }, problem: { type: 'string' } },
+        },
+      },
+    },
+  };
+}
+
+/** A schema as plain JSON, with formats that other tools know. */
+function plain(schema: TSchema): Node {
+  return JSON.parse(
+    JSON.stringify(schema, (key, value: unknown) =>
+      key === 'format' && value === 'iso-date-time' ? undefined : value,
+    ),
+  ) as Node;
+}

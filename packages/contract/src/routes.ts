@@ -1,0 +1,514 @@
+/**
+ * Every operation of both sides in one table: servers mount it, clients call by it, the API documents
+ * are printed from it, and the conformance checks read it. Nothing about an operation is written twice.
+ */
+import { Type, type Static, type TObject, type TSchema } from 'typebox';
+import { AccountRecord } from './account.ts';
+import {
+  AccountImport,
+  AccountImportResult,
+  AuditEntry,
+  BatchPage,
+  BatchView,
+  ClientKeyGrant,
+  ClientKeyRequest,
+  ClientKeyView,
+  KitPaymentPage,
+  KitPaymentQuery,
+  OperatorReason,
+  PartnerChange,
+  PartnerId,
+  PartnerRegistration,
+  PartnerView,
+  PaymentDetail,
+  PaymentPage,
+  PaymentQuery,
+  PaymentView,
+  ReconcileRequest,
+  Reconciliation,
+} from './admin.ts';
+import { Balance, TokenReply, TokenRequest } from './customer.ts';
+import type { ErrorCode } from './errors.ts';
+import { AccountId, BillerId, PlatformBatchId, PlatformPaymentId } from './fields.ts';
+import {
+  FlowPayment,
+  FlowPaymentRequest,
+  FlowSession,
+  FlowSessionGrant,
+  FlowSessionRequest,
+} from './flow.ts';
+import { AccessTokenReply, AccessTokenRequest, type Scope } from './oauth.ts';
+import { BatchStatement, PaymentInstruction, PaymentRecord } from './payment.ts';
+
+/** How a caller of the operation proves who it is. */
+export type RouteAuth =
+  | 'none'
+  | 'client_key' // X-Client-Id and X-Api-Key (AU1)
+  | 'partner' // OAuth bearer with `scope`, or the static key (S3)
+  | 'token' // Bearer: the start token of the flow
+  | 'session' // Bearer: the flow session
+  | 'admin'; // Bearer: the admin key
+
+/** One operation. Paths hold `{name}` for each field of `params`, one whole segment each. */
+export interface Route {
+  readonly id: string;
+  readonly method: 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE';
+  readonly path: string;
+  readonly summary: string;
+  /** Clause ids and decisions it comes from. */
+  readonly source: string;
+  readonly auth: RouteAuth;
+  readonly scope?: Scope;
+  readonly params?: TObject;
+  readonly query?: TObject;
+  readonly body?: TSchema;
+  /** Media type of the body; JSON unless named. */
+  readonly bodyType?: 'application/json' | 'application/x-www-form-urlencoded';
+  readonly reply: TSchema;
+  /** Media type of the 200 answer; JSON unless named. */
+  readonly replyType?: 'application/json' | 'text/event-stream';
+  /** Headers of the 200 answer beside X-Request-Id. */
+  readonly replyHeaders?: Readonly<Record<string, string>>;
+  /** Codes of the catalogue it may answer with, beside those that every operation may. */
+  readonly errors: readonly ErrorCode[];
+  /** Errors in the form of RFC 6749 instead of the catalogue's (decision 5). */
+  readonly oauthErrors?: true;
+}
+
+type Field<R, K extends string> = R extends { readonly [P in K]: infer S extends TSchema }
+  ? Static<S>
+  : Record<string, never>;
+
+/** The path fields of an operation. */
+export type RouteParams<R extends Route> = Field<R, 'params'>;
+/** The query fields of an operation: texts, as they stand in the URL. */
+export type RouteQuery<R extends Route> = Field<R, 'query'>;
+/** The body of an operation; undefined where it takes none. */
+export type RouteBody<R extends Route> = R extends { readonly body: infer S extends TSchema }
+  ? Static<S>
+  : undefined;
+/** The body of the 200 answer of an operation. */
+export type RouteReply<R extends Route> = Static<R['reply']>;
+
+/** Every operation may answer with these: they come from the ground, not from the handler. */
+export const COMMON_ERRORS = [
+  'INVALID_REQUEST',
+  'METHOD_NOT_ALLOWED',
+  'REQUEST_TIMEOUT',
+  'PAYLOAD_TOO_LARGE',
+  'HEADERS_TOO_LARGE',
+  'INTERNAL_ERROR',
+  'SERVICE_UNAVAILABLE',
+] as const satisfies readonly ErrorCode[];
+
+const table = <const T extends Readonly<Record<string, Route>>>(routes: T): T => routes;
+
+const accountParams = Type.Object({ biller_id: BillerId, account_id: AccountId });
+const accountPaymentParams = Type.Object({
+  biller_id: BillerId,
+  account_id: AccountId,
+  platform_payment_id: PlatformPaymentId,
+});
+
+/** Hosted by the partner, called by the platform (S2, decision 1). */
+export const partnerRoutes = table({
+  access_token: {
+    id: 'access_token',
+    method: 'POST',
+    path: '/oauth/token',
+    summary: 'Get an access token with the client credentials of the platform',
+    source: 'OA1 OA2 OA3',
+    auth: 'none',
+    body: AccessTokenRequest,
+    bodyType: 'application/x-www-form-urlencoded',
+    reply: AccessTokenReply,
+    replyHeaders: { 'Cache-Control': 'no-store' },
+    errors: ['UNSUPPORTED_MEDIA_TYPE'],
+    oauthErrors: true,
+  },
+  get_account: {
+    id: 'get_account',
+    method: 'GET',
+    path: '/biller/{biller_id}/account/{account_id}',
+    summary: 'Get Account',
+    source: 'B1 AC1, decision 4',
+    auth: 'partner',
+    scope: 'read',
+    params: accountParams,
+    reply: AccountRecord,
+    errors: ['UNAUTHORIZED', 'INSUFFICIENT_SCOPE', 'ACCOUNT_NOT_FOUND'],
+  },
+  get_balance: {
+    id: 'get_balance',
+    method: 'GET',
+    path: '/biller/{biller_id}/account/{account_id}/balance',
+    summary: 'Get Balance',
+    source: 'B2 TR3, decisions 1 and 4',
+    auth: 'partner',
+    scope: 'read',
+    params: accountParams,
+    reply: Balance,
+    errors: ['UNAUTHORIZED', 'INSUFFICIENT_SCOPE', 'ACCOUNT_NOT_FOUND'],
+  },
+  put_account_payment: {
+    id: 'put_account_payment',
+    method: 'PUT',
+    path: '/biller/{biller_id}/account/{account_id}/payment/{platform_payment_id}',
+    summary: 'Put Account Payment: create it, or get the one that has this id',
+    source: 'B4 ID1 RU5 ST1, decisions 1, 2, 9 and 10',
+    auth: 'partner',
+    scope: 'write',
+    params: accountPaymentParams,
+    body: PaymentInstruction,
+    reply: PaymentRecord,
+    errors: ['UNAUTHORIZED', 'INSUFFICIENT_SCOPE', 'CONFLICT', 'UNSUPPORTED_MEDIA_TYPE'],
+  },
+  get_account_payment: {
+    id: 'get_account_payment',
+    method: 'GET',
+    path: '/biller/{biller_id}/account/{account_id}/payment/{platform_payment_id}',
+    summary: 'Get Account Payment: its current status; the operation that is polled',
+    source: 'B5 RU4, decisions 1 and 24',
+    auth: 'partner',
+    scope: 'read',
+    params: accountPaymentParams,
+    reply: PaymentRecord,
+    replyHeaders: { 'Preference-Applied': 'wait, when the request said Prefer: wait=N' },
+    errors: ['UNAUTHORIZED', 'INSUFFICIENT_SCOPE', 'PAYMENT_NOT_FOUND'],
+  },
+  get_payment: {
+    id: 'get_payment',
+    method: 'GET',
+    path: '/payment/{platform_payment_id}',
+    summary: 'Get Payment',
+    source: 'B3, decision 1',
+    auth: 'partner',
+    scope: 'read',
+    params: Type.Object({ platform_payment_id: PlatformPaymentId }),
+    reply: PaymentRecord,
+    errors: ['UNAUTHORIZED', 'INSUFFICIENT_SCOPE', 'PAYMENT_NOT_FOUND'],
+  },
+  get_batch_statement: {
+    id: 'get_batch_statement',
+    method: 'GET',
+    path: '/batch/{platform_batch_id}',
+    summary: 'Get the statement of one batch (an extension)',
+    source: 'decision 26',
+    auth: 'partner',
+    scope: 'read',
+    params: Type.Object({ platform_batch_id: PlatformBatchId }),
+    reply: BatchStatement,
+    errors: ['UNAUTHORIZED', 'INSUFFICIENT_SCOPE', 'BATCH_NOT_FOUND'],
+  },
+});
+
+/** Hosted by the platform, called by partners and by the payment page. */
+export const platformRoutes = table({
+  create_token: {
+    id: 'create_token',
+    method: 'POST',
+    path: '/v1/sbi/token',
+    summary: 'Create Token: a customer in, the start value of the payment flow out',
+    source: 'A1 A2 TK1 VE1, decisions 6, 7 and 8',
+    auth: 'client_key',
+    body: TokenRequest,
+    reply: TokenReply,
+    replyHeaders: { 'Token-Expires-At': 'ISO 8601; when the token stops opening the flow' },
+    errors: ['UNAUTHORIZED', 'NOT_FOUND', 'UNSUPPORTED_MEDIA_TYPE', 'TOO_MANY_REQUESTS'],
+  },
+  create_flow_session: {
+    id: 'create_flow_session',
+    method: 'POST',
+    path: '/v1/flow/session',
+    summary: 'Exchange the token for a session',
+    source: 'S1, decisions 8 and 31',
+    auth: 'token',
+    body: FlowSessionRequest,
+    reply: FlowSessionGrant,
+    errors: ['TOKEN_INVALID', 'TOKEN_EXPIRED', 'ORIGIN_NOT_ALLOWED', 'UNSUPPORTED_MEDIA_TYPE'],
+  },
+  get_flow_session: {
+    id: 'get_flow_session',
+    method: 'GET',
+    path: '/v1/flow/session',
+    summary: 'Read the bill, live, and the payment of this session',
+    source: 'S1, decision 31',
+    auth: 'session',
+    reply: FlowSession,
+    errors: ['SESSION_EXPIRED', 'ACCOUNT_NOT_FOUND', 'PARTNER_UNREACHABLE'],
+  },
+  create_flow_payment: {
+    id: 'create_flow_payment',
+    method: 'POST',
+    path: '/v1/flow/payments',
+    summary: 'Confirm: the one payment of this session, however often it is sent',
+    source: 'S4, decision 31',
+    auth: 'session',
+    body: FlowPaymentRequest,
+    reply: FlowPayment,
+    errors: [
+      'SESSION_EXPIRED',
+      'CONFLICT',
+      'AMOUNT_OUT_OF_RANGE',
+      'ACCOUNT_NOT_FOUND',
+      'PARTNER_UNREACHABLE',
+      'UNSUPPORTED_MEDIA_TYPE',
+    ],
+  },
+  get_flow_payment: {
+    id: 'get_flow_payment',
+    method: 'GET',
+    path: '/v1/flow/payments/{platform_payment_id}',
+    summary: 'Read a payment of this session',
+    source: 'decision 31',
+    auth: 'session',
+    params: Type.Object({ platform_payment_id: PlatformPaymentId }),
+    reply: FlowPayment,
+    errors: ['SESSION_EXPIRED', 'PAYMENT_NOT_FOUND'],
+  },
+  get_flow_payment_events: {
+    id: 'get_flow_payment_events',
+    method: 'GET',
+    path: '/v1/flow/payments/{platform_payment_id}/events',
+    summary: 'Follow a payment: one `payment` event at once and one a change, until it has ended',
+    source: 'decision 31',
+    auth: 'session',
+    params: Type.Object({ platform_payment_id: PlatformPaymentId }),
+    reply: Type.String({ description: 'Each event `payment` carries a FlowPayment as JSON.' }),
+    replyType: 'text/event-stream',
+    errors: ['SESSION_EXPIRED', 'PAYMENT_NOT_FOUND'],
+  },
+});
+
+const partnerParams = Type.Object({ partner_id: PartnerId });
+const paymentParams = Type.Object({ platform_payment_id: PlatformPaymentId });
+const batchParams = Type.Object({ platform_batch_id: PlatformBatchId });
+
+/** The platform's admin listener (decision 32). */
+export const platformAdminRoutes = table({
+  add_partner: {
+    id: 'add_partner',
+    method: 'POST',
+    path: '/admin/v1/partners',
+    summary: 'Register a partner',
+    source: 'decisions 30 and 32',
+    auth: 'admin',
+    body: PartnerRegistration,
+    reply: PartnerView,
+    errors: ['UNAUTHORIZED', 'CONFLICT', 'UNSUPPORTED_MEDIA_TYPE'],
+  },
+  list_partners: {
+    id: 'list_partners',
+    method: 'GET',
+    path: '/admin/v1/partners',
+    summary: 'List the partners',
+    source: 'decision 32',
+    auth: 'admin',
+    reply: Type.Object({ partners: Type.Array(PartnerView) }),
+    errors: ['UNAUTHORIZED'],
+  },
+  get_partner: {
+    id: 'get_partner',
+    method: 'GET',
+    path: '/admin/v1/partners/{partner_id}',
+    summary: 'Read a partner',
+    source: 'decision 32',
+    auth: 'admin',
+    params: partnerParams,
+    reply: PartnerView,
+    errors: ['UNAUTHORIZED', 'NOT_FOUND'],
+  },
+  change_partner: {
+    id: 'change_partner',
+    method: 'PATCH',
+    path: '/admin/v1/partners/{partner_id}',
+    summary: 'Change a partner; also pause and resume it',
+    source: 'decisions 1, 25 and 32',
+    auth: 'admin',
+    params: partnerParams,
+    body: PartnerChange,
+    reply: PartnerView,
+    errors: ['UNAUTHORIZED', 'NOT_FOUND', 'UNSUPPORTED_MEDIA_TYPE'],
+  },
+  issue_key: {
+    id: 'issue_key',
+    method: 'POST',
+    path: '/admin/v1/partners/{partner_id}/keys',
+    summary: 'Issue an API key; it is shown once',
+    source: 'AU1, decision 30',
+    auth: 'admin',
+    params: partnerParams,
+    body: ClientKeyRequest,
+    reply: ClientKeyGrant,
+    errors: ['UNAUTHORIZED', 'NOT_FOUND', 'CONFLICT', 'UNSUPPORTED_MEDIA_TYPE'],
+  },
+  list_keys: {
+    id: 'list_keys',
+    method: 'GET',
+    path: '/admin/v1/partners/{partner_id}/keys',
+    summary: 'List the API keys, without their secrets',
+    source: 'decision 32',
+    auth: 'admin',
+    params: partnerParams,
+    reply: Type.Object({ keys: Type.Array(ClientKeyView) }),
+    errors: ['UNAUTHORIZED', 'NOT_FOUND'],
+  },
+  revoke_key: {
+    id: 'revoke_key',
+    method: 'DELETE',
+    path: '/admin/v1/partners/{partner_id}/keys/{key_id}',
+    summary: 'Revoke an API key; refused at every replica within five seconds',
+    source: 'AU1, decision 30',
+    auth: 'admin',
+    params: Type.Object({ partner_id: PartnerId, key_id: Type.String({ maxLength: 64 }) }),
+    reply: ClientKeyView,
+    errors: ['UNAUTHORIZED', 'NOT_FOUND'],
+  },
+  list_payments: {
+    id: 'list_payments',
+    method: 'GET',
+    path: '/admin/v1/payments',
+    summary: 'List payments, newest first',
+    source: 'decision 32',
+    auth: 'admin',
+    query: PaymentQuery,
+    reply: PaymentPage,
+    errors: ['UNAUTHORIZED'],
+  },
+  get_admin_payment: {
+    id: 'get_admin_payment',
+    method: 'GET',
+    path: '/admin/v1/payments/{platform_payment_id}',
+    summary: 'Read a payment and its audit trail',
+    source: 'decision 32',
+    auth: 'admin',
+    params: paymentParams,
+    reply: PaymentDetail,
+    errors: ['UNAUTHORIZED', 'PAYMENT_NOT_FOUND'],
+  },
+  resume_payment: {
+    id: 'resume_payment',
+    method: 'POST',
+    path: '/admin/v1/payments/{platform_payment_id}/resume',
+    summary: 'Take a payment out of review: the same id and bytes are put again',
+    source: 'decisions 21 and 32',
+    auth: 'admin',
+    params: paymentParams,
+    body: OperatorReason,
+    reply: PaymentView,
+    errors: ['UNAUTHORIZED', 'PAYMENT_NOT_FOUND', 'CONFLICT', 'UNSUPPORTED_MEDIA_TYPE'],
+  },
+  withdraw_payment: {
+    id: 'withdraw_payment',
+    method: 'POST',
+    path: '/admin/v1/payments/{platform_payment_id}/withdraw',
+    summary: 'Cancel a payment that cannot have left yet',
+    source: 'decision 18',
+    auth: 'admin',
+    params: paymentParams,
+    body: OperatorReason,
+    reply: PaymentView,
+    errors: ['UNAUTHORIZED', 'PAYMENT_NOT_FOUND', 'CONFLICT', 'UNSUPPORTED_MEDIA_TYPE'],
+  },
+  list_batches: {
+    id: 'list_batches',
+    method: 'GET',
+    path: '/admin/v1/batches',
+    summary: 'List batches, newest first',
+    source: 'decision 26',
+    auth: 'admin',
+    query: Type.Object({ partner_id: Type.Optional(PartnerId) }, { additionalProperties: false }),
+    reply: BatchPage,
+    errors: ['UNAUTHORIZED'],
+  },
+  get_batch: {
+    id: 'get_batch',
+    method: 'GET',
+    path: '/admin/v1/batches/{platform_batch_id}',
+    summary: 'Read a batch and its statement',
+    source: 'decision 26',
+    auth: 'admin',
+    params: batchParams,
+    reply: BatchView,
+    errors: ['UNAUTHORIZED', 'BATCH_NOT_FOUND'],
+  },
+  reconcile_batch: {
+    id: 'reconcile_batch',
+    method: 'POST',
+    path: '/admin/v1/batches/{platform_batch_id}/reconcile',
+    summary: 'Compare a batch with the partner: its statement, each payment, or its file',
+    source: 'decision 26',
+    auth: 'admin',
+    params: batchParams,
+    body: ReconcileRequest,
+    reply: Reconciliation,
+    errors: ['UNAUTHORIZED', 'BATCH_NOT_FOUND', 'PARTNER_UNREACHABLE', 'UNSUPPORTED_MEDIA_TYPE'],
+  },
+  list_audit: {
+    id: 'list_audit',
+    method: 'GET',
+    path: '/admin/v1/audit',
+    summary: 'The latest entries of the audit, newest first',
+    source: 'decision 32',
+    auth: 'admin',
+    reply: Type.Object({ entries: Type.Array(AuditEntry) }),
+    errors: ['UNAUTHORIZED'],
+  },
+});
+
+/** The partner kit's admin listener. */
+export const partnerAdminRoutes = table({
+  import_accounts: {
+    id: 'import_accounts',
+    method: 'POST',
+    path: '/admin/v1/accounts/import',
+    summary: 'Create and update accounts from a CSV text',
+    source: 'decision 30',
+    auth: 'admin',
+    body: AccountImport,
+    reply: AccountImportResult,
+    errors: ['UNAUTHORIZED', 'UNSUPPORTED_MEDIA_TYPE'],
+  },
+  list_kit_payments: {
+    id: 'list_kit_payments',
+    method: 'GET',
+    path: '/admin/v1/payments',
+    summary: 'List payments, newest first',
+    source: 'decision 30',
+    auth: 'admin',
+    query: KitPaymentQuery,
+    reply: KitPaymentPage,
+    errors: ['UNAUTHORIZED'],
+  },
+  cancel_payment: {
+    id: 'cancel_payment',
+    method: 'POST',
+    path: '/admin/v1/payments/{platform_payment_id}/cancel',
+    summary: 'Cancel a processing payment',
+    source: 'ST4, decision 18',
+    auth: 'admin',
+    params: paymentParams,
+    body: OperatorReason,
+    reply: PaymentRecord,
+    errors: ['UNAUTHORIZED', 'PAYMENT_NOT_FOUND', 'CONFLICT', 'UNSUPPORTED_MEDIA_TYPE'],
+  },
+});
+
+/** The names of a path's fields, in order: `/payment/{platform_payment_id}` gives that one. */
+export function pathFields(path: string): string[] {
+  return [...path.matchAll(/\{([a-z_]+)\}/g)].map((match) => match[1] ?? '');
+}
+
+/**
+ * Fills a path template; each value becomes exactly one encoded segment, so that no value can step
+ * out of its place (reliability 4.3). Throws RangeError for a missing or empty value, "." or "..".
+ */
+export function fillPath(template: string, values: Readonly<Record<string, string>>): string {
+  return template.replaceAll(/\{([a-z_]+)\}/g, (_, name: string) => {
+    const value = values[name];
+    if (value === undefined || value === '' || value === '.' || value === '..') {
+      throw new RangeError(`no usable value for {${name}} of ${template}`);
+    }
+    return encodeURIComponent(value);
+  });
+}

@@ -1,0 +1,57 @@
+/**
+ * Dates and instants as the wire has them (PF7, PF8, TR3, decision 12).
+ *
+ * `Date.parse` takes 2026-02-30 for the second of March and a time without an offset for local time;
+ * both would silently move money's timestamps, so the text is checked part by part first.
+ */
+
+const DATE = /^(\d{4})-(\d{2})-(\d{2})$/;
+const DATE_TIME =
+  /^(\d{4}-\d{2}-\d{2})T(\d{2}):(\d{2})(?::(\d{2})(?:[.,](\d{1,9}))?)?(Z|[+-]\d{2}(?::?\d{2})?)?$/;
+
+/** True for a calendar date that exists, written YYYY-MM-DD (TR3). */
+export function isDate(text: string): boolean {
+  const parts = DATE.exec(text);
+  if (parts === null) return false;
+  const [year, month, day] = [Number(parts[1]), Number(parts[2]), Number(parts[3])];
+  if (month < 1 || month > 12 || day < 1) return false;
+  return day <= new Date(Date.UTC(year, month, 0)).getUTCDate();
+}
+
+/** True for an ISO 8601 date and time that exists; the zone may be missing (TR3, last_updated_at). */
+export function isDateTime(text: string): boolean {
+  return read(text) !== undefined;
+}
+
+/**
+ * An ISO 8601 instant with its zone, as milliseconds since 1970 (PF7, PF8).
+ * Gives undefined for a time without a zone, a date that does not exist, or a leap second.
+ */
+export function parseInstant(text: string): number | undefined {
+  const parts = read(text);
+  if (parts === undefined || parts.zone === undefined) return undefined;
+  const milliseconds = Date.parse(`${parts.date}T${parts.time}${parts.zone}`);
+  return Number.isFinite(milliseconds) ? milliseconds : undefined;
+}
+
+function read(text: string): { date: string; time: string; zone: string | undefined } | undefined {
+  const parts = DATE_TIME.exec(text);
+  if (parts === null) return undefined;
+  const [, date = '', hour = '', minute = '', second = '00', fraction = '0', zone] = parts;
+  if (!isDate(date) || Number(hour) > 23 || Number(minute) > 59 || Number(second) > 59) {
+    return undefined;
+  }
+  if (zone !== undefined && zone !== 'Z') {
+    const [hours, minutes] = [
+      Number(zone.slice(1, 3)),
+      Number(zone.slice(3).replace(':', '') || 0),
+    ];
+    if (hours > 23 || minutes > 59) return undefined;
+  }
+  const milliseconds = fraction.padEnd(3, '0').slice(0, 3);
+  const fullZone =
+    zone === undefined || zone === 'Z'
+      ? zone
+      : `${zone.slice(0, 3)}:${zone.slice(3).replace(':', '') || '00'}`;
+  return { date, time: `${hour}:${minute}:${second}.${milliseconds}`, zone: fullZone };
+}

@@ -1,0 +1,76 @@
+/**
+ * Turns a schema into a check. No coercion, no defaults, no removal: what was sent is judged as sent
+ * (decision 11).
+ */
+import type { Static, TSchema } from 'typebox';
+import { Compile } from 'typebox/compile';
+import { Format } from 'typebox/format';
+import type { Detail } from './errors.ts';
+import { isDate, isDateTime, parseInstant } from './time.ts';
+
+Format.Set('date', isDate);
+Format.Set('date-time', (text) => parseInstant(text) !== undefined);
+Format.Set('iso-date-time', isDateTime);
+
+/** Most problems named in one answer: enough to mend a form at once, too few to flood a log. */
+const MAX_DETAILS = 20;
+
+/** A compiled schema. */
+export interface Check<T> {
+  /** True when the value is as the schema says. */
+  holds(value: unknown): value is T;
+  /** What is wrong with it, each under `root` (such as `body`); empty when it holds. */
+  problems(value: unknown, root: string): readonly Detail[];
+}
+
+/** Compiles a schema once, at start. Takes a TypeBox schema; gives a check of its static type. */
+export function compileCheck<S extends TSchema>(schema: S): Check<Static<S>> {
+  const compiled = Compile(schema);
+  return {
+    holds: (value): value is Static<S> => compiled.Check(value),
+    problems(value, root) {
+      if (compiled.Check(value)) return [];
+      const problems = new Map<string, Detail>();
+      for (const error of compiled.Errors(value)) {
+        for (const detail of toDetails(error, root)) {
+          if (problems.size < MAX_DETAILS && !problems.has(detail.path)) {
+            problems.set(detail.path, detail);
+          }
+        }
+      }
+      return [...problems.values()];
+    },
+  };
+}
+
+type SchemaError = ReturnType<ReturnType<typeof Compile>['Errors']>[number];
+
+function toDetails(error: SchemaError, root: string): Detail[] {
+  const place = `${root}${error.instancePath.replaceAll('/', '.')}`;
+  switch (error.keyword) {
+    case 'required':
+      return error.params.requiredProperties.map((name) => ({
+        path: `${place}.${name}`,
+        problem: 'is required',
+      }));
+    case 'additionalProperties':
+      return error.params.additionalProperties.map((name) => ({
+        path: `${place}.${name}`,
+        problem: 'is not known here',
+      }));
+    case 'type':
+      return [
+        {
+          path: place,
+          problem:
+            error.params.type === 'integer'
+              ? 'must be a whole number written plainly, such as 1250'
+              : `must be ${String(error.params.type)}`,
+        },
+      ];
+    case 'enum':
+      return [{ path: place, problem: `must be one of ${error.params.allowedValues.join(', ')}` }];
+    default:
+      return [{ path: place, problem: error.message }];
+  }
+}
