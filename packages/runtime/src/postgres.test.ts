@@ -1,0 +1,333 @@
+import assert from 'node:assert/strict';
+import { execFile } from 'node:child_process';
+import { cp, mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import test, { after } from 'node:test';
+import { pathToFileURL } from 'node:url';
+import { promisify } from 'node:util';
+import { ConfigurationError, DatabaseUnavailable } from './errors.ts';
+import {
+  checkDurability,
+  constraintOf,
+  ensureDatabase,
+  migrate,
+  openDatabase,
+  sql,
+  sqlState,
+  type Database,
+} from './postgres.ts';
+import { freePort, testDatabase, testServer } from './testing.ts';
+
+const migrations = new URL('./fixtures/migrations/', import.meta.url);
+const execFileAsync = promisify(execFile);
+// One user for the whole file, so that the server does not stop and start between its tests.
+const server = await testServer();
+after(() => server.stop());
+
+function isUnavailable(outcome: 'not_executed' | 'unknown') {
+  return (error: unknown): boolean =>
+    error instanceof DatabaseUnavailable && error.outcome === outcome;
+}
+
+test('cents, times and dates come back as the wire writes them, whatever the time zone of the process', async (t) => {
+  const database = await testDatabase(t, { migrations });
+  const rows = await database.query(
+    `SELECT 99999999999::bigint AS cents, timestamptz '2026-03-01 01:30:00.123999-08' AS at,
+            timestamptz '2026-03-01 09:30:00Z' AS whole, date '2026-02-28' AS day,
+            ARRAY[1, NULL, 9007199254740991]::bigint[] AS many, ARRAY[]::bigint[] AS none, NULL::bigint AS nothing`,
+  );
+  assert.deepEqual(rows, [
+    {
+      cents: 99_999_999_999,
+      at: '2026-03-01T09:30:00.123Z',
+      whole: '2026-03-01T09:30:00.000Z',
+      day: '2026-02-28',
+      many: [1, null, 9_007_199_254_740_991],
+      none: [],
+      nothing: null,
+    },
+  ]);
+});
+
+test('an amount beyond 2^53 is a bug that stops, never a rounded amount', async (t) => {
+  const database = await testDatabase(t, { migrations });
+  await assert.rejects(
+    database.query('SELECT 9007199254740993::bigint AS cents'),
+    assert.AssertionError,
+  );
+  assert.equal((await database.query('SELECT 1 AS one')).length, 1);
+});
+
+test('a broken rule of the table keeps its code and its connection', async (t) => {
+  const database = await testDatabase(t, { migrations, maxConnections: 1 });
+  const backend = 'SELECT pg_backend_pid() AS pid';
+  const before = await database.query(backend);
+  const insert = sql(
+    'test.insert',
+    'INSERT INTO payment (platform_payment_id, amount_in_cents) VALUES ($1, $2)',
+  );
+  await database.query(insert, ['p1', 5]);
+  await assert.rejects(
+    database.query(insert, ['p1', 5]),
+    (error) => sqlState(error) === '23505' && constraintOf(error) === 'payment_pkey',
+  );
+  await assert.rejects(database.query(insert, ['p2', 0]), (error) => sqlState(error) === '23514');
+  await assert.rejects(
+    database.transaction(() => Promise.reject(new Error('changed my mind'))),
+    { message: 'changed my mind' },
+  );
+  assert.deepEqual(await database.query(backend), before);
+});
+
+test('a transaction is whole: what it wrote is gone when its work throws', async (t) => {
+  const database = await testDatabase(t, { migrations });
+  const work = database.transaction(async (tx) => {
+    await tx.query(`INSERT INTO payment VALUES ('p1', 1)`);
+    throw new Error('no');
+  });
+  await assert.rejects(work, { message: 'no' });
+  assert.deepEqual(await database.query('SELECT * FROM payment'), []);
+});
+
+test('two transactions that lock in opposite order both commit in the end', async (t) => {
+  const database = await testDatabase(t, { migrations });
+  await database.query(`INSERT INTO payment VALUES ('a', 1), ('b', 1)`);
+  let runs = 0;
+  const both = Promise.withResolvers<void>();
+  const add = (ids: [string, string]): Promise<void> =>
+    database.transaction(async (tx) => {
+      runs += 1;
+      for (const [index, id] of ids.entries()) {
+        await tx.query(
+          'UPDATE payment SET amount_in_cents = amount_in_cents + 1 WHERE platform_payment_id = $1',
+          [id],
+        );
+        // The first time each waits until the other holds its first row, so that they surely meet.
+        if (index === 0 && runs === 2) both.resolve();
+        if (index === 0 && runs <= 2) await both.promise;
+      }
+    });
+  await Promise.all([add(['a', 'b']), add(['b', 'a'])]);
+  assert.equal(runs, 3);
+  const rows = await database.query<{ amount_in_cents: number }>(
+    'SELECT amount_in_cents FROM payment',
+  );
+  assert.deepEqual(
+    rows.map((row) => row.amount_in_cents),
+    [3, 3],
+  );
+});
+
+test('a transaction that can never win gives up as unavailable, having written nothing', async (t) => {
+  const database = await testDatabase(t, { migrations });
+  let runs = 0;
+  const hopeless = database.transaction(async (tx) => {
+    runs += 1;
+    await tx.query(`INSERT INTO payment VALUES ('p1', 1)`);
+    await tx.query(`DO $$ BEGIN RAISE EXCEPTION 'again' USING ERRCODE = '40001'; END $$`);
+  });
+  await assert.rejects(hopeless, isUnavailable('not_executed'));
+  assert.equal(runs, 8);
+  assert.deepEqual(await database.query('SELECT * FROM payment'), []);
+});
+
+test('a statement that hangs is cut off by the server and named unavailable', async (t) => {
+  const own = await testDatabase(t, { migrations });
+  const database = openDatabase({ url: own.url, applicationName: 'slow', statementTimeoutMs: 100 });
+  own.closing(() => database.close());
+  await assert.rejects(database.query('SELECT pg_sleep(30)'), isUnavailable('not_executed'));
+});
+
+test('a full pool refuses in time instead of hanging', async (t) => {
+  const own = await testDatabase(t, { migrations });
+  const database = openDatabase({
+    url: own.url,
+    applicationName: 'small',
+    maxConnections: 1,
+    acquireTimeoutMs: 100,
+    maxWaiting: 1,
+  });
+  own.closing(() => database.close());
+  const release = Promise.withResolvers<void>();
+  const holding = Promise.withResolvers<void>();
+  const holder = database.withConnection(async () => {
+    holding.resolve();
+    await release.promise;
+  });
+  await holding.promise;
+  const waits = database.query('SELECT 1');
+  await assert.rejects(database.query('SELECT 2'), isUnavailable('not_executed'));
+  await assert.rejects(waits, isUnavailable('not_executed'));
+  release.resolve();
+  await holder;
+  assert.equal((await database.query('SELECT 1 AS one')).length, 1);
+});
+
+test('no server at all is unavailable, and the address is asked for when it cannot be read', async () => {
+  const port = await freePort();
+  const database = openDatabase({
+    url: `postgres://nobody:secret@127.0.0.1:${port}/none`,
+    applicationName: 'lost',
+  });
+  await assert.rejects(database.query('SELECT 1'), isUnavailable('not_executed'));
+  await database.close();
+  await assert.rejects(database.query('SELECT 1'), isUnavailable('not_executed'));
+  assert.throws(() => openDatabase({ url: 'not a url', applicationName: 'x' }), ConfigurationError);
+});
+
+test('a session that the server ends under a statement leaves the outcome unknown, and the pool recovers', async (t) => {
+  const database = await testDatabase(t, { migrations });
+  const asleep = database.query('SELECT pg_sleep(30)');
+  const ended = assert.rejects(asleep, isUnavailable('unknown'));
+  await endSessions(database, `query LIKE 'SELECT pg_sleep%'`);
+  await ended;
+  assert.equal((await database.query('SELECT 1 AS one')).length, 1);
+});
+
+test('a session lost before COMMIT was sent surely wrote nothing', async (t) => {
+  const database = await testDatabase(t, { migrations });
+  const work = database.transaction(async (tx) => {
+    await tx.query(`INSERT INTO payment VALUES ('p1', 1)`);
+    const [me] = await tx.query<{ pid: number }>('SELECT pg_backend_pid() AS pid');
+    await database.query('SELECT pg_terminate_backend($1)', [me!.pid]);
+    await tx.query('SELECT pg_sleep(30)');
+  });
+  await assert.rejects(work, isUnavailable('not_executed'));
+  assert.deepEqual(await database.query('SELECT * FROM payment'), []);
+});
+
+test('idle sessions that the server ends neither end the process nor fail the next statement', async (t) => {
+  const database = await testDatabase(t, { migrations });
+  await Promise.all([1, 2, 3].map(() => database.query('SELECT pg_sleep(0.01)')));
+  assert.equal(database.stats().idle, 3);
+  const other = openDatabase({ url: server.url, applicationName: 'killer' });
+  await other.query(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = $1`, [
+    new URL(database.url).pathname.slice(1),
+  ]);
+  await other.close();
+  while (database.stats().open > 0) await new Promise((resolve) => setTimeout(resolve, 5));
+  assert.equal((await database.query('SELECT 1 AS one')).length, 1);
+});
+
+test('a statement prepared before a migration changed its table still answers', async (t) => {
+  const database = await testDatabase(t, { migrations, maxConnections: 1 });
+  const all = sql('test.all', 'SELECT * FROM payment');
+  await database.query(`INSERT INTO payment VALUES ('p1', 1, now(), 'x')`);
+  await database.query(all);
+  await database.query('ALTER TABLE payment DROP COLUMN note');
+  const rows = await database.query(all);
+  assert.deepEqual(Object.keys(rows[0]!), [
+    'platform_payment_id',
+    'amount_in_cents',
+    'initiated_at',
+  ]);
+});
+
+async function endSessions(database: Database, condition: string): Promise<void> {
+  for (let ended = 0; ended === 0;) {
+    const rows = await database.query(
+      `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE ${condition} AND pid <> pg_backend_pid()
+        AND datname = current_database()`,
+    );
+    ended = rows.length;
+  }
+}
+
+// Migrations ---------------------------------------------------------------------------------------------------------------
+
+async function emptyDatabase(t: { after(hook: () => Promise<void>): unknown }): Promise<{
+  database: Database;
+  url: string;
+}> {
+  const name = `empty_${Math.random().toString(36).slice(2)}`;
+  const url = await ensureDatabase(server.url, name);
+  const database = openDatabase({ url, applicationName: 'empty' });
+  t.after(async () => {
+    await database.close();
+    const admin = openDatabase({ url: server.url, applicationName: 'drop' });
+    await admin.query(`DROP DATABASE ${name} WITH (FORCE)`);
+    await admin.close();
+  });
+  return { database, url };
+}
+
+test('eight processes that start at once migrate once, and a later one changes nothing', async (t) => {
+  const { database, url } = await emptyDatabase(t);
+  const program = `
+    import { migrate, openDatabase } from ${JSON.stringify(new URL('./postgres.ts', import.meta.url).href)};
+    const database = openDatabase({ url: process.argv[1], applicationName: 'starter' });
+    const done = await migrate(database, new URL(process.argv[2]));
+    await database.close();
+    console.log(done.length);`;
+  const starters = Array.from({ length: 8 }, () =>
+    execFileAsync(process.execPath, [
+      '--input-type=module-typescript',
+      '-e',
+      program,
+      url,
+      migrations.href,
+    ]),
+  );
+  const counts = (await Promise.all(starters)).map(({ stdout }) => Number(stdout));
+  assert.deepEqual(counts.sort(), [0, 0, 0, 0, 0, 0, 0, 2]);
+  assert.deepEqual(await migrate(database, migrations), []);
+  const rows = await database.query<{ name: string }>(
+    'SELECT name FROM duebridge_migration ORDER BY name',
+  );
+  assert.deepEqual(
+    rows.map((row) => row.name),
+    ['001-payment.sql', '002-note.sql'],
+  );
+});
+
+test('a changed, a missing, a misnamed or a failing migration stops the start and leaves the database as it was', async (t) => {
+  const { database } = await emptyDatabase(t);
+  const folder = await mkdtemp(path.join(tmpdir(), 'duebridge-migrations-'));
+  t.after(() => rm(folder, { recursive: true }));
+  await cp(migrations, folder, { recursive: true });
+  const here = pathToFileURL(folder);
+  await migrate(database, here);
+
+  await writeFile(path.join(folder, '003-bad.sql'), 'CREATE TABLE half (); SELECT 1 / 0;');
+  await assert.rejects(migrate(database, here), (error) => sqlState(error) === '22012');
+  const [half] = await database.query(`SELECT to_regclass('half') AS half`);
+  assert.deepEqual(half, { half: null });
+  await rm(path.join(folder, '003-bad.sql'));
+
+  await writeFile(path.join(folder, '3-short.sql'), 'SELECT 1');
+  await assert.rejects(migrate(database, here), ConfigurationError);
+  await rm(path.join(folder, '3-short.sql'));
+
+  await writeFile(path.join(folder, '002-note.sql'), 'SELECT 1');
+  await assert.rejects(migrate(database, here), ConfigurationError);
+  await rm(path.join(folder, '002-note.sql'));
+  await assert.rejects(migrate(database, here), ConfigurationError);
+});
+
+test('a database is made once, however many ask', async (t) => {
+  const name = `many_${Math.random().toString(36).slice(2)}`;
+  const urls = await Promise.all(Array.from({ length: 6 }, () => ensureDatabase(server.url, name)));
+  assert.equal(new Set(urls).size, 1);
+  const admin = openDatabase({ url: server.url, applicationName: 'drop' });
+  t.after(() => admin.close());
+  await admin.query(`DROP DATABASE ${name}`);
+});
+
+test('a database that would lose acknowledged payments is refused wherever that was set', async (t) => {
+  const own = await testDatabase(t, { migrations });
+  await checkDurability(own);
+  const name = new URL(own.url).pathname.slice(1);
+  const check = async (): Promise<void> => {
+    const fresh = openDatabase({ url: own.url, applicationName: 'check' });
+    await checkDurability(fresh).finally(() => fresh.close());
+  };
+  await own.query(`ALTER DATABASE ${name} SET synchronous_commit = local`);
+  await check();
+  await own.query(`ALTER DATABASE ${name} SET synchronous_commit = off`);
+  await assert.rejects(check(), ConfigurationError);
+  await own.query(`ALTER DATABASE ${name} RESET synchronous_commit`);
+  await check();
+  await own.query(`ALTER ROLE CURRENT_USER IN DATABASE ${name} SET synchronous_commit = off`);
+  await assert.rejects(check(), ConfigurationError);
+});

@@ -1,0 +1,543 @@
+/**
+ * PostgreSQL for both servers: a pool with deadlines, statements prepared by name, transactions that are repeated when PostgreSQL
+ * asks for it, migrations, and a check that an acknowledged write is a durable one.
+ *
+ * What a caller may rely on: a row's bigint is a safe integer, its timestamptz an ISO 8601 text in UTC with milliseconds
+ * (decision 12), its date the text YYYY-MM-DD; and an error is either a `DatabaseUnavailable` (try later; nothing is wrong with
+ * the statement) or PostgreSQL's own error, whose SQLSTATE `sqlState` gives.
+ */
+import assert from 'node:assert/strict';
+import { createHash } from 'node:crypto';
+import { readdir, readFile } from 'node:fs/promises';
+import { setTimeout as delay } from 'node:timers/promises';
+import pg from 'pg';
+import { ConfigurationError, DatabaseUnavailable, messageOf } from './errors.ts';
+import { silentLog, type Log } from './log.ts';
+
+/** One SQL statement. Named ones are parsed and planned once per connection; the name must be unique to the text. */
+export interface NamedStatement {
+  readonly name: string;
+  readonly text: string;
+}
+/** A statement prepared by name, or plain text that is parsed each time (setup, tools, tests). */
+export type Statement = NamedStatement | string;
+
+/** A statement prepared under `name`: unique in the process, at most 63 bytes (PostgreSQL cuts longer ones). */
+export function sql(name: string, text: string): NamedStatement {
+  assert(name.length > 0 && Buffer.byteLength(name) <= 63, `statement name ${name} is too long`);
+  return { name, text };
+}
+
+/** Runs statements inside one transaction; unusable after it ended. */
+export interface Transaction {
+  query<Row = Record<string, unknown>>(
+    statement: Statement,
+    values?: readonly unknown[],
+  ): Promise<Row[]>;
+}
+
+/** Options of a transaction. READ COMMITTED is the default: the safe shape of an idempotent insert needs it (reliability fact 4). */
+export interface TransactionOptions {
+  isolation?: 'read committed' | 'repeatable read' | 'serializable';
+}
+
+/** A pool of connections to one database. */
+export interface Database {
+  /** Runs one statement in its own transaction. Throws DatabaseUnavailable, or PostgreSQL's error. Never repeated: it may have happened. */
+  query<Row = Record<string, unknown>>(
+    statement: Statement,
+    values?: readonly unknown[],
+  ): Promise<Row[]>;
+  /**
+   * Runs `work` in a transaction and gives its result after the commit. On a serialization failure or deadlock (40001, 40P01) the
+   * whole of `work` runs again, so it must do nothing outside the database. An error that `work` throws rolls back and is thrown.
+   * A connection lost before COMMIT was sent is `not_executed`; one lost while its answer was awaited is `unknown`, never repeated.
+   */
+  transaction<T>(work: (tx: Transaction) => Promise<T>, options?: TransactionOptions): Promise<T>;
+  /** Runs `work` on one connection outside a transaction: session locks, LISTEN, tools. */
+  withConnection<T>(work: (connection: Transaction) => Promise<T>): Promise<T>;
+  /** Counts of the pool: open connections, those at rest, and callers waiting for one. */
+  stats(): { open: number; idle: number; waiting: number };
+  /** Ends all connections after the running statements. Later calls fail as DatabaseUnavailable. Calling it again is harmless. */
+  close(): Promise<void>;
+}
+
+/** How to reach a database and how long to bear with it. */
+export interface DatabaseOptions {
+  /** `postgres://user:password@host:port/database?sslmode=…`. */
+  url: string;
+  /** Shown in pg_stat_activity, so that an operator can tell who holds a connection. */
+  applicationName: string;
+  /** Connections at most; default 10: beyond a few per core PostgreSQL gains nothing, and group commit needs few. */
+  maxConnections?: number;
+  /** PostgreSQL cancels a statement that runs longer, in milliseconds; default 10,000: under the 15 s a platform waits for an answer. */
+  statementTimeoutMs?: number;
+  /** How long a caller waits for a free connection or a new one, in milliseconds; default 5,000. */
+  acquireTimeoutMs?: number;
+  /** Callers that may wait for a connection; the next is refused at once. Default 5,000: a queue beyond that outlives its deadlines. */
+  maxWaiting?: number;
+  log?: Log;
+}
+
+/** Repeats of a transaction that PostgreSQL broke off; a hot row resolves within a few, a wrong lock order never does. */
+const maxAttempts = 8;
+/** First pause between two attempts in milliseconds; doubled each time, jittered, so that the same two do not meet again. */
+const firstPauseMs = 4;
+/** The client's own limit above the server's: a connection that died without a word ends a call here. */
+const deadConnectionGraceMs = 5_000;
+
+/** Opens a pool. No connection is made until the first statement. Throws ConfigurationError when the url cannot be read. */
+export function openDatabase(options: DatabaseOptions): Database {
+  const log = options.log ?? silentLog;
+  const statementTimeoutMs = options.statementTimeoutMs ?? 10_000;
+  const maxWaiting = options.maxWaiting ?? 5_000;
+  assertDatabaseUrl(options.url);
+  const pool = new pg.Pool({
+    connectionString: options.url,
+    application_name: options.applicationName,
+    max: options.maxConnections ?? 10,
+    connectionTimeoutMillis: options.acquireTimeoutMs ?? 5_000,
+    idleTimeoutMillis: 30_000,
+    keepAlive: true,
+    statement_timeout: statementTimeoutMs,
+    // A session that stops in the middle of a transaction (a stalled process) must not hold its row locks for ever.
+    idle_in_transaction_session_timeout: statementTimeoutMs,
+    ...(statementTimeoutMs > 0
+      ? { query_timeout: statementTimeoutMs + deadConnectionGraceMs }
+      : undefined),
+    // Text forms of time depend on these two; the parsers below rely on them.
+    options: '-c timezone=UTC -c datestyle=ISO',
+    types: { getTypeParser },
+  });
+  // An idle connection that breaks (restart, failover) is dropped by the pool; without a listener Node would end the process.
+  pool.on('error', (error) => log.warn({ error: messageOf(error) }, 'idle connection lost'));
+  // The same on a connection that is in use: its statement fails by itself, the event says nothing more.
+  pool.on('connect', (client) => client.on('error', ignore));
+
+  let closing: Promise<void> | undefined;
+
+  const withClient = async <T>(
+    work: (client: pg.PoolClient) => Promise<T>,
+    isBroken: (error: unknown) => boolean = isDatabaseTrouble,
+  ): Promise<T> => {
+    if (closing) throw new DatabaseUnavailable('the database pool is closed', 'not_executed');
+    if (pool.waitingCount >= maxWaiting) {
+      throw new DatabaseUnavailable('too many callers wait for a connection', 'not_executed');
+    }
+    let client: pg.PoolClient;
+    try {
+      client = await pool.connect();
+    } catch (error) {
+      throw new DatabaseUnavailable(`no connection: ${messageOf(error)}`, 'not_executed', {
+        cause: error,
+      });
+    }
+    try {
+      const result = await work(client);
+      client.release();
+      return result;
+    } catch (error) {
+      client.release(isBroken(error));
+      throw explained(error, 'unknown');
+    }
+  };
+
+  return {
+    query: <Row>(statement: Statement, values?: readonly unknown[]) =>
+      withClient((client) => runRefreshed<Row>(client, statement, values)),
+    transaction: (work, transactionOptions) =>
+      withRetries(log, () =>
+        withClient((client) => oneTransaction(client, work, transactionOptions)),
+      ),
+    // After any error the session may hold a lock or an open transaction: that connection is not used again.
+    withConnection: (work) =>
+      withClient(
+        (client) => work(queryOn(client)),
+        () => true,
+      ),
+    stats: () => ({ open: pool.totalCount, idle: pool.idleCount, waiting: pool.waitingCount }),
+    close: () => (closing ??= pool.end()),
+  };
+}
+
+function ignore(): void {
+  // Said by the failing statement itself.
+}
+
+function assertDatabaseUrl(url: string): void {
+  const protocol = URL.canParse(url) ? new URL(url).protocol : '';
+  if (protocol !== 'postgres:' && protocol !== 'postgresql:') {
+    throw new ConfigurationError(
+      'the database address cannot be read: give it as postgres://user:password@host:port/database',
+    );
+  }
+}
+
+async function run<Row>(
+  client: pg.ClientBase,
+  statement: Statement,
+  values: readonly unknown[] = [],
+): Promise<Row[]> {
+  const config =
+    typeof statement === 'string'
+      ? { text: statement, ...(values.length > 0 ? { values: [...values] } : undefined) }
+      : { name: statement.name, text: statement.text, values: [...values] };
+  const result = await client.query<pg.QueryResultRow>(config);
+  // The caller names the shape of its own statement's rows; nothing here could know it.
+  return result.rows as Row[];
+}
+
+/**
+ * Outside a transaction, a plan that a migration made stale (0A000 from the plan cache) is parsed afresh under another name and
+ * run again: the refusal came before execution, so nothing happened twice. Inside one, the caller sees the error and repeats.
+ */
+async function runRefreshed<Row>(
+  client: pg.ClientBase,
+  statement: Statement,
+  values?: readonly unknown[],
+): Promise<Row[]> {
+  try {
+    return await run<Row>(client, statement, values);
+  } catch (error) {
+    if (typeof statement === 'string' || !isStalePlan(error)) throw error;
+    return run<Row>(client, statement.text, values);
+  }
+}
+
+function isStalePlan(error: unknown): boolean {
+  return error instanceof pg.DatabaseError && error.routine === 'RevalidateCachedQuery';
+}
+
+function queryOn(client: pg.ClientBase): Transaction {
+  return { query: (statement, values) => run(client, statement, values) };
+}
+
+async function oneTransaction<T>(
+  client: pg.ClientBase,
+  work: (tx: Transaction) => Promise<T>,
+  options: TransactionOptions = {},
+): Promise<T> {
+  let ended = false;
+  try {
+    await client.query(
+      options.isolation === undefined ? 'BEGIN' : `BEGIN ISOLATION LEVEL ${options.isolation}`,
+    );
+    const result = await work({
+      query: (statement, values) => {
+        assert(!ended, 'a statement was sent to a transaction that has ended');
+        return run(client, statement, values);
+      },
+    });
+    ended = true;
+    return await committed(client, result);
+  } catch (error) {
+    ended = true;
+    if (error instanceof DatabaseUnavailable) throw error;
+    const trouble = explained(error, 'not_executed');
+    if (!(trouble instanceof DatabaseUnavailable)) {
+      await client.query('ROLLBACK').catch((lost: unknown) => {
+        throw explained(lost, 'not_executed');
+      });
+    }
+    throw trouble;
+  }
+}
+
+async function committed<T>(client: pg.ClientBase, result: T): Promise<T> {
+  let tag: string;
+  try {
+    tag = (await client.query('COMMIT')).command;
+  } catch (error) {
+    // Whether the commit happened is unknown only when no answer came; an answered refusal (a deferred constraint) is definite.
+    throw explained(error, 'unknown');
+  }
+  // PostgreSQL answers COMMIT of a failed transaction with ROLLBACK: a statement's error was swallowed inside `work`.
+  assert.equal(tag, 'COMMIT', 'a transaction whose statement failed was committed');
+  return result;
+}
+
+async function withRetries<T>(log: Log, attempt: () => Promise<T>): Promise<T> {
+  for (let tried = 1; ; tried += 1) {
+    try {
+      return await attempt();
+    } catch (error) {
+      const state = sqlState(error);
+      if (state !== '40001' && state !== '40P01') throw error;
+      if (tried >= maxAttempts) {
+        throw new DatabaseUnavailable('a transaction met others at every attempt', 'not_executed', {
+          cause: error,
+        });
+      }
+      log.debug({ state, tried }, 'transaction repeated');
+      await delay(firstPauseMs * 2 ** (tried - 1) * (0.5 + Math.random()));
+    }
+  }
+}
+
+/** The SQLSTATE of PostgreSQL's error (`23505`), looking through DatabaseUnavailable to its cause; undefined for anything else. */
+export function sqlState(error: unknown): string | undefined {
+  if (error instanceof pg.DatabaseError) return error.code;
+  if (error instanceof DatabaseUnavailable) return sqlState(error.cause);
+  return undefined;
+}
+
+/** The constraint PostgreSQL names in an error, if any: to tell which unique rule a 23505 broke. */
+export function constraintOf(error: unknown): string | undefined {
+  return error instanceof pg.DatabaseError ? error.constraint : undefined;
+}
+
+/** Whether the trouble lies with the database or the way to it, not with the statement. */
+export function isDatabaseTrouble(error: unknown): boolean {
+  return error instanceof DatabaseUnavailable || explained(error, 'unknown') !== error;
+}
+
+/**
+ * SQLSTATEs that say the database cannot work now. Those that end the connection leave the outcome open; the others are an
+ * answer, and an answered error has rolled back.
+ */
+function answeredTrouble(state: string): 'definite' | 'open' | undefined {
+  if (state.startsWith('08') || state.startsWith('57P')) return 'open'; // connection exceptions, shutdowns
+  if (state.startsWith('53')) return 'definite'; // disk full, out of memory, too many connections
+  if (state.startsWith('58')) return 'open'; // the operating system failed beneath it
+  if (state.startsWith('28') || state === '3D000') return 'definite'; // let in no more: password changed, database gone
+  switch (state) {
+    case '25006': // read only: a failover left us on a replica
+    case '57014': // statement time limit
+    case '55P03': // lock time limit
+    case '25P03': // idle in transaction too long
+    case '25P04': // transaction too long
+      return 'definite';
+    default:
+      return undefined;
+  }
+}
+
+/** Failures of the socket or the client library itself, known by code or by the texts of pg 8 and pg-pool 3. */
+const socketTrouble =
+  /^(ECONN|EPIPE$|ETIMEDOUT$|EHOST|ENET|ENOTFOUND$|EAI_|EADDR|EMFILE$|ENFILE$|ENOENT$|EACCES$)/;
+const clientTrouble =
+  /^(Connection terminated|Client has encountered a connection error|Client was closed|timeout exceeded|Query read timeout|Cannot use a pool)/;
+
+function explained(error: unknown, outcomeWhenLost: 'not_executed' | 'unknown'): unknown {
+  if (error instanceof DatabaseUnavailable || !(error instanceof Error)) return error;
+  if (error instanceof pg.DatabaseError) {
+    const kind = answeredTrouble(error.code ?? '');
+    if (kind === undefined) return error;
+    const outcome = kind === 'definite' ? 'not_executed' : outcomeWhenLost;
+    return new DatabaseUnavailable(`PostgreSQL: ${error.message}`, outcome, { cause: error });
+  }
+  const code = 'code' in error && typeof error.code === 'string' ? error.code : '';
+  if (!socketTrouble.test(code) && !clientTrouble.test(error.message)) return error;
+  return new DatabaseUnavailable(`connection lost: ${error.message}`, outcomeWhenLost, {
+    cause: error,
+  });
+}
+
+// Types --------------------------------------------------------------------------------------------------------------------
+
+/** Type numbers of PostgreSQL (pg_type.oid), fixed since its beginning. */
+const oid = { int8: 20, int8Array: 1016, date: 1082, timestamp: 1114, timestamptz: 1184 } as const;
+
+function getTypeParser(type: number, format?: string): (text: string) => unknown {
+  switch (type) {
+    case oid.int8:
+      return safeInteger;
+    case oid.int8Array:
+      return (text) =>
+        text === '{}'
+          ? []
+          : text
+              .slice(1, -1)
+              .split(',')
+              .map((item) => (item === 'NULL' ? null : safeInteger(item)));
+    case oid.timestamptz:
+      return isoUtc;
+    case oid.date:
+    case oid.timestamp:
+      return String;
+    default:
+      return pg.types.getTypeParser(type, format === 'binary' ? 'binary' : 'text') as (
+        text: string,
+      ) => unknown;
+  }
+}
+
+function safeInteger(text: string): number {
+  const value = Number(text);
+  assert(Number.isSafeInteger(value), 'a bigint column holds more than 2^53');
+  return value;
+}
+
+/** `2026-03-01 09:30:00.123456+00` to `2026-03-01T09:30:00.123Z`. Microseconds are cut, not rounded, so that order is kept. */
+function isoUtc(text: string): string {
+  const parts = /^(\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d)(?:\.(\d{1,6}))?\+00$/.exec(text);
+  assert(parts, 'a timestamptz column holds no ordinary UTC time');
+  return `${parts[1]}T${parts[2]}.${(parts[3] ?? '').slice(0, 3).padEnd(3, '0')}Z`;
+}
+
+// Setting up ---------------------------------------------------------------------------------------------------------------
+
+/**
+ * Makes database `name` on the server of `adminUrl` unless it is there, and gives its url. However many processes ask at once,
+ * one makes it.
+ */
+export async function ensureDatabase(adminUrl: string, name: string): Promise<string> {
+  assert.match(name, /^[a-z][a-z0-9_]{0,62}$/, 'a database name is lower case, at most 63 bytes');
+  const admin = openDatabase({ url: adminUrl, applicationName: 'duebridge setup' });
+  try {
+    const there = await admin.query('SELECT 1 FROM pg_database WHERE datname = $1', [name]);
+    if (there.length === 0) {
+      // 42P04: it exists. 23505: another process is making it at this moment, and wins.
+      await admin.query(`CREATE DATABASE ${name}`).catch((error: unknown) => {
+        if (!['42P04', '23505'].includes(sqlState(error) ?? '')) throw error;
+      });
+    }
+  } finally {
+    await admin.close();
+  }
+  const url = new URL(adminUrl);
+  url.pathname = `/${name}`;
+  return url.href;
+}
+
+/** Key of the advisory lock under which migrations run; any constant does, as locks are per database. */
+const migrationLock = 7_033_124_800_417;
+
+/** A migration file: its name orders it, its hash keeps it unchanged. */
+interface Migration {
+  name: string;
+  text: string;
+  sha256: string;
+}
+
+/**
+ * Applies the files `NNN-name.sql` of `directory` in order, each once and in its own transaction, under a lock, so that any
+ * number of processes may start at once. Gives the names applied now.
+ * Throws ConfigurationError when an applied file was changed since, or the database holds one that this code does not know.
+ */
+export async function migrate(
+  database: Database,
+  directory: URL,
+  options: { log?: Log } = {},
+): Promise<string[]> {
+  const log = options.log ?? silentLog;
+  const files = await readMigrations(directory);
+  return database.withConnection(async (connection) => {
+    // Waiting for another process's migrations, and a long migration, are not slow statements.
+    await connection.query('SET statement_timeout = 0');
+    await connection.query('SELECT pg_advisory_lock($1)', [migrationLock]);
+    try {
+      return await applyMissing(connection, files, log);
+    } finally {
+      await connection.query('SELECT pg_advisory_unlock($1)', [migrationLock]);
+      await connection.query('RESET statement_timeout');
+    }
+  });
+}
+
+/** Reads and hashes the migrations of a folder, in order. Throws ConfigurationError on a wrong or doubled name. */
+export async function readMigrations(directory: URL): Promise<Migration[]> {
+  const names = (await readdir(directory)).filter((name) => name.endsWith('.sql')).sort();
+  const numbers = new Set<string>();
+  for (const name of names) {
+    const number = /^(\d{3})-[a-z0-9-]+\.sql$/.exec(name)?.[1];
+    if (number === undefined || numbers.has(number)) {
+      throw new ConfigurationError(
+        `migration ${name} is misnamed: name it NNN-what-it-does.sql with a number of its own`,
+      );
+    }
+    numbers.add(number);
+  }
+  const base = directory.href.endsWith('/') ? directory : new URL(`${directory.href}/`);
+  return Promise.all(
+    names.map(async (name) => {
+      const text = await readFile(new URL(name, base), 'utf8');
+      return { name, text, sha256: createHash('sha256').update(text).digest('hex') };
+    }),
+  );
+}
+
+async function applyMissing(
+  connection: Transaction,
+  files: Migration[],
+  log: Log,
+): Promise<string[]> {
+  await connection.query(
+    `CREATE TABLE IF NOT EXISTS duebridge_migration (
+       name text PRIMARY KEY,
+       sha256 text NOT NULL,
+       applied_at timestamptz NOT NULL DEFAULT now()
+     )`,
+  );
+  const rows = await connection.query<{ name: string; sha256: string }>(
+    'SELECT name, sha256 FROM duebridge_migration',
+  );
+  const applied = new Map(rows.map((row) => [row.name, row.sha256]));
+  for (const name of applied.keys()) {
+    if (!files.some((file) => file.name === name)) {
+      throw new ConfigurationError(
+        `the database is newer than this program: it has migration ${name}; run the newer version`,
+      );
+    }
+  }
+  const done: string[] = [];
+  for (const file of files) {
+    const before = applied.get(file.name);
+    if (before === file.sha256) continue;
+    if (before !== undefined) {
+      throw new ConfigurationError(
+        `migration ${file.name} was changed after it had been applied: restore it and write the change as a new file`,
+      );
+    }
+    await applyOne(connection, file);
+    log.info({ migration: file.name }, 'migration applied');
+    done.push(file.name);
+  }
+  return done;
+}
+
+async function applyOne(connection: Transaction, file: Migration): Promise<void> {
+  await connection.query('BEGIN');
+  try {
+    await connection.query(file.text);
+    await connection.query('INSERT INTO duebridge_migration (name, sha256) VALUES ($1, $2)', [
+      file.name,
+      file.sha256,
+    ]);
+    await connection.query('COMMIT');
+  } catch (error) {
+    await connection.query('ROLLBACK').catch(ignore);
+    throw error;
+  }
+}
+
+/** The oldest PostgreSQL whose behaviour the statements were tried on. */
+const oldestVersion = 15;
+
+/**
+ * Refuses a database whose acknowledgement does not mean a durable write (reliability F74, F75): synchronous_commit off loses
+ * acknowledged payments at a mere process kill, fsync or full_page_writes off at a power cut. Looks at what new sessions of this
+ * user get, wherever it was set; `local` and the remote_ levels are fine. Call it at the start, on a new pool. Throws ConfigurationError naming every finding.
+ */
+export async function checkDurability(database: Database): Promise<void> {
+  const [row] = await database.query<Record<string, string>>(
+    `SELECT current_setting('synchronous_commit') AS synchronous_commit, current_setting('fsync') AS fsync,
+            current_setting('full_page_writes') AS full_page_writes,
+            current_setting('server_version_num') AS server_version_num`,
+  );
+  assert(row);
+  const findings: string[] = [];
+  if (row['synchronous_commit'] === 'off') {
+    findings.push('synchronous_commit is off (for the server, this role or this database)');
+  }
+  if (row['fsync'] === 'off') findings.push('fsync is off');
+  if (row['full_page_writes'] === 'off') findings.push('full_page_writes is off');
+  if (Number(row['server_version_num']) < oldestVersion * 10_000) {
+    findings.push(`PostgreSQL is older than ${oldestVersion}`);
+  }
+  if (findings.length > 0) {
+    throw new ConfigurationError(
+      `the database would lose payments it acknowledged: ${findings.join('; ')}; set these right and start again`,
+    );
+  }
+}

@@ -1,0 +1,245 @@
+/**
+ * What tests need of the ground: a fresh database in a tenth of a second, and time and chance in the test's own hands.
+ * A test fakes only time, chance and the outside world; PostgreSQL is always the real one.
+ */
+import assert from 'node:assert/strict';
+import { createHash, randomBytes } from 'node:crypto';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import type { Clock } from './clock.ts';
+import { freePort, startEmbeddedPostgres } from './embedded-postgres.ts';
+import { migrate, openDatabase, readMigrations, type Database } from './postgres.ts';
+
+export { freePort };
+
+/** What a test gives to be cleaned up after: the context of node:test, or its module (`{ after }`) for a whole file. */
+export interface Cleanup {
+  after(hook: () => Promise<void>): unknown;
+}
+
+/** A database of one test, with the migrations applied. */
+export interface TestDatabase extends Database {
+  /** Its address, for a server under test that opens its own pool. */
+  readonly url: string;
+  /**
+   * Registers something that uses the database (a server, a worker) to be closed before it is dropped, the last first.
+   * node:test runs `after` hooks in the order they were made, which would drop the database under it.
+   */
+  closing(close: () => Promise<unknown>): void;
+}
+
+/**
+ * Makes a database from the migrations for one test or one file and drops it afterwards. Fails the test when connections to it
+ * are left open. It is a copy of a template that is made once per content of the migrations, however many processes ask.
+ * The server is the one of DUEBRIDGE_TEST_DATABASE_URL, or else an embedded one that all test files of this user share.
+ */
+export async function testDatabase(
+  cleanup: Cleanup,
+  options: { migrations: URL; name?: string; maxConnections?: number },
+): Promise<TestDatabase> {
+  const server = await testServer();
+  const admin = openDatabase({
+    url: server.url,
+    applicationName: 'duebridge test setup',
+    maxConnections: 2,
+    statementTimeoutMs: 60_000,
+  });
+  const closers: (() => Promise<unknown>)[] = [];
+  let made: { name: string; url: string; database: Database };
+  try {
+    const template = await templateOf(admin, server.url, options.migrations);
+    const name = `test_${options.name ?? 'one'}_${randomBytes(6).toString('hex')}`.toLowerCase();
+    assert.match(name, /^[a-z0-9_]{1,63}$/, 'the name of a test database is lower case letters');
+    await admin.query(`CREATE DATABASE ${name} TEMPLATE ${template}`);
+    const url = urlOfDatabase(server.url, name);
+    const database = openDatabase({
+      url,
+      applicationName: 'duebridge test',
+      maxConnections: options.maxConnections ?? 10,
+    });
+    made = { name, url, database };
+  } catch (error) {
+    await admin.close();
+    await server.stop();
+    throw error;
+  }
+  cleanup.after(async () => {
+    try {
+      for (const close of closers.toReversed()) await close();
+    } finally {
+      await made.database.close();
+      const left = await connectionsLeft(admin, made.name);
+      await admin.query(`DROP DATABASE ${made.name} WITH (FORCE)`);
+      await admin.close();
+      await server.stop();
+      assert.deepEqual(left, [], 'connections to the test database were left open');
+    }
+  });
+  return { ...made.database, url: made.url, closing: (close) => void closers.push(close) };
+}
+
+/** Address of a server that tests may make databases on, and how to leave it. */
+export async function testServer(): Promise<{ url: string; stop(): Promise<void> }> {
+  const given = process.env['DUEBRIDGE_TEST_DATABASE_URL'];
+  if (given !== undefined && given !== '') return { url: given, stop: () => Promise.resolve() };
+  return startEmbeddedPostgres({
+    dataDirectory: path.join(tmpdir(), `duebridge-test-${process.getuid?.() ?? 'user'}`),
+  });
+}
+
+function urlOfDatabase(serverUrl: string, name: string): string {
+  const url = new URL(serverUrl);
+  url.pathname = `/${name}`;
+  return url.href;
+}
+
+/** Key of the advisory lock under which templates are made. */
+const templateLock = 7_033_124_800_418;
+
+async function templateOf(admin: Database, serverUrl: string, migrations: URL): Promise<string> {
+  const files = await readMigrations(migrations);
+  const hash = createHash('sha256');
+  for (const file of files) hash.update(`${file.name} ${file.sha256}\n`);
+  const name = `template_${hash.digest('hex').slice(0, 24)}`;
+  if (await isTemplate(admin, name)) return name;
+  await admin.withConnection(async (connection) => {
+    await connection.query('SELECT pg_advisory_lock($1)', [templateLock]);
+    try {
+      if (await isTemplate(admin, name)) return;
+      // One that is there but not marked is what a killed process left half made.
+      await connection.query(`DROP DATABASE IF EXISTS ${name} WITH (FORCE)`);
+      await connection.query(`CREATE DATABASE ${name}`);
+      const database = openDatabase({
+        url: urlOfDatabase(serverUrl, name),
+        applicationName: 'duebridge test template',
+      });
+      try {
+        await migrate(database, migrations);
+      } finally {
+        await database.close();
+      }
+      await connectionsLeft(admin, name);
+      await connection.query(
+        `ALTER DATABASE ${name} WITH IS_TEMPLATE true ALLOW_CONNECTIONS false`,
+      );
+    } finally {
+      await connection.query('SELECT pg_advisory_unlock($1)', [templateLock]);
+    }
+  });
+  return name;
+}
+
+async function isTemplate(admin: Database, name: string): Promise<boolean> {
+  const rows = await admin.query('SELECT 1 FROM pg_database WHERE datname = $1 AND datistemplate', [
+    name,
+  ]);
+  return rows.length > 0;
+}
+
+/** Names of the connections to a database that are still there after a moment: PostgreSQL ends a closed session asynchronously. */
+async function connectionsLeft(admin: Database, name: string): Promise<string[]> {
+  const until = performance.now() + 2_000;
+  for (;;) {
+    const rows = await admin.query<{ application_name: string }>(
+      `SELECT application_name FROM pg_stat_activity
+        WHERE datname = $1 AND backend_type = 'client backend' ORDER BY application_name`,
+      [name],
+    );
+    if (rows.length === 0 || performance.now() > until) {
+      return rows.map((row) => row.application_name);
+    }
+    await new Promise((resolve) => {
+      setTimeout(resolve, 10);
+    });
+  }
+}
+
+/** Random numbers in [0, 1) that are the same for the same seed (mulberry32). Print the seed where a test uses it. */
+export function seededRandom(seed: number): () => number {
+  let state = seed >>> 0;
+  return () => {
+    state = (state + 0x6d_2b_79_f5) >>> 0;
+    let mixed = Math.imul(state ^ (state >>> 15), state | 1);
+    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61);
+    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
+  };
+}
+
+/** A clock that stands still until it is told to move. */
+export interface ManualClock extends Clock {
+  /**
+   * Moves time on by `ms`, waking sleepers in the order of their time (those of one time in the order they lay down). After each,
+   * promises settle before time goes on, so that what a sleeper starts next is part of the same run. Work that waits for real
+   * input or output is not waited for.
+   */
+  advance(ms: number): Promise<void>;
+  /** Steps the wall clock alone, either way, as an operator or a time server does (reliability F87). */
+  stepWallClock(ms: number): void;
+  /** How many sleep now. */
+  readonly sleeping: number;
+}
+
+interface Sleeper {
+  at: number;
+  wake(): void;
+}
+
+/** A clock for tests: starts at `start` (wall milliseconds; default 2026-01-01T00:00:00Z), with chance from `seed`. */
+export function manualClock(start = Date.UTC(2026, 0, 1), seed = 1): ManualClock {
+  let elapsed = 0;
+  let wallOffset = start;
+  const sleepers: Sleeper[] = [];
+  const remove = (sleeper: Sleeper): void => {
+    const index = sleepers.indexOf(sleeper);
+    if (index >= 0) sleepers.splice(index, 1);
+  };
+  return {
+    now: () => wallOffset + elapsed,
+    monotonic: () => elapsed,
+    random: seededRandom(seed),
+    sleep: (ms, signal) =>
+      new Promise((resolve) => {
+        if (signal?.aborted) {
+          resolve();
+          return;
+        }
+        const wake = (): void => {
+          remove(sleeper);
+          signal?.removeEventListener('abort', wake);
+          resolve();
+        };
+        const sleeper: Sleeper = { at: elapsed + Math.max(0, Number.isNaN(ms) ? 0 : ms), wake };
+        // Kept in order of time; equal times in order of arrival.
+        const index = sleepers.findIndex((other) => other.at > sleeper.at);
+        sleepers.splice(index < 0 ? sleepers.length : index, 0, sleeper);
+        signal?.addEventListener('abort', wake);
+      }),
+    async advance(ms) {
+      assert(ms >= 0, 'time does not go back');
+      const until = elapsed + ms;
+      await settle();
+      for (let next = sleepers[0]; next && next.at <= until; next = sleepers[0]) {
+        elapsed = Math.max(elapsed, next.at);
+        next.wake();
+        await settle();
+      }
+      elapsed = until;
+      await settle();
+    },
+    stepWallClock(ms) {
+      wallOffset += ms;
+    },
+    get sleeping() {
+      return sleepers.length;
+    },
+  };
+}
+
+/** Lets promises and what they start settle: a few turns of the real event loop, which cost microseconds. */
+async function settle(): Promise<void> {
+  for (let turn = 0; turn < 3; turn += 1) {
+    await new Promise((resolve) => {
+      setImmediate(resolve);
+    });
+  }
+}
