@@ -1,0 +1,84 @@
+import assert from 'node:assert/strict';
+import test from 'node:test';
+import { CLAUSES, isClauseId } from './clauses.ts';
+import {
+  fillPath,
+  partnerAdminRoutes,
+  partnerRoutes,
+  pathFields,
+  platformAdminRoutes,
+  platformRoutes,
+  type Route,
+} from './routes.ts';
+
+const tables: Readonly<Record<string, Readonly<Record<string, Route>>>> = {
+  partnerRoutes,
+  platformRoutes,
+  platformAdminRoutes,
+  partnerAdminRoutes,
+};
+
+test('no operation is hidden: the table is the whole list of both sides', () => {
+  const list = Object.values(tables)
+    .flatMap((table) => Object.values(table))
+    .map((route) => `${route.method} ${route.path}`);
+  assert.deepEqual(list, [
+    'POST /oauth/token',
+    'GET /biller/{biller_id}/account/{account_id}',
+    'GET /biller/{biller_id}/account/{account_id}/balance',
+    'PUT /biller/{biller_id}/account/{account_id}/payment/{platform_payment_id}',
+    'GET /biller/{biller_id}/account/{account_id}/payment/{platform_payment_id}',
+    'GET /payment/{platform_payment_id}',
+    'GET /batch/{platform_batch_id}',
+    'POST /v1/sbi/token',
+    'POST /v1/flow/session',
+    'GET /v1/flow/session',
+    'POST /v1/flow/payments',
+    'GET /v1/flow/payments/{platform_payment_id}',
+    'GET /v1/flow/payments/{platform_payment_id}/events',
+    'POST /admin/v1/partners',
+    'GET /admin/v1/partners',
+    'GET /admin/v1/partners/{partner_id}',
+    'PATCH /admin/v1/partners/{partner_id}',
+    'POST /admin/v1/partners/{partner_id}/keys',
+    'GET /admin/v1/partners/{partner_id}/keys',
+    'DELETE /admin/v1/partners/{partner_id}/keys/{key_id}',
+    'GET /admin/v1/payments',
+    'GET /admin/v1/payments/{platform_payment_id}',
+    'POST /admin/v1/payments/{platform_payment_id}/resume',
+    'POST /admin/v1/payments/{platform_payment_id}/withdraw',
+    'GET /admin/v1/batches',
+    'GET /admin/v1/batches/{platform_batch_id}',
+    'POST /admin/v1/batches/{platform_batch_id}/reconcile',
+    'GET /admin/v1/audit',
+    'POST /admin/v1/accounts/import',
+    'GET /admin/v1/payments',
+    'POST /admin/v1/payments/{platform_payment_id}/cancel',
+  ]);
+});
+
+test('every path field has a schema, and every source names a rule that exists', () => {
+  for (const table of Object.values(tables)) {
+    for (const [id, route] of Object.entries(table)) {
+      assert.equal(route.id, id);
+      assert.deepEqual(Object.keys(route.params?.properties ?? {}), pathFields(route.path));
+      for (const word of route.source.match(/\b[A-Z]{1,2}\d\b/g) ?? []) {
+        assert.ok(isClauseId(word), `${id} names ${word}`);
+      }
+      assert.match(route.source, /\b[A-Z]{1,2}\d\b|decision/);
+    }
+  }
+  assert.equal(Object.keys(CLAUSES).length, 52);
+});
+
+test('a value cannot step out of its place in a path', () => {
+  const template = '/biller/{biller_id}/account/{account_id}';
+  assert.equal(
+    fillPath(template, { biller_id: '../x', account_id: 'a/b?c#d' }),
+    '/biller/..%2Fx/account/a%2Fb%3Fc%23d',
+  );
+  for (const biller_id of ['', '.', '..']) {
+    assert.throws(() => fillPath(template, { biller_id, account_id: 'a' }), RangeError);
+  }
+  assert.throws(() => fillPath(template, { account_id: 'a' }), RangeError);
+});

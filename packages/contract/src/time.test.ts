@@ -1,0 +1,65 @@
+import assert from 'node:assert/strict';
+import test from 'node:test';
+import fc from 'fast-check';
+import { isDate, isDateTime, parseInstant } from './time.ts';
+
+test('a date that does not exist is refused instead of rolling over [TR3]', () => {
+  for (const date of [
+    '2026-02-30',
+    '2026-13-01',
+    '2026-00-10',
+    '2026-1-1',
+    '2025-02-29',
+    '20260101',
+    '2026-04-31',
+  ]) {
+    assert.equal(isDate(date), false, date);
+  }
+  assert.equal(isDate('2028-02-29'), true);
+});
+
+test('a time without its zone is no instant, and is not read as local time [PF7 PF8]', () => {
+  assert.equal(parseInstant('2026-03-01T10:00:00'), undefined);
+  assert.equal(isDateTime('2026-03-01T10:00:00'), true);
+  for (const bad of [
+    '2026-03-01',
+    '2026-03-01T24:00:00Z',
+    '2026-03-01T10:60:00Z',
+    '2026-03-01T23:59:60Z',
+    '2026-02-30T10:00:00Z',
+    '2026-03-01 10:00:00Z',
+    '2026-03-01T10:00:00+24:00',
+    '2026-03-01T10:00:00z',
+    'yesterday',
+  ]) {
+    assert.equal(parseInstant(bad), undefined, bad);
+  }
+});
+
+test('zones are honoured in each form that ISO 8601 allows [PF7]', () => {
+  const expected = Date.UTC(2026, 2, 1, 8, 30, 0, 250);
+  for (const good of [
+    '2026-03-01T08:30:00.250Z',
+    '2026-03-01T10:30:00.25+02:00',
+    '2026-03-01T10:30:00,250+0200',
+    '2026-03-01T10:30:00.250999+02',
+    '2026-03-01T03:00:00.250-05:30',
+  ]) {
+    assert.equal(parseInstant(good), expected, good);
+  }
+});
+
+test('every instant that JavaScript writes reads back the same', () => {
+  fc.assert(
+    fc.property(
+      fc.date({
+        min: new Date('0001-01-01T00:00:00Z'),
+        max: new Date('9999-12-31T00:00:00Z'),
+        noInvalidDate: true,
+      }),
+      (date) => {
+        assert.equal(parseInstant(date.toISOString()), date.getTime());
+      },
+    ),
+  );
+});

@@ -1,0 +1,98 @@
+import assert from 'node:assert/strict';
+import test from 'node:test';
+import { TokenRequest } from './customer.ts';
+import { parseJson } from './json.ts';
+import { PaymentInstruction } from './payment.ts';
+import { compileCheck } from './validate.ts';
+
+const instruction = compileCheck(PaymentInstruction);
+const tokenRequest = compileCheck(TokenRequest);
+
+const customer = {
+  first_name: 'Ada',
+  last_name: 'Lovelace',
+  email: 'ada@example.com',
+  phone_number: '555 0100',
+  address: { address_line_1: '1 Main St', city: 'Austin', state: 'TX', zip: '78701' },
+};
+
+test('nothing is coerced into an amount: text, boolean, null, array, fraction, zero, negative [S5 PF6 PF9]', () => {
+  for (const amount of [
+    '"100"',
+    'true',
+    'null',
+    '[100]',
+    '10.5',
+    '1e2',
+    '1.0',
+    '0',
+    '-1',
+    '100000000000',
+    '9007199254740993',
+  ]) {
+    const body = parseJson(`{"amount_in_cents":${amount},"platform_batch_id":"b-1"}`);
+    assert.equal(instruction.holds(body), false, amount);
+    assert.deepEqual(
+      instruction.problems(body, 'body').map((detail) => detail.path),
+      ['body.amount_in_cents'],
+      amount,
+    );
+  }
+  for (const amount of [1, 2_147_483_648, 99_999_999_999]) {
+    const body = { amount_in_cents: amount, platform_batch_id: 'b-1', note: 'ignored' };
+    assert.deepEqual(instruction.problems(body, 'body'), []);
+  }
+});
+
+test('a platform payment cannot come without its batch [PF3]', () => {
+  const problems = instruction.problems({ amount_in_cents: 1 }, 'body');
+  assert.deepEqual(problems, [{ path: 'body.platform_batch_id', problem: 'is required' }]);
+});
+
+test('ids that a URL would fold or a database refuse are not ids', () => {
+  for (const id of ['', '.', '..', 'a/b', 'a b', 'é', 'x'.repeat(65), 'a\u0000', 'a~b']) {
+    assert.equal(
+      instruction.holds({ amount_in_cents: 1, platform_batch_id: id }),
+      false,
+      JSON.stringify(id),
+    );
+  }
+});
+
+test('each required field of the token request is missed by name [TR1 TR2]', () => {
+  assert.deepEqual(tokenRequest.problems(customer, 'body'), []);
+  for (const name of Object.keys(customer)) {
+    const body: Record<string, unknown> = { ...customer };
+    delete body[name];
+    assert.deepEqual(tokenRequest.problems(body, 'body'), [
+      { path: `body.${name}`, problem: 'is required' },
+    ]);
+  }
+  for (const name of Object.keys(customer.address)) {
+    const address: Record<string, unknown> = { ...customer.address };
+    delete address[name];
+    assert.deepEqual(tokenRequest.problems({ ...customer, address }, 'body'), [
+      { path: `body.address.${name}`, problem: 'is required' },
+    ]);
+  }
+});
+
+test('balance and identifiers may be absent, but not wrong [TR3 TR4]', () => {
+  const wrong = [
+    { balance: { amount_due_in_cents: 12.5 } },
+    { balance: { amount_due_in_cents: '1250' } },
+    { balance: { due_date: '2026-13-01' } },
+    { balance: { last_updated_at: 'yesterday' } },
+    { external_identifiers: { biller_id: 'b-1' } },
+    { external_identifiers: { account_id: 'a/b' } },
+    { balance: null },
+  ];
+  for (const part of wrong) {
+    assert.equal(tokenRequest.holds({ ...customer, ...part }), false, JSON.stringify(part));
+  }
+  const right = {
+    balance: { amount_due_in_cents: -5 },
+    external_identifiers: { account_id: 'a-1' },
+  };
+  assert.equal(tokenRequest.holds({ ...customer, ...right }), true);
+});
