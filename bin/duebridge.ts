@@ -1,0 +1,108 @@
+#!/usr/bin/env node
+/**
+ * The doorway: names the commands and opens the one that was asked for. Each lives with the package
+ * it belongs to and is loaded only when it is used, so that help comes at once.
+ */
+import type { Command } from 'commander';
+
+interface Door {
+  readonly summary: string;
+  readonly open: () => Promise<Command>;
+}
+
+const DOORS: Readonly<Record<string, Door>> = {
+  demo: {
+    summary: 'bring everything up and drive a real payment to its end',
+    open: async () => (await import('../demo/main.ts')).demoCommand(),
+  },
+  platform: {
+    summary: 'run the platform; its partners, keys, payments, batches, reconciliation',
+    open: async () => (await import('@duebridge/platform/main')).platformCommand(),
+  },
+  partner: {
+    summary: 'run the partner kit; its accounts and payments',
+    open: async () => (await import('@duebridge/partner/main')).partnerCommand(),
+  },
+  conform: {
+    summary: 'prove a partner server, or a platform, against the interface',
+    open: async () => (await import('@duebridge/conformance/main')).conformCommand(),
+  },
+  sandbox: {
+    summary: 'a partner with every outcome and fault, or a platform, to build against',
+    open: async () => (await import('@duebridge/conformance/main')).sandboxCommand(),
+  },
+  doctor: {
+    summary: 'check that this machine has what duebridge needs',
+    open: async () => (await import('./doctor.ts')).doctorCommand(),
+  },
+};
+
+/** Exit codes mean something (decision 30). */
+const EXIT_FAILED = 1;
+const EXIT_USAGE = 3;
+
+function help(): string {
+  const width = Math.max(...Object.keys(DOORS).map((name) => name.length));
+  const lines = Object.entries(DOORS).map(
+    ([name, door]) => `  ${name.padEnd(width)}  ${door.summary}`,
+  );
+  return [
+    'duebridge connects a bill-payment platform and the billers it pays.',
+    '',
+    'Usage: duebridge <command> [options]',
+    '',
+    'Commands:',
+    ...lines,
+    '',
+    'Each takes --help; those that print data take --json.',
+    'Exit codes: 0 done, 1 failed, 2 configuration, 3 usage.',
+    '',
+  ].join('\n');
+}
+
+async function main(args: readonly string[]): Promise<void> {
+  const [name, ...rest] = args;
+  if (name === undefined || name === '--help' || name === '-h' || name === 'help') {
+    process.stdout.write(help());
+    process.exitCode = name === undefined ? EXIT_USAGE : 0;
+    return;
+  }
+  const door = Object.hasOwn(DOORS, name) ? DOORS[name] : undefined;
+  if (door === undefined) {
+    process.stderr.write(
+      `duebridge: there is no command "${name}"; duebridge --help lists them.\n`,
+    );
+    process.exitCode = EXIT_USAGE;
+    return;
+  }
+  const command = await door.open();
+  command.name(`duebridge ${name}`).exitOverride();
+  for (const nested of everyCommand(command)) nested.exitOverride();
+  try {
+    await command.parseAsync([...rest], { from: 'user' });
+  } catch (error) {
+    if (!isCommanderError(error)) throw error;
+    // Commander has said its sentence already; asking for help is no mistake.
+    process.exitCode = error.exitCode === 0 ? 0 : EXIT_USAGE;
+  }
+}
+
+function everyCommand(command: Command): Command[] {
+  return command.commands.flatMap((nested) => [nested, ...everyCommand(nested)]);
+}
+
+function isCommanderError(error: unknown): error is { code: string; exitCode: number } {
+  return (
+    error instanceof Error && error.constructor.name === 'CommanderError' && 'exitCode' in error
+  );
+}
+
+try {
+  await main(process.argv.slice(2));
+} catch (error) {
+  // One sentence and a code that means something; ConfigurationError says 2 by itself.
+  const exitCode =
+    error instanceof Error && 'exitCode' in error ? Number(error.exitCode) : EXIT_FAILED;
+  process.stderr.write(`duebridge: ${error instanceof Error ? error.message : String(error)}\n`);
+  process.exitCode = exitCode;
+}

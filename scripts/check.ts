@@ -1,0 +1,124 @@
+/**
+ * The one command for people and CI: types, lint, format, dead code, documents and tests.
+ *
+ *   npm test                      everything
+ *   npm test -- --only types,lint some steps
+ *   npm test -- --tests packages/partner   the tests below a folder, or of one file
+ *
+ * One embedded PostgreSQL serves every test file; each file makes its own database in it.
+ */
+import { spawn } from 'node:child_process';
+import { globSync, mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { parseArgs } from 'node:util';
+import { startEmbeddedPostgres } from '@duebridge/runtime';
+
+const root = join(import.meta.dirname, '..');
+const bin = (name: string): string => join(root, 'node_modules', '.bin', name);
+
+/** A file that needs longer than this hangs; the slowest takes about a third of it. */
+const FILE_TIMEOUT_MS = 240_000;
+
+interface Step {
+  readonly name: string;
+  readonly run: () => Promise<boolean>;
+}
+
+const { values: options } = parseArgs({
+  options: { only: { type: 'string' }, tests: { type: 'string', multiple: true } },
+});
+
+const steps: readonly Step[] = [
+  {
+    name: 'types',
+    run: async () =>
+      (await command(bin('tsc'), ['--noEmit', '-p', 'tsconfig.json'])) &&
+      command(bin('tsc'), ['--noEmit', '-p', 'packages/web/tsconfig.json']),
+  },
+  { name: 'lint', run: () => command(bin('oxlint'), ['--type-aware', '--deny-warnings']) },
+  { name: 'format', run: () => command(bin('prettier'), ['--check', '--log-level=warn', '.']) },
+  { name: 'dead-code', run: () => command(bin('knip'), ['--no-progress']) },
+  { name: 'tests', run: tests },
+];
+
+const chosen = choose();
+let failed = 0;
+for (const [index, step] of chosen.entries()) {
+  const started = performance.now();
+  console.log(`[${index + 1}/${chosen.length}] ${step.name} …`);
+  const passed = await step.run();
+  const seconds = ((performance.now() - started) / 1000).toFixed(1);
+  console.log(
+    `[${index + 1}/${chosen.length}] ${step.name} ${passed ? 'ok' : 'FAILED'} ${seconds} s`,
+  );
+  if (!passed) failed += 1;
+}
+if (failed > 0) {
+  console.error(`${failed} of ${chosen.length} steps failed.`);
+  process.exitCode = 1;
+}
+
+function choose(): readonly Step[] {
+  if (options.tests !== undefined) return steps.filter((step) => step.name === 'tests');
+  if (options.only === undefined) return steps;
+  const names = options.only.split(',');
+  const unknown = names.find((name) => !steps.some((step) => step.name === name));
+  if (unknown !== undefined) {
+    console.error(
+      `There is no step "${unknown}"; there are ${steps.map((s) => s.name).join(', ')}.`,
+    );
+    process.exit(3);
+  }
+  return steps.filter((step) => names.includes(step.name));
+}
+
+async function tests(): Promise<boolean> {
+  const below = options.tests ?? ['packages', 'test', 'demo', 'scripts'];
+  const files = below.flatMap((place) =>
+    place.endsWith('.test.ts')
+      ? [place]
+      : globSync(`${place}/**/*.test.ts`, {
+          cwd: root,
+          exclude: (name) => name === 'node_modules',
+        }),
+  );
+  if (files.length === 0) {
+    console.error(`No test file below ${below.join(', ')}.`);
+    return false;
+  }
+  const folder = mkdtempSync(join(tmpdir(), 'duebridge-check-'));
+  const postgres = await startEmbeddedPostgres({ dataDirectory: folder });
+  try {
+    return await command(
+      process.execPath,
+      [
+        '--test',
+        '--test-reporter=spec',
+        '--test-concurrency=2',
+        `--test-timeout=${FILE_TIMEOUT_MS}`,
+        ...files.sort(),
+      ],
+      { DUEBRIDGE_TEST_DATABASE_URL: postgres.url },
+    );
+  } finally {
+    await postgres.stop();
+    rmSync(folder, { recursive: true, force: true });
+  }
+}
+
+function command(
+  program: string,
+  args: readonly string[],
+  environment: Readonly<Record<string, string>> = {},
+): Promise<boolean> {
+  return new Promise((resolve, reject) => {
+    const child = spawn(program, args, {
+      cwd: root,
+      stdio: ['ignore', 'inherit', 'inherit'],
+      env: { ...process.env, ...environment },
+    });
+    child.on('error', reject);
+    child.on('exit', (code) => resolve(code === 0));
+  });
+}
