@@ -18,6 +18,13 @@ export const FlowSessionRequest = Type.Object(
           'The origin of the page that the frame stands in; refused unless registered for the partner.',
       }),
     ),
+    continues: Type.Optional(
+      Type.String({
+        maxLength: 256,
+        description:
+          'The session_id of the session that this one renews. When partner, customer and account are the same, both share the payment (P3).',
+      }),
+    ),
   },
   { additionalProperties: false },
 );
