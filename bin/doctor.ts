@@ -1,0 +1,141 @@
+/**
+ * `duebridge doctor`: does this machine have what duebridge needs, and is the database one that keeps
+ * what it acknowledges? Looks, changes nothing that was there, and says how to mend what is wrong.
+ */
+import { access, constants, mkdir } from 'node:fs/promises';
+import { createServer } from 'node:net';
+import { join } from 'node:path';
+import {
+  checkDurability,
+  ConfigurationError,
+  messageOf,
+  openDatabase,
+  startEmbeddedPostgres,
+} from '@duebridge/runtime';
+import { Command } from 'commander';
+
+interface Finding {
+  readonly check: string;
+  readonly ok: boolean;
+  readonly says: string;
+}
+
+/** Ports of decision 29: what `npm start` listens on. */
+const PORTS = [4000, 4001, 4100, 4101, 4200] as const;
+
+/** The Node release line that the repository pins. */
+const NODE_MAJOR = 24;
+
+/** A clock further from the database's than this makes times on the wire look wrong to a partner (decision 12). */
+const MAX_CLOCK_OFFSET_MS = 10_000;
+
+const CHECKS: readonly (() => Promise<Finding>)[] = [
+  node,
+  dataDirectory,
+  webPages,
+  database,
+  ports,
+];
+
+/** The command; exit code 0 when every check is green, 1 otherwise. */
+export function doctorCommand(): Command {
+  return new Command('doctor')
+    .description('Check that this machine has what duebridge needs.')
+    .option('--json', 'print one JSON value')
+    .action(async (options: { json?: true }) => {
+      const findings: Finding[] = [];
+      for (const check of CHECKS) findings.push(await check());
+      if (options.json === true) {
+        process.stdout.write(`${JSON.stringify({ findings })}\n`);
+      } else {
+        for (const { check, ok, says } of findings) {
+          process.stdout.write(`${ok ? 'ok ' : 'NO '} ${check.padEnd(15)} ${says}\n`);
+        }
+      }
+      process.exitCode = findings.every(({ ok }) => ok) ? 0 : 1;
+    });
+}
+
+async function node(): Promise<Finding> {
+  const major = Number(process.versions.node.split('.')[0]);
+  const ok = major >= NODE_MAJOR;
+  const mend = `; run through npm (npm start, npx duebridge), which finds Node ${NODE_MAJOR} here`;
+  return { check: 'node', ok, says: `${process.version}${ok ? '' : mend}` };
+}
+
+async function dataDirectory(): Promise<Finding> {
+  const folder = process.env['DUEBRIDGE_DATA_DIR'] ?? '.duebridge';
+  try {
+    await mkdir(folder, { recursive: true });
+    await access(folder, constants.W_OK);
+    return { check: 'data directory', ok: true, says: folder };
+  } catch (error) {
+    const says = `${folder} cannot be written (${messageOf(error)}); set DUEBRIDGE_DATA_DIR`;
+    return { check: 'data directory', ok: false, says };
+  }
+}
+
+async function webPages(): Promise<Finding> {
+  const manifest = join(import.meta.dirname, '..', 'packages', 'web', 'dist', 'manifest.json');
+  try {
+    await access(manifest);
+    return { check: 'payment pages', ok: true, says: 'built' };
+  } catch {
+    return { check: 'payment pages', ok: false, says: 'not built; run npm run build' };
+  }
+}
+
+async function database(): Promise<Finding> {
+  const given = process.env['DATABASE_URL'];
+  const embedded = given === undefined ? await startEmbedded() : undefined;
+  if (embedded instanceof ConfigurationError) {
+    return { check: 'database', ok: false, says: embedded.message };
+  }
+  const url = given ?? embedded?.url ?? '';
+  const opened = openDatabase({ url, applicationName: 'duebridge doctor', maxConnections: 1 });
+  try {
+    await checkDurability(opened);
+    const [row] = await opened.query<{ version: string; milliseconds: string }>(
+      `select current_setting('server_version') as version,
+              (extract(epoch from clock_timestamp()) * 1000)::text as milliseconds`,
+    );
+    const offset = Math.abs(Number(row?.milliseconds) - Date.now());
+    const where = given === undefined ? 'embedded' : 'DATABASE_URL';
+    if (offset > MAX_CLOCK_OFFSET_MS) {
+      const says = `its clock is ${Math.round(offset / 1000)} s from this machine's; synchronise both`;
+      return { check: 'database', ok: false, says };
+    }
+    const says = `PostgreSQL ${row?.version ?? '?'} (${where}), keeps what it commits`;
+    return { check: 'database', ok: true, says };
+  } catch (error) {
+    return { check: 'database', ok: false, says: messageOf(error) };
+  } finally {
+    await opened.close();
+    await embedded?.stop();
+  }
+}
+
+async function startEmbedded() {
+  try {
+    return await startEmbeddedPostgres();
+  } catch (error) {
+    if (error instanceof ConfigurationError) return error;
+    throw error;
+  }
+}
+
+async function ports(): Promise<Finding> {
+  const taken: number[] = [];
+  for (const port of PORTS) if (!(await isFree(port))) taken.push(port);
+  if (taken.length === 0) return { check: 'ports', ok: true, says: `${PORTS.join(', ')} are free` };
+  const says = `${taken.join(', ')} taken; stop what listens there, or set PORT and ADMIN_PORT`;
+  return { check: 'ports', ok: false, says };
+}
+
+function isFree(port: number): Promise<boolean> {
+  return new Promise((resolve) => {
+    const probe = createServer();
+    probe.once('error', () => resolve(false));
+    probe.listen(port, '127.0.0.1', () => probe.close(() => resolve(true)));
+  });
+}

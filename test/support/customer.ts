@@ -1,0 +1,121 @@
+/**
+ * A partner's backend and a customer's browser in a few lines, as tests across packages need them:
+ * the real HTTP calls, nothing of the platform imported.
+ */
+import { setTimeout as delay } from 'node:timers/promises';
+import type { FlowPayment, FlowSession, FlowSessionGrant, TokenReply } from '@duebridge/contract';
+import { request } from 'undici';
+
+/** Somebody to make tokens for; all of it invented. */
+export const customer = {
+  first_name: 'Ada',
+  last_name: 'Lovelace',
+  email: 'ada@example.com',
+  phone_number: '+15125550100',
+  address: { address_line_1: '1 Main St', city: 'Austin', state: 'TX', zip: '78701' },
+} as const;
+
+/** A client of the token endpoint. */
+export interface Client {
+  readonly platformUrl: string;
+  readonly client_id: string;
+  readonly api_key: string;
+}
+
+/** One HTTP answer: its status and its JSON body. */
+export interface Answer<T> {
+  readonly status: number;
+  readonly body: T;
+}
+
+/** Sends one JSON request; gives whatever came back. Throws only when nothing came back. */
+export async function call<T>(
+  method: 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE',
+  url: string,
+  headers: Readonly<Record<string, string>>,
+  body?: unknown,
+): Promise<Answer<T>> {
+  const answer = await request(url, {
+    method,
+    headers: { ...headers, ...(body === undefined ? {} : { 'content-type': 'application/json' }) },
+    ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+    signal: AbortSignal.timeout(30_000),
+  });
+  const text = await answer.body.text();
+  return { status: answer.statusCode, body: (text === '' ? null : JSON.parse(text)) as T };
+}
+
+/** The partner's backend asks for a token (A1). */
+export function createToken(
+  client: Client,
+  external_identifiers: { biller_id?: string; account_id: string },
+): Promise<Answer<TokenReply>> {
+  return call(
+    'POST',
+    `${client.platformUrl}/v1/sbi/token`,
+    { 'x-client-id': client.client_id, 'x-api-key': client.api_key },
+    { ...customer, external_identifiers },
+  );
+}
+
+/** The page exchanges the token for a session and gives what it needs to go on. */
+export async function openSession(platformUrl: string, token: string): Promise<Browser> {
+  const grant = await call<FlowSessionGrant>(
+    'POST',
+    `${platformUrl}/v1/flow/session`,
+    { authorization: `Bearer ${token}` },
+    {},
+  );
+  if (grant.status !== 200) throw new Error(`no session: ${JSON.stringify(grant)}`);
+  return new Browser(platformUrl, grant.body.session);
+}
+
+/** A customer's page with an open session. */
+export class Browser {
+  readonly #platformUrl: string;
+  readonly #headers: Readonly<Record<string, string>>;
+
+  constructor(platformUrl: string, session: string) {
+    this.#platformUrl = platformUrl;
+    this.#headers = { authorization: `Bearer ${session}` };
+  }
+
+  /** Reads the bill. */
+  bill(): Promise<Answer<FlowSession>> {
+    return call('GET', `${this.#platformUrl}/v1/flow/session`, this.#headers);
+  }
+
+  /** Confirms; safe to send as often as one likes. */
+  confirm(
+    amount_in_cents: number,
+    extra: { replaces?: string } = {},
+  ): Promise<Answer<FlowPayment>> {
+    return call('POST', `${this.#platformUrl}/v1/flow/payments`, this.#headers, {
+      amount_in_cents,
+      funding_method: 'sandbox_bank',
+      ...extra,
+    });
+  }
+
+  /** Reads the payment. */
+  payment(platform_payment_id: string): Promise<Answer<FlowPayment>> {
+    return call(
+      'GET',
+      `${this.#platformUrl}/v1/flow/payments/${platform_payment_id}`,
+      this.#headers,
+    );
+  }
+
+  /** Waits until the payment has ended; throws when it has not within the time. */
+  async ended(platform_payment_id: string, withinMs = 20_000): Promise<FlowPayment> {
+    const until = performance.now() + withinMs;
+    for (;;) {
+      const { status, body } = await this.payment(platform_payment_id);
+      if (status === 200 && body.progress === 'ended') return body;
+      if (performance.now() > until) {
+        throw new Error(`${platform_payment_id} has not ended: ${status} ${JSON.stringify(body)}`);
+      }
+      await delay(25);
+    }
+  }
+}
