@@ -5,3 +5,5 @@ export * from './errors.ts';
 export * from './group-commit.ts';
 export * from './log.ts';
 export * from './postgres.ts';
+export * from './http.ts';
+export * from './service.ts';
