@@ -1,0 +1,87 @@
+/**
+ * Which addresses the platform may call: public ones only, unless private ones are admitted (P14, reliability 4.3).
+ *
+ * The guard stands in two places. A URL is judged after parsing, because 127.1, 2130706433, 0x7f.1 and full-width digits all
+ * become 127.0.0.1 there and no name lookup follows; and every address a name resolves to is judged at connect, and only those
+ * judged are connected to, so that a name which changes between the check and the call gains nothing (F48).
+ */
+import { lookup, type LookupAddress, type LookupOptions } from 'node:dns';
+import ipaddr from 'ipaddr.js';
+
+/** What is wrong with a URL to call, or undefined. `allowPrivate` admits http and private addresses (decision 30). */
+export function urlProblem(text: string, allowPrivate: boolean): string | undefined {
+  if (!URL.canParse(text)) return 'must be a URL';
+  const url = new URL(text);
+  if (url.protocol !== 'https:' && !(allowPrivate && url.protocol === 'http:')) {
+    return 'must begin with https://';
+  }
+  if (url.username !== '' || url.password !== '') return 'must hold no user name or password';
+  if (url.hash !== '' || text.includes('#')) return 'must have no fragment';
+  if (allowPrivate) return undefined;
+  if (literalAddress(url.hostname) !== undefined) return 'must name a host, not an address';
+  if (
+    url.hostname === 'localhost' ||
+    url.hostname.endsWith('.localhost') ||
+    !url.hostname.includes('.')
+  ) {
+    return 'must name a public host';
+  }
+  return undefined;
+}
+
+/** The address that a URL's hostname is, without brackets; undefined when it is a name. */
+export function literalAddress(hostname: string): string | undefined {
+  const bare = hostname.startsWith('[') ? hostname.slice(1, -1) : hostname;
+  return ipaddr.isValid(bare) ? bare : undefined;
+}
+
+/** IPv4 written inside the first 96 zero bits (::7f00:1): long withdrawn, still routed to IPv4 by some systems. */
+const IPV4_COMPATIBLE = ipaddr.parseCIDR('::/96');
+
+/** True for an address of the public internet; false for anything private, special, tunnelled or unreadable. */
+export function isPublicAddress(address: string): boolean {
+  if (!ipaddr.isValid(address)) return false;
+  const parsed = ipaddr.parse(address);
+  if (parsed instanceof ipaddr.IPv6) {
+    // Forms that carry an IPv4 address inside are refused whole: a public peer has no need of them.
+    if (parsed.match(IPV4_COMPATIBLE as [ipaddr.IPv6, number])) return false;
+  }
+  return parsed.range() === 'unicast';
+}
+
+/** A name's addresses were all refused. */
+export class AddressRefused extends Error {
+  override readonly name = 'AddressRefused';
+  readonly code = 'ADDRESS_REFUSED';
+  constructor() {
+    super('the host resolves to an address that may not be called');
+  }
+}
+
+type LookupCallback = (
+  error: NodeJS.ErrnoException | null,
+  address: string | LookupAddress[],
+  family?: number,
+) => void;
+
+/** A `lookup` for net.connect that gives only public addresses, pinned for the connection about to be made. */
+export function guardedLookup(
+  hostname: string,
+  options: LookupOptions,
+  callback: LookupCallback,
+): void {
+  lookup(hostname, { ...options, all: true }, (error, addresses) => {
+    if (error !== null) {
+      callback(error, []);
+      return;
+    }
+    // One private address among public ones is an attack or a mistake: refuse the name as a whole.
+    if (addresses.length === 0 || !addresses.every((entry) => isPublicAddress(entry.address))) {
+      callback(new AddressRefused(), []);
+      return;
+    }
+    const [first] = addresses;
+    if (options.all === true) callback(null, addresses);
+    else if (first !== undefined) callback(null, first.address, first.family);
+  });
+}

@@ -1,0 +1,500 @@
+/**
+ * The registry of partners: who they are, where they are called, with which credentials and within which budget.
+ *
+ * holds: secrets are sealed in the database and never stand in a `Partner` or a `PartnerView`; a change reaches every process
+ * within five seconds, because a read is at most that old (decision 25, reliability 4.1).
+ */
+import {
+  fillPath,
+  partnerRoutes,
+  pathFields,
+  Refusal,
+  type Detail,
+  type PartnerAuth,
+  type PartnerBudget,
+  type PartnerChange,
+  type PartnerPaths,
+  type PartnerRegistration,
+  type PartnerView,
+} from '@duebridge/contract';
+import { constraintOf, sql, type Clock, type Database, type Log } from '@duebridge/runtime';
+import { urlProblem } from './address-guard.ts';
+import { openSealer } from './seal.ts';
+
+/** A partner as the program uses it: every optional field filled in, no secret in it. */
+export interface Partner {
+  readonly partner_id: string;
+  readonly name: string;
+  readonly kind: 'biller' | 'aggregator';
+  /** The biller a plain biller is (decision 20); null for an aggregator. */
+  readonly biller_id: string | null;
+  /** Without a slash at the end. */
+  readonly base_url: string;
+  /** Sites that may show the flow; exact origins. */
+  readonly origins: readonly string[];
+  readonly paths: Readonly<Required<PartnerPaths>>;
+  readonly budget: Readonly<Required<PartnerBudget>>;
+  readonly account_check: 'when_reachable' | 'required' | 'off';
+  readonly batch_time_zone: string;
+  readonly batch_cutoff: string;
+  /** The public part of the credentials. */
+  readonly auth: PartnerView['auth'];
+  /** True: an operator wants nothing sent. */
+  readonly paused: boolean;
+  /** Why nothing is sent, or what the engine met; null when all is well. */
+  readonly pause_reason: string | null;
+  readonly created_at: string;
+}
+
+/** The registry. */
+export interface PartnerRegistry {
+  /** Registers. Throws Refusal INVALID_REQUEST with details, or CONFLICT when the id is taken. */
+  add(registration: PartnerRegistration, actor: string): Promise<PartnerView>;
+  /** Changes what is given. Throws Refusal INVALID_REQUEST with details, or NOT_FOUND. */
+  change(partner_id: string, change: PartnerChange, actor: string): Promise<PartnerView>;
+  /** The partner as it was at most five seconds ago; undefined when there is none. */
+  get(partner_id: string): Promise<Partner | undefined>;
+  /** All partners, by id, as they are now. */
+  list(): Promise<PartnerView[]>;
+  /** The credentials to call this partner with: for partner-client alone. Throws ConfigurationError when they do not open. */
+  credentials(partner: Partner): PartnerAuth;
+  /** Notes why the engine holds its calls back, or null when it no longer does; an operator's pause is left alone. */
+  hold(partner_id: string, reason: string | null, actor: string): Promise<void>;
+  /** Seals every secret anew with the first sealing key; gives how many were. */
+  reseal(): Promise<number>;
+}
+
+/** What the registry stands on. `sealKey` as `openSealer` reads it. */
+export interface PartnerRegistryOptions {
+  readonly database: Database;
+  readonly sealKey: string;
+  readonly allowPrivateAddresses: boolean;
+  readonly clock: Clock;
+  readonly log: Log;
+}
+
+/** The paths of decision 1, for a partner that overrides none. */
+export const DEFAULT_PATHS: Readonly<Required<PartnerPaths>> = {
+  get_account: partnerRoutes.get_account.path,
+  get_balance: partnerRoutes.get_balance.path,
+  put_account_payment: partnerRoutes.put_account_payment.path,
+  get_account_payment: partnerRoutes.get_account_payment.path,
+  get_payment: partnerRoutes.get_payment.path,
+  get_batch_statement: partnerRoutes.get_batch_statement.path,
+};
+
+/** The budget of a partner that declares none (decision 25): what a small server bears, and 100 payments/s need. */
+export const DEFAULT_BUDGET: Readonly<Required<PartnerBudget>> = {
+  max_concurrent_calls: 64,
+  max_calls_per_second: 1000,
+  // A partner that answers at all answers within seconds; repeating is harmless (RU5), waiting longer holds a slot.
+  call_timeout_ms: 15_000,
+  // Below the idle limits of common proxies (30 and 60 s).
+  wait_seconds: 20,
+};
+
+/** Oldest a read may be, in milliseconds: the bound within which a pause or a rotated secret is in force everywhere. */
+const CACHE_MS = 5_000;
+
+interface StoredPartner {
+  readonly partner_id: string;
+  readonly name: string;
+  readonly kind: 'biller' | 'aggregator';
+  readonly biller_id: string | null;
+  readonly base_url: string;
+  readonly origins: string[];
+  readonly paths: PartnerPaths;
+  readonly budget: PartnerBudget;
+  readonly account_check: Partner['account_check'];
+  readonly batch_time_zone: string;
+  readonly batch_cutoff: string;
+  readonly auth_method: 'oauth' | 'key';
+  readonly auth_public: Omit<PartnerView['auth'], 'method'>;
+  readonly auth_sealed: string;
+  readonly paused: boolean;
+  readonly pause_reason: string | null;
+  readonly created_at: string;
+}
+
+const COLUMNS = `partner_id, name, kind, biller_id, base_url, origins, paths, budget, account_check, batch_time_zone,
+  batch_cutoff, auth_method, auth_public, auth_sealed, paused, pause_reason, created_at`;
+
+const getStatement = sql('partner_get', `SELECT ${COLUMNS} FROM partners WHERE partner_id = $1`);
+
+const addStatement = sql(
+  'partner_add',
+  `WITH added AS (
+     INSERT INTO partners (partner_id, name, kind, biller_id, base_url, origins, paths, budget, account_check,
+                           batch_time_zone, batch_cutoff, auth_method, auth_public, auth_sealed)
+     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14) RETURNING ${COLUMNS}
+   ), noted AS (
+     INSERT INTO audit (actor, event, partner_id, detail)
+     SELECT $15, 'partner_added', partner_id, jsonb_build_object('base_url', base_url) FROM added
+   )
+   SELECT * FROM added`,
+);
+
+const changeStatement = sql(
+  'partner_change',
+  `WITH changed AS (
+     UPDATE partners
+        SET name = $2, base_url = $3, origins = $4, paths = $5, budget = $6, account_check = $7, auth_method = $8,
+            auth_public = $9, auth_sealed = $10, paused = $11, pause_reason = $12, updated_at = clock_timestamp()
+      WHERE partner_id = $1 RETURNING ${COLUMNS}
+   ), noted AS (
+     INSERT INTO audit (actor, event, partner_id, detail)
+     SELECT $13, 'partner_changed', partner_id, jsonb_build_object('fields', $14::text) FROM changed
+   )
+   SELECT * FROM changed`,
+);
+
+const holdStatement = sql(
+  'partner_hold',
+  `WITH held AS (
+     UPDATE partners SET pause_reason = $2, updated_at = clock_timestamp()
+      WHERE partner_id = $1 AND NOT paused AND pause_reason IS DISTINCT FROM $2 RETURNING partner_id
+   )
+   INSERT INTO audit (actor, event, partner_id, detail)
+   SELECT $3, CASE WHEN $2::text IS NULL THEN 'partner_released' ELSE 'partner_held' END, partner_id,
+          jsonb_build_object('reason', $2::text)
+     FROM held`,
+);
+
+/** Opens the registry over the database. Throws ConfigurationError when the sealing key cannot be used. */
+export function openPartnerRegistry(options: PartnerRegistryOptions): PartnerRegistry {
+  const { database, allowPrivateAddresses, clock } = options;
+  const sealer = openSealer(options.sealKey);
+  const cache = new Map<
+    string,
+    { readonly at: number; readonly found: Promise<Partner | undefined> }
+  >();
+  // Beside the objects instead of in them: whatever prints or serialises a Partner cannot print a secret (P15).
+  const sealedOf = new WeakMap<Partner, string>();
+
+  const place = (partner_id: string): string => `partners/${partner_id}/auth`;
+
+  const toPartner = (row: StoredPartner): Partner => {
+    const partner: Partner = {
+      partner_id: row.partner_id,
+      name: row.name,
+      kind: row.kind,
+      biller_id: row.biller_id,
+      base_url: row.base_url,
+      origins: row.origins,
+      paths: { ...DEFAULT_PATHS, ...row.paths },
+      budget: { ...DEFAULT_BUDGET, ...row.budget },
+      account_check: row.account_check,
+      batch_time_zone: row.batch_time_zone,
+      batch_cutoff: row.batch_cutoff,
+      auth: { method: row.auth_method, ...row.auth_public },
+      paused: row.paused,
+      pause_reason: row.pause_reason,
+      created_at: row.created_at,
+    };
+    sealedOf.set(partner, row.auth_sealed);
+    return partner;
+  };
+
+  const read = async (partner_id: string): Promise<StoredPartner | undefined> => {
+    const [row] = await database.query<StoredPartner>(getStatement, [partner_id]);
+    return row;
+  };
+
+  const get = (partner_id: string): Promise<Partner | undefined> => {
+    const at = clock.monotonic();
+    const cached = cache.get(partner_id);
+    if (cached !== undefined && at - cached.at < CACHE_MS) return cached.found;
+    const found = read(partner_id).then((row) => (row === undefined ? undefined : toPartner(row)));
+    const entry = { at, found };
+    cache.set(partner_id, entry);
+    // Neither a failure nor an absence is kept: the one would outlive its cause, the other would let strangers fill the map.
+    const forget = (): void => {
+      if (cache.get(partner_id) === entry) cache.delete(partner_id);
+    };
+    found.then((partner) => partner ?? forget(), forget);
+    return found;
+  };
+
+  return {
+    async add(registration, actor) {
+      const problems = registrationProblems(registration, allowPrivateAddresses);
+      if (problems.length > 0) throw new Refusal('INVALID_REQUEST', { details: problems });
+      const auth = splitAuth(registration.auth);
+      try {
+        const [row] = await database.query<StoredPartner>(addStatement, [
+          registration.partner_id,
+          registration.name,
+          registration.kind,
+          registration.biller_id ?? null,
+          trimmed(registration.base_url),
+          registration.origins,
+          JSON.stringify(registration.paths ?? {}),
+          JSON.stringify(registration.budget ?? {}),
+          registration.account_check ?? 'when_reachable',
+          registration.batch_time_zone ?? 'UTC',
+          registration.batch_cutoff ?? '00:00',
+          registration.auth.method,
+          JSON.stringify(auth.open),
+          sealer.seal(auth.secret, place(registration.partner_id)),
+          actor,
+        ]);
+        if (row === undefined) throw new Error('an insert gave no row');
+        return toView(row);
+      } catch (error) {
+        if (constraintOf(error) !== 'partners_pkey') throw error;
+        throw new Refusal('CONFLICT', { message: 'A partner with this id is registered already' });
+      }
+    },
+
+    async change(partner_id, change, actor) {
+      const before = await read(partner_id);
+      if (before === undefined) throw new Refusal('NOT_FOUND');
+      const problems = changeProblems(change, allowPrivateAddresses);
+      if (problems.length > 0) throw new Refusal('INVALID_REQUEST', { details: problems });
+      const auth = change.auth === undefined ? undefined : splitAuth(change.auth);
+      const paused = change.paused ?? before.paused;
+      const [row] = await database.query<StoredPartner>(changeStatement, [
+        partner_id,
+        change.name ?? before.name,
+        trimmed(change.base_url ?? before.base_url),
+        change.origins ?? before.origins,
+        JSON.stringify(change.paths ?? before.paths),
+        JSON.stringify(change.budget ?? before.budget),
+        change.account_check ?? before.account_check,
+        change.auth?.method ?? before.auth_method,
+        JSON.stringify(auth?.open ?? before.auth_public),
+        auth === undefined ? before.auth_sealed : sealer.seal(auth.secret, place(partner_id)),
+        paused,
+        pauseReason(before, change),
+        actor,
+        Object.keys(change).join(' '),
+      ]);
+      cache.delete(partner_id);
+      if (row === undefined) throw new Refusal('NOT_FOUND');
+      return toView(row);
+    },
+
+    get,
+
+    async list() {
+      const rows = await database.query<StoredPartner>(
+        `SELECT ${COLUMNS} FROM partners ORDER BY partner_id`,
+      );
+      return rows.map(toView);
+    },
+
+    credentials(partner) {
+      const sealed = sealedOf.get(partner);
+      if (sealed === undefined)
+        throw new Error('credentials are asked of a partner the registry did not give');
+      const secret = sealer.open(sealed, place(partner.partner_id));
+      const { method, token_url = '', client_id = '', scope, header = '' } = partner.auth;
+      return method === 'key'
+        ? { method, header, key: secret }
+        : {
+            method,
+            token_url,
+            client_id,
+            client_secret: secret,
+            ...(scope === undefined ? {} : { scope }),
+          };
+    },
+
+    async hold(partner_id, reason, actor) {
+      await database.query(holdStatement, [partner_id, reason, actor]);
+      cache.delete(partner_id);
+    },
+
+    async reseal() {
+      const rows = await database.query<{ partner_id: string; auth_sealed: string }>(
+        'SELECT partner_id, auth_sealed FROM partners',
+      );
+      let resealed = 0;
+      for (const { partner_id, auth_sealed } of rows) {
+        const anew = sealer.seal(sealer.open(auth_sealed, place(partner_id)), place(partner_id));
+        // Guarded by the old value: credentials changed meanwhile are already under the new key.
+        const done = await database.query(
+          'UPDATE partners SET auth_sealed = $3 WHERE partner_id = $1 AND auth_sealed = $2 RETURNING partner_id',
+          [partner_id, auth_sealed, anew],
+        );
+        resealed += done.length;
+      }
+      cache.clear();
+      return resealed;
+    },
+  };
+}
+
+function toView(row: StoredPartner): PartnerView {
+  return {
+    partner_id: row.partner_id,
+    name: row.name,
+    kind: row.kind,
+    ...(row.biller_id === null ? {} : { biller_id: row.biller_id }),
+    base_url: row.base_url,
+    origins: row.origins,
+    paths: row.paths,
+    budget: row.budget,
+    account_check: row.account_check,
+    batch_time_zone: row.batch_time_zone,
+    batch_cutoff: row.batch_cutoff,
+    auth: { method: row.auth_method, ...row.auth_public },
+    paused: row.paused,
+    pause_reason: row.pause_reason,
+    created_at: row.created_at,
+  };
+}
+
+function trimmed(base_url: string): string {
+  return base_url.replace(/\/+$/, '');
+}
+
+/** An operator's pause says so; resuming clears whatever stood there; new credentials clear what the old ones met. */
+function pauseReason(before: StoredPartner, change: PartnerChange): string | null {
+  if (change.paused === true) return 'paused by an operator';
+  if (change.paused === false || change.auth !== undefined || change.base_url !== undefined) {
+    return before.paused && change.paused !== false ? before.pause_reason : null;
+  }
+  return before.pause_reason;
+}
+
+function splitAuth(auth: PartnerAuth): {
+  open: Omit<PartnerView['auth'], 'method'>;
+  secret: string;
+} {
+  if (auth.method === 'key') return { open: { header: auth.header }, secret: auth.key };
+  const { token_url, client_id, client_secret, scope } = auth;
+  return {
+    open: { token_url, client_id, ...(scope === undefined ? {} : { scope }) },
+    secret: client_secret,
+  };
+}
+
+function registrationProblems(registration: PartnerRegistration, allowPrivate: boolean): Detail[] {
+  const problems = changeProblems(registration, allowPrivate);
+  if (registration.kind === 'biller' && registration.biller_id === undefined) {
+    problems.push({ path: 'body.biller_id', problem: 'is required for a biller' });
+  }
+  if (registration.kind === 'aggregator' && registration.biller_id !== undefined) {
+    problems.push({
+      path: 'body.biller_id',
+      problem: 'is not for an aggregator: it names one with each account',
+    });
+  }
+  const zone = registration.batch_time_zone;
+  if (zone !== undefined && !isTimeZone(zone)) {
+    problems.push({
+      path: 'body.batch_time_zone',
+      problem: 'must be an IANA time zone such as America/New_York',
+    });
+  }
+  return problems;
+}
+
+function isTimeZone(zone: string): boolean {
+  try {
+    return new Intl.DateTimeFormat('en-US', { timeZone: zone }).format(0) !== '';
+  } catch {
+    return false;
+  }
+}
+
+function changeProblems(
+  change: Pick<PartnerChange, 'base_url' | 'origins' | 'paths' | 'auth'>,
+  allowPrivate: boolean,
+): Detail[] {
+  const problems: Detail[] = [];
+  const add = (path: string, problem: string | undefined): void => {
+    if (problem !== undefined) problems.push({ path, problem });
+  };
+  if (change.base_url !== undefined) {
+    add(
+      'body.base_url',
+      urlProblem(change.base_url, allowPrivate) ?? queryProblem(change.base_url),
+    );
+  }
+  for (const [index, origin] of (change.origins ?? []).entries()) {
+    add(`body.origins.${index}`, originProblem(origin));
+  }
+  for (const [name, template] of Object.entries(change.paths ?? {})) {
+    add(`body.paths.${name}`, templateProblem(name, template));
+  }
+  if (change.auth?.method === 'key') {
+    add('body.auth.header', headerProblem(change.auth.header));
+    // Sent verbatim and compared whole (decision 15): a space would be read as a scheme word by some server on the way.
+    add(
+      'body.auth.key',
+      /^[\u0021-\u007e]+$/.test(change.auth.key)
+        ? undefined
+        : 'must be visible ASCII without spaces',
+    );
+  }
+  if (change.auth?.method === 'oauth') {
+    add('body.auth.token_url', urlProblem(change.auth.token_url, allowPrivate));
+  }
+  return problems;
+}
+
+function queryProblem(base_url: string): string | undefined {
+  return base_url.includes('?') ? 'must have no query' : undefined;
+}
+
+function originProblem(text: string): string | undefined {
+  const url = URL.canParse(text) ? new URL(text) : undefined;
+  if (url === undefined || url.origin !== text || text.includes('*')) {
+    return 'must be one exact origin, such as https://www.example.com';
+  }
+  const local =
+    url.protocol === 'http:' && (url.hostname === 'localhost' || url.hostname === '127.0.0.1');
+  return url.protocol === 'https:' || local
+    ? undefined
+    : 'must begin with https:// (or http://localhost)';
+}
+
+/** Fields that each template must hold, or another record would be read or written; it may hold no others. */
+const TEMPLATE_FIELDS: Readonly<
+  Record<string, { readonly needs: string[]; readonly may: string[] }>
+> = {
+  get_account: { needs: ['account_id'], may: ['biller_id'] },
+  get_balance: { needs: ['account_id'], may: ['biller_id'] },
+  put_account_payment: { needs: ['account_id', 'platform_payment_id'], may: ['biller_id'] },
+  get_account_payment: { needs: ['platform_payment_id'], may: ['biller_id', 'account_id'] },
+  get_payment: { needs: ['platform_payment_id'], may: [] },
+  get_batch_statement: { needs: ['platform_batch_id'], may: [] },
+};
+
+function templateProblem(name: string, template: string): string | undefined {
+  const rules = TEMPLATE_FIELDS[name];
+  if (rules === undefined) return undefined;
+  if (!/^(\/([A-Za-z0-9._~-]+|\{[a-z_]+\}))+$/.test(template)) {
+    return 'must be a path of plain segments and {fields}';
+  }
+  const fields = pathFields(template);
+  const missing = rules.needs.find((field) => !fields.includes(field));
+  if (missing !== undefined) return `must hold {${missing}}`;
+  const foreign = fields.find(
+    (field) => !rules.needs.includes(field) && !rules.may.includes(field),
+  );
+  if (foreign !== undefined) return `cannot hold {${foreign}}`;
+  if (name === 'put_account_payment' && !template.endsWith('/payment/{platform_payment_id}')) {
+    return 'must end with /payment/{platform_payment_id} (B4)';
+  }
+  try {
+    fillPath(template, Object.fromEntries(fields.map((field) => [field, 'x'])));
+    return template.split('/').some((segment) => segment === '.' || segment === '..')
+      ? 'must have no dot segments'
+      : undefined;
+  } catch {
+    return 'cannot be filled';
+  }
+}
+
+/** Names that steer the connection, the body or what others on the way believe: never a key's (reliability 4.3). */
+const DENIED_HEADERS =
+  /^(host|connection|keep-alive|upgrade|te|trailer|transfer-encoding|expect|date|cookie|forwarded|via|prefer|accept|accept-encoding|user-agent|traceparent|tracestate|x-request-id|content-.*|x-forwarded-.*|proxy-.*|sec-.*)$/i;
+
+/** What is wrong with the name of the header that carries a key, or undefined (KY1). */
+export function headerProblem(header: string): string | undefined {
+  if (!/^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/.test(header)) return 'must be a header name';
+  return DENIED_HEADERS.test(header) ? 'is a header with another meaning' : undefined;
+}

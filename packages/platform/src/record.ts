@@ -1,0 +1,239 @@
+/**
+ * The payment row: its shape, its statements, the guarded transition.
+ *
+ * A payment's life is told by `stage`: created (the intent is durable) -> authorized (the funds are reserved; written only when
+ * the first PUT has to wait) -> dispatching (a PUT may have left) -> accepted (the partner has it) -> ended; from dispatching or
+ * accepted it may stop in review, and an operator sends it back to dispatching. `status` stays `processing` until it has ended.
+ *
+ * holds: every write of a worker carries `owner = me`, `status = 'processing'` and the stage it believes in (the fence, P10): a
+ * stale worker changes no row and learns so. The database refuses every other edge, and any change of the intent (P1, P4).
+ */
+import type { PaymentStage, PaymentStatus, TerminalStatus } from '@duebridge/contract';
+import { sql, type Transaction } from '@duebridge/runtime';
+import { v7 as uuidv7 } from 'uuid';
+
+/** Whatever runs a statement: the pool, or a transaction. */
+export type Queryable = Pick<Transaction, 'query'>;
+
+/** A payment as stored. Times are ISO 8601 texts in UTC with milliseconds (decision 12). */
+export interface PaymentRow {
+  readonly platform_payment_id: string;
+  readonly partner_id: string;
+  readonly biller_id: string;
+  readonly account_id: string;
+  readonly platform_batch_id: string;
+  readonly amount_in_cents: number;
+  /** The flow session it was confirmed in; null when an operator or a program made it. */
+  readonly session_id: string | null;
+  readonly funding_method: string;
+  readonly status: PaymentStatus;
+  readonly stage: PaymentStage;
+  readonly review_reason: string | null;
+  /** The worker that drives it; null in review, and between two owners. */
+  readonly owner: string | null;
+  readonly payment_id: string | null;
+  readonly failure_reason: string | null;
+  readonly initiated_at: string | null;
+  readonly posted_at: string | null;
+  readonly created_at: string;
+  readonly accepted_at: string | null;
+  readonly ended_at: string | null;
+  /** When the funds were captured or released after the end. */
+  readonly settled_at: string | null;
+}
+
+/** The columns of a PaymentRow, for every `select` and `returning`: `p` is the table's alias. */
+export const PAYMENT_COLUMNS = `p.platform_payment_id, p.partner_id, p.biller_id, p.account_id, p.platform_batch_id,
+  p.amount_in_cents, p.session_id, p.funding_method, p.status, p.stage, p.review_reason, p.owner, p.payment_id,
+  p.failure_reason, p.initiated_at, p.posted_at, p.created_at, p.accepted_at, p.ended_at, p.settled_at`;
+
+/** What the customer confirmed: never changes after the insert (P1). */
+export interface PaymentIntent {
+  readonly partner_id: string;
+  readonly biller_id: string;
+  readonly account_id: string;
+  /** From `batchFor`. */
+  readonly platform_batch_id: string;
+  readonly amount_in_cents: number;
+  readonly session_id: string | null;
+  readonly funding_method: string;
+}
+
+const insertStatement = sql(
+  'payment_insert',
+  `WITH p AS (
+     INSERT INTO payments (platform_payment_id, partner_id, biller_id, account_id, platform_batch_id, amount_in_cents,
+                           session_id, funding_method, owner)
+     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) RETURNING *
+   ), noted AS (
+     INSERT INTO audit (actor, event, platform_payment_id, partner_id, detail)
+     SELECT $10, 'payment_created', p.platform_payment_id, p.partner_id, jsonb_build_object('amount_in_cents', p.amount_in_cents)
+       FROM p
+   )
+   SELECT ${PAYMENT_COLUMNS} FROM p`,
+);
+
+/**
+ * Writes the intent with a new platform_payment_id (UUIDv7, decision 13) and its audit line; no call leaves before this is
+ * committed (P1). `owner` is the worker of this process, which then gets the row by `engine.take`; null leaves it to be adopted.
+ */
+export async function insertPayment(
+  on: Queryable,
+  payment: PaymentIntent & { readonly owner: string | null; readonly actor: string },
+): Promise<PaymentRow> {
+  const [row] = await on.query<PaymentRow>(insertStatement, [
+    uuidv7(),
+    payment.partner_id,
+    payment.biller_id,
+    payment.account_id,
+    payment.platform_batch_id,
+    payment.amount_in_cents,
+    payment.session_id,
+    payment.funding_method,
+    payment.owner,
+    payment.actor,
+  ]);
+  if (row === undefined) throw new Error('an insert gave no row');
+  return row;
+}
+
+const findStatement = sql(
+  'payment_find',
+  `SELECT ${PAYMENT_COLUMNS} FROM payments p WHERE p.platform_payment_id = ANY($1)`,
+);
+
+/** The payment with this id, or undefined. */
+export async function findPayment(
+  on: Queryable,
+  platform_payment_id: string,
+): Promise<PaymentRow | undefined> {
+  const [row] = await findPayments(on, [platform_payment_id]);
+  return row;
+}
+
+/** Those of these payments that exist, in no order. */
+export function findPayments(on: Queryable, ids: readonly string[]): Promise<PaymentRow[]> {
+  return on.query<PaymentRow>(findStatement, [ids]);
+}
+
+const sessionStatement = sql(
+  'payment_of_session',
+  `SELECT ${PAYMENT_COLUMNS} FROM payments p WHERE p.session_id = $1 ORDER BY p.platform_payment_id DESC LIMIT 100`,
+);
+
+/** The payments of a flow session, newest first; more than one only through `replaces` (P3). */
+export function paymentsOfSession(on: Queryable, session_id: string): Promise<PaymentRow[]> {
+  return on.query<PaymentRow>(sessionStatement, [session_id]);
+}
+
+/** Which payments to list; `cursor` is the last platform_payment_id of the page before. */
+export interface PaymentFilter {
+  readonly status?: PaymentStatus | undefined;
+  readonly stage?: PaymentStage | undefined;
+  readonly partner_id?: string | undefined;
+  readonly platform_batch_id?: string | undefined;
+  readonly cursor?: string | undefined;
+  /** At most this many rows. */
+  readonly limit: number;
+}
+
+/** Payments, newest first: ids are UUIDv7, so their order is that of creation. */
+export function listPayments(on: Queryable, filter: PaymentFilter): Promise<PaymentRow[]> {
+  const where: string[] = [];
+  const values: unknown[] = [];
+  const add = (condition: string, value: unknown): void => {
+    if (value === undefined) return;
+    values.push(value);
+    where.push(condition.replace('?', `$${values.length}`));
+  };
+  add('p.status = ?', filter.status);
+  add('p.stage = ?', filter.stage);
+  add('p.partner_id = ?', filter.partner_id);
+  add('p.platform_batch_id = ?', filter.platform_batch_id);
+  add('p.platform_payment_id < ?', filter.cursor);
+  // What is not settled stands in the small index of what is in flight; without this a review list would read the whole table.
+  if (filter.stage !== undefined && filter.stage !== 'ended') where.push('p.settled_at IS NULL');
+  values.push(filter.limit);
+  return on.query<PaymentRow>(
+    `SELECT ${PAYMENT_COLUMNS} FROM payments p ${where.length > 0 ? `WHERE ${where.join(' AND ')}` : ''}
+      ORDER BY p.platform_payment_id DESC LIMIT $${values.length}`,
+    values,
+  );
+}
+
+/** Details of an audit line: flat, and free of personal data. */
+export type AuditDetail = Readonly<Record<string, string | number | null>>;
+
+/** One step of a payment that has not ended: what the row must be, and what it becomes. */
+export interface Advance {
+  readonly platform_payment_id: string;
+  readonly from: PaymentStage;
+  readonly to: 'authorized' | 'dispatching' | 'accepted' | 'review';
+  /** Set at acceptance (PF1, PF7). */
+  readonly payment_id?: string;
+  readonly initiated_at?: string;
+  /** Set when it stops in review. */
+  readonly review_reason?: string;
+  readonly detail?: AuditDetail;
+}
+
+const advanceStatement = sql(
+  'payment_advance',
+  `WITH p AS (
+     UPDATE payments AS p
+        SET stage = u.to_stage,
+            payment_id = coalesce(u.payment_id, p.payment_id),
+            initiated_at = coalesce(u.initiated_at, p.initiated_at),
+            review_reason = u.review_reason,
+            accepted_at = CASE WHEN u.to_stage = 'accepted' THEN clock_timestamp() ELSE p.accepted_at END,
+            owner = CASE WHEN u.to_stage = 'review' THEN NULL ELSE p.owner END
+       FROM unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::timestamptz[], $7::text[], $8::jsonb[])
+            AS u (id, from_stage, to_stage, payment_id, initiated_at, review_reason, detail)
+      WHERE p.platform_payment_id = u.id AND p.owner = $1 AND p.status = 'processing' AND p.stage = u.from_stage
+      RETURNING p.*, u.detail
+   ), noted AS (
+     INSERT INTO audit (actor, event, platform_payment_id, partner_id, detail)
+     SELECT $1, 'payment_' || p.stage, p.platform_payment_id, p.partner_id, p.detail FROM p
+   )
+   SELECT ${PAYMENT_COLUMNS} FROM p`,
+);
+
+/**
+ * Takes steps of many payments in one statement with their audit lines. Gives for each the row after it, or undefined where the
+ * fence refused: the payment belongs to another worker now, or has moved on. One payment may stand in it once.
+ */
+export async function advance(
+  on: Queryable,
+  owner: string,
+  steps: readonly Advance[],
+): Promise<(PaymentRow | undefined)[]> {
+  const rows = await on.query<PaymentRow>(advanceStatement, [
+    owner,
+    steps.map((step) => step.platform_payment_id),
+    steps.map((step) => step.from),
+    steps.map((step) => step.to),
+    steps.map((step) => step.payment_id ?? null),
+    steps.map((step) => step.initiated_at ?? null),
+    steps.map((step) => step.review_reason ?? null),
+    steps.map((step) => JSON.stringify(step.detail ?? {})),
+  ]);
+  return inOrder(steps, rows);
+}
+
+/** The rows that a statement gave back, in the order of what was asked; undefined where it gave none. */
+export function inOrder(
+  asked: readonly { readonly platform_payment_id: string }[],
+  rows: readonly PaymentRow[],
+): (PaymentRow | undefined)[] {
+  const byId = new Map(rows.map((row) => [row.platform_payment_id, row]));
+  return asked.map((one) => byId.get(one.platform_payment_id));
+}
+
+/** How a payment ended (RU2). */
+export interface Ending {
+  readonly status: TerminalStatus;
+  readonly payment_id: string | null;
+  readonly initiated_at: string | null;
+  readonly posted_at: string | null;
+  readonly failure_reason: string | null;
+}
