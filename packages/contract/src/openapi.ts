@@ -38,7 +38,12 @@ export function renderOpenApi(routes: Readonly<Record<string, Route>>, info: Ope
     servers: info.servers,
     paths,
     components: {
-      schemas: { Error: errorSchema(), OAuthError: plain(OAuthErrorBody) },
+      schemas: {
+        Error: errorSchema(),
+        ...(Object.values(routes).some((route) => route.oauthErrors === true)
+          ? { OAuthError: plain(OAuthErrorBody) }
+          : {}),
+      },
       securitySchemes: securitySchemes(routes, info),
     },
   };
