@@ -28,3 +28,21 @@ test('a partner with a static key is documented with its own header, not with OA
   assert.ok(text.includes('"name":"X-Biller-Key"'));
   assert.ok(!text.includes('clientCredentials'));
 });
+
+test('a generated client gets one type for a resource, not a nameless copy at each operation', () => {
+  const document = renderOpenApi(partnerRoutes, info) as {
+    components: { schemas: Record<string, { properties: Record<string, unknown> }> };
+  };
+  const schemas = document.components.schemas;
+  assert.deepEqual(schemas['AccountRecord']!.properties['balance'], {
+    $ref: '#/components/schemas/Balance',
+  });
+  assert.ok('amount_due_in_cents' in schemas['Balance']!.properties);
+  const text = JSON.stringify(document);
+  for (const [, name = ''] of text.matchAll(/"\$ref":"#\/components\/schemas\/(\w+)"/g)) {
+    assert.ok(name in schemas, `${name} is referred to and not there`);
+  }
+  // The record stands in the document once; every operation that answers it refers to it.
+  assert.equal(text.split('"initiated_at":{').length, 2);
+  assert.ok(!('BatchPage' in schemas), 'a resource of another listener does not belong here');
+});

@@ -3,8 +3,13 @@
  * servers check is what the document says.
  */
 import type { TSchema } from 'typebox';
+import * as account from './account.ts';
+import * as admin from './admin.ts';
+import * as customer from './customer.ts';
 import { ERRORS, type ErrorCode } from './errors.ts';
-import { OAuthErrorBody } from './oauth.ts';
+import * as flow from './flow.ts';
+import * as oauth from './oauth.ts';
+import * as payment from './payment.ts';
 import { COMMON_ERRORS, pathFields, type Route } from './routes.ts';
 
 /** What a document says about itself. */
@@ -19,6 +24,24 @@ export interface OpenApiInfo {
 }
 
 type Node = { [key: string]: unknown };
+
+const SCHEMAS = '#/components/schemas/';
+
+/** The resources under the names that the contract exports them by. */
+const RESOURCES: Readonly<Record<string, TSchema>> = Object.fromEntries(
+  Object.entries({ ...account, ...admin, ...customer, ...flow, ...oauth, ...payment }).flatMap(
+    ([name, value]) => (typeof value === 'object' && 'properties' in value ? [[name, value]] : []),
+  ),
+);
+
+/**
+ * The name of each resource by its `properties`, which an optional copy of a schema shares. A client
+ * generated from the document then has one type `PaymentRecord`, instead of a nameless shape at each
+ * operation.
+ */
+const NAMES: ReadonlyMap<unknown, string> = new Map(
+  Object.entries(RESOURCES).map(([name, schema]) => [propertiesOf(schema), name]),
+);
 
 /** Takes a table of routes; gives the document as a plain JSON value. */
 export function renderOpenApi(routes: Readonly<Record<string, Route>>, info: OpenApiInfo): Node {
@@ -38,12 +61,7 @@ export function renderOpenApi(routes: Readonly<Record<string, Route>>, info: Ope
     servers: info.servers,
     paths,
     components: {
-      schemas: {
-        Error: errorSchema(),
-        ...(Object.values(routes).some((route) => route.oauthErrors === true)
-          ? { OAuthError: plain(OAuthErrorBody) }
-          : {}),
-      },
+      schemas: { Error: errorSchema(), ...resources(paths) },
       securitySchemes: securitySchemes(routes, info),
     },
   };
@@ -111,14 +129,14 @@ function responses(route: Route): Node {
         .map((code) => `${code}: ${ERRORS[code].message}. ${ERRORS[code].remedy}`)
         .join(' '),
       ...retryAfter(status),
-      content: { 'application/json': { schema: { $ref: '#/components/schemas/Error' } } },
+      content: { 'application/json': { schema: { $ref: `${SCHEMAS}Error` } } },
     };
   }
   if (route.oauthErrors === true) {
     for (const status of ['400', '401']) {
       all[status] = {
         description: 'The request was refused (RFC 6749 section 5.2).',
-        content: { 'application/json': { schema: { $ref: '#/components/schemas/OAuthError' } } },
+        content: { 'application/json': { schema: plain(oauth.OAuthErrorBody) } },
       };
     }
   }
@@ -212,11 +230,37 @@ function errorSchema(): Node {
   };
 }
 
-/** A schema as plain JSON, with formats that other tools know. */
-function plain(schema: TSchema): Node {
+/** A schema as plain JSON, with formats that other tools know; resources in it become references. */
+function plain(schema: TSchema, definitionOf?: string): Node {
   return JSON.parse(
-    JSON.stringify(schema, (key, value: unknown) =>
-      key === 'format' && value === 'iso-date-time' ? undefined : value,
-    ),
+    JSON.stringify(schema, (key, value: unknown) => {
+      if (key === 'format' && value === 'iso-date-time') return undefined;
+      const name = NAMES.get(propertiesOf(value));
+      return name === undefined || (key === '' && name === definitionOf)
+        ? value
+        : { $ref: `${SCHEMAS}${name}` };
+    }),
   ) as Node;
+}
+
+function propertiesOf(value: unknown): unknown {
+  return typeof value === 'object' && value !== null && 'properties' in value
+    ? value.properties
+    : undefined;
+}
+
+/** The resources that the paths refer to, and those that these refer to in turn. */
+function resources(paths: Node): Node {
+  const found: Node = {};
+  const follow = (node: Node): void => {
+    const text = JSON.stringify(node);
+    for (const [name, schema] of Object.entries(RESOURCES)) {
+      if (name in found || !text.includes(`"${SCHEMAS}${name}"`)) continue;
+      const definition = plain(schema, name);
+      found[name] = definition;
+      follow(definition);
+    }
+  };
+  follow(paths);
+  return found;
 }
