@@ -1,0 +1,147 @@
+/**
+ * The accounts and amounts with which the sandbox partner shows every way a payment can end.
+ * One table: the partner acts by it, `--help` and the sandbox page print it.
+ */
+import {
+  FAILURE_REASONS,
+  type Balance,
+  type PaymentRules,
+  type TerminalStatus,
+} from '@duebridge/contract';
+
+/** How a payment ends: after how long (milliseconds of the sandbox's clock), and as what. */
+export interface Ending {
+  readonly status: TerminalStatus;
+  /** For people; set when, and only when, the status is failed (PF5). */
+  readonly failure_reason?: string;
+  /** Undefined: it stays processing until somebody ends it by hand. */
+  readonly after_ms: number | undefined;
+}
+
+/** One account of the sandbox. */
+export interface SandboxAccount {
+  readonly biller_id: string;
+  readonly account_id: string;
+  readonly status: 'active' | 'inactive';
+  readonly holder?: { readonly first_name: string; readonly last_name: string };
+  /** Undefined: the partner knows no balance. Succeeded payments lower amount_due_in_cents. */
+  readonly balance?: Balance;
+  readonly payment_rules?: PaymentRules;
+  /** What is special about it, for people. */
+  readonly note?: string;
+  /** Departs from "succeeds after the usual time". */
+  readonly ending?: Partial<Ending>;
+  /** Milliseconds by which account and balance reads are held back. */
+  readonly read_delay_ms?: number;
+  /** The same amount again within a day of the sandbox's clock fails as a duplicate (FR1). */
+  readonly refuses_duplicates?: boolean;
+}
+
+/** How long "slow" is: longer than the platform's first polls, short enough to watch. */
+export const SLOW_MS = 30_000;
+
+/** How late a slow account read is: beyond the platform's 2 s deadline at token time (decision 7). */
+const SLOW_READ_MS = 3_000;
+
+/** The biller of the magic accounts. */
+export const SANDBOX_BILLER = 'sandbox-utility';
+
+/** The second biller, so that an aggregator can be played (TR4). */
+const SECOND_BILLER = 'sandbox-water';
+
+const holder = { first_name: 'Ada', last_name: 'Example' };
+
+/** The highest amount that the account `maximum` takes. */
+export const MAGIC_MAXIMUM_IN_CENTS = 50_000;
+
+const account = (
+  account_id: string,
+  note: string,
+  rest: Partial<SandboxAccount> = {},
+): SandboxAccount => ({
+  biller_id: SANDBOX_BILLER,
+  account_id,
+  status: 'active',
+  holder,
+  balance: { amount_due_in_cents: 12_500, due_date: '2030-01-31' },
+  note,
+  ...rest,
+});
+
+/** The magic accounts. An id that is not here is an unknown account. */
+export const MAGIC_ACCOUNTS: readonly SandboxAccount[] = [
+  account('active', 'Active, $125.00 due; payments succeed.'),
+  account('active-2', 'A second active account of the same biller.', {
+    balance: { amount_due_in_cents: 9_900, due_date: '2030-02-15' },
+  }),
+  account(
+    'active',
+    'Active, at a second biller: for a platform that treats you as an aggregator.',
+    {
+      biller_id: SECOND_BILLER,
+    },
+  ),
+  account('inactive', 'Inactive; payments end failed.', { status: 'inactive' }),
+  account('maximum', 'Takes at most $500.00; a payment above ends failed.', {
+    payment_rules: { min_amount_in_cents: 100, max_amount_in_cents: MAGIC_MAXIMUM_IN_CENTS },
+  }),
+  account('duplicate', 'The same amount again within a day ends failed as a duplicate.', {
+    refuses_duplicates: true,
+  }),
+  account('failing', 'Every payment ends failed.', {
+    ending: { status: 'failed', failure_reason: 'The biller could not apply the payment.' },
+  }),
+  account('canceled', 'Every payment ends canceled.', { ending: { status: 'canceled' } }),
+  account('slow', `Payments stay processing for ${SLOW_MS / 1000} s, then succeed.`, {
+    ending: { after_ms: SLOW_MS },
+  }),
+  account('stuck', 'Payments stay processing until you end them.', {
+    ending: { after_ms: undefined },
+  }),
+  account('slow-reads', `Account and balance reads take ${SLOW_READ_MS / 1000} s.`, {
+    read_delay_ms: SLOW_READ_MS,
+  }),
+  account('paid', 'Nothing is due.', { balance: { amount_due_in_cents: 0 } }),
+  account('credit', 'A credit of $20.00: the amount due is negative.', {
+    balance: { amount_due_in_cents: -2_000 },
+  }),
+  {
+    biller_id: SANDBOX_BILLER,
+    account_id: 'bare',
+    status: 'active',
+    note: 'Neither holder nor balance is known.',
+  },
+];
+
+/** One amount that decides how a payment ends, on any active account. */
+export interface MagicAmount {
+  readonly amount_in_cents: number;
+  readonly note: string;
+  readonly ending: Partial<Ending>;
+}
+
+/** The magic amounts: odd enough that no bill has them by chance. */
+export const MAGIC_AMOUNTS: readonly MagicAmount[] = [
+  {
+    amount_in_cents: 66_601,
+    note: 'failed: account not found or inactive',
+    ending: { status: 'failed', failure_reason: FAILURE_REASONS.account },
+  },
+  {
+    amount_in_cents: 66_602,
+    note: 'failed: amount above the maximum',
+    ending: { status: 'failed', failure_reason: FAILURE_REASONS.maximum },
+  },
+  {
+    amount_in_cents: 66_603,
+    note: 'failed: duplicate payment detected',
+    ending: { status: 'failed', failure_reason: FAILURE_REASONS.duplicate },
+  },
+  { amount_in_cents: 66_604, note: 'canceled', ending: { status: 'canceled' } },
+  {
+    amount_in_cents: 66_605,
+    note: `processing for ${SLOW_MS / 1000} s, then succeeded`,
+    ending: { after_ms: SLOW_MS },
+  },
+  { amount_in_cents: 66_606, note: 'stays processing', ending: { after_ms: undefined } },
+];
