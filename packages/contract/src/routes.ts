@@ -225,7 +225,13 @@ export const platformRoutes = table({
     auth: 'token',
     body: FlowSessionRequest,
     reply: FlowSessionGrant,
-    errors: ['TOKEN_INVALID', 'TOKEN_EXPIRED', 'ORIGIN_NOT_ALLOWED', 'UNSUPPORTED_MEDIA_TYPE'],
+    errors: [
+      'TOKEN_INVALID',
+      'TOKEN_EXPIRED',
+      'ORIGIN_NOT_ALLOWED',
+      'UNSUPPORTED_MEDIA_TYPE',
+      'TOO_MANY_REQUESTS',
+    ],
   },
   get_flow_session: {
     id: 'get_flow_session',
@@ -235,7 +241,7 @@ export const platformRoutes = table({
     source: 'S1, decision 31',
     auth: 'session',
     reply: FlowSession,
-    errors: ['SESSION_EXPIRED', 'ACCOUNT_NOT_FOUND', 'PARTNER_UNREACHABLE'],
+    errors: ['SESSION_EXPIRED', 'ACCOUNT_NOT_FOUND', 'PARTNER_UNREACHABLE', 'TOO_MANY_REQUESTS'],
   },
   create_flow_payment: {
     id: 'create_flow_payment',
@@ -253,6 +259,7 @@ export const platformRoutes = table({
       'ACCOUNT_NOT_FOUND',
       'PARTNER_UNREACHABLE',
       'UNSUPPORTED_MEDIA_TYPE',
+      'TOO_MANY_REQUESTS',
     ],
   },
   get_flow_payment: {
@@ -264,7 +271,7 @@ export const platformRoutes = table({
     auth: 'session',
     params: Type.Object({ platform_payment_id: PlatformPaymentId }),
     reply: FlowPayment,
-    errors: ['SESSION_EXPIRED', 'PAYMENT_NOT_FOUND'],
+    errors: ['SESSION_EXPIRED', 'PAYMENT_NOT_FOUND', 'TOO_MANY_REQUESTS'],
   },
   get_flow_payment_events: {
     id: 'get_flow_payment_events',
@@ -276,7 +283,7 @@ export const platformRoutes = table({
     params: Type.Object({ platform_payment_id: PlatformPaymentId }),
     reply: Type.String({ description: 'Each event `payment` carries a FlowPayment as JSON.' }),
     replyType: 'text/event-stream',
-    errors: ['SESSION_EXPIRED', 'PAYMENT_NOT_FOUND'],
+    errors: ['SESSION_EXPIRED', 'PAYMENT_NOT_FOUND', 'TOO_MANY_REQUESTS'],
   },
 });
 
