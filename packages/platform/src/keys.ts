@@ -1,0 +1,254 @@
+/**
+ * Stage 1: who asks. Client ids and API keys of the token endpoint (AU1, decision 6).
+ *
+ * enters: the two headers of a request.  leaves: the client and its partner, or a Refusal.
+ * holds:  the key itself is shown once, at issue, and never stored: the database has an HMAC of it under a pepper that the
+ *         database has not. Two keys of a client may be active, so that a key is rotated without a gap. A revoked key is
+ *         refused here at once and at every other replica within `cacheMs`.
+ * next:   token.ts.
+ */
+import { createHmac, randomBytes, timingSafeEqual } from 'node:crypto';
+import { crc32 } from 'node:zlib';
+import { Refusal, type ClientKeyGrant, type ClientKeyView } from '@duebridge/contract';
+import { constraintOf, sql, type Clock, type Database, type Log } from '@duebridge/runtime';
+
+/** Answers of the database are believed this long: the bound on how late a revocation is felt (reliability 4.1). */
+const cacheMs = 5_000;
+/** Clients remembered at most; a deployment has tens, and unknown ids are never remembered. */
+const maxCachedClients = 10_000;
+/** How often the use of keys is written down: `last_used_at` tells a dead key from a living one, not the second of its use. */
+const usedEveryMs = 30_000;
+
+/** Other texts were never issued; the database is not asked for them. */
+const clientIdPattern = /^dbc_[0-9a-f]{32}$/;
+const keyIdPattern = /^key_[0-9a-f]{16}$/;
+
+/** Whose credentials a request carried. */
+export interface Client {
+  readonly client_id: string;
+  readonly partner_id: string;
+  readonly key_id: string;
+}
+
+/** Issues, rotates, verifies and revokes API keys. */
+export interface ClientKeys {
+  /**
+   * Issues a key for a new client of the partner, or a second one for an existing client (rotation). The only time that the
+   * key is given. Throws Refusal NOT_FOUND for a client that the partner has not, CONFLICT when two keys are active.
+   */
+  issue(partner_id: string, client_id: string | undefined, actor: string): Promise<ClientKeyGrant>;
+  /** All keys of a partner, oldest first, without their secrets. */
+  list(partner_id: string): Promise<ClientKeyView[]>;
+  /** Revokes a key; revoking it again changes nothing. Throws Refusal NOT_FOUND for a key that the partner has not. */
+  revoke(partner_id: string, key_id: string, actor: string): Promise<ClientKeyView>;
+  /**
+   * Tells whose credentials these are. Throws Refusal NOT_FOUND for a client id that was never issued (ER1) and UNAUTHORIZED
+   * for a missing header and for a wrong or revoked key, after the same work as for a right one (decision 6).
+   */
+  verify(client_id: string | undefined, api_key: string | undefined): Promise<Client>;
+  /** Writes down which keys were used since the last time. The server calls it now and then, and when it stops. */
+  flushUsed(): Promise<void>;
+}
+
+interface CachedClient {
+  readonly readAt: number;
+  readonly keys: Promise<readonly ActiveKey[]>;
+}
+
+interface ActiveKey {
+  readonly partner_id: string;
+  readonly key_id: string | null;
+  readonly digest: Buffer | null;
+}
+
+interface KeyRow {
+  client_id: string;
+  key_id: string;
+  created_at: string;
+  last_used_at: string | null;
+  revoked_at: string | null;
+}
+
+const insertClient = sql(
+  'keys_insert_client',
+  'INSERT INTO clients (client_id, partner_id) VALUES ($1, $2)',
+);
+/** The lowest free slot of two; none free gives slot 3, which the table refuses. */
+const insertKey = sql(
+  'keys_insert_key',
+  `WITH issued AS (
+     INSERT INTO client_keys (key_id, client_id, slot, prefix, digest)
+     SELECT $1, client_id, (SELECT min(slot) FROM generate_series(1, 3) AS slot
+              WHERE slot NOT IN (SELECT k.slot FROM client_keys k
+                                  WHERE k.client_id = c.client_id AND k.revoked_at IS NULL)), $3, $4
+       FROM clients c WHERE client_id = $2 AND partner_id = $5
+     RETURNING key_id, client_id
+   ), noted AS (
+     INSERT INTO audit (actor, event, partner_id, detail)
+     SELECT $6, 'key_issued', $5, jsonb_build_object('client_id', client_id, 'key_id', key_id) FROM issued
+   )
+   SELECT key_id FROM issued`,
+);
+const selectKey = sql(
+  'keys_of_id',
+  `SELECT client_id, key_id, k.created_at, last_used_at, revoked_at
+     FROM client_keys k JOIN clients c USING (client_id)
+    WHERE c.partner_id = $1 AND key_id = $2`,
+);
+const selectKeys = sql(
+  'keys_of_partner',
+  `SELECT client_id, key_id, k.created_at, last_used_at, revoked_at
+     FROM client_keys k JOIN clients c USING (client_id)
+    WHERE c.partner_id = $1 ORDER BY k.created_at, key_id`,
+);
+const revokeKey = sql(
+  'keys_revoke',
+  `WITH revoked AS (
+     UPDATE client_keys k SET revoked_at = now()
+       FROM clients c
+      WHERE k.key_id = $2 AND c.client_id = k.client_id AND c.partner_id = $1 AND k.revoked_at IS NULL
+     RETURNING k.client_id, k.key_id
+   )
+   INSERT INTO audit (actor, event, partner_id, detail)
+   SELECT $3, 'key_revoked', $1, jsonb_build_object('client_id', client_id, 'key_id', key_id) FROM revoked`,
+);
+/** A client without an active key still gives a row: it is known (401), unlike one that was never issued (404). */
+const selectActive = sql(
+  'keys_active',
+  `SELECT c.partner_id, k.key_id, k.digest
+     FROM clients c LEFT JOIN client_keys k ON k.client_id = c.client_id AND k.revoked_at IS NULL
+    WHERE c.client_id = $1`,
+);
+const updateUsed = sql(
+  'keys_used',
+  'UPDATE client_keys SET last_used_at = now() WHERE key_id = ANY ($1)',
+);
+
+/** Opens the keys over a database. `pepper` is the server's secret of 32 bytes or more; without it no stored digest can be tried. */
+export function openClientKeys(options: {
+  database: Database;
+  pepper: Buffer;
+  clock: Clock;
+  log: Log;
+}): ClientKeys {
+  const { database, pepper, clock, log } = options;
+  const cache = new Map<string, CachedClient>();
+  const used = new Set<string>();
+  let usedFlushedAt = clock.monotonic();
+  const digestOf = (key: string): Buffer => createHmac('sha256', pepper).update(key).digest();
+  /** What a key is compared with where there is nothing to compare it with. */
+  const nobody = randomBytes(32);
+
+  const activeKeys = (client_id: string): Promise<readonly ActiveKey[]> => {
+    const now = clock.monotonic();
+    const cached = cache.get(client_id);
+    if (cached !== undefined && now - cached.readAt < cacheMs) return cached.keys;
+    // The age counts from before the read, so that what is believed is never older than cacheMs.
+    const keys = database.query<ActiveKey>(selectActive, [client_id]);
+    if (cache.size >= maxCachedClients) cache.clear();
+    cache.set(client_id, { readAt: now, keys });
+    const forget = (): void => {
+      if (cache.get(client_id)?.keys === keys) cache.delete(client_id);
+    };
+    keys.then((rows) => (rows.length === 0 ? forget() : undefined), forget);
+    return keys;
+  };
+
+  const flushUsed = async (): Promise<void> => {
+    usedFlushedAt = clock.monotonic();
+    if (used.size === 0) return;
+    const ids = [...used];
+    used.clear();
+    await database.query(updateUsed, [ids]);
+  };
+
+  const noteUse = (key_id: string): void => {
+    used.add(key_id);
+    if (clock.monotonic() - usedFlushedAt < usedEveryMs) return;
+    flushUsed().catch((error: unknown) => {
+      log.warn({ error }, 'the use of API keys could not be written down');
+    });
+  };
+
+  return {
+    async issue(partner_id, client_id, actor) {
+      const id = client_id ?? `dbc_${randomBytes(16).toString('hex')}`;
+      const api_key = newApiKey();
+      const key_id = `key_${randomBytes(8).toString('hex')}`;
+      const rows = await database
+        .transaction(async (tx) => {
+          if (client_id === undefined) await tx.query(insertClient, [id, partner_id]);
+          return tx.query(insertKey, [
+            key_id,
+            id,
+            api_key.slice(0, 12),
+            digestOf(api_key),
+            partner_id,
+            actor,
+          ]);
+        })
+        .catch((error: unknown) => {
+          switch (constraintOf(error)) {
+            case 'client_keys_slot_check':
+            case 'client_keys_two_active':
+              throw new Refusal('CONFLICT', {
+                message: 'The client has two active keys already: revoke one first',
+              });
+            case 'clients_partner_id_fkey':
+              throw new Refusal('NOT_FOUND');
+            default:
+              throw error;
+          }
+        });
+      if (rows.length === 0) throw new Refusal('NOT_FOUND');
+      cache.delete(id);
+      return { partner_id, client_id: id, key_id, api_key };
+    },
+
+    async list(partner_id) {
+      return database.query<KeyRow>(selectKeys, [partner_id]);
+    },
+
+    async revoke(partner_id, key_id, actor) {
+      // Ids come from a path; what was never one of ours is not asked of the database, which chokes on some characters.
+      if (!keyIdPattern.test(key_id)) throw new Refusal('NOT_FOUND');
+      await database.query(revokeKey, [partner_id, key_id, actor]);
+      const [row] = await database.query<KeyRow>(selectKey, [partner_id, key_id]);
+      if (row === undefined) throw new Refusal('NOT_FOUND');
+      cache.delete(row.client_id);
+      return row;
+    },
+
+    async verify(client_id, api_key) {
+      const keys =
+        client_id === undefined || !clientIdPattern.test(client_id)
+          ? []
+          : await activeKeys(client_id);
+      const digest = digestOf(api_key ?? '');
+      // Every request compares twice, whatever there is to compare: neither the number of keys nor
+      // which of them fits shows in the time taken.
+      let match: ActiveKey | undefined;
+      for (const key of [keys[0], keys[1]]) {
+        if (timingSafeEqual(digest, key?.digest ?? nobody) && key?.digest != null) match = key;
+      }
+      if (client_id === undefined || api_key === undefined) throw new Refusal('UNAUTHORIZED');
+      if (keys.length === 0) throw new Refusal('NOT_FOUND');
+      if (match === undefined || match.key_id === null) throw new Refusal('UNAUTHORIZED');
+      noteUse(match.key_id);
+      return { client_id, partner_id: match.partner_id, key_id: match.key_id };
+    },
+
+    flushUsed,
+  };
+}
+
+/**
+ * A key of 256 random bits, with a prefix and a checksum by which scanners of leaked secrets know it for sure
+ * (reliability 4.1). The checksum is never looked at here: refusing by it would answer faster than refusing by the digest.
+ */
+function newApiKey(): string {
+  const secret = randomBytes(32);
+  const checksum = Buffer.alloc(4);
+  checksum.writeUInt32BE(crc32(secret));
+  return `dbk_${Buffer.concat([secret, checksum]).toString('base64url')}`;
+}

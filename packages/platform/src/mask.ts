@@ -1,0 +1,15 @@
+/**
+ * What may be shown of an account id: enough for its holder to know it again, too little to use it.
+ */
+
+/** Most characters shown (frontend: the customer compares them with a bill). */
+const maxShown = 4;
+
+/**
+ * The account id with all but its last characters hidden: at most four shown, and never more than half of a short one.
+ * The number of dots says nothing about its length.
+ */
+export function maskAccountId(account_id: string): string {
+  const shown = Math.min(maxShown, Math.floor(account_id.length / 2));
+  return `••••${shown === 0 ? '' : account_id.slice(-shown)}`;
+}
