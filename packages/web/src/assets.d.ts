@@ -1,0 +1,2 @@
+/** The build turns these into files of their own. */
+declare module '*.css';

@@ -1,0 +1,327 @@
+/**
+ * The embedded SDK: makes the frame, proves to it who the site is, hands tokens over, reports back.
+ *
+ * A life: idle -> loading (frame made) -> connected (the page is genuine, and has its port) -> ready
+ * (first screen shown) -> exited. Importing does nothing, on a server as well; the first touch of the
+ * document is mount(). It sets styles only through the object model and makes no script, so a site's
+ * Content-Security-Policy needs `frame-src <platform>` and nothing else, Trusted Types included.
+ */
+import { PROTOCOL, type Hello, type Init, type ToPage, type ToSite } from '../messages.ts';
+import {
+  DuebridgeError,
+  type Duebridge,
+  type DuebridgeErrorCode,
+  type DuebridgeEvents,
+  type DuebridgeOptions,
+  type DuebridgeState,
+} from './types.ts';
+
+export { DuebridgeError };
+export type * from './types.ts';
+
+/** The frame answers well within a second; a phone on a poor line within this (mount() rejects then). */
+const LOAD_TIMEOUT_MS = 15_000;
+/** After `load` the page's script has run; only an error page stays silent for longer. */
+const HELLO_TIMEOUT_MS = 2_000;
+/** How often a page of its own is looked at, to notice that the customer closed it. */
+const CLOSED_CHECK_MS = 500;
+
+const LOOPBACK = /^http:\/\/(localhost|[\w.-]+\.localhost|127\.0\.0\.1|\[::1\])(:\d+)?$/;
+
+const failure = (code: DuebridgeErrorCode, message: string, recoverable = false): DuebridgeError =>
+  new DuebridgeError({ code, message, recoverable });
+
+const wrongConfig = (message: string): DuebridgeError => failure('config_invalid', message);
+
+/**
+ * Makes an instance; shows nothing yet. Throws DuebridgeError `config_invalid` for options that
+ * cannot work, on the server as in the browser.
+ */
+export function createDuebridge(options: DuebridgeOptions): Duebridge {
+  const { partner, fetchToken, signal, display = 'inline', frame: double } = options;
+  if (!partner) throw wrongConfig('partner is missing: pass the partner id that was issued to you');
+  if (!fetchToken && !options.token)
+    throw wrongConfig('pass fetchToken: a function that gets a token from your backend');
+  const origin = platformOrigin(options.frameOrigin);
+  const url = `${origin}/flow/v1/${encodeURIComponent(partner)}`;
+
+  let { locale, appearance } = options;
+  let state: DuebridgeState = 'idle';
+  let post: (message: ToPage) => void = () => {};
+  let focus = (): void => {};
+  /** Takes the page away; there while something is mounted. */
+  let leave: ((why: DuebridgeState) => void) | undefined;
+  const listeners = new Map<keyof DuebridgeEvents, Set<(value: never) => void>>();
+
+  function emit<K extends keyof DuebridgeEvents>(event: K, value: DuebridgeEvents[K]): void {
+    for (const listener of listeners.get(event) ?? []) {
+      try {
+        (listener as (value: DuebridgeEvents[K]) => void)(value);
+      } catch (error) {
+        // A mistake in the site's listener is the site's to see, and must not stop the payment page.
+        setTimeout(() => {
+          throw error;
+        });
+      }
+    }
+  }
+
+  function mount(target?: string | HTMLElement): Promise<void> {
+    return new Promise((resolve, reject) => {
+      if (state === 'destroyed')
+        throw failure('destroyed', 'destroyed: make a new instance with createDuebridge()');
+      if (leave) throw wrongConfig('already mounted: call unmount() first');
+      const place = display === 'inline' ? findPlace(target) : document.body;
+      if (origin === location.origin && !double)
+        throw wrongConfig('frameOrigin must not be the origin of your own site');
+
+      const before = document.activeElement;
+      const stop = new AbortController();
+      const listen = { signal: stop.signal };
+      let port: MessagePort | undefined;
+      let tokenError: unknown;
+      let frame: HTMLElement | undefined;
+      let dialog: HTMLDialogElement | undefined;
+      let page: Window | null | undefined;
+      const timers: ReturnType<typeof setTimeout>[] = [];
+      const after = (ms: number, act: () => void): void => void timers.push(setTimeout(act, ms));
+
+      leave = (why) => {
+        leave = undefined;
+        state = why;
+        post = () => {};
+        focus = () => {};
+        stop.abort();
+        timers.forEach(clearTimeout);
+        port?.close();
+        page?.close();
+        const held = document.activeElement === frame || dialog;
+        if (dialog) {
+          dialog.close();
+          document.documentElement.style.overflow = '';
+        }
+        (dialog ?? frame)?.remove();
+        if (held && before instanceof HTMLElement) before.focus();
+        // Settled promises ignore this: it is heard only by a mount() that still waits.
+        reject(failure('destroyed', 'taken away before it was ready: nothing was paid', true));
+      };
+      const fail = (error: DuebridgeError): void => {
+        reject(error);
+        leave?.('error');
+      };
+      const exit = (value: DuebridgeEvents['exit']): void => {
+        // In the page the last screen stays, until the site takes it away.
+        if (display === 'inline') state = 'exited';
+        else leave?.('exited');
+        emit('exit', value);
+      };
+      /** The customer closes: the page decides, once there is one that can. */
+      const close = (): void => {
+        if (state === 'ready') post({ type: 'close' });
+        else exit({ reason: 'user', at: 'loading', sessionId: '' });
+      };
+
+      const heard = async (message: ToSite): Promise<void> => {
+        switch (message.type) {
+          case 'token': {
+            tokenError = undefined;
+            let token: string | undefined;
+            try {
+              if (fetchToken) token = await fetchToken(message.why);
+              else if (message.why === 'initial') token = options.token;
+            } catch (error) {
+              tokenError = error;
+            }
+            post({ type: 'token', token: token || null });
+            break;
+          }
+          case 'ready':
+            timers.forEach(clearTimeout);
+            if (state !== 'exited') state = 'ready';
+            emit('ready', { version: message.version });
+            resolve();
+            break;
+          case 'resize':
+            if (frame && display !== 'redirect') frame.style.height = `${message.height}px`;
+            emit('resize', { height: message.height });
+            break;
+          case 'exit':
+            exit(message.exit);
+            break;
+          case 'error':
+            emit('error', new DuebridgeError(message.error, tokenError));
+            break;
+          case 'screen':
+            emit('screen', { name: message.name });
+            break;
+          case 'payment':
+            emit('payment', message.payment);
+        }
+      };
+      const connect = (): MessagePort => {
+        port?.close();
+        const channel = new MessageChannel();
+        port = channel.port1;
+        port.addEventListener('message', (event: MessageEvent<ToSite>) => void heard(event.data));
+        port.start();
+        post = (message) => channel.port1.postMessage(message);
+        if (state === 'loading') state = 'connected';
+        return channel.port2;
+      };
+
+      addEventListener(
+        'message',
+        (event: MessageEvent<Hello | null>) => {
+          const source = page ?? (frame as HTMLIFrameElement | undefined)?.contentWindow;
+          const hello = event.data;
+          if (!source || event.source !== source || event.origin !== origin) return;
+          if (hello?.duebridge !== PROTOCOL) return;
+          const init: Init = {
+            ...hello,
+            display,
+            locale: locale || document.documentElement.lang || navigator.language,
+            appearance: appearance ?? {},
+            renews: !!fetchToken,
+          };
+          source.postMessage(init, origin, [connect()]);
+        },
+        listen,
+      );
+
+      state = 'loading';
+      after(options.loadTimeoutMs ?? LOAD_TIMEOUT_MS, () =>
+        fail(
+          failure('load_timeout', `${url} did not answer in time: try again, or link to it`, true),
+        ),
+      );
+      if (double) {
+        frame = double.element;
+      } else if (display === 'redirect') {
+        page = open(url, '_blank');
+        if (!page)
+          return fail(wrongConfig('the browser blocked the page: call mount() in a click'));
+        const opened = page;
+        focus = () => opened.focus();
+        const watch = setInterval(() => {
+          if (!opened.closed) return;
+          exit({ reason: 'user', at: 'loading', sessionId: '' });
+        }, CLOSED_CHECK_MS);
+        stop.signal.addEventListener('abort', () => clearInterval(watch));
+        return;
+      } else {
+        const iframe = document.createElement('iframe');
+        iframe.src = url;
+        iframe.referrerPolicy = 'no-referrer';
+        // Each word is needed: print() needs modals, the receipt needs downloads. No top navigation.
+        iframe.setAttribute(
+          'sandbox',
+          'allow-scripts allow-same-origin allow-forms allow-modals allow-downloads allow-popups',
+        );
+        iframe.addEventListener('load', () =>
+          after(HELLO_TIMEOUT_MS, () => {
+            if (!port)
+              fail(
+                failure(
+                  'frame_refused',
+                  `${url} refused this site: have ${location.origin} registered for the partner`,
+                ),
+              );
+          }),
+        );
+        frame = iframe;
+      }
+      const element = frame;
+      element.title = options.title ?? 'Bill payment';
+      Object.assign(element.style, { border: 0, width: '100%', height: '420px', display: 'block' });
+      focus = () => {
+        element.focus();
+        post({ type: 'focus' });
+      };
+      if (display === 'modal') {
+        dialog = document.createElement('dialog');
+        dialog.ariaLabel = element.title;
+        Object.assign(dialog.style, {
+          border: 0,
+          padding: 0,
+          margin: 0,
+          width: '100%',
+          height: '100%',
+          maxWidth: '100%',
+          maxHeight: '100%',
+          display: 'flex',
+          background: 'rgb(0 0 0/.55)',
+        });
+        Object.assign(element.style, {
+          margin: 'auto',
+          maxWidth: '30rem',
+          maxHeight: '100%',
+          background: '#fff',
+          borderRadius: '16px',
+        });
+        dialog.addEventListener('cancel', (event) => {
+          event.preventDefault();
+          close();
+        });
+        // Browsers close on a second Escape whatever we say; the payment, if confirmed, goes on.
+        dialog.addEventListener(
+          'close',
+          () => exit({ reason: 'user', at: 'loading', sessionId: '' }),
+          listen,
+        );
+        dialog.addEventListener('click', () => state !== 'ready' && close());
+        dialog.append(element);
+        place.append(dialog);
+        document.documentElement.style.overflow = 'hidden';
+        dialog.showModal();
+      } else {
+        place.append(element);
+      }
+      double?.connect(connect());
+    });
+  }
+
+  const instance: Duebridge = {
+    mount,
+    update(change) {
+      locale = change.locale ?? locale;
+      appearance = change.appearance ?? appearance;
+      post({ type: 'update', ...change });
+    },
+    focus: () => focus(),
+    unmount: () => leave?.('idle'),
+    destroy() {
+      leave?.('destroyed');
+      state = 'destroyed';
+      listeners.clear();
+    },
+    on(event, listener) {
+      const set = listeners.get(event) ?? new Set();
+      listeners.set(event, set.add(listener));
+      return () => set.delete(listener);
+    },
+    get state() {
+      return state;
+    },
+  };
+  if (signal?.aborted) instance.destroy();
+  signal?.addEventListener('abort', () => instance.destroy(), { once: true });
+  return instance;
+}
+
+function platformOrigin(given: string | undefined): string {
+  if (!given) throw wrongConfig('frameOrigin is missing: pass the address of the platform');
+  const origin = URL.canParse(given) ? new URL(given).origin : '';
+  if (origin.startsWith('https://') || LOOPBACK.test(origin)) return origin;
+  throw wrongConfig(`frameOrigin "${given}" is not an https address`);
+}
+
+function findPlace(target: string | HTMLElement | undefined): HTMLElement {
+  let found: HTMLElement | null | undefined;
+  try {
+    found = typeof target === 'string' ? document.querySelector<HTMLElement>(target) : target;
+  } catch {
+    // Not a selector: the same as finding nothing.
+  }
+  if (found) return found;
+  throw wrongConfig(`no element for ${JSON.stringify(target)}: pass one that is in the page`);
+}

@@ -1,0 +1,152 @@
+/**
+ * The flow API as the page calls it (decision 31): same origin, no cookie, the secret in a header and
+ * in one variable.
+ */
+import type {
+  ErrorBody,
+  FlowPayment,
+  FlowPaymentRequest,
+  FlowSession,
+  FlowSessionGrant,
+  FlowSessionRequest,
+} from '@duebridge/contract';
+import type { DuebridgeErrorCode } from '../embed/types.ts';
+import { eventReader } from './sse.ts';
+
+/** Longer than the platform's own deadline for a live read, shorter than a person's patience. */
+const REQUEST_TIMEOUT_MS = 20_000;
+/** The platform sends a line at least every 15 s; twice that in silence is a dead line. */
+const SILENCE_MS = 30_000;
+
+/** Why a call did not work. `network`: it is not known whether it arrived. */
+export class CallError extends Error {
+  readonly code: DuebridgeErrorCode;
+  /** The code of the catalogue; `network` when there was no answer. */
+  readonly wire: ErrorBody['code'] | 'network';
+  readonly status: number;
+  readonly requestId: string | undefined;
+  readonly retryAfterMs: number | undefined;
+
+  constructor(wire: CallError['wire'], answer?: Response) {
+    super(wire);
+    this.wire = wire;
+    this.code = PROBLEMS[wire] ?? 'internal';
+    this.status = answer?.status ?? 0;
+    this.requestId = answer?.headers.get('x-request-id') ?? undefined;
+    const seconds = Number(answer?.headers.get('retry-after') ?? Number.NaN);
+    this.retryAfterMs = seconds >= 0 ? seconds * 1000 : undefined;
+  }
+}
+
+/** The catalogue's codes that have a screen of their own; any other is `internal`. */
+const PROBLEMS: Partial<Record<CallError['wire'], DuebridgeErrorCode>> = {
+  network: 'network_lost',
+  ORIGIN_NOT_ALLOWED: 'origin_not_allowed',
+  TOKEN_INVALID: 'token_invalid',
+  UNAUTHORIZED: 'token_invalid',
+  TOKEN_EXPIRED: 'token_expired',
+  SESSION_EXPIRED: 'token_expired',
+  ACCOUNT_NOT_FOUND: 'account_not_found',
+  PARTNER_UNREACHABLE: 'partner_unreachable',
+  AMOUNT_OUT_OF_RANGE: 'amount_out_of_range',
+};
+
+/** How the page reaches the platform. */
+export interface Api {
+  /** Exchanges a token; the session's secret stays in here. */
+  open(token: string, request: FlowSessionRequest): Promise<FlowSessionGrant>;
+  session(): Promise<FlowSession>;
+  pay(request: FlowPaymentRequest): Promise<FlowPayment>;
+  payment(id: string): Promise<FlowPayment>;
+  /** Follows a payment; settles when the stream ends, for whatever reason but a refusal. */
+  follow(id: string, heard: (payment: FlowPayment) => void, signal: AbortSignal): Promise<void>;
+  /** The platform's clock in ms, so that a wrong clock here shows no wrong times. */
+  now(): number;
+}
+
+/** `base` is the platform's root; all addresses stand below it. */
+export function createApi(base: URL): Api {
+  let secret = '';
+  let ahead = 0;
+
+  async function call(
+    path: string,
+    credential: string,
+    init: RequestInit,
+    signal: AbortSignal,
+  ): Promise<Response> {
+    let answer: Response;
+    try {
+      answer = await fetch(new URL(path, base), {
+        ...init,
+        headers: {
+          authorization: `Bearer ${credential}`,
+          ...(init.body ? { 'content-type': 'application/json' } : {}),
+        },
+        credentials: 'omit',
+        cache: 'no-store',
+        redirect: 'error',
+        referrerPolicy: 'no-referrer',
+        signal,
+      });
+    } catch {
+      throw new CallError('network');
+    }
+    const served = Date.parse(answer.headers.get('date') ?? '');
+    if (served) ahead = served - Date.now();
+    if (answer.ok) return answer;
+    const body = (await answer.json().catch(() => undefined)) as ErrorBody | undefined;
+    throw new CallError(body?.code ?? 'INTERNAL_ERROR', answer);
+  }
+
+  async function json<T>(path: string, credential = secret, body?: object): Promise<T> {
+    const init = body ? { method: 'POST', body: JSON.stringify(body) } : {};
+    const answer = await call(path, credential, init, AbortSignal.timeout(REQUEST_TIMEOUT_MS));
+    try {
+      return (await answer.json()) as T;
+    } catch {
+      // Cut off in the middle: the same as no answer.
+      throw new CallError('network');
+    }
+  }
+
+  const paymentPath = (id: string): string => `v1/flow/payments/${encodeURIComponent(id)}`;
+
+  return {
+    async open(token, request) {
+      const grant = await json<FlowSessionGrant>('v1/flow/session', token, request);
+      secret = grant.session;
+      return grant;
+    },
+    session: () => json('v1/flow/session'),
+    pay: (request) => json('v1/flow/payments', secret, request),
+    payment: (id) => json(paymentPath(id)),
+    async follow(id, heard, signal) {
+      const silent = new AbortController();
+      const both = AbortSignal.any([signal, silent.signal]);
+      let timer = setTimeout(() => silent.abort(), SILENCE_MS);
+      try {
+        const answer = await call(`${paymentPath(id)}/events`, secret, {}, both);
+        if (!answer.body) return;
+        const read = eventReader((name, data) => {
+          if (name === 'payment') heard(JSON.parse(data) as FlowPayment);
+        });
+        const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+        for (;;) {
+          const { done, value } = await reader.read();
+          if (done) return;
+          clearTimeout(timer);
+          timer = setTimeout(() => silent.abort(), SILENCE_MS);
+          read(value);
+        }
+      } catch (error) {
+        if (error instanceof CallError) throw error;
+        // A broken stream tells nothing about the payment; the caller asks again.
+      } finally {
+        clearTimeout(timer);
+        silent.abort();
+      }
+    },
+    now: () => Date.now() + ahead,
+  };
+}

@@ -1,0 +1,55 @@
+/**
+ * Amounts as people write them, in and out. Whole cents inside, never a float (S5, decision 11).
+ */
+
+/** The largest that the interface carries (decision 11). */
+export const MAX_CENTS = 99_999_999_999;
+
+/** Cents as dollars: 123450 gives "$1,234.50" in en-US. */
+export function formatMoney(cents: number, locale: string): string {
+  const whole = Math.trunc(Math.abs(cents) / 100);
+  const rest = String(Math.abs(cents) % 100).padStart(2, '0');
+  const decimal = `${cents < 0 ? '-' : ''}${whole}.${rest}` as `${number}`;
+  return new Intl.NumberFormat(locale, { style: 'currency', currency: 'USD' }).format(decimal);
+}
+
+/** An amount for the entry field: as the locale writes it, without the currency. */
+export function amountText(cents: number, locale: string): string {
+  const decimal = `${Math.trunc(cents / 100)}.${String(cents % 100).padStart(2, '0')}`;
+  return decimal.replace('.', separators(locale).decimal);
+}
+
+/**
+ * What a person typed as cents, or undefined when it cannot be meant as an amount of dollars.
+ *
+ * Both signs are taken for the decimal sign when one or two digits follow the last of them
+ * ("1,234.50", "1234,5"). A sign with three digits behind it is a thousands sign only if the locale
+ * writes it so: "1,234" is an amount in English, and in a language that writes 1,234 for a little
+ * more than one it is not guessed at.
+ */
+export function parseAmount(text: string, locale: string): number | undefined {
+  const typed = text.replaceAll(/[\s\u00A0\u202F'’$]|USD?/gi, '');
+  const match = /^(\d[\d.,]*?)?(?:([.,])(\d{1,2}))?$/.exec(typed);
+  if (!match || typed === '') return undefined;
+  const [, front = '', sign, cents = ''] = match;
+  const groups = front.split(/[.,]/);
+  const used = [...front.matchAll(/[.,]/g)].map(([found]) => found);
+  if (used.length > 0) {
+    const [thousands] = used;
+    const even = groups.every((group, index) =>
+      (index === 0 ? /^\d{1,3}$/ : /^\d{3}$/).test(group),
+    );
+    if (!even || used.some((found) => found !== thousands) || thousands === sign) return undefined;
+    if (sign === undefined && used.length === 1 && thousands !== separators(locale).group)
+      return undefined;
+  }
+  const digits = `${groups.join('')}${cents.padEnd(2, '0')}`.replace(/^0+(?=\d)/, '');
+  // Longer than the largest amount: not a number to trust to a double.
+  return digits.length > 12 ? undefined : Number(digits);
+}
+
+function separators(locale: string): { group: string; decimal: string } {
+  const parts = new Intl.NumberFormat(locale, { useGrouping: 'always' }).formatToParts(12345.6);
+  const find = (type: string): string => parts.find((part) => part.type === type)?.value ?? '';
+  return { group: find('group'), decimal: find('decimal') || '.' };
+}

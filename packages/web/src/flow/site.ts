@@ -1,0 +1,77 @@
+/**
+ * The page's end of the line to the site that shows it. Tells only registered origins that it is
+ * there, believes only the window it stands in, and only with the nonce it gave.
+ */
+import { PROTOCOL, type Hello, type Init, type ToPage, type ToSite } from '../messages.ts';
+import type { TokenReason } from '../embed/types.ts';
+
+/** A site's backend that has not given a token by then will not: the page says so, mount() still waits. */
+const TOKEN_TIMEOUT_MS = 10_000;
+/** A site that does not answer hello is not ours; its own SDK gives up later than this. */
+const INIT_TIMEOUT_MS = 8_000;
+
+/** The line to the site. */
+export interface Site {
+  readonly origin: string;
+  readonly init: Init;
+  send(message: ToSite): void;
+  /** A fresh token; null when the site has none to give. */
+  token(why: TokenReason): Promise<string | null>;
+  /** Hears what else the site says. */
+  listen(heard: (message: ToPage) => void): void;
+}
+
+/** Connects; undefined when the page stands alone or on a site that may not show it. */
+export function findSite(registered: readonly string[]): Promise<Site | undefined> {
+  const above = window.parent === window ? (window.opener as Window | null) : window.parent;
+  if (!above) return Promise.resolve(undefined);
+  const hello: Hello = { duebridge: PROTOCOL, nonce: crypto.randomUUID() };
+  // Where the browser tells who is above, others need not be tried (each try is a console error).
+  const known = window.parent === window ? undefined : location.ancestorOrigins?.[0];
+  const origins = registered.filter((origin) => known === undefined || origin === known);
+
+  return new Promise((resolve) => {
+    const stop = new AbortController();
+    setTimeout(() => {
+      stop.abort();
+      resolve(undefined);
+    }, INIT_TIMEOUT_MS);
+    window.addEventListener(
+      'message',
+      (event: MessageEvent<Init | null>) => {
+        const [port] = event.ports;
+        if (event.source !== above || !registered.includes(event.origin) || !port) return;
+        if (event.data?.duebridge !== PROTOCOL || event.data.nonce !== hello.nonce) return;
+        // The first is the only one.
+        stop.abort();
+        resolve(connected(event.origin, event.data, port));
+      },
+      { signal: stop.signal },
+    );
+    for (const origin of origins) above.postMessage(hello, origin);
+  });
+}
+
+function connected(origin: string, init: Init, port: MessagePort): Site {
+  let answer: ((token: string | null) => void) | undefined;
+  let heard: (message: ToPage) => void = () => {};
+  port.addEventListener('message', (event: MessageEvent<ToPage>) => {
+    if (event.data.type === 'token') answer?.(event.data.token);
+    else heard(event.data);
+  });
+  port.start();
+  return {
+    origin,
+    init,
+    send: (message) => port.postMessage(message),
+    token: (why) =>
+      new Promise((resolve) => {
+        answer = resolve;
+        setTimeout(() => resolve(null), TOKEN_TIMEOUT_MS);
+        port.postMessage({ type: 'token', why } satisfies ToSite);
+      }),
+    listen: (listener) => {
+      heard = listener;
+    },
+  };
+}

@@ -1,0 +1,18 @@
+/**
+ * Words that come from a partner are shown as text only, and only the part of them that is words.
+ */
+
+/** Control characters, and those that turn the reading direction: they can make one text look like another. */
+const INVISIBLE =
+  /[\p{Cc}\u061C\u200B-\u200F\u2028-\u202E\u2060-\u2069\uFEFF\u{E0000}-\u{E007F}]/gu;
+
+/** One line of at most `limit` characters (the partner's name, a reason), safe to show as text. */
+export function plainText(value: string, limit = 120): string {
+  const letters = Array.from(value.replaceAll(INVISIBLE, ' ').replaceAll(/\s+/g, ' ').trim());
+  return letters.length > limit ? `${letters.slice(0, limit - 1).join('')}…` : letters.join('');
+}
+
+/** For the one place that makes HTML as text: the downloaded receipt. */
+export function escapeHtml(value: string): string {
+  return value.replaceAll(/[&<>"']/g, (letter) => `&#${letter.charCodeAt(0)};`);
+}
