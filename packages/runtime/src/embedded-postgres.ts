@@ -60,8 +60,8 @@ export interface Binaries {
   readonly version: string;
 }
 
-/** The id that root hands the server to: `nobody` of every Linux; it owns nothing and needs no entry in any file. */
-const unprivilegedId = 65_534;
+/** Names of the ids that root may hand the server to, the best first; initdb wants one that /etc/passwd knows. */
+const unprivilegedNames = ['nobody', 'daemon', 'bin'];
 /** How long to wait for another process that starts or stops the server: longer than its own limits together. */
 const lockTimeoutMs = 90_000;
 /** How long a server may take to start; recovery after a kill replays its log first. */
@@ -302,8 +302,9 @@ function parseInstallation(text: string, file: string): Installation {
 }
 
 async function newInstallation(dataDirectory: string, log: Log): Promise<Installation> {
-  const uid = isRoot() ? unprivilegedId : (process.getuid?.() ?? 0);
-  const gid = isRoot() ? unprivilegedId : (process.getgid?.() ?? 0);
+  const { uid, gid } = isRoot()
+    ? await unprivilegedId()
+    : { uid: process.getuid?.() ?? 0, gid: process.getgid?.() ?? 0 };
   const reachable = !isRoot() || (await canReach(dataDirectory, uid, gid));
   let cluster: string;
   if (reachable) {
@@ -329,6 +330,21 @@ async function newInstallation(dataDirectory: string, log: Log): Promise<Install
     uid,
     gid,
   };
+}
+
+/** An existing id without rights of its own. */
+async function unprivilegedId(): Promise<{ uid: number; gid: number }> {
+  const users = (await fs.readFile('/etc/passwd', 'utf8').catch(() => ''))
+    .split('\n')
+    .map((line) => line.split(':'));
+  for (const name of unprivilegedNames) {
+    const fields = users.find((user) => user[0] === name);
+    const [uid, gid] = [Number(fields?.[2]), Number(fields?.[3])];
+    if (uid > 0 && gid > 0) return { uid, gid };
+  }
+  throw new ConfigurationError(
+    `PostgreSQL does not run as root, and /etc/passwd names none of ${unprivilegedNames.join(', ')}: start as an ordinary user, or give DATABASE_URL of a PostgreSQL of your own`,
+  );
 }
 
 /** Whether an id may pass through every folder down to `directory`, judged by owner, group and mode. */
@@ -546,8 +562,12 @@ async function makeCluster(place: Place, native: string, log: Log): Promise<void
       { ...place.runAs, cwd: '/', env: serverEnvironment(), timeout: startTimeoutMs },
     );
   } catch (error) {
+    const reason = lastLine(error);
+    const remedy = reason.includes('effective user ID')
+      ? 'start as a user that /etc/passwd knows, or give DATABASE_URL of a PostgreSQL of your own'
+      : 'free space there, or set DUEBRIDGE_DATA_DIR';
     throw new ConfigurationError(
-      `PostgreSQL could not make its files in ${place.cluster} (${lastLine(error)}): free space there, or set DUEBRIDGE_DATA_DIR`,
+      `PostgreSQL could not make its files in ${place.cluster} (${reason}): ${remedy}`,
       { cause: error },
     );
   } finally {
