@@ -1,0 +1,399 @@
+/**
+ * Who may call the partner's operations (S3): OAuth 2.0 client credentials (OA1-OA4, SC1), or one static key (KY1, KY2). One of the
+ * two for a deployment, never both (decision 15).
+ *
+ * Checks are answered from memory. An access token is looked up in the table at its first use and again once the last look is
+ * `recheckMs` old, so that a revocation holds at every replica within five seconds. Secrets, keys and tokens are compared and
+ * stored as SHA-256: they are long and random, so nothing slower is called for, and equal lengths make the comparison constant.
+ */
+import { createHash, randomBytes, timingSafeEqual } from 'node:crypto';
+import {
+  Refusal,
+  SCOPES,
+  type AccessTokenReply,
+  type AccessTokenRequest,
+  type Scope,
+} from '@duebridge/contract';
+import {
+  ConfigurationError,
+  OAuthRefusal,
+  rateLimiter,
+  sql,
+  type Clock,
+  type Database,
+} from '@duebridge/runtime';
+import type { IncomingHttpHeaders } from 'node:http';
+
+/** A client application that the partner created for a platform (OA1). */
+export interface OAuthClient {
+  readonly client_id: string;
+  /** One secret, or two while one replaces the other: both are good (reliability F67). */
+  readonly secrets: readonly string[];
+  /** Scopes it may ask for; default both (SC1). */
+  readonly scopes?: readonly Scope[];
+}
+
+/** Option 1 of the interface. */
+export interface OAuthOptions {
+  readonly method: 'oauth';
+  readonly clients: readonly OAuthClient[];
+}
+
+/** Option 2: the header is the partner's choice, with the key as its whole value in either form (KY2). */
+export interface KeyOptions {
+  readonly method: 'key';
+  /** Such as `x-api-key` or `Authorization`. */
+  readonly header: string;
+  /** One key, or two while one replaces the other. */
+  readonly keys: readonly string[];
+}
+
+/** How the operations are protected. */
+export type AuthOptions = OAuthOptions | KeyOptions;
+
+/** An authenticated caller. */
+export interface Caller {
+  readonly client_id: string;
+}
+
+/** The door in front of the operations. */
+export interface Door {
+  /**
+   * Gives the caller, or refuses: UNAUTHORIZED when there is no good credential, INSUFFICIENT_SCOPE when it does not cover the
+   * operation. Answers without waiting when memory knows.
+   */
+  authenticate(headers: IncomingHttpHeaders, scope: Scope): Caller | Promise<Caller>;
+  /** Issues an access token (OA2, OA3); undefined where a key protects the operations. Refuses with OAuthRefusal. */
+  readonly issue?: (
+    form: AccessTokenRequest,
+    authorization: string | undefined,
+  ) => Promise<AccessTokenReply>;
+  /** Ends all access tokens of a client, at every replica within five seconds; gives how many. */
+  revoke(client_id: string): Promise<number>;
+}
+
+/** Life of an access token in seconds: the interface's sample. */
+const tokenSeconds = 3_600;
+/** A token known from memory is looked up again after this; with the time of the look itself, under five seconds. */
+const recheckMs = 4_000;
+/** Tokens kept in memory; a platform uses one for each of its processes. */
+const maxRemembered = 10_000;
+/** Tokens that are not known are remembered too, so that repeating one costs nothing. */
+const maxRefused = 10_000;
+/** Shortest secret or key: 16 characters of a random text are beyond guessing. */
+const minSecretLength = 16;
+/** Failed tries of one client id a second, and at once; beyond it they are answered 429. The right secret is always taken. */
+const failures = { perSecond: 1, burst: 20 };
+
+/** The client id of payments that were put with the static key: there is one holder. */
+export const KEY_HOLDER = 'static-key';
+
+/** Makes the door. Throws ConfigurationError when the options are not usable. */
+export function openDoor(options: {
+  auth: AuthOptions;
+  database: Database;
+  clock: Clock;
+  recheckMs?: number;
+}): Door {
+  return options.auth.method === 'oauth'
+    ? oauthDoor(options.auth, options.database, options.clock, options.recheckMs ?? recheckMs)
+    : keyDoor(options.auth);
+}
+
+// Static key ---------------------------------------------------------------------------------------------------------------
+
+/** Headers that mean something else to Node, to proxies or to us; a key in one of them would be lost or logged. */
+const unusableHeaders =
+  /^(host|connection|cookie|content-.*|transfer-encoding|te|trailer|upgrade|expect|prefer|forwarded|via|x-forwarded-.*|x-request-id|accept.*|date)$/i;
+
+function keyDoor(options: KeyOptions): Door {
+  const header = options.header.toLowerCase();
+  if (!/^[!#$%&'*+.^_`|~0-9a-z-]+$/.test(header) || unusableHeaders.test(header)) {
+    throw new ConfigurationError('the header of the static key must be an ordinary header name');
+  }
+  checkSecrets(options.keys, 'static key');
+  const digests = options.keys.map(sha256);
+  const unauthorized = (): Refusal =>
+    new Refusal('UNAUTHORIZED', {
+      headers: { 'WWW-Authenticate': `ApiKey header="${header}"` },
+    });
+  return {
+    authenticate(headers) {
+      const given = headers[header];
+      // The whole value, byte for byte: `Bearer KEY` is not the key (KY2, decision 15).
+      if (typeof given !== 'string' || !isOneOf(sha256(given), digests)) throw unauthorized();
+      return { client_id: KEY_HOLDER };
+    },
+    revoke: () => Promise.resolve(0),
+  };
+}
+
+function checkSecrets(secrets: readonly string[], what: string): void {
+  if (secrets.length < 1 || secrets.length > 2) {
+    throw new ConfigurationError(`give one ${what}, or two while one replaces the other`);
+  }
+  for (const secret of secrets) {
+    if (/\s/.test(secret)) throw new ConfigurationError(`a ${what} must not hold spaces`);
+    if (!/^[\u0021-\u007e]+$/.test(secret) || secret.length < minSecretLength) {
+      throw new ConfigurationError(
+        `a ${what} must be at least ${minSecretLength} visible ASCII characters`,
+      );
+    }
+  }
+}
+
+function sha256(text: string): Buffer {
+  return createHash('sha256').update(text).digest();
+}
+
+/** Compares with all of them whatever the outcome, so that time tells nothing. */
+function isOneOf(digest: Buffer, digests: readonly Buffer[]): boolean {
+  let found = false;
+  for (const known of digests) found = timingSafeEqual(digest, known) || found;
+  return found;
+}
+
+// OAuth --------------------------------------------------------------------------------------------------------------------
+
+interface KnownClient {
+  readonly client_id: string;
+  readonly secrets: readonly Buffer[];
+  readonly scopes: readonly Scope[];
+}
+
+/** What memory knows of a good token. Times are of the monotonic clock. */
+interface KnownToken {
+  readonly caller: Caller;
+  readonly scopes: readonly Scope[];
+  readonly expiresAt: number;
+  readonly checkedAt: number;
+}
+
+const issueStatement = sql(
+  'kit_issue_token',
+  `INSERT INTO access_token (token_sha256, client_id, scope, expires_at)
+   VALUES ($1, $2, $3, clock_timestamp() + $4::int * interval '1 second')`,
+);
+
+const findTokenStatement = sql(
+  'kit_find_token',
+  `SELECT client_id, scope, extract(epoch FROM expires_at - clock_timestamp())::float8 AS seconds_left
+     FROM access_token WHERE token_sha256 = $1 AND revoked_at IS NULL AND expires_at > clock_timestamp()`,
+);
+
+const revokeStatement = sql(
+  'kit_revoke_tokens',
+  `UPDATE access_token SET revoked_at = clock_timestamp()
+    WHERE client_id = $1 AND revoked_at IS NULL AND expires_at > clock_timestamp() RETURNING 1`,
+);
+
+// A few at a time with every token that is issued: the table stays as small as the tokens that live.
+const forgetStatement = sql(
+  'kit_forget_tokens',
+  `DELETE FROM access_token WHERE token_sha256 IN (
+     SELECT token_sha256 FROM access_token WHERE expires_at < clock_timestamp() - interval '1 day' LIMIT 10)`,
+);
+
+function oauthDoor(
+  options: OAuthOptions,
+  database: Database,
+  clock: Clock,
+  recheckAfterMs: number,
+): Door {
+  const clients = readClients(options.clients);
+  const known = new Map<string, KnownToken>();
+  const refused = new Map<string, number>();
+  const looks = new Map<string, Promise<KnownToken | undefined>>();
+  const failed = rateLimiter({ ...failures, maxKeys: maxRemembered, clock });
+  // Compared with when the client id is not known, so that it takes as long as a known one.
+  const nobody: KnownClient = { client_id: '', secrets: [randomBytes(32)], scopes: [] };
+
+  const look = async (token: string): Promise<KnownToken | undefined> => {
+    const checkedAt = clock.monotonic();
+    const [row] = await database.query<{ client_id: string; scope: string; seconds_left: number }>(
+      findTokenStatement,
+      [sha256(token)],
+    );
+    const client = row && clients.get(row.client_id);
+    known.delete(token);
+    if (!row || !client) {
+      remember(refused, token, checkedAt, maxRefused);
+      return undefined;
+    }
+    const granted = row.scope.split(' ');
+    const found: KnownToken = {
+      caller: { client_id: row.client_id },
+      // What the client may no longer have, its older tokens no longer give.
+      scopes: client.scopes.filter((scope) => granted.includes(scope)),
+      expiresAt: checkedAt + row.seconds_left * 1000,
+      checkedAt,
+    };
+    remember(known, token, found, maxRemembered);
+    return found;
+  };
+
+  /** One look for one token at a time, however many calls carry it. */
+  const lookOnce = (token: string): Promise<KnownToken | undefined> => {
+    const underWay = looks.get(token);
+    if (underWay) return underWay;
+    const started = look(token).finally(() => looks.delete(token));
+    looks.set(token, started);
+    return started;
+  };
+
+  return {
+    authenticate(headers, scope) {
+      const token = bearerToken(headers.authorization);
+      const now = clock.monotonic();
+      const memory = known.get(token);
+      if (memory && now - memory.checkedAt < recheckAfterMs) return admit(memory, scope, now);
+      if (now - (refused.get(token) ?? -Infinity) < recheckAfterMs) throw invalidToken();
+      return lookOnce(token).then((found) => admit(found, scope, clock.monotonic()));
+    },
+
+    async issue(form, authorization) {
+      const given = clientCredentials(form, authorization);
+      const client = clients.get(given.client_id);
+      const digest = sha256(given.client_secret);
+      const isRight = isOneOf(digest, (client ?? nobody).secrets);
+      if (!client || !isRight) {
+        const permit = failed.take(given.client_id);
+        if (!permit.ok) {
+          throw new Refusal('TOO_MANY_REQUESTS', {
+            headers: { 'Retry-After': String(permit.retryAfterSeconds) },
+          });
+        }
+        throw invalidClient();
+      }
+      if (form.grant_type !== 'client_credentials') {
+        throw new OAuthRefusal('unsupported_grant_type', 'grant_type must be client_credentials');
+      }
+      const scopes = grantedScopes(form.scope, client);
+      const access_token = `dbp_${randomBytes(32).toString('base64url')}`;
+      const scope = scopes.join(' ');
+      await database.query(issueStatement, [
+        sha256(access_token),
+        client.client_id,
+        scope,
+        tokenSeconds,
+      ]);
+      await database.query(forgetStatement, []);
+      return { access_token, token_type: 'Bearer', expires_in: tokenSeconds, scope };
+    },
+
+    async revoke(client_id) {
+      const rows = await database.query(revokeStatement, [client_id]);
+      known.clear();
+      return rows.length;
+    },
+  };
+}
+
+function readClients(clients: readonly OAuthClient[]): ReadonlyMap<string, KnownClient> {
+  if (clients.length === 0) throw new ConfigurationError('OAuth needs at least one client');
+  const known = new Map<string, KnownClient>();
+  for (const { client_id, secrets, scopes = SCOPES } of clients) {
+    if (!/^[\u0020-\u007e]{1,128}$/.test(client_id) || client_id === KEY_HOLDER) {
+      throw new ConfigurationError('a client_id must be 1 to 128 printable ASCII characters');
+    }
+    if (known.has(client_id)) throw new ConfigurationError(`client ${client_id} is there twice`);
+    if (scopes.length === 0 || scopes.some((scope) => !SCOPES.includes(scope))) {
+      throw new ConfigurationError(`the scopes of client ${client_id} must be of read and write`);
+    }
+    checkSecrets(secrets, 'client secret');
+    known.set(client_id, { client_id, secrets: secrets.map(sha256), scopes });
+  }
+  return known;
+}
+
+/** Keeps a bounded map: the first key set is the first forgotten. */
+function remember<T>(map: Map<string, T>, key: string, value: T, limit: number): void {
+  map.delete(key);
+  map.set(key, value);
+  if (map.size > limit) map.delete(map.keys().next().value ?? key);
+}
+
+function admit(token: KnownToken | undefined, scope: Scope, now: number): Caller {
+  if (!token || now >= token.expiresAt) throw invalidToken();
+  if (!token.scopes.includes(scope)) {
+    throw new Refusal('INSUFFICIENT_SCOPE', {
+      headers: { 'WWW-Authenticate': `Bearer error="insufficient_scope", scope="${scope}"` },
+    });
+  }
+  return token.caller;
+}
+
+/** The token of `Authorization: Bearer TOKEN` (OA4). What cannot be one of ours is refused without a look. */
+function bearerToken(authorization: string | undefined): string {
+  if (authorization === undefined) {
+    throw new Refusal('UNAUTHORIZED', { headers: { 'WWW-Authenticate': 'Bearer' } });
+  }
+  const token = /^Bearer +(dbp_[A-Za-z0-9_-]{43})$/i.exec(authorization)?.[1];
+  if (token === undefined) throw invalidToken();
+  return token;
+}
+
+function invalidToken(): Refusal {
+  return new Refusal('UNAUTHORIZED', {
+    headers: { 'WWW-Authenticate': 'Bearer error="invalid_token"' },
+  });
+}
+
+function invalidClient(): OAuthRefusal {
+  return new OAuthRefusal('invalid_client', 'The client is not known or its secret is wrong', {
+    'WWW-Authenticate': 'Basic realm="token endpoint", charset="UTF-8"',
+  });
+}
+
+/** Client id and secret from the form (OA2) or from HTTP Basic (RFC 6749 section 2.3.1), never from both. */
+function clientCredentials(
+  form: AccessTokenRequest,
+  authorization: string | undefined,
+): { client_id: string; client_secret: string } {
+  const { client_id, client_secret } = form;
+  if (authorization === undefined) {
+    if (client_id === undefined || client_secret === undefined) throw invalidClient();
+    return { client_id, client_secret };
+  }
+  if (client_secret !== undefined) {
+    throw new OAuthRefusal('invalid_request', 'Send the client secret once, by one method');
+  }
+  const basic = basicCredentials(authorization);
+  if (client_id !== undefined && client_id !== basic.client_id) {
+    throw new OAuthRefusal('invalid_request', 'The form names another client than the header');
+  }
+  return basic;
+}
+
+function basicCredentials(authorization: string): { client_id: string; client_secret: string } {
+  const encoded = /^Basic +([A-Za-z0-9+/]+={0,2})$/i.exec(authorization)?.[1];
+  if (encoded === undefined) throw invalidClient();
+  const pair = Buffer.from(encoded, 'base64').toString('utf8');
+  const colon = pair.indexOf(':');
+  if (colon < 0) throw invalidClient();
+  try {
+    return {
+      client_id: formDecode(pair.slice(0, colon)),
+      client_secret: formDecode(pair.slice(colon + 1)),
+    };
+  } catch {
+    // A percent sign that encodes nothing.
+    throw invalidClient();
+  }
+}
+
+function formDecode(text: string): string {
+  return decodeURIComponent(text.replaceAll('+', ' '));
+}
+
+/** The scopes asked for, or all of the client's when none were; never more than the client has (RFC 6749 section 3.3). */
+function grantedScopes(asked: string | undefined, client: KnownClient): readonly Scope[] {
+  if (asked === undefined) return client.scopes;
+  const words = asked.split(' ').filter((word) => word !== '');
+  if (words.length === 0) return client.scopes;
+  const granted = SCOPES.filter((scope) => words.includes(scope));
+  if (words.some((word) => !client.scopes.some((scope) => scope === word))) {
+    throw new OAuthRefusal('invalid_scope', 'The scope is not known or not granted to this client');
+  }
+  return granted;
+}

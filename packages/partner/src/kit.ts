@@ -1,0 +1,234 @@
+/**
+ * The kit put together: the door, the stages and their lives, mounted on a server. Nothing is decided here.
+ */
+import { Refusal, partnerRoutes, type PartnerPaths, type Scope } from '@duebridge/contract';
+import {
+  ConfigurationError,
+  mount,
+  silentLog,
+  systemClock,
+  type Clock,
+  type Database,
+  type Log,
+  type Metrics,
+  type MountOptions,
+} from '@duebridge/runtime';
+import type { FastifyInstance, FastifyRequest } from 'fastify';
+import fastifyPlugin from 'fastify-plugin';
+import { readAccount, readBalance } from './account.ts';
+import { openAcceptance } from './accept.ts';
+import type { AccountSystem, BillerRules } from './accounts.ts';
+import { openApplier } from './apply.ts';
+import { openDoor, type AuthOptions, type Caller } from './auth.ts';
+import { ledger } from './ledger.ts';
+import { kitMetrics } from './metrics.ts';
+import { batchStatement } from './statement.ts';
+import { openStatusReads, waitPreference } from './status.ts';
+import { cancelPayment, toRecord, type CancelOutcome, type PaymentRow } from './store.ts';
+
+/** What a partner decides. */
+export interface PartnerKitOptions {
+  /** The kit's own tables live here; `migratePartner` makes them. */
+  readonly database: Database;
+  /** How the operations are protected (S3). */
+  readonly auth: AuthOptions;
+  /** The books; default: `ledger(database)`. */
+  readonly accounts?: AccountSystem;
+  /** The billers served, with their rules. Default: every biller that has accounts, without rules. */
+  readonly billers?: readonly BillerRules[];
+  /** Path templates that depart from the defaults (decision 1); each must hold the same fields. */
+  readonly paths?: PartnerPaths & { readonly access_token?: string };
+  /** Time between acceptance and posting in which an operator can cancel, in milliseconds (ST4); default 0. */
+  readonly holdMs?: number;
+  /** Reads that may wait at once (decision 24); default 10,000. */
+  readonly maxWaitingReads?: number;
+  readonly clock?: Clock;
+  readonly log?: Log;
+  readonly metrics?: Metrics;
+}
+
+/** What a running kit offers beside its routes: `app.partnerKit`. */
+export interface PartnerKit {
+  /** Cancels a payment that is processing (ST4, decision 18); `actor` and `reason` are kept in the audit. */
+  cancel(platform_payment_id: string, actor: string, reason: string): Promise<CancelOutcome>;
+  /** Ends all access tokens of an OAuth client, at every replica within five seconds; gives how many. */
+  revokeTokens(client_id: string): Promise<number>;
+  /** Looks at once for payments that were left processing, instead of at the next round; gives how many were tried. */
+  sweep(): Promise<number>;
+}
+
+declare module 'fastify' {
+  interface FastifyInstance {
+    partnerKit: PartnerKit;
+  }
+  interface FastifyRequest {
+    /** Set by the door before the handler of a partner operation runs. */
+    partnerCaller: Caller | null;
+  }
+}
+
+/**
+ * The Fastify plugin: `await app.register(partnerKit, options)` on a server made by `createServer`. It mounts the operations of the
+ * interface (S2), starts to apply payments when the server is ready, and ends that when the server closes. Register it once.
+ * Throws ConfigurationError when the options, or a server that does not read bodies strictly, would put money at risk.
+ */
+export const partnerKit = fastifyPlugin(registerKit, { name: 'duebridge-partner-kit' });
+
+async function registerKit(app: FastifyInstance, options: PartnerKitOptions): Promise<void> {
+  // Fastify's own parser reads 1e2 and 100.0 as 100 and keeps the last of two equal keys (decision 11); ours replaces it, and with
+  // it the one for plain text, by whose presence an ordinary server is known.
+  if (app.hasContentTypeParser('text/plain')) {
+    throw new ConfigurationError('register partnerKit on a server made by createServer');
+  }
+  const { database, auth, paths = {} } = options;
+  const { clock = systemClock, log = silentLog } = options;
+  const accounts = options.accounts ?? ledger(database);
+  const metrics = kitMetrics(options.metrics);
+  const door = openDoor({ auth, database, clock });
+  const reads = openStatusReads({
+    database,
+    metrics,
+    log,
+    clock,
+    ...(options.maxWaitingReads === undefined ? {} : { maxWaiting: options.maxWaitingReads }),
+  });
+  const applier = openApplier({
+    database,
+    accounts,
+    billers: options.billers,
+    holdMs: options.holdMs ?? 0,
+    announce: (ended) => reads.announce(ended),
+    metrics,
+    log,
+    clock,
+  });
+  const acceptance = openAcceptance({
+    database,
+    handOver: (payments) => applier.take(payments),
+    metrics,
+    log,
+    clock,
+  });
+
+  app.decorateRequest('partnerCaller', null);
+  app.decorate('partnerKit', {
+    async cancel(platform_payment_id: string, actor: string, reason: string) {
+      const outcome = await cancelPayment(database, platform_payment_id, actor, reason);
+      if (outcome.outcome === 'canceled') reads.announce([outcome.payment]);
+      return outcome;
+    },
+    revokeTokens: (client_id: string) => door.revoke(client_id),
+    sweep: () => applier.sweep(0),
+  } satisfies PartnerKit);
+
+  app.addHook('onReady', (done) => {
+    applier.start();
+    done();
+  });
+  // Waiting reads end when the server begins to close, requests under way are answered, and only then the stages end.
+  app.addHook('onClose', async () => {
+    await acceptance.drain();
+    await Promise.all([applier.stop(), reads.stop()]);
+  });
+
+  const at = (path: string | undefined, scope: Scope): MountOptions => ({
+    ...(path === undefined ? undefined : { path }),
+    onRequest(request) {
+      const caller = door.authenticate(request.headers, scope);
+      if (caller instanceof Promise) return admit(request, caller);
+      request.partnerCaller = caller;
+      return undefined;
+    },
+  });
+
+  const { issue } = door;
+  if (issue) {
+    const path = paths.access_token;
+    mount(
+      app,
+      partnerRoutes.access_token,
+      ({ body, headers, reply }) => {
+        // RFC 6749 section 5.1; Cache-Control: no-store is on every answer.
+        reply.header('pragma', 'no-cache');
+        return issue(body, headers.authorization);
+      },
+      path === undefined ? {} : { path },
+    );
+  }
+
+  mount(
+    app,
+    partnerRoutes.get_account,
+    ({ params }) => readAccount(accounts, params),
+    at(paths.get_account, 'read'),
+  );
+  mount(
+    app,
+    partnerRoutes.get_balance,
+    ({ params }) => readBalance(accounts, params),
+    at(paths.get_balance, 'read'),
+  );
+  mount(
+    app,
+    partnerRoutes.put_account_payment,
+    async ({ params, body, request }) =>
+      toRecord(await acceptance.put(callerOf(request).client_id, params, body)),
+    at(paths.put_account_payment, 'write'),
+  );
+  mount(
+    app,
+    partnerRoutes.get_account_payment,
+    async (call) => {
+      const { params, headers, reply } = call;
+      const { client_id } = callerOf(call.request);
+      // Under another account's path the payment does not exist (decision 9).
+      const isTheirs = (payment: PaymentRow): boolean =>
+        payment.client_id === client_id &&
+        payment.biller_id === params.biller_id &&
+        payment.account_id === params.account_id;
+      const id = params.platform_payment_id;
+      const seconds = waitPreference(headers['prefer']);
+      if (seconds === 0) return recordOf(await reads.read(id, isTheirs));
+      const read = await reads.readWaiting(id, isTheirs, seconds * 1000, call.signal);
+      if (read.applied) reply.header('preference-applied', 'wait');
+      return recordOf(read.payment);
+    },
+    at(paths.get_account_payment, 'read'),
+  );
+  mount(
+    app,
+    partnerRoutes.get_payment,
+    async ({ params, request }) => {
+      const { client_id } = callerOf(request);
+      const isTheirs = (payment: PaymentRow): boolean => payment.client_id === client_id;
+      return recordOf(await reads.read(params.platform_payment_id, isTheirs));
+    },
+    at(paths.get_payment, 'read'),
+  );
+  mount(
+    app,
+    partnerRoutes.get_batch_statement,
+    async ({ params, request }) => {
+      const { client_id } = callerOf(request);
+      const statement = await batchStatement(database, client_id, params.platform_batch_id);
+      if (!statement) throw new Refusal('BATCH_NOT_FOUND');
+      return statement;
+    },
+    at(paths.get_batch_statement, 'read'),
+  );
+}
+
+async function admit(request: FastifyRequest, caller: Promise<Caller>): Promise<void> {
+  request.partnerCaller = await caller;
+}
+
+function callerOf(request: FastifyRequest): Caller {
+  // The door lets nobody in without; this is for the reader and for a route that forgets it.
+  if (!request.partnerCaller) throw new Refusal('UNAUTHORIZED');
+  return request.partnerCaller;
+}
+
+function recordOf(payment: PaymentRow | undefined): ReturnType<typeof toRecord> {
+  if (!payment) throw new Refusal('PAYMENT_NOT_FOUND');
+  return toRecord(payment);
+}

@@ -1,0 +1,306 @@
+/**
+ * The default AccountSystem: accounts, and double entries that are only ever appended.
+ *
+ * A transfer is one movement and has two entries that sum to zero: line 1 on the customer's account, line 2 on the biller's side
+ * of it (`:received` for payments, `:billed` for what an import says is owed; a colon is in no id of the wire). What an account
+ * owes is at every moment the sum of its entries: a payment of 500 is -500 on the account, an import that raises the bill from
+ * 1,000 to 1,200 is +200. The balance column is that sum kept at hand, and moves in the same transaction as the entries (Q12).
+ *
+ * Postings come hundreds at a time inside the kit's transaction; accounts are locked in sorted order, so that replicas that post
+ * to the same accounts wait in one direction only. A payment's transfer bears its id: a second one cannot be written (Q2).
+ */
+import { FAILURE_REASONS, Refusal, type AccountRecord } from '@duebridge/contract';
+import { sql, type Database, type Transaction } from '@duebridge/runtime';
+import { randomUUID } from 'node:crypto';
+import type { AccountsInTransaction, PostOutcome, Posting } from './accounts.ts';
+
+/** Why a payment below an account's minimum fails; the interface names no such reason, a biller may have such a rule. */
+const belowMinimum = 'The amount is below the minimum that the biller allows.';
+
+interface AccountRow {
+  readonly biller_id: string;
+  readonly account_id: string;
+  readonly status: 'active' | 'inactive';
+  readonly first_name: string | null;
+  readonly last_name: string | null;
+  readonly amount_due_in_cents: number;
+  readonly due_date: string | null;
+  readonly min_amount_in_cents: number | null;
+  readonly max_amount_in_cents: number | null;
+  readonly updated_at: string;
+}
+
+const accountColumns = `biller_id, account_id, status, first_name, last_name, amount_due_in_cents, due_date,
+  min_amount_in_cents, max_amount_in_cents, updated_at`;
+
+const findAccountStatement = sql(
+  'kit_find_account',
+  `SELECT ${accountColumns} FROM account WHERE account_id = $2 AND biller_id = $1`,
+);
+
+/** The default books, in the kit's database. */
+export function ledger(database: Database): AccountsInTransaction {
+  return {
+    posts: 'in_transaction',
+    async findAccount(biller_id, account_id) {
+      const [row] = await database.query<AccountRow>(findAccountStatement, [biller_id, account_id]);
+      return row && toAccountRecord(row);
+    },
+    post: postAll,
+  };
+}
+
+function toAccountRecord(row: AccountRow): AccountRecord {
+  const { first_name, last_name, min_amount_in_cents, max_amount_in_cents } = row;
+  const rules = {
+    ...(min_amount_in_cents === null ? undefined : { min_amount_in_cents }),
+    ...(max_amount_in_cents === null ? undefined : { max_amount_in_cents }),
+  };
+  return {
+    biller_id: row.biller_id,
+    account_id: row.account_id,
+    status: row.status,
+    ...(first_name === null || last_name === null
+      ? undefined
+      : { holder: { first_name, last_name } }),
+    balance: {
+      amount_due_in_cents: row.amount_due_in_cents,
+      ...(row.due_date === null ? undefined : { due_date: row.due_date }),
+      last_updated_at: row.updated_at,
+    },
+    ...(Object.keys(rules).length === 0 ? undefined : { payment_rules: rules }),
+  };
+}
+
+const lockAccountsStatement = sql(
+  'kit_lock_accounts',
+  `SELECT ${accountColumns} FROM account
+    WHERE (account_id, biller_id) IN (SELECT * FROM unnest($1::text[], $2::text[]))
+    ORDER BY account_id, biller_id FOR NO KEY UPDATE`,
+);
+
+async function lockAccounts(
+  tx: Transaction,
+  accounts: readonly { readonly biller_id: string; readonly account_id: string }[],
+): Promise<Map<string, AccountRow>> {
+  const rows = await tx.query<AccountRow>(lockAccountsStatement, [
+    accounts.map((account) => account.account_id),
+    accounts.map((account) => account.biller_id),
+  ]);
+  return new Map(rows.map((row) => [keyOf(row), row]));
+}
+
+/** Both ids in one text; a colon is in neither. */
+function keyOf(account: { readonly biller_id: string; readonly account_id: string }): string {
+  return `${account.biller_id}:${account.account_id}`;
+}
+
+async function postAll(payments: readonly Posting[], tx: Transaction): Promise<PostOutcome[]> {
+  const accounts = await lockAccounts(tx, payments);
+  const outcomes = payments.map((payment) => judge(payment, accounts.get(keyOf(payment))));
+  const movements = payments.filter((_, index) => outcomes[index]?.outcome === 'posted');
+  await writeTransfers(
+    tx,
+    'payment',
+    movements.map((payment) => ({
+      transfer_id: payment.platform_payment_id,
+      biller_id: payment.biller_id,
+      account_id: payment.account_id,
+      amount_in_cents: -payment.amount_in_cents,
+    })),
+  );
+  return outcomes;
+}
+
+function judge(payment: Posting, account: AccountRow | undefined): PostOutcome {
+  const reason = reasonAgainst(payment.amount_in_cents, account);
+  return reason === undefined ? { outcome: 'posted' } : { outcome: 'failed', reason };
+}
+
+function reasonAgainst(amount: number, account: AccountRow | undefined): string | undefined {
+  if (account?.status !== 'active') return FAILURE_REASONS.account;
+  if (account.max_amount_in_cents !== null && amount > account.max_amount_in_cents) {
+    return FAILURE_REASONS.maximum;
+  }
+  if (account.min_amount_in_cents !== null && amount < account.min_amount_in_cents) {
+    return belowMinimum;
+  }
+  return undefined;
+}
+
+/** One movement on a customer's account, signed: negative lowers what is owed. */
+interface Movement {
+  readonly transfer_id: string;
+  readonly biller_id: string;
+  readonly account_id: string;
+  readonly amount_in_cents: number;
+}
+
+// One statement, so that no failure between can leave a transfer without its entries or a balance beside its sum.
+const transferStatement = sql(
+  'kit_write_transfers',
+  `WITH movement AS MATERIALIZED (
+     SELECT * FROM unnest($2::text[], $3::text[], $4::text[], $5::bigint[])
+                AS m(transfer_id, biller_id, account_id, amount_in_cents)
+   ), written AS (
+     INSERT INTO transfer (transfer_id, kind) SELECT transfer_id, $1 FROM movement
+   ), lines AS (
+     INSERT INTO entry (transfer_id, line, biller_id, account_id, amount_in_cents)
+     SELECT transfer_id, 1, biller_id, account_id, amount_in_cents FROM movement
+     UNION ALL
+     SELECT transfer_id, 2, biller_id, CASE WHEN $1 = 'payment' THEN ':received' ELSE ':billed' END, -amount_in_cents FROM movement
+   )
+   UPDATE account
+      SET amount_due_in_cents = account.amount_due_in_cents + change.amount_in_cents,
+          updated_at = date_trunc('milliseconds', clock_timestamp())
+     FROM (SELECT biller_id, account_id, sum(amount_in_cents)::bigint AS amount_in_cents
+             FROM movement GROUP BY biller_id, account_id) AS change
+    WHERE account.account_id = change.account_id AND account.biller_id = change.biller_id`,
+);
+
+async function writeTransfers(
+  tx: Transaction,
+  kind: 'payment' | 'import',
+  movements: readonly Movement[],
+): Promise<void> {
+  if (movements.length === 0) return;
+  await tx.query(transferStatement, [
+    kind,
+    movements.map((movement) => movement.transfer_id),
+    movements.map((movement) => movement.biller_id),
+    movements.map((movement) => movement.account_id),
+    movements.map((movement) => movement.amount_in_cents),
+  ]);
+}
+
+// Import -------------------------------------------------------------------------------------------------------------------
+
+/** Key of the advisory lock under which imports run; any constant does, as such locks are per database. */
+const importLock = 7_033_124_800_419;
+
+/** One account as an import gives it; a field that is undefined keeps what is stored (for a new account: its default). */
+export interface ImportedAccount {
+  readonly biller_id: string;
+  readonly account_id: string;
+  readonly status?: 'active' | 'inactive' | undefined;
+  readonly first_name?: string | null | undefined;
+  readonly last_name?: string | null | undefined;
+  readonly amount_due_in_cents?: number | undefined;
+  readonly due_date?: string | null | undefined;
+  readonly min_amount_in_cents?: number | null | undefined;
+  readonly max_amount_in_cents?: number | null | undefined;
+}
+
+/** What an import did, in accounts. */
+export interface ImportResult {
+  readonly created: number;
+  readonly updated: number;
+  readonly unchanged: number;
+}
+
+const putAccountsStatement = sql(
+  'kit_put_accounts',
+  `INSERT INTO account (biller_id, account_id, status, first_name, last_name, due_date, min_amount_in_cents, max_amount_in_cents)
+   SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::date[], $7::bigint[], $8::bigint[])
+   ON CONFLICT (account_id, biller_id) DO UPDATE
+      SET status = excluded.status, first_name = excluded.first_name, last_name = excluded.last_name,
+          due_date = excluded.due_date, min_amount_in_cents = excluded.min_amount_in_cents,
+          max_amount_in_cents = excluded.max_amount_in_cents, updated_at = excluded.updated_at`,
+);
+
+/**
+ * Creates and updates accounts in one transaction: all or nothing. The accounts must be distinct. A changed amount due is written
+ * as a transfer, so that the books still sum up; payments that are posted meanwhile wait, and then count on top of it.
+ */
+export function importAccounts(
+  database: Database,
+  accounts: readonly ImportedAccount[],
+): Promise<ImportResult> {
+  return database.transaction(async (tx) => {
+    // One import at a time: two that create the same account would each post its whole bill. Postings go on.
+    await tx.query('SELECT pg_advisory_xact_lock($1)', [importLock]);
+    const sorted = accounts.toSorted((one, other) => compare(one, other));
+    const stored = await lockAccounts(tx, sorted);
+    const changed = sorted.filter((account) => differs(account, stored.get(keyOf(account))));
+    const merged = changed.map((account) => merge(account, stored.get(keyOf(account))));
+    const crossed = merged.filter(
+      ({ min_amount_in_cents: min, max_amount_in_cents: max }) => (min ?? 0) > (max ?? Infinity),
+    );
+    if (crossed.length > 0) {
+      // Each was right in the file; with the other amount as stored they contradict each other.
+      const problem = 'min_amount would be above max_amount';
+      throw new Refusal('INVALID_REQUEST', {
+        details: crossed.map(({ account_id }) => ({ path: `account ${account_id}`, problem })),
+      });
+    }
+    await tx.query(putAccountsStatement, [
+      merged.map((row) => row.biller_id),
+      merged.map((row) => row.account_id),
+      merged.map((row) => row.status),
+      merged.map((row) => row.first_name),
+      merged.map((row) => row.last_name),
+      merged.map((row) => row.due_date),
+      merged.map((row) => row.min_amount_in_cents),
+      merged.map((row) => row.max_amount_in_cents),
+    ]);
+    await writeTransfers(tx, 'import', adjustments(changed, stored));
+    const created = changed.filter((account) => !stored.has(keyOf(account))).length;
+    return {
+      created,
+      updated: changed.length - created,
+      unchanged: accounts.length - changed.length,
+    };
+  });
+}
+
+function compare(one: ImportedAccount, other: ImportedAccount): number {
+  if (one.account_id !== other.account_id) return one.account_id < other.account_id ? -1 : 1;
+  return one.biller_id < other.biller_id ? -1 : 1;
+}
+
+const fields = [
+  'status',
+  'first_name',
+  'last_name',
+  'amount_due_in_cents',
+  'due_date',
+  'min_amount_in_cents',
+  'max_amount_in_cents',
+] as const;
+
+function differs(account: ImportedAccount, stored: AccountRow | undefined): boolean {
+  if (!stored) return true;
+  return fields.some((field) => account[field] !== undefined && account[field] !== stored[field]);
+}
+
+function merge(
+  account: ImportedAccount,
+  stored: AccountRow | undefined,
+): Omit<AccountRow, 'updated_at' | 'amount_due_in_cents'> {
+  const kept = <T>(given: T | undefined, before: T | undefined, otherwise: T): T =>
+    given === undefined ? (before ?? otherwise) : given;
+  return {
+    biller_id: account.biller_id,
+    account_id: account.account_id,
+    status: kept(account.status, stored?.status, 'active'),
+    first_name: kept(account.first_name, stored?.first_name, null),
+    last_name: kept(account.last_name, stored?.last_name, null),
+    due_date: kept(account.due_date, stored?.due_date, null),
+    min_amount_in_cents: kept(account.min_amount_in_cents, stored?.min_amount_in_cents, null),
+    max_amount_in_cents: kept(account.max_amount_in_cents, stored?.max_amount_in_cents, null),
+  };
+}
+
+function adjustments(
+  changed: readonly ImportedAccount[],
+  stored: ReadonlyMap<string, AccountRow>,
+): Movement[] {
+  const run = randomUUID();
+  return changed.flatMap((account, index) => {
+    const before = stored.get(keyOf(account))?.amount_due_in_cents ?? 0;
+    const amount_in_cents = (account.amount_due_in_cents ?? before) - before;
+    if (amount_in_cents === 0) return [];
+    const { biller_id, account_id } = account;
+    return [{ transfer_id: `import:${run}:${index}`, biller_id, account_id, amount_in_cents }];
+  });
+}

@@ -1,0 +1,83 @@
+-- Payments of the partner kit. A row is made once (ST1), ended once (ST2-ST4) and never removed (PF2).
+
+CREATE FUNCTION refuse_change() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  RAISE EXCEPTION '% of % is not allowed', tg_op, tg_table_name USING ERRCODE = 'restrict_violation';
+END;
+$$;
+
+-- Ids are compared byte by byte (decision 13): collation "C" everywhere, also because it is the cheapest.
+CREATE TABLE payment (
+  platform_payment_id text COLLATE "C" PRIMARY KEY,
+  payment_id uuid NOT NULL,
+  platform_batch_id text COLLATE "C" NOT NULL,
+  biller_id text COLLATE "C" NOT NULL,
+  account_id text COLLATE "C" NOT NULL,
+  -- Who put it: the OAuth client, or the one holder of the static key (decision 9).
+  client_id text COLLATE "C" NOT NULL,
+  status text COLLATE "C" NOT NULL DEFAULT 'processing',
+  amount_in_cents bigint NOT NULL,
+  -- Milliseconds are what the wire shows (decision 12); finer parts would make equal texts unequal rows.
+  initiated_at timestamptz NOT NULL DEFAULT date_trunc('milliseconds', clock_timestamp()),
+  posted_at timestamptz,
+  ended_at timestamptz,
+  failure_reason text,
+  -- Set before a biller's own system is asked to post: from then on a cancel could come too late.
+  posting_since timestamptz,
+  -- The process that asked.
+  posting_by uuid,
+  CONSTRAINT payment_status_known CHECK (status IN ('processing', 'succeeded', 'failed', 'canceled')),
+  CONSTRAINT payment_amount_range CHECK (amount_in_cents BETWEEN 1 AND 99999999999),
+  CONSTRAINT payment_ended_when_terminal CHECK ((status = 'processing') = (ended_at IS NULL)),
+  CONSTRAINT payment_posted_when_succeeded CHECK ((status = 'succeeded') = (posted_at IS NOT NULL)),
+  CONSTRAINT payment_posted_after_initiated CHECK (posted_at >= initiated_at),
+  CONSTRAINT payment_reason_when_failed CHECK
+    ((status = 'failed') = (failure_reason IS NOT NULL) AND failure_reason ~ '\S' AND length(failure_reason) <= 500)
+);
+
+-- What is left to apply after a restart, the oldest first.
+CREATE INDEX payment_processing ON payment (initiated_at, platform_payment_id) WHERE status = 'processing';
+-- Statements of batches (decision 26).
+CREATE INDEX payment_batch ON payment (platform_batch_id);
+-- The operator's list, newest first.
+CREATE INDEX payment_initiated ON payment (initiated_at);
+-- Duplicate detection (FR1), and the operator's question about one account.
+CREATE INDEX payment_account ON payment (account_id, biller_id);
+
+-- RU2, and P1's counterpart here: terminal rows never change, and what the first request said never does.
+CREATE TRIGGER payment_terminal_never_changes BEFORE UPDATE ON payment FOR EACH ROW
+  WHEN (OLD.status <> 'processing'
+    OR OLD.platform_payment_id <> NEW.platform_payment_id OR OLD.payment_id <> NEW.payment_id
+    OR OLD.platform_batch_id <> NEW.platform_batch_id OR OLD.biller_id <> NEW.biller_id
+    OR OLD.account_id <> NEW.account_id OR OLD.client_id <> NEW.client_id
+    OR OLD.amount_in_cents <> NEW.amount_in_cents OR OLD.initiated_at <> NEW.initiated_at)
+  EXECUTE FUNCTION refuse_change();
+CREATE TRIGGER payment_kept_for_ever BEFORE DELETE ON payment FOR EACH ROW EXECUTE FUNCTION refuse_change();
+CREATE TRIGGER payment_never_emptied BEFORE TRUNCATE ON payment EXECUTE FUNCTION refuse_change();
+
+-- What happened to a payment beside its ordinary life: mismatched repeats (decision 9), cancels (decision 18).
+CREATE TABLE payment_audit (
+  audit_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  at timestamptz NOT NULL DEFAULT clock_timestamp(),
+  platform_payment_id text COLLATE "C" NOT NULL,
+  actor text NOT NULL,
+  event text NOT NULL,
+  detail jsonb NOT NULL,
+  CONSTRAINT payment_audit_event_known CHECK (event IN ('mismatch', 'foreign_client', 'canceled'))
+);
+CREATE INDEX payment_audit_payment ON payment_audit (platform_payment_id);
+CREATE TRIGGER payment_audit_append_only BEFORE UPDATE OR DELETE ON payment_audit
+  FOR EACH ROW EXECUTE FUNCTION refuse_change();
+CREATE TRIGGER payment_audit_never_emptied BEFORE TRUNCATE ON payment_audit EXECUTE FUNCTION refuse_change();
+
+-- Access tokens (OA3), stored as SHA-256 only: whoever reads this table can call nothing.
+CREATE TABLE access_token (
+  token_sha256 bytea PRIMARY KEY,
+  client_id text COLLATE "C" NOT NULL,
+  scope text NOT NULL,
+  issued_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+  expires_at timestamptz NOT NULL,
+  revoked_at timestamptz
+);
+CREATE INDEX access_token_expiry ON access_token (expires_at);
+CREATE INDEX access_token_client ON access_token (client_id);

@@ -1,0 +1,144 @@
+/**
+ * Reads of payments (B3, B5), and the waiting read (decision 24).
+ *
+ * enters:  the id of a payment; for a waiting read, how long.
+ * leaves:  its row as the primary has it now (Q8, Q9), or after its status changed.
+ * holds:   a reader waits first and looks second, so that no change falls between; it is woken by what this replica ended
+ *          (apply.ts, admin.ts announce) at once, and by what another replica ended within the pause of the look below.
+ *
+ * The look asks for all waited ids in one statement and then pauses for ten times as long as that took, so that it never takes
+ * more than a tenth of a connection. LISTEN/NOTIFY was not taken: every notifying commit queues behind a lock of the whole
+ * database server, which is dear where postings are many, and its payload holds 200 ids at most.
+ */
+import type { Clock, Database, Log } from '@duebridge/runtime';
+import { messageOf } from '@duebridge/runtime';
+import type { KitMetrics } from './metrics.ts';
+import { findEnded, findPayments, type PaymentRow } from './store.ts';
+
+/** Reads that wait at once; the next are answered without waiting, as by a partner that knows no waiting reads. */
+const maxWaiting = 10_000;
+/** Longest wait granted, in milliseconds; below the 30 s after which many proxies cut a silent connection. */
+const longestWaitMs = 25_000;
+/** Shortest pause between two looks for what other replicas ended: half of it is the mean delay such a reader sees. */
+const lookPauseMs = 40;
+
+/** The reading end of the kit. */
+export interface StatusReads {
+  /** Gives the payment, or undefined when there is none or `isTheirs` denies it. */
+  read(
+    platform_payment_id: string,
+    isTheirs: (payment: PaymentRow) => boolean,
+  ): Promise<PaymentRow | undefined>;
+  /**
+   * Gives the payment as soon as it has ended, or as it is when `ms` milliseconds have passed or `signal` aborts. One that
+   * `isTheirs` denies is answered as absent, at once: not even time may tell that it exists.
+   * `applied` is false when too many wait already and this one did not.
+   */
+  readWaiting(
+    platform_payment_id: string,
+    isTheirs: (payment: PaymentRow) => boolean,
+    ms: number,
+    signal: AbortSignal,
+  ): Promise<{ payment: PaymentRow | undefined; applied: boolean }>;
+  /** Wakes the readers of these payments; call it after the commit that ended them. */
+  announce(ended: readonly PaymentRow[]): void;
+  /** Ends all waiting, at once and for good. */
+  stop(): Promise<void>;
+}
+
+/** Makes the reading end. */
+export function openStatusReads(options: {
+  database: Database;
+  metrics: KitMetrics;
+  log: Log;
+  clock: Clock;
+  /** Reads that wait at once at most. */
+  maxWaiting?: number;
+}): StatusReads {
+  const { database, metrics, log, clock } = options;
+  const limit = options.maxWaiting ?? maxWaiting;
+  const waiters = new Map<string, Set<(payment: PaymentRow) => void>>();
+  const stopped = new AbortController();
+  let waiting = 0;
+  let looking: Promise<void> | undefined;
+  metrics.watch('waiting_reads', () => waiting);
+
+  const read = async (
+    id: string,
+    isTheirs: (payment: PaymentRow) => boolean,
+  ): Promise<PaymentRow | undefined> => {
+    const payment = (await findPayments(database, [id])).get(id);
+    return payment && isTheirs(payment) ? payment : undefined;
+  };
+
+  const announce = (ended: readonly PaymentRow[]): void => {
+    if (waiters.size === 0) return;
+    for (const payment of ended) {
+      for (const wake of waiters.get(payment.platform_payment_id) ?? []) wake(payment);
+    }
+  };
+
+  /** Runs while anybody waits. */
+  const look = async (): Promise<void> => {
+    while (waiters.size > 0 && !stopped.signal.aborted) {
+      const began = clock.monotonic();
+      try {
+        announce(await findEnded(database, [...waiters.keys()]));
+      } catch (error) {
+        log.warn({ error: messageOf(error) }, 'the look for ended payments failed');
+      }
+      const tookMs = clock.monotonic() - began;
+      await clock.sleep(Math.max(lookPauseMs, tookMs * 10), stopped.signal);
+    }
+    looking = undefined;
+  };
+
+  return {
+    read,
+    announce,
+    async readWaiting(id, isTheirs, ms, signal) {
+      if (waiting >= limit || stopped.signal.aborted) {
+        return { payment: await read(id, isTheirs), applied: false };
+      }
+      waiting += 1;
+      const over = new AbortController();
+      const ended = Promise.withResolvers<PaymentRow>();
+      const own = waiters.get(id) ?? new Set();
+      waiters.set(id, own.add(ended.resolve));
+      try {
+        const payment = await read(id, isTheirs);
+        if (payment?.status !== 'processing') return { payment, applied: true };
+        looking ??= look();
+        const end = AbortSignal.any([signal, stopped.signal, over.signal]);
+        const changed = await Promise.race([
+          ended.promise,
+          clock.sleep(Math.min(ms, longestWaitMs), end).then(() => undefined),
+        ]);
+        return { payment: changed ?? payment, applied: true };
+      } finally {
+        waiting -= 1;
+        own.delete(ended.resolve);
+        if (own.size === 0) waiters.delete(id);
+        over.abort();
+      }
+    },
+    async stop() {
+      stopped.abort();
+      await looking;
+    },
+  };
+}
+
+/**
+ * The seconds of `Prefer: wait=N` (RFC 7240), 0 when there is no such preference or it is malformed, which that RFC says to
+ * ignore. Of several the first counts.
+ */
+export function waitPreference(header: string | readonly string[] | undefined): number {
+  if (header === undefined) return 0;
+  const text = typeof header === 'string' ? header : header.join(',');
+  for (const preference of text.split(',')) {
+    const match = /^\s*wait\s*=\s*"?(\d{1,6})"?\s*(?:;.*)?$/i.exec(preference);
+    if (match) return Number(match[1]);
+  }
+  return 0;
+}

@@ -1,0 +1,152 @@
+/** What the tests of this package share: a partner server on a fresh database, and a caller that speaks its HTTP. */
+import assert from 'node:assert/strict';
+import { Agent, request as httpRequest } from 'node:http';
+import { createServer, type Database } from '@duebridge/runtime';
+import { testDatabase, type Cleanup, type TestDatabase } from '@duebridge/runtime/testing';
+import type { FastifyInstance } from 'fastify';
+import { partnerKit, type PartnerKitOptions } from './kit.ts';
+import { importAccounts, type ImportedAccount } from './ledger.ts';
+
+/** The key of test servers, and the headers that carry it. */
+export const testKey = 'a-static-key-for-tests';
+export const withKey = { 'x-api-key': testKey };
+
+const migrations = new URL('./migrations/', import.meta.url);
+
+/** A fresh database with the kit's tables. */
+export function kitDatabase(t: Cleanup, name = 'kit'): Promise<TestDatabase> {
+  return testDatabase(t, { migrations, name });
+}
+
+/** A partner server of a test. */
+export interface TestPartner {
+  readonly app: FastifyInstance;
+  readonly url: string;
+  /** Calls the server over HTTP with the test key unless `headers` are given. */
+  call(
+    method: string,
+    path: string,
+    options?: { headers?: Record<string, string>; body?: string },
+  ): Promise<Answer>;
+  close(): Promise<void>;
+}
+
+/** An answer as it came. */
+export interface Answer {
+  readonly status: number;
+  readonly headers: Readonly<Record<string, string | string[] | undefined>>;
+  // Tests look at what an answer holds; the schema of the wire is checked where that is the point.
+  readonly body: Record<string, unknown>;
+  readonly text: string;
+}
+
+/** Starts a server with the kit on the database, protected by the test key unless `auth` says otherwise. */
+export async function startKit(
+  database: Database & { closing?: TestDatabase['closing'] },
+  options: Partial<PartnerKitOptions> & { connections?: number } = {},
+): Promise<TestPartner> {
+  const { connections = 50, ...kitOptions } = options;
+  const app = createServer();
+  await app.register(partnerKit, {
+    database,
+    auth: { method: 'key', header: 'x-api-key', keys: [testKey] },
+    ...kitOptions,
+  });
+  const url = await app.listen({ host: '127.0.0.1', port: 0 });
+  const agent = new Agent({ keepAlive: true, maxSockets: connections });
+  let closing: Promise<void> | undefined;
+  const closeBoth = async (): Promise<void> => {
+    agent.destroy();
+    await app.close();
+  };
+  const close = (): Promise<void> => (closing ??= closeBoth());
+  database.closing?.(close);
+  return {
+    app,
+    url,
+    close,
+    call: (method, path, { headers = withKey, body } = {}) =>
+      callOver(agent, `${url}${path}`, method, headers, body),
+  };
+}
+
+/** One request over real HTTP; header names and values go out as given. */
+export function callOver(
+  agent: Agent,
+  url: string,
+  method: string,
+  headers: Record<string, string>,
+  body?: string,
+): Promise<Answer> {
+  return new Promise((resolve, reject) => {
+    const outgoing = httpRequest(url, { method, agent, headers: { ...headers } }, (incoming) => {
+      const parts: Buffer[] = [];
+      incoming.on('data', (part: Buffer) => parts.push(part));
+      incoming.on('error', reject);
+      incoming.on('end', () => {
+        const text = Buffer.concat(parts).toString('utf8');
+        const isJson = incoming.headers['content-type']?.includes('json') ?? false;
+        resolve({
+          status: incoming.statusCode ?? 0,
+          headers: incoming.headers,
+          body: isJson ? (JSON.parse(text) as Record<string, unknown>) : {},
+          text,
+        });
+      });
+    });
+    outgoing.on('error', reject);
+    if (body !== undefined) {
+      if (outgoing.getHeader('content-type') === undefined) {
+        outgoing.setHeader('content-type', 'application/json');
+      }
+      outgoing.setHeader('content-length', Buffer.byteLength(body));
+    }
+    outgoing.end(body);
+  });
+}
+
+/** The account most tests pay into: active, owing 1,000.00. */
+export const testAccount: ImportedAccount = {
+  biller_id: 'acme',
+  account_id: 'A-1',
+  status: 'active',
+  first_name: 'Ada',
+  last_name: 'Lovelace',
+  amount_due_in_cents: 100_000,
+  due_date: '2026-12-01',
+};
+
+/** Stores accounts; each is the test account with the given differences. */
+export async function haveAccounts(
+  database: Database,
+  ...differences: Partial<ImportedAccount>[]
+): Promise<void> {
+  await importAccounts(
+    database,
+    (differences.length > 0 ? differences : [{}]).map((one) => ({ ...testAccount, ...one })),
+  );
+}
+
+/** Path of a payment of the test account, or of another one. */
+export function paymentPath(id: string, account_id = 'A-1', biller_id = 'acme'): string {
+  return `/biller/${biller_id}/account/${account_id}/payment/${id}`;
+}
+
+/** A PUT body. */
+export function instruction(amount_in_cents = 2_500, platform_batch_id = 'batch-1'): string {
+  return JSON.stringify({ amount_in_cents, platform_batch_id });
+}
+
+/** Reads a payment with waiting reads until it has ended; fails after 20 of them. */
+export async function ended(
+  partner: TestPartner,
+  id: string,
+  path = paymentPath(id),
+): Promise<Answer> {
+  for (let tried = 0; tried < 20; tried += 1) {
+    const answer = await partner.call('GET', path, { headers: { ...withKey, prefer: 'wait=5' } });
+    assert.equal(answer.status, 200, answer.text);
+    if (answer.body['status'] !== 'processing') return answer;
+  }
+  assert.fail(`payment ${id} did not end`);
+}
