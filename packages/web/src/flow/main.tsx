@@ -112,10 +112,12 @@ function App({ site }: { readonly site: Site }): VNode {
       screen={<Screen flow={flow} view={view} words={words} closable={closable} />}
       head={
         <>
-          {biller !== undefined && <p class="biller">{biller}</p>}
-          {view.session?.funding_methods.some((method) => method.sandbox) && (
-            <p class="test">{words.say('test_mode')}</p>
-          )}
+          <div>
+            {biller !== undefined && <p class="biller">{biller}</p>}
+            {view.session?.funding_methods.some((method) => method.sandbox) && (
+              <p class="test">{words.say('test_mode')}</p>
+            )}
+          </div>
           {closable && (
             <button
               class="close"

@@ -445,7 +445,7 @@ export function ProblemScreen(props: {
   const [title, text] = problemWords(props.code);
   return (
     <>
-      <Sign kind="neutral" />
+      <Sign kind="neutral" shape="wrong" />
       <Title>{say(title, { biller })}</Title>
       <p>{say(text, { biller })}</p>
       {props.requestId !== undefined && (
@@ -488,13 +488,15 @@ function Facts({ rows }: { readonly rows: readonly Row[] }): VNode {
   );
 }
 
+const SHAPES = { right: 'M7 13l4 4 7-9', wrong: 'M12 6v7m0 4v.5', neutral: 'M7 12.5h10' };
+type Kind = keyof typeof SHAPES;
+
 /** Says by shape, not by colour alone, how it went; the words beside it say it as well. */
-function Sign({ kind }: { readonly kind: 'right' | 'wrong' | 'neutral' }): VNode {
-  const shapes = { right: 'M7 13l4 4 7-9', wrong: 'M12 6v7m0 4v.5', neutral: 'M7 12.5h10' };
+function Sign({ kind, shape = kind }: { readonly kind: Kind; readonly shape?: Kind }): VNode {
   return (
     <svg class={`sign ${kind}`} viewBox="0 0 24 24" aria-hidden="true">
       <circle cx="12" cy="12" r="11" />
-      <path d={shapes[kind]} />
+      <path d={SHAPES[shape]} />
     </svg>
   );
 }

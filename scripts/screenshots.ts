@@ -1,0 +1,74 @@
+/**
+ * Takes a picture of every screen of the payment page, as a phone and a desktop show it, for people to
+ * look at: `npm run screenshots [-- --only receipt] [-- --dark] [-- --language es]`. Writes to
+ * `dist/screenshots` (git-ignored).
+ */
+import { mkdirSync, mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { parseArgs } from 'node:util';
+import { buildWeb } from '../packages/web/build.ts';
+import { launchChromium } from '../test/browser/chromium.ts';
+import { startScriptedFlow } from '../test/browser/scripted-flow.ts';
+import { SCREENS, walkTo } from '../test/browser/screens.ts';
+
+/** What the site of the tests puts on its window. */
+interface Site {
+  start(options: object): Promise<string>;
+}
+
+const { values: options } = parseArgs({
+  options: {
+    only: { type: 'string', multiple: true },
+    dark: { type: 'boolean' },
+    language: { type: 'string' },
+    to: { type: 'string' },
+  },
+});
+const language = options.language === 'es' ? 'es' : 'en';
+const colorScheme = options.dark === true ? 'dark' : 'light';
+const folder = options.to ?? join(import.meta.dirname, '../dist/screenshots');
+const DEVICES = [
+  { device: 'phone', viewport: { width: 390, height: 844 }, display: 'modal', scale: 2 },
+  { device: 'desktop', viewport: { width: 1280, height: 900 }, display: 'modal', scale: 1 },
+] as const;
+
+mkdirSync(folder, { recursive: true });
+const build = mkdtempSync(join(tmpdir(), 'duebridge-pictures-'));
+await buildWeb(join(build, 'dist'));
+const flow = await startScriptedFlow(join(build, 'dist'));
+const browser = await launchChromium();
+try {
+  const wanted = SCREENS.filter(
+    ({ name }) => options.only === undefined || options.only.some((part) => name.includes(part)),
+  );
+  for (const screen of wanted) {
+    for (const { device, viewport, display, scale } of DEVICES) {
+      const world = flow.world(screen.world);
+      const context = await browser.newContext({
+        viewport,
+        colorScheme,
+        deviceScaleFactor: scale,
+        timezoneId: 'America/Chicago',
+        reducedMotion: 'reduce',
+      });
+      const page = await context.newPage();
+      await page.goto(`${flow.site(screen.site ?? 'acme')}/`);
+      await page.waitForFunction(() => 'siteReady' in globalThis);
+      const settings = { partner: world.partner, frameOrigin: flow.payOrigin, display };
+      await page.evaluate(async (given) => (globalThis as unknown as Site).start(given), {
+        ...settings,
+        locale: language,
+      });
+      await walkTo(screen, page, world, language);
+      const name = [screen.name, device, language, colorScheme].join('.');
+      await page.screenshot({ path: join(folder, `${name}.png`) });
+      await context.close();
+    }
+  }
+  console.log(`${wanted.length * DEVICES.length} pictures in ${folder}`);
+} finally {
+  await browser.close();
+  await flow.stop();
+  rmSync(build, { recursive: true, force: true });
+}

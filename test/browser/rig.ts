@@ -1,0 +1,141 @@
+/**
+ * What the browser tests share: one browser and one scripted platform a file, a fresh context a visit,
+ * and an eye on everything that must never happen (policy violations, errors in the console).
+ */
+import assert from 'node:assert/strict';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, before } from 'node:test';
+import type { Browser, BrowserContextOptions, FrameLocator, Page } from 'playwright-core';
+import type { DuebridgeOptions, FrameDouble } from '../../packages/web/src/embed/types.ts';
+import { buildWeb } from '../../packages/web/build.ts';
+import { launchChromium } from './chromium.ts';
+import { startScriptedFlow, type ScriptedFlow, type World } from './scripted-flow.ts';
+
+/** What the site's script of these tests puts on its window. */
+interface SiteWindow {
+  heard: { event: string; value: never }[];
+  siteReady?: boolean;
+  start: (options: object, target?: string) => Promise<string>;
+}
+
+/** An event as the site heard it, in order. */
+export interface Heard {
+  readonly event: string;
+  readonly value: unknown;
+}
+
+export interface Visit {
+  readonly page: Page;
+  /** The payment page. */
+  readonly frame: FrameLocator;
+  /** Opens the SDK; gives "mounted" or the code of the error. */
+  start(options?: SiteOptions, target?: string): Promise<string>;
+  heard(): Promise<Heard[]>;
+  /** The h1 of the screen, once it is this one. */
+  title(text: string | RegExp): Promise<void>;
+  press(name: string | RegExp): Promise<void>;
+  close(): Promise<void>;
+}
+export type SiteOptions = Omit<Partial<DuebridgeOptions>, 'fetchToken' | 'frame' | 'signal'> & {
+  frame?: FrameDouble;
+};
+
+export interface VisitOptions extends BrowserContextOptions {
+  /** Part of the site's address: `?tag`, `?coep`, `?hostile`. */
+  readonly query?: string;
+  readonly site?: string;
+  /** Messages of the console that this visit is about; any other fails the test. */
+  readonly expect?: RegExp;
+}
+
+/** The longest that any one thing may take in these tests; the machine may be busy. */
+const PATIENCE_MS = 15_000;
+
+/** Call once a test file. */
+export function useRig(): {
+  readonly flow: ScriptedFlow;
+  readonly browser: Browser;
+  visit(world: World, options?: VisitOptions): Promise<Visit>;
+} {
+  let flow: ScriptedFlow;
+  let browser: Browser;
+  let folder: string;
+  before(async () => {
+    folder = mkdtempSync(join(tmpdir(), 'duebridge-web-'));
+    const dist = join(folder, 'dist');
+    [browser] = await Promise.all([launchChromium(), buildWeb(dist)]);
+    flow = await startScriptedFlow(dist);
+  });
+  after(async () => {
+    await browser?.close();
+    await flow?.stop();
+    rmSync(folder, { recursive: true, force: true });
+  });
+  return {
+    get flow() {
+      return flow;
+    },
+    get browser() {
+      return browser;
+    },
+    visit: (world, options = {}) => visit(browser, flow, world, options),
+  };
+}
+
+async function visit(
+  browser: Browser,
+  flow: ScriptedFlow,
+  world: World,
+  { query = '', site = 'acme', expect: expected, ...context }: VisitOptions,
+): Promise<Visit> {
+  const opened = await browser.newContext({ acceptDownloads: true, ...context });
+  opened.setDefaultTimeout(PATIENCE_MS);
+  const page = await opened.newPage();
+  const wrong: string[] = [];
+  page.on('pageerror', (error) => wrong.push(`error: ${error.message}`));
+  page.on('console', (message) => {
+    const text = message.text();
+    if (message.type() === 'error' && !expected?.test(text)) wrong.push(`console: ${text}`);
+    for (const token of world.tokens) assert.ok(!text.includes(token), 'a token in the console');
+  });
+  await page.addInitScript(() => {
+    document.addEventListener('securitypolicyviolation', (event) =>
+      console.error(`policy: ${event.violatedDirective} ${event.blockedURI}`),
+    );
+  });
+  await page.goto(`${flow.site(site)}/${query}`);
+  await page.waitForFunction(() => (window as unknown as SiteWindow).siteReady);
+  const frame = page.frameLocator('iframe');
+  return {
+    page,
+    frame,
+    start: (given = {}, target = '#place') =>
+      page.evaluate(
+        ([settings, place]) => (window as unknown as SiteWindow).start(settings, place),
+        [{ partner: world.partner, frameOrigin: flow.payOrigin, ...given }, target] as const,
+      ),
+    heard: () => page.evaluate(() => (window as unknown as SiteWindow).heard),
+    title: (text) => frame.getByRole('heading', { level: 1, name: text }).waitFor(),
+    press: (name) => frame.getByRole('button', { name, exact: typeof name === 'string' }).click(),
+    async close() {
+      await opened.close();
+      assert.deepEqual(wrong, []);
+    },
+  };
+}
+
+/** The values of one kind of event. */
+export function values(heard: readonly Heard[], event: string): unknown[] {
+  return heard.filter((one) => one.event === event).map((one) => one.value);
+}
+
+/** Waits until a condition of the test's own process holds; for what no page shows. */
+export async function until(holds: () => boolean | Promise<boolean>): Promise<void> {
+  const end = Date.now() + PATIENCE_MS;
+  while (!(await holds())) {
+    assert.ok(Date.now() < end, `never came true: ${holds}`);
+    await new Promise((resolve) => setTimeout(resolve, 20));
+  }
+}

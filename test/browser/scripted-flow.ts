@@ -1,0 +1,412 @@
+/**
+ * A platform that follows a script, and a partner's site beside it: the way to every screen, every
+ * problem and every accident of the network. Pages, headers and wire are those of the real platform
+ * (packages/web/README.md, contract); only the decisions are scripted.
+ *
+ * One port, many names: `pay.localhost` is the platform, any other `*.localhost` a site. Browsers
+ * take them for different sites and for secure ones, and need no DNS for them.
+ */
+import { once } from 'node:events';
+import { readFileSync } from 'node:fs';
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { join } from 'node:path';
+import {
+  ERRORS,
+  type ErrorCode,
+  type FlowPayment,
+  type FlowPaymentRequest,
+  type FlowSession,
+  type FlowSessionRequest,
+} from '@duebridge/contract';
+import type { Manifest } from '../../packages/web/build.ts';
+
+/** What a scripted answer can be: an error of the catalogue, a cut line, or silence. */
+export type Trouble = ErrorCode | 'cut' | 'hang' | 'lost_answer';
+
+/** One request as the platform saw it. */
+export interface Seen {
+  readonly host: string;
+  readonly method: string;
+  readonly path: string;
+  readonly headers: IncomingMessage['headers'];
+  readonly body: string;
+}
+
+/** What happens at an operation: by its count (1 is the first), a trouble or nothing. */
+export type Plan = (count: number) => Trouble | undefined | Promise<Trouble | undefined>;
+
+/** One test's platform: a partner, its bill, and the plan of what goes wrong. */
+export interface World {
+  readonly partner: string;
+  origins: string[];
+  bill: FlowSession['account'];
+  billerName: string;
+  fundingMethods: FlowSession['funding_methods'];
+  sessionMs: number;
+  /** What a fresh payment becomes: after each step the page is told. Empty: it stays processing. */
+  outcome: Partial<FlowPayment>[];
+  stepMs: number;
+  readonly plan: Partial<Record<Operation, Plan>>;
+  readonly counts: Record<Operation, number>;
+  /** Tokens given out by the site's backend, newest last. */
+  readonly tokens: string[];
+  readonly sessions: Map<string, { id: string; ended: boolean; continues: string | undefined }>;
+  readonly payments: FlowPayment[];
+  /** Ends every session now, as time would. */
+  endSessions(): void;
+  /** Changes the newest payment and tells whoever follows it. */
+  change(change: Partial<FlowPayment>): void;
+  /** Requests to the platform and the site that belong to this world, and all others of its time. */
+  readonly seen: Seen[];
+}
+
+export type Operation = 'page' | 'token' | 'exchange' | 'read' | 'pay' | 'payment' | 'events';
+
+export const succeeds: Partial<FlowPayment>[] = [
+  { progress: 'accepted', payment_id: 'BP-7781', initiated_at: '2026-03-01T18:00:01.000Z' },
+  { status: 'succeeded', progress: 'ended', posted_at: '2026-03-01T18:00:02.000Z' },
+];
+
+export interface ScriptedFlow {
+  readonly port: number;
+  readonly payOrigin: string;
+  site(name: string): string;
+  world(change?: Partial<Omit<World, 'partner' | 'plan'>> & { plan?: World['plan'] }): World;
+  stop(): Promise<void>;
+}
+
+const siteFiles = join(import.meta.dirname, 'site');
+
+/** Starts it on a free port, with the files that the build put into `dist`. */
+export async function startScriptedFlow(dist: string): Promise<ScriptedFlow> {
+  const manifest = JSON.parse(readFileSync(join(dist, 'manifest.json'), 'utf8')) as Manifest;
+  const worlds = new Map<string, World>();
+  const streams = new Map<string, Set<ServerResponse>>();
+  let port = 0;
+  const server: Server = createServer((request, response) => {
+    void handle(request, response).catch((error: unknown) => {
+      response.destroy(error instanceof Error ? error : undefined);
+    });
+  });
+  server.listen(0, 'localhost');
+  await once(server, 'listening');
+  ({ port } = server.address() as AddressInfo);
+  const payOrigin = `http://pay.localhost:${port}`;
+
+  async function handle(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    const host = (request.headers.host ?? '').split(':')[0] ?? '';
+    const path = request.url ?? '/';
+    let body = '';
+    for await (const chunk of request.setEncoding('utf8')) body += String(chunk);
+    const seen: Seen = { host, path, method: request.method ?? '', headers: request.headers, body };
+    for (const world of worlds.values()) world.seen.push(seen);
+    if (host === 'pay.localhost') await platform(seen, response);
+    else await site(seen, response);
+  }
+
+  async function platform(seen: Seen, response: ServerResponse): Promise<void> {
+    const [, top = '', , last = ''] = seen.path.split('/');
+    if (top === 'sdk') {
+      const file = last === 'duebridge.js' ? manifest.sdk.file : last;
+      return send(response, 200, join(dist, file === 'manifest.json' ? file : `sdk/${file}`), {
+        'access-control-allow-origin': '*',
+        'cross-origin-resource-policy': 'cross-origin',
+      });
+    }
+    if (top === 'flow' && seen.path.startsWith('/flow/assets/')) {
+      return send(response, 200, join(dist, 'flow', last), {
+        'cross-origin-resource-policy': 'same-origin',
+      });
+    }
+    if (top === 'flow') return page(last, response);
+    return flowApi(seen, response);
+  }
+
+  async function page(partner: string, response: ServerResponse): Promise<void> {
+    const world = worlds.get(partner);
+    if (!world) {
+      response.writeHead(404, { 'content-security-policy': "frame-ancestors 'none'" });
+      response.end('not found');
+      return;
+    }
+    if (await trouble(world, 'page', response)) return;
+    const origins = JSON.stringify(world.origins).replaceAll('"', '&quot;');
+    const html = readFileSync(join(dist, 'flow', manifest.flow.html), 'utf8')
+      .replace('__ORIGINS__', () => origins)
+      .replace('__PARTNER__', () => partner);
+    response.writeHead(200, {
+      'content-type': 'text/html; charset=utf-8',
+      'content-security-policy':
+        "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; " +
+        `base-uri 'none'; form-action 'none'; frame-ancestors ${world.origins.join(' ') || "'none'"}; ` +
+        "require-trusted-types-for 'script'; trusted-types 'none'",
+      'cache-control': 'no-store',
+      'referrer-policy': 'no-referrer',
+      'x-content-type-options': 'nosniff',
+      'cross-origin-embedder-policy': 'require-corp',
+      'cross-origin-resource-policy': 'cross-origin',
+      'permissions-policy': 'payment=(), camera=(), microphone=(), geolocation=()',
+    });
+    response.end(html);
+  }
+
+  async function flowApi(seen: Seen, response: ServerResponse): Promise<void> {
+    const bearer = /^Bearer (.+)$/.exec(seen.headers.authorization ?? '')?.[1] ?? '';
+    const world = worlds.get(bearer.split('_')[1] ?? '');
+    if (!world) return refuse(response, 'TOKEN_INVALID');
+    if (seen.path === '/v1/flow/session' && seen.method === 'POST') {
+      if (await trouble(world, 'exchange', response)) return;
+      if (!world.tokens.includes(bearer)) return refuse(response, 'TOKEN_INVALID');
+      const asked = JSON.parse(seen.body) as FlowSessionRequest;
+      if (!world.origins.includes(asked.origin ?? ''))
+        return refuse(response, 'ORIGIN_NOT_ALLOWED');
+      const session = `dbs_${world.partner}_${world.sessions.size + 1}`;
+      const id = `session-${world.sessions.size + 1}`;
+      world.sessions.set(session, { id, ended: false, continues: asked.continues });
+      const expires_at = new Date(Date.now() + world.sessionMs).toISOString();
+      return json(response, 200, { session, session_id: id, expires_at });
+    }
+    const session = world.sessions.get(bearer);
+    const operation = operationOf(seen);
+    if (await trouble(world, operation, response)) return;
+    if (!session || session.ended) return refuse(response, 'SESSION_EXPIRED');
+    const newest = world.payments.at(-1);
+    switch (operation) {
+      case 'read': {
+        const payment = newest ?? null;
+        const expires_at = new Date(Date.now() + world.sessionMs).toISOString();
+        return json(response, 200, {
+          session_id: session.id,
+          expires_at,
+          partner: { partner_id: world.partner, name: world.billerName },
+          biller: { biller_id: 'biller', name: world.billerName },
+          account: world.bill,
+          funding_methods: world.fundingMethods,
+          payment,
+        } satisfies FlowSession);
+      }
+      case 'pay': {
+        const asked = JSON.parse(seen.body) as FlowPaymentRequest;
+        if (!newest || asked.replaces === newest.platform_payment_id) start(world, asked);
+        if (lostAnswers.delete(world)) return void response.destroy();
+        return json(response, 200, world.payments.at(-1));
+      }
+      case 'payment':
+        return newest ? json(response, 200, newest) : refuse(response, 'PAYMENT_NOT_FOUND');
+      case 'events': {
+        response.writeHead(200, {
+          'content-type': 'text/event-stream',
+          'cache-control': 'no-store',
+        });
+        const open = streams.get(world.partner) ?? new Set();
+        streams.set(world.partner, open.add(response));
+        response.on('close', () => open.delete(response));
+        tell(world, response);
+        return;
+      }
+      case 'page':
+      case 'token':
+      case 'exchange':
+        return refuse(response, 'NOT_FOUND');
+    }
+  }
+
+  function start(world: World, asked: FlowPaymentRequest): void {
+    world.payments.push({
+      platform_payment_id: `0190-${world.partner}-${world.payments.length + 1}`,
+      payment_id: null,
+      status: 'processing',
+      progress: 'sending',
+      amount_in_cents: asked.amount_in_cents,
+      funding_method: asked.funding_method,
+      created_at: new Date().toISOString(),
+      initiated_at: null,
+      posted_at: null,
+    });
+    const steps = [...world.outcome];
+    const next = (): void => {
+      const step = steps.shift();
+      if (!step) return;
+      world.change(step);
+      setTimeout(next, world.stepMs).unref();
+    };
+    setTimeout(next, world.stepMs).unref();
+  }
+
+  function tell(world: World, response: ServerResponse): void {
+    const payment = world.payments.at(-1);
+    if (!payment) return;
+    response.write(
+      `: said in two pieces\r\nevent: payment\r\ndata: ${JSON.stringify(payment)}\r\n\r\n`,
+    );
+    if (payment.progress === 'ended') response.end();
+  }
+
+  const lostAnswers = new Set<World>();
+  /** Carries out what the plan says; true when that was the answer. */
+  async function trouble(
+    world: World,
+    name: Operation,
+    response: ServerResponse,
+  ): Promise<boolean> {
+    world.counts[name] += 1;
+    const what = await world.plan[name]?.(world.counts[name]);
+    if (what === undefined) return false;
+    if (what === 'hang') return true;
+    if (what === 'lost_answer') {
+      lostAnswers.add(world);
+      return false;
+    }
+    if (what === 'cut') response.destroy();
+    else refuse(response, what);
+    return true;
+  }
+
+  /** The partner's site: its own page, its own script, its own backend; the strictest policy there is. */
+  async function site(seen: Seen, response: ServerResponse): Promise<void> {
+    const origin = `http://${seen.host}:${port}`;
+    const url = new URL(seen.path, origin);
+    if (url.pathname === '/token') {
+      const world = worlds.get(url.searchParams.get('partner') ?? '');
+      if (!world || (await trouble(world, 'token', response))) return;
+      const token = `dbt_${world.partner}_${world.tokens.length + 1}`;
+      world.tokens.push(token);
+      return json(response, 200, { token });
+    }
+    if (url.pathname.startsWith('/npm/')) {
+      return send(response, 200, join(dist, url.pathname.slice(1)), {});
+    }
+    if (url.pathname === '/site.js') return send(response, 200, join(siteFiles, 'site.js'), {});
+    if (url.pathname === '/hostile') {
+      return html(response, "default-src 'none'; script-src 'self'", '/hostile.js');
+    }
+    if (url.pathname === '/hostile.js') {
+      return send(response, 200, join(siteFiles, 'hostile.js'), {});
+    }
+    const tag = url.searchParams.get('tag') === null ? '' : scriptTag();
+    const policy =
+      `default-src 'none'; script-src 'self'${tag && ` ${payOrigin}`}; connect-src 'self'; ` +
+      `frame-src ${payOrigin}${url.searchParams.get('hostile') === null ? '' : ` http://evil.localhost:${port}`}; ` +
+      "base-uri 'none'; form-action 'none'; require-trusted-types-for 'script'; trusted-types 'none'";
+    response.writeHead(200, {
+      'content-type': 'text/html; charset=utf-8',
+      'content-security-policy': policy,
+      ...(url.searchParams.get('coep') === null
+        ? {}
+        : { 'cross-origin-embedder-policy': 'require-corp' }),
+    });
+    response.end(
+      `<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">` +
+        `<title>A site</title>${tag}<script type="module" src="/site.js"></script>` +
+        `<h1>Acme Water</h1><button id="open">Pay bill</button><div id="place"></div><a href="#end" id="after">After</a></html>`,
+    );
+  }
+
+  function scriptTag(): string {
+    const { file, sri } = manifest.sdk;
+    return `<script src="${payOrigin}/sdk/v1/${file}" integrity="${sri}" crossorigin="anonymous"></script>`;
+  }
+
+  return {
+    port,
+    payOrigin,
+    site: (name) => `http://${name}.localhost:${port}`,
+    world(change = {}) {
+      const partner = `p${worlds.size + 1}`;
+      const world: World = {
+        partner,
+        origins: [`http://acme.localhost:${port}`],
+        billerName: 'Acme Water',
+        bill: {
+          masked_account_id: '••••4417',
+          balance: {
+            amount_due_in_cents: 12_345,
+            due_date: '2099-12-03',
+            last_updated_at: '2026-03-01T17:30:00.000Z',
+          },
+          balance_source: 'partner',
+          payment_rules: {},
+        },
+        fundingMethods: [{ funding_method: 'sandbox', label: 'Test bank account', sandbox: true }],
+        sessionMs: 3_600_000,
+        outcome: succeeds,
+        stepMs: 60,
+        counts: { page: 0, token: 0, exchange: 0, read: 0, pay: 0, payment: 0, events: 0 },
+        tokens: [],
+        sessions: new Map(),
+        payments: [],
+        seen: [],
+        endSessions() {
+          for (const session of world.sessions.values()) session.ended = true;
+        },
+        change(step) {
+          const index = world.payments.length - 1;
+          const payment = world.payments[index];
+          if (!payment) throw new Error('there is no payment to change');
+          world.payments[index] = { ...payment, ...step };
+          for (const response of streams.get(partner) ?? []) tell(world, response);
+        },
+        ...change,
+        plan: change.plan ?? {},
+      };
+      worlds.set(partner, world);
+      return world;
+    },
+    async stop() {
+      server.closeAllConnections();
+      server.close();
+      await once(server, 'close');
+    },
+  };
+}
+
+function operationOf({ method, path }: Seen): Operation {
+  if (path === '/v1/flow/session') return 'read';
+  if (path === '/v1/flow/payments' && method === 'POST') return 'pay';
+  return path.endsWith('/events') ? 'events' : 'payment';
+}
+
+function json(response: ServerResponse, status: number, body: unknown): void {
+  response.writeHead(status, { 'content-type': 'application/json', 'cache-control': 'no-store' });
+  response.end(JSON.stringify(body));
+}
+
+function refuse(response: ServerResponse, code: ErrorCode): void {
+  response.setHeader('x-request-id', 'request-4711');
+  const { status, message } = ERRORS[code];
+  if (status === 503) response.setHeader('retry-after', '0');
+  json(response, status, { code, message });
+}
+
+function html(response: ServerResponse, policy: string, script: string): void {
+  response.writeHead(200, { 'content-type': 'text/html', 'content-security-policy': policy });
+  response.end(`<!doctype html><title>A frame</title><script src="${script}"></script>`);
+}
+
+const TYPES: Record<string, string> = {
+  js: 'text/javascript',
+  css: 'text/css',
+  json: 'application/json',
+};
+
+function send(
+  response: ServerResponse,
+  status: number,
+  file: string,
+  headers: Record<string, string>,
+): void {
+  let body: Buffer;
+  try {
+    body = readFileSync(file);
+  } catch {
+    return refuse(response, 'NOT_FOUND');
+  }
+  const type = TYPES[file.slice(file.lastIndexOf('.') + 1)] ?? 'text/plain';
+  response.writeHead(status, {
+    ...headers,
+    'content-type': `${type}; charset=utf-8`,
+    'x-content-type-options': 'nosniff',
+  });
+  response.end(body);
+}

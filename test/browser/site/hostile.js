@@ -1,0 +1,19 @@
+/*
+ * A frame of somebody else in the same page: floods the site and the payment page with what a genuine
+ * one would say, and counts what it gets back.
+ */
+window.got = [];
+addEventListener('message', (event) => window.got.push(event.data));
+const hello = { duebridge: 'duebridge/1', nonce: 'guessed' };
+setInterval(() => {
+  const { port1, port2 } = new MessageChannel();
+  port1.onmessage = (event) => window.got.push(event.data);
+  parent.postMessage(hello, '*', [port2]);
+  for (let index = 0; index < parent.frames.length; index += 1) {
+    if (parent.frames[index] === window) continue;
+    const channel = new MessageChannel();
+    channel.port1.onmessage = (event) => window.got.push(event.data);
+    const init = { ...hello, display: 'inline', locale: 'en', appearance: {}, renews: true };
+    parent.frames[index].postMessage(init, '*', [channel.port2]);
+  }
+}, 2);
