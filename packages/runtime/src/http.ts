@@ -508,9 +508,16 @@ export function mount<const R extends Route>(
   });
 }
 
-/** A schema without the marks of its maker: the serialiser reads plain JSON Schema. */
+/**
+ * A schema without the marks of its maker: the serialiser reads plain JSON Schema. Without formats too: inside a union it checks them
+ * with a reader of its own, which does not know ours and would answer 500 to a value that ours has let in.
+ */
 function serialisable(schema: object): unknown {
-  return JSON.parse(JSON.stringify(schema));
+  return JSON.parse(
+    JSON.stringify(schema, (key, value: unknown) =>
+      key === 'format' && typeof value === 'string' ? undefined : value,
+    ),
+  );
 }
 
 /** Query fields of an operation that takes none are refused: a misspelt filter must not answer with everything. */
