@@ -1,0 +1,259 @@
+/**
+ * One HTTP call to a partner, under every limit that a hostile or broken peer calls for (reliability 4.3, F03-F06, F19-F26, F40-F48).
+ *
+ * enters: a method, a URL, headers and perhaps a body.  leaves: a reply that was read whole and parsed strictly, or why there is none.
+ * holds:  no redirect is followed, one deadline covers everything from the name lookup to the last byte, answers are cut at
+ *         256 KiB, certificates are always verified, and private addresses are not connected to unless admitted. It never throws.
+ */
+import { isIP } from 'node:net';
+import { JsonProblem, parseJson, type Json } from '@duebridge/contract';
+import { buildConnector, Pool, type Dispatcher } from 'undici';
+import { AddressRefused, guardedLookup, isPublicAddress, literalAddress } from './address-guard.ts';
+
+/** Longest answer read (decision 16); a payment record needs less than one kilobyte. */
+export const MAX_REPLY_BYTES = 256 * 1024;
+/** Longest header block read: what common servers send at most; undici refuses more. */
+const MAX_HEADER_BYTES = 16 * 1024;
+/** A peer that does not complete TCP and TLS in this time is treated as not there. */
+const CONNECT_TIMEOUT_MS = 3_000;
+/** An idle connection is closed after this, below the 5 s that Node servers keep one, so that few are closed under a request (F06). */
+const KEEP_ALIVE_MS = 4_000;
+
+/** The answer, whatever its status. */
+export interface Reply {
+  readonly kind: 'reply';
+  readonly status: number;
+  /** The body, when it was JSON by content type and by strict parsing. */
+  readonly json: Json | undefined;
+  /** Why there is no `json`: the first thing that was wrong with the body. */
+  readonly problem: 'content_type' | 'encoding' | 'json' | undefined;
+  /** The one Retry-After header as it came; undefined when there is none or more than one. */
+  readonly retryAfter: string | undefined;
+  /** True when the answer says that it applied `Prefer: wait` (decision 24). */
+  readonly waited: boolean;
+}
+
+/** No usable answer. For a PUT it says nothing about whether the payment was made (decision 21). */
+export interface NoReply {
+  readonly kind: 'no_reply';
+  readonly reason:
+    | 'timeout'
+    | 'stopped' // by our own stop
+    | 'connection' // refused, reset, no route, closed in the middle
+    | 'name' // did not resolve
+    | 'address' // resolves to an address that may not be called
+    | 'certificate' // TLS failed: expired, another host's, unknown authority, too old
+    | 'protocol' // not HTTP as the standard has it
+    | 'too_large';
+}
+
+/** What a call gave. */
+export type Exchange = Reply | NoReply;
+
+/** One call. */
+export interface Call {
+  readonly method: 'GET' | 'PUT' | 'POST';
+  readonly path: string;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly body?: string;
+  /** Everything together may take this long, in milliseconds (F42: timeouts between bytes never fire for a slow drip). */
+  readonly deadlineMs: number;
+  /** Ends the call early: the worker stops or lost its lease. */
+  readonly signal?: AbortSignal | undefined;
+}
+
+/** Keep-alive connections to one origin. */
+export interface Peer {
+  exchange(call: Call): Promise<Exchange>;
+  /** Lets running calls end and closes the connections; later calls give `stopped`. */
+  close(): Promise<void>;
+}
+
+/** Opens a pool of at most `connections` to the origin of a URL; nothing is connected before the first call. */
+export function openPeer(
+  origin: string,
+  options: { readonly connections: number; readonly allowPrivateAddresses: boolean },
+): Peer {
+  const pool = new Pool(origin, {
+    connections: options.connections,
+    pipelining: 1,
+    allowH2: false,
+    connect: guardedConnector(options.allowPrivateAddresses),
+    keepAliveTimeout: KEEP_ALIVE_MS,
+    maxHeaderSize: MAX_HEADER_BYTES,
+    maxResponseSize: MAX_REPLY_BYTES,
+    // The one deadline rules; undici's own timers would end a waiting read or miss a drip.
+    headersTimeout: 0,
+    bodyTimeout: 0,
+  });
+  return {
+    exchange: (call) => exchange(pool, call),
+    close: () => pool.close().catch(() => pool.destroy()),
+  };
+}
+
+function guardedConnector(allowPrivate: boolean): buildConnector.connector {
+  // rejectUnauthorized stands here so that no environment variable can switch verification off (F47).
+  const base = {
+    timeout: CONNECT_TIMEOUT_MS,
+    rejectUnauthorized: true,
+    minVersion: 'TLSv1.2',
+  } as const;
+  if (allowPrivate) return buildConnector(base);
+  const connect = buildConnector({ ...base, lookup: guardedLookup });
+  return (target, callback) => {
+    // A literal is never looked up, so the lookup's guard does not see it.
+    const literal = literalAddress(target.hostname);
+    if (literal !== undefined && !isPublicAddress(literal)) {
+      callback(new AddressRefused(), null);
+      return;
+    }
+    connect(target, (...[error, socket]) => {
+      if (error !== null) {
+        callback(error, null);
+        return;
+      }
+      const connected = socket.remoteAddress;
+      if (connected === undefined || isIP(connected) === 0 || !isPublicAddress(connected)) {
+        socket.destroy();
+        callback(new AddressRefused(), null);
+        return;
+      }
+      callback(null, socket);
+    });
+  };
+}
+
+async function exchange(pool: Pool, call: Call): Promise<Exchange> {
+  if (call.signal?.aborted === true || pool.closed || pool.destroyed) return noReply('stopped');
+  const controller = new AbortController();
+  let ended: 'timeout' | 'stopped' | undefined;
+  const end = (why: 'timeout' | 'stopped'): void => {
+    ended ??= why;
+    controller.abort();
+  };
+  const stop = (): void => end('stopped');
+  const timer = setTimeout(end, call.deadlineMs, 'timeout');
+  call.signal?.addEventListener('abort', stop);
+  try {
+    const answer = await pool.request({
+      method: call.method,
+      path: call.path,
+      headers: { ...STANDING_HEADERS, ...call.headers },
+      body: call.body ?? null,
+      signal: controller.signal,
+    });
+    return await read(answer);
+  } catch (error) {
+    return noReply(ended ?? reasonOf(error));
+  } finally {
+    clearTimeout(timer);
+    call.signal?.removeEventListener('abort', stop);
+  }
+}
+
+/** Identity: a small body must not become a large one here (F41). No-store: a cache must not answer for the partner (F37). */
+const STANDING_HEADERS = {
+  accept: 'application/json',
+  'accept-encoding': 'identity',
+  'cache-control': 'no-store',
+  'user-agent': 'duebridge',
+};
+
+async function read(answer: Dispatcher.ResponseData): Promise<Reply> {
+  const bytes = await bodyOf(answer);
+  const { headers } = answer;
+  const reply = {
+    kind: 'reply',
+    status: answer.statusCode,
+    retryAfter: single(headers['retry-after']),
+    waited: /(^|[\s,;])wait([\s,;=]|$)/i.test(single(headers['preference-applied']) ?? ''),
+  } as const;
+  const encoding = single(headers['content-encoding']) ?? 'identity';
+  if (headers['content-encoding'] !== undefined && encoding.toLowerCase() !== 'identity') {
+    return { ...reply, json: undefined, problem: 'encoding' };
+  }
+  if (
+    !/^application\/json\s*(;\s*charset="?utf-8"?\s*)?$/i.test(
+      single(headers['content-type']) ?? '',
+    )
+  ) {
+    return { ...reply, json: undefined, problem: 'content_type' };
+  }
+  try {
+    return { ...reply, json: parseJson(strictUtf8.decode(bytes)), problem: undefined };
+  } catch (error) {
+    if (!(error instanceof JsonProblem || error instanceof TypeError)) throw error;
+    return { ...reply, json: undefined, problem: 'json' };
+  }
+}
+
+/** Keeps a byte order mark, which the parser then refuses (F24); throws TypeError on bytes that are not UTF-8. */
+const strictUtf8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
+
+async function bodyOf(answer: Dispatcher.ResponseData): Promise<Uint8Array> {
+  const chunks: Uint8Array[] = [];
+  let length = 0;
+  for await (const chunk of answer.body as AsyncIterable<Uint8Array>) {
+    length += chunk.length;
+    // undici counts too; this one is ours, whatever a later version counts.
+    if (length > MAX_REPLY_BYTES) throw new TooLarge();
+    chunks.push(chunk);
+  }
+  const [only] = chunks;
+  return chunks.length === 1 && only !== undefined ? only : Buffer.concat(chunks, length);
+}
+
+class TooLarge extends Error {
+  readonly code = 'UND_ERR_RES_EXCEEDED_MAX_SIZE';
+}
+
+function single(header: string | string[] | undefined): string | undefined {
+  return typeof header === 'string' ? header : undefined;
+}
+
+function noReply(reason: NoReply['reason']): NoReply {
+  return { kind: 'no_reply', reason };
+}
+
+/** Sorts what undici, Node and OpenSSL throw; anything else is a connection that failed. */
+function reasonOf(error: unknown): NoReply['reason'] {
+  const code = codeOf(error);
+  switch (code) {
+    case 'UND_ERR_RES_EXCEEDED_MAX_SIZE':
+      return 'too_large';
+    case 'UND_ERR_HEADERS_OVERFLOW':
+    case 'UND_ERR_RES_CONTENT_LENGTH_MISMATCH':
+      return 'protocol';
+    case 'UND_ERR_CONNECT_TIMEOUT':
+    case 'ETIMEDOUT':
+      return 'timeout';
+    case 'UND_ERR_CLOSED':
+    case 'UND_ERR_DESTROYED':
+      return 'stopped';
+    case 'ENOTFOUND':
+    case 'EAI_AGAIN':
+    case 'EAI_FAIL':
+      return 'name';
+    case 'ADDRESS_REFUSED':
+      return 'address';
+    case 'EPROTO':
+      return 'certificate';
+    default:
+      if (code.startsWith('HPE_')) return 'protocol';
+      return TLS_TROUBLE.test(code) ? 'certificate' : 'connection';
+  }
+}
+
+/** Node names verification failures after OpenSSL's constants, the rest ERR_TLS_ and ERR_SSL_. */
+const TLS_TROUBLE =
+  /^(ERR_TLS_|ERR_SSL_|CERT_|SELF_SIGNED|DEPTH_ZERO|UNABLE_TO_|CRL_|INVALID_CA|HOSTNAME_)/;
+
+function codeOf(error: unknown): string {
+  if (!(error instanceof Error)) return '';
+  if ('code' in error && typeof error.code === 'string' && error.code !== 'UND_ERR_SOCKET')
+    return error.code;
+  // Several addresses were tried and all failed, or undici wrapped the socket's own error.
+  if (error instanceof AggregateError) return codeOf(error.errors[0]);
+  return error.cause === undefined ? '' : codeOf(error.cause);
+}
