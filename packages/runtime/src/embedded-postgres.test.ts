@@ -8,6 +8,7 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { createInterface } from 'node:readline';
 import test, { type TestContext } from 'node:test';
+import { setTimeout as delay } from 'node:timers/promises';
 import { startEmbeddedPostgres, type EmbeddedPostgres } from './embedded-postgres.ts';
 import { ConfigurationError, DatabaseUnavailable } from './errors.ts';
 import { checkDurability, openDatabase, sqlState } from './postgres.ts';
@@ -47,11 +48,11 @@ function isAlive(pid: number): boolean {
 async function otherUser(
   t: TestContext,
   dataDirectory: string,
-): Promise<{ child: ChildProcess; pid: number; started: boolean }> {
+): Promise<{ child: ChildProcess; pid: number; url: string; started: boolean }> {
   const program = `
     import { startEmbeddedPostgres } from ${JSON.stringify(new URL('./embedded-postgres.ts', import.meta.url).href)};
     const server = await startEmbeddedPostgres({ dataDirectory: process.argv[1] });
-    console.log(JSON.stringify({ pid: server.pid, started: server.started }));
+    console.log(JSON.stringify({ pid: server.pid, url: server.url, started: server.started }));
     process.stdin.once('data', async () => { await server.stop(); process.exit(0); });`;
   const child = spawn(
     process.execPath,
@@ -60,7 +61,7 @@ async function otherUser(
   );
   t.after(() => child.kill('SIGKILL'));
   for await (const line of createInterface(child.stdout)) {
-    return { child, ...(JSON.parse(line) as { pid: number; started: boolean }) };
+    return { child, ...(JSON.parse(line) as { pid: number; url: string; started: boolean }) };
   }
   throw new Error('the other process said nothing');
 }
@@ -147,10 +148,13 @@ test('a killed user leaves the server; the next start attaches to it, and then s
 
 test('a killed server loses nothing acknowledged, and its leftovers hinder no start', async (t) => {
   const data = await folder(t);
-  const first = await started(data);
+  const first = await otherUser(t, data);
   await keepRow(first.url);
   const database = openDatabase({ url: first.url, applicationName: 'test' });
   await database.query('SELECT 1');
+  // Its user dies with it: nobody is left to start it again.
+  first.child.kill('SIGKILL');
+  await once(first.child, 'exit');
   process.kill(first.pid, 'SIGKILL');
   while (isAlive(first.pid)) await new Promise((resolve) => setTimeout(resolve, 5));
   // Its sessions live on for the moment they need to notice.
@@ -291,4 +295,33 @@ test('an ordinary user needs nobody else', async (t) => {
   // Root may use it afterwards, and runs it as its owner.
   const server = await started(data);
   assert.equal((await fs.stat(path.join(server.clusterDirectory, 'data'))).uid, uid);
+});
+
+test('a server that is killed under its users comes back where it was, with everything committed', async (t) => {
+  const data = await folder(t);
+  const [one, two] = await Promise.all([started(data), started(data)]);
+  await keepRow(one.url);
+  const database = openDatabase({ url: one.url, applicationName: 'test' });
+  for (let round = 0; round < 2; round += 1) {
+    const pid = one.pid;
+    process.kill(pid, 'SIGKILL');
+    const until = performance.now() + 30_000;
+    for (;;) {
+      try {
+        assert.equal((await database.query('SELECT * FROM kept')).length, 1);
+        if (one.pid !== pid && two.pid !== pid) break;
+      } catch (error) {
+        assert.ok(error instanceof DatabaseUnavailable);
+      }
+      assert.ok(performance.now() < until, 'it did not come back');
+      await delay(20);
+    }
+    assert.equal(one.pid, two.pid);
+  }
+  await database.close();
+  const { pid } = one;
+  await one.stop();
+  assert.equal(isAlive(pid), true);
+  await two.stop();
+  assert.equal(isAlive(pid), false);
 });

@@ -10,7 +10,8 @@
  * Whoever starts takes the lock, then attaches to the server if it runs, and starts it if not. Each user holds one connection
  * named `duebridge user` for as long as it uses the server. PostgreSQL drops the connection of a killed process, so the count of
  * these connections is the count of living users, and the one that leaves last stops the server. A server whose users were all
- * killed stays until the next start attaches to it.
+ * killed stays until the next start attaches to it. A server that dies under its users is started again by one of them, on the
+ * same port, so that every pool finds it where it was.
  *
  * PostgreSQL refuses to run as root. Started by root, it runs as an existing unprivileged id, and data and binaries are put where
  * that id can reach them. It listens on 127.0.0.1 alone and asks for a random password (SCRAM).
@@ -35,7 +36,7 @@ import { silentLog, type Log } from './log.ts';
 export interface EmbeddedPostgres {
   /** Address of the maintenance database, with the password; `ensureDatabase` makes others from it. */
   readonly url: string;
-  /** Process id of the server. */
+  /** Process id of the server; another one after it died and was started again. */
   readonly pid: number;
   /** Whether this call started the server (true) or attached to one that ran already. */
   readonly started: boolean;
@@ -72,6 +73,9 @@ const attachTimeoutMs = 15_000;
 const stopTimeoutMs = 20_000;
 /** Free ports tried: another program may take one between the look and the use. */
 const portAttempts = 5;
+/** Restarts of a server that died under us, and the growing pause between them: a full disk needs a person, not more tries. */
+const reviveAttempts = 10;
+const revivePauseMs = 500;
 /** The log is begun anew at a start once it is larger: it holds starts, stops and errors only. */
 const maxLogBytes = 10 * 1024 * 1024;
 const userConnection = 'duebridge user';
@@ -111,20 +115,20 @@ export async function startEmbeddedPostgres(
   await makeDataDirectory(dataDirectory);
   return withLock(dataDirectory, async () => {
     const place = await installation(dataDirectory, log);
+    const start = async (samePort?: number): Promise<Server> => {
+      const given = options.binaries ?? (await installedPackage());
+      const binaries = await usableBinaries(given, place, log);
+      await makeCluster(place, binaries, log);
+      return startServer(place, binaries, log, samePort);
+    };
     const running = await attach(place, log);
     if (running) {
       log.info({ pid: running.pid }, 'attached to the embedded PostgreSQL that was running');
-      return userOf(place, running, false, log);
+      return userOf(place, running, false, start, log);
     }
-    const binaries = await usableBinaries(
-      options.binaries ?? (await installedPackage()),
-      place,
-      log,
-    );
-    await makeCluster(place, binaries, log);
-    const server = await startServer(place, binaries, log);
+    const server = await start();
     log.info({ pid: server.pid, directory: place.cluster }, 'embedded PostgreSQL started');
-    return userOf(place, server, true, log);
+    return userOf(place, server, true, start, log);
   });
 }
 
@@ -135,14 +139,57 @@ interface Server {
   user: Client;
 }
 
-function userOf(place: Place, server: Server, started: boolean, log: Log): EmbeddedPostgres {
+/**
+ * One user of a running server. When the server dies under us (killed, out of memory) whoever of its users takes the lock first
+ * starts it again on the same port, so that the pools that know its address find it; the others attach.
+ */
+function userOf(
+  place: Place,
+  server: Server,
+  started: boolean,
+  start: (samePort: number) => Promise<Server>,
+  log: Log,
+): EmbeddedPostgres {
+  let current = server;
+  const leaving = new AbortController();
   let stopping: Promise<void> | undefined;
+
+  const revive = async (): Promise<void> => {
+    for (let tried = 1; tried <= reviveAttempts && !leaving.signal.aborted; tried += 1) {
+      try {
+        await withLock(place.dataDirectory, async () => {
+          if (leaving.signal.aborted) return;
+          current = (await attach(place, log)) ?? (await start(current.port));
+          log.warn({ pid: current.pid }, 'the embedded PostgreSQL had died and runs again');
+          watch();
+        });
+        return;
+      } catch (error) {
+        log.error({ error: messageOf(error) }, 'the embedded PostgreSQL died and does not start');
+        await delay(revivePauseMs * tried);
+      }
+    }
+  };
+
+  const watch = (): void => {
+    // Our own connection ends with the server; it has no other reason to.
+    current.user.once('end', () => {
+      if (!leaving.signal.aborted) void revive();
+    });
+  };
+
+  watch();
   return {
     url: urlOf(place, server.port),
-    pid: server.pid,
+    get pid() {
+      return current.pid;
+    },
     started,
     clusterDirectory: place.cluster,
-    stop: () => (stopping ??= withLock(place.dataDirectory, () => leave(place, server, log))),
+    stop() {
+      leaving.abort();
+      return (stopping ??= withLock(place.dataDirectory, () => leave(place, current, log)));
+    },
   };
 }
 
@@ -694,13 +741,18 @@ async function connect(place: Place, port: number): Promise<Client> {
   }
 }
 
-async function startServer(place: Place, native: string, log: Log): Promise<Server> {
+async function startServer(
+  place: Place,
+  native: string,
+  log: Log,
+  samePort?: number,
+): Promise<Server> {
   const logFile = path.join(place.dataDirectory, 'postgres.log');
   const until = performance.now() + startTimeoutMs;
   let reason = '';
   for (let tried = 0; tried < portAttempts && performance.now() < until;) {
     const from = await beginLog(logFile);
-    const port = await freePort();
+    const port = samePort ?? (await freePort());
     const child = await spawnServer(place, native, port, logFile);
     const server = await answering(place, until, () => isRunning(child));
     if (server) return server;
