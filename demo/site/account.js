@@ -1,0 +1,39 @@
+/* The account page: the whole of what a biller's page needs to take a payment. */
+import { log, tokenFor } from './shared.js';
+
+const card = document.querySelector('[data-account]');
+const pay = document.querySelector('#pay');
+const message = document.querySelector('#message');
+
+pay?.addEventListener('click', () => void open());
+
+async function open() {
+  message.textContent = '';
+  const payment = window.duebridge.createDuebridge({
+    partner: document.documentElement.dataset.partner,
+    fetchToken: () => tokenFor(card.dataset.account),
+    display: 'modal',
+    title: 'Pay your bill',
+  });
+  log(payment);
+  payment.on('exit', async ({ payment: last }) => {
+    if (last?.status === 'succeeded') message.textContent = 'Thank you. Your payment is posted.';
+    if (last?.status === 'processing') message.textContent = 'Your payment is on its way.';
+    await showBalance();
+    payment.destroy();
+  });
+  try {
+    await payment.mount();
+  } catch (error) {
+    message.textContent =
+      error.code === 'destroyed' ? '' : 'The payment page did not open. Please try again.';
+    payment.destroy();
+  }
+}
+
+async function showBalance() {
+  const account = encodeURIComponent(card.dataset.account);
+  const { amount, due } = await (await fetch(`/api/balance?account=${account}`)).json();
+  document.querySelector('#amount').textContent = amount;
+  document.querySelector('#due').textContent = due;
+}

@@ -1,0 +1,300 @@
+/**
+ * The site of a demo biller, as its customers see it: an account page with a "Pay bill" button.
+ *
+ * It is what a partner's web engineer would write: a page under a strict policy, a backend that alone
+ * knows the API key, and one endpoint that gives the page a token (S1, A1). It knows the platform by
+ * its public address only.
+ */
+import { once } from 'node:events';
+import { readFileSync } from 'node:fs';
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { join } from 'node:path';
+import {
+  platformRoutes,
+  type Balance,
+  type TokenReply,
+  type TokenRequest,
+} from '@duebridge/contract';
+
+/** A customer of the biller, signed in for the sake of the demo. */
+export interface DemoAccount {
+  readonly account_id: string;
+  readonly biller_id?: string;
+  readonly first_name: string;
+  readonly last_name: string;
+  readonly email: string;
+  readonly phone_number: string;
+  readonly address: TokenRequest['address'];
+  /** What this account shows, in a few words. */
+  readonly about?: string;
+}
+
+export interface DemoSiteOptions {
+  /** 0 takes a free one. */
+  readonly port: number;
+  /** Default `localhost`. */
+  readonly host?: string;
+  /** The platform, as browsers and this server reach it. */
+  readonly platformUrl: string;
+  readonly clientId: string;
+  readonly apiKey: string;
+  readonly partnerId: string;
+  readonly billerName: string;
+  /** At least one; the first is shown first. */
+  readonly accounts: readonly DemoAccount[];
+  /** What the biller's books say now; absent or undefined: the page shows no amount. */
+  readonly readBalance?: (account: DemoAccount) => Promise<Balance | undefined>;
+}
+
+export interface DemoSite {
+  readonly url: string;
+  stop(): Promise<void>;
+}
+
+/** The part of the platform's SDK manifest that a script tag needs. */
+interface SdkManifest {
+  readonly sdk: { readonly file: string; readonly sri: string };
+}
+
+/** The page sends an account id; more is not a request of ours. */
+const MAX_BODY = 1024;
+/** A person waits for it; the platform answers well within its own 2 s (decision 7). */
+const TOKEN_TIMEOUT_MS = 8_000;
+
+const FILES: Readonly<Record<string, string>> = {
+  '/style.css': 'text/css',
+  '/account.js': 'text/javascript',
+  '/options.js': 'text/javascript',
+  '/shared.js': 'text/javascript',
+};
+
+/** Starts the site; rejects when the port is taken. The platform may come up later. */
+export async function startDemoSite(options: DemoSiteOptions): Promise<DemoSite> {
+  const { host = 'localhost', accounts } = options;
+  const platform = new URL(options.platformUrl).origin;
+  const server = createServer((request, response) => {
+    void answer(request, response).catch(() => {
+      // What went wrong may hold a key or a name: the customer is told that, and nothing more.
+      if (response.headersSent) response.destroy();
+      else reply(response, 502, 'text/plain', 'The payment service cannot be reached right now.');
+    });
+  });
+  server.listen(options.port, host);
+  await once(server, 'listening');
+  const { port } = server.address() as AddressInfo;
+  const url = `http://${host}:${port}`;
+
+  async function answer(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    const { pathname, searchParams } = new URL(request.url ?? '/', url);
+    const account = accounts.find((one) => one.account_id === searchParams.get('account'));
+    const type = FILES[pathname];
+    if (type !== undefined) {
+      return reply(response, 200, type, readFileSync(join(import.meta.dirname, pathname)));
+    }
+    switch (`${request.method} ${pathname}`) {
+      case 'GET /':
+        return page(response, 'account.js', await accountPage(account ?? accounts[0]));
+      case 'GET /options':
+        return page(response, 'options.js', optionsPage(accounts[0]));
+      case 'GET /api/balance':
+        return account ? balance(response, account) : reply(response, 404, 'text/plain', '');
+      case 'POST /api/token':
+        return token(request, response);
+      default:
+        return reply(response, 404, 'text/plain', 'There is no such page.');
+    }
+  }
+
+  /** The one thing a partner's backend does for the SDK: a customer in, a token out. */
+  async function token(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    // Only our own pages may ask; another site's would say "cross-site" here.
+    const from = request.headers['sec-fetch-site'];
+    if (from !== undefined && from !== 'same-origin') return reply(response, 403, 'text/plain', '');
+    const { account_id } = JSON.parse(await read(request)) as { account_id?: unknown };
+    // In a real site this comes from the customer's own sign-in, never from the page.
+    const account = accounts.find((one) => one.account_id === account_id);
+    if (!account) return reply(response, 404, 'text/plain', 'There is no such account.');
+    const created = await fetch(new URL(platformRoutes.create_token.path, platform), {
+      method: 'POST',
+      headers: {
+        'content-type': 'application/json',
+        'x-client-id': options.clientId,
+        'x-api-key': options.apiKey,
+      },
+      body: JSON.stringify(await tokenRequest(account)),
+      signal: AbortSignal.timeout(TOKEN_TIMEOUT_MS),
+    });
+    if (!created.ok) return reply(response, 502, 'text/plain', `status ${created.status}`);
+    const { token: secret } = (await created.json()) as TokenReply;
+    reply(response, 200, 'application/json', JSON.stringify({ token: secret }));
+  }
+
+  async function tokenRequest(account: DemoAccount): Promise<TokenRequest> {
+    const { first_name, last_name, email, phone_number, address, account_id, biller_id } = account;
+    const known = await options.readBalance?.(account);
+    return {
+      first_name,
+      last_name,
+      email,
+      phone_number,
+      address,
+      ...(known === undefined ? {} : { balance: known }),
+      external_identifiers: { account_id, ...(biller_id === undefined ? {} : { biller_id }) },
+    };
+  }
+
+  async function balance(response: ServerResponse, account: DemoAccount): Promise<void> {
+    const known = await options.readBalance?.(account);
+    reply(response, 200, 'application/json', JSON.stringify(balanceText(known)));
+  }
+
+  async function page(response: ServerResponse, script: string, body: string): Promise<void> {
+    const { sdk } = await manifest();
+    response.setHeader(
+      'content-security-policy',
+      [
+        "default-src 'none'",
+        `script-src 'self' ${platform}/sdk/v1/${sdk.file}`,
+        "style-src 'self'",
+        "connect-src 'self'",
+        "img-src 'self' data:",
+        `frame-src ${platform}`,
+        "base-uri 'none'",
+        "form-action 'none'",
+        "frame-ancestors 'none'",
+        "require-trusted-types-for 'script'",
+        "trusted-types 'none'",
+      ].join('; '),
+    );
+    const html = `<!doctype html>
+<html lang="en" data-partner="${escape(options.partnerId)}">
+  <head>
+    <meta charset="utf-8" />
+    <meta name="viewport" content="width=device-width, initial-scale=1" />
+    <title>${escape(options.billerName)}: your account</title>
+    <link rel="icon" href="data:," />
+    <link rel="stylesheet" href="/style.css" />
+    <script src="${platform}/sdk/v1/${sdk.file}" integrity="${sdk.sri}" crossorigin="anonymous" defer></script>
+    <script src="/${script}" type="module"></script>
+  </head>
+  <body>
+    <header>
+      <a class="brand" href="/">${escape(options.billerName)}</a>
+      <nav aria-label="Pages"><a href="/">My account</a><a href="/options">More ways to show it</a></nav>
+    </header>
+    <main>${body}</main>
+    <footer>A demo. ${escape(options.billerName)} does not exist, and no money moves.</footer>
+  </body>
+</html>`;
+    reply(response, 200, 'text/html', html);
+  }
+
+  /** Read once a page: a new version of the SDK is picked up with its hash, or not at all. */
+  async function manifest(): Promise<SdkManifest> {
+    const answered = await fetch(`${platform}/sdk/v1/manifest.json`, {
+      signal: AbortSignal.timeout(TOKEN_TIMEOUT_MS),
+    });
+    if (!answered.ok) throw new Error(`SDK manifest: ${answered.status}`);
+    return (await answered.json()) as SdkManifest;
+  }
+
+  async function accountPage(account: DemoAccount | undefined): Promise<string> {
+    if (!account) return '<h1>No accounts</h1>';
+    const { amount, due } = balanceText(await options.readBalance?.(account));
+    const others = accounts.map((one) => {
+      const here = one === account ? ' aria-current="page"' : '';
+      const about = one.about ?? `${one.first_name} ${one.last_name}`;
+      return `<li><a href="/?account=${encodeURIComponent(one.account_id)}"${here}>${escape(about)}</a></li>`;
+    });
+    const { address } = account;
+    const place = `${address.address_line_1}, ${address.city}, ${address.state} ${address.zip}`;
+    return `
+      <h1>Hello, ${escape(account.first_name)}</h1>
+      <section class="card" aria-labelledby="bill" data-account="${escape(account.account_id)}">
+        <div>
+          <h2 id="bill">Amount due</h2>
+          <p class="amount" id="amount">${escape(amount)}</p>
+          <p class="muted" id="due">${escape(due)}</p>
+        </div>
+        <button id="pay" type="button">Pay bill</button>
+        <p id="message" role="status"></p>
+      </section>
+      <section class="card facts" aria-label="Account">
+        <p><span class="muted">Account</span> ${escape(account.account_id)}</p>
+        <p><span class="muted">Name</span> ${escape(`${account.first_name} ${account.last_name}`)}</p>
+        <p><span class="muted">Service at</span> ${escape(place)}</p>
+      </section>
+      ${accounts.length > 1 ? `<section><h2>Sign in as</h2><ul class="others">${others.join('')}</ul></section>` : ''}
+      <section class="log"><h2>What the SDK said</h2><ol id="log"></ol></section>`;
+  }
+
+  function optionsPage(account: DemoAccount | undefined): string {
+    const choose = (name: string, label: string, values: readonly string[]): string =>
+      `<label>${label} <select id="${name}">${values
+        .map((value) => `<option>${value}</option>`)
+        .join('')}</select></label>`;
+    return `
+      <h1>More ways to show it</h1>
+      <section class="card controls" data-account="${escape(account?.account_id ?? '')}">
+        ${choose('display', 'Display', ['inline', 'modal', 'redirect'])}
+        ${choose('theme', 'Theme', ['auto', 'light', 'dark'])}
+        ${choose('accent', 'Accent', ['default', '#7a1fa2', '#0a7d55', '#c2410c'])}
+        ${choose('locale', 'Language', ['en-US', 'es-US'])}
+        <button id="open" type="button">Open</button>
+        <button id="close" type="button" class="plain">Close</button>
+        <p id="message" role="status"></p>
+      </section>
+      <section class="stage" id="stage" aria-label="The payment page, inline"></section>
+      <section class="log"><h2>What the SDK said</h2><ol id="log"></ol></section>`;
+  }
+
+  return {
+    url,
+    async stop() {
+      server.closeAllConnections();
+      server.close();
+      await once(server, 'close');
+    },
+  };
+}
+
+function balanceText(balance: Balance | undefined): { amount: string; due: string } {
+  const cents = balance?.amount_due_in_cents;
+  if (cents === undefined) return { amount: '—', due: '' };
+  const dollars = new Intl.NumberFormat('en-US', { style: 'currency', currency: 'USD' });
+  const date = new Intl.DateTimeFormat('en-US', { dateStyle: 'long', timeZone: 'UTC' });
+  const due = balance?.due_date;
+  return {
+    amount: dollars.format(cents / 100),
+    due: due === undefined || cents <= 0 ? '' : `Due ${date.format(new Date(`${due}T00:00:00Z`))}`,
+  };
+}
+
+async function read(request: IncomingMessage): Promise<string> {
+  let body = '';
+  for await (const chunk of request.setEncoding('utf8')) {
+    body += String(chunk);
+    if (body.length > MAX_BODY) throw new RangeError('body too long');
+  }
+  return body;
+}
+
+function reply(
+  response: ServerResponse,
+  status: number,
+  type: string,
+  body: string | Buffer,
+): void {
+  response.writeHead(status, {
+    'content-type': `${type}; charset=utf-8`,
+    'cache-control': 'no-store',
+    'referrer-policy': 'no-referrer',
+    'x-content-type-options': 'nosniff',
+  });
+  response.end(body);
+}
+
+function escape(text: string): string {
+  return text.replaceAll(/[&<>"']/g, (letter) => `&#${letter.charCodeAt(0)};`);
+}
