@@ -156,9 +156,7 @@ export function tokenForm(credentials: OAuthCredentials, scope: string): string 
 }
 
 /** What an answer of the token endpoint teaches (OA3). Pure. */
-export function judgeToken(
-  exchange: Exchange,
-):
+export function judgeToken(exchange: Exchange):
   | {
       readonly kind: 'granted';
       readonly access_token: string;
@@ -213,9 +211,9 @@ function isTokenText(text: string): boolean {
 
 /** Seconds (decision 14): an integer or integer text; zero and negative are used once; anything else is 300; at most 3,600. */
 export function lifeInSeconds(expires_in: Json | undefined): number {
-  const text = expires_in instanceof OtherNumber ? expires_in.source : String(expires_in);
-  if (typeof expires_in === 'object' && !(expires_in instanceof OtherNumber)) return DEFAULT_LIFE_S;
-  if (!/^-?[0-9]+$/.test(text)) return DEFAULT_LIFE_S;
+  const text = expires_in instanceof OtherNumber ? expires_in.source : expires_in;
+  if (typeof text !== 'string' && typeof text !== 'number') return DEFAULT_LIFE_S;
+  if (!/^-?[0-9]+$/.test(String(text))) return DEFAULT_LIFE_S;
   return Math.max(0, Math.min(MAX_LIFE_S, Number(text)));
 }
 

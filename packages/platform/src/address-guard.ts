@@ -36,7 +36,7 @@ export function literalAddress(hostname: string): string | undefined {
 }
 
 /** IPv4 written inside the first 96 zero bits (::7f00:1): long withdrawn, still routed to IPv4 by some systems. */
-const IPV4_COMPATIBLE = ipaddr.parseCIDR('::/96');
+const IPV4_COMPATIBLE = ipaddr.IPv6.parseCIDR('::/96');
 
 /** True for an address of the public internet; false for anything private, special, tunnelled or unreadable. */
 export function isPublicAddress(address: string): boolean {
@@ -44,7 +44,7 @@ export function isPublicAddress(address: string): boolean {
   const parsed = ipaddr.parse(address);
   if (parsed instanceof ipaddr.IPv6) {
     // Forms that carry an IPv4 address inside are refused whole: a public peer has no need of them.
-    if (parsed.match(IPV4_COMPATIBLE as [ipaddr.IPv6, number])) return false;
+    if (parsed.match(IPV4_COMPATIBLE)) return false;
   }
   return parsed.range() === 'unicast';
 }

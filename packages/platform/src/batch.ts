@@ -137,12 +137,19 @@ export function statementOf(
   return { platform_batch_id, count: lines.length, totals, sha256: hash.digest('hex') };
 }
 
-/** The payments of a batch as statement lines. */
+/**
+ * Condition on `payments p`: a PUT may have left. What ended before that (funds declined, withdrawn) is in no partner's book, so it
+ * is in no statement, or two right books would never agree.
+ */
+export const REACHED_THE_PARTNER = `p.stage NOT IN ('created', 'authorized') AND NOT (p.stage = 'ended' AND p.accepted_at IS NULL)`;
+
+/** The payments of a batch as statement lines: those that may have reached the partner. */
 export function linesOfBatch(on: Queryable, platform_batch_id: string): Promise<StatementLine[]> {
   return on.query<StatementLine>(
     sql(
       'batch_lines',
-      `SELECT platform_payment_id, status, amount_in_cents FROM payments WHERE platform_batch_id = $1`,
+      `SELECT p.platform_payment_id, p.status, p.amount_in_cents FROM payments p
+        WHERE p.platform_batch_id = $1 AND ${REACHED_THE_PARTNER}`,
     ),
     [platform_batch_id],
   );

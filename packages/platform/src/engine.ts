@@ -784,11 +784,12 @@ class Tenure {
     const cancel = new AbortController();
     this.#timers.set(queue, { at, cancel });
     const { clock } = this.#options;
-    void clock.sleep(at - clock.monotonic(), cancel.signal).then(() => {
+    void (async () => {
+      await clock.sleep(at - clock.monotonic(), cancel.signal);
       if (cancel.signal.aborted) return;
       this.#timers.delete(queue);
       pump();
-    });
+    })();
   }
 
   /** One call for one payment. `free` gives the place in the lane back: as soon as the answer is in, before it is recorded. */

@@ -149,5 +149,5 @@ function reasonText(reason: unknown): string | undefined {
   if (typeof reason !== 'string') return undefined;
   const plain = reason.replaceAll(/\p{Cc}+/gu, ' ').trim();
   // By code points: a cut through a pair would leave half a character.
-  return plain === '' ? undefined : [...plain].slice(0, MAX_FAILURE_REASON_LENGTH).join('');
+  return plain === '' ? undefined : Array.from(plain).slice(0, MAX_FAILURE_REASON_LENGTH).join('');
 }

@@ -43,12 +43,14 @@ export function engineMeasures(
     'From posted_at at the partner to the end here',
     ['partner_id'],
   );
-  metrics.gauge('duebridge_payments_in_flight', 'Payments driven by this worker', [], now.inFlight);
+  metrics.gauge('duebridge_payments_in_flight', 'Payments driven by this worker', [], () =>
+    now.inFlight(),
+  );
   metrics.gauge(
     'duebridge_oldest_in_flight_seconds',
     'Age of the oldest payment driven by this worker',
     [],
-    now.oldestSeconds,
+    () => now.oldestSeconds(),
   );
   return {
     submitted: counter('duebridge_submits_total', 'PUTs of payments, by outcome', 'outcome'),
