@@ -229,7 +229,8 @@ export function openClientKeys(options: {
       // which of them fits shows in the time taken.
       let match: ActiveKey | undefined;
       for (const key of [keys[0], keys[1]]) {
-        if (timingSafeEqual(digest, key?.digest ?? nobody) && key?.digest != null) match = key;
+        const stored = key?.digest ?? null;
+        if (timingSafeEqual(digest, stored ?? nobody) && stored !== null) match = key;
       }
       if (client_id === undefined || api_key === undefined) throw new Refusal('UNAUTHORIZED');
       if (keys.length === 0) throw new Refusal('NOT_FOUND');
