@@ -1,0 +1,3 @@
+/** The platform as a library: start one in this process. */
+export { readPlatformConfig, type PlatformConfig, type Rate } from './config.ts';
+export { startPlatform, type Platform } from './server.ts';

@@ -1,0 +1,406 @@
+/**
+ * One platform process: everything opened in order, mounted on two listeners, closed in reverse. Nothing is decided here.
+ *
+ * The public listener takes Create Token, the flow API and the pages; the admin listener takes the admin API and the figures, and is
+ * bound to this machine unless it is told otherwise.
+ */
+import { platformAdminRoutes, platformRoutes, Refusal, renderOpenApi } from '@duebridge/contract';
+import {
+  checkDurability,
+  ConfigurationError,
+  createLogger,
+  createMetrics,
+  createServer,
+  ensureDatabase,
+  migrate,
+  mount,
+  mountOperations,
+  openDatabase,
+  rateLimiter,
+  startEmbeddedPostgres,
+  systemClock,
+  type Database,
+  type Log,
+} from '@duebridge/runtime';
+import { createHash, timingSafeEqual } from 'node:crypto';
+import type { AddressInfo } from 'node:net';
+import type { FastifyInstance, FastifyRequest } from 'fastify';
+import { mountAdmin } from './admin.ts';
+import { readSecrets, type PlatformConfig } from './config.ts';
+import { dataDirectory } from './data-directory.ts';
+import { createEngine } from './engine.ts';
+import { openPaymentEvents, type PaymentEvents } from './events.ts';
+import type { Session } from './flow.ts';
+import { sandboxFunding } from './funding.ts';
+import { openClientKeys, type Client, type ClientKeys } from './keys.ts';
+import { servePages } from './pages.ts';
+import { createPartnerClient } from './partner-client.ts';
+import { openPartnerRegistry } from './partners.ts';
+import { openPayments, toFlowPayment, type Payments } from './payment.ts';
+import { keepForgetting } from './retention.ts';
+import { openSealer } from './seal.ts';
+import { openSessions, type Sessions } from './session.ts';
+import { openTokens, type Tokens } from './token.ts';
+
+/** Version of the API documents: that of the packages. */
+const version = '0.1.0';
+/** The SQL files of this package, in order. */
+export const migrations = new URL('../migrations/', import.meta.url);
+/** Name of the platform's database on an embedded server, beside that of the partner kit. */
+const embeddedDatabase = 'duebridge_platform';
+/** Clients and addresses whose rate is remembered at most; one more forgets the one unheard of for longest. */
+const maxRateKeys = 100_000;
+
+/** A platform that runs. */
+export interface Platform {
+  /** Where the public listener answers, such as http://127.0.0.1:4000. */
+  readonly url: string;
+  /** Where the admin listener answers. */
+  readonly adminUrl: string;
+  /** Bearer key of the admin API. */
+  readonly adminKey: string;
+  /** Stops gracefully: no new requests, streams ended, what is under way finished or handed over. Calling it again is harmless. */
+  stop(): Promise<void>;
+}
+
+/**
+ * Starts a platform: database, migrations, engine, both listeners. Throws ConfigurationError with one sentence for whatever the
+ * deployment has to mend (a port taken, a database that is not durable, a secret missing); then nothing is left running.
+ */
+export async function startPlatform(config: PlatformConfig = {}): Promise<Platform> {
+  const closers: (() => Promise<unknown>)[] = [];
+  let stopped: Promise<void> | undefined;
+  const stop = (): Promise<void> => (stopped ??= closeAll(closers));
+  try {
+    return { ...(await openAll(config, closers)), stop };
+  } catch (error) {
+    await stop();
+    throw error;
+  }
+}
+
+async function openAll(
+  config: PlatformConfig,
+  closers: (() => Promise<unknown>)[],
+): Promise<Omit<Platform, 'stop'>> {
+  const log = config.log ?? createLogger({ name: 'platform' });
+  const clock = config.clock ?? systemClock;
+  const allowPrivateAddresses = config.allowPrivateAddresses ?? false;
+  const { sealKey, keyPepper, adminKey } = await readSecrets(config);
+  const metrics = createMetrics();
+  const database = await openPlatformDatabase(config, log, closers);
+  if (allowPrivateAddresses) {
+    log.warn({}, 'partners at http and private addresses are admitted: for development only');
+  }
+
+  const registry = openPartnerRegistry({ database, sealKey, allowPrivateAddresses, clock, log });
+  const client = createPartnerClient({ registry, clock, log, metrics, allowPrivateAddresses });
+  closers.push(() => client.close());
+  const funding = sandboxFunding({ database });
+  const engine = createEngine({ database, registry, client, funding, clock, log, metrics });
+  closers.push(() => engine.stop());
+  await engine.start();
+
+  const stopping = new AbortController();
+  const keys = openClientKeys({ database, pepper: keyPepper, clock, log });
+  closers.push(() => keys.flushUsed());
+  const sealer = openSealer(sealKey);
+  const tokens = openTokens({ database, registry, client, sealer, pepper: keyPepper, clock, log });
+  closers.push(() => tokens.drain());
+  const sessions = openSessions({ database, registry, client, funding });
+  const payments = openPayments({
+    database,
+    registry,
+    client,
+    engine,
+    funding,
+    clock,
+    log,
+    paidRetentionDays: config.paidRetentionDays ?? 90,
+    signal: stopping.signal,
+  });
+  const events = openPaymentEvents({ engine, clock });
+  metrics.gauge('duebridge_event_streams', 'Payment event streams open now', [], () => events.size);
+  const forgetting = keepForgetting({ database, clock, log, signal: stopping.signal });
+  closers.push(async () => {
+    stopping.abort();
+    await forgetting;
+  });
+
+  const ready = async (): Promise<Record<string, boolean>> => {
+    await database.query('SELECT 1');
+    return { database: true };
+  };
+  const publicApp = createServer({ log, clock, metrics });
+  mountPublic(publicApp, { config, keys, tokens, sessions, payments, events });
+  servePages(publicApp, {
+    registry,
+    ...(config.webDist === undefined ? {} : { dist: config.webDist }),
+  });
+  mountOperations(publicApp, {
+    ready,
+    openapi: renderOpenApi(platformRoutes, {
+      title: 'duebridge platform',
+      description:
+        'Create Token, called by partners, and the flow API, called by the payment page.',
+      version,
+      servers: [{ url: '/', description: 'This host.' }],
+    }),
+  });
+
+  // One server of a process keeps the figures of requests: the one that the world asks.
+  const adminApp = createServer({ log, clock });
+  mountAdmin(adminApp, {
+    database,
+    registry,
+    client,
+    keys,
+    authenticate: adminCheck(adminKey),
+  });
+  mountOperations(adminApp, {
+    ready,
+    metrics,
+    openapi: renderOpenApi(platformAdminRoutes, {
+      title: 'duebridge platform, admin',
+      description: 'What an operator asks of the platform; the command line uses it alone.',
+      version,
+      servers: [{ url: '/', description: 'This host.' }],
+    }),
+  });
+
+  const url = await listen(
+    publicApp,
+    closers,
+    config.host ?? '127.0.0.1',
+    config.port ?? 4000,
+    'PORT',
+  );
+  const adminUrl = await listen(
+    adminApp,
+    closers,
+    config.adminHost ?? '127.0.0.1',
+    config.adminPort ?? 4001,
+    'ADMIN_PORT',
+  );
+  log.info({ url, admin_url: adminUrl }, 'the platform is up');
+  return { url, adminUrl, adminKey };
+}
+
+/**
+ * Opens the platform's database, checked for durability and migrated: the one of `databaseUrl`, or one on the embedded server. What
+ * closes it is added to `closers`.
+ */
+export async function openPlatformDatabase(
+  config: PlatformConfig,
+  log: Log,
+  closers: (() => Promise<unknown>)[],
+  applied: (migrations: string[]) => void = () => undefined,
+): Promise<Database> {
+  let url = config.databaseUrl;
+  if (url === undefined) {
+    const server = await startEmbeddedPostgres({
+      dataDirectory: config.dataDirectory ?? dataDirectory(),
+      log,
+    });
+    closers.push(() => server.stop());
+    url = await ensureDatabase(server.url, embeddedDatabase);
+  }
+  const database = openDatabase({
+    url,
+    applicationName: 'duebridge platform',
+    maxConnections: config.databaseConnections ?? 20,
+    log,
+  });
+  closers.push(() => database.close());
+  await checkDurability(database);
+  applied(await migrate(database, migrations, { log }));
+  return database;
+}
+
+/** Closes in reverse, all of them whatever one throws. */
+async function closeAll(closers: readonly (() => Promise<unknown>)[]): Promise<void> {
+  const errors: unknown[] = [];
+  for (const close of closers.toReversed()) {
+    await close().catch((error: unknown) => errors.push(error));
+  }
+  if (errors.length > 0) throw new AggregateError(errors, 'the platform did not stop cleanly');
+}
+
+async function listen(
+  app: FastifyInstance,
+  closers: (() => Promise<unknown>)[],
+  host: string,
+  port: number,
+  variable: string,
+): Promise<string> {
+  closers.push(() => app.close());
+  try {
+    await app.listen({ host, port });
+  } catch (error) {
+    const code = error instanceof Error && 'code' in error ? error.code : undefined;
+    if (code === 'EADDRINUSE') {
+      throw new ConfigurationError(
+        `port ${port} of ${host} is taken: stop the program that uses it, or set ${variable} to another one`,
+      );
+    }
+    if (code === 'EACCES' || code === 'EADDRNOTAVAIL' || code === 'ENOTFOUND') {
+      throw new ConfigurationError(
+        `port ${port} of ${host} cannot be opened (${code}): set HOST and ${variable} to what this machine has`,
+      );
+    }
+    throw error;
+  }
+  const { address, family, port: bound } = app.server.address() as AddressInfo;
+  return `http://${family === 'IPv6' ? `[${address}]` : address}:${bound}`;
+}
+
+// The public listener --------------------------------------------------------------------------------------------------------
+
+/** Who a request was found to come from: put there before its body is read, taken by its handler. */
+interface Callers<T> {
+  set(request: FastifyRequest, caller: T): void;
+  get(request: FastifyRequest): T;
+}
+
+function callers<T extends object>(): Callers<T> {
+  const found = new WeakMap<FastifyRequest, T>();
+  return {
+    set: (request, caller) => void found.set(request, caller),
+    get(request) {
+      const caller = found.get(request);
+      if (caller === undefined) throw new Error('a handler ran for a caller nobody knows');
+      return caller;
+    },
+  };
+}
+
+function mountPublic(
+  app: FastifyInstance,
+  stages: {
+    config: PlatformConfig;
+    keys: ClientKeys;
+    tokens: Tokens;
+    sessions: Sessions;
+    payments: Payments;
+    events: PaymentEvents;
+  },
+): void {
+  const { config, keys, tokens, sessions, payments, events } = stages;
+  const clock = config.clock ?? systemClock;
+  const clientRate = config.clientRate ?? { perSecond: 25, burst: 50 };
+  const ipRate = 'ipRate' in config ? config.ipRate : { perSecond: 200, burst: 400 };
+  const perClient = rateLimiter({ ...clientRate, maxKeys: maxRateKeys, clock });
+  const perAddress = ipRate && rateLimiter({ ...ipRate, maxKeys: maxRateKeys, clock });
+
+  /** Before anything is looked at: guessing and flooding end here. */
+  const limitAddress = (request: FastifyRequest): void => {
+    const permit = perAddress?.take(request.ip);
+    if (permit?.ok === false) throw tooMany(permit.retryAfterSeconds);
+  };
+
+  const clients = callers<Client>();
+  mount(
+    app,
+    platformRoutes.create_token,
+    async ({ body, request, reply }) => {
+      const { token, expires_at } = await tokens.create(clients.get(request), body);
+      reply.header('Token-Expires-At', expires_at);
+      return { token };
+    },
+    {
+      async onRequest(request) {
+        limitAddress(request);
+        const caller = await keys.verify(
+          oneHeader(request, 'x-client-id'),
+          oneHeader(request, 'x-api-key'),
+        );
+        const permit = perClient.take(caller.client_id);
+        if (!permit.ok) throw tooMany(permit.retryAfterSeconds);
+        clients.set(request, caller);
+      },
+    },
+  );
+
+  mount(
+    app,
+    platformRoutes.create_flow_session,
+    ({ body, request }) => sessions.open(bearer(request), body),
+    { onRequest: limitAddress },
+  );
+
+  const sessionOf = callers<Session>();
+  const withSession = {
+    async onRequest(request: FastifyRequest): Promise<void> {
+      limitAddress(request);
+      sessionOf.set(request, await sessions.authenticate(bearer(request)));
+    },
+  };
+  mount(
+    app,
+    platformRoutes.get_flow_session,
+    ({ request }) => sessions.read(sessionOf.get(request)),
+    withSession,
+  );
+  mount(
+    app,
+    platformRoutes.create_flow_payment,
+    async ({ body, request }) =>
+      toFlowPayment(await payments.confirm(sessionOf.get(request), body)),
+    withSession,
+  );
+  mount(
+    app,
+    platformRoutes.get_flow_payment,
+    async ({ params, request }) =>
+      toFlowPayment(await payments.read(sessionOf.get(request), params.platform_payment_id)),
+    withSession,
+  );
+  mount(
+    app,
+    platformRoutes.get_flow_payment_events,
+    async ({ params, request, reply, signal }) => {
+      const session = sessionOf.get(request);
+      const { platform_payment_id } = params;
+      await events.follow({
+        reply,
+        signal,
+        session_id: session.session_id,
+        expiresAt: Date.parse(session.expires_at),
+        platform_payment_id,
+        read: () => payments.read(session, platform_payment_id),
+      });
+      // The stream was the answer.
+      return '';
+    },
+    withSession,
+  );
+}
+
+function tooMany(retryAfterSeconds: number): Refusal {
+  return new Refusal('TOO_MANY_REQUESTS', {
+    headers: { 'Retry-After': String(retryAfterSeconds) },
+  });
+}
+
+function oneHeader(request: FastifyRequest, name: string): string | undefined {
+  const value = request.headers[name];
+  return typeof value === 'string' && value !== '' ? value : undefined;
+}
+
+/** The credential of `Authorization: Bearer …`, or undefined. The scheme's case does not matter (RFC 9110). */
+function bearer(request: FastifyRequest): string | undefined {
+  return /^bearer +([\u0021-\u007e]+)$/i.exec(request.headers.authorization ?? '')?.[1];
+}
+
+// The admin listener ---------------------------------------------------------------------------------------------------------
+
+/** Refuses every request without the admin key; digests are compared, so that neither length nor content shows in the time. */
+function adminCheck(adminKey: string): (request: FastifyRequest) => void {
+  const digest = (text: string): Buffer => createHash('sha256').update(text).digest();
+  const expected = digest(adminKey);
+  return (request) => {
+    if (!timingSafeEqual(digest(bearer(request) ?? ''), expected)) {
+      throw new Refusal('UNAUTHORIZED', { headers: { 'WWW-Authenticate': 'Bearer' } });
+    }
+  };
+}
