@@ -1,0 +1,28 @@
+/** Calls to the admin APIs, as the command line makes them. */
+import type { ErrorBody } from '@duebridge/contract';
+import { request } from 'undici';
+
+/** Sends one JSON request. Gives the body of the 200 answer; throws Error with the sentence of any other. */
+export async function call<T>(
+  method: 'GET' | 'POST' | 'PATCH',
+  url: string,
+  headers: Readonly<Record<string, string>>,
+  body?: unknown,
+): Promise<T> {
+  const answer = await request(url, {
+    method,
+    headers: { ...headers, ...(body === undefined ? {} : { 'content-type': 'application/json' }) },
+    ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+    signal: AbortSignal.timeout(20_000),
+  });
+  const value: unknown = await answer.body.json();
+  if (answer.statusCode === 200) return value as T;
+  const { code, message, details } = value as ErrorBody;
+  const where = details?.map((detail) => `${detail.path} ${detail.problem}`).join('; ') ?? '';
+  throw new Error(
+    `${method} ${new URL(url).pathname}: ${answer.statusCode} ${code} ${message} ${where}`.trim(),
+  );
+}
+
+/** The header of an admin key or of a flow session. */
+export const bearer = (key: string): Record<string, string> => ({ authorization: `Bearer ${key}` });

@@ -1,0 +1,62 @@
+/**
+ * What the demo makes once and keeps in its data directory: the secrets that two partners and the platform would have exchanged.
+ */
+import { randomBytes } from 'node:crypto';
+import { mkdir, readFile, rename, writeFile } from 'node:fs/promises';
+import { join, resolve } from 'node:path';
+import { ConfigurationError } from '@duebridge/runtime';
+
+/** Credentials of a partner at the platform's token endpoint; null until they have been issued. */
+export interface ClientKey {
+  readonly client_id: string;
+  readonly api_key: string;
+}
+
+/** Kept between starts, readable by its owner alone. */
+export interface Settings {
+  /** What the aggregator gave to the platform (OA1). */
+  readonly oauth_secret: string;
+  /** What the biller gave to the platform (KY1). */
+  readonly static_key: string;
+  /** Partners whose accounts have been loaded; loading again would undo what was paid. */
+  readonly loaded: readonly string[];
+  /** What the platform issued to each partner (AU1), by partner id. */
+  readonly clients: Readonly<Record<string, ClientKey>>;
+}
+
+/** Where the demo keeps everything: DUEBRIDGE_DATA_DIR, or `.duebridge` (decision 28). */
+export const dataDirectory = resolve(process.env['DUEBRIDGE_DATA_DIR'] ?? '.duebridge');
+const file = join(dataDirectory, 'demo.json');
+
+/** The settings of an earlier start, or new ones. Throws ConfigurationError when the file cannot be read. */
+export async function readSettings(): Promise<Settings> {
+  let text: string;
+  try {
+    text = await readFile(file, 'utf8');
+  } catch (error) {
+    if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return fresh();
+    throw new ConfigurationError(`${file} cannot be read; remove it to begin anew`);
+  }
+  try {
+    return JSON.parse(text) as Settings;
+  } catch {
+    throw new ConfigurationError(`${file} is damaged; remove ${dataDirectory} to begin anew`);
+  }
+}
+
+/** Keeps the settings: whole or not at all. */
+export async function keepSettings(settings: Settings): Promise<void> {
+  await mkdir(dataDirectory, { recursive: true });
+  const draft = `${file}.${process.pid}`;
+  await writeFile(draft, `${JSON.stringify(settings, null, 2)}\n`, { mode: 0o600 });
+  await rename(draft, file);
+}
+
+function fresh(): Settings {
+  return {
+    oauth_secret: randomBytes(32).toString('base64url'),
+    static_key: randomBytes(32).toString('base64url'),
+    loaded: [],
+    clients: {},
+  };
+}
