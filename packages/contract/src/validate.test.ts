@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
+import { PartnerChange } from './admin.ts';
 import { TokenRequest } from './customer.ts';
 import { parseJson } from './json.ts';
 import { PaymentInstruction } from './payment.ts';
@@ -95,4 +96,12 @@ test('balance and identifiers may be absent, but not wrong [TR3 TR4]', () => {
     external_identifiers: { account_id: 'a-1' },
   };
   assert.equal(tokenRequest.holds({ ...customer, ...right }), true);
+});
+
+test('a misspelt field of the admin API is named, in words that say what is wrong with it', () => {
+  const change = compileCheck(PartnerChange);
+  assert.deepEqual(change.problems({ nmae: 'x', budget: { wait: 1 } }, 'body'), [
+    { path: 'body.nmae', problem: 'is not known here' },
+    { path: 'body.budget.wait', problem: 'is not known here' },
+  ]);
 });

@@ -53,6 +53,9 @@ function toDetails(error: SchemaError, root: string): Detail[] {
         path: `${place}.${name}`,
         problem: 'is required',
       }));
+    case 'boolean':
+      // Comes before the next one, for the same field, and in the schema library's words.
+      return [{ path: place, problem: 'is not known here' }];
     case 'additionalProperties':
       return error.params.additionalProperties.map((name) => ({
         path: `${place}.${name}`,
