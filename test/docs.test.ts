@@ -1,0 +1,226 @@
+/**
+ * The documents tell the truth: the guide is carried out and its answers compared, the table of errors is the catalogue, links lead
+ * somewhere, decisions that code names are there, and no code block stands in a document without something that runs it.
+ *
+ * DUEBRIDGE_UPDATE_DOCS=1 prints the checked parts again instead of comparing them.
+ */
+import assert from 'node:assert/strict';
+import { existsSync, globSync, readFileSync, writeFileSync } from 'node:fs';
+import { basename, dirname, join, relative } from 'node:path';
+import test from 'node:test';
+import {
+  COMMON_ERRORS,
+  ERRORS,
+  OAUTH_ERRORS,
+  partnerAdminRoutes,
+  partnerRoutes,
+  platformAdminRoutes,
+  platformRoutes,
+  type ErrorCode,
+  type Route,
+} from '@duebridge/contract';
+import { format, resolveConfig } from 'prettier';
+import { carryOut, inTheWordsOf, isCurl, readGuide, rewritten } from './guide.ts';
+import { openGuideRun } from './guide-run.ts';
+
+const root = join(import.meta.dirname, '..');
+const UPDATE = process.env['DUEBRIDGE_UPDATE_DOCS'] === '1';
+
+/** Every Markdown file that is ours. */
+const documents = globSync('**/*.md', {
+  cwd: root,
+  exclude: (name) => ['node_modules', 'dist', '.duebridge', 'coverage'].includes(name),
+}).sort();
+
+const read = (file: string): string => readFileSync(join(root, file), 'utf8');
+
+// The catalogue of errors --------------------------------------------------------------------------------------------------
+
+const CATALOGUE = /(<!-- catalogue: begin -->\n)([\s\S]*?)(<!-- catalogue: end -->)/;
+
+test('an error that a server may answer with stands in the list of errors, as the catalogue has it [ER3]', async () => {
+  const file = 'docs/errors.md';
+  const page = read(file);
+  const printed = await format(page.replace(CATALOGUE, `$1\n${catalogue()}\n$3`), {
+    ...(await resolveConfig(join(root, file))),
+    parser: 'markdown',
+  });
+  if (UPDATE) writeFileSync(join(root, file), printed);
+  else assert.equal(page, printed, 'DUEBRIDGE_UPDATE_DOCS=1 prints docs/errors.md again');
+  const codes = [...printed.matchAll(/^### ([A-Z_]+)$/gm)].map((match) => match[1]);
+  assert.deepEqual(codes, Object.keys(ERRORS));
+});
+
+test('every word of the OAuth endpoint is explained, and no other [OA3]', () => {
+  const rows = [...read('docs/errors.md').matchAll(/^\| `([a-z_]+)` /gm)].map((match) => match[1]);
+  assert.deepEqual(rows.sort(), [...OAUTH_ERRORS].sort());
+});
+
+/** Table and entries of docs/errors.md. */
+function catalogue(): string {
+  const codes = Object.keys(ERRORS) as ErrorCode[];
+  const rows = codes.map((code) => {
+    const { status, message } = ERRORS[code];
+    return `| ${status} | [${code}](#${code.toLowerCase()}) | ${message} |`;
+  });
+  const entries = codes.map((code) => {
+    const { status, message, remedy } = ERRORS[code];
+    return `### ${code}\n\n${status}: ${message}. ${remedy}\n\n${givenBy(code)}`;
+  });
+  return [
+    '| status | code | message |',
+    '| --- | --- | --- |',
+    ...rows,
+    '',
+    ...entries.flatMap((e) => [e, '']),
+  ].join('\n');
+}
+
+function givenBy(code: ErrorCode): string {
+  if ((COMMON_ERRORS as readonly ErrorCode[]).includes(code)) return 'Given by: every operation.';
+  const sides: readonly [string, Readonly<Record<string, Route>>][] = [
+    ['Partner', partnerRoutes],
+    ['Platform', platformRoutes],
+    ['Platform, admin', platformAdminRoutes],
+    ['Partner, admin', partnerAdminRoutes],
+  ];
+  const lines = sides.flatMap(([side, routes]) => {
+    const ids = Object.values(routes)
+      .filter((route) => route.errors.includes(code))
+      .map((route) => `\`${route.id}\``);
+    return ids.length === 0 ? [] : [`- ${side}: ${ids.join(', ')}`];
+  });
+  // What the ground refuses before it knows which operation was meant.
+  if (code === 'NOT_FOUND') lines.push('- Both sides: a path that leads to no operation');
+  if (lines.length === 0) return 'Given by: both sides, before an operation is chosen.';
+  return `Given by:\n\n${lines.join('\n')}`;
+}
+
+// The guide ----------------------------------------------------------------------------------------------------------------
+
+test('every request of the guide is answered as the guide says [S2 S3 A1 A2 AU1 ER1 OA2 OA3 OA4 SC1 KY1 KY2 B1 B2 B3 B4 B5 ID1 RU5 FR1 ST4 TK1 TR1 TR4]', async (t) => {
+  const file = 'docs/guide.md';
+  const markdown = read(file);
+  const steps = readGuide(markdown);
+  const run = await openGuideRun();
+  t.after(() => run.close());
+  const came: string[] = [];
+  for (const step of steps) {
+    const answer = await carryOut(step, run).catch((error: unknown) => {
+      throw new Error(`${file} line ${step.line}`, { cause: error });
+    });
+    came.push(answer);
+    if (UPDATE) continue;
+    const expected = step.expected?.text ?? '';
+    assert.ok(step.expected !== undefined || !isCurl(step.script), `line ${step.line}: no answer`);
+    assert.equal(inTheWordsOf(expected, answer), expected, `${file} line ${step.line}`);
+  }
+  if (UPDATE) writeFileSync(join(root, file), rewritten(markdown, steps, came));
+});
+
+// Links, blocks, decisions -------------------------------------------------------------------------------------------------
+
+test('no link in a document leads nowhere', () => {
+  const broken = documents.flatMap((file) =>
+    [...withoutBlocks(read(file)).matchAll(/\]\(([^)\s]+)\)/g)].flatMap(([, target = '']) => {
+      if (/^[a-z]+:/.test(target)) return [];
+      const [path = '', anchor] = target.split('#');
+      const to = path === '' ? file : relative(root, join(root, dirname(file), path));
+      if (!existsSync(join(root, to))) return [`${file}: ${target}`];
+      if (anchor === undefined || anchors(read(to)).has(anchor)) return [];
+      return [`${file}: ${target}`];
+    }),
+  );
+  assert.deepEqual(broken, []);
+});
+
+function withoutBlocks(markdown: string): string {
+  return markdown.replaceAll(/^```[\s\S]*?^```$/gm, '').replaceAll(/`[^`\n]*`/g, '');
+}
+
+/** The fragments that a page can be linked at: its headings, as they are written in an address. */
+function anchors(markdown: string): Set<string> {
+  return new Set(
+    [...markdown.matchAll(/^#+ (.+)$/gm)].map(([, heading = '']) =>
+      heading
+        .toLowerCase()
+        .replaceAll(/[^\p{L}\p{N}\s_-]/gu, '')
+        .trim()
+        .replaceAll(/\s/g, '-'),
+    ),
+  );
+}
+
+/** Languages of blocks that are only looked at. */
+const SHOWN_ONLY = new Set(['text', 'http', 'json']);
+
+/** Pages whose commands are npm's: each must be a script of package.json, and the scripts have tests of their own. */
+const NPM_PAGES = new Set(['README.md', 'CONTRIBUTING.md']);
+
+test('no command or program in a document is without something that runs it', () => {
+  const tests = globSync(['packages/*/src/**/*.test.{ts,tsx}', 'test/**/*.test.ts'], { cwd: root });
+  const runs = (file: string): boolean => {
+    const names = file.startsWith('docs/') ? [file, basename(file)] : [file];
+    return tests.some((name) => names.some((as) => read(name).includes(`'${as}'`)));
+  };
+  const unrun = documents.flatMap((file) =>
+    [...read(file).matchAll(/^```(\w*)[^\n]*\n([\s\S]*?)^```$/gm)]
+      .filter(([, language = '']) => !SHOWN_ONLY.has(language))
+      .filter(([, language, text = '']) =>
+        NPM_PAGES.has(file) && language === 'sh' ? !isNpm(text) : !runs(file),
+      )
+      .map(([, language = '', text = '']) => `${file}: ${language} ${text.split('\n')[0] ?? ''}`),
+  );
+  assert.deepEqual(unrun, []);
+});
+
+/** True when every line is `npm ci` or a script that package.json has. */
+function isNpm(text: string): boolean {
+  const { scripts } = JSON.parse(read('package.json')) as { scripts: Record<string, string> };
+  return text
+    .trim()
+    .split(/\n| && /)
+    .every((command) => {
+      const [npm, verb = '', name = ''] = command.split(' ');
+      return npm === 'npm' && (verb === 'ci' || (verb === 'run' ? name : verb) in scripts);
+    });
+}
+
+test('every json block is JSON', () => {
+  for (const file of documents) {
+    for (const [, text = ''] of read(file).matchAll(/^```json\n([\s\S]*?)^```$/gm)) {
+      assert.doesNotThrow(() => JSON.parse(text) as unknown, `${file}: ${text}`);
+    }
+  }
+});
+
+test('every decision is argued in one form and listed, and code names none that is not there', () => {
+  const files = globSync('decisions/[0-9]*.md', { cwd: root }).sort();
+  const index = read('decisions/README.md');
+  const numbers = new Set<number>();
+  for (const file of files) {
+    const page = read(file);
+    const number = file.slice('decisions/'.length, 'decisions/'.length + 3);
+    numbers.add(Number(number));
+    assert.ok(
+      index.includes(`[${number}](${file.slice('decisions/'.length)})`),
+      `${file} is not listed`,
+    );
+    const headings = [...page.matchAll(/^#+ (.+)$/gm)].map((match) => match[1] ?? '');
+    assert.ok(headings[0]?.startsWith(number), `${file}: its title has its number`);
+    for (const part of ['Context', 'Choice', 'What would change our mind']) {
+      assert.ok(headings.includes(part), `${file}: ${part}`);
+    }
+  }
+  const sources = globSync(
+    ['packages/*/src/**/*.{ts,tsx,sql}', '{bin,demo,test,scripts}/**/*.ts', 'docs/*.md'],
+    { cwd: root },
+  );
+  const strangers = sources.flatMap((file) =>
+    [...read(file).matchAll(/\bdecisions? (\d+)\b/g)]
+      .map((match) => Number(match[1]))
+      .filter((number) => !numbers.has(number))
+      .map((number) => `${file}: decision ${number}`),
+  );
+  assert.deepEqual(strangers, []);
+});
