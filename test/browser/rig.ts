@@ -6,7 +6,7 @@ import assert from 'node:assert/strict';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { after, before } from 'node:test';
+import { after, afterEach, before } from 'node:test';
 import type { Browser, BrowserContextOptions, FrameLocator, Page } from 'playwright-core';
 import type { DuebridgeOptions, FrameDouble } from '../../packages/web/src/embed/types.ts';
 import { buildWeb } from '../../packages/web/build.ts';
@@ -67,6 +67,10 @@ export function useRig(): {
     const dist = join(folder, 'dist');
     [browser] = await Promise.all([launchChromium(), buildWeb(dist)]);
     flow = await startScriptedFlow(dist);
+  });
+  // A test that failed leaves its pages open, and those would go on asking.
+  afterEach(async () => {
+    for (const context of browser.contexts()) await context.close();
   });
   after(async () => {
     await browser?.close();
@@ -135,7 +139,7 @@ export function values(heard: readonly Heard[], event: string): unknown[] {
 export async function until(holds: () => boolean | Promise<boolean>): Promise<void> {
   const end = Date.now() + PATIENCE_MS;
   while (!(await holds())) {
-    assert.ok(Date.now() < end, `never came true: ${holds}`);
+    assert.ok(Date.now() < end, `never came true: ${holds.toString()}`);
     await new Promise((resolve) => setTimeout(resolve, 20));
   }
 }

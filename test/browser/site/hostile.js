@@ -7,12 +7,14 @@ addEventListener('message', (event) => window.got.push(event.data));
 const hello = { duebridge: 'duebridge/1', nonce: 'guessed' };
 setInterval(() => {
   const { port1, port2 } = new MessageChannel();
-  port1.onmessage = (event) => window.got.push(event.data);
+  port1.addEventListener('message', (event) => window.got.push(event.data));
+  port1.start();
   parent.postMessage(hello, '*', [port2]);
   for (let index = 0; index < parent.frames.length; index += 1) {
     if (parent.frames[index] === window) continue;
     const channel = new MessageChannel();
-    channel.port1.onmessage = (event) => window.got.push(event.data);
+    channel.port1.addEventListener('message', (event) => window.got.push(event.data));
+    channel.port1.start();
     const init = { ...hello, display: 'inline', locale: 'en', appearance: {}, renews: true };
     parent.frames[index].postMessage(init, '*', [channel.port2]);
   }

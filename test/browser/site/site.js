@@ -26,7 +26,10 @@ window.make = (options) => {
       const cause = value.cause?.message;
       heard.push({
         event,
-        value: event === 'error' ? { code, recoverable, requestId, displayMessage, cause } : value,
+        value:
+          event === 'error'
+            ? JSON.parse(JSON.stringify({ code, recoverable, requestId, displayMessage, cause }))
+            : value,
       });
     });
   }

@@ -59,7 +59,7 @@ export interface Api {
   pay(request: FlowPaymentRequest): Promise<FlowPayment>;
   payment(id: string): Promise<FlowPayment>;
   /** Follows a payment; settles when the stream ends, for whatever reason but a refusal. */
-  follow(id: string, heard: (payment: FlowPayment) => void, signal: AbortSignal): Promise<void>;
+  follow(id: string, heard: (payment: FlowPayment) => unknown, signal: AbortSignal): Promise<void>;
   /** The platform's clock in ms, so that a wrong clock here shows no wrong times. */
   now(): number;
 }

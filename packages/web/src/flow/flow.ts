@@ -201,7 +201,7 @@ export class Flow {
             // It may have arrived: the same again, until the platform answers.
             faults += 1;
             if (faults >= MAX_FAULTS) return this.#lookAgain(failed);
-            await this.#pause(failed.retryAfterMs ?? wait);
+            await this.#pause(Math.max(failed.retryAfterMs ?? 0, wait));
           } else {
             return this.#lookAgain(failed);
           }
@@ -437,46 +437,41 @@ export class Flow {
     const slow = setTimeout(() => going() && this.#set({ slow: true }), SLOW_MS);
     let streamFailures = 0;
     for (let wait = MIN_WAIT_MS; going();) {
+      if (streamFailures < MAX_STREAM_FAILURES && navigator.onLine) {
+        const before = this.view.payment;
+        await this.#stream(id, signal);
+        streamFailures = before === this.view.payment ? streamFailures + 1 : 0;
+        if (!going()) break;
+      }
       try {
-        if (streamFailures < MAX_STREAM_FAILURES && navigator.onLine) {
-          const before = this.view.payment;
-          await this.#stream(id, signal);
-          streamFailures = before === this.view.payment ? streamFailures + 1 : 0;
-          if (!going()) break;
-        }
         this.#heard(await this.#renewed(() => this.#api.payment(id)));
-        this.#set({ offline: false });
         wait = MIN_WAIT_MS;
         if (going()) await this.#pause(POLL_MS);
       } catch (error) {
         const failed = callError(error);
-        if (failed.wire === 'network') this.#set({ offline: true });
-        if (failed.wire === 'SESSION_EXPIRED' || spent(failed)) {
+        if (spent(failed)) {
           this.#ended();
           break;
         }
         // Also for "not found": the payment was confirmed, so it is there or will be.
-        if (failed.wire !== 'network') streamFailures += 1;
-        await this.#pause(failed.retryAfterMs ?? wait);
+        if (failed.wire === 'network') this.#set({ offline: true });
+        await this.#pause(Math.max(failed.retryAfterMs ?? 0, wait));
         wait = longer(wait);
       }
     }
     clearTimeout(slow);
   }
 
-  /** One stream; leaves it when the network goes, so that its return is noticed at once. */
+  /** One stream, however it ends; left when the network goes, so that its return is noticed at once. */
   async #stream(id: string, signal: AbortSignal): Promise<void> {
     const stop = new AbortController();
     this.#wake = () => {
       if (!navigator.onLine) stop.abort();
     };
-    await this.#renewed(() =>
-      this.#api.follow(
-        id,
-        (payment) => !signal.aborted && this.#heard(payment),
-        AbortSignal.any([signal, stop.signal]),
-      ),
-    );
+    const either = AbortSignal.any([signal, stop.signal]);
+    const heard = (payment: FlowPayment): unknown => !signal.aborted && this.#heard(payment);
+    // Why it failed does not matter: the poll that follows meets the same trouble, and deals with it.
+    await this.#api.follow(id, heard, either).catch(callError);
     this.#wake = undefined;
   }
 
