@@ -1,0 +1,60 @@
+/**
+ * Failures that are known and have an owner: a run with only these is not red, until their day is over.
+ */
+import { readFileSync } from 'node:fs';
+import { isDate } from '@duebridge/contract';
+import { TargetProblem } from './target.ts';
+
+/** One line of the expected-failures file. */
+export interface ExpectedFailure {
+  readonly check: string;
+  /** Who mends it. */
+  readonly owner: string;
+  /** The last day on which it may fail, YYYY-MM-DD. */
+  readonly until: string;
+  readonly reason: string;
+}
+
+/** Reads the file: a JSON list of {check, owner, until, reason}. Throws TargetProblem naming the line that is wrong. */
+export function readExpected(file: string): readonly ExpectedFailure[] {
+  let list: unknown;
+  try {
+    list = JSON.parse(readFileSync(file, 'utf8'));
+  } catch {
+    throw new TargetProblem(`The file ${file} is no readable JSON: mend --expected.`);
+  }
+  if (!Array.isArray(list)) throw new TargetProblem(`The file ${file} must hold a list.`);
+  return list.map((line: unknown, index) => {
+    const fields =
+      typeof line === 'object' && line !== null ? (line as Record<string, unknown>) : {};
+    const text = (name: string): string => {
+      const value = fields[name];
+      if (typeof value !== 'string' || value.trim() === '') {
+        throw new TargetProblem(`Line ${index + 1} of ${file} lacks "${name}".`);
+      }
+      return value;
+    };
+    const until = text('until');
+    if (!isDate(until)) {
+      throw new TargetProblem(
+        `Line ${index + 1} of ${file}: "until" is not a day such as 2026-12-31.`,
+      );
+    }
+    return {
+      check: text('check').toUpperCase(),
+      owner: text('owner'),
+      until,
+      reason: text('reason'),
+    };
+  });
+}
+
+/** The line that excuses a check on this day; undefined when none does. */
+export function excuse(
+  expected: readonly ExpectedFailure[],
+  check: string,
+  now: number,
+): ExpectedFailure | undefined {
+  const today = new Date(now).toISOString().slice(0, 10);
+  return expected.find((line) => line.check === check && line.until >= today);
+}

@@ -1,0 +1,34 @@
+/** The judge: checks of partners and platforms, and what they report. */
+import type { ClauseId } from '@duebridge/contract';
+import { CALLER_CASES, PARTNER_CASES, TOKEN_CASES } from './cases/index.ts';
+
+export type { CaseInfo, Profile, Severity, Verdict } from './case.ts';
+export type { DrivenPayment, Driver } from './caller-bench.ts';
+export { fileLedger, memoryLedger, type Ledger, type LedgerEntry } from './ledger.ts';
+export { USUAL_PACE, type Pace } from './partner-bench.ts';
+export { jsonReport, junitReport, terminalReport } from './report.ts';
+export { pageReport } from './report-page.ts';
+export {
+  judgePartner,
+  judgePlatform,
+  type CheckResult,
+  type RunOptions,
+  type RunReport,
+} from './run.ts';
+export {
+  partnerTarget,
+  platformTarget,
+  TargetProblem,
+  type Draft,
+  type PartnerTarget,
+  type PlatformTarget,
+} from './target.ts';
+
+/** Every check with the clauses that it judges: what the project counts as claimed. */
+export const CONFORMANCE_CASES: readonly {
+  readonly id: string;
+  readonly clauses: readonly ClauseId[];
+}[] = [...PARTNER_CASES, ...TOKEN_CASES, ...CALLER_CASES].map(({ id, clauses }) => ({
+  id,
+  clauses,
+}));

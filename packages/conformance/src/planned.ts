@@ -1,0 +1,59 @@
+/**
+ * The payments that checks of a partner make, as amounts and accounts, so that the plan can add them
+ * up before anything is sent and the checks then ask for exactly those.
+ */
+import type { PartnerTarget } from './target.ts';
+
+/** One payment that a run may ask for. */
+export interface Planned {
+  readonly amount_in_cents: number;
+  readonly account_id: string;
+  /** The name under which several checks share it; it is then made once. */
+  readonly shared?: string;
+}
+
+/** The largest amount that a 32-bit counter of cents cannot hold: P24 asks for it where no maximum is declared. */
+export const BEYOND_32_BITS = 2_147_483_648;
+
+/** A small amount that this target takes; `offset` tells the payments of different checks apart. */
+export function plainAmount(target: PartnerTarget, offset: number): number {
+  const { min_amount_in_cents, max_amount_in_cents } = target.limits;
+  const wish = Math.max(min_amount_in_cents, 100) + offset;
+  return max_amount_in_cents === undefined ? wish : Math.min(wish, max_amount_in_cents);
+}
+
+/** A payment of a check's own, to the payable account. */
+export function own(target: PartnerTarget, offset: number): Planned {
+  return {
+    amount_in_cents: plainAmount(target, offset),
+    account_id: target.accounts.payable,
+  };
+}
+
+/** The payments that several checks look at. */
+export type SharedName = 'first' | 'unknown' | 'inactive' | 'above';
+
+/** A shared payment; undefined where the target declares no account or limit for it. */
+export function shared(target: PartnerTarget, name: SharedName): Planned | undefined {
+  const { payable, unknown, inactive } = target.accounts;
+  const max = target.limits.max_amount_in_cents;
+  switch (name) {
+    case 'first':
+      return { ...own(target, 20), shared: name };
+    case 'unknown':
+      return { amount_in_cents: plainAmount(target, 40), account_id: unknown, shared: name };
+    case 'inactive':
+      return inactive === undefined
+        ? undefined
+        : { amount_in_cents: plainAmount(target, 41), account_id: inactive, shared: name };
+    case 'above':
+      return max === undefined
+        ? undefined
+        : { amount_in_cents: max + 1, account_id: payable, shared: name };
+  }
+}
+
+/** The shared payments of these names that the target allows. */
+export function sharedAll(target: PartnerTarget, names: readonly SharedName[]): Planned[] {
+  return names.flatMap((name) => shared(target, name) ?? []);
+}
