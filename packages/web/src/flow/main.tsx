@@ -247,7 +247,8 @@ function Announcer({ text }: { readonly text: string }): VNode {
   useEffect(() => {
     const wait = Math.max(0, last.current + ANNOUNCE_EVERY_MS - Date.now());
     const timer = setTimeout(() => {
-      last.current = Date.now();
+      // Silence takes nobody's time.
+      if (text !== '') last.current = Date.now();
       say(text);
     }, wait);
     return () => clearTimeout(timer);

@@ -1,0 +1,199 @@
+/**
+ * Every screen for everybody: axe, both themes, both languages, a keyboard alone, the narrowest phone.
+ */
+import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import test from 'node:test';
+import type { AxeResults } from 'axe-core';
+import type { Frame } from 'playwright-core';
+import { useRig, values, type Visit } from './rig.ts';
+import { SCREENS, walkTo } from './screens.ts';
+import { succeeds } from './scripted-flow.ts';
+
+const rig = useRig();
+const axe = readFileSync(
+  join(import.meta.dirname, '../../node_modules/axe-core/axe.min.js'),
+  'utf8',
+);
+
+/** What the tests put into the frame. */
+interface AxeWindow {
+  axe: { run(options: object): Promise<AxeResults> };
+}
+interface SiteWindow {
+  instance: { update(change: object): void; focus(): void; destroy(): void };
+  onOpen?: () => void;
+  start(options: object): Promise<string>;
+}
+
+function payFrame(visit: Visit): Frame {
+  const frame = visit.page.frames().find((one) => one.url().startsWith(rig.flow.payOrigin));
+  assert.ok(frame);
+  return frame;
+}
+
+async function violations(frame: Frame): Promise<string[]> {
+  const { violations: found } = await frame.evaluate(() =>
+    (window as unknown as AxeWindow).axe.run({
+      runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice'],
+      resultTypes: ['violations'],
+    }),
+  );
+  return found.map(({ id, nodes }) => `${id}: ${nodes.map(({ html }) => html).join(' | ')}`);
+}
+
+for (const language of ['en', 'es'] as const) {
+  for (const screen of SCREENS) {
+    test(`the screen ${screen.name} in ${language} shuts nobody out, light or dark, 320 px wide`, async () => {
+      const world = rig.flow.world(screen.world);
+      const visit = await rig.visit(world, {
+        viewport: { width: 320, height: 800 },
+        reducedMotion: 'reduce',
+        // Problems are made by refusals, which browsers write to the console.
+        expect: /status of|ERR_/,
+      });
+      await visit.start({ locale: language, appearance: { theme: 'light' } });
+      await walkTo(screen, visit.page, world, language);
+      const frame = payFrame(visit);
+      await frame.evaluate(axe);
+      for (const theme of ['light', 'dark']) {
+        await visit.page.evaluate((value) => {
+          const { instance } = window as unknown as SiteWindow;
+          instance.update({ appearance: { theme: value } });
+        }, theme);
+        await visit.frame.locator(`html[data-theme=${theme}]`).waitFor();
+        assert.deepEqual(await violations(frame), [], theme);
+      }
+      const layout = await frame.evaluate(() => ({
+        language: document.documentElement.lang,
+        overflow: document.documentElement.scrollWidth - innerWidth,
+        small: [...document.querySelectorAll('button, input')]
+          .map((element) => element.closest('label') ?? element)
+          .filter((element) => element.getBoundingClientRect().height < 44)
+          .map((element) => element.outerHTML),
+      }));
+      assert.deepEqual(layout, { language, overflow: 0, small: [] });
+      await visit.close();
+    });
+  }
+}
+
+test('the text that partner colours make hard to read is not applied', async () => {
+  const visit = await rig.visit(rig.flow.world());
+  const variables = { text: '#999999', background: '#aaaaaa', accent: '#ffee00', radius: '2px' };
+  await visit.start({ appearance: { theme: 'light', variables } });
+  await visit.title('Your bill from Acme Water');
+  await payFrame(visit).evaluate(axe);
+  assert.deepEqual(await violations(payFrame(visit)), []);
+  const main = visit.frame.locator('.main');
+  const style = await main.evaluate((button) => {
+    const { backgroundColor, borderRadius } = getComputedStyle(button);
+    return { backgroundColor, borderRadius };
+  });
+  assert.deepEqual(style, { backgroundColor: 'rgb(255, 238, 0)', borderRadius: '2px' });
+  await visit.close();
+});
+
+test('a bill is paid with the keyboard alone, and focus is where the eye is', async () => {
+  const world = rig.flow.world({ outcome: [] });
+  const visit = await rig.visit(world);
+  const { keyboard } = visit.page;
+  const focused = (): Promise<string> =>
+    payFrame(visit).evaluate(() => document.activeElement?.textContent ?? '');
+  const where = (): Promise<string> =>
+    visit.page.evaluate(
+      () => document.activeElement?.id || (document.activeElement?.tagName ?? ''),
+    );
+  await visit.page.evaluate(
+    (settings) => {
+      const site = window as unknown as SiteWindow;
+      site.onOpen = () => void site.start(settings);
+    },
+    { partner: world.partner, frameOrigin: rig.flow.payOrigin, display: 'modal' },
+  );
+  await keyboard.press('Tab');
+  assert.equal(await where(), 'open');
+  await keyboard.press('Enter');
+  await visit.title('Your bill from Acme Water');
+  await keyboard.press('Tab');
+  await keyboard.press('Tab');
+  assert.equal(await focused(), 'Pay $123.45');
+  await keyboard.press('Tab');
+  assert.equal(await focused(), 'Pay another amount');
+  await keyboard.press('Enter');
+  await visit.title('How much would you like to pay?');
+  assert.equal(await focused(), 'How much would you like to pay?');
+  await keyboard.press('Tab');
+  await keyboard.type('42.5');
+  await keyboard.press('Enter');
+  await visit.title('Check your payment');
+  assert.equal(await focused(), 'Check your payment');
+  await keyboard.press('Tab');
+  assert.equal(await focused(), 'Pay $42.50 now');
+  await keyboard.press('Enter');
+  await visit.title('Your payment is on its way');
+  world.change(succeeds[0] ?? {});
+  world.change(succeeds[1] ?? {});
+  await visit.title('Paid. Thank you!');
+  assert.equal(await focused(), 'Paid. Thank you!');
+  await keyboard.press('Escape');
+  await visit.page.locator('dialog').waitFor({ state: 'detached' });
+  assert.equal(await where(), 'open');
+  assert.equal(world.payments[0]?.amount_in_cents, 4_250);
+  const [exit] = values(await visit.heard(), 'exit') as { reason: string; at: string }[];
+  assert.deepEqual([exit?.reason, exit?.at], ['completed', 'receipt']);
+  await visit.close();
+});
+
+test('the first screen leaves the focus of the site alone, and focus() moves it in', async () => {
+  const visit = await rig.visit(rig.flow.world());
+  await visit.page.locator('#after').focus();
+  await visit.start();
+  await visit.title('Your bill from Acme Water');
+  const where = (): Promise<string | undefined> =>
+    visit.page.evaluate(() => document.activeElement?.id || document.activeElement?.tagName);
+  assert.equal(await where(), 'after');
+  await visit.page.evaluate(() => (window as unknown as SiteWindow).instance.focus());
+  await visit.frame.locator('h1:focus').waitFor();
+  assert.equal(await where(), 'IFRAME');
+  await visit.page.evaluate(() => (window as unknown as SiteWindow).instance.destroy());
+  assert.equal(await where(), 'after');
+  await visit.close();
+});
+
+test('changes of the payment are spoken once, in a region that outlives the screens', async () => {
+  const world = rig.flow.world({ outcome: [] });
+  const visit = await rig.visit(world);
+  await visit.start();
+  await payFrame(visit).evaluate(() => {
+    const region = document.querySelector('[role=status]');
+    const spoken: string[] = [];
+    Object.assign(window, { spoken, region });
+    new MutationObserver(() => region?.textContent && spoken.push(region.textContent)).observe(
+      region ?? document,
+      {
+        childList: true,
+        characterData: true,
+        subtree: true,
+      },
+    );
+  });
+  await visit.press('Pay $123.45');
+  await visit.press('Pay $123.45 now');
+  await visit.title('Your payment is on its way');
+  world.change(succeeds[0] ?? {});
+  world.change(succeeds[1] ?? {});
+  await visit.title('Paid. Thank you!');
+  await visit.frame
+    .locator('[role=status]', { hasText: 'Paid. Thank you!' })
+    .waitFor({ state: 'attached' });
+  const { spoken, same } = await payFrame(visit).evaluate(() => {
+    const held = window as unknown as { spoken: string[]; region: Element };
+    return { spoken: held.spoken, same: held.region === document.querySelector('[role=status]') };
+  });
+  assert.ok(same);
+  // Two at most: the steps in between came within the five seconds that a sentence is given.
+  assert.deepEqual(spoken, ['Your payment is on its way', 'Paid. Thank you!']);
+  await visit.close();
+});
