@@ -1,0 +1,241 @@
+import assert from 'node:assert/strict';
+import test, { after } from 'node:test';
+import {
+  ERRORS,
+  fillPath,
+  platformAdminRoutes,
+  type ErrorCode,
+  type PaymentDetail,
+  type PaymentPage,
+} from '@duebridge/contract';
+import { bearer, startTestPartner, startTestPlatform, type Answer } from './front-testing.ts';
+
+const partner = await startTestPartner({ after });
+const platform = await startTestPlatform({ after });
+const biller = await platform.register(partner, { partner_id: 'water' });
+const credentials = await platform.credentials(biller.partner_id);
+
+function assertCode(answer: Answer, code: ErrorCode): void {
+  assert.equal(answer.body['code'], code, answer.text);
+  assert.equal(answer.status, ERRORS[code].status);
+}
+
+let customers = 0;
+/** Confirms a payment of a customer of its own; gives its id. */
+async function pay(account_id: string): Promise<string> {
+  customers += 1;
+  const { session } = await platform.session(credentials, account_id, `c${customers}@example.com`);
+  const made = await platform.call('POST', '/v1/flow/payments', {
+    headers: bearer(session),
+    body: { amount_in_cents: 100 + customers, funding_method: 'sandbox_bank' },
+  });
+  assert.equal(made.status, 200, made.text);
+  const id = String(made.body['platform_payment_id']);
+  if (partner.endings.has(account_id)) {
+    const stream = await fetch(new URL(`/v1/flow/payments/${id}/events`, platform.url), {
+      headers: bearer(session),
+    });
+    await stream.text();
+  }
+  return id;
+}
+
+test('no admin operation answers without the admin key, or with another', async () => {
+  for (const route of Object.values(platformAdminRoutes)) {
+    const path = fillPath(route.path, {
+      partner_id: 'water',
+      key_id: 'key_0',
+      platform_payment_id: 'x',
+      platform_batch_id: 'x',
+    });
+    for (const headers of [{}, bearer('wrong'), bearer(`${platform.adminKey}x`)]) {
+      const response = await fetch(new URL(path, platform.adminUrl), {
+        method: route.method,
+        headers,
+      });
+      assert.equal(response.status, 401, route.id);
+      assert.equal(response.headers.get('www-authenticate'), 'Bearer');
+      assert.equal(((await response.json()) as { code: string }).code, 'UNAUTHORIZED');
+    }
+  }
+});
+
+test('admin operations and figures are not on the public listener', async () => {
+  const headers = bearer(platform.adminKey);
+  for (const path of ['/admin/v1/partners', '/admin/v1/payments', '/metrics']) {
+    assert.equal((await platform.call('GET', path, { headers })).status, 404);
+  }
+  const figures = await fetch(new URL('/metrics', platform.adminUrl));
+  assert.match(await figures.text(), /^duebridge_http_request_duration_seconds_count/m);
+});
+
+test('both listeners say that they live, are ready, and what they offer', async () => {
+  for (const base of [platform.url, platform.adminUrl]) {
+    assert.equal((await fetch(new URL('/healthz', base))).status, 200);
+    assert.equal((await fetch(new URL('/readyz', base))).status, 200);
+    assert.equal((await fetch(new URL('/docs', base))).status, 200);
+    const document = (await (await fetch(new URL('/openapi.json', base))).json()) as {
+      paths: object;
+    };
+    assert.ok(Object.keys(document.paths).length > 3);
+  }
+});
+
+test('a partner is registered once, read, changed and paused, and its secret is answered by nothing', async () => {
+  const registration = {
+    partner_id: 'gas',
+    name: 'Gas',
+    kind: 'aggregator',
+    base_url: partner.url,
+    origins: [],
+    auth: {
+      method: 'oauth',
+      token_url: `${partner.url}/oauth/token`,
+      client_id: 'platform',
+      client_secret: 'oauth-canary-secret',
+    },
+  };
+  const added = await platform.admin('POST', '/admin/v1/partners', registration);
+  assert.equal(added.status, 200, added.text);
+  assertCode(await platform.admin('POST', '/admin/v1/partners', registration), 'CONFLICT');
+  assertCode(
+    await platform.admin('POST', '/admin/v1/partners', { ...registration, colour: 'red' }),
+    'INVALID_REQUEST',
+  );
+  assertCode(
+    await platform.admin('POST', '/admin/v1/partners', { ...registration, kind: 'biller' }),
+    'INVALID_REQUEST',
+  );
+  const paused = await platform.admin('PATCH', '/admin/v1/partners/gas', { paused: true });
+  assert.equal(paused.body['paused'], true);
+  const read = await platform.admin('GET', '/admin/v1/partners/gas');
+  assert.deepEqual(read.body, paused.body);
+  const list = await platform.admin('GET', '/admin/v1/partners');
+  assert.equal((list.body['partners'] as object[]).length, 2);
+  for (const answer of [added, paused, read, list]) {
+    assert.ok(!answer.text.includes('canary'));
+  }
+  assertCode(await platform.admin('GET', '/admin/v1/partners/nobody'), 'NOT_FOUND');
+  assertCode(await platform.admin('PATCH', '/admin/v1/partners/nobody', {}), 'NOT_FOUND');
+  assertCode(await platform.admin('GET', '/admin/v1/partners/%00'), 'INVALID_REQUEST');
+});
+
+test('a key is issued, rotated, listed and revoked, and at the door the revocation counts [AU1]', async () => {
+  const path = '/admin/v1/partners/water/keys';
+  const first = (await platform.admin('POST', path, {})).body;
+  const second = await platform.admin('POST', path, { client_id: first['client_id'] });
+  assert.equal(second.body['client_id'], first['client_id']);
+  assertCode(await platform.admin('POST', path, { client_id: first['client_id'] }), 'CONFLICT');
+  assertCode(await platform.admin('POST', path, { client_id: 'nobody' }), 'NOT_FOUND');
+  assertCode(await platform.admin('POST', '/admin/v1/partners/nobody/keys', {}), 'NOT_FOUND');
+  assertCode(await platform.admin('GET', '/admin/v1/partners/nobody/keys'), 'NOT_FOUND');
+  const old = {
+    'x-client-id': String(first['client_id']),
+    'x-api-key': String(first['api_key']),
+  };
+  assert.equal((await platform.token(old)).status, 200);
+  const revoked = await platform.admin('DELETE', `${path}/${String(first['key_id'])}`);
+  assert.equal(revoked.status, 200, revoked.text);
+  assert.notEqual(revoked.body['revoked_at'], null);
+  assertCode(await platform.token(old), 'UNAUTHORIZED');
+  const fresh = { ...old, 'x-api-key': String(second.body['api_key']) };
+  assert.equal((await platform.token(fresh)).status, 200);
+  const list = await platform.admin('GET', path);
+  assert.ok(!list.text.includes(String(second.body['api_key'])));
+  assertCode(await platform.admin('DELETE', `${path}/key_none`), 'NOT_FOUND');
+  assertCode(await platform.admin('DELETE', `${path}/%00`), 'NOT_FOUND');
+});
+
+test('payments are listed newest first, page by page, none twice and none missed', async () => {
+  partner.endings.set('a2', { status: 'succeeded', posted_at: new Date().toISOString() });
+  const made: string[] = [];
+  for (let count = 0; count < 5; count += 1) made.unshift(await pay(count % 2 ? 'a1' : 'a2'));
+  const seen: string[] = [];
+  let cursor: string | null = null;
+  do {
+    const query: string = cursor === null ? '' : `&cursor=${cursor}`;
+    const answer = await platform.admin('GET', `/admin/v1/payments?limit=2${query}`);
+    const page = answer.body as unknown as PaymentPage;
+    assert.ok(page.payments.length <= 2);
+    seen.push(...page.payments.map((payment) => payment.platform_payment_id));
+    cursor = page.next_cursor;
+  } while (cursor !== null);
+  assert.deepEqual(seen, made);
+  const ended = await platform.admin('GET', '/admin/v1/payments?status=succeeded&partner_id=water');
+  const { payments } = ended.body as unknown as PaymentPage;
+  assert.equal(payments.length, 3);
+  assert.ok(payments.every((payment) => payment.stage === 'ended' && payment.posted_at !== null));
+  assert.ok(!ended.text.includes('"a2"'));
+  for (const query of ['?limit=0', '?limit=1001', '?status=done', '?cursor=%00', '?page=2']) {
+    assertCode(await platform.admin('GET', `/admin/v1/payments${query}`), 'INVALID_REQUEST');
+  }
+});
+
+test('a payment is read with every step of its life, each with its time and who took it', async () => {
+  partner.endings.set('a2', { status: 'succeeded', posted_at: new Date().toISOString() });
+  const id = await pay('a2');
+  const answer = await platform.admin('GET', `/admin/v1/payments/${id}`);
+  const { payment, audit } = answer.body as unknown as PaymentDetail;
+  assert.equal(payment.status, 'succeeded');
+  assert.equal(audit[0]?.event, 'payment_created');
+  assert.ok(audit.some((entry) => entry.event === 'payment_ended'));
+  assertCode(await platform.admin('GET', '/admin/v1/payments/never'), 'PAYMENT_NOT_FOUND');
+});
+
+test('an operator withdraws what cannot have left, and nothing else, and says why', async () => {
+  const accepted = await pay('a3');
+  const path = (id: string, verb: string): string => `/admin/v1/payments/${id}/${verb}`;
+  const reason = { reason: 'customer called' };
+  await platform.admin('PATCH', '/admin/v1/partners/water', { paused: true });
+  const waiting = await pay('a3');
+  const withdrawn = await platform.admin('POST', path(waiting, 'withdraw'), reason);
+  assert.equal(withdrawn.status, 200, withdrawn.text);
+  assert.equal(withdrawn.body['status'], 'canceled');
+  await platform.admin('PATCH', '/admin/v1/partners/water', { paused: false });
+  assertCode(await platform.admin('POST', path(waiting, 'withdraw'), reason), 'CONFLICT');
+  assertCode(await platform.admin('POST', path(accepted, 'resume'), reason), 'CONFLICT');
+  for (const verb of ['withdraw', 'resume']) {
+    assertCode(await platform.admin('POST', path('never', verb), reason), 'PAYMENT_NOT_FOUND');
+    assertCode(await platform.admin('POST', path(accepted, verb), {}), 'INVALID_REQUEST');
+  }
+  const detail = await platform.admin('GET', `/admin/v1/payments/${waiting}`);
+  const { audit } = detail.body as unknown as PaymentDetail;
+  assert.ok(audit.some((entry) => entry.detail['reason'] === 'customer called'));
+});
+
+test('a batch shows its statement and is compared with the partner, difference by difference', async () => {
+  const list = await platform.admin('GET', '/admin/v1/batches?partner_id=water');
+  const [batch] = list.body['batches'] as {
+    platform_batch_id: string;
+    statement: { count: number };
+  }[];
+  assert.ok(batch !== undefined && batch.statement.count > 0);
+  const path = `/admin/v1/batches/${batch.platform_batch_id}`;
+  assert.equal((await platform.admin('GET', path)).status, 200);
+  const same = await platform.admin('POST', `${path}/reconcile`, {});
+  assert.equal(same.status, 200, same.text);
+  const wrong = 'platform_payment_id,status,amount_in_cents\nnobody-knows,succeeded,5\n';
+  const other = await platform.admin('POST', `${path}/reconcile`, { csv: wrong });
+  const differences = other.body['differences'] as { kind: string; platform_payment_id: string }[];
+  assert.ok(
+    differences.some(
+      ({ kind, platform_payment_id }) =>
+        kind === 'missing_here' && platform_payment_id === 'nobody-knows',
+    ),
+    other.text,
+  );
+  assertCode(await platform.admin('GET', '/admin/v1/batches/never'), 'BATCH_NOT_FOUND');
+  assertCode(
+    await platform.admin('POST', '/admin/v1/batches/never/reconcile', {}),
+    'BATCH_NOT_FOUND',
+  );
+});
+
+test('the audit tells what was done, the newest first, and no secret', async () => {
+  const answer = await platform.admin('GET', '/admin/v1/audit');
+  const entries = answer.body['entries'] as { at: string; event: string }[];
+  assert.ok(entries.some((entry) => entry.event === 'partner_added'));
+  const times = entries.map((entry) => entry.at);
+  assert.deepEqual(times, times.toSorted().toReversed());
+  assert.ok(!/canary|dbk_/.test(answer.text));
+});

@@ -1,0 +1,73 @@
+import assert from 'node:assert/strict';
+import { mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import test, { after } from 'node:test';
+import { ConfigurationError } from '@duebridge/runtime';
+import { readPlatformConfig, readSecrets } from './config.ts';
+import { adminKeyFile } from './data-directory.ts';
+
+const root = await mkdtemp(path.join(tmpdir(), 'duebridge-config-'));
+after(() => rm(root, { recursive: true }));
+const key = Buffer.alloc(32, 3).toString('base64');
+
+test('a first start that asks for nothing makes its secrets, for its owner alone, and keeps them', async () => {
+  const dataDirectory = path.join(root, 'first');
+  const made = await readSecrets({ dataDirectory });
+  assert.deepEqual(await readSecrets({ dataDirectory }), made);
+  assert.equal((await readFile(adminKeyFile(dataDirectory), 'utf8')).trim(), made.adminKey);
+  const files = await readdir(dataDirectory);
+  assert.equal(files.length, 3);
+  for (const file of files) {
+    assert.equal((await stat(path.join(dataDirectory, file))).mode & 0o777, 0o600, file);
+  }
+});
+
+test('twenty processes that start at once agree on the secrets', async () => {
+  const dataDirectory = path.join(root, 'race');
+  const all = await Promise.all(Array.from({ length: 20 }, () => readSecrets({ dataDirectory })));
+  assert.equal(new Set(all.map((secrets) => JSON.stringify(secrets))).size, 1);
+  assert.equal((await readdir(dataDirectory)).length, 3);
+});
+
+test('with a database of its own a replica is given its secrets: it makes none that others lack', async () => {
+  const config = { databaseUrl: 'postgres://x/y', dataDirectory: path.join(root, 'replica') };
+  await assert.rejects(readSecrets(config), /DUEBRIDGE_SEAL_KEY/);
+  await assert.rejects(readSecrets({ ...config, sealKey: key }), /DUEBRIDGE_KEY_PEPPER/);
+  const secrets = await readSecrets({ ...config, sealKey: key, keyPepper: key, adminKey: 'k' });
+  assert.equal(secrets.keyPepper.length, 32);
+});
+
+test('a secret that cannot serve is refused at the start, without being quoted', async () => {
+  const dataDirectory = path.join(root, 'weak');
+  for (const [name, value] of [
+    ['DUEBRIDGE_KEY_PEPPER', 'c2hvcnQtY2FuYXJ5'],
+    ['DUEBRIDGE_ADMIN_KEY', 'short-canary'],
+    ['DUEBRIDGE_ADMIN_KEY', 'with a space-canary'],
+    ['PORT', '70000'],
+    ['DATABASE_URL', 'mysql://canary'],
+  ] as const) {
+    assert.throws(
+      () => readPlatformConfig({ [name]: value }),
+      (error: unknown) =>
+        error instanceof ConfigurationError &&
+        error.message.includes(name) &&
+        !/canary/i.test(error.message),
+    );
+  }
+  await assert.rejects(readSecrets({ dataDirectory, sealKey: 'short' }), ConfigurationError);
+  await writeFile(path.join(root, 'file'), '');
+  await assert.rejects(
+    readSecrets({ dataDirectory: path.join(root, 'file', 'inside') }),
+    ConfigurationError,
+  );
+});
+
+test('the admin listener stays on this machine when the public one is opened to the world', () => {
+  const config = readPlatformConfig({ HOST: '0.0.0.0' });
+  assert.equal(config.host, '0.0.0.0');
+  assert.equal(config.adminHost, '127.0.0.1');
+  assert.equal(config.port, 4000);
+  assert.equal(config.adminPort, 4001);
+  assert.equal(config.allowPrivateAddresses, false);
+});

@@ -1,0 +1,254 @@
+import assert from 'node:assert/strict';
+import { spawn } from 'node:child_process';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import test, { after } from 'node:test';
+import type { Command } from 'commander';
+import { bearer, startTestPartner, startTestPlatform } from './front-testing.ts';
+import { platformCommand } from './main.ts';
+
+const partner = await startTestPartner({ after });
+const platform = await startTestPlatform({ after });
+const env = {
+  DUEBRIDGE_ADMIN_URL: platform.adminUrl,
+  DUEBRIDGE_DATA_DIR: platform.dataDirectory,
+};
+
+interface Outcome {
+  readonly out: string;
+  /** 0, or the exit code that the doorway gives: 3 for commander's own errors. */
+  readonly code: number;
+  readonly said: string;
+}
+
+/** Runs a command as the doorway does; the words are split at spaces. */
+async function run(
+  words: string,
+  given: { env?: Record<string, string>; stdin?: string } = {},
+): Promise<Outcome> {
+  let out = '';
+  let said = '';
+  const command = platformCommand({
+    env: { ...env, ...given.env },
+    stdin: (async function* () {
+      yield Buffer.from(given.stdin ?? '');
+    })(),
+    write: (text) => {
+      out += text;
+    },
+  });
+  const quiet = (one: Command): void => {
+    one.exitOverride().configureOutput({
+      writeOut: (text) => {
+        out += text;
+      },
+      writeErr: (text) => {
+        said += text;
+      },
+    });
+    one.commands.forEach(quiet);
+  };
+  quiet(command);
+  try {
+    await command.parseAsync(words.split(' '), { from: 'user' });
+    return { out, code: 0, said };
+  } catch (error) {
+    assert.ok(error instanceof Error && 'exitCode' in error, String(error));
+    const isUsage = error.constructor.name === 'CommanderError';
+    const code = isUsage ? (error.exitCode === 0 ? 0 : 3) : Number(error.exitCode);
+    return { out, code, said: said + error.message };
+  }
+}
+
+/** What `--json` printed: one JSON value and nothing else. */
+async function json(words: string): Promise<unknown> {
+  const { out, code, said } = await run(`${words} --json`);
+  assert.equal(code, 0, said);
+  return JSON.parse(out);
+}
+
+const addWater =
+  `partner add --id water --name Water --kind biller --biller water --base-url ${partner.url} ` +
+  '--auth key --header x-partner-key --origin https://water.example https://www.water.example';
+
+test('a partner is added with a key from standard input, the environment or a flag, each the same', async () => {
+  const fromStdin = await run(`${addWater} --key -`, { stdin: 'partner-key-canary-5f2c\n' });
+  assert.equal(fromStdin.code, 0, fromStdin.said);
+  assert.ok(!fromStdin.out.includes('canary'));
+  const fromEnv = await run(addWater.replace('--id water', '--id water-2'), {
+    env: { DUEBRIDGE_PARTNER_KEY: 'partner-key-canary-5f2c' },
+  });
+  assert.equal(fromEnv.code, 0, fromEnv.said);
+  const gas = await run(
+    `partner add --id gas --name Gas --kind aggregator --base-url ${partner.url} --auth oauth ` +
+      `--token-url ${partner.url}/oauth/token --client-id us --client-secret - --json`,
+    { stdin: 'secret-canary' },
+  );
+  assert.equal(gas.code, 0, gas.said);
+  assert.ok(!gas.out.includes('canary'));
+  const list = (await json('partner list')) as { partner_id: string; origins: string[] }[];
+  assert.deepEqual(
+    list.map((one) => one.partner_id),
+    ['gas', 'water', 'water-2'],
+  );
+  assert.deepEqual(list[1]?.origins, ['https://water.example', 'https://www.water.example']);
+});
+
+test('from key issue to a paid bill with nothing but what the commands print', async () => {
+  partner.endings.set('a1', { status: 'succeeded', posted_at: new Date().toISOString() });
+  const grant = (await json('key issue --partner water')) as Record<string, string>;
+  const credentials = { 'x-client-id': grant['client_id']!, 'x-api-key': grant['api_key']! };
+  const { session } = await platform.session(credentials, 'a1');
+  const made = await platform.call('POST', '/v1/flow/payments', {
+    headers: bearer(session),
+    body: { amount_in_cents: 777, funding_method: 'sandbox_bank' },
+  });
+  const id = String(made.body['platform_payment_id']);
+  const stream = await platform.call('GET', `/v1/flow/payments/${id}/events`, {
+    headers: bearer(session),
+  });
+  assert.match(stream.text, /succeeded/);
+
+  const page = (await json('payments --status succeeded --partner water')) as {
+    payments: { platform_payment_id: string; platform_batch_id: string }[];
+  };
+  assert.equal(page.payments[0]?.platform_payment_id, id);
+  const table = await run('payments');
+  assert.match(table.out, new RegExp(`${id} +succeeded +ended +water`));
+  const detail = await run(`payments ${id}`);
+  assert.match(detail.out, /payment_created/);
+  const batch = page.payments[0].platform_batch_id;
+  const statement = (await json(`batch ${batch}`)) as { statement: { count: number } };
+  assert.equal(statement.statement.count, 1);
+  assert.match((await run('batch --partner water')).out, new RegExp(batch));
+  const agreed = await run(`reconcile ${batch}`);
+  assert.equal(agreed.code, 0, agreed.said);
+
+  const keys = (await json('key list --partner water')) as { key_id: string }[];
+  assert.equal(keys[0]?.key_id, grant['key_id']);
+  assert.equal((await run(`key revoke ${grant['key_id']} --partner water`)).code, 0);
+  assert.equal((await platform.token(credentials)).status, 401);
+  assert.ok(((await json('audit')) as object[]).length > 0);
+});
+
+test('two books that differ end with exit code 1, and the table says where', async () => {
+  const [batch] = (await json('batch')) as { platform_batch_id: string }[];
+  const directory = await mkdtemp(path.join(tmpdir(), 'duebridge-csv-'));
+  const file = path.join(directory, 'theirs.csv');
+  await writeFile(file, 'platform_payment_id,status,amount_in_cents\n');
+  const differ = await run(`reconcile ${batch!.platform_batch_id} --csv ${file}`);
+  assert.equal(differ.code, 1);
+  assert.match(differ.out, /missing_there/);
+  await rm(directory, { recursive: true });
+  const unreadable = await run(`reconcile ${batch!.platform_batch_id} --csv ${file}`);
+  assert.equal(unreadable.code, 1);
+});
+
+test('a mistake in the words is 3, a setting that is wrong 2, a refusal 1, each with one sentence', async () => {
+  const cases: [string, number, Record<string, string>?][] = [
+    ['nonsense', 3],
+    ['partner add --id x', 3],
+    [addWater, 3],
+    [`${addWater.replace('--header x-partner-key ', '')} --key k`, 3],
+    ['key issue', 3],
+    ['payments --colour red', 3],
+    ['partner list', 2, { DUEBRIDGE_ADMIN_KEY: 'another-key-of-somebody' }],
+    ['partner list', 2, { DUEBRIDGE_DATA_DIR: '/nowhere' }],
+    ['partner list', 2, { DUEBRIDGE_ADMIN_URL: 'nonsense' }],
+    ['partner list', 1, { DUEBRIDGE_ADMIN_URL: 'http://127.0.0.1:1' }],
+    [`${addWater} --key k`, 1],
+    ['payments never', 1],
+    ['payments --status done', 1],
+    ['payment withdraw never --reason x', 1],
+    ['batch never', 1],
+    ['key revoke key_none --partner water', 1],
+  ];
+  for (const [words, code, given] of cases) {
+    const outcome = await run(words, given === undefined ? {} : { env: given });
+    assert.equal(outcome.code, code, `${words}: ${outcome.said}`);
+    assert.equal(outcome.out, '', words);
+    assert.ok(outcome.said.length > 10, words);
+    assert.ok(!outcome.said.includes('    at '), words);
+  }
+});
+
+test('a program that is no platform at the admin address is named as that', async (t) => {
+  const other = createServer((_request, response) => response.end('<html>hello</html>'));
+  await new Promise<void>((resolve) => {
+    other.listen(0, '127.0.0.1', resolve);
+  });
+  t.after(() => {
+    other.closeAllConnections();
+    other.close();
+  });
+  const { port } = other.address() as AddressInfo;
+  const outcome = await run('partner list', {
+    env: { DUEBRIDGE_ADMIN_URL: `http://127.0.0.1:${port}` },
+  });
+  assert.equal(outcome.code, 1);
+  assert.match(outcome.said, /DUEBRIDGE_ADMIN_URL/);
+});
+
+test('what a partner wrote cannot steer the terminal', async () => {
+  partner.endings.set('a2', {
+    status: 'failed',
+    posted_at: null,
+    failure_reason: 'gone\u001b[2J\u0007',
+  });
+  const grant = (await json('key issue --partner water')) as Record<string, string>;
+  const credentials = { 'x-client-id': grant['client_id']!, 'x-api-key': grant['api_key']! };
+  const { session } = await platform.session(credentials, 'a2');
+  const made = await platform.call('POST', '/v1/flow/payments', {
+    headers: bearer(session),
+    body: { amount_in_cents: 778, funding_method: 'sandbox_bank' },
+  });
+  const id = String(made.body['platform_payment_id']);
+  await platform.call('GET', `/v1/flow/payments/${id}/events`, { headers: bearer(session) });
+  for (const words of ['payments', `payments ${id}`]) {
+    const { out } = await run(words);
+    assert.match(out, /gone/);
+    assert.doesNotMatch(out, /[\u001b\u0007]/);
+  }
+});
+
+test('serve with a port that is taken ends with 2 and names the port', async (t) => {
+  const taken = createServer();
+  await new Promise<void>((resolve) => {
+    taken.listen(0, '127.0.0.1', resolve);
+  });
+  t.after(() => taken.close());
+  const { port } = taken.address() as AddressInfo;
+  const child = spawn(
+    process.execPath,
+    [
+      '--input-type=module-typescript',
+      '-e',
+      `import { platformCommand } from ${JSON.stringify(new URL('./main.ts', import.meta.url).href)};
+       await platformCommand().parseAsync(['serve'], { from: 'user' });`,
+    ],
+    {
+      env: {
+        ...process.env,
+        ...env,
+        PORT: String(port),
+        ADMIN_PORT: '0',
+        DATABASE_URL: platform.database.url,
+        DUEBRIDGE_SEAL_KEY: Buffer.alloc(32, 1).toString('base64'),
+        DUEBRIDGE_KEY_PEPPER: Buffer.alloc(32, 2).toString('base64'),
+      },
+      stdio: ['ignore', 'ignore', 'pipe'],
+    },
+  );
+  let log = '';
+  child.stderr.on('data', (chunk) => {
+    log += String(chunk);
+  });
+  const code = await new Promise((resolve) => {
+    child.once('exit', resolve);
+  });
+  assert.equal(code, 2, log);
+  assert.match(log, new RegExp(`port ${port} `));
+});
