@@ -1,0 +1,105 @@
+import assert from 'node:assert/strict';
+import { randomBytes } from 'node:crypto';
+import test, { after } from 'node:test';
+import type { FlowPayment } from '@duebridge/contract';
+import { silentLog } from '@duebridge/runtime';
+import { bearer, startTestPartner, startTestPlatform } from './front-testing.ts';
+import { startPlatform } from './server.ts';
+
+const secrets = {
+  sealKey: randomBytes(32).toString('base64'),
+  keyPepper: randomBytes(32).toString('base64'),
+  adminKey: 'admin-key-of-two-replicas',
+};
+const partner = await startTestPartner({ after });
+const here = await startTestPlatform({ after }, secrets);
+const there = await startPlatform({
+  ...secrets,
+  port: 0,
+  adminPort: 0,
+  databaseUrl: here.database.url,
+  allowPrivateAddresses: true,
+  log: silentLog,
+});
+here.database.closing(() => there.stop());
+const { partner_id } = await here.register(partner);
+const credentials = await here.credentials(partner_id);
+
+/** The same path at the other replica. */
+function elsewhere(path: string, session: string, init: RequestInit = {}): Promise<Response> {
+  return fetch(new URL(path, there.url), {
+    ...init,
+    headers: { ...bearer(session), 'content-type': 'application/json' },
+    signal: AbortSignal.timeout(30_000),
+  });
+}
+
+test('a token of one replica opens the flow at another, and both confirm the one payment [S4 TK1]', async () => {
+  const made = await here.token(credentials);
+  const exchanged = await elsewhere('/v1/flow/session', String(made.body['token']), {
+    method: 'POST',
+    body: '{}',
+  });
+  assert.equal(exchanged.status, 200);
+  const { session } = (await exchanged.json()) as { session: string };
+  const body = { amount_in_cents: 500, funding_method: 'sandbox_bank' };
+  const ids = await Promise.all(
+    Array.from({ length: 20 }, async (_, turn) => {
+      const answer =
+        turn % 2 === 0
+          ? await elsewhere('/v1/flow/payments', session, {
+              method: 'POST',
+              body: JSON.stringify(body),
+            }).then((response) => response.json() as Promise<FlowPayment>)
+          : ((await here.call('POST', '/v1/flow/payments', { headers: bearer(session), body }))
+              .body as unknown as FlowPayment);
+      return answer.platform_payment_id;
+    }),
+  );
+  assert.equal(new Set(ids).size, 1);
+});
+
+test('a stream at one replica follows a payment that another drives, to its end [S4]', async () => {
+  const { session } = await here.session(credentials, 'a2');
+  const made = await here.call('POST', '/v1/flow/payments', {
+    headers: bearer(session),
+    body: { amount_in_cents: 500, funding_method: 'sandbox_bank' },
+  });
+  const stream = await elsewhere(
+    `/v1/flow/payments/${String(made.body['platform_payment_id'])}/events`,
+    session,
+  );
+  assert.equal(stream.status, 200);
+  const text = stream.text();
+  partner.endings.set('a2', { status: 'succeeded', posted_at: new Date().toISOString() });
+  const events = [...(await text).matchAll(/^data: (.*)$/gm)].map(
+    (match) => JSON.parse(match[1]!) as FlowPayment,
+  );
+  assert.equal(events[0]?.status, 'processing');
+  assert.equal(events.at(-1)?.status, 'succeeded');
+});
+
+test('a key revoked at one replica is refused at the other within five seconds [AU1]', async () => {
+  const grant = (await here.admin('POST', `/admin/v1/partners/${partner_id}/keys`, {})).body;
+  const ask = async (): Promise<number> => {
+    const response = await fetch(new URL('/v1/sbi/token', there.url), {
+      method: 'POST',
+      headers: {
+        'x-client-id': String(grant['client_id']),
+        'x-api-key': String(grant['api_key']),
+        'content-type': 'application/json',
+      },
+      body: '{}',
+    });
+    return response.status;
+  };
+  assert.equal(await ask(), 400);
+  await here.admin('DELETE', `/admin/v1/partners/${partner_id}/keys/${String(grant['key_id'])}`);
+  const revokedAt = performance.now();
+  while ((await ask()) !== 401) {
+    assert.ok(performance.now() - revokedAt < 6_000, 'a revoked key is still let in');
+    await new Promise((resolve) => {
+      setTimeout(resolve, 50);
+    });
+  }
+});
