@@ -24,7 +24,7 @@ export function shellWords(line: string, variables: Variables): string[] {
     assert(match?.groups, `the guide's style has no shell syntax like this: ${rest}`);
     const { space, single, double, bare } = match.groups;
     if (space === undefined) {
-      word = (word ?? '') + (single ?? expand((double ?? bare ?? '') as string, variables));
+      word = (word ?? '') + (single ?? expand(double ?? bare ?? '', variables));
     } else if (word !== undefined) {
       words.push(word);
       word = undefined;

@@ -130,7 +130,7 @@ function pick(answer: Answer, path: string): string {
 }
 
 /** The answer as the guide shows it: status line, the headers that matter, the body laid out. */
-export function print(answer: Answer): string {
+function print(answer: Answer): string {
   const type = String(answer.headers['content-type'] ?? '');
   const isJson = /^application\/json\b/.test(type);
   const headers = SHOWN.flatMap((name) => {
@@ -177,7 +177,7 @@ function escapeRegExp(text: string): string {
 }
 
 /** Masks what differs from run to run, for printing the guide again. Takes and gives an answer as printed. */
-export function mask(printed: string): string {
+function mask(printed: string): string {
   return printed
     .replaceAll(/\b(db[a-z]_|key_)[\w-]{16,}/g, '$1…')
     .replaceAll(/\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b/g, '…')
@@ -192,7 +192,7 @@ export function rewritten(
   came: readonly string[],
 ): string {
   const lines = markdown.split('\n');
-  for (const [index, step] of [...steps.entries()].reverse()) {
+  for (const [index, step] of [...steps.entries()].toReversed()) {
     const text = mask(inTheWordsOf(step.expected?.text ?? '', came[index] ?? ''));
     const endOfScript = step.line + step.script.split('\n').length + 1;
     if (step.expected !== undefined) {
