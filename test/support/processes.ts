@@ -1,0 +1,87 @@
+/**
+ * Real processes, as they run in production, for tests that kill them: each is the command line in a
+ * Node of its own, with its settings in the environment and its log in a file.
+ */
+import { spawn, type ChildProcess } from 'node:child_process';
+import { once } from 'node:events';
+import { createWriteStream } from 'node:fs';
+import { join } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
+import { request } from 'undici';
+
+const doorway = join(import.meta.dirname, '..', '..', 'bin', 'duebridge.ts');
+
+/** How long a process may take until it is ready; a busy machine needs a tenth of it. */
+const START_MS = 30_000;
+
+/** A server process that can be killed and started again, always at the same address. */
+export class Server {
+  readonly url: string;
+  readonly #args: readonly string[];
+  readonly #env: Readonly<Record<string, string>>;
+  readonly #logFile: string;
+  #child: ChildProcess | undefined;
+
+  constructor(options: {
+    args: readonly string[];
+    port: number;
+    env: Readonly<Record<string, string>>;
+    logFile: string;
+  }) {
+    this.url = `http://127.0.0.1:${options.port}`;
+    this.#args = options.args;
+    this.#env = { ...options.env, PORT: String(options.port) };
+    this.#logFile = options.logFile;
+  }
+
+  /** Starts the process and resolves when it says that it is ready. */
+  async start(): Promise<void> {
+    const log = createWriteStream(this.#logFile, { flags: 'a' });
+    const child = spawn(process.execPath, [doorway, ...this.#args], {
+      env: { PATH: process.env['PATH'] ?? '', ...this.#env },
+      stdio: ['ignore', 'pipe', 'pipe'],
+    });
+    child.stdout.pipe(log);
+    child.stderr.pipe(log);
+    this.#child = child;
+    for (const until = performance.now() + START_MS; ; await delay(25)) {
+      if (child.exitCode !== null) {
+        throw new Error(
+          `${this.#args.join(' ')} ended with ${child.exitCode}, see ${this.#logFile}`,
+        );
+      }
+      if (await this.isReady()) return;
+      if (performance.now() > until) throw new Error(`${this.#args.join(' ')} is not ready`);
+    }
+  }
+
+  /** Whether it answers /readyz with 200. */
+  async isReady(): Promise<boolean> {
+    try {
+      const answer = await request(`${this.url}/readyz`, { signal: AbortSignal.timeout(2_000) });
+      await answer.body.dump();
+      return answer.statusCode === 200;
+    } catch {
+      return false;
+    }
+  }
+
+  /** SIGKILL: nothing of it runs on, nothing is told. */
+  async kill(): Promise<void> {
+    await this.#end('SIGKILL');
+  }
+
+  /** SIGTERM; gives the exit code. */
+  async stop(): Promise<number | null> {
+    return this.#end('SIGTERM');
+  }
+
+  async #end(signal: NodeJS.Signals): Promise<number | null> {
+    const child = this.#child;
+    if (child === undefined || child.exitCode !== null || child.signalCode !== null) return null;
+    const exit = once(child, 'exit');
+    child.kill(signal);
+    await exit;
+    return child.exitCode;
+  }
+}
