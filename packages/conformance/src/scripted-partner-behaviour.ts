@@ -54,9 +54,9 @@ export interface Wire {
   /** Aborted when the partner heals or stops, or the caller hangs up. */
   readonly released: AbortSignal;
   /** Sends an answer in the ordinary way. */
-  send(answer: Answer): void;
+  readonly send: (answer: Answer) => void;
   /** An answer as the bytes of HTTP/1.1, with a Content-Length. */
-  bytes(answer: Answer): Buffer;
+  readonly bytes: (answer: Answer) => Buffer;
 }
 
 /** Takes the connection over. What it leaves open is closed at release. */
@@ -111,6 +111,8 @@ export interface Insides {
   post(payment: StoredPayment): void;
   /** Moves a payment, unless it is terminal; `force` moves it whatever it is. */
   end(payment: StoredPayment, ending: Ending, force?: boolean): void;
+  /** Moves the clock forward and ends what is then due. */
+  advance(ms: number): void;
   /** What the record of a payment says on the wire (decision 3). */
   record(payment: StoredPayment): Record<string, unknown>;
 }

@@ -44,8 +44,6 @@ export interface Book extends Insides {
   accounts(): readonly SandboxAccount[];
   /** Resolves when the payment has ended, or the signal aborts. */
   whenEnded(payment: StoredPayment, signal: AbortSignal): Promise<void>;
-  /** Moves the clock forward and ends what is due. */
-  advance(ms: number): void;
   /** Ends what is due now. */
   settle(): void;
   reset(): void;

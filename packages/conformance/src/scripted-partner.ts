@@ -11,7 +11,8 @@
 import { isUtf8 } from 'node:buffer';
 import { randomBytes, randomUUID } from 'node:crypto';
 import http from 'node:http';
-import type { AddressInfo, Socket } from 'node:net';
+import net, { type AddressInfo, type Socket } from 'node:net';
+import tls from 'node:tls';
 import {
   compileCheck,
   isTerminal,
@@ -26,6 +27,10 @@ import {
   type Json,
   type Route,
 } from '@duebridge/contract';
+import { makeBadCertificate } from './sandbox-certificate.ts';
+import { openFaults, REPLAY_HEADER, type ScriptStep } from './sandbox-faults.ts';
+import type { FrontDoor, Scenario } from './scenarios.ts';
+import { answerInspection, isInspection } from './scripted-partner-page.ts';
 import type {
   Answer,
   Behaviour,
@@ -53,6 +58,8 @@ export type {
   Wire,
 } from './scripted-partner-behaviour.ts';
 export * from './scripted-partner-magic.ts';
+export { SCENARIOS, findScenario, type FrontDoor, type Scenario } from './scenarios.ts';
+export { readScript, ScriptProblem, type ScriptAnswer, type ScriptStep } from './sandbox-faults.ts';
 export type { SandboxClock } from './scripted-partner-book.ts';
 
 /** How the partner protects its operations (S3): exactly one of the two methods. */
@@ -79,6 +86,12 @@ export interface ScriptedPartnerOptions {
   readonly processing_ms?: number;
   /** Wrong in one or more ways. */
   readonly behaviour?: Behaviour | readonly Behaviour[];
+  /** A named fault, by name or number (F02); see SCENARIOS. */
+  readonly scenario?: string;
+  /** Several faults, one after the other; not together with `scenario`. */
+  readonly script?: readonly ScriptStep[];
+  /** How many faulty answers the scenario gives; its own number unless named. */
+  readonly faults?: number | 'until_healed';
   /** Starts the seeded sequence of chance; 1 unless named. */
   readonly seed?: number;
   /** Where its time comes from; the machine's clock unless named. `advance` moves on from there. */
@@ -102,12 +115,20 @@ export interface ScriptedExchange {
   answer: { readonly status: number; readonly body: string } | undefined;
   /** Set when the answer was no ordinary one. */
   taken_over: boolean;
+  /** True for a request that the sandbox itself sent, in a proxy's place (F49). */
+  readonly replayed: boolean;
 }
 
 /** A running scripted partner. */
 export interface ScriptedPartner {
-  /** Base URL, such as http://127.0.0.1:4100. */
+  /** Base URL to register, such as http://127.0.0.1:4100; under a scenario of TLS or names, the bad one. */
   readonly url: string;
+  /** Where it can be reached once the registration is mended: `url`, unless that one is bad. */
+  readonly plain_url: string;
+  /** The credentials in force; the secret may be the scenario's. */
+  readonly auth: ScriptedAuth;
+  /** The running scenario. */
+  readonly scenario: Scenario | undefined;
   /** The OAuth token endpoint (OA1); of use in OAuth mode only. */
   readonly token_url: string;
   /** Every payment ever stored, oldest first. */
@@ -117,12 +138,24 @@ export interface ScriptedPartner {
   /** Every request since the start or the last reset, oldest first. */
   exchanges(): readonly ScriptedExchange[];
   accounts(): readonly SandboxAccount[];
+  /** Faulty answers given since the start or the last reset. */
+  faults(): number;
+  /** True when every fault is over. */
+  healed(): boolean;
+  /** Ends every fault, at once and for good. */
+  heal(): Promise<void>;
+  /** Connections to the bad front door (F47, F48): a handshake may be tried, a private address may not. */
+  doorConnections(): number;
+  /** Requests that reached the host beside the partner, to which some scenarios redirect: none may. */
+  strayRequests(): number;
   /** Ends a payment by hand, as an operator of the partner would (decision 18). */
   end(platform_payment_id: string, status: 'succeeded' | 'failed' | 'canceled'): void;
   /** Forgets everything; accounts, clock and chance are as at the start. */
   reset(): void;
   /** Moves the partner's clock forward and ends what is then due. */
   advance(ms: number): void;
+  /** The partner's clock: milliseconds since 1970. */
+  now(): number;
   /** Ends all connections and closes the port. Calling it twice is harmless. */
   stop(): Promise<void>;
 }
@@ -144,7 +177,18 @@ export async function startScriptedPartner(
   options: ScriptedPartnerOptions,
 ): Promise<ScriptedPartner> {
   const host = options.host ?? '127.0.0.1';
-  const behaviours = [options.behaviour ?? []].flat();
+  const faults = openFaults({
+    scenario: options.scenario,
+    script: options.script,
+    faults: options.faults,
+    origin: () => plainUrl,
+    stray: () => stray.url,
+    partner: () => book,
+  });
+  const behaviours = [...[options.behaviour ?? []].flat(), ...faults.behaviours];
+  const auth = scenarioAuth(options.auth, faults.scenario);
+  const stray = await openStray(host);
+  let plainUrl = '';
   const book = openBook({
     accounts: options.accounts ?? MAGIC_ACCOUNTS,
     processing_ms: options.processing_ms ?? DEFAULT_PROCESSING_MS,
@@ -152,7 +196,13 @@ export async function startScriptedPartner(
     seed: options.seed ?? 1,
     behaviours: () => behaviours,
   });
-  const door = openDoor(options.auth, book);
+  const door = openDoor(auth, secretsInForce, book);
+  function secretsInForce(): readonly string[] {
+    const secrets = faults.scenario?.secrets;
+    // A rotation ends with the old secret out of force (F67).
+    if (secrets !== undefined) return faults.healed() ? secrets.slice(-1) : secrets;
+    return auth.method === 'oauth' ? [auth.client_secret] : [];
+  }
   let exchanges: ScriptedExchange[] = [];
   let calls = 0;
   let release = new AbortController();
@@ -179,6 +229,12 @@ export async function startScriptedPartner(
     response.on('close', () => gone.abort());
     const released = AbortSignal.any([gone.signal, release.signal]);
     const body = await readBody(request);
+    if (isInspection(request.url ?? '')) {
+      const answer = await answerInspection(request, body?.toString('utf8') ?? '', partner);
+      const { status, headers, body: bytes } = toSendable(answer);
+      response.writeHead(status, headers).end(bytes);
+      return;
+    }
     calls += 1;
     const { call, problem } = toCall(
       request,
@@ -193,11 +249,12 @@ export async function startScriptedPartner(
       operation: call.operation,
       method: call.method,
       path: call.path,
-      headers: maskedHeaders(request, options.auth),
+      headers: maskedHeaders(request, auth),
       body: call.operation === 'access_token' ? maskedForm(call.text) : call.text,
       credential: 'not_looked_at',
       answer: undefined,
       taken_over: false,
+      replayed: request.headers[REPLAY_HEADER] !== undefined,
     };
     exchanges.push(exchange);
     if (exchanges.length > MAX_EXCHANGES) exchanges.shift();
@@ -385,24 +442,23 @@ export async function startScriptedPartner(
     };
   }
 
-  await new Promise<void>((resolve, reject) => {
-    server.once('error', reject);
-    server.listen(options.port ?? 0, host, () => {
-      server.off('error', reject);
-      resolve();
-    });
-  });
-  const { port } = server.address() as AddressInfo;
-  const url = `http://${host.includes(':') ? `[${host}]` : host}:${port}`;
+  const port = await listen(server, options.port ?? 0, host);
+  plainUrl = `http://${host.includes(':') ? `[${host}]` : host}:${port}`;
+  const front = await openFrontDoor(faults.door, host);
+  const url = front?.url ?? plainUrl;
+  if (faults.door === 'closed') await closeListener(server);
   const letGo = () => {
     release.abort();
     release = new AbortController();
   };
   let stopped: Promise<void> | undefined;
 
-  return {
+  const partner: ScriptedPartner = {
     url,
-    token_url: `${url}${partnerRoutes.access_token.path}`,
+    plain_url: plainUrl,
+    token_url: `${plainUrl}${partnerRoutes.access_token.path}`,
+    auth,
+    scenario: faults.scenario,
     payments: () => {
       book.settle();
       return book.payments();
@@ -413,6 +469,15 @@ export async function startScriptedPartner(
     },
     exchanges: () => exchanges,
     accounts: () => book.accounts(),
+    faults: () => faults.count(),
+    healed: () => faults.healed(),
+    async heal() {
+      faults.heal();
+      letGo();
+      if (faults.door === 'closed' && !server.listening) await listenAgain(server, port, host);
+    },
+    doorConnections: () => front?.connections() ?? 0,
+    strayRequests: () => stray.requests(),
     end(platform_payment_id, status) {
       const payment = book.find(platform_payment_id);
       if (payment === undefined) throw new Refusal('PAYMENT_NOT_FOUND');
@@ -427,24 +492,119 @@ export async function startScriptedPartner(
       letGo();
       book.reset();
       door.reset();
+      faults.reset();
       exchanges = [];
       calls = 0;
     },
     advance: (ms) => book.advance(ms),
+    now: () => book.now(),
     stop() {
-      stopped ??= new Promise((resolve) => {
+      stopped ??= (async () => {
         book.close();
         release.abort();
-        server.close(() => resolve());
+        const closed = closeListener(server);
         for (const socket of sockets.keys()) socket.destroy();
-      });
+        await Promise.all([closed, stray.stop(), front?.stop()]);
+      })();
       return stopped;
+    },
+  };
+  return partner;
+}
+
+/** The credentials as the scenario has them. */
+function scenarioAuth(auth: ScriptedAuth, scenario: Scenario | undefined): ScriptedAuth {
+  if (scenario?.needs === 'oauth' && auth.method !== 'oauth') {
+    throw new RangeError(`${scenario.name} is a fault of OAuth: start the partner with OAuth`);
+  }
+  const secret = scenario?.secrets?.[0];
+  return auth.method === 'oauth' && secret !== undefined
+    ? { ...auth, client_secret: secret }
+    : auth;
+}
+
+/** Listens; gives the port. */
+function listen(server: net.Server, port: number, host: string): Promise<number> {
+  return new Promise((resolve, reject) => {
+    server.once('error', reject);
+    server.listen(port, host, () => {
+      server.off('error', reject);
+      resolve((server.address() as AddressInfo).port);
+    });
+  });
+}
+
+/** How long to wait for a port that somebody has taken while nothing listened there. */
+const REOPEN_WITHIN_MS = 10_000;
+
+async function listenAgain(server: net.Server, port: number, host: string): Promise<void> {
+  for (let waitedMs = 0; ; waitedMs += 50) {
+    try {
+      await listen(server, port, host);
+      return;
+    } catch (error) {
+      const taken = error instanceof Error && 'code' in error && error.code === 'EADDRINUSE';
+      if (!taken || waitedMs >= REOPEN_WITHIN_MS) throw error;
+      await pause(50, new AbortController().signal);
+    }
+  }
+}
+
+function closeListener(server: net.Server): Promise<void> {
+  return new Promise((resolve) => {
+    if (!server.listening) return resolve();
+    server.close(() => resolve());
+  });
+}
+
+/** A host that is none of the partner: whoever follows a redirect to it has failed (F19-F21, F68). */
+async function openStray(host: string) {
+  let requests = 0;
+  const server = http.createServer((_request, response) => {
+    requests += 1;
+    response.writeHead(200, { 'Content-Type': 'application/json' }).end('{}');
+  });
+  const port = await listen(server, 0, host);
+  return {
+    url: `http://${host.includes(':') ? `[${host}]` : host}:${port}`,
+    requests: () => requests,
+    stop: async () => {
+      const closed = closeListener(server);
+      server.closeAllConnections();
+      await closed;
+    },
+  };
+}
+
+/** The listener at which a caller must turn back; undefined where the plain one is the door. */
+async function openFrontDoor(kind: FrontDoor, host: string) {
+  if (kind === 'open' || kind === 'closed') return undefined;
+  let connections = 0;
+  const open = new Set<Socket>();
+  const server =
+    kind === 'stalled_handshake' ? net.createServer() : tls.createServer(makeBadCertificate());
+  server.on('connection', (socket: Socket) => {
+    connections += 1;
+    open.add(socket);
+    socket.on('close', () => open.delete(socket));
+    socket.on('error', () => socket.destroy());
+  });
+  // The caller that refuses our certificate ends the handshake: as it should be.
+  server.on('tlsClientError', () => undefined);
+  const port = await listen(server, 0, host);
+  return {
+    url: `https://localhost:${port}`,
+    connections: () => connections,
+    stop: async () => {
+      const closed = closeListener(server);
+      for (const socket of open) socket.destroy();
+      await closed;
     },
   };
 }
 
 /** Judges credentials, and gives access tokens (S3, OA1-OA4, SC1, KY1, KY2). */
-function openDoor(auth: ScriptedAuth, book: Book) {
+function openDoor(auth: ScriptedAuth, secrets: () => readonly string[], book: Book) {
   const tokens = new Map<string, { scopes: readonly string[]; expires_ms: number }>();
 
   function judge(call: Call, scope: string | undefined): Refusal | undefined {
@@ -486,7 +646,7 @@ function openDoor(auth: ScriptedAuth, book: Book) {
     }
     const client_id = basic?.client_id ?? form.get('client_id');
     const client_secret = basic?.client_secret ?? form.get('client_secret');
-    if (client_id !== auth.client_id || client_secret !== auth.client_secret) {
+    if (client_id !== auth.client_id || !secrets().includes(client_secret ?? '')) {
       return oauthError(401, 'invalid_client', 'the client is not known', {
         'WWW-Authenticate': 'Basic realm="sandbox"',
       });
