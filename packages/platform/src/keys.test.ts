@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import { createSecretKey } from 'node:crypto';
 import test, { after } from 'node:test';
 import { Refusal } from '@duebridge/contract';
 import { silentLog } from '@duebridge/runtime';
@@ -7,7 +8,7 @@ import { openClientKeys, type ClientKeys } from './keys.ts';
 
 const migrations = new URL('../migrations/', import.meta.url);
 const database = await testDatabase({ after }, { migrations, name: 'keys' });
-const pepper = Buffer.alloc(32, 7);
+const pepper = createSecretKey(Buffer.alloc(32, 7));
 const clock = manualClock();
 const open = (): ClientKeys => openClientKeys({ database, pepper, clock, log: silentLog });
 
@@ -64,7 +65,7 @@ test('a database that leaks gives nobody a key: only a digest under the pepper i
   assert.ok(!JSON.stringify(rows).includes(api_key));
   const elsewhere = openClientKeys({
     database,
-    pepper: Buffer.alloc(32, 8),
+    pepper: createSecretKey(Buffer.alloc(32, 8)),
     clock,
     log: silentLog,
   });

@@ -7,7 +7,7 @@
  *         refused here at once and at every other replica within `cacheMs`.
  * next:   token.ts.
  */
-import { createHmac, randomBytes, timingSafeEqual } from 'node:crypto';
+import { createHmac, randomBytes, timingSafeEqual, type KeyObject } from 'node:crypto';
 import { crc32 } from 'node:zlib';
 import { Refusal, type ClientKeyGrant, type ClientKeyView } from '@duebridge/contract';
 import { constraintOf, sql, type Clock, type Database, type Log } from '@duebridge/runtime';
@@ -127,7 +127,7 @@ const updateUsed = sql(
 /** Opens the keys over a database. `pepper` is the server's secret of 32 bytes or more; without it no stored digest can be tried. */
 export function openClientKeys(options: {
   database: Database;
-  pepper: Buffer;
+  pepper: KeyObject;
   clock: Clock;
   log: Log;
 }): ClientKeys {

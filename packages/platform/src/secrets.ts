@@ -2,7 +2,7 @@
  * The secrets that open the flow, and what is kept of them: random values of 256 bits of which only a hash is stored, and keyed
  * names under which a customer is known again without being named (decision 8, P11, P15).
  */
-import { createHash, createHmac, randomBytes } from 'node:crypto';
+import { createHmac, hash, randomBytes, type KeyObject } from 'node:crypto';
 
 /** A new secret: the prefix says to people and to scanners what it is, the 256 random bits are all that it means. */
 export function newSecret(prefix: 'dbt_' | 'dbs_'): string {
@@ -11,7 +11,7 @@ export function newSecret(prefix: 'dbt_' | 'dbs_'): string {
 
 /** What is stored of a secret: 32 bytes. Plain SHA-256 is enough for 256 random bits; there is nothing to guess. */
 export function hashSecret(secret: string): Buffer {
-  return createHash('sha256').update(secret).digest();
+  return hash('sha256', secret, 'buffer');
 }
 
 /**
@@ -19,7 +19,7 @@ export function hashSecret(secret: string): Buffer {
  * to whoever lacks the pepper. The customer is known by their e-mail address, without case and outer spaces.
  */
 export function flowId(
-  pepper: Buffer,
+  pepper: KeyObject,
   of: { partner_id: string; biller_id: string; account_id: string; email: string },
 ): Buffer {
   // A JSON array: no two different lists of texts have the same one.

@@ -9,6 +9,7 @@
 import { Refusal, type TokenRequest } from '@duebridge/contract';
 import { groupCommit, sql, type Clock, type Database, type Log } from '@duebridge/runtime';
 import { v7 as uuidv7 } from 'uuid';
+import type { KeyObject } from 'node:crypto';
 import type { Client } from './keys.ts';
 import type { PartnerClient } from './partner-client.ts';
 import type { Partner, PartnerRegistry } from './partners.ts';
@@ -84,7 +85,7 @@ export function openTokens(options: {
   registry: PartnerRegistry;
   client: PartnerClient;
   sealer: Sealer;
-  pepper: Buffer;
+  pepper: KeyObject;
   clock: Clock;
   log: Log;
 }): Tokens {
