@@ -171,6 +171,7 @@ export const SHORT_TIMES = {
   pausedMs: 100,
   breakMs: 50,
   retryMs: 20,
+  maxRetryMs: 500,
   pollMs: 20,
 } as const;
 

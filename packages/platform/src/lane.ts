@@ -57,8 +57,6 @@ export class DueHeap<T extends Due> {
 
 /** Failures in a row, from any payments, after which the partner is taken to be down. */
 const BREAKER_THRESHOLD = 5;
-/** Longest pause between trials of a partner that is down: how late its recovery is noticed at worst (P9). */
-const MAX_BREAK_MS = 60_000;
 /** The bucket holds this much of a second: enough for an even stream, too little for a burst the partner would feel. */
 const BURST_S = 0.1;
 
@@ -75,21 +73,28 @@ export class Lane<T extends Due> {
   waits: boolean | undefined;
   /** Calls at once that this worker has registered for. */
   share = 0;
+  /** Calls per second that this worker has registered for. */
+  rate = 0;
   /** What the partner allows all workers together. */
   cap = 1;
   callsPerSecond = 1;
+  /** Calls started since this was last set to 0: what was used of the calls per second. */
+  started = 0;
   /** Why the calls are held back for an operator, if they are. */
   held: string | undefined;
   readonly #firstBreakMs: number;
+  readonly #maxBreakMs: number;
   #tokens = 0;
   #filledAt = 0;
   #failures = 0;
   #trips = 0;
   #closedUntil = 0;
 
-  constructor(partner_id: string, firstBreakMs: number) {
+  /** `maxBreakMs` is how late the recovery of a partner that was down is noticed at worst (P9). */
+  constructor(partner_id: string, firstBreakMs: number, maxBreakMs: number) {
     this.partner_id = partner_id;
     this.#firstBreakMs = firstBreakMs;
+    this.#maxBreakMs = maxBreakMs;
   }
 
   /** True while failures in a row, or a hold, let only one trial through at a time. */
@@ -99,6 +104,7 @@ export class Lane<T extends Due> {
 
   /** Calls that could be under way now. */
   get room(): number {
+    if (this.rate === 0) return 0;
     return this.onTrial ? Math.min(1, this.share) : this.share;
   }
 
@@ -110,8 +116,7 @@ export class Lane<T extends Due> {
   /** When the next call may start, not before `now`; the count of those under way is not looked at. */
   readyAt(now: number): number {
     this.#fill(now);
-    const rate = this.#rate();
-    const token = this.#tokens >= 1 ? now : now + ((1 - this.#tokens) / rate) * 1_000;
+    const token = this.#tokens >= 1 ? now : now + ((1 - this.#tokens) / this.rate) * 1_000;
     return Math.max(now, token, this.#closedUntil);
   }
 
@@ -125,6 +130,7 @@ export class Lane<T extends Due> {
     this.#fill(now);
     this.#tokens -= 1;
     this.inFlight += 1;
+    this.started += 1;
   }
 
   /** Nothing starts for so long: Retry-After, a pause, a hold. */
@@ -147,21 +153,15 @@ export class Lane<T extends Due> {
     if (this.#failures < BREAKER_THRESHOLD) return false;
     // Answers to calls of before the break tell nothing new.
     if (this.#closedUntil > now) return false;
-    const ms = Math.min(MAX_BREAK_MS, this.#firstBreakMs * 2 ** Math.min(this.#trips, 20));
+    const ms = Math.min(this.#maxBreakMs, this.#firstBreakMs * 2 ** Math.min(this.#trips, 20));
     this.#trips += 1;
     this.closeFor(now, ms * (0.5 + random / 2));
     return this.#trips === 1;
   }
 
-  /** This worker's part of the calls per second is that of its share. */
-  #rate(): number {
-    return Math.max(0.01, (this.callsPerSecond * this.share) / this.cap);
-  }
-
   #fill(now: number): void {
-    const rate = this.#rate();
-    const most = Math.max(1, rate * BURST_S);
-    this.#tokens = Math.min(most, this.#tokens + ((now - this.#filledAt) / 1_000) * rate);
+    const most = Math.max(1, this.rate * BURST_S);
+    this.#tokens = Math.min(most, this.#tokens + ((now - this.#filledAt) / 1_000) * this.rate);
     this.#filledAt = now;
   }
 }

@@ -11,20 +11,35 @@
 import { sql, type Database } from '@duebridge/runtime';
 import { PAYMENT_COLUMNS, type PaymentRow, type Queryable } from './record.ts';
 
-/** What a worker wants of one partner's concurrency, and what it still uses. */
-export interface Demand {
-  /** Calls at once that the partner allows all workers together. */
+/** What a worker wants of one budget of a partner, and what it still uses. */
+export interface Want {
+  /** What the partner allows all workers together. */
   readonly cap: number;
-  /** Calls at once that this worker could make now; 0 when it has nothing for this partner. */
+  /** What this worker could use now; 0 when it has nothing for this partner. */
   readonly need: number;
-  /** Calls of this worker under way: a share never falls below it. */
+  /** What is in use and cannot be given back yet: a share never falls below it. */
   readonly inUse: number;
 }
 
-/** Registered calls and wanted calls, per partner. */
-export type Shares = Readonly<Record<string, readonly [registered: number, need: number]>>;
+/** Both budgets of a partner: calls at once, and calls per second. */
+export interface Demand {
+  readonly calls: Want;
+  readonly rate: Want;
+}
 
-interface WorkerRow {
+/** What a worker may use of both. */
+export interface Share {
+  readonly calls: number;
+  readonly rate: number;
+}
+
+/** Registered and wanted, per partner and budget. */
+export type Shares = Readonly<
+  Record<string, Readonly<Record<keyof Share, readonly [registered: number, need: number]>>>
+>;
+
+/** A living worker, as the others see it. */
+export interface WorkerRow {
   readonly worker_id: string;
   readonly shares: Shares;
 }
@@ -32,7 +47,7 @@ interface WorkerRow {
 /** One lock for registering shares: heartbeats are rare and short, so nobody waits long. */
 const SHARES_LOCK = 7_033_124_800_419;
 
-/** How long an odd call of a small budget stays with one worker before it goes to the next, in milliseconds. */
+/** How long an odd part of a small budget stays with one worker before it goes to the next, in milliseconds. */
 const TURN_MS = 5_000;
 
 /** Puts a new worker on the list. */
@@ -41,15 +56,15 @@ export async function registerWorker(database: Database, worker_id: string): Pro
 }
 
 /**
- * Renews the heartbeat and the shares. Gives the calls this worker may make at once, per partner, or undefined when its lease has
- * run out: others may have taken its payments already.
+ * Renews the heartbeat and the shares. Gives what this worker may use, per partner, or undefined when its lease has run out:
+ * others may have taken its payments already.
  */
 export function beat(
   database: Database,
   worker_id: string,
   leaseMs: number,
   demands: ReadonlyMap<string, Demand>,
-): Promise<Map<string, number> | undefined> {
+): Promise<Map<string, Share> | undefined> {
   return database.transaction(async (tx) => {
     await tx.query(sql('worker_lock', 'SELECT pg_advisory_xact_lock($1)'), [SHARES_LOCK]);
     const alive = await tx.query<WorkerRow & { turn: number }>(
@@ -62,12 +77,15 @@ export function beat(
     );
     const turn = alive[0]?.turn ?? 0;
     if (!alive.some((worker) => worker.worker_id === worker_id)) return undefined;
-    const granted = new Map<string, number>();
-    const registered: Record<string, readonly [number, number]> = {};
-    for (const [partner_id, demand] of demands) {
-      const share = shareOf(worker_id, partner_id, demand, alive, turn);
+    const granted = new Map<string, Share>();
+    const registered: Record<string, Shares[string]> = {};
+    for (const [partner_id, { calls, rate }] of demands) {
+      const share = {
+        calls: shareOf(worker_id, partner_id, 'calls', calls, alive, turn),
+        rate: shareOf(worker_id, partner_id, 'rate', rate, alive, turn),
+      };
       granted.set(partner_id, share);
-      registered[partner_id] = [share, demand.need];
+      registered[partner_id] = { calls: [share.calls, calls.need], rate: [share.rate, rate.need] };
     }
     await tx.query(
       sql(
@@ -80,22 +98,23 @@ export function beat(
   });
 }
 
-/** This worker's calls at once for one partner: its even part, but never more than the others have left free. Pure. */
+/** This worker's part of one budget of one partner: its even part, but never more than the others have left free. Pure. */
 export function shareOf(
   worker_id: string,
   partner_id: string,
-  demand: Demand,
+  budget: keyof Share,
+  want: Want,
   alive: readonly WorkerRow[],
   turn: number,
 ): number {
   const others = alive.filter((worker) => worker.worker_id !== worker_id);
-  const taken = others.reduce((sum, worker) => sum + (worker.shares[partner_id]?.[0] ?? 0), 0);
+  const taken = others.reduce((sum, { shares }) => sum + (shares[partner_id]?.[budget][0] ?? 0), 0);
   const needs = alive.map((worker) =>
-    worker.worker_id === worker_id ? demand.need : (worker.shares[partner_id]?.[1] ?? 0),
+    worker.worker_id === worker_id ? want.need : (worker.shares[partner_id]?.[budget][1] ?? 0),
   );
-  const even = evenParts(demand.cap, needs, turn);
+  const even = evenParts(want.cap, needs, turn);
   const mine = even[alive.findIndex((worker) => worker.worker_id === worker_id)] ?? 0;
-  return Math.max(demand.inUse, Math.min(mine, demand.cap - taken));
+  return Math.max(want.inUse, Math.min(mine, want.cap - taken));
 }
 
 /**

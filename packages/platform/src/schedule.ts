@@ -24,8 +24,8 @@ export const OVERDUE_AFTER_MS = DAY_MS;
 
 /** Delay before an unknown outcome is tried again: short once, because most breaks are of one connection (F06). */
 export const FIRST_RETRY_MS = 250;
-/** Longest delay between tries of one payment; the breaker guards the partner as a whole. */
-const MAX_RETRY_MS = 60_000;
+/** Longest delay between tries of one payment, and between trials of a partner that is down. */
+export const MAX_RETRY_MS = 60_000;
 
 /** The longest delay for a payment of this age. */
 export function capMs(ageMs: number): number {
@@ -45,9 +45,14 @@ export function defaultPollMs(
 }
 
 /** Delay until the same PUT or GET is tried again after an unknown outcome; `tries` counts those that failed in a row. */
-export function retryMs(tries: number, random: number, firstMs: number = FIRST_RETRY_MS): number {
+export function retryMs(
+  tries: number,
+  random: number,
+  firstMs: number = FIRST_RETRY_MS,
+  maxMs: number = MAX_RETRY_MS,
+): number {
   const grown = firstMs * 2 ** Math.min(Math.max(tries, 1) - 1, 30);
-  return Math.min(grown, MAX_RETRY_MS) * (0.5 + random * 0.5);
+  return Math.min(grown, maxMs) * (0.5 + random * 0.5);
 }
 
 /** Polls a payment may cost on average: what the default schedule spends on one that takes ten seconds. */
