@@ -1,0 +1,135 @@
+/**
+ * Both sides in this process, each on a fresh database of its own, meeting over HTTP: what tests across packages start from.
+ */
+import { randomBytes } from 'node:crypto';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import type { ClientKeyGrant, PartnerRegistration } from '@duebridge/contract';
+import { startPartner, type PartnerConfig, type RunningPartner } from '@duebridge/partner';
+import { startPlatform, type Platform, type PlatformConfig } from '@duebridge/platform';
+import { ensureDatabase, openDatabase, silentLog, type Database } from '@duebridge/runtime';
+import { testServer } from '@duebridge/runtime/testing';
+import { call, type Client } from './customer.ts';
+
+/** A platform and what a test needs to reach into it. */
+export interface PlatformSide {
+  readonly platform: Platform;
+  /** The platform's own books, to look at. */
+  readonly books: Database;
+  /** Registers a partner and issues it a key. */
+  readonly register: (registration: Registration) => Promise<Client>;
+  /** Calls the admin API; gives the body of a 200, throws for any other. */
+  readonly admin: <T>(
+    method: 'GET' | 'POST' | 'PATCH' | 'DELETE',
+    path: string,
+    body?: unknown,
+  ) => Promise<T>;
+}
+
+/** A partner's registration; origins may be left out. */
+export type Registration = Omit<PartnerRegistration, 'origins'> & { readonly origins?: string[] };
+
+/** A partner kit and its books. */
+export interface PartnerSide {
+  readonly server: RunningPartner;
+  readonly books: Database;
+  /** Imports accounts from a CSV text. */
+  importAccounts(csv: string): Promise<void>;
+}
+
+/** Starts servers for one test file and ends them, in the right order, when `stop` is called. */
+export class BothSides {
+  readonly #closers: (() => Promise<unknown>)[] = [];
+  readonly #folder: Promise<string> = mkdtemp(join(tmpdir(), 'duebridge-both-'));
+
+  /** A platform that admits partners on this machine and limits no rate. */
+  async platform(config: PlatformConfig = {}): Promise<PlatformSide> {
+    const { url, books } = await this.#database('platform');
+    const platform = await startPlatform({
+      host: '127.0.0.1',
+      port: 0,
+      adminPort: 0,
+      databaseUrl: url,
+      dataDirectory: await this.#folder,
+      sealKey: randomBytes(32).toString('base64'),
+      keyPepper: randomBytes(32).toString('base64'),
+      adminKey: randomBytes(24).toString('base64url'),
+      allowPrivateAddresses: true,
+      ipRate: undefined,
+      clientRate: { perSecond: 10_000, burst: 10_000 },
+      log: silentLog,
+      ...config,
+    });
+    this.#closers.push(() => platform.stop());
+    const admin = async <T>(
+      method: 'GET' | 'POST' | 'PATCH' | 'DELETE',
+      path: string,
+      body?: unknown,
+    ): Promise<T> => {
+      const headers = { authorization: `Bearer ${platform.adminKey}` };
+      const answer = await call<T>(method, `${platform.adminUrl}/admin/v1${path}`, headers, body);
+      if (answer.status === 200) return answer.body;
+      throw new Error(`${method} ${path}: ${answer.status} ${JSON.stringify(answer.body)}`);
+    };
+    const register = async (registration: Registration): Promise<Client> => {
+      await admin('POST', '/partners', { origins: [], ...registration });
+      const path = `/partners/${registration.partner_id}/keys`;
+      const { client_id, api_key } = await admin<ClientKeyGrant>('POST', path, {});
+      return { platformUrl: platform.url, client_id, api_key };
+    };
+    return { platform, books, admin, register };
+  }
+
+  /** A partner kit on the default ledger. */
+  async partner(
+    config: Pick<PartnerConfig, 'auth'> & Partial<PartnerConfig>,
+  ): Promise<PartnerSide> {
+    const { url, books } = await this.#database('partner');
+    const server = await startPartner({
+      port: 0,
+      adminPort: 0,
+      databaseUrl: url,
+      dataDirectory: await this.#folder,
+      adminKey: randomBytes(24).toString('base64url'),
+      log: silentLog,
+      ...config,
+    });
+    this.#closers.push(() => server.stop());
+    return {
+      server,
+      books,
+      async importAccounts(csv) {
+        const headers = { authorization: `Bearer ${server.adminKey}` };
+        const path = `${server.adminUrl}/admin/v1/accounts/import`;
+        const answer = await call('POST', path, headers, { csv });
+        if (answer.status !== 200) throw new Error(JSON.stringify(answer.body));
+      },
+    };
+  }
+
+  /** Ends everything, the last first, and drops the databases. */
+  async stop(): Promise<void> {
+    for (const close of this.#closers.splice(0).toReversed()) await close();
+    await rm(await this.#folder, { recursive: true, force: true });
+  }
+
+  async #database(side: string): Promise<{ url: string; books: Database }> {
+    const server = await testServer();
+    const name = `both_${side}_${randomBytes(6).toString('hex')}`;
+    const url = await ensureDatabase(server.url, name);
+    const books = openDatabase({ url, applicationName: 'duebridge test', maxConnections: 2 });
+    this.#closers.push(async () => {
+      await books.close();
+      const maintenance = openDatabase({
+        url: server.url,
+        applicationName: 'duebridge test',
+        maxConnections: 1,
+      });
+      await maintenance.query(`DROP DATABASE ${name} WITH (FORCE)`);
+      await maintenance.close();
+      await server.stop();
+    });
+    return { url, books };
+  }
+}
