@@ -149,7 +149,8 @@ function code(output: Output, suffix: string): string {
   return file.type === 'chunk' ? file.code : String(file.source);
 }
 
-function checkSizes<K extends keyof typeof SIZE_LIMITS>(
+/** Gives the gzip size of each file; throws RangeError, naming those that are over their limits. */
+export function checkSizes<K extends keyof typeof SIZE_LIMITS>(
   files: Readonly<Record<K, string>>,
 ): Record<K, number> {
   const names = Object.keys(files) as K[];

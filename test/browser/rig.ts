@@ -57,14 +57,17 @@ const PATIENCE_MS = 15_000;
 export function useRig(): {
   readonly flow: ScriptedFlow;
   readonly browser: Browser;
+  /** What the build made for these tests. */
+  readonly dist: string;
   visit(world: World, options?: VisitOptions): Promise<Visit>;
 } {
   let flow: ScriptedFlow;
   let browser: Browser;
   let folder: string;
+  let dist: string;
   before(async () => {
     folder = mkdtempSync(join(tmpdir(), 'duebridge-web-'));
-    const dist = join(folder, 'dist');
+    dist = join(folder, 'dist');
     [browser] = await Promise.all([launchChromium(), buildWeb(dist)]);
     flow = await startScriptedFlow(dist);
   });
@@ -83,6 +86,9 @@ export function useRig(): {
     },
     get browser() {
       return browser;
+    },
+    get dist() {
+      return dist;
     },
     visit: (world, options = {}) => visit(browser, flow, world, options),
   };

@@ -71,6 +71,8 @@ export const succeeds: Partial<FlowPayment>[] = [
 export interface ScriptedFlow {
   readonly port: number;
   readonly payOrigin: string;
+  /** More files of the sites, by path. */
+  readonly files: Map<string, string>;
   site(name: string): string;
   world(change?: Partial<Omit<World, 'partner' | 'plan'>> & { plan?: World['plan'] }): World;
   stop(): Promise<void>;
@@ -83,6 +85,7 @@ export async function startScriptedFlow(dist: string): Promise<ScriptedFlow> {
   const manifest = JSON.parse(readFileSync(join(dist, 'manifest.json'), 'utf8')) as Manifest;
   const worlds = new Map<string, World>();
   const streams = new Map<string, Set<ServerResponse>>();
+  const files = new Map<string, string>();
   let port = 0;
   const server: Server = createServer((request, response) => {
     void handle(request, response).catch((error: unknown) => {
@@ -277,6 +280,11 @@ export async function startScriptedFlow(dist: string): Promise<ScriptedFlow> {
     if (url.pathname.startsWith('/npm/')) {
       return send(response, 200, join(dist, url.pathname.slice(1)), {});
     }
+    const extra = files.get(url.pathname);
+    if (extra !== undefined) {
+      response.writeHead(200, { 'content-type': 'text/javascript; charset=utf-8' });
+      return void response.end(extra);
+    }
     if (url.pathname === '/site.js') return send(response, 200, join(siteFiles, 'site.js'), {});
     if (url.pathname === '/hostile') {
       return html(response, "default-src 'none'; script-src 'self'", '/hostile.js');
@@ -311,6 +319,7 @@ export async function startScriptedFlow(dist: string): Promise<ScriptedFlow> {
   return {
     port,
     payOrigin,
+    files,
     site: (name) => `http://${name}.localhost:${port}`,
     world(change = {}) {
       const partner = `p${worlds.size + 1}`;

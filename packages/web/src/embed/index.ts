@@ -138,6 +138,7 @@ export function createDuebridge(options: DuebridgeOptions): Duebridge {
           case 'ready':
             timers.forEach(clearTimeout);
             if (state !== 'exited') state = 'ready';
+            if (dialog && document.activeElement === dialog) frame?.focus();
             emit('ready', { version: message.version });
             resolve();
             break;
@@ -250,6 +251,7 @@ export function createDuebridge(options: DuebridgeOptions): Duebridge {
           maxHeight: '100%',
           display: 'flex',
           background: 'rgb(0 0 0/.55)',
+          outline: 0,
         });
         Object.assign(element.style, {
           margin: 'auto',
@@ -273,6 +275,9 @@ export function createDuebridge(options: DuebridgeOptions): Duebridge {
         place.append(dialog);
         document.documentElement.style.overflow = 'hidden';
         dialog.showModal();
+        // An empty frame would swallow Escape: the dialog itself has the focus until there is a page.
+        dialog.tabIndex = -1;
+        dialog.focus();
       } else {
         place.append(element);
       }

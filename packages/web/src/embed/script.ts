@@ -19,6 +19,7 @@ const frameOrigin =
   script instanceof HTMLScriptElement && script.src ? new URL(script.src).origin : undefined;
 
 window.duebridge = {
-  createDuebridge: (options) => createDuebridge({ frameOrigin, ...options }),
+  createDuebridge: (options) =>
+    createDuebridge({ ...options, frameOrigin: options.frameOrigin ?? frameOrigin }),
   DuebridgeError,
 };

@@ -1,0 +1,37 @@
+import assert from 'node:assert/strict';
+import { createHash } from 'node:crypto';
+import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import test from 'node:test';
+import { gzipSync } from 'node:zlib';
+import { buildWeb, checkSizes, SIZE_LIMITS } from './build.ts';
+
+test('the build gives what its manifest says: names with hashes, the integrity, sizes within limits', async (t) => {
+  const folder = mkdtempSync(join(tmpdir(), 'duebridge-build-'));
+  t.after(() => rmSync(folder, { recursive: true, force: true }));
+  const dist = join(folder, 'dist');
+  const manifest = await buildWeb(dist);
+  assert.deepEqual(JSON.parse(readFileSync(join(dist, 'manifest.json'), 'utf8')), manifest);
+  const sdk = readFileSync(join(dist, 'sdk', manifest.sdk.file));
+  assert.equal(manifest.sdk.sri, `sha384-${createHash('sha384').update(sdk).digest('base64')}`);
+  assert.ok(gzipSync(sdk, { level: 9 }).length <= SIZE_LIMITS.sdk);
+  const html = readFileSync(join(dist, 'flow', manifest.flow.html), 'utf8');
+  for (const asset of manifest.flow.assets) {
+    assert.ok(existsSync(join(dist, 'flow', asset)));
+    assert.ok(html.includes(asset), asset);
+    assert.match(asset, /-[0-9a-f]{8}\./);
+  }
+  assert.equal(html.match(/content="__ORIGINS__"/g)?.length, 1);
+  assert.equal(html.match(/content="__PARTNER__"/g)?.length, 1);
+  assert.deepEqual(readdirSync(folder), ['dist'], 'a draft was left behind');
+
+  // The same source, the same bytes: an immutable address must never change its content.
+  assert.deepEqual(await buildWeb(dist), manifest);
+});
+
+test('a file over its limit fails the build', () => {
+  const noise = Array.from({ length: 4_000 }, (_, index) => Math.sin(index).toString(36)).join('');
+  assert.throws(() => checkSizes({ sdk: noise }), /sdk has \d+, may have 3000/);
+  assert.ok(checkSizes({ sdk: 'small' }).sdk < 100);
+});

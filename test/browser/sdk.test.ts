@@ -1,0 +1,531 @@
+/**
+ * The SDK in a site that is careful, a site that is careless, and a site that is hostile.
+ */
+import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import test from 'node:test';
+import { pathToFileURL } from 'node:url';
+import type { Page } from 'playwright-core';
+import { build, type Rolldown } from 'vite';
+import type { Duebridge, DuebridgeOptions } from '../../packages/web/src/embed/types.ts';
+import type { createFakeFrame as CreateFakeFrame } from '../../packages/web/src/embed/testing.ts';
+import { until, useRig, values, type Visit } from './rig.ts';
+
+const rig = useRig();
+
+/** What the site's script put on the window. */
+interface Site {
+  heard: { event: string; value: never }[];
+  instance: Duebridge;
+  make: (options: object) => Duebridge;
+  start: (options: object, target?: string) => Promise<string>;
+  onOpen?: () => void;
+  sdk: { createDuebridge: (options: DuebridgeOptions) => Duebridge };
+}
+
+/** Whatever the SDK could have left behind. */
+const leftovers = (page: Page): Promise<number> =>
+  page.evaluate(
+    () =>
+      document.querySelectorAll('iframe, dialog').length +
+      (document.documentElement.style.overflow === '' ? 0 : 1),
+  );
+
+const settings = (partner: string): { partner: string; frameOrigin: string } => ({
+  partner,
+  frameOrigin: rig.flow.payOrigin,
+});
+
+async function pay(visit: Visit): Promise<void> {
+  await visit.press('Pay $123.45');
+  await visit.press('Pay $123.45 now');
+  await visit.title('Paid. Thank you!');
+}
+
+test('the token and the session are in no address, no referrer, no cookie, no storage and no log', async () => {
+  const world = rig.flow.world();
+  const visit = await rig.visit(world, { expect: /401/ });
+  await visit.start();
+  world.endSessions();
+  await pay(visit);
+  const secrets = [...world.tokens, ...world.sessions.keys()];
+  assert.ok(secrets.length >= 2);
+  for (const { path, headers, host, body } of world.seen) {
+    assert.equal(headers.cookie, undefined);
+    const { authorization, ...others } = headers;
+    const text = JSON.stringify([path, others, host === 'pay.localhost' ? body : '']);
+    assert.ok(!secrets.some((secret) => text.includes(secret)), text);
+    if (host === 'pay.localhost') assert.equal(headers.referer, undefined);
+    if (!path.startsWith('/v1/')) assert.equal(authorization, undefined);
+  }
+  for (const frame of visit.page.frames()) {
+    const kept = await frame.evaluate(async () =>
+      JSON.stringify([
+        [localStorage, sessionStorage].flatMap((store) => Object.entries(store)),
+        await indexedDB.databases(),
+        document.cookie,
+        window.name,
+        location.href,
+        document.documentElement.outerHTML,
+        history.state,
+      ]),
+    );
+    assert.ok(!secrets.some((secret) => kept.includes(secret)));
+    assert.ok(kept.startsWith('[[],[],"",""'), kept.slice(0, 200));
+  }
+  assert.equal(await visit.page.evaluate(() => history.length), 2, 'the history of the site grew');
+  await visit.close();
+});
+
+test('a hostile frame beside it, flooding both sides, learns nothing and changes nothing', async () => {
+  const world = rig.flow.world();
+  const visit = await rig.visit(world, { query: '?hostile' });
+  await visit.page.evaluate(
+    (url) =>
+      new Promise((resolve) => {
+        const frame = document.createElement('iframe');
+        frame.id = 'hostile';
+        frame.src = url;
+        frame.addEventListener('load', resolve);
+        document.body.append(frame);
+      }),
+    `http://evil.localhost:${rig.flow.port}/hostile`,
+  );
+  assert.equal(await visit.start(), 'mounted');
+  const frame = visit.page.frameLocator('#place iframe');
+  await frame.getByRole('button', { name: 'Pay $123.45' }).click();
+  await frame.getByRole('button', { name: 'Pay $123.45 now' }).click();
+  await frame.getByRole('heading', { name: 'Paid. Thank you!' }).waitFor();
+  const hostile = visit.page.frames().find((one) => one.url().includes('evil'));
+  const got = await hostile?.evaluate(() => (window as unknown as { got: unknown[] }).got);
+  assert.deepEqual(got, []);
+  assert.equal(world.payments.length, 1);
+  assert.deepEqual(values(await visit.heard(), 'fetchToken'), ['initial']);
+  await visit.close();
+});
+
+test('a site that is not registered gets a typed error, no frame and not one message', async () => {
+  const world = rig.flow.world();
+  const visit = await rig.visit(world, {
+    site: 'stranger',
+    expect: /frame-ancestors|Framing|ERR_BLOCKED/i,
+  });
+  await visit.page.evaluate(() => {
+    Object.assign(window, { messages: [] });
+    addEventListener('message', (event) =>
+      (window as unknown as { messages: unknown[] }).messages.push(event.data),
+    );
+  });
+  assert.equal(await visit.start(), 'frame_refused');
+  assert.equal(await leftovers(visit.page), 0);
+  const messages = await visit.page.evaluate(
+    () => (window as unknown as { messages: unknown[] }).messages,
+  );
+  assert.deepEqual(messages, []);
+  assert.equal(world.counts.exchange, 0);
+  assert.deepEqual(values(await visit.heard(), 'fetchToken'), []);
+  await visit.close();
+});
+
+test('an origin that the platform no longer allows is told to the customer and to the site', async () => {
+  const world = rig.flow.world({ plan: { exchange: () => 'ORIGIN_NOT_ALLOWED' } });
+  const visit = await rig.visit(world, { expect: /403/ });
+  assert.equal(await visit.start(), 'mounted');
+  await visit.title('This payment page cannot be shown here');
+  const [error] = values(await visit.heard(), 'error') as { code: string; recoverable: boolean }[];
+  assert.deepEqual([error?.code, error?.recoverable], ['origin_not_allowed', false]);
+  await visit.close();
+});
+
+test('the page opened on its own says what to do, and asks nobody for a token', async () => {
+  const world = rig.flow.world();
+  const context = await rig.browser.newContext();
+  const page = await context.newPage();
+  await page.goto(`${rig.flow.payOrigin}/flow/v1/${world.partner}`);
+  await page
+    .getByRole('heading', { name: 'Please open this page from your biller’s site' })
+    .waitFor();
+  assert.equal(world.counts.exchange, 0);
+});
+
+test('options that cannot work are refused at once, with a code and a remedy', async () => {
+  const visit = await rig.visit(rig.flow.world());
+  const refused = await visit.page.evaluate((frameOrigin) => {
+    const { createDuebridge } = (window as unknown as Site).sdk;
+    const fetchToken = (): Promise<string> => Promise.resolve('');
+    const wrong: object[] = [
+      { fetchToken, frameOrigin },
+      { partner: '', fetchToken, frameOrigin },
+      { partner: 'p', frameOrigin },
+      { partner: 'p', fetchToken },
+      { partner: 'p', fetchToken, frameOrigin: 'pay.example' },
+      { partner: 'p', fetchToken, frameOrigin: 'http://pay.example' },
+      { partner: 'p', fetchToken, frameOrigin: 'javascript:alert(1)' },
+    ];
+    return wrong.map((options) => {
+      try {
+        createDuebridge(options as DuebridgeOptions);
+        return 'accepted';
+      } catch (error) {
+        const { name, code, message } = error as { name: string; code: string; message: string };
+        return `${name} ${code} ${message.length > 30}`;
+      }
+    });
+  }, rig.flow.payOrigin);
+  assert.deepEqual(new Set(refused), new Set(['DuebridgeError config_invalid true']));
+  assert.equal(refused.length, 7);
+  await visit.close();
+});
+
+test('a mount that cannot work rejects with a typed error and leaves nothing behind', async () => {
+  const world = rig.flow.world();
+  const visit = await rig.visit(world, { expect: /./ });
+  for (const target of ['#nowhere', '', '%%']) {
+    assert.equal(await visit.start({}, target), 'config_invalid', target);
+    assert.equal(await leftovers(visit.page), 0);
+  }
+  const own = await visit.page.evaluate(() => location.origin);
+  assert.equal(await visit.start({ frameOrigin: own }), 'config_invalid');
+  // An address where nothing listens: the browser shows its own error page in the frame.
+  assert.equal(await visit.start({ frameOrigin: 'http://localhost:9' }), 'frame_refused');
+  assert.equal(await visit.start({ partner: 'unknown' }), 'frame_refused');
+  assert.equal(await leftovers(visit.page), 0);
+  await visit.close();
+});
+
+test('a platform that does not answer is given up after the time allowed', async () => {
+  const world = rig.flow.world({ plan: { page: () => 'hang' } });
+  const visit = await rig.visit(world);
+  for (const display of ['inline', 'modal'] as const) {
+    assert.equal(await visit.start({ display, loadTimeoutMs: 300 }), 'load_timeout');
+    assert.equal(await leftovers(visit.page), 0);
+  }
+  await visit.close();
+});
+
+test('mounting twice, destroying while it loads, aborting, and using what is destroyed', async () => {
+  const world = rig.flow.world({ plan: { page: (count) => (count === 1 ? 'hang' : undefined) } });
+  const visit = await rig.visit(world);
+  const codes = await visit.page.evaluate(async (options) => {
+    const { make } = window as unknown as Site;
+    const code = (error: { code?: string }): string => error.code ?? 'no code';
+    const first = make(options);
+    const loading = first.mount('#place').catch(code);
+    const twice = await first.mount('#place').catch(code);
+    first.destroy();
+    first.destroy();
+    const after = await first.mount('#place').catch(code);
+    const abort = new AbortController();
+    const second = make({ ...options, signal: abort.signal });
+    const aborted = second.mount('#place').catch(code);
+    abort.abort();
+    const third = make({ ...options, signal: abort.signal });
+    const states = [first.state, second.state, third.state];
+    return [
+      twice,
+      await loading,
+      after,
+      await aborted,
+      await third.mount('#place').catch(code),
+      ...states,
+    ];
+  }, settings(world.partner));
+  assert.deepEqual(codes, ['config_invalid', ...Array.from({ length: 7 }, () => 'destroyed')]);
+  assert.equal(await leftovers(visit.page), 0);
+  await visit.close();
+});
+
+test('an instance can be taken away and mounted again, and hears nothing twice', async () => {
+  const world = rig.flow.world();
+  const visit = await rig.visit(world);
+  await visit.start();
+  await visit.page.evaluate(async () => {
+    const { instance } = window as unknown as Site;
+    instance.unmount();
+    await instance.mount('#place');
+  });
+  await pay(visit);
+  const statuses = values(await visit.heard(), 'payment') as { status: string }[];
+  assert.equal(statuses.filter(({ status }) => status === 'succeeded').length, 1);
+  assert.equal(await visit.page.locator('iframe').count(), 1);
+  await visit.close();
+});
+
+test('a backend that gives no token is told to the customer, with the cause for the engineer', async () => {
+  const world = rig.flow.world({
+    plan: { token: (count) => (count <= 1 ? 'INTERNAL_ERROR' : undefined) },
+  });
+  const visit = await rig.visit(world, { expect: /500/ });
+  assert.equal(await visit.start(), 'mounted');
+  await visit.title('We could not start the payment');
+  const [error] = values(await visit.heard(), 'error') as Record<string, unknown>[];
+  assert.equal(error?.['code'], 'token_invalid');
+  assert.equal(error['cause'], 'token backend: 500');
+  await visit.press('Try again');
+  await visit.title('Your bill from Acme Water');
+  await visit.close();
+});
+
+test('a listener that throws does not stop the payment', async () => {
+  const world = rig.flow.world();
+  const visit = await rig.visit(world);
+  const errors: string[] = [];
+  visit.page.on('pageerror', (error) => errors.push(error.message));
+  await visit.start();
+  await visit.page.evaluate(() => {
+    (window as unknown as Site).instance.on('screen', () => {
+      throw new Error('the mistake of the site');
+    });
+  });
+  await pay(visit);
+  assert.ok(errors.length > 0 && errors.every((text) => text === 'the mistake of the site'));
+  await assert.rejects(visit.close(), /the mistake of the site/);
+});
+
+test('a modal page takes Escape, asks while it sends, and gives the page back as it was', async () => {
+  let answer = (): void => {};
+  const held = new Promise<undefined>((resolve) => (answer = () => resolve(undefined)));
+  const world = rig.flow.world({ plan: { pay: () => held } });
+  const visit = await rig.visit(world);
+  await visit.start({ display: 'modal' });
+  await visit.press('Pay $123.45');
+  await visit.press('Pay $123.45 now');
+  await visit.page.keyboard.press('Escape');
+  await visit.frame.getByText('Close the page all the same?').first().waitFor();
+  await visit.press('Keep it open');
+  assert.equal(await visit.page.locator('dialog[open]').count(), 1);
+  answer();
+  await visit.title('Paid. Thank you!');
+  await visit.page.keyboard.press('Escape');
+  await until(async () => (await leftovers(visit.page)) === 0);
+  const [exit] = values(await visit.heard(), 'exit') as Record<string, unknown>[];
+  assert.deepEqual(
+    [exit?.['reason'], exit?.['at'], exit?.['sessionId']],
+    ['completed', 'receipt', 'session-1'],
+  );
+  await visit.close();
+});
+
+test('a modal page that does not load can be closed with Escape and with a click beside it', async () => {
+  const world = rig.flow.world({ plan: { page: () => 'hang' } });
+  const visit = await rig.visit(world, { viewport: { width: 900, height: 700 } });
+  for (const leave of [
+    () => visit.page.keyboard.press('Escape'),
+    () => visit.page.mouse.click(20, 20),
+  ]) {
+    const mounted = visit.start({ display: 'modal' });
+    await visit.page.locator('dialog[open] iframe').waitFor();
+    await leave();
+    assert.equal(await mounted, 'destroyed');
+    assert.equal(await leftovers(visit.page), 0);
+  }
+  const reasons = values(await visit.heard(), 'exit') as { reason: string; at: string }[];
+  assert.deepEqual(
+    reasons.map(({ reason, at }) => [reason, at]),
+    [
+      ['user', 'loading'],
+      ['user', 'loading'],
+    ],
+  );
+  await visit.close();
+});
+
+test('a page of its own is opened by a click, takes the payment, and goes when it is done', async () => {
+  const world = rig.flow.world();
+  const visit = await rig.visit(world);
+  const open = async (): Promise<Page> => {
+    await visit.page.evaluate((options) => {
+      const site = window as unknown as Site;
+      site.onOpen = () => void site.start({ ...options, display: 'redirect' });
+    }, settings(world.partner));
+    const [page] = await Promise.all([
+      visit.page.waitForEvent('popup'),
+      visit.page.locator('#open').click(),
+    ]);
+    return page;
+  };
+  const page = await open();
+  assert.equal(page.url(), `${rig.flow.payOrigin}/flow/v1/${world.partner}`);
+  await page.getByRole('button', { name: 'Pay $123.45' }).click();
+  await page.getByRole('button', { name: 'Pay $123.45 now' }).click();
+  await page.getByRole('heading', { name: 'Paid. Thank you!' }).waitFor();
+  await Promise.all([
+    page.waitForEvent('close'),
+    page.getByRole('button', { name: 'Done' }).click(),
+  ]);
+  await until(async () => values(await visit.heard(), 'exit').length === 1);
+
+  const second = await open();
+  await second.getByRole('heading', { name: 'Paid. Thank you!' }).waitFor();
+  await second.close();
+  await until(async () => values(await visit.heard(), 'exit').length === 2);
+  const reasons = values(await visit.heard(), 'exit') as { reason: string }[];
+  assert.deepEqual(
+    reasons.map(({ reason }) => reason),
+    ['completed', 'user'],
+  );
+  assert.equal(await leftovers(visit.page), 0);
+  await visit.close();
+});
+
+test('a site that loads the script with its hash needs to say no address', async () => {
+  const world = rig.flow.world();
+  const visit = await rig.visit(world, { query: '?tag' });
+  assert.equal(await visit.start({ frameOrigin: undefined }), 'mounted');
+  await pay(visit);
+  await visit.close();
+});
+
+test('a site that isolates itself (COEP) shows the page as any other', async () => {
+  const world = rig.flow.world();
+  const visit = await rig.visit(world, { query: '?coep' });
+  assert.equal(await visit.start(), 'mounted');
+  await pay(visit);
+  await visit.close();
+});
+
+test('a change of language or look keeps what the customer typed', async () => {
+  const world = rig.flow.world();
+  const visit = await rig.visit(world);
+  await visit.start({ appearance: { theme: 'light' } });
+  await visit.press('Pay another amount');
+  await visit.frame.getByRole('textbox').fill('17.20');
+  await visit.page.evaluate(() =>
+    (window as unknown as Site).instance.update({ locale: 'es', appearance: { theme: 'dark' } }),
+  );
+  await visit.title('¿Cuánto desea pagar?');
+  assert.equal(await visit.frame.getByRole('textbox').inputValue(), '17.20');
+  assert.equal(await visit.frame.locator('html').getAttribute('data-theme'), 'dark');
+  await visit.close();
+});
+
+test('the frame is as tall as what it shows', async () => {
+  const visit = await rig.visit(rig.flow.world());
+  await visit.start();
+  await visit.press('Pay $123.45');
+  await visit.title('Check your payment');
+  await until(async () => {
+    const [inside, outside] = await Promise.all([
+      visit.frame.locator('body').evaluate((body) => body.getBoundingClientRect().height),
+      visit.page.locator('iframe').evaluate((frame) => frame.getBoundingClientRect().height),
+    ]);
+    return Math.ceil(inside) === outside;
+  });
+  await visit.close();
+});
+
+test('importing it on a server does nothing, and renders an empty place', async () => {
+  const url = (name: string): string => pathToFileURL(join(rig.dist, 'npm', name)).href;
+  const before = Object.keys(globalThis);
+  const sdk = (await import(url('embed.js'))) as Site['sdk'];
+  const made = sdk.createDuebridge({
+    partner: 'acme',
+    frameOrigin: 'https://pay.example',
+    fetchToken: () => Promise.resolve(''),
+  });
+  assert.equal(made.state, 'idle');
+  made.destroy();
+  await import(url('testing.js'));
+  assert.deepEqual(Object.keys(globalThis), before);
+  assert.match(readFileSync(join(rig.dist, 'npm/react.js'), 'utf8'), /^"use client";/);
+});
+
+test('the React component survives StrictMode, new callbacks and new looks with one frame', async () => {
+  const bundled = (await build({
+    configFile: false,
+    logLevel: 'error',
+    define: { 'process.env.NODE_ENV': '"development"' },
+    oxc: { jsx: { runtime: 'automatic', importSource: 'react' } },
+    build: {
+      write: false,
+      minify: false,
+      rolldownOptions: { input: join(import.meta.dirname, 'site/react-app.tsx') },
+    },
+  })) as Rolldown.RolldownOutput;
+  rig.flow.files.set('/react.js', bundled.output[0].code);
+  const world = rig.flow.world({ outcome: [] });
+  const visit = await rig.visit(world);
+  await visit.page.evaluate(async (options) => {
+    const path = '/react.js';
+    await import(path);
+    const site = window as unknown as Site & Record<string, (value: unknown) => void>;
+    const said: string[] = [];
+    Object.assign(window, { said });
+    site['startReact']?.({
+      ...options,
+      fetchToken: async () => {
+        said.push('token');
+        const answer = await fetch(`/token?partner=${options.partner}`);
+        return ((await answer.json()) as { token: string }).token;
+      },
+      onReady: () => said.push('ready'),
+      onError: (error: { code: string }) => said.push(error.code),
+    });
+  }, settings(world.partner));
+  await visit.title('Your bill from Acme Water');
+  assert.equal(await visit.page.locator('iframe').count(), 1);
+  await visit.page.evaluate(() => {
+    const site = window as unknown as { said: string[]; setProps: (props: object) => void };
+    site.setProps({
+      locale: 'es',
+      onPayment: (payment: { status: string }) => site.said.push(`new ${payment.status}`),
+    });
+  });
+  await visit.title('Su factura de Acme Water');
+  await visit.press('Pagar $123.45');
+  await visit.press('Pagar $123.45 ahora');
+  await visit.title('Su pago está en camino');
+  const said = (): Promise<string[]> =>
+    visit.page.evaluate(() => (window as unknown as { said: string[] }).said);
+  await until(async () => (await said()).length === 3);
+  assert.deepEqual(await said(), ['token', 'ready', 'new processing']);
+  await visit.page.evaluate(() =>
+    (window as unknown as { shown: (shown: boolean) => void }).shown(false),
+  );
+  await visit.page.locator('iframe').waitFor({ state: 'detached' });
+  await visit.close();
+});
+
+test('the test kit plays a payment to the site without a platform', async () => {
+  const visit = await rig.visit(rig.flow.world());
+  const result = await visit.page.evaluate(async () => {
+    const path = '/npm/testing.js';
+    const kit = (await import(path)) as { createFakeFrame: typeof CreateFakeFrame };
+    const fake = kit.createFakeFrame({
+      script: [
+        { token: 'initial' },
+        'ready',
+        { payment: 'processing' },
+        { payment: 'failed', failureReason: 'No such account' },
+        { error: 'network_lost', recoverable: true },
+        { exit: 'user', at: 'status' },
+      ],
+    });
+    const { make } = window as unknown as Site;
+    const instance = make({
+      partner: 'acme',
+      frameOrigin: 'https://pay.example',
+      fetchToken: () => Promise.resolve('a token'),
+      frame: fake,
+    });
+    await instance.mount('#place');
+    await fake.played;
+    instance.update({ locale: 'es' });
+    await fake.play({ screen: 'status' });
+    const heardByFrame = fake.heard.map(({ type }) => type);
+    const { state } = instance;
+    instance.destroy();
+    return { tokens: fake.tokens, heardByFrame, state };
+  });
+  assert.deepEqual(result, { tokens: ['a token'], heardByFrame: ['update'], state: 'exited' });
+  const heard = await visit.heard();
+  assert.deepEqual(
+    heard.filter(({ event }) => event !== 'fetchToken').map(({ event }) => event),
+    ['ready', 'payment', 'payment', 'error', 'exit', 'screen'],
+  );
+  const [, failed] = values(heard, 'payment') as { failureReason: string }[];
+  assert.equal(failed?.failureReason, 'No such account');
+  assert.equal(await visit.page.locator('#place').evaluate((place) => place.childElementCount), 0);
+  await visit.close();
+});
