@@ -45,7 +45,6 @@ import {
   type HeldPayment,
   type PaymentEnd,
   type PaymentRow,
-  type Place,
 } from './store.ts';
 
 /** Payments in one transaction: what performance gains beyond is lost in how long the first of them waits. */
@@ -104,7 +103,7 @@ export function openApplier(options: ApplierOptions): Applier {
   const retries = new Map<string, { notBefore: number; pauseMs: number }>();
   const stopped = new AbortController();
   let sweeping: Promise<void> = Promise.resolve();
-  let place: Place | undefined;
+  let place = '';
   metrics.watch('apply_queue', () => inHand.size);
 
   const flush = async (payments: PaymentRow[]): Promise<undefined[]> => {
@@ -157,7 +156,7 @@ export function openApplier(options: ApplierOptions): Applier {
   const sweep = async (ageMs = sweepAgeMs): Promise<number> => {
     const found = await findUnfinished(database, Math.max(ageMs, holdMs), place, sweepRows);
     const last = found.at(-1);
-    place = found.length < sweepRows || last === undefined ? undefined : last;
+    place = found.length < sweepRows || last === undefined ? '' : last.platform_payment_id;
     const now = clock.monotonic();
     const due = found.filter(({ platform_payment_id: id }) => {
       return !inHand.has(id) && (retries.get(id)?.notBefore ?? 0) <= now;
@@ -172,12 +171,12 @@ export function openApplier(options: ApplierOptions): Applier {
     while (!stopped.signal.aborted) {
       try {
         await sweep(ageMs);
-        if (place === undefined) ageMs = sweepAgeMs;
+        if (place === '') ageMs = sweepAgeMs;
       } catch (error) {
         log.warn({ error: messageOf(error) }, 'the look for unfinished payments failed');
       }
       // More pages follow at once; with none left, the next round begins after a pause.
-      if (place === undefined) await clock.sleep(sweepPauseMs, stopped.signal);
+      if (place === '') await clock.sleep(sweepPauseMs, stopped.signal);
     }
   };
 

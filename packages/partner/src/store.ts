@@ -56,10 +56,15 @@ const columns = `platform_payment_id, payment_id, platform_batch_id, biller_id, 
 
 const insertStatement = sql(
   'kit_insert_payments',
-  `INSERT INTO payment (platform_payment_id, payment_id, platform_batch_id, biller_id, account_id, client_id, amount_in_cents)
-   SELECT * FROM unnest($1::text[], $2::uuid[], $3::text[], $4::text[], $5::text[], $6::text[], $7::bigint[])
-   ON CONFLICT (platform_payment_id) DO NOTHING
-   RETURNING platform_payment_id, initiated_at`,
+  `WITH made AS (
+     INSERT INTO payment (platform_payment_id, payment_id, platform_batch_id, biller_id, account_id, client_id, amount_in_cents)
+     SELECT * FROM unnest($1::text[], $2::uuid[], $3::text[], $4::text[], $5::text[], $6::text[], $7::bigint[])
+     ON CONFLICT (platform_payment_id) DO NOTHING
+     RETURNING platform_payment_id, initiated_at
+   ), begun AS (
+     INSERT INTO payment_processing (platform_payment_id, initiated_at) SELECT platform_payment_id, initiated_at FROM made
+   )
+   SELECT platform_payment_id, initiated_at FROM made`,
 );
 
 /**
@@ -169,13 +174,17 @@ const endStatement = sql(
   `WITH ending AS MATERIALIZED (
      SELECT *, date_trunc('milliseconds', clock_timestamp()) AS at
        FROM unnest($1::text[], $2::text[], $3::text[]) AS e(id, new_status, reason)
+   ), ended AS (
+     UPDATE payment
+        SET status = new_status, failure_reason = reason, ended_at = greatest(at, initiated_at),
+            posted_at = CASE WHEN new_status = 'succeeded' THEN greatest(at, initiated_at) END
+       FROM ending
+      WHERE platform_payment_id = id AND status = 'processing'
+     RETURNING ${columns}
+   ), done AS (
+     DELETE FROM payment_processing AS begun USING ended WHERE begun.platform_payment_id = ended.platform_payment_id
    )
-   UPDATE payment
-      SET status = new_status, failure_reason = reason, ended_at = greatest(at, initiated_at),
-          posted_at = CASE WHEN new_status = 'succeeded' THEN greatest(at, initiated_at) END
-     FROM ending
-    WHERE platform_payment_id = id AND status = 'processing'
-   RETURNING ${columns}`,
+   SELECT ${columns} FROM ended`,
 );
 
 /** Ends those that are still processing (Q5) and gives their rows as they are after the commit; the others are untouched. */
@@ -213,31 +222,24 @@ export async function markPosting(
   return new Set(rows.map((row) => row.platform_payment_id));
 }
 
-/** A place in the order of `findUnfinished`; undefined is its beginning. */
-export type Place = { readonly initiated_at: string; readonly platform_payment_id: string };
-
 const unfinishedStatement = sql(
   'kit_unfinished',
   `SELECT ${columns} FROM payment
-    WHERE status = 'processing'
-      AND initiated_at <= clock_timestamp() - $1::float8 * interval '1 millisecond'
-      AND (initiated_at, platform_payment_id) > ($2::timestamptz, $3::text)
-    ORDER BY initiated_at, platform_payment_id LIMIT $4`,
+    WHERE status = 'processing' AND platform_payment_id = ANY (ARRAY(
+      SELECT platform_payment_id FROM payment_processing
+       WHERE initiated_at <= clock_timestamp() - $1::float8 * interval '1 millisecond' AND platform_payment_id > $2::text
+       ORDER BY platform_payment_id LIMIT $3))
+    ORDER BY platform_payment_id`,
 );
 
-/** Payments that have been processing for at least `ageMs`, the oldest first, `limit` of them from after `place`. */
+/** Payments that have been processing for at least `ageMs`, in order of id, `limit` of them from after the id `after`. */
 export function findUnfinished(
   database: Database,
   ageMs: number,
-  place: Place | undefined,
+  after: string,
   limit: number,
 ): Promise<PaymentRow[]> {
-  return database.query<PaymentRow>(unfinishedStatement, [
-    ageMs,
-    place?.initiated_at ?? '-infinity',
-    place?.platform_payment_id ?? '',
-    limit,
-  ]);
+  return database.query<PaymentRow>(unfinishedStatement, [ageMs, after, limit]);
 }
 
 /** One line of the audit; `detail` holds amounts and ids of payments, never a customer's datum. */
@@ -280,10 +282,15 @@ export type CancelOutcome =
 
 const cancelStatement = sql(
   'kit_cancel_payment',
-  `UPDATE payment
-      SET status = 'canceled', ended_at = greatest(date_trunc('milliseconds', clock_timestamp()), initiated_at)
-    WHERE platform_payment_id = $1 AND status = 'processing' AND posting_since IS NULL
-   RETURNING ${columns}`,
+  `WITH ended AS (
+     UPDATE payment
+        SET status = 'canceled', ended_at = greatest(date_trunc('milliseconds', clock_timestamp()), initiated_at)
+      WHERE platform_payment_id = $1 AND status = 'processing' AND posting_since IS NULL
+     RETURNING ${columns}
+   ), done AS (
+     DELETE FROM payment_processing AS begun USING ended WHERE begun.platform_payment_id = ended.platform_payment_id
+   )
+   SELECT ${columns} FROM ended`,
 );
 
 /**
@@ -307,6 +314,9 @@ export function cancelPayment(
     return { outcome: payment.status === 'canceled' ? 'canceled' : 'too_late', payment };
   });
 }
+
+/** A place in the operator's list: that of a payment. */
+export type Place = { readonly initiated_at: string; readonly platform_payment_id: string };
 
 /** What an operator's list is narrowed to; absent fields do not narrow. */
 export interface PaymentFilter {

@@ -33,10 +33,17 @@ CREATE TABLE payment (
   CONSTRAINT payment_posted_after_initiated CHECK (posted_at >= initiated_at),
   CONSTRAINT payment_reason_when_failed CHECK
     ((status = 'failed') = (failure_reason IS NOT NULL) AND failure_reason ~ '\S' AND length(failure_reason) <= 500)
+  -- Room for the one update of each row on its own page, so that it touches no index.
+) WITH (fillfactor = 80);
+
+-- The ids of the payments that are processing: what is left to apply after a restart. A row comes with its payment and goes in the
+-- statement that ends it. A partial index on the status would say the same, but makes every ending rewrite all indexes of the
+-- payment: measured, half as many payments accepted and ended in a second.
+CREATE TABLE payment_processing (
+  platform_payment_id text COLLATE "C" PRIMARY KEY,
+  initiated_at timestamptz NOT NULL
 );
 
--- What is left to apply after a restart, the oldest first.
-CREATE INDEX payment_processing ON payment (initiated_at, platform_payment_id) WHERE status = 'processing';
 -- Statements of batches (decision 26).
 CREATE INDEX payment_batch ON payment (platform_batch_id);
 -- The operator's list, newest first.

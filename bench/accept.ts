@@ -1,0 +1,329 @@
+/**
+ * F1 and F2: how fast the partner kit accepts payments durably over HTTP, and how fast it posts them, beside
+ *   bare      64 connections that each insert one row of the same table and wait for the commit: what the database gives
+ *   handler   the handler most people write: a Fastify server, one INSERT … ON CONFLICT for each request
+ *
+ * All are driven on this machine, in alternating rounds, each in its own empty database. Servers run in processes of their own; the
+ * caller writes prepared bytes to sockets and reads only what tells where an answer ends, so that little of the machine goes to it.
+ *
+ *     node bench/accept.ts [--rounds 3] [--seconds 5] [--connections 256]
+ *
+ * The last lines are the ratios: median of the rounds, with the least and the greatest.
+ */
+import assert from 'node:assert/strict';
+import { fork, type ChildProcess } from 'node:child_process';
+import { randomBytes } from 'node:crypto';
+import { once } from 'node:events';
+import { connect } from 'node:net';
+import { parseArgs } from 'node:util';
+import {
+  createServer,
+  importAccounts,
+  migratePartner,
+  openDatabase,
+  partnerKit,
+} from '@duebridge/partner';
+import { ensureDatabase } from '@duebridge/runtime';
+import { testServer } from '@duebridge/runtime/testing';
+import { fastify } from 'fastify';
+import pg from 'pg';
+
+/** Accounts paid into: enough that most payments of one transaction go to different ones, as with a real biller. */
+const accountCount = 10_000;
+const key = 'a-static-key-for-benchmarks';
+/** Connections of the bare loop: where the figure it stands for was best (performance.md). */
+const bareConnections = 64;
+
+const { values: flags } = parseArgs({
+  options: {
+    rounds: { type: 'string', default: '3' },
+    seconds: { type: 'string', default: '5' },
+    connections: { type: 'string', default: '256' },
+  },
+  args: process.argv.slice(2).filter((argument) => argument !== '--'),
+});
+
+/** What a server process is told, and what it tells back. */
+interface Start {
+  readonly kind: 'kit' | 'kit-accept' | 'handler';
+  readonly url: string;
+}
+
+async function main(): Promise<void> {
+  const rounds = Number(flags.rounds);
+  const seconds = Number(flags.seconds);
+  const connections = Number(flags.connections);
+  const server = await testServer();
+  const rates: Record<'bare' | 'handler' | 'accept' | 'post', number[]> = {
+    bare: [],
+    handler: [],
+    accept: [],
+    post: [],
+  };
+  const measure = async (work: (url: string) => Promise<number>): Promise<number> => {
+    const name = `bench_${randomBytes(5).toString('hex')}`;
+    const url = await ensureDatabase(server.url, name);
+    await prepare(url);
+    const perSecond = await work(url);
+    await drop(server.url, name);
+    return perSecond;
+  };
+  for (let round = 1; round <= rounds; round += 1) {
+    rates.bare.push(await measure((url) => bareLoop(url, seconds)));
+    rates.handler.push(await measure((url) => drive('handler', url, connections, seconds)));
+    rates.accept.push(await measure((url) => drive('kit-accept', url, connections, seconds)));
+    rates.post.push(await measure((url) => drive('kit', url, connections, seconds)));
+    const line = Object.entries(rates).map(([what, list]) => `${what} ${rate(list.at(-1) ?? 0)}`);
+    console.log(`round ${round}: ${line.join(', ')}`);
+  }
+  await server.stop();
+  console.log(`${connections} connections, ${seconds} s a measurement, fsync on, ${rounds} rounds`);
+  console.log(`F1 accept / bare INSERT loop: ${ratio(rates.accept, rates.bare)} (target 1.0)`);
+  console.log(
+    `F1 accept / one INSERT per request: ${ratio(rates.accept, rates.handler)} (target 2.5)`,
+  );
+  console.log(
+    `F2 accept and post / bare INSERT loop: ${ratio(rates.post, rates.bare)} (target 0.5)`,
+  );
+}
+
+function rate(perSecond: number): string {
+  return `${(perSecond / 1000).toFixed(2)} k/s`;
+}
+
+function ratio(ours: readonly number[], theirs: readonly number[]): string {
+  const ratios = ours
+    .map((value, index) => value / (theirs[index] ?? Number.NaN))
+    .sort((a, b) => a - b);
+  const median = ratios[Math.floor(ratios.length / 2)] ?? Number.NaN;
+  return `${median.toFixed(2)} (${ratios[0]?.toFixed(2)} to ${ratios.at(-1)?.toFixed(2)})`;
+}
+
+async function prepare(url: string): Promise<void> {
+  const database = openDatabase({ url, applicationName: 'bench', statementTimeoutMs: 60_000 });
+  await migratePartner(database);
+  await importAccounts(
+    database,
+    Array.from({ length: accountCount }, (_, index) => ({
+      biller_id: 'acme',
+      account_id: `A-${index}`,
+      amount_due_in_cents: 1_000_000,
+    })),
+  );
+  await database.close();
+}
+
+async function drop(adminUrl: string, name: string): Promise<void> {
+  const admin = new pg.Client(adminUrl);
+  await admin.connect();
+  await admin.query(`DROP DATABASE ${name} WITH (FORCE)`);
+  await admin.query('CHECKPOINT');
+  await admin.end();
+}
+
+/** The row that the kit writes, one to a statement. */
+const insertOne = {
+  name: 'insert_one',
+  text: `INSERT INTO payment (platform_payment_id, payment_id, platform_batch_id, biller_id, account_id, client_id, amount_in_cents)
+         VALUES ($1, gen_random_uuid(), $2, $3, $4, 'static-key', $5) ON CONFLICT (platform_payment_id) DO NOTHING
+         RETURNING payment_id, initiated_at`,
+};
+
+/** Ids as the platform mints them: they grow with time (UUIDv7), so that an index grows at one end. */
+let minted = 0;
+function mint(): string {
+  minted += 1;
+  return `${(Date.now() * 4096 + (minted % 4096)).toString(16)}-${randomBytes(8).toString('hex')}`;
+}
+
+async function bareLoop(url: string, seconds: number): Promise<number> {
+  const clients = await Promise.all(
+    Array.from({ length: bareConnections }, async () => {
+      const client = new pg.Client(url);
+      await client.connect();
+      return client;
+    }),
+  );
+  let done = 0;
+  const began = performance.now();
+  const until = began + seconds * 1000;
+  await Promise.all(
+    clients.map(async (client) => {
+      while (performance.now() < until) {
+        const account = `A-${done % accountCount}`;
+        await client.query({
+          ...insertOne,
+          values: [mint(), 'batch-bare', 'acme', account, 2_500],
+        });
+        done += 1;
+      }
+    }),
+  );
+  const perSecond = (done / (performance.now() - began)) * 1000;
+  await Promise.all(clients.map((client) => client.end()));
+  return perSecond;
+}
+
+/** Starts a server of a kind, puts payments for some seconds, and where it posts, waits until all have ended. Gives payments a second. */
+async function drive(
+  kind: Start['kind'],
+  url: string,
+  connections: number,
+  seconds: number,
+): Promise<number> {
+  const child = fork(new URL(import.meta.url), [], { execArgv: [] });
+  child.send({ kind, url } satisfies Start);
+  const [{ port }] = (await once(child, 'message')) as [{ port: number }];
+  // A moment to warm up, which counts nowhere.
+  await put(port, connections, 1);
+  if (kind === 'kit') await allEnded(url);
+  const began = performance.now();
+  const accepted = await put(port, connections, seconds);
+  if (kind === 'kit') await allEnded(url);
+  const perSecond = (accepted / (performance.now() - began)) * 1000;
+  await stop(child);
+  return perSecond;
+}
+
+async function stop(child: ChildProcess): Promise<void> {
+  const gone = once(child, 'exit');
+  child.send('stop');
+  await gone;
+}
+
+async function allEnded(url: string): Promise<void> {
+  const client = new pg.Client(url);
+  await client.connect();
+  for (;;) {
+    // A look every 20 ms: what it finds late is little beside the seconds measured.
+    await new Promise((resolve) => setTimeout(resolve, 20));
+    const { rows } = await client.query<{ left: number }>(
+      `SELECT count(*)::int AS left FROM (SELECT FROM payment_processing LIMIT 1) AS one`,
+    );
+    if (rows[0]?.left === 0) break;
+  }
+  const { rows } = await client.query<{ bad: number }>(
+    `SELECT count(*)::int AS bad FROM payment WHERE platform_batch_id = 'batch-kit' AND status <> 'succeeded'`,
+  );
+  assert.equal(rows[0]?.bad, 0, 'a payment did not succeed');
+  await client.end();
+}
+
+/** Puts payments over so many connections, each with one request under way, and gives how many were answered 200. */
+async function put(port: number, connections: number, seconds: number): Promise<number> {
+  let done = 0;
+  const until = performance.now() + seconds * 1000;
+  await Promise.all(
+    Array.from({ length: connections }, async () => {
+      const socket = connect({ port, host: '127.0.0.1', noDelay: true });
+      await once(socket, 'connect');
+      await new Promise<void>((resolve, reject) => {
+        let seen = '';
+        const send = (): void => {
+          if (performance.now() >= until) {
+            socket.end();
+            resolve();
+            return;
+          }
+          const body = `{"amount_in_cents":2500,"platform_batch_id":"batch-kit"}`;
+          const account = `A-${(done * 7919) % accountCount}`;
+          socket.write(
+            `PUT /biller/acme/account/${account}/payment/${mint()} HTTP/1.1\r\nHost: bench\r\nx-api-key: ${key}\r\n` +
+              `Content-Type: application/json\r\nContent-Length: ${body.length}\r\n\r\n${body}`,
+          );
+        };
+        socket.on('data', (bytes: Buffer) => {
+          seen += bytes.toString('latin1');
+          const head = seen.indexOf('\r\n\r\n');
+          if (head < 0) return;
+          const length = Number(/content-length: (\d+)/i.exec(seen)?.[1] ?? 0);
+          if (seen.length < head + 4 + length) return;
+          assert.ok(seen.startsWith('HTTP/1.1 200'), seen);
+          done += 1;
+          seen = '';
+          send();
+        });
+        socket.on('error', reject);
+        send();
+      });
+    }),
+  );
+  return done;
+}
+
+async function serve({ kind, url }: Start): Promise<void> {
+  const app = kind === 'handler' ? await handlerServer(url) : await kitServer(url, kind === 'kit');
+  const address = await app.listen({ host: '127.0.0.1', port: 0 });
+  process.send?.({ port: Number(new URL(address).port) });
+  await once(process, 'message');
+  await app.close();
+  process.exit(0);
+}
+
+/** The kit. Without posting, payments stay in their time to cancel: F1 is about accepting. */
+async function kitServer(url: string, posting: boolean) {
+  const database = openDatabase({ url, applicationName: 'bench kit' });
+  const app = createServer();
+  await app.register(partnerKit, {
+    database,
+    auth: { method: 'key', header: 'x-api-key', keys: [key] },
+    ...(posting ? {} : { holdMs: 86_400_000 }),
+  });
+  app.addHook('onClose', () => database.close());
+  return app;
+}
+
+/** What most people write. */
+async function handlerServer(url: string) {
+  const pool = new pg.Pool({ connectionString: url, max: bareConnections });
+  const app = fastify();
+  app.put<{
+    Params: { biller_id: string; account_id: string; platform_payment_id: string };
+    Body: { amount_in_cents: number; platform_batch_id: string };
+  }>(
+    '/biller/:biller_id/account/:account_id/payment/:platform_payment_id',
+    {
+      schema: {
+        body: {
+          type: 'object',
+          required: ['amount_in_cents', 'platform_batch_id'],
+          properties: {
+            amount_in_cents: { type: 'integer', minimum: 1 },
+            platform_batch_id: { type: 'string' },
+          },
+        },
+      },
+    },
+    async (request, reply) => {
+      if (request.headers['x-api-key'] !== key) return reply.code(401).send({});
+      const { biller_id, account_id, platform_payment_id } = request.params;
+      const { amount_in_cents, platform_batch_id } = request.body;
+      const values = [
+        platform_payment_id,
+        platform_batch_id,
+        biller_id,
+        account_id,
+        amount_in_cents,
+      ];
+      const { rows } = await pool.query<{ payment_id: string; initiated_at: Date }>({
+        ...insertOne,
+        values,
+      });
+      return {
+        ...rows[0],
+        platform_payment_id,
+        status: 'processing',
+        amount_in_cents,
+        posted_at: null,
+      };
+    },
+  );
+  app.addHook('onClose', () => pool.end());
+  return Promise.resolve(app);
+}
+
+if (process.send === undefined) await main();
+else {
+  const [start] = (await once(process, 'message')) as [Start];
+  await serve(start);
+}
