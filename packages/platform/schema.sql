@@ -1,0 +1,333 @@
+-- The database as all migrations leave it. Read it; it is compared with them by a test.
+
+CREATE TABLE audit (
+  audit_id uuid NOT NULL DEFAULT gen_random_uuid(),
+  at timestamp with time zone NOT NULL DEFAULT clock_timestamp(),
+  actor text NOT NULL,
+  event text NOT NULL,
+  platform_payment_id text,
+  partner_id text,
+  detail jsonb NOT NULL DEFAULT '{}'::jsonb,
+  CONSTRAINT audit_pkey PRIMARY KEY (audit_id)
+);
+
+CREATE INDEX audit_at ON public.audit USING btree (at);
+
+CREATE INDEX audit_payment ON public.audit USING btree (platform_payment_id, at) WHERE (platform_payment_id IS NOT NULL);
+
+CREATE TRIGGER audit_kept BEFORE DELETE OR UPDATE OR TRUNCATE ON public.audit FOR EACH STATEMENT EXECUTE FUNCTION kept_for_ever();
+
+CREATE TABLE batches (
+  platform_batch_id text NOT NULL,
+  partner_id text NOT NULL,
+  opened_at timestamp with time zone NOT NULL DEFAULT clock_timestamp(),
+  cutoff_at timestamp with time zone NOT NULL,
+  closed_at timestamp with time zone,
+  statement jsonb,
+  CONSTRAINT batches_window UNIQUE (partner_id, cutoff_at),
+  CONSTRAINT batches_pkey PRIMARY KEY (platform_batch_id),
+  CONSTRAINT batches_partner_id_fkey FOREIGN KEY (partner_id) REFERENCES partners(partner_id),
+  CONSTRAINT batches_closed CHECK (((closed_at IS NULL) = (statement IS NULL))),
+  CONSTRAINT batches_platform_batch_id_check CHECK ((platform_batch_id ~ '^[A-Za-z0-9._-]{1,64}$'::text))
+);
+
+CREATE INDEX batches_open ON public.batches USING btree (cutoff_at) WHERE (closed_at IS NULL);
+
+CREATE TRIGGER batches_guard BEFORE UPDATE ON public.batches FOR EACH ROW EXECUTE FUNCTION batches_guard();
+
+CREATE TRIGGER batches_kept BEFORE DELETE OR TRUNCATE ON public.batches FOR EACH STATEMENT EXECUTE FUNCTION kept_for_ever();
+
+CREATE TABLE client_keys (
+  key_id text NOT NULL,
+  client_id text NOT NULL,
+  slot smallint NOT NULL,
+  prefix text NOT NULL,
+  digest bytea NOT NULL,
+  created_at timestamp with time zone NOT NULL DEFAULT now(),
+  last_used_at timestamp with time zone,
+  revoked_at timestamp with time zone,
+  CONSTRAINT client_keys_digest_key UNIQUE (digest),
+  CONSTRAINT client_keys_pkey PRIMARY KEY (key_id),
+  CONSTRAINT client_keys_client_id_fkey FOREIGN KEY (client_id) REFERENCES clients(client_id),
+  CONSTRAINT client_keys_digest_check CHECK ((octet_length(digest) = 32)),
+  CONSTRAINT client_keys_slot_check CHECK ((slot = ANY (ARRAY[1, 2])))
+);
+
+CREATE INDEX client_keys_by_client ON public.client_keys USING btree (client_id, created_at);
+
+CREATE UNIQUE INDEX client_keys_two_active ON public.client_keys USING btree (client_id, slot) WHERE (revoked_at IS NULL);
+
+CREATE TABLE clients (
+  client_id text NOT NULL,
+  partner_id text NOT NULL,
+  created_at timestamp with time zone NOT NULL DEFAULT now(),
+  CONSTRAINT clients_pkey PRIMARY KEY (client_id),
+  CONSTRAINT clients_partner_id_fkey FOREIGN KEY (partner_id) REFERENCES partners(partner_id)
+);
+
+CREATE INDEX clients_by_partner ON public.clients USING btree (partner_id);
+
+CREATE TABLE customers (
+  customer_id uuid NOT NULL,
+  partner_id text NOT NULL,
+  sealed text,
+  created_at timestamp with time zone NOT NULL DEFAULT now(),
+  erase_after timestamp with time zone NOT NULL,
+  erased_at timestamp with time zone,
+  CONSTRAINT customers_pkey PRIMARY KEY (customer_id),
+  CONSTRAINT customers_check CHECK (((sealed IS NULL) = (erased_at IS NOT NULL)))
+);
+
+CREATE INDEX customers_to_erase ON public.customers USING btree (erase_after) WHERE (erased_at IS NULL);
+
+CREATE TABLE flow_payments (
+  platform_payment_id text NOT NULL,
+  flow_id bytea NOT NULL,
+  token_hash bytea NOT NULL,
+  session_id uuid NOT NULL,
+  customer_id uuid NOT NULL,
+  replaces text,
+  created_at timestamp with time zone NOT NULL DEFAULT now(),
+  CONSTRAINT flow_payments_replaces_key UNIQUE (replaces),
+  CONSTRAINT flow_payments_pkey PRIMARY KEY (platform_payment_id)
+);
+
+CREATE INDEX flow_payments_by_token ON public.flow_payments USING btree (token_hash, created_at);
+
+CREATE TABLE flows (
+  flow_id bytea NOT NULL,
+  latest_payment_id text,
+  CONSTRAINT flows_pkey PRIMARY KEY (flow_id),
+  CONSTRAINT flows_flow_id_check CHECK ((octet_length(flow_id) = 32))
+);
+
+CREATE TABLE partners (
+  partner_id text NOT NULL,
+  name text NOT NULL,
+  kind text NOT NULL,
+  biller_id text,
+  base_url text NOT NULL,
+  origins text[] NOT NULL DEFAULT '{}'::text[],
+  paths jsonb NOT NULL DEFAULT '{}'::jsonb,
+  budget jsonb NOT NULL DEFAULT '{}'::jsonb,
+  account_check text NOT NULL DEFAULT 'when_reachable'::text,
+  batch_time_zone text NOT NULL DEFAULT 'UTC'::text,
+  batch_cutoff text NOT NULL DEFAULT '00:00'::text,
+  auth_method text NOT NULL,
+  auth_public jsonb NOT NULL,
+  auth_sealed text NOT NULL,
+  paused boolean NOT NULL DEFAULT false,
+  pause_reason text,
+  created_at timestamp with time zone NOT NULL DEFAULT clock_timestamp(),
+  updated_at timestamp with time zone NOT NULL DEFAULT clock_timestamp(),
+  CONSTRAINT partners_pkey PRIMARY KEY (partner_id),
+  CONSTRAINT partners_account_check_check CHECK ((account_check = ANY (ARRAY['when_reachable'::text, 'required'::text, 'off'::text]))),
+  CONSTRAINT partners_auth_method_check CHECK ((auth_method = ANY (ARRAY['oauth'::text, 'key'::text]))),
+  CONSTRAINT partners_batch_cutoff_check CHECK ((batch_cutoff ~ '^([01][0-9]|2[0-3]):[0-5][0-9]$'::text)),
+  CONSTRAINT partners_biller CHECK (((kind = 'biller'::text) = (biller_id IS NOT NULL))),
+  CONSTRAINT partners_kind_check CHECK ((kind = ANY (ARRAY['biller'::text, 'aggregator'::text]))),
+  CONSTRAINT partners_partner_id_check CHECK ((partner_id ~ '^[a-z0-9][a-z0-9-]{0,62}$'::text))
+);
+
+CREATE TABLE payments (
+  platform_payment_id text NOT NULL,
+  partner_id text NOT NULL,
+  biller_id text NOT NULL,
+  account_id text NOT NULL,
+  platform_batch_id text NOT NULL,
+  amount_in_cents bigint NOT NULL,
+  session_id text,
+  funding_method text NOT NULL,
+  status text NOT NULL DEFAULT 'processing'::text,
+  stage text NOT NULL DEFAULT 'created'::text,
+  review_reason text,
+  owner text,
+  payment_id text,
+  failure_reason text,
+  initiated_at timestamp with time zone,
+  posted_at timestamp with time zone,
+  created_at timestamp with time zone NOT NULL DEFAULT clock_timestamp(),
+  accepted_at timestamp with time zone,
+  ended_at timestamp with time zone,
+  settled_at timestamp with time zone,
+  CONSTRAINT payments_pkey PRIMARY KEY (platform_payment_id),
+  CONSTRAINT payments_partner_id_fkey FOREIGN KEY (partner_id) REFERENCES partners(partner_id),
+  CONSTRAINT payments_amount_in_cents_check CHECK (((amount_in_cents >= 1) AND (amount_in_cents <= '99999999999'::bigint))),
+  CONSTRAINT payments_ended CHECK ((((status = 'processing'::text) = (stage <> 'ended'::text)) AND ((stage = 'ended'::text) = (ended_at IS NOT NULL)))),
+  CONSTRAINT payments_failed CHECK (((status = 'failed'::text) = (failure_reason IS NOT NULL))),
+  CONSTRAINT payments_failure_reason_check CHECK ((length(failure_reason) <= 500)),
+  CONSTRAINT payments_platform_payment_id_check CHECK ((platform_payment_id ~ '^[A-Za-z0-9._-]{1,64}$'::text)),
+  CONSTRAINT payments_posted CHECK (((posted_at IS NULL) OR (status = 'succeeded'::text))),
+  CONSTRAINT payments_review CHECK (((stage = 'review'::text) = (review_reason IS NOT NULL))),
+  CONSTRAINT payments_settled CHECK (((settled_at IS NULL) OR (status <> 'processing'::text))),
+  CONSTRAINT payments_stage_check CHECK ((stage = ANY (ARRAY['created'::text, 'authorized'::text, 'dispatching'::text, 'accepted'::text, 'review'::text, 'ended'::text]))),
+  CONSTRAINT payments_status_check CHECK ((status = ANY (ARRAY['processing'::text, 'succeeded'::text, 'failed'::text, 'canceled'::text]))),
+  CONSTRAINT payments_succeeded CHECK (((status <> 'succeeded'::text) OR ((posted_at IS NOT NULL) AND (payment_id IS NOT NULL))))
+) WITH (fillfactor=70);
+
+CREATE INDEX payments_batch ON public.payments USING btree (platform_batch_id);
+
+CREATE INDEX payments_in_flight ON public.payments USING btree (owner) WHERE (settled_at IS NULL);
+
+CREATE INDEX payments_partner ON public.payments USING btree (partner_id, platform_payment_id);
+
+CREATE INDEX payments_session ON public.payments USING btree (session_id) WHERE (session_id IS NOT NULL);
+
+CREATE TRIGGER payments_insert_guard BEFORE INSERT ON public.payments FOR EACH ROW EXECUTE FUNCTION payments_insert_guard();
+
+CREATE TRIGGER payments_kept BEFORE DELETE OR TRUNCATE ON public.payments FOR EACH STATEMENT EXECUTE FUNCTION kept_for_ever();
+
+CREATE TRIGGER payments_update_guard BEFORE UPDATE ON public.payments FOR EACH ROW EXECUTE FUNCTION payments_update_guard();
+
+CREATE TABLE sandbox_funds (
+  platform_payment_id text NOT NULL,
+  act text NOT NULL,
+  phase text NOT NULL GENERATED ALWAYS AS (
+CASE
+    WHEN (act = ANY (ARRAY['authorize'::text, 'decline'::text])) THEN 'hold'::text
+    ELSE 'settle'::text
+END) STORED,
+  funding_method text NOT NULL,
+  amount_in_cents bigint NOT NULL,
+  at timestamp with time zone NOT NULL DEFAULT clock_timestamp(),
+  CONSTRAINT sandbox_funds_pkey PRIMARY KEY (platform_payment_id, phase),
+  CONSTRAINT sandbox_funds_act_check CHECK ((act = ANY (ARRAY['authorize'::text, 'decline'::text, 'capture'::text, 'void'::text]))),
+  CONSTRAINT sandbox_funds_amount_in_cents_check CHECK ((amount_in_cents > 0))
+);
+
+CREATE TRIGGER sandbox_funds_kept BEFORE DELETE OR UPDATE OR TRUNCATE ON public.sandbox_funds FOR EACH STATEMENT EXECUTE FUNCTION kept_for_ever();
+
+CREATE TABLE sessions (
+  session_hash bytea NOT NULL,
+  session_id uuid NOT NULL,
+  token_hash bytea NOT NULL,
+  partner_id text NOT NULL,
+  customer_id uuid NOT NULL,
+  biller_id text,
+  account_id text,
+  flow_id bytea,
+  balance jsonb,
+  opened_after text,
+  created_at timestamp with time zone NOT NULL DEFAULT now(),
+  expires_at timestamp with time zone NOT NULL,
+  CONSTRAINT sessions_session_id_key UNIQUE (session_id),
+  CONSTRAINT sessions_pkey PRIMARY KEY (session_hash),
+  CONSTRAINT sessions_check CHECK (((flow_id IS NULL) = (account_id IS NULL))),
+  CONSTRAINT sessions_session_hash_check CHECK ((octet_length(session_hash) = 32))
+);
+
+CREATE INDEX sessions_by_expiry ON public.sessions USING btree (expires_at);
+
+CREATE TABLE tokens (
+  token_hash bytea NOT NULL,
+  client_id text NOT NULL,
+  partner_id text NOT NULL,
+  customer_id uuid NOT NULL,
+  biller_id text,
+  account_id text,
+  flow_id bytea,
+  balance jsonb,
+  created_at timestamp with time zone NOT NULL DEFAULT now(),
+  expires_at timestamp with time zone NOT NULL,
+  CONSTRAINT tokens_pkey PRIMARY KEY (token_hash),
+  CONSTRAINT tokens_check CHECK (((biller_id IS NULL) = (account_id IS NULL))),
+  CONSTRAINT tokens_check1 CHECK (((flow_id IS NULL) = (account_id IS NULL))),
+  CONSTRAINT tokens_flow_id_check CHECK ((octet_length(flow_id) = 32)),
+  CONSTRAINT tokens_token_hash_check CHECK ((octet_length(token_hash) = 32))
+);
+
+CREATE INDEX tokens_by_expiry ON public.tokens USING btree (expires_at);
+
+CREATE TABLE workers (
+  worker_id text NOT NULL,
+  heartbeat_at timestamp with time zone NOT NULL DEFAULT clock_timestamp(),
+  started_at timestamp with time zone NOT NULL DEFAULT clock_timestamp(),
+  shares jsonb NOT NULL DEFAULT '{}'::jsonb,
+  CONSTRAINT workers_pkey PRIMARY KEY (worker_id)
+) WITH (fillfactor=50);
+
+CREATE OR REPLACE FUNCTION public.batches_guard()
+ RETURNS trigger
+ LANGUAGE plpgsql
+AS $function$
+BEGIN
+  IF OLD.closed_at IS NOT NULL OR (NEW.platform_batch_id, NEW.partner_id, NEW.opened_at, NEW.cutoff_at)
+     IS DISTINCT FROM (OLD.platform_batch_id, OLD.partner_id, OLD.opened_at, OLD.cutoff_at) THEN
+    RAISE EXCEPTION 'a batch changes once: when it closes'
+      USING ERRCODE = 'check_violation', CONSTRAINT = 'batches_once';
+  END IF;
+  RETURN NEW;
+END $function$
+;
+
+CREATE OR REPLACE FUNCTION public.kept_for_ever()
+ RETURNS trigger
+ LANGUAGE plpgsql
+AS $function$
+BEGIN
+  RAISE EXCEPTION 'rows of % are kept as they are, for ever', TG_TABLE_NAME
+    USING ERRCODE = 'restrict_violation', CONSTRAINT = 'kept_for_ever';
+END $function$
+;
+
+CREATE OR REPLACE FUNCTION public.payments_insert_guard()
+ RETURNS trigger
+ LANGUAGE plpgsql
+AS $function$
+BEGIN
+  IF NEW.status <> 'processing' OR NEW.stage <> 'created' THEN
+    RAISE EXCEPTION 'a payment starts as processing, created'
+      USING ERRCODE = 'check_violation', CONSTRAINT = 'payments_start';
+  END IF;
+  -- The lock makes an insert wait for a closing under way, and a closing for inserts under way (decision 26).
+  PERFORM 1 FROM batches
+    WHERE platform_batch_id = NEW.platform_batch_id AND partner_id = NEW.partner_id AND closed_at IS NULL
+    FOR KEY SHARE;
+  IF NOT FOUND THEN
+    RAISE EXCEPTION 'no open batch of this partner has the id %', NEW.platform_batch_id
+      USING ERRCODE = 'foreign_key_violation', CONSTRAINT = 'payments_batch_open';
+  END IF;
+  RETURN NEW;
+END $function$
+;
+
+CREATE OR REPLACE FUNCTION public.payments_update_guard()
+ RETURNS trigger
+ LANGUAGE plpgsql
+AS $function$
+BEGIN
+  IF (NEW.platform_payment_id, NEW.partner_id, NEW.biller_id, NEW.account_id, NEW.platform_batch_id,
+      NEW.amount_in_cents, NEW.session_id, NEW.funding_method, NEW.created_at)
+     IS DISTINCT FROM
+     (OLD.platform_payment_id, OLD.partner_id, OLD.biller_id, OLD.account_id, OLD.platform_batch_id,
+      OLD.amount_in_cents, OLD.session_id, OLD.funding_method, OLD.created_at) THEN
+    RAISE EXCEPTION 'the intent of a payment never changes'
+      USING ERRCODE = 'check_violation', CONSTRAINT = 'payments_intent';
+  END IF;
+  IF OLD.status <> 'processing'
+     AND ((NEW.status, NEW.stage, NEW.payment_id, NEW.failure_reason, NEW.initiated_at, NEW.posted_at,
+           NEW.accepted_at, NEW.ended_at, NEW.review_reason)
+          IS DISTINCT FROM
+          (OLD.status, OLD.stage, OLD.payment_id, OLD.failure_reason, OLD.initiated_at, OLD.posted_at,
+           OLD.accepted_at, OLD.ended_at, OLD.review_reason)
+          OR (OLD.settled_at IS NOT NULL AND NEW.settled_at IS DISTINCT FROM OLD.settled_at)) THEN
+    RAISE EXCEPTION 'a payment that has ended never changes'
+      USING ERRCODE = 'check_violation', CONSTRAINT = 'payments_terminal';
+  END IF;
+  IF NEW.stage <> OLD.stage AND NOT (
+       (OLD.stage = 'created' AND NEW.stage IN ('authorized', 'dispatching', 'ended'))
+    OR (OLD.stage = 'authorized' AND NEW.stage IN ('dispatching', 'ended'))
+    OR (OLD.stage = 'dispatching' AND NEW.stage IN ('accepted', 'review', 'ended'))
+    OR (OLD.stage = 'accepted' AND NEW.stage IN ('review', 'ended'))
+    OR (OLD.stage = 'review' AND NEW.stage = 'dispatching')) THEN
+    RAISE EXCEPTION 'a payment does not go from % to %', OLD.stage, NEW.stage
+      USING ERRCODE = 'check_violation', CONSTRAINT = 'payments_edge';
+  END IF;
+  IF (OLD.payment_id IS NOT NULL AND NEW.payment_id IS DISTINCT FROM OLD.payment_id)
+     OR (OLD.initiated_at IS NOT NULL AND NEW.initiated_at IS DISTINCT FROM OLD.initiated_at) THEN
+    RAISE EXCEPTION 'what the partner said at acceptance never changes'
+      USING ERRCODE = 'check_violation', CONSTRAINT = 'payments_acceptance';
+  END IF;
+  RETURN NEW;
+END $function$
+;
