@@ -332,6 +332,19 @@ test('a payment that failed is tried again once per try, however often the butto
   assertCode(await confirm(session, { replaces: 'never' }), 'CONFLICT');
 });
 
+test('a payment that its biller canceled may be made again, once [S4]', async () => {
+  const account = newAccount({ status: 'canceled', posted_at: null });
+  const { session } = await platform.session(credentials, account, newCustomer());
+  const first = await pay(session);
+  const end = await ended(session, first.platform_payment_id);
+  assert.equal(end.status, 'canceled');
+  assert.equal(end.failure_reason, undefined);
+  const second = await pay(session, { replaces: first.platform_payment_id });
+  assert.notEqual(second.platform_payment_id, first.platform_payment_id);
+  assert.equal((await pay(session)).platform_payment_id, second.platform_payment_id);
+  assert.equal(await paymentsOf(account), 2);
+});
+
 test('what failed as a duplicate is not tried again: the biller has the money [S4]', async () => {
   const account = newAccount(failed('Duplicate payment detected'));
   const { session } = await platform.session(credentials, account, newCustomer());

@@ -74,7 +74,8 @@ export async function startPlatform(config: PlatformConfig = {}): Promise<Platfo
   try {
     return { ...(await openAll(config, closers)), stop };
   } catch (error) {
-    await stop();
+    // The reason for not starting is told; what went wrong while tidying up after it would hide it.
+    await stop().catch(() => undefined);
     throw error;
   }
 }
