@@ -131,26 +131,35 @@ export function openFaults(options: {
   const begin = () => steps.map((step, index) => step.scenario.begin(toolsOf(index)));
   let running = begin();
 
+  /** Which step has spoilt a call: the next step begins with the next call. */
+  const spoiltBy = new WeakMap<Call, number>();
+
   const behaviours = steps.map((step, index): Behaviour => {
     const hooks = () => running[index] ?? {};
-    const { matches } = step;
+    /** Runs a hook of this step, unless the call is none of its. */
+    const hook = <T>(call: Call, run: () => T): T | undefined => {
+      if (!step.matches(call) || (spoiltBy.get(call) ?? index) !== index) return undefined;
+      const before = total;
+      const result = run();
+      if (total > before) spoiltBy.set(call, index);
+      return result;
+    };
     return {
-      receive: (call, partner) => (matches(call) ? hooks().receive?.(call, partner) : undefined),
+      receive: (call, partner) => hook(call, () => hooks().receive?.(call, partner)),
       authorize: (call, refusal, partner) => {
-        const behaviour = hooks();
-        return behaviour.authorize !== undefined && matches(call)
-          ? behaviour.authorize(call, refusal, partner)
-          : refusal;
+        const judged = hook(call, () => {
+          const behaviour = hooks();
+          return {
+            refusal: behaviour.authorize ? behaviour.authorize(call, refusal, partner) : refusal,
+          };
+        });
+        return judged === undefined ? refusal : judged.refusal;
       },
-      born: (payment, call, partner) => {
-        if (matches(call)) hooks().born?.(payment, call, partner);
-      },
-      stored: (payment, call, partner) => {
-        if (matches(call)) hooks().stored?.(payment, call, partner);
-      },
+      born: (payment, call, partner) => hook(call, () => hooks().born?.(payment, call, partner)),
+      stored: (payment, call, partner) =>
+        hook(call, () => hooks().stored?.(payment, call, partner)),
       ended: (payment, partner) => hooks().ended?.(payment, partner),
-      answer: (call, answer, partner) =>
-        matches(call) ? hooks().answer?.(call, answer, partner) : undefined,
+      answer: (call, answer, partner) => hook(call, () => hooks().answer?.(call, answer, partner)),
     };
   });
 

@@ -553,9 +553,8 @@ const paymentScenarios: readonly Scenario[] = [
     faults: 3,
     ends: 'by_itself',
     begin(tools) {
-      const { port } = new URL(tools.stray);
       return redirects(PAYMENTS, tools, [
-        redirect(302, (call) => `http://localhost:${port}${call.path}`),
+        redirect(302, (call) => `http://localhost:${new URL(tools.stray).port}${call.path}`),
         redirect(307, () => 'http://169.254.169.254/latest/meta-data/'),
         redirect(308, () => 'http://[fd00:ec2::254]/latest/meta-data/'),
       ]);

@@ -442,7 +442,10 @@ export async function startScriptedPartner(
     };
   }
 
-  const port = await listen(server, options.port ?? 0, host);
+  const port = await listen(server, options.port ?? 0, host).catch(async (error: unknown) => {
+    await stray.stop();
+    throw error;
+  });
   plainUrl = `http://${host.includes(':') ? `[${host}]` : host}:${port}`;
   const front = await openFrontDoor(faults.door, host);
   const url = front?.url ?? plainUrl;
