@@ -60,6 +60,9 @@ const DAY_MS = 24 * 60 * 60 * 1_000;
 /** Longest Retry-After that the judge waits out; a longer one is taken for a refusal. */
 const LONGEST_RETRY_AFTER_SECONDS = 10;
 
+/** Polls in a row that find nothing, and nothing before them, after which a payment counts as lost. */
+const MAX_MISSING = 5;
+
 /** Most repeats of one request answered 429. */
 const MAX_RETRIES = 3;
 
@@ -137,6 +140,8 @@ export class PartnerRun {
   readonly intents: { readonly intent: Intent; readonly at: number }[] = [];
   /** The latest record that the server gave of each payment. */
   readonly records = new Map<string, PaymentFields>();
+  /** True once a check has found payments doubled: what the balance does then proves nothing more. */
+  unsettled = false;
   readonly #sleep: (ms: number) => Promise<void>;
   readonly #shared = new Map<string, Promise<Subject>>();
   readonly #lives = new Map<string, Promise<Life>>();
@@ -422,18 +427,14 @@ export class PartnerBench extends Findings {
     return this.call('get_balance', { account_id }, options);
   }
 
-  /** The amount due of an account, by Get Balance or else Get Account; undefined when not shown. */
-  async amountDue(account_id = this.target.accounts.payable): Promise<number | undefined> {
-    const balance =
-      this.target.paths.get_balance === null
-        ? undefined
-        : asObject((await this.readBalance(account_id)).json);
-    const due =
-      balance?.['amount_due_in_cents'] ??
-      asObject(asObject((await this.readAccount(account_id)).json)?.['balance'])?.[
-        'amount_due_in_cents'
-      ];
-    return typeof due === 'number' ? due : undefined;
+  /** The amount due of the payable account, by Get Balance or else Get Account. */
+  async amountDue(): Promise<{ due: number | undefined; reply: Reply }> {
+    const read = this.target.paths.get_balance === null ? undefined : await this.readBalance();
+    const shown = asObject(read?.json)?.['amount_due_in_cents'];
+    if (read !== undefined && typeof shown === 'number') return { due: shown, reply: read };
+    const reply = await this.readAccount();
+    const due = asObject(asObject(reply.json)?.['balance'])?.['amount_due_in_cents'];
+    return { due: typeof due === 'number' ? due : undefined, reply };
   }
 
   /** The payment that most checks look at: new, put once, read at once. */
@@ -491,7 +492,7 @@ export class PartnerBench extends Findings {
     for (const { intent } of this.run.intents) {
       if (intent.account_id === this.target.accounts.payable) await this.end(intent);
     }
-    const before = await this.amountDue();
+    const { due: before } = await this.amountDue();
     const intents = await act();
     let expected = 0;
     for (const intent of intents) {
@@ -499,13 +500,13 @@ export class PartnerBench extends Findings {
       if (life.end === undefined) return { fell: undefined, expected: undefined };
       if (life.end.record['status'] === 'succeeded') expected += intent.amount_in_cents;
     }
-    if (before === undefined) return { fell: undefined, expected };
+    if (before === undefined || this.run.unsettled) return { fell: undefined, expected };
     const deadline = this.run.now() + this.run.pace.balance_lag_ms;
     for (;;) {
-      const after = await this.amountDue();
+      const { due: after, reply } = await this.amountDue();
       const fell = after === undefined ? undefined : before - after;
       if (fell === expected || fell === undefined || this.run.now() >= deadline) {
-        return { fell, expected };
+        return { fell, expected, reply };
       }
       await this.run.sleep(this.run.pace.poll_first_ms);
     }
@@ -533,14 +534,19 @@ export class PartnerBench extends Findings {
   }
 
   /** Raises a must-finding when the balance fell by more than the payments that succeeded. */
-  oneEffect({ fell, expected }: Effect): void {
+  oneEffect({ fell, expected, reply }: Effect): void {
     if (fell === undefined || expected === undefined) {
-      this.notes.push('The effect on the balance was not measured: no amount due is shown.');
+      this.notes.push(
+        this.run.unsettled
+          ? 'The effect on the balance was not measured: an earlier check found it moving on its own.'
+          : 'The effect on the balance was not measured: no amount due is shown, or no end came.',
+      );
       return;
     }
     this.must(fell <= expected, {
       expected: `the amount due falls by ${expected} cents: one payment, one effect`,
       got: `it fell by ${fell} cents`,
+      ...(reply === undefined ? {} : { at: reply }),
     });
     if (fell < expected) {
       this.notes.push(`The amount due fell by ${fell} cents, not yet by ${expected}.`);
@@ -595,6 +601,7 @@ export class PartnerBench extends Findings {
       this.target.terminal_window_seconds * 1_000 +
       WINDOW_SLACK_MS;
     let wait = this.run.pace.poll_first_ms;
+    let missing = 0;
     for (;;) {
       const last = await this.read(intent);
       const record = recordOf(last);
@@ -603,9 +610,10 @@ export class PartnerBench extends Findings {
         reads.push(read);
         if (isTerminalWord(record['status'])) return { reads, end: read, last };
       }
-      // A payment that is not there will not end; P56 tells that it is missing.
+      // A payment that is never there will not end; P56 tells that it is missing.
       const gone = last.status !== undefined && last.status >= 400 && last.status !== 429;
-      if (this.run.now() + wait > deadline || (gone && reads.length === 0)) {
+      missing = gone && reads.length === 0 ? missing + 1 : 0;
+      if (this.run.now() + wait > deadline || missing >= MAX_MISSING) {
         return { reads, end: undefined, last };
       }
       await this.run.sleep(wait);
@@ -618,6 +626,8 @@ export class PartnerBench extends Findings {
 export interface Effect {
   readonly fell: number | undefined;
   readonly expected: number | undefined;
+  /** The last read of the balance. */
+  readonly reply?: Reply;
 }
 
 /** The record of a 2xx answer; undefined when the answer is no such thing. */

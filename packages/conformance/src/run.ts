@@ -273,6 +273,9 @@ async function runPartnerCases(
         if (unfit !== undefined) throw new Skipped(unfit);
         await check.run(bench);
       });
+      if (check.stage === 'quiet' && bench.all.some(({ severity }) => severity === 'must')) {
+        run.unsettled = true;
+      }
     } finally {
       bench.leave();
     }

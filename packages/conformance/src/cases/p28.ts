@@ -10,7 +10,7 @@ export const p28: PartnerCase = {
   decisions: [9],
   severity: 'must',
   profile: 'contract',
-  sends: 'PUT payment, then PUT with the same id and one cent more',
+  sends: 'PUT payment, then PUT with the same id and twice the amount',
   expects:
     'the first amount stands; 409 or 422 is a warning, because a known id is answered with its payment',
   likely_cause: 'The write is an upsert: the second request overwrites the first.',
@@ -19,7 +19,7 @@ export const p28: PartnerCase = {
     const intent = t.intend(own(t.target, 28));
     const first = recordOf(await t.put(intent));
     t.given(first !== undefined, 'no new payment was accepted (see P20)');
-    const reply = await t.put(intent, { fields: { amount_in_cents: intent.amount_in_cents + 1 } });
+    const reply = await t.put(intent, { fields: { amount_in_cents: intent.amount_in_cents * 2 } });
     if (isSuccess(reply)) {
       const second = recordOf(reply);
       t.must(

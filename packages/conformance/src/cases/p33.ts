@@ -16,12 +16,12 @@ export const p33: PartnerCase = {
   sends: `${PAYMENTS} PUTs with different ids and one platform_batch_id, then GET of each`,
   expects: `${PAYMENTS} payments, each with that batch id`,
   likely_cause: 'The batch id is taken for an idempotency key, or is not stored.',
-  creates: (target) => Array.from({ length: PAYMENTS }, (_, number) => own(target, 33 + number)),
+  creates: (target) => Array.from({ length: PAYMENTS }, (_, number) => own(target, 330 + number)),
   async run(t: PartnerBench) {
     const batch = randomUUID();
     const seen = new Set<string>();
     for (let number = 0; number < PAYMENTS; number += 1) {
-      const intent = t.intend(own(t.target, 33 + number), batch);
+      const intent = t.intend(own(t.target, 330 + number), batch);
       const put = await t.put(intent);
       t.given(number > 0 || recordOf(put) !== undefined, 'no new payment was accepted (see P20)');
       const read = await t.read(intent);

@@ -9,7 +9,7 @@ export const t04: TokenCase = {
   severity: 'must',
   profile: 'contract',
   sends: 'POST create token without X-Client-Id, then without X-Api-Key',
-  expects: 'no token',
+  expects: 'a refusal, and no token',
   likely_cause: 'A missing header is treated as an internal call.',
   async run(t) {
     for (const header of ['x-client-id', 'x-api-key']) {

@@ -8,7 +8,7 @@ export const t09: TokenCase = {
   severity: 'must',
   profile: 'contract',
   sends: 'POST create token whose external_identifiers hold biller_id alone',
-  expects: 'no token',
+  expects: 'a refusal, and no token',
   likely_cause: 'The object is optional, and so its fields are taken to be.',
   async run(t) {
     const reply = await t.create({

@@ -10,7 +10,7 @@ export const t10: TokenCase = {
   profile: 'contract',
   sends:
     'POST create token with state "Texas" or "T1", amount_due_in_cents 12.5 or "1250", due_date 2026-13-01',
-  expects: 'no token',
+  expects: 'a refusal, and no token',
   likely_cause:
     'The framework turns texts into numbers, or checks that a date has digits, not that it exists.',
   async run(t) {

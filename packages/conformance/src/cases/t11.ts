@@ -10,7 +10,7 @@ export const t11: TokenCase = {
   severity: 'should',
   profile: 'contract',
   sends: 'POST create token as text/plain; GET on its path',
-  expects: '415; 405',
+  expects: '415 for the content type, 405 for the method',
   likely_cause: 'Any body is read as JSON; the router answers 404 for a method it does not know.',
   async run(t) {
     const typed = await t.create(undefined, { 'content-type': 'text/plain' });
