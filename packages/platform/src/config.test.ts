@@ -79,3 +79,12 @@ test('the admin listener stays on this machine when the public one is opened to 
   assert.equal(config.adminPort, 4001);
   assert.equal(config.allowPrivateAddresses, false);
 });
+
+test('rates are those of the documents unless the deployment has others [LI1]', () => {
+  const usual = readPlatformConfig({});
+  assert.deepEqual(usual.clientRate, { perSecond: 25, burst: 50 });
+  assert.deepEqual(usual.ipRate, { perSecond: 200, burst: 400 });
+  const other = readPlatformConfig({ DUEBRIDGE_CLIENT_RATE: '100', DUEBRIDGE_IP_RATE: '0' });
+  assert.deepEqual(other.clientRate, { perSecond: 100, burst: 200 });
+  assert.equal(other.ipRate, undefined);
+});

@@ -134,6 +134,12 @@ const variables = {
     default: false,
     description: 'admits partners at http and private addresses',
   },
+  clientRate: {
+    name: 'DUEBRIDGE_CLIENT_RATE',
+    parse: integer(1, 100_000),
+    default: 25,
+    description: 'tokens a second for each client; twice as many in one burst',
+  },
   ipRate: {
     name: 'DUEBRIDGE_IP_RATE',
     parse: integer(0, 100_000),
@@ -158,9 +164,12 @@ const variables = {
 export function readPlatformConfig(
   env: Readonly<Record<string, string | undefined>> = process.env,
 ): PlatformConfig & { readonly logLevel: 'debug' | 'info' | 'warn' | 'error' | 'silent' } {
-  const { ipRate, ...read } = readConfig(variables, env, { alsoKnown: ['DUEBRIDGE_ADMIN_URL'] });
+  const { clientRate, ipRate, ...read } = readConfig(variables, env, {
+    alsoKnown: ['DUEBRIDGE_ADMIN_URL'],
+  });
   return {
     ...read,
+    clientRate: { perSecond: clientRate, burst: 2 * clientRate },
     ipRate: ipRate === 0 ? undefined : { perSecond: ipRate, burst: 2 * ipRate },
     dataDirectory: dataDirectory(env),
   };

@@ -25,16 +25,16 @@ const ended = { ...accepted, status: 'succeeded', stage: 'ended' } as PaymentRow
 interface Rig {
   readonly clock: ManualClock;
   /** Tells every stream of a change. */
-  change(payment: PaymentRow): void;
+  readonly change: (payment: PaymentRow) => void;
   /** How many streams listen to the engine. */
   readonly listening: () => number;
   readonly size: () => number;
   /** Opens a stream whose session ends after so many milliseconds. */
-  open(options?: {
+  readonly open: (options?: {
     read?: () => Promise<PaymentRow>;
     lifeMs?: number;
     signal?: AbortSignal;
-  }): Promise<Response>;
+  }) => Promise<Response>;
 }
 
 async function rig(t: TestContext): Promise<Rig> {

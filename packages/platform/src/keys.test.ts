@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { createSecretKey } from 'node:crypto';
 import test, { after } from 'node:test';
 import { Refusal } from '@duebridge/contract';
-import { silentLog } from '@duebridge/runtime';
+import { silentLog, type Database } from '@duebridge/runtime';
 import { manualClock, testDatabase } from '@duebridge/runtime/testing';
 import { openClientKeys, type ClientKeys } from './keys.ts';
 
@@ -119,6 +119,33 @@ test('a client whose keys are all revoked is still known: 401, not 404 [ER1]', a
   const { client_id, api_key, key_id } = await keys.issue(partner_id, undefined, 'test');
   await keys.revoke(partner_id, key_id, 'test');
   assert.equal(await codeOf(keys.verify(client_id, api_key)), 'UNAUTHORIZED');
+});
+
+test('a wrong key costs as much as a right one: the database is asked as often, cached or not [AU1]', async () => {
+  let asked = 0;
+  const counting: Database = {
+    ...database,
+    query(statement, values) {
+      asked += 1;
+      return database.query(statement, values);
+    },
+  };
+  const { client_id, api_key } = await open().issue(await newPartner(), undefined, 'test');
+  const costs = [];
+  for (const given of [api_key, 'dbk_wrong', '', undefined]) {
+    const keys = openClientKeys({ database: counting, pepper, clock, log: silentLog });
+    asked = 0;
+    await keys.verify(client_id, given).catch(() => undefined);
+    const cold = asked;
+    await keys.verify(client_id, given).catch(() => undefined);
+    costs.push([cold, asked - cold]);
+  }
+  assert.deepEqual(costs, [
+    [1, 0],
+    [1, 0],
+    [1, 0],
+    [1, 0],
+  ]);
 });
 
 test('nobody issues or revokes for another partner', async () => {
