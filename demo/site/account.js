@@ -9,25 +9,27 @@ pay?.addEventListener('click', () => void open());
 
 async function open() {
   message.textContent = '';
-  const payment = window.duebridge.createDuebridge({
-    partner: document.documentElement.dataset.partner,
-    fetchToken: () => tokenFor(card.dataset.account),
-    display: 'modal',
-    title: 'Pay your bill',
-  });
-  log(payment);
-  payment.on('exit', async ({ payment: last }) => {
-    if (last?.status === 'succeeded') message.textContent = 'Thank you. Your payment is posted.';
-    if (last?.status === 'processing') message.textContent = 'Your payment is on its way.';
-    await showBalance();
-    payment.destroy();
-  });
+  let payment;
   try {
+    payment = window.duebridge.createDuebridge({
+      partner: document.documentElement.dataset.partner,
+      fetchToken: () => tokenFor(card.dataset.account),
+      display: 'modal',
+      title: 'Pay your bill',
+    });
+    log(payment);
+    payment.on('exit', ({ payment: last }) => {
+      if (last?.status === 'succeeded') message.textContent = 'Thank you. Your payment is posted.';
+      if (last?.status === 'processing') message.textContent = 'Your payment is on its way.';
+      payment.destroy();
+      void showBalance();
+    });
     await payment.mount();
   } catch (error) {
-    message.textContent =
-      error.code === 'destroyed' ? '' : 'The payment page did not open. Please try again.';
-    payment.destroy();
+    // Closed by the customer before it was there is nothing to speak of.
+    if (error.code === 'destroyed') return;
+    message.textContent = 'The payment page did not open. Please try again.';
+    payment?.destroy();
   }
 }
 

@@ -1,0 +1,319 @@
+/**
+ * Nothing scripted: a real platform, a real partner on its ledger, real databases, and sites that a partner would write. First the
+ * demo's site, then the guide for a partner's web engineer, block by block.
+ */
+import assert from 'node:assert/strict';
+import { spawn, type ChildProcess } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import test, { after, before } from 'node:test';
+import { pathToFileURL } from 'node:url';
+import type { Balance } from '@duebridge/contract';
+import { freePort } from '@duebridge/runtime/testing';
+import type { Page } from 'playwright-core';
+import { build, type Plugin, type Rolldown } from 'vite';
+import { startDemoSite, type DemoSite, type DemoSiteOptions } from '../../demo/site/server.ts';
+import { BothSides, type PartnerSide } from '../support/both-sides.ts';
+import { call, type Client } from '../support/customer.ts';
+import { useRig } from './rig.ts';
+
+const root = join(import.meta.dirname, '../..');
+const guide = readFileSync(join(root, 'docs', 'embed.md'), 'utf8');
+const rig = useRig();
+const sides = new BothSides();
+const key = 'the-key-that-the-biller-chose';
+
+let client: Client;
+let partner: PartnerSide;
+let site: DemoSite;
+let siteOptions: DemoSiteOptions;
+let guidePort: number;
+
+before(async () => {
+  partner = await sides.partner({
+    auth: { method: 'key', header: 'x-api-key', keys: [key] },
+    billers: [{ biller_id: 'acme', max_amount_in_cents: 100_000 }],
+  });
+  await partner.importAccounts(
+    'biller_id,account_id,status,first_name,last_name,amount_due,due_date,min_amount,max_amount\n' +
+      'acme,A-1,active,Ada,Lovelace,120.50,2099-12-01,,\n' +
+      'acme,A-2,active,Grace,Hopper,80.00,2099-12-01,80.00,80.00\n' +
+      'acme,A-3,inactive,Alan,Turing,10.00,2099-12-01,,\n' +
+      'acme,A-4,active,Edsger,Dijkstra,33.00,2099-12-01,,\n',
+  );
+  const { register } = await sides.platform({ webDist: pathToFileURL(`${rig.dist}/`) });
+  const sitePort = await freePort();
+  guidePort = await freePort();
+  client = await register({
+    partner_id: 'acme',
+    name: 'Acme Water',
+    kind: 'biller',
+    biller_id: 'acme',
+    base_url: partner.server.url,
+    origins: [`http://localhost:${sitePort}`, `http://localhost:${guidePort}`],
+    auth: { method: 'key', header: 'x-api-key', key },
+  });
+  const person = {
+    email: 'customer@example.com',
+    phone_number: '+15125550100',
+    address: { address_line_1: '1 Main St', city: 'Austin', state: 'TX', zip: '78701' },
+  };
+  siteOptions = {
+    port: sitePort,
+    platformUrl: client.platformUrl,
+    clientId: client.client_id,
+    apiKey: client.api_key,
+    partnerId: 'acme',
+    billerName: 'Acme Water',
+    accounts: [
+      { account_id: 'A-1', first_name: 'Ada', last_name: 'Lovelace', ...person },
+      { account_id: 'A-2', first_name: 'Grace', last_name: 'Hopper', ...person },
+      { account_id: 'A-3', first_name: 'Alan', last_name: 'Turing', ...person },
+    ],
+    readBalance: async ({ account_id }) => (await balanceOf(account_id)) ?? {},
+  };
+  site = await startDemoSite(siteOptions);
+});
+after(async () => {
+  await site?.stop();
+  await sides.stop();
+});
+
+async function balanceOf(account_id: string): Promise<Balance | undefined> {
+  const url = `${partner.server.url}/biller/acme/account/${account_id}/balance`;
+  const { status, body } = await call<Balance>('GET', url, { 'x-api-key': key });
+  return status === 200 ? body : undefined;
+}
+
+/** A page that fails the test on anything its policy had to stop. */
+async function open(address: string): Promise<{ page: Page; wrong: string[] }> {
+  const page = await (await rig.browser.newContext()).newPage();
+  page.setDefaultTimeout(20_000);
+  const wrong: string[] = [];
+  page.on('pageerror', (error) => wrong.push(error.message));
+  page.on('console', (message) => message.type() === 'error' && wrong.push(message.text()));
+  await page.goto(address);
+  return { page, wrong };
+}
+
+async function payInFrame(page: Page, amount: string): Promise<void> {
+  const frame = page.frameLocator('iframe');
+  await frame.getByRole('button', { name: `Pay ${amount}`, exact: true }).click();
+  await frame.getByRole('button', { name: `Pay ${amount} now`, exact: true }).click();
+  await frame.getByRole('heading', { name: 'Paid. Thank you!' }).waitFor();
+}
+
+test('a customer of the demo site pays a bill, and the ledger has it [S1 S4]', async () => {
+  const { page, wrong } = await open(site.url);
+  await page.getByText('$120.50').waitFor();
+  await page.getByRole('button', { name: 'Pay bill' }).click();
+  await payInFrame(page, '$120.50');
+  await page.frameLocator('iframe').getByRole('button', { name: 'Done' }).click();
+  await page.getByText('Thank you. Your payment is posted.').waitFor();
+  await page.locator('#amount', { hasText: '$0.00' }).waitFor();
+  assert.equal((await balanceOf('A-1'))?.amount_due_in_cents, 0);
+  assert.deepEqual(wrong, []);
+});
+
+test('an account that takes no part payment offers none, a closed one says so', async () => {
+  const { page } = await open(`${site.url}/?account=A-2`);
+  await page.getByRole('button', { name: 'Pay bill' }).click();
+  const frame = page.frameLocator('iframe');
+  await frame.getByRole('button', { name: 'Pay $80.00' }).waitFor();
+  assert.equal(await frame.getByRole('button', { name: 'Pay another amount' }).count(), 0);
+
+  const closed = await open(`${site.url}/?account=A-3`);
+  await closed.page.getByRole('button', { name: 'Pay bill' }).click();
+  const title = { name: 'We could not find this account' };
+  // Either of two honest ends: no token for it, or a page that says why.
+  await Promise.any([
+    closed.page.frameLocator('iframe').getByRole('heading', title).waitFor(),
+    closed.page
+      .frameLocator('iframe')
+      .getByRole('heading', { name: 'We could not start' })
+      .waitFor(),
+  ]);
+});
+
+test('the second page of the demo shows it inline and in Spanish, then as a page of its own', async () => {
+  const { page, wrong } = await open(`${site.url}/options`);
+  await page.getByLabel('Language').selectOption('es-US');
+  await page.getByRole('button', { name: 'Open' }).click();
+  const frame = page.frameLocator('#stage iframe');
+  await frame.getByRole('heading', { level: 1 }).waitFor();
+  assert.equal(await frame.locator('html').getAttribute('lang'), 'es');
+  await page.getByLabel('Theme').selectOption('dark');
+  await frame.locator('html[data-theme=dark]').waitFor();
+  await page.getByLabel('Display').selectOption('redirect');
+  const [own] = await Promise.all([
+    page.waitForEvent('popup'),
+    page.getByRole('button', { name: 'Open' }).click(),
+  ]);
+  await own.getByRole('heading', { level: 1 }).waitFor();
+  await page.getByRole('button', { name: 'Close' }).click();
+  assert.deepEqual(wrong, []);
+});
+
+test('the same site under an address that is not registered gets no page', async (t) => {
+  const stranger = await startDemoSite({ ...siteOptions, port: 0 });
+  t.after(() => stranger.stop());
+  const { page } = await open(stranger.url);
+  const asked: string[] = [];
+  page.on('request', (request) => asked.push(new URL(request.url()).pathname));
+  await page.getByRole('button', { name: 'Pay bill' }).click();
+  await page.getByText('The payment page did not open.').waitFor();
+  assert.equal(await page.locator('iframe, dialog').count(), 0);
+  assert.ok(asked.includes('/flow/v1/acme') && !asked.includes('/api/token'), asked.join(' '));
+});
+
+// The guide -------------------------------------------------------------------------------------------------------------------
+
+/** The blocks of docs/embed.md, in order. */
+const blocks = [...guide.matchAll(/^```(\w+)\n([\s\S]*?)^```$/gm)].map(
+  ([, language = '', text = '']) => ({ language, text }),
+);
+const block = (index: number, language: string): string => {
+  const found = blocks[index];
+  assert.equal(found?.language, language, `block ${index} of the guide 'embed.md'`);
+  return found.text;
+};
+
+test('the guide leads from nothing to a paid bill with the files it shows', async (t) => {
+  const folder = mkdtempSync(join(tmpdir(), 'duebridge-guide-'));
+  t.after(() => rmSync(folder, { recursive: true, force: true }));
+  writeFileSync(join(folder, 'server.mjs'), block(0, 'js'));
+  writeFileSync(join(folder, 'index.html'), block(1, 'html'));
+  writeFileSync(join(folder, 'pay.js'), block(2, 'js'));
+  const words = block(3, 'sh')
+    .trim()
+    .split(' ')
+    .map((word) =>
+      word
+        .replace('http://127.0.0.1:4000', client.platformUrl)
+        .replace('$CLIENT_ID', client.client_id)
+        .replace('$API_KEY', client.api_key),
+    );
+  const command = words.indexOf('node');
+  const environment = Object.fromEntries(
+    words.slice(0, command).map((word) => word.split(/=(.*)/, 2) as [string, string]),
+  );
+  const server: ChildProcess = spawn(process.execPath, words.slice(command + 1), {
+    cwd: folder,
+    env: { ...environment, PORT: String(guidePort) },
+    stdio: ['ignore', 'pipe', 'inherit'],
+  });
+  t.after(async () => {
+    if (server.exitCode !== null) return;
+    server.kill();
+    await once(server, 'exit');
+  });
+  assert.ok(server.stdout);
+  await once(server.stdout, 'data');
+
+  await partner.importAccounts(
+    'biller_id,account_id,status,amount_due,due_date\nacme,A-1,active,42.42,2099-12-01\n',
+  );
+  const due = (await balanceOf('A-1'))?.amount_due_in_cents ?? 0;
+  assert.ok(due > 0);
+  const { page, wrong } = await open(`http://localhost:${guidePort}`);
+  await page.getByRole('button', { name: 'Pay bill' }).click();
+  await payInFrame(page, `$${(due / 100).toFixed(2)}`);
+  await page.frameLocator('iframe').getByRole('button', { name: 'Done' }).click();
+  await page.getByText('Thank you. Your payment is posted.').waitFor();
+  assert.equal((await balanceOf('A-1'))?.amount_due_in_cents, 0);
+  assert.deepEqual(wrong, []);
+});
+
+/** What a partner's own bundler does with `@duebridge/web/embed` once it is installed. */
+const installed: Plugin = {
+  name: 'installed',
+  enforce: 'pre',
+  resolveId(id) {
+    const [, entry] = /^@duebridge\/web\/embed(?:\/(\w+))?$/.exec(id) ?? [id];
+    return id.startsWith('@duebridge/web/embed')
+      ? join(rig.dist, 'npm', `${entry ?? 'embed'}.js`)
+      : undefined;
+  },
+};
+
+async function bundle(files: Readonly<Record<string, string>>, entry: string): Promise<string> {
+  // Inside the repository, so that React is found; the names are of this process alone.
+  const folder = mkdtempSync(join(root, 'node_modules/.cache/duebridge-guide-'));
+  try {
+    for (const [name, text] of Object.entries(files)) writeFileSync(join(folder, name), text);
+    const built = (await build({
+      configFile: false,
+      logLevel: 'error',
+      root,
+      publicDir: false,
+      plugins: [installed],
+      // The build under test lies outside the repository; its React is the repository's.
+      resolve: { dedupe: ['react', 'react-dom'] },
+      define: { 'process.env.NODE_ENV': '"production"' },
+      oxc: { jsx: { runtime: 'automatic', importSource: 'react' } },
+      build: { write: false, rolldownOptions: { input: join(folder, entry) } },
+    })) as Rolldown.RolldownOutput;
+    return built.output[0].code;
+  } finally {
+    rmSync(folder, { recursive: true, force: true });
+  }
+}
+
+test('the module, the React component and the test of the guide work as they are shown', async () => {
+  const code = await bundle(
+    {
+      'show.js': block(4, 'js'),
+      'bill.jsx': block(5, 'jsx'),
+      'kit.js': block(6, 'js'),
+      'main.jsx': `import { createRoot } from 'react-dom/client';
+        import { showPayment } from './show.js';
+        import { Bill } from './bill.jsx';
+        import { failedPaymentIsShown } from './kit.js';
+        const renderBill = (element, props) => createRoot(element).render(<Bill {...props} />);
+        Object.assign(window, { showPayment, renderBill, failedPaymentIsShown });`,
+    },
+    'main.jsx',
+  );
+  assert.equal(blocks.length, 7, 'a block of the guide that no test runs');
+  rig.flow.files.set('/guide.js', code);
+  const world = rig.flow.world();
+  const visit = await rig.visit(world);
+  const given = { platform: rig.flow.payOrigin, partner: world.partner };
+  const kit = await visit.page.evaluate(async (options) => {
+    const path = '/guide.js';
+    await import(path);
+    const guideWindow = window as unknown as Record<string, (...given: unknown[]) => unknown>;
+    const fetchToken = async (): Promise<string> =>
+      ((await (await fetch(`/token?partner=${options.partner}`)).json()) as { token: string })
+        .token;
+    const paid: unknown[] = [];
+    Object.assign(window, { paid });
+    const place = document.querySelector('#place');
+    const shown = (await guideWindow['failedPaymentIsShown']?.(place)) as object;
+    const made = (await guideWindow['showPayment']?.(place, { ...options, fetchToken })) as {
+      state: string;
+      destroy: () => void;
+    };
+    const { state } = made;
+    made.destroy();
+    guideWindow['renderBill']?.(place, {
+      ...options,
+      fetchToken,
+      onPaid: (payment: unknown) => paid.push(payment),
+    });
+    return { ...shown, state };
+  }, given);
+  assert.deepEqual(kit, {
+    reasons: ['Account not found or inactive'],
+    tokens: ['a token'],
+    state: 'ready',
+  });
+  await visit.press('Pagar $123.45');
+  await visit.press('Pagar $123.45 ahora');
+  await visit.title('Pagado. ¡Gracias!');
+  const paid = await visit.page.evaluate(() => (window as unknown as { paid: unknown[] }).paid);
+  assert.equal(paid.length, 1);
+  await visit.close();
+});
