@@ -467,7 +467,7 @@ export class Tenure {
   }
 
   async #authorize(drive: Drive): Promise<void> {
-    const { funding, clock } = this.#options;
+    const { registry, funding, clock } = this.#options;
     this.#reached('before_authorize');
     const authorization = await this.#askFunding(drive, () => funding.authorize(orderOf(drive)));
     if (authorization === undefined) return;
@@ -485,8 +485,9 @@ export class Tenure {
       await this.#end(drive, 'funding', ending);
       return;
     }
-    const now = clock.monotonic();
-    if (drive.lane.isOpen(now)) {
+    // A paused partner is as good as a closed lane: what waits for it can still be withdrawn (decision 18).
+    const partner = await registry.get(drive.lane.partner_id);
+    if (partner?.paused === false && drive.lane.isOpen(clock.monotonic())) {
       if (!(await this.#advance(drive, { to: 'dispatching' }))) return;
       this.#reached('after_dispatching');
     } else if (drive.stage === 'created') {
