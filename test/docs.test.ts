@@ -20,6 +20,7 @@ import {
   type Route,
 } from '@duebridge/contract';
 import { format, resolveConfig } from 'prettier';
+import { readCurl, shellWords, type Variables } from './curl.ts';
 import { carryOut, inTheWordsOf, isCurl, readGuide, rewritten } from './guide.ts';
 import { openGuideRun } from './guide-run.ts';
 
@@ -117,6 +118,74 @@ test('every request of the guide is answered as the guide says [S2 S3 A1 A2 AU1 
     assert.equal(inTheWordsOf(expected, answer), expected, `${file} line ${step.line}`);
   }
   if (UPDATE) writeFileSync(join(root, file), rewritten(markdown, steps, came));
+});
+
+/** Whose operations stand behind each address variable of the guide. */
+const ADDRESSES: Readonly<Record<string, Readonly<Record<string, Route>>>> = {
+  PARTNER: partnerRoutes,
+  GAS: partnerRoutes,
+  PARTNER_ADMIN: partnerAdminRoutes,
+  GAS_ADMIN: partnerAdminRoutes,
+  PLATFORM: platformRoutes,
+  PLATFORM_ADMIN: platformAdminRoutes,
+};
+
+/** What the guide does not show, and why. */
+const NOT_SHOWN: Readonly<Record<string, string>> = {
+  'access_token UNSUPPORTED_MEDIA_TYPE': 'shown in the form of RFC 6749',
+  'create_flow_session TOKEN_EXPIRED': 'a token lives for half an hour',
+  'resume_payment 200': 'takes a partner that rejects what it has never seen',
+  'reconcile_batch PARTNER_UNREACHABLE': 'takes a partner that goes away in the middle',
+};
+
+test('no operation, and no refusal of one, is missing from the guide [ER3]', () => {
+  const shown = new Set<string>();
+  const names: Variables = new Map(
+    [...read('docs/guide.md').matchAll(/\$\{?([A-Z_]+)/g)].map(([, name = '']) => [
+      name,
+      name in ADDRESSES ? `http://${name.replaceAll('_', '-')}` : 'x',
+    ]),
+  );
+  for (const { script, expected } of readGuide(read('docs/guide.md'))) {
+    if (!isCurl(script)) continue;
+    const curl = readCurl(shellWords(script, names), () => '');
+    const { hostname, pathname } = new URL(curl.url);
+    const routes = ADDRESSES[hostname.toUpperCase().replaceAll('-', '_')] ?? {};
+    const route = Object.values(routes).find(
+      ({ method, path }) =>
+        method === curl.method &&
+        new RegExp(`^${path.replaceAll(/\{\w+\}/g, '[^/]+')}$`).test(pathname),
+    );
+    const answer = expected?.text ?? '';
+    const code = /^ {2}"code": "(\w+)"/m.exec(answer)?.[1];
+    shown.add(`${route?.id ?? 'none'} ${code ?? /^HTTP\/1.1 (\d+)/.exec(answer)?.[1] ?? '429'}`);
+  }
+  const tables = [partnerRoutes, partnerAdminRoutes, platformRoutes, platformAdminRoutes];
+  const missing = tables.flatMap((routes) =>
+    Object.values(routes as Readonly<Record<string, Route>>).flatMap((route) =>
+      ['200', ...route.errors]
+        // Of what comes from the ground alike for all, one example is enough; the admin key is one door for a whole API.
+        .filter((code) => code !== 'TOO_MANY_REQUESTS')
+        .filter((code) => route.auth !== 'admin' || !/^UN(AUTHORIZED|SUPPORTED)/.test(code))
+        .map((code) => `${route.id} ${code}`),
+    ),
+  );
+  assert.deepEqual(
+    missing.filter((pair) => !shown.has(pair)),
+    Object.keys(NOT_SHOWN),
+  );
+  for (const example of [
+    'create_token 429',
+    'put_account_payment INVALID_REQUEST',
+    'put_account_payment PAYLOAD_TOO_LARGE',
+    'import_accounts UNAUTHORIZED',
+    'list_partners UNAUTHORIZED',
+    'none METHOD_NOT_ALLOWED',
+    'none NOT_FOUND',
+    'create_token SERVICE_UNAVAILABLE',
+  ]) {
+    assert.ok(shown.has(example), example);
+  }
 });
 
 // Links, blocks, decisions -------------------------------------------------------------------------------------------------
