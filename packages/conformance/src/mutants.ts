@@ -77,7 +77,7 @@ export const PARTNER_MUTANTS: readonly PartnerMutant[] = [
     breaks: ['P03'],
     verdict: 'FAIL',
     auth: 'oauth',
-    behaviour: () => changeToken(({ scope: _, ...rest }) => rest),
+    behaviour: () => changeToken((token) => ({ ...token, scope: undefined })),
   },
   {
     name: 'life-as-text',
@@ -307,7 +307,7 @@ export const PARTNER_MUTANTS: readonly PartnerMutant[] = [
     breaks: ['P20'],
     also: ['P26', 'P32', 'P33'],
     verdict: 'FAIL',
-    behaviour: () => onRecords(({ payment_id: _, ...rest }) => rest),
+    behaviour: () => onRecords((record) => ({ ...record, payment_id: undefined })),
   },
   {
     name: 'batch-dropped',
@@ -354,7 +354,7 @@ export const PARTNER_MUTANTS: readonly PartnerMutant[] = [
     behaviour: () =>
       onRecords((record) => ({
         ...record,
-        initiated_at: String(record['initiated_at']).replace('Z', ''),
+        initiated_at: text(record['initiated_at']).replace('Z', ''),
       })),
   },
   {
@@ -747,7 +747,7 @@ export const PARTNER_MUTANTS: readonly PartnerMutant[] = [
       onRecords((record) =>
         record['posted_at'] === null
           ? record
-          : { ...record, posted_at: String(record['posted_at']).slice(0, 10) },
+          : { ...record, posted_at: text(record['posted_at']).slice(0, 10) },
       ),
   },
   {
@@ -829,7 +829,7 @@ export const PARTNER_MUTANTS: readonly PartnerMutant[] = [
     behaviour: () =>
       onRecords((record, call) =>
         call.operation === 'get_payment'
-          ? { ...record, payment_id: `${String(record['payment_id'])}-2` }
+          ? { ...record, payment_id: `${text(record['payment_id'])}-2` }
           : record,
       ),
   },
@@ -983,6 +983,10 @@ function isFields(value: unknown): value is Record<string, unknown> {
 
 function ofId(id: string): (payment: { platform_payment_id: string }) => boolean {
   return ({ platform_payment_id }) => platform_payment_id === id;
+}
+
+function text(value: unknown): string {
+  return typeof value === 'string' ? value : '';
 }
 
 /** An instant moved by so many milliseconds; anything else as it is. */

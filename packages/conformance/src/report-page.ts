@@ -41,6 +41,51 @@ const PARTS: readonly { readonly title: string; readonly ids: RegExp }[] = [
   { title: 'How the platform calls', ids: /^C/ },
 ];
 
+/** What a passed run has shown, in sentences worth sharing: each stands when all its checks passed. */
+const CLAIMS: readonly { readonly checks: readonly string[]; readonly claim: string }[] = [
+  {
+    checks: ['P25', 'P26', 'P27', 'P34'],
+    claim:
+      'The same payment, sent twenty times in a row, twenty-five times at once and again after a cut connection, was made once.',
+  },
+  {
+    checks: ['P01', 'P02'],
+    claim: 'Nobody without the right credential reads an account.',
+  },
+  {
+    checks: ['P24', 'P36'],
+    claim: 'Amounts stay exact to the cent, and what is no whole number of cents is refused.',
+  },
+  {
+    checks: ['P50', 'P51', 'P54'],
+    claim: 'A payment ends once, says when it was posted, and never changes after that.',
+  },
+  {
+    checks: ['P40', 'P52'],
+    claim: 'A payment that cannot be made is never called paid, and says why in words.',
+  },
+  {
+    checks: ['P35'],
+    claim: 'Payments of the day before are still known, and still made once.',
+  },
+  {
+    checks: ['T04', 'T05', 'T06'],
+    claim: 'Nobody without the right client id and key gets a token.',
+  },
+  {
+    checks: ['T03', 'T10'],
+    claim: 'A request with a field missing or of the wrong kind gets no token.',
+  },
+  {
+    checks: ['C02', 'C07'],
+    claim: 'A lost answer leads to the same request again, never to a second or a failed payment.',
+  },
+  {
+    checks: ['C08'],
+    claim: 'An answer about another amount is never taken for success.',
+  },
+];
+
 /** The page. */
 export function pageReport(report: RunReport): string {
   const title = headline(report).replace(/^[✓✗] /, '');
@@ -111,8 +156,17 @@ function top(report: RunReport): string {
     .filter((verdict) => counts[verdict] > 0)
     .map((verdict) => `<span class="${verdict}" style="flex-grow:${counts[verdict]}"></span>`)
     .join('')}</div>
-<dl>${facts.map(([name, value]) => `<div><dt>${name}</dt><dd>${html(value)}</dd></div>`).join('')}</dl>
+${claimsPart(report)}<dl>${facts.map(([name, value]) => `<div><dt>${name}</dt><dd>${html(value)}</dd></div>`).join('')}</dl>
 </header>`;
+}
+
+function claimsPart(report: RunReport): string {
+  const passed = new Set(
+    report.results.filter(({ verdict }) => verdict === 'PASS').map(({ id }) => id),
+  );
+  const claims = CLAIMS.filter(({ checks }) => checks.every((id) => passed.has(id)));
+  if (report.verdict !== 'passed' || claims.length === 0) return '';
+  return `<ul class="claims">${claims.map(({ claim }) => `<li>${html(claim)}</li>`).join('')}</ul>\n`;
 }
 
 function configPart(report: RunReport): string {
@@ -262,6 +316,7 @@ h1{margin:.35rem 0 .25rem;font-size:2.1rem;display:flex;gap:.6rem;align-items:ce
 .bar span{min-width:4px}.bar .PASS{background:var(--good)}.bar .FAIL{background:var(--bad)}.bar .WARN{background:var(--warn)}.bar .SKIP{background:var(--line)}
 dl{margin:0}dt{color:var(--soft);font-size:.82rem}dd{margin:0;overflow-wrap:anywhere}
 .verdict dl{display:grid;grid-template-columns:repeat(auto-fit,minmax(15rem,1fr));gap:.75rem 1.5rem}
+.claims{list-style:none;margin:0 0 1.25rem;padding:0}.claims li{padding:.15rem 0 .15rem 1.7rem;position:relative}.claims li::before{content:"✓";position:absolute;left:.2rem;color:var(--good);font-weight:700}
 .hint{color:var(--soft)}
 .config{background:var(--warn-bg);border-radius:12px;padding:.25rem 1.5rem 1.25rem;margin-top:1.5rem}
 .config h2{margin-top:1rem}.sentence{font-size:1.15rem}

@@ -27,9 +27,15 @@ export function terminalReport(report: RunReport, options: { colour: boolean }):
     lines.push(
       `${mark} ${paint.strong(broken.clause)}  ${broken.rule}  ${paint.dim(broken.checks.join(' '))}`,
     );
-    for (const id of broken.checks) {
-      const result = report.results.find((one) => one.id === id);
-      if (result !== undefined) lines.push(...told(result, paint));
+    // The first check tells all, with the command; the others only that they found it too.
+    const [first, ...others] = broken.checks.flatMap(
+      (id) => report.results.find((one) => one.id === id) ?? [],
+    );
+    if (first !== undefined) lines.push(...told(first, paint));
+    for (const other of others) {
+      lines.push(
+        `    ${paint.strong(other.id)} ${other.title}${excusedWords(other)}: ${paint.dim(other.findings[0]?.got ?? '')}`,
+      );
     }
     lines.push('');
   }
@@ -141,12 +147,7 @@ function plain(result: CheckResult): string {
 }
 
 function told(result: CheckResult, paint: Paint): string[] {
-  const lines = [`    ${paint.strong(result.id)} ${result.title}`];
-  if (result.excused !== undefined) {
-    lines.push(
-      `      expected to fail until ${result.excused.until} (${result.excused.owner}): ${result.excused.reason}`,
-    );
-  }
+  const lines = [`    ${paint.strong(result.id)} ${result.title}${excusedWords(result)}`];
   for (const finding of result.findings) {
     lines.push(
       `      ${finding.severity === 'must' ? paint.bad('expected') : paint.warn('expected')}  ${finding.expected}`,
@@ -159,6 +160,12 @@ function told(result: CheckResult, paint: Paint): string[] {
   const command = result.findings.find(({ curl }) => curl !== undefined)?.curl;
   if (command !== undefined) lines.push(paint.dim(`      ${command}`));
   return lines;
+}
+
+function excusedWords({ excused }: CheckResult): string {
+  return excused === undefined
+    ? ''
+    : ` (expected to fail until ${excused.until}, ${excused.owner}: ${excused.reason})`;
 }
 
 /** Escapes for XML, and drops what XML 1.0 cannot hold: a server may answer with any bytes. */
