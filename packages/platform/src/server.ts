@@ -108,7 +108,7 @@ async function openAll(
   const sealer = openSealer(sealKey);
   const tokens = openTokens({ database, registry, client, sealer, pepper: keyPepper, clock, log });
   closers.push(() => tokens.drain());
-  const sessions = openSessions({ database, registry, client, funding });
+  const sessions = openSessions({ database, registry, client, funding, clock });
   const payments = openPayments({
     database,
     registry,

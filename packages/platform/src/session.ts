@@ -14,7 +14,7 @@ import {
   type FlowSessionGrant,
   type FlowSessionRequest,
 } from '@duebridge/contract';
-import { sql, type Database } from '@duebridge/runtime';
+import { sql, type Clock, type Database } from '@duebridge/runtime';
 import { v7 as uuidv7 } from 'uuid';
 import { isPayable, standingPayment, type PayableSession, type Session } from './flow.ts';
 import type { Funding } from './funding.ts';
@@ -54,10 +54,7 @@ export interface Sessions {
 
 type Bill = Pick<FlowSession['account'], 'balance' | 'balance_source' | 'payment_rules'>;
 
-const selectToken = sql(
-  'session_token',
-  'SELECT partner_id, expires_at > now() AS open FROM tokens WHERE token_hash = $1',
-);
+const selectToken = sql('session_token', 'SELECT partner_id FROM tokens WHERE token_hash = $1');
 /** A session that continues another of the same flow has seen what that one had seen when it was opened. */
 const insertSession = sql(
   'session_insert',
@@ -84,14 +81,22 @@ export function openSessions(options: {
   registry: PartnerRegistry;
   client: PartnerClient;
   funding: Funding;
+  clock: Clock;
 }): Sessions {
-  const { database, registry, client, funding } = options;
+  const { database, registry, client, funding, clock } = options;
+  /** The bill, within so many milliseconds altogether. */
+  const billWithin = (
+    deadlineMs: number,
+    partner: Partner,
+    session: PayableSession,
+  ): Promise<Bill> => {
+    const until = clock.monotonic() + deadlineMs;
+    return readBill(client, partner, session, () => Math.max(1, until - clock.monotonic()));
+  };
   return {
     async open(token, request) {
       const token_hash = hashSecret(token ?? '');
-      const [found] = await database.query<{ partner_id: string; open: boolean }>(selectToken, [
-        token_hash,
-      ]);
+      const [found] = await database.query<{ partner_id: string }>(selectToken, [token_hash]);
       const partner = found && (await registry.get(found.partner_id));
       if (partner === undefined) {
         throw new Refusal('TOKEN_INVALID', { headers: bearerChallenge });
@@ -121,8 +126,8 @@ export function openSessions(options: {
       const payment = await standingPayment(database, session);
       const bill =
         payment === undefined
-          ? await readBill(client, partner, session, billDeadlineMs)
-          : await readBill(client, partner, session, marginDeadlineMs).catch((error: unknown) => {
+          ? await billWithin(billDeadlineMs, partner, session)
+          : await billWithin(marginDeadlineMs, partner, session).catch((error: unknown) => {
               if (error instanceof Refusal) return fromToken(session);
               throw error;
             });
@@ -144,10 +149,14 @@ async function readBill(
   client: PartnerClient,
   partner: Partner,
   session: PayableSession,
-  deadlineMs: number,
+  leftMs: () => number,
 ): Promise<Bill> {
   const { biller_id, account_id } = session;
-  const outcome = await client.getAccount(partner, { biller_id, account_id }, { deadlineMs });
+  const outcome = await client.getAccount(
+    partner,
+    { biller_id, account_id },
+    { deadlineMs: leftMs() },
+  );
   switch (outcome.kind) {
     case 'not_found':
       throw new Refusal('ACCOUNT_NOT_FOUND');
@@ -162,7 +171,11 @@ async function readBill(
   if (account.balance !== undefined) {
     return { balance: account.balance, balance_source: 'partner', payment_rules };
   }
-  const read = await client.getBalance(partner, { biller_id, account_id }, { deadlineMs });
+  const read = await client.getBalance(
+    partner,
+    { biller_id, account_id },
+    { deadlineMs: leftMs() },
+  );
   if (read.kind !== 'found') return { ...fromToken(session), payment_rules };
   return { balance: read.balance, balance_source: 'partner', payment_rules };
 }
