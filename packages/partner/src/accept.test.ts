@@ -1,0 +1,285 @@
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { connect } from 'node:net';
+import test from 'node:test';
+import {
+  ended,
+  haveAccounts,
+  instruction,
+  kitDatabase,
+  paymentPath,
+  startKit,
+  withKey,
+  type Answer,
+} from './testing.ts';
+
+/** An answer's payment without what a payment's progress changes. */
+function lasting({ body }: Answer): unknown {
+  const { status: _status, posted_at: _posted, failure_reason: _reason, ...rest } = body;
+  return rest;
+}
+
+test('1,000 PUTs of one id over 50 connections give one row, one posting and equal answers [RU5 ID1 PF2 S5]', async (t) => {
+  const database = await kitDatabase(t);
+  await haveAccounts(database);
+  const partner = await startKit(database, { connections: 50 });
+  const answers = await Promise.all(
+    Array.from({ length: 1_000 }, () =>
+      partner.call('PUT', paymentPath('same'), { body: instruction(700) }),
+    ),
+  );
+  assert.deepEqual(new Set(answers.map(({ status }) => status)), new Set([200]));
+  assert.equal(new Set(answers.map((answer) => JSON.stringify(lasting(answer)))).size, 1);
+  await ended(partner, 'same');
+  const [counts] = await database.query(
+    `SELECT (SELECT count(*)::int FROM payment) AS payments, (SELECT count(*)::int FROM transfer WHERE kind = 'payment') AS transfers,
+            (SELECT amount_due_in_cents FROM account) AS owed, (SELECT count(*)::int FROM payment_processing) AS processing`,
+  );
+  assert.deepEqual(counts, { payments: 1, transfers: 1, owed: 99_300, processing: 0 });
+});
+
+test('one id put at two replicas at once is one payment at both [RU5 PF2]', async (t) => {
+  const database = await kitDatabase(t);
+  await haveAccounts(database);
+  const replicas = [
+    await startKit(database, { connections: 25 }),
+    await startKit(database, { connections: 25 }),
+  ];
+  const ids = Array.from({ length: 40 }, (_, index) => `id-${index}`);
+  const answers = await Promise.all(
+    Array.from({ length: 1_000 }, (_, index) => {
+      const id = ids[(index * 17) % ids.length]!;
+      return replicas[index % 2]!.call('PUT', paymentPath(id), { body: instruction(10) });
+    }),
+  );
+  assert.deepEqual(new Set(answers.map(({ status }) => status)), new Set([200]));
+  assert.equal(new Set(answers.map((answer) => JSON.stringify(lasting(answer)))).size, ids.length);
+  for (const id of ids) assert.equal((await ended(replicas[0]!, id)).body['status'], 'succeeded');
+  const [counts] = await database.query(
+    `SELECT (SELECT count(*)::int FROM payment) AS payments, (SELECT count(*)::int FROM transfer WHERE kind = 'payment') AS transfers,
+            (SELECT amount_due_in_cents FROM account) AS owed`,
+  );
+  assert.deepEqual(counts, { payments: 40, transfers: 40, owed: 100_000 - 400 });
+});
+
+test('another id is another payment, the same id never is [ID1 PF1 B4]', async (t) => {
+  const database = await kitDatabase(t);
+  await haveAccounts(database);
+  const partner = await startKit(database);
+  const first = await partner.call('PUT', paymentPath('one'), { body: instruction() });
+  const repeat = await partner.call('PUT', paymentPath('one'), { body: instruction() });
+  const other = await partner.call('PUT', paymentPath('two'), { body: instruction() });
+  assert.deepEqual([first.status, repeat.status, other.status], [200, 200, 200]);
+  assert.deepEqual(lasting(repeat), lasting(first));
+  assert.notEqual(other.body['payment_id'], first.body['payment_id']);
+});
+
+test('a repeat after the end gets the terminal record again, and nothing is posted twice [RU2 RU5 PF8]', async (t) => {
+  const database = await kitDatabase(t);
+  await haveAccounts(database);
+  const partner = await startKit(database);
+  await partner.call('PUT', paymentPath('done'), { body: instruction() });
+  const end = await ended(partner, 'done');
+  const again = await partner.call('PUT', paymentPath('done'), { body: instruction() });
+  assert.equal(again.status, 200);
+  assert.deepEqual(again.body, end.body);
+  await partner.app.partnerKit.sweep();
+  const later = await partner.call('GET', paymentPath('done'));
+  assert.deepEqual(later.body, end.body);
+  const [row] = await database.query(
+    'SELECT count(*)::int AS n FROM entry WHERE line = 1 AND amount_in_cents < 0',
+  );
+  assert.equal(row?.['n'], 1);
+});
+
+test('a repeat that says otherwise changes nothing and leaves a trace [RU5 PF3 PF6]', async (t) => {
+  const database = await kitDatabase(t);
+  await haveAccounts(database, {}, { account_id: 'A-2' });
+  const partner = await startKit(database);
+  const first = await partner.call('PUT', paymentPath('one'), { body: instruction(100, 'b-1') });
+  for (const [path, body] of [
+    [paymentPath('one'), instruction(999, 'b-1')],
+    [paymentPath('one'), instruction(100, 'b-2')],
+    [paymentPath('one', 'A-2'), instruction(100, 'b-1')],
+    [paymentPath('one', 'A-1', 'other'), instruction(100, 'b-1')],
+  ] as const) {
+    const repeat = await partner.call('PUT', path, { body });
+    assert.equal(repeat.status, 200);
+    assert.deepEqual(lasting(repeat), lasting(first));
+  }
+  const audit = await database.query('SELECT event, detail FROM payment_audit ORDER BY audit_id');
+  assert.deepEqual(audit, [
+    { event: 'mismatch', detail: { amount_in_cents: 999 } },
+    { event: 'mismatch', detail: { platform_batch_id: 'b-2' } },
+    { event: 'mismatch', detail: { account_id: 'A-2' } },
+    { event: 'mismatch', detail: { biller_id: 'other' } },
+  ]);
+});
+
+test('different amounts for one id in one race: the first wins, whoever that is [RU5 PF6]', async (t) => {
+  const database = await kitDatabase(t);
+  await haveAccounts(database);
+  const partner = await startKit(database);
+  const answers = await Promise.all(
+    Array.from({ length: 60 }, (_, index) =>
+      partner.call('PUT', paymentPath('race'), { body: instruction(100 + (index % 3)) }),
+    ),
+  );
+  const amounts = new Set(answers.map(({ body }) => body['amount_in_cents']));
+  assert.equal(amounts.size, 1);
+  const end = await ended(partner, 'race');
+  const [row] = await database.query('SELECT amount_due_in_cents AS owed FROM account');
+  assert.equal(row?.['owed'], 100_000 - Number(end.body['amount_in_cents']));
+  const [audit] = await database.query('SELECT count(*)::int AS n FROM payment_audit');
+  assert.equal(audit?.['n'], 40);
+});
+
+test('a mismatch repeated for ever does not fill the audit [LI1]', async (t) => {
+  const database = await kitDatabase(t);
+  const partner = await startKit(database);
+  await partner.call('PUT', paymentPath('one'), { body: instruction(1) });
+  for (let round = 0; round < 4; round += 1) {
+    await Promise.all(
+      Array.from({ length: 50 }, (_, index) =>
+        partner.call('PUT', paymentPath('one'), { body: instruction(2 + round * 50 + index) }),
+      ),
+    );
+  }
+  const [row] = await database.query('SELECT count(*)::int AS n FROM payment_audit');
+  // The limit is looked at once a statement, and one statement holds at most those in flight.
+  assert.ok(Number(row?.['n']) >= 100 && Number(row?.['n']) < 150, String(row?.['n']));
+});
+
+test('an amount that is not plain whole cents is refused and leaves no row [S5 PF6 PF9 ER3]', async (t) => {
+  const database = await kitDatabase(t);
+  const partner = await startKit(database);
+  const sources = ['"100"', '1.5', '1.0', '1e2', '0', '-1', '-0', 'null', 'true', '[100]', '{}'];
+  sources.push('9007199254740993', '100000000000', '1e400', '100.000000000000001', '');
+  for (const source of sources) {
+    const body = `{"amount_in_cents":${source},"platform_batch_id":"b"}`;
+    const answer = await partner.call('PUT', paymentPath('p'), { body });
+    assert.equal(answer.status, 400, `${source}: ${answer.text}`);
+    assert.equal(answer.body['code'], 'INVALID_REQUEST');
+  }
+  for (const body of [
+    '{"platform_batch_id":"b"}',
+    '{"amount_in_cents":1}',
+    '[]',
+    'null',
+    '{',
+    '',
+  ]) {
+    const answer = await partner.call('PUT', paymentPath('p'), { body });
+    assert.equal(answer.status, 400, body);
+  }
+  assert.deepEqual(await database.query('SELECT * FROM payment'), []);
+  const largest = await partner.call('PUT', paymentPath('p'), {
+    body: instruction(99_999_999_999),
+  });
+  assert.equal(largest.body['amount_in_cents'], 99_999_999_999);
+});
+
+test('a wrong id, batch or body is refused with a 4xx and leaves no row [PF3 PF9 LI1 ER3]', async (t) => {
+  const database = await kitDatabase(t);
+  const partner = await startKit(database);
+  const paths = ['a%2Fb', 'a%20b', 'a%00b', '%F0%9F%92%B0', 'x'.repeat(65), '%2e%2e', 'a~b', '%zz'];
+  for (const id of paths) {
+    const answer = await partner.call('PUT', paymentPath(id), { body: instruction() });
+    assert.ok([400, 404, 414].includes(answer.status), `${id}: ${answer.status}`);
+  }
+  for (const account of ['x'.repeat(129), 'a%2Fb', 'a%00', 'caf%C3%A9']) {
+    const answer = await partner.call('PUT', paymentPath('p', account), { body: instruction() });
+    assert.equal(answer.status, 400, account);
+  }
+  const bodies = [
+    '{"amount_in_cents":1,"platform_batch_id":""}',
+    '{"amount_in_cents":1,"platform_batch_id":"a b"}',
+    `{"amount_in_cents":1,"platform_batch_id":"${'b'.repeat(65)}"}`,
+    '{"amount_in_cents":1,"platform_batch_id":7}',
+    '{"amount_in_cents":1,"amount_in_cents":2,"platform_batch_id":"b"}',
+    '{"amount_in_cents":1,"platform_batch_id":"b","__proto__":{}}',
+    '{"amount_in_cents":1,"platform_batch_id":"b\\u0000"}',
+    '{"amount_in_cents":1,"platform_batch_id":"b","platform_payment_id":"other"}',
+    '{"amount_in_cents":1,"platform_batch_id":"b","platform_payment_id":null}',
+  ];
+  for (const body of bodies) {
+    const answer = await partner.call('PUT', paymentPath('p'), { body });
+    assert.equal(answer.status, 400, `${body}: ${answer.text}`);
+    assert.equal(answer.body['code'], 'INVALID_REQUEST');
+  }
+  assert.deepEqual(await database.query('SELECT * FROM payment'), []);
+});
+
+test('unknown fields are ignored, and the id may stand in the body too [PF9]', async (t) => {
+  const database = await kitDatabase(t);
+  const partner = await startKit(database);
+  const body =
+    '{"amount_in_cents":1,"platform_batch_id":"b","platform_payment_id":"p","memo":1.5,"more":[{}]}';
+  const answer = await partner.call('PUT', paymentPath('p'), { body });
+  assert.equal(answer.status, 200, answer.text);
+});
+
+test('bodies too large, of another type or with doubled headers are refused, never a 5xx [LI1 ER3]', async (t) => {
+  const database = await kitDatabase(t);
+  const partner = await startKit(database);
+  const large = `{"amount_in_cents":1,"platform_batch_id":"b","x":"${'y'.repeat(1024 * 1024)}"}`;
+  const outcome = await partner
+    .call('PUT', paymentPath('p'), { body: large })
+    .then(({ status, body }) => `${status} ${String(body['code'])}`)
+    // The server may close before all of it was sent; what may not happen is that it is taken.
+    .catch(() => '413 PAYLOAD_TOO_LARGE');
+  assert.equal(outcome, '413 PAYLOAD_TOO_LARGE');
+  for (const type of ['text/plain', 'application/xml', 'application/x-www-form-urlencoded']) {
+    const answer = await partner.call('PUT', paymentPath('p'), {
+      headers: { ...withKey, 'content-type': type },
+      body: instruction(),
+    });
+    assert.equal(answer.status, 415, type);
+  }
+  for (const name of ['x-api-key', 'Authorization', 'Content-Type']) {
+    assert.match(await raw(partner.url, name), /^HTTP\/1\.1 400 /, name);
+  }
+  const wrongMethod = await partner.call('POST', paymentPath('p'), { body: instruction() });
+  assert.equal(wrongMethod.status, 405);
+  assert.deepEqual(await database.query('SELECT * FROM payment'), []);
+});
+
+/** A PUT whose header `name` stands twice, as bytes; gives the first line of the answer. */
+async function raw(url: string, name: string): Promise<string> {
+  const { hostname, port } = new URL(url);
+  const socket = connect(Number(port), hostname);
+  await once(socket, 'connect');
+  const body = instruction();
+  const values: Record<string, string> = {
+    'x-api-key': withKey['x-api-key'],
+    'Content-Type': 'application/json',
+    [name]: name === 'x-api-key' ? withKey['x-api-key'] : 'application/json',
+  };
+  const headers = Object.entries(values).map(([header, value]) => `${header}: ${value}`);
+  headers.push(`${name}: ${values[name] ?? ''}`, `Content-Length: ${body.length}`, 'Host: x');
+  socket.write(`PUT ${paymentPath('p')} HTTP/1.1\r\n${headers.join('\r\n')}\r\n\r\n${body}`);
+  const [bytes] = (await once(socket, 'data')) as [Buffer];
+  socket.destroy();
+  return bytes.toString('latin1').split('\r\n', 1)[0] ?? '';
+}
+
+test('a payment for an unknown or inactive account is kept and fails with a reason [FR1 ST3 PF5]', async (t) => {
+  const database = await kitDatabase(t);
+  await haveAccounts(database, { status: 'inactive' });
+  const partner = await startKit(database);
+  for (const [id, account] of [
+    ['inactive', 'A-1'],
+    ['unknown', 'A-404'],
+  ] as const) {
+    const put = await partner.call('PUT', paymentPath(id, account), { body: instruction() });
+    assert.equal(put.status, 200);
+    assert.equal(put.body['status'], 'processing');
+    assert.equal('failure_reason' in put.body, false);
+    const end = await ended(partner, id, paymentPath(id, account));
+    assert.equal(end.body['status'], 'failed');
+    assert.equal(end.body['posted_at'], null);
+    assert.match(String(end.body['failure_reason']), /\S/);
+  }
+  const [row] = await database.query('SELECT amount_due_in_cents AS owed FROM account');
+  assert.equal(row?.['owed'], 100_000);
+});

@@ -1,0 +1,105 @@
+import assert from 'node:assert/strict';
+import test from 'node:test';
+import { AccountRecord, Balance, compileCheck } from '@duebridge/contract';
+import { haveAccounts, instruction, kitDatabase, paymentPath, ended, startKit } from './testing.ts';
+
+const account = compileCheck(AccountRecord);
+const balance = compileCheck(Balance);
+
+test('an account is answered with what is known of it, and nothing that is not [B1 AC1]', async (t) => {
+  const database = await kitDatabase(t);
+  await haveAccounts(
+    database,
+    { min_amount_in_cents: 100, max_amount_in_cents: 5_000_000 },
+    { account_id: 'bare', first_name: null, last_name: null, due_date: null, status: 'inactive' },
+  );
+  const partner = await startKit(database);
+  const full = await partner.call('GET', '/biller/acme/account/A-1');
+  assert.equal(full.status, 200);
+  assert.deepEqual(account.problems(full.body, 'body'), []);
+  const { last_updated_at } = full.body['balance'] as { last_updated_at: string };
+  assert.deepEqual(full.body, {
+    biller_id: 'acme',
+    account_id: 'A-1',
+    status: 'active',
+    holder: { first_name: 'Ada', last_name: 'Lovelace' },
+    balance: { amount_due_in_cents: 100_000, due_date: '2026-12-01', last_updated_at },
+    payment_rules: { min_amount_in_cents: 100, max_amount_in_cents: 5_000_000 },
+  });
+  const bare = await partner.call('GET', '/biller/acme/account/bare');
+  assert.deepEqual(account.problems(bare.body, 'body'), []);
+  assert.equal(bare.body['status'], 'inactive');
+  assert.deepEqual(Object.keys(bare.body).sort(), ['account_id', 'balance', 'biller_id', 'status']);
+});
+
+test('an unknown account, or one of another biller, is not found [B1 B2 ER3]', async (t) => {
+  const database = await kitDatabase(t);
+  await haveAccounts(database);
+  const partner = await startKit(database);
+  for (const path of [
+    '/biller/acme/account/a-1',
+    '/biller/other/account/A-1',
+    '/biller/acme/account/A-9',
+  ]) {
+    for (const suffix of ['', '/balance']) {
+      const answer = await partner.call('GET', path + suffix);
+      assert.deepEqual([answer.status, answer.body['code']], [404, 'ACCOUNT_NOT_FOUND'], path);
+    }
+  }
+});
+
+test('several billers in one deployment keep their accounts apart [B1 PF2]', async (t) => {
+  const database = await kitDatabase(t);
+  await haveAccounts(database, {}, { biller_id: 'water', amount_due_in_cents: 700 });
+  const billers = [{ biller_id: 'acme' }, { biller_id: 'water', max_amount_in_cents: 600 }];
+  const partner = await startKit(database, { billers });
+  await partner.call('PUT', paymentPath('p', 'A-1', 'water'), { body: instruction(600) });
+  await ended(partner, 'p', paymentPath('p', 'A-1', 'water'));
+  const water = await partner.call('GET', '/biller/water/account/A-1/balance');
+  const acme = await partner.call('GET', '/biller/acme/account/A-1/balance');
+  assert.deepEqual(
+    [water.body['amount_due_in_cents'], acme.body['amount_due_in_cents']],
+    [100, 100_000],
+  );
+});
+
+test('the balance follows a payment, and reading changes nothing [B2 S5]', async (t) => {
+  const database = await kitDatabase(t);
+  await haveAccounts(database);
+  const partner = await startKit(database);
+  const path = '/biller/acme/account/A-1/balance';
+  const before = await partner.call('GET', path);
+  assert.deepEqual(balance.problems(before.body, 'body'), []);
+  for (let read = 0; read < 5; read += 1) {
+    assert.deepEqual((await partner.call('GET', path)).body, before.body);
+  }
+  await partner.call('PUT', paymentPath('p'), { body: instruction(40_000) });
+  await ended(partner, 'p');
+  assert.equal((await partner.call('GET', path)).body['amount_due_in_cents'], 60_000);
+  await partner.call('PUT', paymentPath('q'), { body: instruction(70_000) });
+  await ended(partner, 'q');
+  assert.equal((await partner.call('GET', path)).body['amount_due_in_cents'], -10_000);
+});
+
+test('books may answer the balance apart, or have none [B2 TR3]', async (t) => {
+  const database = await kitDatabase(t);
+  const record = { biller_id: 'acme', account_id: 'A-1', status: 'active' } as const;
+  const books = {
+    posts: 'in_transaction',
+    findAccount: (_biller: string, id: string) =>
+      Promise.resolve(id === 'A-1' ? record : undefined),
+    post: () => Promise.resolve([]),
+  } as const;
+  const without = await startKit(database, { accounts: books });
+  const path = '/biller/acme/account/A-1/balance';
+  assert.deepEqual((await without.call('GET', path)).body, {});
+  const apart = await startKit(database, {
+    accounts: {
+      ...books,
+      findBalance: (_biller, id) =>
+        Promise.resolve(id === 'A-1' ? { amount_due_in_cents: 5 } : undefined),
+    },
+  });
+  assert.deepEqual((await apart.call('GET', path)).body, { amount_due_in_cents: 5 });
+  assert.equal((await apart.call('GET', '/biller/acme/account/A-2/balance')).status, 404);
+});

@@ -1,0 +1,483 @@
+import assert from 'node:assert/strict';
+import test from 'node:test';
+import { FAILURE_REASONS } from '@duebridge/contract';
+import { silentLog, systemClock, type Database, type Transaction } from '@duebridge/runtime';
+import type {
+  AccountsInOwnSystem,
+  AccountsInTransaction,
+  Posting,
+  PostOutcome,
+} from './accounts.ts';
+import { openApplier, type Applier, type ApplierOptions } from './apply.ts';
+import { ledger } from './ledger.ts';
+import { kitMetrics } from './metrics.ts';
+import {
+  cancelPayment,
+  endPayments,
+  findPayments,
+  insertPayments,
+  type PaymentRow,
+} from './store.ts';
+import { ended, haveAccounts, instruction, kitDatabase, paymentPath, startKit } from './testing.ts';
+
+/** An applier that runs only when it is told to. */
+function applierOn(database: Database, options: Partial<ApplierOptions> = {}): Applier {
+  return openApplier({
+    database,
+    accounts: ledger(database),
+    billers: undefined,
+    holdMs: 0,
+    announce: () => undefined,
+    metrics: kitMetrics(undefined),
+    log: silentLog,
+    clock: systemClock,
+    ...options,
+  });
+}
+
+/** Accepts payments of the test account without applying them. */
+async function accepted(
+  database: Database,
+  ids: readonly string[],
+  differences: Partial<PaymentRow> = {},
+): Promise<PaymentRow[]> {
+  const rows = await insertPayments(
+    database,
+    ids.map((platform_payment_id) => ({
+      platform_payment_id,
+      platform_batch_id: 'b',
+      biller_id: 'acme',
+      account_id: 'A-1',
+      client_id: 'static-key',
+      amount_in_cents: 100,
+      ...differences,
+    })),
+  );
+  return [...rows.values()];
+}
+
+async function statusOf(database: Database, id: string): Promise<string | undefined> {
+  return (await findPayments(database, [id])).get(id)?.status;
+}
+
+async function owed(database: Database, account_id = 'A-1'): Promise<number> {
+  const [row] = await database.query<{ owed: number }>(
+    'SELECT amount_due_in_cents AS owed FROM account WHERE account_id = $1',
+    [account_id],
+  );
+  return row!.owed;
+}
+
+test('what a crash left processing is finished by the next start, once [RU3 ST2]', async (t) => {
+  const database = await kitDatabase(t);
+  await haveAccounts(database);
+  await accepted(database, ['left-1', 'left-2', 'left-3']);
+  const partner = await startKit(database);
+  for (const id of ['left-1', 'left-2', 'left-3']) {
+    assert.equal((await ended(partner, id)).body['status'], 'succeeded');
+  }
+  assert.equal(await owed(database), 100_000 - 300);
+});
+
+test('more than one page left by a crash is finished, whatever the order of the ids [RU3]', async (t) => {
+  const database = await kitDatabase(t);
+  await haveAccounts(database);
+  await accepted(
+    database,
+    Array.from({ length: 2_300 }, (_, index) => `p-${(index * 7) % 2_300}`),
+  );
+  const applier = applierOn(database);
+  let tried = 0;
+  for (let round = 0; round < 3; round += 1) tried += await applier.sweep(0);
+  assert.equal(tried, 2_300);
+  const [row] = await database.query(
+    `SELECT count(*)::int AS n FROM payment WHERE status = 'succeeded'`,
+  );
+  assert.equal(row?.['n'], 2_300);
+});
+
+test('two replicas that apply the same payments post each once [ST2 RU2]', async (t) => {
+  const database = await kitDatabase(t);
+  await haveAccounts(database, {}, { account_id: 'A-2' });
+  const ids = Array.from({ length: 300 }, (_, index) => `p-${index}`);
+  const rows = [
+    ...(await accepted(database, ids.slice(0, 150))),
+    ...(await accepted(database, ids.slice(150), { account_id: 'A-2' })),
+  ];
+  const endings: string[] = [];
+  const announce = (done: readonly PaymentRow[]): void => {
+    endings.push(...done.map((row) => row.platform_payment_id));
+  };
+  const appliers = [applierOn(database, { announce }), applierOn(database, { announce })];
+  appliers[0]!.take(rows);
+  appliers[1]!.take(rows.toReversed());
+  await Promise.all(appliers.map((applier) => applier.stop()));
+  assert.deepEqual(endings.sort(), ids.toSorted(), 'each ended at one of the two');
+  assert.equal((await database.query(`SELECT 1 FROM transfer WHERE kind = 'payment'`)).length, 300);
+  assert.deepEqual([await owed(database), await owed(database, 'A-2')], [85_000, 85_000]);
+});
+
+test('a crash in the middle of posting leaves neither half, and the next try makes both [ST2 PF8]', async (t) => {
+  const database = await kitDatabase(t);
+  await haveAccounts(database);
+  const [row] = await accepted(database, ['half']);
+  const books = ledger(database);
+  let crashes = 1;
+  const accounts: AccountsInTransaction = {
+    ...books,
+    async post(payments, tx) {
+      const outcomes = await books.post(payments, tx);
+      if (crashes > 0) {
+        crashes -= 1;
+        // Ends this very session, as the death of the process or of the server would.
+        await tx.query('SELECT pg_terminate_backend(pg_backend_pid())');
+      }
+      return outcomes;
+    },
+  };
+  const applier = applierOn(database, { accounts });
+  applier.take([row!]);
+  await applier.stop();
+  assert.equal(await statusOf(database, 'half'), 'processing');
+  assert.equal(await owed(database), 100_000);
+  assert.deepEqual(await database.query(`SELECT 1 FROM transfer WHERE kind = 'payment'`), []);
+  await applierOn(database, { accounts }).sweep(0);
+  assert.equal(await statusOf(database, 'half'), 'succeeded');
+  assert.equal(await owed(database), 99_900);
+});
+
+test('a payment that cannot be posted holds up no other [ST2]', async (t) => {
+  const database = await kitDatabase(t);
+  await haveAccounts(database);
+  const rows = await accepted(database, ['good-1', 'poison', 'good-2', 'good-3']);
+  const books = ledger(database);
+  const accounts: AccountsInTransaction = {
+    ...books,
+    post(payments: readonly Posting[], tx: Transaction) {
+      if (payments.some(({ platform_payment_id }) => platform_payment_id === 'poison')) {
+        throw new Error('a bug that only one payment meets');
+      }
+      return books.post(payments, tx);
+    },
+  };
+  const applier = applierOn(database, { accounts });
+  applier.take(rows);
+  await applier.stop();
+  for (const id of ['good-1', 'good-2', 'good-3']) {
+    assert.equal(await statusOf(database, id), 'succeeded');
+  }
+  assert.equal(await statusOf(database, 'poison'), 'processing');
+});
+
+test('a payment that is answered later is asked for again and then ends [ST1 ST2]', async (t) => {
+  const database = await kitDatabase(t);
+  await haveAccounts(database);
+  const [row] = await accepted(database, ['nightly']);
+  const books = ledger(database);
+  let isNight = false;
+  const accounts: AccountsInTransaction = {
+    ...books,
+    post: (payments, tx) =>
+      isNight
+        ? books.post(payments, tx)
+        : Promise.resolve(payments.map(() => ({ outcome: 'later' }) as const)),
+  };
+  const evening = applierOn(database, { accounts });
+  evening.take([row!]);
+  await evening.stop();
+  assert.equal(await statusOf(database, 'nightly'), 'processing');
+  isNight = true;
+  await applierOn(database, { accounts }).sweep(0);
+  assert.equal(await statusOf(database, 'nightly'), 'succeeded');
+});
+
+test('cancel racing the posting: one terminal status, and the books agree with it [ST4 RU2]', async (t) => {
+  const database = await kitDatabase(t);
+  await haveAccounts(database);
+  const ids = Array.from({ length: 60 }, (_, index) => `race-${index}`);
+  const rows = await accepted(database, ids);
+  const applier = applierOn(database);
+  const cancels = ids.map((id, index) =>
+    index % 2 === 0
+      ? cancelPayment(database, id, 'operator', 'race')
+      : new Promise((resolve) => {
+          setImmediate(resolve);
+        }).then(() => cancelPayment(database, id, 'operator', 'race')),
+  );
+  applier.take(rows);
+  const outcomes = await Promise.all(cancels);
+  await applier.stop();
+  const stored = await findPayments(database, ids);
+  ids.forEach((id, index) => {
+    const expected = outcomes[index]?.outcome === 'canceled' ? 'canceled' : 'succeeded';
+    assert.equal(stored.get(id)?.status, expected, id);
+  });
+  const posted = [...stored.values()].filter(({ status }) => status === 'succeeded').length;
+  assert.equal(await owed(database), 100_000 - posted * 100);
+  const audits = await database.query(`SELECT 1 FROM payment_audit WHERE event = 'canceled'`);
+  assert.equal(audits.length, ids.length - posted);
+});
+
+test('a canceled payment is never posted, and stays canceled when it is put again [ST4 RU2 RU5]', async (t) => {
+  const database = await kitDatabase(t);
+  await haveAccounts(database);
+  const partner = await startKit(database, { holdMs: 600_000 });
+  await partner.call('PUT', paymentPath('c'), { body: instruction() });
+  const waiting = ended(partner, 'c');
+  const { outcome } = await partner.app.partnerKit.cancel('c', 'operator', 'asked by the customer');
+  assert.equal(outcome, 'canceled');
+  const end = await waiting;
+  assert.deepEqual([end.body['status'], end.body['posted_at']], ['canceled', null]);
+  const again = await partner.call('PUT', paymentPath('c'), { body: instruction() });
+  assert.deepEqual(again.body, end.body);
+  await applierOn(database).sweep(0);
+  assert.equal(await owed(database), 100_000);
+});
+
+test('within the time to cancel nothing is posted, after it everything is [ST4 ST2]', async (t) => {
+  const database = await kitDatabase(t);
+  await haveAccounts(database);
+  const [row] = await accepted(database, ['held']);
+  const applier = applierOn(database, { holdMs: 600_000 });
+  applier.take([row!]);
+  assert.equal(await applier.sweep(0), 0);
+  await database.query(
+    `UPDATE payment_processing SET initiated_at = initiated_at - interval '11 minutes'`,
+  );
+  assert.equal(await applier.sweep(0), 1);
+  assert.equal(await statusOf(database, 'held'), 'succeeded');
+});
+
+test('the rules of a biller: unknown biller, amount above its maximum or the account’s, below its minimum [FR1 ST3]', async (t) => {
+  const database = await kitDatabase(t);
+  await haveAccounts(
+    database,
+    {},
+    { account_id: 'limited', min_amount_in_cents: 200, max_amount_in_cents: 500 },
+  );
+  const billers = [{ biller_id: 'acme', max_amount_in_cents: 1_000 }];
+  const rows = [
+    ...(await accepted(database, ['stranger'], { biller_id: 'other' })),
+    ...(await accepted(database, ['above'], { amount_in_cents: 1_001 })),
+    ...(await accepted(database, ['at'], { amount_in_cents: 1_000 })),
+    ...(await accepted(database, ['over'], { account_id: 'limited', amount_in_cents: 501 })),
+    ...(await accepted(database, ['under'], { account_id: 'limited', amount_in_cents: 199 })),
+    ...(await accepted(database, ['edge'], { account_id: 'limited', amount_in_cents: 500 })),
+  ];
+  const applier = applierOn(database, { billers });
+  applier.take(rows);
+  await applier.stop();
+  const stored = await findPayments(
+    database,
+    rows.map((row) => row.platform_payment_id),
+  );
+  const reasons = Object.fromEntries([...stored].map(([id, row]) => [id, row.failure_reason]));
+  assert.match(reasons['under'] ?? '', /minimum/);
+  assert.deepEqual(
+    { ...reasons, under: null },
+    {
+      stranger: FAILURE_REASONS.account,
+      above: FAILURE_REASONS.maximum,
+      at: null,
+      over: FAILURE_REASONS.maximum,
+      under: null,
+      edge: null,
+    },
+  );
+  assert.deepEqual([await owed(database), await owed(database, 'limited')], [99_000, 99_500]);
+});
+
+test('a duplicate payment fails when the biller asks for it, an idempotent retry never does [FR1 RU5]', async (t) => {
+  const database = await kitDatabase(t);
+  await haveAccounts(database, {}, { account_id: 'A-2' });
+  const billers = [{ biller_id: 'acme', duplicate_window_seconds: 600 }];
+  const partner = await startKit(database, { billers });
+  const put = async (id: string, cents: number, account = 'A-1'): Promise<unknown> => {
+    const path = paymentPath(id, account);
+    await partner.call('PUT', path, { body: instruction(cents) });
+    const { body } = await ended(partner, id, path);
+    return body['failure_reason'] ?? body['status'];
+  };
+  assert.equal(await put('first', 500), 'succeeded');
+  assert.equal(await put('first', 500), 'succeeded');
+  assert.equal(await put('second', 500), FAILURE_REASONS.duplicate);
+  assert.equal(await put('other-amount', 501), 'succeeded');
+  assert.equal(await put('other-account', 500, 'A-2'), 'succeeded');
+  assert.equal(await put('first', 500), 'succeeded');
+});
+
+test('equal payments are both posted when the biller asks for no detection [FR1]', async (t) => {
+  const database = await kitDatabase(t);
+  await haveAccounts(database);
+  const rows = await accepted(database, ['one', 'two']);
+  const applier = applierOn(database, { billers: [{ biller_id: 'acme' }] });
+  applier.take(rows);
+  await applier.stop();
+  assert.equal(await owed(database), 99_800);
+});
+
+test('of equal payments in flight at several replicas exactly one is posted [FR1]', async (t) => {
+  const database = await kitDatabase(t);
+  await haveAccounts(database);
+  const billers = [{ biller_id: 'acme', duplicate_window_seconds: 600 }];
+  for (let round = 0; round < 15; round += 1) {
+    const cents = 100 + round;
+    const ids = [`a-${round}`, `b-${round}`, `c-${round}`];
+    // Accepted and applied side by side, so that one may be judged before another is there to be seen.
+    await Promise.all(
+      ids.map(async (id) => {
+        const rows = await accepted(database, [id], { amount_in_cents: cents });
+        const applier = applierOn(database, { billers });
+        applier.take(rows);
+        await applier.stop();
+      }),
+    );
+    const statuses = [...(await findPayments(database, ids)).values()].map(({ status }) => status);
+    assert.deepEqual(statuses.sort(), ['failed', 'failed', 'succeeded'], `round ${round}`);
+  }
+});
+
+test('a failed or canceled payment is nobody’s duplicate [FR1]', async (t) => {
+  const database = await kitDatabase(t);
+  await haveAccounts(database);
+  const billers = [{ biller_id: 'acme', duplicate_window_seconds: 600 }];
+  await accepted(database, ['canceled', 'failed']);
+  await cancelPayment(database, 'canceled', 'operator', 'test');
+  await endPayments(database, [
+    { platform_payment_id: 'failed', status: 'failed', failure_reason: 'no' },
+  ]);
+  const applier = applierOn(database, { billers });
+  applier.take(await accepted(database, ['third']));
+  await applier.stop();
+  assert.equal(await statusOf(database, 'third'), 'succeeded');
+});
+
+/** Books in a system of their own: a map, which keeps a repeated id from counting twice. */
+function ownSystem(behave?: (payments: readonly Posting[]) => void | Promise<void>): {
+  accounts: AccountsInOwnSystem;
+  posted: Map<string, number>;
+  calls: string[][];
+} {
+  const posted = new Map<string, number>();
+  const calls: string[][] = [];
+  return {
+    posted,
+    calls,
+    accounts: {
+      posts: 'in_own_system',
+      findAccount: () =>
+        Promise.resolve({ biller_id: 'acme', account_id: 'A-1', status: 'active' }),
+      async post(payments) {
+        calls.push(payments.map((payment) => payment.platform_payment_id));
+        for (const payment of payments)
+          posted.set(payment.platform_payment_id, payment.amount_in_cents);
+        await behave?.(payments);
+        return payments.map(({ account_id }): PostOutcome =>
+          account_id === 'A-1'
+            ? { outcome: 'posted' }
+            : { outcome: 'failed', reason: 'No such account.' },
+        );
+      },
+    },
+  };
+}
+
+test('books in another system: the outcome of its call is the payment’s end [ST2 ST3]', async (t) => {
+  const database = await kitDatabase(t);
+  const { accounts, posted } = ownSystem();
+  const applier = applierOn(database, { accounts });
+  applier.take(await accepted(database, ['good']));
+  applier.take(await accepted(database, ['bad'], { account_id: 'A-2' }));
+  await applier.stop();
+  assert.deepEqual(
+    [await statusOf(database, 'good'), await statusOf(database, 'bad')],
+    ['succeeded', 'failed'],
+  );
+  assert.equal(posted.get('good'), 100);
+});
+
+test('books in another system: while it is asked, and when its answer was lost, no cancel comes between [ST4]', async (t) => {
+  const database = await kitDatabase(t);
+  const asked = Promise.withResolvers<void>();
+  const answer = Promise.withResolvers<void>();
+  const { accounts, calls } = ownSystem(() => {
+    asked.resolve();
+    return answer.promise;
+  });
+  const applier = applierOn(database, { accounts });
+  applier.take(await accepted(database, ['p']));
+  await asked.promise;
+  assert.equal((await cancelPayment(database, 'p', 'operator', 'x')).outcome, 'too_late');
+  answer.reject(new Error('the connection was lost'));
+  await applier.stop();
+  assert.equal(await statusOf(database, 'p'), 'processing');
+  assert.equal((await cancelPayment(database, 'p', 'operator', 'x')).outcome, 'too_late');
+  // Another replica keeps its hands off until the mark has run out, then asks with the same id.
+  const next = ownSystem();
+  const other = applierOn(database, { accounts: next.accounts });
+  await other.sweep(0);
+  assert.deepEqual(next.calls, []);
+  await database.query(`UPDATE payment SET posting_since = posting_since - interval '1 minute'`);
+  await applierOn(database, { accounts: next.accounts }).sweep(0);
+  assert.deepEqual(next.calls, [['p']]);
+  assert.ok(calls.every((ids) => ids.join() === 'p'));
+  assert.equal(await statusOf(database, 'p'), 'succeeded');
+});
+
+test('books in another system: one payment it chokes on holds up no other [ST2]', async (t) => {
+  const database = await kitDatabase(t);
+  const { accounts } = ownSystem((payments) => {
+    if (payments.some(({ platform_payment_id: id }) => id === 'poison'))
+      throw new Error('bad record');
+  });
+  const applier = applierOn(database, { accounts });
+  applier.take(await accepted(database, ['a', 'poison', 'z']));
+  await applier.stop();
+  assert.deepEqual(await Promise.all(['a', 'poison', 'z'].map((id) => statusOf(database, id))), [
+    'succeeded',
+    'processing',
+    'succeeded',
+  ]);
+});
+
+test('a posting system that gives no reason for a failure, or too few outcomes, is a bug and ends nothing [PF5]', async (t) => {
+  const database = await kitDatabase(t);
+  await haveAccounts(database);
+  const rows = await accepted(database, ['p']);
+  for (const outcomes of [[], [{ outcome: 'failed', reason: ' ' } as const]]) {
+    const accounts: AccountsInTransaction = {
+      ...ledger(database),
+      post: () => Promise.resolve(outcomes),
+    };
+    const applier = applierOn(database, { accounts });
+    applier.take(rows);
+    await applier.stop();
+    assert.equal(await statusOf(database, 'p'), 'processing');
+  }
+});
+
+test('a long failure reason is cut to what the wire takes [PF5]', async (t) => {
+  const database = await kitDatabase(t);
+  const accounts: AccountsInTransaction = {
+    ...ledger(database),
+    post: () => Promise.resolve([{ outcome: 'failed', reason: `${'x'.repeat(499)}💰` } as const]),
+  };
+  const applier = applierOn(database, { accounts });
+  applier.take(await accepted(database, ['p']));
+  await applier.stop();
+  const reason = (await findPayments(database, ['p'])).get('p')?.failure_reason ?? '';
+  assert.ok(reason.length <= 500 && reason.startsWith('x'.repeat(499)) && reason.isWellFormed());
+});
+
+test('a clock of the database that steps back never puts posted_at before initiated_at [PF7 PF8]', async (t) => {
+  const database = await kitDatabase(t);
+  // As if the payment had been accepted before the clock was set back by an hour.
+  await database.query(
+    `INSERT INTO payment (platform_payment_id, payment_id, platform_batch_id, biller_id, account_id, client_id, amount_in_cents, initiated_at)
+     VALUES ('ahead', gen_random_uuid(), 'b', 'acme', 'A-1', 'c', 1, date_trunc('milliseconds', clock_timestamp()) + interval '1 hour')`,
+  );
+  const [row] = await endPayments(database, [
+    { platform_payment_id: 'ahead', status: 'succeeded', failure_reason: null },
+  ]);
+  assert.equal(row?.posted_at, row?.initiated_at);
+});

@@ -1,0 +1,453 @@
+import assert from 'node:assert/strict';
+import test, { type TestContext } from 'node:test';
+import { ConfigurationError } from '@duebridge/runtime';
+import { manualClock } from '@duebridge/runtime/testing';
+import * as oauth4webapi from 'oauth4webapi';
+import * as openidClient from 'openid-client';
+import { openDoor, type AuthOptions, type OAuthClient } from './auth.ts';
+import {
+  haveAccounts,
+  instruction,
+  kitDatabase,
+  paymentPath,
+  startKit,
+  testKey,
+  type Answer,
+  type TestPartner,
+} from './testing.ts';
+
+// Characters that a form and a header encode differently, so that a wrong decoding shows.
+const client: OAuthClient = { client_id: 'platform:1/a+b', secrets: ['s3cret+with%and:&=/chars'] };
+const accountPath = '/biller/acme/account/A-1';
+
+async function oauthPartner(t: TestContext, ...clients: OAuthClient[]): Promise<TestPartner> {
+  const database = await kitDatabase(t);
+  await haveAccounts(database);
+  const auth = { method: 'oauth', clients: clients.length > 0 ? clients : [client] } as const;
+  return startKit(database, { auth });
+}
+
+function askToken(
+  partner: TestPartner,
+  fields: Record<string, string> | string,
+  headers: Record<string, string> = {},
+): Promise<Answer> {
+  return partner.call('POST', '/oauth/token', {
+    headers: { 'content-type': 'application/x-www-form-urlencoded', ...headers },
+    body: typeof fields === 'string' ? fields : new URLSearchParams(fields).toString(),
+  });
+}
+
+function formOf(scope: string | undefined, from = client, secret = from.secrets[0]!) {
+  return {
+    grant_type: 'client_credentials',
+    client_id: from.client_id,
+    client_secret: secret,
+    ...(scope === undefined ? {} : { scope }),
+  };
+}
+
+async function tokenOf(partner: TestPartner, scope?: string, from = client): Promise<string> {
+  const answer = await askToken(partner, formOf(scope, from));
+  assert.equal(answer.status, 200, answer.text);
+  return String(answer.body['access_token']);
+}
+
+function bearer(token: string): { headers: Record<string, string> } {
+  return { headers: { authorization: `Bearer ${token}` } };
+}
+
+test('the token endpoint answers the fields of the interface, and each call carries the token [OA1 OA2 OA3 OA4 S3]', async (t) => {
+  const partner = await oauthPartner(t);
+  const answer = await askToken(partner, formOf('read write'));
+  assert.equal(answer.status, 200, answer.text);
+  const { access_token, ...rest } = answer.body;
+  assert.deepEqual(rest, { token_type: 'Bearer', expires_in: 3600, scope: 'read write' });
+  assert.match(String(access_token), /^dbp_[A-Za-z0-9_-]{43}$/);
+  assert.equal(answer.headers['cache-control'], 'no-store');
+  const account = await partner.call('GET', accountPath, bearer(String(access_token)));
+  assert.equal(account.status, 200);
+  const put = await partner.call('PUT', paymentPath('p'), {
+    ...bearer(String(access_token)),
+    body: instruction(),
+  });
+  assert.equal(put.status, 200);
+});
+
+test('openid-client gets a token and calls with it, unmodified [OA2 OA3 OA4]', async (t) => {
+  const partner = await oauthPartner(t);
+  for (const method of [openidClient.ClientSecretPost, openidClient.ClientSecretBasic]) {
+    const server = { issuer: partner.url, token_endpoint: `${partner.url}/oauth/token` };
+    const configuration = new openidClient.Configuration(
+      server,
+      client.client_id,
+      undefined,
+      method(client.secrets[0]!),
+    );
+    openidClient.allowInsecureRequests(configuration);
+    const tokens = await openidClient.clientCredentialsGrant(configuration, { scope: 'read' });
+    assert.equal(tokens.expires_in, 3600);
+    const response = await openidClient.fetchProtectedResource(
+      configuration,
+      tokens.access_token,
+      new URL(`${partner.url}${accountPath}`),
+      'GET',
+    );
+    assert.equal(response.status, 200);
+    await response.arrayBuffer();
+  }
+});
+
+test('oauth4webapi gets a token and calls with it, unmodified [OA2 OA3 OA4]', async (t) => {
+  const partner = await oauthPartner(t);
+  const server = { issuer: partner.url, token_endpoint: `${partner.url}/oauth/token` };
+  const insecure = { [oauth4webapi.allowInsecureRequests]: true };
+  for (const method of [oauth4webapi.ClientSecretPost, oauth4webapi.ClientSecretBasic]) {
+    const it = { client_id: client.client_id };
+    const response = await oauth4webapi.clientCredentialsGrantRequest(
+      server,
+      it,
+      method(client.secrets[0]!),
+      { scope: 'read write' },
+      insecure,
+    );
+    const tokens = await oauth4webapi.processClientCredentialsResponse(server, it, response);
+    assert.equal(tokens.token_type, 'bearer');
+    const called = await oauth4webapi.protectedResourceRequest(
+      tokens.access_token,
+      'GET',
+      new URL(`${partner.url}${accountPath}`),
+      undefined,
+      undefined,
+      insecure,
+    );
+    assert.equal(called.status, 200);
+    await called.arrayBuffer();
+  }
+  const wrong = await oauth4webapi.clientCredentialsGrantRequest(
+    server,
+    { client_id: client.client_id },
+    oauth4webapi.ClientSecretBasic('not-the-right-secret'),
+    {},
+    insecure,
+  );
+  await assert.rejects(
+    oauth4webapi.processClientCredentialsResponse(server, { client_id: client.client_id }, wrong),
+    { status: 401 },
+  );
+});
+
+test('simple-oauth2 gets a token and calls with it, unmodified [OA2 OA3 OA4]', async (t) => {
+  const partner = await oauthPartner(t);
+  const name: string = 'simple-oauth2'; // It ships no types; these are what the test uses.
+  const { ClientCredentials } = (await import(name)) as {
+    ClientCredentials: new (options: object) => {
+      getToken(parameters: object): Promise<{ token: Record<string, unknown> }>;
+    };
+  };
+  for (const authorizationMethod of ['header', 'body']) {
+    const credentials = new ClientCredentials({
+      client: { id: client.client_id, secret: client.secrets[0]! },
+      auth: { tokenHost: partner.url, tokenPath: '/oauth/token' },
+      options: { authorizationMethod },
+    });
+    const { token } = await credentials.getToken({ scope: ['read'] });
+    assert.equal(token['scope'], 'read');
+    const account = await partner.call('GET', accountPath, bearer(String(token['access_token'])));
+    assert.equal(account.status, 200);
+  }
+});
+
+test('a wrong, unknown, doubled or malformed client gets no token, in the form of RFC 6749 [OA1 OA2]', async (t) => {
+  const partner = await oauthPartner(t);
+  const basic = (pair: string): Record<string, string> => ({
+    authorization: `Basic ${Buffer.from(pair).toString('base64')}`,
+  });
+  const right = basic(
+    [client.client_id, client.secrets[0]!].map((part) => encodeURIComponent(part)).join(':'),
+  );
+  const grant = { grant_type: 'client_credentials' };
+  const cases: [string, Record<string, string> | string, Record<string, string>, number, string][] =
+    [
+      ['wrong secret', formOf('read', client, 'wrong-secret-here'), {}, 401, 'invalid_client'],
+      ['unknown client', { ...formOf('read'), client_id: 'nobody' }, {}, 401, 'invalid_client'],
+      ['no client', grant, {}, 401, 'invalid_client'],
+      ['no secret', { ...grant, client_id: client.client_id }, {}, 401, 'invalid_client'],
+      ['basic of another', grant, basic('nobody:wrong-secret-here'), 401, 'invalid_client'],
+      ['basic without colon', grant, basic('nobody'), 401, 'invalid_client'],
+      ['basic with a stray percent', grant, basic('a%:b%zz'), 401, 'invalid_client'],
+      ['another scheme', grant, { authorization: 'Digest x' }, 401, 'invalid_client'],
+      ['both methods', formOf('read'), right, 400, 'invalid_request'],
+      ['two clients', { ...grant, client_id: 'other' }, right, 400, 'invalid_request'],
+      ['field twice', 'grant_type=client_credentials&grant_type=x', right, 400, 'invalid_request'],
+      ['no grant type', { scope: 'read' }, right, 400, 'invalid_request'],
+      ['another grant', { grant_type: 'password' }, right, 400, 'unsupported_grant_type'],
+      ['unknown scope', { ...grant, scope: 'read admin' }, right, 400, 'invalid_scope'],
+      ['scope in capitals', { ...grant, scope: 'READ' }, right, 400, 'invalid_scope'],
+    ];
+  for (const [what, fields, headers, status, error] of cases) {
+    const answer = await askToken(partner, fields, headers);
+    assert.deepEqual(
+      [answer.status, answer.body['error']],
+      [status, error],
+      `${what}: ${answer.text}`,
+    );
+    assert.equal(answer.headers['cache-control'], 'no-store', what);
+    if (status === 401) assert.match(String(answer.headers['www-authenticate']), /^Basic /, what);
+    assert.equal('access_token' in answer.body, false);
+  }
+  const json = await askToken(partner, '{}', { 'content-type': 'application/json' });
+  assert.equal(json.status, 415);
+  const id = await askToken(partner, { ...grant, client_id: client.client_id }, right);
+  assert.equal(id.status, 200, 'the client id may stand in the form beside Basic');
+});
+
+test('guessing secrets is slowed down, and the right secret still works [OA1 LI1]', async (t) => {
+  const partner = await oauthPartner(t);
+  const statuses = new Set<number>();
+  for (let tried = 0; tried < 40; tried += 1) {
+    const answer = await askToken(partner, formOf('read', client, `wrong-secret-no-${tried}`));
+    statuses.add(answer.status);
+    if (answer.status === 429) assert.ok(Number(answer.headers['retry-after']) >= 1);
+  }
+  assert.deepEqual(statuses, new Set([401, 429]));
+  assert.equal((await askToken(partner, formOf('read'))).status, 200);
+});
+
+test('read does not write and write does not read [SC1]', async (t) => {
+  const partner = await oauthPartner(t);
+  const [read, write] = [await tokenOf(partner, 'read'), await tokenOf(partner, 'write')];
+  const put = await partner.call('PUT', paymentPath('p'), { ...bearer(read), body: instruction() });
+  assert.deepEqual([put.status, put.body['code']], [403, 'INSUFFICIENT_SCOPE']);
+  assert.match(String(put.headers['www-authenticate']), /insufficient_scope.*scope="write"/);
+  for (const path of [
+    accountPath,
+    `${accountPath}/balance`,
+    paymentPath('p'),
+    '/payment/p',
+    '/batch/b',
+  ]) {
+    const get = await partner.call('GET', path, bearer(write));
+    assert.deepEqual([get.status, get.body['code']], [403, 'INSUFFICIENT_SCOPE'], path);
+  }
+  // The scope is judged before the body is looked at, and nothing was made.
+  const missing = await partner.call('GET', paymentPath('p'), bearer(read));
+  assert.equal(missing.body['code'], 'PAYMENT_NOT_FOUND');
+});
+
+test('a client gets the scopes it was given and no others [SC1 OA3]', async (t) => {
+  const reader: OAuthClient = {
+    client_id: 'reader',
+    secrets: ['reader-secret-0001'],
+    scopes: ['read'],
+  };
+  const partner = await oauthPartner(t, client, reader);
+  const all = await askToken(partner, formOf(undefined, reader));
+  assert.equal(all.body['scope'], 'read');
+  const empty = await askToken(partner, formOf('', client));
+  assert.equal(empty.body['scope'], 'read write');
+  const more = await askToken(partner, formOf('read write', reader));
+  assert.equal(more.body['error'], 'invalid_scope');
+  const doubled = await askToken(partner, formOf('write read write', client));
+  assert.equal(doubled.body['scope'], 'read write');
+});
+
+test('no credential, a garbled or an unknown one reaches no handler [S3 OA4]', async (t) => {
+  const partner = await oauthPartner(t);
+  const good = await tokenOf(partner);
+  const headers: Record<string, string>[] = [
+    {},
+    { authorization: '' },
+    { authorization: 'Bearer' },
+    { authorization: `Bearer ${good}x` },
+    { authorization: `Bearer ${good.slice(0, -1)}${good.endsWith('A') ? 'Q' : 'A'}` },
+    { authorization: good },
+    { authorization: `Basic ${good}` },
+    { 'x-api-key': good },
+    { authorization: `Bearer ${good}, Bearer ${good}` },
+  ];
+  for (const one of headers) {
+    const answer = await partner.call('GET', accountPath, { headers: one });
+    assert.deepEqual([answer.status, answer.body['code']], [401, 'UNAUTHORIZED']);
+    assert.match(String(answer.headers['www-authenticate']), /^Bearer/);
+    assert.doesNotMatch(answer.text, /Ada/);
+  }
+  const query = await partner.call('GET', `${accountPath}?access_token=${good}`, { headers: {} });
+  assert.equal(query.status, 401);
+});
+
+test('a revoked token is refused at every replica within five seconds [OA4]', async (t) => {
+  const database = await kitDatabase(t);
+  await haveAccounts(database);
+  const clock = manualClock();
+  const auth: AuthOptions = { method: 'oauth', clients: [client] };
+  const [here, there] = [openDoor({ auth, database, clock }), openDoor({ auth, database, clock })];
+  const { access_token } = await here.issue!(formOf('read'), undefined);
+  const headers = { authorization: `Bearer ${access_token}` };
+  await here.authenticate(headers, 'read');
+  await there.authenticate(headers, 'read');
+  assert.equal(await here.revoke(client.client_id), 1);
+  await assert.rejects(async () => here.authenticate(headers, 'read'), { code: 'UNAUTHORIZED' });
+  await clock.advance(5_000);
+  await assert.rejects(async () => there.authenticate(headers, 'read'), { code: 'UNAUTHORIZED' });
+});
+
+test('checks are answered from memory between two looks at the table [OA4]', async (t) => {
+  const database = await kitDatabase(t);
+  let looks = 0;
+  const counting = {
+    ...database,
+    query: ((statement, values) => {
+      looks += 1;
+      return database.query(statement, values);
+    }) as typeof database.query,
+  };
+  const clock = manualClock();
+  const door = openDoor({
+    auth: { method: 'oauth', clients: [client] },
+    database: counting,
+    clock,
+  });
+  const { access_token } = await door.issue!(formOf('read'), undefined);
+  const headers = { authorization: `Bearer ${access_token}` };
+  looks = 0;
+  await Promise.all(Array.from({ length: 50 }, async () => door.authenticate(headers, 'read')));
+  await Promise.all(Array.from({ length: 50 }, async () => door.authenticate(headers, 'read')));
+  assert.equal(looks, 1);
+  const unknown = { authorization: `Bearer dbp_${'A'.repeat(43)}` };
+  for (let tried = 0; tried < 5; tried += 1) {
+    await assert.rejects(async () => door.authenticate(unknown, 'read'), { code: 'UNAUTHORIZED' });
+  }
+  assert.equal(looks, 2);
+});
+
+test('an expired token is refused, whatever the wall clock says [OA3 LI1]', async (t) => {
+  const database = await kitDatabase(t);
+  const clock = manualClock();
+  const door = openDoor({ auth: { method: 'oauth', clients: [client] }, database, clock });
+  const { access_token } = await door.issue!(formOf('read'), undefined);
+  const headers = { authorization: `Bearer ${access_token}` };
+  await door.authenticate(headers, 'read');
+  clock.stepWallClock(-7_200_000);
+  await database.query(
+    `UPDATE access_token SET expires_at = clock_timestamp() - interval '1 second'`,
+  );
+  await clock.advance(5_000);
+  await assert.rejects(async () => door.authenticate(headers, 'read'), { code: 'UNAUTHORIZED' });
+});
+
+test('tokens and secrets are not stored in the clear, and old tokens are forgotten [OA1]', async (t) => {
+  const database = await kitDatabase(t);
+  const door = openDoor({
+    auth: { method: 'oauth', clients: [client] },
+    database,
+    clock: manualClock(),
+  });
+  const { access_token } = await door.issue!(formOf('read'), undefined);
+  const stored = JSON.stringify(await database.query('SELECT t::text FROM access_token AS t'));
+  const hex = Buffer.from(access_token).toString('hex');
+  assert.equal(
+    [access_token, hex, client.secrets[0]!].some((text) => stored.includes(text)),
+    false,
+  );
+  await database.query(`UPDATE access_token SET expires_at = expires_at - interval '2 days'`);
+  await door.issue!(formOf('read'), undefined);
+  assert.equal((await database.query('SELECT 1 FROM access_token')).length, 1);
+});
+
+test('while a secret is rotated both are good [OA1]', async (t) => {
+  const rotating: OAuthClient = {
+    client_id: 'p',
+    secrets: ['first-secret-1234', 'second-secret-123'],
+  };
+  const partner = await oauthPartner(t, rotating);
+  for (const secret of rotating.secrets) {
+    assert.equal((await askToken(partner, formOf('read', rotating, secret))).status, 200);
+  }
+});
+
+test('an id of one client cannot be read or taken by another [PF2 OA1 ER3]', async (t) => {
+  const other: OAuthClient = { client_id: 'other', secrets: ['secret-of-the-other'] };
+  const partner = await oauthPartner(t, client, other);
+  const [mine, theirs] = [await tokenOf(partner), await tokenOf(partner, undefined, other)];
+  await partner.call('PUT', paymentPath('p'), { ...bearer(mine), body: instruction() });
+  const put = await partner.call('PUT', paymentPath('p'), {
+    ...bearer(theirs),
+    body: instruction(),
+  });
+  assert.deepEqual([put.status, put.body['code']], [409, 'CONFLICT']);
+  assert.doesNotMatch(put.text, /batch-1|A-1|2500/);
+  for (const path of [paymentPath('p'), '/payment/p', '/batch/batch-1']) {
+    const answer = await partner.call('GET', path, bearer(theirs));
+    assert.equal(answer.status, 404, path);
+  }
+});
+
+test('the static key is compared whole, in either form of header [KY1 KY2 S3]', async (t) => {
+  const database = await kitDatabase(t);
+  await haveAccounts(database);
+  for (const header of ['x-api-key', 'Authorization', 'X-Acme-Pay']) {
+    const partner = await startKit(database, { auth: { method: 'key', header, keys: [testKey] } });
+    const right = await partner.call('GET', accountPath, { headers: { [header]: testKey } });
+    assert.equal(right.status, 200, header);
+    const otherHeader = header === 'x-api-key' ? 'x-other-key' : 'x-api-key';
+    for (const headers of [
+      {},
+      { [header]: `${testKey}x` },
+      { [header]: testKey.slice(0, -1) },
+      { [header]: testKey.toUpperCase() },
+      { [header]: `Bearer ${testKey}` },
+      { [header]: `ApiKey ${testKey}` },
+      { [otherHeader]: testKey },
+    ] as Record<string, string>[]) {
+      const answer = await partner.call('GET', accountPath, { headers });
+      assert.equal(answer.status, 401, JSON.stringify(headers));
+      assert.ok(answer.headers['www-authenticate']);
+      assert.doesNotMatch(answer.text, /Ada/);
+    }
+    const token = await askToken(partner, formOf('read'));
+    assert.equal(token.status, 404, 'a deployment with a key has no token endpoint');
+    await partner.close();
+  }
+});
+
+test('while a static key is rotated both are good [KY1]', async (t) => {
+  const database = await kitDatabase(t);
+  await haveAccounts(database);
+  const keys = ['the-old-key-of-acme', 'the-new-key-of-acme'];
+  const partner = await startKit(database, { auth: { method: 'key', header: 'x-api-key', keys } });
+  for (const key of keys) {
+    const answer = await partner.call('GET', accountPath, { headers: { 'x-api-key': key } });
+    assert.equal(answer.status, 200);
+  }
+});
+
+test('a key or client that would be weak or ambiguous is refused at the start [KY2 OA1]', async (t) => {
+  const database = await kitDatabase(t);
+  const keyed = (header: string, ...keys: string[]): AuthOptions => ({
+    method: 'key',
+    header,
+    keys,
+  });
+  const oauth = (...clients: OAuthClient[]): AuthOptions => ({ method: 'oauth', clients });
+  const wrong: AuthOptions[] = [
+    keyed('x-api-key', 'a key with spaces in it'),
+    keyed('x-api-key', 'short'),
+    keyed('x-api-key'),
+    keyed('x-api-key', testKey, testKey, testKey),
+    keyed('x-api-key', 'schlüssel-schlüssel'),
+    keyed('x api key', testKey),
+    keyed('Content-Type', testKey),
+    keyed('Host', testKey),
+    keyed('X-Forwarded-For', testKey),
+    oauth(),
+    oauth(client, client),
+    oauth({ client_id: '', secrets: client.secrets }),
+    oauth({ client_id: 'a', secrets: [] }),
+    oauth({ client_id: 'a', secrets: ['short'] }),
+    oauth({ client_id: 'a', secrets: client.secrets, scopes: [] }),
+  ];
+  for (const auth of wrong) {
+    assert.throws(() => openDoor({ auth, database, clock: manualClock() }), ConfigurationError);
+  }
+});

@@ -1,0 +1,235 @@
+import assert from 'node:assert/strict';
+import test from 'node:test';
+import { sqlState, type Database, type Transaction } from '@duebridge/runtime';
+import { seededRandom } from '@duebridge/runtime/testing';
+import { importAccounts, ledger, type ImportedAccount } from './ledger.ts';
+import {
+  ended,
+  haveAccounts,
+  instruction,
+  kitDatabase,
+  paymentPath,
+  startKit,
+  testAccount,
+} from './testing.ts';
+
+/** What does not add up in the books; each row is a finding, so an empty answer is a good one. */
+async function findings(database: Database | Transaction): Promise<unknown[]> {
+  return database.query(
+    `SELECT 'transfer does not sum to zero' AS finding, transfer_id AS what FROM entry
+      GROUP BY transfer_id HAVING sum(amount_in_cents) <> 0 OR count(*) <> 2
+     UNION ALL
+     SELECT 'transfer without entries', transfer_id FROM transfer WHERE transfer_id NOT IN (SELECT transfer_id FROM entry)
+     UNION ALL
+     SELECT 'entry without transfer', transfer_id FROM entry WHERE transfer_id NOT IN (SELECT transfer_id FROM transfer)
+     UNION ALL
+     SELECT 'balance is not the sum of its entries', account_id FROM account AS a
+      WHERE amount_due_in_cents <> (SELECT coalesce(sum(amount_in_cents), 0) FROM entry AS e
+                                     WHERE e.account_id = a.account_id AND e.biller_id = a.biller_id)
+     UNION ALL
+     SELECT 'succeeded without its posting, or posted without success', platform_payment_id FROM payment AS p
+      WHERE (status = 'succeeded') <> EXISTS (SELECT FROM entry AS e WHERE e.transfer_id = p.platform_payment_id AND e.line = 1
+               AND e.amount_in_cents = -p.amount_in_cents AND e.account_id = p.account_id AND e.biller_id = p.biller_id)
+     UNION ALL
+     SELECT 'posting of no payment', transfer_id FROM transfer
+      WHERE kind = 'payment' AND transfer_id NOT IN (SELECT platform_payment_id FROM payment)
+     UNION ALL
+     SELECT 'work list differs from the payments', coalesce(p.platform_payment_id, w.platform_payment_id)
+       FROM (SELECT platform_payment_id FROM payment WHERE status = 'processing') AS p
+       FULL JOIN payment_processing AS w USING (platform_payment_id)
+      WHERE p.platform_payment_id IS NULL OR w.platform_payment_id IS NULL`,
+  );
+}
+
+test('the books add up after payments, repeats, failures, cancels and imports side by side [ST2 PF6 S5]', async (t) => {
+  const seed = Number(process.env['SEED'] ?? 20_261_121);
+  t.diagnostic(`seed ${seed}`);
+  const random = seededRandom(seed);
+  const database = await kitDatabase(t);
+  const names = ['A-1', 'A-2', 'A-3', 'A-4', 'A-5'];
+  await haveAccounts(
+    database,
+    ...names.map((account_id, index): Partial<ImportedAccount> => ({
+      account_id,
+      ...(index === 4 ? { status: 'inactive' } : {}),
+      ...(index === 3 ? { max_amount_in_cents: 300 } : {}),
+    })),
+  );
+  const partners = [await startKit(database), await startKit(database)];
+  const work = Array.from({ length: 600 }, async (_, index) => {
+    const partner = partners[index % 2]!;
+    const account = names[Math.floor(random() * 6)] ?? 'A-unknown';
+    const id = `p-${Math.floor(random() * 400)}`;
+    const kind = random();
+    const cents = 1 + Math.floor(random() * 500);
+    if (kind < 0.85) {
+      const body = instruction(cents);
+      const answer = await partner.call('PUT', paymentPath(id, account), { body });
+      assert.equal(answer.status, 200, answer.text);
+    } else if (kind < 0.95) await partner.app.partnerKit.cancel(id, 'operator', 'test');
+    else {
+      await importAccounts(database, [
+        { biller_id: 'acme', account_id: names[index % 5]!, amount_due_in_cents: cents * 10 },
+      ]);
+    }
+  });
+  await Promise.all(work);
+  for (const partner of partners) await partner.close();
+  await (await startKit(database)).close();
+  const left = await database.query('SELECT 1 FROM payment_processing');
+  assert.equal(left.length, 0, 'a start and a stop leave nothing processing');
+  assert.deepEqual(await findings(database), []);
+  const statuses = await database.query<{ status: string }>('SELECT DISTINCT status FROM payment');
+  assert.ok(statuses.length >= 2, 'the run must have met more than one end');
+});
+
+test('the checker of the books finds what does not add up', async (t) => {
+  const database = await kitDatabase(t);
+  await haveAccounts(database);
+  const forgeries = [
+    `UPDATE account SET amount_due_in_cents = amount_due_in_cents + 1`,
+    `INSERT INTO transfer VALUES ('lone', 'payment')`,
+    `INSERT INTO entry VALUES ('half', 1, 'acme', 'A-1', 5)`,
+    `INSERT INTO payment_processing VALUES ('ghost', now())`,
+  ];
+  for (const forgery of forgeries) {
+    await database
+      .transaction(async (tx) => {
+        await tx.query(forgery);
+        assert.notDeepEqual(await findings(tx), [], forgery);
+        throw new Error('rolled back');
+      })
+      .catch((error: unknown) => assert.equal((error as Error).message, 'rolled back'));
+  }
+  assert.deepEqual(await findings(database), []);
+});
+
+test('what has ended or was posted cannot be changed or removed, by no statement at all [RU2 PF2 PF6]', async (t) => {
+  const database = await kitDatabase(t);
+  await haveAccounts(database);
+  const partner = await startKit(database);
+  await partner.call('PUT', paymentPath('p'), { body: instruction() });
+  await ended(partner, 'p');
+  await partner.call('PUT', paymentPath('open', 'A-2'), { body: instruction() });
+  await partner.close();
+  await database.query(
+    `INSERT INTO payment (platform_payment_id, payment_id, platform_batch_id, biller_id, account_id, client_id, amount_in_cents)
+     VALUES ('open-2', gen_random_uuid(), 'b', 'acme', 'A-1', 'c', 5)`,
+  );
+  await database.query(
+    `INSERT INTO payment_audit (platform_payment_id, actor, event, detail) VALUES ('p', 'a', 'canceled', '{}')`,
+  );
+  const forbidden = [
+    `UPDATE payment SET status = 'failed', failure_reason = 'x', posted_at = NULL WHERE platform_payment_id = 'p'`,
+    `UPDATE payment SET status = 'processing', posted_at = NULL, ended_at = NULL WHERE platform_payment_id = 'p'`,
+    `UPDATE payment SET posted_at = posted_at + interval '1 second' WHERE platform_payment_id = 'p'`,
+    ...['platform_payment_id', 'platform_batch_id', 'biller_id', 'account_id', 'client_id'].map(
+      (column) => `UPDATE payment SET ${column} = 'x' WHERE platform_payment_id = 'open-2'`,
+    ),
+    `UPDATE payment SET amount_in_cents = 6 WHERE platform_payment_id = 'open-2'`,
+    `UPDATE payment SET payment_id = gen_random_uuid() WHERE platform_payment_id = 'open-2'`,
+    `UPDATE payment SET initiated_at = now() WHERE platform_payment_id = 'open-2'`,
+    ...['payment', 'transfer', 'entry', 'payment_audit', 'account'].map(
+      (name) => `DELETE FROM ${name}`,
+    ),
+    ...['payment', 'transfer', 'entry', 'payment_audit'].map((name) => `TRUNCATE ${name}`),
+    `UPDATE transfer SET kind = 'payment'`,
+    `UPDATE entry SET amount_in_cents = 1`,
+    `UPDATE payment_audit SET actor = 'nobody'`,
+  ];
+  for (const statement of forbidden) {
+    const state = await database.query(statement).then(
+      () => 'it was done',
+      (error: unknown) => sqlState(error),
+    );
+    assert.equal(state, '23001', statement);
+  }
+  const impossible = [
+    `INSERT INTO payment (platform_payment_id, payment_id, platform_batch_id, biller_id, account_id, client_id, amount_in_cents) VALUES ('z', gen_random_uuid(), 'b', 'a', 'a', 'c', 0)`,
+    `UPDATE payment SET status = 'succeeded', ended_at = now() WHERE platform_payment_id = 'open-2'`,
+    `UPDATE payment SET status = 'failed', ended_at = now() WHERE platform_payment_id = 'open-2'`,
+    `UPDATE payment SET status = 'failed', ended_at = now(), failure_reason = ' ' WHERE platform_payment_id = 'open-2'`,
+    `UPDATE payment SET posted_at = now() WHERE platform_payment_id = 'open-2'`,
+    `UPDATE payment SET status = 'done', ended_at = now() WHERE platform_payment_id = 'open-2'`,
+    `UPDATE payment SET status = 'succeeded', ended_at = now(), posted_at = initiated_at - interval '1 ms' WHERE platform_payment_id = 'open-2'`,
+  ];
+  for (const statement of impossible) {
+    const state = await database.query(statement).then(
+      () => 'it was done',
+      (error: unknown) => sqlState(error),
+    );
+    assert.equal(state, '23514', statement);
+  }
+});
+
+test('a payment can be posted to the books once only, even by a caller that asks twice [PF2 ST2]', async (t) => {
+  const database = await kitDatabase(t);
+  await haveAccounts(database);
+  const posting = {
+    platform_payment_id: 'p',
+    payment_id: 'x',
+    platform_batch_id: 'b',
+    biller_id: 'acme',
+    account_id: 'A-1',
+    amount_in_cents: 100,
+    initiated_at: new Date(0).toISOString(),
+  };
+  const post = (): Promise<unknown> =>
+    database.transaction((tx) => ledger(database).post([posting], tx));
+  assert.deepEqual(await post(), [{ outcome: 'posted' }]);
+  await assert.rejects(post(), (error) => sqlState(error) === '23505');
+  const [row] = await database.query('SELECT amount_due_in_cents AS owed FROM account');
+  assert.equal(row?.['owed'], 99_900);
+});
+
+test('an import creates, updates, and does nothing twice', async (t) => {
+  const database = await kitDatabase(t);
+  const file: ImportedAccount[] = [
+    testAccount,
+    { ...testAccount, account_id: 'A-2', amount_due_in_cents: -500, due_date: null },
+    { ...testAccount, account_id: 'A-1', biller_id: 'other' },
+  ];
+  assert.deepEqual(await importAccounts(database, file), { created: 3, updated: 0, unchanged: 0 });
+  assert.deepEqual(await importAccounts(database, file), { created: 0, updated: 0, unchanged: 3 });
+  const changed = [{ ...file[0]!, amount_due_in_cents: 120_000 }, file[1]!, file[2]!];
+  assert.deepEqual(await importAccounts(database, changed), {
+    created: 0,
+    updated: 1,
+    unchanged: 2,
+  });
+  // A column that the file does not have keeps what is stored.
+  const narrow = { biller_id: 'acme', account_id: 'A-1', due_date: '2027-01-31' };
+  assert.deepEqual(await importAccounts(database, [narrow]), {
+    created: 0,
+    updated: 1,
+    unchanged: 0,
+  });
+  const account = await ledger(database).findAccount('acme', 'A-1');
+  assert.equal(account?.balance?.amount_due_in_cents, 120_000);
+  assert.equal(account?.balance?.due_date, '2027-01-31');
+  assert.deepEqual(account?.holder, { first_name: 'Ada', last_name: 'Lovelace' });
+  assert.deepEqual(await findings(database), []);
+});
+
+test('two imports of the same new accounts at once do not bill twice', async (t) => {
+  const database = await kitDatabase(t);
+  const file = Array.from({ length: 20 }, (_, index) => ({
+    ...testAccount,
+    account_id: `N-${index}`,
+  }));
+  await Promise.all(Array.from({ length: 6 }, () => importAccounts(database, file)));
+  const rows = await database.query('SELECT DISTINCT amount_due_in_cents AS owed FROM account');
+  assert.deepEqual(rows, [{ owed: 100_000 }]);
+  assert.deepEqual(await findings(database), []);
+});
+
+test('an import whose new maximum crosses a stored minimum is refused and changes nothing', async (t) => {
+  const database = await kitDatabase(t);
+  await haveAccounts(database, { min_amount_in_cents: 1_000 });
+  const file = [
+    { ...testAccount, account_id: 'A-2' },
+    { biller_id: 'acme', account_id: 'A-1', max_amount_in_cents: 500 },
+  ];
+  await assert.rejects(importAccounts(database, file), { code: 'INVALID_REQUEST' });
+  assert.equal((await database.query('SELECT 1 FROM account')).length, 1);
+});

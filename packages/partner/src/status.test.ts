@@ -1,0 +1,216 @@
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { connect } from 'node:net';
+import test from 'node:test';
+import { createMetrics, silentLog, systemClock } from '@duebridge/runtime';
+import { kitMetrics } from './metrics.ts';
+import { openStatusReads, waitPreference } from './status.ts';
+import { cancelPayment, insertPayments } from './store.ts';
+import {
+  ended,
+  haveAccounts,
+  instruction,
+  kitDatabase,
+  paymentPath,
+  startKit,
+  withKey,
+  type Answer,
+  type TestPartner,
+} from './testing.ts';
+
+/** A partner whose payments stay processing until they are canceled. */
+const held = { holdMs: 600_000 };
+
+function waitingRead(partner: TestPartner, id: string, prefer = 'wait=20'): Promise<Answer> {
+  return partner.call('GET', paymentPath(id), { headers: { ...withKey, prefer } });
+}
+
+/** Resolves when so many reads wait. */
+async function untilWaiting(count: () => number, expected: number): Promise<void> {
+  for (let looked = 0; count() !== expected; looked += 1) {
+    assert.ok(looked < 2_000, `${count()} wait instead of ${expected}`);
+    await new Promise((resolve) => {
+      setTimeout(resolve, 5);
+    });
+  }
+}
+
+test('both reads and the PUT agree in every field, before and after the end [B3 B5 RU3]', async (t) => {
+  const database = await kitDatabase(t);
+  await haveAccounts(database);
+  const partner = await startKit(database, held);
+  const put = await partner.call('PUT', paymentPath('p'), { body: instruction() });
+  assert.deepEqual((await partner.call('GET', paymentPath('p'))).body, put.body);
+  assert.deepEqual((await partner.call('GET', '/payment/p')).body, put.body);
+  await partner.app.partnerKit.cancel('p', 'operator', 'test');
+  const after = await partner.call('GET', paymentPath('p'));
+  assert.equal(after.body['status'], 'canceled');
+  assert.deepEqual((await partner.call('GET', '/payment/p')).body, after.body);
+});
+
+test('a payment is found right after its acknowledgement, at every replica [B5 ST1]', async (t) => {
+  const database = await kitDatabase(t);
+  const [one, other] = [await startKit(database, held), await startKit(database, held)];
+  for (let index = 0; index < 20; index += 1) {
+    const put = await one.call('PUT', paymentPath(`p-${index}`), { body: instruction() });
+    const get = await other.call('GET', paymentPath(`p-${index}`));
+    assert.deepEqual(get.body, put.body);
+  }
+});
+
+test('under the path of another account or biller the payment does not exist [B5 PF2 ER3]', async (t) => {
+  const database = await kitDatabase(t);
+  await haveAccounts(database, {}, { account_id: 'A-2' });
+  const partner = await startKit(database, held);
+  await partner.call('PUT', paymentPath('p'), { body: instruction() });
+  for (const path of [
+    paymentPath('p', 'A-2'),
+    paymentPath('p', 'A-1', 'other'),
+    paymentPath('q'),
+    '/payment/q',
+  ]) {
+    // Not even a waiting read may tell by its time that the id is taken.
+    const answer = await partner.call('GET', path, { headers: { ...withKey, prefer: 'wait=20' } });
+    assert.deepEqual([answer.status, answer.body['code']], [404, 'PAYMENT_NOT_FOUND'], path);
+  }
+});
+
+test('polling without a preference is answered at once and changes nothing [EV1 B5]', async (t) => {
+  const database = await kitDatabase(t);
+  const partner = await startKit(database, held);
+  const put = await partner.call('PUT', paymentPath('p'), { body: instruction() });
+  for (let poll = 0; poll < 30; poll += 1) {
+    const answer = await partner.call('GET', paymentPath('p'));
+    assert.deepEqual(answer.body, put.body);
+    assert.equal(answer.headers['preference-applied'], undefined);
+  }
+});
+
+test('a waiting read is answered when the status changes, here or at another replica [RU3 B5]', async (t) => {
+  const database = await kitDatabase(t);
+  const [one, other] = [await startKit(database, held), await startKit(database, held)];
+  await one.call('PUT', paymentPath('p'), { body: instruction() });
+  const reads = [waitingRead(one, 'p'), waitingRead(other, 'p'), waitingRead(other, 'p')];
+  const began = performance.now();
+  await one.app.partnerKit.cancel('p', 'operator', 'test');
+  for (const answer of await Promise.all(reads)) {
+    assert.equal(answer.body['status'], 'canceled');
+    assert.equal(answer.headers['preference-applied'], 'wait');
+  }
+  assert.ok(performance.now() - began < 10_000, 'it did not wait for its time to run out');
+});
+
+test('a waiting read is answered as things are when its time has passed [B5]', async (t) => {
+  const database = await kitDatabase(t);
+  const partner = await startKit(database, held);
+  await partner.call('PUT', paymentPath('p'), { body: instruction() });
+  const began = performance.now();
+  const answer = await waitingRead(partner, 'p', 'wait=1');
+  assert.ok(performance.now() - began >= 990);
+  assert.equal(answer.status, 200);
+  assert.equal(answer.body['status'], 'processing');
+  assert.equal(answer.headers['preference-applied'], 'wait');
+});
+
+test('a payment that has ended is answered at once, whatever the preference [B5]', async (t) => {
+  const database = await kitDatabase(t);
+  await haveAccounts(database);
+  const partner = await startKit(database);
+  await partner.call('PUT', paymentPath('p'), { body: instruction() });
+  await ended(partner, 'p');
+  const began = performance.now();
+  const answer = await waitingRead(partner, 'p');
+  assert.equal(answer.headers['preference-applied'], 'wait');
+  assert.ok(performance.now() - began < 10_000);
+});
+
+test('waiting reads end when the server stops, each with an answer [B5]', async (t) => {
+  const database = await kitDatabase(t);
+  const metrics = createMetrics({ processFigures: false });
+  const partner = await startKit(database, { ...held, metrics });
+  await partner.call('PUT', paymentPath('p'), { body: instruction() });
+  const { port, hostname } = new URL(partner.url);
+  const socket = connect(Number(port), hostname);
+  await once(socket, 'connect');
+  socket.write(
+    `GET ${paymentPath('p')} HTTP/1.1\r\nHost: x\r\nx-api-key: ${withKey['x-api-key']}\r\nPrefer: wait=20\r\n\r\n`,
+  );
+  while (!(await metrics.text()).includes('duebridge_kit_waiting_reads 1')) {
+    // Until the read waits.
+  }
+  const answered = once(socket, 'data');
+  const began = performance.now();
+  await partner.app.close();
+  const [bytes] = (await answered) as [Buffer];
+  assert.match(bytes.toString(), /^HTTP\/1\.1 200 /);
+  assert.match(bytes.toString(), /"status":"processing"/);
+  assert.ok(performance.now() - began < 7_000);
+  socket.destroy();
+});
+
+test('more readers than may wait are answered at once, without the promise to have waited [LI1]', async (t) => {
+  const database = await kitDatabase(t);
+  let waiting = (): number => 0;
+  const metrics = {
+    ...kitMetrics(undefined),
+    watch: (_name: string, value: () => number) => {
+      waiting = value;
+    },
+  };
+  const reads = openStatusReads({
+    database,
+    metrics,
+    log: silentLog,
+    clock: systemClock,
+    maxWaiting: 2,
+  });
+  await insertPayments(database, [
+    {
+      platform_payment_id: 'p',
+      platform_batch_id: 'b',
+      biller_id: 'acme',
+      account_id: 'A-1',
+      client_id: 'c',
+      amount_in_cents: 1,
+    },
+  ]);
+  const any = (): boolean => true;
+  const gone = new AbortController();
+  const first = reads.readWaiting('p', any, 20_000, gone.signal);
+  const second = reads.readWaiting('p', any, 20_000, new AbortController().signal);
+  await untilWaiting(() => waiting(), 2);
+  const third = await reads.readWaiting('p', any, 20_000, new AbortController().signal);
+  assert.deepEqual([third.applied, third.payment?.status], [false, 'processing']);
+  // A client that has gone makes room.
+  gone.abort();
+  assert.equal((await first).payment?.status, 'processing');
+  await untilWaiting(() => waiting(), 1);
+  await cancelPayment(database, 'p', 'operator', 'test');
+  assert.equal(
+    (await second).payment?.status,
+    'canceled',
+    'found by looking, as nobody announced it',
+  );
+  await untilWaiting(() => waiting(), 0);
+  await reads.stop();
+});
+
+test('the wait preference is read as RFC 7240 has it', () => {
+  const cases: [string | undefined, number][] = [
+    [undefined, 0],
+    ['wait=10', 10],
+    ['WAIT = 7', 7],
+    ['respond-async, wait=5', 5],
+    ['wait="12"', 12],
+    ['wait=3; x=1', 3],
+    ['wait=4, wait=9', 4],
+    ['wait', 0],
+    ['wait=-1', 0],
+    ['wait=1.5', 0],
+    ['wait=abc', 0],
+    ['waiting=5', 0],
+    ['wait=99999999999', 0],
+    ['', 0],
+  ];
+  for (const [header, seconds] of cases) assert.equal(waitPreference(header), seconds, header);
+});
