@@ -8,16 +8,17 @@ import { randomBytes } from 'node:crypto';
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { createInterface } from 'node:readline';
 import { promisify } from 'node:util';
 import { ensureDatabase, openDatabase } from '@duebridge/runtime';
-import { freePort, testServer } from '@duebridge/runtime/testing';
+import { testServer } from '@duebridge/runtime/testing';
 import { shellWords } from './curl.ts';
 import type { Runner } from './guide.ts';
 
 const root = join(import.meta.dirname, '..');
 
-/** Ports as the guide writes them. The last has nobody behind it. */
-const GUIDE_PORTS = [4000, 4001, 4100, 4101, 4110, 4111, 4999];
+/** The guide's address of nobody, and a port that nobody listens at: a reserved one, of a service that is no more. */
+const NOBODY = [4999, 1] as const;
 
 /** A server that has not answered by then will not. */
 const START_MS = 30_000;
@@ -33,17 +34,14 @@ export interface GuideRun extends Runner {
 export async function openGuideRun(): Promise<GuideRun> {
   const postgres = await testServer();
   const folder = mkdtempSync(join(tmpdir(), 'duebridge-guide-'));
-  const ports = new Map<number, number>();
-  for (const port of GUIDE_PORTS) ports.set(port, await freePort());
+  /** Ports as the guide writes them, and as they are in this run; known when a server has said where it listens. */
+  const ports = new Map<number, number>([NOBODY]);
   const variables = new Map<string, string>();
   const children: ChildProcess[] = [];
   const databases: string[] = [];
 
-  const port = (text: string | undefined, otherwise: number): string =>
-    String(ports.get(Number(text ?? otherwise)) ?? assert.fail(`the guide has no port ${text}`));
-
   const start = async (script: string): Promise<void> => {
-    const words = shellWords(script, variables).map(outward);
+    const words = shellWords(script, variables);
     const command = words.findIndex((word) => !/^\w+=/.test(word));
     assert.deepEqual(words.slice(command, command + 2), ['npx', 'duebridge'], script);
     const args = words.slice(command + 2);
@@ -52,45 +50,41 @@ export async function openGuideRun(): Promise<GuideRun> {
     const databaseUrl = await ensureDatabase(postgres.url, name);
     databases.push(name);
     const isPlatform = args[0] === 'platform';
-    const environment = {
-      PATH: process.env['PATH'],
-      LOG_LEVEL: 'warn',
-      DATABASE_URL: databaseUrl,
-      ...(isPlatform ? { DUEBRIDGE_SEAL_KEY: key(), DUEBRIDGE_KEY_PEPPER: key() } : {}),
-      ...given,
-      PORT: port(given['PORT'], isPlatform ? 4000 : 4100),
-      ADMIN_PORT: port(given['ADMIN_PORT'], isPlatform ? 4001 : 4101),
-    };
     const child = spawn(process.execPath, [join(root, 'bin/duebridge.ts'), ...args], {
       cwd: folder,
-      env: environment,
+      env: {
+        PATH: process.env['PATH'],
+        DATABASE_URL: databaseUrl,
+        ...(isPlatform ? { DUEBRIDGE_SEAL_KEY: key(), DUEBRIDGE_KEY_PEPPER: key() } : {}),
+        ...given,
+        PORT: '0',
+        ADMIN_PORT: '0',
+      },
       stdio: ['ignore', 'ignore', 'pipe'],
     });
     children.push(child);
-    let log = '';
-    child.stderr.setEncoding('utf8').on('data', (text: string) => {
-      log = (log + text).slice(-4_000);
-    });
-    await Promise.all(
-      [environment.PORT, environment.ADMIN_PORT].map((at) =>
-        answers(`http://127.0.0.1:${at}/healthz`, () => {
-          assert.equal(child.exitCode, null, `${args.join(' ')} ended: ${log}`);
-        }),
-      ),
+    const { url, adminUrl } = await addresses(child);
+    ports.set(Number(given['PORT'] ?? (isPlatform ? 4000 : 4100)), Number(new URL(url).port));
+    ports.set(
+      Number(given['ADMIN_PORT'] ?? (isPlatform ? 4001 : 4101)),
+      Number(new URL(adminUrl).port),
     );
   };
 
   const outward = (text: string): string =>
-    text.replaceAll(/127\.0\.0\.1:(\d+)/g, (_, at: string) => `127.0.0.1:${port(at, 0)}`);
-  const home = new Map([...ports].map(([guide, real]) => [String(real), guide]));
+    text.replaceAll(/127\.0\.0\.1:(\d+)/g, (_, at: string) => {
+      const port = ports.get(Number(at));
+      assert(port !== undefined, `the guide started no server at port ${at}`);
+      return `127.0.0.1:${port}`;
+    });
 
   return {
     variables,
     outward,
     homeward: (text) =>
       text.replaceAll(/127\.0\.0\.1:(\d+)/g, (whole, at: string) => {
-        const guide = home.get(at);
-        return guide === undefined ? whole : `127.0.0.1:${guide}`;
+        const known = [...ports].find(([, port]) => String(port) === at);
+        return known === undefined ? whole : `127.0.0.1:${known[0]}`;
       }),
     readFile: (name) => readFileSync(join(folder, name), 'utf8'),
     async command(script) {
@@ -133,20 +127,25 @@ function key(): string {
   return randomBytes(32).toString('base64');
 }
 
-async function answers(url: string, check: () => void): Promise<void> {
-  const until = performance.now() + START_MS;
-  for (;;) {
-    check();
-    const isUp = await fetch(url).then(
-      (answer) => answer.ok,
-      () => false,
-    );
-    if (isUp) return;
-    assert.ok(performance.now() < until, `${url} does not answer`);
-    await new Promise((resolve) => {
-      setTimeout(resolve, 50);
-    });
+/** Where a server listens, by its own log. Fails when it ends, or says nothing for too long. */
+async function addresses(child: ChildProcess): Promise<{ url: string; adminUrl: string }> {
+  assert(child.stderr);
+  const late = setTimeout(() => child.kill('SIGKILL'), START_MS);
+  let log = '';
+  try {
+    for await (const line of createInterface({ input: child.stderr })) {
+      log += `${line}\n`;
+      if (!line.startsWith('{')) continue;
+      const { url, adminUrl, admin_url } = JSON.parse(line) as Record<string, unknown>;
+      const admin = adminUrl ?? admin_url;
+      if (typeof url === 'string' && typeof admin === 'string') return { url, adminUrl: admin };
+    }
+  } finally {
+    clearTimeout(late);
+    // Read on, or the server stops at a full pipe.
+    child.stderr.resume();
   }
+  return assert.fail(`a server of the guide did not start: ${log}`);
 }
 
 async function end(child: ChildProcess): Promise<void> {
