@@ -22,6 +22,8 @@ import {
   type Draft,
 } from './target.ts';
 
+export { sandboxCommand } from './sandbox.ts';
+
 /** The target cannot be used as given (decision 30). */
 const EXIT_CONFIG = 2;
 

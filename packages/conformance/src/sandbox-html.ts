@@ -1,6 +1,7 @@
 /**
  * The little HTML that the sandbox pages need: escaped by construction, under a strict policy.
  */
+import type http from 'node:http';
 import type { Answer } from './scripted-partner-behaviour.ts';
 
 /** HTML that may stand as it is; only `html` makes it. */
@@ -68,4 +69,10 @@ export function htmlAnswer(title: string, nonce: string, body: Html): Answer {
     },
     body: page.text,
   };
+}
+
+/** True when a page of another site sends this: it acts in our developer's browser, and not for them. */
+export function isForeign(headers: http.IncomingHttpHeaders): boolean {
+  const { origin, host } = headers;
+  return origin !== undefined && origin !== `http://${host}`;
 }

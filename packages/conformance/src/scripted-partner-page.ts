@@ -9,7 +9,7 @@ import { formatCents, isTerminal, Refusal } from '@duebridge/contract';
 import type { Answer } from './scripted-partner-behaviour.ts';
 import { MAGIC_AMOUNTS } from './scripted-partner-magic.ts';
 import type { ScriptedPartner } from './scripted-partner.ts';
-import { html, htmlAnswer } from './sandbox-html.ts';
+import { html, htmlAnswer, isForeign } from './sandbox-html.ts';
 
 /** What is shown at once of payments and exchanges: the newest, as many as a page bears. */
 const SHOWN = 100;
@@ -26,13 +26,14 @@ export async function answerInspection(
   partner: ScriptedPartner,
 ): Promise<Answer> {
   const path = (request.url ?? '').split('?')[0] ?? '';
-  const fromPage = /^application\/x-www-form-urlencoded\b/.test(
-    request.headers['content-type'] ?? '',
-  );
+  // curl -d says form for any text: what begins like an object is one.
+  const fromPage =
+    !body.startsWith('{') &&
+    /^application\/x-www-form-urlencoded/.test(request.headers['content-type'] ?? '');
   try {
     if (request.method === 'GET') return read(path, partner);
     if (request.method !== 'POST') throw new Refusal('METHOD_NOT_ALLOWED');
-    if (isForeign(request)) throw new Refusal('ORIGIN_NOT_ALLOWED');
+    if (isForeign(request.headers)) throw new Refusal('ORIGIN_NOT_ALLOWED');
     const done = await act(path, readFields(body, fromPage), partner);
     return fromPage ? { status: 303, headers: { Location: '/sandbox' }, body: '' } : done;
   } catch (error) {
@@ -93,12 +94,6 @@ async function act(
 
 const invalid = (path: string, problem: string) =>
   new Refusal('INVALID_REQUEST', { details: [{ path, problem }] });
-
-/** True when a page of another site sends this: it may look like our developer, and is not. */
-function isForeign(request: http.IncomingMessage): boolean {
-  const { origin, host } = request.headers;
-  return origin !== undefined && origin !== `http://${host}`;
-}
 
 function readFields(body: string, fromPage: boolean): Record<string, unknown> {
   if (fromPage) return Object.fromEntries(new URLSearchParams(body));

@@ -92,6 +92,8 @@ export interface ScriptedPartnerOptions {
   readonly script?: readonly ScriptStep[];
   /** How many faulty answers the scenario gives; its own number unless named. */
   readonly faults?: number | 'until_healed';
+  /** Told of each exchange once it is answered or taken over. */
+  readonly seen?: (exchange: ScriptedExchange) => void;
   /** Starts the seeded sequence of chance; 1 unless named. */
   readonly seed?: number;
   /** Where its time comes from; the machine's clock unless named. `advance` moves on from there. */
@@ -284,7 +286,11 @@ export async function startScriptedPartner(
       if (typeof reply === 'function') break;
       reply = (await behaviour.answer?.(call, reply, book)) ?? reply;
     }
-    if (typeof reply !== 'function') return send(reply);
+    if (typeof reply !== 'function') {
+      send(reply);
+      options.seen?.(exchange);
+      return;
+    }
 
     exchange.taken_over = true;
     const wire: Wire = {
@@ -295,6 +301,7 @@ export async function startScriptedPartner(
       send,
       bytes: (given) => rawBytes(given, fixed),
     };
+    options.seen?.(exchange);
     await reply(wire);
     if (response.writableEnded || request.socket.destroyed) return;
     const close = () => request.socket.destroy();
