@@ -1,9 +1,19 @@
 import assert from 'node:assert/strict';
+import { execFile } from 'node:child_process';
 import { createHash } from 'node:crypto';
-import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
+import {
+  existsSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import test from 'node:test';
+import { promisify } from 'node:util';
 import { gzipSync } from 'node:zlib';
 import { buildWeb, checkSizes, SIZE_LIMITS } from './build.ts';
 
@@ -28,6 +38,39 @@ test('the build gives what its manifest says: names with hashes, the integrity, 
 
   // The same source, the same bytes: an immutable address must never change its content.
   assert.deepEqual(await buildWeb(dist), manifest);
+});
+
+test('the types that a partner gets stand alone, and refuse what the SDK refuses', async (t) => {
+  const folder = mkdtempSync(join(tmpdir(), 'duebridge-types-'));
+  t.after(() => rmSync(folder, { recursive: true, force: true }));
+  const modules = join(import.meta.dirname, '../../node_modules');
+  // React's types are the partner's own.
+  symlinkSync(modules, join(folder, 'node_modules'));
+  await buildWeb(join(folder, 'dist'));
+  const program = `
+    import { createDuebridge, DuebridgeError, type PaymentUpdate } from './dist/npm/types/embed/index.js';
+    import { DuebridgeFrame } from './dist/npm/types/embed/react.js';
+    import { createFakeFrame } from './dist/npm/types/embed/testing.js';
+    const made = createDuebridge({ partner: 'p', fetchToken: async (why: 'initial' | 'expired') => why });
+    made.on('payment', (payment: PaymentUpdate) => payment.status satisfies string);
+    made.on('error', (error) => error instanceof DuebridgeError && error.code satisfies string);
+    createFakeFrame({ script: ['ready', { payment: 'failed' }] });
+    DuebridgeFrame({ partner: 'p', onPayment: (payment) => payment.amountInCents satisfies number });
+    // @ts-expect-error: a partner is needed
+    createDuebridge({ token: 't' });
+    // @ts-expect-error: there is no such event
+    made.on('paid', () => {});
+  `;
+  writeFileSync(join(folder, 'partner.ts'), program);
+  const settings = { module: 'nodenext', strict: true, noEmit: true, lib: ['es2024', 'dom'] };
+  writeFileSync(
+    join(folder, 'tsconfig.json'),
+    JSON.stringify({ compilerOptions: { ...settings, types: [] }, include: ['partner.ts'] }),
+  );
+  const { stdout } = await promisify(execFile)(join(modules, '.bin/tsc'), ['-p', folder]).catch(
+    (error: { stdout: string }) => error,
+  );
+  assert.equal(stdout, '');
 });
 
 test('a file over its limit fails the build', () => {

@@ -517,7 +517,6 @@ export class Flow {
   #show(screen: ScreenName): void {
     if (screen === this.view.screen) return;
     this.#set({ screen });
-    this.#site.send({ type: 'screen', name: screen });
   }
 
   #set(change: Partial<View>): void {

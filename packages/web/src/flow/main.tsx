@@ -102,6 +102,9 @@ function App({ site }: { readonly site: Site }): VNode {
     if (view.screen === 'loading' || shown.current === screen) return;
     if (shown.current === '') site.send({ type: 'ready', version: DUEBRIDGE_VERSION });
     else if (document.hasFocus()) document.querySelector<HTMLElement>('#title')?.focus();
+    if (!shown.current.startsWith(`${view.screen} `)) {
+      site.send({ type: 'screen', name: view.screen });
+    }
     scrollTo(0, 0);
     shown.current = screen;
   }, [screen]);
