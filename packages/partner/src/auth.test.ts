@@ -82,7 +82,7 @@ test('openid-client gets a token and calls with it, unmodified [OA2 OA3 OA4]', a
       server,
       client.client_id,
       undefined,
-      method(client.secrets[0]!),
+      method(client.secrets[0] ?? ''),
     );
     openidClient.allowInsecureRequests(configuration);
     const tokens = await openidClient.clientCredentialsGrant(configuration, { scope: 'read' });
@@ -107,7 +107,7 @@ test('oauth4webapi gets a token and calls with it, unmodified [OA2 OA3 OA4]', as
     const response = await oauth4webapi.clientCredentialsGrantRequest(
       server,
       it,
-      method(client.secrets[0]!),
+      method(client.secrets[0] ?? ''),
       { scope: 'read write' },
       insecure,
     );

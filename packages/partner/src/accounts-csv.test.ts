@@ -1,0 +1,160 @@
+import assert from 'node:assert/strict';
+import test from 'node:test';
+import { formatAccountsCsv, parseAccountsCsv } from './accounts-csv.ts';
+
+/** The problems of a file, as `line: words`; a file that is good has none. */
+function problems(csv: string, biller_id?: string): string[] {
+  const parsed = parseAccountsCsv(csv, biller_id);
+  return parsed.ok ? [] : parsed.problems.map(({ path, problem }) => `${path}: ${problem}`);
+}
+
+test('an export in dollars is read to the cent, with quotes, a byte order mark and CRLF', () => {
+  const csv = [
+    '\uFEFFaccount_id,biller_id,status,last_name,first_name,amount_due,due_date,min_amount,max_amount',
+    'A-1,acme,active,"Lovelace, Countess",Ada,1234.56,2026-12-01,1.00,999999999.99',
+    'A-2,acme,inactive,,,-0.07,,,',
+    'A-3,acme,active,"O""Neil",Jo,0.00,2028-02-29,,0.01',
+    '',
+  ].join('\r\n');
+  assert.deepEqual(parseAccountsCsv(csv), {
+    ok: true,
+    accounts: [
+      {
+        biller_id: 'acme',
+        account_id: 'A-1',
+        status: 'active',
+        first_name: 'Ada',
+        last_name: 'Lovelace, Countess',
+        amount_due_in_cents: 123_456,
+        due_date: '2026-12-01',
+        min_amount_in_cents: 100,
+        max_amount_in_cents: 99_999_999_999,
+      },
+      {
+        biller_id: 'acme',
+        account_id: 'A-2',
+        status: 'inactive',
+        first_name: null,
+        last_name: null,
+        amount_due_in_cents: -7,
+        due_date: null,
+        min_amount_in_cents: null,
+        max_amount_in_cents: null,
+      },
+      {
+        biller_id: 'acme',
+        account_id: 'A-3',
+        status: 'active',
+        first_name: 'Jo',
+        last_name: 'O"Neil',
+        amount_due_in_cents: 0,
+        due_date: '2028-02-29',
+        min_amount_in_cents: null,
+        max_amount_in_cents: 1,
+      },
+    ],
+  });
+});
+
+test('columns in cents, and a biller beside the file', () => {
+  const parsed = parseAccountsCsv('account_id,amount_due_in_cents\nA-1,-500\n', 'acme');
+  assert.ok(parsed.ok);
+  const [account] = parsed.accounts;
+  assert.deepEqual([account?.biller_id, account?.amount_due_in_cents], ['acme', -500]);
+  assert.equal(account?.status, undefined, 'what the file does not say is kept');
+});
+
+test('every bad line is named with its number, and its every fault', () => {
+  const csv = [
+    'biller_id,account_id,status,first_name,last_name,amount_due,due_date,min_amount,max_amount',
+    'acme,A-1,active,Ada,Lovelace,10.00,2026-12-01,,',
+    'acme,A 2,gone,Ada,,10.5,2026-02-30,0.00,',
+    'acme,A-1,active,Ada,Lovelace,10.00,2026-12-01,,',
+    'acme,A-3,active,Ada,Lovelace,"1,000.00",2026-12-01,5.00,4.99',
+    'acme,A-4,active',
+    'acme,A-5,active,Ada,Lovelace,,2026-12-01,,',
+    '..,A-6,active,Ada,Lovelace,1e3,12/01/2026,,',
+  ].join('\n');
+  const found = problems(csv);
+  assert.deepEqual(
+    found.map((line) => line.split(':', 1)[0]),
+    ['line 3', 'line 4', 'line 5', 'line 6', 'line 7', 'line 8'],
+  );
+  for (const word of [
+    'status',
+    'amount_due',
+    'due_date',
+    'min_amount',
+    'account_id',
+    'last_name',
+  ]) {
+    assert.match(found[0] ?? '', new RegExp(word), word);
+  }
+  assert.match(found[1] ?? '', /line 2/);
+  assert.match(found[2] ?? '', /amount_due.*min_amount must not be above max_amount/);
+  assert.match(found[3] ?? '', /3 cells/);
+  assert.match(found[4] ?? '', /must not be empty/);
+  assert.match(found[5] ?? '', /amount_due.*biller_id|biller_id.*amount_due|due_date/);
+});
+
+test('amounts are never guessed', () => {
+  const amounts = [
+    '12',
+    '12.5',
+    '12.345',
+    '$12.00',
+    '1 000.00',
+    '1.000,00',
+    '+5.00',
+    '.50',
+    '5.',
+    'NaN',
+  ];
+  for (const amount of [...amounts, '9999999999.99', '0x10', '１２.００', '--1.00']) {
+    assert.equal(problems(`biller_id,account_id,amount_due\nacme,A,"${amount}"`).length, 1, amount);
+  }
+  for (const amount of ['12.00', '1e2', '1,000', '100000000000']) {
+    const csv = `biller_id,account_id,amount_due_in_cents\nacme,A,"${amount}"`;
+    assert.equal(problems(csv).length, 1, amount);
+  }
+});
+
+test('a header that is misspelt, doubled, ambiguous or short is refused at once', () => {
+  const headers = [
+    'biller_id,account_id,ammount_due',
+    'biller_id,account_id,account_id',
+    'biller_id,account_id,amount_due,amount_due_in_cents',
+    'biller_id,account_id,first_name',
+    'biller_id,status',
+    'account_id,status',
+    '',
+  ];
+  for (const header of headers) {
+    const found = problems(`${header}\nacme,A,1.00,1\n`);
+    assert.ok(found.length > 0 && found.every((line) => line.startsWith('line 1:')), header);
+  }
+});
+
+test('text that is no CSV is named, not thrown', () => {
+  assert.deepEqual(problems('biller_id,account_id\nacme,"A').length, 1);
+  assert.deepEqual(problems('biller_id,account_id\nacme,A"B"\n').length, 1);
+});
+
+test('a file cut into parts for the admin API says the same', () => {
+  const rows = Array.from(
+    { length: 500 },
+    (_, index) => `acme,A-${index},"Name, ""${index}""",X,${index}.25,`,
+  );
+  const csv = `biller_id,account_id,first_name,last_name,amount_due,due_date\n${rows.join('\n')}\n`;
+  const whole = parseAccountsCsv(csv);
+  assert.ok(whole.ok);
+  const parts = formatAccountsCsv(whole.accounts, 4_000);
+  assert.ok(parts.length > 3 && parts.every((part) => part.length <= 4_000));
+  const again = parts.flatMap((part) => {
+    const parsed = parseAccountsCsv(part);
+    assert.ok(parsed.ok);
+    return parsed.accounts;
+  });
+  assert.deepEqual(again, whole.accounts);
+  assert.deepEqual(formatAccountsCsv([], 4_000), []);
+});

@@ -1,0 +1,15 @@
+-- The books of a biller that were there long before the kit: its own names, its own units, its own way to remember payments.
+CREATE SCHEMA waterworks;
+CREATE TABLE waterworks.customers (
+  customer_no integer PRIMARY KEY,
+  full_name text NOT NULL,
+  closed boolean NOT NULL DEFAULT false,
+  open_amount numeric(12, 2) NOT NULL,
+  pay_by date NOT NULL
+);
+CREATE TABLE waterworks.receipts (
+  external_ref text PRIMARY KEY,
+  customer_no integer NOT NULL REFERENCES waterworks.customers,
+  amount numeric(12, 2) NOT NULL,
+  booked_on timestamptz NOT NULL DEFAULT now()
+);

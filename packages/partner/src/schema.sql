@@ -1,0 +1,134 @@
+-- The database as all migrations leave it. Read it; it is compared with them by a test.
+
+CREATE TABLE access_token (
+  token_sha256 bytea NOT NULL,
+  client_id text COLLATE "C" NOT NULL,
+  scope text NOT NULL,
+  issued_at timestamp with time zone NOT NULL DEFAULT clock_timestamp(),
+  expires_at timestamp with time zone NOT NULL,
+  revoked_at timestamp with time zone,
+  CONSTRAINT access_token_pkey PRIMARY KEY (token_sha256)
+);
+
+CREATE INDEX access_token_client ON public.access_token USING btree (client_id);
+
+CREATE INDEX access_token_expiry ON public.access_token USING btree (expires_at);
+
+CREATE TABLE account (
+  biller_id text COLLATE "C" NOT NULL,
+  account_id text COLLATE "C" NOT NULL,
+  status text COLLATE "C" NOT NULL,
+  first_name text,
+  last_name text,
+  amount_due_in_cents bigint NOT NULL DEFAULT 0,
+  due_date date,
+  min_amount_in_cents bigint,
+  max_amount_in_cents bigint,
+  updated_at timestamp with time zone NOT NULL DEFAULT date_trunc('milliseconds'::text, clock_timestamp()),
+  CONSTRAINT account_pkey PRIMARY KEY (account_id, biller_id),
+  CONSTRAINT account_maximum_positive CHECK ((max_amount_in_cents >= 1)),
+  CONSTRAINT account_name_whole CHECK (((first_name IS NULL) = (last_name IS NULL))),
+  CONSTRAINT account_rules_positive CHECK (((min_amount_in_cents >= 1) AND (max_amount_in_cents >= min_amount_in_cents))),
+  CONSTRAINT account_status_known CHECK ((status = ANY (ARRAY['active'::text, 'inactive'::text])))
+);
+
+CREATE TRIGGER account_never_removed BEFORE DELETE ON public.account FOR EACH ROW EXECUTE FUNCTION refuse_change();
+
+CREATE TABLE entry (
+  transfer_id text COLLATE "C" NOT NULL,
+  line smallint NOT NULL,
+  biller_id text COLLATE "C" NOT NULL,
+  account_id text COLLATE "C" NOT NULL,
+  amount_in_cents bigint NOT NULL,
+  CONSTRAINT entry_pkey PRIMARY KEY (transfer_id, line),
+  CONSTRAINT entry_line_known CHECK ((((line = 1) AND (account_id !~~ ':%'::text)) OR ((line = 2) AND (account_id = ANY (ARRAY[':received'::text, ':billed'::text]))))),
+  CONSTRAINT entry_moves_money CHECK ((amount_in_cents <> 0))
+);
+
+CREATE INDEX entry_account ON public.entry USING btree (account_id, biller_id) WHERE (line = 1);
+
+CREATE TRIGGER entry_append_only BEFORE DELETE OR UPDATE ON public.entry FOR EACH ROW EXECUTE FUNCTION refuse_change();
+
+CREATE TRIGGER entry_never_emptied BEFORE TRUNCATE ON public.entry FOR EACH STATEMENT EXECUTE FUNCTION refuse_change();
+
+CREATE TABLE payment (
+  platform_payment_id text COLLATE "C" NOT NULL,
+  payment_id uuid NOT NULL,
+  platform_batch_id text COLLATE "C" NOT NULL,
+  biller_id text COLLATE "C" NOT NULL,
+  account_id text COLLATE "C" NOT NULL,
+  client_id text COLLATE "C" NOT NULL,
+  status text COLLATE "C" NOT NULL DEFAULT 'processing'::text,
+  amount_in_cents bigint NOT NULL,
+  initiated_at timestamp with time zone NOT NULL DEFAULT date_trunc('milliseconds'::text, clock_timestamp()),
+  posted_at timestamp with time zone,
+  ended_at timestamp with time zone,
+  failure_reason text,
+  posting_since timestamp with time zone,
+  posting_by uuid,
+  CONSTRAINT payment_pkey PRIMARY KEY (platform_payment_id),
+  CONSTRAINT payment_amount_range CHECK (((amount_in_cents >= 1) AND (amount_in_cents <= '99999999999'::bigint))),
+  CONSTRAINT payment_ended_when_terminal CHECK (((status = 'processing'::text) = (ended_at IS NULL))),
+  CONSTRAINT payment_posted_after_initiated CHECK ((posted_at >= initiated_at)),
+  CONSTRAINT payment_posted_when_succeeded CHECK (((status = 'succeeded'::text) = (posted_at IS NOT NULL))),
+  CONSTRAINT payment_reason_when_failed CHECK ((((status = 'failed'::text) = (failure_reason IS NOT NULL)) AND (failure_reason ~ '\S'::text) AND (length(failure_reason) <= 500))),
+  CONSTRAINT payment_status_known CHECK ((status = ANY (ARRAY['processing'::text, 'succeeded'::text, 'failed'::text, 'canceled'::text])))
+) WITH (fillfactor=80);
+
+CREATE INDEX payment_account ON public.payment USING btree (account_id, biller_id);
+
+CREATE INDEX payment_batch ON public.payment USING btree (platform_batch_id);
+
+CREATE INDEX payment_initiated ON public.payment USING btree (initiated_at);
+
+CREATE TRIGGER payment_kept_for_ever BEFORE DELETE ON public.payment FOR EACH ROW EXECUTE FUNCTION refuse_change();
+
+CREATE TRIGGER payment_never_emptied BEFORE TRUNCATE ON public.payment FOR EACH STATEMENT EXECUTE FUNCTION refuse_change();
+
+CREATE TRIGGER payment_terminal_never_changes BEFORE UPDATE ON public.payment FOR EACH ROW WHEN (((old.status <> 'processing'::text) OR (old.platform_payment_id <> new.platform_payment_id) OR (old.payment_id <> new.payment_id) OR (old.platform_batch_id <> new.platform_batch_id) OR (old.biller_id <> new.biller_id) OR (old.account_id <> new.account_id) OR (old.client_id <> new.client_id) OR (old.amount_in_cents <> new.amount_in_cents) OR (old.initiated_at <> new.initiated_at))) EXECUTE FUNCTION refuse_change();
+
+CREATE TABLE payment_audit (
+  audit_id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
+  at timestamp with time zone NOT NULL DEFAULT clock_timestamp(),
+  platform_payment_id text COLLATE "C" NOT NULL,
+  actor text NOT NULL,
+  event text NOT NULL,
+  detail jsonb NOT NULL,
+  CONSTRAINT payment_audit_pkey PRIMARY KEY (audit_id),
+  CONSTRAINT payment_audit_event_known CHECK ((event = ANY (ARRAY['mismatch'::text, 'foreign_client'::text, 'canceled'::text])))
+);
+
+CREATE INDEX payment_audit_payment ON public.payment_audit USING btree (platform_payment_id);
+
+CREATE TRIGGER payment_audit_append_only BEFORE DELETE OR UPDATE ON public.payment_audit FOR EACH ROW EXECUTE FUNCTION refuse_change();
+
+CREATE TRIGGER payment_audit_never_emptied BEFORE TRUNCATE ON public.payment_audit FOR EACH STATEMENT EXECUTE FUNCTION refuse_change();
+
+CREATE TABLE payment_processing (
+  platform_payment_id text COLLATE "C" NOT NULL,
+  initiated_at timestamp with time zone NOT NULL,
+  CONSTRAINT payment_processing_pkey PRIMARY KEY (platform_payment_id)
+);
+
+CREATE TABLE transfer (
+  transfer_id text COLLATE "C" NOT NULL,
+  kind text COLLATE "C" NOT NULL,
+  created_at timestamp with time zone NOT NULL DEFAULT date_trunc('milliseconds'::text, clock_timestamp()),
+  CONSTRAINT transfer_pkey PRIMARY KEY (transfer_id),
+  CONSTRAINT transfer_kind_known CHECK ((kind = ANY (ARRAY['payment'::text, 'import'::text]))),
+  CONSTRAINT transfer_kind_matches_id CHECK (((kind = 'import'::text) = (transfer_id ~~ '%:%'::text)))
+);
+
+CREATE TRIGGER transfer_append_only BEFORE DELETE OR UPDATE ON public.transfer FOR EACH ROW EXECUTE FUNCTION refuse_change();
+
+CREATE TRIGGER transfer_never_emptied BEFORE TRUNCATE ON public.transfer FOR EACH STATEMENT EXECUTE FUNCTION refuse_change();
+
+CREATE OR REPLACE FUNCTION public.refuse_change()
+ RETURNS trigger
+ LANGUAGE plpgsql
+AS $function$
+BEGIN
+  RAISE EXCEPTION '% of % is not allowed', tg_op, tg_table_name USING ERRCODE = 'restrict_violation';
+END;
+$function$
+;
