@@ -166,7 +166,7 @@ export const SHORT_TIMES = {
   beatMs: 200,
   watchMs: 50,
   closeMs: 200,
-  stopMs: 2_000,
+  stopMs: 500,
   holdMs: 200,
   pausedMs: 100,
   breakMs: 50,

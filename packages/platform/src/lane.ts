@@ -75,6 +75,8 @@ export class Lane<T extends Due> {
   share = 0;
   /** Calls per second that this worker has registered for. */
   rate = 0;
+  /** At the last beat other workers held what this one wanted. */
+  isShort = false;
   /** What the partner allows all workers together. */
   cap = 1;
   callsPerSecond = 1;

@@ -253,14 +253,22 @@ export class Tenure {
       const rows = await adopt(database, this.workerId, this.#times.leaseMs);
       if (this.#ended) return;
       if (rows.length > 0) log.info({ payments: rows.length }, 'payments adopted');
+      await this.#learnBudgets(rows);
       for (const row of rows) this.add(row, this.#spreadMs(row, rows.length));
       if (rows.length < ADOPT_AT_ONCE) return;
     }
   }
 
+  async #learnBudgets(rows: readonly PaymentRow[]): Promise<void> {
+    for (const partner_id of new Set(rows.map((row) => row.partner_id))) {
+      const partner = await this.#options.registry.get(partner_id);
+      if (partner !== undefined) this.#applyBudget(this.#laneOf(partner_id), partner);
+    }
+  }
+
   /** A few go at once; many are spread over the time that the partner's budget needs for them. */
   #spreadMs(row: PaymentRow, count: number): number {
-    const rate = this.#lanes.get(row.partner_id)?.callsPerSecond ?? 100;
+    const rate = this.#laneOf(row.partner_id).callsPerSecond;
     return (
       this.#options.clock.random() *
       Math.min(MAX_SPREAD_MS, ((count + this.#drives.size) / rate) * 1_000)
@@ -302,6 +310,9 @@ export class Tenure {
       if (lane === undefined) continue;
       lane.share = share.calls;
       lane.rate = share.rate;
+      const demand = demands.get(partner_id);
+      lane.isShort =
+        demand !== undefined && (share.calls < demand.calls.need || share.rate < demand.rate.need);
       this.#pump(lane);
     }
     return true;
@@ -338,9 +349,9 @@ export class Tenure {
     lane.callsPerSecond = partner.budget.max_calls_per_second;
   }
 
-  /** A share is too small for what is due: beats at once, but not in a storm. */
-  #hurry(): void {
-    if (this.#hurrying || this.#ended) return;
+  /** A share is too small for what is due: beats at once, but not in a storm. What others hold is asked for at the usual beat. */
+  #hurry(lane: Lane<Drive>): void {
+    if (this.#hurrying || this.#ended || lane.isShort) return;
     this.#hurrying = true;
     const { clock, log } = this.#options;
     const pause = Math.max(0, this.#hurriedAt + HURRY_MS - clock.monotonic());
@@ -543,12 +554,12 @@ export class Tenure {
       if (lane.inFlight >= lane.room) {
         // A call that ends pumps again; a share that is too small is asked for.
         if (lane.rate === 0 || (lane.share < lane.cap && lane.inFlight >= lane.share))
-          this.#hurry();
+          this.#hurry(lane);
         return;
       }
       const ready = lane.readyAt(now);
       if (ready > now) {
-        if (lane.rate < lane.callsPerSecond) this.#hurry();
+        if (lane.rate < lane.callsPerSecond) this.#hurry(lane);
         this.#wake(lane, ready, () => this.#pump(lane));
         return;
       }
