@@ -236,6 +236,19 @@ test('a payment that cannot be read is never shown as failed: polls take over, a
   await visit.close();
 });
 
+test('a biller that is slow is called slow, and nothing worse', async () => {
+  const world = rig.flow.world({ outcome: [] });
+  const visit = await rig.visit(world);
+  await visit.page.clock.install();
+  await visit.start();
+  await pay(visit);
+  await visit.title('Your payment is on its way');
+  await visit.page.clock.runFor(31_000);
+  await visit.frame.locator('.note', { hasText: 'taking longer than usual' }).waitFor();
+  await visit.title('Your payment is on its way');
+  await visit.close();
+});
+
 test('a reason with markup in it is shown as text, and does nothing', async () => {
   const reason =
     '<img src=x onerror=alert(1)>\u202Eevil\u0007 <script>alert(2)</script> & call us ' +

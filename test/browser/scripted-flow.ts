@@ -295,7 +295,7 @@ export async function startScriptedFlow(dist: string): Promise<ScriptedFlow> {
     const tag = url.searchParams.get('tag') === null ? '' : scriptTag();
     const policy =
       `default-src 'none'; script-src 'self'${tag && ` ${payOrigin}`}; connect-src 'self'; ` +
-      `frame-src ${payOrigin}${url.searchParams.get('hostile') === null ? '' : ` http://evil.localhost:${port}`}; ` +
+      `frame-src ${url.searchParams.has('noframe') ? "'self'" : payOrigin}${url.searchParams.get('hostile') === null ? '' : ` http://evil.localhost:${port}`}; ` +
       "base-uri 'none'; form-action 'none'; require-trusted-types-for 'script'; trusted-types 'none'";
     response.writeHead(200, {
       'content-type': 'text/html; charset=utf-8',

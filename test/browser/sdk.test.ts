@@ -185,11 +185,25 @@ test('a mount that cannot work rejects with a typed error and leaves nothing beh
     assert.equal(await visit.start({}, target), 'config_invalid', target);
     assert.equal(await leftovers(visit.page), 0);
   }
+  const detached = await visit.page.evaluate((options) => {
+    const { make } = window as unknown as Site;
+    const code = (error: { code?: string }): string => error.code ?? 'no code';
+    return make(options).mount(document.createElement('div')).catch(code);
+  }, settings(world.partner));
+  assert.equal(detached, 'config_invalid');
   const own = await visit.page.evaluate(() => location.origin);
   assert.equal(await visit.start({ frameOrigin: own }), 'config_invalid');
   // An address where nothing listens: the browser shows its own error page in the frame.
   assert.equal(await visit.start({ frameOrigin: 'http://localhost:9' }), 'frame_refused');
   assert.equal(await visit.start({ partner: 'unknown' }), 'frame_refused');
+  assert.equal(await leftovers(visit.page), 0);
+  await visit.close();
+});
+
+test('a site whose own policy has no room for the frame is told so', async () => {
+  const world = rig.flow.world();
+  const visit = await rig.visit(world, { query: '?noframe', expect: /frame-src/ });
+  assert.equal(await visit.start(), 'frame_refused');
   assert.equal(await leftovers(visit.page), 0);
   await visit.close();
 });
@@ -360,10 +374,13 @@ test('a page of its own is opened by a click, takes the payment, and goes when i
   await second.getByRole('heading', { name: 'Paid. Thank you!' }).waitFor();
   await second.close();
   await until(async () => values(await visit.heard(), 'exit').length === 2);
-  const reasons = values(await visit.heard(), 'exit') as { reason: string }[];
+  const exits = values(await visit.heard(), 'exit') as { reason: string; at: string }[];
   assert.deepEqual(
-    reasons.map(({ reason }) => reason),
-    ['completed', 'user'],
+    exits.map(({ reason, at }) => [reason, at]),
+    [
+      ['completed', 'receipt'],
+      ['completed', 'receipt'],
+    ],
   );
   assert.equal(await leftovers(visit.page), 0);
   await visit.close();

@@ -14,6 +14,7 @@ import {
   type DuebridgeEvents,
   type DuebridgeOptions,
   type DuebridgeState,
+  type PaymentUpdate,
 } from './types.ts';
 
 export { DuebridgeError };
@@ -83,6 +84,8 @@ export function createDuebridge(options: DuebridgeOptions): Duebridge {
       let frame: HTMLElement | undefined;
       let dialog: HTMLDialogElement | undefined;
       let page: Window | null | undefined;
+      let at: DuebridgeEvents['exit']['at'] = 'loading';
+      let payment: PaymentUpdate | undefined;
       const timers: ReturnType<typeof setTimeout>[] = [];
       const after = (ms: number, act: () => void): void => void timers.push(setTimeout(act, ms));
 
@@ -115,10 +118,15 @@ export function createDuebridge(options: DuebridgeOptions): Duebridge {
         else leave?.('exited');
         emit('exit', value);
       };
+      /** Closed by the browser's own means: the page is gone without a word. */
+      const closed = (): void => {
+        const reason = payment?.status === 'succeeded' ? 'completed' : 'user';
+        exit({ reason, at, sessionId: '', payment });
+      };
       /** The customer closes: the page decides, once there is one that can. */
       const close = (): void => {
         if (state === 'ready') post({ type: 'close' });
-        else exit({ reason: 'user', at: 'loading', sessionId: '' });
+        else closed();
       };
 
       const heard = async (message: ToSite): Promise<void> => {
@@ -153,10 +161,12 @@ export function createDuebridge(options: DuebridgeOptions): Duebridge {
             emit('error', new DuebridgeError(message.error, tokenError));
             break;
           case 'screen':
-            emit('screen', { name: message.name });
+            at = message.name;
+            emit('screen', { name: at });
             break;
           case 'payment':
-            emit('payment', message.payment);
+            payment = message.payment;
+            emit('payment', payment);
         }
       };
       const connect = (): MessagePort => {
@@ -203,10 +213,7 @@ export function createDuebridge(options: DuebridgeOptions): Duebridge {
           return fail(wrongConfig('the browser blocked the page: call mount() in a click'));
         const opened = page;
         focus = () => opened.focus();
-        const watch = setInterval(() => {
-          if (!opened.closed) return;
-          exit({ reason: 'user', at: 'loading', sessionId: '' });
-        }, CLOSED_CHECK_MS);
+        const watch = setInterval(() => opened.closed && closed(), CLOSED_CHECK_MS);
         stop.signal.addEventListener('abort', () => clearInterval(watch));
         return;
       } else {
@@ -224,7 +231,7 @@ export function createDuebridge(options: DuebridgeOptions): Duebridge {
               fail(
                 failure(
                   'frame_refused',
-                  `${url} refused this site: have ${location.origin} registered for the partner`,
+                  `${url} did not show itself: have ${location.origin} registered for the partner, and allow frame-src`,
                 ),
               );
           }),
@@ -265,11 +272,7 @@ export function createDuebridge(options: DuebridgeOptions): Duebridge {
           close();
         });
         // Browsers close on a second Escape whatever we say; the payment, if confirmed, goes on.
-        dialog.addEventListener(
-          'close',
-          () => exit({ reason: 'user', at: 'loading', sessionId: '' }),
-          listen,
-        );
+        dialog.addEventListener('close', closed, listen);
         dialog.addEventListener('click', () => state !== 'ready' && close());
         dialog.append(element);
         place.append(dialog);
@@ -327,6 +330,6 @@ function findPlace(target: string | HTMLElement | undefined): HTMLElement {
   } catch {
     // Not a selector: the same as finding nothing.
   }
-  if (found) return found;
+  if (found?.isConnected) return found;
   throw wrongConfig(`no element for ${JSON.stringify(target)}: pass one that is in the page`);
 }

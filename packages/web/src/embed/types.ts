@@ -78,7 +78,7 @@ export interface DuebridgeEvents {
     readonly reason: 'completed' | 'user' | 'error';
     /** The screen that was left; `loading` before the first. */
     readonly at: ScreenName | 'loading';
-    /** Safe to log; empty before there was a session. */
+    /** Safe to log; empty before there was a session, and when the browser closed the page. */
     readonly sessionId: string;
     readonly payment?: PaymentUpdate | undefined;
   };
