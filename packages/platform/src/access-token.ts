@@ -87,12 +87,17 @@ export function openTokenSource(options: {
     blocked = undefined;
     // Counted from before the request left: the partner's clock started no earlier.
     const lifeMs = judged.lifeS * 1_000;
-    held = {
+    const token = {
       access_token: judged.access_token,
       scope: judged.scope,
       expiresAt: startedAt + lifeMs,
       renewAt: startedAt + renewalMs(judged.lifeS),
     };
+    // Less than what a PUT needs: asked for again in a minute, for the partner may mend it long before the token is old (F60).
+    const less = scope.split(' ').includes('write') && !covers(token, token.access_token, 'write');
+    held = less
+      ? { ...token, renewAt: Math.min(token.renewAt, startedAt + REFUSED_PAUSE_MS) }
+      : token;
     return { kind: 'token', access_token: judged.access_token };
   };
 
