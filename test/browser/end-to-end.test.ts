@@ -71,6 +71,7 @@ before(async () => {
       { account_id: 'A-1', first_name: 'Ada', last_name: 'Lovelace', ...person },
       { account_id: 'A-2', first_name: 'Grace', last_name: 'Hopper', ...person },
       { account_id: 'A-3', first_name: 'Alan', last_name: 'Turing', ...person },
+      { account_id: 'A-4', first_name: 'Edsger', last_name: 'Dijkstra', ...person },
     ],
     readBalance: async ({ account_id }) => (await balanceOf(account_id)) ?? {},
   };
@@ -115,6 +116,30 @@ test('a customer of the demo site pays a bill, and the ledger has it [S1 S4]', a
   await page.locator('#amount', { hasText: '$0.00' }).waitFor();
   assert.equal((await balanceOf('A-1'))?.amount_due_in_cents, 0);
   assert.deepEqual(wrong, []);
+});
+
+test('two tabs, each with its own token, that confirm at the same moment pay once', async () => {
+  const tabs = await Promise.all(
+    [1, 2].map(async () => {
+      const { page } = await open(`${site.url}/?account=A-4`);
+      await page.getByRole('button', { name: 'Pay bill' }).click();
+      const frame = page.frameLocator('iframe');
+      await frame.getByRole('button', { name: 'Pay $33.00', exact: true }).click();
+      await frame.getByRole('button', { name: 'Pay $33.00 now', exact: true }).waitFor();
+      return frame;
+    }),
+  );
+  await Promise.all(
+    tabs.map((frame) => frame.getByRole('button', { name: 'Pay $33.00 now', exact: true }).click()),
+  );
+  const references = await Promise.all(
+    tabs.map(async (frame) => {
+      await frame.getByRole('heading', { name: 'Paid. Thank you!' }).waitFor();
+      return frame.locator('dl div', { hasText: 'Reference' }).first().locator('dd').innerText();
+    }),
+  );
+  assert.equal(references[0], references[1]);
+  assert.equal((await balanceOf('A-4'))?.amount_due_in_cents, 0);
 });
 
 test('an account that takes no part payment offers none, a closed one says so', async () => {

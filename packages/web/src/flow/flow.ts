@@ -248,7 +248,13 @@ export class Flow {
 
   /** The customer answers the warning: a new session in place of the one that ends. */
   async stay(): Promise<void> {
-    if (!(await this.#renew().catch(() => false))) this.#ended();
+    try {
+      if (!(await this.#renew())) this.#ended();
+    } catch (error) {
+      // A lost network ends nothing: the session is there until its time, and the button still is.
+      if (callError(error).wire === 'network') this.#set({ offline: true });
+      else this.#ended();
+    }
   }
 
   get canRenew(): boolean {
@@ -263,6 +269,8 @@ export class Flow {
   /** Gets a token and a session for it; false when the site has no token to give. */
   async #open(why: 'initial' | 'expired'): Promise<boolean> {
     const token = await this.#site.token(why);
+    // Without a network the site could not ask either: that is no fault of its tokens.
+    if (token === null && !navigator.onLine) throw new CallError('network');
     if (token === null) return false;
     const grant = await this.#api.open(token, {
       origin: this.#site.origin,
@@ -415,14 +423,7 @@ export class Flow {
     // Answers may overtake each other; an ended payment does not go back (RU2).
     const same = known?.platform_payment_id === payment.platform_payment_id;
     if (same && known.progress === 'ended') return;
-    const reason = payment.failure_reason;
-    this.#set({
-      payment:
-        reason === undefined
-          ? payment
-          : { ...payment, failure_reason: plainText(reason, MAX_REASON) },
-      offline: false,
-    });
+    this.#set({ payment: tidyPayment(payment), offline: false });
     this.#show(payment.status === 'succeeded' ? 'receipt' : 'status');
     const told = update(payment);
     const text = JSON.stringify(told);
@@ -557,6 +558,15 @@ function tidy(session: FlowSession): FlowSession {
       ...session.account,
       masked_account_id: plainText(session.account.masked_account_id),
     },
+  };
+}
+
+function tidyPayment(payment: FlowPayment): FlowPayment {
+  const { failure_reason: reason, payment_id: id } = payment;
+  return {
+    ...payment,
+    payment_id: id === null ? null : plainText(id),
+    ...(reason === undefined ? {} : { failure_reason: plainText(reason, MAX_REASON) }),
   };
 }
 

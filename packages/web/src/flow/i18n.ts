@@ -105,7 +105,7 @@ const en = {
     'The site did not give us a valid pass for it. You have not been charged. Go back to the site and open the payment again.',
   problem_token_expired: 'This page has been open for a long time',
   problem_token_expired_text:
-    'It has ended for your safety. Nothing is lost: a payment that you made goes on.',
+    'It has ended for your safety. Nothing is lost: a payment that you made goes on. To continue, open it again.',
   problem_account_not_found: 'We could not find this account',
   problem_account_not_found_text:
     'Please check the account with {biller}. You have not been charged.',
@@ -221,7 +221,7 @@ const es: Readonly<Record<Word, string>> = {
     'El sitio no nos dio un pase válido. No se le ha cobrado nada. Vuelva al sitio y abra el pago otra vez.',
   problem_token_expired: 'Esta página ha estado abierta mucho tiempo',
   problem_token_expired_text:
-    'Se cerró por su seguridad. No se pierde nada: un pago que ya hizo sigue su curso.',
+    'Se cerró por su seguridad. No se pierde nada: un pago que ya hizo sigue su curso. Para continuar, ábrala de nuevo.',
   problem_account_not_found: 'No encontramos esta cuenta',
   problem_account_not_found_text:
     'Por favor, revise la cuenta con {biller}. No se le ha cobrado nada.',
