@@ -123,7 +123,7 @@ export const partnerRoutes = table({
     bodyType: 'application/x-www-form-urlencoded',
     reply: AccessTokenReply,
     replyHeaders: { 'Cache-Control': 'no-store' },
-    errors: ['UNSUPPORTED_MEDIA_TYPE'],
+    errors: ['UNSUPPORTED_MEDIA_TYPE', 'TOO_MANY_REQUESTS'],
     oauthErrors: true,
   },
   get_account: {

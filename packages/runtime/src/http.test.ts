@@ -339,9 +339,14 @@ test('the token endpoint takes a form, refuses one in two meanings, and errs in 
     [await ask('{"grant_type":"x"}', 'application/json'), 415, 'invalid_request'],
   ];
   for (const [response, status, error] of cases) {
+    const body = response.json<{ error: string; error_description: string }>();
     assert.equal(response.statusCode, status);
-    assert.equal(response.json<{ error: string }>().error, error);
+    assert.equal(body.error, error);
+    // RFC 6749 section 5.2: printable ASCII without double quotes and backslashes.
+    assert.match(body.error_description, /^[\u0020-\u0021\u0023-\u005b\u005d-\u007e]+$/);
   }
+  const { error_description } = cases[3]![0].json<{ error_description: string }>();
+  assert.ok(error_description.includes('body.grant_type is required'), error_description);
 });
 
 test('a harmless request id is kept, any other is replaced', async (t) => {

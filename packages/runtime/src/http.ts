@@ -344,7 +344,7 @@ function answerError(
   const body = oauth
     ? {
         error: refusal.status === 401 ? 'invalid_client' : 'invalid_request',
-        error_description: refusal.message,
+        error_description: describeForOAuth(refusal),
       }
     : refusal.toBody();
   // Written here, so that no serialiser of the route's 200 answer is applied to it.
@@ -353,6 +353,13 @@ function answerError(
     .headers(refusal.headers)
     .type(jsonType)
     .send(JSON.stringify(body));
+}
+
+/** Message and details in one text, of the characters that RFC 6749 section 5.2 admits there. */
+function describeForOAuth({ message, details = [] }: Refusal): string {
+  const named = details.map(({ path, problem }) => `${path} ${problem}`);
+  const text = named.length === 0 ? message : `${message}: ${named.join('; ')}`;
+  return text.replaceAll(/[^\u0020-\u007e]|["\\]/g, "'");
 }
 
 function toRefusal(error: unknown): Refusal {
