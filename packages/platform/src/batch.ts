@@ -38,13 +38,12 @@ function localDate(zone: string, at: number): { year: number; month: number; dat
   return { year: local.getUTCFullYear(), month: local.getUTCMonth() + 1, date: local.getUTCDate() };
 }
 
-/** The instant at which clocks of the zone show what `wall` shows in UTC. A time that daylight saving skips becomes the one after. */
+/** The instant at which clocks of the zone show what `wall` shows in UTC. A time that daylight saving skips becomes one after the gap. */
 function instantOf(zone: string, wall: number): number {
   const first = wall - offsetMs(zone, wall);
   const second = wall - offsetMs(zone, first);
-  return Math.max(first, second) === first || offsetMs(zone, second) === wall - second
-    ? second
-    : first;
+  const shown = [second, first].find((at) => at + offsetMs(zone, at) === wall);
+  return shown ?? Math.max(first, second);
 }
 
 const formats = new Map<string, Intl.DateTimeFormat>();
