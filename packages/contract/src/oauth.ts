@@ -30,7 +30,6 @@ export type AccessTokenReply = Static<typeof AccessTokenReply>;
 export const OAUTH_ERRORS = [
   'invalid_request',
   'invalid_client',
-  'unauthorized_client',
   'unsupported_grant_type',
   'invalid_scope',
 ] as const;
