@@ -63,6 +63,9 @@ const NEVER_MET = ['F03', 'F36', 'F47', 'F48'];
 const ENDS_MEANWHILE = ['F34', 'F36', 'F65', 'F66', 'F67'];
 /** Faults that an operator has to look at: nothing is sent meanwhile, and the registry says why. */
 const PAUSES = ['F12', 'F13', 'F47', 'F60', 'F62'];
+/** Answers to a PUT that say 200 and are not to be believed, or never come: the same PUT must follow. */
+const NOT_BELIEVED =
+  `F01 F02 F04 F05 F07 F08 F22 F23 F24 F25 F26 F29 F33 F40 F41 F42 F43 F44 F45 F46`.split(' ');
 const isOne = (scenario: Scenario, names: readonly string[]) =>
   names.some((name) => scenario.name.startsWith(`${name}-`));
 
@@ -285,6 +288,9 @@ async function check(database: TestDatabase, outcome: Outcome): Promise<void> {
     const [first] = puts;
     for (const put of puts) assert.deepEqual([put.path, put.body], [first!.path, first!.body]);
     assert.match(first!.body, /"platform_batch_id":"[^"]+"/);
+  }
+  if (isOne(scenario, NOT_BELIEVED)) {
+    assert.ok(ownCalls(partner).filter(isPut).length > ids.length, 'the same PUT is sent again');
   }
   for (const row of meanwhile) {
     if (isOne(scenario, ENDS_MEANWHILE)) continue;
