@@ -27,7 +27,7 @@ export const ERRORS = {
   TOKEN_INVALID: {
     status: 401,
     message: 'The token is not valid',
-    remedy: 'Ask for a new token; this one was never issued, or has been used.',
+    remedy: 'Ask for a new token; this one was never issued, or is long gone.',
   },
   TOKEN_EXPIRED: {
     status: 401,
