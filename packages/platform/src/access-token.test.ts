@@ -5,7 +5,7 @@ import test from 'node:test';
 import { parseJson } from '@duebridge/contract';
 import { manualClock } from '@duebridge/runtime/testing';
 import OAuth2Server from '@node-oauth/oauth2-server';
-import Provider from 'oidc-provider';
+import { Provider } from 'oidc-provider';
 import {
   judgeToken,
   lifeInSeconds,

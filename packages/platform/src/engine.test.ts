@@ -529,8 +529,11 @@ test('Retry-After is waited for, on a refusal and on an answer that is right', a
   partner.script = (seen) => {
     const number = partner.seen.length;
     if (number === 1) return { status: 503, json: {}, headers: { 'retry-after': '1' } };
-    if (number === 2)
-      return { ...(partner.right(seen) as object), headers: { 'retry-after': '1' } };
+    if (number === 2) {
+      partner.right(seen);
+      const json = partner.payments.values().next().value;
+      return { json, headers: { 'retry-after': '1' } };
+    }
     return undefined;
   };
   const engine = place.engine();
