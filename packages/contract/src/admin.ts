@@ -209,6 +209,12 @@ export const PaymentQuery = Type.Object(
     stage: Type.Optional(Type.Enum([...PAYMENT_STAGES])),
     partner_id: Type.Optional(PartnerId),
     platform_batch_id: Type.Optional(PlatformBatchId),
+    overdue: Type.Optional(
+      Type.Literal('true', {
+        description:
+          'Only those that have not ended a day after they were confirmed (decision 23).',
+      }),
+    ),
     limit: Type.Optional(Type.String({ pattern: '^([1-9][0-9]{0,2}|1000)$' })),
     cursor: Type.Optional(Type.String({ maxLength: 256 })),
   },

@@ -21,6 +21,7 @@ import type { PartnerClient } from './partner-client.ts';
 import type { PartnerRegistry } from './partners.ts';
 import { reconcileBatch } from './reconcile.ts';
 import { findPayment, listPayments, type PaymentRow } from './record.ts';
+import { OVERDUE_AFTER_MS } from './schedule.ts';
 import { resumePayment, withdrawPayment } from './terminal.ts';
 
 /** The one who holds the admin key, in the audit. */
@@ -94,7 +95,7 @@ export function mountAdmin(
     app,
     routes.list_payments,
     async ({ query }) => {
-      const { cursor, limit: limitText, ...filter } = query;
+      const { cursor, limit: limitText, overdue, ...filter } = query;
       if (cursor !== undefined && !paymentId.holds(cursor)) {
         throw new Refusal('INVALID_REQUEST', {
           details: [{ path: 'query.cursor', problem: 'is not the next_cursor of a page' }],
@@ -102,7 +103,12 @@ export function mountAdmin(
       }
       const limit = limitText === undefined ? defaultLimit : Number(limitText);
       // One more than asked for tells whether there is another page.
-      const rows = await listPayments(database, { ...filter, cursor, limit: limit + 1 });
+      const rows = await listPayments(database, {
+        ...filter,
+        cursor,
+        limit: limit + 1,
+        openForMs: overdue === undefined ? undefined : OVERDUE_AFTER_MS,
+      });
       const page = rows.slice(0, limit);
       const last = page.at(-1);
       return {

@@ -362,6 +362,7 @@ interface PaymentsOptions {
   stage?: string;
   partner?: string;
   batch?: string;
+  overdue?: true;
   limit?: string;
   cursor?: string;
   json?: true;
@@ -376,6 +377,7 @@ function addPayments(command: Command, terminal: Terminal): void {
     .option('--stage <stage>', 'created, authorized, dispatching, accepted, review or ended')
     .option('--partner <id>', 'of one partner')
     .option('--batch <id>', 'of one batch')
+    .option('--overdue', 'not ended a day after it was confirmed: for a person to look at')
     .option('--limit <n>', 'at most this many; 50')
     .option('--cursor <cursor>', 'go on from the next_cursor of the page before')
     .addOption(jsonOption())
@@ -397,6 +399,7 @@ function addPayments(command: Command, terminal: Terminal): void {
           stage: options.stage,
           partner_id: options.partner,
           platform_batch_id: options.batch,
+          overdue: options.overdue === true ? 'true' : undefined,
           limit: options.limit,
           cursor: options.cursor,
         })}`,

@@ -133,6 +133,8 @@ export interface PaymentFilter {
   readonly partner_id?: string | undefined;
   readonly platform_batch_id?: string | undefined;
   readonly cursor?: string | undefined;
+  /** Only those that were confirmed at least so many milliseconds ago and have not ended. */
+  readonly openForMs?: number | undefined;
   /** At most this many rows. */
   readonly limit: number;
 }
@@ -151,8 +153,14 @@ export function listPayments(on: Queryable, filter: PaymentFilter): Promise<Paym
   add('p.partner_id = ?', filter.partner_id);
   add('p.platform_batch_id = ?', filter.platform_batch_id);
   add('p.platform_payment_id < ?', filter.cursor);
+  add(
+    `p.status = 'processing' AND p.created_at <= now() - ? * interval '1 millisecond'`,
+    filter.openForMs,
+  );
   // What is not settled stands in the small index of what is in flight; without this a review list would read the whole table.
-  if (filter.stage !== undefined && filter.stage !== 'ended') where.push('p.settled_at IS NULL');
+  if (filter.openForMs !== undefined || (filter.stage !== undefined && filter.stage !== 'ended')) {
+    where.push('p.settled_at IS NULL');
+  }
   values.push(filter.limit);
   return on.query<PaymentRow>(
     `SELECT ${PAYMENT_COLUMNS} FROM payments p ${where.length > 0 ? `WHERE ${where.join(' AND ')}` : ''}
