@@ -29,7 +29,7 @@ export async function answerInspection(
   // curl -d says form for any text: what begins like an object is one.
   const fromPage =
     !body.startsWith('{') &&
-    /^application\/x-www-form-urlencoded/.test(request.headers['content-type'] ?? '');
+    /^application\/x-www-form-urlencoded\b/.test(request.headers['content-type'] ?? '');
   try {
     if (request.method === 'GET') return read(path, partner);
     if (request.method !== 'POST') throw new Refusal('METHOD_NOT_ALLOWED');
