@@ -16,6 +16,7 @@
 import assert from 'node:assert/strict';
 import { Refusal, type PaymentInstruction } from '@duebridge/contract';
 import { groupCommit, type Clock, type Database, type Log } from '@duebridge/runtime';
+import type { Caller } from './auth.ts';
 import type { KitMetrics } from './metrics.ts';
 import {
   findPayments,
@@ -38,7 +39,7 @@ export interface Acceptance {
    * and with CONFLICT when the id belongs to another client (decision 9).
    */
   put(
-    client_id: string,
+    caller: Caller,
     path: {
       readonly biller_id: string;
       readonly account_id: string;
@@ -50,6 +51,9 @@ export interface Acceptance {
   drain(): Promise<void>;
 }
 
+/** A request, and whose payments its caller may see. */
+type Request = NewPayment & Pick<Caller, 'owns'>;
+
 /** Takes the payments that were new, right after their commit. */
 export function openAcceptance(options: {
   database: Database;
@@ -60,9 +64,9 @@ export function openAcceptance(options: {
 }): Acceptance {
   const { database, handOver, metrics, log, clock } = options;
 
-  const flush = async (requests: NewPayment[]): Promise<PaymentRow[]> => {
+  const flush = async (requests: Request[]): Promise<PaymentRow[]> => {
     // Of requests with one id that came together the first is inserted; the others are repeats of it.
-    const firsts = new Map<string, NewPayment>();
+    const firsts = new Map<string, Request>();
     for (const request of requests) {
       if (!firsts.has(request.platform_payment_id)) {
         firsts.set(request.platform_payment_id, request);
@@ -83,10 +87,10 @@ export function openAcceptance(options: {
     return requests.map((request) => rowOf(rows, request));
   };
 
-  const group = groupCommit<NewPayment, PaymentRow>({ flush, maxBatch, maxQueued, clock });
+  const group = groupCommit<Request, PaymentRow>({ flush, maxBatch, maxQueued, clock });
 
   return {
-    async put(client_id, path, body) {
+    async put(caller, path, body) {
       const { biller_id, account_id, platform_payment_id } = path;
       if ((body.platform_payment_id ?? platform_payment_id) !== platform_payment_id) {
         const problem = 'differs from the one in the path';
@@ -95,15 +99,17 @@ export function openAcceptance(options: {
         });
       }
       const { amount_in_cents, platform_batch_id } = body;
+      const { client_id, owns } = caller;
       const payment = await group.add({
         platform_payment_id,
         platform_batch_id,
         biller_id,
         account_id,
         client_id,
+        owns,
         amount_in_cents,
       });
-      if (payment.client_id !== client_id) {
+      if (!owns.has(payment.client_id)) {
         log.warn({ client_id, platform_payment_id }, 'an id of another client was put');
         throw new Refusal('CONFLICT', { message: 'This id cannot be used' });
       }
@@ -121,10 +127,10 @@ function rowOf(rows: ReadonlyMap<string, PaymentRow>, request: NewPayment): Paym
 }
 
 /** What a repeat says otherwise than the first request (decision 9); empty for an honest repeat. */
-function auditOf(request: NewPayment, row: PaymentRow): AuditLine[] {
+function auditOf(request: Request, row: PaymentRow): AuditLine[] {
   const { platform_payment_id } = request;
   const actor = `client ${request.client_id}`;
-  if (request.client_id !== row.client_id) {
+  if (!request.owns.has(row.client_id)) {
     return [{ platform_payment_id, actor, event: 'foreign_client', detail: {} }];
   }
   const detail: Record<string, string | number> = {};

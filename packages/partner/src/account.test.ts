@@ -55,6 +55,9 @@ test('several billers in one deployment keep their accounts apart [B1 PF2]', asy
   const partner = await startKit(database, { billers });
   await partner.call('PUT', paymentPath('p', 'A-1', 'water'), { body: instruction(600) });
   await ended(partner, 'p', paymentPath('p', 'A-1', 'water'));
+  await haveAccounts(database, { biller_id: 'unserved' });
+  const unserved = await partner.call('GET', '/biller/unserved/account/A-1');
+  assert.equal(unserved.body['code'], 'ACCOUNT_NOT_FOUND');
   const water = await partner.call('GET', '/biller/water/account/A-1/balance');
   const acme = await partner.call('GET', '/biller/acme/account/A-1/balance');
   assert.deepEqual(

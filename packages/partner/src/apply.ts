@@ -108,13 +108,16 @@ export function openApplier(options: ApplierOptions): Applier {
 
   const flush = async (payments: PaymentRow[]): Promise<undefined[]> => {
     const ids = payments.map((payment) => payment.platform_payment_id);
-    const ended =
+    const { held, ended } =
       accounts.posts === 'in_transaction'
         ? await applyInTransaction(database, accounts, rules, ids)
         : await applyInOwnSystem(database, accounts, rules, ids, me);
-    for (const row of ended) retries.delete(row.platform_payment_id);
     const over = new Set(ended.map((row) => row.platform_payment_id));
-    for (const id of ids) if (!over.has(id)) remember(id);
+    const left = new Set(held.filter((id) => !over.has(id)));
+    for (const id of ids) {
+      if (left.has(id)) remember(id);
+      else retries.delete(id);
+    }
     announce(ended);
     count(metrics, ended);
     return payments.map(() => undefined);
@@ -213,56 +216,61 @@ function count(metrics: KitMetrics, ended: readonly PaymentRow[]): void {
 
 type Rules = ReadonlyMap<string, BillerRules> | undefined;
 
-/** Books in the kit's database: judged, posted and ended in one transaction. Gives the rows that ended. */
+/** What one group came to: the ids that were still processing, and the rows of those that now have ended. */
+interface Applied {
+  readonly held: readonly string[];
+  readonly ended: readonly PaymentRow[];
+}
+
+const idOf = (payment: PaymentRow): string => payment.platform_payment_id;
+
+/** Books in the kit's database: judged, posted and ended in one transaction. */
 function applyInTransaction(
   database: Database,
   accounts: AccountsInTransaction,
   rules: Rules,
   ids: readonly string[],
-): Promise<PaymentRow[]> {
+): Promise<Applied> {
   return database.transaction(async (tx) => {
     const held = await holdPayments(tx, ids);
     const refused = await refusals(tx, rules, held);
     const postings = held.filter((payment) => !refused.has(payment.platform_payment_id));
     const outcomes = postings.length === 0 ? [] : await accounts.post(postings.map(toPosting), tx);
     const ends = [...refused.values(), ...endsOf(postings, outcomes)];
-    if (ends.length === 0) return [];
+    if (ends.length === 0) return { held: held.map(idOf), ended: [] };
     const ended = await endPayments(tx, ends);
     // They are locked: nobody else can have ended one between.
     assert.equal(ended.length, ends.length, 'a payment was posted but not ended');
-    return ended;
+    return { held: held.map(idOf), ended };
   });
 }
 
-/** Books elsewhere: marked and committed, posted by a call outside any transaction, then ended. Gives the rows that ended. */
+/** Books elsewhere: marked and committed, posted by a call outside any transaction, then ended. */
 async function applyInOwnSystem(
   database: Database,
   accounts: AccountsInOwnSystem,
   rules: Rules,
   ids: readonly string[],
   me: string,
-): Promise<PaymentRow[]> {
-  const { failed, postings } = await database.transaction(async (tx) => {
+): Promise<Applied> {
+  const { held, failed, postings } = await database.transaction(async (tx) => {
     const held = await holdPayments(tx, ids);
     // One that was handed over before may be posted there already: no rule may fail it now.
     const fresh = held.filter((payment) => payment.posting_since === null);
     const refused = await refusals(tx, rules, fresh);
     const rest = held.filter((payment) => !refused.has(payment.platform_payment_id));
-    const mine = await markPosting(
-      tx,
-      rest.map((payment) => payment.platform_payment_id),
-      me,
-      ownSystemLeaseMs,
-    );
+    const mine = await markPosting(tx, rest.map(idOf), me, ownSystemLeaseMs);
     return {
+      held: held.map(idOf),
       failed: refused.size === 0 ? [] : await endPayments(tx, [...refused.values()]),
       postings: rest.filter((payment) => mine.has(payment.platform_payment_id)),
     };
   });
-  if (postings.length === 0) return failed;
+  if (postings.length === 0) return { held, ended: failed };
   const outcomes = await askOwnSystem(accounts, postings.map(toPosting));
   const ends = endsOf(postings, outcomes);
-  return ends.length === 0 ? failed : [...failed, ...(await endPayments(database, ends))];
+  const ended = ends.length === 0 ? [] : await endPayments(database, ends);
+  return { held, ended: [...failed, ...ended] };
 }
 
 /**

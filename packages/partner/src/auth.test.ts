@@ -383,6 +383,26 @@ test('an id of one client cannot be read or taken by another [PF2 OA1 ER3]', asy
   }
 });
 
+test('a change of credentials does not cut a caller off from what it put [PF2 RU5 KY1 OA1]', async (t) => {
+  const database = await kitDatabase(t);
+  const keyed = await startKit(database, { holdMs: 600_000 });
+  const put = await keyed.call('PUT', paymentPath('p'), { body: instruction() });
+  await keyed.close();
+  const heir = { ...client, formerly: ['static-key'] };
+  const stranger: OAuthClient = { client_id: 'other', secrets: ['secret-of-the-other'] };
+  const auth: AuthOptions = { method: 'oauth', clients: [heir, stranger] };
+  const partner = await startKit(database, { auth, holdMs: 600_000 });
+  const headers = bearer(await tokenOf(partner));
+  const again = await partner.call('PUT', paymentPath('p'), { ...headers, body: instruction() });
+  assert.deepEqual([again.status, again.body], [200, put.body]);
+  assert.deepEqual((await partner.call('GET', '/payment/p', headers)).body, put.body);
+  assert.equal((await partner.call('GET', '/batch/batch-1', headers)).status, 200);
+  const other = bearer(await tokenOf(partner, undefined, stranger));
+  assert.equal((await partner.call('GET', '/payment/p', other)).status, 404);
+  const taken = await partner.call('PUT', paymentPath('p'), { ...other, body: instruction() });
+  assert.equal(taken.status, 409);
+});
+
 test('the static key is compared whole, in either form of header [KY1 KY2 S3]', async (t) => {
   const database = await kitDatabase(t);
   await haveAccounts(database);

@@ -31,6 +31,8 @@ export interface OAuthClient {
   readonly secrets: readonly string[];
   /** Scopes it may ask for; default both (SC1). */
   readonly scopes?: readonly Scope[];
+  /** See `KeyOptions`. */
+  readonly formerly?: readonly string[];
 }
 
 /** Option 1 of the interface. */
@@ -46,6 +48,11 @@ export interface KeyOptions {
   readonly header: string;
   /** One key, or two while one replaces the other. */
   readonly keys: readonly string[];
+  /**
+   * Client ids under which the same caller put payments before: an OAuth client it no longer uses, or `static-key`. Those stay
+   * its own, so that a change of credentials does not cut it off from what it put (PF2).
+   */
+  readonly formerly?: readonly string[];
 }
 
 /** How the operations are protected. */
@@ -54,6 +61,8 @@ export type AuthOptions = OAuthOptions | KeyOptions;
 /** An authenticated caller. */
 export interface Caller {
   readonly client_id: string;
+  /** Whose payments are its own: its client id, and those it had before. */
+  readonly owns: ReadonlySet<string>;
 }
 
 /** The door in front of the operations. */
@@ -86,7 +95,7 @@ const minSecretLength = 16;
 const failures = { perSecond: 1, burst: 20 };
 
 /** The client id of payments that were put with the static key: there is one holder. */
-export const KEY_HOLDER = 'static-key';
+const KEY_HOLDER = 'static-key';
 
 /** Makes the door. Throws ConfigurationError when the options are not usable. */
 export function openDoor(options: {
@@ -113,6 +122,7 @@ function keyDoor(options: KeyOptions): Door {
   }
   checkSecrets(options.keys, 'static key');
   const digests = options.keys.map(sha256);
+  const caller = callerOf(KEY_HOLDER, options.formerly);
   const unauthorized = (): Refusal =>
     new Refusal('UNAUTHORIZED', {
       headers: { 'WWW-Authenticate': `ApiKey header="${header}"` },
@@ -122,10 +132,14 @@ function keyDoor(options: KeyOptions): Door {
       const given = headers[header];
       // The whole value, byte for byte: `Bearer KEY` is not the key (KY2, decision 15).
       if (typeof given !== 'string' || !isOneOf(sha256(given), digests)) throw unauthorized();
-      return { client_id: KEY_HOLDER };
+      return caller;
     },
     revoke: () => Promise.resolve(0),
   };
+}
+
+function callerOf(client_id: string, formerly: readonly string[] = []): Caller {
+  return { client_id, owns: new Set([client_id, ...formerly]) };
 }
 
 function checkSecrets(secrets: readonly string[], what: string): void {
@@ -156,7 +170,7 @@ function isOneOf(digest: Buffer, digests: readonly Buffer[]): boolean {
 // OAuth --------------------------------------------------------------------------------------------------------------------
 
 interface KnownClient {
-  readonly client_id: string;
+  readonly caller: Caller;
   readonly secrets: readonly Buffer[];
   readonly scopes: readonly Scope[];
 }
@@ -206,7 +220,7 @@ function oauthDoor(
   const looks = new Map<string, Promise<KnownToken | undefined>>();
   const failed = rateLimiter({ ...failures, maxKeys: maxRemembered, clock });
   // Compared with when the client id is not known, so that it takes as long as a known one.
-  const nobody: KnownClient = { client_id: '', secrets: [randomBytes(32)], scopes: [] };
+  const nobody: KnownClient = { caller: callerOf(''), secrets: [randomBytes(32)], scopes: [] };
 
   const look = async (token: string): Promise<KnownToken | undefined> => {
     const checkedAt = clock.monotonic();
@@ -222,7 +236,7 @@ function oauthDoor(
     }
     const granted = row.scope.split(' ');
     const found: KnownToken = {
-      caller: { client_id: row.client_id },
+      caller: client.caller,
       // What the client may no longer have, its older tokens no longer give.
       scopes: client.scopes.filter((scope) => granted.includes(scope)),
       expiresAt: checkedAt + row.seconds_left * 1000,
@@ -273,7 +287,7 @@ function oauthDoor(
       const scope = scopes.join(' ');
       await database.query(issueStatement, [
         sha256(access_token),
-        client.client_id,
+        client.caller.client_id,
         scope,
         tokenSeconds,
       ]);
@@ -292,7 +306,7 @@ function oauthDoor(
 function readClients(clients: readonly OAuthClient[]): ReadonlyMap<string, KnownClient> {
   if (clients.length === 0) throw new ConfigurationError('OAuth needs at least one client');
   const known = new Map<string, KnownClient>();
-  for (const { client_id, secrets, scopes = SCOPES } of clients) {
+  for (const { client_id, secrets, scopes = SCOPES, formerly } of clients) {
     if (!/^[\u0020-\u007e]{1,128}$/.test(client_id) || client_id === KEY_HOLDER) {
       throw new ConfigurationError('a client_id must be 1 to 128 printable ASCII characters');
     }
@@ -301,7 +315,11 @@ function readClients(clients: readonly OAuthClient[]): ReadonlyMap<string, Known
       throw new ConfigurationError(`the scopes of client ${client_id} must be of read and write`);
     }
     checkSecrets(secrets, 'client secret');
-    known.set(client_id, { client_id, secrets: secrets.map(sha256), scopes });
+    known.set(client_id, {
+      caller: callerOf(client_id, formerly),
+      secrets: secrets.map(sha256),
+      scopes,
+    });
   }
   return known;
 }

@@ -3,6 +3,7 @@
  */
 import { Refusal, partnerRoutes, type PartnerPaths, type Scope } from '@duebridge/contract';
 import {
+  checkDurability,
   ConfigurationError,
   mount,
   silentLog,
@@ -15,7 +16,7 @@ import {
 } from '@duebridge/runtime';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import fastifyPlugin from 'fastify-plugin';
-import { readAccount, readBalance } from './account.ts';
+import { onlyServed, readAccount, readBalance } from './account.ts';
 import { openAcceptance } from './accept.ts';
 import type { AccountSystem, BillerRules } from './accounts.ts';
 import { openApplier } from './apply.ts';
@@ -70,7 +71,8 @@ declare module 'fastify' {
 /**
  * The Fastify plugin: `await app.register(partnerKit, options)` on a server made by `createServer`. It mounts the operations of the
  * interface (S2), starts to apply payments when the server is ready, and ends that when the server closes. Register it once.
- * Throws ConfigurationError when the options, or a server that does not read bodies strictly, would put money at risk.
+ * Throws ConfigurationError when the options, a database that loses what it acknowledged, or a server that does not read bodies
+ * strictly would put money at risk.
  */
 export const partnerKit = fastifyPlugin(registerKit, { name: 'duebridge-partner-kit' });
 
@@ -81,8 +83,10 @@ async function registerKit(app: FastifyInstance, options: PartnerKitOptions): Pr
     throw new ConfigurationError('register partnerKit on a server made by createServer');
   }
   const { database, auth, paths = {} } = options;
+  await checkDurability(database);
   const { clock = systemClock, log = silentLog } = options;
   const accounts = options.accounts ?? ledger(database);
+  const served = onlyServed(accounts, options.billers);
   const metrics = kitMetrics(options.metrics);
   const door = openDoor({ auth, database, clock });
   const reads = openStatusReads({
@@ -159,20 +163,20 @@ async function registerKit(app: FastifyInstance, options: PartnerKitOptions): Pr
   mount(
     app,
     partnerRoutes.get_account,
-    ({ params }) => readAccount(accounts, params),
+    ({ params }) => readAccount(served, params),
     at(paths.get_account, 'read'),
   );
   mount(
     app,
     partnerRoutes.get_balance,
-    ({ params }) => readBalance(accounts, params),
+    ({ params }) => readBalance(served, params),
     at(paths.get_balance, 'read'),
   );
   mount(
     app,
     partnerRoutes.put_account_payment,
     async ({ params, body, request }) =>
-      toRecord(await acceptance.put(callerOf(request).client_id, params, body)),
+      toRecord(await acceptance.put(callerOf(request), params, body)),
     at(paths.put_account_payment, 'write'),
   );
   mount(
@@ -180,10 +184,10 @@ async function registerKit(app: FastifyInstance, options: PartnerKitOptions): Pr
     partnerRoutes.get_account_payment,
     async (call) => {
       const { params, headers, reply } = call;
-      const { client_id } = callerOf(call.request);
+      const { owns } = callerOf(call.request);
       // Under another account's path the payment does not exist (decision 9).
       const isTheirs = (payment: PaymentRow): boolean =>
-        payment.client_id === client_id &&
+        owns.has(payment.client_id) &&
         payment.biller_id === params.biller_id &&
         payment.account_id === params.account_id;
       const id = params.platform_payment_id;
@@ -199,8 +203,8 @@ async function registerKit(app: FastifyInstance, options: PartnerKitOptions): Pr
     app,
     partnerRoutes.get_payment,
     async ({ params, request }) => {
-      const { client_id } = callerOf(request);
-      const isTheirs = (payment: PaymentRow): boolean => payment.client_id === client_id;
+      const { owns } = callerOf(request);
+      const isTheirs = (payment: PaymentRow): boolean => owns.has(payment.client_id);
       return recordOf(await reads.read(params.platform_payment_id, isTheirs));
     },
     at(paths.get_payment, 'read'),
@@ -209,8 +213,8 @@ async function registerKit(app: FastifyInstance, options: PartnerKitOptions): Pr
     app,
     partnerRoutes.get_batch_statement,
     async ({ params, request }) => {
-      const { client_id } = callerOf(request);
-      const statement = await batchStatement(database, client_id, params.platform_batch_id);
+      const { owns } = callerOf(request);
+      const statement = await batchStatement(database, [...owns], params.platform_batch_id);
       if (!statement) throw new Refusal('BATCH_NOT_FOUND');
       return statement;
     },

@@ -226,6 +226,8 @@ Environment:
   DUEBRIDGE_PARTNER_CLIENT_ID, DUEBRIDGE_PARTNER_CLIENT_SECRET, DUEBRIDGE_PARTNER_CLIENT_SECRET_2
                                  the OAuth client and its one or two secrets
   DUEBRIDGE_PARTNER_CLIENTS      instead, several: [{"client_id": …, "secrets": […], "scopes": ["read", "write"]}]
+  DUEBRIDGE_PARTNER_FORMERLY     client ids, with commas between, that the holder of the key or the one client had before
+                                 (static-key: the holder of a key); what was put under them stays its own
   DUEBRIDGE_PARTNER_BILLERS      [{"biller_id": …, "max_amount_in_cents": …, "duplicate_window_seconds": …}];
                                  unset: every biller that has accounts, without rules
   DUEBRIDGE_PARTNER_HOLD_SECONDS time to cancel in before a payment is posted; default 0

@@ -101,6 +101,12 @@ const variables = {
     default: undefined,
     description: 'several OAuth clients, as JSON',
   },
+  formerly: {
+    name: 'DUEBRIDGE_PARTNER_FORMERLY',
+    parse: (value: string): readonly string[] => value.split(',').map((id) => id.trim()),
+    default: undefined,
+    description: 'client ids whose payments belong to the holder of the key or the one client',
+  },
   billers: {
     name: 'DUEBRIDGE_PARTNER_BILLERS',
     parse: listOf(billerRules),
@@ -162,6 +168,7 @@ export function readPartnerConfig(env: Environment = process.env): PartnerConfig
 
 function authOf(values: Variables): AuthOptions {
   const { key, key2, clients, clientId, clientSecret, clientSecret2 } = values;
+  const formerly = values.formerly === undefined ? {} : { formerly: values.formerly };
   switch (values.auth) {
     case 'key':
       if (clients !== undefined || clientId !== undefined) {
@@ -178,6 +185,7 @@ function authOf(values: Variables): AuthOptions {
         method: 'key',
         header: values.keyHeader,
         keys: [key, ...(key2 === undefined ? [] : [key2])],
+        ...formerly,
       };
     case 'oauth': {
       if (key !== undefined) {
@@ -192,7 +200,7 @@ function authOf(values: Variables): AuthOptions {
         );
       }
       const secrets = [clientSecret, ...(clientSecret2 === undefined ? [] : [clientSecret2])];
-      return { method: 'oauth', clients: [{ client_id: clientId, secrets }] };
+      return { method: 'oauth', clients: [{ client_id: clientId, secrets, ...formerly }] };
     }
   }
 }
@@ -248,7 +256,7 @@ function countField(fields: Fields, name: string): number | undefined {
 }
 
 function oauthClient(fields: Fields): OAuthClient {
-  onlyFields(fields, 'client_id', 'secrets', 'scopes');
+  onlyFields(fields, 'client_id', 'secrets', 'scopes', 'formerly');
   const scopes =
     fields['scopes'] === undefined
       ? SCOPES
@@ -261,6 +269,7 @@ function oauthClient(fields: Fields): OAuthClient {
     client_id: textField(fields, 'client_id'),
     secrets: textsField(fields, 'secrets'),
     scopes,
+    ...(fields['formerly'] === undefined ? {} : { formerly: textsField(fields, 'formerly') }),
   };
 }
 

@@ -108,7 +108,7 @@ CREATE TABLE payment_processing (
   platform_payment_id text COLLATE "C" NOT NULL,
   initiated_at timestamp with time zone NOT NULL,
   CONSTRAINT payment_processing_pkey PRIMARY KEY (platform_payment_id)
-);
+) WITH (autovacuum_vacuum_scale_factor=0, autovacuum_vacuum_threshold=10000);
 
 CREATE TABLE transfer (
   transfer_id text COLLATE "C" NOT NULL,

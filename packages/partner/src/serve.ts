@@ -8,7 +8,6 @@ import type { AddressInfo } from 'node:net';
 import path from 'node:path';
 import { partnerAdminRoutes, partnerRoutes, renderOpenApi, type Route } from '@duebridge/contract';
 import {
-  checkDurability,
   ConfigurationError,
   createMetrics,
   createServer,
@@ -64,6 +63,8 @@ export interface RunningPartner {
   readonly adminKey: string;
   /** The public server; `app.partnerKit` is the kit. */
   readonly app: FastifyInstance;
+  /** The kit's database, open until `stop`. */
+  readonly database: Database;
   /** Answers what is under way, applies what is in hand, closes everything this call opened. */
   stop(): Promise<void>;
 }
@@ -115,7 +116,6 @@ export async function startPartner(config: PartnerConfig): Promise<RunningPartne
     await opened.close();
   };
   try {
-    await checkDurability(database);
     await migratePartner(database, log);
     const ready = async (): Promise<Record<string, boolean>> => ({
       database: await database.query('SELECT 1').then(
@@ -139,7 +139,7 @@ export async function startPartner(config: PartnerConfig): Promise<RunningPartne
     const adminUrl = await listen(admin, config.adminHost ?? '127.0.0.1', config.adminPort ?? 4101);
     log.info({ url, adminUrl }, 'the partner server takes requests');
     let stopping: Promise<void> | undefined;
-    return { url, adminUrl, adminKey, app, stop: () => (stopping ??= stop()) };
+    return { url, adminUrl, adminKey, app, database, stop: () => (stopping ??= stop()) };
   } catch (error) {
     await stop();
     throw error;

@@ -74,7 +74,7 @@ test('a batch of several pages is summed to the cent [PF3]', async (t) => {
       amount_in_cents: 99_999_999_999 - index,
     })),
   );
-  const statement = await batchStatement(database, 'static-key', 'b');
+  const statement = await batchStatement(database, ['static-key'], 'b');
   const sum = count * 99_999_999_999 - (count * (count - 1)) / 2;
   assert.deepEqual(statement?.totals, [{ status: 'processing', count, amount_in_cents: sum }]);
 });

@@ -17,7 +17,7 @@ const pageRows = 10_000;
 // A cursor: the rows are sorted once, however many pages they fill.
 const openCursor = `DECLARE batch_rows NO SCROLL CURSOR FOR
   SELECT platform_payment_id, status, amount_in_cents FROM payment
-   WHERE platform_batch_id = $1 AND client_id = $2 ORDER BY platform_payment_id`;
+   WHERE platform_batch_id = $1 AND client_id = ANY ($2) ORDER BY platform_payment_id`;
 
 interface Line {
   readonly platform_payment_id: string;
@@ -26,12 +26,12 @@ interface Line {
 }
 
 /**
- * The statement of a batch, or undefined when this client put no payment of it. All of it is as of one moment. The ids are in the
+ * The statement of a batch, or undefined when none of these clients put a payment of it. All of it is as of one moment. The ids are in the
  * order of their bytes (collation "C"), as the hash wants them.
  */
 export function batchStatement(
   database: Database,
-  client_id: string,
+  client_ids: readonly string[],
   platform_batch_id: string,
 ): Promise<BatchStatement | undefined> {
   return database.transaction(
@@ -39,7 +39,7 @@ export function batchStatement(
       const hash = createHash('sha256');
       const totals = new Map<PaymentStatus, { count: number; amount_in_cents: number }>();
       let rows: Line[];
-      await tx.query(openCursor, [platform_batch_id, client_id]);
+      await tx.query(openCursor, [platform_batch_id, client_ids]);
       do {
         rows = await tx.query<Line>(`FETCH ${pageRows} FROM batch_rows`);
         for (const { platform_payment_id, status, amount_in_cents } of rows) {

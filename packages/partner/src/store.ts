@@ -336,6 +336,10 @@ export function listPayments(
   // Composed of the filters that are there, so that each can use its index: a fixed set of texts, none from outside.
   const values: unknown[] = [];
   const conditions: string[] = [];
+  if (filter.status === 'processing') {
+    // Few among many: found by the work list, not by walking through everything that has ended.
+    conditions.push('platform_payment_id IN (SELECT platform_payment_id FROM payment_processing)');
+  }
   for (const name of ['status', 'biller_id', 'account_id', 'platform_batch_id'] as const) {
     if (filter[name] === undefined) continue;
     values.push(filter[name]);
