@@ -50,7 +50,7 @@ const TIMES = { leaseMs: 1_200_000, beatMs: 12_000, watchMs: 60_000, closeMs: 60
 const CALL_TIMEOUT_MS = 2_000;
 
 /** How long anything may take to come about, in real time: beyond it the test says what did not. */
-const PATIENCE_MS = 45_000;
+const PATIENCE_MS = 90_000;
 
 /** Payments at each partner: two, so that they can get into each other's way; the herd of F65 needs many. */
 const payments = (scenario: Scenario) => (scenario.name.startsWith('F65') ? 40 : 2);
@@ -212,6 +212,10 @@ async function live(
       await until(`${id} ends`, () => all((row) => row.stage === 'ended'));
     } else if (scenario.ends === 'after_review') {
       await until(`${id} in review`, () => all((row) => row.stage === 'review'));
+      const calls = ownCalls(partner).length;
+      // A minute, in which a payment that is not frozen would be asked about many times.
+      await fastClock.sleep(60_000);
+      assert.equal(ownCalls(partner).length, calls, 'nothing is sent while in review');
     } else if (isOne(scenario, ['F39'])) {
       await until(`${id} polled often`, () => partner.faults() >= 10);
     } else if (scenario.door === 'stalled_handshake') {
@@ -338,13 +342,8 @@ const ALSO: Readonly<Record<string, (outcome: Outcome) => void>> = {
       }
     }
   },
-  F11: ({ partner, meanwhile }) => {
+  F11: ({ meanwhile }) => {
     assert.ok(meanwhile.every((row) => row.review_reason?.startsWith('rejected_4')));
-    const rejected = ownCalls(partner).filter((call) =>
-      [400, 422].includes(call.answer?.status ?? 0),
-    );
-    const looks = ownCalls(partner).filter((call) => call.answer?.status === 404);
-    assert.ok(rejected.length <= looks.length, 'a look after each refusal, and no blind repeats');
   },
   F27: ({ meanwhile }) => assert.ok(meanwhile.every((row) => row.stage === 'review')),
   F28: ({ meanwhile }) => assert.ok(meanwhile.every((row) => row.stage === 'review')),
@@ -388,7 +387,7 @@ const ALSO: Readonly<Record<string, (outcome: Outcome) => void>> = {
   },
 };
 
-test('the platform lives through every fault', { timeout: 120_000 }, async (t) => {
+test('the platform lives through every fault', { timeout: 240_000 }, async (t) => {
   const database = await testDatabase(t, { migrations: MIGRATIONS, name: 'faults' });
   const { stand } = await openStand(database, true);
   const scenarios = SCENARIOS.filter((scenario) => scenario.door !== 'private_name');
@@ -437,7 +436,7 @@ test('the platform lives through every fault', { timeout: 120_000 }, async (t) =
 
 test(
   'F48: a name that leads to a private address is not connected to',
-  { timeout: 60_000 },
+  { timeout: 240_000 },
   async (t) => {
     const scenario = SCENARIOS.find(({ door }) => door === 'private_name');
     assert.ok(scenario);

@@ -456,7 +456,8 @@ export async function startScriptedPartner(
   plainUrl = `http://${host.includes(':') ? `[${host}]` : host}:${port}`;
   const front = await openFrontDoor(faults.door, host);
   const url = front?.url ?? plainUrl;
-  if (faults.door === 'closed') await closeListener(server);
+  let held =
+    faults.door === 'closed' ? await closeButHold(server, port, host, stray.port) : undefined;
   const letGo = () => {
     release.abort();
     release = new AbortController();
@@ -485,6 +486,8 @@ export async function startScriptedPartner(
       faults.heal();
       letGo();
       if (faults.door === 'closed' && !server.listening) await listenAgain(server, port, host);
+      held?.resetAndDestroy();
+      held = undefined;
     },
     doorConnections: () => front?.connections() ?? 0,
     strayRequests: () => stray.requests(),
@@ -512,6 +515,7 @@ export async function startScriptedPartner(
       stopped ??= (async () => {
         book.close();
         release.abort();
+        held?.resetAndDestroy();
         const closed = closeListener(server);
         for (const socket of sockets.keys()) socket.destroy();
         await Promise.all([closed, stray.stop(), front?.stop()]);
@@ -544,6 +548,24 @@ function listen(server: net.Server, port: number, host: string): Promise<number>
   });
 }
 
+/**
+ * Nothing listens any more, so that connections are refused; yet the port stays ours, as the local end of a connection to a
+ * listener of our own. Given back, it would soon be another program's, which would then get our caller's requests.
+ */
+async function closeButHold(
+  server: net.Server,
+  port: number,
+  host: string,
+  towards: number,
+): Promise<Socket> {
+  await closeListener(server);
+  return new Promise((resolve) => {
+    const socket = net.connect({ port: towards, host, localPort: port, localAddress: host });
+    socket.on('connect', () => resolve(socket));
+    socket.on('error', () => resolve(socket));
+  });
+}
+
 /** How long to wait for a port that somebody has taken while nothing listened there. */
 const REOPEN_WITHIN_MS = 10_000;
 
@@ -570,12 +592,17 @@ function closeListener(server: net.Server): Promise<void> {
 /** A host that is none of the partner: whoever follows a redirect to it has failed (F19-F21, F68). */
 async function openStray(host: string) {
   let requests = 0;
-  const server = http.createServer((_request, response) => {
-    requests += 1;
-    response.writeHead(200, { 'Content-Type': 'application/json' }).end('{}');
-  });
+  // No time limits: a closed partner's port is held by an idle connection to here.
+  const server = http.createServer(
+    { headersTimeout: 0, requestTimeout: 0 },
+    (_request, response) => {
+      requests += 1;
+      response.writeHead(200, { 'Content-Type': 'application/json' }).end('{}');
+    },
+  );
   const port = await listen(server, 0, host);
   return {
+    port,
     url: `http://${host.includes(':') ? `[${host}]` : host}:${port}`,
     requests: () => requests,
     stop: async () => {
