@@ -8,10 +8,8 @@ CREATE TABLE audit (
   platform_payment_id text,
   partner_id text,
   detail jsonb NOT NULL DEFAULT '{}'::jsonb,
-  CONSTRAINT audit_pkey PRIMARY KEY (audit_id)
+  CONSTRAINT audit_pkey PRIMARY KEY (at, audit_id)
 );
-
-CREATE INDEX audit_at ON public.audit USING btree (at);
 
 CREATE INDEX audit_payment ON public.audit USING btree (platform_payment_id, at) WHERE (platform_payment_id IS NOT NULL);
 

@@ -383,7 +383,7 @@ test('a payment goes to its end on tokens of @node-oauth/oauth2-server as it is 
         return Promise.resolve(saved);
       },
       getAccessToken: (token: string) => Promise.resolve(issued.get(token) ?? null),
-    } as unknown as OAuth2Server.ClientCredentialsModel,
+    },
   });
   const url = await listen(t, (request, response) => {
     const chunks: Buffer[] = [];

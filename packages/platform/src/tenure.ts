@@ -174,7 +174,8 @@ export class Tenure {
     this.#beatenAt = registeredAt;
     this.#changed = changed;
     const { database } = options;
-    const limits = { maxBatch: MAX_BATCH, maxQueued: MAX_QUEUED };
+    // Two flushes: while one waits for the disk the other fills; the rows of one payment are never in both.
+    const limits = { maxBatch: MAX_BATCH, maxQueued: MAX_QUEUED, concurrency: 2 };
     this.#advances = groupCommit({
       ...limits,
       flush: (steps) => advance(database, workerId, steps),
@@ -684,7 +685,7 @@ export class Tenure {
         drive.tries = 0;
         drive.again = false;
         if (!(await this.#accepted(drive, outcome.acceptance))) return;
-        this.#again(drive, this.#laterThan(this.#nextPollMs(drive, answer), answer));
+        this.#again(drive, this.#laterThan(this.#nextPollMs(drive, partner, answer), answer));
         return;
       case 'ended':
         this.#answered(drive.lane, partner);
@@ -802,22 +803,17 @@ export class Tenure {
     return Math.max(ms, this.#retryAfter(answer) ?? 0);
   }
 
-  #nextPollMs(drive: Drive, answer: Exchange | NotSent): number {
+  #nextPollMs(drive: Drive, partner: Partner, answer: Exchange | NotSent): number {
     const { clock } = this.#options;
     const { lane } = drive;
     const age = clock.monotonic() - drive.acceptedAt;
     // An open read replaces polls while the partner holds it; the first poll finds out whether it does.
     const held = answer.kind === 'reply' && answer.waited;
-    const first = drive.polls === 0;
-    if (
-      age < WAITING_AGE_MS &&
-      (held || (first && lane.waits !== false)) &&
-      lane.waiting < lane.waitingRoom
-    )
-      return 0;
-    return nextPollMs(lane.habit, age, drive.polls, clock.random(), {
-      firstMs: this.#times.pollMs,
-    });
+    const untried = drive.polls === 0 && lane.waits !== false;
+    const canWait = partner.budget.wait_seconds > 0 && lane.waiting < lane.waitingRoom;
+    if (age < WAITING_AGE_MS && canWait && (held || untried)) return 0;
+    const firstMs = this.#times.pollMs;
+    return nextPollMs(lane.habit, age, drive.polls, clock.random(), { firstMs });
   }
 
   #noteOddity(drive: Drive, oddity: Oddity | undefined): void {

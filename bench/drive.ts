@@ -1,0 +1,294 @@
+/**
+ * F3 and F4: how fast the platform drives payments from created to terminal (a PUT, one poll), durable at each change, beside
+ *   bare      an undici loop that makes the same two calls for each payment and stores nothing
+ * and what a poll that finds no change costs the database.
+ *
+ * The stub partner runs in a process of its own; engine, loop and PostgreSQL share this machine with it. Rounds alternate.
+ *
+ *     node bench/drive.ts [--rounds 3] [--payments 10000] [--concurrency 64]
+ *
+ * The last lines are the ratio, median of the rounds with the least and the greatest, and the writes of a poll.
+ */
+import assert from 'node:assert/strict';
+import { fork, type ChildProcess } from 'node:child_process';
+import { randomBytes } from 'node:crypto';
+import { once } from 'node:events';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { parseArgs } from 'node:util';
+import { ensureDatabase, migrate, openDatabase, silentLog, systemClock } from '@duebridge/runtime';
+import { testServer } from '@duebridge/runtime/testing';
+import { Pool } from 'undici';
+import { batchFor } from '../packages/platform/src/batch.ts';
+import { createEngine } from '../packages/platform/src/engine.ts';
+import { sandboxFunding } from '../packages/platform/src/funding.ts';
+import { createPartnerClient } from '../packages/platform/src/partner-client.ts';
+import { openPartnerRegistry } from '../packages/platform/src/partners.ts';
+import { insertPayment, type PaymentRow } from '../packages/platform/src/record.ts';
+
+const { values: flags } = parseArgs({
+  options: {
+    rounds: { type: 'string', default: '3' },
+    payments: { type: 'string', default: '10000' },
+    concurrency: { type: 'string', default: '64' },
+  },
+  args: process.argv.slice(2).filter((argument) => argument !== '--' && argument !== 'stub'),
+});
+
+/** Payments of the second figure: they stay processing and are asked again and again. */
+const idlePayments = 2_000;
+/** How long their polls are counted: the delays between them grow. */
+const idleMs = 6_000;
+
+async function main(): Promise<void> {
+  const rounds = Number(flags.rounds);
+  const payments = Number(flags.payments);
+  const concurrency = Number(flags.concurrency);
+  const server = await testServer();
+  const stub = await startStub();
+  const rates: Record<'bare' | 'engine', number[]> = { bare: [], engine: [] };
+  try {
+    for (let round = 1; round <= rounds; round += 1) {
+      rates.bare.push(await bare(stub.url, payments, concurrency));
+      rates.engine.push((await drive(server.url, stub.url, payments, concurrency)).perSecond);
+      const line = Object.entries(rates).map(
+        ([what, list]) => `${what} ${Math.round(list.at(-1) ?? 0)}/s`,
+      );
+      console.log(`round ${round}: ${line.join(', ')}`);
+    }
+    const idle = await pollsOnly(server.url, `${stub.url}/never`);
+    console.log(`${payments} payments, ${concurrency} calls at once, fsync on, ${rounds} rounds`);
+    const ratios = rates.engine
+      .map((rate, index) => rate / (rates.bare[index] ?? 1))
+      .sort((a, b) => a - b);
+    const show = (value: number | undefined): string => (value ?? 0).toFixed(2);
+    console.log(
+      `F4 rows written by ${idle.polls} polls that found no change: ${idle.rows} (target 0)`,
+    );
+    console.log(
+      `F3 drive / bare loop without storage: ${show(ratios[Math.floor(ratios.length / 2)])} (${show(ratios[0])} to ${show(ratios.at(-1))}; target 0.60)`,
+    );
+  } finally {
+    stub.process.kill();
+    await server.stop();
+  }
+}
+
+/** The same two calls for each payment, and nothing else. */
+async function bare(url: string, payments: number, concurrency: number): Promise<number> {
+  const pool = new Pool(url, { connections: concurrency });
+  let next = 0;
+  const body = JSON.stringify({
+    amount_in_cents: 12_345,
+    platform_batch_id: 'batch',
+    platform_payment_id: 'x',
+  });
+  const work = async (): Promise<void> => {
+    while (next < payments) {
+      next += 1;
+      const path = `/biller/acme/account/A-1/payment/bare-${next}`;
+      for (const method of ['PUT', 'GET'] as const) {
+        const answer = await pool.request({
+          path,
+          method,
+          headers: { 'content-type': 'application/json', 'x-api-key': 'benchmark-key' },
+          body: method === 'PUT' ? body : null,
+        });
+        await answer.body.json();
+      }
+    }
+  };
+  const startedAt = performance.now();
+  await Promise.all(Array.from({ length: concurrency }, work));
+  const perSecond = payments / ((performance.now() - startedAt) / 1_000);
+  await pool.close();
+  return perSecond;
+}
+
+interface Ground {
+  readonly database: ReturnType<typeof openDatabase>;
+  readonly engine: ReturnType<typeof createEngine>;
+  readonly make: (count: number) => Promise<PaymentRow[]>;
+  readonly close: () => Promise<void>;
+}
+
+/** A platform's engine in an empty database, with one partner at the stub. */
+async function ground(serverUrl: string, partnerUrl: string, concurrency: number): Promise<Ground> {
+  const name = `bench_${randomBytes(5).toString('hex')}`;
+  const database = openDatabase({
+    url: await ensureDatabase(serverUrl, name),
+    applicationName: 'bench drive',
+  });
+  await migrate(database, new URL('../packages/platform/migrations/', import.meta.url));
+  const base = { database, clock: systemClock, log: silentLog };
+  const registry = openPartnerRegistry({
+    ...base,
+    sealKey: randomBytes(32).toString('base64'),
+    allowPrivateAddresses: true,
+  });
+  await registry.add(
+    {
+      partner_id: 'acme',
+      name: 'Acme',
+      kind: 'biller',
+      biller_id: 'acme',
+      base_url: partnerUrl,
+      origins: [],
+      budget: { max_concurrent_calls: concurrency, max_calls_per_second: 10_000, wait_seconds: 0 },
+      auth: { method: 'key', header: 'x-api-key', key: 'benchmark-key' },
+    },
+    'bench',
+  );
+  const client = createPartnerClient({ ...base, registry, allowPrivateAddresses: true });
+  const funding = sandboxFunding({ database });
+  const engine = createEngine({ ...base, registry, client, funding, options: { pollMs: 1 } });
+  await engine.start();
+  return {
+    database,
+    engine,
+    async make(count) {
+      const partner = await registry.get('acme');
+      assert(partner);
+      const platform_batch_id = await batchFor(database, partner, Date.now());
+      const rows: PaymentRow[] = [];
+      while (rows.length < count) {
+        const some = await database.transaction(async (tx) => {
+          const made: PaymentRow[] = [];
+          for (let index = 0; index < 500 && rows.length + made.length < count; index += 1) {
+            made.push(
+              await insertPayment(tx, {
+                partner_id: 'acme',
+                biller_id: 'acme',
+                account_id: 'A-1',
+                platform_batch_id,
+                amount_in_cents: 12_345,
+                session_id: null,
+                funding_method: 'sandbox_bank',
+                owner: engine.workerId,
+                actor: 'bench',
+              }),
+            );
+          }
+          return made;
+        });
+        rows.push(...some);
+      }
+      return rows;
+    },
+    async close() {
+      await engine.stop();
+      await client.close();
+      await database.close();
+      const admin = openDatabase({ url: serverUrl, applicationName: 'bench drive' });
+      await admin.query(`DROP DATABASE ${name} WITH (FORCE)`);
+      await admin.close();
+    },
+  };
+}
+
+async function drive(
+  serverUrl: string,
+  partnerUrl: string,
+  payments: number,
+  concurrency: number,
+): Promise<{ perSecond: number }> {
+  const place = await ground(serverUrl, partnerUrl, concurrency);
+  const rows = await place.make(payments);
+  let left = rows.length;
+  const finished = Promise.withResolvers<void>();
+  for (const row of rows) {
+    place.engine.watch(row.platform_payment_id, (now) => {
+      if (now.stage !== 'ended') return;
+      left -= 1;
+      if (left === 0) finished.resolve();
+    });
+  }
+  const startedAt = performance.now();
+  for (const row of rows) place.engine.take(row);
+  await finished.promise;
+  const perSecond = payments / ((performance.now() - startedAt) / 1_000);
+  const [wrong] = await place.database.query<{ count: number }>(
+    "SELECT count(*)::int AS count FROM payments WHERE status <> 'succeeded'",
+  );
+  assert.equal(wrong?.count, 0);
+  await place.close();
+  return { perSecond };
+}
+
+/** Rows of payments and audit written while payments that do not end are polled. */
+async function pollsOnly(
+  serverUrl: string,
+  partnerUrl: string,
+): Promise<{ polls: number; rows: number }> {
+  const place = await ground(serverUrl, partnerUrl, 32);
+  const polled = async (): Promise<number> =>
+    Number(await (await fetch(`${partnerUrl}/count`)).text());
+  const written = async (): Promise<number> => {
+    const [row] = await place.database.query<{ rows: number }>(
+      `SELECT pg_stat_force_next_flush(), sum(n_tup_ins + n_tup_upd + n_tup_del)::int AS rows FROM pg_stat_user_tables
+        WHERE relname IN ('payments', 'audit', 'sandbox_funds', 'batches')`,
+    );
+    return row?.rows ?? 0;
+  };
+  for (const row of await place.make(idlePayments)) place.engine.take(row);
+  for (;;) {
+    const [row] = await place.database.query<{ count: number }>(
+      "SELECT count(*)::int AS count FROM payments WHERE stage = 'accepted'",
+    );
+    if (row?.count === idlePayments) break;
+    await systemClock.sleep(50);
+  }
+  // What the writers' sessions have counted reaches the shared figures within a second of idling.
+  await systemClock.sleep(2_000);
+  const [rowsBefore, pollsBefore] = [await written(), await polled()];
+  await systemClock.sleep(idleMs);
+  const result = { polls: (await polled()) - pollsBefore, rows: (await written()) - rowsBefore };
+  await place.close();
+  return result;
+}
+
+// The stub partner ---------------------------------------------------------------------------------------------------------
+
+async function startStub(): Promise<{ url: string; process: ChildProcess }> {
+  const child = fork(new URL(import.meta.url), ['stub']);
+  const [port] = (await once(child, 'message')) as [number];
+  return { url: `http://127.0.0.1:${port}`, process: child };
+}
+
+/** Answers PUT with processing and GET with succeeded, or with processing for ever below /never. */
+function stub(): void {
+  let never = 0;
+  const server = createServer((request, response) => {
+    const url = request.url ?? '';
+    let body = '';
+    request.on('data', (chunk: Buffer) => {
+      body += chunk.toString('latin1');
+    });
+    request.on('end', () => {
+      if (url.endsWith('/count')) {
+        response.end(String(never));
+        return;
+      }
+      const id = url.slice(url.lastIndexOf('/') + 1);
+      if (request.method === 'PUT') batches.set(id, batchOf(body));
+      const isNever = url.startsWith('/never');
+      if (isNever && request.method === 'GET') never += 1;
+      const ended = request.method === 'GET' && !isNever;
+      response.writeHead(200, { 'content-type': 'application/json' });
+      response.end(
+        `{"payment_id":"P-${id}","platform_payment_id":"${id}","platform_batch_id":"${batches.get(id) ?? ''}","biller_id":"acme","account_id":"A-1","status":"${ended ? 'succeeded' : 'processing'}","amount_in_cents":12345,"initiated_at":"2026-01-01T00:00:00.000Z","posted_at":${ended ? '"2026-01-01T00:00:00.001Z"' : 'null'}}`,
+      );
+      if (ended) batches.delete(id);
+    });
+  });
+  const batches = new Map<string, string>();
+  server.keepAliveTimeout = 60_000;
+  server.listen(0, '127.0.0.1', () => process.send?.((server.address() as AddressInfo).port));
+}
+
+function batchOf(body: string): string {
+  return /"platform_batch_id":"([^"]*)"/.exec(body)?.[1] ?? '';
+}
+
+if (process.argv[2] === 'stub') stub();
+else await main();
