@@ -3,13 +3,7 @@
  * heals. A single scenario is a script of one step.
  */
 import http from 'node:http';
-import {
-  findScenario,
-  SCENARIOS,
-  type FaultTools,
-  type FrontDoor,
-  type Scenario,
-} from './scenarios.ts';
+import { findScenario, type FaultTools, type FrontDoor, type Scenario } from './scenarios.ts';
 import type { Answer, Behaviour, Call, Insides } from './scripted-partner-behaviour.ts';
 
 /** One step of a script: this fault, on these calls, this many times; then the next step. */
@@ -189,7 +183,7 @@ function toSteps(options: Parameters<typeof openFaults>[0]): Step[] {
     const scenario = findScenario(options.scenario);
     if (scenario === undefined) {
       throw new ScriptProblem(
-        `no scenario ${options.scenario}; there are ${SCENARIOS.length}, from ${SCENARIOS[0]?.name}`,
+        `there is no scenario ${options.scenario}; duebridge sandbox partner --list names them`,
       );
     }
     return [{ scenario, faults: options.faults ?? scenario.faults, matches: () => true }];

@@ -6,6 +6,7 @@ import { readFile } from 'node:fs/promises';
 import { Command, InvalidArgumentError, Option } from 'commander';
 import { drivePayment, type DriveExchange, type DriveTarget } from './sandbox-drive.ts';
 import {
+  findScenario,
   MAGIC_ACCOUNTS,
   MAGIC_AMOUNTS,
   readScript,
@@ -26,6 +27,9 @@ const EXIT_CONFIGURATION = 2;
 class SandboxProblem extends Error {
   readonly exitCode = EXIT_CONFIGURATION;
 }
+
+/** How long a closed port stays closed unless --heal-after says: long enough for a circuit breaker to open. */
+const CLOSED_SECONDS = 30;
 
 /** Longest answer shown on one line of the terminal. */
 const SHOWN = 300;
@@ -130,10 +134,8 @@ async function runPartner(flags: PartnerFlags): Promise<void> {
   if (flags.scenario !== undefined && flags.script !== undefined) {
     throw new SandboxProblem('give --scenario or --script, not both');
   }
-  const needs = SCENARIOS.find((s) =>
-    s.name.toLowerCase().startsWith(`${flags.scenario?.toLowerCase()}`),
-  );
-  const method = needs?.needs ?? flags.auth;
+  const wanted = flags.scenario === undefined ? undefined : findScenario(flags.scenario);
+  const method = wanted?.needs ?? flags.auth;
   const auth: ScriptedAuth =
     method === 'key'
       ? { method, header: flags.header, key: flags.key ?? madeUp() }
@@ -177,13 +179,13 @@ async function runPartner(flags: PartnerFlags): Promise<void> {
       print(`${scenario.name}: ${scenario.title}.\nA right caller: ${scenario.caller}`);
     }
   }
-  const healing =
-    flags.healAfter === undefined
-      ? undefined
-      : setTimeout(() => {
-          void partner.heal();
-          if (flags.json !== true) print('healed');
-        }, flags.healAfter * 1000);
+  // A port where nothing listens cannot be told to heal.
+  const healAfter = flags.healAfter ?? (scenario?.door === 'closed' ? CLOSED_SECONDS : undefined);
+  const heal = () => {
+    void partner.heal();
+    if (flags.json !== true) print('healed');
+  };
+  const healing = healAfter === undefined ? undefined : setTimeout(heal, healAfter * 1000);
   await interrupted();
   clearTimeout(healing);
   await partner.stop();
