@@ -192,7 +192,7 @@ function dataDirectoryOf(config: Pick<PartnerConfig, 'dataDirectory'>): string {
 const adminKeyFile = 'partner-admin.key';
 
 /** The admin key of a data directory: made at the first call, readable by its owner alone, the same ever after. */
-export async function storedAdminKey(dataDirectory: string): Promise<string> {
+async function storedAdminKey(dataDirectory: string): Promise<string> {
   const file = path.join(dataDirectory, adminKeyFile);
   const stored = await readKey(file);
   if (stored !== undefined) return stored;
