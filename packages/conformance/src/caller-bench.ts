@@ -5,7 +5,8 @@
  * The judge cannot look into a platform: it plays the partner, answers wrongly in one way at a time,
  * and judges what the platform does next.
  */
-import { platformRoutes } from '@duebridge/contract';
+import { randomUUID } from 'node:crypto';
+import { platformRoutes, type Json } from '@duebridge/contract';
 import { Findings, Skipped } from './case.ts';
 import { asObject, isSuccess, nothing, tell, type Reply } from './exchange.ts';
 import {
@@ -36,11 +37,14 @@ export interface Driver {
   readonly pay: (amount_in_cents: number) => Promise<DrivenPayment>;
 }
 
+/** Makes a driver, given the address at which the scripted partner listens. */
+export type MakeDriver = (partner_url: string) => Driver;
+
 /** How often the judge looks for a call that it waits for. */
 const LOOK_MS = 20;
 
-/** How long after a payment has ended a platform must keep quiet about it. */
-const QUIET_MS = 3_000;
+/** Wait before a platform that cannot reach the partner is asked again. */
+const RETRY_MS = 500;
 
 /** What all caller checks of one run share. */
 export class CallerRun {
@@ -55,24 +59,23 @@ export class CallerRun {
     tokens: TokenRun,
     caller: CallerTarget,
     partner: ScriptedPartner,
-    driver: Driver | undefined,
+    driver: MakeDriver | undefined,
     delegate: { run: CallerRun | undefined },
   ) {
     this.tokens = tokens;
     this.caller = caller;
     this.partner = partner;
     delegate.run = this;
-    this.driver = driver ?? (tokens.target.flow ? flowDriver(this) : waitingDriver(this));
+    this.driver =
+      driver?.(partner.url) ?? (tokens.target.flow ? flowDriver(this) : waitingDriver(this));
   }
 
-  /** Starts the scripted partner. Throws Skipped where the target declares no caller. */
-  static async open(tokens: TokenRun, driver: Driver | undefined): Promise<CallerRun> {
-    const { caller } = tokens.target;
-    if (caller === undefined) {
-      throw new Skipped(
-        'the target declares no "caller": how the platform is registered with the scripted partner',
-      );
-    }
+  /** Starts the scripted partner. Rejects when its port cannot be had. */
+  static async open(
+    tokens: TokenRun,
+    caller: CallerTarget,
+    driver: MakeDriver | undefined,
+  ): Promise<CallerRun> {
     const { authentication } = caller;
     for (const { value, name } of secretsOf(authentication)) {
       tokens.wire.hide({ value, name: `PARTNER_${name}` });
@@ -166,7 +169,7 @@ export class CallerBench extends Findings {
 
   /** Lets time pass in which nothing more should come. */
   quiet(): Promise<void> {
-    return this.run.tokens.sleep(QUIET_MS);
+    return this.run.tokens.sleep(this.run.tokens.pace.quiet_ms);
   }
 
   /** A call as an exchange that a finding can point to. */
@@ -194,13 +197,21 @@ export class CallerBench extends Findings {
 
 /** Pays by the flow of decision 31: token, session, payment. */
 function flowDriver(run: CallerRun): Driver {
+  // A platform may show a customer the payment that stands on the account already, so each payment
+  // has a customer of its own; the run in the name keeps runs apart.
+  const family = randomUUID().slice(0, 8);
+  let customers = 0;
   return {
     async pay(amount_in_cents) {
       const { target } = run.tokens;
       const bench = new TokenBench(run.tokens, 'driver');
+      customers += 1;
       const token = tokenOf(
         await bench.create({
           ...fullBody(target),
+          last_name: `Example ${family} ${customers}`,
+          email: `ada.${family}.${customers}@example.com`,
+          phone_number: `+1512555${String(1_000 + customers).padStart(4, '0')}`,
           external_identifiers: identifiers(target, run.caller.account_id),
         }),
       );
@@ -218,11 +229,28 @@ function flowDriver(run: CallerRun): Driver {
       }
       run.tokens.wire.hide({ value: session, name: 'SESSION' });
       const headers = { authorization: `Bearer ${session}`, 'content-type': 'application/json' };
+      const read = (): Promise<Reply> =>
+        bench.send({
+          method: 'GET',
+          url: target.base_url + platformRoutes.get_flow_session.path,
+          headers: { authorization: `Bearer ${session}` },
+        });
+      // A platform that found nobody at the partner's address a moment ago may wait before it looks again.
+      const deadline = run.tokens.now() + run.caller.patience_seconds * 1_000;
+      let shown = await read();
+      while (shown.status === 503 && run.tokens.now() < deadline) {
+        await run.tokens.sleep(RETRY_MS);
+        shown = await read();
+      }
+      const methods = asObject(shown.json)?.['funding_methods'];
+      const funding_method = asObject(Array.isArray(methods) ? (methods[0] as Json) : undefined)?.[
+        'funding_method'
+      ];
       const paid = await bench.send({
         method: 'POST',
         url: target.base_url + platformRoutes.create_flow_payment.path,
         headers,
-        body: JSON.stringify({ amount_in_cents, funding_method: 'sandbox_ok' }),
+        body: JSON.stringify({ amount_in_cents, funding_method }),
       });
       const id = asObject(paid.json)?.['platform_payment_id'];
       if (!isSuccess(paid) || typeof id !== 'string') {

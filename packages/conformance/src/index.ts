@@ -3,7 +3,7 @@ import type { ClauseId } from '@duebridge/contract';
 import { CALLER_CASES, PARTNER_CASES, TOKEN_CASES } from './cases/index.ts';
 
 export type { CaseInfo, Profile, Severity, Verdict } from './case.ts';
-export type { DrivenPayment, Driver } from './caller-bench.ts';
+export type { DrivenPayment, Driver, MakeDriver } from './caller-bench.ts';
 export { fileLedger, memoryLedger, type Ledger, type LedgerEntry } from './ledger.ts';
 export { USUAL_PACE, type Pace } from './partner-bench.ts';
 export { jsonReport, junitReport, terminalReport } from './report.ts';

@@ -29,6 +29,7 @@ const QUICK: Pace = {
   after_end_ms: 5,
   balance_lag_ms: 20,
   request_timeout_ms: 400,
+  quiet_ms: 300,
 };
 
 const folder = mkdtempSync(join(tmpdir(), 'duebridge-judge-'));

@@ -3,18 +3,27 @@
  * with it; a right peer passes all; every check has a file, and every file a killer.
  */
 import assert from 'node:assert/strict';
-import { mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import test, { describe } from 'node:test';
 import { CLAUSES } from '@duebridge/contract';
+import type { CaseInfo } from './case.ts';
 import { CALLER_CASES, PARTNER_CASES, TOKEN_CASES } from './cases/index.ts';
 import { memoryLedger } from './ledger.ts';
-import { PARTNER_MUTANTS, type PartnerMutant } from './mutants.ts';
+import {
+  CALLER_MUTANTS,
+  PARTNER_MUTANTS,
+  TOKEN_MUTANTS,
+  type CallerMutant,
+  type PartnerMutant,
+  type TokenMutant,
+} from './mutants.ts';
 import type { Pace } from './partner-bench.ts';
-import { judgePartner, type RunReport } from './run.ts';
+import { judgePartner, judgePlatform, type RunReport } from './run.ts';
 import { startScriptedPartner, type ScriptedAuth } from './scripted-partner.ts';
-import { partnerTarget, type Draft } from './target.ts';
+import { partnerTarget, platformTarget, type Draft } from './target.ts';
+import { FAULT_HEADER, openPlatformDoor, smallPlatform } from './testing-platform.ts';
 import { openTlsDoor } from './testing-tls.ts';
 
 /** Faster than a real run, and otherwise the same. */
@@ -26,10 +35,11 @@ const QUICK: Pace = {
   after_end_ms: 40,
   balance_lag_ms: 20,
   request_timeout_ms: 5_000,
+  quiet_ms: 300,
 };
 
 /** How many wrong peers are judged at once: two cores, and most of the time is waiting. */
-const AT_ONCE = 10;
+const AT_ONCE = 16;
 
 const DAY_MS = 24 * 60 * 60 * 1_000;
 
@@ -43,6 +53,9 @@ const AUTHS: Readonly<Record<'key' | 'oauth' | 'short-lived-oauth', ScriptedAuth
     expires_in: 2,
   },
 };
+
+const CASES: readonly CaseInfo[] = [...PARTNER_CASES, ...TOKEN_CASES, ...CALLER_CASES];
+const MUTANTS = [...PARTNER_MUTANTS, ...TOKEN_MUTANTS, ...CALLER_MUTANTS];
 
 type Peer = Pick<PartnerMutant, 'auth' | 'how' | 'profile' | 'behaviour'>;
 
@@ -143,24 +156,142 @@ describe('a wrong partner is caught by its check', { concurrency: AT_ONCE }, () 
   for (const mutant of PARTNER_MUTANTS) {
     test(`${mutant.breaks.join(' ')}: it ${mutant.wrong}`, async () => {
       const report = await judge(mutant);
-      assert.deepEqual(report.judge_failed, []);
-      assert.equal(report.config, undefined, tell(report));
-      for (const id of mutant.breaks) {
+      isCaught(mutant, report);
+      for (const id of mutant.how === 'old-tls' ? [] : mutant.breaks) {
         const result = report.results.find((one) => one.id === id);
-        assert.equal(result?.verdict, mutant.verdict, `${id}\n${tell(report)}`);
         assert.ok(
-          mutant.how === 'old-tls' || result.findings.some(({ curl }) => curl !== undefined),
+          result?.findings.some(({ curl }) => curl !== undefined),
           `${id} shows no curl`,
         );
       }
-      const failed = report.results.filter(({ verdict }) => verdict === 'FAIL').map(({ id }) => id);
-      const meant = new Set([...mutant.breaks, ...(mutant.also ?? [])]);
-      assert.deepEqual(
-        failed.filter((id) => !meant.has(id)),
-        [],
-        tell(report),
-      );
-      assert.equal(report.exit_code, failed.length === 0 ? 0 : 1);
+    });
+  }
+});
+
+/** Caught by the checks meant for it, and failed by no other than those it says. */
+function isCaught(
+  mutant: Pick<PartnerMutant, 'breaks' | 'also' | 'verdict'>,
+  report: RunReport,
+): void {
+  assert.deepEqual(report.judge_failed, []);
+  assert.equal(report.config, undefined, tell(report));
+  for (const id of mutant.breaks) {
+    const result = report.results.find((one) => one.id === id);
+    assert.equal(result?.verdict, mutant.verdict, `${id}\n${tell(report)}`);
+  }
+  const failed = report.results.filter(({ verdict }) => verdict === 'FAIL').map(({ id }) => id);
+  const meant = new Set([...mutant.breaks, ...(mutant.also ?? [])]);
+  assert.deepEqual(
+    failed.filter((id) => !meant.has(id)),
+    [],
+    tell(report),
+  );
+  assert.equal(report.exit_code, failed.length === 0 ? 0 : 1);
+}
+
+const TOKEN_CHECKS = TOKEN_CASES.map(({ id }) => id);
+const CALLER_CHECKS = CALLER_CASES.map(({ id }) => id);
+
+/** Judges a token endpoint, wrong or right. */
+async function judgeTokens(peer: Pick<TokenMutant, 'behaviour' | 'kind'>): Promise<RunReport> {
+  const door = await openPlatformDoor(peer.kind ?? 'biller', peer.behaviour());
+  try {
+    const { url, client_id, api_key, unknown_account_id } = door;
+    const draft: Draft = {
+      base_url: url,
+      client_id,
+      api_key,
+      kind: peer.kind ?? 'biller',
+      biller_id: 'judge',
+      account_id: 'A-1',
+      unknown_account_id,
+      flow: true,
+      internal_fault_headers: { [FAULT_HEADER]: '1' },
+      token_sample: 20,
+      burst: 80,
+    };
+    return await judgePlatform(platformTarget(draft, {}), { pace: QUICK, only: TOKEN_CHECKS });
+  } finally {
+    await door.stop();
+  }
+}
+
+/** Judges how a small platform calls, wrong or right. */
+async function judgeCaller(
+  fault: CallerMutant['name'] | undefined,
+  method: 'key' | 'oauth',
+): Promise<RunReport> {
+  const door = await openPlatformDoor('biller');
+  const stop = new AbortController();
+  const authentication =
+    method === 'key'
+      ? ({ method, header: 'x-api-key', key: 'a-key-of-the-kill-matrix' } as const)
+      : ({
+          method,
+          client_id: 'judge',
+          client_secret: 'a-secret-of-the-kill-matrix',
+          scope: 'read write',
+          token_url: 'http://127.0.0.1:1/',
+        } as const);
+  try {
+    const draft: Draft = {
+      base_url: door.url,
+      client_id: door.client_id,
+      api_key: door.api_key,
+      caller: {
+        port: 0,
+        authentication,
+        biller_id: 'judge',
+        account_id: 'A-1',
+        patience_seconds: 3,
+      },
+    };
+    return await judgePlatform(platformTarget(draft, {}), {
+      pace: QUICK,
+      only: CALLER_CHECKS,
+      driver: smallPlatform(authentication, fault, stop.signal),
+    });
+  } finally {
+    stop.abort();
+    await door.stop();
+  }
+}
+
+describe('a right platform passes', { concurrency: AT_ONCE }, () => {
+  test('a token endpoint, for a biller', async () => {
+    const report = await judgeTokens({ behaviour: () => ({}) });
+    assert.equal(tell(report), '');
+    assert.equal(report.counts.PASS, TOKEN_CHECKS.length);
+  });
+
+  test('a token endpoint, for an aggregator', async () => {
+    const report = await judgeTokens({ behaviour: () => ({}), kind: 'aggregator' });
+    assert.equal(tell(report), '');
+    assert.equal(report.counts.PASS, TOKEN_CHECKS.length);
+  });
+
+  test('a caller with OAuth', async () => {
+    const report = await judgeCaller(undefined, 'oauth');
+    assert.equal(tell(report), '');
+    assert.equal(report.counts.PASS, CALLER_CHECKS.length);
+  });
+
+  test('a caller with a static key', async () => {
+    const report = await judgeCaller(undefined, 'key');
+    assert.equal(tell(report), '');
+    assert.equal(report.counts.PASS, CALLER_CHECKS.length - 1);
+  });
+});
+
+describe('a wrong platform is caught by its check', { concurrency: AT_ONCE }, () => {
+  for (const mutant of TOKEN_MUTANTS) {
+    test(`${mutant.breaks.join(' ')}: it ${mutant.wrong}`, async () => {
+      isCaught(mutant, await judgeTokens(mutant));
+    });
+  }
+  for (const mutant of CALLER_MUTANTS) {
+    test(`${mutant.breaks.join(' ')}: it ${mutant.wrong}`, async () => {
+      isCaught(mutant, await judgeCaller(mutant.name, mutant.auth ?? 'key'));
     });
   }
 });
@@ -169,13 +300,13 @@ test('a check without a file, or a file without a check, does not build', () => 
   const files = readdirSync(new URL('cases/', import.meta.url))
     .filter((name) => /^[ptc]\d\d\.ts$/.test(name))
     .map((name) => name.slice(0, 3).toUpperCase());
-  const checks = [...PARTNER_CASES, ...TOKEN_CASES, ...CALLER_CASES].map(({ id }) => id);
+  const checks = CASES.map(({ id }) => id);
   assert.deepEqual(files.sort(), [...checks].sort());
   assert.equal(new Set(checks).size, checks.length);
 });
 
 test('a check names rules that exist, and says what it sends, expects and suspects', () => {
-  for (const one of [...PARTNER_CASES, ...TOKEN_CASES, ...CALLER_CASES]) {
+  for (const one of CASES) {
     assert.ok(one.clauses.length > 0, one.id);
     for (const clause of one.clauses) assert.ok(clause in CLAUSES, `${one.id} ${clause}`);
     for (const text of [one.title, one.sends, one.expects, one.likely_cause]) {
@@ -185,7 +316,43 @@ test('a check names rules that exist, and says what it sends, expects and suspec
 });
 
 test('a check without a wrong peer that it catches does not build', () => {
-  const killed = new Set(PARTNER_MUTANTS.flatMap(({ breaks }) => breaks));
-  const alive = PARTNER_CASES.map(({ id }) => id).filter((id) => !killed.has(id));
+  const killed = new Set(MUTANTS.flatMap(({ breaks }) => breaks));
+  const alive = CASES.map(({ id }) => id).filter((id) => !killed.has(id));
   assert.deepEqual(alive, []);
+  const names = MUTANTS.map(({ name }) => name);
+  assert.equal(new Set(names).size, names.length);
 });
+
+test('the table in the documents is the one that these tests hold', () => {
+  const file = new URL('../../../docs/kill-matrix.md', import.meta.url);
+  const table = killMatrix();
+  if (process.env['DUEBRIDGE_WRITE_DOCS'] === '1') writeFileSync(file, table);
+  assert.equal(
+    readFileSync(file, 'utf8'),
+    table,
+    'stale: run this file once with DUEBRIDGE_WRITE_DOCS=1',
+  );
+});
+
+/** docs/kill-matrix.md: one line a check, with the wrong peers that it catches. */
+function killMatrix(): string {
+  const part = (title: string, cases: readonly CaseInfo[]): string => {
+    const lines = cases.map((one) => {
+      const killers = MUTANTS.filter(({ breaks }) => breaks.includes(one.id));
+      const strict = one.profile === 'strict' ? ', strict' : '';
+      return `| ${one.id} | ${one.title} | ${one.clauses.join(' ')} | ${one.severity}${strict} | ${killers.map(({ wrong }) => `it ${wrong}`).join('; ')} |`;
+    });
+    return `## ${title}\n\n<!-- prettier-ignore -->\n| check | what it looks at | rules | worst | the wrong peer that it catches |\n| --- | --- | --- | --- | --- |\n${lines.join('\n')}\n`;
+  };
+  return `# What each check catches
+
+A check that could never fail would prove nothing. So each has at least one peer that is wrong on
+purpose, and the tests hold that it is caught by that check, and that no must-check fails which has
+no business with it; a right peer passes all. This page is written by those tests
+(\`packages/conformance/src/kill-matrix.test.ts\`): ${CASES.length} checks, ${MUTANTS.length} wrong peers. The rules are
+explained in [prove your server](prove-your-server.md).
+
+${part("A partner's server", PARTNER_CASES)}
+${part('A token endpoint', TOKEN_CASES)}
+${part('A platform that calls', CALLER_CASES)}`;
+}

@@ -5,6 +5,7 @@
  * fails that has no business with it; a right peer passes all. Without this a check could stay green
  * whatever a server does, and nobody would know.
  */
+import { json, type CallerFault, type DoorBehaviour } from './testing-platform.ts';
 import { onRecords, type Answer, type Behaviour, type Call } from './scripted-partner.ts';
 
 /** A wrong partner. */
@@ -416,7 +417,7 @@ export const PARTNER_MUTANTS: readonly PartnerMutant[] = [
     name: 'accepted-anew',
     wrong: 'sets initiated_at again at each repeat',
     breaks: ['P25'],
-    also: ['P31', 'P54'],
+    also: ['P31', 'P51', 'P54'],
     verdict: 'FAIL',
     behaviour: () => ({
       repeat(payment, _call, partner) {
@@ -934,6 +935,385 @@ export const PARTNER_MUTANTS: readonly PartnerMutant[] = [
   },
 ];
 
+/** A wrong platform, at its token endpoint. */
+export interface TokenMutant {
+  readonly name: string;
+  readonly wrong: string;
+  readonly breaks: readonly string[];
+  readonly also?: readonly string[];
+  readonly verdict: 'FAIL' | 'WARN';
+  readonly kind?: 'aggregator';
+  readonly behaviour: () => DoorBehaviour;
+}
+
+/** The wrong token endpoints, in the order of the checks that catch them. */
+export const TOKEN_MUTANTS: readonly TokenMutant[] = [
+  {
+    name: 'token-and-more',
+    wrong: 'answers with the expiry beside the token',
+    breaks: ['T01'],
+    verdict: 'FAIL',
+    behaviour: () => changeGiven((given) => ({ ...given, expires_in: 1_800 })),
+  },
+  {
+    name: 'balance-required',
+    wrong: 'refuses a customer without a balance',
+    breaks: ['T02'],
+    verdict: 'FAIL',
+    behaviour: () => ({
+      request: (asked) =>
+        asked.path.includes('token') && asked.body.length > 2 && !asked.body.includes('"balance"')
+          ? json(400, { code: 'INVALID_REQUEST', message: 'balance is required' })
+          : undefined,
+    }),
+  },
+  {
+    name: 'fills-the-name',
+    wrong: 'takes a customer without a last name',
+    breaks: ['T03'],
+    verdict: 'FAIL',
+    behaviour: () => changeAsked((body) => ({ last_name: 'Unknown', ...body })),
+  },
+  {
+    name: 'fills-the-zip',
+    wrong: 'takes an address without a zip',
+    breaks: ['T03'],
+    verdict: 'FAIL',
+    behaviour: () =>
+      changeAsked((body) =>
+        isFields(body['address'])
+          ? { ...body, address: { zip: '00000', ...body['address'] } }
+          : body,
+      ),
+  },
+  {
+    name: 'error-without-code',
+    wrong: 'refuses with a text instead of code and message',
+    breaks: ['T03'],
+    verdict: 'FAIL',
+    behaviour: () => ({
+      answer(answer) {
+        if (answer.status === 400) answer.body = '"bad request"';
+      },
+    }),
+  },
+  {
+    name: 'key-not-needed',
+    wrong: 'takes a client id without a key',
+    breaks: ['T04'],
+    verdict: 'FAIL',
+    behaviour: () => ({
+      request(asked) {
+        asked.headers['x-api-key'] ??= 'an-api-key-of-the-judge';
+        return undefined;
+      },
+    }),
+  },
+  {
+    name: 'one-refusal-for-all',
+    wrong: 'answers an unknown client id with 401',
+    breaks: ['T05'],
+    verdict: 'FAIL',
+    behaviour: () => ({
+      request: (asked) =>
+        asked.headers['x-client-id'] === 'never-issued-duebridge'
+          ? json(401, { code: 'UNAUTHORIZED', message: 'Who are you?' })
+          : undefined,
+    }),
+  },
+  {
+    name: 'any-key-of-a-client',
+    wrong: 'takes any key of a client that it knows',
+    breaks: ['T06'],
+    verdict: 'FAIL',
+    behaviour: () => ({
+      request(asked) {
+        if (asked.headers['x-api-key'] !== undefined) {
+          asked.headers['x-api-key'] = 'an-api-key-of-the-judge';
+        }
+        return undefined;
+      },
+    }),
+  },
+  {
+    name: 'account-not-asked-for',
+    wrong: 'gives a token for an account that nobody knows',
+    breaks: ['T07'],
+    verdict: 'FAIL',
+    behaviour: () =>
+      changeAsked((body) =>
+        isFields(body['external_identifiers'])
+          ? {
+              ...body,
+              external_identifiers: {
+                ...body['external_identifiers'],
+                ...('account_id' in body['external_identifiers'] ? { account_id: 'A-1' } : {}),
+              },
+            }
+          : body,
+      ),
+  },
+  {
+    name: 'biller-of-all',
+    wrong: 'demands a biller_id of a plain biller',
+    breaks: ['T08'],
+    verdict: 'FAIL',
+    behaviour: () => ({
+      request: (asked) =>
+        asked.body.includes('"account_id"') && !asked.body.includes('"biller_id"')
+          ? json(400, { code: 'INVALID_REQUEST', message: 'biller_id is required' })
+          : undefined,
+    }),
+  },
+  {
+    name: 'aggregator-without-biller',
+    wrong: 'takes an account of an aggregator without its biller',
+    breaks: ['T08'],
+    verdict: 'FAIL',
+    kind: 'aggregator',
+    behaviour: () =>
+      changeAsked((body) =>
+        isFields(body['external_identifiers'])
+          ? {
+              ...body,
+              external_identifiers: { biller_id: 'judge', ...body['external_identifiers'] },
+            }
+          : body,
+      ),
+  },
+  {
+    name: 'identifiers-without-account',
+    wrong: 'takes external identifiers without an account',
+    breaks: ['T09'],
+    verdict: 'FAIL',
+    behaviour: () =>
+      changeAsked((body) =>
+        isFields(body['external_identifiers'])
+          ? {
+              ...body,
+              external_identifiers: { account_id: 'A-1', ...body['external_identifiers'] },
+            }
+          : body,
+      ),
+  },
+  ...(
+    [
+      ['any-state', 'takes any word for a state', '"state":"Texas"', '"state":"TX"'],
+      ['cents-as-text', 'takes cents as a text', ':"1250"', ':1250'],
+      ['cents-rounded', 'rounds cents', ':12.5', ':12'],
+      ['month-thirteen', 'takes a date that does not exist', '2026-13-01', '2026-12-01'],
+    ] as const
+  ).map(([name, wrong, from, to]): TokenMutant => ({
+    name,
+    wrong,
+    breaks: ['T10'],
+    verdict: 'FAIL',
+    behaviour: () => ({
+      request(asked) {
+        asked.body = asked.body.replace(from, to);
+        return undefined;
+      },
+    }),
+  })),
+  {
+    name: 'any-content-type',
+    wrong: 'reads any content type as JSON',
+    breaks: ['T11'],
+    verdict: 'WARN',
+    behaviour: () => ({
+      request(asked) {
+        if (asked.method === 'POST') asked.headers['content-type'] = 'application/json';
+        return undefined;
+      },
+    }),
+  },
+  {
+    name: 'inside-shown',
+    wrong: 'tells what went wrong inside',
+    breaks: ['T12'],
+    verdict: 'FAIL',
+    behaviour: () => ({
+      answer(answer) {
+        if (answer.status === 500) {
+          answer.body = JSON.stringify({
+            code: 'INTERNAL_ERROR',
+            message: 'An unexpected error occurred',
+            cause: 'connect ECONNREFUSED 10.0.0.7:5432',
+          });
+        }
+      },
+    }),
+  },
+  {
+    name: 'tokens-counted',
+    wrong: 'counts its tokens',
+    breaks: ['T13'],
+    also: ['T15'],
+    verdict: 'WARN',
+    behaviour: () => {
+      let count = 0;
+      return changeGiven(() => {
+        count += 1;
+        return { token: `token-of-the-platform-${String(count).padStart(12, '0')}` };
+      });
+    },
+  },
+  {
+    name: 'customer-in-token',
+    wrong: 'codes the customer into the token',
+    breaks: ['T13'],
+    also: ['T15'],
+    verdict: 'WARN',
+    behaviour: () =>
+      changeGiven(({ token }) => ({
+        token: `${Buffer.from('{"email":"ada@example.com"}').toString('base64url')}.${text(token)}`,
+      })),
+  },
+  {
+    name: 'large-body-breaks',
+    wrong: 'fails inside on a large body',
+    breaks: ['T14'],
+    verdict: 'WARN',
+    behaviour: () => ({
+      answer(answer) {
+        if (answer.status === 413) answer.status = 500;
+      },
+    }),
+  },
+  {
+    name: 'burst-breaks',
+    wrong: 'answers 503 when it is asked too often',
+    breaks: ['T14'],
+    verdict: 'WARN',
+    behaviour: () => {
+      let given = 0;
+      return {
+        // Only once it has answered many: the checks before the burst must see it right.
+        answer(answer, asked) {
+          if (asked.body.length > 100_000) given = 1_000;
+          if (given > 0 && answer.status === 429) answer.status = 503;
+        },
+      };
+    },
+  },
+  {
+    name: 'wrong-token-breaks',
+    wrong: 'fails inside on a made-up token',
+    breaks: ['T15'],
+    verdict: 'FAIL',
+    behaviour: () => ({
+      answer(answer, asked) {
+        if (asked.path.includes('session') && answer.status === 401) answer.status = 500;
+      },
+    }),
+  },
+  {
+    name: 'flow-does-not-start',
+    wrong: 'does not know the tokens that it gave',
+    breaks: ['T15'],
+    verdict: 'FAIL',
+    behaviour: () => ({
+      request: (asked) =>
+        asked.path.includes('session')
+          ? json(401, { code: 'TOKEN_INVALID', message: 'The token is not valid' })
+          : undefined,
+    }),
+  },
+  {
+    name: 'open-to-all-sites',
+    wrong: 'lets any web page ask for tokens',
+    breaks: ['T16'],
+    verdict: 'WARN',
+    behaviour: () => ({
+      answer(answer) {
+        answer.headers['access-control-allow-origin'] = '*';
+      },
+    }),
+  },
+];
+
+/** A platform that pays wrongly. */
+export interface CallerMutant {
+  readonly name: CallerFault;
+  readonly wrong: string;
+  readonly breaks: readonly string[];
+  readonly also?: readonly string[];
+  readonly verdict: 'FAIL' | 'WARN';
+  readonly auth?: 'oauth';
+}
+
+/** The wrong callers, in the order of the checks that catch them. */
+export const CALLER_MUTANTS: readonly CallerMutant[] = [
+  {
+    name: 'no_batch',
+    wrong: 'puts payments without a batch',
+    breaks: ['C01'],
+    also: ['C02', 'C03', 'C07'],
+    verdict: 'FAIL',
+  },
+  {
+    name: 'new_id_on_retry',
+    wrong: 'tries again under a new id',
+    breaks: ['C02'],
+    also: ['C07'],
+    verdict: 'FAIL',
+  },
+  {
+    name: 'new_bytes_on_retry',
+    wrong: 'tries again with other bytes',
+    breaks: ['C02'],
+    also: ['C07'],
+    verdict: 'FAIL',
+  },
+  { name: 'polls_on', wrong: 'polls on after the end', breaks: ['C03'], verdict: 'FAIL' },
+  {
+    name: 'ignores_retry_after',
+    wrong: 'does not wait as long as it is asked to',
+    breaks: ['C04'],
+    verdict: 'WARN',
+  },
+  { name: 'floods', wrong: 'polls without a pause', breaks: ['C04'], verdict: 'WARN' },
+  {
+    name: 'token_for_each_call',
+    wrong: 'fetches an access token for each call that was refused',
+    breaks: ['C05'],
+    verdict: 'WARN',
+    auth: 'oauth',
+  },
+  {
+    name: 'key_in_address',
+    wrong: 'sends its key in the address as well',
+    breaks: ['C06'],
+    verdict: 'FAIL',
+  },
+  {
+    name: 'error_is_failure',
+    wrong: 'calls a payment failed when its PUT was not answered',
+    breaks: ['C07'],
+    also: ['C02'],
+    verdict: 'FAIL',
+  },
+  {
+    name: 'gives_up',
+    wrong: 'leaves a payment alone when its PUT was not answered',
+    breaks: ['C07'],
+    also: ['C02'],
+    verdict: 'FAIL',
+  },
+  {
+    name: 'believes_status_alone',
+    wrong: 'believes the status of a record with another amount',
+    breaks: ['C08'],
+    verdict: 'FAIL',
+  },
+  {
+    name: 'mismatch_is_failure',
+    wrong: 'calls a payment failed when the record has another amount',
+    breaks: ['C08'],
+    verdict: 'FAIL',
+  },
+];
+
 /** The amount of the payment that most checks look at, under the usual limits. */
 export const SUBJECT_CENTS = 120;
 
@@ -945,6 +1325,33 @@ function inside(): Answer {
 
 function refused(): Answer {
   return { status: 401, body: { code: 'UNAUTHORIZED', message: 'The credential is not known' } };
+}
+
+/** A door that changes the JSON of token requests, where it is an object. */
+function changeAsked(
+  change: (body: Record<string, unknown>) => Record<string, unknown>,
+): DoorBehaviour {
+  return {
+    request(asked) {
+      if (asked.path.includes('/token') && asked.body.startsWith('{')) {
+        asked.body = JSON.stringify(change(JSON.parse(asked.body) as Record<string, unknown>));
+      }
+      return undefined;
+    },
+  };
+}
+
+/** A door that changes what is given beside, or as, a token. */
+function changeGiven(
+  change: (given: Record<string, unknown>) => Record<string, unknown>,
+): DoorBehaviour {
+  return {
+    answer(answer, asked) {
+      if (asked.path.includes('/token') && answer.status === 200) {
+        answer.body = JSON.stringify(change(JSON.parse(answer.body) as Record<string, unknown>));
+      }
+    },
+  };
 }
 
 function changeToken(

@@ -42,6 +42,8 @@ export interface Pace {
   readonly balance_lag_ms: number;
   /** Longest wait for one answer. */
   readonly request_timeout_ms: number;
+  /** How long a platform must keep quiet about a payment that has ended (C03, C08). */
+  readonly quiet_ms: number;
 }
 
 export const USUAL_PACE: Pace = {
@@ -52,6 +54,7 @@ export const USUAL_PACE: Pace = {
   after_end_ms: 100,
   balance_lag_ms: 2_000,
   request_timeout_ms: REQUEST_TIMEOUT_MS,
+  quiet_ms: 3_000,
 };
 
 /** How old a payment must be to show that it is kept (P35, P54). */

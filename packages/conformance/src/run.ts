@@ -17,7 +17,7 @@ import {
   type Verdict,
 } from './case.ts';
 import { CALLER_CASES, PARTNER_CASES, TOKEN_CASES } from './cases/index.ts';
-import { CallerBench, CallerRun, type Driver } from './caller-bench.ts';
+import { CallerBench, CallerRun, type MakeDriver } from './caller-bench.ts';
 import { curl } from './curl.ts';
 import { Wire, type Exchange } from './exchange.ts';
 import { excuse, type ExpectedFailure } from './expected.ts';
@@ -150,6 +150,11 @@ export async function judgePartner(
   );
   const wire = openWire(target.ca_file, now, stop);
   for (const secret of secretsOf(target.authentication)) wire.hide(secret);
+  for (const [name, value] of Object.entries(target.cancel?.headers ?? {})) {
+    if (/auth|key|token|secret|cookie/i.test(name)) {
+      wire.hide({ value, name: 'CANCEL_CREDENTIAL' });
+    }
+  }
   const ledger = options.ledger ?? memoryLedger();
   const run = new PartnerRun({
     target,
@@ -211,7 +216,7 @@ export async function judgePartner(
  */
 export async function judgePlatform(
   target: PlatformTarget,
-  options: RunOptions & { readonly driver?: Driver } = {},
+  options: RunOptions & { readonly driver?: MakeDriver } = {},
 ): Promise<RunReport> {
   const profile = options.profile ?? 'contract';
   const now = options.now ?? Date.now;
@@ -227,17 +232,30 @@ export async function judgePlatform(
   try {
     book.problem = await platformPreflight(run).catch(silentProblem);
     if (book.problem === undefined) {
-      for (const one of cases) {
-        if (one.id.startsWith('T')) {
-          const found = TOKEN_CASES.find(({ id }) => id === one.id);
-          const bench = new TokenBench(run, one.id);
-          await book.judge(one, bench, async () => found?.run(bench));
-        } else {
-          caller ??= await CallerRun.open(run, options.driver);
-          const found = CALLER_CASES.find(({ id }) => id === one.id);
-          const bench = new CallerBench(caller, one.id);
-          await book.judge(one, bench, async () => found?.run(bench));
+      for (const one of TOKEN_CASES.filter((one) => cases.includes(one))) {
+        const bench = new TokenBench(run, one.id);
+        await book.judge(one, bench, () => one.run(bench));
+      }
+      const calls = CALLER_CASES.filter((one) => cases.includes(one));
+      if (calls.length > 0 && target.caller !== undefined) {
+        caller = await CallerRun.open(run, target.caller, options.driver).catch(() => undefined);
+        if (caller === undefined) {
+          book.problem ??= {
+            sentence: `The scripted partner cannot listen on port ${target.caller.port}: free it, or mend caller.port.`,
+          };
         }
+      }
+      for (const one of calls) {
+        if (caller === undefined) {
+          await book.judge(one, new Findings(profile), async () => {
+            throw new Skipped(
+              'the target declares no "caller": how the platform is registered with the scripted partner',
+            );
+          });
+          continue;
+        }
+        const bench = new CallerBench(caller, one.id);
+        await book.judge(one, bench, () => one.run(bench));
       }
     }
   } finally {

@@ -102,7 +102,7 @@ export function tokenOf(reply: Reply): string | undefined {
 /** Every field of the request, with values that a right platform takes. */
 export function fullBody(target: PlatformTarget): TokenBody {
   return {
-    ...leastBody(target),
+    ...leastBody(),
     address: {
       address_line_1: '1 Main Street',
       address_line_2: 'Apartment 2',
@@ -122,7 +122,7 @@ export function fullBody(target: PlatformTarget): TokenBody {
 }
 
 /** The required fields alone. */
-export function leastBody(_target: PlatformTarget): TokenBody {
+export function leastBody(): TokenBody {
   return {
     first_name: 'Ada',
     last_name: 'Example',
@@ -166,7 +166,7 @@ export async function platformPreflight(run: TokenRun): Promise<ConfigProblem | 
     method: 'POST',
     url: run.url,
     headers: credentials(run.target, {}),
-    body: JSON.stringify(leastBody(run.target)),
+    body: JSON.stringify(fullBody(run.target)),
     timeout_ms: ANSWER_TIMEOUT_MS,
   });
   const at = { exchange: reply.exchange };
@@ -189,7 +189,7 @@ export async function platformPreflight(run: TokenRun): Promise<ConfigProblem | 
   }
   if (reply.status === 404) {
     return {
-      sentence: `The platform answers 404: mend base_url, or --client-id if it does not know the client (${tell(reply)}).`,
+      sentence: `The platform answers 404: mend base_url, or --client-id or --account if it does not know one of them (${tell(reply)}).`,
       ...at,
     };
   }
@@ -200,7 +200,7 @@ export async function platformPreflight(run: TokenRun): Promise<ConfigProblem | 
     };
   }
   return {
-    sentence: `A token request with all required fields is answered ${tell(reply)}: look at the platform's log before judging it.`,
+    sentence: `A token request with all fields is answered ${tell(reply)}: look at the platform's log before judging it.`,
     ...at,
   };
 }

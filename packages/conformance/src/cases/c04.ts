@@ -1,11 +1,16 @@
 import type { CallerCase } from '../case.ts';
 import type { CallerBench } from '../caller-bench.ts';
+import { recordOf } from '../scripted-partner.ts';
+import { toldTheEnd } from './caller.ts';
 
 /** What the scripted partner asks to wait. */
 const WAIT_SECONDS = 2;
 
 /** How much earlier than asked still counts: timers and clocks are not exact. */
 const TOLERANCE_MS = 100;
+
+/** How long the payment can be polled after that. */
+const POLLED_MS = 1_200;
 
 /** Most polls of one payment in one second that any partner should have to bear. */
 const MOST_A_SECOND = 10;
@@ -32,6 +37,17 @@ export const c04: CallerCase = {
           body: { code: 'TOO_MANY_REQUESTS', message: 'Too many requests' },
         };
       },
+      // For a while after that the payment goes on processing, so that there is something to poll for;
+      // it is told at once, as by a partner that knows no waiting reads.
+      answer(call, answer, partner) {
+        const first = asked.get(call.path);
+        const record = call.method === 'GET' ? recordOf(answer) : undefined;
+        return record === undefined ||
+          first === undefined ||
+          partner.now() - first > WAIT_SECONDS * 1_000 + POLLED_MS
+          ? undefined
+          : { status: 200, body: { ...record, status: 'processing', posted_at: null } };
+      },
     });
     const payment = await t.pay(4_001);
     const polls = (): ReturnType<typeof t.calls> =>
@@ -46,6 +62,7 @@ export const c04: CallerCase = {
       got: `after ${waited} ms`,
       at: t.cite(second),
     });
+    await t.until(() => t.calls(payment).some(toldTheEnd));
     t.notes.push(
       'Whether a restart keeps the budget is for the platform to show by its own tests.',
     );

@@ -1,5 +1,6 @@
 import type { TokenCase } from '../case.ts';
 import { asObject, isSuccess, tell } from '../exchange.ts';
+import type { PlatformTarget } from '../target.ts';
 import { fullBody, leastBody, type TokenBody } from '../token-bench.ts';
 
 export const t03: TokenCase = {
@@ -31,8 +32,8 @@ export const t03: TokenCase = {
   },
 };
 
-function lacking(target: Parameters<typeof leastBody>[0]): [string, TokenBody][] {
-  const least = leastBody(target);
+function lacking(target: PlatformTarget): [string, TokenBody][] {
+  const least = leastBody();
   const address = fullBody(target)['address'] as TokenBody;
   const without = (body: TokenBody, name: string): TokenBody =>
     Object.fromEntries(Object.entries(body).filter(([key]) => key !== name));

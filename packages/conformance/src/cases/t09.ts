@@ -12,7 +12,7 @@ export const t09: TokenCase = {
   likely_cause: 'The object is optional, and so its fields are taken to be.',
   async run(t) {
     const reply = await t.create({
-      ...leastBody(t.target),
+      ...leastBody(),
       external_identifiers: { biller_id: t.target.biller_id ?? 'a-biller' },
     });
     t.refused(reply, 'external_identifiers without account_id');

@@ -14,7 +14,7 @@ export const t10: TokenCase = {
   likely_cause:
     'The framework turns texts into numbers, or checks that a date has digits, not that it exists.',
   async run(t) {
-    const least = leastBody(t.target);
+    const least = leastBody();
     const address = fullBody(t.target)['address'] as TokenBody;
     const tries: [string, TokenBody][] = [
       ['state "Texas"', { ...least, address: { ...address, state: 'Texas' } }],

@@ -23,7 +23,7 @@ export const t13: TokenCase = {
     const wanted = t.target.token_sample;
     while (replies.length < wanted) {
       const some = Array.from({ length: Math.min(AT_ONCE, wanted - replies.length) }, () =>
-        t.create(leastBody(t.target)),
+        t.create(leastBody()),
       );
       replies.push(...(await Promise.all(some)));
       if (replies.slice(-AT_ONCE).every((reply) => tokenOf(reply) === undefined)) break;
