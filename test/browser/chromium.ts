@@ -2,8 +2,10 @@
  * A real Chromium from npm, without apt and without a download (package @sparticuz/chromium).
  */
 import assert from 'node:assert/strict';
-import { existsSync, mkdirSync, readFileSync, renameSync, rmSync } from 'node:fs';
+import { execFile } from 'node:child_process';
+import { existsSync, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { promisify } from 'node:util';
 import { chromium, type Browser } from 'playwright-core';
 
 const modules = join(import.meta.dirname, '../../node_modules');
@@ -29,11 +31,19 @@ const ARGS = [
 /** Starts one browser; the caller closes it. */
 export async function launchChromium(): Promise<Browser> {
   const folder = await unpacked();
+  const executablePath = join(folder, 'chromium');
+  const fonts = { FONTCONFIG_FILE: join(folder, 'duebridge-fonts.conf') };
+  // A slim container lacks a library or two; the package brings them. Ours come second to the system's.
+  const brought = { LD_LIBRARY_PATH: join(folder, 'al2023/lib') };
+  const starts = await promisify(execFile)(executablePath, ['--version']).then(
+    () => true,
+    () => false,
+  );
   const browser = await chromium.launch({
-    executablePath: join(folder, 'chromium'),
+    executablePath,
     args: ARGS,
-    // Playwright's default lets frames share storage across sites; people's browsers do not.
     headless: true,
+    env: { ...process.env, ...fonts, ...(starts ? {} : brought) },
   });
   const [major] = version.split('.');
   assert.equal(browser.version().split('.')[0], major, 'a stale browser was unpacked');
@@ -46,19 +56,37 @@ export async function launchChromium(): Promise<Browser> {
  */
 async function unpacked(): Promise<string> {
   const folder = join(modules, '.cache/duebridge', `chromium-${version}`);
-  if (existsSync(folder)) return folder;
+  if (existsSync(join(folder, 'duebridge-fonts.conf'))) return folder;
   const draft = `${folder}.${process.pid}`;
   mkdirSync(draft, { recursive: true });
   const before = process.env['TMPDIR'];
   process.env['TMPDIR'] = draft;
   try {
-    const { default: sparticuz } = await import('@sparticuz/chromium');
+    const { default: sparticuz, inflate } = await import('@sparticuz/chromium');
     await sparticuz.executablePath();
-    if (!existsSync(folder)) renameSync(draft, folder);
+    await inflate(join(modules, '@sparticuz/chromium/bin/al2023.tar.br'));
+    writeFileSync(join(draft, 'duebridge-fonts.conf'), fontsConf(folder));
+    renameSync(draft, folder);
+  } catch (error) {
+    // Two test files that start together: the first one's folder is as good.
+    if (!existsSync(join(folder, 'duebridge-fonts.conf'))) throw error;
   } finally {
     if (before === undefined) delete process.env['TMPDIR'];
     else process.env['TMPDIR'] = before;
     rmSync(draft, { recursive: true, force: true });
   }
   return folder;
+}
+
+/** The package's own font first, so that pictures look the same everywhere; the system's for the rest. */
+function fontsConf(folder: string): string {
+  const prefer = ['sans-serif', 'system-ui']
+    .map(
+      (name) =>
+        `<alias><family>${name}</family><prefer><family>Open Sans</family></prefer></alias>`,
+    )
+    .join('');
+  return `<?xml version="1.0"?><!DOCTYPE fontconfig SYSTEM "fonts.dtd"><fontconfig>
+<dir>${folder}/fonts</dir><dir>/usr/share/fonts</dir><cachedir>${folder}/fonts-cache</cachedir>${prefer}</fontconfig>
+`;
 }
