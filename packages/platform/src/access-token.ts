@@ -223,7 +223,7 @@ export function lifeInSeconds(expires_in: Json | undefined): number {
 }
 
 /** The longest wait that a Retry-After is obeyed for (F10). */
-export const MAX_RETRY_AFTER_MS = 15 * 60_000;
+const MAX_RETRY_AFTER_MS = 15 * 60_000;
 
 /**
  * Reads Retry-After: whole seconds, or an HTTP date against our wall clock. Gives milliseconds within [0, 15 min], or undefined

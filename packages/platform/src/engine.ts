@@ -22,7 +22,7 @@ import { findPayments, type PaymentRow } from './record.ts';
 import { FIRST_POLL_MS, FIRST_RETRY_MS, MAX_RETRY_MS } from './schedule.ts';
 import { Tenure, type EngineOptions, type EngineTimes } from './tenure.ts';
 
-export type { EngineOptions, EngineStep, EngineTimes } from './tenure.ts';
+export type { EngineOptions, EngineStep } from './tenure.ts';
 
 /** The running loop. */
 export interface Engine {
@@ -86,7 +86,7 @@ class RunningEngine implements Engine {
     this.#times = { ...DEFAULT_TIMES, ...options.options };
     this.#measures = engineMeasures(options.metrics, {
       inFlight: () => this.#tenure?.size ?? 0,
-      oldestSeconds: () => this.#tenure?.oldestSeconds() ?? 0,
+      ages: () => this.#tenure?.ages() ?? { oldestSeconds: 0, overdue: 0 },
     });
   }
 

@@ -15,10 +15,10 @@ export interface Measures {
   detected(partner_id: string, ms: number): void;
 }
 
-/** Registers the figures; `inFlight` and `oldestSeconds` are read when they are asked for. Without metrics, counts nothing. */
+/** Registers the figures; `inFlight` and `ages` are read when they are asked for. Without metrics, counts nothing. */
 export function engineMeasures(
   metrics: Metrics | undefined,
-  now: { inFlight(): number; oldestSeconds(): number },
+  now: { inFlight(): number; ages(): { readonly oldestSeconds: number; readonly overdue: number } },
 ): Measures {
   if (metrics === undefined) {
     const nothing = (): void => undefined;
@@ -50,7 +50,13 @@ export function engineMeasures(
     'duebridge_oldest_in_flight_seconds',
     'Age of the oldest payment driven by this worker',
     [],
-    () => now.oldestSeconds(),
+    () => now.ages().oldestSeconds,
+  );
+  metrics.gauge(
+    'duebridge_payments_overdue',
+    'Payments driven by this worker that have not ended within 24 hours: for an operator',
+    [],
+    () => now.ages().overdue,
   );
   return {
     submitted: counter('duebridge_submits_total', 'PUTs of payments, by outcome', 'outcome'),

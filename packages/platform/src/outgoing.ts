@@ -11,7 +11,7 @@ import { buildConnector, Pool, type Dispatcher } from 'undici';
 import { AddressRefused, guardedLookup, isPublicAddress, literalAddress } from './address-guard.ts';
 
 /** Longest answer read (decision 16); a payment record needs less than one kilobyte. */
-export const MAX_REPLY_BYTES = 256 * 1024;
+const MAX_REPLY_BYTES = 256 * 1024;
 /** Longest header block read: what common servers send at most; undici refuses more. */
 const MAX_HEADER_BYTES = 16 * 1024;
 /** A peer that does not complete TCP and TLS in this time is treated as not there. */

@@ -124,7 +124,7 @@ const TOKEN_DEADLINE_MS = 10_000;
 /**
  * The bytes of a PUT. The order of the fields is part of what never changes (P2): a retry after an upgrade must not differ.
  */
-export function instructionBytes(payment: PaymentOrder): string {
+function instructionBytes(payment: PaymentOrder): string {
   const { amount_in_cents, platform_batch_id, platform_payment_id } = payment;
   return JSON.stringify({ amount_in_cents, platform_batch_id, platform_payment_id });
 }

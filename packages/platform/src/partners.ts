@@ -74,7 +74,7 @@ export interface PartnerRegistryOptions {
 }
 
 /** The paths of decision 1, for a partner that overrides none. */
-export const DEFAULT_PATHS: Readonly<Required<PartnerPaths>> = {
+const DEFAULT_PATHS: Readonly<Required<PartnerPaths>> = {
   get_account: partnerRoutes.get_account.path,
   get_balance: partnerRoutes.get_balance.path,
   put_account_payment: partnerRoutes.put_account_payment.path,
@@ -84,7 +84,7 @@ export const DEFAULT_PATHS: Readonly<Required<PartnerPaths>> = {
 };
 
 /** The budget of a partner that declares none (decision 25): what a small server bears, and 100 payments/s need. */
-export const DEFAULT_BUDGET: Readonly<Required<PartnerBudget>> = {
+const DEFAULT_BUDGET: Readonly<Required<PartnerBudget>> = {
   max_concurrent_calls: 64,
   max_calls_per_second: 1000,
   // A partner that answers at all answers within seconds; repeating is harmless (RU5), waiting longer holds a slot.

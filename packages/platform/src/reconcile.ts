@@ -211,7 +211,7 @@ async function compareWithPartner(
 const statementCheck = compileCheck(BatchStatement);
 
 /** The partner's statement; undefined when it has none to offer (the extension is not everybody's). Pure. */
-export function judgeStatement(answer: Exchange | NotSent): BatchStatement | undefined {
+function judgeStatement(answer: Exchange | NotSent): BatchStatement | undefined {
   if (answer.kind !== 'reply' || answer.status !== 200) return undefined;
   return statementCheck.holds(answer.json) ? answer.json : undefined;
 }
@@ -239,10 +239,7 @@ async function readEach(
 }
 
 /** How one payment differs from what its partner answered; undefined when the answer tells nothing. Pure. */
-export function comparePayment(
-  payment: PaymentRow,
-  answer: Exchange | NotSent,
-): Difference[] | undefined {
+function comparePayment(payment: PaymentRow, answer: Exchange | NotSent): Difference[] | undefined {
   const { platform_payment_id, status: here } = payment;
   if (answer.kind !== 'reply') return undefined;
   if (answer.status === 404 && answer.json !== undefined) {

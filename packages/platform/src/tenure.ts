@@ -23,7 +23,7 @@ import type { NotSent, PartnerClient, PaymentOrder } from './partner-client.ts';
 import type { Partner, PartnerRegistry } from './partners.ts';
 import { judgePoll, type PollOutcome } from './poll.ts';
 import { advance, findPayment, type Advance, type Ending, type PaymentRow } from './record.ts';
-import { learn, nextPollMs, retryMs } from './schedule.ts';
+import { learn, nextPollMs, OVERDUE_AFTER_MS, retryMs } from './schedule.ts';
 import { judgeSubmit, type AnswerOutcome, type HoldReason, type SubmitOutcome } from './submit.ts';
 import { endPayments, settlePayments, type End } from './terminal.ts';
 
@@ -211,10 +211,16 @@ export class Tenure {
     return this.#drives.has(platform_payment_id);
   }
 
-  oldestSeconds(): number {
-    let oldest = Number.POSITIVE_INFINITY;
-    for (const drive of this.#drives.values()) oldest = Math.min(oldest, drive.createdAt);
-    return Number.isFinite(oldest) ? Math.max(0, (this.#options.clock.now() - oldest) / 1_000) : 0;
+  /** Age of the oldest payment, and how many stand on the operator's list for their age (decision 23). */
+  ages(): { readonly oldestSeconds: number; readonly overdue: number } {
+    const now = this.#options.clock.now();
+    let oldest = now;
+    let overdue = 0;
+    for (const { createdAt } of this.#drives.values()) {
+      oldest = Math.min(oldest, createdAt);
+      if (now - createdAt > OVERDUE_AFTER_MS) overdue += 1;
+    }
+    return { oldestSeconds: (now - oldest) / 1_000, overdue };
   }
 
   /** Begins to drive a row that this worker owns. */
