@@ -27,6 +27,9 @@ export { sandboxCommand } from './sandbox.ts';
 /** The target cannot be used as given (decision 30). */
 const EXIT_CONFIG = 2;
 
+/** Nothing ran (decision 30). */
+const EXIT_NOTHING = 3;
+
 /** The flags that both subjects have. */
 interface CommonFlags {
   readonly profile: Profile;
@@ -153,13 +156,14 @@ async function conformPartner(file: string | undefined, flags: PartnerFlags): Pr
   if (flags.list === true) return list(PARTNER_CASES, flags);
   return guarded(flags, async () => {
     const target = partnerTarget(
-      overlay(file === undefined ? {} : readDraft(file), partnerDraft(flags)),
+      overlay(overlay(partnerEnvironment(), fileDraft(file)), partnerDraft(flags)),
     );
     const options = runOptions(
       flags,
       target.base_url,
       flags.recheck === true ? ['P35', 'P54'] : undefined,
     );
+    if (nothingFailed(flags, options)) return EXIT_NOTHING;
     const cases = choose(PARTNER_CASES, flags.profile, options.only);
     const cap = target.spending_cap_in_cents;
     const money = {
@@ -177,9 +181,14 @@ async function conformPlatform(file: string | undefined, flags: PlatformFlags): 
   if (flags.list === true) return list([...TOKEN_CASES, ...CALLER_CASES], flags);
   return guarded(flags, async () => {
     const target = platformTarget(
-      overlay(file === undefined ? {} : readDraft(file), platformDraft(flags)),
+      overlay(
+        overlay({ api_key: process.env['DUEBRIDGE_CONFORM_API_KEY'] }, fileDraft(file)),
+        platformDraft(flags),
+      ),
     );
-    return told(await judgePlatform(target, runOptions(flags, target.base_url)), flags);
+    const options = runOptions(flags, target.base_url);
+    if (nothingFailed(flags, options)) return EXIT_NOTHING;
+    return told(await judgePlatform(target, options), flags);
   });
 }
 
@@ -220,6 +229,12 @@ function runOptions(
       }
     },
   };
+}
+
+function nothingFailed(flags: CommonFlags, options: RunOptions): boolean {
+  if (flags.failed !== true || options.only?.length !== 0) return false;
+  process.stderr.write('Nothing failed in the last run against this address.\n');
+  return true;
 }
 
 /** Prints and writes the report in every form asked for; gives the exit code. */
@@ -284,23 +299,32 @@ function init(file: string): number {
   return 0;
 }
 
+/** What the environment gives where neither the file nor a flag does. */
+function partnerEnvironment(): Draft {
+  const { DUEBRIDGE_CONFORM_KEY: key, DUEBRIDGE_CONFORM_CLIENT_SECRET: client_secret } =
+    process.env;
+  return { authentication: { key, client_secret } };
+}
+
+function fileDraft(file: string | undefined): Draft {
+  return file === undefined ? {} : readDraft(file);
+}
+
 function partnerDraft(flags: PartnerFlags): Draft {
-  const env = process.env;
-  const auth =
-    flags.auth === undefined
-      ? {}
-      : flags.auth === 'key'
-        ? { method: 'key', header: flags.header, key: flags.key ?? env['DUEBRIDGE_CONFORM_KEY'] }
-        : {
-            method: 'oauth',
-            token_url: flags.tokenUrl,
-            client_id: flags.clientId,
-            client_secret: flags.clientSecret ?? env['DUEBRIDGE_CONFORM_CLIENT_SECRET'],
-            scope: flags.scope,
-          };
   return {
     base_url: flags.baseUrl,
-    authentication: auth,
+    authentication: {
+      method: flags.auth,
+      header: flags.header,
+      key: flags.key,
+      // A secret given here goes before the variable that the file names.
+      key_env: flags.key === undefined ? undefined : null,
+      token_url: flags.tokenUrl,
+      client_id: flags.clientId,
+      client_secret: flags.clientSecret,
+      client_secret_env: flags.clientSecret === undefined ? undefined : null,
+      scope: flags.scope,
+    },
     biller_id: flags.biller,
     accounts: {
       payable: flags.account,
@@ -323,7 +347,8 @@ function platformDraft(flags: PlatformFlags): Draft {
   return {
     base_url: flags.baseUrl,
     client_id: flags.clientId,
-    api_key: flags.apiKey ?? process.env['DUEBRIDGE_CONFORM_API_KEY'],
+    api_key: flags.apiKey,
+    api_key_env: flags.apiKey === undefined ? undefined : null,
     kind: flags.kind,
     biller_id: flags.biller,
     account_id: flags.account,

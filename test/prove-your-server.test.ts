@@ -1,0 +1,211 @@
+/**
+ * The guide "prove your server" is carried out, command by command, and its two example servers are
+ * judged, where their runtime exists.
+ */
+import assert from 'node:assert/strict';
+import { spawn, spawnSync, type ChildProcess } from 'node:child_process';
+import {
+  chmodSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import test, { after } from 'node:test';
+import { judgePartner, memoryLedger, partnerTarget } from '@duebridge/conformance';
+import { freePort } from '@duebridge/runtime/testing';
+
+const root = join(import.meta.dirname, '..');
+const folder = mkdtempSync(join(tmpdir(), 'duebridge-prove-'));
+after(() => rmSync(folder, { recursive: true, force: true }));
+
+const KEY = 'a-key-that-only-we-two-know';
+
+/** Python of a version that the example says it needs; undefined where there is none. */
+const python = ['python3', 'python'].find(
+  (name) =>
+    spawnSync(name, ['-c', 'import sys; sys.exit(sys.version_info < (3, 10))']).status === 0,
+);
+
+const EXAMPLES: readonly { readonly file: string; readonly command: string | undefined }[] = [
+  { file: 'partner.mjs', command: process.execPath },
+  { file: 'partner.py', command: python },
+];
+
+for (const { file, command } of EXAMPLES) {
+  // Not run where the runtime is missing: the example is then not claimed either.
+  if (command === undefined) continue;
+  test(`${file}: a server without a framework passes the contract profile, also after a restart`, async () => {
+    const books = join(folder, `${file}.db`);
+    const first = await start(command, file, books);
+    const draft = {
+      authentication: { method: 'key', header: 'x-api-key', key: KEY },
+      biller_id: 'my-biller',
+      accounts: { payable: 'A-1', other: 'A-2', inactive: 'A-3' },
+      limits: { max_amount_in_cents: 10_000_000 },
+      terminal_window_seconds: 20,
+    };
+    const pace = {
+      poll_first_ms: 30,
+      poll_longest_ms: 200,
+      burst_per_second: 10,
+      burst_seconds: 2,
+      after_end_ms: 20,
+      balance_lag_ms: 2_000,
+      request_timeout_ms: 15_000,
+      quiet_ms: 0,
+    };
+    const ledger = memoryLedger();
+    try {
+      const target = partnerTarget({ ...draft, base_url: first.url }, {});
+      const report = await judgePartner(target, { pace, ledger });
+      assert.deepEqual(
+        report.results.flatMap(({ id, findings }) => findings.map(({ got }) => `${id} ${got}`)),
+        [],
+      );
+      assert.equal(report.exit_code, 0);
+      assert.equal(report.counts.PASS, 37);
+    } finally {
+      await stop(first.child);
+    }
+    // Killed and started again on its books, and asked for the same ids a day later.
+    const second = await start(command, file, books);
+    try {
+      const report = await judgePartner(partnerTarget({ ...draft, base_url: second.url }, {}), {
+        pace,
+        ledger: memoryLedger(ledger.entries().map((entry) => ({ ...entry, base_url: second.url }))),
+        only: ['P35', 'P54'],
+        now: () => Date.now() + 25 * 60 * 60 * 1_000,
+      });
+      assert.deepEqual(
+        report.results.map(({ verdict }) => verdict),
+        ['PASS', 'PASS'],
+      );
+    } finally {
+      await stop(second.child);
+    }
+  });
+}
+
+test('every command of the guide does what the guide says', async () => {
+  const port = await freePort();
+  const guide = readFileSync(join(root, 'docs', 'prove-your-server.md'), 'utf8').replaceAll(
+    '127.0.0.1:4400',
+    `127.0.0.1:${port}`,
+  );
+  const blocks = [...guide.matchAll(/^```(\w+)\n([\s\S]*?)^```$/gm)].map((match) => ({
+    language: match[1] ?? '',
+    text: match[2] ?? '',
+  }));
+  const steps: { script: string; expected?: string }[] = [];
+  for (const [index, { language, text }] of blocks.entries()) {
+    if (language === 'sh') {
+      steps.push({ script: text });
+      const next = blocks[index + 1];
+      if (next?.language === 'text') steps.at(-1)!.expected = next.text;
+    } else if (language === 'json' && text.includes('"payable"')) {
+      // The guide fills in by hand what init wrote.
+      writeFileSync(join(folder, 'filled.json'), text);
+      steps.push({ script: 'cp filled.json my-server.json\n' });
+    }
+  }
+  assert.ok(steps.length > 8);
+  // What needs a runtime that is missing here cannot be carried out, nor what follows from it.
+  const last =
+    python === undefined ? steps.findIndex(({ script }) => /python3/.test(script)) : steps.length;
+  const outputs = carryOut(
+    steps.slice(0, last).map(({ script }) => script),
+    port,
+  );
+  for (const [index, { script, expected }] of steps.slice(0, last).entries()) {
+    const output = outputs[index]!;
+    assert.equal(output.code, 0, `${script}\n${output.text}`);
+    if (expected !== undefined) {
+      assert.match(output.text.trim(), pattern(expected.trim()), script);
+    }
+  }
+  assert.match(readFileSync(join(folder, 'report.html'), 'utf8'), /Keeps the interface/);
+  assert.match(readFileSync(join(folder, 'conformance.xml'), 'utf8'), /<testcase /);
+  const json = JSON.parse(readFileSync(join(folder, 'conformance.json'), 'utf8')) as object;
+  assert.ok('verdict' in json);
+});
+
+/** Runs the blocks one after another in one shell, as a reader does, and gives what each printed. */
+function carryOut(scripts: readonly string[], port: number): { text: string; code: number }[] {
+  const bin = join(folder, 'bin');
+  mkdirSync(bin, { recursive: true });
+  if (!existsSync(join(folder, 'docs'))) symlinkSync(join(root, 'docs'), join(folder, 'docs'));
+  const shim = (name: string, command: string): void => {
+    writeFileSync(join(bin, name), `#!/bin/sh\n${command}\n`);
+    chmodSync(join(bin, name), 0o755);
+  };
+  shim('node', `exec "${process.execPath}" "$@"`);
+  shim('npx', `shift; exec "${process.execPath}" "${join(root, 'bin', 'duebridge.ts')}" "$@"`);
+  const mark = (index: number): string => `=== end of block ${index}: `;
+  const script = scripts.flatMap((text, index) => [
+    text.trimEnd(),
+    `echo "${mark(index)}$?"`,
+    // A reader needs a moment between starting a server and calling it.
+    ...(text.includes('&\n')
+      ? [`until (exec 3<>/dev/tcp/127.0.0.1/${port}) 2>/dev/null; do sleep 0.05; done`]
+      : []),
+  ]);
+  const run = spawnSync('bash', ['-c', `trap 'kill $(jobs -p)' EXIT\n${script.join('\n')}\n`], {
+    cwd: folder,
+    encoding: 'utf8',
+    timeout: 120_000,
+    env: { PATH: `${bin}:${process.env['PATH'] ?? ''}`, HOME: folder, PORT: String(port) },
+  });
+  const outputs: { text: string; code: number }[] = [];
+  let rest = run.stdout;
+  for (const index of scripts.keys()) {
+    const place = rest.indexOf(mark(index));
+    assert.ok(place >= 0, `block ${index} did not end\n${run.stdout}\n${run.stderr}`);
+    const text = rest.slice(0, place);
+    rest = rest.slice(place + mark(index).length);
+    outputs.push({ text, code: Number.parseInt(rest, 10) });
+    rest = rest.slice(rest.indexOf('\n') + 1);
+  }
+  return outputs;
+}
+
+/** What the guide shows, with `…` for what differs from run to run. */
+function pattern(shown: string): RegExp {
+  const parts = shown.split('…').map((part) => part.replaceAll(/[.*+?^${}()|[\]\\]/g, '\\$&'));
+  return new RegExp(parts.join('[^\\n]*'));
+}
+
+/** Starts an example server on a free port; gives its address once it says it. */
+async function start(
+  command: string,
+  file: string,
+  books: string,
+): Promise<{ url: string; child: ChildProcess }> {
+  const child = spawn(command, [join(root, 'docs', 'examples', file)], {
+    env: { ...process.env, PARTNER_KEY: KEY, PARTNER_DB: books, PORT: '0' },
+    stdio: ['ignore', 'pipe', 'inherit'],
+  });
+  const url = await new Promise<string>((resolve, reject) => {
+    let text = '';
+    child.stdout.on('data', (piece: Buffer) => {
+      text += piece.toString();
+      const found = /http:\/\/127\.0\.0\.1:\d+/.exec(text);
+      if (found !== null) resolve(found[0]);
+    });
+    child.once('exit', (code) => reject(new Error(`${file} ended with ${code}: ${text}`)));
+  });
+  return { url, child };
+}
+
+function stop(child: ChildProcess): Promise<unknown> {
+  const ended = new Promise((resolve) => {
+    child.once('exit', resolve);
+  });
+  child.kill('SIGKILL');
+  return ended;
+}
