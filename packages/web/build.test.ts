@@ -36,6 +36,14 @@ test('the build gives what its manifest says: names with hashes, the integrity, 
   assert.equal(html.match(/content="__PARTNER__"/g)?.length, 1);
   assert.deepEqual(readdirSync(folder), ['dist'], 'a draft was left behind');
 
+  // What package.json promises to those who import it.
+  const { exports } = JSON.parse(
+    readFileSync(join(import.meta.dirname, 'package.json'), 'utf8'),
+  ) as { exports: Record<string, Record<string, string>> };
+  for (const path of Object.values(exports).flatMap((entry) => Object.values(entry))) {
+    assert.ok(existsSync(join(folder, path)), path);
+  }
+
   // The same source, the same bytes: an immutable address must never change its content.
   assert.deepEqual(await buildWeb(dist), manifest);
 });

@@ -11,6 +11,7 @@ import { join } from 'node:path';
 import test, { after, before } from 'node:test';
 import { pathToFileURL } from 'node:url';
 import type { Balance } from '@duebridge/contract';
+import type { AxeResults } from 'axe-core';
 import { freePort } from '@duebridge/runtime/testing';
 import type { Page } from 'playwright-core';
 import { build, type Plugin, type Rolldown } from 'vite';
@@ -116,6 +117,26 @@ test('a customer of the demo site pays a bill, and the ledger has it [S1 S4]', a
   await page.locator('#amount', { hasText: '$0.00' }).waitFor();
   assert.equal((await balanceOf('A-1'))?.amount_due_in_cents, 0);
   assert.deepEqual(wrong, []);
+});
+
+test('the pages of the demo site shut nobody out, with the payment page open over them', async () => {
+  const axe = readFileSync(join(root, 'node_modules/axe-core/axe.min.js'), 'utf8');
+  for (const [path, button] of [
+    ['/?account=A-4', 'Pay bill'],
+    ['/options', 'Open'],
+  ] as const) {
+    const { page } = await open(`${site.url}${path}`);
+    await page.getByRole('button', { name: button }).click();
+    await page.frameLocator('iframe').getByRole('heading', { level: 1 }).waitFor();
+    await page.evaluate(axe);
+    const found = await page.evaluate(async () => {
+      const { axe } = window as unknown as { axe: { run(o: object): Promise<AxeResults> } };
+      // The frame has its own tests; here it is the page around it.
+      const { violations } = await axe.run({ iframes: false });
+      return violations.map(({ id, nodes }) => `${id}: ${nodes.map((n) => n.html).join(' | ')}`);
+    });
+    assert.deepEqual(found, [], path);
+  }
 });
 
 test('two tabs, each with its own token, that confirm at the same moment pay once', async () => {

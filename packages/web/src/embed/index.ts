@@ -77,6 +77,8 @@ export function createDuebridge(options: DuebridgeOptions): Duebridge {
         throw wrongConfig('frameOrigin must not be the origin of your own site');
 
       const before = document.activeElement;
+      const { style: pageStyle } = document.documentElement;
+      const { overflow } = pageStyle;
       const stop = new AbortController();
       const listen = { signal: stop.signal };
       let port: MessagePort | undefined;
@@ -101,7 +103,7 @@ export function createDuebridge(options: DuebridgeOptions): Duebridge {
         const held = document.activeElement === frame || dialog;
         if (dialog) {
           dialog.close();
-          document.documentElement.style.overflow = '';
+          pageStyle.overflow = overflow;
         }
         (dialog ?? frame)?.remove();
         if (held && before instanceof HTMLElement) before.focus();
@@ -276,7 +278,7 @@ export function createDuebridge(options: DuebridgeOptions): Duebridge {
         dialog.addEventListener('click', () => state !== 'ready' && close());
         dialog.append(element);
         place.append(dialog);
-        document.documentElement.style.overflow = 'hidden';
+        pageStyle.overflow = 'hidden';
         dialog.showModal();
         // An empty frame would swallow Escape: the dialog itself has the focus until there is a page.
         dialog.tabIndex = -1;
