@@ -84,6 +84,7 @@ export function mountPartnerAdmin(app: FastifyInstance, options: PartnerAdminOpt
       const result = await kit.cancel(params.platform_payment_id, 'operator', body.reason);
       switch (result.outcome) {
         case 'canceled':
+        case 'was_canceled':
           return toRecord(result.payment);
         case 'not_found':
           throw new Refusal('PAYMENT_NOT_FOUND');

@@ -1,7 +1,14 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import { FAILURE_REASONS } from '@duebridge/contract';
-import { silentLog, systemClock, type Database, type Transaction } from '@duebridge/runtime';
+import {
+  DatabaseUnavailable,
+  silentLog,
+  systemClock,
+  type Database,
+  type Transaction,
+} from '@duebridge/runtime';
+import { manualClock } from '@duebridge/runtime/testing';
 import type {
   AccountsInOwnSystem,
   AccountsInTransaction,
@@ -481,3 +488,51 @@ test('a clock of the database that steps back never puts posted_at before initia
   ]);
   assert.equal(row?.posted_at, row?.initiated_at);
 });
+
+test('while the database is away the sweep pauses between its tries, and goes on when it is back [RU3]', async (t) => {
+  const database = await kitDatabase(t);
+  await haveAccounts(database);
+  // More than a page, so that the database goes away in the middle of a walk.
+  await accepted(
+    database,
+    Array.from({ length: 1_200 }, (_, index) => `p-${index}`),
+  );
+  const clock = manualClock();
+  let isAway = false;
+  let looks = 0;
+  const failing: Database = {
+    ...database,
+    query: async (statement, values) => {
+      if (typeof statement !== 'string' && statement.name === 'kit_unfinished') {
+        looks += 1;
+        isAway ||= looks === 2;
+        await setImmediateTurn();
+        if (isAway) throw new DatabaseUnavailable('away', 'not_executed');
+      }
+      return database.query(statement, values);
+    },
+  };
+  const applier = applierOn(failing, { accounts: ledger(database), clock });
+  applier.start();
+  while (clock.sleeping === 0 && looks < 20) await setImmediateTurn();
+  assert.equal(looks, 2);
+  await clock.advance(0);
+  assert.equal(looks, 2, 'it looked again without a pause');
+  isAway = false;
+  looks = 2;
+  await clock.advance(60_000);
+  const until = performance.now() + 10_000;
+  let left = 1;
+  while (left > 0 && performance.now() < until) {
+    left = (await database.query('SELECT 1 FROM payment_processing LIMIT 1')).length;
+    await clock.advance(1_000);
+  }
+  await applier.stop();
+  assert.equal(left, 0);
+});
+
+function setImmediateTurn(): Promise<void> {
+  return new Promise((resolve) => {
+    setImmediate(resolve);
+  });
+}

@@ -61,6 +61,8 @@ const ownSystemLeaseMs = 30_000;
 const sweepAgeMs = 2_000;
 /** Pause between two looks at the table: with the age above, what a crash left is ended within seconds (Q13). */
 const sweepPauseMs = 1_000;
+/** The pause is at least so many times as long as the looks took: a hundred thousand nightly payments cost a tenth of a connection. */
+const sweepPauseFactor = 10;
 /** Rows of one look; the next goes on from there, so that thousands of nightly payments hide no new one. */
 const sweepRows = 1_000;
 /** After an error or a "later": first pause and longest. */
@@ -104,6 +106,7 @@ export function openApplier(options: ApplierOptions): Applier {
   const stopped = new AbortController();
   let sweeping: Promise<void> = Promise.resolve();
   let place = '';
+  let lookMs = 0;
   metrics.watch('apply_queue', () => inHand.size);
 
   const flush = async (payments: PaymentRow[]): Promise<undefined[]> => {
@@ -150,14 +153,19 @@ export function openApplier(options: ApplierOptions): Applier {
       // It stays processing, which is the truth, and the sweep tries again.
       remember(id);
       metrics.postErrors.inc();
-      log.error({ platform_payment_id: id, error: messageOf(error) }, 'not applied; tried again');
+      const line = { platform_payment_id: id, error: messageOf(error) };
+      // A database that is away fails hundreds at once, and the sweep says so once; anything else is this payment's own.
+      if (error instanceof DatabaseUnavailable) log.debug(line, 'not applied; tried again');
+      else log.error(line, 'not applied; tried again');
     } finally {
       inHand.delete(id);
     }
   };
 
   const sweep = async (ageMs = sweepAgeMs): Promise<number> => {
+    const began = clock.monotonic();
     const found = await findUnfinished(database, Math.max(ageMs, holdMs), place, sweepRows);
+    lookMs += clock.monotonic() - began;
     const last = found.at(-1);
     place = found.length < sweepRows || last === undefined ? '' : last.platform_payment_id;
     const now = clock.monotonic();
@@ -174,12 +182,15 @@ export function openApplier(options: ApplierOptions): Applier {
     while (!stopped.signal.aborted) {
       try {
         await sweep(ageMs);
-        if (place === '') ageMs = sweepAgeMs;
+        // More pages follow at once.
+        if (place !== '') continue;
+        ageMs = sweepAgeMs;
       } catch (error) {
         log.warn({ error: messageOf(error) }, 'the look for unfinished payments failed');
       }
-      // More pages follow at once; with none left, the next round begins after a pause.
-      if (place === '') await clock.sleep(sweepPauseMs, stopped.signal);
+      const pauseMs = Math.max(sweepPauseMs, lookMs * sweepPauseFactor);
+      lookMs = 0;
+      await clock.sleep(pauseMs, stopped.signal);
     }
   };
 

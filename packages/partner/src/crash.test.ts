@@ -113,7 +113,7 @@ async function startChild(database: TestDatabase): Promise<{ child: ChildProcess
     execArgv: [],
   });
   const url = await new Promise<string>((resolve, reject) => {
-    child.once('message', (message) => resolve(String(message)));
+    child.once('message', (message) => resolve(message as string));
     child.once('exit', (code) => reject(new Error(`the server ended with ${code} at its start`)));
   });
   return { child, url };

@@ -118,7 +118,10 @@ async function registerKit(app: FastifyInstance, options: PartnerKitOptions): Pr
   app.decorate('partnerKit', {
     async cancel(platform_payment_id: string, actor: string, reason: string) {
       const outcome = await cancelPayment(database, platform_payment_id, actor, reason);
-      if (outcome.outcome === 'canceled') reads.announce([outcome.payment]);
+      if (outcome.outcome === 'canceled') {
+        reads.announce([outcome.payment]);
+        metrics.ended('canceled', 1);
+      }
       return outcome;
     },
     revokeTokens: (client_id: string) => door.revoke(client_id),

@@ -274,9 +274,10 @@ export async function writeAudit(
   ]);
 }
 
-/** What became of a cancel. */
+/** What became of a cancel. `was_canceled`: by an earlier one, whose reason stands. */
 export type CancelOutcome =
   | { readonly outcome: 'canceled'; readonly payment: PaymentRow }
+  | { readonly outcome: 'was_canceled'; readonly payment: PaymentRow }
   | { readonly outcome: 'too_late'; readonly payment: PaymentRow }
   | { readonly outcome: 'not_found' };
 
@@ -311,7 +312,7 @@ export function cancelPayment(
     }
     const payment = (await findPayments(tx, [platform_payment_id])).get(platform_payment_id);
     if (!payment) return { outcome: 'not_found' };
-    return { outcome: payment.status === 'canceled' ? 'canceled' : 'too_late', payment };
+    return { outcome: payment.status === 'canceled' ? 'was_canceled' : 'too_late', payment };
   });
 }
 
