@@ -7,7 +7,7 @@ import type { FlowPayment, FlowSession, FlowSessionGrant, TokenReply } from '@du
 import { request } from 'undici';
 
 /** Somebody to make tokens for; all of it invented. */
-export const customer = {
+const customer = {
   first_name: 'Ada',
   last_name: 'Lovelace',
   email: 'ada@example.com',
