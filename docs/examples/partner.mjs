@@ -164,7 +164,7 @@ async function answer(request) {
   throw new Refusal(404, 'NOT_FOUND', 'There is nothing here');
 }
 
-const server = createServer(async (request, response) => {
+async function serve(request, response) {
   let status = 200;
   let body;
   try {
@@ -182,8 +182,9 @@ const server = createServer(async (request, response) => {
   }
   response.writeHead(status, { 'Content-Type': 'application/json' });
   response.end(JSON.stringify(body));
-});
+}
 
+const server = createServer((request, response) => void serve(request, response));
 setInterval(applyPayments, 200);
 server.listen(Number(PORT), '127.0.0.1', () => {
   console.log(`Partner server at http://127.0.0.1:${server.address().port}`);

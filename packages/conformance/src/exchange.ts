@@ -18,16 +18,16 @@ export const REQUEST_TIMEOUT_MS = 15_000;
 export const CONNECT_TIMEOUT_MS = 3_000;
 
 /** Most bytes read of one answer (decision 16). */
-export const MAX_ANSWER_BYTES = 262_144;
+const MAX_ANSWER_BYTES = 262_144;
 
 /** Most characters of one body that a report keeps: enough to see what is wrong, few enough to mail. */
-export const MAX_KEPT_CHARACTERS = 4_000;
+const MAX_KEPT_CHARACTERS = 4_000;
 
 /** Requests in a row without an answer after which the run stops: a dead server, not a slow one. */
-export const MAX_SILENT_IN_A_ROW = 4;
+const MAX_SILENT_IN_A_ROW = 4;
 
 /** Most exchanges kept of one run; a run needs some hundreds. */
-export const MAX_KEPT_EXCHANGES = 5_000;
+const MAX_KEPT_EXCHANGES = 5_000;
 
 /** One request and what came of it, fit to be shown: secrets are masked. */
 export interface Exchange {

@@ -12,11 +12,12 @@ import test, { after, describe } from 'node:test';
 import { curl } from './curl.ts';
 import { fileLedger, memoryLedger } from './ledger.ts';
 import type { Pace } from './partner-bench.ts';
+import { UsageProblem } from './plan.ts';
 import { jsonReport, junitReport, terminalReport } from './report.ts';
 import { pageReport } from './report-page.ts';
 import { judgePartner, type RunOptions, type RunReport } from './run.ts';
 import { startScriptedPartner, type ScriptedPartnerOptions } from './scripted-partner.ts';
-import { overlay, partnerTarget, readDraft, TargetProblem, type Draft } from './target.ts';
+import { overlay, partnerTarget, readDraft, type Draft } from './target.ts';
 import { openTlsDoor } from './testing-tls.ts';
 
 const KEY = 'a-key-that-must-not-be-shown';
@@ -336,7 +337,7 @@ describe('a run keeps to what it was told', () => {
   });
 
   test('a check that does not exist is refused before anything is sent', async () => {
-    await assert.rejects(judge('http://127.0.0.1:1', { only: ['P99'] }), TargetProblem);
+    await assert.rejects(judge('http://127.0.0.1:1', { only: ['P99'] }), UsageProblem);
   });
 
   test('the spending cap is kept: what does not fit is not asked for', async () => {

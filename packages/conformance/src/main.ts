@@ -8,7 +8,7 @@ import type { CaseInfo, Profile } from './case.ts';
 import { CALLER_CASES, PARTNER_CASES, TOKEN_CASES } from './cases/index.ts';
 import { readExpected } from './expected.ts';
 import { DEFAULT_LEDGER, fileLedger } from './ledger.ts';
-import { addUp, choose } from './plan.ts';
+import { addUp, choose, UsageProblem } from './plan.ts';
 import { jsonReport, junitReport, moneyLine, progressLine, terminalReport } from './report.ts';
 import { pageReport } from './report-page.ts';
 import { judgePartner, judgePlatform, type RunOptions, type RunReport } from './run.ts';
@@ -27,8 +27,8 @@ export { sandboxCommand } from './sandbox.ts';
 /** The target cannot be used as given (decision 30). */
 const EXIT_CONFIG = 2;
 
-/** Nothing ran (decision 30). */
-const EXIT_NOTHING = 3;
+/** The command was wrong, or nothing ran (decision 30). */
+const EXIT_USAGE = 3;
 
 /** The flags that both subjects have. */
 interface CommonFlags {
@@ -163,7 +163,7 @@ async function conformPartner(file: string | undefined, flags: PartnerFlags): Pr
       target.base_url,
       flags.recheck === true ? ['P35', 'P54'] : undefined,
     );
-    if (nothingFailed(flags, options)) return EXIT_NOTHING;
+    if (nothingFailed(flags, options)) return EXIT_USAGE;
     const cases = choose(PARTNER_CASES, flags.profile, options.only);
     const cap = target.spending_cap_in_cents;
     const money = {
@@ -187,7 +187,7 @@ async function conformPlatform(file: string | undefined, flags: PlatformFlags): 
       ),
     );
     const options = runOptions(flags, target.base_url);
-    if (nothingFailed(flags, options)) return EXIT_NOTHING;
+    if (nothingFailed(flags, options)) return EXIT_USAGE;
     return told(await judgePlatform(target, options), flags);
   });
 }
@@ -197,6 +197,10 @@ async function guarded(flags: CommonFlags, run: () => Promise<number>): Promise<
   try {
     return await run();
   } catch (error) {
+    if (error instanceof UsageProblem) {
+      process.stderr.write(`${error.message}\n`);
+      return EXIT_USAGE;
+    }
     if (!(error instanceof TargetProblem)) throw error;
     if (flags.json === true) {
       process.stdout.write(

@@ -1186,12 +1186,14 @@ export const TOKEN_MUTANTS: readonly TokenMutant[] = [
     breaks: ['T14'],
     verdict: 'WARN',
     behaviour: () => {
-      let given = 0;
+      let since = Number.POSITIVE_INFINITY;
       return {
-        // Only once it has answered many: the checks before the burst must see it right.
+        // Counted from the large body, not timed: on a slow machine no burst comes near a limit. What comes after the burst must
+        // see it right again.
         answer(answer, asked) {
-          if (asked.body.length > 100_000) given = 1_000;
-          if (given > 0 && answer.status === 429) answer.status = 503;
+          if (asked.body.length > 100_000) since = 0;
+          else since += 1;
+          if (since > 20 && since <= 40) answer.status = 503;
         },
       };
     },
@@ -1315,7 +1317,7 @@ export const CALLER_MUTANTS: readonly CallerMutant[] = [
 ];
 
 /** The amount of the payment that most checks look at, under the usual limits. */
-export const SUBJECT_CENTS = 120;
+const SUBJECT_CENTS = 120;
 
 const DAY_MS = 24 * 60 * 60 * 1_000;
 

@@ -115,7 +115,7 @@ interface CallOptions {
 }
 
 /** One after another: whoever holds the lane sends. */
-export class Lane {
+class Lane {
   #tail: Promise<void> = Promise.resolve();
 
   /** Waits for its turn; gives the function that ends it. */
@@ -657,7 +657,7 @@ export function instruction(
 }
 
 /** How long a Retry-After asks to wait; undefined when it does not say, or asks too long. */
-export function retryAfterMs(reply: Reply): number | undefined {
+function retryAfterMs(reply: Reply): number | undefined {
   const text = reply.headers['retry-after'];
   if (text === undefined || !/^\d{1,6}$/.test(text)) return undefined;
   const seconds = Number(text);

@@ -3,7 +3,15 @@
  */
 import type { CaseInfo, PartnerCase, Profile } from './case.ts';
 import type { Planned } from './planned.ts';
-import { TargetProblem, type PartnerTarget } from './target.ts';
+import type { PartnerTarget } from './target.ts';
+
+/** The command was wrong: exit code 3. */
+export class UsageProblem extends Error {
+  constructor(sentence: string) {
+    super(sentence);
+    this.name = 'UsageProblem';
+  }
+}
 
 /** The part of the money that one check may ask for. */
 export interface PlannedMoney {
@@ -12,7 +20,7 @@ export interface PlannedMoney {
   readonly largest_in_cents: number;
 }
 
-/** Picks the checks of a profile, all or those named. Throws TargetProblem for a name that is none. */
+/** Picks the checks of a profile, all or those named. Throws UsageProblem for a name that is none. */
 export function choose<C extends CaseInfo>(
   cases: readonly C[],
   profile: Profile,
@@ -24,7 +32,7 @@ export function choose<C extends CaseInfo>(
   const wanted = only.map((id) => id.trim().toUpperCase()).filter((id) => id !== '');
   const unknown = wanted.find((id) => !cases.some((one) => one.id === id));
   if (unknown !== undefined) {
-    throw new TargetProblem(
+    throw new UsageProblem(
       `There is no check ${unknown}: the checks are ${cases[0]?.id ?? ''} to ${cases.at(-1)?.id ?? ''}, see --list.`,
     );
   }

@@ -10,7 +10,6 @@ import { connect as connectTcp } from 'node:net';
 import { connect as connectTls } from 'node:tls';
 import { errorCode, isSuccess, tell, type Exchange, type Reply, type Wire } from './exchange.ts';
 import { accessToken, PartnerBench, type PartnerRun } from './partner-bench.ts';
-import { isLoopback } from './target.ts';
 
 /** Longest wait for the first answer. With the connection it stays below ten seconds. */
 const ANSWER_TIMEOUT_MS = 5_000;
@@ -241,9 +240,4 @@ function after<T>(ms: number, value: T): Promise<T> {
   return new Promise((resolve) => {
     setTimeout(() => resolve(value), ms).unref();
   });
-}
-
-/** True when the address is of this machine; plain http is fine there. */
-export function isLocal(address: string): boolean {
-  return isLoopback(new URL(address).hostname);
 }

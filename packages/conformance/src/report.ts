@@ -71,7 +71,7 @@ export function headline(report: RunReport, paint: Paint = painter(false)): stri
 }
 
 /** Counts, time and money in one line. */
-export function countsLine(report: RunReport): string {
+function countsLine(report: RunReport): string {
   const { counts, money } = report;
   const parts = [
     `${counts.PASS} passed`,
@@ -90,7 +90,7 @@ export function moneyLine(money: NonNullable<RunReport['money']>): string {
     money.cap_in_cents === undefined
       ? 'no spending cap declared'
       : `spending cap ${formatCents(money.cap_in_cents)}`;
-  return `This run may create up to ${money.payments} payments, ${formatCents(money.total_in_cents)} (${money.total_in_cents} cents) in all, the largest ${formatCents(money.largest_in_cents)}; ${cap}.`;
+  return `This run may create ${money.payments === 1 ? '1 payment' : `up to ${money.payments} payments`}, ${formatCents(money.total_in_cents)} (${money.total_in_cents} cents) in all, the largest ${formatCents(money.largest_in_cents)}; ${cap}.`;
 }
 
 /** One line that shows how far the run is. */

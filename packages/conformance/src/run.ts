@@ -137,7 +137,7 @@ export interface RunOptions {
   readonly onProgress?: (progress: Progress) => void;
 }
 
-/** Judges a partner's server. Never throws for what the server does; throws TargetProblem for an unknown check. */
+/** Judges a partner's server. Never throws for what the server does; throws UsageProblem for an unknown check. */
 export async function judgePartner(
   target: PartnerTarget,
   options: RunOptions = {},

@@ -10,7 +10,7 @@ export function bodyOf(call: ScriptedExchange): Readonly<Record<string, Json>> |
 }
 
 /** The status word in the answer that a call was given; undefined when there is none. */
-export function statusGiven(call: ScriptedExchange): string | undefined {
+function statusGiven(call: ScriptedExchange): string | undefined {
   const status = call.answer?.status === 200 ? read(call.answer.body)?.['status'] : undefined;
   return typeof status === 'string' ? status : undefined;
 }

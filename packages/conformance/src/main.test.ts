@@ -1,0 +1,202 @@
+/**
+ * The command line of the judge: exit codes mean something, standard output holds what was asked for
+ * and nothing else, and no secret need stand in a shell's history.
+ */
+import assert from 'node:assert/strict';
+import { spawn } from 'node:child_process';
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import test, { after, before, describe } from 'node:test';
+import type { RunReport } from './run.ts';
+import { startScriptedPartner, type ScriptedPartner } from './scripted-partner.ts';
+import { openPlatformDoor, type PlatformDoor } from './testing-platform.ts';
+
+const bin = join(import.meta.dirname, '../../../bin/duebridge.ts');
+const folder = mkdtempSync(join(tmpdir(), 'duebridge-cli-'));
+const KEY = 'a-key-for-the-command-line';
+
+let partner: ScriptedPartner;
+let platform: PlatformDoor;
+
+before(async () => {
+  partner = await startScriptedPartner({ auth: { method: 'key', header: 'x-api-key', key: KEY } });
+  platform = await openPlatformDoor('biller');
+});
+after(async () => {
+  await partner.stop();
+  await platform.stop();
+  rmSync(folder, { recursive: true, force: true });
+});
+
+interface Ran {
+  readonly code: number | null;
+  readonly out: string;
+  readonly err: string;
+}
+
+function conform(args: readonly string[], env: Record<string, string> = {}): Promise<Ran> {
+  return new Promise((resolve) => {
+    const child = spawn(process.execPath, [bin, 'conform', ...args], {
+      cwd: folder,
+      env: { PATH: process.env['PATH'], ...env },
+    });
+    let [out, err] = ['', ''];
+    child.stdout.on('data', (piece: Buffer) => (out += piece.toString()));
+    child.stderr.on('data', (piece: Buffer) => (err += piece.toString()));
+    child.once('close', (code) => resolve({ code, out, err }));
+  });
+}
+
+const where = (): string[] => [
+  'partner',
+  '--base-url',
+  partner.url,
+  '--biller',
+  'sandbox-utility',
+  '--account',
+  'active',
+  '--auth',
+  'key',
+  '--header',
+  'x-api-key',
+];
+
+describe('conform', { concurrency: 4 }, () => {
+  test('a passed run exits with 0, and the key may come from the environment', async () => {
+    const ran = await conform([...where(), '--only', 'P20,P25'], { DUEBRIDGE_CONFORM_KEY: KEY });
+    assert.equal(ran.code, 0, ran.err);
+    assert.match(ran.out, /2 of 2 checks passed/);
+    assert.match(ran.err, /may create 1 payment, \$1\.20 \(120 cents\)/);
+    assert.ok(existsSync(join(folder, '.duebridge-conform', 'payments.json')));
+  });
+
+  test('--json prints one JSON value and nothing else on the standard output', async () => {
+    const ran = await conform([...where(), '--key', KEY, '--only', 'P20', '--json']);
+    const report = JSON.parse(ran.out) as RunReport;
+    assert.equal(report.exit_code, 0);
+    assert.ok(!(ran.out + ran.err).includes(KEY));
+  });
+
+  test('a broken must exits with 1', async () => {
+    const wrong = await startScriptedPartner({
+      auth: { method: 'key', header: 'x-api-key', key: KEY },
+      behaviour: { authorize: () => undefined },
+    });
+    try {
+      const ran = await conform([
+        ...where(),
+        '--base-url',
+        wrong.url,
+        '--key',
+        KEY,
+        '--only',
+        'P01',
+      ]);
+      assert.equal(ran.code, 1, ran.err);
+      assert.match(ran.out, /S3 .*protects/);
+    } finally {
+      await wrong.stop();
+    }
+  });
+
+  test('a server that is not as declared, and a target that lacks something, exit with 2', async () => {
+    const wrong = await conform([...where(), '--key', 'another-key', '--json']);
+    assert.equal(wrong.code, 2);
+    assert.equal((JSON.parse(wrong.out) as RunReport).verdict, 'config');
+    const bare = await conform(['partner', '--json']);
+    assert.equal(bare.code, 2);
+    assert.match((JSON.parse(bare.out) as RunReport).config?.sentence ?? '', /base_url is missing/);
+    const unknown = await conform([...where(), '--key', KEY, '--only', 'P99']);
+    assert.equal(unknown.code, 3);
+    assert.match(unknown.err, /There is no check P99/);
+  });
+
+  test('a flag that does not exist, and a run in which nothing ran, exit with 3', async () => {
+    assert.equal((await conform(['partner', '--no-such-flag'])).code, 3);
+    const none = await conform([...where(), '--key', KEY, '--only', 'P03']);
+    assert.equal(none.code, 3, none.err);
+    assert.match(none.out, /no check could be judged/);
+    const failed = await conform([...where(), '--key', KEY, '--failed', '--ledger', 'empty']);
+    assert.equal(failed.code, 3);
+    assert.match(failed.err, /Nothing failed in the last run/);
+  });
+
+  test('a flag goes before the file, and a file that is there is not written over', async () => {
+    const file = join(folder, 'target.json');
+    assert.equal((await conform(['partner', 'init', file])).code, 0);
+    const written = readFileSync(file, 'utf8');
+    assert.equal((await conform(['partner', 'init', file])).code, 2);
+    assert.equal(readFileSync(file, 'utf8'), written);
+    const ran = await conform([
+      'partner',
+      file,
+      '--base-url',
+      partner.url,
+      '--biller',
+      'sandbox-utility',
+      '--account',
+      'active',
+      '--key',
+      KEY,
+      '--only',
+      'P10',
+      '--html',
+      'page.html',
+    ]);
+    assert.equal(ran.code, 0, ran.out + ran.err);
+    assert.match(readFileSync(join(folder, 'page.html'), 'utf8'), /^<!doctype html>/);
+  });
+
+  test('a plan is told without a server', async () => {
+    const ran = await conform([
+      ...where().map((one) => (one === partner.url ? 'http://127.0.0.1:1' : one)),
+      '--key',
+      KEY,
+      '--plan',
+    ]);
+    assert.equal(ran.code, 0, ran.err);
+    assert.match(ran.out, /^P01 {2}/);
+  });
+
+  test('an expected failure without an owner is not accepted', async () => {
+    const file = join(folder, 'known.json');
+    writeFileSync(file, '[{"check":"P01","until":"2030-01-01","reason":"x"}]');
+    const ran = await conform([...where(), '--key', KEY, '--expected', file]);
+    assert.equal(ran.code, 2);
+    assert.match(ran.err, /lacks "owner"/);
+  });
+
+  test('every check can be listed, for people and for programs', async () => {
+    const people = await conform(['platform', '--list']);
+    assert.equal(people.out.trim().split('\n').length, 24);
+    const programs = await conform(['partner', '--list', '--json']);
+    assert.equal((JSON.parse(programs.out) as unknown[]).length, 47);
+  });
+
+  test('a platform is judged by flags alone; a wrong key is one sentence', async () => {
+    const flags = [
+      'platform',
+      '--base-url',
+      platform.url,
+      '--client-id',
+      platform.client_id,
+      '--only',
+      'T01,T05,T07,C01',
+    ];
+    const ran = await conform(flags, { DUEBRIDGE_CONFORM_API_KEY: platform.api_key });
+    assert.equal(ran.code, 0, ran.out + ran.err);
+    assert.match(ran.out, /C01: not judged, because the target declares no "caller"/);
+    const wrong = await conform([...flags, '--api-key', 'wrong-key']);
+    assert.equal(wrong.code, 2);
+    assert.match(wrong.out, /refuses \(401\) the credentials: mend --client-id and --api-key/);
+    const elsewhere = await conform([
+      ...flags,
+      '--api-key',
+      'x-key',
+      '--base-url',
+      'http://127.0.0.1:9',
+    ]);
+    assert.equal(elsewhere.code, 2);
+  });
+});
