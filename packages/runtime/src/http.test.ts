@@ -220,6 +220,49 @@ test('headers that say two things are refused', async (t) => {
   assertRefused(await raw(port, 'what is this\r\n\r\n'), 400, 'INVALID_REQUEST');
 });
 
+test('what Node would refuse by itself is refused in our form: no host, an expectation nobody can meet', async (t) => {
+  const { port } = await listening(t);
+  const get = 'GET /payment/p1 HTTP/1.1\r\nConnection: close\r\n';
+  assertRefused(await raw(port, `${get}\r\n`), 400, 'INVALID_REQUEST');
+  assertRefused(await raw(port, `${get}Host: x\r\nExpect: 200-ok\r\n\r\n`), 400, 'INVALID_REQUEST');
+  // HTTP/1.0 knows no Host, and 100-continue is met.
+  assert.match(await raw(port, 'GET /payment/p1 HTTP/1.0\r\n\r\n'), /^HTTP\/1.1 200 /);
+  const json = JSON.stringify(body);
+  const expecting = head(
+    `PUT ${path} HTTP/1.1`,
+    'Expect: 100-Continue',
+    'Content-Type: application/json',
+    `Content-Length: ${json.length}`,
+  );
+  assert.match(await raw(port, expecting, json), /^HTTP\/1.1 100 .*\r\n\r\nHTTP\/1.1 200 /);
+});
+
+test('every answer forbids guessing its type, even one to bytes that are no request', async (t) => {
+  const { port } = await listening(t);
+  for (const bytes of [
+    'what is this\r\n\r\n',
+    head('GET / HTTP/1.1'),
+    head('GET /payment/p1 HTTP/1.1'),
+  ]) {
+    assert.match(await raw(port, bytes), /\r\nx-content-type-options: nosniff\r\n/i);
+  }
+});
+
+test('the page of the API is in nobody’s frame, has no form and tells nobody where it was', async (t) => {
+  const { base } = await listening(t, {}, (app) => mountOperations(app, { openapi: {} }));
+  const { headers } = await fetch(`${base}/docs`);
+  const policy = headers.get('content-security-policy')?.split('; ') ?? [];
+  for (const directive of [
+    "default-src 'none'",
+    "frame-ancestors 'none'",
+    "base-uri 'none'",
+    "form-action 'none'",
+  ]) {
+    assert.ok(policy.includes(directive), directive);
+  }
+  assert.equal(headers.get('referrer-policy'), 'no-referrer');
+});
+
 test('a path is decoded or refused; ids are judged by our pattern, whatever their length', async (t) => {
   const { base } = await listening(t);
   for (const id of [

@@ -137,6 +137,8 @@ export function createServer(options: ServerOptions = {}): FastifyInstance {
       headersTimeout: limits.headersTimeoutMs,
       connectionsCheckingInterval: limits.checkIntervalMs,
       maxHeaderSize: limits.headerBytes,
+      // Looked at in headerProblem: Node would answer by itself, with a bare 400.
+      requireHostHeader: false,
     },
     exposeHeadRoutes: false,
     // A request that came in while we close is answered, on a connection that then ends.
@@ -151,6 +153,8 @@ export function createServer(options: ServerOptions = {}): FastifyInstance {
     },
   });
   app.server.maxConnections = limits.connections;
+  // The same of an Expect that nobody can meet, which Node would answer with a bare 417.
+  app.server.on('checkExpectation', (request, response) => app.routing(request, response));
   const requests = options.metrics?.histogram(
     'duebridge_http_request_duration_seconds',
     'Time from the arrival of a request to the end of its answer',
@@ -225,6 +229,12 @@ function headerProblem(request: IncomingMessage, single: ReadonlySet<string>): D
     if (!single.has(name)) continue;
     if (seen.has(name)) return { path: `headers.${name}`, problem: 'stands more than once' };
     seen.add(name);
+  }
+  if (headers.host === undefined && request.httpVersion === '1.1') {
+    return { path: 'headers.host', problem: 'is required' };
+  }
+  if (headers.expect !== undefined && headers.expect.toLowerCase() !== '100-continue') {
+    return { path: 'headers.expect', problem: 'cannot be met' };
   }
   const takesNoBody = method === 'GET' || method === 'HEAD';
   if (takesNoBody && hasBody(headers)) return { path: 'body', problem: 'does not belong here' };
@@ -397,6 +407,7 @@ function answerBrokenRequest(error: Error & { code?: string }, socket: Socket): 
       `Content-Type: ${jsonType}`,
       `Content-Length: ${Buffer.byteLength(body)}`,
       'Cache-Control: no-store',
+      'X-Content-Type-Options: nosniff',
       'Connection: close',
       '',
       body,
@@ -597,6 +608,13 @@ export interface OperationsOptions {
   openapi?: object;
 }
 
+/** The page has no script, no form and no place in another's frame; default-src says nothing of the latter three directives. */
+const docsHeaders = {
+  'content-security-policy':
+    "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+  'referrer-policy': 'no-referrer',
+};
+
 /** Longest a readiness question may take: the balancer asks again soon. */
 const readyTimeoutMs = 3_000;
 
@@ -623,10 +641,7 @@ export function mountOperations(app: FastifyInstance, options: OperationsOptions
     const page = docsPage(openapi);
     app.get('/openapi.json', (_request, reply) => reply.type(jsonType).send(json));
     app.get('/docs', (_request, reply) =>
-      reply
-        .header('content-security-policy', "default-src 'none'; style-src 'unsafe-inline'")
-        .type('text/html; charset=utf-8')
-        .send(page),
+      reply.headers(docsHeaders).type('text/html; charset=utf-8').send(page),
     );
   }
 }
