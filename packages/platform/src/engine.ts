@@ -163,12 +163,15 @@ class RunningEngine implements Engine {
   async #begin(): Promise<void> {
     const { database, clock } = this.#options;
     const startedAt = clock.monotonic();
-    await registerWorker(database, this.#workerId);
+    const workerId = newWorkerId();
+    await registerWorker(database, workerId);
+    // Named only from here on: a row of a worker that lives and does not know of it would be adopted by nobody.
+    this.#workerId = workerId;
     this.#tenure = new Tenure(
       this.#options,
       this.#times,
       this.#measures,
-      this.#workerId,
+      workerId,
       startedAt,
       (row) => this.#notify(row),
     );
@@ -186,7 +189,6 @@ class RunningEngine implements Engine {
   async #renewOnce(): Promise<void> {
     if (this.#tenure === undefined) {
       if (!this.#lost || this.#stopping.signal.aborted) return;
-      this.#workerId = newWorkerId();
       await this.#begin();
       this.#lost = false;
       return;

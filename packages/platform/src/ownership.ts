@@ -50,6 +50,14 @@ const SHARES_LOCK = 7_033_124_800_419;
 /** How long an odd part of a small budget stays with one worker before it goes to the next, in milliseconds. */
 const TURN_MS = 5_000;
 
+/**
+ * Condition on `workers`: alive, with `lease` as the SQL of its milliseconds. A heartbeat from further ahead than a lease was
+ * written before the clock stepped back and proves nothing (E7).
+ */
+const isAlive = (column: string, lease: string): string =>
+  `${column} > clock_timestamp() - ${lease} * interval '1 millisecond'
+   AND ${column} <= clock_timestamp() + ${lease} * interval '1 millisecond'`;
+
 /** Puts a new worker on the list. */
 export async function registerWorker(database: Database, worker_id: string): Promise<void> {
   await database.query('INSERT INTO workers (worker_id) VALUES ($1)', [worker_id]);
@@ -67,22 +75,22 @@ export function beat(
 ): Promise<Map<string, Share> | undefined> {
   return database.transaction(async (tx) => {
     await tx.query(sql('worker_lock', 'SELECT pg_advisory_xact_lock($1)'), [SHARES_LOCK]);
-    const alive = await tx.query<WorkerRow & { turn: number }>(
+    const living = await tx.query<WorkerRow & { turn: number }>(
       sql(
         'worker_alive',
         `SELECT worker_id, shares, floor(extract(epoch FROM clock_timestamp()) * 1000 / $2)::bigint AS turn
-           FROM workers WHERE heartbeat_at > clock_timestamp() - $1 * interval '1 millisecond' ORDER BY worker_id`,
+           FROM workers WHERE ${isAlive('heartbeat_at', '$1')} ORDER BY worker_id`,
       ),
       [leaseMs, TURN_MS],
     );
-    const turn = alive[0]?.turn ?? 0;
-    if (!alive.some((worker) => worker.worker_id === worker_id)) return undefined;
+    const turn = living[0]?.turn ?? 0;
+    if (!living.some((worker) => worker.worker_id === worker_id)) return undefined;
     const granted = new Map<string, Share>();
     const registered: Record<string, Shares[string]> = {};
     for (const [partner_id, { calls, rate }] of demands) {
       const share = {
-        calls: shareOf(worker_id, partner_id, 'calls', calls, alive, turn),
-        rate: shareOf(worker_id, partner_id, 'rate', rate, alive, turn),
+        calls: shareOf(worker_id, partner_id, 'calls', calls, living, turn),
+        rate: shareOf(worker_id, partner_id, 'rate', rate, living, turn),
       };
       granted.set(partner_id, share);
       registered[partner_id] = { calls: [share.calls, calls.need], rate: [share.rate, rate.need] };
@@ -158,7 +166,7 @@ const adoptStatement = sql(
      SELECT o.owner FROM owners o
       WHERE o.owner IS NOT NULL AND o.owner <> $1
         AND NOT EXISTS (SELECT 1 FROM workers w
-                         WHERE w.worker_id = o.owner AND w.heartbeat_at > clock_timestamp() - $2 * interval '1 millisecond')
+                         WHERE w.worker_id = o.owner AND ${isAlive('w.heartbeat_at', '$2')})
    ), orphans AS (
      (SELECT d.platform_payment_id FROM payments d
        WHERE d.settled_at IS NULL AND d.owner IN (SELECT owner FROM dead) LIMIT $3)
@@ -181,6 +189,17 @@ export function adopt(on: Queryable, worker_id: string, leaseMs: number): Promis
   return on.query<AdoptedRow>(adoptStatement, [worker_id, leaseMs, ADOPT_AT_ONCE]);
 }
 
+const ownedStatement = sql(
+  'payment_owned',
+  'SELECT platform_payment_id FROM payments WHERE owner = $1 AND settled_at IS NULL',
+);
+
+/** The ids of all that this worker drives by the record: up to a million, so only for when its memory may differ. */
+export async function ownedIds(on: Queryable, worker_id: string): Promise<string[]> {
+  const rows = await on.query<{ platform_payment_id: string }>(ownedStatement, [worker_id]);
+  return rows.map((row) => row.platform_payment_id);
+}
+
 /** A graceful end: what this worker drives is anybody's again, and it leaves the list. */
 export async function release(database: Database, worker_id: string): Promise<void> {
   await database.query('UPDATE payments SET owner = NULL WHERE owner = $1 AND settled_at IS NULL', [
@@ -192,10 +211,7 @@ export async function release(database: Database, worker_id: string): Promise<vo
 /** Takes long dead workers off the list; adoption does not need their rows. */
 export async function forgetDeadWorkers(on: Queryable, leaseMs: number): Promise<void> {
   await on.query(
-    sql(
-      'worker_forget',
-      `DELETE FROM workers WHERE heartbeat_at < clock_timestamp() - 10 * $1 * interval '1 millisecond'`,
-    ),
+    sql('worker_forget', `DELETE FROM workers WHERE NOT (${isAlive('heartbeat_at', '10 * $1')})`),
     [leaseMs],
   );
 }

@@ -18,11 +18,18 @@ import type { Acceptance, Intent, Oddity } from './judge.ts';
 import { DueHeap, Lane } from './lane.ts';
 import type { Measures } from './measures.ts';
 import type { Exchange } from './outgoing.ts';
-import { adopt, ADOPT_AT_ONCE, beat, type AdoptedRow, type Demand } from './ownership.ts';
+import { adopt, ADOPT_AT_ONCE, beat, ownedIds, type AdoptedRow, type Demand } from './ownership.ts';
 import type { NotSent, PartnerClient, PaymentOrder } from './partner-client.ts';
 import type { Partner, PartnerRegistry } from './partners.ts';
 import { judgePoll, type PollOutcome } from './poll.ts';
-import { advance, findPayment, type Advance, type Ending, type PaymentRow } from './record.ts';
+import {
+  advance,
+  findPayment,
+  findPayments,
+  type Advance,
+  type Ending,
+  type PaymentRow,
+} from './record.ts';
 import { learn, nextPollMs, OVERDUE_AFTER_MS, retryMs } from './schedule.ts';
 import { judgeSubmit, type AnswerOutcome, type HoldReason, type SubmitOutcome } from './submit.ts';
 import { endPayments, settlePayments, type End } from './terminal.ts';
@@ -152,6 +159,8 @@ export class Tenure {
   #underWay = 0;
   #idle: (() => void) | undefined;
   #beatenAt: number;
+  /** An adoption was not carried through: rows may name this worker of which it does not know. */
+  #mayOwnMore = false;
   #hurriedAt = Number.NEGATIVE_INFINITY;
   #hurrying = false;
   #beating: Promise<boolean> | undefined;
@@ -256,13 +265,37 @@ export class Tenure {
   /** Takes over what nobody living drives. */
   async adopt(): Promise<void> {
     const { database, log } = this.#options;
+    if (this.#mayOwnMore) await this.#takeBack();
     for (;;) {
+      // Until they are in memory: an adoption whose answer is lost has happened, and nobody else adopts from the living.
+      this.#mayOwnMore = true;
       const rows = await adopt(database, this.workerId, this.#times.leaseMs);
       if (this.#ended) return;
       if (rows.length > 0) log.info({ payments: rows.length }, 'payments adopted');
       await this.#learnBudgets(rows);
-      for (const row of rows) this.add(row, this.#spreadMs(row, rows.length));
+      for (const row of rows) {
+        // One that we have in memory was taken from us meanwhile: what we know of it is out of date.
+        this.#drives.delete(row.platform_payment_id);
+        this.add(row, this.#spreadMs(row, rows.length));
+      }
+      this.#mayOwnMore = false;
       if (rows.length < ADOPT_AT_ONCE) return;
+    }
+  }
+
+  /** Drives what names this worker in the database and is not in memory. */
+  async #takeBack(): Promise<void> {
+    const { database } = this.#options;
+    const owned = await ownedIds(database, this.workerId);
+    const missing = owned.filter((id) => !this.#drives.has(id));
+    for (let from = 0; from < missing.length; from += ADOPT_AT_ONCE) {
+      // Read anew: what was driven to its end since then is no longer ours to drive (P8).
+      const rows = await findPayments(database, missing.slice(from, from + ADOPT_AT_ONCE));
+      await this.#learnBudgets(rows);
+      for (const row of rows) {
+        if (row.owner === this.workerId && row.settled_at === null)
+          this.add(row, this.#spreadMs(row, rows.length));
+      }
     }
   }
 
@@ -307,7 +340,8 @@ export class Tenure {
       lane.rate = Math.min(lane.rate, demand.rate.need);
     }
     const granted = await beat(database, this.workerId, this.#times.leaseMs, demands);
-    if (granted === undefined) {
+    // A lease that looked lost stays lost: steps that saw it so have given up their payments.
+    if (granted === undefined || this.isLost) {
       this.drop();
       return false;
     }
@@ -420,7 +454,7 @@ export class Tenure {
 
   /** Puts a payment where its next step is taken: the funding queue, or its partner's lane. */
   #queue(drive: Drive): void {
-    if (this.#ended) return;
+    if (this.#ended || !this.#isCurrent(drive)) return;
     if (needsFunding(drive)) {
       this.#funding.push(drive);
       this.#pumpFunding();
@@ -437,7 +471,12 @@ export class Tenure {
   }
 
   #forget(drive: Drive): void {
-    this.#drives.delete(drive.platform_payment_id);
+    if (this.#isCurrent(drive)) this.#drives.delete(drive.platform_payment_id);
+  }
+
+  /** False for what was known of a payment before it was adopted anew. */
+  #isCurrent(drive: Drive): boolean {
+    return this.#drives.get(drive.platform_payment_id) === drive;
   }
 
   /** Runs one piece of work for one payment; whatever it throws is that payment's alone (F90). */
@@ -467,6 +506,10 @@ export class Tenure {
     while (this.#fundingCalls < MAX_FUNDING_CALLS && !this.#ended) {
       const drive = this.#funding.peek();
       if (drive === undefined) return;
+      if (!this.#isCurrent(drive)) {
+        this.#funding.pop();
+        continue;
+      }
       if (drive.at > clock.monotonic()) {
         this.#wake(this.#funding, drive.at, () => this.#pumpFunding());
         return;
@@ -553,6 +596,10 @@ export class Tenure {
     while (!this.#ended) {
       const next = lane.due.peek();
       if (next === undefined) return;
+      if (!this.#isCurrent(next)) {
+        lane.due.pop();
+        continue;
+      }
       const now = clock.monotonic();
       if (next.at > now) {
         this.#wake(lane, next.at, () => this.#pump(lane));
