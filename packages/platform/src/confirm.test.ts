@@ -79,8 +79,9 @@ test('a commit whose answer is lost leaves no payment that nobody drives [S4]', 
   const cut: Database = {
     ...database,
     async transaction(work, options) {
-      await database.transaction(work, options);
+      const result = await database.transaction(work, options);
       lost += 1;
+      if (lost > 1) return result;
       throw new DatabaseUnavailable('the answer to COMMIT was lost', 'unknown');
     },
   };
@@ -98,6 +99,51 @@ test('a commit whose answer is lost leaves no payment that nobody drives [S4]', 
   // The customer's next click meets the same payment.
   const again = await payments.confirm(session, request);
   assert.equal(again.platform_payment_id, taken[0]?.platform_payment_id);
+});
+
+test('a commit that comes through after its connection was given up leaves no payment that nobody drives [S4]', async () => {
+  const taken: PaymentRow[] = [];
+  const mayCommit = Promise.withResolvers<void>();
+  const given = Promise.withResolvers<void>();
+  let committed: Promise<unknown> | undefined;
+  const looks = { started: 0 };
+  const slow: Database = {
+    ...database,
+    async transaction(work, options) {
+      if (committed !== undefined) {
+        looks.started += 1;
+        return database.transaction(work, options);
+      }
+      // The server works on the commit for longer than anybody waits for its answer.
+      committed = database.transaction(async (tx) => {
+        const result = await work(tx);
+        given.resolve();
+        await mayCommit.promise;
+        return result;
+      }, options);
+      await given.promise;
+      throw new DatabaseUnavailable('the answer to COMMIT did not come', 'unknown');
+    },
+  };
+  const session = newSession();
+  await assert.rejects(open(slow, taken).confirm(session, request), DatabaseUnavailable);
+  const pause = (): Promise<void> =>
+    new Promise((resolve) => {
+      setTimeout(resolve, 5);
+    });
+  for (let look = 0; look < 20; look += 1) {
+    await clock.advance(1_000);
+    await pause();
+  }
+  assert.equal(taken.length, 0);
+  mayCommit.resolve();
+  await committed;
+  for (let look = 0; look < 400 && taken.length === 0; look += 1) {
+    await clock.advance(1_000);
+    await pause();
+  }
+  assert.equal(taken.length, 1);
+  assert.ok(looks.started >= 1);
 });
 
 test('a commit that never happened is forgotten: nothing is driven, and the next click makes the one', async () => {
@@ -139,6 +185,23 @@ test('a commit that never happened is forgotten: nothing is driven, and the next
   );
 });
 
+test('a database clock that is an hour ahead at the cut-off keeps nobody from paying', async () => {
+  const cutoff = cutoffAfter(partner, Date.now());
+  const behind = manualClock(cutoff - 60 * 60_000);
+  await database.query(
+    `INSERT INTO batches (platform_batch_id, partner_id, cutoff_at) VALUES ('closed-early', 'p', $1)
+     ON CONFLICT (partner_id, cutoff_at) DO NOTHING`,
+    [new Date(cutoff).toISOString()],
+  );
+  await database.query(
+    `UPDATE batches SET closed_at = now(), statement = '{}' WHERE partner_id = 'p' AND cutoff_at = $1 AND closed_at IS NULL`,
+    [new Date(cutoff).toISOString()],
+  );
+  const taken: PaymentRow[] = [];
+  await open(database, taken, behind).confirm(newSession(), request);
+  assert.equal(taken.length, 1);
+});
+
 test('a host whose clock is behind at the cut-off pays into the next batch, not into a closed one', async () => {
   const cutoff = cutoffAfter(partner, Date.now());
   const behind = manualClock(cutoff - 60_000);
@@ -148,7 +211,7 @@ test('a host whose clock is behind at the cut-off pays into the next batch, not 
     [new Date(cutoff).toISOString()],
   );
   await database.query(
-    `UPDATE batches SET closed_at = now(), statement = '{}' WHERE partner_id = 'p' AND cutoff_at = $1`,
+    `UPDATE batches SET closed_at = now(), statement = '{}' WHERE partner_id = 'p' AND cutoff_at = $1 AND closed_at IS NULL`,
     [new Date(cutoff).toISOString()],
   );
   const taken: PaymentRow[] = [];

@@ -11,7 +11,7 @@ import { MAX_FAILURE_REASON_LENGTH, Refusal } from '@duebridge/contract';
 import type { Detail, FlowPayment, FlowPaymentRequest, PaymentRules } from '@duebridge/contract';
 import { constraintOf, DatabaseUnavailable, sql } from '@duebridge/runtime';
 import type { Clock, Database, Log, Transaction } from '@duebridge/runtime';
-import { batchFor } from './batch.ts';
+import { batchFor, cutoffAfter } from './batch.ts';
 import type { Engine } from './engine.ts';
 import {
   flowPayment,
@@ -34,9 +34,6 @@ const accountDeadlineMs = 5_000;
 const retryAfterSeconds = '5';
 /** Pause between two looks for a payment whose commit was not answered. */
 const resolveEveryMs = 1_000;
-
-/** How far this host's clock may be from the database's (decision 12). */
-const maxClockSkewMs = 5 * 60_000;
 
 /** Stage 4. */
 export interface Payments {
@@ -109,7 +106,14 @@ export function openPayments(options: {
         error instanceof DatabaseUnavailable &&
         error.outcome === 'unknown'
       ) {
-        void takeIfCommitted(made.platform_payment_id, { database, engine, clock, log, signal });
+        const { platform_payment_id } = made;
+        void takeIfCommitted(session.flow_id, platform_payment_id, {
+          database,
+          engine,
+          clock,
+          log,
+          signal,
+        });
       }
       throw error;
     }
@@ -120,8 +124,8 @@ export function openPayments(options: {
       return await makeAt(session, partner, request, now);
     } catch (error) {
       if (constraintOf(error) !== 'payments_batch_open') throw error;
-      // By the database's clock the window has ended and its batch is closed; ours is behind, by no more than the skew we bear.
-      return makeAt(session, partner, request, now + maxClockSkewMs);
+      // By the database's clock the window has ended and its batch is closed; ours is behind. What comes now is of the next window.
+      return makeAt(session, partner, request, cutoffAfter(partner, now));
     }
   };
 
@@ -228,9 +232,11 @@ async function keepCustomer(tx: Transaction, customer_id: string, days: number):
 
 /**
  * Looks until the database answers whether the payment is there, and hands it to the engine if it is. When the process stops before
- * that, the engine has given up its ownership, and another worker adopts the payment.
+ * that, the engine has given up its ownership, and another worker adopts the payment. A commit may outlive its connection: only
+ * when its hold on the flow is gone has it happened or not.
  */
 async function takeIfCommitted(
+  flow_id: Buffer,
   platform_payment_id: string,
   on: {
     database: Database;
@@ -244,6 +250,7 @@ async function takeIfCommitted(
   while (!signal.aborted) {
     await clock.sleep(resolveEveryMs, signal);
     try {
+      await database.transaction((tx) => lockFlow(tx, flow_id));
       const payment = await findPayment(database, platform_payment_id);
       if (payment !== undefined && payment.owner === engine.workerId) engine.take(payment);
       return;
