@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
 import test from 'node:test';
 import { Refusal } from '@duebridge/contract';
+import type { Database, Statement } from '@duebridge/runtime';
 import fc from 'fast-check';
 import {
   batchFor,
@@ -14,7 +15,7 @@ import {
 } from './batch.ts';
 import { scriptedPartner, stand, type Stand, type ScriptedPartner } from './engine-testing.ts';
 import { compareLines, readLines, reconcileBatch } from './reconcile.ts';
-import type { PaymentRow } from './record.ts';
+import { insertPayment, type PaymentRow } from './record.ts';
 
 const settled = (row: PaymentRow): boolean => row.settled_at !== null;
 const at = (text: string): number => Date.parse(text);
@@ -267,4 +268,41 @@ test('a comparison that could not be finished is no agreement', async (t) => {
     reconcileBatch(place, 'no-such', {}, 'operator'),
     (error) => error instanceof Refusal && error.code === 'BATCH_NOT_FOUND',
   );
+});
+
+test('a payment that joins between the look and the closing keeps its batch open', async (t) => {
+  const place = await stand(t);
+  await place.register('acme', 'http://127.0.0.1:1');
+  const partner = await place.registry.get('acme');
+  const engine = place.engine();
+  // A window that has just ended by the database's clock; this host's is a moment behind.
+  const justNow = Date.now() - 1_000;
+  const batch_cutoff = new Date(justNow).toISOString().slice(11, 16);
+  const cutoff = cutoffAfter({ batch_time_zone: 'UTC', batch_cutoff }, justNow - 60_000);
+  const late = { ...partner!, batch_time_zone: 'UTC', batch_cutoff };
+  const platform_batch_id = await batchFor(place.database, late, cutoff - 1);
+  let joined: PaymentRow | undefined;
+  const database: Database = {
+    ...place.database,
+    async query<Row>(statement: Statement, values?: readonly unknown[]): Promise<Row[]> {
+      const rows = await place.database.query<Row>(statement, values);
+      if (typeof statement !== 'string' && statement.name === 'batch_due') {
+        joined = await insertPayment(place.database, {
+          partner_id: 'acme',
+          biller_id: 'acme',
+          account_id: 'A',
+          platform_batch_id,
+          amount_in_cents: 100,
+          session_id: null,
+          funding_method: 'sandbox_bank',
+          owner: engine.workerId,
+          actor: 'test',
+        });
+      }
+      return rows;
+    },
+  };
+  assert.deepEqual(await closeBatches(database, 'test'), []);
+  assert.equal(joined?.platform_batch_id, platform_batch_id);
+  assert.equal((await getBatch(place.database, platform_batch_id)).closed_at, null);
 });

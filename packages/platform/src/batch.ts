@@ -225,6 +225,11 @@ export async function closeBatches(database: Database, actor: string): Promise<s
   return closed;
 }
 
+const openPayment = sql(
+  'batch_open_payment',
+  `SELECT 1 FROM payments WHERE platform_batch_id = $1 AND status = 'processing' LIMIT 1`,
+);
+
 function closeBatch(
   database: Database,
   platform_batch_id: string,
@@ -239,8 +244,10 @@ function closeBatch(
       [platform_batch_id],
     );
     if (held.length === 0) return false;
+    // One may have joined since the look, not sent yet and so in no line, but on its way to the partner under this batch's id.
+    const open = await tx.query(openPayment, [platform_batch_id]);
+    if (open.length > 0) return false;
     const lines = await linesOfBatch(tx, platform_batch_id);
-    if (lines.some((line) => line.status === 'processing')) return false;
     await tx.query(
       sql(
         'batch_close',
