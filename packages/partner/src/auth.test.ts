@@ -1,5 +1,7 @@
 import assert from 'node:assert/strict';
 import test, { type TestContext } from 'node:test';
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
 import { ConfigurationError } from '@duebridge/runtime';
 import { manualClock } from '@duebridge/runtime/testing';
 import * as oauth4webapi from 'oauth4webapi';
@@ -212,6 +214,28 @@ test('guessing secrets is slowed down, and the right secret still works [OA1 LI1
   }
   assert.deepEqual(statuses, new Set([401, 429]));
   assert.equal((await askToken(partner, formOf('read'))).status, 200);
+});
+
+test('strangers who call themselves long names fill no memory [OA1]', async (t) => {
+  const partner = await oauthPartner(t);
+  setFlagsFromString('--expose-gc');
+  const collect = runInNewContext('gc') as () => void;
+  const heapBytes = (): number => {
+    collect();
+    return process.memoryUsage().heapUsed;
+  };
+  const call = async (from: number, names: number): Promise<void> => {
+    for (let name = from; name < from + names; name += 1) {
+      const stranger = { client_id: `${name}${'x'.repeat(60_000)}`, client_secret: 'x' };
+      const answer = await askToken(partner, { grant_type: 'client_credentials', ...stranger });
+      assert.equal(answer.status, 401);
+    }
+  };
+  await call(0, 50);
+  const before = heapBytes();
+  await call(50, 400);
+  // All names together are 24 MB; each must leave no more than its mark in the count of failed tries.
+  assert.ok(heapBytes() - before < 12_000_000, `grown by ${heapBytes() - before} bytes`);
 });
 
 test('read does not write and write does not read [SC1]', async (t) => {

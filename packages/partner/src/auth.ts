@@ -271,7 +271,8 @@ function oauthDoor(
       const digest = sha256(given.client_secret);
       const isRight = isOneOf(digest, (client ?? nobody).secrets);
       if (!client || !isRight) {
-        const permit = failed.take(given.client_id);
+        // By its digest: the id is the caller's text, of any length, and many of them are remembered.
+        const permit = failed.take(sha256(given.client_id).toString('base64'));
         if (!permit.ok) {
           throw new Refusal('TOO_MANY_REQUESTS', {
             headers: { 'Retry-After': String(permit.retryAfterSeconds) },
