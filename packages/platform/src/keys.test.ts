@@ -56,6 +56,22 @@ test('an unknown client is 404, every other wrong credential 401 [ER1 AU1]', asy
   assert.equal(await codeOf(keys.verify(client_id, '')), 'UNAUTHORIZED');
 });
 
+test('a refused caller is told by which header to prove itself [AU1]', async () => {
+  const keys = open();
+  const { client_id } = await keys.issue(await newPartner(), undefined, 'test');
+  for (const [id, key] of [
+    [undefined, 'x'],
+    [client_id, undefined],
+    [client_id, 'wrong'],
+  ]) {
+    await assert.rejects(keys.verify(id, key), (error: unknown) => {
+      assert.ok(error instanceof Refusal);
+      assert.equal(error.headers['WWW-Authenticate'], 'ApiKey header="X-Api-Key"');
+      return true;
+    });
+  }
+});
+
 test('a database that leaks gives nobody a key: only a digest under the pepper is stored', async () => {
   const keys = open();
   const { client_id, api_key } = await keys.issue(await newPartner(), undefined, 'test');

@@ -232,15 +232,22 @@ export function openClientKeys(options: {
         const stored = key?.digest ?? null;
         if (timingSafeEqual(digest, stored ?? nobody) && stored !== null) match = key;
       }
-      if (client_id === undefined || api_key === undefined) throw new Refusal('UNAUTHORIZED');
+      if (client_id === undefined || api_key === undefined) throw unauthorized();
       if (keys.length === 0) throw new Refusal('NOT_FOUND');
-      if (match === undefined || match.key_id === null) throw new Refusal('UNAUTHORIZED');
+      if (match === undefined || match.key_id === null) throw unauthorized();
       noteUse(match.key_id);
       return { client_id, partner_id: match.partner_id, key_id: match.key_id };
     },
 
     flushUsed,
   };
+}
+
+/** A 401 names its scheme (RFC 9110 section 15.5.2); ours is no registered one, so it names the header to mend. */
+function unauthorized(): Refusal {
+  return new Refusal('UNAUTHORIZED', {
+    headers: { 'WWW-Authenticate': 'ApiKey header="X-Api-Key"' },
+  });
 }
 
 /**
