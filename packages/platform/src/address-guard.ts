@@ -19,14 +19,17 @@ export function urlProblem(text: string, allowPrivate: boolean): string | undefi
   if (url.hash !== '' || text.includes('#')) return 'must have no fragment';
   if (allowPrivate) return undefined;
   if (literalAddress(url.hostname) !== undefined) return 'must name a host, not an address';
-  if (
-    url.hostname === 'localhost' ||
-    url.hostname.endsWith('.localhost') ||
-    !url.hostname.includes('.')
-  ) {
+  // A dot at the end names the same host: `localhost.` is localhost.
+  const name = url.hostname.replace(/\.$/, '');
+  if (name === 'localhost' || name.endsWith('.localhost') || !name.includes('.')) {
     return 'must name a public host';
   }
-  return undefined;
+  return isHostName(name) ? undefined : 'must name a host by letters, digits, dots and hyphens';
+}
+
+/** True for labels of letters, digits, hyphens and underscores: URL parsers let more through (`a;b`, `a,b`, `a..b`). */
+export function isHostName(name: string): boolean {
+  return /^[a-z0-9_-]+(\.[a-z0-9_-]+)*$/.test(name);
 }
 
 /** The address that a URL's hostname is, without brackets; undefined when it is a name. */
@@ -35,17 +38,16 @@ export function literalAddress(hostname: string): string | undefined {
   return ipaddr.isValid(bare) ? bare : undefined;
 }
 
-/** IPv4 written inside the first 96 zero bits (::7f00:1): long withdrawn, still routed to IPv4 by some systems. */
-const IPV4_COMPATIBLE = ipaddr.IPv6.parseCIDR('::/96');
+/** All that is given out as global unicast (RFC 4291, IANA); what lies outside is special, tunnelled or unassigned. */
+const GLOBAL_UNICAST = ipaddr.IPv6.parseCIDR('2000::/3');
 
 /** True for an address of the public internet; false for anything private, special, tunnelled or unreadable. */
 export function isPublicAddress(address: string): boolean {
   if (!ipaddr.isValid(address)) return false;
   const parsed = ipaddr.parse(address);
-  if (parsed instanceof ipaddr.IPv6) {
-    // Forms that carry an IPv4 address inside are refused whole: a public peer has no need of them.
-    if (parsed.match(IPV4_COMPATIBLE)) return false;
-  }
+  // A library's list of what is special ends somewhere; the list of what is public is one prefix.
+  if (parsed instanceof ipaddr.IPv6 && !parsed.match(GLOBAL_UNICAST)) return false;
+  // Forms that carry an IPv4 address inside are refused whole: a public peer has no need of them.
   return parsed.range() === 'unicast';
 }
 

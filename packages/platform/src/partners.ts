@@ -18,7 +18,7 @@ import {
   type PartnerView,
 } from '@duebridge/contract';
 import { constraintOf, sql, type Clock, type Database, type Log } from '@duebridge/runtime';
-import { urlProblem } from './address-guard.ts';
+import { isHostName, urlProblem } from './address-guard.ts';
 import { openSealer } from './seal.ts';
 
 /** A partner as the program uses it: every optional field filled in, no secret in it. */
@@ -441,7 +441,8 @@ function queryProblem(base_url: string): string | undefined {
 
 function originProblem(text: string): string | undefined {
   const url = URL.canParse(text) ? new URL(text) : undefined;
-  if (url === undefined || url.origin !== text || text.includes('*')) {
+  // It stands in a policy header, where `;` and `,` would begin another directive or policy.
+  if (url === undefined || url.origin !== text || !isHostName(url.hostname)) {
     return 'must be one exact origin, such as https://www.example.com';
   }
   const local =
