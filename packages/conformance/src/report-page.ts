@@ -136,7 +136,7 @@ function top(report: RunReport): string {
     ],
     [
       'When',
-      `${report.started_at.replace('T', ' ').slice(0, 19)} UTC, ${(report.duration_ms / 1_000).toFixed(1)} s`,
+      `${report.started_at.replace('T', ' ').slice(0, 19)} UTC, ${(report.duration_ms / 1_000).toFixed(1)}\u00a0s`,
     ],
     ...(money === undefined
       ? []
@@ -173,7 +173,7 @@ function configPart(report: RunReport): string {
   const { config } = report;
   if (config === undefined) return '';
   const exchange = report.exchanges.find(({ number }) => number === config.exchange);
-  return `<section class="config"><h2>What to mend first</h2>
+  return `<section class="mend"><h2>What to mend first</h2>
 <p class="sentence">${html(config.sentence)}</p>
 ${exchange === undefined ? '' : exchangePart(exchange)}
 </section>`;
@@ -318,8 +318,8 @@ dl{margin:0}dt{color:var(--soft);font-size:.82rem}dd{margin:0;overflow-wrap:anyw
 .verdict dl{display:grid;grid-template-columns:repeat(auto-fit,minmax(15rem,1fr));gap:.75rem 1.5rem}
 .claims{list-style:none;margin:0 0 1.25rem;padding:0}.claims li{padding:.15rem 0 .15rem 1.7rem;position:relative}.claims li::before{content:"✓";position:absolute;left:.2rem;color:var(--good);font-weight:700}
 .hint{color:var(--soft)}
-.config{background:var(--warn-bg);border-radius:12px;padding:.25rem 1.5rem 1.25rem;margin-top:1.5rem}
-.config h2{margin-top:1rem}.sentence{font-size:1.15rem}
+.mend{background:var(--warn-bg);border-radius:12px;padding:.25rem 1.5rem 1.25rem;margin-top:1.5rem}
+.mend h2{margin-top:1rem}.sentence{font-size:1.15rem}
 .rule{background:var(--card);border:1px solid var(--line);border-left:6px solid var(--warn);border-radius:10px;padding:1rem 1.25rem;margin:1rem 0}
 .rule.must{border-left-color:var(--bad)}
 .rule>h3{margin:0 0 .75rem}

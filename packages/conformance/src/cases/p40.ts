@@ -29,7 +29,8 @@ export const p40: PartnerCase = {
     const record = life.end?.record;
     t.must(record?.['status'] === 'failed', {
       expected: `status failed within ${t.target.terminal_window_seconds} s`,
-      got: record === undefined ? `it did not end: ${tell(life.last)}` : statusOf(record),
+      got:
+        record === undefined ? `it did not end: ${tell(life.last)}` : `status ${statusOf(record)}`,
       at: life.end?.reply ?? life.last,
     });
   },

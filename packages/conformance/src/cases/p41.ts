@@ -5,6 +5,11 @@ import { statusOf } from './shared.ts';
 
 const NAMES: readonly SharedName[] = ['inactive', 'above'];
 
+const WORDS: Partial<Record<SharedName, string>> = {
+  inactive: 'the payment to the inactive account',
+  above: 'the payment above the maximum',
+};
+
 export const p41: PartnerCase = {
   id: 'P41',
   title: 'A payment to an inactive account, or above the maximum',
@@ -26,7 +31,7 @@ export const p41: PartnerCase = {
       if (made === undefined) continue;
       if (isRefusal(made.put)) {
         t.should(false, {
-          expected: '200, and then status failed with a reason',
+          expected: `${WORDS[name] ?? name}: 200, and then status failed with a reason`,
           got: tell(made.put),
           at: made.put,
         });
@@ -35,8 +40,11 @@ export const p41: PartnerCase = {
       const life = await t.end(made.intent);
       const record = life.end?.record;
       t.must(record?.['status'] === 'failed', {
-        expected: `status failed within ${t.target.terminal_window_seconds} s`,
-        got: record === undefined ? `it did not end: ${tell(life.last)}` : statusOf(record),
+        expected: `${WORDS[name] ?? name}: status failed within ${t.target.terminal_window_seconds} s`,
+        got:
+          record === undefined
+            ? `it did not end: ${tell(life.last)}`
+            : `status ${statusOf(record)}`,
         at: life.end?.reply ?? life.last,
       });
     }
