@@ -30,6 +30,9 @@ test('a time without its zone is no instant, and is not read as local time [PF7 
     '2026-03-01 10:00:00Z',
     '2026-03-01T10:00:00+24:00',
     '2026-03-01T10:00:00z',
+    '0000-06-01T00:00:00Z',
+    '0001-01-01T00:00:00+01:00',
+    '9999-12-31T23:59:59-12:00',
     'yesterday',
   ]) {
     assert.equal(parseInstant(bad), undefined, bad);

@@ -23,15 +23,19 @@ export function isDateTime(text: string): boolean {
   return read(text) !== undefined;
 }
 
+/** Years of four digits in UTC, none of them 0000: what lies beyond cannot be written in this form, nor stored. */
+const FIRST_INSTANT = Date.parse('0001-01-01T00:00:00.000Z');
+const LAST_INSTANT = Date.parse('9999-12-31T23:59:59.999Z');
+
 /**
  * An ISO 8601 instant with its zone, as milliseconds since 1970 (PF7, PF8).
- * Gives undefined for a time without a zone, a date that does not exist, or a leap second.
+ * Gives undefined for a time without a zone, a date that does not exist, a leap second, or a year beyond 1 to 9999 in UTC.
  */
 export function parseInstant(text: string): number | undefined {
   const parts = read(text);
   if (parts === undefined || parts.zone === undefined) return undefined;
   const milliseconds = Date.parse(`${parts.date}T${parts.time}${parts.zone}`);
-  return Number.isFinite(milliseconds) ? milliseconds : undefined;
+  return milliseconds >= FIRST_INSTANT && milliseconds <= LAST_INSTANT ? milliseconds : undefined;
 }
 
 function read(text: string): { date: string; time: string; zone: string | undefined } | undefined {

@@ -409,6 +409,29 @@ test('a withdrawal and the first put exclude each other, whoever comes first', a
   }
 });
 
+test('a time that no calendar holds leads to the same put, or to an operator, and holds up no other payment', async (t) => {
+  const place = await stand(t);
+  const partner = await scriptedPartner(t);
+  await place.register('acme', partner.url);
+  partner.script = (seen, self) => {
+    const right = self.right(seen) as { json: Record<string, unknown> };
+    if (seen.method === 'PUT' && puts(self.seen).length === 1)
+      return { json: { ...right.json, initiated_at: '0000-01-01T00:00:00Z' } };
+    if (seen.path.includes('/ACC-9/') && seen.method === 'GET')
+      return {
+        json: { ...right.json, status: 'succeeded', posted_at: '9999-12-31T23:59:59-12:00' },
+      };
+    return right;
+  };
+  const engine = place.engine();
+  await engine.start();
+  const first = await place.pay(engine, 'acme');
+  const second = await place.pay(engine, 'acme', { account_id: 'ACC-9' });
+  assert.equal((await place.until(first.platform_payment_id, settled)).status, 'succeeded');
+  const held = await place.until(second.platform_payment_id, inReview);
+  assert.equal(held.review_reason, 'succeeded_without_posted_at');
+});
+
 test('a poll that finds no change writes nothing to its row', async (t) => {
   const place = await stand(t);
   const partner = await scriptedPartner(t);
