@@ -537,3 +537,27 @@ function turn(): Promise<void> {
     setTimeout(resolve, 1);
   });
 }
+
+test('a clock that steps back by an hour keeps no payment processing for that hour [RU3]', async (t) => {
+  const database = await kitDatabase(t);
+  await haveAccounts(database);
+  // Accepted, and left by a crash, just before the step.
+  await database.query(
+    `WITH made AS (
+       INSERT INTO payment (platform_payment_id, payment_id, platform_batch_id, biller_id, account_id, client_id, amount_in_cents,
+                            initiated_at)
+       VALUES ('ahead', gen_random_uuid(), 'b', 'acme', 'A-1', 'static-key', 100,
+               date_trunc('milliseconds', clock_timestamp() + interval '1 hour'))
+       RETURNING platform_payment_id, initiated_at)
+     INSERT INTO payment_processing SELECT platform_payment_id, initiated_at FROM made`,
+  );
+  assert.equal(
+    await applierOn(database, { holdMs: 60_000 }).sweep(),
+    0,
+    'its time to be canceled in is not over',
+  );
+  assert.equal(await applierOn(database).sweep(), 1);
+  const row = (await findPayments(database, ['ahead'])).get('ahead');
+  assert.equal(row?.status, 'succeeded');
+  assert.equal(row.posted_at, row.initiated_at);
+});

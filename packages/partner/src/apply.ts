@@ -164,7 +164,10 @@ export function openApplier(options: ApplierOptions): Applier {
 
   const sweep = async (ageMs = sweepAgeMs): Promise<number> => {
     const began = clock.monotonic();
-    const found = await findUnfinished(database, Math.max(ageMs, holdMs), place, sweepRows);
+    const least = Math.max(ageMs, holdMs);
+    // With a time to cancel in, one of unknown age rather waits too long than not at all.
+    const ahead = holdMs > 0 ? null : least;
+    const found = await findUnfinished(database, least, ahead, place, sweepRows);
     lookMs += clock.monotonic() - began;
     const last = found.at(-1);
     place = found.length < sweepRows || last === undefined ? '' : last.platform_payment_id;

@@ -227,19 +227,25 @@ const unfinishedStatement = sql(
   `SELECT ${columns} FROM payment
     WHERE status = 'processing' AND platform_payment_id = ANY (ARRAY(
       SELECT platform_payment_id FROM payment_processing
-       WHERE initiated_at <= clock_timestamp() - $1::float8 * interval '1 millisecond' AND platform_payment_id > $2::text
+       WHERE (initiated_at <= clock_timestamp() - $1::float8 * interval '1 millisecond'
+              OR initiated_at > clock_timestamp() + $4::float8 * interval '1 millisecond')
+         AND platform_payment_id > $2::text
        ORDER BY platform_payment_id LIMIT $3))
     ORDER BY platform_payment_id`,
 );
 
-/** Payments that have been processing for at least `ageMs`, in order of id, `limit` of them from after the id `after`. */
+/**
+ * Payments that have been processing for at least `ageMs`, in order of id, `limit` of them from after the id `after`. With
+ * `aheadMs` also those from further ahead: the clock has stepped back since, and their age is not known (E7); null leaves them out.
+ */
 export function findUnfinished(
   database: Database,
   ageMs: number,
+  aheadMs: number | null,
   after: string,
   limit: number,
 ): Promise<PaymentRow[]> {
-  return database.query<PaymentRow>(unfinishedStatement, [ageMs, after, limit]);
+  return database.query<PaymentRow>(unfinishedStatement, [ageMs, after, limit, aheadMs]);
 }
 
 /** One line of the audit; `detail` holds amounts and ids of payments, never a customer's datum. */
