@@ -15,9 +15,9 @@ import type { Pace } from './partner-bench.ts';
 import { UsageProblem } from './plan.ts';
 import { jsonReport, junitReport, terminalReport } from './report.ts';
 import { pageReport } from './report-page.ts';
-import { judgePartner, type RunOptions, type RunReport } from './run.ts';
+import { judgePartner, judgePlatform, type RunOptions, type RunReport } from './run.ts';
 import { startScriptedPartner, type ScriptedPartnerOptions } from './scripted-partner.ts';
-import { overlay, partnerTarget, readDraft, type Draft } from './target.ts';
+import { overlay, partnerTarget, platformTarget, readDraft, type Draft } from './target.ts';
 import { openTlsDoor } from './testing-tls.ts';
 
 const KEY = 'a-key-that-must-not-be-shown';
@@ -306,6 +306,28 @@ describe('whatever a server sends, a run ends and the judge stands', { concurren
     ],
     ['silence', () => undefined],
   ];
+  for (const [name, act] of madness) {
+    test(`a platform: ${name}`, async () => {
+      let requests = 0;
+      const server = net.createServer((socket) => {
+        socket.on('data', () => {
+          requests += 1;
+          if (requests === 1) socket.end(answer('{"token":"dbt_the-first-one"}'));
+          else act(socket, requests);
+        });
+      });
+      const draft = { client_id: 'judge', api_key: KEY, account_id: 'A-1', flow: true };
+      const limits = { token_sample: 20, burst: 20 };
+      const report = await withServer(server, (base_url) =>
+        judgePlatform(platformTarget({ ...draft, ...limits, base_url }, {}), { pace: QUICK }),
+      );
+      assert.deepEqual(report.judge_failed, []);
+      assert.notEqual(report.exit_code, 0, 'such a platform must never be green');
+      for (const form of [jsonReport, junitReport, pageReport]) {
+        assert.ok(!form(report).includes(KEY));
+      }
+    });
+  }
   for (const [name, act] of madness) {
     test(name, async () => {
       let connections = 0;

@@ -11,6 +11,12 @@ import type { PlatformTarget } from './target.ts';
 /** Longest wait for the first answer. */
 const ANSWER_TIMEOUT_MS = 5_000;
 
+/** Longest Retry-After that the judge waits out; a longer one is taken for a refusal. */
+const LONGEST_RETRY_AFTER_SECONDS = 10;
+
+/** Most repeats of one request answered 429; a platform that needs more is not waited for again. */
+const MAX_RETRIES = 20;
+
 /** What all checks of one run share. */
 export class TokenRun {
   readonly target: PlatformTarget;
@@ -19,6 +25,8 @@ export class TokenRun {
   readonly pace: Pace;
   readonly now: () => number;
   readonly sleep: (ms: number) => Promise<void>;
+  /** True once a request was answered 429 however often it was sent. */
+  refusesAlways = false;
 
   constructor(options: {
     target: PlatformTarget;
@@ -78,9 +86,15 @@ export class TokenBench extends Findings {
         body: typeof body === 'string' ? body : JSON.stringify(body),
       });
       const seconds = Number(reply.headers['retry-after'] ?? Number.NaN);
-      if (reply.status !== 429 || options.raw === true || attempt >= 20 || !(seconds <= 10)) {
+      if (
+        reply.status !== 429 ||
+        options.raw === true ||
+        !(seconds <= LONGEST_RETRY_AFTER_SECONDS)
+      ) {
         return reply;
       }
+      if (attempt >= MAX_RETRIES) this.run.refusesAlways = true;
+      if (this.run.refusesAlways) return reply;
       await this.run.sleep(Math.max(seconds * 1_000, 50));
     }
   }
