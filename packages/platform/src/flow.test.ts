@@ -332,6 +332,24 @@ test('a payment that failed is tried again once per try, however often the butto
   assertCode(await confirm(session, { replaces: 'never' }), 'CONFLICT');
 });
 
+test('a failed try of an old page is not tried again once the bill was paid from another [S4]', async () => {
+  const account = newAccount(failed('The account was not found or is not active.'));
+  const customer = newCustomer();
+  const first = await platform.session(credentials, account, customer);
+  const lost = await pay(first.session);
+  assert.equal((await ended(first.session, lost.platform_payment_id)).status, 'failed');
+  partner.endings.set(account, succeeded());
+  const second = await platform.session(credentials, account, customer);
+  const paid = await pay(second.session);
+  assert.equal((await ended(second.session, paid.platform_payment_id)).status, 'succeeded');
+  // The first page, opened anew by its own token, shows what was paid and pays nothing more.
+  const again = String((await exchange(first.token)).body['session']);
+  assert.equal((await readSession(again)).payment?.platform_payment_id, paid.platform_payment_id);
+  assertCode(await confirm(again, { replaces: lost.platform_payment_id }), 'CONFLICT');
+  assert.equal((await pay(again)).platform_payment_id, paid.platform_payment_id);
+  assert.equal(await paymentsOf(account), 2);
+});
+
 test('a payment that its biller canceled may be made again, once [S4]', async () => {
   const account = newAccount({ status: 'canceled', posted_at: null });
   const { session } = await platform.session(credentials, account, newCustomer());

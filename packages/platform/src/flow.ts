@@ -4,7 +4,8 @@
  * Which payment does a session stand on? The one that whoever looks at its page must see instead of a pay button (P3, decision 50):
  *   1. the flow's latest payment, while it is processing: whatever the outcome, the customer has paid until the partner says no;
  *   2. the flow's latest payment, if it was made after this session was opened: its page was drawn without it;
- *   3. the latest payment of the session's own token: a token makes one successful payment (decision 8);
+ *   3. when the session's own token made a payment: its latest, if that succeeded, for a token makes one successful payment
+ *      (decision 8), else the flow's latest, which may be that one or one that was made since;
  *   4. none: the page asks what to pay.
  * A session that stands on a failed or canceled payment makes another only by naming it in `replaces`.
  */
@@ -75,7 +76,9 @@ export async function standingPayment(
     latest !== undefined && latest.platform_payment_id !== session.opened_after
       ? latest
       : undefined;
-  const own = found.find((candidate) => candidate.of_token);
+  const ofToken = found.find((candidate) => candidate.of_token);
+  // A try that came to nothing stands only until there is a later one, whose ever: the bill may be paid by now.
+  const own = ofToken === undefined || ofToken.status === 'succeeded' ? ofToken : latest;
   const standing = latest?.status === 'processing' ? latest : (unseen ?? own);
   if (standing === undefined) return undefined;
   const { is_latest: _latest, of_token: _own, ...payment } = standing;
