@@ -255,6 +255,24 @@ test('a partner that lost, changed or added money is caught, and nothing is repa
     more.differences.map((one) => one.kind),
     ['missing_here'],
   );
+  // One lost and one too many are not hidden by the equal count, nor is the one too many by what else differs.
+  const [, ...kept] = rows;
+  partner.script = (seen) =>
+    seen.path === `/batch/${batch}`
+      ? {
+          json: statementOf(batch, [
+            ...kept,
+            { platform_payment_id: 'extra', status: 'succeeded', amount_in_cents: 7 },
+          ]),
+        }
+      : seen.path.endsWith(lost.platform_payment_id)
+        ? { status: 404, json: { code: 'PAYMENT_NOT_FOUND', message: 'no' } }
+        : { json: rows.find((row) => seen.path.endsWith(row.platform_payment_id)) };
+  const both = await reconcileBatch(place, batch, {}, 'operator');
+  assert.deepEqual(both.differences.map((one) => one.kind).toSorted(), [
+    'missing_here',
+    'missing_there',
+  ]);
 });
 
 test('a comparison that could not be finished is no agreement', async (t) => {

@@ -197,11 +197,17 @@ async function compareWithPartner(
     return { platform_batch_id, method: 'statement', compared: here.count, differences: [] };
   }
   const differences = await readEach(client, partner, payments);
-  if (differences.length === 0 && there !== undefined && there.count > here.count) {
+  // Those of ours that its statement can count: not what it does not have, or has in another batch.
+  const absent = differences.filter(
+    ({ kind, there }) =>
+      kind === 'missing_there' && (there === null || there === 'another platform_batch_id'),
+  );
+  const shared = here.count - absent.length;
+  if (there !== undefined && there.count > shared) {
     differences.push({
       platform_payment_id: platform_batch_id,
       kind: 'missing_here',
-      here: `${here.count} payments`,
+      here: `${shared} payments`,
       there: `${there.count} payments`,
     });
   }
