@@ -72,7 +72,7 @@ test('the command line: serve, import, pay, list, cancel, stop [S2 KY1 ST4]', as
   t.after(() => server.kill('SIGKILL'));
   const url = await ready.promise;
 
-  const keyFile = await stat(path.join(directory, 'partner-admin.key'));
+  const keyFile = await stat(path.join(directory, 'partner-admin-key'));
   assert.equal(keyFile.mode & 0o777, 0o600);
 
   const file = path.join(directory, 'accounts.csv');

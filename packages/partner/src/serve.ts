@@ -2,8 +2,6 @@
  * A whole partner server from one configuration: database, migrations, the kit on its port and the operator's side on another.
  * What `duebridge partner serve` runs, and what a program that wants a partner in its own process calls.
  */
-import { randomBytes } from 'node:crypto';
-import { link, mkdir, readFile, unlink, writeFile } from 'node:fs/promises';
 import type { AddressInfo } from 'node:net';
 import path from 'node:path';
 import { partnerAdminRoutes, partnerRoutes, renderOpenApi, type Route } from '@duebridge/contract';
@@ -12,9 +10,11 @@ import {
   createMetrics,
   createServer,
   ensureDatabase,
+  keptSecret,
   migrate,
   mountOperations,
   openDatabase,
+  readKeptSecret,
   silentLog,
   startEmbeddedPostgres,
   type Database,
@@ -104,7 +104,8 @@ export async function openPartnerDatabase(
 /** Starts a partner server; resolves when both listeners take requests. Throws ConfigurationError. */
 export async function startPartner(config: PartnerConfig): Promise<RunningPartner> {
   const { log = silentLog, auth, billers } = config;
-  const adminKey = config.adminKey ?? (await storedAdminKey(dataDirectoryOf(config)));
+  const adminKey =
+    config.adminKey ?? (await keptSecret(path.join(dataDirectoryOf(config), adminKeyFile)));
   const opened = await openPartnerDatabase(config);
   const { database } = opened;
   const metrics = createMetrics();
@@ -189,42 +190,7 @@ function dataDirectoryOf(config: Pick<PartnerConfig, 'dataDirectory'>): string {
 }
 
 /** Where the generated admin key lies, in the data directory. */
-const adminKeyFile = 'partner-admin.key';
-
-/** The admin key of a data directory: made at the first call, readable by its owner alone, the same ever after. */
-async function storedAdminKey(dataDirectory: string): Promise<string> {
-  const file = path.join(dataDirectory, adminKeyFile);
-  const stored = await readKey(file);
-  if (stored !== undefined) return stored;
-  // Written aside and linked into place: of two processes that start at once one wins, and neither reads half a key.
-  const aside = `${file}.${process.pid}.${randomBytes(4).toString('hex')}`;
-  try {
-    await mkdir(dataDirectory, { recursive: true });
-    await writeFile(aside, `${randomBytes(32).toString('base64url')}\n`, { mode: 0o600 });
-    await link(aside, file).catch((error: unknown) => {
-      if (!(error instanceof Error && 'code' in error && error.code === 'EEXIST')) throw error;
-    });
-  } catch (error) {
-    throw new ConfigurationError(
-      `no admin key can be kept in ${dataDirectory}: set DUEBRIDGE_ADMIN_KEY, or DUEBRIDGE_DATA_DIR to a folder you may write to`,
-      { cause: error },
-    );
-  } finally {
-    await unlink(aside).catch(() => undefined);
-  }
-  const made = await readKey(file);
-  if (made === undefined) throw new ConfigurationError(`${file} cannot be read`);
-  return made;
-}
-
-async function readKey(file: string): Promise<string | undefined> {
-  try {
-    return (await readFile(file, 'utf8')).trim();
-  } catch (error) {
-    if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return undefined;
-    throw new ConfigurationError(`${file} cannot be read`, { cause: error });
-  }
-}
+const adminKeyFile = 'partner-admin-key';
 
 /** The admin key that the command line uses: given, or the one in the data directory. Throws ConfigurationError when there is none. */
 export async function knownAdminKey(
@@ -233,7 +199,7 @@ export async function knownAdminKey(
 ): Promise<string> {
   if (adminKey !== undefined) return adminKey;
   const file = path.join(dataDirectoryOf({ dataDirectory }), adminKeyFile);
-  const stored = await readKey(file);
+  const stored = await readKeptSecret(file);
   if (stored === undefined) {
     throw new ConfigurationError(
       `there is no admin key in ${file}: start the server here once, or set DUEBRIDGE_ADMIN_KEY`,

@@ -4,14 +4,14 @@
  * Secrets that nobody gave are made at the first start and kept in the data directory, readable by its owner alone. With a database
  * of one's own that is refused for the two that the data depends on: a second replica would make others.
  */
-import { createSecretKey, randomBytes, type KeyObject } from 'node:crypto';
-import { link, mkdir, readFile, unlink, writeFile } from 'node:fs/promises';
+import { createSecretKey, type KeyObject } from 'node:crypto';
 import path from 'node:path';
 import {
   address,
   ConfigurationError,
   flag,
   integer,
+  keptSecret,
   oneOf,
   readConfig,
   secret,
@@ -182,54 +182,16 @@ export function readPlatformConfig(
 export async function readSecrets(config: PlatformConfig): Promise<PlatformSecrets> {
   const directory = config.dataDirectory ?? dataDirectory();
   const ownDatabase = config.databaseUrl !== undefined;
-  const kept = (name: string, variable: string, bytes: number): Promise<string> => {
-    if (!ownDatabase) return keptSecret(path.join(directory, name), bytes);
+  const kept = (name: string, variable: string): Promise<string> => {
+    if (!ownDatabase) return keptSecret(path.join(directory, name));
     throw new ConfigurationError(
       `${variable} is not set: with DATABASE_URL every replica needs the same one, so give it 32 random bytes in base64, such as openssl rand -base64 32 prints`,
     );
   };
-  const sealKey = config.sealKey ?? (await kept('platform-seal-key', 'DUEBRIDGE_SEAL_KEY', 32));
+  const sealKey = config.sealKey ?? (await kept('platform-seal-key', 'DUEBRIDGE_SEAL_KEY'));
   openSealer(sealKey);
-  const pepper =
-    config.keyPepper ?? (await kept('platform-key-pepper', 'DUEBRIDGE_KEY_PEPPER', pepperBytes));
-  const adminKey = config.adminKey ?? (await keptSecret(adminKeyFile(directory), 32));
+  const pepper = config.keyPepper ?? (await kept('platform-key-pepper', 'DUEBRIDGE_KEY_PEPPER'));
+  const adminKey = config.adminKey ?? (await keptSecret(adminKeyFile(directory)));
   const keyPepper = createSecretKey(Buffer.from(pepperText(pepper), 'base64'));
   return { sealKey, keyPepper, adminKey };
-}
-
-/** A secret in a file of its own, made if it is not there: whole or not at all, however many processes start at once. */
-async function keptSecret(file: string, bytes: number): Promise<string> {
-  const read = async (): Promise<string | undefined> => {
-    try {
-      return (await readFile(file, 'utf8')).trim();
-    } catch (error) {
-      if (codeOf(error) === 'ENOENT') return undefined;
-      throw new ConfigurationError(
-        `the file ${file} cannot be read (${codeOf(error)}): start as the user that owns it, or set DUEBRIDGE_DATA_DIR`,
-      );
-    }
-  };
-  const found = await read();
-  if (found !== undefined) return found;
-  const draft = `${file}.${randomBytes(6).toString('hex')}`;
-  try {
-    await mkdir(path.dirname(file), { recursive: true });
-    await writeFile(draft, `${randomBytes(bytes).toString('base64')}\n`, { mode: 0o600 });
-    await link(draft, file).catch((error: unknown) => {
-      if (codeOf(error) !== 'EEXIST') throw error;
-    });
-    await unlink(draft);
-  } catch (error) {
-    throw new ConfigurationError(
-      `the file ${file} cannot be written (${codeOf(error)}): set DUEBRIDGE_DATA_DIR to a folder of this user`,
-    );
-  }
-  const made = await read();
-  if (made === undefined)
-    throw new ConfigurationError(`the file ${file} was removed while we started`);
-  return made;
-}
-
-function codeOf(error: unknown): string {
-  return error instanceof Error && 'code' in error ? String(error.code) : 'unknown';
 }

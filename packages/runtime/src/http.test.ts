@@ -237,6 +237,17 @@ test('what Node would refuse by itself is refused in our form: no host, an expec
   assert.match(await raw(port, expecting, json), /^HTTP\/1.1 100 .*\r\n\r\nHTTP\/1.1 200 /);
 });
 
+test('a body coded in a way that we do not undo is refused, not read as it came', async (t) => {
+  const { port } = await listening(t);
+  const chunked = `${JSON.stringify(body).length.toString(16)}\r\n${JSON.stringify(body)}\r\n0\r\n\r\n`;
+  const put = (coding: string): string =>
+    head(`PUT ${path} HTTP/1.1`, 'Content-Type: application/json', `Transfer-Encoding: ${coding}`);
+  for (const coding of ['gzip, chunked', 'chunked, chunked', 'identity, chunked']) {
+    assertRefused(await raw(port, put(coding), chunked), 400, 'INVALID_REQUEST');
+  }
+  assert.match(await raw(port, put('Chunked'), chunked), /^HTTP\/1.1 200 /);
+});
+
 test('every answer forbids guessing its type, even one to bytes that are no request', async (t) => {
   const { port } = await listening(t);
   for (const bytes of [

@@ -236,6 +236,11 @@ function headerProblem(request: IncomingMessage, single: ReadonlySet<string>): D
   if (headers.expect !== undefined && headers.expect.toLowerCase() !== '100-continue') {
     return { path: 'headers.expect', problem: 'cannot be met' };
   }
+  const coding = headers['transfer-encoding'];
+  if (coding !== undefined && coding.trim().toLowerCase() !== 'chunked') {
+    // Node undoes chunked alone: what else was done to the body would be read as the body.
+    return { path: 'headers.transfer-encoding', problem: 'must be chunked or absent' };
+  }
   const takesNoBody = method === 'GET' || method === 'HEAD';
   if (takesNoBody && hasBody(headers)) return { path: 'body', problem: 'does not belong here' };
   return undefined;

@@ -3,6 +3,7 @@ export * from './clock.ts';
 export * from './embedded-postgres.ts';
 export * from './errors.ts';
 export * from './group-commit.ts';
+export * from './kept-secret.ts';
 export * from './log.ts';
 export * from './postgres.ts';
 export * from './http.ts';

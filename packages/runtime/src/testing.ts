@@ -11,6 +11,7 @@ import { freePort, startEmbeddedPostgres } from './embedded-postgres.ts';
 import { migrate, openDatabase, readMigrations, type Database } from './postgres.ts';
 
 export { freePort };
+export { assertSchemaPicture } from './schema-picture.ts';
 
 /** What a test gives to be cleaned up after: the context of node:test, or its module (`{ after }`) for a whole file. */
 export interface Cleanup {

@@ -1,0 +1,51 @@
+/**
+ * A secret that a server makes once and keeps in a file of its own, for whoever starts without giving one (decisions 28 and 53).
+ */
+import { randomBytes } from 'node:crypto';
+import { link, mkdir, readFile, unlink, writeFile } from 'node:fs/promises';
+import path from 'node:path';
+import { ConfigurationError, messageOf } from './errors.ts';
+
+/** 256 bits: beyond guessing. */
+const secretBytes = 32;
+
+/** The secret in a file, or undefined when there is no such file. Throws ConfigurationError when it cannot be read. */
+export async function readKeptSecret(file: string): Promise<string | undefined> {
+  try {
+    return (await readFile(file, 'utf8')).trim();
+  } catch (error) {
+    if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return undefined;
+    throw new ConfigurationError(
+      `the file ${file} cannot be read (${messageOf(error)}): start as the user that owns it, or set DUEBRIDGE_DATA_DIR`,
+      { cause: error },
+    );
+  }
+}
+
+/**
+ * The secret in a file, made at the first call: 32 random bytes in base64, readable by its owner alone, whole or not at all however
+ * many processes start at once. Throws ConfigurationError when the file can be neither read nor made.
+ */
+export async function keptSecret(file: string): Promise<string> {
+  const found = await readKeptSecret(file);
+  if (found !== undefined) return found;
+  // Written aside and linked into place: of two processes that start at once one wins, and neither reads half a secret.
+  const aside = `${file}.${process.pid}.${randomBytes(4).toString('hex')}`;
+  try {
+    await mkdir(path.dirname(file), { recursive: true });
+    await writeFile(aside, `${randomBytes(secretBytes).toString('base64')}\n`, { mode: 0o600 });
+    await link(aside, file).catch((error: unknown) => {
+      if (!(error instanceof Error && 'code' in error && error.code === 'EEXIST')) throw error;
+    });
+  } catch (error) {
+    throw new ConfigurationError(
+      `the file ${file} cannot be written (${messageOf(error)}): set DUEBRIDGE_DATA_DIR to a folder of this user`,
+      { cause: error },
+    );
+  } finally {
+    await unlink(aside).catch(() => undefined);
+  }
+  const made = await readKeptSecret(file);
+  if (made === undefined) throw new ConfigurationError(`the file ${file} was removed at the start`);
+  return made;
+}
