@@ -432,6 +432,36 @@ test('a time that no calendar holds leads to the same put, or to an operator, an
   assert.equal(held.review_reason, 'succeeded_without_posted_at');
 });
 
+test('a partner that changes initiated_at after a review is followed to the end, and the first is kept [PF7]', async (t) => {
+  const place = await stand(t);
+  const partner = await scriptedPartner(t);
+  partner.pollsToEnd = 3;
+  await place.register('acme', partner.url);
+  let amount: number | undefined = 1;
+  partner.script = (seen, self) => {
+    const right = self.right(seen) as { json: Record<string, unknown> };
+    // The first look shows another amount; whatever is asked later shows another time of acceptance.
+    if (seen.method === 'GET' && amount !== undefined) {
+      const json = { ...right.json, amount_in_cents: amount };
+      amount = undefined;
+      return { json };
+    }
+    return amount === undefined
+      ? { json: { ...right.json, initiated_at: '2026-03-01T00:00:00Z' } }
+      : right;
+  };
+  const engine = place.engine();
+  await engine.start();
+  const row = await place.pay(engine, 'acme');
+  const held = await place.until(row.platform_payment_id, inReview);
+  await resumePayment(place.database, row.platform_payment_id, 'asked the partner', 'operator');
+  await engine.tick();
+  const done = await place.until(row.platform_payment_id, settled);
+  assert.equal(done.status, 'succeeded');
+  assert.equal(done.initiated_at, held.initiated_at);
+  assert.equal(puts(partner.seen).length, 2);
+});
+
 test('a poll that finds no change writes nothing to its row', async (t) => {
   const place = await stand(t);
   const partner = await scriptedPartner(t);

@@ -190,8 +190,8 @@ const advanceStatement = sql(
   `WITH p AS (
      UPDATE payments AS p
         SET stage = u.to_stage,
-            payment_id = coalesce(u.payment_id, p.payment_id),
-            initiated_at = coalesce(u.initiated_at, p.initiated_at),
+            payment_id = coalesce(p.payment_id, u.payment_id),
+            initiated_at = coalesce(p.initiated_at, u.initiated_at),
             review_reason = u.review_reason,
             accepted_at = CASE WHEN u.to_stage = 'accepted' THEN clock_timestamp() ELSE p.accepted_at END,
             owner = CASE WHEN u.to_stage = 'review' THEN NULL ELSE p.owner END
