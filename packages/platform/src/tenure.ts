@@ -100,6 +100,8 @@ const HURRY_MS = 50;
 const GRACE_POLLS = 5;
 /** Up to this age an open read replaces polls; longer, it would hold a connection for a payment that nobody waits for. */
 const WAITING_AGE_MS = 10 * 60_000;
+/** An answer without news that came sooner was not held, whatever it says. Waits are asked for in whole seconds. */
+const LEAST_HELD_MS = 900;
 /** Adopted payments are spread over as long as their partner's budget needs for them, but over no more than this (P9). */
 const MAX_SPREAD_MS = 60_000;
 /** Pause before a write that the database could not take is tried again. */
@@ -697,6 +699,7 @@ export class Tenure {
     const young = clock.monotonic() - drive.acceptedAt < WAITING_AGE_MS;
     const waits = young && lane.waiting < lane.waitingRoom && partner.budget.wait_seconds > 0;
     if (waits) lane.waiting += 1;
+    const askedAt = clock.monotonic();
     let answer: Exchange | NotSent;
     try {
       answer = await client.poll(partner, order, {
@@ -708,9 +711,14 @@ export class Tenure {
     }
     free();
     this.#reached('after_poll');
+    const outcome: PollOutcome = judgePoll(order, answer);
+    // Whoever says that it waited and answers "processing" at once has not: asked again at once, it would be asked without end.
+    const tookMs = clock.monotonic() - askedAt;
+    if (answer.kind === 'reply' && outcome.kind === 'processing' && tookMs < LEAST_HELD_MS) {
+      answer = { ...answer, waited: false };
+    }
     if (waits && answer.kind === 'reply' && answer.status === 200) lane.waits = answer.waited;
     drive.polls += 1;
-    const outcome: PollOutcome = judgePoll(order, answer);
     this.#measures.polled(partner.partner_id, label(outcome));
     if (outcome.kind !== 'not_found') {
       await this.#learnt(drive, partner, outcome, answer);
