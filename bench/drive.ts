@@ -119,7 +119,7 @@ async function ground(serverUrl: string, partnerUrl: string, concurrency: number
     url: await ensureDatabase(serverUrl, name),
     applicationName: 'bench drive',
   });
-  await migrate(database, new URL('../packages/platform/migrations/', import.meta.url));
+  await migrate(database, new URL('../packages/platform/src/migrations/', import.meta.url));
   const base = { database, clock: systemClock, log: silentLog };
   const registry = openPartnerRegistry({
     ...base,

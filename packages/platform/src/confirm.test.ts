@@ -11,7 +11,7 @@ import type { Partner, PartnerRegistry } from './partners.ts';
 import { openPayments, type Payments } from './payment.ts';
 import type { PaymentRow } from './record.ts';
 
-const migrations = new URL('../migrations/', import.meta.url);
+const migrations = new URL('./migrations/', import.meta.url);
 const database = await testDatabase({ after }, { migrations, name: 'confirm' });
 await database.query(
   `INSERT INTO partners (partner_id, name, kind, biller_id, base_url, auth_method, auth_public, auth_sealed)

@@ -21,7 +21,7 @@ import { openPartnerRegistry, type PartnerRegistry } from './partners.ts';
 import { findPayment, insertPayment, type PaymentRow } from './record.ts';
 
 /** The migrations of the platform. */
-export const MIGRATIONS = new URL('../migrations/', import.meta.url);
+export const MIGRATIONS = new URL('./migrations/', import.meta.url);
 
 /** A sealing key of the tests: 32 bytes in base64. */
 export const SEAL_KEY = Buffer.alloc(32, 7).toString('base64');

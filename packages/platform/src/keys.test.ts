@@ -6,7 +6,7 @@ import { silentLog, type Database } from '@duebridge/runtime';
 import { manualClock, testDatabase } from '@duebridge/runtime/testing';
 import { openClientKeys, type ClientKeys } from './keys.ts';
 
-const migrations = new URL('../migrations/', import.meta.url);
+const migrations = new URL('./migrations/', import.meta.url);
 const database = await testDatabase({ after }, { migrations, name: 'keys' });
 const pepper = createSecretKey(Buffer.alloc(32, 7));
 const clock = manualClock();

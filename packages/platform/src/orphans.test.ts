@@ -4,8 +4,11 @@
  */
 import assert from 'node:assert/strict';
 import test from 'node:test';
+import { Refusal } from '@duebridge/contract';
 import { DatabaseUnavailable, systemClock, type Database } from '@duebridge/runtime';
+import { seededRandom } from '@duebridge/runtime/testing';
 import { eventually, scriptedPartner, stand } from './engine-testing.ts';
+import { sandboxFunding } from './funding.ts';
 import { adopt, registerWorker } from './ownership.ts';
 import { type PaymentRow } from './record.ts';
 import { withdrawPayment } from './terminal.ts';
@@ -192,4 +195,84 @@ test('a worker that died before the database clock stepped back is not taken for
     adopted.some((one) => one.platform_payment_id === kept.platform_payment_id),
     false,
   );
+});
+
+test('whatever answers of the database are lost, every payment ends once and its funds with it [S4 RU2 RU5]', async (t) => {
+  const seed = Number(process.env['SEED'] ?? Date.now() % 1_000_000);
+  t.diagnostic(`seed ${seed}`);
+  const random = seededRandom(seed);
+  const place = await stand(t);
+  const partner = await scriptedPartner(t);
+  await place.register('acme', partner.url, {
+    budget: {
+      call_timeout_ms: 1_000,
+      wait_seconds: 0,
+      max_calls_per_second: 1_000,
+      max_concurrent_calls: 16,
+    },
+  });
+  let stormy = true;
+  let lost = 0;
+  /** Loses one answer in eight: half of them before the statement reached the server, half after it was done. */
+  const losing = async <T>(run: () => Promise<T>): Promise<T> => {
+    const chance = stormy ? random() : 1;
+    if (chance < 1 / 8) lost += 1;
+    if (chance < 1 / 16) throw new DatabaseUnavailable('no connection', 'not_executed');
+    const result = await run();
+    if (chance < 1 / 8) throw new DatabaseUnavailable('the answer was lost', 'unknown');
+    return result;
+  };
+  const database: Database = {
+    ...place.database,
+    query: (statement, values) => losing(() => place.database.query(statement, values)),
+    transaction: (work, options) => losing(() => place.database.transaction(work, options)),
+  };
+  partner.script = () => (stormy && random() < 0.1 ? { status: 500, json: {} } : undefined);
+  const funding = sandboxFunding({ database });
+  const engines = [0, 1].map(() =>
+    place.engine({ database, funding, options: { leaseMs: 2_000, beatMs: 100, pausedMs: 20 } }),
+  );
+  for (const engine of engines) {
+    // A start that fails is tried again by whoever starts the process.
+    for (let started = false; !started;) {
+      started = await engine.start().then(
+        () => true,
+        () => false,
+      );
+      if (!started) await engine.stop();
+    }
+  }
+  const rows: PaymentRow[] = [];
+  for (let made = 0; made < 120; made += 1) {
+    const [engine] = random() < 0.5 ? engines : engines.toReversed();
+    assert(engine);
+    rows.push(await place.pay(engine, 'acme', random() < 0.2 ? { owner: null } : {}));
+    if (made === 40) await place.registry.change('acme', { paused: true }, 'operator');
+    if (made === 80) await place.registry.change('acme', { paused: false }, 'operator');
+    if (random() < 0.2) {
+      const some = rows[Math.floor(random() * rows.length)];
+      assert(some);
+      await withdrawPayment(place.database, some.platform_payment_id, 'storm', 'operator').catch(
+        (error: unknown) => {
+          assert(error instanceof Refusal);
+        },
+      );
+    }
+  }
+  stormy = false;
+  const done = await Promise.all(rows.map((row) => place.until(row.platform_payment_id, settled)));
+  const acts = await place.database.query<{ platform_payment_id: string; act: string }>(
+    `SELECT platform_payment_id, act FROM sandbox_funds WHERE phase = 'settle'`,
+  );
+  const settledBy = new Map(acts.map((one) => [one.platform_payment_id, one.act]));
+  for (const row of done) {
+    assert.equal(
+      settledBy.get(row.platform_payment_id),
+      row.status === 'succeeded' ? 'capture' : 'void',
+    );
+    const there = partner.payments.get(row.platform_payment_id);
+    assert.equal(there?.status, row.status === 'succeeded' ? 'succeeded' : undefined);
+  }
+  assert.equal(new Set(partner.created).size, partner.created.length);
+  assert.ok(done.some((row) => row.status === 'canceled') && lost > 20);
 });

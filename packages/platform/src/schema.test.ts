@@ -3,8 +3,8 @@ import { assertSchemaPicture, testDatabase } from '@duebridge/runtime/testing';
 
 test('schema.sql shows what the migrations make, so that nobody reads an old picture', async (t) => {
   const database = await testDatabase(t, {
-    migrations: new URL('../migrations/', import.meta.url),
+    migrations: new URL('./migrations/', import.meta.url),
     name: 'schema',
   });
-  await assertSchemaPicture(database, new URL('../schema.sql', import.meta.url));
+  await assertSchemaPicture(database, new URL('./schema.sql', import.meta.url));
 });

@@ -45,7 +45,7 @@ import { openTokens, type Tokens } from './token.ts';
 /** Version of the API documents: that of the packages. */
 const version = '0.1.0';
 /** The SQL files of this package, in order. */
-export const migrations = new URL('../migrations/', import.meta.url);
+export const migrations = new URL('./migrations/', import.meta.url);
 /** Name of the platform's database on an embedded server, beside that of the partner kit. */
 const embeddedDatabase = 'duebridge_platform';
 /** Clients and addresses whose rate is remembered at most; one more forgets the one unheard of for longest. */
