@@ -225,6 +225,28 @@ test('cancel racing the posting: one terminal status, and the books agree with i
   assert.equal(audits.length, ids.length - posted);
 });
 
+test('cancel racing the acceptance: not there yet or canceled, never too late [ST4 ST1]', async (t) => {
+  const database = await kitDatabase(t);
+  for (let round = 0; round < 150; round += 1) {
+    const platform_payment_id = `race-${round}`;
+    const insert = insertPayments(database, [
+      {
+        platform_payment_id,
+        platform_batch_id: 'batch-1',
+        biller_id: 'acme',
+        account_id: 'A-1',
+        client_id: 'static-key',
+        amount_in_cents: 100,
+      },
+    ]);
+    for (let outcome = 'not_found'; outcome !== 'canceled';) {
+      ({ outcome } = await cancelPayment(database, platform_payment_id, 'operator', 'race'));
+      assert.ok(outcome === 'not_found' || outcome === 'canceled', outcome);
+    }
+    await insert;
+  }
+});
+
 test('a canceled payment is never posted, and stays canceled when it is put again [ST4 RU2 RU5]', async (t) => {
   const database = await kitDatabase(t);
   await haveAccounts(database);

@@ -4,9 +4,10 @@
  * A row is made by `insertPayments` (accept.ts), ended by `endPayments` (apply.ts) or `cancelPayment` (admin.ts), and read by
  * all. What an ended row holds never changes again; a trigger sees to it whatever this file says (RU2).
  */
+import assert from 'node:assert/strict';
+import { randomUUID } from 'node:crypto';
 import type { PaymentRecord, PaymentStatus, TerminalStatus } from '@duebridge/contract';
 import { sql, type Database, type Transaction } from '@duebridge/runtime';
-import { randomUUID } from 'node:crypto';
 
 /** A payment as the table has it: the record of the wire (decision 3) and who put it. */
 export interface PaymentRow {
@@ -287,12 +288,17 @@ export type CancelOutcome =
   | { readonly outcome: 'too_late'; readonly payment: PaymentRow }
   | { readonly outcome: 'not_found' };
 
+const cancelLookStatement = sql(
+  'kit_cancel_look',
+  `SELECT ${columns}, posting_since FROM payment WHERE platform_payment_id = $1 FOR NO KEY UPDATE`,
+);
+
 const cancelStatement = sql(
   'kit_cancel_payment',
   `WITH ended AS (
      UPDATE payment
         SET status = 'canceled', ended_at = greatest(date_trunc('milliseconds', clock_timestamp()), initiated_at)
-      WHERE platform_payment_id = $1 AND status = 'processing' AND posting_since IS NULL
+      WHERE platform_payment_id = $1
      RETURNING ${columns}
    ), done AS (
      DELETE FROM payment_processing AS begun USING ended WHERE begun.platform_payment_id = ended.platform_payment_id
@@ -311,14 +317,19 @@ export function cancelPayment(
   reason: string,
 ): Promise<CancelOutcome> {
   return database.transaction(async (tx): Promise<CancelOutcome> => {
-    const [canceled] = await tx.query<PaymentRow>(cancelStatement, [platform_payment_id]);
-    if (canceled) {
-      await writeAudit(tx, [{ platform_payment_id, actor, event: 'canceled', detail: { reason } }]);
-      return { outcome: 'canceled', payment: canceled };
+    // Looked at under its lock and only then changed: an update first and a look after could meet a payment accepted in between,
+    // and call too late what had only just begun.
+    const [held] = await tx.query<HeldPayment>(cancelLookStatement, [platform_payment_id]);
+    if (!held) return { outcome: 'not_found' };
+    const { posting_since, ...payment } = held;
+    if (payment.status === 'canceled') return { outcome: 'was_canceled', payment };
+    if (payment.status !== 'processing' || posting_since !== null) {
+      return { outcome: 'too_late', payment };
     }
-    const payment = (await findPayments(tx, [platform_payment_id])).get(platform_payment_id);
-    if (!payment) return { outcome: 'not_found' };
-    return { outcome: payment.status === 'canceled' ? 'was_canceled' : 'too_late', payment };
+    const [canceled] = await tx.query<PaymentRow>(cancelStatement, [platform_payment_id]);
+    assert(canceled, 'a payment changed under its lock');
+    await writeAudit(tx, [{ platform_payment_id, actor, event: 'canceled', detail: { reason } }]);
+    return { outcome: 'canceled', payment: canceled };
   });
 }
 
