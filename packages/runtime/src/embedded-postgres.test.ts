@@ -282,7 +282,7 @@ test('an ordinary user needs nobody else', async (t) => {
   // Loads everything as who we are, then becomes the ordinary user, whose own checkout would be open to it; ours may be closed, so
   // it gets the binaries beside its data.
   const native = path.join(path.dirname(data), 'native');
-  await fs.cp(installedBinaries(), native, { recursive: true, verbatimSymlinks: true });
+  await fs.cp(installedBinaries(), native, { recursive: true, dereference: true });
   const program = `
     import { startEmbeddedPostgres } from ${JSON.stringify(new URL('./embedded-postgres.ts', import.meta.url).href)};
     if (process.getuid() !== ${uid}) { process.setgroups([]); process.setgid(${gid}); process.setuid(${uid}); }
