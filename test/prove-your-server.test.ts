@@ -14,6 +14,7 @@ import {
   symlinkSync,
   writeFileSync,
 } from 'node:fs';
+import { connect } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import test, { after } from 'node:test';
@@ -89,6 +90,50 @@ for (const { file, command } of EXAMPLES) {
     } finally {
       await stop(second.child);
     }
+  });
+}
+
+test('an example server answers a hostile body with a refusal, and never reads a request out of it', async () => {
+  for (const { file, command } of EXAMPLES) {
+    if (command === undefined) continue;
+    const server = await start(command, file, join(folder, `hostile-${file}.db`));
+    const { port } = new URL(server.url);
+    const lines = [
+      'PUT /biller/my-biller/account/A-1/payment/hostile HTTP/1.1',
+      'Host: x',
+      `X-Api-Key: ${KEY}`,
+      'Content-Type: application/json',
+    ];
+    const inner = `GET /biller/my-biller/account/A-1 HTTP/1.1\r\nHost: x\r\nX-Api-Key: ${KEY}\r\n\r\n`;
+    const closing = [...lines, 'Connection: close'];
+    const sized = (body: string): string =>
+      [...closing, `Content-Length: ${body.length}`, '', body].join('\r\n');
+    try {
+      for (const request of [
+        [...lines, 'Transfer-Encoding: chunked', '', inner].join('\r\n'),
+        [...lines, `Content-Length: ${'9'.repeat(5_000)}`, '', inner].join('\r\n'),
+        sized('['.repeat(60_000)),
+        sized('null'),
+      ]) {
+        const answer = await raw(Number(port), request);
+        assert.match(answer, /^HTTP\/1.1 4/, file);
+        assert.equal(answer.split('HTTP/1.1 ').length, 2, `${file}: ${answer}`);
+      }
+    } finally {
+      await stop(server.child);
+    }
+  }
+});
+
+/** Sends bytes and gives everything that came back until the connection ended, or stood open in silence. */
+function raw(port: number, bytes: string): Promise<string> {
+  return new Promise((resolve) => {
+    const socket = connect(port, '127.0.0.1');
+    let answer = '';
+    socket.setEncoding('utf8').on('data', (chunk: string) => (answer += chunk));
+    socket.on('error', () => undefined).on('close', () => resolve(answer));
+    socket.setTimeout(5_000, () => socket.destroy());
+    socket.write(bytes);
   });
 }
 

@@ -10,6 +10,7 @@ does nothing when the id is known, and the answer that leaves only after the com
 import hmac
 import json
 import os
+import re
 import sqlite3
 import sys
 import threading
@@ -142,15 +143,15 @@ def read_instruction(content_type: str, raw: bytes, platform_payment_id: str) ->
         raise Refusal(415, "UNSUPPORTED_MEDIA_TYPE", "Send application/json")
     try:
         body = json.loads(raw)
-    except ValueError:
+    except (ValueError, RecursionError):  # the latter for brackets within brackets without end
         raise Refusal(400, "INVALID_REQUEST", "The body is not JSON") from None
     if not isinstance(body, dict):
         raise Refusal(400, "INVALID_REQUEST", "The body is not an object")
     amount, batch = body.get("amount_in_cents"), body.get("platform_batch_id")
     if type(amount) is not int or not 1 <= amount < 2**53:  # True is an int too, to isinstance
         raise Refusal(400, "INVALID_REQUEST", "amount_in_cents must be a whole number from 1")
-    if not isinstance(batch, str) or not batch:
-        raise Refusal(400, "INVALID_REQUEST", "platform_batch_id must be a text")
+    if not isinstance(batch, str) or not re.fullmatch("[A-Za-z0-9._-]{1,64}", batch):
+        raise Refusal(400, "INVALID_REQUEST", "platform_batch_id must be an id of the platform")
     if body.get("platform_payment_id", platform_payment_id) != platform_payment_id:
         raise Refusal(400, "INVALID_REQUEST", "platform_payment_id is not the one in the path")
     return amount, batch
@@ -162,7 +163,10 @@ class Handler(BaseHTTPRequestHandler):
     def answer(self) -> dict:
         """Gives the body of a 200, or raises Refusal."""
         length = self.headers.get("Content-Length", "0")
-        if not length.isdigit() or int(length) > MAX_BODY_BYTES:
+        if "Transfer-Encoding" in self.headers or not re.fullmatch("[0-9]{1,9}", length):
+            self.close_connection = True  # what follows may be a body, never the next request
+            raise Refusal(400, "INVALID_REQUEST", "Send the body with its Content-Length")
+        if int(length) > MAX_BODY_BYTES:
             self.close_connection = True
             raise Refusal(413, "PAYLOAD_TOO_LARGE", "The body is too large")
         raw = self.rfile.read(int(length))
