@@ -293,7 +293,7 @@ test('an ordinary user needs nobody else', async (t) => {
   const child = spawn(
     process.execPath,
     ['--input-type=module-typescript', '-e', program, data, native],
-    { stdio: ['ignore', 'pipe', 'inherit'] },
+    { cwd: path.dirname(data), stdio: ['ignore', 'pipe', 'inherit'] },
   );
   let printed = '';
   child.stdout.setEncoding('utf8').on('data', (chunk: string) => (printed += chunk));
@@ -302,7 +302,11 @@ test('an ordinary user needs nobody else', async (t) => {
   assert.equal(printed.trim(), path.join(data, 'postgres'));
   assert.equal((await fs.stat(path.join(data, 'postgres', 'data'))).uid, uid);
   // Root may use it afterwards, and runs it as its owner.
-  const server = await started(data);
+  const server = await startEmbeddedPostgres({
+    dataDirectory: data,
+    binaries: { native, version: 'own' },
+  });
+  servers.push(server);
   assert.equal((await fs.stat(path.join(server.clusterDirectory, 'data'))).uid, uid);
 });
 

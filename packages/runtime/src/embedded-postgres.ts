@@ -532,7 +532,11 @@ async function isOurFolder(folder: string): Promise<boolean> {
 
 async function copyBinaries(native: string, target: string): Promise<void> {
   const parent = path.dirname(target);
-  assert(isSafeParent(await fs.stat(parent)), `${parent} is not safe to put programs in`);
+  if (!isSafeParent(await fs.stat(parent))) {
+    throw new ConfigurationError(
+      `${parent} belongs to another user, so no programs are put there: set DUEBRIDGE_DATA_DIR to a folder of this user, or start from a checkout that others can enter`,
+    );
+  }
   // Filled under a new random name, then moved into place: a half copy is never taken for a whole one.
   const next = await fs.mkdtemp(path.join(parent, 'duebridge-bin-'));
   try {
