@@ -68,16 +68,7 @@ export function judgeSubmit(intent: Intent, answer: Exchange | NotSent): SubmitO
 export function judgeAnswer(intent: Intent, answer: Exchange | NotSent): AnswerOutcome {
   switch (answer.kind) {
     case 'not_sent':
-      switch (answer.reason) {
-        case 'refused':
-        case 'invalid_answer':
-          return { kind: 'held', reason: 'credentials' };
-        case 'scope':
-          return { kind: 'held', reason: 'scope' };
-        case 'unreachable':
-          return { kind: 'unknown', reason: 'no_token' };
-      }
-    // oxlint-disable-next-line no-fallthrough
+      return judgeNotSent(answer.reason);
     case 'no_reply':
       return answer.reason === 'certificate' || answer.reason === 'address'
         ? { kind: 'held', reason: answer.reason }
@@ -88,6 +79,19 @@ export function judgeAnswer(intent: Intent, answer: Exchange | NotSent): AnswerO
       const judged = judgeRecord(intent, answer.json);
       return judged.kind === 'invalid' ? { kind: 'unknown', reason: 'not_a_record' } : judged;
     }
+  }
+}
+
+/** The call never left: there was no access token to send it with. */
+function judgeNotSent(reason: NotSent['reason']): AnswerOutcome {
+  switch (reason) {
+    case 'refused':
+    case 'invalid_answer':
+      return { kind: 'held', reason: 'credentials' };
+    case 'scope':
+      return { kind: 'held', reason: 'scope' };
+    case 'unreachable':
+      return { kind: 'unknown', reason: 'no_token' };
   }
 }
 
