@@ -19,12 +19,12 @@ import { parseArgs } from 'node:util';
 import { ensureDatabase, migrate, openDatabase, silentLog, systemClock } from '@duebridge/runtime';
 import { testServer } from '@duebridge/runtime/testing';
 import { Pool } from 'undici';
-import { batchFor } from '../packages/platform/src/batch.ts';
-import { createEngine } from '../packages/platform/src/engine.ts';
+import { batchFor } from '../packages/platform/src/reconciliation/batch.ts';
+import { createEngine } from '../packages/platform/src/engine/engine.ts';
 import { sandboxFunding } from '../packages/platform/src/funding.ts';
-import { createPartnerClient } from '../packages/platform/src/partner-client.ts';
-import { openPartnerRegistry } from '../packages/platform/src/partners.ts';
-import { insertPayment, type PaymentRow } from '../packages/platform/src/record.ts';
+import { createPartnerClient } from '../packages/platform/src/partners/client.ts';
+import { openPartnerRegistry } from '../packages/platform/src/partners/registry.ts';
+import { insertPayment, type PaymentRow } from '../packages/platform/src/store/payments.ts';
 
 const { values: flags } = parseArgs({
   options: {

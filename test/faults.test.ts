@@ -17,18 +17,21 @@ import {
 } from '@duebridge/conformance/scripted-partner';
 import { systemClock, type Clock } from '@duebridge/runtime';
 import { seededRandom, testDatabase, type TestDatabase } from '@duebridge/runtime/testing';
-import { batchFor } from '../packages/platform/src/batch.ts';
-import { keptLog, MIGRATIONS, SEAL_KEY } from '../packages/platform/src/engine-testing.ts';
-import { createEngine, type Engine } from '../packages/platform/src/engine.ts';
+import { batchFor } from '../packages/platform/src/reconciliation/batch.ts';
+import { keptLog, MIGRATIONS, SEAL_KEY } from '../packages/platform/src/engine/testing.ts';
+import { createEngine, type Engine } from '../packages/platform/src/engine/engine.ts';
 import { sandboxFunding } from '../packages/platform/src/funding.ts';
-import { createPartnerClient } from '../packages/platform/src/partner-client.ts';
-import { openPartnerRegistry, type PartnerRegistry } from '../packages/platform/src/partners.ts';
+import { createPartnerClient } from '../packages/platform/src/partners/client.ts';
+import {
+  openPartnerRegistry,
+  type PartnerRegistry,
+} from '../packages/platform/src/partners/registry.ts';
 import {
   insertPayment,
   PAYMENT_COLUMNS,
   type PaymentRow,
-} from '../packages/platform/src/record.ts';
-import { resumePayment } from '../packages/platform/src/terminal.ts';
+} from '../packages/platform/src/store/payments.ts';
+import { resumePayment } from '../packages/platform/src/store/terminal.ts';
 
 /** The engine's hour is a minute: the longest Retry-After it obeys, 15 minutes, is then 15 seconds. */
 const SPEED = 60;

@@ -8,7 +8,7 @@ import {
   type PaymentDetail,
   type PaymentPage,
 } from '@duebridge/contract';
-import { bearer, startTestPartner, startTestPlatform, type Answer } from './front-testing.ts';
+import { bearer, startTestPartner, startTestPlatform, type Answer } from './checkout/testing.ts';
 
 const partner = await startTestPartner({ after });
 const platform = await startTestPlatform({ after });

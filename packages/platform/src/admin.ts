@@ -13,16 +13,16 @@ import {
 } from '@duebridge/contract';
 import { mount, type Database } from '@duebridge/runtime';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
-import { auditOfPayment, latestAudit } from './audit.ts';
-import { getBatch, listBatches } from './batch.ts';
-import type { ClientKeys } from './keys.ts';
+import { auditOfPayment, latestAudit } from './store/audit.ts';
+import { getBatch, listBatches } from './reconciliation/batch.ts';
+import type { ClientKeys } from './checkout/keys.ts';
 import { maskAccountId } from './mask.ts';
-import type { PartnerClient } from './partner-client.ts';
-import type { PartnerRegistry } from './partners.ts';
-import { reconcileBatch } from './reconcile.ts';
-import { findPayment, listPayments, type PaymentRow } from './record.ts';
-import { OVERDUE_AFTER_MS } from './schedule.ts';
-import { resumePayment, withdrawPayment } from './terminal.ts';
+import type { PartnerClient } from './partners/client.ts';
+import type { PartnerRegistry } from './partners/registry.ts';
+import { reconcileBatch } from './reconciliation/reconcile.ts';
+import { findPayment, listPayments, type PaymentRow } from './store/payments.ts';
+import { OVERDUE_AFTER_MS } from './engine/poll-schedule.ts';
+import { resumePayment, withdrawPayment } from './store/terminal.ts';
 
 /** The one who holds the admin key, in the audit. */
 const actor = 'operator';

@@ -13,7 +13,7 @@ import {
   startTestPlatform,
   tokenRequest,
   type Answer,
-} from './front-testing.ts';
+} from './checkout/testing.ts';
 
 /** Every secret and every personal word planted here holds it, in whatever case, and nothing else does. */
 const canary = /canary/i;

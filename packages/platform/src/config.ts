@@ -20,7 +20,7 @@ import {
   type Log,
 } from '@duebridge/runtime';
 import { adminKeyFile, dataDirectory } from './data-directory.ts';
-import { openSealer } from './seal.ts';
+import { openSealer } from './partners/seal.ts';
 
 /** Everything a platform needs to know. Fields left out have the defaults of the environment's variables. */
 export interface PlatformConfig {

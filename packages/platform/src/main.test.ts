@@ -7,7 +7,7 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import test, { after } from 'node:test';
 import type { Command } from 'commander';
-import { bearer, startTestPartner, startTestPlatform } from './front-testing.ts';
+import { bearer, startTestPartner, startTestPlatform } from './checkout/testing.ts';
 import { platformCommand } from './main.ts';
 
 const partner = await startTestPartner({ after });

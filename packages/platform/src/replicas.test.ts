@@ -3,7 +3,7 @@ import { randomBytes } from 'node:crypto';
 import test, { after } from 'node:test';
 import type { FlowPayment } from '@duebridge/contract';
 import { silentLog } from '@duebridge/runtime';
-import { bearer, startTestPartner, startTestPlatform } from './front-testing.ts';
+import { bearer, startTestPartner, startTestPlatform } from './checkout/testing.ts';
 import { startPlatform } from './server.ts';
 
 const secrets = {

@@ -1,0 +1,225 @@
+import assert from 'node:assert/strict';
+import { randomUUID } from 'node:crypto';
+import test, { after } from 'node:test';
+import { DatabaseUnavailable, silentLog, type Database } from '@duebridge/runtime';
+import { manualClock, testDatabase } from '@duebridge/runtime/testing';
+import { cutoffAfter } from '../reconciliation/batch.ts';
+import type { Session } from './flow.ts';
+import type { Funding } from '../funding.ts';
+import type { PartnerClient } from '../partners/client.ts';
+import type { Partner, PartnerRegistry } from '../partners/registry.ts';
+import { openPayments, type Payments } from './confirm.ts';
+import type { PaymentRow } from '../store/payments.ts';
+
+const migrations = new URL('../migrations/', import.meta.url);
+const database = await testDatabase({ after }, { migrations, name: 'confirm' });
+await database.query(
+  `INSERT INTO partners (partner_id, name, kind, biller_id, base_url, auth_method, auth_public, auth_sealed)
+   VALUES ('p', 'P', 'biller', 'b', 'https://p.example', 'key', '{}', 'x')`,
+);
+const partner = { partner_id: 'p', batch_time_zone: 'UTC', batch_cutoff: '00:00' } as Partner;
+const request = { amount_in_cents: 500, funding_method: 'sandbox_bank' };
+const clock = manualClock(Date.now());
+
+let sessions = 0;
+function newSession(): Session {
+  sessions += 1;
+  return {
+    session_id: randomUUID(),
+    token_hash: Buffer.alloc(32, sessions),
+    partner_id: 'p',
+    customer_id: randomUUID(),
+    biller_id: 'b',
+    account_id: 'a',
+    flow_id: Buffer.alloc(32, sessions),
+    balance: null,
+    opened_after: null,
+    expires_at: new Date().toISOString(),
+  };
+}
+
+function open(on: Database, taken: PaymentRow[], at = clock): Payments {
+  return openPayments({
+    database: on,
+    registry: { get: () => Promise.resolve(partner) } as unknown as PartnerRegistry,
+    client: {
+      getAccount: () => Promise.resolve({ kind: 'found', account: { status: 'active' } }),
+    } as unknown as PartnerClient,
+    engine: { workerId: 'w1', take: (payment) => void taken.push(payment) },
+    funding: {
+      methods: () => [{ funding_method: 'sandbox_bank', label: 'x', sandbox: true }],
+    } as unknown as Funding,
+    clock: at,
+    log: silentLog,
+    paidRetentionDays: 90,
+    signal: new AbortController().signal,
+  });
+}
+
+test('the engine hears of a payment after its commit, once, and owns it [S4]', async () => {
+  const taken: PaymentRow[] = [];
+  const payments = open(database, taken);
+  const session = newSession();
+  const payment = await payments.confirm(session, request);
+  await payments.confirm(session, request);
+  assert.deepEqual(
+    taken.map((row) => row.platform_payment_id),
+    [payment.platform_payment_id],
+  );
+  const [row] = await database.query<{ owner: string }>(
+    'SELECT owner FROM payments WHERE platform_payment_id = $1',
+    [payment.platform_payment_id],
+  );
+  assert.equal(row?.owner, 'w1');
+});
+
+test('a commit whose answer is lost leaves no payment that nobody drives [S4]', async () => {
+  const taken: PaymentRow[] = [];
+  let lost = 0;
+  const cut: Database = {
+    ...database,
+    async transaction(work, options) {
+      const result = await database.transaction(work, options);
+      lost += 1;
+      if (lost > 1) return result;
+      throw new DatabaseUnavailable('the answer to COMMIT was lost', 'unknown');
+    },
+  };
+  const session = newSession();
+  const payments = open(cut, taken);
+  await assert.rejects(payments.confirm(session, request), DatabaseUnavailable);
+  assert.equal(lost, 1);
+  assert.equal(taken.length, 0);
+  while (taken.length === 0) {
+    await clock.advance(1_000);
+    await new Promise((resolve) => {
+      setTimeout(resolve, 5);
+    });
+  }
+  // The customer's next click meets the same payment.
+  const again = await payments.confirm(session, request);
+  assert.equal(again.platform_payment_id, taken[0]?.platform_payment_id);
+});
+
+test('a commit that comes through after its connection was given up leaves no payment that nobody drives [S4]', async () => {
+  const taken: PaymentRow[] = [];
+  const mayCommit = Promise.withResolvers<void>();
+  const given = Promise.withResolvers<void>();
+  let committed: Promise<unknown> | undefined;
+  const looks = { started: 0 };
+  const slow: Database = {
+    ...database,
+    async transaction(work, options) {
+      if (committed !== undefined) {
+        looks.started += 1;
+        return database.transaction(work, options);
+      }
+      // The server works on the commit for longer than anybody waits for its answer.
+      committed = database.transaction(async (tx) => {
+        const result = await work(tx);
+        given.resolve();
+        await mayCommit.promise;
+        return result;
+      }, options);
+      await given.promise;
+      throw new DatabaseUnavailable('the answer to COMMIT did not come', 'unknown');
+    },
+  };
+  const session = newSession();
+  await assert.rejects(open(slow, taken).confirm(session, request), DatabaseUnavailable);
+  const pause = (): Promise<void> =>
+    new Promise((resolve) => {
+      setTimeout(resolve, 5);
+    });
+  for (let look = 0; look < 20; look += 1) {
+    await clock.advance(1_000);
+    await pause();
+  }
+  assert.equal(taken.length, 0);
+  mayCommit.resolve();
+  await committed;
+  for (let look = 0; look < 400 && taken.length === 0; look += 1) {
+    await clock.advance(1_000);
+    await pause();
+  }
+  assert.equal(taken.length, 1);
+  assert.ok(looks.started >= 1);
+});
+
+test('a commit that never happened is forgotten: nothing is driven, and the next click makes the one', async () => {
+  const taken: PaymentRow[] = [];
+  let fail = true;
+  const seen = { looks: 0 };
+  const cut: Database = {
+    ...database,
+    async query(statement, values) {
+      if (typeof statement !== 'string' && statement.name === 'payment_find') seen.looks += 1;
+      return database.query(statement, values);
+    },
+    async transaction(work, options) {
+      if (!fail) return database.transaction(work, options);
+      fail = false;
+      await assert.rejects(
+        database.transaction(async (tx) => {
+          await work(tx);
+          throw new Error('rolled back');
+        }, options),
+      );
+      throw new DatabaseUnavailable('the answer to COMMIT was lost', 'unknown');
+    },
+  };
+  const session = newSession();
+  const payments = open(cut, taken);
+  await assert.rejects(payments.confirm(session, request), DatabaseUnavailable);
+  while (seen.looks === 0) {
+    await clock.advance(1_000);
+    await new Promise((resolve) => {
+      setTimeout(resolve, 5);
+    });
+  }
+  assert.equal(taken.length, 0);
+  const payment = await payments.confirm(session, request);
+  assert.deepEqual(
+    taken.map((row) => row.platform_payment_id),
+    [payment.platform_payment_id],
+  );
+});
+
+test('a database clock that is an hour ahead at the cut-off keeps nobody from paying', async () => {
+  const cutoff = cutoffAfter(partner, Date.now());
+  const behind = manualClock(cutoff - 60 * 60_000);
+  await database.query(
+    `INSERT INTO batches (platform_batch_id, partner_id, cutoff_at) VALUES ('closed-early', 'p', $1)
+     ON CONFLICT (partner_id, cutoff_at) DO NOTHING`,
+    [new Date(cutoff).toISOString()],
+  );
+  await database.query(
+    `UPDATE batches SET closed_at = now(), statement = '{}' WHERE partner_id = 'p' AND cutoff_at = $1 AND closed_at IS NULL`,
+    [new Date(cutoff).toISOString()],
+  );
+  const taken: PaymentRow[] = [];
+  await open(database, taken, behind).confirm(newSession(), request);
+  assert.equal(taken.length, 1);
+});
+
+test('a host whose clock is behind at the cut-off pays into the next batch, not into a closed one', async () => {
+  const cutoff = cutoffAfter(partner, Date.now());
+  const behind = manualClock(cutoff - 60_000);
+  await database.query(
+    `INSERT INTO batches (platform_batch_id, partner_id, cutoff_at) VALUES ('closed-early', 'p', $1)
+     ON CONFLICT (partner_id, cutoff_at) DO NOTHING`,
+    [new Date(cutoff).toISOString()],
+  );
+  await database.query(
+    `UPDATE batches SET closed_at = now(), statement = '{}' WHERE partner_id = 'p' AND cutoff_at = $1 AND closed_at IS NULL`,
+    [new Date(cutoff).toISOString()],
+  );
+  const taken: PaymentRow[] = [];
+  const payment = await open(database, taken, behind).confirm(newSession(), request);
+  const [batch] = await database.query<{ cutoff_at: string }>(
+    'SELECT cutoff_at FROM batches WHERE platform_batch_id = $1',
+    [payment.platform_batch_id],
+  );
+  assert.ok(Date.parse(batch!.cutoff_at) > cutoff);
+  assert.equal(taken.length, 1);
+});

@@ -1,0 +1,79 @@
+import assert from 'node:assert/strict';
+import test from 'node:test';
+import fc from 'fast-check';
+import { maskAccountId } from '../mask.ts';
+import { amountProblems, plainText, toFlowPayment } from './confirm.ts';
+import type { PaymentRow } from '../store/payments.ts';
+
+const row: PaymentRow = {
+  platform_payment_id: '018f0000-0000-7000-8000-000000000000',
+  partner_id: 'p',
+  biller_id: 'b',
+  account_id: 'a',
+  platform_batch_id: 'batch',
+  amount_in_cents: 100,
+  session_id: 's',
+  funding_method: 'sandbox_bank',
+  status: 'processing',
+  stage: 'dispatching',
+  review_reason: null,
+  owner: 'w',
+  payment_id: null,
+  failure_reason: null,
+  initiated_at: null,
+  posted_at: null,
+  created_at: '2026-01-01T00:00:00.000Z',
+  accepted_at: null,
+  ended_at: null,
+  settled_at: null,
+};
+
+test('a payment whose outcome is unknown is on its way, never failed', () => {
+  for (const stage of ['created', 'authorized', 'dispatching', 'review'] as const) {
+    const shown = toFlowPayment({ ...row, stage });
+    assert.equal(shown.status, 'processing');
+    assert.equal(shown.progress, 'sending');
+    assert.equal(shown.failure_reason, undefined);
+  }
+  const accepted = toFlowPayment({ ...row, stage: 'review', payment_id: 'there' });
+  assert.equal(accepted.progress, 'accepted');
+});
+
+test('why the platform holds a payment back is not for its customer', () => {
+  const shown = toFlowPayment({ ...row, stage: 'review', review_reason: 'amount_mismatch' });
+  assert.ok(!JSON.stringify(shown).includes('amount_mismatch'));
+});
+
+test('a reason is text of one line, without what could turn or break a page', () => {
+  assert.equal(plainText('a\u0000b\r\nc\td'), 'ab c d');
+  assert.equal(plainText('\u202eevil\u2066 text\u200f'), 'evil text');
+  assert.equal(plainText('<b>bold</b>'), '<b>bold</b>');
+  assert.equal(plainText('x'.repeat(600)).length, 500);
+  assert.equal(Array.from(plainText('😀'.repeat(600))).length, 500);
+});
+
+test('whatever a partner writes, the reason stays plain, short and well-formed', () => {
+  fc.assert(
+    fc.property(fc.string({ unit: 'binary', maxLength: 700 }), (text) => {
+      const plain = plainText(text);
+      assert.ok(Array.from(plain).length <= 500);
+      assert.ok(plain.isWellFormed());
+      assert.doesNotMatch(plain, /[\p{Cc}\u202a-\u202e\u2066-\u2069]/u);
+    }),
+  );
+});
+
+test('an amount at a limit is allowed, one cent beyond it is not [S5]', () => {
+  const rules = { min_amount_in_cents: 100, max_amount_in_cents: 200 };
+  assert.deepEqual(amountProblems(100, rules), []);
+  assert.deepEqual(amountProblems(200, rules), []);
+  assert.equal(amountProblems(99, rules).length, 1);
+  assert.equal(amountProblems(201, rules).length, 1);
+  assert.deepEqual(amountProblems(99_999_999_999, {}), []);
+});
+
+test('an account id shows its end, and a short one at most half of itself', () => {
+  assert.equal(maskAccountId('1234567890'), '••••7890');
+  assert.equal(maskAccountId('12345'), '••••45');
+  assert.equal(maskAccountId('1'), '••••');
+});

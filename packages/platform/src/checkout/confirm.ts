@@ -1,0 +1,301 @@
+/**
+ * Stage 4: the customer's instruction becomes a payment row, owned by this worker, due now (S4, P1, P3).
+ *
+ * enters: a session and what the customer confirmed.  leaves: the one payment that the session stands on, made now or before.
+ * holds:  however often, from however many tabs and tokens a confirm comes, one payment is made; only `replaces`, naming a payment
+ *         that failed or was canceled, makes another, and once; the row is committed before the engine hears of it; no call to the
+ *         partner happens inside the transaction.
+ * next:   engine.take drives it; the row carries it there should this process die in between.
+ */
+import { MAX_FAILURE_REASON_LENGTH, Refusal } from '@duebridge/contract';
+import type { Detail, FlowPayment, FlowPaymentRequest, PaymentRules } from '@duebridge/contract';
+import { constraintOf, DatabaseUnavailable, sql } from '@duebridge/runtime';
+import type { Clock, Database, Log, Transaction } from '@duebridge/runtime';
+import { batchFor, cutoffAfter } from '../reconciliation/batch.ts';
+import type { Engine } from '../engine/engine.ts';
+import {
+  flowPayment,
+  isPayable,
+  lockFlow,
+  noteFlowPayment,
+  replacementOf,
+  standingPayment,
+  type PayableSession,
+  type Session,
+} from './flow.ts';
+import type { Funding } from '../funding.ts';
+import type { PartnerClient } from '../partners/client.ts';
+import type { Partner, PartnerRegistry } from '../partners/registry.ts';
+import { findPayment, insertPayment, type PaymentRow, type Queryable } from '../store/payments.ts';
+
+/** How long the partner may take to say what the account allows: the customer has just pressed the button. */
+const accountDeadlineMs = 5_000;
+/** When an account cannot be read, the page tries again after this. */
+const retryAfterSeconds = '5';
+/** Pause between two looks for a payment whose commit was not answered. */
+const resolveEveryMs = 1_000;
+
+/** Stage 4. */
+export interface Payments {
+  /**
+   * Gives the payment that this confirm means, made now or before. Throws Refusal ACCOUNT_NOT_FOUND, AMOUNT_OUT_OF_RANGE,
+   * PARTNER_UNREACHABLE (nothing was stored), CONFLICT (`replaces` names a payment that may not be replaced), INVALID_REQUEST (no such
+   * funding method).
+   */
+  confirm(session: Session, request: FlowPaymentRequest): Promise<PaymentRow>;
+  /** A payment of the session's flow. Throws Refusal PAYMENT_NOT_FOUND for any other id, whoever's it is. */
+  read(session: Session, platform_payment_id: string): Promise<PaymentRow>;
+}
+
+/** What a confirm comes to: a payment that is there, or a new one. */
+type Decision =
+  | { readonly kind: 'give'; readonly payment: PaymentRow }
+  | { readonly kind: 'make'; readonly replaces: string | null };
+
+/** Opens stage 4. `paidRetentionDays` is how long the personal data of a customer who pays is kept. */
+export function openPayments(options: {
+  database: Database;
+  registry: PartnerRegistry;
+  client: PartnerClient;
+  engine: Pick<Engine, 'workerId' | 'take'>;
+  funding: Funding;
+  clock: Clock;
+  log: Log;
+  paidRetentionDays: number;
+  /** Aborts when the process stops. */
+  signal: AbortSignal;
+}): Payments {
+  const { database, registry, client, engine, funding, clock, log, paidRetentionDays, signal } =
+    options;
+
+  /** One transaction: hold the flow, look again, write the intent into the batch that is open at `now`. */
+  const makeAt = async (
+    session: PayableSession,
+    partner: Partner,
+    request: FlowPaymentRequest,
+    now: number,
+  ): Promise<PaymentRow> => {
+    let made: PaymentRow | undefined;
+    try {
+      const payment = await database.transaction(async (tx) => {
+        made = undefined;
+        await lockFlow(tx, session.flow_id);
+        const decision = await decide(tx, session, request);
+        if (decision.kind === 'give') return decision.payment;
+        made = await insertPayment(tx, {
+          partner_id: partner.partner_id,
+          biller_id: session.biller_id,
+          account_id: session.account_id,
+          platform_batch_id: await batchFor(tx, partner, now),
+          amount_in_cents: request.amount_in_cents,
+          session_id: session.session_id,
+          funding_method: request.funding_method,
+          owner: engine.workerId,
+          actor: `session ${session.session_id}`,
+        });
+        await noteFlowPayment(tx, session, made.platform_payment_id, decision.replaces);
+        await keepCustomer(tx, session.customer_id, paidRetentionDays);
+        return made;
+      });
+      if (payment === made) engine.take(payment);
+      return payment;
+    } catch (error) {
+      // The commit may have happened: then the row names this worker as its owner, and nobody else will drive it.
+      if (
+        made !== undefined &&
+        error instanceof DatabaseUnavailable &&
+        error.outcome === 'unknown'
+      ) {
+        const { platform_payment_id } = made;
+        void takeIfCommitted(session.flow_id, platform_payment_id, {
+          database,
+          engine,
+          clock,
+          log,
+          signal,
+        });
+      }
+      throw error;
+    }
+  };
+
+  const make: typeof makeAt = async (session, partner, request, now) => {
+    try {
+      return await makeAt(session, partner, request, now);
+    } catch (error) {
+      if (constraintOf(error) !== 'payments_batch_open') throw error;
+      // By the database's clock the window has ended and its batch is closed; ours is behind. What comes now is of the next window.
+      return makeAt(session, partner, request, cutoffAfter(partner, now));
+    }
+  };
+
+  return {
+    async confirm(session, request) {
+      if (!isPayable(session)) throw new Refusal('ACCOUNT_NOT_FOUND');
+      const decision = await decide(database, session, request);
+      if (decision.kind === 'give') return decision.payment;
+      const partner = await registry.get(session.partner_id);
+      if (partner === undefined) throw new Refusal('ACCOUNT_NOT_FOUND');
+      if (!funding.methods().some((method) => method.funding_method === request.funding_method)) {
+        throw new Refusal('INVALID_REQUEST', {
+          details: [{ path: 'body.funding_method', problem: 'is not offered here' }],
+        });
+      }
+      const rules = await readRules(client, partner, session);
+      const problems = amountProblems(request.amount_in_cents, rules);
+      if (problems.length > 0) throw new Refusal('AMOUNT_OUT_OF_RANGE', { details: problems });
+      return make(session, partner, request, clock.now());
+    },
+
+    async read(session, platform_payment_id) {
+      const payment = await flowPayment(database, session, platform_payment_id);
+      if (payment === undefined) throw new Refusal('PAYMENT_NOT_FOUND');
+      return payment;
+    },
+  };
+}
+
+/** What a confirm means as things stand: asked once without the lock, and once more with it. */
+async function decide(
+  on: Queryable,
+  session: PayableSession,
+  request: FlowPaymentRequest,
+): Promise<Decision> {
+  const standing = await standingPayment(on, session);
+  const { replaces } = request;
+  if (replaces === undefined) {
+    return standing === undefined
+      ? { kind: 'make', replaces: null }
+      : { kind: 'give', payment: standing };
+  }
+  // A second try that is sent twice gives what the first sending made.
+  const replacement = await replacementOf(on, session, replaces);
+  if (replacement !== undefined) return { kind: 'give', payment: replacement };
+  if (standing?.platform_payment_id !== replaces || !mayReplace(standing)) {
+    throw new Refusal('CONFLICT', {
+      message: 'Only the last payment can be replaced, after it failed or was canceled',
+    });
+  }
+  return { kind: 'make', replaces };
+}
+
+/** A failure as a duplicate says that the debt is paid already: a second try would pay it twice. */
+function mayReplace(payment: PaymentRow): boolean {
+  return payment.status === 'canceled' || (payment.status === 'failed' && !isDuplicate(payment));
+}
+
+/** What the account allows, as its partner says now. */
+async function readRules(
+  client: PartnerClient,
+  partner: Partner,
+  { biller_id, account_id }: PayableSession,
+): Promise<PaymentRules> {
+  const outcome = await client.getAccount(
+    partner,
+    { biller_id, account_id },
+    { deadlineMs: accountDeadlineMs },
+  );
+  switch (outcome.kind) {
+    case 'found':
+      if (outcome.account.status === 'inactive') throw new Refusal('ACCOUNT_NOT_FOUND');
+      return outcome.account.payment_rules ?? {};
+    case 'not_found':
+      throw new Refusal('ACCOUNT_NOT_FOUND');
+    case 'unreachable':
+      throw new Refusal('PARTNER_UNREACHABLE', { headers: { 'Retry-After': retryAfterSeconds } });
+  }
+}
+
+/** What is wrong with an amount under the account's rules; empty when it is allowed. */
+export function amountProblems(amount_in_cents: number, rules: PaymentRules): Detail[] {
+  const path = 'body.amount_in_cents';
+  const { min_amount_in_cents: min, max_amount_in_cents: max } = rules;
+  if (min !== undefined && amount_in_cents < min) {
+    return [{ path, problem: `must be at least ${min}` }];
+  }
+  if (max !== undefined && amount_in_cents > max) {
+    return [{ path, problem: `must be at most ${max}` }];
+  }
+  return [];
+}
+
+const keepStatement = sql(
+  'customer_keep',
+  `UPDATE customers SET erase_after = greatest(erase_after, now() + make_interval(days => $2))
+    WHERE customer_id = $1`,
+);
+
+/** A customer who pays is remembered for longer than one who only looked. */
+async function keepCustomer(tx: Transaction, customer_id: string, days: number): Promise<void> {
+  await tx.query(keepStatement, [customer_id, days]);
+}
+
+/**
+ * Looks until the database answers whether the payment is there, and hands it to the engine if it is. When the process stops before
+ * that, the engine has given up its ownership, and another worker adopts the payment. A commit may outlive its connection: only
+ * when its hold on the flow is gone has it happened or not.
+ */
+async function takeIfCommitted(
+  flow_id: Buffer,
+  platform_payment_id: string,
+  on: {
+    database: Database;
+    engine: Pick<Engine, 'workerId' | 'take'>;
+    clock: Clock;
+    log: Log;
+    signal: AbortSignal;
+  },
+): Promise<void> {
+  const { database, engine, clock, log, signal } = on;
+  while (!signal.aborted) {
+    await clock.sleep(resolveEveryMs, signal);
+    try {
+      await database.transaction((tx) => lockFlow(tx, flow_id));
+      const payment = await findPayment(database, platform_payment_id);
+      if (payment !== undefined && payment.owner === engine.workerId) engine.take(payment);
+      return;
+    } catch (error) {
+      log.warn({ error, platform_payment_id }, 'whether a payment was stored is not known yet');
+    }
+  }
+}
+
+// For the customer's eyes ----------------------------------------------------------------------------------------------------
+
+/** The payment as its customer sees it. What is not known to have ended is processing, never failed (E9). */
+export function toFlowPayment(payment: PaymentRow): FlowPayment {
+  const reason = payment.failure_reason === null ? '' : plainText(payment.failure_reason);
+  return {
+    platform_payment_id: payment.platform_payment_id,
+    payment_id: payment.payment_id,
+    status: payment.status,
+    progress: progressOf(payment),
+    amount_in_cents: payment.amount_in_cents,
+    funding_method: payment.funding_method,
+    created_at: payment.created_at,
+    initiated_at: payment.initiated_at,
+    posted_at: payment.posted_at,
+    ...(payment.status === 'failed'
+      ? { failure_reason: reason, duplicate: isDuplicate(payment) }
+      : {}),
+  };
+}
+
+function progressOf(payment: PaymentRow): FlowPayment['progress'] {
+  if (payment.status !== 'processing') return 'ended';
+  return payment.payment_id === null ? 'sending' : 'accepted';
+}
+
+/** The interface names no code for it, so the reason's own word decides (FR1). */
+function isDuplicate(payment: PaymentRow): boolean {
+  return /\bduplicate/i.test(payment.failure_reason ?? '');
+}
+
+/** Characters that a partner's text may not bring onto a page: controls, and those that turn the direction of writing. */
+const unsafe = /[\p{Cc}\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]/gu;
+
+/** A partner's text as plain text of one line: at most 500 characters, nothing in it that is no character to read. */
+export function plainText(text: string): string {
+  const line = text.toWellFormed().replaceAll(/\s+/g, ' ').replaceAll(unsafe, '').trim();
+  return Array.from(line).slice(0, MAX_FAILURE_REASON_LENGTH).join('');
+}

@@ -1,0 +1,174 @@
+import assert from 'node:assert/strict';
+import test, { type TestContext } from 'node:test';
+import { platformRoutes, Refusal } from '@duebridge/contract';
+import { createServer, mount } from '@duebridge/runtime';
+import { manualClock, type ManualClock } from '@duebridge/runtime/testing';
+import { openPaymentEvents } from './events.ts';
+import type { PaymentRow } from '../store/payments.ts';
+
+const id = '018f0000-0000-7000-8000-000000000000';
+const row = {
+  platform_payment_id: id,
+  status: 'processing',
+  stage: 'dispatching',
+  amount_in_cents: 100,
+  funding_method: 'sandbox_bank',
+  payment_id: null,
+  failure_reason: null,
+  initiated_at: null,
+  posted_at: null,
+  created_at: '2026-01-01T00:00:00.000Z',
+} as PaymentRow;
+const accepted = { ...row, stage: 'accepted', payment_id: 'there' } as PaymentRow;
+const ended = { ...accepted, status: 'succeeded', stage: 'ended' } as PaymentRow;
+
+interface Rig {
+  readonly clock: ManualClock;
+  /** Tells every stream of a change. */
+  readonly change: (payment: PaymentRow) => void;
+  /** How many streams listen to the engine. */
+  readonly listening: () => number;
+  readonly size: () => number;
+  /** Opens a stream whose session ends after so many milliseconds. */
+  readonly open: (options?: {
+    read?: () => Promise<PaymentRow>;
+    lifeMs?: number;
+    signal?: AbortSignal;
+  }) => Promise<Response>;
+}
+
+async function rig(t: TestContext): Promise<Rig> {
+  const clock = manualClock();
+  const watchers = new Set<(payment: PaymentRow) => void>();
+  const events = openPaymentEvents({
+    clock,
+    engine: {
+      watch(_id, changed) {
+        watchers.add(changed);
+        return () => void watchers.delete(changed);
+      },
+    },
+  });
+  let next = { read: () => Promise.resolve(row), lifeMs: 3_600_000 };
+  const app = createServer();
+  mount(app, platformRoutes.get_flow_payment_events, async ({ reply, signal }) => {
+    await events.follow({
+      reply,
+      signal,
+      session_id: 's',
+      expiresAt: clock.now() + next.lifeMs,
+      platform_payment_id: id,
+      read: next.read,
+    });
+    return '';
+  });
+  t.after(() => app.close());
+  const base = await app.listen({ port: 0, host: '127.0.0.1' });
+  return {
+    clock,
+    change: (payment) => watchers.forEach((watcher) => watcher(payment)),
+    listening: () => watchers.size,
+    size: () => events.size,
+    open({ read = () => Promise.resolve(row), lifeMs = 3_600_000, signal } = {}) {
+      next = { read, lifeMs };
+      return fetch(`${base}/v1/flow/payments/${id}/events`, signal === undefined ? {} : { signal });
+    },
+  };
+}
+
+/** Reads until the stream has said so many lines that match. */
+async function lines(
+  reader: ReadableStreamDefaultReader<Uint8Array>,
+  pattern: RegExp,
+  count: number,
+): Promise<string> {
+  let text = '';
+  while ([...text.matchAll(pattern)].length < count) {
+    const { done, value } = await reader.read();
+    if (done) break;
+    text += Buffer.from(value).toString();
+  }
+  return text;
+}
+
+test('a stream says the same thing once, and ends with the payment', async (t) => {
+  const { open, change, listening, size } = await rig(t);
+  const response = await open();
+  const reader = response.body!.getReader();
+  await lines(reader, /^data:/gm, 1);
+  change(row);
+  change(accepted);
+  change(accepted);
+  change({ ...accepted, owner: 'another worker', review_reason: 'x' });
+  change(ended);
+  const text = await lines(reader, /nothing/gm, 1);
+  assert.deepEqual(
+    [...text.matchAll(/"progress":"(\w+)"/g)].map((match) => match[1]),
+    ['accepted', 'ended'],
+  );
+  assert.equal(listening(), 0);
+  assert.equal(size(), 0);
+});
+
+test('a change that happens while the payment is read is not lost, and does not go back', async (t) => {
+  const { open, change } = await rig(t);
+  const read = async (): Promise<PaymentRow> => {
+    change(ended);
+    return row;
+  };
+  const text = await (await open({ read })).text();
+  assert.deepEqual(
+    [...text.matchAll(/"status":"(\w+)"/g)].map((match) => match[1]),
+    ['succeeded'],
+  );
+});
+
+test('silence is filled every ten seconds, and ends with the session', async (t) => {
+  const { open, clock, listening } = await rig(t);
+  const response = await open({ lifeMs: 35_000 });
+  const reader = response.body!.getReader();
+  await lines(reader, /^data:/gm, 1);
+  for (let beat = 0; beat < 3; beat += 1) {
+    await clock.advance(10_000);
+    assert.match(await lines(reader, /^: /gm, 1), /^: /m);
+  }
+  await clock.advance(5_000);
+  await lines(reader, /nothing/g, 1);
+  assert.equal(listening(), 0);
+});
+
+test('a client that goes away is forgotten', async (t) => {
+  const { open, listening, clock } = await rig(t);
+  const gone = new AbortController();
+  const response = await open({ signal: gone.signal });
+  await lines(response.body!.getReader(), /^data:/gm, 1);
+  assert.equal(listening(), 1);
+  gone.abort();
+  while (listening() > 0) {
+    await clock.advance(1);
+    await new Promise((resolve) => {
+      setTimeout(resolve, 5);
+    });
+  }
+});
+
+test('a payment that cannot be read is an ordinary error, not a stream', async (t) => {
+  const { open, listening, size } = await rig(t);
+  const response = await open({ read: () => Promise.reject(new Refusal('PAYMENT_NOT_FOUND')) });
+  assert.equal(response.status, 404);
+  assert.equal(((await response.json()) as { code: string }).code, 'PAYMENT_NOT_FOUND');
+  assert.equal(listening(), 0);
+  assert.equal(size(), 0);
+});
+
+test('a stream carries what every answer carries, and its connection ends with it', async (t) => {
+  const { open, change } = await rig(t);
+  const response = await open();
+  assert.match(response.headers.get('content-type') ?? '', /^text\/event-stream/);
+  assert.equal(response.headers.get('cache-control'), 'no-store');
+  assert.equal(response.headers.get('x-content-type-options'), 'nosniff');
+  assert.ok(response.headers.get('x-request-id'));
+  assert.equal(response.headers.get('connection'), 'close');
+  change(ended);
+  await response.text();
+});

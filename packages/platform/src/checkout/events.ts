@@ -1,0 +1,125 @@
+/**
+ * Following a payment: server-sent events (decision 31).
+ *
+ * enters: a payment of the caller's flow.  leaves: one `payment` event at once, one for each change that the customer can see, and the
+ *         end of the stream after the terminal one.
+ * holds:  the stream ends with its session, with the client and with the server; a session has few streams, the oldest makes room;
+ *         silence is filled with comments, so that nothing on the way takes the connection for dead. A dropped stream loses nothing:
+ *         the page reads the payment again.
+ */
+import { isTerminal } from '@duebridge/contract';
+import type { Clock } from '@duebridge/runtime';
+import type { FastifyReply } from 'fastify';
+import type { Engine } from '../engine/engine.ts';
+import { toFlowPayment } from './confirm.ts';
+import type { PaymentRow } from '../store/payments.ts';
+
+/** A comment line this often: under the 15 s after which the page and some proxies give a silent connection up. */
+const heartbeatMs = 10_000;
+/** Streams of one session at once: a page needs one, a page that has just lost its network two. */
+const maxPerSession = 4;
+/** Bytes that may wait for a client that does not read: some hundred events, then it is cut. */
+const maxWaitingBytes = 64 * 1024;
+
+/** The open streams of a server. */
+export interface PaymentEvents {
+  /**
+   * Answers `reply` with the stream; resolves when it has ended. `read` gives the payment as it is
+   * now, or throws, which is answered as usual; `signal` ends the stream;
+   * `expiresAt` is the end of the session in wall milliseconds.
+   */
+  follow(options: {
+    reply: FastifyReply;
+    signal: AbortSignal;
+    session_id: string;
+    expiresAt: number;
+    platform_payment_id: string;
+    read: () => Promise<PaymentRow>;
+  }): Promise<void>;
+  /** Streams open now. */
+  readonly size: number;
+}
+
+/** Opens the streams of a server over the engine's notices. */
+export function openPaymentEvents(options: {
+  engine: Pick<Engine, 'watch'>;
+  clock: Clock;
+}): PaymentEvents {
+  const { engine, clock } = options;
+  const streams = new Map<string, Set<AbortController>>();
+  let size = 0;
+
+  return {
+    async follow({ reply, signal, session_id, expiresAt, platform_payment_id, read }) {
+      const end = new AbortController();
+      const stop = (): void => end.abort();
+      if (signal.aborted) stop();
+      signal.addEventListener('abort', stop, { once: true });
+      const mine = streams.get(session_id) ?? new Set();
+      const [oldest] = mine;
+      if (oldest !== undefined && mine.size >= maxPerSession) {
+        mine.delete(oldest);
+        oldest.abort();
+      }
+      streams.set(session_id, mine.add(end));
+      size += 1;
+
+      const { raw } = reply;
+      const write = (text: string): void => {
+        if (end.signal.aborted) return;
+        raw.write(text);
+        if (raw.writableLength > maxWaitingBytes) stop();
+      };
+      let last = '';
+      const show = (row: PaymentRow): void => {
+        const data = JSON.stringify(toFlowPayment(row));
+        if (data !== last) write(`event: payment\ndata: ${data}\n\n`);
+        last = data;
+        if (isTerminal(row.status)) stop();
+      };
+      // Subscribed before it is read, so that no change falls between the two.
+      let opened = false;
+      let noticed: PaymentRow | undefined;
+      const unwatch = engine.watch(platform_payment_id, (row) => {
+        if (opened) show(row);
+        else noticed = row;
+      });
+      try {
+        const row = await read();
+        open(reply);
+        opened = true;
+        show(noticed ?? row);
+        while (!end.signal.aborted) {
+          const left = expiresAt - clock.now();
+          if (left <= 0) break;
+          await clock.sleep(Math.min(heartbeatMs, left), end.signal);
+          write(': still here\n\n');
+        }
+      } finally {
+        unwatch();
+        signal.removeEventListener('abort', stop);
+        mine.delete(end);
+        if (mine.size === 0 && streams.get(session_id) === mine) streams.delete(session_id);
+        size -= 1;
+        if (opened) raw.end();
+      }
+    },
+    get size() {
+      return size;
+    },
+  };
+}
+
+/** Takes the answer over from Fastify and sends its head, with the headers that every answer has. */
+function open(reply: FastifyReply): void {
+  reply.hijack();
+  const headers = Object.entries(reply.getHeaders()).filter(([, value]) => value !== undefined);
+  reply.raw.writeHead(200, {
+    ...Object.fromEntries(headers),
+    'content-type': 'text/event-stream; charset=utf-8',
+    // A stream ends with its connection: one kept open afterwards would hold up the stop of the server.
+    connection: 'close',
+    // Proxies that gather an answer before they pass it on would hold every event back.
+    'x-accel-buffering': 'no',
+  });
+}

@@ -1,0 +1,552 @@
+import assert from 'node:assert/strict';
+import test, { after } from 'node:test';
+import { ERRORS, type ErrorCode, type FlowPayment, type FlowSession } from '@duebridge/contract';
+import {
+  bearer,
+  startTestPartner,
+  startTestPlatform,
+  tokenRequest,
+  type Answer,
+} from './testing.ts';
+
+const partner = await startTestPartner({ after });
+const platform = await startTestPlatform({ after });
+const biller = await platform.register(partner);
+const credentials = await platform.credentials(biller.partner_id);
+
+/** A customer of their own for each test, so that no flow meets another's. */
+let customers = 0;
+function newCustomer(): string {
+  customers += 1;
+  return `customer${customers}@canary.example`;
+}
+
+const succeeded = (): object => ({ status: 'succeeded', posted_at: new Date().toISOString() });
+const failed = (failure_reason: string): object => ({
+  status: 'failed',
+  posted_at: null,
+  failure_reason,
+});
+
+/** An account of its own, whose payments end as told; without an ending they stay in processing. */
+let accounts = 0;
+function newAccount(ending?: object): string {
+  accounts += 1;
+  const account_id = `n${accounts}`;
+  partner.accounts.set(account_id, { ...partner.accounts.get('a1'), account_id });
+  if (ending !== undefined) partner.endings.set(account_id, ending);
+  return account_id;
+}
+
+async function exchange(token: string, body: object = {}): Promise<Answer> {
+  return platform.call('POST', '/v1/flow/session', { headers: bearer(token), body });
+}
+
+async function readSession(session: string): Promise<FlowSession> {
+  const answer = await platform.call('GET', '/v1/flow/session', { headers: bearer(session) });
+  assert.equal(answer.status, 200, answer.text);
+  return answer.body as unknown as FlowSession;
+}
+
+function confirm(session: string, change: object = {}): Promise<Answer> {
+  return platform.call('POST', '/v1/flow/payments', {
+    headers: bearer(session),
+    body: { amount_in_cents: 1_000, funding_method: 'sandbox_bank', ...change },
+  });
+}
+
+async function pay(session: string, change: object = {}): Promise<FlowPayment> {
+  const answer = await confirm(session, change);
+  assert.equal(answer.status, 200, answer.text);
+  return answer.body as unknown as FlowPayment;
+}
+
+async function readPayment(session: string, id: string): Promise<FlowPayment> {
+  const answer = await platform.call('GET', `/v1/flow/payments/${id}`, {
+    headers: bearer(session),
+  });
+  assert.equal(answer.status, 200, answer.text);
+  return answer.body as unknown as FlowPayment;
+}
+
+/** The payment after the engine has brought it to its end, seen through its event stream. */
+async function ended(session: string, id: string): Promise<FlowPayment> {
+  const events = await follow(session, id);
+  const last = events.at(-1);
+  assert.ok(last !== undefined && last.status !== 'processing', JSON.stringify(events));
+  return last;
+}
+
+/** Every payment of a stream that ends by itself. */
+async function follow(session: string, id: string): Promise<FlowPayment[]> {
+  const response = await fetch(new URL(`/v1/flow/payments/${id}/events`, platform.url), {
+    headers: bearer(session),
+    signal: AbortSignal.timeout(30_000),
+  });
+  assert.equal(response.status, 200);
+  assert.match(response.headers.get('content-type') ?? '', /^text\/event-stream/);
+  const text = await response.text();
+  return [...text.matchAll(/^event: payment\ndata: (.*)$/gm)].map(
+    (match) => JSON.parse(match[1]!) as FlowPayment,
+  );
+}
+
+function assertCode(answer: Answer, code: ErrorCode): void {
+  assert.equal(answer.body['code'], code, answer.text);
+  assert.equal(answer.status, ERRORS[code].status);
+}
+
+async function paymentsOf(account_id: string): Promise<number> {
+  const rows = await platform.database.query(
+    'SELECT 1 FROM payments WHERE partner_id = $1 AND account_id = $2',
+    [biller.partner_id, account_id],
+  );
+  return rows.length;
+}
+
+test('a token opens the flow, the flow shows the bill, the bill is paid to its end [S1 S4 S5]', async () => {
+  const account = newAccount(succeeded());
+  const { session, session_id, token } = await platform.session(credentials, account);
+  assert.notEqual(session, token);
+  const bill = await readSession(session);
+  assert.equal(bill.session_id, session_id);
+  assert.deepEqual(bill.partner, { partner_id: biller.partner_id, name: 'Springfield Water' });
+  assert.deepEqual(bill.biller, { biller_id: 'water', name: 'Springfield Water' });
+  assert.equal(bill.account.balance_source, 'partner');
+  assert.equal(bill.account.balance?.amount_due_in_cents, 12_345);
+  assert.equal(bill.account.payment_rules.max_amount_in_cents, 500_000);
+  assert.equal(bill.payment, null);
+  assert.equal(bill.funding_methods[0]?.sandbox, true);
+
+  const payment = await pay(session, { amount_in_cents: 12_345 });
+  assert.equal(payment.status, 'processing');
+  assert.equal(payment.amount_in_cents, 12_345);
+  const end = await ended(session, payment.platform_payment_id);
+  assert.equal(end.status, 'succeeded');
+  assert.equal(end.progress, 'ended');
+  assert.equal(end.payment_id, `there-${payment.platform_payment_id}`);
+  assert.ok(end.posted_at !== null && end.initiated_at !== null);
+  assert.deepEqual(await readPayment(session, payment.platform_payment_id), end);
+  assert.deepEqual((await readSession(session)).payment, end);
+});
+
+test('an unknown, a garbled and an expired token open nothing, and say which they are [S1]', async () => {
+  assertCode(await exchange(`dbt_${'A'.repeat(43)}`), 'TOKEN_INVALID');
+  assertCode(await exchange('x'), 'TOKEN_INVALID');
+  const bare = await platform.call('POST', '/v1/flow/session', { body: {} });
+  assertCode(bare, 'TOKEN_INVALID');
+  assert.equal(bare.headers.get('www-authenticate'), 'Bearer');
+  const { token } = await platform.session(credentials, 'a1', newCustomer());
+  await platform.database.query(
+    `UPDATE tokens SET expires_at = now() WHERE token_hash = sha256($1)`,
+    [Buffer.from(token)],
+  );
+  assertCode(await exchange(token), 'TOKEN_EXPIRED');
+});
+
+test('a token opens the flow again until it expires, each time under another secret [S1]', async () => {
+  const { token, session } = await platform.session(credentials, 'a1', newCustomer());
+  const again = await exchange(token);
+  assert.equal(again.status, 200);
+  assert.notEqual(again.body['session'], session);
+  assert.equal((await readSession(session)).payment, null);
+});
+
+test('only a site registered for the partner may show its flow [S1]', async () => {
+  const { token } = await platform.session(credentials, 'a1', newCustomer());
+  assert.equal((await exchange(token, { origin: 'https://water.example' })).status, 200);
+  for (const origin of [
+    'https://evil.example',
+    'https://water.example.evil.example',
+    'http://water.example',
+    'https://water.example/',
+    'null',
+    '',
+  ]) {
+    assertCode(await exchange(token, { origin }), 'ORIGIN_NOT_ALLOWED');
+  }
+  assertCode(await exchange(token, { site: 'x' }), 'INVALID_REQUEST');
+});
+
+test('a session that has ended, or was never one, opens nothing', async () => {
+  const { session } = await platform.session(credentials, 'a1', newCustomer());
+  const payment = await pay(session);
+  await platform.database.query(
+    'UPDATE sessions SET expires_at = now() WHERE session_hash = sha256($1)',
+    [Buffer.from(session)],
+  );
+  const id = payment.platform_payment_id;
+  for (const secret of [session, 'dbs_none', '']) {
+    const headers = secret === '' ? {} : bearer(secret);
+    const answers = [
+      await platform.call('GET', '/v1/flow/session', { headers }),
+      await platform.call('POST', '/v1/flow/payments', { headers, body: {} }),
+      await platform.call('GET', `/v1/flow/payments/${id}`, { headers }),
+      await platform.call('GET', `/v1/flow/payments/${id}/events`, { headers }),
+    ];
+    for (const answer of answers) assertCode(answer, 'SESSION_EXPIRED');
+  }
+});
+
+test('a hundred confirms from two tabs and two tokens make one payment [S4]', async () => {
+  const account = newAccount();
+  const customer = newCustomer();
+  const one = await platform.session(credentials, account, customer);
+  const two = await platform.session(credentials, account, customer);
+  const third = (await exchange(one.token)).body as { session: string };
+  const tabs = [one.session, two.session, third.session];
+  const answers = await Promise.all(
+    Array.from({ length: 100 }, (_, turn) =>
+      confirm(tabs[turn % 3]!, { amount_in_cents: 1_000 + turn }),
+    ),
+  );
+  const ids = new Set(answers.map((answer) => answer.body['platform_payment_id']));
+  const amounts = new Set(answers.map((answer) => answer.body['amount_in_cents']));
+  assert.ok(answers.every((answer) => answer.status === 200));
+  assert.equal(ids.size, 1);
+  assert.equal(amounts.size, 1);
+  assert.equal(await paymentsOf(account), 1);
+});
+
+test('a reload that brings a fresh token lands on the payment under way, and cannot pay again [S4]', async () => {
+  const account = newAccount();
+  const customer = newCustomer();
+  const before = await platform.session(credentials, account, customer);
+  const payment = await pay(before.session);
+  const after = await platform.session(credentials, account, customer);
+  assert.equal(
+    (await readSession(after.session)).payment?.platform_payment_id,
+    payment.platform_payment_id,
+  );
+  const again = await pay(after.session, { amount_in_cents: 9_900 });
+  assert.equal(again.platform_payment_id, payment.platform_payment_id);
+  assert.equal(await paymentsOf(account), 1);
+});
+
+test('a tab drawn before the other tab paid does not pay a second time, even after the end [S4]', async () => {
+  const account = newAccount(succeeded());
+  const customer = newCustomer();
+  const one = await platform.session(credentials, account, customer);
+  const two = await platform.session(credentials, account, customer);
+  const payment = await pay(one.session);
+  await ended(one.session, payment.platform_payment_id);
+  assert.equal((await pay(two.session)).platform_payment_id, payment.platform_payment_id);
+  // Who comes back afterwards, under a new token, has seen the bill as it is now.
+  const later = await platform.session(credentials, account, customer);
+  assert.equal((await readSession(later.session)).payment, null);
+  assert.notEqual((await pay(later.session)).platform_payment_id, payment.platform_payment_id);
+  assert.equal(await paymentsOf(account), 2);
+});
+
+test('a session renewed in the middle of the flow repeats its confirm without a second payment [S4]', async () => {
+  const account = newAccount(succeeded());
+  const customer = newCustomer();
+  const first = await platform.session(credentials, account, customer);
+  const payment = await pay(first.session);
+  await ended(first.session, payment.platform_payment_id);
+  const fresh = await platform.session(credentials, account, customer);
+  const renewed = await exchange(fresh.token, { continues: first.session_id });
+  assert.equal(
+    (await pay(String(renewed.body['session']))).platform_payment_id,
+    payment.platform_payment_id,
+  );
+  // A session of somebody else is continued by nobody.
+  const stranger = await platform.session(credentials, account, newCustomer());
+  const other = await exchange(stranger.token, { continues: first.session_id });
+  assert.equal((await readSession(String(other.body['session']))).payment, null);
+  assert.equal((await exchange(stranger.token, { continues: "x' OR 1=1 \u0000" })).status, 400);
+  assert.equal((await exchange(stranger.token, { continues: 'nonsense' })).status, 200);
+});
+
+test('a token makes one successful payment, however often it is exchanged afterwards [S4]', async () => {
+  const account = newAccount(succeeded());
+  const { token, session } = await platform.session(credentials, account, newCustomer());
+  const payment = await pay(session);
+  await ended(session, payment.platform_payment_id);
+  const again = String((await exchange(token)).body['session']);
+  const shown = await readSession(again);
+  assert.equal(shown.payment?.status, 'succeeded');
+  assert.equal((await pay(again)).platform_payment_id, payment.platform_payment_id);
+  assertCode(await confirm(again, { replaces: payment.platform_payment_id }), 'CONFLICT');
+  assert.equal(await paymentsOf(account), 1);
+});
+
+test('two people who share a bill pay it each, and neither sees the payment of the other', async () => {
+  const account = newAccount();
+  const one = await platform.session(credentials, account, newCustomer());
+  const two = await platform.session(credentials, account, newCustomer());
+  const [first, second] = [await pay(one.session), await pay(two.session)];
+  assert.notEqual(first.platform_payment_id, second.platform_payment_id);
+  const stranger = await platform.call('GET', `/v1/flow/payments/${first.platform_payment_id}`, {
+    headers: bearer(two.session),
+  });
+  assertCode(stranger, 'PAYMENT_NOT_FOUND');
+});
+
+test('another id, another customer, another partner: the same 404 for all of them', async () => {
+  const account = newAccount();
+  const mine = await platform.session(credentials, account, newCustomer());
+  const payment = await pay(mine.session);
+  const elsewhere = await platform.register(partner);
+  const theirs = await platform.session(
+    await platform.credentials(elsewhere.partner_id),
+    account,
+    'customer@canary.example',
+  );
+  const bodies = [];
+  for (const id of [payment.platform_payment_id, 'never', '018f0000-0000-7000-8000-000000000000']) {
+    for (const suffix of ['', '/events']) {
+      const answer = await platform.call('GET', `/v1/flow/payments/${id}${suffix}`, {
+        headers: bearer(theirs.session),
+      });
+      assertCode(answer, 'PAYMENT_NOT_FOUND');
+      bodies.push(answer.text);
+    }
+  }
+  assert.equal(new Set(bodies).size, 1);
+  const odd = await platform.call('GET', '/v1/flow/payments/%00', {
+    headers: bearer(theirs.session),
+  });
+  assertCode(odd, 'INVALID_REQUEST');
+});
+
+test('a payment that failed is tried again once per try, however often the button is pressed [S4]', async () => {
+  const account = newAccount(failed('The card office is closed'));
+  const { session } = await platform.session(credentials, account, newCustomer());
+  const first = await pay(session);
+  assertCode(await confirm(session, { replaces: first.platform_payment_id }), 'CONFLICT');
+  const end = await ended(session, first.platform_payment_id);
+  assert.equal(end.status, 'failed');
+  assert.equal(end.failure_reason, 'The card office is closed');
+  assert.equal(end.duplicate, false);
+  // Without naming it a confirm is still the same one.
+  assert.equal((await pay(session)).platform_payment_id, first.platform_payment_id);
+  partner.endings.delete(account);
+  const tries = await Promise.all(
+    Array.from({ length: 10 }, () => pay(session, { replaces: first.platform_payment_id })),
+  );
+  const ids = new Set(tries.map((payment) => payment.platform_payment_id));
+  assert.equal(ids.size, 1);
+  assert.ok(!ids.has(first.platform_payment_id));
+  assert.equal(await paymentsOf(account), 2);
+  assertCode(await confirm(session, { replaces: 'never' }), 'CONFLICT');
+});
+
+test('a failed try of an old page is not tried again once the bill was paid from another [S4]', async () => {
+  const account = newAccount(failed('The account was not found or is not active.'));
+  const customer = newCustomer();
+  const first = await platform.session(credentials, account, customer);
+  const lost = await pay(first.session);
+  assert.equal((await ended(first.session, lost.platform_payment_id)).status, 'failed');
+  partner.endings.set(account, succeeded());
+  const second = await platform.session(credentials, account, customer);
+  const paid = await pay(second.session);
+  assert.equal((await ended(second.session, paid.platform_payment_id)).status, 'succeeded');
+  // The first page, opened anew by its own token, shows what was paid and pays nothing more.
+  const again = String((await exchange(first.token)).body['session']);
+  assert.equal((await readSession(again)).payment?.platform_payment_id, paid.platform_payment_id);
+  assertCode(await confirm(again, { replaces: lost.platform_payment_id }), 'CONFLICT');
+  assert.equal((await pay(again)).platform_payment_id, paid.platform_payment_id);
+  assert.equal(await paymentsOf(account), 2);
+});
+
+test('a payment that its biller canceled may be made again, once [S4]', async () => {
+  const account = newAccount({ status: 'canceled', posted_at: null });
+  const { session } = await platform.session(credentials, account, newCustomer());
+  const first = await pay(session);
+  const end = await ended(session, first.platform_payment_id);
+  assert.equal(end.status, 'canceled');
+  assert.equal(end.failure_reason, undefined);
+  const second = await pay(session, { replaces: first.platform_payment_id });
+  assert.notEqual(second.platform_payment_id, first.platform_payment_id);
+  assert.equal((await pay(session)).platform_payment_id, second.platform_payment_id);
+  assert.equal(await paymentsOf(account), 2);
+});
+
+test('what failed as a duplicate is not tried again: the biller has the money [S4]', async () => {
+  const account = newAccount(failed('Duplicate payment detected'));
+  const { session } = await platform.session(credentials, account, newCustomer());
+  const payment = await pay(session);
+  const end = await ended(session, payment.platform_payment_id);
+  assert.equal(end.duplicate, true);
+  assertCode(await confirm(session, { replaces: payment.platform_payment_id }), 'CONFLICT');
+  assert.equal(await paymentsOf(account), 1);
+});
+
+test('an amount that the account does not allow is refused with the limit, and stored nowhere [S5]', async () => {
+  const account = newAccount();
+  const { session } = await platform.session(credentials, account, newCustomer());
+  for (const amount_in_cents of [99, 500_001]) {
+    const answer = await confirm(session, { amount_in_cents });
+    assertCode(answer, 'AMOUNT_OUT_OF_RANGE');
+    const [detail] = answer.body['details'] as { path: string }[];
+    assert.equal(detail?.path, 'body.amount_in_cents');
+  }
+  for (const amount_in_cents of [0, -1, 1.5, '1000', null, 100_000_000_000]) {
+    assertCode(await confirm(session, { amount_in_cents }), 'INVALID_REQUEST');
+  }
+  assertCode(await confirm(session, { funding_method: '4111111111111111' }), 'INVALID_REQUEST');
+  assertCode(await confirm(session, { note: 'x' }), 'INVALID_REQUEST');
+  const typed = await platform.call('POST', '/v1/flow/payments', {
+    headers: { ...bearer(session), 'content-type': 'text/plain' },
+    raw: '{}',
+  });
+  assertCode(typed, 'UNSUPPORTED_MEDIA_TYPE');
+  assert.equal(await paymentsOf(account), 0);
+  assert.equal((await pay(session, { amount_in_cents: 100 })).amount_in_cents, 100);
+});
+
+test('an account that is gone or inactive is said to be not found, not payable in silence', async () => {
+  const account = newAccount();
+  const { session } = await platform.session(credentials, account, newCustomer());
+  const record = partner.accounts.get(account)!;
+  partner.accounts.set(account, { ...record, status: 'inactive' });
+  const inactive = await platform.call('GET', '/v1/flow/session', { headers: bearer(session) });
+  assertCode(inactive, 'ACCOUNT_NOT_FOUND');
+  assertCode(await confirm(session), 'ACCOUNT_NOT_FOUND');
+  partner.accounts.delete(account);
+  const gone = await platform.call('GET', '/v1/flow/session', { headers: bearer(session) });
+  assertCode(gone, 'ACCOUNT_NOT_FOUND');
+  assertCode(await confirm(session), 'ACCOUNT_NOT_FOUND');
+  const { external_identifiers: _none, ...nameless } = tokenRequest();
+  const made = await platform.token(credentials, nameless);
+  const opened = await exchange(String(made.body['token']));
+  const headers = bearer(String(opened.body['session']));
+  assertCode(await platform.call('GET', '/v1/flow/session', { headers }), 'ACCOUNT_NOT_FOUND');
+  assert.equal(await paymentsOf(account), 0);
+});
+
+test('a biller that does not answer is said to be unreachable before a payment, and hides none after it', async (t) => {
+  t.after(() => {
+    partner.mode = 'ok';
+  });
+  const account = newAccount();
+  const { session } = await platform.session(credentials, account, newCustomer());
+  partner.mode = 'broken';
+  const bill = await platform.call('GET', '/v1/flow/session', { headers: bearer(session) });
+  assertCode(bill, 'PARTNER_UNREACHABLE');
+  assert.ok(Number(bill.headers.get('retry-after')) >= 1);
+  assertCode(await confirm(session), 'PARTNER_UNREACHABLE');
+  assert.equal(await paymentsOf(account), 0);
+  partner.mode = 'ok';
+  const payment = await pay(session);
+  partner.mode = 'broken';
+  const shown = await readSession(session);
+  assert.equal(shown.payment?.platform_payment_id, payment.platform_payment_id);
+  assert.equal(shown.account.balance_source, 'token');
+  assert.equal(shown.account.balance?.amount_due_in_cents, 4_200);
+  assert.equal((await pay(session)).platform_payment_id, payment.platform_payment_id);
+  partner.mode = 'ok';
+});
+
+test('a partner that tells little is read for what it tells: balance apart, from the token, or unknown', async () => {
+  const account = newAccount();
+  const read = async (): Promise<FlowSession['account']> => {
+    const { session } = await platform.session(credentials, account, newCustomer());
+    return (await readSession(session)).account;
+  };
+  partner.accounts.set(account, { account_id: account, balance: 'soon', payment_rules: 7, x: 1 });
+  partner.balances.set(account, { amount_due_in_cents: 77 });
+  const apart = await read();
+  assert.equal(apart.balance_source, 'partner');
+  assert.equal(apart.balance?.amount_due_in_cents, 77);
+  assert.deepEqual(apart.payment_rules, {});
+  partner.balances.delete(account);
+  assert.equal((await read()).balance_source, 'token');
+  const { balance: _none, ...bare } = tokenRequest(account);
+  const made = await platform.token(credentials, { ...bare, email: newCustomer() });
+  const opened = await exchange(String(made.body['token']));
+  const shown = await readSession(String(opened.body['session']));
+  assert.equal(shown.account.balance_source, 'none');
+  assert.equal(shown.account.balance, null);
+});
+
+test('the page learns no whole account id, and no name, from any answer of the flow', async () => {
+  const account = 'secretaccount12345678';
+  partner.accounts.set(account, {
+    ...partner.accounts.get('a1'),
+    account_id: account,
+    holder: { first_name: 'Canary', last_name: 'Holder' },
+  });
+  const { session } = await platform.session(credentials, account, newCustomer());
+  const answer = await platform.call('GET', '/v1/flow/session', { headers: bearer(session) });
+  assert.ok(answer.text.includes('••••5678'));
+  assert.ok(!answer.text.includes(account));
+  assert.ok(!/canary/i.test(answer.text));
+});
+
+test('a stream shows the payment at once, each change once, and ends at the end [S4]', async () => {
+  const account = newAccount();
+  const { session } = await platform.session(credentials, account, newCustomer());
+  const payment = await pay(session);
+  const stream = follow(session, payment.platform_payment_id);
+  const second = follow(session, payment.platform_payment_id);
+  partner.endings.set(account, succeeded());
+  const [events, others] = await Promise.all([stream, second]);
+  assert.equal(events.at(-1)?.status, 'succeeded');
+  assert.equal(others.at(-1)?.status, 'succeeded');
+  assert.equal(events.filter((event) => event.progress === 'ended').length, 1);
+  assert.equal(new Set(events.map((event) => JSON.stringify(event))).size, events.length);
+  assert.equal(events[0]?.status, 'processing');
+  // One opened after the end says so and ends as well.
+  assert.deepEqual(await follow(session, payment.platform_payment_id), [events.at(-1)]);
+});
+
+test('a page that opens stream upon stream keeps four, the oldest gives way', async () => {
+  const account = newAccount();
+  const { session } = await platform.session(credentials, account, newCustomer());
+  const { platform_payment_id } = await pay(session);
+  const streams: ReadableStreamDefaultReader<Uint8Array>[] = [];
+  for (let opened = 0; opened < 5; opened += 1) {
+    const response = await fetch(
+      new URL(`/v1/flow/payments/${platform_payment_id}/events`, platform.url),
+      { headers: bearer(session) },
+    );
+    const reader = response.body!.getReader();
+    assert.equal((await reader.read()).done, false);
+    streams.push(reader);
+  }
+  const [oldest, ...others] = streams;
+  // What has been written before may come first; then it ends while the payment goes on.
+  for (;;) {
+    if ((await oldest!.read()).done) break;
+  }
+  await Promise.all(others.map((reader) => reader.cancel()));
+});
+
+test('a stop ends every stream and leaves the payment to the next worker', async (t) => {
+  const own = await startTestPlatform(t);
+  const one = await own.register(partner);
+  const account = newAccount();
+  const { session } = await own.session(await own.credentials(one.partner_id), account);
+  const made = await own.call('POST', '/v1/flow/payments', {
+    headers: bearer(session),
+    body: { amount_in_cents: 500, funding_method: 'sandbox_bank' },
+  });
+  const id = String(made.body['platform_payment_id']);
+  const response = await fetch(new URL(`/v1/flow/payments/${id}/events`, own.url), {
+    headers: bearer(session),
+  });
+  const reader = response.body!.getReader();
+  assert.equal((await reader.read()).done, false);
+  const stopped = own.stop();
+  for (;;) {
+    if ((await reader.read()).done) break;
+  }
+  await stopped;
+  const [row] = await own.database.query(
+    'SELECT status, owner FROM payments WHERE platform_payment_id = $1',
+    [id],
+  );
+  assert.deepEqual(row, { status: 'processing', owner: null });
+});
+
+test('no customer, account or secret stands in any line that was logged', () => {
+  assert.ok(platform.logged.length > 0);
+  for (const word of [/canary/i, /dbs_/, /dbt_/, /secretaccount/]) {
+    assert.deepEqual(
+      platform.logged.filter((line) => word.test(line)),
+      [],
+    );
+  }
+});

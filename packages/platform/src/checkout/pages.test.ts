@@ -1,0 +1,170 @@
+import assert from 'node:assert/strict';
+import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import test, { after } from 'node:test';
+import { pathToFileURL } from 'node:url';
+import { gunzipSync } from 'node:zlib';
+import { createServer } from '@duebridge/runtime';
+import { servePages } from './pages.ts';
+import type { Partner, PartnerRegistry } from '../partners/registry.ts';
+
+const folder = await mkdtemp(path.join(tmpdir(), 'duebridge-pages-'));
+after(() => rm(folder, { recursive: true }));
+
+const origins: Record<string, string[]> = {
+  water: ['https://water.example', 'https://www.water.example'],
+  closed: [],
+};
+/** All that the pages ask of the registry. */
+const registry = {
+  get: (partner_id: string) =>
+    Promise.resolve(
+      partner_id in origins
+        ? ({ partner_id, origins: origins[partner_id] } as unknown as Partner)
+        : undefined,
+    ),
+} as PartnerRegistry;
+
+const app = createServer();
+servePages(app, { registry, dist: pathToFileURL(`${folder}/`) });
+after(() => app.close());
+
+async function build(): Promise<void> {
+  await mkdir(path.join(folder, 'sdk'), { recursive: true });
+  await mkdir(path.join(folder, 'flow'), { recursive: true });
+  await writeFile(path.join(folder, 'sdk/duebridge-0.1.0-aa.js'), 'window.duebridge = {};');
+  await writeFile(path.join(folder, 'flow/flow-bb.js'), 'export {};');
+  await writeFile(path.join(folder, 'flow/flow-cc.css'), 'a{}');
+  await writeFile(
+    path.join(folder, 'flow/flow.html'),
+    '<meta name="duebridge-origins" content="__ORIGINS__" /><meta name="duebridge-partner" content="__PARTNER__" />',
+  );
+  await writeFile(
+    path.join(folder, 'manifest.json'),
+    JSON.stringify({
+      version: '0.1.0',
+      sdk: { file: 'duebridge-0.1.0-aa.js', sri: 'sha384-x' },
+      flow: { html: 'flow.html', assets: ['flow-bb.js', 'flow-cc.css'] },
+    }),
+  );
+}
+
+test('pages that are not built yet say so, and are there once they are', async () => {
+  const missing = await app.inject('/sdk/v1/duebridge.js');
+  assert.equal(missing.statusCode, 503);
+  assert.equal(missing.json<{ code: string }>().code, 'SERVICE_UNAVAILABLE');
+  assert.ok(Number(missing.headers['retry-after']) >= 1);
+  await build();
+  assert.equal((await app.inject('/sdk/v1/duebridge.js')).statusCode, 200);
+});
+
+test('a payment page is framed by its own partner and by nobody else [S1]', async () => {
+  await build();
+  const page = await app.inject('/flow/v1/water');
+  assert.equal(page.statusCode, 200);
+  const policy = String(page.headers['content-security-policy']);
+  assert.ok(
+    policy.endsWith('; frame-ancestors https://water.example https://www.water.example'),
+    policy,
+  );
+  assert.match(page.body, /content="\[&quot;https:\/\/water\.example&quot;,/);
+  assert.match(page.body, /name="duebridge-partner" content="water"/);
+  const closed = await app.inject('/flow/v1/closed');
+  assert.match(String(closed.headers['content-security-policy']), /frame-ancestors 'none'$/);
+  for (const nobody of [
+    '/flow/v1/nobody',
+    '/flow/v1/%00',
+    '/flow/v1/..%2Fwater',
+    '/flow/v1/WATER',
+  ]) {
+    const unknown = await app.inject(nobody);
+    assert.equal(unknown.statusCode, 404);
+    assert.match(String(unknown.headers['content-security-policy']), /frame-ancestors 'none'$/);
+  }
+});
+
+test('a payment page runs its own scripts alone, is kept by nobody and tells nobody where it was', async () => {
+  await build();
+  const { headers } = await app.inject('/flow/v1/water');
+  const policy = String(headers['content-security-policy']);
+  for (const directive of [
+    "default-src 'none'",
+    "script-src 'self'",
+    "style-src 'self'",
+    "connect-src 'self'",
+    "base-uri 'none'",
+    "form-action 'none'",
+    "require-trusted-types-for 'script'",
+    "trusted-types 'none'",
+  ]) {
+    assert.ok(policy.split('; ').includes(directive), directive);
+  }
+  const told = Object.fromEntries(
+    [
+      'cache-control',
+      'referrer-policy',
+      'x-content-type-options',
+      'cross-origin-embedder-policy',
+      'cross-origin-resource-policy',
+      'permissions-policy',
+      'cross-origin-opener-policy',
+      'x-frame-options',
+      'set-cookie',
+    ].map((name) => [name, headers[name]]),
+  );
+  assert.deepEqual(told, {
+    'cache-control': 'no-store',
+    'referrer-policy': 'no-referrer',
+    'x-content-type-options': 'nosniff',
+    'cross-origin-embedder-policy': 'require-corp',
+    'cross-origin-resource-policy': 'cross-origin',
+    'permissions-policy': 'payment=(), camera=(), microphone=(), geolocation=()',
+    // It would cut the page off from the site that opened it.
+    'cross-origin-opener-policy': undefined,
+    'x-frame-options': undefined,
+    'set-cookie': undefined,
+  });
+});
+
+test('the SDK loads on any site, its versioned file for ever, and no other file of the folder', async () => {
+  await build();
+  const latest = await app.inject('/sdk/v1/duebridge.js');
+  assert.equal(latest.body, 'window.duebridge = {};');
+  assert.match(String(latest.headers['content-type']), /^text\/javascript/);
+  assert.equal(latest.headers['access-control-allow-origin'], '*');
+  assert.equal(latest.headers['cross-origin-resource-policy'], 'cross-origin');
+  assert.equal(latest.headers['cache-control'], 'public, max-age=300');
+  const fixed = await app.inject('/sdk/v1/duebridge-0.1.0-aa.js');
+  assert.equal(fixed.headers['cache-control'], 'public, max-age=31536000, immutable');
+  const manifest = await app.inject('/sdk/v1/manifest.json');
+  assert.equal(manifest.json<{ sdk: { sri: string } }>().sdk.sri, 'sha384-x');
+  for (const other of [
+    '/sdk/v1/duebridge-0.0.9-zz.js',
+    '/sdk/v1/..%2Fmanifest.json',
+    '/flow/assets/flow.html',
+    '/flow/assets/..%2F..%2Fpackage.json',
+  ]) {
+    assert.equal((await app.inject(other)).statusCode, 404, other);
+  }
+});
+
+test('assets of the page come compressed to who takes it, and keep their type', async () => {
+  await build();
+  const plain = await app.inject('/flow/assets/flow-cc.css');
+  assert.equal(plain.body, 'a{}');
+  assert.match(String(plain.headers['content-type']), /^text\/css/);
+  assert.equal(plain.headers['cross-origin-resource-policy'], 'same-origin');
+  const small = await app.inject({
+    url: '/flow/assets/flow-cc.css',
+    headers: { 'accept-encoding': 'br, gzip' },
+  });
+  assert.equal(small.headers['content-encoding'], 'gzip');
+  assert.equal(small.headers['vary'], 'Accept-Encoding');
+  assert.equal(gunzipSync(small.rawPayload).toString(), 'a{}');
+  const refused = await app.inject({
+    url: '/flow/assets/flow-cc.css',
+    headers: { 'accept-encoding': 'gzip;q=0' },
+  });
+  assert.equal(refused.headers['content-encoding'], undefined);
+});

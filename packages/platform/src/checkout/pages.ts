@@ -1,0 +1,201 @@
+/**
+ * What browsers load: the SDK for the partner's page and the hosted payment page with its files.
+ *
+ * enters: what the build of packages/web wrote into its dist folder.  leaves: those bytes, each with the headers that keep a
+ *         payment page safe in a frame (S1, decision 31).
+ * holds:  a page is framed only by the origins registered for its partner, and an unknown partner's by nobody; nothing here
+ *         reads a token, a session or a cookie.
+ */
+import { readFile } from 'node:fs/promises';
+import { promisify } from 'node:util';
+import { gzip } from 'node:zlib';
+import { compileCheck, PartnerId, Refusal } from '@duebridge/contract';
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import type { PartnerRegistry } from '../partners/registry.ts';
+
+/** A file as it is sent. */
+interface Asset {
+  readonly type: string;
+  readonly plain: Buffer;
+  readonly gzip: Buffer;
+}
+
+/** Everything the build made, in memory: under 200 kB. */
+interface Pages {
+  readonly manifest: Asset;
+  readonly sdkFile: string;
+  readonly sdk: Asset;
+  readonly flowHtml: string;
+  readonly flowAssets: ReadonlyMap<string, Asset>;
+}
+
+/** The part of dist/manifest.json that is served by. */
+interface Manifest {
+  readonly sdk: { readonly file: string };
+  readonly flow: { readonly html: string; readonly assets: readonly string[] };
+}
+
+const partnerId = compileCheck(PartnerId);
+
+/** Where the build writes. */
+const builtPages = new URL('../../web/dist/', import.meta.url);
+
+/** Five minutes: a mended SDK reaches every page soon, a busy page does not ask at each view. */
+const sdkCache = 'public, max-age=300';
+/** The name holds a hash of the content, so that it never changes. */
+const immutable = 'public, max-age=31536000, immutable';
+
+/** Content policy of the payment page without its frame-ancestors. Header, not meta: browsers ignore frame-ancestors there. */
+const flowPolicy = [
+  "default-src 'none'",
+  "script-src 'self'",
+  "style-src 'self'",
+  "connect-src 'self'",
+  "img-src 'self' data:",
+  "base-uri 'none'",
+  "form-action 'none'",
+  "require-trusted-types-for 'script'",
+  "trusted-types 'none'",
+].join('; ');
+
+/** A third-party page may load the SDK, a page under COEP too; there is no secret in it. */
+const sdkHeaders = {
+  'Access-Control-Allow-Origin': '*',
+  'Cross-Origin-Resource-Policy': 'cross-origin',
+  'X-Content-Type-Options': 'nosniff',
+};
+
+const flowHeaders = {
+  'Cache-Control': 'no-store',
+  'Referrer-Policy': 'no-referrer',
+  'X-Content-Type-Options': 'nosniff',
+  // Without these two a host under COEP shows an empty frame.
+  'Cross-Origin-Embedder-Policy': 'require-corp',
+  'Cross-Origin-Resource-Policy': 'cross-origin',
+  'Permissions-Policy': 'payment=(), camera=(), microphone=(), geolocation=()',
+};
+
+/**
+ * Serves `/sdk/v1/…`, `/flow/v1/{partner}` and `/flow/assets/…` on `app`. Before the pages are built these answer 503 and say
+ * what to run; the APIs do not need them. `dist` ends with a slash.
+ */
+export function servePages(
+  app: FastifyInstance,
+  options: { registry: PartnerRegistry; dist?: URL },
+): void {
+  const { registry, dist = builtPages } = options;
+  let loaded: Promise<Pages> | undefined;
+  const pages = (): Promise<Pages> => {
+    loaded ??= loadPages(dist).catch((error: unknown) => {
+      // Looked for again at the next request: the build may be under way.
+      loaded = undefined;
+      throw error;
+    });
+    return loaded;
+  };
+
+  app.get<{ Params: { file: string } }>('/sdk/v1/:file', async (request, reply) => {
+    const { manifest, sdkFile, sdk } = await pages();
+    reply.headers(sdkHeaders);
+    switch (request.params.file) {
+      case 'duebridge.js':
+        return send(request, reply.header('Cache-Control', sdkCache), sdk);
+      case 'manifest.json':
+        return send(request, reply.header('Cache-Control', sdkCache), manifest);
+      case sdkFile:
+        return send(request, reply.header('Cache-Control', immutable), sdk);
+      default:
+        throw new Refusal('NOT_FOUND');
+    }
+  });
+
+  app.get<{ Params: { file: string } }>('/flow/assets/:file', async (request, reply) => {
+    const asset = (await pages()).flowAssets.get(request.params.file);
+    if (asset === undefined) throw new Refusal('NOT_FOUND');
+    reply.headers({
+      'Cache-Control': immutable,
+      'Cross-Origin-Resource-Policy': 'same-origin',
+      'X-Content-Type-Options': 'nosniff',
+    });
+    return send(request, reply, asset);
+  });
+
+  app.get<{ Params: { partner: string } }>('/flow/v1/:partner', async (request, reply) => {
+    const { flowHtml } = await pages();
+    const { partner: partner_id } = request.params;
+    const partner = partnerId.holds(partner_id) ? await registry.get(partner_id) : undefined;
+    reply.headers(flowHeaders);
+    if (partner === undefined) {
+      return reply
+        .code(404)
+        .header('Content-Security-Policy', "default-src 'none'; frame-ancestors 'none'")
+        .type('text/plain; charset=utf-8')
+        .send('There is no payment page at this address.\n');
+    }
+    const framers = partner.origins.length === 0 ? "'none'" : partner.origins.join(' ');
+    return reply
+      .header('Content-Security-Policy', `${flowPolicy}; frame-ancestors ${framers}`)
+      .type('text/html; charset=utf-8')
+      .send(fillPage(flowHtml, partner.partner_id, partner.origins));
+  });
+}
+
+/** Puts the partner into the shell's two placeholders, each inside a double-quoted attribute. */
+function fillPage(html: string, partner_id: string, origins: readonly string[]): string {
+  // Replacer functions: in a replacement text `$` would mean something.
+  return html
+    .replace('__ORIGINS__', () => escapeAttribute(JSON.stringify(origins)))
+    .replace('__PARTNER__', () => escapeAttribute(partner_id));
+}
+
+function escapeAttribute(text: string): string {
+  return text
+    .replaceAll('&', '&amp;')
+    .replaceAll('"', '&quot;')
+    .replaceAll('<', '&lt;')
+    .replaceAll('>', '&gt;');
+}
+
+function send(request: FastifyRequest, reply: FastifyReply, asset: Asset): FastifyReply {
+  reply.type(asset.type).header('Vary', 'Accept-Encoding');
+  const accepted = request.headers['accept-encoding'] ?? '';
+  if (!/\bgzip\b(?!\s*;\s*q=0(?:\.0*)?(?:,|$))/.test(accepted)) return reply.send(asset.plain);
+  return reply.header('Content-Encoding', 'gzip').send(asset.gzip);
+}
+
+async function loadPages(dist: URL): Promise<Pages> {
+  const text = await readFile(new URL('manifest.json', dist), 'utf8').catch(() => {
+    throw new Refusal('SERVICE_UNAVAILABLE', {
+      message: 'The pages are not built yet: run "npm run prepare" and load this again',
+      headers: { 'Retry-After': '5' },
+    });
+  });
+  const manifest = JSON.parse(text) as Manifest;
+  const asset = async (path: string): Promise<Asset> => {
+    const plain = await readFile(new URL(path, dist));
+    return { type: mediaType(path), plain, gzip: await promisify(gzip)(plain, { level: 9 }) };
+  };
+  const flowAssets = await Promise.all(
+    manifest.flow.assets.map(async (file) => [file, await asset(`flow/${file}`)] as const),
+  );
+  return {
+    manifest: await asset('manifest.json'),
+    sdkFile: manifest.sdk.file,
+    sdk: await asset(`sdk/${manifest.sdk.file}`),
+    flowHtml: await readFile(new URL(`flow/${manifest.flow.html}`, dist), 'utf8'),
+    flowAssets: new Map(flowAssets),
+  };
+}
+
+function mediaType(path: string): string {
+  switch (path.slice(path.lastIndexOf('.'))) {
+    case '.js':
+      return 'text/javascript; charset=utf-8';
+    case '.css':
+      return 'text/css; charset=utf-8';
+    case '.json':
+      return 'application/json; charset=utf-8';
+    default:
+      return 'application/octet-stream';
+  }
+}

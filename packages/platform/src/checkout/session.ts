@@ -1,0 +1,202 @@
+/**
+ * Stage 3: a token becomes a flow session, and the session shows the bill, read live (S1, decisions 8 and 31).
+ *
+ * enters: the token that the partner's page passed on, and the origin that the frame saw above it.  leaves: a session secret, known
+ *         to that page alone; then the bill, or the payment that the session stands on.
+ * holds:  a token opens sessions until it expires, any number of them, and they all belong to one flow (decision 50): a reload, a
+ *         second tab or a lost answer costs nobody a token and makes nobody pay twice; a session is bound for its life to the partner,
+ *         the account and the customer of its token (P12).
+ * next:   payment.ts, when the customer confirms.
+ */
+import {
+  Refusal,
+  type FlowSession,
+  type FlowSessionGrant,
+  type FlowSessionRequest,
+} from '@duebridge/contract';
+import { sql, type Clock, type Database } from '@duebridge/runtime';
+import { v7 as uuidv7 } from 'uuid';
+import { isPayable, standingPayment, type PayableSession, type Session } from './flow.ts';
+import type { Funding } from '../funding.ts';
+import { maskAccountId } from '../mask.ts';
+import type { PartnerClient } from '../partners/client.ts';
+import type { Partner, PartnerRegistry } from '../partners/registry.ts';
+import { toFlowPayment } from './confirm.ts';
+import { hashSecret, newSecret } from './secrets.ts';
+
+/** How long a session lives: time to read a bill and see most payments end, and no longer than a person sits before it. */
+const sessionMinutes = 60;
+/** How long the partner may take for account and balance together while the page shows that it loads. */
+const billDeadlineMs = 5_000;
+/** The same when a payment stands already: the page needs the bill only for its margin. */
+const marginDeadlineMs = 1_500;
+/** When the partner cannot be read, the page tries again after this. */
+const retryAfterSeconds = '5';
+
+/** RFC 6750: what every 401 of a Bearer operation carries. */
+const bearerChallenge = { 'WWW-Authenticate': 'Bearer' };
+
+/** Stage 3. */
+export interface Sessions {
+  /**
+   * Exchanges a token. Throws Refusal TOKEN_INVALID (never issued, or long gone), TOKEN_EXPIRED, ORIGIN_NOT_ALLOWED (the page around
+   * the frame is not one of the partner's).
+   */
+  open(token: string | undefined, request: FlowSessionRequest): Promise<FlowSessionGrant>;
+  /** The session of a secret. Throws Refusal SESSION_EXPIRED for one that has ended or never was. */
+  authenticate(secret: string | undefined): Promise<Session>;
+  /**
+   * What the page shows. Throws Refusal ACCOUNT_NOT_FOUND (not found, inactive, or never named) and PARTNER_UNREACHABLE, both only
+   * while no payment stands: then the payment is shown whatever the partner says.
+   */
+  read(session: Session): Promise<FlowSession>;
+}
+
+type Bill = Pick<FlowSession['account'], 'balance' | 'balance_source' | 'payment_rules'>;
+
+const selectToken = sql('session_token', 'SELECT partner_id FROM tokens WHERE token_hash = $1');
+/** A session that continues another of the same flow has seen what that one had seen when it was opened. */
+const insertSession = sql(
+  'session_insert',
+  `INSERT INTO sessions (session_hash, session_id, token_hash, partner_id, customer_id, biller_id, account_id, flow_id,
+                         balance, opened_after, expires_at)
+   SELECT $1, $2, t.token_hash, t.partner_id, t.customer_id, t.biller_id, t.account_id, t.flow_id, t.balance,
+          CASE WHEN before.session_id IS NULL THEN f.latest_payment_id ELSE before.opened_after END,
+          now() + interval '${sessionMinutes} minutes'
+     FROM tokens t
+     LEFT JOIN flows f ON f.flow_id = t.flow_id
+     LEFT JOIN sessions before ON before.session_id = $4 AND before.flow_id = t.flow_id
+    WHERE t.token_hash = $3 AND t.expires_at > now()
+   RETURNING session_id, expires_at`,
+);
+const selectSession = sql(
+  'session_get',
+  `SELECT session_id, token_hash, partner_id, customer_id, biller_id, account_id, flow_id, balance, opened_after, expires_at
+     FROM sessions WHERE session_hash = $1 AND expires_at > now()`,
+);
+
+/** Opens stage 3. */
+export function openSessions(options: {
+  database: Database;
+  registry: PartnerRegistry;
+  client: PartnerClient;
+  funding: Funding;
+  clock: Clock;
+}): Sessions {
+  const { database, registry, client, funding, clock } = options;
+  /** The bill, within so many milliseconds altogether. */
+  const billWithin = (
+    deadlineMs: number,
+    partner: Partner,
+    session: PayableSession,
+  ): Promise<Bill> => {
+    const until = clock.monotonic() + deadlineMs;
+    return readBill(client, partner, session, () => Math.max(1, until - clock.monotonic()));
+  };
+  return {
+    async open(token, request) {
+      const token_hash = hashSecret(token ?? '');
+      const [found] = await database.query<{ partner_id: string }>(selectToken, [token_hash]);
+      const partner = found && (await registry.get(found.partner_id));
+      if (partner === undefined) {
+        throw new Refusal('TOKEN_INVALID', { headers: bearerChallenge });
+      }
+      // Without an origin the page stands alone (display: redirect); in a frame the browser has asked frame-ancestors already.
+      if (request.origin !== undefined && !partner.origins.includes(request.origin)) {
+        throw new Refusal('ORIGIN_NOT_ALLOWED');
+      }
+      const session = newSecret('dbs_');
+      const [grant] = await database.query<{ session_id: string; expires_at: string }>(
+        insertSession,
+        [hashSecret(session), uuidv7(), token_hash, uuidOrNull(request.continues)],
+      );
+      if (grant === undefined) throw new Refusal('TOKEN_EXPIRED', { headers: bearerChallenge });
+      return { session, ...grant };
+    },
+
+    async authenticate(secret) {
+      const [session] = await database.query<Session>(selectSession, [hashSecret(secret ?? '')]);
+      if (session === undefined) throw new Refusal('SESSION_EXPIRED', { headers: bearerChallenge });
+      return session;
+    },
+
+    async read(session) {
+      const partner = await registry.get(session.partner_id);
+      if (partner === undefined || !isPayable(session)) throw new Refusal('ACCOUNT_NOT_FOUND');
+      const payment = await standingPayment(database, session);
+      const bill =
+        payment === undefined
+          ? await billWithin(billDeadlineMs, partner, session)
+          : await billWithin(marginDeadlineMs, partner, session).catch((error: unknown) => {
+              if (error instanceof Refusal) return fromToken(session);
+              throw error;
+            });
+      return {
+        session_id: session.session_id,
+        expires_at: session.expires_at,
+        partner: { partner_id: partner.partner_id, name: partner.name },
+        biller: { biller_id: session.biller_id, name: billerName(partner, session.biller_id) },
+        account: { masked_account_id: maskAccountId(session.account_id), ...bill },
+        funding_methods: [...funding.methods()],
+        payment: payment === undefined ? null : toFlowPayment(payment),
+      };
+    },
+  };
+}
+
+/** Account and balance as the partner has them now; what it leaves out comes from the token, or is shown as unknown (decision 4). */
+async function readBill(
+  client: PartnerClient,
+  partner: Partner,
+  session: PayableSession,
+  leftMs: () => number,
+): Promise<Bill> {
+  const { biller_id, account_id } = session;
+  const outcome = await client.getAccount(
+    partner,
+    { biller_id, account_id },
+    { deadlineMs: leftMs() },
+  );
+  switch (outcome.kind) {
+    case 'not_found':
+      throw new Refusal('ACCOUNT_NOT_FOUND');
+    case 'unreachable':
+      throw new Refusal('PARTNER_UNREACHABLE', { headers: { 'Retry-After': retryAfterSeconds } });
+    case 'found':
+      break;
+  }
+  const { account } = outcome;
+  if (account.status === 'inactive') throw new Refusal('ACCOUNT_NOT_FOUND');
+  const payment_rules = account.payment_rules ?? {};
+  if (account.balance !== undefined) {
+    return { balance: account.balance, balance_source: 'partner', payment_rules };
+  }
+  const read = await client.getBalance(
+    partner,
+    { biller_id, account_id },
+    { deadlineMs: leftMs() },
+  );
+  if (read.kind !== 'found') return { ...fromToken(session), payment_rules };
+  return { balance: read.balance, balance_source: 'partner', payment_rules };
+}
+
+/** The bill as it was when the token was made. */
+function fromToken(session: Session): Bill {
+  return {
+    balance: session.balance,
+    balance_source: session.balance === null ? 'none' : 'token',
+    payment_rules: {},
+  };
+}
+
+/** A plain biller's name is its registration's; of an aggregator's billers the interface tells us only the id. */
+function billerName(partner: Partner, biller_id: string): string {
+  return partner.kind === 'biller' ? partner.name : biller_id;
+}
+
+const uuidPattern = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
+
+/** A session id that was never one of ours continues nothing. */
+function uuidOrNull(text: string | undefined): string | null {
+  return text !== undefined && uuidPattern.test(text) ? text : null;
+}

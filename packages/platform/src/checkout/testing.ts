@@ -1,0 +1,298 @@
+/**
+ * For the tests of the front: a partner that does as it is told, and a whole platform beside it, over real HTTP and PostgreSQL.
+ */
+import assert from 'node:assert/strict';
+import { randomBytes } from 'node:crypto';
+import {
+  createServer as createHttpServer,
+  type IncomingMessage,
+  type ServerResponse,
+} from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import type {
+  ClientKeyGrant,
+  FlowSessionGrant,
+  PartnerRegistration,
+  PartnerView,
+} from '@duebridge/contract';
+import { createLogger } from '@duebridge/runtime';
+import { testDatabase, type Cleanup, type TestDatabase } from '@duebridge/runtime/testing';
+import type { PlatformConfig } from '../config.ts';
+import { migrations, startPlatform, type Platform } from '../server.ts';
+
+/** The key that the scripted partner expects, under `x-partner-key`. */
+const partnerKey = 'partner-key-canary-5f2c';
+
+/** A partner under a test's control. */
+export interface TestPartner {
+  readonly url: string;
+  /** Account records by account id, as answered; what is not in it is 404. */
+  readonly accounts: Map<string, object>;
+  /** Balances by account id; what is not in it is 404. */
+  readonly balances: Map<string, object>;
+  /** What is asked for, in order: `GET /biller/…`. */
+  readonly asked: string[];
+  /** How it answers: as it should, with 500, or never. */
+  mode: 'ok' | 'broken' | 'silent';
+  /** What a payment becomes; until it is set for an account its payments stay in processing. */
+  readonly endings: Map<string, object>;
+  /** How many different payments it has been given. */
+  readonly payments: Map<string, object>;
+}
+
+/** Starts a partner. Its accounts `a1` to `a3` exist, with limits from 1.00 to 5,000.00 dollars. */
+export async function startTestPartner(cleanup: Cleanup): Promise<TestPartner> {
+  const server = createHttpServer((request, response) => {
+    void answer(request, response);
+  });
+  const accounts = new Map<string, object>();
+  const partner = {
+    url: '',
+    accounts,
+    balances: new Map<string, object>(),
+    asked: [] as string[],
+    mode: 'ok' as TestPartner['mode'],
+    endings: new Map<string, object>(),
+    payments: new Map<string, object>(),
+  };
+  for (const account_id of ['a1', 'a2', 'a3']) {
+    accounts.set(account_id, {
+      biller_id: 'water',
+      account_id,
+      status: 'active',
+      balance: { amount_due_in_cents: 12_345, due_date: '2026-05-01' },
+      payment_rules: { min_amount_in_cents: 100, max_amount_in_cents: 500_000 },
+    });
+  }
+
+  const answer = async (request: IncomingMessage, response: ServerResponse): Promise<void> => {
+    const url = request.url ?? '';
+    partner.asked.push(`${request.method} ${url}`);
+    let text = '';
+    for await (const chunk of request) text += String(chunk);
+    const send = (status: number, body: unknown): void => {
+      response.writeHead(status, { 'content-type': 'application/json' });
+      response.end(JSON.stringify(body));
+    };
+    if (partner.mode === 'silent') return;
+    if (partner.mode === 'broken') return send(500, { code: 'INTERNAL_ERROR', message: 'broken' });
+    if (request.headers['x-partner-key'] !== partnerKey) {
+      return send(401, { code: 'UNAUTHORIZED', message: 'no' });
+    }
+    const [, , biller_id = '', , account_id = '', rest, id = ''] = url
+      .split('/')
+      .map(decodeURIComponent);
+    if (rest === undefined || rest === 'balance') {
+      const found = (rest === undefined ? accounts : partner.balances).get(account_id);
+      return found === undefined
+        ? send(404, { code: 'ACCOUNT_NOT_FOUND', message: 'no such account' })
+        : send(200, found);
+    }
+    if (request.method === 'PUT' && !partner.payments.has(id)) {
+      const { amount_in_cents, platform_batch_id } = JSON.parse(text) as Record<string, unknown>;
+      partner.payments.set(id, {
+        payment_id: `there-${id}`,
+        platform_payment_id: id,
+        platform_batch_id,
+        biller_id,
+        account_id,
+        amount_in_cents,
+        initiated_at: new Date().toISOString(),
+      });
+    }
+    const payment = partner.payments.get(id);
+    if (payment === undefined) return send(404, { code: 'PAYMENT_NOT_FOUND', message: 'no' });
+    const ending = partner.endings.get(account_id) ?? { status: 'processing', posted_at: null };
+    send(200, { ...payment, ...ending });
+  };
+
+  await new Promise<void>((resolve) => {
+    server.listen(0, '127.0.0.1', resolve);
+  });
+  partner.url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  cleanup.after(async () => {
+    server.closeAllConnections();
+    await new Promise((resolve) => {
+      server.close(resolve);
+    });
+  });
+  return partner;
+}
+
+/** What came back. */
+export interface Answer {
+  readonly status: number;
+  readonly headers: Headers;
+  readonly text: string;
+  /** The body as JSON; fails the test when it is not. */
+  readonly body: Record<string, unknown>;
+}
+
+/** One request. */
+export interface Sending {
+  readonly headers?: Readonly<Record<string, string>>;
+  /** Sent as JSON; `raw` as it stands. */
+  readonly body?: unknown;
+  readonly raw?: string;
+}
+
+/** A platform under test. */
+export interface TestPlatform extends Platform {
+  readonly database: TestDatabase;
+  readonly dataDirectory: string;
+  /** Every line logged so far. */
+  readonly logged: string[];
+  /** Calls the public listener. */
+  call(method: string, path: string, sending?: Sending): Promise<Answer>;
+  /** Calls the admin listener with the admin key. */
+  admin(method: string, path: string, body?: unknown): Promise<Answer>;
+  /** Registers a partner: a plain biller `water` unless told otherwise. */
+  register(partner: TestPartner, change?: Partial<PartnerRegistration>): Promise<PartnerView>;
+  /** A fresh client of a partner, as the headers of a token request. */
+  credentials(partner_id: string): Promise<Record<string, string>>;
+  /** Asks for a token. */
+  token(credentials: Record<string, string>, body?: unknown): Promise<Answer>;
+  /** Opens a session for an account, with a customer of that name: token and exchange. */
+  session(
+    credentials: Record<string, string>,
+    account_id: string,
+    email?: string,
+  ): Promise<FlowSessionGrant & { token: string }>;
+}
+
+/** Starts a platform over a database of its own, on free ports. */
+export async function startTestPlatform(
+  cleanup: Cleanup,
+  config: PlatformConfig = {},
+): Promise<TestPlatform> {
+  const database = await testDatabase(cleanup, { migrations, name: 'front' });
+  const directory = await mkdtemp(path.join(tmpdir(), 'duebridge-front-'));
+  const logged: string[] = [];
+  const platform = await startPlatform({
+    port: 0,
+    adminPort: 0,
+    databaseUrl: database.url,
+    dataDirectory: directory,
+    sealKey: randomBytes(32).toString('base64'),
+    keyPepper: randomBytes(32).toString('base64'),
+    allowPrivateAddresses: true,
+    ipRate: undefined,
+    clientRate: { perSecond: 10_000, burst: 10_000 },
+    log: createLogger({
+      name: 'test',
+      level: 'debug',
+      destination: { write: (line: string) => void logged.push(line) },
+    }),
+    ...config,
+  });
+  database.closing(async () => {
+    await platform.stop();
+    await rm(directory, { recursive: true });
+  });
+
+  const call = async (base: string, method: string, at: string, sending: Sending = {}) => {
+    const {
+      headers = {},
+      body,
+      raw = body === undefined ? undefined : JSON.stringify(body),
+    } = sending;
+    const response = await fetch(new URL(at, base), {
+      method,
+      headers: {
+        ...(raw === undefined ? {} : { 'content-type': 'application/json' }),
+        ...headers,
+      },
+      ...(raw === undefined ? {} : { body: raw }),
+    });
+    const text = await response.text();
+    return {
+      status: response.status,
+      headers: response.headers,
+      text,
+      get body() {
+        return JSON.parse(text) as Record<string, unknown>;
+      },
+    };
+  };
+  const admin: TestPlatform['admin'] = (method, at, body) =>
+    call(platform.adminUrl, method, at, {
+      headers: { authorization: `Bearer ${platform.adminKey}` },
+      ...(body === undefined ? {} : { body }),
+    });
+
+  let partners = 0;
+  const self: TestPlatform = {
+    ...platform,
+    database,
+    dataDirectory: directory,
+    logged,
+    call: (method, at, sending) => call(platform.url, method, at, sending),
+    admin,
+    async register(partner, change = {}) {
+      partners += 1;
+      const kind = change.kind ?? 'biller';
+      const { status, body } = await admin('POST', '/admin/v1/partners', {
+        partner_id: `partner-${partners}`,
+        name: 'Springfield Water',
+        kind,
+        ...(kind === 'biller' ? { biller_id: 'water' } : {}),
+        base_url: partner.url,
+        origins: ['https://water.example'],
+        auth: { method: 'key', header: 'x-partner-key', key: partnerKey },
+        ...change,
+      });
+      assert.equal(status, 200, JSON.stringify(body));
+      return body as unknown as PartnerView;
+    },
+    async credentials(partner_id) {
+      const { status, body } = await admin('POST', `/admin/v1/partners/${partner_id}/keys`, {});
+      assert.equal(status, 200, JSON.stringify(body));
+      const { client_id, api_key } = body as unknown as ClientKeyGrant;
+      return { 'x-client-id': client_id, 'x-api-key': api_key };
+    },
+    token: (credentials, body = tokenRequest()) =>
+      call(platform.url, 'POST', '/v1/sbi/token', { headers: credentials, body }),
+    async session(credentials, account_id, email = 'jo@canary.example') {
+      const made = await self.token(credentials, { ...tokenRequest(account_id), email });
+      assert.equal(made.status, 200, made.text);
+      const token = String(made.body['token']);
+      const grant = await self.call('POST', '/v1/flow/session', {
+        headers: { authorization: `Bearer ${token}` },
+        body: {},
+      });
+      assert.equal(grant.status, 200, grant.text);
+      return { ...(grant.body as unknown as FlowSessionGrant), token };
+    },
+  };
+  return self;
+}
+
+/** A whole token request, with words in it that must turn up nowhere else. */
+export function tokenRequest(account_id = 'a1'): Record<string, unknown> {
+  return {
+    first_name: 'Josephine-canary',
+    last_name: 'Quimby-canary',
+    email: 'jo@canary.example',
+    phone_number: '+15125550-canary',
+    address: {
+      address_line_1: '12 Canary Row',
+      city: 'Canaryville',
+      state: 'TX',
+      zip: '78canary',
+    },
+    balance: {
+      amount_due_in_cents: 4_200,
+      due_date: '2026-04-30',
+      last_updated_at: '2026-04-01T08:00',
+    },
+    external_identifiers: { account_id },
+  };
+}
+
+/** A Bearer header. */
+export function bearer(secret: string): { authorization: string } {
+  return { authorization: `Bearer ${secret}` };
+}

@@ -1,0 +1,195 @@
+/**
+ * Stage 2: Create Token. A customer comes in, the start value of the payment flow goes out (S1, A1, A2, TR1-TR4, TK1).
+ *
+ * enters: the client that keys.ts knew, and a body that the schema has passed.  leaves: a token, its row committed (P11).
+ * holds:  only a hash of the token is stored; what is personal is sealed in a row of its own; and only a partner's definite "no such
+ *         account" keeps a token back, unless the partner wants more (decision 7).
+ * next:   the customer's browser brings the token to session.ts.
+ */
+import { Refusal, type TokenRequest } from '@duebridge/contract';
+import { groupCommit, sql, type Clock, type Database, type Log } from '@duebridge/runtime';
+import { v7 as uuidv7 } from 'uuid';
+import type { KeyObject } from 'node:crypto';
+import type { Client } from './keys.ts';
+import type { PartnerClient } from '../partners/client.ts';
+import type { Partner, PartnerRegistry } from '../partners/registry.ts';
+import type { Sealer } from '../partners/seal.ts';
+import { flowId, hashSecret, newSecret } from './secrets.ts';
+
+/** How long a token opens the flow (decision 8): a page left open over lunch asks for another. */
+const tokenMinutes = 30;
+/** How long the partner may take to say whether the account exists (decision 7): a customer waits for the page. */
+const accountDeadlineMs = 2_000;
+/** Customers who open the flow and pay nothing are forgotten after this; payment.ts keeps those who pay for longer. */
+const unpaidHours = 24;
+/** Tokens in one statement at most: beyond some hundreds a flush gets longer, not better. */
+const maxBatch = 500;
+/** Tokens waiting at most: about a second's worth; those beyond get 503 and come back. */
+const maxQueued = 10_000;
+
+/** A token just made. */
+export interface TokenGrant {
+  /** Shown once; opens the flow. */
+  readonly token: string;
+  /** ISO 8601, UTC: the answer's header Token-Expires-At. */
+  readonly expires_at: string;
+}
+
+/** Stage 2. */
+export interface Tokens {
+  /**
+   * Makes a token for the client's customer. Throws Refusal INVALID_REQUEST (biller_id missing from an aggregator, or another
+   * biller's), NOT_FOUND (the account cannot be found, ER1), SERVICE_UNAVAILABLE (the partner wants every account checked and does
+   * not answer).
+   */
+  create(caller: Client, request: TokenRequest): Promise<TokenGrant>;
+  /** Resolves when every token asked for so far is stored or refused. */
+  drain(): Promise<void>;
+}
+
+interface TokenRow {
+  readonly token_hash: Buffer;
+  readonly client_id: string;
+  readonly partner_id: string;
+  readonly customer_id: string;
+  readonly sealed: string;
+  readonly account: Account | undefined;
+  readonly flow_id: Buffer | null;
+  readonly balance: string | null;
+}
+
+interface Account {
+  readonly biller_id: string;
+  readonly account_id: string;
+}
+
+/** Customers and tokens of one flush, in one statement: all are stored, or none. */
+const insertTokens = sql(
+  'token_insert',
+  `WITH customer AS (
+     INSERT INTO customers (customer_id, partner_id, sealed, erase_after)
+     SELECT customer_id, partner_id, sealed, now() + interval '${unpaidHours} hours'
+       FROM unnest($4::uuid[], $3::text[], $5::text[]) AS item (customer_id, partner_id, sealed)
+   )
+   INSERT INTO tokens (token_hash, client_id, partner_id, customer_id, biller_id, account_id, flow_id, balance, expires_at)
+   SELECT token_hash, client_id, partner_id, customer_id, biller_id, account_id, flow_id, balance::jsonb,
+          now() + interval '${tokenMinutes} minutes'
+     FROM unnest($1::bytea[], $2::text[], $3::text[], $4::uuid[], $6::text[], $7::text[], $8::bytea[], $9::text[])
+       AS item (token_hash, client_id, partner_id, customer_id, biller_id, account_id, flow_id, balance)
+   RETURNING expires_at`,
+);
+
+/** Opens stage 2. `pepper` is the server's secret under which customers are known again. */
+export function openTokens(options: {
+  database: Database;
+  registry: PartnerRegistry;
+  client: PartnerClient;
+  sealer: Sealer;
+  pepper: KeyObject;
+  clock: Clock;
+  log: Log;
+}): Tokens {
+  const { database, registry, client, sealer, pepper, clock, log } = options;
+
+  const rows = groupCommit<TokenRow, string>({
+    maxBatch,
+    maxQueued,
+    clock,
+    async flush(items) {
+      const stored = await database.query<{ expires_at: string }>(insertTokens, [
+        items.map((item) => item.token_hash),
+        items.map((item) => item.client_id),
+        items.map((item) => item.partner_id),
+        items.map((item) => item.customer_id),
+        items.map((item) => item.sealed),
+        items.map((item) => item.account?.biller_id ?? null),
+        items.map((item) => item.account?.account_id ?? null),
+        items.map((item) => item.flow_id),
+        items.map((item) => item.balance),
+      ]);
+      // One statement, one now(): whatever order the rows come back in, the expiry is the same.
+      return stored.map((row) => row.expires_at);
+    },
+  });
+
+  return {
+    async create(caller, request) {
+      const partner = await registry.get(caller.partner_id);
+      if (partner === undefined) throw new Refusal('NOT_FOUND');
+      const account = accountOf(partner, request);
+      if (account !== undefined) await checkAccount(client, partner, account, log);
+
+      const token = newSecret('dbt_');
+      const customer_id = uuidv7();
+      const { first_name, last_name, email, phone_number, address, balance } = request;
+      const expires_at = await rows.add({
+        token_hash: hashSecret(token),
+        client_id: caller.client_id,
+        partner_id: partner.partner_id,
+        customer_id,
+        sealed: sealer.seal(
+          JSON.stringify({ first_name, last_name, email, phone_number, address }),
+          `customers/${customer_id}`,
+        ),
+        account,
+        flow_id:
+          account === undefined
+            ? null
+            : flowId(pepper, { partner_id: partner.partner_id, ...account, email }),
+        balance: balance === undefined ? null : JSON.stringify(snapshot(balance)),
+      });
+      return { token, expires_at };
+    },
+    drain: () => rows.drain(),
+  };
+}
+
+/** The account that the customer is to pay, or undefined when the partner named none (TR4, decision 20). */
+function accountOf(partner: Partner, request: TokenRequest): Account | undefined {
+  const given = request.external_identifiers;
+  if (given === undefined) return undefined;
+  const path = 'body.external_identifiers.biller_id';
+  const biller_id = given.biller_id ?? partner.biller_id;
+  if (biller_id === null) {
+    throw new Refusal('INVALID_REQUEST', {
+      details: [{ path, problem: 'is required of an aggregator' }],
+    });
+  }
+  if (partner.biller_id !== null && biller_id !== partner.biller_id) {
+    throw new Refusal('INVALID_REQUEST', {
+      details: [{ path, problem: 'is not the biller that this client was issued for' }],
+    });
+  }
+  return { biller_id, account_id: given.account_id };
+}
+
+/** Asks the partner for the account, as far as the partner wants it (decision 7). */
+async function checkAccount(
+  client: PartnerClient,
+  partner: Partner,
+  account: Account,
+  log: Log,
+): Promise<void> {
+  if (partner.account_check === 'off') return;
+  const outcome = await client.getAccount(partner, account, { deadlineMs: accountDeadlineMs });
+  switch (outcome.kind) {
+    case 'found':
+      return;
+    case 'not_found':
+      throw new Refusal('NOT_FOUND');
+    case 'unreachable':
+      if (partner.account_check === 'required') {
+        throw new Refusal('SERVICE_UNAVAILABLE', { headers: { 'Retry-After': '5' } });
+      }
+      log.info(
+        { partner_id: partner.partner_id, reason: outcome.reason },
+        'a token was issued without its account having been checked',
+      );
+  }
+}
+
+/** The balance's own fields: unknown ones beside them are not ours to keep. */
+function snapshot(balance: NonNullable<TokenRequest['balance']>): object {
+  const { amount_due_in_cents, due_date, last_updated_at } = balance;
+  return { amount_due_in_cents, due_date, last_updated_at };
+}

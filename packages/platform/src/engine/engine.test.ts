@@ -1,0 +1,911 @@
+/**
+ * The engine against a partner over real HTTP and a real database: what the world does to a payment, and what must come of it.
+ */
+import assert from 'node:assert/strict';
+import test from 'node:test';
+import { Refusal } from '@duebridge/contract';
+import { silentLog, systemClock } from '@duebridge/runtime';
+import {
+  eventually,
+  keptLog,
+  scriptedPartner,
+  stand,
+  type Answer,
+  type Seen,
+  type Stand,
+} from './testing.ts';
+import { adopt } from './ownership.ts';
+import { createPartnerClient } from '../partners/client.ts';
+import { openPartnerRegistry } from '../partners/registry.ts';
+import { advance, type PaymentRow } from '../store/payments.ts';
+import { endPayments, resumePayment, settlePayments, withdrawPayment } from '../store/terminal.ts';
+import { auditOfPayment } from '../store/audit.ts';
+import { SEAL_KEY } from './testing.ts';
+
+const settled = (row: PaymentRow): boolean => row.settled_at !== null;
+const inReview = (row: PaymentRow): boolean => row.stage === 'review';
+const puts = (seen: readonly Seen[]): Seen[] => seen.filter((one) => one.method === 'PUT');
+
+async function actsOf(place: Stand, id: string): Promise<string[]> {
+  const rows = await place.database.query<{ act: string }>(
+    'SELECT act FROM sandbox_funds WHERE platform_payment_id = $1 ORDER BY phase',
+    [id],
+  );
+  return rows.map((row) => row.act);
+}
+
+test('a payment is put once, polled until it has ended, and then left alone [S4 RU4 EV1 B4 B5]', async (t) => {
+  const place = await stand(t);
+  const partner = await scriptedPartner(t);
+  partner.pollsToEnd = 3;
+  await place.register('acme', partner.url);
+  const engine = place.engine();
+  await engine.start();
+  const row = await place.pay(engine, 'acme');
+  const done = await place.until(row.platform_payment_id, settled);
+  assert.equal(done.status, 'succeeded');
+  assert.equal(done.payment_id, `P-${row.platform_payment_id}`);
+  assert.notEqual(done.posted_at, null);
+  assert.deepEqual(
+    partner.seen.map((seen) => seen.method),
+    ['PUT', 'GET', 'GET', 'GET', 'GET'],
+  );
+  await engine.tick();
+  await engine.tick();
+  assert.equal(partner.seen.length, 5);
+  assert.deepEqual(await actsOf(place, row.platform_payment_id), ['authorize', 'capture']);
+  const trail = await auditOfPayment(place.database, row.platform_payment_id);
+  assert.deepEqual(
+    trail.map((line) => line.event),
+    [
+      'payment_created',
+      'payment_dispatching',
+      'payment_accepted',
+      'payment_ended',
+      'funds_captured',
+    ],
+  );
+});
+
+test('the put carries the id in the path, the amount and the batch, and no personal data [PF2 PF3 PF6 S5]', async (t) => {
+  const place = await stand(t);
+  const partner = await scriptedPartner(t);
+  await place.register('acme', `${partner.url}/api/v2/`);
+  const engine = place.engine();
+  await engine.start();
+  const row = await place.pay(engine, 'acme', {
+    account_id: 'A~1.x',
+    amount_in_cents: 99_999_999_999,
+  });
+  await place.until(row.platform_payment_id, settled);
+  const [put] = puts(partner.seen);
+  assert.equal(put?.path, `/api/v2/biller/acme/account/A~1.x/payment/${row.platform_payment_id}`);
+  assert.equal(
+    put?.body,
+    `{"amount_in_cents":99999999999,"platform_batch_id":"${row.platform_batch_id}","platform_payment_id":"${row.platform_payment_id}"}`,
+  );
+  assert.match(String(put?.headers['traceparent']), /^00-[0-9a-f]{32}-[0-9a-f]{16}-01$/);
+});
+
+test('a lost, broken or hostile answer leads to the same put with the same bytes, never to failed [RU5 S4 ID1]', async (t) => {
+  const place = await stand(t);
+  const partner = await scriptedPartner(t);
+  await place.register('acme', partner.url, { budget: { call_timeout_ms: 150, wait_seconds: 0 } });
+  const text =
+    (body: string, headers: Record<string, string> = {}): Answer =>
+    (response) => {
+      response.writeHead(200, { 'content-type': 'application/json', ...headers }).end(body);
+    };
+  const troubles: ((seen: Seen) => Answer)[] = [
+    () => ({ status: 500, json: {} }),
+    () => ({ status: 503, json: {} }),
+    () => ({ status: 404, json: {} }),
+    () => ({ status: 409, json: {} }),
+    () => ({ status: 429, json: {} }),
+    () => ({ status: 201, json: {} }),
+    () => ({ status: 302, headers: { location: 'http://127.0.0.1:9/' } }),
+    () => text('<html>maintenance</html>', { 'content-type': 'text/html' }),
+    () => text('{"status":"succeeded"'),
+    () => text(''),
+    () => text('null'),
+    () => text('x'.repeat(300 * 1024)),
+    // After the partner has it: the answer is lost, reset or never comes.
+    (seen) => (response) => {
+      partner.right(seen);
+      response.socket?.destroy();
+    },
+    (seen) => (response) => {
+      partner.right(seen);
+      response.writeHead(200, { 'content-type': 'application/json', 'content-length': '1000' });
+      response.write('{"payment_id"', () => response.socket?.destroy());
+    },
+    (seen) => () => {
+      partner.right(seen);
+    },
+    // A drip that would go on for ever: each byte well within any timeout between bytes.
+    () => (response) => {
+      response.writeHead(200, { 'content-type': 'application/json' });
+      const drip = setInterval(() => response.write(' '), 20);
+      response.on('close', () => clearInterval(drip));
+    },
+  ];
+  let next = 0;
+  partner.script = (seen) => (seen.method === 'PUT' ? troubles[next++]?.(seen) : undefined);
+  const engine = place.engine({ options: { retryMs: 1, maxRetryMs: 5, breakMs: 1 } });
+  await engine.start();
+  const row = await place.pay(engine, 'acme');
+  const done = await place.until(row.platform_payment_id, settled);
+  assert.equal(done.status, 'succeeded');
+  const sent = puts(partner.seen);
+  assert.equal(sent.length, troubles.length + 1);
+  assert.equal(new Set(sent.map((put) => `${put.path} ${put.body}`)).size, 1);
+  assert.deepEqual(partner.created, [row.platform_payment_id]);
+  assert.deepEqual(await actsOf(place, row.platform_payment_id), ['authorize', 'capture']);
+});
+
+test('trouble with polls ends nothing and the true end is still found [RU4 ST3]', async (t) => {
+  const place = await stand(t);
+  const partner = await scriptedPartner(t);
+  await place.register('acme', partner.url);
+  const troubles: Answer[] = [
+    { status: 500, json: { status: 'failed' } },
+    { status: 429, json: {} },
+    { json: { status: 'failed' } },
+    { json: [] },
+    (response) => void response.socket?.destroy(),
+  ];
+  let next = 0;
+  partner.script = (seen) => {
+    if (seen.method !== 'GET') return undefined;
+    const trouble = troubles[next++];
+    if (trouble !== undefined) return trouble;
+    const held = partner.payments.values().next().value;
+    return { json: { ...held, status: 'failed', failure_reason: 'The account was closed.' } };
+  };
+  const engine = place.engine({ options: { retryMs: 1 } });
+  await engine.start();
+  const row = await place.pay(engine, 'acme');
+  const done = await place.until(row.platform_payment_id, settled);
+  assert.deepEqual([done.status, done.failure_reason], ['failed', 'The account was closed.']);
+  assert.deepEqual(await actsOf(place, row.platform_payment_id), ['authorize', 'void']);
+});
+
+test('a canceled payment releases the funds [ST4]', async (t) => {
+  const place = await stand(t);
+  const partner = await scriptedPartner(t);
+  await place.register('acme', partner.url);
+  partner.script = (seen) =>
+    seen.method === 'GET'
+      ? { json: { ...partner.payments.values().next().value, status: 'canceled' } }
+      : undefined;
+  const engine = place.engine();
+  await engine.start();
+  const row = await place.pay(engine, 'acme');
+  const done = await place.until(row.platform_payment_id, settled);
+  assert.deepEqual([done.status, done.failure_reason, done.posted_at], ['canceled', null, null]);
+  assert.deepEqual(await actsOf(place, row.platform_payment_id), ['authorize', 'void']);
+});
+
+test('a put answered with a terminal record ends the payment without a poll [RU5]', async (t) => {
+  const place = await stand(t);
+  const partner = await scriptedPartner(t);
+  await place.register('acme', partner.url);
+  partner.script = (seen) => {
+    const answer = partner.right(seen);
+    assert(typeof answer === 'object');
+    const held = answer.json as object;
+    return { json: { ...held, status: 'succeeded', posted_at: new Date().toISOString() } };
+  };
+  const engine = place.engine();
+  await engine.start();
+  const row = await place.pay(engine, 'acme');
+  assert.equal((await place.until(row.platform_payment_id, settled)).status, 'succeeded');
+  assert.equal(partner.seen.length, 1);
+});
+
+test('a partner that no longer finds what it accepted gets the same put again [RU5 PF2]', async (t) => {
+  const place = await stand(t);
+  const partner = await scriptedPartner(t);
+  await place.register('acme', partner.url);
+  let lost = 0;
+  partner.script = (seen) => {
+    if (seen.method !== 'GET' || lost >= 2) return undefined;
+    lost += 1;
+    return { status: 404, json: { code: 'PAYMENT_NOT_FOUND', message: 'no' } };
+  };
+  const engine = place.engine();
+  await engine.start();
+  const row = await place.pay(engine, 'acme');
+  assert.equal((await place.until(row.platform_payment_id, settled)).status, 'succeeded');
+  const sent = puts(partner.seen);
+  assert.equal(sent.length, 3);
+  assert.equal(new Set(sent.map((put) => put.body)).size, 1);
+});
+
+test('an answer about another amount freezes the payment until an operator resumes it [PF6]', async (t) => {
+  const place = await stand(t);
+  const partner = await scriptedPartner(t);
+  await place.register('acme', partner.url);
+  let wrong = true;
+  partner.script = (seen) => {
+    const answer = partner.right(seen);
+    assert(typeof answer === 'object');
+    return wrong ? { json: { ...(answer.json as object), amount_in_cents: 1 } } : answer;
+  };
+  const engine = place.engine();
+  await engine.start();
+  const row = await place.pay(engine, 'acme');
+  const frozen = await place.until(row.platform_payment_id, inReview);
+  assert.deepEqual(
+    [frozen.status, frozen.review_reason, frozen.owner],
+    ['processing', 'mismatch_amount_in_cents', null],
+  );
+  const calls = partner.seen.length;
+  await engine.tick();
+  await engine.tick();
+  assert.equal(partner.seen.length, calls, 'a frozen payment is left alone');
+  assert.deepEqual(await actsOf(place, row.platform_payment_id), ['authorize']);
+  wrong = false;
+  await resumePayment(place.database, row.platform_payment_id, 'mended at the partner', 'operator');
+  await engine.tick();
+  assert.equal((await place.until(row.platform_payment_id, settled)).status, 'succeeded');
+  assert.equal(new Set(puts(partner.seen).map((put) => put.body)).size, 1);
+  await assert.rejects(
+    resumePayment(place.database, row.platform_payment_id, 'again', 'operator'),
+    (error) => error instanceof Refusal && error.code === 'CONFLICT',
+  );
+});
+
+test('a changed payment_id at a later answer freezes the payment [PF1]', async (t) => {
+  const place = await stand(t);
+  const partner = await scriptedPartner(t);
+  await place.register('acme', partner.url);
+  partner.script = (seen) =>
+    seen.method === 'GET'
+      ? {
+          json: {
+            ...partner.payments.values().next().value,
+            payment_id: 'P-other',
+            status: 'succeeded',
+            posted_at: new Date().toISOString(),
+          },
+        }
+      : undefined;
+  const engine = place.engine();
+  await engine.start();
+  const row = await place.pay(engine, 'acme');
+  const frozen = await place.until(row.platform_payment_id, inReview);
+  assert.equal(frozen.review_reason, 'mismatch_payment_id');
+  assert.equal(frozen.payment_id, `P-${row.platform_payment_id}`);
+});
+
+test('a request the partner calls wrong goes to review, after one look that finds nothing [ST3]', async (t) => {
+  const place = await stand(t);
+  const partner = await scriptedPartner(t);
+  await place.register('acme', partner.url);
+  partner.script = (seen) =>
+    seen.method === 'PUT'
+      ? { status: 422, json: { code: 'AMOUNT_ODD', message: 'odd' } }
+      : undefined;
+  const engine = place.engine();
+  await engine.start();
+  const row = await place.pay(engine, 'acme');
+  const frozen = await place.until(row.platform_payment_id, inReview);
+  assert.equal(frozen.review_reason, 'rejected_422_AMOUNT_ODD');
+  assert.deepEqual(
+    partner.seen.map((seen) => seen.method),
+    ['PUT', 'GET'],
+  );
+});
+
+test('a request called wrong whose payment is there all the same goes on [RU5]', async (t) => {
+  const place = await stand(t);
+  const partner = await scriptedPartner(t);
+  await place.register('acme', partner.url);
+  partner.script = (seen) => {
+    if (seen.method !== 'PUT') return undefined;
+    partner.right(seen);
+    return { status: 400, json: {} };
+  };
+  const engine = place.engine();
+  await engine.start();
+  const row = await place.pay(engine, 'acme');
+  assert.equal((await place.until(row.platform_payment_id, settled)).status, 'succeeded');
+});
+
+test('succeeded without posted_at is asked again a few times, then reviewed [PF8]', async (t) => {
+  const place = await stand(t);
+  const partner = await scriptedPartner(t);
+  await place.register('acme', partner.url);
+  partner.script = (seen) =>
+    seen.method === 'GET'
+      ? {
+          json: { ...partner.payments.values().next().value, status: 'succeeded', posted_at: null },
+        }
+      : undefined;
+  const engine = place.engine({ options: { pollMs: 1 } });
+  await engine.start();
+  const row = await place.pay(engine, 'acme');
+  const frozen = await place.until(row.platform_payment_id, inReview);
+  assert.deepEqual(
+    [frozen.status, frozen.review_reason],
+    ['processing', 'succeeded_without_posted_at'],
+  );
+});
+
+test('declined funds end a payment before anything leaves for the partner', async (t) => {
+  const place = await stand(t);
+  const partner = await scriptedPartner(t);
+  await place.register('acme', partner.url);
+  const engine = place.engine();
+  await engine.start();
+  const row = await place.pay(engine, 'acme', { funding_method: 'sandbox_declined' });
+  const done = await place.until(row.platform_payment_id, settled);
+  assert.equal(done.status, 'failed');
+  assert.equal(partner.seen.length, 0);
+  assert.deepEqual(await actsOf(place, row.platform_payment_id), ['decline']);
+});
+
+test('nothing is sent to a paused partner; its payments can be withdrawn until it is resumed', async (t) => {
+  const place = await stand(t);
+  const partner = await scriptedPartner(t);
+  await place.register('acme', partner.url);
+  const engine = place.engine({ options: { pausedMs: 20 } });
+  await engine.start();
+  await place.registry.change('acme', { paused: true }, 'operator');
+  const first = await place.pay(engine, 'acme');
+  await place.until(first.platform_payment_id, (row) => row.stage === 'authorized');
+  const second = await place.pay(engine, 'acme', { owner: null });
+  const withdrawn = await withdrawPayment(
+    place.database,
+    second.platform_payment_id,
+    'customer asked',
+    'operator',
+  );
+  assert.equal(withdrawn.status, 'canceled');
+  await engine.tick();
+  await place.until(second.platform_payment_id, settled);
+  assert.deepEqual(await actsOf(place, second.platform_payment_id), ['void']);
+  assert.equal(partner.seen.length, 0);
+  await place.registry.change('acme', { paused: false }, 'operator');
+  const done = await place.until(first.platform_payment_id, settled);
+  assert.equal(done.status, 'succeeded');
+  assert.equal(partner.created.length, 1);
+  await assert.rejects(
+    withdrawPayment(place.database, first.platform_payment_id, 'too late', 'operator'),
+    (error) => error instanceof Refusal && error.code === 'CONFLICT',
+  );
+  await assert.rejects(
+    withdrawPayment(place.database, 'no-such-payment', 'gone', 'operator'),
+    (error) => error instanceof Refusal && error.code === 'PAYMENT_NOT_FOUND',
+  );
+});
+
+test('a withdrawal and the first put exclude each other, whoever comes first', async (t) => {
+  const place = await stand(t);
+  const partner = await scriptedPartner(t);
+  await place.register('acme', partner.url);
+  const engine = place.engine();
+  await engine.start();
+  const rows = await Promise.all(Array.from({ length: 40 }, () => place.pay(engine, 'acme')));
+  const outcomes = await Promise.all(
+    rows.map(async (row) => {
+      try {
+        await withdrawPayment(place.database, row.platform_payment_id, 'race', 'operator');
+        return 'withdrawn';
+      } catch (error) {
+        assert(error instanceof Refusal);
+        return error.code;
+      }
+    }),
+  );
+  for (const [index, row] of rows.entries()) {
+    const done = await place.until(row.platform_payment_id, settled);
+    const wasPut = partner.created.includes(row.platform_payment_id);
+    assert.equal(outcomes[index] === 'withdrawn', done.status === 'canceled');
+    assert.equal(wasPut, done.status === 'succeeded', 'a withdrawn payment reached the partner');
+    const acts = await actsOf(place, row.platform_payment_id);
+    assert.equal(acts.at(-1), done.status === 'succeeded' ? 'capture' : 'void');
+  }
+});
+
+test('a time that no calendar holds leads to the same put, or to an operator, and holds up no other payment', async (t) => {
+  const place = await stand(t);
+  const partner = await scriptedPartner(t);
+  await place.register('acme', partner.url);
+  partner.script = (seen, self) => {
+    const right = self.right(seen) as { json: Record<string, unknown> };
+    if (seen.method === 'PUT' && puts(self.seen).length === 1)
+      return { json: { ...right.json, initiated_at: '0000-01-01T00:00:00Z' } };
+    if (seen.path.includes('/ACC-9/') && seen.method === 'GET')
+      return {
+        json: { ...right.json, status: 'succeeded', posted_at: '9999-12-31T23:59:59-12:00' },
+      };
+    return right;
+  };
+  const engine = place.engine();
+  await engine.start();
+  const first = await place.pay(engine, 'acme');
+  const second = await place.pay(engine, 'acme', { account_id: 'ACC-9' });
+  assert.equal((await place.until(first.platform_payment_id, settled)).status, 'succeeded');
+  const held = await place.until(second.platform_payment_id, inReview);
+  assert.equal(held.review_reason, 'succeeded_without_posted_at');
+});
+
+test('a partner that changes initiated_at after a review is followed to the end, and the first is kept [PF7]', async (t) => {
+  const place = await stand(t);
+  const partner = await scriptedPartner(t);
+  partner.pollsToEnd = 3;
+  await place.register('acme', partner.url);
+  let amount: number | undefined = 1;
+  partner.script = (seen, self) => {
+    const right = self.right(seen) as { json: Record<string, unknown> };
+    // The first look shows another amount; whatever is asked later shows another time of acceptance.
+    if (seen.method === 'GET' && amount !== undefined) {
+      const json = { ...right.json, amount_in_cents: amount };
+      amount = undefined;
+      return { json };
+    }
+    return amount === undefined
+      ? { json: { ...right.json, initiated_at: '2026-03-01T00:00:00Z' } }
+      : right;
+  };
+  const engine = place.engine();
+  await engine.start();
+  const row = await place.pay(engine, 'acme');
+  const held = await place.until(row.platform_payment_id, inReview);
+  await resumePayment(place.database, row.platform_payment_id, 'asked the partner', 'operator');
+  await engine.tick();
+  const done = await place.until(row.platform_payment_id, settled);
+  assert.equal(done.status, 'succeeded');
+  assert.equal(done.initiated_at, held.initiated_at);
+  assert.equal(puts(partner.seen).length, 2);
+});
+
+test('a poll that finds no change writes nothing to its row', async (t) => {
+  const place = await stand(t);
+  const partner = await scriptedPartner(t);
+  partner.pollsToEnd = Number.POSITIVE_INFINITY;
+  await place.register('acme', partner.url);
+  const engine = place.engine({ options: { pollMs: 1 } });
+  await engine.start();
+  const row = await place.pay(engine, 'acme');
+  const version = async (): Promise<unknown> =>
+    place.database.query(
+      `SELECT p.ctid, p.xmin, (SELECT count(*) FROM audit) AS lines FROM payments p WHERE platform_payment_id = $1`,
+      [row.platform_payment_id],
+    );
+  await place.until(row.platform_payment_id, (now) => now.stage === 'accepted');
+  const before = await version();
+  const calls = partner.seen.length;
+  await eventually('five more polls', () => partner.seen.length >= calls + 5);
+  assert.deepEqual(await version(), before);
+});
+
+test('a partner that hangs every call delays no payment of another', async (t) => {
+  const place = await stand(t);
+  const dead = await scriptedPartner(t);
+  const healthy = await scriptedPartner(t);
+  dead.script = () => () => undefined;
+  await place.register('dead', dead.url, {
+    budget: { max_concurrent_calls: 8, call_timeout_ms: 60_000 },
+  });
+  await place.register('healthy', healthy.url);
+  const engine = place.engine();
+  await engine.start();
+  const stuck = await Promise.all(Array.from({ length: 50 }, () => place.pay(engine, 'dead')));
+  await eventually('all places of the dead partner are taken', () => dead.seen.length === 8);
+  const rows = await Promise.all(Array.from({ length: 50 }, () => place.pay(engine, 'healthy')));
+  for (const row of rows) {
+    assert.equal((await place.until(row.platform_payment_id, settled)).status, 'succeeded');
+  }
+  assert.equal(dead.seen.length, 8, 'the cap of the dead partner was exceeded');
+  for (const row of stuck) {
+    const now = await place.until(row.platform_payment_id, () => true);
+    assert.equal(now.status, 'processing');
+  }
+});
+
+test('a partner that is down is left in peace and found again when it is back', async (t) => {
+  const place = await stand(t);
+  const partner = await scriptedPartner(t);
+  await place.register('acme', partner.url);
+  let down = true;
+  partner.script = () => (down ? { status: 503, json: {} } : undefined);
+  const engine = place.engine({ options: { breakMs: 300, retryMs: 1 } });
+  await engine.start();
+  const rows = await Promise.all(Array.from({ length: 30 }, () => place.pay(engine, 'acme')));
+  await eventually('the breaker has opened', () => partner.seen.length >= 5);
+  await systemClock.sleep(150);
+  // Without a breaker thirty payments with 1 ms between tries would have made thousands of calls.
+  assert.ok(partner.seen.length <= 60, `${partner.seen.length} calls to a partner that is down`);
+  down = false;
+  for (const row of rows) {
+    assert.equal((await place.until(row.platform_payment_id, settled)).status, 'succeeded');
+  }
+});
+
+test('calls of two workers together never exceed the budget of a partner', async (t) => {
+  const place = await stand(t);
+  const partner = await scriptedPartner(t);
+  await place.register('acme', partner.url, {
+    budget: { max_concurrent_calls: 3, wait_seconds: 0 },
+  });
+  let underWay = 0;
+  let most = 0;
+  partner.script = async (seen) => {
+    underWay += 1;
+    most = Math.max(most, underWay);
+    await systemClock.sleep(15);
+    underWay -= 1;
+    return partner.right(seen);
+  };
+  const one = place.engine();
+  const two = place.engine();
+  await one.start();
+  await two.start();
+  const rows = await Promise.all(
+    Array.from({ length: 40 }, (_, index) => place.pay(index % 2 === 0 ? one : two, 'acme')),
+  );
+  for (const row of rows) {
+    assert.equal((await place.until(row.platform_payment_id, settled)).status, 'succeeded');
+  }
+  assert.ok(most >= 2, 'the budget was not used');
+  assert.ok(most <= 3, `${most} calls at once`);
+});
+
+test('calls per second stay within the budget', async (t) => {
+  const place = await stand(t);
+  const partner = await scriptedPartner(t);
+  partner.pollsToEnd = 0;
+  await place.register('acme', partner.url, {
+    budget: { max_calls_per_second: 50, wait_seconds: 0 },
+  });
+  const engine = place.engine();
+  await engine.start();
+  const rows = await Promise.all(Array.from({ length: 30 }, () => place.pay(engine, 'acme')));
+  for (const row of rows) await place.until(row.platform_payment_id, settled);
+  const times = partner.seen.map((seen) => seen.at);
+  const seconds = (Math.max(...times) - Math.min(...times)) / 1_000;
+  assert.ok(partner.seen.length >= 60);
+  // A burst of a tenth of a second's calls, and 10 ms of the partner's own clock reading, are allowed for.
+  assert.ok(
+    seconds >= (partner.seen.length - 1 - 5) / 50 - 0.01,
+    `${partner.seen.length} calls in ${seconds} s`,
+  );
+});
+
+test('Retry-After is waited for, on a refusal and on an answer that is right', async (t) => {
+  const place = await stand(t);
+  const partner = await scriptedPartner(t);
+  await place.register('acme', partner.url);
+  partner.script = (seen) => {
+    const number = partner.seen.length;
+    if (number === 1) return { status: 503, json: {}, headers: { 'retry-after': '1' } };
+    if (number === 2) {
+      partner.right(seen);
+      const json = partner.payments.values().next().value;
+      return { json, headers: { 'retry-after': '1' } };
+    }
+    return undefined;
+  };
+  const engine = place.engine();
+  await engine.start();
+  const row = await place.pay(engine, 'acme');
+  await place.until(row.platform_payment_id, settled);
+  const [first, second, third] = partner.seen;
+  assert.ok((second?.at ?? 0) - (first?.at ?? 0) >= 999);
+  assert.ok((third?.at ?? 0) - (second?.at ?? 0) >= 999);
+});
+
+test('a redirect is not followed and the key goes nowhere else [S3 KY1]', async (t) => {
+  const place = await stand(t);
+  const partner = await scriptedPartner(t);
+  const thief = await scriptedPartner(t);
+  await place.register('acme', partner.url);
+  let redirects = 0;
+  partner.script = (seen) => {
+    redirects += 1;
+    const status = [301, 302, 303, 307, 308][redirects - 1];
+    return status === undefined
+      ? undefined
+      : { status, headers: { location: `${thief.url}${seen.path}` }, json: {} };
+  };
+  const engine = place.engine({ options: { retryMs: 1, maxRetryMs: 5, breakMs: 1 } });
+  await engine.start();
+  const row = await place.pay(engine, 'acme');
+  await place.until(row.platform_payment_id, settled);
+  assert.equal(thief.seen.length, 0);
+});
+
+test('refused credentials hold the partner back, say so, and clear when they are good again [S3]', async (t) => {
+  const place = await stand(t);
+  const partner = await scriptedPartner(t);
+  await place.register('acme', partner.url);
+  partner.script = (seen) =>
+    seen.headers['x-api-key'] === 'the-new-key-0123456789' ? undefined : { status: 401, json: {} };
+  const engine = place.engine({ options: { holdMs: 100 } });
+  await engine.start();
+  const rows = await Promise.all(Array.from({ length: 5 }, () => place.pay(engine, 'acme')));
+  const reason = async (): Promise<string | null> =>
+    (await place.registry.list()).find((one) => one.partner_id === 'acme')?.pause_reason ?? null;
+  await eventually('the hold is noted', async () => (await reason()) !== null);
+  assert.ok(partner.seen.length <= 10);
+  await place.registry.change(
+    'acme',
+    { auth: { method: 'key', header: 'x-api-key', key: 'the-new-key-0123456789' } },
+    'operator',
+  );
+  for (const row of rows) {
+    assert.equal((await place.until(row.platform_payment_id, settled)).status, 'succeeded');
+  }
+  assert.equal(await reason(), null);
+});
+
+test('the key goes in the header the partner chose: one of its own, or Authorization alone [KY1 KY2]', async (t) => {
+  for (const header of ['X-Api-Key', 'Authorization', 'X-Biller-Secret']) {
+    const place = await stand(t);
+    const partner = await scriptedPartner(t);
+    await place.register('acme', partner.url, {
+      auth: { method: 'key', header, key: 'k3y/+=&%:~' },
+    });
+    const engine = place.engine();
+    await engine.start();
+    const row = await place.pay(engine, 'acme');
+    await place.until(row.platform_payment_id, settled);
+    for (const seen of partner.seen) {
+      assert.equal(seen.headers[header.toLowerCase()], 'k3y/+=&%:~');
+      assert.equal(seen.rawHeaders.filter((text) => text === 'k3y/+=&%:~').length, 1);
+    }
+    await engine.stop();
+  }
+});
+
+test('one open read replaces polls when the partner holds it until there is news', async (t) => {
+  const place = await stand(t);
+  const partner = await scriptedPartner(t);
+  partner.pollsToEnd = Number.POSITIVE_INFINITY;
+  await place.register('acme', partner.url, { budget: { wait_seconds: 5 } });
+  const ended = Promise.withResolvers<void>();
+  partner.script = (seen) => {
+    if (seen.method !== 'GET' || seen.headers['prefer'] !== 'wait=5') return undefined;
+    return async (response) => {
+      await ended.promise;
+      const held = partner.payments.values().next().value;
+      response.writeHead(200, { 'content-type': 'application/json', 'preference-applied': 'wait' });
+      response.end(
+        JSON.stringify({ ...held, status: 'succeeded', posted_at: new Date().toISOString() }),
+      );
+    };
+  };
+  const engine = place.engine();
+  await engine.start();
+  const row = await place.pay(engine, 'acme');
+  await eventually('the read is open', () => partner.seen.length === 2);
+  await systemClock.sleep(100);
+  assert.equal(partner.seen.length, 2);
+  ended.resolve();
+  await place.until(row.platform_payment_id, settled);
+  assert.equal(partner.seen.length, 2);
+});
+
+test('a stop gives up open reads at once, releases every payment, and the next worker finishes them', async (t) => {
+  const place = await stand(t);
+  const partner = await scriptedPartner(t);
+  let holding = true;
+  await place.register('acme', partner.url, { budget: { wait_seconds: 30 } });
+  partner.script = (seen) => (seen.method === 'GET' && holding ? () => undefined : undefined);
+  const first = place.engine();
+  await first.start();
+  const rows = await Promise.all(Array.from({ length: 10 }, () => place.pay(first, 'acme')));
+  for (const row of rows)
+    await place.until(row.platform_payment_id, (now) => now.stage === 'accepted');
+  const before = performance.now();
+  await first.stop();
+  assert.ok(performance.now() - before < 5_000);
+  const owners = await place.database.query('SELECT DISTINCT owner FROM payments');
+  assert.deepEqual(owners, [{ owner: null }]);
+  assert.deepEqual(await place.database.query('SELECT worker_id FROM workers'), []);
+  holding = false;
+  const second = place.engine();
+  await second.start();
+  for (const row of rows) {
+    assert.equal((await place.until(row.platform_payment_id, settled)).status, 'succeeded');
+  }
+  assert.equal(partner.created.length, 10);
+});
+
+test('payments without an owner, or with a dead one, are adopted; those of a living one are not', async (t) => {
+  const place = await stand(t);
+  const partner = await scriptedPartner(t);
+  await place.register('acme', partner.url);
+  const engine = place.engine();
+  const orphan = await place.pay(engine, 'acme', { owner: null });
+  const abandoned = await place.pay(engine, 'acme', { owner: 'worker-gone' });
+  await place.database.query("INSERT INTO workers (worker_id) VALUES ('worker-alive')");
+  const other = await place.pay(engine, 'acme', { owner: 'worker-alive' });
+  await engine.start();
+  for (const row of [orphan, abandoned]) {
+    assert.equal((await place.until(row.platform_payment_id, settled)).status, 'succeeded');
+  }
+  const untouched = await place.until(other.platform_payment_id, () => true);
+  assert.deepEqual([untouched.owner, untouched.stage], ['worker-alive', 'created']);
+  await place.database.query(
+    "UPDATE workers SET heartbeat_at = clock_timestamp() - interval '1 hour' WHERE worker_id = 'worker-alive'",
+  );
+  await engine.tick();
+  assert.equal((await place.until(other.platform_payment_id, settled)).status, 'succeeded');
+});
+
+test('a worker that lost its lease comes back as another and writes nothing under its old name', async (t) => {
+  const log = keptLog();
+  const place = await stand(t, { log });
+  const partner = await scriptedPartner(t);
+  partner.pollsToEnd = Number.POSITIVE_INFINITY;
+  await place.register('acme', partner.url);
+  const engine = place.engine();
+  await engine.start();
+  const old = engine.workerId;
+  const row = await place.pay(engine, 'acme');
+  const accepted = await place.until(row.platform_payment_id, (now) => now.stage === 'accepted');
+  await place.database.query(
+    "UPDATE workers SET heartbeat_at = clock_timestamp() - interval '1 hour'",
+  );
+  await eventually('it came back', () => engine.workerId !== old);
+  const adopted = await place.until(
+    row.platform_payment_id,
+    (now) => now.owner === engine.workerId,
+  );
+  assert.equal(adopted.stage, 'accepted');
+  // What the old one still had under way: every write of every stage meets the fence.
+  const { platform_payment_id } = accepted;
+  const ending = {
+    status: 'failed',
+    payment_id: null,
+    initiated_at: null,
+    posted_at: null,
+    failure_reason: 'late',
+  } as const;
+  assert.deepEqual(
+    [
+      ...(await advance(place.database, old, [
+        { platform_payment_id, from: 'accepted', to: 'review', review_reason: 'late' },
+      ])),
+      ...(await endPayments(place.database, old, [
+        { platform_payment_id, from: 'accepted', by: 'partner', ending },
+      ])),
+      ...(await settlePayments(place.database, old, [platform_payment_id])),
+    ],
+    [undefined, undefined],
+  );
+  partner.pollsToEnd = 0;
+  assert.equal((await place.until(platform_payment_id, settled)).status, 'succeeded');
+  assert.ok(log.lines.some((line) => line.level === 'error' && line.message.includes('lease')));
+});
+
+test('of many workers that adopt at once, each orphan goes to one', async (t) => {
+  const place = await stand(t);
+  const partner = await scriptedPartner(t);
+  await place.register('acme', partner.url);
+  const engine = place.engine();
+  await Promise.all(Array.from({ length: 60 }, () => place.pay(engine, 'acme', { owner: null })));
+  const workers = ['worker-a', 'worker-b', 'worker-c', 'worker-d'];
+  for (const worker of workers) {
+    await place.database.query('INSERT INTO workers (worker_id) VALUES ($1)', [worker]);
+  }
+  const taken = await Promise.all(workers.map((worker) => adopt(place.database, worker, 60_000)));
+  const ids = taken.flat().map((row) => row.platform_payment_id);
+  assert.equal(ids.length, 60);
+  assert.equal(new Set(ids).size, 60);
+});
+
+test('every connection to the database cut again and again loses and doubles nothing', async (t) => {
+  const place = await stand(t);
+  const partner = await scriptedPartner(t);
+  partner.pollsToEnd = 2;
+  await place.register('acme', partner.url);
+  const engine = place.engine();
+  await engine.start();
+  const rows = await Promise.all(Array.from({ length: 40 }, () => place.pay(engine, 'acme')));
+  for (let round = 0; round < 6; round += 1) {
+    await systemClock.sleep(30);
+    await place.database
+      .query(
+        'SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()',
+      )
+      .catch(() => undefined);
+  }
+  for (const row of rows) {
+    const done = await place.until(row.platform_payment_id, settled);
+    assert.equal(done.status, 'succeeded');
+    assert.deepEqual(await actsOf(place, row.platform_payment_id), ['authorize', 'capture']);
+  }
+  assert.equal(new Set(partner.created).size, 40);
+  const ends = await place.database.query<{ count: number }>(
+    "SELECT count(*) AS count FROM audit WHERE event = 'payment_ended'",
+  );
+  assert.equal(Number(ends[0]?.count), 40);
+});
+
+test('a bug met by one payment stops no other, and is tried again', async (t) => {
+  const log = keptLog();
+  const place = await stand(t, { log });
+  const partner = await scriptedPartner(t);
+  await place.register('acme', partner.url);
+  let cursed = '';
+  let failures = 0;
+  const engine = place.engine({
+    funding: {
+      ...place.funding,
+      authorize(order) {
+        if (order.platform_payment_id === cursed && failures < 3) {
+          failures += 1;
+          throw new Error('the port is broken for this one');
+        }
+        return place.funding.authorize(order);
+      },
+    },
+  });
+  await engine.start();
+  const bad = await place.pay(engine, 'acme', { owner: null });
+  cursed = bad.platform_payment_id;
+  await engine.tick();
+  const rows = await Promise.all(Array.from({ length: 5 }, () => place.pay(engine, 'acme')));
+  for (const row of [...rows, bad]) {
+    assert.equal((await place.until(row.platform_payment_id, settled)).status, 'succeeded');
+  }
+  assert.equal(failures, 3);
+});
+
+test('whoever watches a payment hears of each change, from this worker and from another', async (t) => {
+  const place = await stand(t);
+  const partner = await scriptedPartner(t);
+  await place.register('acme', partner.url);
+  const near = place.engine();
+  const far = place.engine();
+  await near.start();
+  await far.start();
+  const row = await place.pay(near, 'acme', { owner: 'nobody-yet' });
+  const heard: { near: string[]; far: string[] } = { near: [], far: [] };
+  const endNear = near.watch(row.platform_payment_id, (now) =>
+    heard.near.push(`${now.stage} ${now.status}`),
+  );
+  const endFar = far.watch(row.platform_payment_id, (now) =>
+    heard.far.push(`${now.stage} ${now.status}`),
+  );
+  await near.tick();
+  await eventually('both heard of the end', () =>
+    [heard.near, heard.far].every((list) => list.at(-1) === 'ended succeeded'),
+  );
+  endNear();
+  endFar();
+});
+
+test('a partner at a private address is not called unless that is admitted', async (t) => {
+  const place = await stand(t);
+  const partner = await scriptedPartner(t);
+  // Registered while private addresses were admitted; the running platform does not admit them.
+  await place.register('literal', partner.url);
+  await place.register('named', partner.url.replace('127.0.0.1', 'localhost'));
+  const registry = openPartnerRegistry({
+    database: place.database,
+    sealKey: SEAL_KEY,
+    allowPrivateAddresses: false,
+    clock: systemClock,
+    log: silentLog,
+  });
+  const client = createPartnerClient({
+    registry,
+    clock: systemClock,
+    log: silentLog,
+    allowPrivateAddresses: false,
+  });
+  place.database.closing(() => client.close());
+  for (const partner_id of ['literal', 'named']) {
+    const registered = await registry.get(partner_id);
+    assert(registered);
+    const answer = await client.getAccount(registered, { biller_id: 'acme', account_id: 'A' });
+    assert.deepEqual(answer, { kind: 'unreachable', reason: 'address' });
+  }
+  assert.equal(partner.seen.length, 0);
+});

@@ -1,0 +1,278 @@
+/**
+ * No payment that is on its way may be left with nobody who drives it, whatever answer of the database is lost or late and
+ * whatever its clock does (P9).
+ */
+import assert from 'node:assert/strict';
+import test from 'node:test';
+import { Refusal } from '@duebridge/contract';
+import { DatabaseUnavailable, systemClock, type Database } from '@duebridge/runtime';
+import { seededRandom } from '@duebridge/runtime/testing';
+import { eventually, scriptedPartner, stand } from './testing.ts';
+import { sandboxFunding } from '../funding.ts';
+import { adopt, registerWorker } from './ownership.ts';
+import { type PaymentRow } from '../store/payments.ts';
+import { withdrawPayment } from '../store/terminal.ts';
+
+const settled = (row: PaymentRow): boolean => row.settled_at !== null;
+
+/** The database, with something done around the statement of a name, or of a text that begins so. */
+function around(
+  database: Database,
+  name: string,
+  wrap: (run: () => Promise<unknown[]>) => Promise<unknown[]>,
+): Database {
+  return {
+    ...database,
+    query: <Row>(
+      statement: Parameters<Database['query']>[0],
+      values?: readonly unknown[],
+    ): Promise<Row[]> => {
+      const run = (): Promise<Row[]> => database.query<Row>(statement, values);
+      const is =
+        typeof statement === 'string' ? statement.startsWith(name) : statement.name === name;
+      return is ? (wrap(run) as Promise<Row[]>) : run();
+    },
+  };
+}
+
+test('the funds of a payment withdrawn while its partner is paused are released at once, not after the pause', async (t) => {
+  const place = await stand(t);
+  const partner = await scriptedPartner(t);
+  await place.register('acme', partner.url);
+  const engine = place.engine();
+  await engine.start();
+  await place.registry.change('acme', { paused: true }, 'operator');
+  const row = await place.pay(engine, 'acme');
+  await place.until(row.platform_payment_id, (now) => now.stage === 'authorized');
+  const told: string[] = [];
+  const unwatch = engine.watch(row.platform_payment_id, (now) => told.push(now.status));
+  await withdrawPayment(place.database, row.platform_payment_id, 'customer asked', 'operator');
+  const done = await place.until(row.platform_payment_id, settled);
+  assert.equal(done.status, 'canceled');
+  await eventually('the customer who watches is told', () => told.includes('canceled'));
+  unwatch();
+  await place.registry.change('acme', { paused: false }, 'operator');
+  const next = await place.pay(engine, 'acme');
+  await place.until(next.platform_payment_id, settled);
+  assert.deepEqual(partner.created, [next.platform_payment_id]);
+});
+
+test('payments whose adoption was done but not answered are driven all the same', async (t) => {
+  const place = await stand(t);
+  const partner = await scriptedPartner(t);
+  await place.register('acme', partner.url);
+  let lost = 0;
+  const database = around(place.database, 'payment_adopt', async (run) => {
+    const rows = await run();
+    if (rows.length === 0 || lost > 0) return rows;
+    lost += 1;
+    throw new DatabaseUnavailable('the answer was lost', 'unknown');
+  });
+  const engine = place.engine({ database });
+  await engine.start();
+  const rows = await Promise.all(
+    Array.from({ length: 5 }, () => place.pay(engine, 'acme', { owner: null })),
+  );
+  for (const row of rows) {
+    const done = await place.until(row.platform_payment_id, settled);
+    assert.equal(done.status, 'succeeded');
+  }
+  assert.equal(lost, 1);
+  assert.equal(partner.created.length, 5);
+});
+
+test('a payment confirmed while its worker is coming back from a lost lease is driven', async (t) => {
+  const place = await stand(t);
+  const partner = await scriptedPartner(t);
+  await place.register('acme', partner.url);
+  let registrations = 0;
+  const comingBack = Promise.withResolvers<void>();
+  const mayRegister = Promise.withResolvers<void>();
+  const database = around(place.database, 'INSERT INTO workers', async (run) => {
+    registrations += 1;
+    if (registrations === 2) {
+      comingBack.resolve();
+      await mayRegister.promise;
+    }
+    return run();
+  });
+  const engine = place.engine({ database, options: { leaseMs: 1_000 } });
+  await engine.start();
+  await place.database.query(`UPDATE workers SET heartbeat_at = heartbeat_at - interval '1 hour'`);
+  await comingBack.promise;
+  const row = await place.pay(engine, 'acme');
+  mayRegister.resolve();
+  const done = await place.until(row.platform_payment_id, settled);
+  assert.equal(done.status, 'succeeded');
+});
+
+test('a lease that looked lost for a moment leaves no payment behind', async (t) => {
+  const place = await stand(t);
+  const partner = await scriptedPartner(t);
+  await place.register('acme', partner.url);
+  partner.pollsToEnd = 0;
+  // Time is ours: it jumps to where the lease is no longer relied on while a beat that began before is under way.
+  let ahead = 0;
+  const clock = { ...systemClock, monotonic: () => systemClock.monotonic() + ahead };
+  let hold = false;
+  const beating = Promise.withResolvers<void>();
+  const mayBeat = Promise.withResolvers<void>();
+  const database: Database = {
+    ...place.database,
+    transaction: async (work, options) => {
+      if (hold) {
+        beating.resolve();
+        await mayBeat.promise;
+      }
+      return place.database.transaction(work, options);
+    },
+  };
+  const asked = Promise.withResolvers<void>();
+  const mayAnswer = Promise.withResolvers<void>();
+  partner.script = async (seen) => {
+    if (seen.method === 'PUT' && partner.created.length === 0) {
+      asked.resolve();
+      await mayAnswer.promise;
+    }
+    return undefined;
+  };
+  // The look for a lost lease comes too late to see it.
+  const engine = place.engine({
+    database,
+    clock,
+    options: { leaseMs: 60_000, beatMs: 100_000 },
+  });
+  await engine.start();
+  const row = await place.pay(engine, 'acme');
+  await asked.promise;
+  // A beat at 20 s; before it is answered, it is 45 s after the last one that was.
+  ahead = 20_000;
+  hold = true;
+  const tick = engine.tick();
+  await beating.promise;
+  ahead = 45_000;
+  const answered = partner.seen.length;
+  mayAnswer.resolve();
+  await eventually('the put was answered', () => partner.created.length === 1);
+  assert.equal(partner.seen.length, answered);
+  // Long enough for the engine to read the answer and to find that it may not write.
+  await systemClock.sleep(300);
+  hold = false;
+  mayBeat.resolve();
+  await tick;
+  await engine.tick();
+  await place.database.query(
+    `UPDATE workers SET heartbeat_at = heartbeat_at - interval '1 hour' WHERE worker_id <> $1`,
+    [engine.workerId],
+  );
+  await engine.tick();
+  const done = await place.until(row.platform_payment_id, settled);
+  assert.equal(done.status, 'succeeded');
+  assert.equal(partner.created.length, 1);
+});
+
+test('a worker that died before the database clock stepped back is not taken for alive', async (t) => {
+  const place = await stand(t);
+  const partner = await scriptedPartner(t);
+  await place.register('acme', partner.url);
+  const engine = place.engine();
+  await registerWorker(place.database, 'worker-dead');
+  await place.database.query(
+    `UPDATE workers SET heartbeat_at = clock_timestamp() + interval '1 hour' WHERE worker_id = 'worker-dead'`,
+  );
+  const row = await place.pay(engine, 'acme', { owner: 'worker-dead' });
+  await engine.start();
+  const done = await place.until(row.platform_payment_id, settled);
+  assert.equal(done.status, 'succeeded');
+  // One that lives writes the clock as it is now with its next beat, and keeps what it has.
+  await registerWorker(place.database, 'worker-ahead');
+  await place.database.query(
+    `UPDATE workers SET heartbeat_at = clock_timestamp() + interval '1 second' WHERE worker_id = 'worker-ahead'`,
+  );
+  const kept = await place.pay(engine, 'acme', { owner: 'worker-ahead' });
+  const adopted = await adopt(place.database, 'worker-other', 5_000);
+  assert.equal(
+    adopted.some((one) => one.platform_payment_id === kept.platform_payment_id),
+    false,
+  );
+});
+
+test('whatever answers of the database are lost, every payment ends once and its funds with it [S4 RU2 RU5]', async (t) => {
+  const seed = Number(process.env['SEED'] ?? Date.now() % 1_000_000);
+  t.diagnostic(`seed ${seed}`);
+  const random = seededRandom(seed);
+  const place = await stand(t);
+  const partner = await scriptedPartner(t);
+  await place.register('acme', partner.url, {
+    budget: {
+      call_timeout_ms: 1_000,
+      wait_seconds: 0,
+      max_calls_per_second: 1_000,
+      max_concurrent_calls: 16,
+    },
+  });
+  let stormy = true;
+  let lost = 0;
+  /** Loses one answer in eight: half of them before the statement reached the server, half after it was done. */
+  const losing = async <T>(run: () => Promise<T>): Promise<T> => {
+    const chance = stormy ? random() : 1;
+    if (chance < 1 / 8) lost += 1;
+    if (chance < 1 / 16) throw new DatabaseUnavailable('no connection', 'not_executed');
+    const result = await run();
+    if (chance < 1 / 8) throw new DatabaseUnavailable('the answer was lost', 'unknown');
+    return result;
+  };
+  const database: Database = {
+    ...place.database,
+    query: (statement, values) => losing(() => place.database.query(statement, values)),
+    transaction: (work, options) => losing(() => place.database.transaction(work, options)),
+  };
+  partner.script = () => (stormy && random() < 0.1 ? { status: 500, json: {} } : undefined);
+  const funding = sandboxFunding({ database });
+  const engines = [0, 1].map(() =>
+    place.engine({ database, funding, options: { leaseMs: 2_000, beatMs: 100, pausedMs: 20 } }),
+  );
+  for (const engine of engines) {
+    // A start that fails is tried again by whoever starts the process.
+    for (let started = false; !started;) {
+      started = await engine.start().then(
+        () => true,
+        () => false,
+      );
+      if (!started) await engine.stop();
+    }
+  }
+  const rows: PaymentRow[] = [];
+  for (let made = 0; made < 120; made += 1) {
+    const [engine] = random() < 0.5 ? engines : engines.toReversed();
+    assert(engine);
+    rows.push(await place.pay(engine, 'acme', random() < 0.2 ? { owner: null } : {}));
+    if (made === 40) await place.registry.change('acme', { paused: true }, 'operator');
+    if (made === 80) await place.registry.change('acme', { paused: false }, 'operator');
+    if (random() < 0.2) {
+      const some = rows[Math.floor(random() * rows.length)];
+      assert(some);
+      await withdrawPayment(place.database, some.platform_payment_id, 'storm', 'operator').catch(
+        (error: unknown) => {
+          assert(error instanceof Refusal);
+        },
+      );
+    }
+  }
+  stormy = false;
+  const done = await Promise.all(rows.map((row) => place.until(row.platform_payment_id, settled)));
+  const acts = await place.database.query<{ platform_payment_id: string; act: string }>(
+    `SELECT platform_payment_id, act FROM sandbox_funds WHERE phase = 'settle'`,
+  );
+  const settledBy = new Map(acts.map((one) => [one.platform_payment_id, one.act]));
+  for (const row of done) {
+    assert.equal(
+      settledBy.get(row.platform_payment_id),
+      row.status === 'succeeded' ? 'capture' : 'void',
+    );
+    const there = partner.payments.get(row.platform_payment_id);
+    assert.equal(there?.status, row.status === 'succeeded' ? 'succeeded' : undefined);
+  }
+  assert.equal(new Set(partner.created).size, partner.created.length);
+  assert.ok(done.some((row) => row.status === 'canceled') && lost > 20);
+});

@@ -1,0 +1,121 @@
+/**
+ * Stage 6, submit: one PUT, and what its answer teaches (decision 21).
+ *
+ * enters: a payment in dispatching, which is durable.  leaves: an outcome for the engine to record.
+ * holds:  only a validated record ends or accepts a payment; whatever else comes leaves the outcome unknown, and unknown is
+ *         resolved by the same PUT with the same bytes (RU5, P2, P5). next: poll.ts, or terminal.ts.
+ */
+import type { Exchange } from '../partners/http-call.ts';
+import type { NotSent } from '../partners/client.ts';
+import {
+  judgeRecord,
+  type Acceptance,
+  type Intent,
+  type MismatchField,
+  type Oddity,
+} from '../partners/payment-record.ts';
+import type { Ending } from '../store/payments.ts';
+
+/** Why an outcome is unknown; a closed list, so that it can label a metric. */
+export type UnknownReason =
+  | 'timeout'
+  | 'stopped'
+  | 'connection'
+  | 'name'
+  | 'protocol'
+  | 'too_large'
+  | 'redirect' // F19-F21: not followed
+  | 'not_found' // F14, F16: no proof of absence, the PUT may still be under way
+  | 'conflict' // 409, 423, 425
+  | 'too_many_requests'
+  | 'misconfigured' // 405, 406, 415, 501, 505 and other 4xx: somebody must mend something (F18)
+  | 'server_error'
+  | 'not_json' // F22-F25
+  | 'not_a_record' // F29, F33
+  | 'other_status' // 1xx, 201-206 (F45)
+  | 'no_token'; // the token endpoint does not answer
+
+/** Why the partner's calls are held back until an operator has looked; tried again once a minute (F12, F13, F47, F60, F62). */
+export type HoldReason = 'credentials' | 'scope' | 'certificate' | 'address';
+
+/** What every answer about a payment can teach, whichever call it answers. */
+export type AnswerOutcome =
+  | {
+      readonly kind: 'processing';
+      readonly acceptance: Acceptance;
+      readonly oddity: Oddity | undefined;
+    }
+  | { readonly kind: 'ended'; readonly ending: Ending; readonly oddity: Oddity | undefined }
+  | { readonly kind: 'incomplete'; readonly acceptance: Acceptance }
+  | { readonly kind: 'mismatch'; readonly field: MismatchField }
+  | { readonly kind: 'unknown'; readonly reason: UnknownReason }
+  | { readonly kind: 'held'; readonly reason: HoldReason };
+
+/** What a PUT can teach. `rejected`: the partner says that the request itself is wrong (400, 422); its code, if it gave one. */
+export type SubmitOutcome =
+  | AnswerOutcome
+  | { readonly kind: 'rejected'; readonly status: number; readonly code: string | undefined };
+
+/** Judges the answer to a PUT. Pure. */
+export function judgeSubmit(intent: Intent, answer: Exchange | NotSent): SubmitOutcome {
+  if (answer.kind === 'reply' && (answer.status === 400 || answer.status === 422)) {
+    return { kind: 'rejected', status: answer.status, code: errorCode(answer.json) };
+  }
+  return judgeAnswer(intent, answer);
+}
+
+/** Judges what PUT and GET have in common. Pure. */
+export function judgeAnswer(intent: Intent, answer: Exchange | NotSent): AnswerOutcome {
+  switch (answer.kind) {
+    case 'not_sent':
+      return judgeNotSent(answer.reason);
+    case 'no_reply':
+      return answer.reason === 'certificate' || answer.reason === 'address'
+        ? { kind: 'held', reason: answer.reason }
+        : { kind: 'unknown', reason: answer.reason };
+    case 'reply': {
+      if (answer.status !== 200) return judgeStatus(answer.status);
+      if (answer.problem !== undefined) return { kind: 'unknown', reason: 'not_json' };
+      const judged = judgeRecord(intent, answer.json);
+      return judged.kind === 'invalid' ? { kind: 'unknown', reason: 'not_a_record' } : judged;
+    }
+  }
+}
+
+/** The call never left: there was no access token to send it with. */
+function judgeNotSent(reason: NotSent['reason']): AnswerOutcome {
+  switch (reason) {
+    case 'refused':
+    case 'invalid_answer':
+      return { kind: 'held', reason: 'credentials' };
+    case 'scope':
+      return { kind: 'held', reason: 'scope' };
+    case 'unreachable':
+      return { kind: 'unknown', reason: 'no_token' };
+  }
+}
+
+function judgeStatus(status: number): AnswerOutcome {
+  if (status === 401) return { kind: 'held', reason: 'credentials' };
+  if (status === 403) return { kind: 'held', reason: 'scope' };
+  return { kind: 'unknown', reason: unknownStatus(status) };
+}
+
+function unknownStatus(status: number): UnknownReason {
+  if (status >= 300 && status < 400) return 'redirect';
+  if (status === 404 || status === 410) return 'not_found';
+  if (status === 408) return 'timeout';
+  if (status === 409 || status === 423 || status === 425) return 'conflict';
+  if (status === 429) return 'too_many_requests';
+  if (status === 501 || status === 505) return 'misconfigured';
+  if (status >= 500) return 'server_error';
+  return status >= 400 ? 'misconfigured' : 'other_status';
+}
+
+/** The code of an error body, if it is a short plain word: nothing a partner writes goes into a record unseen. */
+function errorCode(json: unknown): string | undefined {
+  if (typeof json !== 'object' || json === null || !('code' in json)) return undefined;
+  return typeof json.code === 'string' && /^[A-Za-z0-9_.-]{1,64}$/.test(json.code)
+    ? json.code
+    : undefined;
+}

@@ -1,0 +1,238 @@
+import assert from 'node:assert/strict';
+import test from 'node:test';
+import { seededRandom } from '@duebridge/runtime/testing';
+import fc from 'fast-check';
+import { DueHeap, Lane } from './partner-queue.ts';
+import { evenParts, shareOf, type WorkerRow } from './ownership.ts';
+import {
+  capMs,
+  defaultPollMs,
+  isKnown,
+  learn,
+  newHabit,
+  nextPollMs,
+  planPolls,
+  retryMs,
+} from './poll-schedule.ts';
+
+const HOUR = 3_600_000;
+const unit = fc.double({ min: 0, max: 0.999_999, noNaN: true });
+
+test('until a partner is known polls grow from a second, and are capped by the age of the payment [RU4]', () => {
+  assert.equal(defaultPollMs(0, 0, 0.5), 1_000);
+  assert.equal(defaultPollMs(1_000, 1, 0.5), 1_600);
+  assert.equal(defaultPollMs(HOUR - 1, 1_000, 0.5), 60_000);
+  assert.equal(defaultPollMs(HOUR, 1_000, 0.5), 15 * 60_000);
+  assert.equal(defaultPollMs(24 * HOUR, 1_000, 0.5), HOUR);
+});
+
+test('no age, count or chance makes a delay that is not a sane number', () => {
+  const habit = newHabit();
+  fc.assert(
+    fc.property(
+      fc.nat({ max: 2 ** 40 }),
+      fc.nat(),
+      unit,
+      fc.option(fc.nat({ max: 10 ** 10 })),
+      (age, polls, random, sample) => {
+        if (sample !== null) learn(habit, sample);
+        for (const ms of [
+          defaultPollMs(age, polls, random),
+          retryMs(polls, random),
+          nextPollMs(habit, age, polls, random),
+        ]) {
+          assert.ok(Number.isFinite(ms) && ms > 0 && ms <= 1.1 * HOUR, `${ms}`);
+        }
+        assert.ok(capMs(age) <= HOUR);
+      },
+    ),
+    { numRuns: 1_000 },
+  );
+  for (const odd of [Number.NaN, -1, Number.POSITIVE_INFINITY]) learn(habit, odd);
+  assert.ok(Number.isFinite(habit.total));
+});
+
+test('retries grow, are spread, and stay within a minute', () => {
+  assert.equal(retryMs(1, 0.999_999) <= 250, true);
+  assert.ok(retryMs(3, 0) >= 500);
+  assert.ok(retryMs(1_000, 0.999_999) <= 60_000);
+  assert.ok(retryMs(1_000, 0) >= 30_000);
+});
+
+/** Mean delay of detection and polls per payment over drawn times to the end. */
+function simulate(
+  times: readonly number[],
+  nextMs: (age: number, polls: number) => number,
+): { delay: number; polls: number } {
+  let [delay, polls] = [0, 0];
+  for (const time of times) {
+    let age = 0;
+    for (let count = 0; ; count += 1) {
+      age += nextMs(age, count);
+      polls += 1;
+      if (age >= time) break;
+    }
+    delay += age - time;
+  }
+  return { delay: delay / times.length, polls: polls / times.length };
+}
+
+/** The fixed interval that costs `polls` per payment. */
+function fixedAt(times: readonly number[], polls: number): { delay: number; polls: number } {
+  let [low, high] = [1, 10 ** 9];
+  for (let round = 0; round < 60; round += 1) {
+    const middle = Math.sqrt(low * high);
+    if (simulate(times, () => middle).polls > polls) low = middle;
+    else high = middle;
+  }
+  return simulate(times, () => high);
+}
+
+const shapes: Record<string, (random: () => number) => number> = {
+  'instant or overnight': (random) =>
+    random() < 0.8 ? 20 + 80 * random() : 8 * HOUR + HOUR * random(),
+  'log-normal': (random) =>
+    2_000 *
+    Math.exp(0.5 * Math.sqrt(-2 * Math.log(1 - random())) * Math.cos(2 * Math.PI * random())),
+};
+
+for (const [name, draw] of Object.entries(shapes)) {
+  test(`learnt polls find the end sooner than a fixed interval of the same cost: ${name}`, () => {
+    const seed = 20_260_301;
+    const random = seededRandom(seed);
+    const habit = newHabit();
+    for (let count = 0; count < 1_000; count += 1) learn(habit, draw(random));
+    assert.ok(isKnown(habit));
+    const times = Array.from({ length: 2_000 }, () => draw(random));
+    const learnt = simulate(times, (age, polls) => nextPollMs(habit, age, polls, random()));
+    const fixed = fixedAt(times, learnt.polls);
+    const ratio = learnt.delay / fixed.delay;
+    assert.ok(ratio < 0.9, `seed ${seed}: ${ratio} with ${learnt.polls} polls`);
+  });
+}
+
+test('a partner that always takes the same time is asked once, just after it', () => {
+  const habit = newHabit();
+  for (let count = 0; count < 200; count += 1) learn(habit, 2_000);
+  const { delay, polls } = simulate([2_000], (age, count) => nextPollMs(habit, age, count, 0.5));
+  assert.equal(polls, 1);
+  assert.ok(delay < 150, `${delay}`);
+});
+
+test('a plan keeps to its budget and its times ascend', () => {
+  fc.assert(
+    fc.property(
+      fc.array(fc.nat({ max: 100_000 }), { minLength: 1, maxLength: 60 }),
+      fc.integer({ min: 1, max: 20 }),
+      (samples, budget) => {
+        const habit = newHabit();
+        for (const sample of samples) learn(habit, sample);
+        const plan = planPolls(habit.weights, budget);
+        assert.ok(plan.length > 0);
+        assert.ok(plan.every((time, index) => index === 0 || time > (plan[index - 1] ?? 0)));
+        const polls = samples.map(
+          (sample) =>
+            plan.filter((_, index) => index === 0 || (plan[index - 1] ?? 0) < sample).length,
+        );
+        const mean = polls.reduce((sum, count) => sum + count, 0) / polls.length;
+        // A sample stands in a bin up to 5 % wide, whose edge is where the plan polls.
+        assert.ok(mean <= budget + 1, `${mean} polls for a budget of ${budget}`);
+      },
+    ),
+    { numRuns: 200 },
+  );
+});
+
+test('whatever goes into the heap comes out by its time', () => {
+  fc.assert(
+    fc.property(fc.array(fc.integer({ min: 0, max: 50 })), (times) => {
+      const heap = new DueHeap<{ at: number }>();
+      for (const at of times) heap.push({ at });
+      const out: number[] = [];
+      for (let item = heap.pop(); item !== undefined; item = heap.pop()) out.push(item.at);
+      assert.deepEqual(
+        out,
+        times.toSorted((a, b) => a - b),
+      );
+    }),
+  );
+});
+
+test('the breaker opens after failures in a row, tries one call at a time, and closes at the first answer', () => {
+  const lane = new Lane<{ at: number }>('acme', 1_000, 60_000);
+  lane.share = 10;
+  lane.rate = 100;
+  for (let failure = 0; failure < 4; failure += 1) assert.equal(lane.failed(0, 0.5), false);
+  assert.equal(lane.room, 10);
+  assert.equal(lane.failed(0, 0.5), true);
+  assert.equal(lane.room, 1);
+  assert.ok(lane.readyAt(0) >= 500);
+  let now = 0;
+  for (let trial = 0; trial < 30; trial += 1) {
+    const ready = lane.readyAt(now);
+    assert.ok(ready - now <= 60_000);
+    now = ready;
+    lane.failed(now, 0.999);
+  }
+  assert.equal(lane.succeeded(), true);
+  assert.equal(lane.room, 10);
+  assert.equal(lane.succeeded(), false);
+});
+
+test('parts of a budget never exceed it, nor what is needed, and a remainder goes round', () => {
+  fc.assert(
+    fc.property(
+      fc.nat({ max: 200 }),
+      fc.array(fc.nat({ max: 100 }), { minLength: 1, maxLength: 8 }),
+      fc.nat(),
+      (cap, needs, turn) => {
+        const parts = evenParts(cap, needs, turn);
+        const sum = parts.reduce((total, part) => total + part, 0);
+        assert.ok(parts.every((part, index) => part >= 0 && part <= (needs[index] ?? 0)));
+        const wanted = needs.reduce((total, need) => total + need, 0);
+        assert.equal(sum, Math.min(cap, wanted));
+        const hungry = parts.filter((part, index) => part < (needs[index] ?? 0));
+        if (hungry.length > 1) assert.ok(Math.max(...hungry) - Math.min(...hungry) <= 1);
+      },
+    ),
+  );
+  assert.deepEqual(
+    [0, 1, 2, 3].map((turn) => evenParts(1, [5, 5, 5], turn).indexOf(1)),
+    [0, 1, 2, 0],
+  );
+});
+
+test('however workers beat in turn, what they have registered never exceeds the budget', () => {
+  const worker = fc.nat({ max: 3 });
+  const step = fc.record({ worker, need: fc.nat({ max: 12 }), used: fc.nat({ max: 12 }) });
+  fc.assert(
+    fc.property(
+      fc.integer({ min: 1, max: 10 }),
+      fc.array(step, { maxLength: 60 }),
+      (cap, steps) => {
+        let alive: WorkerRow[] = [0, 1, 2, 3].map((id) => ({ worker_id: `w${id}`, shares: {} }));
+        for (const [turn, { worker: id, need, used }] of steps.entries()) {
+          const worker_id = `w${id}`;
+          const before = alive[id]?.shares['acme']?.calls[0] ?? 0;
+          // What is in use was started within what was registered before.
+          const share = shareOf(
+            worker_id,
+            'acme',
+            'calls',
+            { cap, need, inUse: Math.min(used, before) },
+            alive,
+            turn,
+          );
+          alive = alive.map((row) =>
+            row.worker_id === worker_id
+              ? { worker_id, shares: { acme: { calls: [share, need], rate: [0, 0] } } }
+              : row,
+          );
+          const sum = alive.reduce((total, row) => total + (row.shares['acme']?.calls[0] ?? 0), 0);
+          assert.ok(sum <= cap, `${sum} of ${cap}`);
+        }
+      },
+    ),
+    { numRuns: 500 },
+  );
+});

@@ -1,0 +1,335 @@
+/**
+ * What the engine's tests stand on: a small partner over real HTTP whose every answer a test may replace, and an engine with
+ * short times over a fresh database.
+ */
+import assert from 'node:assert/strict';
+import {
+  createServer,
+  type IncomingHttpHeaders,
+  type Server,
+  type ServerResponse,
+} from 'node:http';
+import type { AddressInfo } from 'node:net';
+import type { PartnerRegistration } from '@duebridge/contract';
+import { silentLog, systemClock, type Log } from '@duebridge/runtime';
+import { testDatabase, type Cleanup, type TestDatabase } from '@duebridge/runtime/testing';
+import { batchFor } from '../reconciliation/batch.ts';
+import { createEngine, type Engine, type EngineOptions } from './engine.ts';
+import { sandboxFunding, type Funding } from '../funding.ts';
+import { createPartnerClient, type PartnerClient } from '../partners/client.ts';
+import { openPartnerRegistry, type PartnerRegistry } from '../partners/registry.ts';
+import { findPayment, insertPayment, type PaymentRow } from '../store/payments.ts';
+
+/** The migrations of the platform. */
+export const MIGRATIONS = new URL('../migrations/', import.meta.url);
+
+/** A sealing key of the tests: 32 bytes in base64. */
+export const SEAL_KEY = Buffer.alloc(32, 7).toString('base64');
+
+/** A request as the scripted partner saw it. */
+export interface Seen {
+  readonly method: string;
+  readonly path: string;
+  readonly headers: IncomingHttpHeaders;
+  readonly rawHeaders: readonly string[];
+  readonly body: string;
+  readonly at: number;
+}
+
+/** An answer: JSON with a status, or whatever the test does with the response itself. */
+export type Answer =
+  | { readonly status?: number; readonly json?: unknown; readonly headers?: Record<string, string> }
+  | ((response: ServerResponse) => void | Promise<void>);
+
+/** A payment as the scripted partner holds it. */
+export type Held = Record<string, unknown> & { status: string; platform_payment_id: string };
+
+/** A partner that keeps payments in memory and lets a test replace any answer. */
+export interface ScriptedPartner {
+  readonly url: string;
+  readonly seen: Seen[];
+  readonly payments: Map<string, Held>;
+  /** Payments posted: how often each was created here. */
+  readonly created: string[];
+  /** Replaces the answer to a request; undefined leaves it to the partner. */
+  script: (
+    request: Seen,
+    partner: ScriptedPartner,
+  ) => Answer | undefined | Promise<Answer | undefined>;
+  /** Polls of one payment before it has ended; default 1: the second finds the end. */
+  pollsToEnd: number;
+  /** What the partner does when it is asked rightly. */
+  right(request: Seen): Answer;
+  close(): Promise<void>;
+}
+
+/** Starts a scripted partner on a free port. */
+export async function scriptedPartner(cleanup: Cleanup): Promise<ScriptedPartner> {
+  const polls = new Map<string, number>();
+  const server: Server = createServer((request, response) => {
+    const chunks: Buffer[] = [];
+    request.on('data', (chunk: Buffer) => chunks.push(chunk));
+    request.on('end', () => {
+      const seen: Seen = {
+        method: request.method ?? '',
+        path: request.url ?? '',
+        headers: request.headers,
+        rawHeaders: request.rawHeaders,
+        body: Buffer.concat(chunks).toString('utf8'),
+        at: performance.now(),
+      };
+      partner.seen.push(seen);
+      void (async () => {
+        const answer = (await partner.script(seen, partner)) ?? partner.right(seen);
+        if (typeof answer === 'function') {
+          await answer(response);
+          return;
+        }
+        const text = JSON.stringify(answer.json ?? {});
+        response.writeHead(answer.status ?? 200, {
+          'content-type': 'application/json',
+          ...answer.headers,
+        });
+        response.end(text);
+      })();
+    });
+  });
+  const partner: ScriptedPartner = {
+    url: '',
+    seen: [],
+    payments: new Map(),
+    created: [],
+    script: () => undefined,
+    pollsToEnd: 1,
+    right(request) {
+      const parts = request.path.split('?')[0]?.split('/').map(decodeURIComponent) ?? [];
+      const at = parts.indexOf('payment');
+      const id = parts[at + 1] ?? '';
+      if (request.path.startsWith('/oauth/token')) {
+        return {
+          json: {
+            access_token: 'token-1',
+            token_type: 'Bearer',
+            expires_in: 3600,
+            scope: 'read write',
+          },
+        };
+      }
+      if (request.method === 'PUT') {
+        const body = JSON.parse(request.body) as Record<string, unknown>;
+        let held = partner.payments.get(id);
+        if (held === undefined) {
+          held = {
+            payment_id: `P-${id}`,
+            platform_payment_id: id,
+            platform_batch_id: body['platform_batch_id'],
+            biller_id: parts[parts.indexOf('biller') + 1],
+            account_id: parts[parts.indexOf('account') + 1],
+            status: 'processing',
+            amount_in_cents: body['amount_in_cents'],
+            initiated_at: new Date().toISOString(),
+            posted_at: null,
+          };
+          partner.payments.set(id, held);
+          partner.created.push(id);
+        }
+        return { json: held };
+      }
+      const held = partner.payments.get(id);
+      if (held === undefined)
+        return { status: 404, json: { code: 'PAYMENT_NOT_FOUND', message: 'no' } };
+      const count = (polls.get(id) ?? 0) + 1;
+      polls.set(id, count);
+      if (held.status === 'processing' && count > partner.pollsToEnd) {
+        held.status = 'succeeded';
+        held['posted_at'] = new Date().toISOString();
+      }
+      return { json: held };
+    },
+    close: () =>
+      new Promise((resolve) => {
+        server.close(() => resolve());
+        server.closeAllConnections();
+      }),
+  };
+  await new Promise<void>((resolve) => {
+    server.listen(0, '127.0.0.1', resolve);
+  });
+  Object.assign(partner, { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}` });
+  cleanup.after(() => partner.close());
+  return partner;
+}
+
+/** Times short enough for a test, long enough for a busy machine. */
+export const SHORT_TIMES = {
+  leaseMs: 5_000,
+  beatMs: 200,
+  watchMs: 50,
+  closeMs: 200,
+  stopMs: 500,
+  holdMs: 200,
+  pausedMs: 100,
+  breakMs: 50,
+  retryMs: 20,
+  maxRetryMs: 500,
+  pollMs: 20,
+} as const;
+
+/** A log that keeps its lines. */
+export function keptLog(): Log & {
+  readonly lines: { level: string; details: object; message: string }[];
+} {
+  const lines: { level: string; details: object; message: string }[] = [];
+  const keep = (level: string) => (details: object, message: string) => {
+    lines.push({ level, details, message });
+  };
+  return {
+    lines,
+    debug: keep('debug'),
+    info: keep('info'),
+    warn: keep('warn'),
+    error: keep('error'),
+  };
+}
+
+/** An engine's surroundings. */
+export interface Stand {
+  readonly database: TestDatabase;
+  readonly registry: PartnerRegistry;
+  readonly client: PartnerClient;
+  readonly funding: Funding;
+  /** An engine of its own worker over the same database; stopped before the database goes. */
+  engine(options?: Partial<EngineOptions>): Engine;
+  /** Registers a partner with a static key; gives its id. */
+  register(
+    partner_id: string,
+    base_url: string,
+    more?: Partial<PartnerRegistration>,
+  ): Promise<void>;
+  /** Commits a payment owned by the engine and hands it over. */
+  pay(engine: Engine, partner_id: string, more?: Partial<PayOptions>): Promise<PaymentRow>;
+  /** Waits until the payment is as wanted; fails after 20 s. */
+  until(id: string, wanted: (row: PaymentRow) => boolean): Promise<PaymentRow>;
+}
+
+/** What a test's payment may have of its own. */
+export interface PayOptions {
+  readonly amount_in_cents: number;
+  readonly account_id: string;
+  readonly funding_method: string;
+  readonly owner: string | null;
+  readonly session_id: string | null;
+}
+
+/** Everything an engine needs, over a fresh database. */
+export async function stand(
+  cleanup: Cleanup,
+  options: { log?: Log; url?: never } = {},
+): Promise<Stand> {
+  const database = await testDatabase(cleanup, { migrations: MIGRATIONS, name: 'engine' });
+  const log = options.log ?? silentLog;
+  const registry = openPartnerRegistry({
+    database,
+    sealKey: SEAL_KEY,
+    allowPrivateAddresses: true,
+    clock: systemClock,
+    log,
+  });
+  const client = createPartnerClient({
+    registry,
+    clock: systemClock,
+    log,
+    allowPrivateAddresses: true,
+  });
+  database.closing(() => client.close());
+  const funding = sandboxFunding({ database });
+  return {
+    database,
+    registry,
+    client,
+    funding,
+    engine(more = {}) {
+      const engine = createEngine({
+        database,
+        registry,
+        client,
+        funding,
+        clock: systemClock,
+        log,
+        ...more,
+        options: { ...SHORT_TIMES, ...more.options },
+      });
+      database.closing(() => engine.stop());
+      return engine;
+    },
+    async register(partner_id, base_url, more = {}) {
+      await registry.add(
+        {
+          partner_id,
+          name: 'A biller',
+          kind: 'biller',
+          biller_id: 'acme',
+          base_url,
+          origins: [],
+          budget: { call_timeout_ms: 1_000, wait_seconds: 0 },
+          auth: { method: 'key', header: 'x-api-key', key: 'partner-key-0123456789' },
+          ...more,
+        },
+        'test',
+      );
+    },
+    async pay(engine, partner_id, more = {}) {
+      const partner = await registry.get(partner_id);
+      assert(partner);
+      const row = await database.transaction(async (tx) =>
+        insertPayment(tx, {
+          partner_id,
+          biller_id: partner.biller_id ?? 'acme',
+          account_id: more.account_id ?? 'ACC-1',
+          platform_batch_id: await batchFor(tx, partner, Date.now()),
+          amount_in_cents: more.amount_in_cents ?? 12_345,
+          session_id: more.session_id ?? null,
+          funding_method: more.funding_method ?? 'sandbox_bank',
+          owner: more.owner === undefined ? engine.workerId : more.owner,
+          actor: 'test',
+        }),
+      );
+      engine.take(row);
+      return row;
+    },
+    until: (id, wanted) => untilRow(database, id, wanted),
+  };
+}
+
+/** How long a test waits for something that must come. */
+const PATIENCE_MS = 20_000;
+
+async function untilRow(
+  database: TestDatabase,
+  id: string,
+  wanted: (row: PaymentRow) => boolean,
+): Promise<PaymentRow> {
+  const until = performance.now() + PATIENCE_MS;
+  for (;;) {
+    const row = await findPayment(database, id);
+    assert(row);
+    if (wanted(row)) return row;
+    assert(
+      performance.now() < until,
+      `it stays ${row.stage} ${row.status} ${row.review_reason ?? ''}`,
+    );
+    await systemClock.sleep(10);
+  }
+}
+
+/** Waits until a condition holds; fails after 20 s. */
+export async function eventually(
+  what: string,
+  holds: () => boolean | Promise<boolean>,
+): Promise<void> {
+  const until = performance.now() + PATIENCE_MS;
+  while (!(await holds())) {
+    assert(performance.now() < until, `did not come: ${what}`);
+    await systemClock.sleep(10);
+  }
+}

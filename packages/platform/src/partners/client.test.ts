@@ -1,0 +1,213 @@
+import assert from 'node:assert/strict';
+import { generateKeyPairSync, sign } from 'node:crypto';
+import { createServer } from 'node:https';
+import type { AddressInfo } from 'node:net';
+import test from 'node:test';
+import { parseJson } from '@duebridge/contract';
+import { scriptedPartner, stand, type Answer, type Stand } from '../engine/testing.ts';
+import { openPeer, type Reply } from './http-call.ts';
+import { judgeAccount, judgeBalance } from './client.ts';
+import type { Partner } from './registry.ts';
+
+const asked = { biller_id: 'acme', account_id: 'ACC-1' };
+const reply = (status: number, json: unknown): Reply => ({
+  kind: 'reply',
+  status,
+  json: json === undefined ? undefined : parseJson(JSON.stringify(json)),
+  problem: undefined,
+  retryAfter: undefined,
+  waited: false,
+});
+
+test('an account is shown as far as it can be read, and nobody else’s is [AC1 B1 TR3]', () => {
+  assert.deepEqual(judgeAccount(asked, reply(200, {})), {
+    kind: 'found',
+    account: { status: 'unknown' },
+  });
+  assert.deepEqual(
+    judgeAccount(
+      asked,
+      reply(200, {
+        ...asked,
+        status: 'active',
+        holder: { first_name: 'A', last_name: 'B' },
+        balance: { amount_due_in_cents: 1_250, due_date: '2026-02-28', extra: 1 },
+        payment_rules: { max_amount_in_cents: 5_000, min_amount_in_cents: '1' },
+      }),
+    ),
+    {
+      kind: 'found',
+      account: {
+        status: 'active',
+        balance: { amount_due_in_cents: 1_250, due_date: '2026-02-28' },
+        payment_rules: { max_amount_in_cents: 5_000 },
+      },
+    },
+  );
+  const odd = judgeAccount(
+    asked,
+    reply(200, { status: 'gone', balance: { amount_due_in_cents: 12.5 } }),
+  );
+  assert.deepEqual(odd, { kind: 'found', account: { status: 'unknown' } });
+  for (const other of [{ account_id: 'ACC-2' }, { biller_id: 'other' }]) {
+    assert.equal(judgeAccount(asked, reply(200, { ...asked, ...other })).kind, 'unreachable');
+  }
+});
+
+test('only the partner’s own 404 says that there is no such account [B1 B2 ER3]', () => {
+  assert.equal(judgeAccount(asked, reply(404, { code: 'ACCOUNT_NOT_FOUND' })).kind, 'not_found');
+  assert.equal(judgeBalance(reply(404, { code: 'ACCOUNT_NOT_FOUND' })).kind, 'not_found');
+  const page: Reply = { ...reply(404, undefined), problem: 'content_type' };
+  assert.equal(judgeAccount(asked, page).kind, 'unreachable');
+  assert.equal(judgeBalance(page).kind, 'unreachable');
+  for (const status of [401, 403, 429, 500, 503, 302, 204]) {
+    assert.equal(judgeAccount(asked, reply(status, {})).kind, 'unreachable');
+    assert.equal(judgeBalance(reply(status, {})).kind, 'unreachable');
+  }
+  assert.equal(judgeAccount(asked, { kind: 'no_reply', reason: 'timeout' }).kind, 'unreachable');
+  assert.deepEqual(judgeBalance(reply(200, { amount_due_in_cents: -5 })), {
+    kind: 'found',
+    balance: { amount_due_in_cents: -5 },
+  });
+  assert.equal(judgeBalance(reply(200, { amount_due_in_cents: '5' })).kind, 'unreachable');
+});
+
+async function partnerOf(place: Stand, url: string): Promise<Partner> {
+  await place.register('acme', url, {
+    paths: { get_account: '/v9/a/{account_id}', get_balance: '/v9/b/{biller_id}/{account_id}' },
+  });
+  const partner = await place.registry.get('acme');
+  assert(partner);
+  return partner;
+}
+
+test('a partner’s own paths are used, and no id steps out of its place in them [B1 B2]', async (t) => {
+  const place = await stand(t);
+  const scripted = await scriptedPartner(t);
+  scripted.script = () => ({ json: {} });
+  const partner = await partnerOf(place, `${scripted.url}/base`);
+  await place.client.getAccount(partner, { biller_id: 'acme', account_id: 'a/../b?c#d' });
+  await place.client.getBalance(partner, { biller_id: '~', account_id: 'x' });
+  assert.deepEqual(
+    scripted.seen.map((seen) => seen.path),
+    ['/base/v9/a/a%2F..%2Fb%3Fc%23d', '/base/v9/b/~/x'],
+  );
+});
+
+test('a hanging, dripping, endless or packed answer costs a customer no more than the deadline', async (t) => {
+  const place = await stand(t);
+  const scripted = await scriptedPartner(t);
+  const partner = await partnerOf(place, scripted.url);
+  const answers: [string, Answer][] = [
+    ['timeout', () => undefined],
+    [
+      'timeout',
+      (response) => {
+        response.writeHead(200, { 'content-type': 'application/json' });
+        const drip = setInterval(() => response.write(' '), 10);
+        response.on('close', () => clearInterval(drip));
+      },
+    ],
+    [
+      'too_large',
+      (response) => {
+        response.writeHead(200, { 'content-type': 'application/json' });
+        const flood = (): void => {
+          while (!response.destroyed && response.write('x'.repeat(65_536)));
+        };
+        response.on('drain', flood);
+        flood();
+      },
+    ],
+    [
+      'status_200',
+      (response) =>
+        void response
+          .writeHead(200, { 'content-type': 'application/json', 'content-encoding': 'gzip' })
+          .end('{}'),
+    ],
+    [
+      'status_200',
+      (response) => void response.writeHead(200, { 'content-type': 'text/html' }).end('{}'),
+    ],
+    [
+      'protocol',
+      (response) =>
+        void response.socket?.end(
+          'HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n{}',
+        ),
+    ],
+    ['connection', (response) => void response.socket?.destroy()],
+  ];
+  for (const [reason, answer] of answers) {
+    scripted.script = () => answer;
+    const before = performance.now();
+    const outcome = await place.client.getAccount(partner, asked, { deadlineMs: 300 });
+    assert.deepEqual(outcome, { kind: 'unreachable', reason });
+    assert.ok(performance.now() - before < 2_000);
+  }
+});
+
+test('a certificate that nobody vouches for ends the call, whatever the environment says', async () => {
+  const server = createServer(selfSigned(), (_request, response) => {
+    response.end('{}');
+  });
+  await new Promise<void>((resolve) => {
+    server.listen(0, '127.0.0.1', resolve);
+  });
+  const peer = openPeer(`https://localhost:${(server.address() as AddressInfo).port}`, {
+    connections: 1,
+    allowPrivateAddresses: true,
+  });
+  const before = process.env['NODE_TLS_REJECT_UNAUTHORIZED'];
+  process.env['NODE_TLS_REJECT_UNAUTHORIZED'] = '0';
+  try {
+    const exchange = await peer.exchange({
+      method: 'GET',
+      path: '/',
+      headers: {},
+      deadlineMs: 2_000,
+    });
+    assert.deepEqual(exchange, { kind: 'no_reply', reason: 'certificate' });
+  } finally {
+    if (before === undefined) delete process.env['NODE_TLS_REJECT_UNAUTHORIZED'];
+    else process.env['NODE_TLS_REJECT_UNAUTHORIZED'] = before;
+    await peer.close();
+    server.close();
+    server.closeAllConnections();
+  }
+});
+
+/** A certificate for localhost that signs itself, made here so that no key stands in the repository. */
+function selfSigned(): { key: string; cert: string } {
+  const { privateKey, publicKey } = generateKeyPairSync('ec', { namedCurve: 'P-256' });
+  const der = (tag: number, ...parts: Buffer[]): Buffer => {
+    const body = Buffer.concat(parts);
+    const { length } = body;
+    const size =
+      length < 128 ? [length] : length < 256 ? [0x81, length] : [0x82, length >> 8, length & 255];
+    return Buffer.concat([Buffer.from([tag, ...size]), body]);
+  };
+  const ecdsaWithSha256 = der(0x30, der(0x06, Buffer.from('2a8648ce3d040302', 'hex')));
+  const commonName = der(
+    0x30,
+    der(0x06, Buffer.from('550403', 'hex')),
+    der(0x0c, Buffer.from('localhost')),
+  );
+  const name = der(0x30, der(0x31, commonName));
+  const certificate = der(
+    0x30,
+    der(0x02, Buffer.from([1])),
+    ecdsaWithSha256,
+    name,
+    der(0x30, der(0x17, Buffer.from('250101000000Z')), der(0x17, Buffer.from('490101000000Z'))),
+    name,
+    publicKey.export({ type: 'spki', format: 'der' }),
+  );
+  const signature = der(0x03, Buffer.from([0]), sign('sha256', certificate, privateKey));
+  const cert = der(0x30, certificate, ecdsaWithSha256, signature).toString('base64');
+  return {
+    key: privateKey.export({ type: 'pkcs8', format: 'pem' }).toString(),
+    cert: `-----BEGIN CERTIFICATE-----\n${cert}\n-----END CERTIFICATE-----\n`,
+  };
+}

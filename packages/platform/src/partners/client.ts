@@ -1,0 +1,431 @@
+/**
+ * Every operation of a partner, sent: paths, credentials, limits (S2, S3). Judging what came back is the stage's own, elsewhere.
+ *
+ * holds: a call goes to the partner's registered origin and to no other (P14); an access token is fetched once for all who wait,
+ *        and a 401 leads to one new token and one repeat (P13); what is sent and received is never logged, its kind is (P15).
+ */
+import { randomBytes } from 'node:crypto';
+import {
+  AmountInCents,
+  Balance,
+  compileCheck,
+  fillPath,
+  type Json,
+  type PaymentRules,
+} from '@duebridge/contract';
+import type { Clock, Log, Metrics } from '@duebridge/runtime';
+import {
+  openTokenSource,
+  type Access,
+  type TokenOutcome,
+  type TokenSource,
+} from './oauth-client.ts';
+import { openPeer, type Exchange, type Peer } from './http-call.ts';
+import type { Partner, PartnerRegistry } from './registry.ts';
+
+/** What identifies a payment to its partner. */
+export interface PaymentKey {
+  readonly platform_payment_id: string;
+  readonly biller_id: string;
+  readonly account_id: string;
+}
+
+/** What a PUT says (decision 2). */
+export interface PaymentOrder extends PaymentKey {
+  readonly amount_in_cents: number;
+  readonly platform_batch_id: string;
+}
+
+/** An account as a partner showed it, as much of it as could be read (decision 4). */
+export interface AccountView {
+  readonly status: 'active' | 'inactive' | 'unknown';
+  readonly balance?: Balance;
+  readonly payment_rules?: PaymentRules;
+}
+
+/** What a read of an account taught. Only a definite 404 is `not_found` (decision 7). */
+export type AccountOutcome =
+  | { readonly kind: 'found'; readonly account: AccountView }
+  | { readonly kind: 'not_found' }
+  | { readonly kind: 'unreachable'; readonly reason: string };
+
+/** What a read of a balance taught. */
+export type BalanceOutcome =
+  | { readonly kind: 'found'; readonly balance: Balance }
+  | { readonly kind: 'not_found' }
+  | { readonly kind: 'unreachable'; readonly reason: string };
+
+/** Nothing was sent: no access token could be had. */
+export interface NotSent {
+  readonly kind: 'not_sent';
+  readonly reason: 'refused' | 'scope' | 'invalid_answer' | 'unreachable';
+  readonly retryAfter: string | undefined;
+}
+
+/** How long a call may take and what ends it early. */
+export interface CallOptions {
+  readonly deadlineMs?: number;
+  readonly signal?: AbortSignal;
+}
+
+/** The client of all partners. No method throws for anything a partner or the network does. */
+export interface PartnerClient {
+  /** B1: for a customer who waits; `deadlineMs` defaults to 5 s. */
+  getAccount(
+    partner: Partner,
+    account: Omit<PaymentKey, 'platform_payment_id'>,
+    options?: CallOptions,
+  ): Promise<AccountOutcome>;
+  /** B2. */
+  getBalance(
+    partner: Partner,
+    account: Omit<PaymentKey, 'platform_payment_id'>,
+    options?: CallOptions,
+  ): Promise<BalanceOutcome>;
+  /** B4: the PUT; the same bytes for the same payment, always (P2). */
+  submit(
+    partner: Partner,
+    payment: PaymentOrder,
+    options?: CallOptions,
+  ): Promise<Exchange | NotSent>;
+  /** B5: the read that is polled; `waitSeconds` asks the partner to hold the answer until there is news (decision 24). */
+  poll(
+    partner: Partner,
+    payment: PaymentKey,
+    options?: CallOptions & { readonly waitSeconds?: number },
+  ): Promise<Exchange | NotSent>;
+  /** The statement of a batch (decision 26, an extension). */
+  getStatement(
+    partner: Partner,
+    platform_batch_id: string,
+    options?: CallOptions,
+  ): Promise<Exchange | NotSent>;
+  /** Drops the connections to a partner: answers were crossed on one of them (F50). */
+  reset(partner: Partner): void;
+  close(): Promise<void>;
+}
+
+/** What the client stands on. */
+export interface PartnerClientOptions {
+  readonly registry: PartnerRegistry;
+  readonly clock: Clock;
+  readonly log: Log;
+  readonly metrics?: Metrics;
+  readonly allowPrivateAddresses: boolean;
+}
+
+/** A customer waits for these reads. */
+const INTERACTIVE_DEADLINE_MS = 5_000;
+/** Connections for reads that a customer waits for, beside those of the engine, so that polls never stand in their way. */
+const INTERACTIVE_CONNECTIONS = 8;
+/** The token endpoint answers within this or is treated as not there. */
+const TOKEN_DEADLINE_MS = 10_000;
+
+/**
+ * The bytes of a PUT. The order of the fields is part of what never changes (P2): a retry after an upgrade must not differ.
+ */
+function instructionBytes(payment: PaymentOrder): string {
+  const { amount_in_cents, platform_batch_id, platform_payment_id } = payment;
+  return JSON.stringify({ amount_in_cents, platform_batch_id, platform_payment_id });
+}
+
+interface Line {
+  /** The registration it was made for, or one read later that differs in nothing that matters here. */
+  madeFor: Partner;
+  readonly basePath: string;
+  readonly drive: Peer;
+  readonly interactive: Peer;
+  readonly tokenPeer: Peer | undefined;
+  readonly tokens: TokenSource | undefined;
+  readonly keyHeaders: Readonly<Record<string, string>>;
+}
+
+/** Opens the client. Connections, tokens and keys are kept per partner and made anew when the registration changed. */
+export function createPartnerClient(options: PartnerClientOptions): PartnerClient {
+  const { registry, clock, log, allowPrivateAddresses } = options;
+  const lines = new Map<string, Line>();
+  const tokenFetches = options.metrics?.counter(
+    'duebridge_token_fetches_total',
+    'Requests to partners’ token endpoints, by what came of them',
+    ['partner_id', 'outcome'],
+  );
+
+  const openLine = (partner: Partner): Line => {
+    const base = new URL(partner.base_url);
+    const credentials = registry.credentials(partner);
+    const peer = (url: URL, connections: number): Peer =>
+      openPeer(url.origin, { connections, allowPrivateAddresses });
+    const shared = {
+      madeFor: partner,
+      basePath: base.pathname.replace(/\/+$/, ''),
+      drive: peer(base, partner.budget.max_concurrent_calls),
+      interactive: peer(base, INTERACTIVE_CONNECTIONS),
+    };
+    if (credentials.method === 'key') {
+      // Verbatim, both forms: a header of its own, and Authorization without a scheme word (KY2, decision 15).
+      return {
+        ...shared,
+        tokenPeer: undefined,
+        tokens: undefined,
+        keyHeaders: { [credentials.header.toLowerCase()]: credentials.key },
+      };
+    }
+    const tokenUrl = new URL(credentials.token_url);
+    const tokenPeer = peer(tokenUrl, 1);
+    const tokens = openTokenSource({
+      credentials,
+      clock,
+      fetch: (form) =>
+        tokenPeer.exchange({
+          method: 'POST',
+          path: tokenUrl.pathname + tokenUrl.search,
+          headers: { 'content-type': 'application/x-www-form-urlencoded' },
+          body: form,
+          deadlineMs: TOKEN_DEADLINE_MS,
+        }),
+      fetched(outcome) {
+        tokenFetches?.inc({ partner_id: partner.partner_id, outcome });
+        if (outcome !== 'granted') {
+          log.warn({ partner_id: partner.partner_id, outcome }, 'no access token');
+        }
+      },
+    });
+    return { ...shared, tokenPeer, tokens, keyHeaders: {} };
+  };
+
+  const closeLine = async (line: Line): Promise<void> => {
+    await Promise.all([line.drive.close(), line.interactive.close(), line.tokenPeer?.close()]);
+  };
+
+  const lineOf = (partner: Partner): Line => {
+    const line = lines.get(partner.partner_id);
+    if (
+      line !== undefined &&
+      (line.madeFor === partner || sameLine(line.madeFor, partner, registry))
+    ) {
+      line.madeFor = partner;
+      return line;
+    }
+    if (line !== undefined) void closeLine(line);
+    const fresh = openLine(partner);
+    lines.set(partner.partner_id, fresh);
+    return fresh;
+  };
+
+  const send = async (
+    partner: Partner,
+    what: {
+      readonly access: Access;
+      readonly method: 'GET' | 'PUT';
+      readonly template: string;
+      readonly values: Readonly<Record<string, string>>;
+      readonly body?: string;
+      readonly headers?: Readonly<Record<string, string>>;
+      readonly interactive?: boolean;
+    },
+    { deadlineMs = partner.budget.call_timeout_ms, signal }: CallOptions,
+  ): Promise<Exchange | NotSent> => {
+    const line = lineOf(partner);
+    const requestId = randomBytes(16).toString('hex');
+    const once = (authorization: Readonly<Record<string, string>>): Promise<Exchange> =>
+      (what.interactive === true ? line.interactive : line.drive).exchange({
+        method: what.method,
+        path: line.basePath + fillPath(what.template, what.values),
+        headers: {
+          ...(what.body === undefined ? {} : { 'content-type': 'application/json' }),
+          ...what.headers,
+          'x-request-id': requestId,
+          traceparent: traceparent(what.values['platform_payment_id'], requestId),
+          ...authorization,
+        },
+        ...(what.body === undefined ? {} : { body: what.body }),
+        deadlineMs,
+        signal,
+      });
+    if (line.tokens === undefined) return once(line.keyHeaders);
+    const first = await line.tokens.token(what.access);
+    if (first.kind === 'no_token') return notSent(first);
+    const answer = await once({ authorization: `Bearer ${first.access_token}` });
+    if (answer.kind !== 'reply' || answer.status !== 401) return answer;
+    // Revoked or expired early (F57): one new token, one repeat. RU5 makes the repeat of a PUT harmless.
+    line.tokens.refused(first.access_token);
+    const second = await line.tokens.token(what.access);
+    if (second.kind === 'no_token') return notSent(second);
+    return once({ authorization: `Bearer ${second.access_token}` });
+  };
+
+  return {
+    async getAccount(partner, account, given = {}) {
+      const answer = await send(
+        partner,
+        {
+          access: 'read',
+          method: 'GET',
+          template: partner.paths.get_account,
+          values: { ...account },
+          interactive: true,
+        },
+        { deadlineMs: INTERACTIVE_DEADLINE_MS, ...given },
+      );
+      return judgeAccount(account, answer);
+    },
+    async getBalance(partner, account, given = {}) {
+      const answer = await send(
+        partner,
+        {
+          access: 'read',
+          method: 'GET',
+          template: partner.paths.get_balance,
+          values: { ...account },
+          interactive: true,
+        },
+        { deadlineMs: INTERACTIVE_DEADLINE_MS, ...given },
+      );
+      return judgeBalance(answer);
+    },
+    submit(partner, payment, given = {}) {
+      return send(
+        partner,
+        {
+          access: 'write',
+          method: 'PUT',
+          template: partner.paths.put_account_payment,
+          values: keyOf(payment),
+          body: instructionBytes(payment),
+        },
+        given,
+      );
+    },
+    poll(partner, payment, { waitSeconds = 0, ...given } = {}) {
+      return send(
+        partner,
+        {
+          access: 'read',
+          method: 'GET',
+          template: partner.paths.get_account_payment,
+          values: keyOf(payment),
+          ...(waitSeconds > 0 ? { headers: { prefer: `wait=${waitSeconds}` } } : {}),
+        },
+        {
+          ...given,
+          deadlineMs: (given.deadlineMs ?? partner.budget.call_timeout_ms) + waitSeconds * 1_000,
+        },
+      );
+    },
+    getStatement(partner, platform_batch_id, given = {}) {
+      return send(
+        partner,
+        {
+          access: 'read',
+          method: 'GET',
+          template: partner.paths.get_batch_statement,
+          values: { platform_batch_id },
+        },
+        given,
+      );
+    },
+    reset(partner) {
+      const line = lines.get(partner.partner_id);
+      if (line === undefined) return;
+      lines.delete(partner.partner_id);
+      void closeLine(line);
+    },
+    async close() {
+      const open = [...lines.values()];
+      lines.clear();
+      await Promise.all(open.map(closeLine));
+    },
+  };
+}
+
+function keyOf({ platform_payment_id, biller_id, account_id }: PaymentKey): Record<string, string> {
+  return { platform_payment_id, biller_id, account_id };
+}
+
+/** A registration read again is another object; its connections and tokens stay good unless what they rest on changed. */
+function sameLine(old: Partner, fresh: Partner, registry: PartnerRegistry): boolean {
+  return (
+    old.base_url === fresh.base_url &&
+    old.budget.max_concurrent_calls === fresh.budget.max_concurrent_calls &&
+    JSON.stringify(old.auth) === JSON.stringify(fresh.auth) &&
+    JSON.stringify(registry.credentials(old)) === JSON.stringify(registry.credentials(fresh))
+  );
+}
+
+function notSent(outcome: Extract<TokenOutcome, { kind: 'no_token' }>): NotSent {
+  return { kind: 'not_sent', reason: outcome.reason, retryAfter: outcome.retryAfter };
+}
+
+/** W3C trace context: a payment's UUID is its trace, so that all its calls stand together on both sides (decision 33). */
+function traceparent(platform_payment_id: string | undefined, requestId: string): string {
+  const hex = platform_payment_id?.replaceAll('-', '') ?? '';
+  const trace = /^[0-9a-f]{32}$/.test(hex) ? hex : requestId;
+  return `00-${trace}-${randomBytes(8).toString('hex')}-01`;
+}
+
+const balanceCheck = compileCheck(Balance);
+const amountCheck = compileCheck(AmountInCents);
+
+type Fields = { readonly [key: string]: Json };
+
+function fieldsOf(json: Json | undefined): Fields | undefined {
+  return typeof json === 'object' &&
+    json !== null &&
+    Object.getPrototypeOf(json) === Object.prototype
+    ? (json as Fields)
+    : undefined;
+}
+
+/** What an answer to Get Account teaches (AC1, decisions 4 and 7). Pure; a field that cannot be read is left out. */
+export function judgeAccount(
+  asked: { readonly biller_id: string; readonly account_id: string },
+  answer: Exchange | NotSent,
+): AccountOutcome {
+  if (answer.kind !== 'reply') return { kind: 'unreachable', reason: answer.reason };
+  // Only an answer of the partner's own making is definite: a proxy's HTML page says nothing about the account.
+  if (answer.status === 404 && answer.json !== undefined) return { kind: 'not_found' };
+  const fields = answer.status === 200 ? fieldsOf(answer.json) : undefined;
+  if (fields === undefined) return { kind: 'unreachable', reason: `status_${answer.status}` };
+  const { account_id, biller_id, status, balance } = fields;
+  // Somebody else's account (crossed answers, F50) must not be shown.
+  if (account_id !== undefined && account_id !== asked.account_id)
+    return { kind: 'unreachable', reason: 'other_account' };
+  if (biller_id !== undefined && biller_id !== asked.biller_id)
+    return { kind: 'unreachable', reason: 'other_account' };
+  const rules = paymentRules(fieldsOf(fields['payment_rules']));
+  return {
+    kind: 'found',
+    account: {
+      status: status === 'active' || status === 'inactive' ? status : 'unknown',
+      ...(balanceCheck.holds(balance) ? { balance: pickBalance(balance) } : {}),
+      ...(rules === undefined ? {} : { payment_rules: rules }),
+    },
+  };
+}
+
+function paymentRules(fields: Fields | undefined): PaymentRules | undefined {
+  const { min_amount_in_cents: min, max_amount_in_cents: max } = fields ?? {};
+  const rules = {
+    ...(amountCheck.holds(min) ? { min_amount_in_cents: min } : {}),
+    ...(amountCheck.holds(max) ? { max_amount_in_cents: max } : {}),
+  };
+  return Object.keys(rules).length === 0 ? undefined : rules;
+}
+
+/** What an answer to Get Balance teaches (B2, TR3). Pure. */
+export function judgeBalance(answer: Exchange | NotSent): BalanceOutcome {
+  if (answer.kind !== 'reply') return { kind: 'unreachable', reason: answer.reason };
+  if (answer.status === 404 && answer.json !== undefined) return { kind: 'not_found' };
+  if (answer.status !== 200 || !balanceCheck.holds(answer.json)) {
+    return { kind: 'unreachable', reason: `status_${answer.status}` };
+  }
+  return { kind: 'found', balance: pickBalance(answer.json) };
+}
+
+function pickBalance({ amount_due_in_cents, due_date, last_updated_at }: Balance): Balance {
+  return {
+    ...(amount_due_in_cents === undefined ? {} : { amount_due_in_cents }),
+    ...(due_date === undefined ? {} : { due_date }),
+    ...(last_updated_at === undefined ? {} : { last_updated_at }),
+  };
+}

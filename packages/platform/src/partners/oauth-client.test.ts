@@ -1,0 +1,418 @@
+import assert from 'node:assert/strict';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import test from 'node:test';
+import { parseJson } from '@duebridge/contract';
+import { manualClock } from '@duebridge/runtime/testing';
+import OAuth2Server from '@node-oauth/oauth2-server';
+import { Provider } from 'oidc-provider';
+import {
+  judgeToken,
+  lifeInSeconds,
+  openTokenSource,
+  retryAfterMs,
+  tokenForm,
+  type TokenSource,
+} from './oauth-client.ts';
+import { scriptedPartner, stand, type Seen, type Stand } from '../engine/testing.ts';
+import type { Exchange, Reply } from './http-call.ts';
+import type { PaymentRow } from '../store/payments.ts';
+
+const reply = (status: number, json: unknown): Reply => ({
+  kind: 'reply',
+  status,
+  json: parseJson(JSON.stringify(json)),
+  problem: undefined,
+  retryAfter: undefined,
+  waited: false,
+});
+const good = (more: object = {}): Reply =>
+  reply(200, {
+    access_token: 'abc',
+    token_type: 'Bearer',
+    expires_in: 3600,
+    scope: 'read write',
+    ...more,
+  });
+const credentials = {
+  method: 'oauth',
+  token_url: 'https://partner.example/token',
+  client_id: 'id',
+  client_secret: 'secret',
+} as const;
+
+const settled = (row: PaymentRow): boolean => row.settled_at !== null;
+
+test('the form carries the four fields, each encoded once whatever stands in the secret [OA2]', () => {
+  const secret = 'a+b%c&d:e=é /"';
+  const form = tokenForm({ ...credentials, client_secret: secret }, 'read write');
+  const parsed = new URLSearchParams(form);
+  assert.deepEqual([...parsed.keys()], ['grant_type', 'client_id', 'client_secret', 'scope']);
+  assert.equal(parsed.get('grant_type'), 'client_credentials');
+  assert.equal(parsed.get('client_secret'), secret);
+  assert.equal(parsed.get('scope'), 'read write');
+});
+
+test('expires_in is read as seconds, and never as a time that does not end [OA3]', () => {
+  const cases: [unknown, number][] = [
+    [3600, 3600],
+    ['3600', 3600],
+    [60, 60],
+    [0, 0],
+    [-5, 0],
+    ['-1', 0],
+    [3_600_000, 3600],
+    [10 ** 12, 3600],
+    ['999999999999999999999', 3600],
+    [1.5, 300],
+    ['1h', 300],
+    ['', 300],
+    [null, 300],
+    [true, 300],
+    [{}, 300],
+    [[], 300],
+  ];
+  for (const [given, seconds] of cases) {
+    assert.equal(lifeInSeconds(parseJson(JSON.stringify(given))), seconds, JSON.stringify(given));
+  }
+  assert.equal(lifeInSeconds(undefined), 300);
+});
+
+test('a token answer that is not one is refused before it reaches a header [OA3]', () => {
+  for (const more of [
+    { token_type: 'mac' },
+    { token_type: undefined },
+    { token_type: 5 },
+    { access_token: '' },
+    { access_token: 'a b' },
+    { access_token: 'a\r\nX-Evil: 1' },
+    { access_token: 'é' },
+    { access_token: 'x'.repeat(5_000) },
+    { access_token: undefined },
+    { access_token: 7 },
+  ]) {
+    assert.deepEqual(judgeToken(good(more)), {
+      kind: 'no_token',
+      reason: 'invalid_answer',
+      retryAfter: undefined,
+    });
+  }
+  for (const token_type of ['bearer', 'BEARER', 'Bearer']) {
+    assert.equal(judgeToken(good({ token_type })).kind, 'granted');
+  }
+  assert.equal(
+    judgeToken({ ...good(), json: undefined, problem: 'content_type' }).kind,
+    'no_token',
+  );
+});
+
+test('what will pass is told from what an operator must mend', () => {
+  const reason = (exchange: Exchange): string => {
+    const judged = judgeToken(exchange);
+    return judged.kind === 'no_token' ? judged.reason : judged.kind;
+  };
+  assert.equal(reason(reply(400, { error: 'invalid_client' })), 'refused');
+  assert.equal(reason(reply(401, { error: 'invalid_client' })), 'refused');
+  assert.equal(reason(reply(400, { error: 'invalid_scope' })), 'refused');
+  assert.equal(reason(reply(503, {})), 'unreachable');
+  assert.equal(reason(reply(429, {})), 'unreachable');
+  assert.equal(reason(reply(302, {})), 'invalid_answer');
+  assert.equal(reason(reply(404, {})), 'invalid_answer');
+  assert.equal(reason({ kind: 'no_reply', reason: 'timeout' }), 'unreachable');
+  assert.equal(reason({ kind: 'no_reply', reason: 'certificate' }), 'refused');
+});
+
+test('Retry-After is clamped, and nonsense is no instruction', () => {
+  const now = Date.UTC(2026, 0, 1);
+  const cases: [string | undefined, number | undefined][] = [
+    ['0', 0],
+    ['30', 30_000],
+    ['1000000000000', 900_000],
+    ['-5', undefined],
+    ['1.5', undefined],
+    ['soon', undefined],
+    ['', undefined],
+    [undefined, undefined],
+    ['Thu, 01 Jan 2026 00:00:30 GMT', 30_000],
+    ['Wed, 31 Dec 2025 00:00:00 GMT', 0],
+    ['Fri, 01 Jan 2100 00:00:00 GMT', 900_000],
+    ['Thu, 99 Foo 2026 00:00:30 GMT', undefined],
+    ['2026-01-01T00:00:30Z', undefined],
+  ];
+  for (const [header, ms] of cases) assert.equal(retryAfterMs(header, now), ms, String(header));
+});
+
+function source(answers: (number: number) => Exchange): {
+  tokens: TokenSource;
+  clock: ReturnType<typeof manualClock>;
+  fetches: () => number;
+} {
+  const clock = manualClock();
+  let count = 0;
+  const tokens = openTokenSource({
+    credentials,
+    clock,
+    fetched: () => undefined,
+    fetch: () => {
+      count += 1;
+      return Promise.resolve(answers(count));
+    },
+  });
+  return { tokens, clock, fetches: () => count };
+}
+
+const tokenOf = async (tokens: TokenSource): Promise<string> => {
+  const outcome = await tokens.token('write');
+  return outcome.kind === 'token' ? outcome.access_token : outcome.reason;
+};
+
+test('a token is renewed on use, at four fifths of its life or a minute before its end [OA3 OA4]', async () => {
+  const long = source((n) => good({ access_token: `t${n}`, expires_in: 3600 }));
+  assert.equal(await tokenOf(long.tokens), 't1');
+  await long.clock.advance(2_879_000);
+  assert.equal(await tokenOf(long.tokens), 't1');
+  await long.clock.advance(2_000);
+  assert.equal(await tokenOf(long.tokens), 't2');
+  const short = source((n) => good({ access_token: `t${n}`, expires_in: 100 }));
+  await tokenOf(short.tokens);
+  await short.clock.advance(39_000);
+  assert.equal(await tokenOf(short.tokens), 't1');
+  await short.clock.advance(2_000);
+  assert.equal(await tokenOf(short.tokens), 't2');
+  const never = source((n) => good({ access_token: `t${n}`, expires_in: 0 }));
+  assert.equal(await tokenOf(never.tokens), 't1');
+  assert.equal(await tokenOf(never.tokens), 't2');
+});
+
+test('a step of the wall clock neither kills nor prolongs a token', async () => {
+  const { tokens, clock } = source((n) => good({ access_token: `t${n}`, expires_in: 1000 }));
+  await tokenOf(tokens);
+  clock.stepWallClock(3_600_000);
+  assert.equal(await tokenOf(tokens), 't1');
+  clock.stepWallClock(-7_200_000);
+  await clock.advance(801_000);
+  assert.equal(await tokenOf(tokens), 't2');
+});
+
+test('while the endpoint fails the old token is used to its true end, and not a second longer', async () => {
+  const { tokens, clock, fetches } = source((n) =>
+    n === 1 ? good({ access_token: 't1', expires_in: 1000 }) : reply(503, {}),
+  );
+  await tokenOf(tokens);
+  await clock.advance(900_000);
+  assert.equal(await tokenOf(tokens), 't1');
+  const before = fetches();
+  assert.equal(await tokenOf(tokens), 't1');
+  assert.equal(fetches(), before, 'the endpoint is not asked again at once');
+  await clock.advance(101_000);
+  assert.equal(await tokenOf(tokens), 'unreachable');
+});
+
+test('refused credentials are tried once a minute, not once a payment', async () => {
+  const { tokens, clock, fetches } = source(() => reply(400, { error: 'invalid_client' }));
+  for (let time = 0; time < 100; time += 1) assert.equal(await tokenOf(tokens), 'refused');
+  assert.equal(fetches(), 1);
+  await clock.advance(60_000);
+  await tokenOf(tokens);
+  assert.equal(fetches(), 2);
+});
+
+test('a scope that came back without write sends no put, and one that did not come back is as asked [SC1]', async () => {
+  const shrunk = source(() => good({ scope: 'read' }));
+  assert.deepEqual(await shrunk.tokens.token('write'), {
+    kind: 'no_token',
+    reason: 'scope',
+    retryAfter: undefined,
+  });
+  assert.equal((await shrunk.tokens.token('read')).kind, 'token');
+  const absent = source(() => good({ scope: undefined }));
+  assert.equal((await absent.tokens.token('write')).kind, 'token');
+});
+
+async function registerOAuth(
+  place: Stand,
+  partner_id: string,
+  base_url: string,
+  token_url: string,
+): Promise<void> {
+  await place.register(partner_id, base_url, {
+    auth: {
+      method: 'oauth',
+      token_url,
+      client_id: 'platform',
+      client_secret: 's+e%c&r:e=t',
+      scope: 'read write',
+    },
+  });
+}
+
+test('a thousand waiting payments fetch one token, and each call carries it as Bearer [OA2 OA3 OA4]', async (t) => {
+  const place = await stand(t);
+  const partner = await scriptedPartner(t);
+  partner.pollsToEnd = 0;
+  await registerOAuth(place, 'acme', partner.url, `${partner.url}/oauth/token`);
+  const engine = place.engine();
+  await engine.start();
+  const rows = await Promise.all(Array.from({ length: 1_000 }, () => place.pay(engine, 'acme')));
+  for (const row of rows) await place.until(row.platform_payment_id, settled);
+  const isToken = (seen: Seen): boolean => seen.path === '/oauth/token';
+  const fetches = partner.seen.filter(isToken);
+  assert.equal(fetches.length, 1);
+  assert.equal(fetches[0]?.headers['content-type'], 'application/x-www-form-urlencoded');
+  assert.equal(new URLSearchParams(fetches[0]?.body).get('client_secret'), 's+e%c&r:e=t');
+  for (const seen of partner.seen) {
+    if (!isToken(seen)) assert.equal(seen.headers.authorization, 'Bearer token-1');
+  }
+});
+
+test('a revoked token leads to one new fetch and one repeat, whoever waits [OA4]', async (t) => {
+  const place = await stand(t);
+  const partner = await scriptedPartner(t);
+  await registerOAuth(place, 'acme', partner.url, `${partner.url}/oauth/token`);
+  let issued = 0;
+  let valid = '';
+  partner.script = (seen) => {
+    if (seen.path === '/oauth/token') {
+      issued += 1;
+      valid = `token-${issued}`;
+      return { json: { access_token: valid, token_type: 'bearer', expires_in: 3600 } };
+    }
+    return seen.headers.authorization === `Bearer ${valid}` ? undefined : { status: 401, json: {} };
+  };
+  const engine = place.engine();
+  await engine.start();
+  const warm = await place.pay(engine, 'acme');
+  await place.until(warm.platform_payment_id, settled);
+  assert.equal(issued, 1);
+  valid = 'revoked';
+  const rows = await Promise.all(Array.from({ length: 50 }, () => place.pay(engine, 'acme')));
+  for (const row of rows)
+    assert.equal((await place.until(row.platform_payment_id, settled)).status, 'succeeded');
+  assert.equal(issued, 2);
+});
+
+test('a redirect from the token endpoint is not followed with the secret [OA1]', async (t) => {
+  const place = await stand(t);
+  const partner = await scriptedPartner(t);
+  const thief = await scriptedPartner(t);
+  await registerOAuth(place, 'acme', partner.url, `${partner.url}/oauth/token`);
+  let redirected = 0;
+  partner.script = (seen) => {
+    if (seen.path !== '/oauth/token' || redirected > 0) return undefined;
+    redirected += 1;
+    return { status: 307, headers: { location: `${thief.url}/oauth/token` } };
+  };
+  const engine = place.engine();
+  await engine.start();
+  const row = await place.pay(engine, 'acme');
+  await place.until(row.platform_payment_id, settled);
+  assert.equal(thief.seen.length, 0);
+});
+
+async function listen(
+  t: { after(hook: () => Promise<void>): void },
+  handle: Parameters<typeof createServer>[1],
+): Promise<string> {
+  const server = createServer(handle as never);
+  await new Promise<void>((resolve) => {
+    server.listen(0, '127.0.0.1', resolve);
+  });
+  t.after(
+    () =>
+      new Promise((resolve) => {
+        server.close(() => resolve());
+        server.closeAllConnections();
+      }),
+  );
+  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+}
+
+test('a payment goes to its end on tokens of oidc-provider as it is [OA1 OA2 OA3 OA4]', async (t) => {
+  const place = await stand(t);
+  const partner = await scriptedPartner(t);
+  const provider = new Provider('http://127.0.0.1', {
+    clients: [
+      {
+        client_id: 'platform',
+        client_secret: 's+e%c&r:e=t',
+        grant_types: ['client_credentials'],
+        redirect_uris: [],
+        response_types: [],
+        token_endpoint_auth_method: 'client_secret_post',
+        scope: 'read write',
+      },
+    ],
+    scopes: ['read', 'write'],
+    features: { clientCredentials: { enabled: true }, devInteractions: { enabled: false } },
+  });
+  const url = await listen(t, provider.callback());
+  partner.script = async (seen) => {
+    const bearer = /^Bearer (.+)$/.exec(seen.headers.authorization ?? '')?.[1] ?? '';
+    const known = await provider.ClientCredentials.find(bearer);
+    return known === undefined ? { status: 401, json: {} } : undefined;
+  };
+  await registerOAuth(place, 'acme', partner.url, `${url}/token`);
+  const engine = place.engine();
+  await engine.start();
+  const row = await place.pay(engine, 'acme');
+  assert.equal((await place.until(row.platform_payment_id, settled)).status, 'succeeded');
+});
+
+test('a payment goes to its end on tokens of @node-oauth/oauth2-server as it is [OA1 OA2 OA3 OA4]', async (t) => {
+  const place = await stand(t);
+  const partner = await scriptedPartner(t);
+  const issued = new Map<string, OAuth2Server.Token>();
+  const server = new OAuth2Server({
+    model: {
+      getClient: (id: string, secret: string) =>
+        Promise.resolve(
+          id === 'platform' && secret === 's+e%c&r:e=t'
+            ? { id, grants: ['client_credentials'] }
+            : null,
+        ),
+      getUserFromClient: () => Promise.resolve({ id: 'platform' }),
+      validateScope: (_user: unknown, _client: unknown, scope?: string[]) =>
+        Promise.resolve(scope ?? []),
+      saveToken: (
+        token: OAuth2Server.Token,
+        client: OAuth2Server.Client,
+        user: OAuth2Server.User,
+      ) => {
+        const saved = { ...token, client, user };
+        issued.set(token.accessToken, saved);
+        return Promise.resolve(saved);
+      },
+      getAccessToken: (token: string) => Promise.resolve(issued.get(token) ?? null),
+    },
+  });
+  const url = await listen(t, (request, response) => {
+    const chunks: Buffer[] = [];
+    request.on('data', (chunk: Buffer) => chunks.push(chunk));
+    request.on('end', () => {
+      const given = new OAuth2Server.Request({
+        method: request.method ?? '',
+        query: {},
+        headers: { ...request.headers } as Record<string, string>,
+        body: Object.fromEntries(new URLSearchParams(Buffer.concat(chunks).toString('utf8'))),
+      });
+      const answer = new OAuth2Server.Response();
+      const finish = (): void => {
+        response.writeHead(answer.status ?? 200, {
+          ...answer.headers,
+          'content-type': 'application/json',
+        });
+        response.end(JSON.stringify(answer.body));
+      };
+      server.token(given, answer).then(finish, finish);
+    });
+  });
+  partner.script = (seen) => {
+    const bearer = /^Bearer (.+)$/.exec(seen.headers.authorization ?? '')?.[1] ?? '';
+    return issued.has(bearer) ? undefined : { status: 401, json: {} };
+  };
+  await registerOAuth(place, 'acme', partner.url, `${url}/token`);
+  const engine = place.engine();
+  await engine.start();
+  const row = await place.pay(engine, 'acme');
+  assert.equal((await place.until(row.platform_payment_id, settled)).status, 'succeeded');
+});

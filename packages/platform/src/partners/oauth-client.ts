@@ -1,0 +1,242 @@
+/**
+ * The OAuth 2.0 client of a partner (OA2-OA4, decision 14, reliability F51-F68).
+ *
+ * enters: a partner's credentials.  leaves: an access token to put behind `Bearer`, or why there is none.
+ * holds:  one fetch in flight per partner, whoever waits (F65); tokens are renewed on use, no timers (F58); a token is never used
+ *         beyond its true expiry, and while the endpoint fails an old one is used until then (F63).
+ */
+import { parseInstant, type Json, OtherNumber, type PartnerAuth } from '@duebridge/contract';
+import type { Clock } from '@duebridge/runtime';
+import type { Exchange } from './http-call.ts';
+
+/** The credentials of the OAuth method. */
+export type OAuthCredentials = Extract<PartnerAuth, { method: 'oauth' }>;
+
+/** An access token, or why there is none. `refused` needs an operator; `unreachable` will pass. */
+export type TokenOutcome =
+  | { readonly kind: 'token'; readonly access_token: string }
+  | {
+      readonly kind: 'no_token';
+      readonly reason: 'refused' | 'scope' | 'invalid_answer' | 'unreachable';
+      /** What the endpoint asked for, as it came. */
+      readonly retryAfter: string | undefined;
+    };
+
+/** The token's scope covers reads, or writes too (SC1). */
+export type Access = 'read' | 'write';
+
+/** The token of one partner's credentials. */
+export interface TokenSource {
+  /** A token that is valid now and covers the access. */
+  token(access: Access): Promise<TokenOutcome>;
+  /** The partner answered 401 to this token: the next call fetches another, unless somebody has already (F12, P13). */
+  refused(access_token: string): void;
+}
+
+/** Life assumed when the answer names none that can be read (F51, F55). */
+const DEFAULT_LIFE_S = 300;
+/** Longest life believed (F54): a revoked token is then noticed within the hour even if nobody answers 401. */
+const MAX_LIFE_S = 3_600;
+/** Longest token sent: servers refuse longer header blocks (F61). */
+const MAX_TOKEN_LENGTH = 4_096;
+/** After a refusal of the credentials the endpoint is asked again once a minute (F62); an operator mends it meanwhile. */
+const REFUSED_PAUSE_MS = 60_000;
+/** After any other failure, the next fetch waits this long, doubled each time up to the cap, so that an outage is not a storm. */
+const FIRST_PAUSE_MS = 250;
+const MAX_PAUSE_MS = 30_000;
+
+interface Held {
+  readonly access_token: string;
+  readonly renewAt: number;
+  readonly expiresAt: number;
+  readonly scope: string | undefined;
+}
+
+/**
+ * A source for one partner. `fetch` posts the form to the token endpoint. What is asked is what the registration names as scope,
+ * or both scopes. Times are the clock's monotonic ones: a step of the wall clock neither kills nor prolongs a token (F87).
+ */
+export function openTokenSource(options: {
+  readonly credentials: OAuthCredentials;
+  readonly fetch: (form: string) => Promise<Exchange>;
+  readonly clock: Clock;
+  readonly fetched: (outcome: string) => void;
+}): TokenSource {
+  const { credentials, clock } = options;
+  const scope = credentials.scope ?? 'read write';
+  let held: Held | undefined;
+  let inFlight: Promise<TokenOutcome> | undefined;
+  let failures = 0;
+  let blocked: { readonly until: number; readonly outcome: TokenOutcome } | undefined;
+
+  const fetchOne = async (): Promise<TokenOutcome> => {
+    const startedAt = clock.monotonic();
+    const exchange = await options.fetch(tokenForm(credentials, scope));
+    const judged = judgeToken(exchange);
+    options.fetched(judged.kind === 'granted' ? 'granted' : judged.reason);
+    if (judged.kind === 'no_token') {
+      failures += 1;
+      const pause =
+        judged.reason === 'refused'
+          ? REFUSED_PAUSE_MS
+          : Math.min(MAX_PAUSE_MS, FIRST_PAUSE_MS * 2 ** (failures - 1));
+      blocked = { until: clock.monotonic() + pause * (0.75 + clock.random() / 4), outcome: judged };
+      return judged;
+    }
+    failures = 0;
+    blocked = undefined;
+    // Counted from before the request left: the partner's clock started no earlier.
+    const lifeMs = judged.lifeS * 1_000;
+    const token = {
+      access_token: judged.access_token,
+      scope: judged.scope,
+      expiresAt: startedAt + lifeMs,
+      renewAt: startedAt + renewalMs(judged.lifeS),
+    };
+    // Less than what a PUT needs: asked for again in a minute, for the partner may mend it long before the token is old (F60).
+    const less = scope.split(' ').includes('write') && !covers(token, token.access_token, 'write');
+    held = less
+      ? { ...token, renewAt: Math.min(token.renewAt, startedAt + REFUSED_PAUSE_MS) }
+      : token;
+    return { kind: 'token', access_token: judged.access_token };
+  };
+
+  const fetchShared = (): Promise<TokenOutcome> => {
+    inFlight ??= fetchOne().finally(() => {
+      inFlight = undefined;
+    });
+    return inFlight;
+  };
+
+  const current = async (): Promise<TokenOutcome> => {
+    const now = clock.monotonic();
+    if (held !== undefined && now < held.renewAt)
+      return { kind: 'token', access_token: held.access_token };
+    const stillGood = (): TokenOutcome | undefined =>
+      held !== undefined && clock.monotonic() < held.expiresAt
+        ? { kind: 'token', access_token: held.access_token }
+        : undefined;
+    if (blocked !== undefined && now < blocked.until) return stillGood() ?? blocked.outcome;
+    const outcome = await fetchShared();
+    return outcome.kind === 'token' ? outcome : (stillGood() ?? outcome);
+  };
+
+  return {
+    async token(access) {
+      const outcome = await current();
+      if (outcome.kind === 'token' && !covers(held, outcome.access_token, access)) {
+        return { kind: 'no_token', reason: 'scope', retryAfter: undefined };
+      }
+      return outcome;
+    },
+    refused(access_token) {
+      if (held?.access_token === access_token) held = undefined;
+    },
+  };
+}
+
+/** A scope that came back smaller is obeyed (F60); one that did not come back is the one asked for (RFC 6749 5.1). */
+function covers(held: Held | undefined, access_token: string, access: Access): boolean {
+  if (held === undefined || held.access_token !== access_token || held.scope === undefined)
+    return true;
+  const granted = held.scope.split(' ');
+  // A partner with scopes of its own names cannot be judged by ours.
+  if (!granted.includes('read') && !granted.includes('write')) return true;
+  return granted.includes(access);
+}
+
+/** 80 % of the life, or 60 s before its end, whichever comes first (decision 14); never before now. */
+function renewalMs(lifeS: number): number {
+  return Math.max(0, Math.min(lifeS * 0.8, lifeS - 60 > 0 ? lifeS - 60 : lifeS * 0.8)) * 1_000;
+}
+
+/** The form of OA2, each value encoded once (F66). */
+export function tokenForm(credentials: OAuthCredentials, scope: string): string {
+  return new URLSearchParams({
+    grant_type: 'client_credentials',
+    client_id: credentials.client_id,
+    client_secret: credentials.client_secret,
+    scope,
+  }).toString();
+}
+
+/** What an answer of the token endpoint teaches (OA3). Pure. */
+export function judgeToken(exchange: Exchange):
+  | {
+      readonly kind: 'granted';
+      readonly access_token: string;
+      readonly lifeS: number;
+      readonly scope: string | undefined;
+    }
+  | Extract<TokenOutcome, { kind: 'no_token' }> {
+  const none = (reason: 'refused' | 'invalid_answer' | 'unreachable') =>
+    ({
+      kind: 'no_token',
+      reason,
+      retryAfter: exchange.kind === 'reply' ? exchange.retryAfter : undefined,
+    }) as const;
+  if (exchange.kind === 'no_reply') {
+    // A certificate or an address that may not be used mends itself as little as a wrong secret.
+    return none(
+      exchange.reason === 'certificate' || exchange.reason === 'address'
+        ? 'refused'
+        : 'unreachable',
+    );
+  }
+  const { status } = exchange;
+  if (status === 400 || status === 401 || status === 403) return none('refused');
+  if (status === 408 || status === 429 || status >= 500) return none('unreachable');
+  if (status !== 200) return none('invalid_answer');
+  const body = exchange.json;
+  if (
+    typeof body !== 'object' ||
+    body === null ||
+    Array.isArray(body) ||
+    body instanceof OtherNumber
+  ) {
+    return none('invalid_answer');
+  }
+  const fields = body as { readonly [key: string]: Json };
+  const { access_token, token_type, expires_in, scope } = fields;
+  if (typeof token_type !== 'string' || token_type.toLowerCase() !== 'bearer')
+    return none('invalid_answer');
+  if (typeof access_token !== 'string' || !isTokenText(access_token)) return none('invalid_answer');
+  return {
+    kind: 'granted',
+    access_token,
+    lifeS: lifeInSeconds(expires_in),
+    scope: typeof scope === 'string' && scope.trim() !== '' ? scope.trim() : undefined,
+  };
+}
+
+/** RFC 6750's b68token, widened to visible ASCII: what can stand in a header without meaning anything else (F61). */
+function isTokenText(text: string): boolean {
+  return text.length <= MAX_TOKEN_LENGTH && /^[\u0021-\u007e]+$/.test(text);
+}
+
+/** Seconds (decision 14): an integer or integer text; zero and negative are used once; anything else is 300; at most 3,600. */
+export function lifeInSeconds(expires_in: Json | undefined): number {
+  const text = expires_in instanceof OtherNumber ? expires_in.source : expires_in;
+  if (typeof text !== 'string' && typeof text !== 'number') return DEFAULT_LIFE_S;
+  if (!/^-?[0-9]+$/.test(String(text))) return DEFAULT_LIFE_S;
+  return Math.max(0, Math.min(MAX_LIFE_S, Number(text)));
+}
+
+/** The longest wait that a Retry-After is obeyed for (F10). */
+const MAX_RETRY_AFTER_MS = 15 * 60_000;
+
+/**
+ * Reads Retry-After: whole seconds, or an HTTP date against our wall clock. Gives milliseconds within [0, 15 min], or undefined
+ * for anything that is neither (F09, F10).
+ */
+export function retryAfterMs(header: string | undefined, now: number): number | undefined {
+  if (header === undefined) return undefined;
+  const text = header.trim();
+  if (/^[0-9]{1,15}$/.test(text)) return Math.min(MAX_RETRY_AFTER_MS, Number(text) * 1_000);
+  if (!/^[A-Z][a-z]{2}, [0-9]{2} [A-Z][a-z]{2} [0-9]{4} [0-9:]{8} GMT$/.test(text))
+    return undefined;
+  const at = parseInstant(
+    new Date(text).toString() === 'Invalid Date' ? '' : new Date(text).toISOString(),
+  );
+  return at === undefined ? undefined : Math.max(0, Math.min(MAX_RETRY_AFTER_MS, at - now));
+}

@@ -1,0 +1,153 @@
+/**
+ * Whether a partner's payment record can be believed, and what it says (P5, P6, reliability F26-F38). Pure.
+ *
+ * The answer is hostile input: fields are taken one by one, compared with the intent that we committed before the first PUT, and
+ * everything that is not plainly a terminal record of this very payment leaves the payment as it was.
+ */
+import {
+  compileCheck,
+  isPaymentStatus,
+  isTerminal,
+  MAX_FAILURE_REASON_LENGTH,
+  parseInstant,
+  PaymentReply,
+  type Json,
+} from '@duebridge/contract';
+import type { Ending } from '../store/payments.ts';
+
+/** What we know of the payment and the record must repeat. */
+export interface Intent {
+  readonly platform_payment_id: string;
+  readonly amount_in_cents: number;
+  readonly platform_batch_id: string;
+  readonly biller_id: string;
+  readonly account_id: string;
+  /** The partner's id, once it has told one. */
+  readonly payment_id: string | null;
+}
+
+/** What the partner said when it took the payment; the instant in UTC. */
+export interface Acceptance {
+  readonly payment_id: string;
+  readonly initiated_at: string;
+}
+
+/** A breach that does not decide anything by itself; it is counted, and logged once per payment. */
+export type Oddity =
+  | 'unknown_status' // F32
+  | 'posted_while_processing'
+  | 'posted_though_not_succeeded'
+  | 'posted_before_initiated'
+  | 'failed_without_reason';
+
+/** What a record taught. */
+export type RecordJudgement =
+  | {
+      readonly kind: 'processing';
+      readonly acceptance: Acceptance;
+      readonly oddity: Oddity | undefined;
+    }
+  | { readonly kind: 'ended'; readonly ending: Ending; readonly oddity: Oddity | undefined }
+  /** Says succeeded without a usable posted_at (F35): asked again a few times, then reviewed. */
+  | { readonly kind: 'incomplete'; readonly acceptance: Acceptance }
+  /** Another payment, or another amount, account or batch than ours (F27, F28, F30, F31): frozen for an operator. */
+  | { readonly kind: 'mismatch'; readonly field: MismatchField }
+  /** Not a payment record: nothing learnt (F24, F29, F33). */
+  | { readonly kind: 'invalid' };
+
+/** A field whose echo differed from the intent. */
+export type MismatchField =
+  | 'platform_payment_id'
+  | 'amount_in_cents'
+  | 'platform_batch_id'
+  | 'biller_id'
+  | 'account_id'
+  | 'payment_id';
+
+/** Kept when the partner breaks PF5: the interface promises the customer a reason. */
+const NO_REASON = 'The biller gave no reason.';
+
+const replyCheck = compileCheck(PaymentReply);
+
+/** Judges the JSON of a 200 answer against the intent. */
+export function judgeRecord(intent: Intent, json: Json | undefined): RecordJudgement {
+  if (typeof json !== 'object' || json === null || Array.isArray(json)) return { kind: 'invalid' };
+  // posted_at is judged on its own: a time without a zone there must lead to review, not to asking for ever.
+  const { posted_at, ...fields } = json as { readonly [key: string]: Json };
+  if (!replyCheck.holds(fields)) return { kind: 'invalid' };
+  const field = mismatch(intent, fields);
+  if (field !== undefined) return { kind: 'mismatch', field };
+  const initiated = parseInstant(fields.initiated_at);
+  if (initiated === undefined) return { kind: 'invalid' };
+  const acceptance = {
+    payment_id: fields.payment_id,
+    initiated_at: new Date(initiated).toISOString(),
+  };
+  const posted = typeof posted_at === 'string' ? parseInstant(posted_at) : undefined;
+
+  const { status } = fields;
+  if (!isPaymentStatus(status)) return { kind: 'processing', acceptance, oddity: 'unknown_status' };
+  if (!isTerminal(status)) {
+    return {
+      kind: 'processing',
+      acceptance,
+      oddity: posted === undefined ? undefined : 'posted_while_processing',
+    };
+  }
+  switch (status) {
+    case 'succeeded':
+      if (posted === undefined) return { kind: 'incomplete', acceptance };
+      return {
+        kind: 'ended',
+        ending: {
+          ...acceptance,
+          status,
+          posted_at: new Date(posted).toISOString(),
+          failure_reason: null,
+        },
+        oddity: posted < initiated ? 'posted_before_initiated' : undefined,
+      };
+    case 'failed': {
+      const reason = reasonText(fields.failure_reason);
+      return {
+        kind: 'ended',
+        ending: { ...acceptance, status, posted_at: null, failure_reason: reason ?? NO_REASON },
+        oddity: reason === undefined ? 'failed_without_reason' : notPosted(posted),
+      };
+    }
+    case 'canceled':
+      return {
+        kind: 'ended',
+        ending: { ...acceptance, status, posted_at: null, failure_reason: null },
+        oddity: notPosted(posted),
+      };
+  }
+}
+
+function notPosted(posted: number | undefined): Oddity | undefined {
+  return posted === undefined ? undefined : 'posted_though_not_succeeded';
+}
+
+/** Id and amount must be there and equal; account, biller and batch must be equal where they are there (P6). */
+function mismatch(intent: Intent, fields: PaymentReply): MismatchField | undefined {
+  if (fields.platform_payment_id !== intent.platform_payment_id) return 'platform_payment_id';
+  if (fields.amount_in_cents !== intent.amount_in_cents) return 'amount_in_cents';
+  const { platform_batch_id, biller_id, account_id } = fields;
+  if (differs(platform_batch_id, intent.platform_batch_id)) return 'platform_batch_id';
+  if (differs(biller_id, intent.biller_id)) return 'biller_id';
+  if (differs(account_id, intent.account_id)) return 'account_id';
+  if (intent.payment_id !== null && fields.payment_id !== intent.payment_id) return 'payment_id';
+  return undefined;
+}
+
+function differs(echo: unknown, ours: string): boolean {
+  return echo !== undefined && echo !== null && echo !== ours;
+}
+
+/** The reason as text for people: control characters out, at most 500 characters (decision 16). */
+function reasonText(reason: unknown): string | undefined {
+  if (typeof reason !== 'string') return undefined;
+  const plain = reason.replaceAll(/\p{Cc}+/gu, ' ').trim();
+  // By code points: a cut through a pair would leave half a character.
+  return plain === '' ? undefined : Array.from(plain).slice(0, MAX_FAILURE_REASON_LENGTH).join('');
+}

@@ -1,0 +1,283 @@
+import assert from 'node:assert/strict';
+import test from 'node:test';
+import { Refusal, type PartnerRegistration } from '@duebridge/contract';
+import { ConfigurationError, silentLog } from '@duebridge/runtime';
+import { manualClock, testDatabase } from '@duebridge/runtime/testing';
+import { inspect } from 'node:util';
+import { isPublicAddress, urlProblem } from './address-guard.ts';
+import { keptLog, MIGRATIONS, SEAL_KEY } from '../engine/testing.ts';
+import { headerProblem, openPartnerRegistry, type PartnerRegistry } from './registry.ts';
+import { openSealer } from './seal.ts';
+
+const registration: PartnerRegistration = {
+  partner_id: 'acme',
+  name: 'Acme Water',
+  kind: 'biller',
+  biller_id: 'acme',
+  base_url: 'https://pay.acme.example/api/',
+  origins: ['https://www.acme.example'],
+  auth: { method: 'key', header: 'x-api-key', key: 'the-very-secret-key' },
+};
+
+async function registries(t: { after(hook: () => Promise<void>): unknown }, count = 1) {
+  const database = await testDatabase(t, { migrations: MIGRATIONS, name: 'partners' });
+  const clock = manualClock();
+  const open = (sealKey = SEAL_KEY): PartnerRegistry =>
+    openPartnerRegistry({ database, sealKey, allowPrivateAddresses: false, clock, log: silentLog });
+  return { database, clock, open, all: Array.from({ length: count }, () => open()) };
+}
+
+async function pathsRefused(work: Promise<unknown>): Promise<string[]> {
+  let refusal: unknown;
+  await assert.rejects(work, (error) => {
+    refusal = error;
+    return error instanceof Refusal && error.code === 'INVALID_REQUEST';
+  });
+  assert(refusal instanceof Refusal);
+  return (refusal.details ?? []).map((detail) => detail.path);
+}
+
+test('a registered partner is given with everything filled in and no secret in sight [S3 KY1]', async (t) => {
+  const { open, database } = await registries(t);
+  const registry = open();
+  const view = await registry.add(registration, 'test');
+  assert.equal(view.base_url, 'https://pay.acme.example/api');
+  const partner = await registry.get('acme');
+  assert(partner);
+  assert.equal(partner.paths.get_payment, '/payment/{platform_payment_id}');
+  assert.equal(partner.budget.call_timeout_ms, 15_000);
+  const everything = inspect([view, partner, await registry.list()], {
+    depth: 10,
+    showHidden: true,
+  });
+  assert.ok(!everything.includes('the-very-secret-key'));
+  const stored = JSON.stringify(await database.query('SELECT * FROM partners'));
+  const audited = JSON.stringify(await database.query('SELECT * FROM audit'));
+  assert.ok(!stored.includes('the-very-secret-key') && !audited.includes('the-very-secret-key'));
+  assert.deepEqual(registry.credentials(partner), registration.auth);
+  await assert.rejects(
+    registry.add(registration, 'test'),
+    (error) => error instanceof Refusal && error.code === 'CONFLICT',
+  );
+  assert.equal(await registry.get('nobody'), undefined);
+});
+
+test('a biller names its biller_id and an aggregator has none [TR4]', async (t) => {
+  const registry = (await registries(t)).open();
+  const { biller_id: _, ...bare } = registration;
+  assert.deepEqual(await pathsRefused(registry.add(bare, 'test')), ['body.biller_id']);
+  assert.deepEqual(
+    await pathsRefused(registry.add({ ...registration, kind: 'aggregator' }, 'test')),
+    ['body.biller_id'],
+  );
+  await registry.add({ ...bare, kind: 'aggregator' }, 'test');
+});
+
+test('what would send a secret or a payment astray is refused at the registration', async (t) => {
+  const registry = (await registries(t)).open();
+  const wrong: [Partial<PartnerRegistration>, string][] = [
+    [{ base_url: 'http://pay.acme.example' }, 'body.base_url'],
+    [{ base_url: 'https://user:pass@pay.acme.example' }, 'body.base_url'],
+    [{ base_url: 'https://pay.acme.example/?a=1' }, 'body.base_url'],
+    [{ base_url: 'https://pay.acme.example/#a' }, 'body.base_url'],
+    [{ base_url: 'https://127.1/' }, 'body.base_url'],
+    [{ base_url: 'https://2130706433/' }, 'body.base_url'],
+    [{ base_url: 'https://[::1]/' }, 'body.base_url'],
+    [{ base_url: 'https://１２７.０.０.１/' }, 'body.base_url'],
+    [{ base_url: 'https://localhost/' }, 'body.base_url'],
+    [{ base_url: 'https://localhost./' }, 'body.base_url'],
+    [{ base_url: 'https://pay.localhost./' }, 'body.base_url'],
+    [{ base_url: 'https://metadata./' }, 'body.base_url'],
+    [{ base_url: 'https://pay;acme.example/' }, 'body.base_url'],
+    [{ base_url: 'https://pay..acme.example/' }, 'body.base_url'],
+    [{ base_url: 'not a url' }, 'body.base_url'],
+    [{ origins: ['https://www.acme.example/'] }, 'body.origins.0'],
+    [{ origins: ['https://*.acme.example'] }, 'body.origins.0'],
+    [{ origins: ['https://www.acme.example;sandbox'] }, 'body.origins.0'],
+    [{ origins: ['https://www.acme.example,www.evil.example'] }, 'body.origins.0'],
+    [{ origins: ["https://'unsafe-inline'.example"] }, 'body.origins.0'],
+    [{ origins: ['https://www.acme.example"'] }, 'body.origins.0'],
+    [{ origins: ['http://www.acme.example'] }, 'body.origins.0'],
+    [{ origins: ['null'] }, 'body.origins.0'],
+    [{ auth: { method: 'key', header: 'Host', key: 'k' } }, 'body.auth.header'],
+    [{ auth: { method: 'key', header: 'x key', key: 'k' } }, 'body.auth.header'],
+    [{ auth: { method: 'key', header: 'x-api-key', key: 'Bearer k' } }, 'body.auth.key'],
+    [{ auth: { method: 'key', header: 'x-api-key', key: 'k\r\nx: y' } }, 'body.auth.key'],
+    [{ auth: { method: 'key', header: 'x-api-key', key: 'schlüssel' } }, 'body.auth.key'],
+    [
+      {
+        auth: {
+          method: 'oauth',
+          token_url: 'http://a.example/t',
+          client_id: 'c',
+          client_secret: 's',
+        },
+      },
+      'body.auth.token_url',
+    ],
+    [{ paths: { get_payment: '/payments' } }, 'body.paths.get_payment'],
+    [
+      { paths: { get_payment: '/x/{platform_payment_id}?a={account_id}' } },
+      'body.paths.get_payment',
+    ],
+    [{ paths: { get_account: '/x/{account_id}/{secret}' } }, 'body.paths.get_account'],
+    [{ paths: { get_account: '/../{account_id}' } }, 'body.paths.get_account'],
+    [
+      { paths: { put_account_payment: '/a/{account_id}/pay/{platform_payment_id}' } },
+      'body.paths.put_account_payment',
+    ],
+    [{ batch_time_zone: 'Mars/Base' }, 'body.batch_time_zone'],
+  ];
+  for (const [change, path] of wrong) {
+    assert.deepEqual(
+      await pathsRefused(registry.add({ ...registration, ...change }, 'test')),
+      [path],
+      JSON.stringify(change),
+    );
+  }
+  await registry.add(
+    {
+      ...registration,
+      origins: ['https://www.acme.example:8443', 'http://localhost:4200'],
+      paths: {
+        put_account_payment: '/v2/acct/{account_id}/payment/{platform_payment_id}',
+        get_payment: '/p/{platform_payment_id}',
+      },
+      batch_time_zone: 'America/New_York',
+    },
+    'test',
+  );
+});
+
+test('headers that steer the connection or mean something else carry no key [KY1 KY2]', () => {
+  for (const name of [
+    'content-length',
+    'Transfer-Encoding',
+    'COOKIE',
+    'x-forwarded-for',
+    'forwarded',
+    'prefer',
+    'a:b',
+    '',
+    'é',
+  ]) {
+    assert.notEqual(headerProblem(name), undefined, name);
+  }
+  for (const name of ['x-api-key', 'Authorization', 'X-Biller-Key', 'apikey'])
+    assert.equal(headerProblem(name), undefined);
+});
+
+test('a change reaches another process within five seconds, and the one that made it at once', async (t) => {
+  const { all, clock } = await registries(t, 2);
+  const [here, there] = all as [PartnerRegistry, PartnerRegistry];
+  await here.add(registration, 'test');
+  await here.get('acme');
+  await there.get('acme');
+  await here.change('acme', { paused: true, name: 'Acme' }, 'operator');
+  assert.equal((await here.get('acme'))?.paused, true);
+  assert.equal((await there.get('acme'))?.paused, false);
+  await clock.advance(5_000);
+  const read = await there.get('acme');
+  assert.deepEqual([read?.paused, read?.name], [true, 'Acme']);
+  await here.hold('acme', 'the engine met something', 'worker');
+  assert.equal((await here.get('acme'))?.pause_reason, 'paused by an operator');
+  const resumed = await here.change('acme', { paused: false }, 'operator');
+  assert.equal(resumed.pause_reason, null);
+  await assert.rejects(
+    here.change('nobody', { name: 'x' }, 'operator'),
+    (error) => error instanceof Refusal && error.code === 'NOT_FOUND',
+  );
+});
+
+test('a sealed secret opens only with its key, at its place, unaltered', () => {
+  const sealer = openSealer(SEAL_KEY);
+  const sealed = sealer.seal('secret é', 'partners/a/auth');
+  assert.equal(sealer.open(sealed, 'partners/a/auth'), 'secret é');
+  assert.notEqual(sealer.seal('secret é', 'partners/a/auth'), sealed);
+  const other = Buffer.alloc(32, 9).toString('base64');
+  const altered = `${sealed.slice(0, -2)}${sealed.endsWith('AA') ? 'BB' : 'AA'}`;
+  assert.throws(() => sealer.open(sealed, 'partners/b/auth'), ConfigurationError);
+  assert.throws(() => sealer.open(altered, 'partners/a/auth'), ConfigurationError);
+  assert.throws(() => openSealer(other).open(sealed, 'partners/a/auth'), ConfigurationError);
+  assert.equal(openSealer(`${other},${SEAL_KEY}`).open(sealed, 'partners/a/auth'), 'secret é');
+  for (const keys of ['', 'short', `${SEAL_KEY},x`])
+    assert.throws(() => openSealer(keys), ConfigurationError);
+});
+
+test('after a rotation every secret is under the new key and the old key can go', async (t) => {
+  const { open } = await registries(t);
+  await open().add(registration, 'test');
+  const fresh = Buffer.alloc(32, 9).toString('base64');
+  assert.equal(await open(`${fresh},${SEAL_KEY}`).reseal(), 1);
+  const alone = open(fresh);
+  const partner = await alone.get('acme');
+  assert(partner);
+  assert.deepEqual(alone.credentials(partner), registration.auth);
+});
+
+test('addresses that are not of the public internet are told, in every way of writing them', () => {
+  const local = [
+    '127.0.0.1',
+    '10.1.2.3',
+    '172.16.0.1',
+    '192.168.1.1',
+    '169.254.169.254',
+    '100.64.0.1',
+    '0.0.0.0',
+    '224.0.0.1',
+    '255.255.255.255',
+    '192.0.2.1',
+    '198.18.0.1',
+    '::1',
+    '::',
+    'fe80::1',
+    'fc00::1',
+    'fd00:ec2::254',
+    'ff02::1',
+    '::ffff:127.0.0.1',
+    '::ffff:8.8.8.8',
+    '64:ff9b::7f00:1',
+    '2002:7f00:1::',
+    '::7f00:1',
+    '2001:db8::1',
+    '2001::1',
+    // Outside the one prefix that is given out: unassigned, so whoever routes it is no partner.
+    '1::1',
+    '4000::1',
+    '64:ff9b:1::7f00:1',
+    'fec0::1',
+    '5f00::1',
+    'x',
+    '',
+  ];
+  for (const address of local) assert.equal(isPublicAddress(address), false, address);
+  for (const address of [
+    '8.8.8.8',
+    '93.184.216.34',
+    '2606:4700::1111',
+    '2a00:1450:4001:81b::200e',
+  ]) {
+    assert.equal(isPublicAddress(address), true, address);
+  }
+  for (const host of ['0x7f.1', '0177.0.0.1', '127.1', '[::ffff:7f00:1]']) {
+    assert.notEqual(urlProblem(`https://${host}/`, false), undefined, host);
+  }
+  assert.equal(urlProblem('http://127.0.0.1:4100', true), undefined);
+  assert.notEqual(urlProblem('ftp://a.example', true), undefined);
+});
+
+test('a log line about a partner shows none of its secrets', async (t) => {
+  const { database } = await registries(t);
+  const log = keptLog();
+  const registry = openPartnerRegistry({
+    database,
+    sealKey: SEAL_KEY,
+    allowPrivateAddresses: false,
+    clock: manualClock(),
+    log,
+  });
+  await registry.add(registration, 'test');
+  const partner = await registry.get('acme');
+  log.info({ partner }, 'a partner');
+  assert.ok(!JSON.stringify(log.lines).includes('the-very-secret-key'));
+});

@@ -1,0 +1,326 @@
+import assert from 'node:assert/strict';
+import { createHash } from 'node:crypto';
+import test from 'node:test';
+import { Refusal } from '@duebridge/contract';
+import type { Database, Statement } from '@duebridge/runtime';
+import fc from 'fast-check';
+import {
+  batchFor,
+  closeBatches,
+  cutoffAfter,
+  getBatch,
+  listBatches,
+  statementOf,
+  type StatementLine,
+} from './batch.ts';
+import { scriptedPartner, stand, type Stand, type ScriptedPartner } from '../engine/testing.ts';
+import { compareLines, readLines, reconcileBatch } from './reconcile.ts';
+import { insertPayment, type PaymentRow } from '../store/payments.ts';
+
+const settled = (row: PaymentRow): boolean => row.settled_at !== null;
+const at = (text: string): number => Date.parse(text);
+
+test('a batch window ends at the partner’s cut-off, in its own time zone, over daylight saving', () => {
+  const newYork = { batch_time_zone: 'America/New_York', batch_cutoff: '17:00' };
+  const next = (text: string, partner = newYork): string =>
+    new Date(cutoffAfter(partner, at(text))).toISOString();
+  assert.equal(next('2026-01-15T12:00:00Z'), '2026-01-15T22:00:00.000Z');
+  assert.equal(next('2026-01-15T22:00:00Z'), '2026-01-16T22:00:00.000Z');
+  assert.equal(next('2026-07-15T12:00:00Z'), '2026-07-15T21:00:00.000Z');
+  assert.equal(next('2026-03-08T00:00:00Z'), '2026-03-08T21:00:00.000Z');
+  // 02:30 does not exist on that morning.
+  assert.equal(
+    next('2026-03-08T06:00:00Z', { ...newYork, batch_cutoff: '02:30' }),
+    '2026-03-08T07:30:00.000Z',
+  );
+  assert.equal(
+    next('2026-01-15T12:00:00Z', { batch_time_zone: 'Pacific/Kiritimati', batch_cutoff: '00:00' }),
+    '2026-01-16T10:00:00.000Z',
+  );
+  assert.equal(
+    next('2026-01-15T12:00:00Z', { batch_time_zone: 'UTC', batch_cutoff: '00:00' }),
+    '2026-01-16T00:00:00.000Z',
+  );
+});
+
+test('every instant has one cut-off after it, within two days', () => {
+  const zones = [
+    'UTC',
+    'America/New_York',
+    'Asia/Kolkata',
+    'Pacific/Apia',
+    'Europe/Berlin',
+    'Australia/Lord_Howe',
+  ];
+  fc.assert(
+    fc.property(
+      fc.integer({ min: at('2024-01-01T00:00:00Z'), max: at('2028-01-01T00:00:00Z') }),
+      fc.constantFrom(...zones),
+      fc.nat({ max: 1439 }),
+      (now, batch_time_zone, minute) => {
+        const batch_cutoff = `${String(Math.floor(minute / 60)).padStart(2, '0')}:${String(minute % 60).padStart(2, '0')}`;
+        const cutoff = cutoffAfter({ batch_time_zone, batch_cutoff }, now);
+        assert.ok(cutoff > now && cutoff - now <= 26 * 3_600_000);
+        assert.equal(cutoffAfter({ batch_time_zone, batch_cutoff }, cutoff - 1), cutoff);
+      },
+    ),
+  );
+});
+
+test('a statement is the same whatever the order of its lines, and another when a cent differs', () => {
+  const lines: StatementLine[] = [
+    { platform_payment_id: 'b', status: 'succeeded', amount_in_cents: 200 },
+    { platform_payment_id: 'a', status: 'failed', amount_in_cents: 100 },
+    { platform_payment_id: 'c', status: 'succeeded', amount_in_cents: 1 },
+  ];
+  const statement = statementOf('batch', lines);
+  assert.equal(
+    statement.sha256,
+    createHash('sha256').update('a,failed,100\nb,succeeded,200\nc,succeeded,1\n').digest('hex'),
+  );
+  assert.deepEqual(statement.totals, [
+    { status: 'succeeded', count: 2, amount_in_cents: 201 },
+    { status: 'failed', count: 1, amount_in_cents: 100 },
+  ]);
+  assert.deepEqual(statementOf('batch', lines.toReversed()), statement);
+  assert.notEqual(
+    statementOf('batch', [{ ...lines[0]!, amount_in_cents: 201 }, ...lines.slice(1)]).sha256,
+    statement.sha256,
+  );
+});
+
+test('two books are compared line by line, and every disagreement has its kind', () => {
+  const ours: StatementLine[] = [
+    { platform_payment_id: 'a', status: 'succeeded', amount_in_cents: 100 },
+    { platform_payment_id: 'b', status: 'succeeded', amount_in_cents: 100 },
+    { platform_payment_id: 'c', status: 'failed', amount_in_cents: 100 },
+    { platform_payment_id: 'd', status: 'succeeded', amount_in_cents: 100 },
+  ];
+  const theirs = readLines(
+    '\uFEFFplatform_payment_id,status,amount_in_cents\r\na,succeeded,100\r\n"b",succeeded,99\nc,succeeded,100\ne,succeeded,5\na,succeeded,100\n\n',
+  );
+  assert.deepEqual(compareLines(ours, theirs), [
+    { platform_payment_id: 'a', kind: 'amount', here: '100', there: '200 in 2 lines' },
+    { platform_payment_id: 'b', kind: 'amount', here: '100', there: '99' },
+    { platform_payment_id: 'c', kind: 'status', here: 'failed', there: 'succeeded' },
+    { platform_payment_id: 'd', kind: 'missing_there', here: 'succeeded', there: null },
+    { platform_payment_id: 'e', kind: 'missing_here', here: null, there: 'succeeded' },
+  ]);
+  assert.deepEqual(compareLines(ours, ours), []);
+  for (const text of [
+    'a,succeeded',
+    'a,paid,1',
+    'a,succeeded,1.5',
+    'a,succeeded,1e2',
+    'a,succeeded,-1',
+    'a b,failed,1',
+    'a,failed,1,2',
+  ]) {
+    assert.throws(
+      () => readLines(text),
+      (error) => error instanceof Refusal && error.code === 'INVALID_REQUEST',
+    );
+  }
+});
+
+async function paidBatch(
+  t: Parameters<typeof stand>[0],
+  count: number,
+): Promise<{ place: Stand; partner: ScriptedPartner; rows: PaymentRow[]; batch: string }> {
+  const place = await stand(t);
+  const partner = await scriptedPartner(t);
+  await place.register('acme', partner.url);
+  const engine = place.engine();
+  await engine.start();
+  const rows: PaymentRow[] = [];
+  for (let index = 0; index < count; index += 1) rows.push(await place.pay(engine, 'acme'));
+  const done = await Promise.all(rows.map((row) => place.until(row.platform_payment_id, settled)));
+  return { place, partner, rows: done, batch: done[0]?.platform_batch_id ?? '' };
+}
+
+test('payments of one window share a batch, whoever opens it first [PF3]', async (t) => {
+  const place = await stand(t);
+  await place.register('acme', 'http://127.0.0.1:9');
+  await place.register('other', 'http://127.0.0.1:9');
+  const [acme, other] = [await place.registry.get('acme'), await place.registry.get('other')];
+  assert(acme && other);
+  const now = at('2026-05-05T12:00:00Z');
+  const ids = await Promise.all(
+    Array.from({ length: 20 }, () => batchFor(place.database, acme, now)),
+  );
+  assert.equal(new Set(ids).size, 1);
+  assert.notEqual(await batchFor(place.database, other, now), ids[0]);
+  assert.notEqual(await batchFor(place.database, acme, now + 86_400_000), ids[0]);
+});
+
+test('a batch closes once, after its cut-off, when its last payment has ended; then nothing joins', async (t) => {
+  const { place, partner, batch, rows } = await paidBatch(t, 3);
+  assert.deepEqual(await closeBatches(place.database, 'test'), []);
+  // The day passes: the cut-off is the one column that the test moves, past the guard.
+  await place.database.transaction(async (tx) => {
+    await tx.query('ALTER TABLE batches DISABLE TRIGGER batches_guard');
+    await tx.query("UPDATE batches SET cutoff_at = clock_timestamp() - interval '1 second'");
+    await tx.query('ALTER TABLE batches ENABLE TRIGGER batches_guard');
+  });
+  partner.pollsToEnd = Number.POSITIVE_INFINITY;
+  const closed = await Promise.all(
+    Array.from({ length: 4 }, () => closeBatches(place.database, 'test')),
+  );
+  const all = await place.database.query<{ count: number }>(
+    "SELECT count(*) AS count FROM audit WHERE event = 'batch_closed'",
+  );
+  assert.equal(Number(all[0]?.count), 1);
+  assert.ok(closed.flat().length <= 1);
+  const view = await getBatch(place.database, batch);
+  assert.notEqual(view.closed_at, null);
+  assert.deepEqual(view.statement.totals, [
+    { status: 'succeeded', count: 3, amount_in_cents: 3 * 12_345 },
+  ]);
+  assert.deepEqual(view.statement, statementOf(batch, rows));
+  assert.deepEqual(await listBatches(place.database, 'acme'), [view]);
+  assert.deepEqual(await listBatches(place.database, 'nobody'), []);
+  await assert.rejects(
+    place.database.query(
+      `INSERT INTO payments (platform_payment_id, partner_id, biller_id, account_id, platform_batch_id, amount_in_cents, funding_method)
+       SELECT 'late', partner_id, biller_id, account_id, platform_batch_id, 1, 'x' FROM payments LIMIT 1`,
+    ),
+  );
+  await assert.rejects(
+    getBatch(place.database, 'no-such'),
+    (error) => error instanceof Refusal && error.code === 'BATCH_NOT_FOUND',
+  );
+});
+
+test('equal statements settle a batch in one call; without one each payment is read [PF3]', async (t) => {
+  const { place, partner, batch, rows } = await paidBatch(t, 4);
+  const read = await reconcileBatch(place, batch, {}, 'operator');
+  assert.deepEqual(read, {
+    platform_batch_id: batch,
+    method: 'payments',
+    compared: 4,
+    differences: [],
+  });
+  partner.script = (seen) =>
+    seen.path === `/batch/${batch}` ? { json: statementOf(batch, rows) } : undefined;
+  const calls = partner.seen.length;
+  const told = await reconcileBatch(place, batch, {}, 'operator');
+  assert.deepEqual(told, {
+    platform_batch_id: batch,
+    method: 'statement',
+    compared: 4,
+    differences: [],
+  });
+  assert.equal(partner.seen.length, calls + 1);
+});
+
+test('a partner that lost, changed or added money is caught, and nothing is repaired [PF6]', async (t) => {
+  const { place, partner, batch, rows } = await paidBatch(t, 5);
+  const [lost, short, failed, moved] = rows;
+  assert(lost && short && failed && moved);
+  partner.payments.delete(lost.platform_payment_id);
+  Object.assign(partner.payments.get(short.platform_payment_id)!, { amount_in_cents: 1 });
+  Object.assign(partner.payments.get(failed.platform_payment_id)!, {
+    status: 'failed',
+    failure_reason: 'no',
+    posted_at: null,
+  });
+  Object.assign(partner.payments.get(moved.platform_payment_id)!, {
+    posted_at: '2030-01-01T00:00:00Z',
+  });
+  const { differences } = await reconcileBatch(place, batch, {}, 'operator');
+  const kinds = new Map(differences.map((one) => [one.platform_payment_id, one.kind]));
+  assert.deepEqual(
+    [lost, short, failed, moved].map((row) => kinds.get(row.platform_payment_id)),
+    ['missing_there', 'amount', 'status', 'time'],
+  );
+  assert.equal(differences.length, 4);
+  const after = await Promise.all(rows.map((row) => place.until(row.platform_payment_id, settled)));
+  assert.deepEqual(after, rows);
+  const csv = `${rows.map((row) => `${row.platform_payment_id},succeeded,12345`).join('\n')}\nextra-1,succeeded,7\n`;
+  const filed = await reconcileBatch(place, batch, { csv }, 'operator');
+  assert.deepEqual(filed.differences, [
+    { platform_payment_id: 'extra-1', kind: 'missing_here', here: null, there: 'succeeded' },
+  ]);
+  partner.script = (seen) =>
+    seen.path === `/batch/${batch}`
+      ? {
+          json: statementOf(batch, [
+            ...rows,
+            { platform_payment_id: 'extra', status: 'succeeded', amount_in_cents: 7 },
+          ]),
+        }
+      : { json: rows.find((row) => seen.path.endsWith(row.platform_payment_id)) };
+  const more = await reconcileBatch(place, batch, {}, 'operator');
+  assert.deepEqual(
+    more.differences.map((one) => one.kind),
+    ['missing_here'],
+  );
+  // One lost and one too many are not hidden by the equal count, nor is the one too many by what else differs.
+  const [, ...kept] = rows;
+  partner.script = (seen) =>
+    seen.path === `/batch/${batch}`
+      ? {
+          json: statementOf(batch, [
+            ...kept,
+            { platform_payment_id: 'extra', status: 'succeeded', amount_in_cents: 7 },
+          ]),
+        }
+      : seen.path.endsWith(lost.platform_payment_id)
+        ? { status: 404, json: { code: 'PAYMENT_NOT_FOUND', message: 'no' } }
+        : { json: rows.find((row) => seen.path.endsWith(row.platform_payment_id)) };
+  const both = await reconcileBatch(place, batch, {}, 'operator');
+  assert.deepEqual(both.differences.map((one) => one.kind).toSorted(), [
+    'missing_here',
+    'missing_there',
+  ]);
+});
+
+test('a comparison that could not be finished is no agreement', async (t) => {
+  const { place, partner, batch } = await paidBatch(t, 3);
+  partner.script = () => ({ status: 503, json: {} });
+  await assert.rejects(
+    reconcileBatch(place, batch, {}, 'operator'),
+    (error) => error instanceof Refusal && error.code === 'PARTNER_UNREACHABLE',
+  );
+  await assert.rejects(
+    reconcileBatch(place, 'no-such', {}, 'operator'),
+    (error) => error instanceof Refusal && error.code === 'BATCH_NOT_FOUND',
+  );
+});
+
+test('a payment that joins between the look and the closing keeps its batch open', async (t) => {
+  const place = await stand(t);
+  await place.register('acme', 'http://127.0.0.1:1');
+  const partner = await place.registry.get('acme');
+  const engine = place.engine();
+  // A window that has just ended by the database's clock; this host's is a moment behind.
+  const justNow = Date.now() - 1_000;
+  const batch_cutoff = new Date(justNow).toISOString().slice(11, 16);
+  const cutoff = cutoffAfter({ batch_time_zone: 'UTC', batch_cutoff }, justNow - 60_000);
+  const late = { ...partner!, batch_time_zone: 'UTC', batch_cutoff };
+  const platform_batch_id = await batchFor(place.database, late, cutoff - 1);
+  let joined: PaymentRow | undefined;
+  const database: Database = {
+    ...place.database,
+    async query<Row>(statement: Statement, values?: readonly unknown[]): Promise<Row[]> {
+      const rows = await place.database.query<Row>(statement, values);
+      if (typeof statement !== 'string' && statement.name === 'batch_due') {
+        joined = await insertPayment(place.database, {
+          partner_id: 'acme',
+          biller_id: 'acme',
+          account_id: 'A',
+          platform_batch_id,
+          amount_in_cents: 100,
+          session_id: null,
+          funding_method: 'sandbox_bank',
+          owner: engine.workerId,
+          actor: 'test',
+        });
+      }
+      return rows;
+    },
+  };
+  assert.deepEqual(await closeBatches(database, 'test'), []);
+  assert.equal(joined?.platform_batch_id, platform_batch_id);
+  assert.equal((await getBatch(place.database, platform_batch_id)).closed_at, null);
+});

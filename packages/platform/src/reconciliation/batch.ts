@@ -1,0 +1,269 @@
+/**
+ * Batches: one platform_batch_id per partner and window (PF3, decision 26).
+ *
+ * enters: payments as they are made.  leaves: after the cut-off, when every payment of the batch has ended, a statement that is
+ * written once: count and cents per status, and a SHA-256 over the sorted lines. next: reconcile.ts.
+ */
+import { createHash, randomBytes } from 'node:crypto';
+import {
+  PAYMENT_STATUSES,
+  Refusal,
+  type BatchStatement,
+  type BatchView,
+  type PaymentStatus,
+} from '@duebridge/contract';
+import { sql, type Database } from '@duebridge/runtime';
+import type { Partner } from '../partners/registry.ts';
+import type { Queryable } from '../store/payments.ts';
+
+const DAY_MS = 86_400_000;
+
+/** The end of the batch window that holds `now`: the next cut-off of the partner, in milliseconds since 1970. Pure. */
+export function cutoffAfter(
+  partner: Pick<Partner, 'batch_time_zone' | 'batch_cutoff'>,
+  now: number,
+): number {
+  const [hour = 0, minute = 0] = partner.batch_cutoff.split(':').map(Number);
+  // Local dates around now; a day more than needed, for zones far from UTC.
+  for (let day = -1; day <= 2; day += 1) {
+    const { year, month, date } = localDate(partner.batch_time_zone, now + day * DAY_MS);
+    const at = instantOf(partner.batch_time_zone, Date.UTC(year, month - 1, date, hour, minute));
+    if (at > now) return at;
+  }
+  throw new RangeError('no cut-off within two days');
+}
+
+function localDate(zone: string, at: number): { year: number; month: number; date: number } {
+  const local = new Date(at + offsetMs(zone, at));
+  return { year: local.getUTCFullYear(), month: local.getUTCMonth() + 1, date: local.getUTCDate() };
+}
+
+/** The instant at which clocks of the zone show what `wall` shows in UTC. A time that daylight saving skips becomes one after the gap. */
+function instantOf(zone: string, wall: number): number {
+  const first = wall - offsetMs(zone, wall);
+  const second = wall - offsetMs(zone, first);
+  const shown = [second, first].find((at) => at + offsetMs(zone, at) === wall);
+  return shown ?? Math.max(first, second);
+}
+
+const formats = new Map<string, Intl.DateTimeFormat>();
+
+function offsetMs(zone: string, at: number): number {
+  let format = formats.get(zone);
+  if (format === undefined) {
+    format = new Intl.DateTimeFormat('en-US', {
+      timeZone: zone,
+      hourCycle: 'h23',
+      year: 'numeric',
+      month: 'numeric',
+      day: 'numeric',
+      hour: 'numeric',
+      minute: 'numeric',
+      second: 'numeric',
+    });
+    formats.set(zone, format);
+  }
+  const parts = new Map(format.formatToParts(at).map((part) => [part.type, Number(part.value)]));
+  const part = (type: Intl.DateTimeFormatPartTypes): number => parts.get(type) ?? 0;
+  const wall = Date.UTC(
+    part('year'),
+    part('month') - 1,
+    part('day'),
+    part('hour'),
+    part('minute'),
+    part('second'),
+  );
+  return wall - Math.floor(at / 1000) * 1000;
+}
+
+const findWindow = sql(
+  'batch_window',
+  `SELECT platform_batch_id FROM batches WHERE partner_id = $1 AND cutoff_at = $2`,
+);
+const openWindow = sql(
+  'batch_open',
+  `INSERT INTO batches (platform_batch_id, partner_id, cutoff_at) VALUES ($1, $2, $3)
+   ON CONFLICT (partner_id, cutoff_at) DO NOTHING`,
+);
+
+/**
+ * The id of the open batch for a payment made at `now` (milliseconds since 1970). Opens it if this is the window's first payment.
+ */
+export async function batchFor(on: Queryable, partner: Partner, now: number): Promise<string> {
+  const cutoff = new Date(cutoffAfter(partner, now)).toISOString();
+  const find = async (): Promise<string | undefined> => {
+    const [row] = await on.query<{ platform_batch_id: string }>(findWindow, [
+      partner.partner_id,
+      cutoff,
+    ]);
+    return row?.platform_batch_id;
+  };
+  const found = await find();
+  if (found !== undefined) return found;
+  // The date is for people, the rest makes it unique over all partners.
+  const id = `${cutoff.slice(0, 10)}-${randomBytes(10).toString('hex')}`;
+  await on.query(openWindow, [id, partner.partner_id, cutoff]);
+  // Another may have opened it first; at READ COMMITTED the separate read sees theirs.
+  const opened = await find();
+  if (opened === undefined) throw new Error('a batch window opened by another was not seen');
+  return opened;
+}
+
+/** One payment as a statement counts it. */
+export interface StatementLine {
+  readonly platform_payment_id: string;
+  readonly status: PaymentStatus;
+  readonly amount_in_cents: number;
+}
+
+/** The statement of these lines (decision 26). Pure; any order in, one statement out. */
+export function statementOf(
+  platform_batch_id: string,
+  lines: readonly StatementLine[],
+): BatchStatement {
+  const totals = PAYMENT_STATUSES.flatMap((status) => {
+    const those = lines.filter((line) => line.status === status);
+    const amount_in_cents = those.reduce((sum, line) => sum + line.amount_in_cents, 0);
+    return those.length === 0 ? [] : [{ status, count: those.length, amount_in_cents }];
+  });
+  const texts = lines.map(
+    (line) => `${line.platform_payment_id},${line.status},${line.amount_in_cents}\n`,
+  );
+  // By code unit, which for the ASCII of ids is by byte.
+  texts.sort((a, b) => (a < b ? -1 : 1));
+  const hash = createHash('sha256');
+  for (const text of texts) hash.update(text);
+  return { platform_batch_id, count: lines.length, totals, sha256: hash.digest('hex') };
+}
+
+/**
+ * Condition on `payments p`: a PUT may have left. What ended before that (funds declined, withdrawn) is in no partner's book, so it
+ * is in no statement, or two right books would never agree.
+ */
+export const REACHED_THE_PARTNER = `p.stage NOT IN ('created', 'authorized') AND NOT (p.stage = 'ended' AND p.accepted_at IS NULL)`;
+
+/** The payments of a batch as statement lines: those that may have reached the partner. */
+export function linesOfBatch(on: Queryable, platform_batch_id: string): Promise<StatementLine[]> {
+  return on.query<StatementLine>(
+    sql(
+      'batch_lines',
+      `SELECT p.platform_payment_id, p.status, p.amount_in_cents FROM payments p
+        WHERE p.platform_batch_id = $1 AND ${REACHED_THE_PARTNER}`,
+    ),
+    [platform_batch_id],
+  );
+}
+
+interface BatchRow {
+  readonly platform_batch_id: string;
+  readonly partner_id: string;
+  readonly opened_at: string;
+  readonly cutoff_at: string;
+  readonly closed_at: string | null;
+  readonly statement: BatchStatement | null;
+}
+
+const BATCH_COLUMNS = 'platform_batch_id, partner_id, opened_at, cutoff_at, closed_at, statement';
+
+/** A batch with its statement: the written one, or the one of this moment while it is open. Throws Refusal BATCH_NOT_FOUND. */
+export async function getBatch(on: Queryable, platform_batch_id: string): Promise<BatchView> {
+  const [row] = await on.query<BatchRow>(
+    sql('batch_get', `SELECT ${BATCH_COLUMNS} FROM batches WHERE platform_batch_id = $1`),
+    [platform_batch_id],
+  );
+  if (row === undefined) throw new Refusal('BATCH_NOT_FOUND');
+  return view(on, row);
+}
+
+/** Batches, latest cut-off first, at most 100. */
+export async function listBatches(on: Queryable, partner_id?: string): Promise<BatchView[]> {
+  const rows = await on.query<BatchRow>(
+    sql(
+      'batch_list',
+      `SELECT ${BATCH_COLUMNS} FROM batches WHERE $1::text IS NULL OR partner_id = $1
+        ORDER BY cutoff_at DESC, partner_id LIMIT 100`,
+    ),
+    [partner_id ?? null],
+  );
+  const views: BatchView[] = [];
+  for (const row of rows) views.push(await view(on, row));
+  return views;
+}
+
+async function view(on: Queryable, row: BatchRow): Promise<BatchView> {
+  const { platform_batch_id, statement, ...rest } = row;
+  return {
+    platform_batch_id,
+    ...rest,
+    statement:
+      statement ?? statementOf(platform_batch_id, await linesOfBatch(on, platform_batch_id)),
+  };
+}
+
+/** Batches closed in one round at most; the rest follow in the next. */
+const CLOSE_AT_ONCE = 20;
+
+/**
+ * Closes batches whose cut-off has passed and whose payments have all ended: each in one transaction that holds the batch, so that
+ * no payment joins while it is counted. Any number of workers may do so at once. Gives the ids of those closed here.
+ */
+export async function closeBatches(database: Database, actor: string): Promise<string[]> {
+  const due = await database.query<{ platform_batch_id: string }>(
+    sql(
+      'batch_due',
+      `SELECT b.platform_batch_id FROM batches b
+        WHERE b.closed_at IS NULL AND b.cutoff_at <= clock_timestamp()
+          AND NOT EXISTS (SELECT 1 FROM payments p WHERE p.platform_batch_id = b.platform_batch_id AND p.status = 'processing')
+        ORDER BY b.cutoff_at LIMIT $1`,
+    ),
+    [CLOSE_AT_ONCE],
+  );
+  const closed: string[] = [];
+  for (const { platform_batch_id } of due) {
+    if (await closeBatch(database, platform_batch_id, actor)) closed.push(platform_batch_id);
+  }
+  return closed;
+}
+
+const openPayment = sql(
+  'batch_open_payment',
+  `SELECT 1 FROM payments WHERE platform_batch_id = $1 AND status = 'processing' LIMIT 1`,
+);
+
+function closeBatch(
+  database: Database,
+  platform_batch_id: string,
+  actor: string,
+): Promise<boolean> {
+  return database.transaction(async (tx) => {
+    const held = await tx.query(
+      sql(
+        'batch_hold',
+        `SELECT 1 FROM batches WHERE platform_batch_id = $1 AND closed_at IS NULL AND cutoff_at <= clock_timestamp() FOR UPDATE`,
+      ),
+      [platform_batch_id],
+    );
+    if (held.length === 0) return false;
+    // One may have joined since the look, not sent yet and so in no line, but on its way to the partner under this batch's id.
+    const open = await tx.query(openPayment, [platform_batch_id]);
+    if (open.length > 0) return false;
+    const lines = await linesOfBatch(tx, platform_batch_id);
+    await tx.query(
+      sql(
+        'batch_close',
+        `WITH closed AS (
+           UPDATE batches SET closed_at = clock_timestamp(), statement = $2 WHERE platform_batch_id = $1 RETURNING partner_id
+         )
+         INSERT INTO audit (actor, event, partner_id, detail)
+         SELECT $3, 'batch_closed', partner_id, jsonb_build_object('platform_batch_id', $1::text, 'count', $4::int) FROM closed`,
+      ),
+      [
+        platform_batch_id,
+        JSON.stringify(statementOf(platform_batch_id, lines)),
+        actor,
+        lines.length,
+      ],
+    );
+    return true;
+  });
+}

@@ -1,0 +1,221 @@
+/** What the tables themselves refuse, whatever the code does. */
+import assert from 'node:assert/strict';
+import test from 'node:test';
+import { constraintOf, type Database } from '@duebridge/runtime';
+import { stand, type Stand } from '../engine/testing.ts';
+import {
+  advance,
+  findPayment,
+  insertPayment,
+  listPayments,
+  paymentsOfSession,
+} from './payments.ts';
+import { batchFor } from '../reconciliation/batch.ts';
+
+async function ground(t: Parameters<typeof stand>[0]): Promise<Stand & { id: string }> {
+  const place = await stand(t);
+  await place.register('acme', 'http://127.0.0.1:9');
+  const row = await place.pay(place.engine(), 'acme', { owner: 'me', session_id: 'session-1' });
+  return { ...place, id: row.platform_payment_id };
+}
+
+async function refused(
+  database: Database,
+  statement: string,
+  values: unknown[],
+  rule: string,
+): Promise<void> {
+  await assert.rejects(database.query(statement, values), (error) => {
+    assert.equal(constraintOf(error), rule, statement);
+    return true;
+  });
+}
+
+test('what the customer confirmed cannot be changed by any statement [PF2 PF3 PF6]', async (t) => {
+  const { database, id } = await ground(t);
+  for (const change of [
+    "platform_payment_id = 'other'",
+    "biller_id = 'other'",
+    "account_id = 'other'",
+    'amount_in_cents = 1',
+    "platform_batch_id = 'other'",
+    "session_id = 'other'",
+    "funding_method = 'other'",
+    'created_at = now()',
+  ]) {
+    await refused(
+      database,
+      `UPDATE payments SET ${change} WHERE platform_payment_id = $1`,
+      [id],
+      'payments_intent',
+    );
+  }
+});
+
+test('a terminal payment never changes again, and no payment is ever deleted [RU2 PF2]', async (t) => {
+  const { database, id } = await ground(t);
+  const [dispatched] = await advance(database, 'me', [
+    { platform_payment_id: id, from: 'created', to: 'dispatching' },
+  ]);
+  assert.equal(dispatched?.stage, 'dispatching');
+  await database.query(
+    `UPDATE payments SET status = 'succeeded', stage = 'ended', payment_id = 'P', initiated_at = now(), posted_at = now(),
+            accepted_at = now(), ended_at = now() WHERE platform_payment_id = $1`,
+    [id],
+  );
+  for (const change of [
+    "status = 'failed', failure_reason = 'x', posted_at = NULL",
+    "status = 'processing', stage = 'dispatching', ended_at = NULL, posted_at = NULL",
+    "posted_at = now() + interval '1 day'",
+    "payment_id = 'Q'",
+    "ended_at = now() + interval '1 day'",
+  ]) {
+    await refused(
+      database,
+      `UPDATE payments SET ${change} WHERE platform_payment_id = $1`,
+      [id],
+      'payments_terminal',
+    );
+  }
+  await database.query('UPDATE payments SET settled_at = now() WHERE platform_payment_id = $1', [
+    id,
+  ]);
+  await refused(
+    database,
+    'UPDATE payments SET settled_at = NULL WHERE platform_payment_id = $1',
+    [id],
+    'payments_terminal',
+  );
+  await refused(
+    database,
+    'DELETE FROM payments WHERE platform_payment_id = $1',
+    [id],
+    'kept_for_ever',
+  );
+  await refused(database, 'TRUNCATE payments', [], 'kept_for_ever');
+});
+
+test('only the allowed steps are taken, and a payment starts as processing [RU1 ST1]', async (t) => {
+  const { database, id } = await ground(t);
+  await refused(
+    database,
+    "UPDATE payments SET stage = 'accepted' WHERE platform_payment_id = $1",
+    [id],
+    'payments_edge',
+  );
+  await refused(
+    database,
+    `INSERT INTO payments (platform_payment_id, partner_id, biller_id, account_id, platform_batch_id, amount_in_cents,
+                           funding_method, stage)
+     SELECT 'new', partner_id, biller_id, account_id, platform_batch_id, 1, 'x', 'dispatching' FROM payments`,
+    [],
+    'payments_start',
+  );
+  await refused(
+    database,
+    `INSERT INTO payments (platform_payment_id, partner_id, biller_id, account_id, platform_batch_id, amount_in_cents, funding_method)
+     SELECT platform_payment_id, partner_id, biller_id, 'another', platform_batch_id, 1, 'x' FROM payments`,
+    [],
+    'payments_pkey',
+  );
+  await refused(
+    database,
+    `INSERT INTO payments (platform_payment_id, partner_id, biller_id, account_id, platform_batch_id, amount_in_cents, funding_method)
+     SELECT 'new', partner_id, biller_id, account_id, 'no-such-batch', 1, 'x' FROM payments`,
+    [],
+    'payments_batch_open',
+  );
+});
+
+test('what the partner said at acceptance never changes [PF1 PF7]', async (t) => {
+  const { database, id } = await ground(t);
+  const step = { platform_payment_id: id } as const;
+  await advance(database, 'me', [{ ...step, from: 'created', to: 'dispatching' }]);
+  await advance(database, 'me', [
+    {
+      ...step,
+      from: 'dispatching',
+      to: 'accepted',
+      payment_id: 'P',
+      initiated_at: '2026-03-01T10:00:00Z',
+    },
+  ]);
+  for (const change of ["payment_id = 'Q'", 'payment_id = NULL', 'initiated_at = now()']) {
+    await refused(
+      database,
+      `UPDATE payments SET ${change} WHERE platform_payment_id = $1`,
+      [id],
+      'payments_acceptance',
+    );
+  }
+});
+
+test('a step that another owner, or another stage, would take changes nothing', async (t) => {
+  const { database, id } = await ground(t);
+  const step = { platform_payment_id: id, to: 'dispatching' } as const;
+  assert.deepEqual(await advance(database, 'another', [{ ...step, from: 'created' }]), [undefined]);
+  assert.deepEqual(await advance(database, 'me', [{ ...step, from: 'authorized' }]), [undefined]);
+  assert.equal((await findPayment(database, id))?.stage, 'created');
+});
+
+test('the audit takes lines and gives none up', async (t) => {
+  const { database } = await ground(t);
+  await refused(database, "UPDATE audit SET event = 'x'", [], 'kept_for_ever');
+  await refused(database, 'DELETE FROM audit', [], 'kept_for_ever');
+  await refused(database, 'TRUNCATE audit', [], 'kept_for_ever');
+});
+
+test('funds are captured or released once, whatever is asked how often', async (t) => {
+  const place = await ground(t);
+  const order = {
+    platform_payment_id: place.id,
+    funding_method: 'sandbox_bank',
+    amount_in_cents: 5,
+  };
+  const again = <T>(act: () => Promise<T>): Promise<T[]> =>
+    Promise.all(Array.from({ length: 20 }, act));
+  const authorized = await again(() => place.funding.authorize(order));
+  assert.deepEqual(new Set(authorized.map((outcome) => outcome.kind)), new Set(['authorized']));
+  await again(() => place.funding.capture(order));
+  await assert.rejects(place.funding.void(order));
+  const acts = await place.database.query('SELECT act FROM sandbox_funds ORDER BY phase');
+  assert.deepEqual(acts, [{ act: 'authorize' }, { act: 'capture' }]);
+});
+
+test('payments are listed newest first, page by page, and found by their session', async (t) => {
+  const place = await ground(t);
+  const partner = await place.registry.get('acme');
+  assert(partner);
+  const made = [place.id];
+  for (let count = 0; count < 4; count += 1) {
+    const row = await insertPayment(place.database, {
+      partner_id: 'acme',
+      biller_id: 'acme',
+      account_id: 'A',
+      platform_batch_id: await batchFor(place.database, partner, Date.now()),
+      amount_in_cents: 1 + count,
+      session_id: null,
+      funding_method: 'sandbox_bank',
+      owner: null,
+      actor: 'test',
+    });
+    made.push(row.platform_payment_id);
+  }
+  const first = await listPayments(place.database, {
+    limit: 3,
+    partner_id: 'acme',
+    status: 'processing',
+  });
+  const rest = await listPayments(place.database, {
+    limit: 3,
+    cursor: first.at(-1)?.platform_payment_id,
+  });
+  assert.deepEqual(
+    [...first, ...rest].map((row) => row.platform_payment_id),
+    made.toReversed(),
+  );
+  assert.deepEqual(await listPayments(place.database, { limit: 3, stage: 'review' }), []);
+  const [mine, ...none] = await paymentsOfSession(place.database, 'session-1');
+  assert.equal(mine?.platform_payment_id, place.id);
+  assert.deepEqual(none, []);
+});

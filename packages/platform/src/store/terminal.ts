@@ -1,0 +1,167 @@
+/**
+ * Stage 8, the end: the one place that writes a final status, once (RU2, P4, P6), and then what follows it for the funds.
+ *
+ * enters: a payment of ours that has not ended, and why it ends: a believed record of the partner, declined funds, or an
+ *         operator's withdrawal while no PUT can have left (decision 18).
+ * leaves: the terminal row, with its audit line in the same statement; polling stops (RU4).
+ * holds:  the guard `status = 'processing'` makes the first writer win, and the trigger keeps the row as it is ever after.
+ * next:   capture or void, noted in settled_at; then batch.ts.
+ */
+import { Refusal, type PaymentStage } from '@duebridge/contract';
+import { sql, type Database } from '@duebridge/runtime';
+import {
+  findPayment,
+  inOrder,
+  PAYMENT_COLUMNS,
+  type Ending,
+  type PaymentRow,
+  type Queryable,
+} from './payments.ts';
+
+/** One payment's end. `declined` needs no settlement: there are no funds to take or to release. */
+export interface End {
+  readonly platform_payment_id: string;
+  readonly from: PaymentStage;
+  readonly by: 'partner' | 'funding';
+  readonly ending: Ending;
+}
+
+const endStatement = sql(
+  'payment_end',
+  `WITH p AS (
+     UPDATE payments AS p
+        SET status = u.status,
+            stage = 'ended',
+            payment_id = coalesce(p.payment_id, u.payment_id),
+            initiated_at = coalesce(p.initiated_at, u.initiated_at),
+            posted_at = u.posted_at,
+            failure_reason = u.failure_reason,
+            accepted_at = CASE WHEN u.ended_by = 'partner' THEN coalesce(p.accepted_at, clock_timestamp()) END,
+            ended_at = clock_timestamp(),
+            settled_at = CASE WHEN u.ended_by = 'funding' THEN clock_timestamp() END
+       FROM unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::timestamptz[], $8::timestamptz[], $9::text[])
+            AS u (id, from_stage, ended_by, status, payment_id, initiated_at, posted_at, failure_reason)
+      WHERE p.platform_payment_id = u.id AND p.owner = $1 AND p.status = 'processing' AND p.stage = u.from_stage
+      RETURNING p.*, u.ended_by
+   ), noted AS (
+     INSERT INTO audit (actor, event, platform_payment_id, partner_id, detail)
+     SELECT $1, 'payment_ended', p.platform_payment_id, p.partner_id,
+            jsonb_build_object('status', p.status, 'by', p.ended_by, 'payment_id', p.payment_id) FROM p
+   )
+   SELECT ${PAYMENT_COLUMNS} FROM p`,
+);
+
+/** Ends many payments in one statement. Gives for each the terminal row, or undefined where the fence refused. */
+export async function endPayments(
+  on: Queryable,
+  owner: string,
+  ends: readonly End[],
+): Promise<(PaymentRow | undefined)[]> {
+  const rows = await on.query<PaymentRow>(endStatement, [
+    owner,
+    ends.map((end) => end.platform_payment_id),
+    ends.map((end) => end.from),
+    ends.map((end) => end.by),
+    ends.map((end) => end.ending.status),
+    ends.map((end) => end.ending.payment_id),
+    ends.map((end) => end.ending.initiated_at),
+    ends.map((end) => end.ending.posted_at),
+    ends.map((end) => end.ending.failure_reason),
+  ]);
+  return inOrder(ends, rows);
+}
+
+const settleStatement = sql(
+  'payment_settle',
+  `WITH p AS (
+     UPDATE payments AS p SET settled_at = clock_timestamp()
+      WHERE p.platform_payment_id = ANY($2) AND p.owner = $1 AND p.status <> 'processing' AND p.settled_at IS NULL
+      RETURNING p.*
+   ), noted AS (
+     INSERT INTO audit (actor, event, platform_payment_id, partner_id)
+     SELECT $1, CASE p.status WHEN 'succeeded' THEN 'funds_captured' ELSE 'funds_released' END, p.platform_payment_id, p.partner_id
+       FROM p
+   )
+   SELECT ${PAYMENT_COLUMNS} FROM p`,
+);
+
+/** Notes that the funds of ended payments were captured or released. Gives the rows that this worker had to note. */
+export function settlePayments(
+  on: Queryable,
+  owner: string,
+  ids: readonly string[],
+): Promise<PaymentRow[]> {
+  return on.query<PaymentRow>(settleStatement, [owner, ids]);
+}
+
+const withdrawStatement = sql(
+  'payment_withdraw',
+  `WITH p AS (
+     UPDATE payments AS p SET status = 'canceled', stage = 'ended', ended_at = clock_timestamp(), owner = NULL
+      WHERE p.platform_payment_id = $1 AND p.status = 'processing' AND p.stage IN ('created', 'authorized')
+      RETURNING p.*
+   ), noted AS (
+     INSERT INTO audit (actor, event, platform_payment_id, partner_id, detail)
+     SELECT $2, 'payment_ended', p.platform_payment_id, p.partner_id,
+            jsonb_build_object('status', p.status, 'by', 'operator', 'reason', $3::text) FROM p
+   )
+   SELECT ${PAYMENT_COLUMNS} FROM p`,
+);
+
+/**
+ * Cancels a payment of which no PUT can have left (decision 18): the worker writes `dispatching` before the first one, so this
+ * guard and that one exclude each other. Any worker then releases the funds. Throws Refusal PAYMENT_NOT_FOUND, or CONFLICT when
+ * it is too late.
+ */
+export async function withdrawPayment(
+  database: Database,
+  platform_payment_id: string,
+  reason: string,
+  actor: string,
+): Promise<PaymentRow> {
+  const [row] = await database.query<PaymentRow>(withdrawStatement, [
+    platform_payment_id,
+    actor,
+    reason,
+  ]);
+  if (row !== undefined) return row;
+  const stands = await findPayment(database, platform_payment_id);
+  if (stands === undefined) throw new Refusal('PAYMENT_NOT_FOUND');
+  throw new Refusal('CONFLICT', {
+    message: 'The payment may have reached the partner; only the partner can cancel it now',
+  });
+}
+
+const resumeStatement = sql(
+  'payment_resume',
+  `WITH p AS (
+     UPDATE payments AS p SET stage = 'dispatching', review_reason = NULL, owner = NULL
+      WHERE p.platform_payment_id = $1 AND p.status = 'processing' AND p.stage = 'review'
+      RETURNING p.*
+   ), noted AS (
+     INSERT INTO audit (actor, event, platform_payment_id, partner_id, detail)
+     SELECT $2, 'payment_resumed', p.platform_payment_id, p.partner_id, jsonb_build_object('reason', $3::text) FROM p
+   )
+   SELECT ${PAYMENT_COLUMNS} FROM p`,
+);
+
+/**
+ * Takes a payment out of review: a worker adopts it and puts the same id and bytes again (decision 21). Throws Refusal
+ * PAYMENT_NOT_FOUND, or CONFLICT when it is not in review.
+ */
+export async function resumePayment(
+  database: Database,
+  platform_payment_id: string,
+  reason: string,
+  actor: string,
+): Promise<PaymentRow> {
+  const [row] = await database.query<PaymentRow>(resumeStatement, [
+    platform_payment_id,
+    actor,
+    reason,
+  ]);
+  if (row !== undefined) return row;
+  const stands = await findPayment(database, platform_payment_id);
+  if (stands === undefined) throw new Refusal('PAYMENT_NOT_FOUND');
+  throw new Refusal('CONFLICT', { message: 'The payment is not in review' });
+}
