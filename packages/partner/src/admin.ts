@@ -12,7 +12,7 @@ import {
 import { ConfigurationError, mount, type Database } from '@duebridge/runtime';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { parseAccountsCsv } from './accounts-csv.ts';
-import type { BillerRules } from './accounts.ts';
+import type { BillerRules } from './account-system.ts';
 import type { PartnerKit } from './kit.ts';
 import { importAccounts } from './ledger.ts';
 import { listPayments, toRecord, type Place } from './store.ts';

@@ -14,7 +14,7 @@ import type {
   AccountsInTransaction,
   Posting,
   PostOutcome,
-} from './accounts.ts';
+} from './account-system.ts';
 import { openApplier, type Applier, type ApplierOptions } from './apply.ts';
 import { ledger } from './ledger.ts';
 import { kitMetrics } from './metrics.ts';

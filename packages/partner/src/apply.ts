@@ -35,7 +35,7 @@ import type {
   BillerRules,
   Posting,
   PostOutcome,
-} from './accounts.ts';
+} from './account-system.ts';
 import type { KitMetrics } from './metrics.ts';
 import {
   endPayments,

@@ -5,7 +5,7 @@ import { Agent } from 'node:http';
 import test from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { seededRandom, type TestDatabase } from '@duebridge/runtime/testing';
-import { startPartner } from './serve.ts';
+import { startPartner } from './server.ts';
 import {
   callOver,
   haveAccounts,

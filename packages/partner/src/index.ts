@@ -13,7 +13,7 @@ export type {
   BillerRules,
   Posting,
   PostOutcome,
-} from './accounts.ts';
+} from './account-system.ts';
 export { formatAccountsCsv, parseAccountsCsv, type ParsedAccounts } from './accounts-csv.ts';
 export { mountPartnerAdmin, type PartnerAdminOptions } from './admin.ts';
 export type { AuthOptions, KeyOptions, OAuthClient, OAuthOptions } from './auth.ts';
@@ -25,7 +25,7 @@ export {
   startPartner,
   type PartnerConfig,
   type RunningPartner,
-} from './serve.ts';
+} from './server.ts';
 export type { CancelOutcome, PaymentRow } from './store.ts';
 // What a partner's program needs of the ground, so that it depends on this package alone.
 export { FAILURE_REASONS, Refusal } from '@duebridge/contract';

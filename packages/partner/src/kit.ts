@@ -16,9 +16,9 @@ import {
 } from '@duebridge/runtime';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import fastifyPlugin from 'fastify-plugin';
-import { onlyServed, readAccount, readBalance } from './account.ts';
+import { onlyServed, readAccount, readBalance } from './account-reads.ts';
 import { openAcceptance } from './accept.ts';
-import type { AccountSystem, BillerRules } from './accounts.ts';
+import type { AccountSystem, BillerRules } from './account-system.ts';
 import { openApplier } from './apply.ts';
 import { openDoor, type AuthOptions, type Caller } from './auth.ts';
 import { ledger } from './ledger.ts';

@@ -12,7 +12,7 @@
 import { FAILURE_REASONS, Refusal, type AccountRecord } from '@duebridge/contract';
 import { sql, type Database, type Transaction } from '@duebridge/runtime';
 import { randomUUID } from 'node:crypto';
-import type { AccountsInTransaction, PostOutcome, Posting } from './accounts.ts';
+import type { AccountsInTransaction, PostOutcome, Posting } from './account-system.ts';
 
 /** Why a payment below an account's minimum fails; the interface names no such reason, a biller may have such a rule. */
 const belowMinimum = 'The amount is below the minimum that the biller allows.';

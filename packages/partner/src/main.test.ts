@@ -9,7 +9,7 @@ import { fileURLToPath } from 'node:url';
 import { ConfigurationError, ensureDatabase } from '@duebridge/runtime';
 import { freePort, testServer } from '@duebridge/runtime/testing';
 import { randomBytes } from 'node:crypto';
-import { readPartnerConfig } from './run.ts';
+import { readPartnerConfig } from './config.ts';
 import { instruction, kitDatabase, paymentPath, testKey } from './testing.ts';
 
 const doorway = fileURLToPath(new URL('../../../bin/duebridge.ts', import.meta.url));

@@ -29,13 +29,13 @@ export function partnerCommand(): Command {
       'serve the operations of the interface and the admin API; set up by the environment',
     )
     .addHelpText('after', environmentHelp)
-    .action(async () => (await import('./run.ts')).serve());
+    .action(async () => (await import('./config.ts')).serve());
   partner
     .command('migrate')
     .description('make or update the tables, and end')
     .option('--json', 'one JSON value on standard output')
     .action(async (options: { json?: true }) => {
-      const applied = await (await import('./run.ts')).migrateOnly();
+      const applied = await (await import('./config.ts')).migrateOnly();
       print(options, { applied }, () =>
         applied.length === 0
           ? 'nothing to do'
@@ -183,7 +183,7 @@ async function call<T>(
   path: string,
   body?: object,
 ): Promise<T> {
-  const { adminAccess } = await import('./run.ts');
+  const { adminAccess } = await import('./config.ts');
   const { url, adminKey } = await adminAccess(options.url);
   let response: Response;
   try {

@@ -13,7 +13,7 @@ import {
   type Config,
   type Parser,
 } from '@duebridge/runtime';
-import type { BillerRules } from './accounts.ts';
+import type { BillerRules } from './account-system.ts';
 import type { AuthOptions, OAuthClient } from './auth.ts';
 import {
   knownAdminKey,
@@ -21,7 +21,7 @@ import {
   openPartnerDatabase,
   startPartner,
   type PartnerConfig,
-} from './serve.ts';
+} from './server.ts';
 
 /** Longest time to cancel in, in seconds: a day. */
 const maxHoldSeconds = 86_400;

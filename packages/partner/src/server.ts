@@ -21,7 +21,7 @@ import {
   type Log,
 } from '@duebridge/runtime';
 import type { FastifyInstance } from 'fastify';
-import type { AccountSystem, BillerRules } from './accounts.ts';
+import type { AccountSystem, BillerRules } from './account-system.ts';
 import { mountPartnerAdmin } from './admin.ts';
 import type { AuthOptions } from './auth.ts';
 import { partnerKit } from './kit.ts';

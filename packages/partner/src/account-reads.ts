@@ -3,7 +3,7 @@
  * nothing can be stale.
  */
 import { Refusal, type AccountRecord, type Balance } from '@duebridge/contract';
-import type { AccountSystem, BillerRules } from './accounts.ts';
+import type { AccountSystem, BillerRules } from './account-system.ts';
 
 /** Which account, as the path names it. */
 export interface AccountPath {
