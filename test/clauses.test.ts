@@ -13,7 +13,9 @@ const TITLE = /\b(?:test|it)\(\s*(['"`])((?:(?!\1).)*?)\s*\[([A-Z0-9 ]+)\]\1/gs;
 
 function claims(): Map<string, string[]> {
   const found = new Map<string, string[]>();
-  const files = globSync(['packages/*/src/**/*.test.{ts,tsx}', 'test/**/*.test.ts'], { cwd: root });
+  const files = globSync(['packages/*/{src,test}/**/*.test.{ts,tsx}', 'test/**/*.test.ts'], {
+    cwd: root,
+  });
   for (const file of files) {
     for (const [, , title = '', ids = ''] of readFileSync(join(root, file), 'utf8').matchAll(
       TITLE,

@@ -228,7 +228,9 @@ const SHOWN_ONLY = new Set(['text', 'http', 'json']);
 const NPM_PAGES = new Set(['README.md', 'CONTRIBUTING.md']);
 
 test('no command or program in a document is without something that runs it', () => {
-  const tests = globSync(['packages/*/src/**/*.test.{ts,tsx}', 'test/**/*.test.ts'], { cwd: root });
+  const tests = globSync(['packages/*/{src,test}/**/*.test.{ts,tsx}', 'test/**/*.test.ts'], {
+    cwd: root,
+  });
   const runs = (file: string): boolean => {
     const names = file.startsWith('docs/') ? [file, basename(file)] : [file];
     return tests.some((name) => names.some((as) => read(name).includes(`'${as}'`)));

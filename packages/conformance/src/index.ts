@@ -2,12 +2,12 @@
 import type { ClauseId } from '@duebridge/contract';
 import { CALLER_CASES, PARTNER_CASES, TOKEN_CASES } from './cases/index.ts';
 
-export type { CaseInfo, Profile, Severity, Verdict } from './case.ts';
-export type { DrivenPayment, Driver, MakeDriver } from './caller-bench.ts';
-export { fileLedger, memoryLedger, type Ledger, type LedgerEntry } from './ledger.ts';
-export { USUAL_PACE, type Pace } from './partner-bench.ts';
-export { jsonReport, junitReport, terminalReport } from './report.ts';
-export { pageReport } from './report-page.ts';
+export type { CaseInfo, Profile, Severity, Verdict } from './check/check.ts';
+export type { DrivenPayment, Driver, MakeDriver } from './check/caller-context.ts';
+export { fileLedger, memoryLedger, type Ledger, type LedgerEntry } from './check/history.ts';
+export { USUAL_PACE, type Pace } from './check/partner-context.ts';
+export { jsonReport, junitReport, terminalReport } from './report/text.ts';
+export { pageReport } from './report/page.ts';
 export {
   judgePartner,
   judgePlatform,
@@ -22,7 +22,7 @@ export {
   type Draft,
   type PartnerTarget,
   type PlatformTarget,
-} from './target.ts';
+} from './check/target.ts';
 
 /** Every check with the clauses that it judges: what the project counts as claimed. */
 export const CONFORMANCE_CASES: readonly {

@@ -9,8 +9,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import test, { after, before, describe } from 'node:test';
 import type { RunReport } from './run.ts';
-import { startScriptedPartner, type ScriptedPartner } from './scripted-partner.ts';
-import { openPlatformDoor, type PlatformDoor } from './testing-platform.ts';
+import { startScriptedPartner, type ScriptedPartner } from './sandbox/partner.ts';
+import { openPlatformDoor, type PlatformDoor } from '../test/wrong-platform.ts';
 
 const bin = join(import.meta.dirname, '../../../bin/duebridge.ts');
 const folder = mkdtempSync(join(tmpdir(), 'duebridge-cli-'));

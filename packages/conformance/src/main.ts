@@ -4,13 +4,13 @@
  */
 import { existsSync, writeFileSync } from 'node:fs';
 import { Command, InvalidArgumentError, Option } from 'commander';
-import type { CaseInfo, Profile } from './case.ts';
+import type { CaseInfo, Profile } from './check/check.ts';
 import { CALLER_CASES, PARTNER_CASES, TOKEN_CASES } from './cases/index.ts';
-import { readExpected } from './expected.ts';
-import { DEFAULT_LEDGER, fileLedger } from './ledger.ts';
-import { addUp, choose, UsageProblem } from './plan.ts';
-import { jsonReport, junitReport, moneyLine, progressLine, terminalReport } from './report.ts';
-import { pageReport } from './report-page.ts';
+import { readExpected } from './check/known-failures.ts';
+import { DEFAULT_LEDGER, fileLedger } from './check/history.ts';
+import { addUp, choose, UsageProblem } from './check/selection.ts';
+import { jsonReport, junitReport, moneyLine, progressLine, terminalReport } from './report/text.ts';
+import { pageReport } from './report/page.ts';
 import { judgePartner, judgePlatform, type RunOptions, type RunReport } from './run.ts';
 import {
   exampleTarget,
@@ -20,9 +20,9 @@ import {
   readDraft,
   TargetProblem,
   type Draft,
-} from './target.ts';
+} from './check/target.ts';
 
-export { sandboxCommand } from './sandbox.ts';
+export { sandboxCommand } from './sandbox/command.ts';
 
 /** The target cannot be used as given (decision 30). */
 const EXIT_CONFIG = 2;

@@ -15,18 +15,18 @@ import {
   type PartnerCase,
   type Profile,
   type Verdict,
-} from './case.ts';
+} from './check/check.ts';
 import { CALLER_CASES, PARTNER_CASES, TOKEN_CASES } from './cases/index.ts';
-import { CallerBench, CallerRun, type MakeDriver } from './caller-bench.ts';
-import { curl } from './curl.ts';
-import { Wire, type Exchange } from './exchange.ts';
-import { excuse, type ExpectedFailure } from './expected.ts';
-import { memoryLedger, type Ledger } from './ledger.ts';
-import { PartnerBench, PartnerRun, USUAL_PACE, type Pace } from './partner-bench.ts';
-import { addUp, choose, type PlannedMoney } from './plan.ts';
-import { partnerPreflight, type ConfigProblem } from './preflight.ts';
-import { secretsOf, type PartnerTarget, type PlatformTarget } from './target.ts';
-import { platformPreflight, TokenBench, TokenRun } from './token-bench.ts';
+import { CallerBench, CallerRun, type MakeDriver } from './check/caller-context.ts';
+import { curl } from './report/curl.ts';
+import { Wire, type Exchange } from './check/http.ts';
+import { excuse, type ExpectedFailure } from './check/known-failures.ts';
+import { memoryLedger, type Ledger } from './check/history.ts';
+import { PartnerBench, PartnerRun, USUAL_PACE, type Pace } from './check/partner-context.ts';
+import { addUp, choose, type PlannedMoney } from './check/selection.ts';
+import { partnerPreflight, type ConfigProblem } from './check/preflight.ts';
+import { secretsOf, type PartnerTarget, type PlatformTarget } from './check/target.ts';
+import { platformPreflight, TokenBench, TokenRun } from './check/token-context.ts';
 
 /** How long a whole run may take beside the declared windows; a usual one takes well under a minute. */
 const RUN_DEADLINE_MS = 300_000;

@@ -1,7 +1,7 @@
 /** What several checks have in common. */
 import type { Json } from '@duebridge/contract';
-import type { PaymentFields } from '../partner-bench.ts';
-import type { PartnerTarget } from '../target.ts';
+import type { PaymentFields } from '../check/partner-context.ts';
+import type { PartnerTarget } from '../check/target.ts';
 
 /** Unfit for a target that uses a static key. */
 export function oauthOnly(target: PartnerTarget): string | undefined {

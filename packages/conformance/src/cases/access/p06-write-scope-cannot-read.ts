@@ -1,0 +1,30 @@
+import type { PartnerCase } from '../../check/check.ts';
+import { isRefusal, tell } from '../../check/http.ts';
+import { accessToken, type PartnerBench } from '../../check/partner-context.ts';
+import { oauthOnly } from '../shared.ts';
+
+export const p06: PartnerCase = {
+  id: 'P06',
+  title: 'A token for paying alone is used to read an account',
+  clauses: ['SC1'],
+  severity: 'should',
+  profile: 'contract',
+  sends: 'a token with scope write, then GET account with it',
+  expects: 'a refusal (403)',
+  likely_cause: 'write is taken to include read; the interface keeps them apart.',
+  unfit: oauthOnly,
+  async run(t: PartnerBench) {
+    const granted = await t.run.fetchToken(t.check, { scope: 'write' });
+    const token = accessToken(granted);
+    t.given(
+      token !== undefined,
+      `the token endpoint gives no token for scope write: ${tell(granted)}`,
+    );
+    const reply = await t.readAccount(undefined, { proof: { authorization: `Bearer ${token}` } });
+    t.should(isRefusal(reply), {
+      expected: 'a refusal, such as 403',
+      got: tell(reply),
+      at: reply,
+    });
+  },
+};

@@ -1,0 +1,42 @@
+import type { PartnerCase } from '../../check/check.ts';
+import { asObject, isSuccess, tell } from '../../check/http.ts';
+import { accessToken, type PartnerBench } from '../../check/partner-context.ts';
+import { oauthOnly } from '../shared.ts';
+
+/** Longest life of a token that the judge waits out. */
+const LONGEST_WAIT_SECONDS = 10;
+
+export const p07: PartnerCase = {
+  id: 'P07',
+  title: 'An access token is used after its life is over',
+  clauses: ['OA3'],
+  decisions: [14],
+  severity: 'should',
+  profile: 'contract',
+  sends: `GET account with a token whose expires_in has passed (only where that is ${LONGEST_WAIT_SECONDS} s or less)`,
+  expects: '401; and a fresh token works',
+  likely_cause: 'expires_in is announced but never enforced, or is not in seconds.',
+  unfit: oauthOnly,
+  async run(t: PartnerBench) {
+    const granted = await t.run.fetchToken(t.check);
+    const token = accessToken(granted);
+    const seconds = asObject(granted.json)?.['expires_in'];
+    t.given(
+      token !== undefined && typeof seconds === 'number' && seconds <= LONGEST_WAIT_SECONDS,
+      `the token lives longer than ${LONGEST_WAIT_SECONDS} s`,
+    );
+    // Half a second more than announced: both clocks tick, neither is exact.
+    await t.rest(t.run.sleep(seconds * 1_000 + 500));
+    const late = await t.readAccount(undefined, { proof: { authorization: `Bearer ${token}` } });
+    t.should(late.status === 401, { expected: '401', got: tell(late), at: late });
+    const fresh = accessToken(await t.run.fetchToken(t.check));
+    const again = await t.readAccount(undefined, {
+      proof: { authorization: `Bearer ${fresh ?? ''}` },
+    });
+    t.should(isSuccess(again), {
+      expected: '200 with a fresh token',
+      got: tell(again),
+      at: again,
+    });
+  },
+};

@@ -1,0 +1,66 @@
+import { connect as connectTls } from 'node:tls';
+import type { PartnerCase } from '../../check/check.ts';
+import { CONNECT_TIMEOUT_MS, isSuccess, tell } from '../../check/http.ts';
+import { isLoopback } from '../../check/target.ts';
+
+export const p09: PartnerCase = {
+  id: 'P09',
+  title: 'Nothing older than TLS 1.2 is spoken',
+  clauses: ['S3'],
+  decisions: [30],
+  severity: 'should',
+  profile: 'strict',
+  sends:
+    'a TLS handshake that offers 1.1 at most; and, on port 80, GET account without a credential',
+  expects: 'the handshake fails; plain http is refused or sent on to https',
+  likely_cause: 'The load balancer keeps an old default for its lowest TLS version.',
+  unfit: (target) =>
+    target.base_url.startsWith('http:') ? 'the target is plain http on this machine' : undefined,
+  async run(t) {
+    const url = new URL(
+      t.run.url('get_account', {
+        biller_id: t.target.biller_id,
+        account_id: t.target.accounts.payable,
+      }),
+    );
+    const version = await oldHandshake(url);
+    t.should(version === undefined, {
+      expected: 'a handshake below TLS 1.2 fails',
+      got: `the server agreed on ${version ?? 'none'}`,
+    });
+    if (isLoopback(url.hostname)) return;
+    const plain = await t.send({
+      method: 'GET',
+      url: `http://${url.hostname}${url.pathname}`,
+      timeout_ms: CONNECT_TIMEOUT_MS,
+    });
+    t.should(!isSuccess(plain) && plain.status !== 401, {
+      expected: 'plain http is refused, or sent on to https',
+      got: tell(plain),
+      at: plain,
+    });
+  },
+};
+
+/** The protocol agreed on when at most TLS 1.1 is offered; undefined when the server refuses. */
+function oldHandshake(url: URL): Promise<string | undefined> {
+  return new Promise((resolve) => {
+    const socket = connectTls({
+      host: url.hostname.replace(/^\[|\]$/g, ''),
+      port: Number(url.port || 443),
+      servername: url.hostname,
+      minVersion: 'TLSv1',
+      maxVersion: 'TLSv1.1',
+      // OpenSSL 3 offers these versions only when asked to lower its guard; nothing is sent over it.
+      ciphers: 'DEFAULT@SECLEVEL=0',
+      rejectUnauthorized: false,
+    });
+    const end = (version: string | undefined): void => {
+      socket.destroy();
+      resolve(version);
+    };
+    socket.setTimeout(CONNECT_TIMEOUT_MS, () => end(undefined));
+    socket.once('secureConnect', () => end(socket.getProtocol() ?? undefined));
+    socket.once('error', () => end(undefined));
+  });
+}

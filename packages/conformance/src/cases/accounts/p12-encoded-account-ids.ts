@@ -1,0 +1,34 @@
+import type { PartnerCase } from '../../check/check.ts';
+import { asObject, isSuccess, tell } from '../../check/http.ts';
+
+export const p12: PartnerCase = {
+  id: 'P12',
+  title: 'Account ids that bend paths and encodings',
+  clauses: ['B1'],
+  decisions: [13],
+  severity: 'should',
+  profile: 'contract',
+  sends:
+    'GET account with ids that hold an encoded slash, letters outside ASCII, or 128 characters',
+  expects: 'no 5xx, and never another account than the one asked for',
+  likely_cause:
+    'A proxy or router decodes %2F before it splits the path, or the id is cut to a column length.',
+  async run(t) {
+    const { payable } = t.target.accounts;
+    const ids = [`x/../${payable}`, `${payable}/`, `${payable}-é-账户`, 'a'.repeat(128)];
+    for (const id of ids) {
+      const reply = await t.readAccount(id);
+      t.should(reply.status !== undefined && reply.status < 500, {
+        expected: `an answer below 500 for ${JSON.stringify(id.slice(0, 40))}`,
+        got: tell(reply),
+        at: reply,
+      });
+      const account = isSuccess(reply) ? asObject(reply.json) : undefined;
+      t.should(account === undefined || account['account_id'] === id, {
+        expected: 'no other account than the one asked for',
+        got: tell(reply),
+        at: reply,
+      });
+    }
+  },
+};

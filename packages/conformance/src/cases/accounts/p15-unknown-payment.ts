@@ -1,0 +1,28 @@
+import type { PartnerCase } from '../../check/check.ts';
+import { isJson, tell } from '../../check/http.ts';
+import { own } from '../../check/planned-payments.ts';
+
+export const p15: PartnerCase = {
+  id: 'P15',
+  title: 'A payment that was never made is read',
+  clauses: ['B5', 'B3'],
+  decisions: [5],
+  severity: 'should',
+  profile: 'contract',
+  sends: 'GET payment with an id that was never used',
+  expects: '404 with a JSON body',
+  likely_cause:
+    'A missing row becomes an empty 200 or an exception; the platform then cannot tell lost from slow.',
+  async run(t) {
+    const intent = t.intend(own(t.target, 0));
+    const replies = [await t.read(intent)];
+    if (t.target.paths.get_payment !== null) replies.push(await t.readById(intent));
+    for (const reply of replies) {
+      t.should(reply.status === 404 && isJson(reply), {
+        expected: '404 with a JSON body',
+        got: tell(reply),
+        at: reply,
+      });
+    }
+  },
+};

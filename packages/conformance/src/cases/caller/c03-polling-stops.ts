@@ -1,0 +1,30 @@
+import type { CallerCase } from '../../check/check.ts';
+import { toldTheEnd } from './calls.ts';
+
+export const c03: CallerCase = {
+  id: 'C03',
+  title: 'Polling stops once the payment has ended',
+  clauses: ['RU4', 'B5', 'EV1'],
+  severity: 'must',
+  profile: 'contract',
+  sends: 'nothing: the platform pays, and polls until it is told the end',
+  expects: 'no further call for that payment',
+  likely_cause: 'The poll is rescheduled before the answer is looked at.',
+  async run(t) {
+    const payment = await t.pay(3_001);
+    const ended = await t.until(() => t.calls(payment).some(toldTheEnd));
+    const polled = t.must(ended, {
+      expected: 'polls until the payment has ended',
+      got: `${t.calls(payment).length} calls, none of which was told the end`,
+    });
+    if (!polled) return;
+    await t.quiet();
+    const calls = t.calls(payment);
+    const after = calls[calls.findIndex(toldTheEnd) + 1];
+    t.must(after === undefined, {
+      expected: 'no call after the end',
+      got: `${calls.length - 1 - calls.findIndex(toldTheEnd)} more`,
+      ...(after === undefined ? {} : { at: t.cite(after) }),
+    });
+  },
+};

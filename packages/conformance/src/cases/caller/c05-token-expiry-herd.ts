@@ -1,0 +1,58 @@
+import { Refusal } from '@duebridge/contract';
+import type { CallerCase } from '../../check/check.ts';
+import type { CallerBench } from '../../check/caller-context.ts';
+
+/** Payments made at once. */
+const PARALLEL = 50;
+
+export const c05: CallerCase = {
+  id: 'C05',
+  title: 'An access token runs out under fifty payments at once',
+  clauses: ['OA4', 'OA3', 'OA2'],
+  decisions: [14],
+  severity: 'should',
+  profile: 'contract',
+  sends: 'the scripted partner answers 401 to the access token that was good until now',
+  expects: 'one new token for all of them, and every call repeated once with it',
+  likely_cause: 'Each call that meets the 401 fetches a token of its own.',
+  async run(t: CallerBench) {
+    t.given(
+      t.run.caller.authentication.method === 'oauth',
+      'the platform calls this partner with a static key',
+    );
+    const before = await t.pay(5_001);
+    t.given(await t.until(() => t.puts(before).length > 0), 'the platform put nothing');
+    const refused = new Set<string>();
+    let fetched = false;
+    t.script({
+      receive(call) {
+        if (call.operation === 'access_token') fetched = true;
+        return undefined;
+      },
+      authorize(call, refusal) {
+        const credential = call.headers.authorization ?? '';
+        // Until the platform has fetched a new token, all that it holds is refused.
+        if (!fetched) refused.add(credential);
+        return refused.has(credential) ? new Refusal('UNAUTHORIZED') : refusal;
+      },
+    });
+    const payments = await Promise.all(
+      Array.from({ length: PARALLEL }, (_, number) => t.pay(5_100 + number)),
+    );
+    const all = await t.until(() =>
+      payments.every((payment) => t.puts(payment).some((put) => put.answer?.status === 200)),
+    );
+    t.should(all, {
+      expected: `${PARALLEL} payments accepted with the new token`,
+      got: `${payments.filter((payment) => t.puts(payment).some((put) => put.answer?.status === 200)).length}`,
+    });
+    const fetches = t.calls().filter(({ operation }) => operation === 'access_token');
+    // The first may be the one that the platform fetched to make the payment before.
+    const after = fetches.filter(({ number }) => number > (t.puts(before)[0]?.number ?? 0));
+    t.should(after.length === 1, {
+      expected: 'one token request',
+      got: `${after.length}`,
+      ...(after[1] === undefined ? {} : { at: t.cite(after[1]) }),
+    });
+  },
+};

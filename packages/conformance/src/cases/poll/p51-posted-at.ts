@@ -1,0 +1,37 @@
+import { parseInstant } from '@duebridge/contract';
+import type { PartnerCase } from '../../check/check.ts';
+import type { PartnerBench } from '../../check/partner-context.ts';
+import { show } from '../../check/http.ts';
+import { sharedAll } from '../../check/planned-payments.ts';
+
+export const p51: PartnerCase = {
+  id: 'P51',
+  title: 'A payment that succeeded says when it was posted',
+  clauses: ['PF8', 'ST2'],
+  severity: 'must',
+  profile: 'contract',
+  sends: 'GET payment once it has succeeded (the payment of P20)',
+  expects: 'posted_at in ISO 8601 with a zone, not before initiated_at',
+  likely_cause: 'posted_at is a date without a time, a local time, or is filled by a later job.',
+  creates: (target) => sharedAll(target, ['first']),
+  async run(t: PartnerBench) {
+    const { subject } = await t.accepted();
+    const { reply, record } = await t.ended(subject.intent);
+    t.given(record['status'] === 'succeeded', 'the payment did not succeed');
+    const posted = record['posted_at'];
+    const instant = typeof posted === 'string' ? parseInstant(posted) : undefined;
+    const read = t.must(instant !== undefined, {
+      expected: 'posted_at such as 2026-03-01T09:30:04.000Z',
+      got: `posted_at is ${show(posted)}`,
+      at: reply,
+    });
+    const initiated = record['initiated_at'];
+    const start = typeof initiated === 'string' ? parseInstant(initiated) : undefined;
+    if (!read || instant === undefined || start === undefined) return;
+    t.must(instant >= start, {
+      expected: `posted_at not before initiated_at ${show(initiated)}`,
+      got: `posted_at is ${show(posted)}`,
+      at: reply,
+    });
+  },
+};

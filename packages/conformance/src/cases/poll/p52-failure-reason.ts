@@ -1,0 +1,39 @@
+import type { PartnerCase } from '../../check/check.ts';
+import { show } from '../../check/http.ts';
+import { recordOf, type PartnerBench } from '../../check/partner-context.ts';
+import { sharedAll, type SharedName } from '../../check/planned-payments.ts';
+import { isReadableReason } from '../shared.ts';
+
+const NAMES: readonly SharedName[] = ['unknown', 'inactive', 'above'];
+
+export const p52: PartnerCase = {
+  id: 'P52',
+  title: 'A payment that failed says why, to a person',
+  clauses: ['PF5', 'ST3'],
+  severity: 'must',
+  profile: 'contract',
+  stage: 'last',
+  sends: 'GET of every payment of this run that failed',
+  expects: 'failure_reason in words: not missing, not a code, not a stack trace',
+  likely_cause: 'The message of an exception, or an internal code, is passed on as the reason.',
+  creates: (target) => sharedAll(target, NAMES),
+  async run(t: PartnerBench) {
+    for (const name of NAMES) {
+      const made = await t.sharedPayment(name);
+      if (made !== undefined && recordOf(made.put) !== undefined) await t.end(made.intent);
+    }
+    const failed = (await t.run.lives()).filter(
+      ({ life }) => life.end?.record['status'] === 'failed',
+    );
+    t.given(failed.length > 0, 'no payment of this run failed');
+    for (const { life } of failed) {
+      const reason = life.end?.record['failure_reason'];
+      const readable = t.must(isReadableReason(reason), {
+        expected: 'failure_reason such as "The account is closed."',
+        got: `failure_reason is ${show(reason)}`,
+        ...(life.end === undefined ? {} : { at: life.end.reply }),
+      });
+      if (!readable) return;
+    }
+  },
+};

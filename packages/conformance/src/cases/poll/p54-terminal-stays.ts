@@ -1,0 +1,58 @@
+import type { PartnerCase } from '../../check/check.ts';
+import { tell } from '../../check/http.ts';
+import {
+  differences,
+  isTerminalWord,
+  recordOf,
+  tellDifferences,
+} from '../../check/partner-context.ts';
+import { sharedAll } from '../../check/planned-payments.ts';
+import { ENDED_FIELDS } from '../shared.ts';
+
+/** Polls after the end, and payments of earlier runs that are read again. */
+const POLLS = 10;
+
+export const p54: PartnerCase = {
+  id: 'P54',
+  title: 'An ended payment stays as it is',
+  clauses: ['RU2'],
+  severity: 'must',
+  profile: 'contract',
+  stage: 'last',
+  sends: `GET payment ${POLLS} times after it has ended; and the payments of a run of the day before`,
+  expects: 'the same record each time',
+  likely_cause: 'A later job rewrites the status, or archived payments are no longer found.',
+  creates: (target) => sharedAll(target, ['first']),
+  async run(t) {
+    const { subject } = await t.accepted();
+    const { record } = await t.ended(subject.intent);
+    for (let poll = 0; poll < POLLS; poll += 1) {
+      await t.rest(t.run.sleep(t.run.pace.after_end_ms));
+      const reply = await t.read(subject.intent);
+      const now = recordOf(reply);
+      const same = t.must(
+        now !== undefined && differences(record, now, ENDED_FIELDS).length === 0,
+        {
+          expected: 'the ended payment, unchanged',
+          got: tellDifferences(record, reply, ENDED_FIELDS),
+          at: reply,
+        },
+      );
+      if (!same) return;
+    }
+    const old = t.oldEntries().filter((entry) => isTerminalWord(entry.record['status']));
+    for (const entry of old.slice(0, POLLS)) {
+      const reply = await t.read(entry.intent);
+      const now = recordOf(reply);
+      const same = t.must(
+        now !== undefined && differences(entry.record, now, ENDED_FIELDS).length === 0,
+        {
+          expected: `the payment of ${entry.made_at}, unchanged`,
+          got: now === undefined ? tell(reply) : tellDifferences(entry.record, reply, ENDED_FIELDS),
+          at: reply,
+        },
+      );
+      if (!same) return;
+    }
+  },
+};

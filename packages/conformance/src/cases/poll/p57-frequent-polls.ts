@@ -1,0 +1,35 @@
+import type { PartnerCase } from '../../check/check.ts';
+import { tell, type Reply } from '../../check/http.ts';
+import { sharedAll } from '../../check/planned-payments.ts';
+
+export const p57: PartnerCase = {
+  id: 'P57',
+  title: 'Ten polls a second for ten seconds',
+  clauses: ['RU4'],
+  severity: 'should',
+  profile: 'contract',
+  stage: 'last',
+  sends: 'GET payment ten times a second for ten seconds, whatever the answers',
+  expects: '200 each time, or 429 with Retry-After; no 5xx',
+  likely_cause: 'A gateway limit answers 503 or cuts connections instead of saying 429.',
+  creates: (target) => sharedAll(target, ['first']),
+  async run(t) {
+    const { subject } = await t.accepted();
+    const { burst_per_second, burst_seconds } = t.run.pace;
+    const polls: Promise<Reply>[] = [];
+    for (let poll = 0; poll < burst_per_second * burst_seconds; poll += 1) {
+      polls.push(t.read(subject.intent, { raw: true }));
+      await t.run.sleep(1_000 / burst_per_second);
+    }
+    const bad = (await Promise.all(polls)).find(
+      (reply) =>
+        reply.status !== 200 &&
+        !(reply.status === 429 && reply.headers['retry-after'] !== undefined),
+    );
+    t.should(bad === undefined, {
+      expected: '200, or 429 with Retry-After',
+      got: bad === undefined ? '' : tell(bad),
+      ...(bad === undefined ? {} : { at: bad }),
+    });
+  },
+};

@@ -1,0 +1,35 @@
+import { parseInstant } from '@duebridge/contract';
+import type { PartnerCase } from '../../check/check.ts';
+import type { PartnerBench } from '../../check/partner-context.ts';
+import { show } from '../../check/http.ts';
+import { sharedAll } from '../../check/planned-payments.ts';
+
+/** Longest time between the posting and the first read that shows it. */
+const MOST_LATE_MS = 60_000;
+
+export const p58: PartnerCase = {
+  id: 'P58',
+  title: 'A new status shows as soon as it is one',
+  clauses: ['RU3'],
+  severity: 'should',
+  profile: 'contract',
+  sends: 'GET payment until it ends (the payment of P20)',
+  expects: 'the first read that says succeeded comes within 60 s of posted_at',
+  likely_cause: 'Statuses are copied to the API by a nightly or hourly job.',
+  creates: (target) => sharedAll(target, ['first']),
+  async run(t: PartnerBench) {
+    const { subject } = await t.accepted();
+    const { reply, record } = await t.ended(subject.intent);
+    const posted = record['posted_at'];
+    const instant = typeof posted === 'string' ? parseInstant(posted) : undefined;
+    t.given(
+      record['status'] === 'succeeded' && instant !== undefined,
+      'no payment succeeded with a posted_at that can be read',
+    );
+    t.should(reply.came - instant <= MOST_LATE_MS, {
+      expected: `succeeded shown within ${MOST_LATE_MS / 1_000} s of posted_at`,
+      got: `posted_at ${show(posted)}, first shown ${new Date(reply.came).toISOString()}`,
+      at: reply,
+    });
+  },
+};

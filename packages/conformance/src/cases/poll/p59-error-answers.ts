@@ -1,0 +1,77 @@
+import type { PartnerCase } from '../../check/check.ts';
+import type { PartnerBench } from '../../check/partner-context.ts';
+import type { Exchange } from '../../check/http.ts';
+import { looksInternal } from '../shared.ts';
+
+/** Longest p95 of a read and of a PUT. */
+const MOST_READ_MS = 2_000;
+const MOST_PUT_MS = 10_000;
+
+export const p59: PartnerCase = {
+  id: 'P59',
+  title: 'Errors are JSON, keep secrets, and come in time',
+  clauses: ['ER3'],
+  decisions: [5],
+  severity: 'should',
+  profile: 'contract',
+  stage: 'last',
+  sends: 'nothing new: every exchange of this run is looked at again',
+  expects:
+    'every error is JSON, without HTML, secrets or stack traces; 95 of 100 reads within 2 s and PUTs within 10 s',
+  likely_cause: 'The error page of a framework or gateway comes through, or its debug mode is on.',
+  async run(t: PartnerBench) {
+    const all = t.run.wire.exchanges.filter(
+      ({ check }) => check !== 'preflight' && check !== 'P53',
+    );
+    t.given(all.length > 0, 'nothing was sent in this run');
+    const errors = all.filter(
+      ({ status }) => status !== undefined && (status < 200 || status > 299),
+    );
+    const first = (
+      finding: { expected: string; got: (one: Exchange) => string },
+      bad: (one: Exchange) => boolean,
+    ): void => {
+      const found = errors.filter(bad);
+      const one = found[0];
+      t.should(one === undefined, {
+        expected: finding.expected,
+        got:
+          one === undefined
+            ? ''
+            : `${finding.got(one)} (${found.length} of ${errors.length} errors)`,
+        ...(one === undefined ? {} : { at: one }),
+      });
+    };
+    first(
+      {
+        expected: 'errors with content type application/json',
+        got: (one) =>
+          `${one.status} with ${one.answer_headers['content-type'] ?? 'no content type'}`,
+      },
+      (one) => !/json/i.test(one.answer_headers['content-type'] ?? ''),
+    );
+    first(
+      { expected: 'errors without a stack trace', got: (one) => `${one.status} with one` },
+      (one) => looksInternal(one.answer_body),
+    );
+    const leak = all.find(({ leaked }) => leaked);
+    t.should(leak === undefined, {
+      expected: 'no credential in any answer',
+      got: 'an answer repeats the credential that was sent',
+      ...(leak === undefined ? {} : { at: leak }),
+    });
+    slow(all, 'GET', MOST_READ_MS);
+    slow(all, 'PUT', MOST_PUT_MS);
+
+    function slow(exchanges: readonly Exchange[], method: string, most: number): void {
+      const times = exchanges.filter((one) => one.method === method && one.status !== undefined);
+      times.sort((one, other) => one.duration_ms - other.duration_ms);
+      const p95 = times[Math.max(0, Math.ceil(times.length * 0.95) - 1)];
+      t.should(p95 === undefined || p95.duration_ms <= most, {
+        expected: `95 of 100 ${method} answers within ${most / 1_000} s`,
+        got: `${p95?.duration_ms ?? 0} ms`,
+        ...(p95 === undefined ? {} : { at: p95 }),
+      });
+    }
+  },
+};

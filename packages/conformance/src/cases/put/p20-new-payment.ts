@@ -1,0 +1,46 @@
+import { isPaymentStatus } from '@duebridge/contract';
+import type { PartnerCase } from '../../check/check.ts';
+import { isJson, show, tell } from '../../check/http.ts';
+import { recordOf } from '../../check/partner-context.ts';
+import { sharedAll } from '../../check/planned-payments.ts';
+
+export const p20: PartnerCase = {
+  id: 'P20',
+  title: 'A new payment is put',
+  clauses: ['B4', 'PF1', 'PF2', 'PF3', 'PF4'],
+  severity: 'must',
+  profile: 'contract',
+  sends: 'PUT payment with a new id',
+  expects:
+    '200 with the payment: its payment_id, the id and the batch that were sent, and one of the four status words',
+  likely_cause:
+    'The server answers 201 or 202, drops the batch id instead of storing it, or uses its own word for a status.',
+  creates: (target) => sharedAll(target, ['first']),
+  async run(t) {
+    const { intent, put } = await t.subject();
+    const record = recordOf(put);
+    const read = t.must(put.status === 200 && isJson(put) && record !== undefined, {
+      expected: '200 with a JSON object',
+      got: `${tell(put)}${put.json_problem === undefined ? '' : ` (${put.json_problem})`}`,
+      at: put,
+    });
+    if (!read || record === undefined) return;
+    t.must(typeof record['payment_id'] === 'string' && record['payment_id'] !== '', {
+      expected: 'payment_id, a text',
+      got: `payment_id is ${show(record['payment_id'])}`,
+      at: put,
+    });
+    for (const name of ['platform_payment_id', 'platform_batch_id'] as const) {
+      t.must(record[name] === intent[name], {
+        expected: `${name} ${show(intent[name])}`,
+        got: `${name} is ${show(record[name])}`,
+        at: put,
+      });
+    }
+    t.must(isPaymentStatus(record['status']), {
+      expected: 'status processing, succeeded, failed or canceled',
+      got: `status is ${show(record['status'])}`,
+      at: put,
+    });
+  },
+};

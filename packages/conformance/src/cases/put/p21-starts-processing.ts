@@ -1,0 +1,36 @@
+import type { PartnerCase } from '../../check/check.ts';
+import { show } from '../../check/http.ts';
+import { isTerminalWord } from '../../check/partner-context.ts';
+import { sharedAll } from '../../check/planned-payments.ts';
+import { statusOf } from '../shared.ts';
+
+export const p21: PartnerCase = {
+  id: 'P21',
+  title: 'A payment starts in processing',
+  clauses: ['RU1', 'ST1'],
+  severity: 'should',
+  profile: 'contract',
+  sends: 'PUT payment with a new id (the payment of P20)',
+  expects: 'status processing; if it has ended already, the fields of that end are there',
+  likely_cause: 'The payment is applied inside the request and only the last status is shown.',
+  creates: (target) => sharedAll(target, ['first']),
+  async run(t) {
+    const { subject, record } = await t.accepted();
+    t.should(record['status'] === 'processing', {
+      expected: 'status processing in the answer to the first PUT',
+      got: `status is ${statusOf(record)}`,
+      at: subject.put,
+    });
+    if (!isTerminalWord(record['status'])) return;
+    t.should(record['status'] !== 'succeeded' || typeof record['posted_at'] === 'string', {
+      expected: 'posted_at set, because it has succeeded already',
+      got: `posted_at is ${show(record['posted_at'])}`,
+      at: subject.put,
+    });
+    t.should(record['status'] !== 'failed' || typeof record['failure_reason'] === 'string', {
+      expected: 'failure_reason given, because it has failed already',
+      got: `failure_reason is ${show(record['failure_reason'])}`,
+      at: subject.put,
+    });
+  },
+};

@@ -1,0 +1,44 @@
+import type { PartnerCase } from '../../check/check.ts';
+import { isSuccess, show, tell } from '../../check/http.ts';
+import { recordOf, type PartnerBench } from '../../check/partner-context.ts';
+import { own } from '../../check/planned-payments.ts';
+
+export const p30: PartnerCase = {
+  id: 'P30',
+  title: 'A known id comes again under another account',
+  clauses: ['PF2'],
+  decisions: [9],
+  severity: 'must',
+  profile: 'contract',
+  sends:
+    'PUT payment, then PUT with the same id under the path of another account, then GET under both',
+  expects: 'no second payment: ids are unique over all payments, not per account',
+  likely_cause:
+    'The unique key is (account_id, platform_payment_id) instead of platform_payment_id.',
+  creates: (target) => [own(target, 30)],
+  async run(t: PartnerBench) {
+    const intent = t.intend(own(t.target, 30));
+    const first = recordOf(await t.put(intent));
+    t.given(first !== undefined, 'no new payment was accepted (see P20)');
+    const account_id = t.target.accounts.other ?? t.target.accounts.unknown;
+    const put = await t.put(intent, { account_id });
+    const under = await t.read(intent, { account_id });
+    for (const reply of [put, under]) {
+      const alone = t.must(
+        !isSuccess(reply) || recordOf(reply)?.['payment_id'] === first['payment_id'],
+        {
+          expected: `a refusal, or payment_id ${show(first['payment_id'])}`,
+          got: tell(reply),
+          at: reply,
+        },
+      );
+      if (!alone) return;
+    }
+    const read = await t.read(intent);
+    t.must(recordOf(read)?.['payment_id'] === first['payment_id'], {
+      expected: `payment_id ${show(first['payment_id'])} under its own account`,
+      got: tell(read),
+      at: read,
+    });
+  },
+};

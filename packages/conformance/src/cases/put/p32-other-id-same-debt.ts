@@ -1,0 +1,34 @@
+import type { PartnerCase } from '../../check/check.ts';
+import { tell } from '../../check/http.ts';
+import { recordOf, type PartnerBench } from '../../check/partner-context.ts';
+import { own } from '../../check/planned-payments.ts';
+
+export const p32: PartnerCase = {
+  id: 'P32',
+  title: 'Another id, with the same account and amount, is another payment',
+  clauses: ['ID1', 'FR1'],
+  severity: 'must',
+  profile: 'contract',
+  sends: 'two PUTs with different ids, the same account and the same amount',
+  expects:
+    '200 and a payment_id of its own for each; the second may end failed as a duplicate payment',
+  likely_cause: 'The server recognises repeats by account and amount instead of by id.',
+  creates: (target) => [own(target, 32), own(target, 32)],
+  async run(t: PartnerBench) {
+    const first = recordOf(await t.put(t.intend(own(t.target, 32))));
+    t.given(first !== undefined, 'no new payment was accepted (see P20)');
+    const intent = t.intend(own(t.target, 32));
+    const reply = await t.put(intent);
+    const second = recordOf(reply);
+    t.must(
+      second !== undefined &&
+        second['payment_id'] !== first['payment_id'] &&
+        second['platform_payment_id'] === intent.platform_payment_id,
+      {
+        expected: '200 with a payment_id of its own and the id that was sent',
+        got: tell(reply),
+        at: reply,
+      },
+    );
+  },
+};

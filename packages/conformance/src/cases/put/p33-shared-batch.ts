@@ -1,0 +1,42 @@
+import { randomUUID } from 'node:crypto';
+import type { PartnerCase } from '../../check/check.ts';
+import { show, tell } from '../../check/http.ts';
+import { recordOf, type PartnerBench } from '../../check/partner-context.ts';
+import { own } from '../../check/planned-payments.ts';
+
+/** Payments that share one batch. */
+const PAYMENTS = 3;
+
+export const p33: PartnerCase = {
+  id: 'P33',
+  title: 'Several payments share one batch id',
+  clauses: ['PF3'],
+  severity: 'must',
+  profile: 'contract',
+  sends: `${PAYMENTS} PUTs with different ids and one platform_batch_id, then GET of each`,
+  expects: `${PAYMENTS} payments, each with that batch id`,
+  likely_cause: 'The batch id is taken for an idempotency key, or is not stored.',
+  creates: (target) => Array.from({ length: PAYMENTS }, (_, number) => own(target, 330 + number)),
+  async run(t: PartnerBench) {
+    const batch = randomUUID();
+    const seen = new Set<string>();
+    for (let number = 0; number < PAYMENTS; number += 1) {
+      const intent = t.intend(own(t.target, 330 + number), batch);
+      const put = await t.put(intent);
+      t.given(number > 0 || recordOf(put) !== undefined, 'no new payment was accepted (see P20)');
+      const read = await t.read(intent);
+      const record = recordOf(read);
+      const payment_id = show(record?.['payment_id']);
+      const holds = t.must(
+        record !== undefined && record['platform_batch_id'] === batch && !seen.has(payment_id),
+        {
+          expected: `a payment of its own with platform_batch_id ${show(batch)}`,
+          got: tell(read),
+          at: read,
+        },
+      );
+      if (!holds) return;
+      seen.add(payment_id);
+    }
+  },
+};

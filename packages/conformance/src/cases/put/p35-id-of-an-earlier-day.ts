@@ -1,0 +1,48 @@
+import type { PartnerCase } from '../../check/check.ts';
+import {
+  differences,
+  tellDifferences,
+  recordOf,
+  type PartnerBench,
+} from '../../check/partner-context.ts';
+import { LASTING_FIELDS } from '../shared.ts';
+import { tell } from '../../check/http.ts';
+
+/** Payments of earlier runs that are put again. */
+const MOST_REPEATS = 10;
+
+export const p35: PartnerCase = {
+  id: 'P35',
+  title: 'An id of the day before comes again',
+  clauses: ['PF2', 'RU5'],
+  severity: 'must',
+  profile: 'contract',
+  sends: `the PUTs of a run at least 24 hours old, up to ${MOST_REPEATS} of them, byte for byte`,
+  expects: '200 with the payments of that day: ids are kept for ever',
+  likely_cause: 'Idempotency keys are kept in a cache or table that forgets after a day.',
+  async run(t: PartnerBench) {
+    const old = t.oldEntries().slice(0, MOST_REPEATS);
+    t.given(
+      old.length > 0,
+      'no run against this server is 24 hours old yet: run again tomorrow with --recheck',
+    );
+    for (const entry of old) {
+      const reply = await t.repeatOld(entry);
+      const record = recordOf(reply);
+      const same = t.must(
+        reply.status === 200 &&
+          record !== undefined &&
+          differences(entry.record, record, LASTING_FIELDS).length === 0,
+        {
+          expected: `the payment made at ${entry.made_at}`,
+          got:
+            record === undefined
+              ? tell(reply)
+              : tellDifferences(entry.record, reply, LASTING_FIELDS),
+          at: reply,
+        },
+      );
+      if (!same) return;
+    }
+  },
+};

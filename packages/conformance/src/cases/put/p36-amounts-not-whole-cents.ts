@@ -1,0 +1,54 @@
+import type { PartnerCase, Severity } from '../../check/check.ts';
+import { isRefusal, isSuccess, tell } from '../../check/http.ts';
+import { own } from '../../check/planned-payments.ts';
+
+/** Amounts as they stand in the body, and how bad it is to take them. */
+const AMOUNTS: readonly {
+  readonly source: string | undefined;
+  readonly severity: Severity | 'strict';
+}[] = [
+  { source: '"100"', severity: 'must' },
+  { source: '10.5', severity: 'must' },
+  { source: undefined, severity: 'must' },
+  { source: '0', severity: 'should' },
+  { source: '-1', severity: 'should' },
+  { source: 'null', severity: 'strict' },
+  { source: 'true', severity: 'strict' },
+  { source: '1e2', severity: 'strict' },
+];
+
+export const p36: PartnerCase = {
+  id: 'P36',
+  title: 'Amounts that are no whole number of cents',
+  clauses: ['S5', 'PF6'],
+  decisions: [11],
+  severity: 'must',
+  profile: 'contract',
+  sends: 'PUT payment with amount_in_cents "100", 10.5, missing, 0 and -1, each with a new id',
+  expects: 'a refusal (400) each time, and no payment under that id',
+  likely_cause: 'A framework turns texts and fractions into numbers before the code looks.',
+  creates: (target) => AMOUNTS.map(() => own(target, 0)),
+  async run(t) {
+    for (const { source, severity } of AMOUNTS) {
+      if (severity === 'strict' && t.profile === 'contract') continue;
+      const raise = severity === 'must' ? t.must.bind(t) : t.should.bind(t);
+      const intent = t.intend(own(t.target, 0));
+      const amount = source === undefined ? '' : `"amount_in_cents":${source},`;
+      const put = await t.put(intent, {
+        body: `{${amount}"platform_batch_id":"${intent.platform_batch_id}","platform_payment_id":"${intent.platform_payment_id}"}`,
+      });
+      const refused = raise(isRefusal(put), {
+        expected: `a refusal of ${source === undefined ? 'a body without amount_in_cents' : `amount_in_cents ${source}`}`,
+        got: tell(put),
+        at: put,
+      });
+      if (!refused) continue;
+      const read = await t.read(intent);
+      raise(!isSuccess(read), {
+        expected: 'no payment under the refused id',
+        got: tell(read),
+        at: read,
+      });
+    }
+  },
+};

@@ -1,0 +1,41 @@
+import type { PartnerCase } from '../../check/check.ts';
+import { isSuccess, tell } from '../../check/http.ts';
+import { instruction } from '../../check/partner-context.ts';
+import { own } from '../../check/planned-payments.ts';
+
+export const p39: PartnerCase = {
+  id: 'P39',
+  title: 'A body that is no JSON, or does not say that it is',
+  clauses: ['ER3'],
+  decisions: [5],
+  severity: 'should',
+  profile: 'contract',
+  sends: 'PUT payment with a body cut in half, and with content type text/plain',
+  expects: '400 or 415, not 5xx, and no payment under that id',
+  likely_cause: 'The exception of the parser reaches the outside as 500.',
+  creates: (target) => [own(target, 39), own(target, 39)],
+  async run(t) {
+    const cut = t.intend(own(t.target, 39));
+    const typed = t.intend(own(t.target, 39));
+    const halves = instruction(cut);
+    const tries = [
+      { intent: cut, change: { body: halves.slice(0, halves.length / 2) } },
+      { intent: typed, change: { headers: { 'content-type': 'text/plain' } } },
+    ];
+    for (const { intent, change } of tries) {
+      const put = await t.put(intent, change);
+      const refused = t.should(put.status === 400 || put.status === 415, {
+        expected: '400 or 415',
+        got: tell(put),
+        at: put,
+      });
+      if (!refused) continue;
+      const read = await t.read(intent);
+      t.should(!isSuccess(read), {
+        expected: 'no payment under the refused id',
+        got: tell(read),
+        at: read,
+      });
+    }
+  },
+};

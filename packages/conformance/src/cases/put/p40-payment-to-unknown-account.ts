@@ -1,0 +1,37 @@
+import type { PartnerCase } from '../../check/check.ts';
+import { isRefusal, tell } from '../../check/http.ts';
+import { recordOf, type PartnerBench } from '../../check/partner-context.ts';
+import { sharedAll } from '../../check/planned-payments.ts';
+import { statusOf } from '../shared.ts';
+
+export const p40: PartnerCase = {
+  id: 'P40',
+  title: 'A payment to an account that does not exist',
+  clauses: ['FR1', 'ST3'],
+  decisions: [10],
+  severity: 'must',
+  profile: 'contract',
+  sends: 'PUT payment under an id that no account has, then GET until it ends',
+  expects: 'a refusal (4xx), or 200 that ends failed with a reason; never succeeded',
+  likely_cause: 'The account is not looked up before the payment is called posted.',
+  creates: (target) => sharedAll(target, ['unknown']),
+  async run(t: PartnerBench) {
+    const made = await t.sharedPayment('unknown');
+    t.given(made !== undefined, 'the target declares no unknown account');
+    if (isRefusal(made.put)) return;
+    const taken = t.must(recordOf(made.put) !== undefined, {
+      expected: 'a refusal, or 200 with a payment that ends failed',
+      got: tell(made.put),
+      at: made.put,
+    });
+    if (!taken) return;
+    const life = await t.end(made.intent);
+    const record = life.end?.record;
+    t.must(record?.['status'] === 'failed', {
+      expected: `status failed within ${t.target.terminal_window_seconds} s`,
+      got:
+        record === undefined ? `it did not end: ${tell(life.last)}` : `status ${statusOf(record)}`,
+      at: life.end?.reply ?? life.last,
+    });
+  },
+};

@@ -1,0 +1,52 @@
+import type { PartnerCase } from '../../check/check.ts';
+import { isRefusal, tell } from '../../check/http.ts';
+import { sharedAll, type SharedName } from '../../check/planned-payments.ts';
+import { statusOf } from '../shared.ts';
+
+const NAMES: readonly SharedName[] = ['inactive', 'above'];
+
+const WORDS: Partial<Record<SharedName, string>> = {
+  inactive: 'the payment to the inactive account',
+  above: 'the payment above the maximum',
+};
+
+export const p41: PartnerCase = {
+  id: 'P41',
+  title: 'A payment to an inactive account, or above the maximum',
+  clauses: ['FR1', 'ST3'],
+  decisions: [10],
+  severity: 'must',
+  profile: 'contract',
+  sends: 'PUT payment to the inactive account, and of one cent above the declared maximum',
+  expects: '200, and then status failed with a reason',
+  likely_cause: 'The rule is checked on the screen of the biller, not where payments are applied.',
+  unfit: (target) =>
+    sharedAll(target, NAMES).length === 0
+      ? 'the target declares neither an inactive account nor a maximum'
+      : undefined,
+  creates: (target) => sharedAll(target, NAMES),
+  async run(t) {
+    for (const name of NAMES) {
+      const made = await t.sharedPayment(name);
+      if (made === undefined) continue;
+      if (isRefusal(made.put)) {
+        t.should(false, {
+          expected: `${WORDS[name] ?? name}: 200, and then status failed with a reason`,
+          got: tell(made.put),
+          at: made.put,
+        });
+        continue;
+      }
+      const life = await t.end(made.intent);
+      const record = life.end?.record;
+      t.must(record?.['status'] === 'failed', {
+        expected: `${WORDS[name] ?? name}: status failed within ${t.target.terminal_window_seconds} s`,
+        got:
+          record === undefined
+            ? `it did not end: ${tell(life.last)}`
+            : `status ${statusOf(record)}`,
+        at: life.end?.reply ?? life.last,
+      });
+    }
+  },
+};

@@ -1,0 +1,23 @@
+import type { TokenCase } from '../../check/check.ts';
+import { tell } from '../../check/http.ts';
+import { leastBody, tokenOf } from '../../check/token-context.ts';
+
+export const t02: TokenCase = {
+  id: 'T02',
+  title: 'A token request with the required fields alone',
+  clauses: ['TR1'],
+  severity: 'must',
+  profile: 'contract',
+  sends: 'POST create token without address_line_2, balance and external_identifiers',
+  expects: '200 with a token',
+  likely_cause:
+    'An optional field is required by the schema, or read without a look whether it is there.',
+  async run(t) {
+    const reply = await t.create(leastBody());
+    t.must(reply.status === 200 && tokenOf(reply) !== undefined, {
+      expected: '200 with a token',
+      got: tell(reply),
+      at: reply,
+    });
+  },
+};

@@ -1,0 +1,47 @@
+import type { TokenCase } from '../../check/check.ts';
+import { asObject, isSuccess, tell } from '../../check/http.ts';
+import type { PlatformTarget } from '../../check/target.ts';
+import { fullBody, leastBody, type TokenBody } from '../../check/token-context.ts';
+
+export const t03: TokenCase = {
+  id: 'T03',
+  title: 'A required field is missing',
+  clauses: ['TR1', 'TR2', 'TR4', 'ER3'],
+  severity: 'must',
+  profile: 'contract',
+  sends: 'POST create token with each required field left out in turn',
+  expects: 'a refusal with code and message, and no token',
+  likely_cause: 'The body is stored as it comes, or a missing field becomes an empty text.',
+  async run(t) {
+    for (const [name, body] of lacking(t.target)) {
+      const reply = await t.create(body);
+      const refused = t.refused(reply, `a body without ${name}`);
+      if (!refused || isSuccess(reply)) continue;
+      const error = asObject(reply.json);
+      t.must(typeof error?.['code'] === 'string' && typeof error['message'] === 'string', {
+        expected: 'a JSON error with code and message',
+        got: tell(reply),
+        at: reply,
+      });
+      t.strict(reply.status === 400 && error?.['code'] === 'INVALID_REQUEST', {
+        expected: '400 INVALID_REQUEST',
+        got: tell(reply),
+        at: reply,
+      });
+    }
+  },
+};
+
+function lacking(target: PlatformTarget): [string, TokenBody][] {
+  const least = leastBody();
+  const address = fullBody(target)['address'] as TokenBody;
+  const without = (body: TokenBody, name: string): TokenBody =>
+    Object.fromEntries(Object.entries(body).filter(([key]) => key !== name));
+  return [
+    ...Object.keys(least).map((name): [string, TokenBody] => [name, without(least, name)]),
+    ...['address_line_1', 'city', 'state', 'zip'].map((name): [string, TokenBody] => [
+      `address.${name}`,
+      { ...least, address: without(address, name) },
+    ]),
+  ];
+}

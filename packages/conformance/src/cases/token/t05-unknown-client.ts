@@ -1,0 +1,28 @@
+import type { TokenCase } from '../../check/check.ts';
+import { asObject, tell } from '../../check/http.ts';
+
+export const t05: TokenCase = {
+  id: 'T05',
+  title: 'A client id that the platform does not know',
+  clauses: ['ER1'],
+  decisions: [6],
+  severity: 'must',
+  profile: 'contract',
+  sends: 'POST create token with an X-Client-Id that was never issued',
+  expects: '404 {"code": "NOT_FOUND", "message": "Resource not found"}',
+  likely_cause: 'The general refusal of the authentication layer (401) answers first.',
+  async run(t) {
+    const reply = await t.create(undefined, { 'x-client-id': 'never-issued-duebridge' });
+    const error = asObject(reply.json);
+    t.must(
+      reply.status === 404 &&
+        error?.['code'] === 'NOT_FOUND' &&
+        error['message'] === 'Resource not found',
+      {
+        expected: '404 {"code":"NOT_FOUND","message":"Resource not found"}',
+        got: tell(reply),
+        at: reply,
+      },
+    );
+  },
+};

@@ -1,0 +1,31 @@
+import type { TokenCase } from '../../check/check.ts';
+import { asObject, tell } from '../../check/http.ts';
+import { fullBody, identifiers, type TokenBench } from '../../check/token-context.ts';
+
+export const t07: TokenCase = {
+  id: 'T07',
+  title: 'An account that the partner does not know',
+  clauses: ['ER1', 'TR4'],
+  decisions: [7],
+  severity: 'must',
+  profile: 'contract',
+  sends: 'POST create token whose account_id no account has',
+  expects: '404 NOT_FOUND',
+  likely_cause: 'The account is not asked for before the token is given.',
+  async run(t: TokenBench) {
+    const { unknown_account_id } = t.target;
+    t.given(
+      unknown_account_id !== undefined,
+      'the target declares no unknown_account_id (its partner must be reachable from the platform)',
+    );
+    const reply = await t.create({
+      ...fullBody(t.target),
+      external_identifiers: identifiers(t.target, unknown_account_id),
+    });
+    t.must(reply.status === 404 && asObject(reply.json)?.['code'] === 'NOT_FOUND', {
+      expected: '404 with code NOT_FOUND',
+      got: tell(reply),
+      at: reply,
+    });
+  },
+};

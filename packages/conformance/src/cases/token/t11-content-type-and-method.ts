@@ -1,0 +1,25 @@
+import type { TokenCase } from '../../check/check.ts';
+import { tell } from '../../check/http.ts';
+import { credentials } from '../../check/token-context.ts';
+
+export const t11: TokenCase = {
+  id: 'T11',
+  title: 'Another content type, another method',
+  clauses: ['A1', 'ER3'],
+  decisions: [5],
+  severity: 'should',
+  profile: 'contract',
+  sends: 'POST create token as text/plain; GET on its path',
+  expects: '415 for the content type, 405 for the method',
+  likely_cause: 'Any body is read as JSON; the router answers 404 for a method it does not know.',
+  async run(t) {
+    const typed = await t.create(undefined, { 'content-type': 'text/plain' });
+    t.should(typed.status === 415, { expected: '415', got: tell(typed), at: typed });
+    const got = await t.send({
+      method: 'GET',
+      url: t.run.url,
+      headers: credentials(t.target, { 'content-type': undefined }),
+    });
+    t.should(got.status === 405, { expected: '405', got: tell(got), at: got });
+  },
+};

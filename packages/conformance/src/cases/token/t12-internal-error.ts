@@ -1,0 +1,36 @@
+import type { TokenCase } from '../../check/check.ts';
+import type { TokenBench } from '../../check/token-context.ts';
+import { asObject, show, tell } from '../../check/http.ts';
+
+export const t12: TokenCase = {
+  id: 'T12',
+  title: 'The platform fails inside',
+  clauses: ['ER2'],
+  severity: 'must',
+  profile: 'contract',
+  sends: 'POST create token to a test build that is told to fail inside',
+  expects:
+    '500 {"code": "INTERNAL_ERROR", "message": "An unexpected error occurred"}, and nothing more',
+  likely_cause: 'The text of the exception, or its stack, is passed to the caller.',
+  async run(t: TokenBench) {
+    const { internal_fault_headers } = t.target;
+    t.given(
+      internal_fault_headers !== undefined,
+      'the target declares no internal_fault_headers: only a test build can be made to fail inside',
+    );
+    const reply = await t.create(undefined, internal_fault_headers);
+    const error = asObject(reply.json);
+    const fields = Object.keys(error ?? {}).sort();
+    t.must(
+      reply.status === 500 &&
+        error?.['code'] === 'INTERNAL_ERROR' &&
+        error['message'] === 'An unexpected error occurred' &&
+        fields.length === 2,
+      {
+        expected: '500 {"code":"INTERNAL_ERROR","message":"An unexpected error occurred"}',
+        got: error === undefined ? tell(reply) : `${reply.status} ${show(reply.json)}`,
+        at: reply,
+      },
+    );
+  },
+};

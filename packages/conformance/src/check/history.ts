@@ -1,0 +1,106 @@
+/**
+ * The judge's own ledger: the ids that its runs used at a server, and the record each ended with, so
+ * that the next day can show whether the server still knows them (PF2: kept for ever; RU2: a terminal
+ * status never changes). Beside it stands what failed last, for `--failed`.
+ *
+ * Plain JSON in a folder (default `.duebridge-conform/`), written whole and renamed into place, so
+ * that a run that is killed leaves the old file, never half a file.
+ */
+import { mkdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import type { Json } from '@duebridge/contract';
+import type { Intent } from './partner-context.ts';
+
+/** Where it lies unless told otherwise. */
+export const DEFAULT_LEDGER = '.duebridge-conform';
+
+/** Most payments remembered; the oldest are dropped. A full run makes about thirty. */
+const MAX_ENTRIES = 2_000;
+
+/** One payment of an earlier run. */
+export interface LedgerEntry {
+  readonly base_url: string;
+  readonly biller_id: string;
+  readonly intent: Intent;
+  /** ISO 8601. */
+  readonly made_at: string;
+  /** The last record that the server gave for it. */
+  readonly record: Readonly<Record<string, Json>>;
+}
+
+/** What a run reads and adds to. */
+export interface Ledger {
+  entries(): readonly LedgerEntry[];
+  add(entries: readonly LedgerEntry[]): void;
+  /** The checks that did not pass in the last run against this address. */
+  lastFailed(base_url: string): readonly string[];
+  keepFailed(base_url: string, checks: readonly string[]): void;
+}
+
+/** A ledger in a folder; nothing is created before something is added. Unreadable files count as empty. */
+export function fileLedger(folder: string): Ledger {
+  const payments = join(folder, 'payments.json');
+  const failed = join(folder, 'failed.json');
+  return {
+    entries: () => {
+      const value = readFile(payments);
+      return Array.isArray(value) ? value.filter(isEntry) : [];
+    },
+    add(entries) {
+      if (entries.length > 0) {
+        writeFile(folder, payments, [...this.entries(), ...entries].slice(-MAX_ENTRIES));
+      }
+    },
+    lastFailed(base_url) {
+      const value = readFile(failed);
+      const list = isObject(value) ? value[base_url] : undefined;
+      return Array.isArray(list) ? list.filter((id) => typeof id === 'string') : [];
+    },
+    keepFailed(base_url, checks) {
+      const value = readFile(failed);
+      writeFile(folder, failed, { ...(isObject(value) ? value : {}), [base_url]: checks });
+    },
+  };
+}
+
+/** A ledger that lives as long as the process. */
+export function memoryLedger(entries: readonly LedgerEntry[] = []): Ledger {
+  const all = [...entries];
+  const failed = new Map<string, readonly string[]>();
+  return {
+    entries: () => all,
+    add: (more) => void all.push(...more),
+    lastFailed: (base_url) => failed.get(base_url) ?? [],
+    keepFailed: (base_url, checks) => void failed.set(base_url, checks),
+  };
+}
+
+function readFile(file: string): unknown {
+  try {
+    return JSON.parse(readFileSync(file, 'utf8'));
+  } catch {
+    return undefined;
+  }
+}
+
+function writeFile(folder: string, file: string, value: unknown): void {
+  mkdirSync(folder, { recursive: true });
+  const draft = `${file}.${process.pid}`;
+  writeFileSync(draft, `${JSON.stringify(value, undefined, 2)}\n`, { mode: 0o600 });
+  renameSync(draft, file);
+}
+
+function isObject(value: unknown): value is Record<string, unknown> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+function isEntry(value: unknown): value is LedgerEntry {
+  return (
+    isObject(value) &&
+    typeof value['base_url'] === 'string' &&
+    typeof value['biller_id'] === 'string' &&
+    typeof value['made_at'] === 'string' &&
+    isObject(value['intent']) &&
+    isObject(value['record'])
+  );
+}

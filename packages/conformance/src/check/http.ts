@@ -1,0 +1,347 @@
+/**
+ * The judge's HTTP client: sends one request, never throws for what the other side does, and keeps
+ * what was sent and what came, with every secret masked before it is stored.
+ *
+ * The server under test may answer anything or nothing (reliability F96-F102): every wait has a
+ * deadline, every body a limit, redirects are never followed, and an answer that cannot be read is a
+ * reply without a status, not an exception.
+ */
+import { readFileSync } from 'node:fs';
+import { Agent, request } from 'undici';
+import { JsonProblem, OtherNumber, parseJson, type Json } from '@duebridge/contract';
+import { Silent } from './check.ts';
+
+/** Longest wait for one whole answer: half again what P59 allows a PUT, so that slow is told from dead. */
+export const REQUEST_TIMEOUT_MS = 15_000;
+
+/** Longest wait for a connection. */
+export const CONNECT_TIMEOUT_MS = 3_000;
+
+/** Most bytes read of one answer (decision 16). */
+const MAX_ANSWER_BYTES = 262_144;
+
+/** Most characters of one body that a report keeps: enough to see what is wrong, few enough to mail. */
+const MAX_KEPT_CHARACTERS = 4_000;
+
+/** Requests in a row without an answer after which the run stops: a dead server, not a slow one. */
+const MAX_SILENT_IN_A_ROW = 4;
+
+/** Most exchanges kept of one run; a run needs some hundreds. */
+const MAX_KEPT_EXCHANGES = 5_000;
+
+/** One request and what came of it, fit to be shown: secrets are masked. */
+export interface Exchange {
+  readonly number: number;
+  /** The check that sent it. */
+  readonly check: string;
+  readonly method: string;
+  readonly url: string;
+  readonly request_headers: Readonly<Record<string, string>>;
+  readonly request_body: string;
+  readonly sent_at: string;
+  readonly duration_ms: number;
+  /** Absent when no answer came. */
+  readonly status?: number;
+  readonly answer_headers: Readonly<Record<string, string>>;
+  readonly answer_body: string;
+  /** Why no answer came, for people. */
+  readonly no_answer?: string;
+  /** True when the answer held a secret that the judge had sent. */
+  readonly leaked: boolean;
+}
+
+/** A reply as the checks see it. */
+export interface Reply {
+  readonly exchange: Exchange;
+  /** Undefined when no answer came, or it was not HTTP. */
+  readonly status: number | undefined;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly text: string;
+  /** The body read strictly; undefined when it is not JSON. */
+  readonly json: Json | undefined;
+  /** What is wrong with the body as JSON; undefined when nothing is. */
+  readonly json_problem: string | undefined;
+  /** When the request left and when its answer was read, in milliseconds since 1970. */
+  readonly sent: number;
+  readonly came: number;
+}
+
+/** One request. Header names and values go out as they are. */
+export interface Outgoing {
+  readonly method: string;
+  readonly url: string;
+  readonly headers?: Readonly<Record<string, string>>;
+  readonly body?: string;
+  readonly timeout_ms?: number;
+}
+
+/** A secret and the name that stands for it in reports and commands. */
+export interface Secret {
+  readonly value: string;
+  readonly name: string;
+}
+
+/** Fields in which an answer grants a secret. */
+const GRANTED = /("(?:token|access_token|session|client_secret|api_key)"\s*:\s*)"[^"]{8,}"/g;
+
+/** What every bench sends through: one per run. */
+export class Wire {
+  readonly exchanges: Exchange[] = [];
+  readonly #agent: Agent;
+  readonly #secrets: Secret[] = [];
+  readonly #now: () => number;
+  readonly #stop: AbortSignal | undefined;
+  #count = 0;
+  #silentInARow = 0;
+
+  /** `ca_file`: PEM of an authority to trust beside the public ones. `stop` ends all that is under way. */
+  constructor(options: { ca_file?: string; now?: () => number; stop?: AbortSignal }) {
+    this.#now = options.now ?? Date.now;
+    this.#stop = options.stop;
+    this.#agent = new Agent({
+      connect: {
+        timeout: CONNECT_TIMEOUT_MS,
+        ...(options.ca_file === undefined ? {} : { ca: readFileSync(options.ca_file, 'utf8') }),
+      },
+      // Shorter than any server's own idle time, so that no request meets a socket being closed.
+      keepAliveTimeout: 1_000,
+      keepAliveMaxTimeout: 1_000,
+      headersTimeout: 0,
+      bodyTimeout: 0,
+    });
+  }
+
+  /** From now on `secret` is shown as its name. Texts too short to be secret are left alone. */
+  hide(secret: Secret): void {
+    if (secret.value.length >= 4 && !this.#secrets.some((known) => known.value === secret.value)) {
+      this.#secrets.push(secret);
+      // Longest first, so that a secret inside another cannot leave a piece of it behind.
+      this.#secrets.sort((one, other) => other.value.length - one.value.length);
+    }
+  }
+
+  /** The text with every known secret replaced by its name in angle marks. */
+  mask(text: string): string {
+    let masked = text;
+    for (const { value, name } of this.#secrets) {
+      masked = masked.replaceAll(value, `‹${name}›`);
+      masked = masked.replaceAll(encodeURIComponent(value), `‹${name}›`);
+    }
+    return masked.replaceAll(GRANTED, '$1"‹GRANTED›"');
+  }
+
+  /** Sends one request for the check named. Throws Silent when the server has stopped answering. */
+  async send(check: string, out: Outgoing): Promise<Reply> {
+    if (this.#silentInARow >= MAX_SILENT_IN_A_ROW) {
+      throw new Silent(
+        `The server did not answer ${MAX_SILENT_IN_A_ROW} requests in a row: see its log, and run again.`,
+      );
+    }
+    this.#stop?.throwIfAborted();
+    const sent = this.#now();
+    const started = performance.now();
+    const came = await this.#exchange(out);
+    const reply = this.keep(check, out, came, sent, performance.now() - started);
+    if (came.status !== undefined) this.#silentInARow = 0;
+    else if (came.silent) this.#silentInARow += 1;
+    return reply;
+  }
+
+  /** Files an exchange, also one that a check made by other means than `send`. */
+  keep(check: string, out: Outgoing, came: Came, sent: number, duration: number): Reply {
+    this.#count += 1;
+    const exchange: Exchange = {
+      number: this.#count,
+      check,
+      method: out.method,
+      url: this.mask(out.url),
+      request_headers: this.#maskAll(out.headers ?? {}),
+      request_body: clip(this.mask(out.body ?? '')),
+      sent_at: new Date(sent).toISOString(),
+      duration_ms: Math.round(duration),
+      ...(came.status === undefined ? {} : { status: came.status }),
+      answer_headers: this.#maskAll(came.headers),
+      answer_body: clip(this.mask(came.text)),
+      ...(came.problem === undefined ? {} : { no_answer: this.mask(came.problem) }),
+      leaked: this.#secrets.some(
+        ({ value, name }) => name !== 'ACCESS_TOKEN' && came.text.includes(value),
+      ),
+    };
+    if (this.exchanges.length < MAX_KEPT_EXCHANGES) this.exchanges.push(exchange);
+    const { json, json_problem } = readJson(came);
+    return {
+      exchange,
+      status: came.status,
+      headers: came.headers,
+      text: came.text,
+      json,
+      json_problem,
+      sent,
+      came: sent + duration,
+    };
+  }
+
+  async close(): Promise<void> {
+    await this.#agent.destroy();
+  }
+
+  async #exchange(out: Outgoing): Promise<Came> {
+    const timeout_ms = out.timeout_ms ?? REQUEST_TIMEOUT_MS;
+    const deadline = AbortSignal.timeout(timeout_ms);
+    try {
+      const answer = await request(out.url, {
+        method: out.method,
+        headers: {
+          accept: 'application/json',
+          'user-agent': 'duebridge-conform',
+          ...out.headers,
+        },
+        ...(out.body === undefined ? {} : { body: out.body }),
+        dispatcher: this.#agent,
+        signal: this.#stop === undefined ? deadline : AbortSignal.any([deadline, this.#stop]),
+      });
+      const headers = flatten(answer.headers);
+      const chunks: Buffer[] = [];
+      let bytes = 0;
+      for await (const chunk of answer.body) {
+        const piece = chunk as Buffer;
+        bytes += piece.length;
+        if (bytes > MAX_ANSWER_BYTES) {
+          answer.body.destroy();
+          return {
+            ...nothing(
+              `the answer is larger than ${MAX_ANSWER_BYTES / 1024} KiB and was not read on`,
+            ),
+            headers,
+          };
+        }
+        chunks.push(piece);
+      }
+      return { status: answer.statusCode, headers, text: Buffer.concat(chunks).toString('utf8') };
+    } catch (error) {
+      if (this.#stop?.aborted === true) throw error;
+      if (deadline.aborted) {
+        return { ...nothing(`no whole answer within ${timeout_ms / 1000} s`), silent: true };
+      }
+      return { ...nothing(transportProblem(error)), silent: isRefused(error) };
+    }
+  }
+
+  #maskAll(headers: Readonly<Record<string, string>>): Record<string, string> {
+    return Object.fromEntries(
+      Object.entries(headers).map(([name, value]) => [name, clip(this.mask(value))]),
+    );
+  }
+}
+
+/** What came back, before masking. */
+export interface Came {
+  readonly status?: number;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly text: string;
+  readonly problem?: string;
+  readonly silent?: boolean;
+}
+
+/** No answer, and why. */
+export function nothing(problem: string): Came {
+  return { headers: {}, text: '', problem };
+}
+
+/** A reply in a few words, such as `200 {"status":…}` or `no answer: …`. */
+export function tell(reply: Reply): string {
+  if (reply.status === undefined) return `no answer: ${reply.exchange.no_answer ?? 'unknown'}`;
+  const body = reply.exchange.answer_body.replaceAll(/\s+/g, ' ').trim();
+  return `${reply.status} ${body.length > 160 ? `${body.slice(0, 160)}…` : body}`.trim();
+}
+
+/** True when the answer's status is 2xx. */
+export function isSuccess(reply: Reply): boolean {
+  return reply.status !== undefined && reply.status >= 200 && reply.status < 300;
+}
+
+/** True when the answer's status is 4xx. */
+export function isRefusal(reply: Reply): boolean {
+  return reply.status !== undefined && reply.status >= 400 && reply.status < 500;
+}
+
+/** True when the answer says that it is JSON and is. */
+export function isJson(reply: Reply): boolean {
+  const type = (reply.headers['content-type'] ?? '').toLowerCase();
+  return reply.json !== undefined && /^application\/(?:[\w.+-]+\+)?json\b/.test(type);
+}
+
+/** The body as an object; undefined when it is anything else. */
+export function asObject(json: Json | undefined): Readonly<Record<string, Json>> | undefined {
+  return typeof json === 'object' &&
+    json !== null &&
+    !Array.isArray(json) &&
+    !(json instanceof OtherNumber)
+    ? (json as Readonly<Record<string, Json>>)
+    : undefined;
+}
+
+/** A JSON value as it stood on the wire, short enough for a sentence. */
+export function show(value: Json | undefined): string {
+  if (value === undefined) return 'nothing';
+  if (value instanceof OtherNumber) return value.source.slice(0, 60);
+  const text = JSON.stringify(value);
+  return text.length > 100 ? `${text.slice(0, 100)}…` : text;
+}
+
+function readJson(came: Came): { json: Json | undefined; json_problem: string | undefined } {
+  if (came.status === undefined) return { json: undefined, json_problem: 'no answer' };
+  try {
+    return { json: parseJson(came.text), json_problem: undefined };
+  } catch (error) {
+    if (!(error instanceof JsonProblem)) throw error;
+    return { json: undefined, json_problem: error.problem };
+  }
+}
+
+function flatten(headers: Readonly<Record<string, string | string[] | undefined>>) {
+  const flat: Record<string, string> = {};
+  for (const [name, value] of Object.entries(headers)) {
+    if (value !== undefined) flat[name] = Array.isArray(value) ? value.join(', ') : value;
+  }
+  return flat;
+}
+
+function clip(text: string): string {
+  return text.length > MAX_KEPT_CHARACTERS
+    ? `${text.slice(0, MAX_KEPT_CHARACTERS)}… (${text.length} characters)`
+    : text;
+}
+
+/** The code of a transport error, such as ECONNREFUSED. */
+export function errorCode(error: unknown): string {
+  if (typeof error !== 'object' || error === null) return 'UNKNOWN';
+  if ('code' in error && typeof error.code === 'string') return error.code;
+  if ('cause' in error) return errorCode(error.cause);
+  if ('errors' in error && Array.isArray(error.errors)) return errorCode(error.errors[0]);
+  return 'UNKNOWN';
+}
+
+function isRefused(error: unknown): boolean {
+  return ['ECONNREFUSED', 'UND_ERR_CONNECT_TIMEOUT', 'EHOSTUNREACH'].includes(errorCode(error));
+}
+
+function transportProblem(error: unknown): string {
+  const code = errorCode(error);
+  switch (code) {
+    case 'ECONNREFUSED':
+      return 'the connection was refused';
+    case 'ECONNRESET':
+    case 'UND_ERR_SOCKET':
+    case 'EPIPE':
+      return 'the connection was closed before the whole answer had come';
+    case 'UND_ERR_CONNECT_TIMEOUT':
+      return `no connection within ${CONNECT_TIMEOUT_MS / 1000} s`;
+    default:
+      return code.startsWith('HPE_') ||
+        code.startsWith('UND_ERR_RES') ||
+        code === 'UND_ERR_HEADERS_OVERFLOW'
+        ? `what came is not HTTP/1.1 (${code})`
+        : `the exchange broke (${code})`;
+  }
+}

@@ -1,0 +1,243 @@
+/**
+ * Before anything is judged: is the server where the target says, does it speak the protocol, does it
+ * take the credential, does the known account answer? Most first runs fail on one of these, and a
+ * wall of failed checks would say less than the one sentence that mends it. Such a failure is CONFIG,
+ * never FAIL, and is told within ten seconds.
+ */
+import { lookup } from 'node:dns/promises';
+import { readFileSync } from 'node:fs';
+import { connect as connectTcp } from 'node:net';
+import { connect as connectTls } from 'node:tls';
+import { errorCode, isSuccess, tell, type Exchange, type Reply, type Wire } from './http.ts';
+import { accessToken, PartnerBench, type PartnerRun } from './partner-context.ts';
+
+/** Longest wait for the first answer. With the connection it stays below ten seconds. */
+const ANSWER_TIMEOUT_MS = 5_000;
+
+/** Longest wait for a name, a connection or a handshake. */
+const REACH_TIMEOUT_MS = 3_000;
+
+/** Why nothing could be judged, in one sentence that says what to mend. */
+export interface ConfigProblem {
+  readonly sentence: string;
+  readonly exchange?: Exchange;
+}
+
+/** The name under which pre-flight exchanges are filed. */
+export const PREFLIGHT = 'preflight';
+
+/** Looks at a partner's server. Gives undefined when the checks can begin. */
+export async function partnerPreflight(run: PartnerRun): Promise<ConfigProblem | undefined> {
+  const { target } = run;
+  const unreachable = await reach(target.base_url, 'base_url', target.ca_file);
+  if (unreachable !== undefined) return { sentence: unreachable };
+  const bench = new PartnerBench(run, PREFLIGHT);
+  const { authentication } = target;
+  let headers: Readonly<Record<string, string>>;
+  if (authentication.method === 'oauth') {
+    const away = await reach(authentication.token_url, 'the token URL', target.ca_file);
+    if (away !== undefined) return { sentence: away };
+    const granted = await withTimeout(run.wire, ANSWER_TIMEOUT_MS, {
+      method: 'POST',
+      url: authentication.token_url,
+      headers: { 'content-type': 'application/x-www-form-urlencoded' },
+      body: new URLSearchParams({
+        grant_type: 'client_credentials',
+        client_id: authentication.client_id,
+        client_secret: authentication.client_secret,
+        scope: authentication.scope,
+      }).toString(),
+    });
+    const token = accessToken(granted);
+    if (token === undefined) return tokenProblem(granted, authentication.token_url);
+    run.wire.hide({ value: token, name: 'ACCESS_TOKEN' });
+    headers = { authorization: `Bearer ${token}` };
+  } else {
+    headers = await bench.proof('declared');
+  }
+  const url = run.url('get_account', {
+    biller_id: target.biller_id,
+    account_id: target.accounts.payable,
+  });
+  const read = await withTimeout(run.wire, ANSWER_TIMEOUT_MS, { method: 'GET', url, headers });
+  return readProblem(read, run);
+}
+
+/** Looks whether an address can be reached. Gives the sentence when it cannot. */
+export async function reach(
+  address: string,
+  name: string,
+  ca_file: string | undefined,
+): Promise<string | undefined> {
+  const url = new URL(address);
+  const host = url.hostname.replace(/^\[|\]$/g, '');
+  const secure = url.protocol === 'https:';
+  const port = Number(url.port || (secure ? 443 : 80));
+  const place = `${host}:${port}`;
+  let ca: string | undefined;
+  try {
+    ca = ca_file === undefined ? undefined : readFileSync(ca_file, 'utf8');
+  } catch {
+    return `The file ${ca_file} cannot be read: mend --ca.`;
+  }
+  const named = await Promise.race([
+    lookup(host).then(
+      () => undefined,
+      () => `No address is known for ${host}: mend the host in ${name}.`,
+    ),
+    after(
+      REACH_TIMEOUT_MS,
+      `The name ${host} was not resolved in time: mend the host in ${name}, or the DNS of this machine.`,
+    ),
+  ]);
+  if (named !== undefined) return named;
+  return new Promise((resolve) => {
+    const socket = secure
+      ? connectTls({
+          host,
+          port,
+          ...(isAddress(host) ? {} : { servername: host }),
+          ...(ca === undefined ? {} : { ca }),
+        })
+      : connectTcp({ host, port });
+    const end = (sentence: string | undefined): void => {
+      socket.destroy();
+      resolve(sentence);
+    };
+    socket.setTimeout(REACH_TIMEOUT_MS, () =>
+      end(
+        secure
+          ? `${place} takes connections but no TLS handshake: if the server speaks plain http, write http:// in ${name}.`
+          : `${place} does not answer within ${REACH_TIMEOUT_MS / 1_000} s: mend the port in ${name}, or open the firewall.`,
+      ),
+    );
+    socket.once(secure ? 'secureConnect' : 'connect', () => end(undefined));
+    socket.once('error', (error) => end(reachSentence(error, place, name, secure)));
+  });
+}
+
+/** What a certificate lacks, by Node's code. */
+const CERTIFICATE_PROBLEMS: Readonly<Record<string, string>> = {
+  DEPTH_ZERO_SELF_SIGNED_CERT: 'is signed by itself',
+  SELF_SIGNED_CERT_IN_CHAIN: 'comes from an authority that is not public',
+  UNABLE_TO_VERIFY_LEAF_SIGNATURE:
+    'comes without its chain, or from an authority that is not public',
+  UNABLE_TO_GET_ISSUER_CERT_LOCALLY: 'comes from an authority that is not public',
+  CERT_HAS_EXPIRED: 'has expired',
+  CERT_NOT_YET_VALID: 'is not valid yet',
+  ERR_TLS_CERT_ALTNAME_INVALID: 'is for another host name',
+};
+
+function reachSentence(error: unknown, place: string, name: string, secure: boolean): string {
+  const code = errorCode(error);
+  const certificate = CERTIFICATE_PROBLEMS[code];
+  if (certificate !== undefined) {
+    return `The certificate of ${place} ${certificate}: mend it, or for a test server name its authority with --ca FILE.`;
+  }
+  if (code === 'ECONNREFUSED') {
+    return `Nothing listens on ${place}: start the server, or mend the port in ${name}.`;
+  }
+  if (secure && (code === 'EPROTO' || code.startsWith('ERR_SSL'))) {
+    return `${place} does not speak TLS 1.2 or later: if it is plain http, write http:// in ${name}; else mend its TLS settings.`;
+  }
+  return `${place} cannot be reached (${code}): mend ${name}, or the network between here and there.`;
+}
+
+function tokenProblem(reply: Reply, token_url: string): ConfigProblem {
+  const at = { exchange: reply.exchange };
+  if (reply.status === undefined) {
+    return {
+      sentence: `The token endpoint ${token_url} gives no answer (${tell(reply)}): look at its log.`,
+      ...at,
+    };
+  }
+  if (reply.status === 404 || reply.status === 405) {
+    return {
+      sentence: `The token endpoint ${token_url} answers ${reply.status}: mend --token-url.`,
+      ...at,
+    };
+  }
+  if (reply.status >= 300 && reply.status < 400) {
+    return {
+      sentence: `The token endpoint sends on to ${reply.headers['location'] ?? 'elsewhere'}: give that address as --token-url.`,
+      ...at,
+    };
+  }
+  if (reply.status >= 400 && reply.status < 500) {
+    return {
+      sentence: `The token endpoint refuses the client (${tell(reply)}): mend --client-id, --client-secret or --scope, and have it read a form.`,
+      ...at,
+    };
+  }
+  return {
+    sentence: `The token endpoint ${token_url} gives no access_token (${tell(reply)}): mend --token-url, or the endpoint.`,
+    ...at,
+  };
+}
+
+function readProblem(reply: Reply, run: PartnerRun): ConfigProblem | undefined {
+  const { base_url, authentication, accounts } = run.target;
+  const at = { exchange: reply.exchange };
+  if (reply.status === undefined) {
+    const hint = base_url.startsWith('http:') ? ', or whether it wants https' : '';
+    return {
+      sentence: `The server takes connections, but GET account gives no answer (${reply.exchange.no_answer ?? 'nothing'}): look at its log${hint}.`,
+      ...at,
+    };
+  }
+  if (isSuccess(reply)) {
+    return /^\s*</.test(reply.text)
+      ? {
+          sentence: `GET account is answered with a web page: base_url or paths.get_account leads to a site, not to the API.`,
+          ...at,
+        }
+      : undefined;
+  }
+  if (reply.status === 401 || reply.status === 403) {
+    const mend =
+      authentication.method === 'key'
+        ? `the key in the header ${authentication.header}: mend --header and --key`
+        : 'the access token: mend --scope, or let the API trust its own token endpoint';
+    return { sentence: `The server refuses (${reply.status}) ${mend}.`, ...at };
+  }
+  if (reply.status === 404) {
+    return {
+      sentence: `GET account answers 404: mend base_url or paths.get_account, or name an account that exists with --biller and --account (now ${accounts.payable}).`,
+      ...at,
+    };
+  }
+  if (reply.status >= 300 && reply.status < 400) {
+    return {
+      sentence: `The server sends on to ${reply.headers['location'] ?? 'elsewhere'}, which is never followed: give that address as --base-url.`,
+      ...at,
+    };
+  }
+  if (reply.status >= 500) {
+    return {
+      sentence: `GET of the known account answers ${reply.status}: look at the server's log; nothing can be judged before it can be read.`,
+      ...at,
+    };
+  }
+  return {
+    sentence: `GET of the known account answers ${tell(reply)}: mend base_url, paths.get_account, --biller or --account.`,
+    ...at,
+  };
+}
+
+function withTimeout(
+  wire: Wire,
+  timeout_ms: number,
+  out: { method: string; url: string; headers: Readonly<Record<string, string>>; body?: string },
+): Promise<Reply> {
+  return wire.send(PREFLIGHT, { ...out, timeout_ms });
+}
+
+function isAddress(host: string): boolean {
+  return /^[\d.]+$/.test(host) || host.includes(':') || !isNaN(Number(host));
+}
+
+function after<T>(ms: number, value: T): Promise<T> {
+  return new Promise((resolve) => {
+    setTimeout(() => resolve(value), ms).unref();
+  });
+}

@@ -1,0 +1,59 @@
+/**
+ * What a run will do, before it does it: which checks, which payments, how many cents.
+ */
+import type { CaseInfo, PartnerCase, Profile } from './check.ts';
+import type { Planned } from './planned-payments.ts';
+import type { PartnerTarget } from './target.ts';
+
+/** The command was wrong: exit code 3. */
+export class UsageProblem extends Error {
+  constructor(sentence: string) {
+    super(sentence);
+    this.name = 'UsageProblem';
+  }
+}
+
+/** The part of the money that one check may ask for. */
+export interface PlannedMoney {
+  readonly payments: number;
+  readonly total_in_cents: number;
+  readonly largest_in_cents: number;
+}
+
+/** Picks the checks of a profile, all or those named. Throws UsageProblem for a name that is none. */
+export function choose<C extends CaseInfo>(
+  cases: readonly C[],
+  profile: Profile,
+  only: readonly string[] | undefined,
+): readonly C[] {
+  if (only === undefined) {
+    return cases.filter((one) => profile === 'strict' || one.profile === 'contract');
+  }
+  const wanted = only.map((id) => id.trim().toUpperCase()).filter((id) => id !== '');
+  const unknown = wanted.find((id) => !cases.some((one) => one.id === id));
+  if (unknown !== undefined) {
+    throw new UsageProblem(
+      `There is no check ${unknown}: the checks are ${cases[0]?.id ?? ''} to ${cases.at(-1)?.id ?? ''}, see --list.`,
+    );
+  }
+  return cases.filter((one) => wanted.includes(one.id));
+}
+
+/** Adds up what the chosen checks may ask for; a payment that several share counts once. */
+export function addUp(cases: readonly PartnerCase[], target: PartnerTarget): PlannedMoney {
+  const planned: Planned[] = [];
+  for (const one of cases) {
+    if (one.unfit?.(target) !== undefined) continue;
+    for (const payment of one.creates?.(target) ?? []) {
+      if (payment.shared === undefined || !planned.some((p) => p.shared === payment.shared)) {
+        planned.push(payment);
+      }
+    }
+  }
+  const amounts = planned.map((payment) => payment.amount_in_cents);
+  return {
+    payments: amounts.length,
+    total_in_cents: amounts.reduce((sum, amount) => sum + amount, 0),
+    largest_in_cents: Math.max(0, ...amounts),
+  };
+}

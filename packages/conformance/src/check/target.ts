@@ -1,0 +1,434 @@
+/**
+ * What is judged: the target file, the flags that override it, and the sentence that mends either.
+ *
+ * One JSON file holds all that the judge must know of a server: where it is, how to prove who calls,
+ * the paths where they differ from ours (decision 1), accounts to work with, declared limits and the
+ * time in which payments end. `conform partner init` writes one. Secrets may be named by environment
+ * variable (`key_env`, `client_secret_env`, `api_key_env`), so that the file can be committed.
+ */
+import { readFileSync } from 'node:fs';
+import { partnerRoutes } from '@duebridge/contract';
+import type { Secret } from './http.ts';
+
+/** The operations of a partner that the judge calls. */
+export const PARTNER_OPERATIONS = [
+  'get_account',
+  'get_balance',
+  'put_account_payment',
+  'get_account_payment',
+  'get_payment',
+] as const;
+export type PartnerOperation = (typeof PARTNER_OPERATIONS)[number];
+
+/** The two methods (S3). */
+export type Authentication =
+  | { readonly method: 'key'; readonly header: string; readonly key: string }
+  | {
+      readonly method: 'oauth';
+      readonly token_url: string;
+      readonly client_id: string;
+      readonly client_secret: string;
+      readonly scope: string;
+    };
+
+/** A request that the judge makes to have something done that no operation of the interface does. */
+export interface OutsideCall {
+  readonly method: string;
+  /** May hold `{platform_payment_id}`. */
+  readonly url: string;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly body: string;
+}
+
+/** A partner's server. */
+export interface PartnerTarget {
+  readonly base_url: string;
+  readonly authentication: Authentication;
+  /** Path templates; null where the partner does not offer the operation. */
+  readonly paths: Readonly<Record<PartnerOperation, string | null>>;
+  readonly biller_id: string;
+  readonly accounts: {
+    /** An active account that the judge may pay. */
+    readonly payable: string;
+    /** Another active account, for P30. */
+    readonly other?: string;
+    /** An id that no account has. */
+    readonly unknown: string;
+    readonly inactive?: string;
+    /** An account whose payments the partner cancels, for P53. */
+    readonly canceled?: string;
+  };
+  /** How the judge has a processing payment canceled, for P53, where an account does not do it. */
+  readonly cancel?: OutsideCall;
+  readonly limits: {
+    readonly min_amount_in_cents: number;
+    /** Absent when the partner declares none. */
+    readonly max_amount_in_cents?: number;
+  };
+  /** Every payment ends within this time. */
+  readonly terminal_window_seconds: number;
+  /** Most cents that one run may ask for; absent when no cap was declared. */
+  readonly spending_cap_in_cents?: number;
+  /** PEM file of an authority to trust beside the public ones. */
+  readonly ca_file?: string;
+}
+
+/** A platform's server: its token endpoint (T), and where it sells the flow (C, T15). */
+export interface PlatformTarget {
+  readonly base_url: string;
+  readonly client_id: string;
+  readonly api_key: string;
+  readonly kind: 'biller' | 'aggregator';
+  readonly biller_id?: string;
+  readonly account_id?: string;
+  /** An account id that the partner of this client does not know. */
+  readonly unknown_account_id?: string;
+  /** True when the platform offers the flow of decision 31 at base_url; T15 and the C checks drive it. */
+  readonly flow: boolean;
+  /** Headers that make a test build of the platform fail inside, for T12. */
+  readonly internal_fault_headers?: Readonly<Record<string, string>>;
+  /** How many tokens T13 asks for. */
+  readonly token_sample: number;
+  /** How many requests T14 sends at once. */
+  readonly burst: number;
+  /** The listening address and credentials of the scripted partner that the platform calls (C). */
+  readonly caller?: CallerTarget;
+  readonly ca_file?: string;
+}
+
+/** The scripted partner that the platform under test is registered with. */
+export interface CallerTarget {
+  readonly port: number;
+  readonly authentication: Authentication;
+  readonly biller_id: string;
+  readonly account_id: string;
+  /** Longest wait for the platform's next call. */
+  readonly patience_seconds: number;
+}
+
+/** The target is not usable as given: exit code 2, with one sentence that says what to mend. */
+export class TargetProblem extends Error {
+  constructor(sentence: string) {
+    super(sentence);
+    this.name = 'TargetProblem';
+  }
+}
+
+/** What the target file holds before flags: any JSON object. */
+export type Draft = Record<string, unknown>;
+
+/** Reads a target file. Throws TargetProblem when it is missing or not a JSON object. */
+export function readDraft(file: string): Draft {
+  let text: string;
+  try {
+    text = readFileSync(file, 'utf8');
+  } catch {
+    throw new TargetProblem(
+      `The target file ${file} cannot be read: give its path, or write one with "conform partner init ${file}".`,
+    );
+  }
+  try {
+    const value: unknown = JSON.parse(text);
+    if (isRecord(value)) return value;
+  } catch {
+    // Told below: one sentence covers a broken text and a text that is no object.
+  }
+  throw new TargetProblem(`The target file ${file} is not one JSON object: mend its syntax.`);
+}
+
+/** Lays flags over a draft: each undefined flag leaves the file's value, objects merge. */
+export function overlay(draft: Draft, flags: Draft): Draft {
+  const merged: Draft = { ...draft };
+  for (const [name, value] of Object.entries(flags)) {
+    if (value === undefined) continue;
+    const below = merged[name];
+    merged[name] = isRecord(value) ? overlay(isRecord(below) ? below : {}, value) : value;
+  }
+  return merged;
+}
+
+/** Makes a partner target of a draft. Throws TargetProblem naming the first field that is wrong. */
+export function partnerTarget(draft: Draft, env: NodeJS.ProcessEnv = process.env): PartnerTarget {
+  const read = new Reader(draft, env);
+  const accounts = read.inside('accounts');
+  const limits = read.inside('limits');
+  const max = limits.count('max_amount_in_cents');
+  const cap = read.count('spending_cap_in_cents');
+  const cancel = outsideCall(read);
+  return {
+    base_url: read.url('base_url', '--base-url').replace(/\/+$/, ''),
+    authentication: authentication(read.inside('authentication')),
+    paths: paths(read.inside('paths')),
+    biller_id: read.text('biller_id', '--biller'),
+    accounts: {
+      payable: accounts.text('payable', '--account'),
+      unknown: accounts.optional('unknown') ?? 'no-such-account-duebridge',
+      ...present('other', accounts.optional('other')),
+      ...present('inactive', accounts.optional('inactive')),
+      ...present('canceled', accounts.optional('canceled')),
+    },
+    ...present('cancel', cancel),
+    limits: {
+      min_amount_in_cents: limits.count('min_amount_in_cents') ?? 1,
+      ...present('max_amount_in_cents', max),
+    },
+    terminal_window_seconds: read.count('terminal_window_seconds') ?? 60,
+    ...present('spending_cap_in_cents', cap),
+    ...present('ca_file', read.optional('ca_file')),
+  };
+}
+
+/** Makes a platform target of a draft. Throws TargetProblem naming the first field that is wrong. */
+export function platformTarget(draft: Draft, env: NodeJS.ProcessEnv = process.env): PlatformTarget {
+  const read = new Reader(draft, env);
+  const kind = read.optional('kind') ?? 'biller';
+  if (kind !== 'biller' && kind !== 'aggregator') {
+    throw new TargetProblem('kind is not usable: write "biller" or "aggregator" (--kind).');
+  }
+  const fault = read.headers('internal_fault_headers');
+  return {
+    base_url: read.url('base_url', '--base-url').replace(/\/+$/, ''),
+    client_id: read.text('client_id', '--client-id'),
+    api_key: read.secret('api_key', '--api-key or DUEBRIDGE_CONFORM_API_KEY'),
+    kind,
+    ...present('biller_id', read.optional('biller_id')),
+    ...present('account_id', read.optional('account_id')),
+    ...present('unknown_account_id', read.optional('unknown_account_id')),
+    flow: draft['flow'] === true,
+    ...(Object.keys(fault).length === 0 ? {} : { internal_fault_headers: fault }),
+    token_sample: read.count('token_sample') ?? 1_000,
+    burst: read.count('burst') ?? 200,
+    ...(isRecord(draft['caller']) ? { caller: callerTarget(read.inside('caller')) } : {}),
+    ...present('ca_file', read.optional('ca_file')),
+  };
+}
+
+/** The secrets of an authentication, with the names that reports show instead. */
+export function secretsOf(authentication: Authentication): readonly Secret[] {
+  return authentication.method === 'key'
+    ? [{ value: authentication.key, name: 'API_KEY' }]
+    : [{ value: authentication.client_secret, name: 'CLIENT_SECRET' }];
+}
+
+/** The file that `conform partner init` writes. */
+export function exampleTarget(): Draft {
+  return {
+    base_url: 'https://partner.example',
+    authentication: { method: 'key', header: 'x-api-key', key_env: 'DUEBRIDGE_CONFORM_KEY' },
+    biller_id: 'your-biller-id',
+    accounts: {
+      payable: 'an-active-account',
+      other: 'another-active-account',
+      unknown: 'an-id-no-account-has',
+      inactive: 'a-closed-account',
+    },
+    paths: Object.fromEntries(PARTNER_OPERATIONS.map((name) => [name, partnerRoutes[name].path])),
+    limits: { min_amount_in_cents: 1, max_amount_in_cents: 500_000 },
+    terminal_window_seconds: 60,
+    spending_cap_in_cents: 2_000_000,
+  };
+}
+
+/** True for a host name of this machine: the only one that plain http is allowed to. */
+export function isLoopback(hostname: string): boolean {
+  return /^(?:localhost|.+\.localhost|127(?:\.\d{1,3}){3}|\[::1\])$/.test(hostname);
+}
+
+function callerTarget(read: Reader): CallerTarget {
+  return {
+    port: read.count('port') ?? 4300,
+    authentication: authentication(read.inside('authentication')),
+    biller_id: read.text('biller_id', 'caller.biller_id'),
+    account_id: read.text('account_id', 'caller.account_id'),
+    patience_seconds: read.count('patience_seconds') ?? 30,
+  };
+}
+
+function authentication(read: Reader): Authentication {
+  const method = read.optional('method');
+  switch (method) {
+    case 'key':
+      return {
+        method,
+        header: read.headerName('header', '--header'),
+        key: read.secret('key', '--key or DUEBRIDGE_CONFORM_KEY'),
+      };
+    case 'oauth':
+      return {
+        method,
+        token_url: read.url('token_url', '--token-url'),
+        client_id: read.text('client_id', '--client-id'),
+        client_secret: read.secret(
+          'client_secret',
+          '--client-secret or DUEBRIDGE_CONFORM_CLIENT_SECRET',
+        ),
+        scope: read.optional('scope') ?? 'read write',
+      };
+    case undefined:
+      throw new TargetProblem('No authentication is given: say --auth key or --auth oauth.');
+    default:
+      throw new TargetProblem(`"${method}" is no authentication method: say key or oauth.`);
+  }
+}
+
+function paths(read: Reader): Record<PartnerOperation, string | null> {
+  const path = (name: PartnerOperation): string | null => {
+    if (read.isNull(name)) return null;
+    const template = read.optional(name) ?? partnerRoutes[name].path;
+    const fields = [...template.matchAll(/\{([a-z_]+)\}/g)].map((match) => match[1]);
+    const last = name.endsWith('payment') ? 'platform_payment_id' : 'account_id';
+    if (!template.startsWith('/') || !fields.includes(last)) {
+      throw new TargetProblem(
+        `paths.${name} is not usable: it must start with "/" and hold {${last}}.`,
+      );
+    }
+    return template;
+  };
+  const needed = (name: PartnerOperation): string => {
+    const template = path(name);
+    if (template === null) {
+      throw new TargetProblem(`paths.${name} is null, but every partner must offer it.`);
+    }
+    return template;
+  };
+  return {
+    get_account: needed('get_account'),
+    get_balance: path('get_balance'),
+    put_account_payment: needed('put_account_payment'),
+    get_account_payment: needed('get_account_payment'),
+    get_payment: path('get_payment'),
+  };
+}
+
+function outsideCall(read: Reader): OutsideCall | undefined {
+  if (!read.has('cancel')) return undefined;
+  const inside = read.inside('cancel');
+  const body = inside.optional('body') ?? '';
+  return {
+    method: inside.optional('method') ?? 'POST',
+    url: inside.url('url', 'cancel.url'),
+    headers: inside.headers('headers'),
+    body,
+  };
+}
+
+/** Reads fields of a draft; each failure is one sentence that names the field and its flag. */
+class Reader {
+  readonly #draft: Draft;
+  readonly #env: NodeJS.ProcessEnv;
+  readonly #place: string;
+
+  constructor(draft: Draft, env: NodeJS.ProcessEnv, place = '') {
+    this.#draft = draft;
+    this.#env = env;
+    this.#place = place;
+  }
+
+  has(name: string): boolean {
+    return this.#draft[name] !== undefined;
+  }
+
+  isNull(name: string): boolean {
+    return this.#draft[name] === null;
+  }
+
+  inside(name: string): Reader {
+    const value = this.#draft[name] ?? {};
+    if (!isRecord(value)) throw new TargetProblem(`${this.#place}${name} must be an object.`);
+    return new Reader(value, this.#env, `${this.#place}${name}.`);
+  }
+
+  optional(name: string): string | undefined {
+    const value = this.#draft[name];
+    if (value === undefined || value === null) return undefined;
+    if (typeof value !== 'string' || value === '') {
+      throw new TargetProblem(`${this.#place}${name} must be a text that is not empty.`);
+    }
+    return value;
+  }
+
+  text(name: string, flag: string): string {
+    const value = this.optional(name);
+    if (value === undefined) {
+      throw new TargetProblem(
+        `${this.#place}${name} is missing: give it in the file or as ${flag}.`,
+      );
+    }
+    return value;
+  }
+
+  secret(name: string, flag: string): string {
+    const variable = this.optional(`${name}_env`);
+    const value = variable === undefined ? this.text(name, flag) : this.#env[variable];
+    if (value === undefined || value === '') {
+      throw new TargetProblem(
+        `${this.#place}${name} is to come from the variable ${variable ?? name}, which is not set.`,
+      );
+    }
+    if (/[^\x21-\x7e]/.test(value)) {
+      throw new TargetProblem(
+        `${this.#place}${name} holds a space or a character outside ASCII, which no header can carry as it is.`,
+      );
+    }
+    return value;
+  }
+
+  headerName(name: string, flag: string): string {
+    const value = this.text(name, flag);
+    if (!/^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/.test(value)) {
+      throw new TargetProblem(`"${value}" cannot be the name of a header: mend ${flag}.`);
+    }
+    return value;
+  }
+
+  url(name: string, flag: string): string {
+    const value = this.text(name, flag);
+    const url = URL.canParse(value) ? new URL(value) : undefined;
+    if (url === undefined || !['http:', 'https:'].includes(url.protocol)) {
+      throw new TargetProblem(
+        `${this.#place}${name} is not an http or https address: mend ${flag}.`,
+      );
+    }
+    if (url.username !== '' || url.password !== '' || url.search !== '' || url.hash !== '') {
+      throw new TargetProblem(
+        `${this.#place}${name} may hold no user, query or fragment: mend ${flag}.`,
+      );
+    }
+    if (
+      url.protocol === 'http:' &&
+      !isLoopback(url.hostname) &&
+      this.#env['DUEBRIDGE_ALLOW_PRIVATE_ADDRESSES'] !== '1'
+    ) {
+      throw new TargetProblem(
+        `${this.#place}${name} is plain http, which would show the credentials to the network: use https, or set DUEBRIDGE_ALLOW_PRIVATE_ADDRESSES=1 for a test network.`,
+      );
+    }
+    return value;
+  }
+
+  count(name: string): number | undefined {
+    const value = this.#draft[name];
+    if (value === undefined || value === null) return undefined;
+    const number = typeof value === 'string' && /^\d+$/.test(value) ? Number(value) : value;
+    if (typeof number !== 'number' || !Number.isSafeInteger(number) || number < 0) {
+      throw new TargetProblem(`${this.#place}${name} must be a whole number, zero or more.`);
+    }
+    return number;
+  }
+
+  headers(name: string): Record<string, string> {
+    const value = this.#draft[name] ?? {};
+    if (!isRecord(value) || Object.values(value).some((text) => typeof text !== 'string')) {
+      throw new TargetProblem(`${this.#place}${name} must be an object of texts.`);
+    }
+    return value as Record<string, string>;
+  }
+}
+
+function isRecord(value: unknown): value is Record<string, unknown> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+function present<K extends string, V>(name: K, value: V | undefined): Partial<Record<K, V>> {
+  return value === undefined ? {} : ({ [name]: value } as Record<K, V>);
+}

@@ -1,0 +1,220 @@
+/**
+ * What a check of a platform's token endpoint works with (A1, A2, TR1-TR4, TK1, AU1).
+ */
+import { platformRoutes } from '@duebridge/contract';
+import { Findings, type Profile } from './check.ts';
+import { asObject, isSuccess, tell, type Outgoing, type Reply, type Wire } from './http.ts';
+import type { Pace } from './partner-context.ts';
+import { PREFLIGHT, reach, type ConfigProblem } from './preflight.ts';
+import type { PlatformTarget } from './target.ts';
+
+/** Longest wait for the first answer. */
+const ANSWER_TIMEOUT_MS = 5_000;
+
+/** Longest Retry-After that the judge waits out; a longer one is taken for a refusal. */
+const LONGEST_RETRY_AFTER_SECONDS = 10;
+
+/** Most repeats of one request answered 429; a platform that needs more is not waited for again. */
+const MAX_RETRIES = 20;
+
+/** What all checks of one run share. */
+export class TokenRun {
+  readonly target: PlatformTarget;
+  readonly profile: Profile;
+  readonly wire: Wire;
+  readonly pace: Pace;
+  readonly now: () => number;
+  readonly sleep: (ms: number) => Promise<void>;
+  /** True once a request was answered 429 however often it was sent. */
+  refusesAlways = false;
+
+  constructor(options: {
+    target: PlatformTarget;
+    profile: Profile;
+    wire: Wire;
+    pace: Pace;
+    now: () => number;
+    sleep: (ms: number) => Promise<void>;
+  }) {
+    this.target = options.target;
+    this.profile = options.profile;
+    this.wire = options.wire;
+    this.pace = options.pace;
+    this.now = options.now;
+    this.sleep = options.sleep;
+  }
+
+  get url(): string {
+    return this.target.base_url + platformRoutes.create_token.path;
+  }
+}
+
+/** A body as a JavaScript value; checks take it apart. */
+export type TokenBody = Record<string, unknown>;
+
+/** What one check of the token endpoint works with. */
+export class TokenBench extends Findings {
+  readonly run: TokenRun;
+  readonly check: string;
+
+  constructor(run: TokenRun, check: string) {
+    super(run.profile);
+    this.run = run;
+    this.check = check;
+  }
+
+  get target(): PlatformTarget {
+    return this.run.target;
+  }
+
+  /** Sends a request as it is. */
+  send(out: Outgoing): Promise<Reply> {
+    return this.run.wire.send(this.check, { timeout_ms: this.run.pace.request_timeout_ms, ...out });
+  }
+
+  /** Asks for a token, waiting out a 429 that says for how long. */
+  async create(
+    body: TokenBody | string = fullBody(this.target),
+    headers: Readonly<Record<string, string | undefined>> = {},
+    options: { raw?: boolean } = {},
+  ): Promise<Reply> {
+    for (let attempt = 0; ; attempt += 1) {
+      const reply = await this.send({
+        method: 'POST',
+        url: this.run.url,
+        headers: credentials(this.target, headers),
+        body: typeof body === 'string' ? body : JSON.stringify(body),
+      });
+      const seconds = Number(reply.headers['retry-after'] ?? Number.NaN);
+      if (
+        reply.status !== 429 ||
+        options.raw === true ||
+        !(seconds <= LONGEST_RETRY_AFTER_SECONDS)
+      ) {
+        return reply;
+      }
+      if (attempt >= MAX_RETRIES) this.run.refusesAlways = true;
+      if (this.run.refusesAlways) return reply;
+      await this.run.sleep(Math.max(seconds * 1_000, 50));
+    }
+  }
+
+  /** Raises a finding when a request that must be refused was given a token. */
+  refused(reply: Reply, what: string, severity: 'must' | 'should' = 'must'): boolean {
+    const finding = { expected: `no token for ${what}`, got: tell(reply), at: reply };
+    const refused = reply.status !== undefined && !isSuccess(reply) && tokenOf(reply) === undefined;
+    return severity === 'must' ? this.must(refused, finding) : this.should(refused, finding);
+  }
+}
+
+/** The token of an answer; undefined when there is none. */
+export function tokenOf(reply: Reply): string | undefined {
+  const token = asObject(reply.json)?.['token'];
+  return isSuccess(reply) && typeof token === 'string' && token !== '' ? token : undefined;
+}
+
+/** Every field of the request, with values that a right platform takes. */
+export function fullBody(target: PlatformTarget): TokenBody {
+  return {
+    ...leastBody(),
+    address: {
+      address_line_1: '1 Main Street',
+      address_line_2: 'Apartment 2',
+      city: 'Austin',
+      state: 'TX',
+      zip: '78701',
+    },
+    balance: {
+      amount_due_in_cents: 12_500,
+      due_date: '2030-01-31',
+      last_updated_at: '2029-12-31T08:00:00Z',
+    },
+    ...(target.account_id === undefined
+      ? {}
+      : { external_identifiers: identifiers(target, target.account_id) }),
+  };
+}
+
+/** The required fields alone. */
+export function leastBody(): TokenBody {
+  return {
+    first_name: 'Ada',
+    last_name: 'Example',
+    email: 'ada@example.com',
+    phone_number: '+15125550100',
+    address: { address_line_1: '1 Main Street', city: 'Austin', state: 'TX', zip: '78701' },
+  };
+}
+
+/** External identifiers as this kind of partner sends them (TR4). */
+export function identifiers(target: PlatformTarget, account_id: string): TokenBody {
+  return {
+    account_id,
+    ...(target.biller_id === undefined ? {} : { biller_id: target.biller_id }),
+  };
+}
+
+/** The headers of a token request; a header given as undefined is left out. */
+export function credentials(
+  target: PlatformTarget,
+  change: Readonly<Record<string, string | undefined>>,
+): Record<string, string> {
+  const headers: Record<string, string | undefined> = {
+    'x-client-id': target.client_id,
+    'x-api-key': target.api_key,
+    'content-type': 'application/json',
+    ...change,
+  };
+  const sent: Record<string, string> = {};
+  for (const [name, value] of Object.entries(headers)) {
+    if (value !== undefined) sent[name] = value;
+  }
+  return sent;
+}
+
+/** Looks at a platform. Gives undefined when the checks can begin. */
+export async function platformPreflight(run: TokenRun): Promise<ConfigProblem | undefined> {
+  const unreachable = await reach(run.target.base_url, 'base_url', run.target.ca_file);
+  if (unreachable !== undefined) return { sentence: unreachable };
+  const reply = await run.wire.send(PREFLIGHT, {
+    method: 'POST',
+    url: run.url,
+    headers: credentials(run.target, {}),
+    body: JSON.stringify(fullBody(run.target)),
+    timeout_ms: ANSWER_TIMEOUT_MS,
+  });
+  const at = { exchange: reply.exchange };
+  if (isSuccess(reply)) {
+    return /^\s*</.test(reply.text)
+      ? { sentence: 'The token endpoint is answered with a web page: mend base_url.', ...at }
+      : undefined;
+  }
+  if (reply.status === undefined) {
+    return {
+      sentence: `The server takes connections, but gives no answer (${reply.exchange.no_answer ?? 'nothing'}): look at its log.`,
+      ...at,
+    };
+  }
+  if (reply.status === 401 || reply.status === 403) {
+    return {
+      sentence: `The platform refuses (${reply.status}) the credentials: mend --client-id and --api-key.`,
+      ...at,
+    };
+  }
+  if (reply.status === 404) {
+    return {
+      sentence: `The platform answers 404: mend base_url, or --client-id or --account if it does not know one of them (${tell(reply)}).`,
+      ...at,
+    };
+  }
+  if (reply.status >= 300 && reply.status < 400) {
+    return {
+      sentence: `The server sends on to ${reply.headers['location'] ?? 'elsewhere'}, which is never followed: give that address as --base-url.`,
+      ...at,
+    };
+  }
+  return {
+    sentence: `A token request with all fields is answered ${tell(reply)}: look at the platform's log before judging it.`,
+    ...at,
+  };
+}

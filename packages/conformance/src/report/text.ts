@@ -1,0 +1,193 @@
+/**
+ * A run told to a terminal, as JSON for programs, and as JUnit XML for build servers. The page for
+ * people stands in report-page.ts. All print the one report value; none decides anything.
+ */
+import { CLAUSES, formatCents } from '@duebridge/contract';
+import type { CheckResult, Progress, RunReport } from '../run.ts';
+
+/** Colours of a terminal; texts alone say the same. */
+interface Paint {
+  readonly good: (text: string) => string;
+  readonly bad: (text: string) => string;
+  readonly warn: (text: string) => string;
+  readonly dim: (text: string) => string;
+  readonly strong: (text: string) => string;
+}
+
+/** The run in one screen: the verdict first, then each broken rule once, then what was not judged. */
+export function terminalReport(report: RunReport, options: { colour: boolean }): string {
+  const paint = painter(options.colour);
+  const lines: string[] = ['', headline(report, paint), ''];
+  if (report.config !== undefined) {
+    lines.push(`  ${report.config.sentence}`, '');
+    if (report.config.curl !== undefined) lines.push(`  ${paint.dim(report.config.curl)}`, '');
+  }
+  for (const broken of report.broken) {
+    const mark = broken.severity === 'must' ? paint.bad('✗') : paint.warn('!');
+    lines.push(
+      `${mark} ${paint.strong(broken.clause)}  ${broken.rule}  ${paint.dim(broken.checks.join(' '))}`,
+    );
+    // The first check tells all, with the command; the others only that they found it too.
+    const [first, ...others] = broken.checks.flatMap(
+      (id) => report.results.find((one) => one.id === id) ?? [],
+    );
+    if (first !== undefined) lines.push(...told(first, paint));
+    for (const other of others) {
+      lines.push(
+        `    ${paint.strong(other.id)} ${other.title}${excusedWords(other)}: ${paint.dim(other.findings[0]?.got ?? '')}`,
+      );
+    }
+    lines.push('');
+  }
+  const skipped = report.results.filter(({ verdict }) => verdict === 'SKIP');
+  const reasons = Map.groupBy(skipped, ({ skipped: reason }) => reason ?? '');
+  for (const [reason, results] of reasons) {
+    lines.push(
+      paint.dim(`– ${results.map(({ id }) => id).join(' ')}: not judged, because ${reason}`),
+    );
+  }
+  if (skipped.length > 0) lines.push('');
+  for (const problem of report.judge_failed) {
+    lines.push(paint.bad(`The judge itself failed in ${problem}. Please report it.`), '');
+  }
+  lines.push(countsLine(report), '');
+  return lines.join('\n');
+}
+
+/** The sentence under which a run is remembered. */
+export function headline(report: RunReport, paint: Paint = painter(false)): string {
+  const { counts, target, profile } = report;
+  const ran = counts.PASS + counts.FAIL + counts.WARN;
+  switch (report.verdict) {
+    case 'passed':
+      return `${paint.good('✓')} ${paint.strong(target.base_url)} keeps the interface: ${counts.PASS} of ${ran} checks passed${counts.WARN === 0 ? '' : `, ${counts.WARN} with a warning`} (profile ${profile}).`;
+    case 'failed':
+      return `${paint.bad('✗')} ${paint.strong(target.base_url)} breaks the interface: ${counts.FAIL} of ${ran} checks failed${counts.WARN === 0 ? '' : `, ${counts.WARN} warned`} (profile ${profile}).`;
+    case 'config':
+      return `${paint.warn('CONFIG')} ${paint.strong(target.base_url)} could not be judged.`;
+    case 'nothing':
+      return `${paint.warn('NOTHING RAN')} ${paint.strong(target.base_url)}: no check could be judged.`;
+  }
+}
+
+/** Counts, time and money in one line. */
+function countsLine(report: RunReport): string {
+  const { counts, money } = report;
+  const parts = [
+    `${counts.PASS} passed`,
+    `${counts.FAIL} failed`,
+    `${counts.WARN} warned`,
+    `${counts.SKIP} not judged`,
+    `${(report.duration_ms / 1_000).toFixed(1)} s`,
+  ];
+  if (money !== undefined) parts.push(`${formatCents(money.asked_in_cents)} asked for`);
+  return parts.join(' · ');
+}
+
+/** What a run will create, told before it starts. */
+export function moneyLine(money: NonNullable<RunReport['money']>): string {
+  const cap =
+    money.cap_in_cents === undefined
+      ? 'no spending cap declared'
+      : `spending cap ${formatCents(money.cap_in_cents)}`;
+  return `This run may create ${money.payments === 1 ? '1 payment' : `up to ${money.payments} payments`}, ${formatCents(money.total_in_cents)} (${money.total_in_cents} cents) in all, the largest ${formatCents(money.largest_in_cents)}; ${cap}.`;
+}
+
+/** One line that shows how far the run is. */
+export function progressLine(progress: Progress): string {
+  const width = 24;
+  const filled = Math.round((progress.done / Math.max(1, progress.total)) * width);
+  return `[${'#'.repeat(filled)}${'.'.repeat(width - filled)}] ${progress.done}/${progress.total} ${progress.check} ${progress.verdict}`;
+}
+
+/** The report value as JSON, one value with a line feed at its end. */
+export function jsonReport(report: RunReport): string {
+  return `${JSON.stringify(report, undefined, 2)}\n`;
+}
+
+/** JUnit XML: one test suite, one test case a check. A warning passes and is told in system-out. */
+export function junitReport(report: RunReport): string {
+  const { results, config } = report;
+  const failures = results.filter((one) => one.verdict === 'FAIL' && one.excused === undefined);
+  const cases = results.map((one) => {
+    const open = `    <testcase classname="${xml(`duebridge.${report.subject}`)}" name="${xml(`${one.id} ${one.title}`)}" time="${(one.duration_ms / 1_000).toFixed(3)}"`;
+    const body = [
+      ...(one.verdict === 'SKIP'
+        ? [`      <skipped message="${xml(one.skipped ?? '')}"/>`]
+        : one.verdict === 'FAIL' && one.excused !== undefined
+          ? [
+              `      <skipped message="${xml(`expected to fail until ${one.excused.until} (${one.excused.owner}): ${one.excused.reason}`)}"/>`,
+            ]
+          : one.verdict === 'FAIL'
+            ? [
+                `      <failure message="${xml(one.findings[0]?.got ?? '')}" type="must">${xml(plain(one))}</failure>`,
+              ]
+            : []),
+      ...(one.verdict === 'WARN' ? [`      <system-out>${xml(plain(one))}</system-out>`] : []),
+    ];
+    return body.length === 0 ? `${open}/>` : `${open}>\n${body.join('\n')}\n    </testcase>`;
+  });
+  if (config !== undefined) {
+    cases.unshift(
+      `    <testcase classname="duebridge.${report.subject}" name="pre-flight">\n      <error message="${xml(config.sentence)}" type="config"/>\n    </testcase>`,
+    );
+  }
+  return `<?xml version="1.0" encoding="UTF-8"?>
+<testsuites>
+  <testsuite name="${xml(`duebridge conform ${report.subject} ${report.target.base_url}`)}" tests="${cases.length}" failures="${failures.length}" errors="${config === undefined ? 0 : 1}" skipped="${report.counts.SKIP}" timestamp="${report.started_at}" time="${(report.duration_ms / 1_000).toFixed(3)}">
+${cases.join('\n')}
+  </testsuite>
+</testsuites>
+`;
+}
+
+/** A check's findings as plain text. */
+function plain(result: CheckResult): string {
+  return told(result, painter(false)).join('\n').trim();
+}
+
+function told(result: CheckResult, paint: Paint): string[] {
+  const lines = [`    ${paint.strong(result.id)} ${result.title}${excusedWords(result)}`];
+  for (const finding of result.findings) {
+    lines.push(
+      `      ${finding.severity === 'must' ? paint.bad('expected') : paint.warn('expected')}  ${finding.expected}`,
+      `      got       ${finding.got}`,
+    );
+  }
+  lines.push(`      likely    ${result.likely_cause}`);
+  const others = result.clauses.slice(1).map((clause) => `${clause} ${CLAUSES[clause].rule}`);
+  if (others.length > 0) lines.push(paint.dim(`      also      ${others.join(' · ')}`));
+  const command = result.findings.find(({ curl }) => curl !== undefined)?.curl;
+  if (command !== undefined) lines.push(paint.dim(`      ${command}`));
+  return lines;
+}
+
+function excusedWords({ excused }: CheckResult): string {
+  return excused === undefined
+    ? ''
+    : ` (expected to fail until ${excused.until}, ${excused.owner}: ${excused.reason})`;
+}
+
+/** Escapes for XML, and drops what XML 1.0 cannot hold: a server may answer with any bytes. */
+function xml(text: string): string {
+  return text
+    .replaceAll(/[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\u{10000}-\u{10ffff}]/gu, '\ufffd')
+    .replaceAll('&', '&amp;')
+    .replaceAll('<', '&lt;')
+    .replaceAll('>', '&gt;')
+    .replaceAll('"', '&quot;');
+}
+
+function painter(colour: boolean): Paint {
+  const style =
+    (open: number, close: number) =>
+    (text: string): string =>
+      colour ? `\u001b[${open}m${text}\u001b[${close}m` : text;
+  return {
+    good: style(32, 39),
+    bad: style(31, 39),
+    warn: style(33, 39),
+    dim: style(2, 22),
+    strong: style(1, 22),
+  };
+}

@@ -1,0 +1,399 @@
+/**
+ * `duebridge sandbox …`: a partner, or a platform, to build against (decision 30).
+ */
+import { randomBytes } from 'node:crypto';
+import { readFile } from 'node:fs/promises';
+import { Command, InvalidArgumentError, Option } from 'commander';
+import { drivePayment, type DriveExchange, type DriveTarget } from './drive.ts';
+import {
+  findScenario,
+  MAGIC_ACCOUNTS,
+  MAGIC_AMOUNTS,
+  readScript,
+  SCENARIOS,
+  ScriptProblem,
+  startScriptedPartner,
+  type ScriptedAuth,
+  type ScriptedExchange,
+  type ScriptedPartnerOptions,
+} from './partner.ts';
+import { startScriptedPlatform } from './platform.ts';
+
+/** Exit codes (decision 30); 3, usage, is commander's own errors. */
+const EXIT_FAILED = 1;
+const EXIT_CONFIGURATION = 2;
+
+/** One sentence for the person at the terminal. */
+class SandboxProblem extends Error {
+  readonly exitCode = EXIT_CONFIGURATION;
+}
+
+/** How long a closed port stays closed unless --heal-after says: long enough for a circuit breaker to open. */
+const CLOSED_SECONDS = 30;
+
+/** Longest answer shown on one line of the terminal. */
+const SHOWN = 300;
+
+interface PartnerFlags {
+  readonly host: string;
+  readonly port: number;
+  readonly auth: 'key' | 'oauth';
+  readonly header: string;
+  readonly key?: string;
+  readonly clientId: string;
+  readonly clientSecret?: string;
+  readonly expiresIn: number;
+  readonly processingMs: number;
+  readonly scenario?: string;
+  readonly script?: string;
+  readonly faults?: number;
+  readonly healAfter?: number;
+  readonly seed: number;
+  readonly list?: boolean;
+  readonly json?: boolean;
+}
+
+interface DriveFlags {
+  readonly baseUrl: string;
+  readonly auth: 'key' | 'oauth';
+  readonly header: string;
+  readonly key?: string;
+  readonly tokenUrl?: string;
+  readonly clientId?: string;
+  readonly clientSecret?: string;
+  readonly scope: string;
+  readonly biller: string;
+  readonly account: string;
+  readonly amountCents: number;
+  readonly withinSeconds: number;
+  readonly json?: boolean;
+}
+
+/** Makes the command. Throws errors whose `exitCode` is 2 where something has to be mended first. */
+export function sandboxCommand(): Command {
+  const command = new Command('sandbox').description(
+    'a partner with every outcome and fault, or a platform, to build against',
+  );
+  command.addCommand(partnerCommand());
+  command.addCommand(platformCommand());
+  return command;
+}
+
+function partnerCommand(): Command {
+  return new Command('partner')
+    .description('run a partner in memory: right, or with a fault of your choice')
+    .option('--host <host>', 'address to listen on', '127.0.0.1')
+    .option('--port <port>', 'port; 0 takes a free one', whole(0, 65_535), 4100)
+    .addOption(new Option('--auth <method>').choices(['key', 'oauth']).default('key'))
+    .option('--header <name>', 'header of the key', 'x-api-key')
+    .option('--key <key>', 'the key; made up unless named')
+    .option('--client-id <id>', 'OAuth client of the platform', 'sandbox-platform')
+    .option('--client-secret <secret>', 'its secret; made up unless named')
+    .option('--expires-in <seconds>', 'life of an access token', whole(1, 86_400), 3600)
+    .option('--processing-ms <ms>', 'usual time until a payment ends', whole(0, 86_400_000), 2000)
+    .option('--scenario <name>', 'a fault by name or number, such as F02; see --list')
+    .option('--script <file>', 'several faults in turn: a JSON list of {match, fault, times}')
+    .option('--faults <count>', 'faulty answers before it is right again', whole(1, 1_000_000))
+    .option('--heal-after <seconds>', 'ends the fault by the clock', whole(1, 86_400))
+    .option('--seed <number>', 'repeats what is left to chance', whole(0, 4_294_967_295), 1)
+    .option('--list', 'lists the faults, and what a right caller does')
+    .option('--json', 'prints JSON')
+    .addHelpText('after', () => `\n${magicHelp()}`)
+    .action(runPartner);
+}
+
+function magicHelp(): string {
+  const accounts = MAGIC_ACCOUNTS.map(
+    ({ biller_id, account_id, note }) => [`${biller_id} / ${account_id}`, note ?? ''] as const,
+  );
+  const amounts = MAGIC_AMOUNTS.map(
+    ({ amount_in_cents, note }) => [String(amount_in_cents), note] as const,
+  );
+  return [
+    'Magic accounts (biller / account):',
+    ...table(accounts),
+    '',
+    'Magic amounts in cents, on any active account:',
+    ...table(amounts),
+    '',
+    'While it runs: GET /sandbox shows payments and exchanges; POST /sandbox/reset, /sandbox/heal,',
+    '/sandbox/clock {"advance_ms": N}, /sandbox/payments/ID/end {"status": "canceled"}.',
+  ].join('\n');
+}
+
+function table(rows: readonly (readonly [string, string])[]): string[] {
+  const width = Math.max(...rows.map(([left]) => left.length));
+  return rows.map(([left, right]) => `  ${left.padEnd(width)}  ${right}`);
+}
+
+async function runPartner(flags: PartnerFlags): Promise<void> {
+  if (flags.list === true) {
+    print(flags.json === true ? JSON.stringify(listed(), null, 2) : listText());
+    return;
+  }
+  if (flags.scenario !== undefined && flags.script !== undefined) {
+    throw new SandboxProblem('give --scenario or --script, not both');
+  }
+  const wanted = flags.scenario === undefined ? undefined : findScenario(flags.scenario);
+  const method = wanted?.needs ?? flags.auth;
+  const auth: ScriptedAuth =
+    method === 'key'
+      ? { method, header: flags.header, key: flags.key ?? madeUp() }
+      : {
+          method,
+          client_id: flags.clientId,
+          client_secret: flags.clientSecret ?? madeUp(),
+          expires_in: flags.expiresIn,
+        };
+  const partner = await started(() =>
+    withScript(flags, {
+      host: flags.host,
+      port: flags.port,
+      auth,
+      processing_ms: flags.processingMs,
+      seed: flags.seed,
+      seen: (exchange) => {
+        if (flags.json !== true) print(exchangeLine(exchange));
+      },
+    }),
+  );
+  const { url, plain_url, token_url, scenario } = partner;
+  const inForce = partner.auth;
+  if (flags.json === true) {
+    print(
+      JSON.stringify({
+        url,
+        plain_url,
+        auth: { ...inForce, token_url },
+        scenario: scenario?.name ?? null,
+      }),
+    );
+  } else {
+    print(`Sandbox partner at ${url}; look at ${plain_url}/sandbox`);
+    print(
+      inForce.method === 'key'
+        ? `key: ${inForce.header}: ${inForce.key}`
+        : `OAuth: ${token_url} client_id ${inForce.client_id} client_secret ${inForce.client_secret}`,
+    );
+    if (scenario !== undefined) {
+      print(`${scenario.name}: ${scenario.title}.\nA right caller: ${scenario.caller}`);
+    }
+  }
+  // A port where nothing listens cannot be told to heal.
+  const healAfter = flags.healAfter ?? (scenario?.door === 'closed' ? CLOSED_SECONDS : undefined);
+  const heal = () => {
+    void partner.heal();
+    if (flags.json !== true) print('healed');
+  };
+  const healing = healAfter === undefined ? undefined : setTimeout(heal, healAfter * 1000);
+  await interrupted();
+  clearTimeout(healing);
+  await partner.stop();
+}
+
+async function withScript(flags: PartnerFlags, options: ScriptedPartnerOptions) {
+  return startScriptedPartner({
+    ...options,
+    ...(flags.scenario === undefined ? {} : { scenario: flags.scenario }),
+    ...(flags.script === undefined ? {} : { script: await scriptFile(flags.script) }),
+    ...(flags.faults === undefined ? {} : { faults: flags.faults }),
+  });
+}
+
+async function scriptFile(file: string) {
+  let text: string;
+  try {
+    text = await readFile(file, 'utf8');
+  } catch {
+    throw new SandboxProblem(`the script ${file} cannot be read`);
+  }
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+  } catch {
+    throw new SandboxProblem(`the script ${file} is no JSON`);
+  }
+  return readScript(value);
+}
+
+/** Starts something; what stands in its way becomes one sentence. */
+async function started<T>(start: () => Promise<T>): Promise<T> {
+  try {
+    return await start();
+  } catch (error) {
+    if (error instanceof ScriptProblem) throw new SandboxProblem(error.message);
+    if (error instanceof Error && 'code' in error && 'port' in error) {
+      throw new SandboxProblem(
+        `cannot listen on port ${String(error.port)}: ${String(error.code)}`,
+      );
+    }
+    throw error;
+  }
+}
+
+const listed = () =>
+  SCENARIOS.map(({ name, title, caller, needs, faults, ends }) => ({
+    name,
+    title,
+    caller,
+    auth: needs ?? 'any',
+    faults,
+    ends,
+  }));
+
+function listText(): string {
+  return SCENARIOS.map(
+    ({ name, title, caller, faults }) =>
+      `${name}\n    ${title} (${faults === 'until_healed' ? 'until healed' : `${faults} times`})\n    A right caller: ${caller}`,
+  ).join('\n');
+}
+
+function exchangeLine(exchange: ScriptedExchange): string {
+  const { method, path, answer, credential } = exchange;
+  const came = answer === undefined ? 'no ordinary answer' : `${answer.status} ${answer.body}`;
+  const refused = credential === 'refused' ? ' (credential refused)' : '';
+  const sent = exchange.body === '' ? '' : ` ${exchange.body}`;
+  return cut(`${method} ${path}${sent}${refused} -> ${came}`);
+}
+
+function platformCommand(): Command {
+  const command = new Command('platform')
+    .description('run a platform in memory: gives tokens, drives payments from its page')
+    .option('--host <host>', 'address to listen on', '127.0.0.1')
+    .option('--port <port>', 'port; 0 takes a free one', whole(0, 65_535), 4000)
+    .addOption(
+      new Option('--kind <kind>', 'an aggregator must send biller_id')
+        .choices(['biller', 'aggregator'])
+        .default('biller'),
+    )
+    .option('--client-id <id>', 'made up unless named')
+    .option('--api-key <key>', 'made up unless named')
+    .option('--json', 'prints JSON')
+    .action(
+      async (flags: {
+        host: string;
+        port: number;
+        kind: 'biller' | 'aggregator';
+        clientId?: string;
+        apiKey?: string;
+        json?: boolean;
+      }) => {
+        const platform = await started(() =>
+          startScriptedPlatform({
+            host: flags.host,
+            port: flags.port,
+            client: {
+              kind: flags.kind,
+              client_id: flags.clientId ?? `client_${madeUp()}`,
+              api_key: flags.apiKey ?? madeUp(),
+            },
+          }),
+        );
+        const { url, client_id, api_key } = platform;
+        print(
+          flags.json === true
+            ? JSON.stringify({ url, client_id, api_key })
+            : `Sandbox platform at ${url}; drive payments from ${url}/sandbox\nX-Client-Id: ${client_id}\nX-Api-Key: ${api_key}`,
+        );
+        await interrupted();
+        await platform.stop();
+      },
+    );
+  return command.addCommand(driveCommand());
+}
+
+function driveCommand(): Command {
+  return new Command('drive')
+    .description('drive one payment against a partner server, showing each exchange')
+    .requiredOption('--base-url <url>', 'the partner')
+    .addOption(new Option('--auth <method>').choices(['key', 'oauth']).default('key'))
+    .option('--header <name>', 'header of the key', 'x-api-key')
+    .addOption(new Option('--key <key>').env('DUEBRIDGE_SANDBOX_KEY'))
+    .option('--token-url <url>', 'OAuth token endpoint')
+    .option('--client-id <id>', 'OAuth client')
+    .addOption(new Option('--client-secret <secret>').env('DUEBRIDGE_SANDBOX_CLIENT_SECRET'))
+    .option('--scope <scopes>', 'scopes to ask for', 'read write')
+    .requiredOption('--biller <id>', 'biller_id')
+    .requiredOption('--account <id>', 'account_id')
+    .option('--amount-cents <cents>', 'amount', whole(1, 99_999_999_999), 1250)
+    .option('--within-seconds <seconds>', 'how long to poll', whole(1, 86_400), 120)
+    .option('--json', 'prints one JSON value at the end')
+    .action(async (flags: DriveFlags) => {
+      const exchanges: DriveExchange[] = [];
+      const order = {
+        biller_id: flags.biller,
+        account_id: flags.account,
+        amount_in_cents: flags.amountCents,
+      };
+      const result = await drivePayment(driveTarget(flags), order, {
+        withinMs: flags.withinSeconds * 1000,
+        shown: (exchange) => {
+          exchanges.push(exchange);
+          if (flags.json !== true) print(driveLine(exchange));
+        },
+      });
+      print(
+        flags.json === true
+          ? JSON.stringify({ ...result, exchanges }, null, 2)
+          : `${result.platform_payment_id}: ${result.status ?? result.problem ?? ''}`,
+      );
+      if (result.status === undefined) process.exitCode = EXIT_FAILED;
+    });
+}
+
+function driveTarget(flags: DriveFlags): DriveTarget {
+  if (!URL.canParse(flags.baseUrl)) throw new SandboxProblem('--base-url is no URL');
+  if (flags.auth === 'key') {
+    if (flags.key === undefined) throw new SandboxProblem('--auth key needs --key');
+    return {
+      base_url: flags.baseUrl,
+      auth: { method: 'key', header: flags.header, key: flags.key },
+    };
+  }
+  const { tokenUrl, clientId, clientSecret } = flags;
+  if (tokenUrl === undefined || clientId === undefined || clientSecret === undefined) {
+    throw new SandboxProblem('--auth oauth needs --token-url, --client-id and --client-secret');
+  }
+  return {
+    base_url: flags.baseUrl,
+    auth: {
+      method: 'oauth',
+      token_url: tokenUrl,
+      client_id: clientId,
+      client_secret: clientSecret,
+      scope: flags.scope,
+    },
+  };
+}
+
+function driveLine(exchange: DriveExchange): string {
+  const { method, url, body, status, reply, milliseconds, says } = exchange;
+  const request = cut(`${method} ${url}${body === undefined ? '' : ` ${body}`}`);
+  return `${request}\n  ${cut(`${status ?? 'no answer'} ${reply}`)}\n  ${milliseconds} ms: ${says}`;
+}
+
+const cut = (text: string) => (text.length > SHOWN ? `${text.slice(0, SHOWN)} …` : text);
+
+const madeUp = () => randomBytes(18).toString('base64url');
+
+function print(text: string): void {
+  process.stdout.write(`${text}\n`);
+}
+
+/** Resolves at SIGINT or SIGTERM. */
+function interrupted(): Promise<void> {
+  return new Promise((resolve) => {
+    process.once('SIGINT', () => resolve());
+    process.once('SIGTERM', () => resolve());
+  });
+}
+
+function whole(minimum: number, maximum: number) {
+  return (text: string): number => {
+    const value = Number(text);
+    if (!/^\d+$/.test(text) || value < minimum || value > maximum) {
+      throw new InvalidArgumentError(`a whole number from ${minimum} to ${maximum} is wanted`);
+    }
+    return value;
+  };
+}

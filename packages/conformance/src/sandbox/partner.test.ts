@@ -1,0 +1,326 @@
+/**
+ * The scripted partner itself: right when nothing is said, wrong in one way when a behaviour says so.
+ * The judge proves far more of it; here stands what the judge cannot see: hooks, clock, page, ledger.
+ */
+import assert from 'node:assert/strict';
+import test, { type TestContext } from 'node:test';
+import { request } from 'undici';
+import {
+  onRecords,
+  SANDBOX_BILLER,
+  SLOW_MS,
+  startScriptedPartner,
+  type Behaviour,
+  type ScriptedPartnerOptions,
+} from './partner.ts';
+
+/** A fixed instant: 2026-03-21T12:00:00Z. */
+const START_MS = Date.UTC(2026, 2, 21, 12);
+
+/** A partner whose clock stands still until it is advanced. */
+async function start(t: TestContext, options: Partial<ScriptedPartnerOptions> = {}) {
+  const partner = await startScriptedPartner({
+    auth: { method: 'key', header: 'Authorization', key: 'the-key' },
+    clock: { now: () => START_MS },
+    ...options,
+  });
+  t.after(() => partner.stop());
+  const send = async (
+    method: 'GET' | 'PUT' | 'POST',
+    path: string,
+    body?: unknown,
+    headers: Record<string, string> = {},
+  ) => {
+    const text = typeof body === 'string' ? body : JSON.stringify(body);
+    const reply = await request(`${partner.url}${path}`, {
+      method,
+      headers: {
+        authorization: 'the-key',
+        ...(body === undefined ? {} : { 'content-type': 'application/json' }),
+        ...headers,
+      },
+      body: body === undefined ? null : text,
+    });
+    const answered = await reply.body.text();
+    return {
+      status: reply.statusCode,
+      headers: reply.headers,
+      text: answered,
+      body: (answered.startsWith('{') ? JSON.parse(answered) : {}) as Record<string, unknown>,
+    };
+  };
+  const paymentPath = (id: string, account = 'active') =>
+    `/biller/${SANDBOX_BILLER}/account/${account}/payment/${id}`;
+  const put = (id: string, amount_in_cents: unknown = 1_250, account = 'active') =>
+    send('PUT', paymentPath(id, account), { amount_in_cents, platform_batch_id: 'b1' });
+  const get = (id: string, account = 'active', headers: Record<string, string> = {}) =>
+    send('GET', paymentPath(id, account), undefined, headers);
+  return { partner, send, put, get };
+}
+
+test('a payment starts processing, is posted once, and its id gives it back for ever [RU1 RU5 ST2 PF8]', async (t) => {
+  const { partner, put, get } = await start(t);
+  const first = await put('p1');
+  assert.equal(first.status, 200);
+  assert.deepEqual(
+    [first.body['status'], first.body['posted_at'], first.body['initiated_at']],
+    ['processing', null, new Date(START_MS).toISOString()],
+  );
+  partner.advance(99);
+  assert.equal((await get('p1')).body['status'], 'processing');
+  partner.advance(1);
+  const ended = await get('p1');
+  assert.equal(ended.body['status'], 'succeeded');
+  assert.equal(ended.body['posted_at'], new Date(START_MS + 100).toISOString());
+  partner.advance(400 * 24 * 3_600_000);
+  assert.deepEqual((await put('p1', 9_999)).body, ended.body);
+  assert.equal(partner.postings().length, 1);
+  const account = partner.accounts().find(({ account_id }) => account_id === 'active');
+  assert.equal(account?.balance?.amount_due_in_cents, 12_500 - 1_250);
+});
+
+test('25 requests at once with one id are one payment [RU5 PF2]', async (t) => {
+  const { partner, put } = await start(t);
+  const replies = await Promise.all(Array.from({ length: 25 }, () => put('p1')));
+  assert.equal(new Set(replies.map(({ body }) => body['payment_id'])).size, 1);
+  assert.equal(partner.payments().length, 1);
+});
+
+test('magic accounts and amounts end payments as they say [FR1 ST3 ST4]', async (t) => {
+  const { partner, put, get } = await start(t);
+  const cases: readonly [string, number, string][] = [
+    ['active', 1_250, 'succeeded'],
+    ['inactive', 1_250, 'failed'],
+    ['nobody', 1_250, 'failed'],
+    ['maximum', 50_000, 'succeeded'],
+    ['maximum', 50_001, 'failed'],
+    ['failing', 1_250, 'failed'],
+    ['canceled', 1_250, 'canceled'],
+    ['slow', 1_250, 'processing'],
+    ['stuck', 1_250, 'processing'],
+    ['active', 66_601, 'failed'],
+    ['active', 66_602, 'failed'],
+    ['active', 66_603, 'failed'],
+    ['active', 66_604, 'canceled'],
+    ['active', 66_605, 'processing'],
+    ['active', 66_606, 'processing'],
+    ['duplicate', 1_250, 'succeeded'],
+    ['duplicate', 1_250, 'failed'],
+    ['duplicate', 1_251, 'succeeded'],
+  ];
+  for (const [index, [account, amount]] of cases.entries()) await put(`p${index}`, amount, account);
+  partner.advance(1_000);
+  for (const [index, [account, amount, status]] of cases.entries()) {
+    const { body } = await get(`p${index}`, account);
+    assert.equal(body['status'], status, `${account} ${amount}`);
+    assert.equal('failure_reason' in body, status === 'failed');
+  }
+  partner.advance(SLOW_MS);
+  assert.equal((await get('p7', 'slow')).body['status'], 'succeeded');
+  assert.equal((await get('p13')).body['status'], 'succeeded');
+  assert.equal((await get('p8', 'stuck')).body['status'], 'processing');
+});
+
+test('a waiting read is held until the payment ends, however the end comes [B5]', async (t) => {
+  const { partner, put, get } = await start(t);
+  await put('p1', 1_250, 'stuck');
+  const waiting = get('p1', 'stuck', { prefer: 'wait=30' });
+  while (partner.exchanges().length < 2) await new Promise((resolve) => setImmediate(resolve));
+  partner.end('p1', 'canceled');
+  const ended = await waiting;
+  assert.equal(ended.headers['preference-applied'], 'wait');
+  assert.equal(ended.body['status'], 'canceled');
+  await put('p2', 1_250, 'stuck');
+  const still = await get('p2', 'stuck', { prefer: 'wait=1' });
+  assert.equal(still.body['status'], 'processing');
+});
+
+test('wrong requests leave no payment, and say why [S3 S5]', async (t) => {
+  const { partner, send, put, get } = await start(t);
+  const path = `/biller/${SANDBOX_BILLER}/account/active/payment/p1`;
+  const body = { amount_in_cents: 1_250, platform_batch_id: 'b1' };
+  const cases: readonly [Promise<{ status: number }>, number][] = [
+    [put('p1', '1250'), 400],
+    [put('p1', 10.5), 400],
+    [put('p1', 0), 400],
+    [put('p1', null), 400],
+    [send('PUT', path, '{"amount_in_cents":1e3,"platform_batch_id":"b1"}'), 400],
+    [
+      send('PUT', path, '{"amount_in_cents":1250,"amount_in_cents":1250,"platform_batch_id":"b1"}'),
+      400,
+    ],
+    [send('PUT', path, { amount_in_cents: 1_250 }), 400],
+    [send('PUT', path, { ...body, platform_payment_id: 'p2' }), 400],
+    [send('PUT', path, 'not json'), 400],
+    [send('PUT', path, `"${'x'.repeat(70_000)}"`), 413],
+    [send('PUT', path, body, { 'content-type': 'text/plain' }), 415],
+    [send('PUT', path, body, { authorization: 'Bearer the-key' }), 401],
+    [send('PUT', path, body, { authorization: '' }), 401],
+    [send('POST', path, body), 405],
+    [send('GET', '/nowhere'), 404],
+    [send('GET', '/biller/%zz/account/active'), 400],
+    [get('p1'), 404],
+  ];
+  for (const [index, [reply, status]] of cases.entries()) {
+    const seen = (await reply) as Awaited<ReturnType<typeof get>>;
+    assert.equal(seen.status, status, `case ${index}`);
+    assert.equal(typeof seen.body['code'], 'string', `case ${index}`);
+    assert.equal(typeof seen.headers['x-request-id'], 'string');
+  }
+  assert.equal(partner.payments().length, 0);
+});
+
+test('access tokens carry scopes and expire by the clock of the sandbox [OA2 OA3 OA4 SC1]', async (t) => {
+  const { partner, send } = await start(t, {
+    auth: { method: 'oauth', client_id: 'platform', client_secret: 'se+cr&et%é', expires_in: 60 },
+  });
+  const ask = async (fields: Record<string, string>, headers: Record<string, string> = {}) =>
+    send('POST', '/oauth/token', new URLSearchParams(fields).toString(), {
+      'content-type': 'application/x-www-form-urlencoded',
+      authorization: '',
+      ...headers,
+    });
+  const client = { client_id: 'platform', client_secret: 'se+cr&et%é' };
+  const grant_type = 'client_credentials';
+  const granted = await ask({ grant_type, ...client, scope: 'read' });
+  assert.equal(granted.status, 200);
+  const { access_token, ...rest } = granted.body;
+  assert.deepEqual(rest, { token_type: 'Bearer', expires_in: 60, scope: 'read' });
+  const bearer = { authorization: `Bearer ${String(access_token)}` };
+  const account = `/biller/${SANDBOX_BILLER}/account/active`;
+  assert.equal((await send('GET', account, undefined, bearer)).status, 200);
+  const write = { amount_in_cents: 1, platform_batch_id: 'b1' };
+  const refused = await send('PUT', `${account}/payment/p1`, write, bearer);
+  assert.equal(refused.status, 403);
+  assert.match(String(refused.headers['www-authenticate']), /insufficient_scope/);
+  partner.advance(60_000);
+  assert.equal((await send('GET', account, undefined, bearer)).status, 401);
+
+  const wrong: readonly [
+    Promise<{ status: number; body: Record<string, unknown> }>,
+    number,
+    string,
+  ][] = [
+    [ask({ grant_type, ...client, client_secret: 'no' }), 401, 'invalid_client'],
+    [ask({ grant_type: 'password', ...client }), 400, 'unsupported_grant_type'],
+    [ask({ ...client }), 400, 'invalid_request'],
+    [ask({ grant_type, ...client, scope: 'admin' }), 400, 'invalid_scope'],
+    [
+      ask({ grant_type, ...client }, { authorization: 'Basic cGxhdGZvcm06eA==' }),
+      400,
+      'invalid_request',
+    ],
+  ];
+  for (const [reply, status, error] of wrong) {
+    const seen = await reply;
+    assert.deepEqual([seen.status, seen.body['error']], [status, error]);
+  }
+  const basic = Buffer.from(`platform:${encodeURIComponent('se+cr&et%é')}`).toString('base64');
+  assert.equal((await ask({ grant_type }, { authorization: `Basic ${basic}` })).status, 200);
+  assert.ok(!JSON.stringify(partner.exchanges()).includes('se+cr&et'), 'secrets are masked');
+});
+
+test('a behaviour makes the partner wrong in just one way', async (t) => {
+  const wrong = async (behaviour: Behaviour) => start(t, { behaviour });
+
+  const noAuth = await wrong({ authorize: () => undefined });
+  assert.equal(
+    (await noAuth.send('GET', '/payment/x', undefined, { authorization: '' })).status,
+    404,
+  );
+
+  const perAccount = await wrong({ key: (call, _instruction) => call.path });
+  await perAccount.put('p1');
+  await perAccount.put('p1', 1_250, 'active-2');
+  assert.equal(perAccount.partner.payments().length, 2);
+
+  const racy = await wrong({
+    beforeStore: () => new Promise((resolve) => setTimeout(resolve, 20)),
+  });
+  await Promise.all([racy.put('p1'), racy.put('p1'), racy.put('p1')]);
+  racy.partner.advance(1_000);
+  assert.equal(racy.partner.postings().length, 3, 'check-then-insert posts more than once');
+
+  const twice = await wrong({ ended: (payment, partner) => partner.post(payment) });
+  await twice.put('p1');
+  twice.partner.advance(1_000);
+  assert.equal(twice.partner.postings().length, 2);
+
+  const reborn = await wrong({
+    repeat: (payment) => {
+      payment.amount_in_cents = 1;
+    },
+  });
+  await reborn.put('p1');
+  assert.equal((await reborn.put('p1')).body['amount_in_cents'], 1);
+
+  const lax = await wrong({ validate: () => [] });
+  assert.equal((await lax.put('p1', '1250')).body['amount_in_cents'], 1_250);
+
+  const floats = await wrong(onRecords((record) => ({ ...record, amount_in_cents: '12.50' })));
+  assert.equal((await floats.put('p1')).body['amount_in_cents'], '12.50');
+  assert.equal((await floats.get('p1')).body['amount_in_cents'], '12.50');
+
+  const cut = await wrong({
+    answer:
+      () =>
+      ({ socket }) =>
+        void socket.destroy(),
+  });
+  await assert.rejects(cut.put('p1'));
+  assert.equal(cut.partner.payments().length, 1);
+
+  const html = await wrong({ receive: () => ({ status: 502, body: '<h1>Bad Gateway</h1>' }) });
+  assert.match((await html.get('p1')).text, /^<h1>/);
+});
+
+test('reset forgets everything; the page shows what is there, escaped and without a script', async (t) => {
+  const { partner, send, put } = await start(t, { scenario: 'F34' });
+  await put('p1', 1_250, 'stuck');
+  await send('PUT', '/payment/%3Cscript%3E', { amount_in_cents: 1 });
+  const page = await send('GET', '/sandbox');
+  assert.equal(page.status, 200);
+  assert.match(page.text, /F34-extra-fields/);
+  assert.match(page.text, /\$12\.50/);
+  assert.doesNotMatch(page.text, /<script/);
+  assert.ok(!page.text.includes('the-key'));
+  assert.match(String(page.headers['content-security-policy']), /default-src 'none'/);
+
+  const form = { 'content-type': 'application/x-www-form-urlencoded' };
+  const foreign = { ...form, origin: 'https://elsewhere.example' };
+  assert.equal((await send('POST', '/sandbox/reset', 'a=b', foreign)).status, 403);
+  assert.equal(partner.payments().length, 1);
+  assert.equal(
+    (await send('POST', '/sandbox/payments/p1/end', 'status=canceled', form)).status,
+    303,
+  );
+  assert.equal((await send('POST', '/sandbox/payments/p1/end', { status: 'failed' })).status, 409);
+  assert.equal((await send('POST', '/sandbox/payments/p9/end', { status: 'failed' })).status, 404);
+  assert.equal((await send('POST', '/sandbox/clock', { advance_ms: 5 })).status, 200);
+  assert.equal(partner.now(), START_MS + 5);
+  assert.equal((await send('POST', '/sandbox/clock', { advance_ms: -5 })).status, 400);
+  const listed = await send('GET', '/sandbox/payments');
+  assert.equal((listed.body['payments'] as unknown[]).length, 1);
+  assert.equal((await send('POST', '/sandbox/heal', {})).status, 200);
+  assert.ok(partner.healed());
+  assert.equal((await send('POST', '/sandbox/reset', {})).status, 200);
+  assert.deepEqual(
+    [partner.payments().length, partner.exchanges().length, partner.now(), partner.healed()],
+    [0, 0, START_MS, false],
+  );
+});
+
+test('a statement counts and hashes the payments of a batch', async (t) => {
+  const { partner, send, put } = await start(t);
+  await put('p2');
+  await put('p1', 66_601);
+  partner.advance(1_000);
+  const { body } = await send('GET', '/batch/b1');
+  assert.deepEqual(body['totals'], [
+    { status: 'succeeded', count: 1, amount_in_cents: 1_250 },
+    { status: 'failed', count: 1, amount_in_cents: 66_601 },
+  ]);
+  // printf 'p1,failed,66601\np2,succeeded,1250\n' | sha256sum
+  assert.equal(body['sha256'], 'bfc2bb0a1d215a299786bfb3e5b5533a1499701866ae8a071b7d1cb4277ed5a0');
+  assert.equal((await send('GET', '/batch/none')).status, 404);
+});

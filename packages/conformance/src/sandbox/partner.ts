@@ -1,0 +1,907 @@
+/**
+ * The scripted partner: a complete partner in one process and in memory, right unless told otherwise.
+ *
+ * Untold, it keeps the interface and every decision, so that the judge must pass it. A `behaviour`
+ * makes it wrong in one way, a `scenario` makes it or its network fail in a way that happens in the
+ * world. It runs on node:http alone: it knows the contract and nothing of the two servers it stands
+ * in for.
+ *
+ *   request -> receive -> authorize -> validate -> find or store -> answer -> the wire
+ */
+import { isUtf8 } from 'node:buffer';
+import { randomBytes, randomUUID } from 'node:crypto';
+import http from 'node:http';
+import net, { type AddressInfo, type Socket } from 'node:net';
+import tls from 'node:tls';
+import {
+  compileCheck,
+  isTerminal,
+  JsonProblem,
+  parseJson,
+  partnerRoutes,
+  PaymentInstruction,
+  Refusal,
+  SCOPES,
+  type Check,
+  type Detail,
+  type Json,
+  type Route,
+} from '@duebridge/contract';
+import { makeBadCertificate } from './certificate.ts';
+import { openFaults, REPLAY_HEADER, type ScriptStep } from './faults.ts';
+import type { FrontDoor, Scenario } from './scenarios.ts';
+import { answerInspection, isInspection } from './page.ts';
+import type {
+  Answer,
+  Behaviour,
+  Call,
+  Operation,
+  Posting,
+  Reply,
+  StoredPayment,
+  Wire,
+} from './behaviour.ts';
+import { openBook, statementOf, type Book, type SandboxClock } from './state.ts';
+import { MAGIC_ACCOUNTS, type SandboxAccount } from './magic.ts';
+
+export { onRecords, recordOf } from './behaviour.ts';
+export type {
+  Answer,
+  Behaviour,
+  Call,
+  Insides,
+  Operation,
+  Posting,
+  Reply,
+  StoredPayment,
+  TakeOver,
+  Wire,
+} from './behaviour.ts';
+export * from './magic.ts';
+export { SCENARIOS, findScenario, type FrontDoor, type Scenario } from './scenarios.ts';
+export { readScript, ScriptProblem, type ScriptAnswer, type ScriptStep } from './faults.ts';
+export type { SandboxClock } from './state.ts';
+
+/** How the partner protects its operations (S3): exactly one of the two methods. */
+export type ScriptedAuth =
+  | {
+      readonly method: 'oauth';
+      readonly client_id: string;
+      readonly client_secret: string;
+      /** Life of an access token in seconds; 3,600 unless named (OA3). */
+      readonly expires_in?: number;
+    }
+  | { readonly method: 'key'; readonly header: string; readonly key: string };
+
+/** How to start a scripted partner. */
+export interface ScriptedPartnerOptions {
+  /** Address to listen on; 127.0.0.1 unless named. */
+  readonly host?: string;
+  /** 0, the usual value, takes a free port. */
+  readonly port?: number;
+  readonly auth: ScriptedAuth;
+  /** The accounts it knows; the magic ones unless named. */
+  readonly accounts?: readonly SandboxAccount[];
+  /** How long a payment stays processing; 100 ms unless named. */
+  readonly processing_ms?: number;
+  /** Wrong in one or more ways. */
+  readonly behaviour?: Behaviour | readonly Behaviour[];
+  /** A named fault, by name or number (F02); see SCENARIOS. */
+  readonly scenario?: string;
+  /** Several faults, one after the other; not together with `scenario`. */
+  readonly script?: readonly ScriptStep[];
+  /** How many faulty answers the scenario gives; its own number unless named. */
+  readonly faults?: number | 'until_healed';
+  /** Told of each exchange once it is answered or taken over. */
+  readonly seen?: (exchange: ScriptedExchange) => void;
+  /** Starts the seeded sequence of chance; 1 unless named. */
+  readonly seed?: number;
+  /** Where its time comes from; the machine's clock unless named. `advance` moves on from there. */
+  readonly clock?: SandboxClock;
+}
+
+/** One request and what became of it. Credentials are masked. */
+export interface ScriptedExchange {
+  readonly number: number;
+  readonly connection: number;
+  /** Milliseconds of the sandbox's clock. */
+  readonly at_ms: number;
+  readonly operation: Operation;
+  readonly method: string;
+  readonly path: string;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly body: string;
+  /** Whether the right credential came with it. */
+  readonly credential: 'right' | 'refused' | 'not_looked_at';
+  /** What was sent; undefined while it is being answered, and for connections taken over. */
+  answer: { readonly status: number; readonly body: string } | undefined;
+  /** Set when the answer was no ordinary one. */
+  taken_over: boolean;
+  /** True for a request that the sandbox itself sent, in a proxy's place (F49). */
+  readonly replayed: boolean;
+}
+
+/** A running scripted partner. */
+export interface ScriptedPartner {
+  /** Base URL to register, such as http://127.0.0.1:4100; under a scenario of TLS or names, the bad one. */
+  readonly url: string;
+  /** Where it can be reached once the registration is mended: `url`, unless that one is bad. */
+  readonly plain_url: string;
+  /** The credentials in force; the secret may be the scenario's. */
+  readonly auth: ScriptedAuth;
+  /** The running scenario. */
+  readonly scenario: Scenario | undefined;
+  /** The OAuth token endpoint (OA1); of use in OAuth mode only. */
+  readonly token_url: string;
+  /** Every payment ever stored, oldest first. */
+  payments(): readonly Readonly<StoredPayment>[];
+  /** The ledger: one line for each posting, so a payment posted twice stands there twice. */
+  postings(): readonly Posting[];
+  /** Every request since the start or the last reset, oldest first. */
+  exchanges(): readonly ScriptedExchange[];
+  accounts(): readonly SandboxAccount[];
+  /** Faulty answers given since the start or the last reset. */
+  faults(): number;
+  /** True when every fault is over. */
+  healed(): boolean;
+  /** Ends every fault, at once and for good. */
+  heal(): Promise<void>;
+  /** Connections to the bad front door (F47, F48): a handshake may be tried, a private address may not. */
+  doorConnections(): number;
+  /** Requests that reached the host beside the partner, to which some scenarios redirect: none may. */
+  strayRequests(): number;
+  /** Ends a payment by hand, as an operator of the partner would (decision 18). */
+  end(platform_payment_id: string, status: 'succeeded' | 'failed' | 'canceled'): void;
+  /** Forgets everything; accounts, clock and chance are as at the start. */
+  reset(): void;
+  /** Moves the partner's clock forward and ends what is then due. */
+  advance(ms: number): void;
+  /** The partner's clock: milliseconds since 1970. */
+  now(): number;
+  /** Ends all connections and closes the port. Calling it twice is harmless. */
+  stop(): Promise<void>;
+}
+
+/** Largest request body read (decision 16). */
+const MAX_BODY_BYTES = 64 * 1024;
+
+/** Longest waiting read granted, in seconds (decision 24): shorter than the idle limits of proxies. */
+const MAX_WAIT_SECONDS = 60;
+
+/** Exchanges kept for inspection: a long evening of development, some tens of megabytes at most. */
+const MAX_EXCHANGES = 10_000;
+
+/** Usual time from accepted to ended: long enough that a caller sees processing (RU1, ST1). */
+const DEFAULT_PROCESSING_MS = 100;
+
+/** Starts one; resolves once it listens. Rejects when the port cannot be had. */
+export async function startScriptedPartner(
+  options: ScriptedPartnerOptions,
+): Promise<ScriptedPartner> {
+  const host = options.host ?? '127.0.0.1';
+  const faults = openFaults({
+    scenario: options.scenario,
+    script: options.script,
+    faults: options.faults,
+    origin: () => plainUrl,
+    stray: () => stray.url,
+    partner: () => book,
+  });
+  const behaviours = [...[options.behaviour ?? []].flat(), ...faults.behaviours];
+  const auth = scenarioAuth(options.auth, faults.scenario);
+  const stray = await openStray(host);
+  let plainUrl = '';
+  const book = openBook({
+    accounts: options.accounts ?? MAGIC_ACCOUNTS,
+    processing_ms: options.processing_ms ?? DEFAULT_PROCESSING_MS,
+    clock: options.clock ?? Date,
+    seed: options.seed ?? 1,
+    behaviours: () => behaviours,
+  });
+  const door = openDoor(auth, secretsInForce, book);
+  function secretsInForce(): readonly string[] {
+    const secrets = faults.scenario?.secrets;
+    // A rotation ends with the old secret out of force (F67).
+    if (secrets !== undefined) return faults.healed() ? secrets.slice(-1) : secrets;
+    return auth.method === 'oauth' ? [auth.client_secret] : [];
+  }
+  let exchanges: ScriptedExchange[] = [];
+  let calls = 0;
+  let release = new AbortController();
+  const sockets = new Map<Socket, number>();
+  let connections = 0;
+
+  const server = http.createServer({ requestTimeout: 30_000 }, (request, response) => {
+    void serve(request, response);
+  });
+  server.on('connection', (socket: Socket) => {
+    connections += 1;
+    sockets.set(socket, connections);
+    socket.on('close', () => sockets.delete(socket));
+    // A peer that hangs up in the middle is an everyday event here, not an error.
+    socket.on('error', () => socket.destroy());
+  });
+  server.on('clientError', (_error, socket) => {
+    if (!socket.writable) return;
+    socket.end(rawBytes(refusalAnswer(new Refusal('INVALID_REQUEST')), { Connection: 'close' }));
+  });
+
+  async function serve(request: http.IncomingMessage, response: http.ServerResponse) {
+    const gone = new AbortController();
+    response.on('close', () => gone.abort());
+    const released = AbortSignal.any([gone.signal, release.signal]);
+    const body = await readBody(request);
+    if (isInspection(request.url ?? '')) {
+      const answer = await answerInspection(request, body?.toString('utf8') ?? '', partner);
+      const { status, headers, body: bytes } = toSendable(answer);
+      response.writeHead(status, headers).end(bytes);
+      return;
+    }
+    calls += 1;
+    const { call, problem } = toCall(
+      request,
+      body?.toString('utf8') ?? '',
+      calls,
+      sockets.get(request.socket) ?? 0,
+    );
+    const exchange: ScriptedExchange = {
+      number: call.number,
+      connection: call.connection,
+      at_ms: book.now(),
+      operation: call.operation,
+      method: call.method,
+      path: call.path,
+      headers: maskedHeaders(request, auth),
+      body: call.operation === 'access_token' ? maskedForm(call.text) : call.text,
+      credential: 'not_looked_at',
+      answer: undefined,
+      taken_over: false,
+      replayed: request.headers[REPLAY_HEADER] !== undefined,
+    };
+    exchanges.push(exchange);
+    if (exchanges.length > MAX_EXCHANGES) exchanges.shift();
+    const requestId = request.headers['x-request-id'];
+    const fixed = {
+      'X-Request-Id': typeof requestId === 'string' ? requestId : randomUUID(),
+      'Cache-Control': 'no-store',
+    };
+    const send = (answer: Answer) => {
+      if (response.headersSent || response.destroyed) return;
+      const { status, headers, body } = toSendable(answer);
+      exchange.answer = { status, body: bodyText(body) };
+      response.writeHead(status, { ...fixed, ...headers });
+      response.end(body);
+    };
+
+    let reply: Reply;
+    try {
+      reply = await respond(call, body, problem, released, exchange);
+    } catch (error) {
+      if (!(error instanceof Refusal)) throw error;
+      reply = refusalAnswer(error);
+    }
+    const answer =
+      typeof reply === 'function' ? refusalAnswer(new Refusal('SERVICE_UNAVAILABLE')) : reply;
+    for (const behaviour of behaviours) {
+      if (typeof reply === 'function') break;
+      reply = (await behaviour.answer?.(call, reply, book)) ?? reply;
+    }
+    if (typeof reply !== 'function') {
+      send(reply);
+      options.seen?.(exchange);
+      return;
+    }
+
+    exchange.taken_over = true;
+    const wire: Wire = {
+      socket: request.socket,
+      response,
+      answer,
+      released,
+      send,
+      bytes: (given) => rawBytes(given, fixed),
+    };
+    options.seen?.(exchange);
+    await reply(wire);
+    if (response.writableEnded || request.socket.destroyed) return;
+    const close = () => request.socket.destroy();
+    if (released.aborted) close();
+    else released.addEventListener('abort', close, { once: true });
+  }
+
+  /** What a right partner answers, with the hooks that stand inside it. Throws Refusal. */
+  async function respond(
+    call: Call,
+    body: Buffer | undefined,
+    problem: Refusal | undefined,
+    released: AbortSignal,
+    exchange: { credential: ScriptedExchange['credential'] },
+  ): Promise<Reply> {
+    for (const behaviour of behaviours) {
+      const reply = await behaviour.receive?.(call, book);
+      if (reply !== undefined) return reply;
+    }
+    if (problem !== undefined) throw problem;
+    if (call.operation === 'unknown') throw new Refusal('NOT_FOUND');
+    if (call.operation === 'access_token') return door.grant(call, body);
+
+    let refusal = door.judge(call, partnerRoutes[call.operation].scope);
+    for (const behaviour of behaviours) {
+      if (behaviour.authorize) refusal = behaviour.authorize(call, refusal, book);
+    }
+    exchange.credential = refusal === undefined ? 'right' : 'refused';
+    if (refusal !== undefined) throw refusal;
+    const wrongParams = PARAMS[call.operation].problems(call.params, 'path');
+    if (wrongParams.length > 0) throw new Refusal('INVALID_REQUEST', { details: wrongParams });
+
+    book.settle();
+    switch (call.operation) {
+      case 'get_account':
+      case 'get_balance':
+        return readAccount(call, released);
+      case 'put_account_payment':
+        return await putPayment(call, body);
+      case 'get_account_payment':
+      case 'get_payment':
+        return await readPayment(call, released);
+      case 'get_batch_statement':
+        return readStatement(call, book);
+    }
+  }
+
+  async function readAccount(call: Call, released: AbortSignal): Promise<Answer> {
+    const { biller_id = '', account_id = '' } = call.params;
+    const account = book.account(biller_id, account_id);
+    if (account === undefined) throw new Refusal('ACCOUNT_NOT_FOUND');
+    if (account.read_delay_ms !== undefined) await pause(account.read_delay_ms, released);
+    if (call.operation === 'get_balance') return { status: 200, body: { ...account.balance } };
+    const { status, holder, balance, payment_rules } = account;
+    return {
+      status: 200,
+      body: {
+        biller_id,
+        account_id,
+        status,
+        ...(holder === undefined ? {} : { holder }),
+        ...(balance === undefined ? {} : { balance }),
+        ...(payment_rules === undefined ? {} : { payment_rules }),
+      },
+    };
+  }
+
+  async function putPayment(call: Call, body: Buffer | undefined): Promise<Answer> {
+    const instruction = readInstruction(call, body);
+    const { biller_id = '', account_id = '', platform_payment_id = '' } = call.params;
+    let key = platform_payment_id;
+    for (const behaviour of behaviours) key = behaviour.key?.(call, instruction, book) ?? key;
+    let payment = book.find(key);
+    for (const behaviour of behaviours) {
+      if (behaviour.beforeStore) await behaviour.beforeStore(call, book);
+    }
+    if (payment === undefined) {
+      const { platform_batch_id, amount_in_cents } = instruction;
+      payment = book.draft({
+        key,
+        platform_payment_id,
+        platform_batch_id,
+        biller_id,
+        account_id,
+        amount_in_cents,
+      });
+      for (const behaviour of behaviours) behaviour.born?.(payment, call, book);
+      book.store(payment);
+    } else {
+      for (const behaviour of behaviours) behaviour.repeat?.(payment, call, book);
+    }
+    for (const behaviour of behaviours) behaviour.stored?.(payment, call, book);
+    return { status: 200, body: book.record(payment) };
+  }
+
+  /** The body of a PUT, judged; a behaviour may let a wrong one pass, which is then made the best of. */
+  function readInstruction(call: Call, body: Buffer | undefined): PaymentInstruction {
+    if (mediaType(call) !== 'application/json') throw new Refusal('UNSUPPORTED_MEDIA_TYPE');
+    if (body === undefined) throw new Refusal('PAYLOAD_TOO_LARGE');
+    let problems: readonly Detail[] = [];
+    try {
+      if (!isUtf8(body)) throw new JsonProblem('the text is not UTF-8');
+      call.body = parseJson(call.text);
+      problems = INSTRUCTION.problems(call.body, 'body');
+    } catch (error) {
+      if (!(error instanceof JsonProblem)) throw error;
+      problems = [{ path: 'body', problem: error.problem }];
+    }
+    const fields = isObject(call.body) ? call.body : {};
+    const { platform_payment_id = '' } = call.params;
+    const echoed = fields['platform_payment_id'];
+    if (problems.length === 0 && echoed !== undefined && echoed !== platform_payment_id) {
+      problems = [{ path: 'body.platform_payment_id', problem: 'must equal the id in the path' }];
+    }
+    for (const behaviour of behaviours) problems = behaviour.validate?.(call, problems) ?? problems;
+    if (problems.length > 0) throw new Refusal('INVALID_REQUEST', { details: problems });
+    const { amount_in_cents, platform_batch_id } = fields;
+    return {
+      amount_in_cents: typeof amount_in_cents === 'number' ? amount_in_cents : asNumber(fields),
+      platform_batch_id: typeof platform_batch_id === 'string' ? platform_batch_id : '',
+    };
+  }
+
+  async function readPayment(call: Call, released: AbortSignal): Promise<Answer> {
+    const { biller_id, account_id, platform_payment_id = '' } = call.params;
+    const payment =
+      book.find(platform_payment_id) ??
+      // Behaviours with another key still read by the id that the caller knows: the newest wins.
+      book.payments().findLast((entry) => entry.platform_payment_id === platform_payment_id);
+    if (payment === undefined) throw new Refusal('PAYMENT_NOT_FOUND');
+    if (call.operation === 'get_account_payment') {
+      const here = payment.biller_id === biller_id && payment.account_id === account_id;
+      if (!here) throw new Refusal('PAYMENT_NOT_FOUND');
+    }
+    const seconds = waitSeconds(call);
+    if (seconds === undefined) return { status: 200, body: book.record(payment) };
+    if (!isTerminal(payment.status)) {
+      const enough = AbortSignal.any([released, AbortSignal.timeout(seconds * 1000)]);
+      await book.whenEnded(payment, enough);
+    }
+    return {
+      status: 200,
+      headers: { 'Preference-Applied': 'wait' },
+      body: book.record(payment),
+    };
+  }
+
+  const port = await listen(server, options.port ?? 0, host).catch(async (error: unknown) => {
+    await stray.stop();
+    throw error;
+  });
+  plainUrl = `http://${host.includes(':') ? `[${host}]` : host}:${port}`;
+  const front = await openFrontDoor(faults.door, host);
+  const url = front?.url ?? plainUrl;
+  let held =
+    faults.door === 'closed' ? await closeButHold(server, port, host, stray.port) : undefined;
+  const letGo = () => {
+    release.abort();
+    release = new AbortController();
+  };
+  let stopped: Promise<void> | undefined;
+
+  const partner: ScriptedPartner = {
+    url,
+    plain_url: plainUrl,
+    token_url: `${plainUrl}${partnerRoutes.access_token.path}`,
+    auth,
+    scenario: faults.scenario,
+    payments: () => {
+      book.settle();
+      return book.payments();
+    },
+    postings: () => {
+      book.settle();
+      return book.postings();
+    },
+    exchanges: () => exchanges,
+    accounts: () => book.accounts(),
+    faults: () => faults.count(),
+    healed: () => faults.healed(),
+    async heal() {
+      faults.heal();
+      letGo();
+      if (faults.door === 'closed' && !server.listening) await listenAgain(server, port, host);
+      held?.resetAndDestroy();
+      held = undefined;
+    },
+    doorConnections: () => front?.connections() ?? 0,
+    strayRequests: () => stray.requests(),
+    end(platform_payment_id, status) {
+      const payment = book.find(platform_payment_id);
+      if (payment === undefined) throw new Refusal('PAYMENT_NOT_FOUND');
+      if (isTerminal(payment.status)) throw new Refusal('CONFLICT');
+      book.end(payment, {
+        status,
+        after_ms: 0,
+        ...(status === 'failed' ? { failure_reason: 'Ended by hand in the sandbox.' } : {}),
+      });
+    },
+    reset() {
+      letGo();
+      book.reset();
+      door.reset();
+      faults.reset();
+      exchanges = [];
+      calls = 0;
+    },
+    advance: (ms) => book.advance(ms),
+    now: () => book.now(),
+    stop() {
+      stopped ??= (async () => {
+        book.close();
+        release.abort();
+        held?.resetAndDestroy();
+        const closed = closeListener(server);
+        for (const socket of sockets.keys()) socket.destroy();
+        await Promise.all([closed, stray.stop(), front?.stop()]);
+      })();
+      return stopped;
+    },
+  };
+  return partner;
+}
+
+/** The credentials as the scenario has them. */
+function scenarioAuth(auth: ScriptedAuth, scenario: Scenario | undefined): ScriptedAuth {
+  if (scenario?.needs === 'oauth' && auth.method !== 'oauth') {
+    throw new RangeError(`${scenario.name} is a fault of OAuth: start the partner with OAuth`);
+  }
+  const secret = scenario?.secrets?.[0];
+  return auth.method === 'oauth' && secret !== undefined
+    ? { ...auth, client_secret: secret }
+    : auth;
+}
+
+/** Listens; gives the port. */
+function listen(server: net.Server, port: number, host: string): Promise<number> {
+  return new Promise((resolve, reject) => {
+    server.once('error', reject);
+    server.listen(port, host, () => {
+      server.off('error', reject);
+      resolve((server.address() as AddressInfo).port);
+    });
+  });
+}
+
+/**
+ * Nothing listens any more, so that connections are refused; yet the port stays ours, as the local end of a connection to a
+ * listener of our own. Given back, it would soon be another program's, which would then get our caller's requests.
+ */
+async function closeButHold(
+  server: net.Server,
+  port: number,
+  host: string,
+  towards: number,
+): Promise<Socket> {
+  await closeListener(server);
+  return new Promise((resolve) => {
+    const socket = net.connect({ port: towards, host, localPort: port, localAddress: host });
+    socket.on('connect', () => resolve(socket));
+    socket.on('error', () => resolve(socket));
+  });
+}
+
+/** How long to wait for a port that somebody has taken while nothing listened there. */
+const REOPEN_WITHIN_MS = 10_000;
+
+async function listenAgain(server: net.Server, port: number, host: string): Promise<void> {
+  for (let waitedMs = 0; ; waitedMs += 50) {
+    try {
+      await listen(server, port, host);
+      return;
+    } catch (error) {
+      const taken = error instanceof Error && 'code' in error && error.code === 'EADDRINUSE';
+      if (!taken || waitedMs >= REOPEN_WITHIN_MS) throw error;
+      await pause(50, new AbortController().signal);
+    }
+  }
+}
+
+function closeListener(server: net.Server): Promise<void> {
+  return new Promise((resolve) => {
+    if (!server.listening) return resolve();
+    server.close(() => resolve());
+  });
+}
+
+/** A host that is none of the partner: whoever follows a redirect to it has failed (F19-F21, F68). */
+async function openStray(host: string) {
+  let requests = 0;
+  // No time limits: a closed partner's port is held by an idle connection to here.
+  const server = http.createServer(
+    { headersTimeout: 0, requestTimeout: 0 },
+    (_request, response) => {
+      requests += 1;
+      response.writeHead(200, { 'Content-Type': 'application/json' }).end('{}');
+    },
+  );
+  const port = await listen(server, 0, host);
+  return {
+    port,
+    url: `http://${host.includes(':') ? `[${host}]` : host}:${port}`,
+    requests: () => requests,
+    stop: async () => {
+      const closed = closeListener(server);
+      server.closeAllConnections();
+      await closed;
+    },
+  };
+}
+
+/** The listener at which a caller must turn back; undefined where the plain one is the door. */
+async function openFrontDoor(kind: FrontDoor, host: string) {
+  if (kind === 'open' || kind === 'closed') return undefined;
+  let connections = 0;
+  const open = new Set<Socket>();
+  const server =
+    kind === 'stalled_handshake' ? net.createServer() : tls.createServer(makeBadCertificate());
+  server.on('connection', (socket: Socket) => {
+    connections += 1;
+    open.add(socket);
+    socket.on('close', () => open.delete(socket));
+    socket.on('error', () => socket.destroy());
+  });
+  // The caller that refuses our certificate ends the handshake: as it should be.
+  server.on('tlsClientError', () => undefined);
+  const port = await listen(server, 0, host);
+  return {
+    url: `https://localhost:${port}`,
+    connections: () => connections,
+    stop: async () => {
+      const closed = closeListener(server);
+      for (const socket of open) socket.destroy();
+      await closed;
+    },
+  };
+}
+
+/** Judges credentials, and gives access tokens (S3, OA1-OA4, SC1, KY1, KY2). */
+function openDoor(auth: ScriptedAuth, secrets: () => readonly string[], book: Book) {
+  const tokens = new Map<string, { scopes: readonly string[]; expires_ms: number }>();
+
+  function judge(call: Call, scope: string | undefined): Refusal | undefined {
+    if (auth.method === 'key') {
+      // Node joins repeated headers with a comma, so that two of them never equal the key.
+      if (call.headers[auth.header.toLowerCase()] !== auth.key) return new Refusal('UNAUTHORIZED');
+      call.scopes = SCOPES;
+      return undefined;
+    }
+    const bearer = /^Bearer +([^ ]+)$/i.exec(call.headers.authorization ?? '')?.[1];
+    const token = bearer === undefined ? undefined : tokens.get(bearer);
+    if (token === undefined || token.expires_ms <= book.now()) {
+      const error = bearer === undefined ? '' : ', error="invalid_token"';
+      return new Refusal('UNAUTHORIZED', {
+        headers: { 'WWW-Authenticate': `Bearer realm="sandbox"${error}` },
+      });
+    }
+    call.scopes = token.scopes;
+    if (scope === undefined || token.scopes.includes(scope)) return undefined;
+    return new Refusal('INSUFFICIENT_SCOPE', {
+      headers: {
+        'WWW-Authenticate': `Bearer realm="sandbox", error="insufficient_scope", scope="${scope}"`,
+      },
+    });
+  }
+
+  function grant(call: Call, body: Buffer | undefined): Answer {
+    if (auth.method !== 'oauth') throw new Refusal('NOT_FOUND');
+    if (mediaType(call) !== 'application/x-www-form-urlencoded') {
+      return oauthError(415, 'invalid_request', 'send a form');
+    }
+    if (body === undefined) return oauthError(413, 'invalid_request', 'the form is too large');
+    const form = new URLSearchParams(call.text);
+    const repeated = [...form.keys()].some((name) => form.getAll(name).length > 1);
+    if (repeated) return oauthError(400, 'invalid_request', 'a field stands twice');
+    const basic = basicCredentials(call.headers.authorization);
+    if (basic !== undefined && form.has('client_secret')) {
+      return oauthError(400, 'invalid_request', 'send the secret once: in the form or by Basic');
+    }
+    const client_id = basic?.client_id ?? form.get('client_id');
+    const client_secret = basic?.client_secret ?? form.get('client_secret');
+    if (client_id !== auth.client_id || !secrets().includes(client_secret ?? '')) {
+      return oauthError(401, 'invalid_client', 'the client is not known', {
+        'WWW-Authenticate': 'Basic realm="sandbox"',
+      });
+    }
+    const grantType = form.get('grant_type');
+    if (grantType === null) return oauthError(400, 'invalid_request', 'grant_type is missing');
+    if (grantType !== 'client_credentials') {
+      return oauthError(400, 'unsupported_grant_type', 'only client_credentials is offered');
+    }
+    const asked = (form.get('scope') ?? '').split(' ').filter((scope) => scope !== '');
+    const scopes = asked.length === 0 ? [...SCOPES] : asked;
+    if (!scopes.every((scope) => SCOPES.some((known) => known === scope))) {
+      return oauthError(400, 'invalid_scope', 'the scopes are read and write');
+    }
+    const expires_in = auth.expires_in ?? 3600;
+    const access_token = randomBytes(32).toString('base64url');
+    tokens.set(access_token, { scopes, expires_ms: book.now() + expires_in * 1000 });
+    return {
+      status: 200,
+      body: { access_token, token_type: 'Bearer', expires_in, scope: scopes.join(' ') },
+    };
+  }
+
+  return { judge, grant, reset: () => tokens.clear() };
+}
+
+function oauthError(
+  status: number,
+  error: string,
+  error_description: string,
+  headers: Readonly<Record<string, string>> = {},
+): Answer {
+  return { status, headers, body: { error, error_description } };
+}
+
+function basicCredentials(header: string | undefined) {
+  const encoded = /^Basic +([A-Za-z0-9+/=]+)$/i.exec(header ?? '')?.[1];
+  if (encoded === undefined) return undefined;
+  const [client_id = '', ...rest] = Buffer.from(encoded, 'base64').toString('utf8').split(':');
+  try {
+    // RFC 6749 section 2.3.1: both parts are form-encoded before they are joined.
+    const decode = (part: string) => decodeURIComponent(part.replaceAll('+', ' '));
+    return { client_id: decode(client_id), client_secret: decode(rest.join(':')) };
+  } catch {
+    return { client_id: '', client_secret: '' };
+  }
+}
+
+const INSTRUCTION = compileCheck(PaymentInstruction);
+
+type PartnerOperation = Exclude<Operation, 'unknown' | 'access_token'>;
+
+const PARAMS: Readonly<Record<PartnerOperation, Check<unknown>>> = {
+  get_account: compileCheck(partnerRoutes.get_account.params),
+  get_balance: compileCheck(partnerRoutes.get_balance.params),
+  put_account_payment: compileCheck(partnerRoutes.put_account_payment.params),
+  get_account_payment: compileCheck(partnerRoutes.get_account_payment.params),
+  get_payment: compileCheck(partnerRoutes.get_payment.params),
+  get_batch_statement: compileCheck(partnerRoutes.get_batch_statement.params),
+};
+
+function readStatement(call: Call, book: Book): Answer {
+  const { platform_batch_id = '' } = call.params;
+  const payments = book.payments().filter((p) => p.platform_batch_id === platform_batch_id);
+  if (payments.length === 0) throw new Refusal('BATCH_NOT_FOUND');
+  return { status: 200, body: statementOf(platform_batch_id, payments) };
+}
+
+/** Which operation a request is, with its path fields; `problem` when it is none. */
+function toCall(
+  request: http.IncomingMessage,
+  text: string,
+  number: number,
+  connection: number,
+): { call: Call; problem: Refusal | undefined } {
+  const method = request.method ?? '';
+  const path = request.url ?? '';
+  let operation: Operation = 'unknown';
+  let params: Record<string, string> = {};
+  let problem: Refusal | undefined;
+  const allowed: string[] = [];
+  for (const route of Object.values(partnerRoutes) as Route[]) {
+    const fields = matchPath(route.path, path.split('?')[0] ?? '');
+    if (fields === undefined) continue;
+    allowed.push(route.method);
+    if (route.method !== method) continue;
+    operation = route.id as Operation;
+    if (fields === 'undecodable') problem = new Refusal('INVALID_REQUEST');
+    else params = fields;
+  }
+  if (operation === 'unknown' && allowed.length > 0) {
+    problem = new Refusal('METHOD_NOT_ALLOWED', { headers: { Allow: allowed.join(', ') } });
+  }
+  const call: Call = {
+    number,
+    connection,
+    operation,
+    method,
+    path,
+    params,
+    headers: request.headers,
+    text,
+    body: undefined,
+    scopes: undefined,
+  };
+  return { call, problem };
+}
+
+function matchPath(template: string, path: string) {
+  const [wanted, given] = [template.split('/'), path.split('/')];
+  if (wanted.length !== given.length) return undefined;
+  const fields: Record<string, string> = {};
+  for (const [index, part] of wanted.entries()) {
+    const value = given[index] ?? '';
+    if (!part.startsWith('{')) {
+      if (part !== value) return undefined;
+      continue;
+    }
+    try {
+      fields[part.slice(1, -1)] = decodeURIComponent(value);
+    } catch {
+      return 'undecodable';
+    }
+  }
+  return fields;
+}
+
+/** The body; undefined when it is larger than is read. */
+async function readBody(request: http.IncomingMessage): Promise<Buffer | undefined> {
+  const chunks: Buffer[] = [];
+  let bytes = 0;
+  try {
+    for await (const chunk of request as AsyncIterable<Buffer>) {
+      bytes += chunk.length;
+      if (bytes <= MAX_BODY_BYTES) chunks.push(chunk);
+    }
+  } catch {
+    // The caller hung up in the middle: what came is looked at, and the answer goes nowhere.
+  }
+  return bytes > MAX_BODY_BYTES ? undefined : Buffer.concat(chunks);
+}
+
+function mediaType(call: Call): string {
+  return (call.headers['content-type'] ?? '').split(';')[0]?.trim().toLowerCase() ?? '';
+}
+
+/** Seconds of `Prefer: wait=N` (RFC 7240), at most the bound; undefined when the request has none. */
+function waitSeconds(call: Call): number | undefined {
+  const prefer = call.headers['prefer'];
+  const value = /(?:^|[,;\s])wait\s*=\s*"?(\d{1,6})"?/i.exec(String(prefer ?? ''))?.[1];
+  return value === undefined ? undefined : Math.min(MAX_WAIT_SECONDS, Number(value));
+}
+
+function isObject(value: Json | undefined): value is Readonly<Record<string, Json>> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+function asNumber(fields: Readonly<Record<string, Json>>): number {
+  const value = Number(JSON.parse(JSON.stringify(fields['amount_in_cents'] ?? null)));
+  return Number.isFinite(value) ? value : 0;
+}
+
+function refusalAnswer(refusal: Refusal): Answer {
+  return { status: refusal.status, headers: refusal.headers, body: { ...refusal.toBody() } };
+}
+
+function toSendable(answer: Answer) {
+  const { body } = answer;
+  const plain = body === undefined || typeof body === 'string' || body instanceof Uint8Array;
+  const bytes = plain ? (body ?? '') : JSON.stringify(body);
+  const headers: Record<string, string | string[]> = plain
+    ? {}
+    : { 'Content-Type': 'application/json; charset=utf-8' };
+  for (const [name, value] of Object.entries(answer.headers ?? {})) {
+    headers[name] = typeof value === 'string' ? value : [...value];
+  }
+  return { status: answer.status, headers, body: bytes };
+}
+
+function rawBytes(answer: Answer, fixed: Readonly<Record<string, string>>): Buffer {
+  const { status, headers, body } = toSendable(answer);
+  const bytes = Buffer.from(body as string);
+  const lines = [`HTTP/1.1 ${status} ${http.STATUS_CODES[status] ?? 'Unknown'}`];
+  const all = { ...fixed, 'Content-Length': String(bytes.length), ...headers };
+  for (const [name, value] of Object.entries(all)) {
+    for (const one of [value].flat()) lines.push(`${name}: ${one}`);
+  }
+  return Buffer.concat([Buffer.from(`${lines.join('\r\n')}\r\n\r\n`, 'latin1'), bytes]);
+}
+
+function bodyText(body: string | Uint8Array): string {
+  return typeof body === 'string' ? body : Buffer.from(body).toString('utf8');
+}
+
+/** Headers as text, in one entry each, with credentials masked. */
+function maskedHeaders(request: http.IncomingMessage, auth: ScriptedAuth): Record<string, string> {
+  const secret = new Set(['authorization', 'cookie', 'x-api-key']);
+  if (auth.method === 'key') secret.add(auth.header.toLowerCase());
+  const headers: Record<string, string> = {};
+  for (const [name, value] of Object.entries(request.headers)) {
+    headers[name] = secret.has(name) ? '(masked)' : String(value);
+  }
+  return headers;
+}
+
+function maskedForm(text: string): string {
+  const form = new URLSearchParams(text);
+  if (form.has('client_secret')) form.set('client_secret', '(masked)');
+  return form.toString();
+}
+
+function pause(ms: number, signal: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    if (signal.aborted) return resolve();
+    const timer = setTimeout(resolve, ms);
+    signal.addEventListener('abort', () => {
+      clearTimeout(timer);
+      resolve();
+    });
+  });
+}

@@ -1,0 +1,599 @@
+/**
+ * Every scenario does on the wire what its title says. A caller that is none of ours looks on: undici's
+ * bare request, and a socket where HTTP would hide what came.
+ */
+import assert from 'node:assert/strict';
+import net from 'node:net';
+import tls from 'node:tls';
+import test, { type TestContext } from 'node:test';
+import { Agent, errors, request } from 'undici';
+import {
+  findScenario,
+  SCENARIOS,
+  SANDBOX_BILLER,
+  startScriptedPartner,
+  type ScriptedPartner,
+  type ScriptedPartnerOptions,
+} from './partner.ts';
+
+const KEY = { 'x-api-key': 'right' };
+const path = (id: string) => `/biller/${SANDBOX_BILLER}/account/active/payment/${id}`;
+const instruction = JSON.stringify({ amount_in_cents: 1_250, platform_batch_id: 'batch-1' });
+
+/** What one call came to: an answer read to its end, or the code of the error. */
+interface Seen {
+  readonly status: number | undefined;
+  readonly headers: Record<string, string | string[] | undefined>;
+  readonly text: string;
+  readonly error: string | undefined;
+}
+
+async function see(url: string, options: Parameters<typeof request>[1] = {}): Promise<Seen> {
+  try {
+    const reply = await request(url, { ...options, signal: AbortSignal.timeout(600) });
+    const { statusCode: status, headers } = reply;
+    try {
+      return { status, headers, text: await reply.body.text(), error: undefined };
+    } catch (error) {
+      return { status, headers, text: '', error: codeOf(error) };
+    }
+  } catch (error) {
+    return { status: undefined, headers: {}, text: '', error: codeOf(error) };
+  }
+}
+
+function codeOf(error: unknown): string {
+  const { code, name } = error as Error & { code?: unknown };
+  return typeof code === 'string' ? code : name;
+}
+
+async function start(t: TestContext, options: Partial<ScriptedPartnerOptions>, connections = 1) {
+  const needs = options.scenario === undefined ? undefined : findScenario(options.scenario)?.needs;
+  const partner = await startScriptedPartner({
+    auth:
+      needs === 'oauth'
+        ? { method: 'oauth', client_id: 'platform', client_secret: 'secret' }
+        : { method: 'key', header: 'x-api-key', key: 'right' },
+    processing_ms: 50,
+    ...options,
+  });
+  const dispatcher = new Agent({
+    maxResponseSize: 2_000_000,
+    connections,
+    connect: { timeout: 300 },
+  });
+  t.after(async () => {
+    await dispatcher.destroy();
+    await partner.stop();
+  });
+  const call = (method: 'PUT' | 'GET', id = 'p1', headers: Record<string, string> = {}) =>
+    see(`${partner.plain_url}${path(id)}`, {
+      dispatcher,
+      method,
+      headers: {
+        ...KEY,
+        ...headers,
+        ...(method === 'PUT' ? { 'content-type': 'application/json' } : {}),
+      },
+      ...(method === 'PUT' ? { body: instruction } : {}),
+    });
+  const token = (secret = 'secret') =>
+    see(partner.token_url, {
+      dispatcher,
+      method: 'POST',
+      headers: { 'content-type': 'application/x-www-form-urlencoded' },
+      body: new URLSearchParams({
+        grant_type: 'client_credentials',
+        client_id: 'platform',
+        client_secret: secret,
+        scope: 'read write',
+      }).toString(),
+    });
+  return { partner, call, token, dispatcher };
+}
+
+/** Sends one PUT over a bare socket and gives every byte that came until the end, or 600 ms. */
+function bytesOf(partner: ScriptedPartner, id = 'p1'): Promise<{ text: string; reset: boolean }> {
+  const { hostname, port } = new URL(partner.plain_url);
+  return new Promise((resolve) => {
+    const socket = net.connect(Number(port), hostname);
+    const chunks: Buffer[] = [];
+    let reset = false;
+    const timer = setTimeout(() => socket.destroy(), 600);
+    socket.on('data', (chunk) => chunks.push(chunk));
+    socket.on('error', (error) => {
+      reset = codeOf(error) === 'ECONNRESET';
+    });
+    socket.on('close', () => {
+      clearTimeout(timer);
+      resolve({ text: Buffer.concat(chunks).toString('latin1'), reset });
+    });
+    socket.write(
+      `PUT ${path(id)} HTTP/1.1\r\nHost: x\r\nx-api-key: right\r\nContent-Type: application/json\r\nContent-Length: ${instruction.length}\r\n\r\n${instruction}`,
+    );
+  });
+}
+
+const record = (seen: Seen) => JSON.parse(seen.text) as Record<string, unknown>;
+
+test('every fault from F01 to F68 has a scenario, and each says what a right caller does', () => {
+  const numbers = new Set(SCENARIOS.map((scenario) => scenario.name.slice(0, 3)));
+  const wanted = Array.from({ length: 68 }, (_, index) => `F${String(index + 1).padStart(2, '0')}`);
+  assert.deepEqual([...numbers].sort(), wanted);
+  assert.equal(new Set(SCENARIOS.map((scenario) => scenario.name)).size, SCENARIOS.length);
+  for (const scenario of SCENARIOS) {
+    assert.match(scenario.name, /^F\d\d(-[a-z0-9]+)+$/);
+    assert.ok(scenario.title.length > 5 && scenario.caller.length > 5, scenario.name);
+  }
+  assert.equal(findScenario('f02')?.name, 'F02-timeout-after-commit');
+  assert.equal(findScenario('F99'), undefined);
+});
+
+test('F01 and F02 never answer a PUT; only F02 has stored it', async (t) => {
+  for (const [scenario, stored] of [
+    ['F01', 0],
+    ['F02', 1],
+  ] as const) {
+    const { partner, call } = await start(t, { scenario });
+    assert.equal((await call('PUT')).error, 'TimeoutError');
+    assert.equal(partner.payments().length, stored, scenario);
+    assert.equal((await call('PUT')).status, undefined);
+    assert.equal((await call('PUT')).status, 200, 'the third is right again');
+    assert.equal(partner.payments().length, 1);
+  }
+});
+
+test('F03 refuses connections until it heals, at the same port', async (t) => {
+  const { partner, call } = await start(t, { scenario: 'F03' });
+  assert.equal((await call('PUT')).error, 'ECONNREFUSED');
+  await partner.heal();
+  assert.equal((await call('PUT')).status, 200);
+});
+
+test('F04 resets before any byte, sometimes stored and sometimes not, the same by seed', async (t) => {
+  const story = async (seed: number) => {
+    const { partner } = await start(t, { scenario: 'F04', seed, faults: 6 });
+    const stored: number[] = [];
+    for (let round = 0; round < 6; round += 1) {
+      const { text, reset } = await bytesOf(partner, `p${round}`);
+      assert.deepEqual({ text, reset }, { text: '', reset: true });
+      stored.push(partner.payments().length);
+    }
+    return stored.join();
+  };
+  const [first, again] = [await story(1), await story(1)];
+  assert.equal(first, again);
+  assert.notEqual(first, '0,0,0,0,0,0');
+  assert.notEqual(first, '1,2,3,4,5,6');
+});
+
+test('F05 breaks off in the body, F06 hangs up on the second request of a connection', async (t) => {
+  const f05 = await start(t, { scenario: 'F05' });
+  const broken = await f05.call('PUT');
+  assert.match(String(broken.error), /UND_ERR_SOCKET|ECONNRESET/);
+  assert.equal(f05.partner.payments().length, 1);
+  const f06 = await start(t, { scenario: 'F06' });
+  assert.equal((await f06.call('PUT')).status, 200);
+  const hung = await f06.call('PUT', 'p2');
+  assert.match(String(hung.error), /UND_ERR_SOCKET|ECONNRESET/);
+  assert.equal(f06.partner.faults(), 1);
+});
+
+test('statuses come as their scenarios say, before or after the payment is stored', async (t) => {
+  const expected: readonly [string, readonly number[], boolean][] = [
+    ['F07', [500, 502, 503, 504, 200], false],
+    ['F08', [500, 502, 503, 504, 200], true],
+    ['F09', [503, 429, 503, 429, 200], false],
+    ['F11', [422, 400, 422], false],
+    ['F12', [401, 401], false],
+    ['F13', [403, 403], false],
+    ['F14', [404, 404, 404, 200], false],
+    ['F17', [409, 423, 425, 200], false],
+    ['F18', [405, 501, 505, 200], false],
+    ['F19', [307, 308, 301, 302, 200], false],
+    ['F20', [303, 303, 200], false],
+    ['F21', [302, 307, 308, 200], false],
+  ];
+  await Promise.all(
+    expected.map(async ([scenario, statuses, stored]) => {
+      const { partner, call } = await start(t, { scenario });
+      const seen: unknown[] = [];
+      for (const [index] of statuses.entries()) {
+        if (index === 1) assert.equal(partner.payments().length, stored ? 1 : 0, scenario);
+        seen.push((await call('PUT')).status);
+      }
+      assert.deepEqual(seen, statuses, scenario);
+    }),
+  );
+});
+
+test('F10 shows seven odd Retry-After values', async (t) => {
+  const { call } = await start(t, { scenario: 'F10' });
+  const values: unknown[] = [];
+  for (let round = 0; round < 7; round += 1) {
+    values.push((await call('PUT')).headers['retry-after']);
+  }
+  assert.ok(!Number.isNaN(Date.parse(String(values[0]))));
+  assert.deepEqual(values.slice(1), [
+    'Thu, 01 Jan 1970 00:00:00 GMT',
+    '0',
+    '-5',
+    'soon',
+    ['1', '2'],
+    '1000000000000',
+  ]);
+});
+
+test('F15 acknowledges and does not find; F16 stores only after the caller has given up', async (t) => {
+  const f15 = await start(t, { scenario: 'F15' });
+  assert.equal((await f15.call('PUT')).status, 200);
+  assert.equal((await f15.call('GET')).status, 404);
+  assert.equal((await f15.call('GET')).status, 404);
+  assert.equal((await f15.call('GET')).status, 200);
+  const f16 = await start(t, { scenario: 'F16', faults: 1 }, 2);
+  const put = f16.call('PUT');
+  assert.equal((await f16.call('GET')).status, 404);
+  assert.equal((await put).error, 'TimeoutError');
+  const arrived = await waitFor(() => f16.partner.payments().length === 1);
+  assert.ok(arrived);
+  assert.equal((await f16.call('PUT')).status, 200);
+  assert.equal(f16.partner.payments().length, 1);
+});
+
+test('redirects lead to a host that counts who follows', async (t) => {
+  const { partner, call } = await start(t, { scenario: 'F19' });
+  const { headers } = await call('PUT');
+  assert.equal(partner.strayRequests(), 0);
+  await see(String(headers['location']), { method: 'PUT', body: 'x' });
+  assert.equal(partner.strayRequests(), 1);
+  const f21 = await start(t, { scenario: 'F21' });
+  const targets = [];
+  for (let round = 0; round < 3; round += 1) {
+    targets.push(new URL(String((await f21.call('PUT')).headers['location'])).hostname);
+  }
+  assert.deepEqual(targets, ['localhost', '169.254.169.254', '[fd00:ec2::254]']);
+});
+
+test('F22 to F26 spoil the text of a 200 whose payment is stored', async (t) => {
+  const f22 = await start(t, { scenario: 'F22' });
+  const page = await f22.call('PUT');
+  assert.match(page.text, /^<!doctype html>/);
+  assert.match(String(page.headers['content-type']), /text\/html/);
+  assert.equal(f22.partner.payments().length, 1);
+
+  const f23 = await start(t, { scenario: 'F23' });
+  const plain = await f23.call('PUT');
+  assert.equal(plain.headers['content-type'], 'text/plain');
+  assert.equal(record(plain)['platform_payment_id'], 'p1');
+  assert.equal((await f23.call('PUT')).headers['content-type'], undefined);
+
+  const f24 = await start(t, { scenario: 'F24' });
+  const texts: string[] = [];
+  for (let round = 0; round < 6; round += 1) texts.push((await f24.call('PUT')).text);
+  assert.throws(() => JSON.parse(texts[0]!));
+  assert.equal(texts[1], '');
+  assert.equal(texts[2], 'null');
+  assert.ok(Array.isArray(JSON.parse(texts[3]!)));
+  assert.match(texts[5]!, /"amount_in_cents":NaN/);
+
+  const f25 = await start(t, { scenario: 'F25' });
+  const cut = await f25.call('PUT');
+  assert.equal(cut.status, 200);
+  assert.equal(cut.error, undefined, 'it arrives as a complete answer');
+  assert.throws(() => JSON.parse(cut.text));
+  const cutBytes = await bytesOf(f25.partner, 'p2');
+  assert.doesNotMatch(cutBytes.text, /content-length|chunked/i);
+
+  const f26 = await start(t, { scenario: 'F26' });
+  assert.equal((await f26.call('PUT')).text.match(/"status"/g)?.length, 2);
+  assert.match((await f26.call('PUT')).text, /^\{"__proto__":/);
+});
+
+test('F24 sends a byte order mark, which text() of a client may hide', async (t) => {
+  const { partner, call } = await start(t, { scenario: 'F24' });
+  for (let round = 0; round < 4; round += 1) await call('PUT');
+  const { text } = await bytesOf(partner);
+  assert.match(text, /\r\n\xef\xbb\xbf\{/);
+});
+
+test('F27 to F38 lie in one field of the record each', async (t) => {
+  const one = async (scenario: string, method: 'PUT' | 'GET' = 'PUT', times = 1) => {
+    const { partner, call } = await start(t, { scenario });
+    if (method === 'GET') await call('PUT');
+    const texts: string[] = [];
+    for (let round = 0; round < times; round += 1) texts.push((await call(method)).text);
+    return { partner, call, texts, first: JSON.parse(texts[0]!) as Record<string, unknown> };
+  };
+  assert.equal((await one('F27')).first['platform_payment_id'], 'p1-x');
+  assert.equal((await one('F28')).first['amount_in_cents'], 1_251);
+  const amounts = (await one('F29', 'PUT', 3)).texts.map(
+    (text) => /"amount_in_cents":([^,]+)/.exec(text)?.[1],
+  );
+  assert.deepEqual(amounts, ['"1250"', '1250.0', '1.25e+3']);
+  const [account, batch] = (await one('F30', 'PUT', 2)).texts.map(
+    (text) => JSON.parse(text) as Record<string, unknown>,
+  );
+  assert.notEqual(account!['account_id'], 'active');
+  assert.notEqual(batch!['platform_batch_id'], 'batch-1');
+  const ids = (await one('F31', 'GET', 3)).texts.map(
+    (text) => (JSON.parse(text) as Record<string, unknown>)['payment_id'],
+  );
+  assert.equal(new Set(ids).size, 3);
+  const words = (await one('F32', 'PUT', 3)).texts.map(
+    (text) => (JSON.parse(text) as Record<string, unknown>)['status'],
+  );
+  assert.deepEqual(words, ['FAILED', 'canceled ', 'completed']);
+  const missing = (await one('F33', 'PUT', 3)).texts.map((text) => Object.keys(JSON.parse(text)));
+  assert.ok(!missing[0]!.includes('status'));
+  assert.ok(!missing[1]!.includes('amount_in_cents'));
+  assert.ok(!missing[2]!.includes('initiated_at'));
+  assert.equal((await one('F34')).first['state'], 'FAILED');
+  assert.notEqual((await one('F35')).first['posted_at'], null);
+
+  const f36 = await start(t, { scenario: 'F36' });
+  await f36.call('PUT');
+  f36.partner.advance(1_000);
+  const statuses = [];
+  for (let round = 0; round < 3; round += 1) {
+    statuses.push(record(await f36.call('GET'))['status']);
+  }
+  assert.deepEqual(statuses, ['succeeded', 'processing', 'failed']);
+
+  const f37 = await start(t, { scenario: 'F37' });
+  await f37.call('PUT');
+  f37.partner.advance(1_000);
+  const stale = await f37.call('GET');
+  assert.equal(record(stale)['status'], 'processing');
+  assert.equal(stale.headers['age'], '60');
+
+  const f38 = await start(t, { scenario: 'F38' });
+  await f38.call('PUT');
+  const nodes = [];
+  for (let round = 0; round < 4; round += 1) nodes.push((await f38.call('GET')).status);
+  assert.deepEqual(nodes, [404, 200, 404, 200]);
+});
+
+test('F35 takes posted_at away from succeeded', async (t) => {
+  const { partner, call } = await start(t, { scenario: 'F35' });
+  await call('PUT');
+  partner.advance(1_000);
+  const bare = record(await call('GET'));
+  assert.deepEqual([bare['status'], bare['posted_at']], ['succeeded', null]);
+});
+
+test('F39 stays processing however late it is, and ends once healed', async (t) => {
+  const { partner, call } = await start(t, { scenario: 'F39' });
+  await call('PUT');
+  partner.advance(48 * 3_600_000);
+  assert.equal(record(await call('GET'))['status'], 'processing');
+  await partner.heal();
+  assert.equal(record(await call('GET'))['status'], 'succeeded');
+  assert.equal(partner.postings().length, 1);
+});
+
+test('F40 and F41 send more than a caller can bear', async (t) => {
+  const f40 = await start(t, { scenario: 'F40' });
+  const huge = await f40.call('PUT');
+  assert.equal(huge.headers['content-length'], String(100 * 1024 * 1024));
+  assert.equal(huge.error, 'UND_ERR_RES_EXCEEDED_MAX_SIZE');
+  const f41 = await start(t, { scenario: 'F41' });
+  const bomb = await f41.call('PUT');
+  assert.equal(bomb.headers['content-encoding'], 'gzip');
+  const zipped = Number(bomb.headers['content-length'] ?? bomb.text.length);
+  assert.ok(zipped > 0 && zipped < 300_000);
+});
+
+test('F42 and F43 outlast every timeout between two bytes', async (t) => {
+  const f42 = await start(t, { scenario: 'F42' });
+  const drip = await f42.call('PUT');
+  assert.deepEqual([drip.status, drip.error], [200, 'TimeoutError']);
+  const f43 = await start(t, { scenario: 'F43' });
+  assert.equal((await f43.call('PUT')).error, 'UND_ERR_HEADERS_OVERFLOW');
+  assert.equal((await f43.call('PUT')).error, 'UND_ERR_HEADERS_OVERFLOW');
+  const dripped = await bytesOf(f43.partner);
+  assert.match(dripped.text, /^HTTP\/1\.1 200 OK\r\nX-0: x\r\nX-1: x\r\n/);
+  assert.doesNotMatch(dripped.text, /\r\n\r\n/);
+});
+
+test('F44 to F46 are no HTTP/1.1 that a parser may take', async (t) => {
+  const f44 = await start(t, { scenario: 'F44' });
+  assert.match((await bytesOf(f44.partner)).text, /chunked\r\n\r\nzz\r\n/);
+  assert.equal((await bytesOf(f44.partner)).text.match(/Content-Length/g)?.length, 2);
+  assert.match((await bytesOf(f44.partner)).text, /\}\{"more":true\}$/);
+  const again = await start(t, { scenario: 'F44', faults: 2 });
+  for (let round = 0; round < 2; round += 1) {
+    assert.match(String((await again.call('PUT')).error), /^HPE_|HTTPParserError|UND_ERR|ECONN/);
+  }
+  const f45 = await start(t, { scenario: 'F45' });
+  assert.match(
+    (await bytesOf(f45.partner)).text,
+    /^(HTTP\/1\.1 103 Early Hints\r\nLink: <\/x>\r\n\r\n){1000}$/,
+  );
+  assert.match((await bytesOf(f45.partner)).text, /^HTTP\/1\.1 204 /);
+  assert.match((await bytesOf(f45.partner)).text, /^HTTP\/1\.1 205 /);
+  assert.equal((await f45.call('PUT')).status, 206);
+  const empty = await f45.call('PUT');
+  assert.deepEqual([empty.status, empty.text], [200, '']);
+  const f46 = await start(t, { scenario: 'F46' });
+  const old = await bytesOf(f46.partner);
+  assert.match(old.text, /^HTTP\/1\.0 200 OK/);
+  assert.throws(() => JSON.parse(old.text.split('\r\n\r\n')[1]!));
+  const frames = Buffer.from((await bytesOf(f46.partner)).text, 'latin1');
+  // Two frames: SETTINGS (type 4, empty), GOAWAY (type 7, eight bytes).
+  assert.deepEqual([...frames.subarray(0, 4)], [0, 0, 0, 4]);
+  assert.deepEqual([...frames.subarray(9, 13)], [0, 0, 8, 7]);
+  assert.equal(frames.length, 9 + 9 + 8);
+});
+
+test('F47 shows a certificate that is expired, self-signed and of another host, or stalls', async (t) => {
+  const { partner } = await start(t, { scenario: 'F47-bad-certificate' });
+  const { hostname, port } = new URL(partner.url);
+  const seen = await new Promise<{ problem: string; certificate: tls.PeerCertificate }>(
+    (resolve) => {
+      const socket = tls.connect(
+        { host: hostname, port: Number(port), rejectUnauthorized: false },
+        () => {
+          resolve({
+            problem: String(socket.authorizationError),
+            certificate: socket.getPeerCertificate(),
+          });
+          socket.destroy();
+        },
+      );
+    },
+  );
+  assert.notEqual(seen.problem, 'null');
+  assert.deepEqual(seen.certificate.issuer, seen.certificate.subject);
+  assert.ok(Date.parse(seen.certificate.valid_to) < Date.now());
+  assert.notEqual(seen.certificate.subject.CN, hostname);
+  assert.match(String((await see(`${partner.url}/`)).error), /SELF_SIGNED|CERT/);
+  assert.equal(partner.exchanges().length, 0);
+
+  const stalled = await start(t, { scenario: 'F47-stalled-handshake' });
+  assert.equal(
+    (await see(`${stalled.partner.url}/`, { dispatcher: stalled.dispatcher })).error,
+    'UND_ERR_CONNECT_TIMEOUT',
+  );
+  assert.equal(stalled.partner.doorConnections() > 0, true);
+});
+
+test('F48 stands behind a name of this very machine and counts who connects', async (t) => {
+  const { partner } = await start(t, { scenario: 'F48' });
+  assert.equal(new URL(partner.url).hostname, 'localhost');
+  assert.equal(partner.doorConnections(), 0);
+  await see(`${partner.url}/`);
+  assert.ok(partner.doorConnections() > 0);
+});
+
+test('F49 delivers the PUT again days after the end, and nothing changes', async (t) => {
+  const { partner, call } = await start(t, { scenario: 'F49' });
+  await call('PUT');
+  assert.ok(
+    await waitFor(() => partner.exchanges().some((e) => e.replayed && e.answer !== undefined)),
+  );
+  const [first, late] = partner.exchanges().filter((e) => e.method === 'PUT');
+  assert.equal(late!.body, first!.body);
+  assert.ok(late!.at_ms - first!.at_ms >= 3 * 24 * 3_600_000);
+  assert.equal(late!.answer?.status, 200);
+  assert.equal(partner.payments().length, 1);
+  assert.equal(partner.postings().length, 1);
+});
+
+test('F50 answers with the record of another payment', async (t) => {
+  const { call } = await start(t, { scenario: 'F50' });
+  const other = record(await call('PUT'));
+  assert.notEqual(other['platform_payment_id'], 'p1');
+  assert.equal(other['status'], 'succeeded');
+});
+
+test('F51 to F64 spoil one thing of the token answer each', async (t) => {
+  const grants = async (scenario: string, field: string, times: number) => {
+    const { token } = await start(t, { scenario });
+    const values: unknown[] = [];
+    for (let round = 0; round < times; round += 1) {
+      values.push(record(await token())[field]);
+    }
+    return values;
+  };
+  assert.deepEqual(await grants('F51', 'expires_in', 3), [undefined, null, 3600]);
+  assert.deepEqual(await grants('F52', 'expires_in', 1), ['3600']);
+  assert.deepEqual(await grants('F53', 'expires_in', 2), [0, -3600]);
+  assert.deepEqual(await grants('F54', 'expires_in', 2), [3_600_000, 1e12]);
+  assert.deepEqual(await grants('F55', 'expires_in', 3), ['1h', { seconds: 3600 }, 1.5]);
+  assert.deepEqual(await grants('F56', 'expires_in', 2), ['NaN', 'Infinity']);
+  assert.ok(Number((await grants('F58', 'expires_in', 1))[0]) * 1000 > 2 ** 31 - 1);
+  assert.deepEqual(await grants('F59', 'token_type', 4), ['mac', undefined, 'BEARER', 'Bearer']);
+  assert.deepEqual(await grants('F60', 'scope', 1), ['read']);
+  const tokens = await grants('F61', 'access_token', 4);
+  assert.equal(tokens[0], '');
+  assert.match(String(tokens[1]), /\r\n/);
+  assert.match(String(tokens[2]), / /);
+  assert.equal(String(tokens[3]).length, 1024 * 1024);
+  assert.deepEqual(await grants('F62', 'error', 2), ['invalid_client', 'invalid_scope']);
+  const f64 = await start(t, { scenario: 'F64' });
+  assert.match((await f64.token()).text, /^<!doctype/);
+  assert.equal(record(await f64.token())['error'], 'server_error');
+});
+
+test('F57 refuses each new token once, F63 and F65 are down or slow, F68 redirects', async (t) => {
+  const f57 = await start(t, { scenario: 'F57', faults: 1 });
+  const bearer = async () => `Bearer ${String(record(await f57.token())['access_token'])}`;
+  const revoked = await bearer();
+  assert.equal((await f57.call('GET', 'p1', { authorization: revoked })).status, 401);
+  assert.equal((await f57.call('GET', 'p1', { authorization: revoked })).status, 401, 'for good');
+  assert.equal((await f57.call('GET', 'p1', { authorization: await bearer() })).status, 404);
+
+  const f63 = await start(t, { scenario: 'F63' });
+  assert.equal((await f63.token()).status, 503);
+  assert.equal((await f63.token()).error, 'TimeoutError');
+  assert.equal((await f63.token()).status, 503);
+  assert.equal((await f63.token()).status, 200);
+
+  const f65 = await start(t, { scenario: 'F65' });
+  assert.equal(record(await f65.token())['expires_in'], 2);
+
+  const f68 = await start(t, { scenario: 'F68' });
+  assert.equal((await f68.token()).status, 307);
+  assert.equal(f68.partner.strayRequests(), 0);
+});
+
+test('F66 has an awkward secret; F67 takes two, and after healing only the new one', async (t) => {
+  const f66 = await start(t, { scenario: 'F66' });
+  assert.equal(f66.partner.auth.method, 'oauth');
+  assert.match((f66.partner.auth as { client_secret: string }).client_secret, /[+%&:=é ]{1}/);
+  assert.equal(
+    (await f66.token((f66.partner.auth as { client_secret: string }).client_secret)).status,
+    200,
+  );
+  assert.equal((await f66.token('secret')).status, 401);
+  const f67 = await start(t, { scenario: 'F67' });
+  assert.equal((await f67.token('the-old-secret')).status, 200);
+  assert.equal((await f67.token('the-new-secret')).status, 200);
+  await f67.partner.heal();
+  assert.equal((await f67.token('the-old-secret')).status, 401);
+  assert.equal((await f67.token('the-new-secret')).status, 200);
+});
+
+test('a reset brings the same faults again', async (t) => {
+  const { partner, call } = await start(t, { scenario: 'F07' });
+  const round = async () => [
+    (await call('PUT')).status,
+    (await call('PUT')).status,
+    (await call('PUT')).status,
+  ];
+  const first = await round();
+  partner.reset();
+  assert.deepEqual(await round(), first);
+  assert.deepEqual(first, [500, 502, 503]);
+});
+
+test('a script runs its steps in turn, on the calls it names', async (t) => {
+  const { partner, call } = await start(t, {
+    script: [
+      { match: { operation: 'get_account_payment' }, fault: { status: 418, body: { odd: true } } },
+      { fault: 'F14', times: 2 },
+      { fault: { status: 500, when: 'after' } },
+    ],
+  });
+  assert.equal((await call('PUT')).status, 200, 'the first step is for polls');
+  assert.equal((await call('GET')).status, 418);
+  assert.equal((await call('PUT', 'p2')).status, 404);
+  assert.equal((await call('PUT', 'p2')).status, 404);
+  assert.equal(partner.payments().length, 1);
+  assert.equal((await call('PUT', 'p2')).status, 500);
+  assert.equal(partner.payments().length, 2);
+  assert.equal((await call('PUT', 'p2')).status, 200);
+  assert.ok(partner.healed());
+});
+
+/** Looks every 10 ms, for 5 s at most. */
+async function waitFor(holds: () => boolean): Promise<boolean> {
+  for (let round = 0; round < 500; round += 1) {
+    if (holds()) return true;
+    await new Promise((resolve) => setTimeout(resolve, 10));
+  }
+  return false;
+}
+
+// Fails when undici renames what the tests above compare with.
+assert.equal(new errors.ResponseExceededMaxSizeError().code, 'UND_ERR_RES_EXCEEDED_MAX_SIZE');

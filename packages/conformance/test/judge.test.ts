@@ -1,0 +1,606 @@
+/**
+ * The judge against servers that are not there, not right, or not sane: one sentence instead of a
+ * wall of failures, no crash, no hang; and reports that say the same in every form.
+ */
+import assert from 'node:assert/strict';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import http from 'node:http';
+import net, { type AddressInfo, type Socket } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import test, { after, describe } from 'node:test';
+import { curl } from '../src/report/curl.ts';
+import { fileLedger, memoryLedger } from '../src/check/history.ts';
+import type { Pace } from '../src/check/partner-context.ts';
+import { UsageProblem } from '../src/check/selection.ts';
+import { jsonReport, junitReport, terminalReport } from '../src/report/text.ts';
+import { pageReport } from '../src/report/page.ts';
+import { judgePartner, judgePlatform, type RunOptions, type RunReport } from '../src/run.ts';
+import { startScriptedPartner, type ScriptedPartnerOptions } from '../src/sandbox/partner.ts';
+import {
+  overlay,
+  partnerTarget,
+  platformTarget,
+  readDraft,
+  type Draft,
+} from '../src/check/target.ts';
+import { openTlsDoor } from './tls-door.ts';
+
+const KEY = 'a-key-that-must-not-be-shown';
+
+const QUICK: Pace = {
+  poll_first_ms: 10,
+  poll_longest_ms: 50,
+  burst_per_second: 50,
+  burst_seconds: 0.2,
+  after_end_ms: 5,
+  balance_lag_ms: 20,
+  request_timeout_ms: 400,
+  quiet_ms: 300,
+};
+
+const folder = mkdtempSync(join(tmpdir(), 'duebridge-judge-'));
+after(() => rmSync(folder, { recursive: true, force: true }));
+
+function draft(base_url: string, change: Draft = {}): Draft {
+  return overlay(
+    {
+      base_url,
+      authentication: { method: 'key', header: 'x-api-key', key: KEY },
+      biller_id: 'sandbox-utility',
+      accounts: { payable: 'active', other: 'active-2', unknown: 'nobody', inactive: 'inactive' },
+      terminal_window_seconds: 1,
+    },
+    change,
+  );
+}
+
+function judge(base_url: string, options: RunOptions = {}, change: Draft = {}): Promise<RunReport> {
+  return judgePartner(partnerTarget(draft(base_url, change), {}), { pace: QUICK, ...options });
+}
+
+async function withPartner<T>(
+  options: Partial<ScriptedPartnerOptions>,
+  use: (url: string) => Promise<T>,
+): Promise<T> {
+  const partner = await startScriptedPartner({
+    auth: { method: 'key', header: 'x-api-key', key: KEY },
+    processing_ms: 30,
+    ...options,
+  });
+  try {
+    return await use(partner.url);
+  } finally {
+    await partner.stop();
+  }
+}
+
+/** A server that does with each connection or request whatever the test says. */
+async function withServer<T>(
+  server: net.Server | http.Server,
+  use: (url: string) => Promise<T>,
+): Promise<T> {
+  const open = new Set<Socket>();
+  server.on('connection', (socket: Socket) => {
+    open.add(socket);
+    socket.on('error', () => socket.destroy());
+    socket.on('close', () => open.delete(socket));
+  });
+  await new Promise<void>((resolve) => {
+    server.listen(0, '127.0.0.1', () => resolve());
+  });
+  try {
+    return await use(`http://127.0.0.1:${(server.address() as AddressInfo).port}`);
+  } finally {
+    for (const socket of open) socket.destroy();
+    await new Promise((resolve) => {
+      server.close(resolve);
+    });
+  }
+}
+
+function isConfig(report: RunReport, sentence: RegExp): void {
+  assert.equal(report.verdict, 'config');
+  assert.equal(report.exit_code, 2);
+  assert.match(report.config?.sentence ?? '', sentence);
+  assert.equal(report.results.length, 0, 'nothing may be judged after a failed pre-flight');
+  assert.ok(report.duration_ms < 10_000);
+}
+
+describe('a server that is not as declared gets one sentence, not forty failures', () => {
+  test('nothing listens', async () => {
+    const url = await withServer(net.createServer(), async (url) => url);
+    isConfig(await judge(url), /^Nothing listens on 127\.0\.0\.1:\d+: start the server, or mend/);
+  });
+
+  test('the name is not known', async () => {
+    const report = await judge('https://no-such-host.invalid');
+    isConfig(report, /no-such-host\.invalid/);
+  });
+
+  test('it takes connections and says nothing', async () => {
+    const report = await withServer(net.createServer(), (url) => judge(url));
+    isConfig(report, /gives no answer/);
+  });
+
+  test('it speaks plain http where https was declared', async () => {
+    const report = await withPartner({}, (url) => judge(url.replace('http:', 'https:')));
+    isConfig(report, /write http:\/\/ in base_url/);
+  });
+
+  test('it speaks https where plain http was declared', async () => {
+    const report = await withPartner({}, async (url) => {
+      const door = await openTlsDoor(url);
+      try {
+        return await judge(door.url.replace('https:', 'http:'));
+      } finally {
+        await door.stop();
+      }
+    });
+    isConfig(report, /https/);
+  });
+
+  test('its certificate is not trusted; with its authority named it is judged', async () => {
+    await withPartner({}, async (url) => {
+      const door = await openTlsDoor(url);
+      try {
+        isConfig(await judge(door.url), /certificate .* --ca FILE/);
+        const ca_file = join(folder, 'ca.pem');
+        writeFileSync(ca_file, door.certificate);
+        const report = await judge(door.url, { profile: 'strict' }, { ca_file });
+        assert.deepEqual(report.broken, []);
+        assert.equal(report.results.find(({ id }) => id === 'P09')?.verdict, 'PASS');
+        assert.equal(report.results.find(({ id }) => id === 'P34')?.verdict, 'PASS');
+      } finally {
+        await door.stop();
+      }
+    });
+  });
+
+  test('the key is wrong', async () => {
+    const report = await withPartner({}, (url) =>
+      judge(url, {}, { authentication: { key: 'another-key' } }),
+    );
+    isConfig(report, /refuses \(401\) the key in the header x-api-key/);
+    assert.match(report.config?.curl ?? '', /"\$API_KEY"/);
+  });
+
+  test('the secret is wrong, or the token endpoint is elsewhere', async () => {
+    const auth = { method: 'oauth', client_id: 'judge', client_secret: 'right-secret' } as const;
+    await withPartner({ auth }, async (url) => {
+      const oauth = { ...auth, token_url: `${url}/oauth/token` };
+      const secret = await judge(
+        url,
+        {},
+        { authentication: { ...oauth, client_secret: 'wrong-secret' } },
+      );
+      isConfig(secret, /refuses the client .* --client-secret/);
+      assert.ok(!JSON.stringify(secret).includes('wrong-secret'));
+      const path = await judge(
+        url,
+        {},
+        { authentication: { ...oauth, token_url: `${url}/token` } },
+      );
+      isConfig(path, /answers 404: mend --token-url/);
+    });
+  });
+
+  test('the paths are wrong, or lead to a web site', async () => {
+    const report = await withPartner({}, (url) => judge(`${url}/v2`));
+    isConfig(report, /answers 404: mend base_url or paths\.get_account/);
+    const site = http.createServer((_request, response) => {
+      response.setHeader('content-type', 'text/html').end('<!doctype html><p>Welcome');
+    });
+    isConfig(await withServer(site, (url) => judge(url)), /leads to a site, not to the API/);
+  });
+
+  test('it sends callers elsewhere, where no credential may follow', async () => {
+    let followed = false;
+    const report = await withServer(
+      http.createServer(() => {
+        followed = true;
+      }),
+      (elsewhere) =>
+        withServer(
+          http.createServer((_request, response) => {
+            response.writeHead(302, { location: elsewhere }).end();
+          }),
+          (url) => judge(url),
+        ),
+    );
+    isConfig(report, /sends on to .*, which is never followed/);
+    assert.equal(followed, false);
+  });
+});
+
+describe('whatever a server sends, a run ends and the judge stands', { concurrency: 10 }, () => {
+  const right = JSON.stringify({ status: 'active', balance: { amount_due_in_cents: 1 } });
+  const answer = (body: string | Buffer, head = 'content-type: application/json'): Buffer =>
+    Buffer.concat([
+      Buffer.from(
+        `HTTP/1.1 200 OK\r\n${head}\r\ncontent-length: ${Buffer.byteLength(body)}\r\n\r\n`,
+      ),
+      Buffer.from(body),
+    ]);
+  // The first two answers are right, so that pre-flight passes and the checks meet the rest.
+  const madness: readonly [string, (socket: Socket, number: number) => void][] = [
+    ['random bytes', (socket, number) => void socket.end(randomBytes(number, 300))],
+    ['a web page as JSON', (socket) => void socket.end(answer('<html>'))],
+    ['half an answer', (socket) => void socket.end(answer(right).subarray(0, 90))],
+    ['half a status line', (socket) => void socket.end('HTTP/1.')],
+    ['the answer byte by byte for ever', (socket) => drip(socket)],
+    ['a body without end', (socket) => flood(socket)],
+    ['ten thousand headers', (socket) => void socket.end(answer(right, manyHeaders()))],
+    ['JSON nested without bottom', (socket) => void socket.end(answer('['.repeat(100_000)))],
+    [
+      'numbers beyond all bounds',
+      (socket) =>
+        void socket.end(answer(`{"amount_in_cents":1e999,"status":${'9'.repeat(5_000)}}`)),
+    ],
+    [
+      'keys that bite JavaScript',
+      (socket) => void socket.end(answer('{"__proto__":{"status":"succeeded"},"constructor":1}')),
+    ],
+    [
+      'half characters and nulls',
+      (socket) =>
+        void socket.end(
+          answer(
+            Buffer.from('7b2261223a22ffc080ed a080005c75643830302022'.replaceAll(' ', ''), 'hex'),
+          ),
+        ),
+    ],
+    [
+      'two answers at once',
+      (socket) => void socket.end(Buffer.concat([answer(right), answer(right)])),
+    ],
+    [
+      'two content lengths',
+      (socket) =>
+        void socket.end(`HTTP/1.1 200 OK\r\ncontent-length: 5\r\ncontent-length: 6\r\n\r\nabcdef`),
+    ],
+    [
+      'a body that is no gzip',
+      (socket) =>
+        void socket.end(
+          answer('not gzip', 'content-encoding: gzip\r\ncontent-type: application/json'),
+        ),
+    ],
+    [
+      'status 999 and 100 alone',
+      (socket, number) =>
+        void socket.end(
+          number % 2 === 0
+            ? 'HTTP/1.1 999 Odd\r\ncontent-length: 0\r\n\r\n'
+            : 'HTTP/1.1 100 Continue\r\n\r\n',
+        ),
+    ],
+    [
+      'an upgrade nobody asked for',
+      (socket) =>
+        void socket.end(
+          'HTTP/1.1 101 Switching Protocols\r\nupgrade: x\r\nconnection: upgrade\r\n\r\n',
+        ),
+    ],
+    [
+      '429 for ever',
+      (socket) =>
+        void socket.end('HTTP/1.1 429 Wait\r\nretry-after: 0\r\ncontent-length: 0\r\n\r\n'),
+    ],
+    [
+      'records that are arrays, texts and nulls',
+      (socket, number) =>
+        void socket.end(answer(['[]', '"x"', 'null', 'true', '7'][number % 5] ?? '')),
+    ],
+    [
+      'the right shape with every field wrong',
+      (socket) =>
+        void socket.end(
+          answer(
+            JSON.stringify({
+              payment_id: {},
+              platform_payment_id: [],
+              status: 'succeeded\u0000',
+              amount_in_cents: null,
+              initiated_at: 17,
+              posted_at: {},
+              failure_reason: [[]],
+              access_token: 4,
+            }),
+          ),
+        ),
+    ],
+    ['silence', () => undefined],
+  ];
+  for (const [name, act] of madness) {
+    test(`a platform: ${name}`, async () => {
+      let requests = 0;
+      const server = net.createServer((socket) => {
+        socket.on('data', () => {
+          requests += 1;
+          if (requests === 1) socket.end(answer('{"token":"dbt_the-first-one"}'));
+          else act(socket, requests);
+        });
+      });
+      const draft = { client_id: 'judge', api_key: KEY, account_id: 'A-1', flow: true };
+      const limits = { token_sample: 20, burst: 20 };
+      const report = await withServer(server, (base_url) =>
+        judgePlatform(platformTarget({ ...draft, ...limits, base_url }, {}), { pace: QUICK }),
+      );
+      assert.deepEqual(report.judge_failed, []);
+      assert.notEqual(report.exit_code, 0, 'such a platform must never be green');
+      for (const form of [jsonReport, junitReport, pageReport]) {
+        assert.ok(!form(report).includes(KEY));
+      }
+    });
+  }
+  for (const [name, act] of madness) {
+    test(name, async () => {
+      let connections = 0;
+      const server = net.createServer((socket) => {
+        socket.on('data', () => {
+          connections += 1;
+          // Connection 1 is the look whether anything listens; request 1 is the known account.
+          if (connections === 1) socket.end(answer(right));
+          else act(socket, connections);
+        });
+      });
+      const report = await withServer(server, (url) => judge(url, { profile: 'strict' }));
+      assert.deepEqual(report.judge_failed, []);
+      assert.notEqual(report.exit_code, 0, 'such a server must never be green');
+      for (const form of [jsonReport, junitReport, pageReport]) {
+        assert.ok(!form(report).includes(KEY));
+      }
+      assert.doesNotThrow(() => terminalReport(report, { colour: true }));
+      assert.doesNotThrow(() => JSON.parse(jsonReport(report)) as unknown);
+    });
+  }
+});
+
+describe('a run keeps to what it was told', () => {
+  test('a run that judges nothing is not green', async () => {
+    const report = await withPartner({}, (url) => judge(url, { only: ['P03', 'P35'] }));
+    assert.equal(report.verdict, 'nothing');
+    assert.equal(report.exit_code, 3);
+  });
+
+  test('a check that does not exist is refused before anything is sent', async () => {
+    await assert.rejects(judge('http://127.0.0.1:1', { only: ['P99'] }), UsageProblem);
+  });
+
+  test('the spending cap is kept: what does not fit is not asked for', async () => {
+    await withPartner({}, async (url) => {
+      const report = await judge(url, {}, { spending_cap_in_cents: 500 });
+      assert.ok((report.money?.asked_in_cents ?? 501) <= 500);
+      assert.ok((report.money?.total_in_cents ?? 0) > 500);
+      const large = report.results.find(({ id }) => id === 'P24');
+      assert.equal(large?.verdict, 'SKIP');
+      assert.match(large.skipped ?? '', /spending cap/);
+    });
+  });
+
+  test('what a run asks for is never more than what its plan said', async () => {
+    await withPartner({}, async (url) => {
+      const report = await judge(url, { profile: 'strict' });
+      assert.ok(report.money !== undefined);
+      assert.equal(report.money.asked_in_cents, report.money.total_in_cents);
+    });
+  });
+
+  test('one check alone makes the payments that it needs', async () => {
+    await withPartner({}, async (url) => {
+      for (const id of ['P25', 'P31', 'P51', 'P52', 'P54', 'P56', 'P58']) {
+        const report = await judge(url, { only: [id] });
+        assert.deepEqual(
+          report.results.map((one) => [one.id, one.verdict]),
+          [[id, 'PASS']],
+        );
+      }
+    });
+  });
+
+  test('an expected failure is not red until its day is over', async () => {
+    const expected = [{ check: 'P22', owner: 'ada', until: '2030-01-01', reason: 'the old clock' }];
+    const behaviour = {
+      answer: (_call: unknown, answer: { status: number; body?: unknown }) =>
+        typeof answer.body === 'object' && answer.body !== null && 'initiated_at' in answer.body
+          ? { ...answer, body: { ...answer.body, initiated_at: '2026-01-01T00:00:00' } }
+          : undefined,
+    } as NonNullable<ScriptedPartnerOptions['behaviour']>;
+    await withPartner({ behaviour }, async (url) => {
+      const options = { only: ['P22'], expected };
+      const before = await judge(url, {
+        ...options,
+        now: () => Date.parse('2029-12-31T00:00:00Z'),
+      });
+      assert.equal(before.exit_code, 0);
+      assert.equal(before.counts.FAIL, 1);
+      assert.match(junitReport(before), /<skipped message="expected to fail until 2030-01-01/);
+      const late = await judge(url, { ...options, now: () => Date.parse('2030-01-02T00:00:00Z') });
+      assert.equal(late.exit_code, 1);
+    });
+  });
+
+  test('what failed last is remembered, and forgotten once it passes', async () => {
+    const ledger = fileLedger(join(folder, 'ledger'));
+    let wrong = true;
+    const behaviour = {
+      authorize: (call: { headers: Record<string, unknown> }, refusal: unknown) =>
+        wrong && call.headers['x-api-key'] === undefined ? undefined : refusal,
+    } as NonNullable<ScriptedPartnerOptions['behaviour']>;
+    await withPartner({ behaviour }, async (url) => {
+      await judge(url, { ledger });
+      assert.deepEqual(ledger.lastFailed(url), ['P01', 'P08']);
+      wrong = false;
+      const again = await judge(url, { ledger, only: ledger.lastFailed(url) });
+      assert.equal(again.exit_code, 0);
+      assert.deepEqual(ledger.lastFailed(url), []);
+      assert.ok(fileLedger(join(folder, 'ledger')).entries().length > 0);
+    });
+  });
+
+  test('a ledger that was damaged counts as empty instead of stopping the run', () => {
+    const place = join(folder, 'damaged');
+    const ledger = fileLedger(place);
+    ledger.keepFailed('http://x', ['P01']);
+    writeFileSync(join(place, 'payments.json'), '[{"base_url": 7}, "x", nu');
+    writeFileSync(join(place, 'failed.json'), '[');
+    assert.deepEqual(ledger.entries(), []);
+    assert.deepEqual(ledger.lastFailed('http://x'), []);
+  });
+
+  test('a target file with a fault is told by field and flag', () => {
+    const faults: readonly [Draft, RegExp][] = [
+      [{ base_url: 'ftp://x' }, /base_url is not an http or https address/],
+      [{ base_url: 'http://partner.example' }, /plain http/],
+      [{ base_url: 'https://u:p@partner.example' }, /no user/],
+      [{ authentication: { method: 'basic' } }, /say key or oauth/],
+      [{ authentication: { header: 'x api key' } }, /cannot be the name of a header/],
+      [{ authentication: { key: 'two words' } }, /holds a space/],
+      [{ biller_id: 7 }, /biller_id must be a text/],
+      [{ accounts: { payable: null } }, /accounts\.payable is missing.*--account/],
+      [{ paths: { get_payment: 'payment' } }, /paths\.get_payment is not usable/],
+      [{ paths: { get_account: null } }, /every partner must offer it/],
+      [{ limits: { max_amount_in_cents: 1.5 } }, /whole number/],
+    ];
+    for (const [change, sentence] of faults) {
+      assert.throws(() => partnerTarget(draft('https://partner.example', change), {}), sentence);
+    }
+    const file = join(folder, 'broken.json');
+    writeFileSync(file, '{"base_url":');
+    assert.throws(() => readDraft(file), /mend its syntax/);
+    assert.throws(() => readDraft(join(folder, 'none.json')), /cannot be read/);
+  });
+
+  test('a secret may come from the environment, and is missed when it is not there', () => {
+    const change = { authentication: { key: null, key_env: 'PARTNER_KEY' } };
+    const target = partnerTarget(draft('https://partner.example', change), { PARTNER_KEY: KEY });
+    assert.equal(target.authentication.method === 'key' && target.authentication.key, KEY);
+    assert.throws(
+      () => partnerTarget(draft('https://partner.example', change), {}),
+      /PARTNER_KEY, which is not set/,
+    );
+  });
+});
+
+describe('reports', () => {
+  test('each broken rule stands once, with a command that shows it and no secret in it', async () => {
+    const known = new Set<string>();
+    const behaviour = {
+      answer(call: { method: string; path: string }, answer: { status: number }) {
+        if (call.method !== 'PUT' || answer.status !== 200) return undefined;
+        if (known.has(call.path)) return { status: 409, body: `<script>alert('${KEY}')</script>` };
+        known.add(call.path);
+        return undefined;
+      },
+    } as NonNullable<ScriptedPartnerOptions['behaviour']>;
+    const report = await withPartner({ behaviour }, (url) => judge(url));
+    const clauses = report.broken.map(({ clause }) => clause);
+    assert.equal(new Set(clauses).size, clauses.length);
+    const known_id = report.broken.find(({ clause }) => clause === 'RU5');
+    assert.deepEqual(
+      known_id?.checks,
+      ['P25', 'P26', 'P34', 'P28'].filter((id) => known_id?.checks.includes(id)),
+    );
+    assert.match(known_id?.curl ?? '', /^curl -i -X PUT .*"\$API_KEY".*\/payment\/[0-9a-f-]{36}'$/);
+    const page = pageReport(report);
+    assert.ok(page.includes('&lt;script&gt;') && !page.includes('<script'));
+    for (const text of [
+      page,
+      jsonReport(report),
+      junitReport(report),
+      terminalReport(report, { colour: false }),
+    ]) {
+      assert.ok(!text.includes(KEY), 'a report shows the key');
+    }
+    assert.equal(
+      [...page.matchAll(/(?:src|href)="(?!#)/g)].length,
+      0,
+      'the page needs nothing else',
+    );
+  });
+
+  test('the command of an exchange survives a shell', () => {
+    const exchange = {
+      number: 1,
+      check: 'P00',
+      method: 'PUT',
+      url: "http://127.0.0.1/it's?a=$HOME",
+      request_headers: { 'x-api-key': '‹API_KEY›', 'content-length': '3' },
+      request_body: `{"a":"$(id) 'x'"}`,
+      sent_at: '',
+      duration_ms: 0,
+      answer_headers: {},
+      answer_body: '',
+      leaked: false,
+    };
+    assert.equal(
+      curl(exchange),
+      `curl -i -X PUT -H 'x-api-key: '"$API_KEY" --data-binary '{"a":"$(id) '\\''x'\\''"}' 'http://127.0.0.1/it'\\''s?a=$HOME'`,
+    );
+  });
+
+  test('the ledger of one run shows the next day that nothing was forgotten', async () => {
+    const partner = await startScriptedPartner({
+      auth: { method: 'key', header: 'x-api-key', key: KEY },
+      processing_ms: 30,
+    });
+    try {
+      const ledger = memoryLedger();
+      await judge(partner.url, { ledger, only: ['P20', 'P50'] });
+      const dayMs = 24 * 60 * 60 * 1_000 + 1;
+      partner.advance(dayMs);
+      const report = await judge(partner.url, {
+        ledger,
+        only: ['P35', 'P54'],
+        now: () => Date.now() + dayMs,
+      });
+      assert.deepEqual(
+        report.results.map(({ verdict }) => verdict),
+        ['PASS', 'PASS'],
+      );
+    } finally {
+      await partner.stop();
+    }
+  });
+
+  test('JUnit names each check once, and a failed pre-flight is an error there', async () => {
+    const good = await withPartner({}, (url) => judge(url));
+    const names = [...junitReport(good).matchAll(/<testcase [^>]*name="([PTC]\d\d) /g)];
+    assert.equal(names.length, good.results.length);
+    const bad = await judge('http://127.0.0.1:9');
+    assert.match(junitReport(bad), /<error message="/);
+    assert.match(junitReport(bad), /errors="1"/);
+  });
+});
+
+/** The same bytes for the same number: what a fuzzed peer says can be had again. */
+function randomBytes(seed: number, length: number): Buffer {
+  const bytes = Buffer.alloc(length);
+  let state = seed + 1;
+  for (let place = 0; place < length; place += 1) {
+    state = (Math.imul(state, 1_103_515_245) + 12_345) >>> 0;
+    bytes[place] = state >>> 16;
+  }
+  return bytes;
+}
+
+function manyHeaders(): string {
+  return Array.from({ length: 10_000 }, (_, number) => `x-${number}: ${number}`).join('\r\n');
+}
+
+function drip(socket: Socket): void {
+  socket.write('HTTP/1.1 200 OK\r\ncontent-length: 1000000\r\n\r\n');
+  const timer = setInterval(() => socket.write('x'), 20);
+  socket.on('close', () => clearInterval(timer));
+}
+
+function flood(socket: Socket): void {
+  socket.write('HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n');
+  const chunk = Buffer.alloc(65_536, 'x');
+  const more = (): void => {
+    while (!socket.destroyed && socket.write(`10000\r\n${chunk.toString('latin1')}\r\n`));
+  };
+  socket.on('drain', more);
+  more();
+}

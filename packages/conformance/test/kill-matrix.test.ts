@@ -1,0 +1,359 @@
+/**
+ * The kill matrix: every wrong peer is caught by its check, and by no must-check that has no business
+ * with it; a right peer passes all; every check has a file, and every file a killer.
+ */
+import assert from 'node:assert/strict';
+import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { basename, join } from 'node:path';
+import test, { describe } from 'node:test';
+import { CLAUSES } from '@duebridge/contract';
+import type { CaseInfo } from '../src/check/check.ts';
+import { CALLER_CASES, PARTNER_CASES, TOKEN_CASES } from '../src/cases/index.ts';
+import { memoryLedger } from '../src/check/history.ts';
+import {
+  CALLER_MUTANTS,
+  PARTNER_MUTANTS,
+  TOKEN_MUTANTS,
+  type CallerMutant,
+  type PartnerMutant,
+  type TokenMutant,
+} from './mutants.ts';
+import type { Pace } from '../src/check/partner-context.ts';
+import { judgePartner, judgePlatform, type RunReport } from '../src/run.ts';
+import { startScriptedPartner, type ScriptedAuth } from '../src/sandbox/partner.ts';
+import { partnerTarget, platformTarget, type Draft } from '../src/check/target.ts';
+import { FAULT_HEADER, openPlatformDoor, smallPlatform } from './wrong-platform.ts';
+import { openTlsDoor } from './tls-door.ts';
+
+/** Faster than a real run, and otherwise the same. */
+const QUICK: Pace = {
+  poll_first_ms: 10,
+  poll_longest_ms: 50,
+  burst_per_second: 100,
+  burst_seconds: 0.4,
+  after_end_ms: 40,
+  balance_lag_ms: 20,
+  request_timeout_ms: 5_000,
+  quiet_ms: 300,
+};
+
+/** How many wrong peers are judged at once: two cores, and most of the time is waiting. */
+const AT_ONCE = 16;
+
+const DAY_MS = 24 * 60 * 60 * 1_000;
+
+const AUTHS: Readonly<Record<'key' | 'oauth' | 'short-lived-oauth', ScriptedAuth>> = {
+  key: { method: 'key', header: 'x-api-key', key: 'a-key-of-the-kill-matrix' },
+  oauth: { method: 'oauth', client_id: 'judge', client_secret: 'a-secret-of-the-kill-matrix' },
+  'short-lived-oauth': {
+    method: 'oauth',
+    client_id: 'judge',
+    client_secret: 'a-secret-of-the-kill-matrix',
+    expires_in: 2,
+  },
+};
+
+const CASES: readonly CaseInfo[] = [...PARTNER_CASES, ...TOKEN_CASES, ...CALLER_CASES];
+const MUTANTS = [...PARTNER_MUTANTS, ...TOKEN_MUTANTS, ...CALLER_MUTANTS];
+
+type Peer = Pick<PartnerMutant, 'auth' | 'how' | 'profile' | 'behaviour'>;
+
+/** Judges one partner, wrong or right, and gives the report of its last run. */
+async function judge(peer: Peer): Promise<RunReport> {
+  const auth = AUTHS[peer.auth ?? 'key'];
+  const partner = await startScriptedPartner({
+    auth,
+    processing_ms: 40,
+    behaviour: peer.behaviour(),
+  });
+  const folder = mkdtempSync(join(tmpdir(), 'duebridge-kill-'));
+  const door =
+    peer.how === 'old-tls'
+      ? await openTlsDoor(partner.url, { minVersion: 'TLSv1', ciphers: 'DEFAULT@SECLEVEL=0' })
+      : undefined;
+  try {
+    const ca_file = join(folder, 'ca.pem');
+    if (door !== undefined) writeFileSync(ca_file, door.certificate);
+    const draft: Draft = {
+      base_url: door?.url ?? partner.url,
+      authentication: auth.method === 'key' ? auth : { ...auth, token_url: partner.token_url },
+      biller_id: 'sandbox-utility',
+      accounts: {
+        payable: peer.how === 'with-a-maximum' ? 'maximum' : 'active',
+        other: 'active-2',
+        unknown: 'nobody',
+        inactive: 'inactive',
+        canceled: 'canceled',
+      },
+      limits:
+        peer.how === 'with-a-maximum'
+          ? { min_amount_in_cents: 100, max_amount_in_cents: 50_000 }
+          : {},
+      terminal_window_seconds: 2,
+      ...(door === undefined ? {} : { ca_file }),
+    };
+    const ledger = memoryLedger();
+    const options = { profile: peer.profile ?? 'contract', pace: QUICK, ledger } as const;
+    if (peer.how === 'the-day-after') {
+      await judgePartner(partnerTarget(draft), { ...options, only: ['P20', 'P31', 'P50'] });
+      partner.advance(DAY_MS + 60_000);
+      return await judgePartner(partnerTarget(draft), {
+        ...options,
+        now: () => Date.now() + DAY_MS + 60_000,
+      });
+    }
+    return await judgePartner(partnerTarget(draft), options);
+  } finally {
+    await door?.stop();
+    await partner.stop();
+    rmSync(folder, { recursive: true, force: true });
+  }
+}
+
+function tell(report: RunReport): string {
+  return report.results
+    .filter(({ verdict }) => verdict === 'FAIL' || verdict === 'WARN')
+    .map(({ id, verdict, findings }) => `${id} ${verdict} ${JSON.stringify(findings[0])}`)
+    .concat(report.config === undefined ? [] : [`CONFIG ${report.config.sentence}`])
+    .concat(report.judge_failed)
+    .join('\n');
+}
+
+describe('a right partner passes every check that can judge it', { concurrency: AT_ONCE }, () => {
+  const peers: readonly [string, Peer, readonly string[]][] = [
+    ['static key, contract', {}, ['P03', 'P04', 'P05', 'P06', 'P07', 'P35']],
+    [
+      'static key, strict',
+      { profile: 'strict' },
+      ['P03', 'P04', 'P05', 'P06', 'P07', 'P09', 'P35'],
+    ],
+    ['OAuth, contract', { auth: 'oauth' }, ['P07', 'P08', 'P35']],
+    ['OAuth, strict', { auth: 'oauth', profile: 'strict' }, ['P07', 'P08', 'P09', 'P35']],
+    ['OAuth with short-lived tokens', { auth: 'short-lived-oauth' }, ['P08', 'P35']],
+    ['the day after', { how: 'the-day-after' }, ['P03', 'P04', 'P05', 'P06', 'P07']],
+    ['with a maximum', { how: 'with-a-maximum' }, ['P03', 'P04', 'P05', 'P06', 'P07', 'P35']],
+  ].map(([name, peer, skipped]) => [
+    name as string,
+    { behaviour: () => ({}), ...(peer as object) },
+    skipped as string[],
+  ]);
+  for (const [name, peer, skipped] of peers) {
+    test(name, async () => {
+      const report = await judge(peer);
+      assert.equal(tell(report), '');
+      assert.equal(report.exit_code, 0);
+      const unjudged = report.results.filter(({ verdict }) => verdict !== 'PASS');
+      assert.deepEqual(
+        unjudged.map(({ id }) => id),
+        skipped,
+      );
+    });
+  }
+});
+
+describe('a wrong partner is caught by its check', { concurrency: AT_ONCE }, () => {
+  for (const mutant of PARTNER_MUTANTS) {
+    test(`${mutant.breaks.join(' ')}: it ${mutant.wrong}`, async () => {
+      const report = await judge(mutant);
+      isCaught(mutant, report);
+      for (const id of mutant.how === 'old-tls' ? [] : mutant.breaks) {
+        const result = report.results.find((one) => one.id === id);
+        assert.ok(
+          result?.findings.some(({ curl }) => curl !== undefined),
+          `${id} shows no curl`,
+        );
+      }
+    });
+  }
+});
+
+/** Caught by the checks meant for it, and failed by no other than those it says. */
+function isCaught(
+  mutant: Pick<PartnerMutant, 'breaks' | 'also' | 'verdict'>,
+  report: RunReport,
+): void {
+  assert.deepEqual(report.judge_failed, []);
+  assert.equal(report.config, undefined, tell(report));
+  for (const id of mutant.breaks) {
+    const result = report.results.find((one) => one.id === id);
+    assert.equal(result?.verdict, mutant.verdict, `${id}\n${tell(report)}`);
+  }
+  const failed = report.results.filter(({ verdict }) => verdict === 'FAIL').map(({ id }) => id);
+  const meant = new Set([...mutant.breaks, ...(mutant.also ?? [])]);
+  assert.deepEqual(
+    failed.filter((id) => !meant.has(id)),
+    [],
+    tell(report),
+  );
+  assert.equal(report.exit_code, failed.length === 0 ? 0 : 1);
+}
+
+const TOKEN_CHECKS = TOKEN_CASES.map(({ id }) => id);
+const CALLER_CHECKS = CALLER_CASES.map(({ id }) => id);
+
+/** Judges a token endpoint, wrong or right. */
+async function judgeTokens(peer: Pick<TokenMutant, 'behaviour' | 'kind'>): Promise<RunReport> {
+  const door = await openPlatformDoor(peer.kind ?? 'biller', peer.behaviour());
+  try {
+    const { url, client_id, api_key, unknown_account_id } = door;
+    const draft: Draft = {
+      base_url: url,
+      client_id,
+      api_key,
+      kind: peer.kind ?? 'biller',
+      biller_id: 'judge',
+      account_id: 'A-1',
+      unknown_account_id,
+      flow: true,
+      internal_fault_headers: { [FAULT_HEADER]: '1' },
+      token_sample: 20,
+      burst: 80,
+    };
+    return await judgePlatform(platformTarget(draft, {}), { pace: QUICK, only: TOKEN_CHECKS });
+  } finally {
+    await door.stop();
+  }
+}
+
+/** Judges how a small platform calls, wrong or right. */
+async function judgeCaller(
+  fault: CallerMutant['name'] | undefined,
+  method: 'key' | 'oauth',
+): Promise<RunReport> {
+  const door = await openPlatformDoor('biller');
+  const stop = new AbortController();
+  const authentication =
+    method === 'key'
+      ? ({ method, header: 'x-api-key', key: 'a-key-of-the-kill-matrix' } as const)
+      : ({
+          method,
+          client_id: 'judge',
+          client_secret: 'a-secret-of-the-kill-matrix',
+          scope: 'read write',
+          token_url: 'http://127.0.0.1:1/',
+        } as const);
+  try {
+    const draft: Draft = {
+      base_url: door.url,
+      client_id: door.client_id,
+      api_key: door.api_key,
+      caller: {
+        port: 0,
+        authentication,
+        biller_id: 'judge',
+        account_id: 'A-1',
+        patience_seconds: 3,
+      },
+    };
+    return await judgePlatform(platformTarget(draft, {}), {
+      pace: QUICK,
+      only: CALLER_CHECKS,
+      driver: smallPlatform(authentication, fault, stop.signal),
+    });
+  } finally {
+    stop.abort();
+    await door.stop();
+  }
+}
+
+describe('a right platform passes', { concurrency: AT_ONCE }, () => {
+  test('a token endpoint, for a biller', async () => {
+    const report = await judgeTokens({ behaviour: () => ({}) });
+    assert.equal(tell(report), '');
+    assert.equal(report.counts.PASS, TOKEN_CHECKS.length);
+  });
+
+  test('a token endpoint, for an aggregator', async () => {
+    const report = await judgeTokens({ behaviour: () => ({}), kind: 'aggregator' });
+    assert.equal(tell(report), '');
+    assert.equal(report.counts.PASS, TOKEN_CHECKS.length);
+  });
+
+  test('a caller with OAuth', async () => {
+    const report = await judgeCaller(undefined, 'oauth');
+    assert.equal(tell(report), '');
+    assert.equal(report.counts.PASS, CALLER_CHECKS.length);
+  });
+
+  test('a caller with a static key', async () => {
+    const report = await judgeCaller(undefined, 'key');
+    assert.equal(tell(report), '');
+    assert.equal(report.counts.PASS, CALLER_CHECKS.length - 1);
+  });
+});
+
+describe('a wrong platform is caught by its check', { concurrency: AT_ONCE }, () => {
+  for (const mutant of TOKEN_MUTANTS) {
+    test(`${mutant.breaks.join(' ')}: it ${mutant.wrong}`, async () => {
+      isCaught(mutant, await judgeTokens(mutant));
+    });
+  }
+  for (const mutant of CALLER_MUTANTS) {
+    test(`${mutant.breaks.join(' ')}: it ${mutant.wrong}`, async () => {
+      isCaught(mutant, await judgeCaller(mutant.name, mutant.auth ?? 'key'));
+    });
+  }
+});
+
+test('a check without a file, or a file without a check, does not build', () => {
+  const files = readdirSync(new URL('../src/cases/', import.meta.url), { recursive: true })
+    .map((path) => basename(String(path)))
+    .filter((name) => /^[ptc]\d\d-[a-z0-9-]+\.ts$/.test(name))
+    .map((name) => name.slice(0, 3).toUpperCase());
+  const checks = CASES.map(({ id }) => id);
+  assert.deepEqual(files.sort(), [...checks].sort());
+  assert.equal(new Set(checks).size, checks.length);
+});
+
+test('a check names rules that exist, and says what it sends, expects and suspects', () => {
+  for (const one of CASES) {
+    assert.ok(one.clauses.length > 0, one.id);
+    for (const clause of one.clauses) assert.ok(clause in CLAUSES, `${one.id} ${clause}`);
+    for (const text of [one.title, one.sends, one.expects, one.likely_cause]) {
+      assert.ok(text.length > 10, one.id);
+    }
+  }
+});
+
+test('a check without a wrong peer that it catches does not build', () => {
+  const killed = new Set(MUTANTS.flatMap(({ breaks }) => breaks));
+  const alive = CASES.map(({ id }) => id).filter((id) => !killed.has(id));
+  assert.deepEqual(alive, []);
+  const names = MUTANTS.map(({ name }) => name);
+  assert.equal(new Set(names).size, names.length);
+});
+
+test('the table in the documents is the one that these tests hold', () => {
+  const file = new URL('../../../docs/kill-matrix.md', import.meta.url);
+  const table = killMatrix();
+  if (process.env['DUEBRIDGE_WRITE_DOCS'] === '1') writeFileSync(file, table);
+  assert.equal(
+    readFileSync(file, 'utf8'),
+    table,
+    'stale: run this file once with DUEBRIDGE_WRITE_DOCS=1',
+  );
+});
+
+/** docs/kill-matrix.md: one line a check, with the wrong peers that it catches. */
+function killMatrix(): string {
+  const part = (title: string, cases: readonly CaseInfo[]): string => {
+    const lines = cases.map((one) => {
+      const killers = MUTANTS.filter(({ breaks }) => breaks.includes(one.id));
+      const strict = one.profile === 'strict' ? ', strict' : '';
+      return `| ${one.id} | ${one.title} | ${one.clauses.join(' ')} | ${one.severity}${strict} | ${killers.map(({ wrong }) => `it ${wrong}`).join('; ')} |`;
+    });
+    return `## ${title}\n\n<!-- prettier-ignore -->\n| check | what it looks at | rules | worst | the wrong peer that it catches |\n| --- | --- | --- | --- | --- |\n${lines.join('\n')}\n`;
+  };
+  return `# What each check catches
+
+A check that could never fail would prove nothing. So each has at least one peer that is wrong on
+purpose, and the tests hold that it is caught by that check, and that no must-check fails which has
+no business with it; a right peer passes all. This page is written by those tests
+(\`packages/conformance/test/kill-matrix.test.ts\`): ${CASES.length} checks, ${MUTANTS.length} wrong peers. The rules are
+explained in [prove your server](prove-your-server.md).
+
+${part("A partner's server", PARTNER_CASES)}
+${part('A token endpoint', TOKEN_CASES)}
+${part('A platform that calls', CALLER_CASES)}`;
+}

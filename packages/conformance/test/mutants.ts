@@ -1,0 +1,1410 @@
+/**
+ * Peers that are wrong on purpose: for each check at least one that only this rule keeps out.
+ *
+ * The kill matrix runs every one of them and holds that its check catches it and that no must-check
+ * fails that has no business with it; a right peer passes all. Without this a check could stay green
+ * whatever a server does, and nobody would know.
+ */
+import { json, type CallerFault, type DoorBehaviour } from './wrong-platform.ts';
+import { onRecords, type Answer, type Behaviour, type Call } from '../src/sandbox/partner.ts';
+
+/** A wrong partner. */
+export interface PartnerMutant {
+  readonly name: string;
+  /** What is wrong with it, in the world's words. */
+  readonly wrong: string;
+  /** The checks that must catch it. */
+  readonly breaks: readonly string[];
+  /** Other must-checks that it breaks as well, because the same wrong shows there too. */
+  readonly also?: readonly string[];
+  /** WARN where it breaks only what should hold. */
+  readonly verdict: 'FAIL' | 'WARN';
+  readonly profile?: 'strict';
+  readonly auth?: 'oauth' | 'short-lived-oauth';
+  /** What is special about how it is run. */
+  readonly how?: 'old-tls' | 'with-a-maximum' | 'the-day-after';
+  /** Made anew for each run, because some remember. */
+  readonly behaviour: () => Behaviour;
+}
+
+/** The wrong partners, in the order of the checks that catch them. */
+export const PARTNER_MUTANTS: readonly PartnerMutant[] = [
+  {
+    name: 'open-door',
+    wrong: 'lets callers in that show no credential',
+    breaks: ['P01'],
+    verdict: 'FAIL',
+    behaviour: () => ({
+      authorize: (call, refusal) => (call.headers['x-api-key'] === undefined ? undefined : refusal),
+    }),
+  },
+  {
+    name: 'chatty-refusal',
+    wrong: 'refuses, but with the account in the body',
+    breaks: ['P01'],
+    verdict: 'FAIL',
+    behaviour: () => ({
+      answer: (call, answer) =>
+        answer.status === 401 && call.headers['x-api-key'] === undefined
+          ? { ...answer, body: { code: 'UNAUTHORIZED', message: 'no', balance: {} } }
+          : undefined,
+    }),
+  },
+  {
+    name: 'any-key',
+    wrong: 'takes any key, as long as there is one',
+    breaks: ['P02'],
+    verdict: 'FAIL',
+    behaviour: () => ({
+      authorize: (call, refusal) => (call.headers['x-api-key'] === undefined ? refusal : undefined),
+    }),
+  },
+  {
+    name: 'any-bearer',
+    wrong: 'takes any bearer token',
+    breaks: ['P02'],
+    verdict: 'FAIL',
+    auth: 'oauth',
+    behaviour: () => ({
+      authorize: (call, refusal) =>
+        refusal?.code === 'UNAUTHORIZED' && /^Bearer \S/.test(call.headers.authorization ?? '')
+          ? undefined
+          : refusal,
+    }),
+  },
+  {
+    name: 'token-without-scope',
+    wrong: 'grants an access token without saying its scope',
+    breaks: ['P03'],
+    verdict: 'FAIL',
+    auth: 'oauth',
+    behaviour: () => changeToken((token) => ({ ...token, scope: undefined })),
+  },
+  {
+    name: 'life-as-text',
+    wrong: 'says expires_in as a text with a unit',
+    breaks: ['P03'],
+    verdict: 'FAIL',
+    auth: 'oauth',
+    behaviour: () => changeToken((token) => ({ ...token, expires_in: '1h' })),
+  },
+  {
+    name: 'any-secret',
+    wrong: 'grants access tokens for a wrong secret',
+    breaks: ['P04'],
+    verdict: 'FAIL',
+    auth: 'oauth',
+    behaviour: () => ({
+      answer: (call, answer) =>
+        call.operation === 'access_token' && answer.status === 401
+          ? {
+              status: 200,
+              body: { access_token: 'granted', token_type: 'Bearer', expires_in: 60, scope: '' },
+            }
+          : undefined,
+    }),
+  },
+  {
+    name: 'read-may-pay',
+    wrong: 'lets a token for reading pay',
+    breaks: ['P05'],
+    verdict: 'FAIL',
+    auth: 'oauth',
+    behaviour: () => ignoreScope('put_account_payment'),
+  },
+  {
+    name: 'write-may-read',
+    wrong: 'lets a token for paying read',
+    breaks: ['P06'],
+    verdict: 'WARN',
+    auth: 'oauth',
+    behaviour: () => ignoreScope('get_account'),
+  },
+  {
+    name: 'tokens-for-ever',
+    wrong: 'takes access tokens long after their life',
+    breaks: ['P07'],
+    verdict: 'WARN',
+    auth: 'short-lived-oauth',
+    behaviour: () => {
+      const granted = new Set<string>();
+      return {
+        answer(call, answer) {
+          const body = answer.body;
+          if (call.operation === 'access_token' && isFields(body)) {
+            granted.add(`Bearer ${String(body['access_token'])}`);
+          }
+          return undefined;
+        },
+        authorize: (call, refusal) =>
+          refusal?.code === 'UNAUTHORIZED' && granted.has(call.headers.authorization ?? '')
+            ? undefined
+            : refusal,
+      };
+    },
+  },
+  {
+    name: 'header-with-case',
+    wrong: 'knows its header in one spelling only',
+    breaks: ['P08'],
+    verdict: 'FAIL',
+    behaviour: () => ({
+      answer: (call, answer) =>
+        call.headers['x-api-key'] === undefined
+          ? undefined
+          : (wire) => {
+              const exact = wire.response.req.rawHeaders.includes('x-api-key');
+              wire.send(exact ? answer : refused());
+            },
+    }),
+  },
+  {
+    name: 'any-header',
+    wrong: 'takes the key in whatever header it comes',
+    breaks: ['P08'],
+    verdict: 'WARN',
+    behaviour: () => ({
+      authorize: (call, refusal) =>
+        call.headers.authorization === undefined ? refusal : undefined,
+    }),
+  },
+  {
+    name: 'old-tls',
+    wrong: 'still speaks TLS 1.1',
+    breaks: ['P09'],
+    verdict: 'WARN',
+    profile: 'strict',
+    how: 'old-tls',
+    behaviour: () => ({}),
+  },
+  {
+    name: 'account-as-text',
+    wrong: 'answers accounts as text/plain',
+    breaks: ['P10'],
+    verdict: 'FAIL',
+    behaviour: () => ({
+      answer: (call, answer) =>
+        call.operation === 'get_account' && answer.status === 200
+          ? {
+              status: 200,
+              headers: { 'Content-Type': 'text/plain' },
+              body: JSON.stringify(answer.body),
+            }
+          : undefined,
+    }),
+  },
+  {
+    name: 'other-account-id',
+    wrong: 'shows its own inner id as account_id',
+    breaks: ['P10'],
+    verdict: 'WARN',
+    behaviour: () => changeBody('get_account', (body) => ({ ...body, account_id: '000017' })),
+  },
+  {
+    name: 'empty-account',
+    wrong: 'answers an unknown account with an empty 200',
+    breaks: ['P11'],
+    verdict: 'WARN',
+    behaviour: () => ({
+      answer: (call, answer) =>
+        call.operation === 'get_account' && answer.status === 404
+          ? { status: 200, body: {} }
+          : undefined,
+    }),
+  },
+  {
+    name: 'slash-decoded',
+    wrong: 'decodes an encoded slash and walks the path',
+    breaks: ['P12'],
+    verdict: 'WARN',
+    behaviour: () => ({
+      receive: (call) =>
+        call.operation === 'get_account' && (call.params['account_id'] ?? '').includes('/../')
+          ? { status: 200, body: { account_id: 'active', status: 'active' } }
+          : undefined,
+    }),
+  },
+  {
+    name: 'long-id-breaks',
+    wrong: 'fails inside when an account id is long',
+    breaks: ['P12'],
+    verdict: 'WARN',
+    behaviour: () => ({
+      receive: (call) => ((call.params['account_id'] ?? '').length > 100 ? inside() : undefined),
+    }),
+  },
+  {
+    name: 'balance-as-text',
+    wrong: 'shows the amount due as a text',
+    breaks: ['P13'],
+    verdict: 'FAIL',
+    behaviour: () =>
+      changeBody('get_balance', (body) => ({
+        ...body,
+        amount_due_in_cents: String(body['amount_due_in_cents']),
+      })),
+  },
+  {
+    name: 'balance-in-dollars',
+    wrong: 'shows the amount due as a fraction',
+    breaks: ['P13'],
+    verdict: 'FAIL',
+    behaviour: () =>
+      changeBody('get_balance', (body) => ({
+        ...body,
+        amount_due_in_cents: Number(body['amount_due_in_cents']) / 1_000,
+      })),
+  },
+  {
+    name: 'due-on-no-day',
+    wrong: 'shows a due date that does not exist',
+    breaks: ['P13'],
+    verdict: 'WARN',
+    behaviour: () => changeBody('get_balance', (body) => ({ ...body, due_date: '2026-02-30' })),
+  },
+  {
+    name: 'reading-costs',
+    wrong: 'adds a cent to the amount due at each read',
+    breaks: ['P14'],
+    verdict: 'FAIL',
+    behaviour: () => {
+      let reads = 0;
+      return changeBody('get_balance', (body) => {
+        reads += 1;
+        return { ...body, amount_due_in_cents: Number(body['amount_due_in_cents']) + reads };
+      });
+    },
+  },
+  {
+    name: 'missing-is-broken',
+    wrong: 'answers a payment that does not exist with 500',
+    breaks: ['P15'],
+    verdict: 'WARN',
+    behaviour: () => ({
+      answer: (call, answer) =>
+        call.operation === 'get_payment' && answer.status === 404 ? inside() : undefined,
+    }),
+  },
+  {
+    name: 'created',
+    wrong: 'answers a new payment with 201',
+    breaks: ['P20'],
+    verdict: 'FAIL',
+    behaviour: () => {
+      const known = new Set<string>();
+      return {
+        answer(call, answer) {
+          if (call.operation !== 'put_account_payment' || answer.status !== 200) return undefined;
+          if (known.has(call.path)) return undefined;
+          known.add(call.path);
+          return { ...answer, status: 201 };
+        },
+      };
+    },
+  },
+  {
+    name: 'no-payment-id',
+    wrong: 'has no identifier of its own for a payment',
+    breaks: ['P20'],
+    also: ['P26', 'P32', 'P33'],
+    verdict: 'FAIL',
+    behaviour: () => onRecords((record) => ({ ...record, payment_id: undefined })),
+  },
+  {
+    name: 'batch-dropped',
+    wrong: 'does not echo the batch id of a new payment',
+    breaks: ['P20'],
+    also: ['P55'],
+    verdict: 'FAIL',
+    behaviour: () =>
+      onRecords((record, call) =>
+        call.method === 'PUT' ? { ...record, platform_batch_id: null } : record,
+      ),
+  },
+  {
+    name: 'own-word',
+    wrong: 'calls a new payment pending',
+    breaks: ['P20'],
+    verdict: 'FAIL',
+    behaviour: () =>
+      onRecords((record, call) =>
+        call.method === 'PUT' && record['status'] === 'processing'
+          ? { ...record, status: 'pending' }
+          : record,
+      ),
+  },
+  {
+    name: 'born-ended',
+    wrong: 'never shows processing',
+    breaks: ['P21'],
+    verdict: 'WARN',
+    behaviour: () => ({
+      born(payment, _call, partner) {
+        if (payment.ending.status !== 'succeeded') return;
+        payment.status = 'succeeded';
+        payment.posted_at = payment.initiated_at;
+        partner.post(payment);
+      },
+    }),
+  },
+  {
+    name: 'local-time',
+    wrong: 'says initiated_at without a zone',
+    breaks: ['P22'],
+    verdict: 'FAIL',
+    behaviour: () =>
+      onRecords((record) => ({
+        ...record,
+        initiated_at: text(record['initiated_at']).replace('Z', ''),
+      })),
+  },
+  {
+    name: 'clock-ahead',
+    wrong: 'has a clock that is an hour ahead',
+    breaks: ['P22'],
+    verdict: 'WARN',
+    behaviour: () =>
+      onRecords((record) => ({
+        ...record,
+        initiated_at: shift(record['initiated_at'], 3_600_000),
+        posted_at: shift(record['posted_at'], 3_600_000),
+      })),
+  },
+  {
+    name: 'posted-early',
+    wrong: 'says posted_at while the payment is processing',
+    breaks: ['P23'],
+    verdict: 'FAIL',
+    behaviour: () =>
+      onRecords((record) =>
+        record['status'] === 'processing'
+          ? { ...record, posted_at: record['initiated_at'] }
+          : record,
+      ),
+  },
+  {
+    name: '32-bit-cents',
+    wrong: 'keeps amounts in 32 bits',
+    breaks: ['P24'],
+    verdict: 'FAIL',
+    behaviour: () => ({
+      born(payment) {
+        payment.amount_in_cents = Math.min(payment.amount_in_cents, 2 ** 31 - 1);
+      },
+    }),
+  },
+  {
+    name: 'conflict-on-repeat',
+    wrong: 'answers a known id with 409',
+    breaks: ['P25'],
+    also: ['P26', 'P31', 'P34'],
+    verdict: 'FAIL',
+    behaviour: () => {
+      const known = new Set<string>();
+      return {
+        answer(call, answer) {
+          if (call.operation !== 'put_account_payment' || answer.status !== 200) return undefined;
+          if (known.has(call.path)) {
+            return { status: 409, body: { code: 'CONFLICT', message: 'It exists already' } };
+          }
+          known.add(call.path);
+          return undefined;
+        },
+      };
+    },
+  },
+  {
+    name: 'accepted-anew',
+    wrong: 'sets initiated_at again at each repeat',
+    breaks: ['P25'],
+    also: ['P31', 'P51', 'P54'],
+    verdict: 'FAIL',
+    behaviour: () => ({
+      repeat(payment, _call, partner) {
+        payment.initiated_at = new Date(partner.now() + 1).toISOString();
+      },
+    }),
+  },
+  {
+    name: 'forgets-after-ten',
+    wrong: 'remembers an id for ten requests',
+    breaks: ['P26'],
+    also: ['P27'],
+    verdict: 'FAIL',
+    behaviour: () => {
+      const seen = new Map<string, number>();
+      return {
+        key(call) {
+          const id = call.params['platform_payment_id'] ?? '';
+          const times = (seen.get(id) ?? 0) + 1;
+          seen.set(id, times);
+          return times > 10 ? `${id}#${times}` : id;
+        },
+      };
+    },
+  },
+  {
+    name: 'books-each-repeat',
+    wrong: 'answers with one payment but posts once more for each tenth repeat',
+    breaks: ['P26'],
+    verdict: 'FAIL',
+    behaviour: () => {
+      const repeats = new Map<string, number>();
+      return {
+        repeat(payment, _call, partner) {
+          const times = (repeats.get(payment.key) ?? 0) + 1;
+          repeats.set(payment.key, times);
+          if (times % 10 === 0) partner.post(payment);
+        },
+      };
+    },
+  },
+  {
+    name: 'look-then-insert',
+    wrong: 'looks for the id and then inserts, with a gap between',
+    breaks: ['P27'],
+    also: ['P34'],
+    verdict: 'FAIL',
+    behaviour: () => ({ beforeStore: () => pause(15) }),
+  },
+  {
+    name: 'upsert-amount',
+    wrong: 'takes the amount of the repeat',
+    breaks: ['P28'],
+    verdict: 'FAIL',
+    behaviour: () => ({
+      repeat(payment, call) {
+        const amount = isFields(call.body) ? call.body['amount_in_cents'] : undefined;
+        if (typeof amount === 'number') payment.amount_in_cents = amount;
+      },
+    }),
+  },
+  {
+    name: 'conflict-on-other-amount',
+    wrong: 'answers a known id with another amount with 409',
+    breaks: ['P28'],
+    verdict: 'WARN',
+    behaviour: () => ({
+      answer(call, answer, partner) {
+        const stored = partner.find(call.params['platform_payment_id'] ?? '');
+        const amount = isFields(call.body) ? call.body['amount_in_cents'] : undefined;
+        return call.method === 'PUT' &&
+          stored !== undefined &&
+          amount !== stored.amount_in_cents &&
+          answer.status === 200
+          ? { status: 409, body: { code: 'CONFLICT', message: 'Another amount' } }
+          : undefined;
+      },
+    }),
+  },
+  {
+    name: 'upsert-batch',
+    wrong: 'takes the batch id of the repeat',
+    breaks: ['P29'],
+    verdict: 'WARN',
+    behaviour: () => ({
+      repeat(payment, call) {
+        const batch = isFields(call.body) ? call.body['platform_batch_id'] : undefined;
+        if (typeof batch === 'string') payment.platform_batch_id = batch;
+      },
+    }),
+  },
+  {
+    name: 'unique-per-account',
+    wrong: 'keeps ids unique per account only',
+    breaks: ['P30'],
+    verdict: 'FAIL',
+    behaviour: () => ({
+      key: (call) =>
+        `${call.params['account_id'] ?? ''}/${call.params['platform_payment_id'] ?? ''}`,
+    }),
+  },
+  {
+    name: 'posts-again-after-the-end',
+    wrong: 'runs an ended payment again when its PUT is repeated',
+    breaks: ['P31'],
+    also: ['P54'],
+    verdict: 'FAIL',
+    behaviour: () => ({
+      repeat(payment, _call, partner) {
+        if (payment.status === 'succeeded') {
+          payment.posted_at = new Date(partner.now() + 1).toISOString();
+        }
+      },
+    }),
+  },
+  {
+    name: 'same-amount-same-payment',
+    wrong: 'takes the same account and amount for a repeat',
+    breaks: ['P32'],
+    verdict: 'FAIL',
+    behaviour: () => ({
+      key: (call, instruction, partner) =>
+        partner
+          .payments()
+          .find(
+            (payment) =>
+              payment.account_id === call.params['account_id'] &&
+              payment.amount_in_cents === instruction.amount_in_cents,
+          )?.key ??
+        call.params['platform_payment_id'] ??
+        '',
+    }),
+  },
+  {
+    name: 'one-payment-per-batch',
+    wrong: 'takes the batch id for the idempotency key',
+    breaks: ['P33'],
+    verdict: 'FAIL',
+    behaviour: () => ({
+      key: (call, instruction, partner) =>
+        partner
+          .payments()
+          .find((payment) => payment.platform_batch_id === instruction.platform_batch_id)?.key ??
+        call.params['platform_payment_id'] ??
+        '',
+    }),
+  },
+  {
+    name: 'remembers-only-what-it-answered',
+    wrong: 'remembers an id only once its answer has been taken',
+    breaks: ['P34'],
+    also: ['P27'],
+    verdict: 'FAIL',
+    behaviour: () => {
+      const answered = new Map<string, string>();
+      return {
+        key(call) {
+          const id = call.params['platform_payment_id'] ?? '';
+          return answered.get(id) ?? `${id}#${call.number}`;
+        },
+        answer(call, answer, partner) {
+          const id = call.params['platform_payment_id'] ?? '';
+          if (call.method !== 'PUT' || answer.status !== 200 || answered.has(id)) return undefined;
+          return async (wire) => {
+            // Longer than the judge waits before it cuts.
+            await pause(60);
+            if (wire.released.aborted) return;
+            answered.set(id, partner.payments().findLast(ofId(id))?.key ?? id);
+            wire.send(answer);
+          };
+        },
+      };
+    },
+  },
+  {
+    name: 'forgets-after-a-day',
+    wrong: 'remembers ids for a day',
+    breaks: ['P35'],
+    verdict: 'FAIL',
+    how: 'the-day-after',
+    behaviour: () => ({
+      key(call, _instruction, partner) {
+        const id = call.params['platform_payment_id'] ?? '';
+        const known = partner.find(id);
+        return known !== undefined && partner.now() - known.accepted_ms > DAY_MS ? `${id}#2` : id;
+      },
+    }),
+  },
+  ...(
+    [
+      ['amount-as-text', 'takes an amount written as a text', /"amount_in_cents":"/, 'FAIL'],
+      ['amount-rounded', 'rounds an amount with a fraction', /"amount_in_cents":10\.5/, 'FAIL'],
+      ['amount-missing', 'takes a payment without an amount', /^(?!.*"amount_in_cents")/, 'FAIL'],
+      ['amount-zero', 'takes a payment of nothing', /"amount_in_cents":0,/, 'WARN'],
+    ] as const
+  ).map(([name, wrong, pattern, verdict]): PartnerMutant => ({
+    name,
+    wrong,
+    breaks: ['P36'],
+    verdict,
+    behaviour: () => ({
+      validate: (call, problems) => (pattern.test(call.text) ? [] : problems),
+    }),
+  })),
+  {
+    name: 'body-id-ignored',
+    wrong: 'does not look whether the id in the body is the one in the path',
+    breaks: ['P37'],
+    verdict: 'WARN',
+    profile: 'strict',
+    behaviour: () => ({
+      validate: (_call, problems) =>
+        problems.filter(({ path }) => path !== 'body.platform_payment_id'),
+    }),
+  },
+  {
+    name: 'closed-schema',
+    wrong: 'refuses fields that it does not know',
+    breaks: ['P38'],
+    verdict: 'WARN',
+    profile: 'strict',
+    behaviour: () => ({
+      validate: (call, problems) =>
+        call.text.includes('a_field_of_tomorrow')
+          ? [{ path: 'body', problem: 'holds a field that is not known' }]
+          : problems,
+    }),
+  },
+  {
+    name: 'parser-breaks',
+    wrong: 'answers a body that is no JSON with 500',
+    breaks: ['P39'],
+    verdict: 'WARN',
+    behaviour: () => ({
+      answer: (call, answer) =>
+        call.method === 'PUT' && answer.status === 400 && !call.text.endsWith('}')
+          ? inside()
+          : undefined,
+    }),
+  },
+  {
+    name: 'pays-nobody',
+    wrong: 'posts payments to accounts that do not exist',
+    breaks: ['P40'],
+    verdict: 'FAIL',
+    behaviour: () => ({
+      born(payment, _call, partner) {
+        if (partner.account(payment.biller_id, payment.account_id) === undefined) {
+          payment.ending = { status: 'succeeded', after_ms: payment.ending.after_ms };
+        }
+      },
+    }),
+  },
+  {
+    name: 'pays-the-inactive',
+    wrong: 'posts payments to inactive accounts',
+    breaks: ['P41'],
+    verdict: 'FAIL',
+    behaviour: () => ({
+      born(payment, _call, partner) {
+        if (partner.account(payment.biller_id, payment.account_id)?.status === 'inactive') {
+          payment.ending = { status: 'succeeded', after_ms: payment.ending.after_ms };
+        }
+      },
+    }),
+  },
+  {
+    name: 'above-the-maximum',
+    wrong: 'posts payments above its maximum',
+    breaks: ['P41'],
+    verdict: 'FAIL',
+    how: 'with-a-maximum',
+    behaviour: () => ({
+      born(payment) {
+        if (payment.amount_in_cents > 50_000) {
+          payment.ending = { status: 'succeeded', after_ms: payment.ending.after_ms };
+        }
+      },
+    }),
+  },
+  {
+    name: 'never-ends',
+    wrong: 'leaves a payment processing for ever',
+    breaks: ['P50'],
+    verdict: 'FAIL',
+    behaviour: () => ({
+      born(payment) {
+        if (payment.amount_in_cents === SUBJECT_CENTS) {
+          payment.ending = { ...payment.ending, after_ms: undefined };
+        }
+      },
+    }),
+  },
+  {
+    name: 'own-word-for-the-end',
+    wrong: 'calls a payment that succeeded completed',
+    breaks: ['P50'],
+    verdict: 'FAIL',
+    behaviour: () =>
+      onRecords((record) =>
+        record['status'] === 'succeeded' && record['amount_in_cents'] === SUBJECT_CENTS
+          ? { ...record, status: 'completed' }
+          : record,
+      ),
+  },
+  {
+    name: 'flaps',
+    wrong: 'shows an ended payment as processing in every other read',
+    breaks: ['P50'],
+    also: ['P31', 'P54'],
+    verdict: 'FAIL',
+    behaviour: () => {
+      let reads = 0;
+      return onRecords((record, call) => {
+        if (call.method !== 'GET' || record['status'] !== 'succeeded') return record;
+        if (record['amount_in_cents'] !== SUBJECT_CENTS) return record;
+        reads += 1;
+        return reads === 1 ? record : { ...record, status: 'processing', posted_at: null };
+      });
+    },
+  },
+  {
+    name: 'posted-on-a-day',
+    wrong: 'says posted_at as a date alone',
+    breaks: ['P51'],
+    verdict: 'FAIL',
+    behaviour: () =>
+      onRecords((record) =>
+        record['posted_at'] === null
+          ? record
+          : { ...record, posted_at: text(record['posted_at']).slice(0, 10) },
+      ),
+  },
+  {
+    name: 'posted-before-accepted',
+    wrong: 'says posted_at before initiated_at',
+    breaks: ['P51'],
+    verdict: 'FAIL',
+    behaviour: () =>
+      onRecords((record) => ({ ...record, posted_at: shift(record['posted_at'], -3_600_000) })),
+  },
+  ...(
+    [
+      ['reason-missing', 'gives no reason for a failed payment', undefined],
+      ['reason-as-code', 'gives a code for a reason', 'E_ACCT_0017'],
+      [
+        'reason-as-stack',
+        'gives a stack trace for a reason',
+        'NullPointerException: account\n    at Ledger.post(Ledger.java:42)',
+      ],
+    ] as const
+  ).map(([name, wrong, failure_reason]): PartnerMutant => ({
+    name,
+    wrong,
+    breaks: ['P52'],
+    verdict: 'FAIL',
+    behaviour: () =>
+      onRecords((record) =>
+        record['status'] === 'failed' ? { ...record, failure_reason } : record,
+      ),
+  })),
+  {
+    name: 'two-ls',
+    wrong: 'spells canceled with two l',
+    breaks: ['P53'],
+    verdict: 'WARN',
+    behaviour: () =>
+      onRecords((record) =>
+        record['status'] === 'canceled' ? { ...record, status: 'cancelled' } : record,
+      ),
+  },
+  {
+    name: 'rewritten-later',
+    wrong: 'rewrites posted_at some reads after the end',
+    breaks: ['P54'],
+    verdict: 'FAIL',
+    behaviour: () => {
+      let reads = 0;
+      return onRecords((record, call) => {
+        if (call.method !== 'GET' || record['status'] !== 'succeeded') return record;
+        if (record['amount_in_cents'] !== SUBJECT_CENTS) return record;
+        reads += 1;
+        return reads < 8 ? record : { ...record, posted_at: shift(record['posted_at'], 1_000) };
+      });
+    },
+  },
+  {
+    name: 'archived-next-day',
+    wrong: 'no longer finds the payments of the day before',
+    breaks: ['P54'],
+    verdict: 'FAIL',
+    how: 'the-day-after',
+    behaviour: () => ({
+      answer(call, answer, partner) {
+        const known = partner.find(call.params['platform_payment_id'] ?? '');
+        return call.method === 'GET' &&
+          answer.status === 200 &&
+          known !== undefined &&
+          partner.now() - known.accepted_ms > DAY_MS
+          ? { status: 404, body: { code: 'PAYMENT_NOT_FOUND', message: 'Payment not found' } }
+          : undefined;
+      },
+    }),
+  },
+  {
+    name: 'two-books',
+    wrong: 'tells another payment_id by Get Payment than by Get Account Payment',
+    breaks: ['P55'],
+    verdict: 'FAIL',
+    behaviour: () =>
+      onRecords((record, call) =>
+        call.operation === 'get_payment'
+          ? { ...record, payment_id: `${text(record['payment_id'])}-2` }
+          : record,
+      ),
+  },
+  {
+    name: 'lagging-replica',
+    wrong: 'does not find a payment right after it was accepted',
+    breaks: ['P56'],
+    verdict: 'FAIL',
+    behaviour: () => {
+      let reads = 0;
+      return {
+        answer(call, answer, partner) {
+          const known = partner.find(call.params['platform_payment_id'] ?? '');
+          if (call.operation !== 'get_account_payment' || answer.status !== 200) return undefined;
+          if (known?.amount_in_cents !== SUBJECT_CENTS) return undefined;
+          reads += 1;
+          return reads > 1
+            ? undefined
+            : { status: 404, body: { code: 'PAYMENT_NOT_FOUND', message: 'Payment not found' } };
+        },
+      };
+    },
+  },
+  {
+    name: 'overrun',
+    wrong: 'fails inside once a payment was polled thirty times',
+    breaks: ['P57'],
+    verdict: 'WARN',
+    behaviour: () => {
+      const polls = new Map<string, number>();
+      return {
+        receive(call) {
+          if (call.operation !== 'get_account_payment') return undefined;
+          const times = (polls.get(call.path) ?? 0) + 1;
+          polls.set(call.path, times);
+          return times > 30 ? inside() : undefined;
+        },
+      };
+    },
+  },
+  {
+    name: 'told-late',
+    wrong: 'shows an end two minutes after it was posted',
+    breaks: ['P58'],
+    verdict: 'WARN',
+    behaviour: () =>
+      onRecords((record) => ({
+        ...record,
+        initiated_at: shift(record['initiated_at'], -180_000),
+        posted_at: shift(record['posted_at'], -120_000),
+      })),
+  },
+  {
+    name: 'framework-error-page',
+    wrong: 'shows the error page of its framework',
+    breaks: ['P59'],
+    verdict: 'WARN',
+    behaviour: () => ({
+      answer: (_call, answer) =>
+        answer.status === 404
+          ? {
+              status: 404,
+              headers: { 'Content-Type': 'text/html' },
+              body: '<h1>Not Found</h1>',
+            }
+          : undefined,
+    }),
+  },
+  {
+    name: 'debug-mode',
+    wrong: 'shows a stack trace in its errors',
+    breaks: ['P59'],
+    verdict: 'WARN',
+    behaviour: () => ({
+      answer: (_call, answer) =>
+        answer.status === 404
+          ? {
+              status: 404,
+              body: {
+                code: 'NOT_FOUND',
+                message: 'x',
+                stack: 'Error: x\n    at get (/srv/a.js:4:2)',
+              },
+            }
+          : undefined,
+    }),
+  },
+  {
+    name: 'echoes-the-key',
+    wrong: 'repeats the key in its errors',
+    breaks: ['P59'],
+    verdict: 'WARN',
+    behaviour: () => ({
+      answer: (call, answer) =>
+        answer.status === 404
+          ? {
+              status: 404,
+              body: { code: 'NOT_FOUND', message: `not for ${String(call.headers['x-api-key'])}` },
+            }
+          : undefined,
+    }),
+  },
+];
+
+/** A wrong platform, at its token endpoint. */
+export interface TokenMutant {
+  readonly name: string;
+  readonly wrong: string;
+  readonly breaks: readonly string[];
+  readonly also?: readonly string[];
+  readonly verdict: 'FAIL' | 'WARN';
+  readonly kind?: 'aggregator';
+  readonly behaviour: () => DoorBehaviour;
+}
+
+/** The wrong token endpoints, in the order of the checks that catch them. */
+export const TOKEN_MUTANTS: readonly TokenMutant[] = [
+  {
+    name: 'token-and-more',
+    wrong: 'answers with the expiry beside the token',
+    breaks: ['T01'],
+    verdict: 'FAIL',
+    behaviour: () => changeGiven((given) => ({ ...given, expires_in: 1_800 })),
+  },
+  {
+    name: 'balance-required',
+    wrong: 'refuses a customer without a balance',
+    breaks: ['T02'],
+    verdict: 'FAIL',
+    behaviour: () => ({
+      request: (asked) =>
+        asked.path.includes('token') && asked.body.length > 2 && !asked.body.includes('"balance"')
+          ? json(400, { code: 'INVALID_REQUEST', message: 'balance is required' })
+          : undefined,
+    }),
+  },
+  {
+    name: 'fills-the-name',
+    wrong: 'takes a customer without a last name',
+    breaks: ['T03'],
+    verdict: 'FAIL',
+    behaviour: () => changeAsked((body) => ({ last_name: 'Unknown', ...body })),
+  },
+  {
+    name: 'fills-the-zip',
+    wrong: 'takes an address without a zip',
+    breaks: ['T03'],
+    verdict: 'FAIL',
+    behaviour: () =>
+      changeAsked((body) =>
+        isFields(body['address'])
+          ? { ...body, address: { zip: '00000', ...body['address'] } }
+          : body,
+      ),
+  },
+  {
+    name: 'error-without-code',
+    wrong: 'refuses with a text instead of code and message',
+    breaks: ['T03'],
+    verdict: 'FAIL',
+    behaviour: () => ({
+      answer(answer) {
+        if (answer.status === 400) answer.body = '"bad request"';
+      },
+    }),
+  },
+  {
+    name: 'key-not-needed',
+    wrong: 'takes a client id without a key',
+    breaks: ['T04'],
+    verdict: 'FAIL',
+    behaviour: () => ({
+      request(asked) {
+        asked.headers['x-api-key'] ??= 'an-api-key-of-the-judge';
+        return undefined;
+      },
+    }),
+  },
+  {
+    name: 'one-refusal-for-all',
+    wrong: 'answers an unknown client id with 401',
+    breaks: ['T05'],
+    verdict: 'FAIL',
+    behaviour: () => ({
+      request: (asked) =>
+        asked.headers['x-client-id'] === 'never-issued-duebridge'
+          ? json(401, { code: 'UNAUTHORIZED', message: 'Who are you?' })
+          : undefined,
+    }),
+  },
+  {
+    name: 'any-key-of-a-client',
+    wrong: 'takes any key of a client that it knows',
+    breaks: ['T06'],
+    verdict: 'FAIL',
+    behaviour: () => ({
+      request(asked) {
+        if (asked.headers['x-api-key'] !== undefined) {
+          asked.headers['x-api-key'] = 'an-api-key-of-the-judge';
+        }
+        return undefined;
+      },
+    }),
+  },
+  {
+    name: 'account-not-asked-for',
+    wrong: 'gives a token for an account that nobody knows',
+    breaks: ['T07'],
+    verdict: 'FAIL',
+    behaviour: () =>
+      changeAsked((body) =>
+        isFields(body['external_identifiers'])
+          ? {
+              ...body,
+              external_identifiers: {
+                ...body['external_identifiers'],
+                ...('account_id' in body['external_identifiers'] ? { account_id: 'A-1' } : {}),
+              },
+            }
+          : body,
+      ),
+  },
+  {
+    name: 'biller-of-all',
+    wrong: 'demands a biller_id of a plain biller',
+    breaks: ['T08'],
+    verdict: 'FAIL',
+    behaviour: () => ({
+      request: (asked) =>
+        asked.body.includes('"account_id"') && !asked.body.includes('"biller_id"')
+          ? json(400, { code: 'INVALID_REQUEST', message: 'biller_id is required' })
+          : undefined,
+    }),
+  },
+  {
+    name: 'aggregator-without-biller',
+    wrong: 'takes an account of an aggregator without its biller',
+    breaks: ['T08'],
+    verdict: 'FAIL',
+    kind: 'aggregator',
+    behaviour: () =>
+      changeAsked((body) =>
+        isFields(body['external_identifiers'])
+          ? {
+              ...body,
+              external_identifiers: { biller_id: 'judge', ...body['external_identifiers'] },
+            }
+          : body,
+      ),
+  },
+  {
+    name: 'identifiers-without-account',
+    wrong: 'takes external identifiers without an account',
+    breaks: ['T09'],
+    verdict: 'FAIL',
+    behaviour: () =>
+      changeAsked((body) =>
+        isFields(body['external_identifiers'])
+          ? {
+              ...body,
+              external_identifiers: { account_id: 'A-1', ...body['external_identifiers'] },
+            }
+          : body,
+      ),
+  },
+  ...(
+    [
+      ['any-state', 'takes any word for a state', '"state":"Texas"', '"state":"TX"'],
+      ['cents-as-text', 'takes cents as a text', ':"1250"', ':1250'],
+      ['cents-rounded', 'rounds cents', ':12.5', ':12'],
+      ['month-thirteen', 'takes a date that does not exist', '2026-13-01', '2026-12-01'],
+    ] as const
+  ).map(([name, wrong, from, to]): TokenMutant => ({
+    name,
+    wrong,
+    breaks: ['T10'],
+    verdict: 'FAIL',
+    behaviour: () => ({
+      request(asked) {
+        asked.body = asked.body.replace(from, to);
+        return undefined;
+      },
+    }),
+  })),
+  {
+    name: 'any-content-type',
+    wrong: 'reads any content type as JSON',
+    breaks: ['T11'],
+    verdict: 'WARN',
+    behaviour: () => ({
+      request(asked) {
+        if (asked.method === 'POST') asked.headers['content-type'] = 'application/json';
+        return undefined;
+      },
+    }),
+  },
+  {
+    name: 'inside-shown',
+    wrong: 'tells what went wrong inside',
+    breaks: ['T12'],
+    verdict: 'FAIL',
+    behaviour: () => ({
+      answer(answer) {
+        if (answer.status === 500) {
+          answer.body = JSON.stringify({
+            code: 'INTERNAL_ERROR',
+            message: 'An unexpected error occurred',
+            cause: 'connect ECONNREFUSED 10.0.0.7:5432',
+          });
+        }
+      },
+    }),
+  },
+  {
+    name: 'tokens-counted',
+    wrong: 'counts its tokens',
+    breaks: ['T13'],
+    also: ['T15'],
+    verdict: 'WARN',
+    behaviour: () => {
+      let count = 0;
+      return changeGiven(() => {
+        count += 1;
+        return { token: `token-of-the-platform-${String(count).padStart(12, '0')}` };
+      });
+    },
+  },
+  {
+    name: 'customer-in-token',
+    wrong: 'codes the customer into the token',
+    breaks: ['T13'],
+    also: ['T15'],
+    verdict: 'WARN',
+    behaviour: () =>
+      changeGiven(({ token }) => ({
+        token: `${Buffer.from('{"email":"ada@example.com"}').toString('base64url')}.${text(token)}`,
+      })),
+  },
+  {
+    name: 'large-body-breaks',
+    wrong: 'fails inside on a large body',
+    breaks: ['T14'],
+    verdict: 'WARN',
+    behaviour: () => ({
+      answer(answer) {
+        if (answer.status === 413) answer.status = 500;
+      },
+    }),
+  },
+  {
+    name: 'burst-breaks',
+    wrong: 'answers 503 when it is asked too often',
+    breaks: ['T14'],
+    verdict: 'WARN',
+    behaviour: () => {
+      let since = Number.POSITIVE_INFINITY;
+      return {
+        // Counted from the large body, not timed: on a slow machine no burst comes near a limit. What comes after the burst must
+        // see it right again.
+        answer(answer, asked) {
+          if (asked.body.length > 100_000) since = 0;
+          else since += 1;
+          if (since > 20 && since <= 40) answer.status = 503;
+        },
+      };
+    },
+  },
+  {
+    name: 'wrong-token-breaks',
+    wrong: 'fails inside on a made-up token',
+    breaks: ['T15'],
+    verdict: 'FAIL',
+    behaviour: () => ({
+      answer(answer, asked) {
+        if (asked.path.includes('session') && answer.status === 401) answer.status = 500;
+      },
+    }),
+  },
+  {
+    name: 'flow-does-not-start',
+    wrong: 'does not know the tokens that it gave',
+    breaks: ['T15'],
+    verdict: 'FAIL',
+    behaviour: () => ({
+      request: (asked) =>
+        asked.path.includes('session')
+          ? json(401, { code: 'TOKEN_INVALID', message: 'The token is not valid' })
+          : undefined,
+    }),
+  },
+  {
+    name: 'open-to-all-sites',
+    wrong: 'lets any web page ask for tokens',
+    breaks: ['T16'],
+    verdict: 'WARN',
+    behaviour: () => ({
+      answer(answer) {
+        answer.headers['access-control-allow-origin'] = '*';
+      },
+    }),
+  },
+];
+
+/** A platform that pays wrongly. */
+export interface CallerMutant {
+  readonly name: CallerFault;
+  readonly wrong: string;
+  readonly breaks: readonly string[];
+  readonly also?: readonly string[];
+  readonly verdict: 'FAIL' | 'WARN';
+  readonly auth?: 'oauth';
+}
+
+/** The wrong callers, in the order of the checks that catch them. */
+export const CALLER_MUTANTS: readonly CallerMutant[] = [
+  {
+    name: 'no_batch',
+    wrong: 'puts payments without a batch',
+    breaks: ['C01'],
+    also: ['C02', 'C03', 'C07'],
+    verdict: 'FAIL',
+  },
+  {
+    name: 'new_id_on_retry',
+    wrong: 'tries again under a new id',
+    breaks: ['C02'],
+    also: ['C07'],
+    verdict: 'FAIL',
+  },
+  {
+    name: 'new_bytes_on_retry',
+    wrong: 'tries again with other bytes',
+    breaks: ['C02'],
+    also: ['C07'],
+    verdict: 'FAIL',
+  },
+  { name: 'polls_on', wrong: 'polls on after the end', breaks: ['C03'], verdict: 'FAIL' },
+  {
+    name: 'ignores_retry_after',
+    wrong: 'does not wait as long as it is asked to',
+    breaks: ['C04'],
+    verdict: 'WARN',
+  },
+  { name: 'floods', wrong: 'polls without a pause', breaks: ['C04'], verdict: 'WARN' },
+  {
+    name: 'token_for_each_call',
+    wrong: 'fetches an access token for each call that was refused',
+    breaks: ['C05'],
+    verdict: 'WARN',
+    auth: 'oauth',
+  },
+  {
+    name: 'key_in_address',
+    wrong: 'sends its key in the address as well',
+    breaks: ['C06'],
+    verdict: 'FAIL',
+  },
+  {
+    name: 'error_is_failure',
+    wrong: 'calls a payment failed when its PUT was not answered',
+    breaks: ['C07'],
+    also: ['C02'],
+    verdict: 'FAIL',
+  },
+  {
+    name: 'gives_up',
+    wrong: 'leaves a payment alone when its PUT was not answered',
+    breaks: ['C07'],
+    also: ['C02'],
+    verdict: 'FAIL',
+  },
+  {
+    name: 'believes_status_alone',
+    wrong: 'believes the status of a record with another amount',
+    breaks: ['C08'],
+    verdict: 'FAIL',
+  },
+  {
+    name: 'mismatch_is_failure',
+    wrong: 'calls a payment failed when the record has another amount',
+    breaks: ['C08'],
+    verdict: 'FAIL',
+  },
+];
+
+/** The amount of the payment that most checks look at, under the usual limits. */
+const SUBJECT_CENTS = 120;
+
+const DAY_MS = 24 * 60 * 60 * 1_000;
+
+function inside(): Answer {
+  return { status: 500, body: { code: 'INTERNAL_ERROR', message: 'An unexpected error occurred' } };
+}
+
+function refused(): Answer {
+  return { status: 401, body: { code: 'UNAUTHORIZED', message: 'The credential is not known' } };
+}
+
+/** A door that changes the JSON of token requests, where it is an object. */
+function changeAsked(
+  change: (body: Record<string, unknown>) => Record<string, unknown>,
+): DoorBehaviour {
+  return {
+    request(asked) {
+      if (asked.path.includes('/token') && asked.body.startsWith('{')) {
+        asked.body = JSON.stringify(change(JSON.parse(asked.body) as Record<string, unknown>));
+      }
+      return undefined;
+    },
+  };
+}
+
+/** A door that changes what is given beside, or as, a token. */
+function changeGiven(
+  change: (given: Record<string, unknown>) => Record<string, unknown>,
+): DoorBehaviour {
+  return {
+    answer(answer, asked) {
+      if (asked.path.includes('/token') && answer.status === 200) {
+        answer.body = JSON.stringify(change(JSON.parse(answer.body) as Record<string, unknown>));
+      }
+    },
+  };
+}
+
+function changeToken(
+  change: (token: Record<string, unknown>) => Record<string, unknown>,
+): Behaviour {
+  return changeBody('access_token', change);
+}
+
+function changeBody(
+  operation: Call['operation'],
+  change: (body: Record<string, unknown>) => Record<string, unknown>,
+): Behaviour {
+  return {
+    answer: (call, answer) =>
+      call.operation === operation && answer.status === 200 && isFields(answer.body)
+        ? { ...answer, body: change({ ...answer.body }) }
+        : undefined,
+  };
+}
+
+function ignoreScope(operation: Call['operation']): Behaviour {
+  return {
+    authorize: (call, refusal) =>
+      call.operation === operation && refusal?.code === 'INSUFFICIENT_SCOPE' ? undefined : refusal,
+  };
+}
+
+function isFields(value: unknown): value is Record<string, unknown> {
+  return (
+    typeof value === 'object' &&
+    value !== null &&
+    !Array.isArray(value) &&
+    !(value instanceof Uint8Array)
+  );
+}
+
+function ofId(id: string): (payment: { platform_payment_id: string }) => boolean {
+  return ({ platform_payment_id }) => platform_payment_id === id;
+}
+
+function text(value: unknown): string {
+  return typeof value === 'string' ? value : '';
+}
+
+/** An instant moved by so many milliseconds; anything else as it is. */
+function shift(instant: unknown, ms: number): unknown {
+  return typeof instant === 'string' ? new Date(Date.parse(instant) + ms).toISOString() : instant;
+}
+
+function pause(ms: number): Promise<void> {
+  return new Promise((resolve) => {
+    setTimeout(resolve, ms);
+  });
+}
