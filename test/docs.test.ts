@@ -1,8 +1,8 @@
 /**
- * The documents tell the truth: the guide is carried out and its answers compared, the table of errors is the catalogue, links lead
- * somewhere, decisions that code names are there, and no code block stands in a document without something that runs it.
+ * The documents tell the truth: the quickstart and the reference are run and their answers compared, the table of errors matches the
+ * catalogue, links resolve, every decision that code names exists, and no code block stands in a document without a test that runs it.
  *
- * DUEBRIDGE_UPDATE_DOCS=1 prints the checked parts again instead of comparing them.
+ * DUEBRIDGE_UPDATE_DOCS=1 writes the checked parts anew instead of comparing them.
  */
 import assert from 'node:assert/strict';
 import { existsSync, globSync, readFileSync, writeFileSync } from 'node:fs';
@@ -20,9 +20,9 @@ import {
   type Route,
 } from '@duebridge/contract';
 import { format, resolveConfig } from 'prettier';
-import { readCurl, shellWords, type Variables } from './curl.ts';
-import { carryOut, inTheWordsOf, isCurl, readGuide, rewritten } from './guide.ts';
-import { openGuideRun } from './guide-run.ts';
+import { readCurl, shellWords, type Variables } from './support/curl.ts';
+import { openPageRun, type PageRun } from './support/page-run.ts';
+import { carryOut, inTheWordsOf, isCurl, readSteps, rewritten } from './support/runnable-page.ts';
 
 const root = join(import.meta.dirname, '..');
 const UPDATE = process.env['DUEBRIDGE_UPDATE_DOCS'] === '1';
@@ -98,14 +98,34 @@ function givenBy(code: ErrorCode): string {
   return `Given by:\n\n${lines.join('\n')}`;
 }
 
-// The guide ----------------------------------------------------------------------------------------------------------------
+// Pages that are programs --------------------------------------------------------------------------------------------------
 
-test('every request of the guide is answered as the guide says [S2 S3 A1 A2 AU1 ER1 OA2 OA3 OA4 SC1 KY1 KY2 B1 B2 B3 B4 B5 ID1 RU5 FR1 ST4 TK1 TR1 TR4]', async (t) => {
-  const file = 'docs/guide.md';
-  const markdown = read(file);
-  const steps = readGuide(markdown);
-  const run = await openGuideRun();
+/** The reference pages, in the order of their index: a later page uses what an earlier one made. */
+const REFERENCE = [...read('docs/reference/README.md').matchAll(/^\| \[.*?\]\((\S+\.md)\)/gm)].map(
+  ([, page = '']) => `docs/reference/${page}`,
+);
+
+test('every request of the reference is answered as its page says [S2 S3 A1 A2 AU1 ER1 OA2 OA3 OA4 SC1 KY1 KY2 B1 B2 B3 B4 B5 ID1 RU5 FR1 ST4 TK1 TR1 TR4]', async (t) => {
+  const pages = globSync('docs/reference/*.md', { cwd: root }).filter(
+    (page) => basename(page) !== 'README.md',
+  );
+  assert.deepEqual(REFERENCE.toSorted(), pages.toSorted(), 'the index lists every page once');
+  const run = await openPageRun();
   t.after(() => run.close());
+  for (const page of REFERENCE) await runPage(page, run);
+});
+
+test('the quickstart leads from nothing to a paid bill, as it says [S1 S4 A1 TK1 B4 RU4]', async (t) => {
+  const run = await openPageRun();
+  t.after(() => run.close());
+  await runPage('docs/quickstart.md', run);
+});
+
+/** Sends every request of a page and compares the answers; with UPDATE, prints them into the page instead. */
+async function runPage(file: string, run: PageRun): Promise<void> {
+  const markdown = read(file);
+  const steps = readSteps(markdown);
+  assert.ok(steps.length > 0, `${file} has nothing to run`);
   const came: string[] = [];
   for (const step of steps) {
     const answer = await carryOut(step, run).catch((error: unknown) => {
@@ -114,13 +134,16 @@ test('every request of the guide is answered as the guide says [S2 S3 A1 A2 AU1 
     came.push(answer);
     if (UPDATE) continue;
     const expected = step.expected?.text ?? '';
-    assert.ok(step.expected !== undefined || !isCurl(step.script), `line ${step.line}: no answer`);
+    assert.ok(
+      step.expected !== undefined || !isCurl(step.script),
+      `${file} line ${step.line}: the page does not show the answer`,
+    );
     assert.equal(inTheWordsOf(expected, answer), expected, `${file} line ${step.line}`);
   }
   if (UPDATE) writeFileSync(join(root, file), rewritten(markdown, steps, came));
-});
+}
 
-/** Whose operations stand behind each address variable of the guide. */
+/** Whose operations stand behind each address variable of the reference. */
 const ADDRESSES: Readonly<Record<string, Readonly<Record<string, Route>>>> = {
   PARTNER: partnerRoutes,
   GAS: partnerRoutes,
@@ -130,7 +153,7 @@ const ADDRESSES: Readonly<Record<string, Readonly<Record<string, Route>>>> = {
   PLATFORM_ADMIN: platformAdminRoutes,
 };
 
-/** What the guide does not show, and why. */
+/** What the reference does not show, and why. */
 const NOT_SHOWN: Readonly<Record<string, string>> = {
   'access_token UNSUPPORTED_MEDIA_TYPE': 'shown in the form of RFC 6749',
   'create_flow_session TOKEN_EXPIRED': 'a token lives for half an hour',
@@ -138,15 +161,16 @@ const NOT_SHOWN: Readonly<Record<string, string>> = {
   'reconcile_batch PARTNER_UNREACHABLE': 'takes a partner that goes away in the middle',
 };
 
-test('no operation, and no refusal of one, is missing from the guide [ER3]', () => {
+test('no operation, and no refusal of one, is missing from the reference [ER3]', () => {
+  const reference = REFERENCE.map(read).join('\n');
   const shown = new Set<string>();
   const names: Variables = new Map(
-    [...read('docs/guide.md').matchAll(/\$\{?([A-Z_]+)/g)].map(([, name = '']) => [
+    [...reference.matchAll(/\$\{?([A-Z_]+)/g)].map(([, name = '']) => [
       name,
       name in ADDRESSES ? `http://${name.replaceAll('_', '-')}` : 'x',
     ]),
   );
-  for (const { script, expected } of readGuide(read('docs/guide.md'))) {
+  for (const { script, expected } of readSteps(reference)) {
     if (!isCurl(script)) continue;
     const curl = readCurl(shellWords(script, names), () => '');
     const { hostname, pathname } = new URL(curl.url);
@@ -232,6 +256,7 @@ test('no command or program in a document is without something that runs it', ()
     cwd: root,
   });
   const runs = (file: string): boolean => {
+    if (REFERENCE.includes(file)) return true;
     const names = file.startsWith('docs/') ? [file, basename(file)] : [file];
     return tests.some((name) => names.some((as) => read(name).includes(`'${as}'`)));
   };

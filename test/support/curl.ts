@@ -1,6 +1,6 @@
 /**
- * Reads the guide's command lines and does what curl would do with them, so that the guide can be checked on a machine without
- * curl. It knows the few options that the guide uses and refuses every other: the guide keeps to one style.
+ * Reads the curl commands of the documents and sends what curl would send, so that they can be checked on a machine without curl.
+ * It knows the few options that the documents use and refuses every other, which keeps them in one style.
  */
 import assert from 'node:assert/strict';
 import { request } from 'undici';
@@ -21,7 +21,7 @@ export function shellWords(line: string, variables: Variables): string[] {
       /^(?:(?<space>\s+)|'(?<single>[^']*)'|"(?<double>(?:[^"\\]|\\["\\$])*)"|(?<bare>[^\s'"\\|&;<>()`*?!]+))/.exec(
         rest,
       );
-    assert(match?.groups, `the guide's style has no shell syntax like this: ${rest}`);
+    assert(match?.groups, `this style has no shell syntax like this: ${rest}`);
     const { space, single, double, bare } = match.groups;
     if (space === undefined) {
       word = (word ?? '') + (single ?? expand(double ?? bare ?? '', variables));
@@ -48,7 +48,7 @@ function expand(text: string, variables: Variables): string {
   );
 }
 
-/** One answer, as much of it as the guide shows. */
+/** One answer, as much of it as a page shows. */
 export interface Answer {
   readonly status: number;
   readonly headers: Readonly<Record<string, string | string[] | undefined>>;
@@ -123,7 +123,7 @@ export function readCurl(
         break;
       }
       default:
-        assert(!word.startsWith('-'), `the guide's style has no option ${word}`);
+        assert(!word.startsWith('-'), `this style has no option ${word}`);
         assert.equal(url, undefined, 'one address in one command');
         url = word;
     }

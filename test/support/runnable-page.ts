@@ -1,5 +1,5 @@
 /**
- * A guide that is a program. Its `sh` blocks are carried out in order, and the block after each holds what came back:
+ * A page that is a program. Its `sh` blocks run in order, and the block after each holds what came back:
  *
  *   a curl line          is sent; an `http` block with the answer follows
  *   anything else        is given to the runner's `command`; a `text` block with what it printed may follow
@@ -21,7 +21,7 @@ type Part =
     }
   | { readonly kind: 'keep'; readonly path: string; readonly name: string; readonly line: number };
 
-/** One thing that the guide does, with what it says came back (where it says so). */
+/** One step of the page, with the answer it shows, if it shows one. */
 export interface Step {
   /** Line of the block in the file, from 1. */
   readonly line: number;
@@ -32,7 +32,7 @@ export interface Step {
   readonly keeps: readonly { readonly path: string; readonly name: string }[];
 }
 
-/** Headers that the guide shows where they come; all others are left out. */
+/** Headers that are printed when they are present; all others are left out. */
 const SHOWN = [
   'Allow',
   'Preference-Applied',
@@ -41,11 +41,11 @@ const SHOWN = [
   'WWW-Authenticate',
 ];
 
-/** Longest wait for one answer: above the longest waiting read of the guide. */
+/** Longest wait for one answer: longer than the longest waiting read of a page. */
 const DEADLINE_MS = 15_000;
 
-/** Reads the steps of a guide. Fails on a block that nothing would carry out or check. */
-export function readGuide(markdown: string): Step[] {
+/** Reads the steps of a page. Fails on a block that nothing would run or check. */
+export function readSteps(markdown: string): Step[] {
   const steps: { -readonly [K in keyof Step]: Step[K] }[] = [];
   let open: (typeof steps)[number] | undefined;
   for (const part of parts(markdown)) {
@@ -56,7 +56,7 @@ export function readGuide(markdown: string): Step[] {
       open = { line: part.line, script: part.text, expected: undefined, keeps: [] };
       steps.push(open);
     } else if (part.language === 'http' || part.language === 'text') {
-      assert(open && !open.expected, `line ${part.line}: an answer to what?`);
+      assert(open && !open.expected, `line ${part.line}: an answer without a request`);
       assert.equal(part.language, answerLanguage(open.script), `line ${part.line}`);
       open.expected = part;
     } else {
@@ -92,14 +92,14 @@ export interface Runner {
   readonly variables: Map<string, string>;
   /** Carries out a block that is not a curl line; gives what it printed. */
   command(script: string): Promise<string>;
-  /** Turns the guide's addresses into those of this run, and back in what comes out. */
+  /** Translates the page's addresses to those of this run, and back in what is printed. */
   outward(text: string): string;
   homeward(text: string): string;
   /** The content of a file that `--data-binary @name` sends. */
   readFile(name: string): string;
 }
 
-/** Carries out one step; gives what came back as the guide would print it. Fails when an answer has no X-Request-Id. */
+/** Carries out one step; gives what came back as the page would print it. Fails when an answer has no X-Request-Id. */
 export async function carryOut(step: Step, runner: Runner): Promise<string> {
   if (!isCurl(step.script)) {
     return runner.homeward((await runner.command(step.script)).trimEnd());
@@ -129,7 +129,7 @@ function pick(answer: Answer, path: string): string {
   return value;
 }
 
-/** The answer as the guide shows it: status line, the headers that matter, the body laid out. */
+/** The answer as the page shows it: status line, the headers that matter, the body laid out. */
 function print(answer: Answer): string {
   const type = String(answer.headers['content-type'] ?? '');
   const isJson = /^application\/json\b/.test(type);
@@ -176,7 +176,7 @@ function escapeRegExp(text: string): string {
   return text.replaceAll(/[.*+?^${}()|[\]\\/-]/g, String.raw`\$&`);
 }
 
-/** Masks what differs from run to run, for printing the guide again. Takes and gives an answer as printed. */
+/** Masks what differs from run to run, for writing the page anew. Takes and gives an answer as printed. */
 function mask(printed: string): string {
   return printed
     .replaceAll(/\b(db[a-z]_|key_)[\w-]{16,}/g, '$1…')
@@ -185,7 +185,7 @@ function mask(printed: string): string {
     .replaceAll(/\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z/g, '…');
 }
 
-/** The guide with what came back in place of what it said; `came` has one text for each step. */
+/** The page with what came back in place of what it said; `came` has one text for each step. */
 export function rewritten(
   markdown: string,
   steps: readonly Step[],

@@ -1,6 +1,6 @@
 /**
- * Carries out the guide's commands on this machine: servers as processes of their own, on free ports and on databases of a test
- * server, in a folder of their own. The guide's addresses are turned into those, and back in what comes out.
+ * Runs the commands of a page on this machine: servers as separate processes, on free ports and on databases of a test server, in a
+ * temporary folder. Addresses of the page are translated to those of the run, and back in what is printed.
  */
 import assert from 'node:assert/strict';
 import { execFile, spawn, type ChildProcess } from 'node:child_process';
@@ -13,11 +13,11 @@ import { promisify } from 'node:util';
 import { ensureDatabase, openDatabase } from '@duebridge/runtime';
 import { testServer } from '@duebridge/runtime/testing';
 import { shellWords } from './curl.ts';
-import type { Runner } from './guide.ts';
+import type { Runner } from './runnable-page.ts';
 
-const root = join(import.meta.dirname, '..');
+const root = join(import.meta.dirname, '../..');
 
-/** The guide's address of nobody, and a port that nobody listens at: a reserved one, of a service that is no more. */
+/** The address at which a page says nobody listens, and a reserved port at which nobody does. */
 const NOBODY = [4999, 1] as const;
 
 /** A server that has not answered by then will not. */
@@ -26,15 +26,15 @@ const START_MS = 30_000;
 const STOP_MS = 15_000;
 
 /** A runner, and the end of everything it started. */
-export interface GuideRun extends Runner {
+export interface PageRun extends Runner {
   close(): Promise<void>;
 }
 
-/** Prepares a run; nothing is started before the guide says so. */
-export async function openGuideRun(): Promise<GuideRun> {
+/** Prepares a run; nothing starts before the page says so. */
+export async function openPageRun(): Promise<PageRun> {
   const postgres = await testServer();
-  const folder = mkdtempSync(join(tmpdir(), 'duebridge-guide-'));
-  /** Ports as the guide writes them, and as they are in this run; known when a server has said where it listens. */
+  const folder = mkdtempSync(join(tmpdir(), 'duebridge-page-'));
+  /** Ports as the page writes them, and as they are in this run; known when a server has said where it listens. */
   const ports = new Map<number, number>([NOBODY]);
   const variables = new Map<string, string>();
   const children: ChildProcess[] = [];
@@ -46,7 +46,7 @@ export async function openGuideRun(): Promise<GuideRun> {
     assert.deepEqual(words.slice(command, command + 2), ['npx', 'duebridge'], script);
     const args = words.slice(command + 2);
     const given = Object.fromEntries(words.slice(0, command).map(assignment));
-    const name = `guide_${randomBytes(6).toString('hex')}`;
+    const name = `page_${randomBytes(6).toString('hex')}`;
     const databaseUrl = await ensureDatabase(postgres.url, name);
     databases.push(name);
     const isPlatform = args[0] === 'platform';
@@ -74,7 +74,7 @@ export async function openGuideRun(): Promise<GuideRun> {
   const outward = (text: string): string =>
     text.replaceAll(/127\.0\.0\.1:(\d+)/g, (_, at: string) => {
       const port = ports.get(Number(at));
-      assert(port !== undefined, `the guide started no server at port ${at}`);
+      assert(port !== undefined, `the page started no server at port ${at}`);
       return `127.0.0.1:${port}`;
     });
 
@@ -107,7 +107,7 @@ export async function openGuideRun(): Promise<GuideRun> {
       await Promise.all(children.map(end));
       const admin = openDatabase({
         url: postgres.url,
-        applicationName: 'guide',
+        applicationName: 'page-run',
         maxConnections: 1,
       });
       for (const name of databases) await admin.query(`DROP DATABASE ${name} WITH (FORCE)`);
@@ -145,7 +145,7 @@ async function addresses(child: ChildProcess): Promise<{ url: string; adminUrl: 
     // Read on, or the server stops at a full pipe.
     child.stderr.resume();
   }
-  return assert.fail(`a server of the guide did not start: ${log}`);
+  return assert.fail(`a server of the page did not start: ${log}`);
 }
 
 async function end(child: ChildProcess): Promise<void> {
