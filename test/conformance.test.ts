@@ -7,7 +7,7 @@ import test, { after } from 'node:test';
 import {
   judgePartner,
   judgePlatform,
-  memoryLedger,
+  memoryHistory,
   partnerTarget,
   platformTarget,
   type Draft,
@@ -105,8 +105,8 @@ for (const [method, profile, skipped] of [
   test(`our partner kit gives the judge nothing to say: ${method}, ${profile}`, async () => {
     const { draft } = await partner(method);
     const target = partnerTarget(draft, {});
-    const ledger = memoryLedger();
-    const first = await judgePartner(target, { profile, pace: PACE, ledger });
+    const history = memoryHistory();
+    const first = await judgePartner(target, { profile, pace: PACE, history });
     assert.equal(findings(first), '');
     assert.equal(first.exit_code, 0);
     assert.deepEqual(
@@ -114,11 +114,11 @@ for (const [method, profile, skipped] of [
       [...skipped, 'P35', 'P53'].sort((one, other) => one.localeCompare(other)),
     );
     assert.ok(first.duration_ms < 60_000);
-    // The next day, as far as the judge's ledger can tell.
+    // The next day, as far as the judge's history can tell.
     const next = await judgePartner(target, {
       profile,
       pace: PACE,
-      ledger,
+      history,
       only: ['P35', 'P54'],
       now: () => Date.now() + 25 * 60 * 60 * 1_000,
     });

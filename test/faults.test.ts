@@ -221,15 +221,15 @@ async function live(
       assert.equal(ownCalls(partner).length, calls, 'nothing is sent while in review');
     } else if (isOne(scenario, ['F39'])) {
       await until(`${id} polled often`, () => partner.faults() >= 10);
-    } else if (scenario.door === 'stalled_handshake') {
-      await until(`${id} tried again`, () => partner.doorConnections() >= 3);
+    } else if (scenario.entry === 'stalled_handshake') {
+      await until(`${id} tried again`, () => partner.entryConnections() >= 3);
     } else {
       await until(`${id} alerts`, alerted);
     }
     meanwhile = rows().flatMap((row) => row ?? []);
     const pauseReason = async () =>
       (await registry.list()).find((view) => view.partner_id === id)?.pause_reason ?? null;
-    if (isOne(scenario, PAUSES) && scenario.door !== 'stalled_handshake') {
+    if (isOne(scenario, PAUSES) && scenario.entry !== 'stalled_handshake') {
       await until(`${id} pauses`, async () => (await pauseReason()) !== null);
     }
     pausedBecause = await pauseReason();
@@ -351,7 +351,7 @@ const ALSO: Readonly<Record<string, (outcome: Outcome) => void>> = {
   F27: ({ meanwhile }) => assert.ok(meanwhile.every((row) => row.stage === 'review')),
   F28: ({ meanwhile }) => assert.ok(meanwhile.every((row) => row.stage === 'review')),
   F47: ({ partner }) => {
-    assert.ok(partner.doorConnections() > 0);
+    assert.ok(partner.entryConnections() > 0);
   },
   F57: ({ partner }) => {
     const refused = ownCalls(partner).filter((call) => call.answer?.status === 401);
@@ -393,7 +393,7 @@ const ALSO: Readonly<Record<string, (outcome: Outcome) => void>> = {
 test('the platform lives through every fault', { timeout: 240_000 }, async (t) => {
   const database = await testDatabase(t, { migrations: MIGRATIONS, name: 'faults' });
   const { stand } = await openStand(database, true);
-  const scenarios = SCENARIOS.filter((scenario) => scenario.door !== 'private_name');
+  const scenarios = SCENARIOS.filter((scenario) => scenario.entry !== 'private_name');
   const lives = await Promise.all(
     scenarios.map(async (scenario) => {
       const partner = await startPartner(t, scenario);
@@ -441,7 +441,7 @@ test(
   'F48: a name that leads to a private address is not connected to',
   { timeout: 240_000 },
   async (t) => {
-    const scenario = SCENARIOS.find(({ door }) => door === 'private_name');
+    const scenario = SCENARIOS.find(({ entry }) => entry === 'private_name');
     assert.ok(scenario);
     const database = await testDatabase(t, { migrations: MIGRATIONS, name: 'faults48' });
     const partner = await startPartner(t, scenario);
@@ -463,7 +463,7 @@ test(
       );
     await until('held because of its address', held);
     await until('a look at the row', () => strict.stand.row(ids[0]!)?.stage === 'dispatching');
-    assert.equal(partner.doorConnections(), 0);
+    assert.equal(partner.entryConnections(), 0);
     assert.equal(strict.stand.row(ids[0]!)?.status, 'processing');
     await strict.close();
 
@@ -473,6 +473,6 @@ test(
     await until('the end', () => typeof stand.row(ids[0]!)?.settled_at === 'string');
     assert.equal(stand.row(ids[0]!)?.status, 'succeeded');
     assert.equal(partner.postings().length, 1);
-    assert.equal(partner.doorConnections(), 0);
+    assert.equal(partner.entryConnections(), 0);
   },
 );

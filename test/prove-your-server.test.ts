@@ -18,7 +18,7 @@ import { connect } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import test, { after } from 'node:test';
-import { judgePartner, memoryLedger, partnerTarget } from '@duebridge/conformance';
+import { judgePartner, memoryHistory, partnerTarget } from '@duebridge/conformance';
 import { freePort } from '@duebridge/runtime/testing';
 
 const root = join(import.meta.dirname, '..');
@@ -61,10 +61,10 @@ for (const { file, command } of EXAMPLES) {
       request_timeout_ms: 15_000,
       quiet_ms: 0,
     };
-    const ledger = memoryLedger();
+    const history = memoryHistory();
     try {
       const target = partnerTarget({ ...draft, base_url: first.url }, {});
-      const report = await judgePartner(target, { pace, ledger });
+      const report = await judgePartner(target, { pace, history });
       assert.deepEqual(
         report.results.flatMap(({ id, findings }) => findings.map(({ got }) => `${id} ${got}`)),
         [],
@@ -79,7 +79,9 @@ for (const { file, command } of EXAMPLES) {
     try {
       const report = await judgePartner(partnerTarget({ ...draft, base_url: second.url }, {}), {
         pace,
-        ledger: memoryLedger(ledger.entries().map((entry) => ({ ...entry, base_url: second.url }))),
+        history: memoryHistory(
+          history.entries().map((entry) => ({ ...entry, base_url: second.url })),
+        ),
         only: ['P35', 'P54'],
         now: () => Date.now() + 25 * 60 * 60 * 1_000,
       });

@@ -4,7 +4,7 @@ import { CALLER_CASES, PARTNER_CASES, TOKEN_CASES } from './cases/index.ts';
 
 export type { CaseInfo, Profile, Severity, Verdict } from './check/check.ts';
 export type { DrivenPayment, Driver, MakeDriver } from './check/caller-context.ts';
-export { fileLedger, memoryLedger, type Ledger, type LedgerEntry } from './check/history.ts';
+export { fileHistory, memoryHistory, type History, type HistoryEntry } from './check/history.ts';
 export { USUAL_PACE, type Pace } from './check/partner-context.ts';
 export { jsonReport, junitReport, terminalReport } from './report/text.ts';
 export { pageReport } from './report/page.ts';

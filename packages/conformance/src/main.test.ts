@@ -10,18 +10,18 @@ import { join } from 'node:path';
 import test, { after, before, describe } from 'node:test';
 import type { RunReport } from './run.ts';
 import { startScriptedPartner, type ScriptedPartner } from './sandbox/partner.ts';
-import { openPlatformDoor, type PlatformDoor } from '../test/wrong-platform.ts';
+import { openPlatformProxy, type PlatformProxy } from '../test/wrong-platform.ts';
 
 const bin = join(import.meta.dirname, '../../../bin/duebridge.ts');
 const folder = mkdtempSync(join(tmpdir(), 'duebridge-cli-'));
 const KEY = 'a-key-for-the-command-line';
 
 let partner: ScriptedPartner;
-let platform: PlatformDoor;
+let platform: PlatformProxy;
 
 before(async () => {
   partner = await startScriptedPartner({ auth: { method: 'key', header: 'x-api-key', key: KEY } });
-  platform = await openPlatformDoor('biller');
+  platform = await openPlatformProxy('biller');
 });
 after(async () => {
   await partner.stop();
@@ -117,7 +117,7 @@ describe('conform', { concurrency: 4 }, () => {
     const none = await conform([...where(), '--key', KEY, '--only', 'P03']);
     assert.equal(none.code, 3, none.err);
     assert.match(none.out, /no check could be judged/);
-    const failed = await conform([...where(), '--key', KEY, '--failed', '--ledger', 'empty']);
+    const failed = await conform([...where(), '--key', KEY, '--failed', '--history', 'empty']);
     assert.equal(failed.code, 3);
     assert.match(failed.err, /Nothing failed in the last run/);
   });

@@ -6,8 +6,8 @@ import { existsSync, writeFileSync } from 'node:fs';
 import { Command, InvalidArgumentError, Option } from 'commander';
 import type { CaseInfo, Profile } from './check/check.ts';
 import { CALLER_CASES, PARTNER_CASES, TOKEN_CASES } from './cases/index.ts';
-import { readExpected } from './check/known-failures.ts';
-import { DEFAULT_LEDGER, fileLedger } from './check/history.ts';
+import { readKnownFailures } from './check/known-failures.ts';
+import { DEFAULT_HISTORY, fileHistory } from './check/history.ts';
 import { addUp, choose, UsageProblem } from './check/selection.ts';
 import { jsonReport, junitReport, moneyLine, progressLine, terminalReport } from './report/text.ts';
 import { pageReport } from './report/page.ts';
@@ -36,7 +36,7 @@ interface CommonFlags {
   readonly only?: readonly string[];
   readonly failed?: boolean;
   readonly expected?: string;
-  readonly ledger: string;
+  readonly history: string;
   readonly json?: boolean;
   readonly junit?: string;
   readonly html?: string;
@@ -144,7 +144,7 @@ function common(command: Command): Command {
     .option('--only <ids>', 'checks to run, such as P25,P27', (text: string) => text.split(','))
     .option('--failed', 'only what failed in the last run against this address')
     .option('--expected <file>', 'JSON list of known failures: check, owner, until, reason')
-    .option('--ledger <folder>', 'where used ids and last failures are kept', DEFAULT_LEDGER)
+    .option('--history <folder>', 'where used ids and last failures are kept', DEFAULT_HISTORY)
     .option('--ca <file>', 'PEM of an authority to trust, for a test server')
     .option('--json', 'print the report as JSON')
     .option('--junit <file>', 'write the report as JUnit XML')
@@ -217,13 +217,13 @@ function runOptions(
   base_url: string,
   recheck?: readonly string[],
 ): RunOptions & { readonly only?: readonly string[] } {
-  const ledger = fileLedger(flags.ledger);
-  const only = recheck ?? (flags.failed === true ? ledger.lastFailed(base_url) : flags.only);
+  const history = fileHistory(flags.history);
+  const only = recheck ?? (flags.failed === true ? history.lastFailed(base_url) : flags.only);
   return {
     profile: flags.profile,
-    ledger,
+    history,
     ...(only === undefined ? {} : { only }),
-    ...(flags.expected === undefined ? {} : { expected: readExpected(flags.expected) }),
+    ...(flags.expected === undefined ? {} : { expected: readKnownFailures(flags.expected) }),
     onProgress(progress) {
       if (process.stderr.isTTY) {
         process.stderr.write(`\r\u001b[K${progressLine(progress)}`);

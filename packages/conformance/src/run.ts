@@ -1,5 +1,5 @@
 /**
- * Runs the checks and tells how it went: pre-flight, then each check under its own bench, then one
+ * Runs the checks and tells how it went: pre-flight, then each check under its own context, then one
  * report value from which every form of report is printed.
  *
  * Whatever the server does, a run ends: each request has a deadline, a server that falls silent ends
@@ -17,16 +17,16 @@ import {
   type Verdict,
 } from './check/check.ts';
 import { CALLER_CASES, PARTNER_CASES, TOKEN_CASES } from './cases/index.ts';
-import { CallerBench, CallerRun, type MakeDriver } from './check/caller-context.ts';
+import { CallerContext, CallerRun, type MakeDriver } from './check/caller-context.ts';
 import { curl } from './report/curl.ts';
 import { Wire, type Exchange } from './check/http.ts';
-import { excuse, type ExpectedFailure } from './check/known-failures.ts';
-import { memoryLedger, type Ledger } from './check/history.ts';
-import { PartnerBench, PartnerRun, USUAL_PACE, type Pace } from './check/partner-context.ts';
+import { excuse, type KnownFailure } from './check/known-failures.ts';
+import { memoryHistory, type History } from './check/history.ts';
+import { PartnerContext, PartnerRun, USUAL_PACE, type Pace } from './check/partner-context.ts';
 import { addUp, choose, type PlannedMoney } from './check/selection.ts';
 import { partnerPreflight, type ConfigProblem } from './check/preflight.ts';
 import { secretsOf, type PartnerTarget, type PlatformTarget } from './check/target.ts';
-import { platformPreflight, TokenBench, TokenRun } from './check/token-context.ts';
+import { platformPreflight, TokenContext, TokenRun } from './check/token-context.ts';
 
 /** How long a whole run may take beside the declared windows; a usual one takes well under a minute. */
 const RUN_DEADLINE_MS = 300_000;
@@ -66,7 +66,7 @@ export interface CheckResult {
   /** Number of an exchange that shows what it does, also when it passed. */
   readonly shown?: number;
   /** Set when its failure is expected, with owner and day. */
-  readonly excused?: ExpectedFailure;
+  readonly excused?: KnownFailure;
 }
 
 /** A rule of the interface that was broken, once, however many checks found it. */
@@ -130,8 +130,8 @@ export interface RunOptions {
   readonly profile?: Profile;
   /** Ids of the checks to run; all of the profile unless given. */
   readonly only?: readonly string[];
-  readonly expected?: readonly ExpectedFailure[];
-  readonly ledger?: Ledger;
+  readonly expected?: readonly KnownFailure[];
+  readonly history?: History;
   readonly pace?: Pace;
   readonly now?: () => number;
   readonly onProgress?: (progress: Progress) => void;
@@ -155,12 +155,12 @@ export async function judgePartner(
       wire.hide({ value, name: 'CANCEL_CREDENTIAL' });
     }
   }
-  const ledger = options.ledger ?? memoryLedger();
+  const history = options.history ?? memoryHistory();
   const run = new PartnerRun({
     target,
     profile,
     wire,
-    ledger,
+    history,
     pace: options.pace ?? USUAL_PACE,
     now,
     sleep: (ms) => sleep(ms, stop),
@@ -169,7 +169,7 @@ export async function judgePartner(
   try {
     book.problem = await partnerPreflight(run).catch(silentProblem);
     if (book.problem === undefined) await runPartnerCases(run, cases, book);
-    ledger.add(
+    history.add(
       run.intents.flatMap(({ intent, at }) => {
         const record = run.records.get(intent.platform_payment_id);
         return record === undefined
@@ -206,7 +206,7 @@ export async function judgePartner(
       asked_in_cents: run.asked_in_cents,
     },
   });
-  keepFailed(ledger, target.base_url, report, options.only);
+  keepFailed(history, target.base_url, report, options.only);
   return report;
 }
 
@@ -227,14 +227,14 @@ export async function judgePlatform(
   const book = new ResultBook(options, wire, cases.length, now);
   const pace = options.pace ?? USUAL_PACE;
   const run = new TokenRun({ target, profile, wire, pace, now, sleep: (ms) => sleep(ms, stop) });
-  const ledger = options.ledger ?? memoryLedger();
+  const history = options.history ?? memoryHistory();
   let caller: CallerRun | undefined;
   try {
     book.problem = await platformPreflight(run).catch(silentProblem);
     if (book.problem === undefined) {
       for (const one of TOKEN_CASES.filter((one) => cases.includes(one))) {
-        const bench = new TokenBench(run, one.id);
-        await book.judge(one, bench, () => one.run(bench));
+        const context = new TokenContext(run, one.id);
+        await book.judge(one, context, () => one.run(context));
       }
       const calls = CALLER_CASES.filter((one) => cases.includes(one));
       if (calls.length > 0 && target.caller !== undefined) {
@@ -254,8 +254,8 @@ export async function judgePlatform(
           });
           continue;
         }
-        const bench = new CallerBench(caller, one.id);
-        await book.judge(one, bench, () => one.run(bench));
+        const context = new CallerContext(caller, one.id);
+        await book.judge(one, context, () => one.run(context));
       }
     }
   } finally {
@@ -273,7 +273,7 @@ export async function judgePlatform(
     profile,
     order: cases,
   });
-  keepFailed(ledger, target.base_url, report, options.only);
+  keepFailed(history, target.base_url, report, options.only);
   return report;
 }
 
@@ -283,19 +283,19 @@ async function runPartnerCases(
   book: ResultBook,
 ): Promise<void> {
   const one = async (check: PartnerCase): Promise<void> => {
-    const bench = new PartnerBench(run, check.id);
-    await bench.enter();
+    const context = new PartnerContext(run, check.id);
+    await context.enter();
     try {
-      await book.judge(check, bench, async () => {
+      await book.judge(check, context, async () => {
         const unfit = check.unfit?.(run.target);
         if (unfit !== undefined) throw new Skipped(unfit);
-        await check.run(bench);
+        await check.run(context);
       });
-      if (check.stage === 'quiet' && bench.all.some(({ severity }) => severity === 'must')) {
+      if (check.stage === 'quiet' && context.all.some(({ severity }) => severity === 'must')) {
         run.unsettled = true;
       }
     } finally {
-      bench.leave();
+      context.leave();
     }
   };
   for (const check of cases.filter(({ stage }) => stage === 'quiet')) await one(check);
@@ -325,7 +325,7 @@ class ResultBook {
   }
 
   /** Runs one check and files its result, whatever happens in it. */
-  async judge(check: CaseInfo, bench: Findings, run: () => Promise<void>): Promise<void> {
+  async judge(check: CaseInfo, context: Findings, run: () => Promise<void>): Promise<void> {
     const started = performance.now();
     let skipped: string | undefined;
     try {
@@ -349,9 +349,9 @@ class ResultBook {
         skipped = 'the judge itself failed here';
       }
     }
-    const verdict = verdictOf(bench.all, skipped);
+    const verdict = verdictOf(context.all, skipped);
     const own = this.#wire.exchanges.filter((exchange) => exchange.check === check.id);
-    const shown = bench.all[0]?.exchange ?? own.at(0);
+    const shown = context.all[0]?.exchange ?? own.at(0);
     if (shown !== undefined) this.#cited.set(shown.number, shown);
     const excused =
       verdict === 'FAIL' || verdict === 'WARN'
@@ -367,8 +367,8 @@ class ResultBook {
       sends: check.sends,
       expects: check.expects,
       likely_cause: check.likely_cause,
-      findings: bench.all.map((finding) => this.#reported(finding)),
-      notes: bench.notes,
+      findings: context.all.map((finding) => this.#reported(finding)),
+      notes: context.notes,
       ...(skipped === undefined || verdict !== 'SKIP' ? {} : { skipped }),
       duration_ms: Math.round(performance.now() - started),
       requests: own.length,
@@ -483,17 +483,17 @@ function verdictOf(findings: readonly Finding[], skipped: string | undefined): V
 
 /** What failed is remembered for `--failed`; a run of some checks only changes what it ran. */
 function keepFailed(
-  ledger: Ledger,
+  history: History,
   base_url: string,
   report: RunReport,
   only: readonly string[] | undefined,
 ): void {
   const ran = new Set(report.results.map(({ id }) => id));
-  const kept = only === undefined ? [] : ledger.lastFailed(base_url).filter((id) => !ran.has(id));
+  const kept = only === undefined ? [] : history.lastFailed(base_url).filter((id) => !ran.has(id));
   const failed = report.results
     .filter(({ verdict }) => verdict === 'FAIL' || verdict === 'WARN')
     .map(({ id }) => id);
-  if (report.results.length > 0) ledger.keepFailed(base_url, [...kept, ...failed].sort());
+  if (report.results.length > 0) history.keepFailed(base_url, [...kept, ...failed].sort());
 }
 
 function silentProblem(error: unknown): ConfigProblem {

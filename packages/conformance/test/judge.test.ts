@@ -10,7 +10,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import test, { after, describe } from 'node:test';
 import { curl } from '../src/report/curl.ts';
-import { fileLedger, memoryLedger } from '../src/check/history.ts';
+import { fileHistory, memoryHistory } from '../src/check/history.ts';
 import type { Pace } from '../src/check/partner-context.ts';
 import { UsageProblem } from '../src/check/selection.ts';
 import { jsonReport, junitReport, terminalReport } from '../src/report/text.ts';
@@ -24,7 +24,7 @@ import {
   readDraft,
   type Draft,
 } from '../src/check/target.ts';
-import { openTlsDoor } from './tls-door.ts';
+import { openTlsProxy } from './tls-proxy.ts';
 
 const KEY = 'a-key-that-must-not-be-shown';
 
@@ -130,11 +130,11 @@ describe('a server that is not as declared gets one sentence, not forty failures
 
   test('it speaks https where plain http was declared', async () => {
     const report = await withPartner({}, async (url) => {
-      const door = await openTlsDoor(url);
+      const proxy = await openTlsProxy(url);
       try {
-        return await judge(door.url.replace('https:', 'http:'));
+        return await judge(proxy.url.replace('https:', 'http:'));
       } finally {
-        await door.stop();
+        await proxy.stop();
       }
     });
     isConfig(report, /https/);
@@ -142,17 +142,17 @@ describe('a server that is not as declared gets one sentence, not forty failures
 
   test('its certificate is not trusted; with its authority named it is judged', async () => {
     await withPartner({}, async (url) => {
-      const door = await openTlsDoor(url);
+      const proxy = await openTlsProxy(url);
       try {
-        isConfig(await judge(door.url), /certificate .* --ca FILE/);
+        isConfig(await judge(proxy.url), /certificate .* --ca FILE/);
         const ca_file = join(folder, 'ca.pem');
-        writeFileSync(ca_file, door.certificate);
-        const report = await judge(door.url, { profile: 'strict' }, { ca_file });
+        writeFileSync(ca_file, proxy.certificate);
+        const report = await judge(proxy.url, { profile: 'strict' }, { ca_file });
         assert.deepEqual(report.broken, []);
         assert.equal(report.results.find(({ id }) => id === 'P09')?.verdict, 'PASS');
         assert.equal(report.results.find(({ id }) => id === 'P34')?.verdict, 'PASS');
       } finally {
-        await door.stop();
+        await proxy.stop();
       }
     });
   });
@@ -422,31 +422,31 @@ describe('a run keeps to what it was told', () => {
   });
 
   test('what failed last is remembered, and forgotten once it passes', async () => {
-    const ledger = fileLedger(join(folder, 'ledger'));
+    const history = fileHistory(join(folder, 'history'));
     let wrong = true;
     const behaviour = {
       authorize: (call: { headers: Record<string, unknown> }, refusal: unknown) =>
         wrong && call.headers['x-api-key'] === undefined ? undefined : refusal,
     } as NonNullable<ScriptedPartnerOptions['behaviour']>;
     await withPartner({ behaviour }, async (url) => {
-      await judge(url, { ledger });
-      assert.deepEqual(ledger.lastFailed(url), ['P01', 'P08']);
+      await judge(url, { history });
+      assert.deepEqual(history.lastFailed(url), ['P01', 'P08']);
       wrong = false;
-      const again = await judge(url, { ledger, only: ledger.lastFailed(url) });
+      const again = await judge(url, { history, only: history.lastFailed(url) });
       assert.equal(again.exit_code, 0);
-      assert.deepEqual(ledger.lastFailed(url), []);
-      assert.ok(fileLedger(join(folder, 'ledger')).entries().length > 0);
+      assert.deepEqual(history.lastFailed(url), []);
+      assert.ok(fileHistory(join(folder, 'history')).entries().length > 0);
     });
   });
 
-  test('a ledger that was damaged counts as empty instead of stopping the run', () => {
+  test('a history that was damaged counts as empty instead of stopping the run', () => {
     const place = join(folder, 'damaged');
-    const ledger = fileLedger(place);
-    ledger.keepFailed('http://x', ['P01']);
+    const history = fileHistory(place);
+    history.keepFailed('http://x', ['P01']);
     writeFileSync(join(place, 'payments.json'), '[{"base_url": 7}, "x", nu');
     writeFileSync(join(place, 'failed.json'), '[');
-    assert.deepEqual(ledger.entries(), []);
-    assert.deepEqual(ledger.lastFailed('http://x'), []);
+    assert.deepEqual(history.entries(), []);
+    assert.deepEqual(history.lastFailed('http://x'), []);
   });
 
   test('a target file with a fault is told by field and flag', () => {
@@ -540,18 +540,18 @@ describe('reports', () => {
     );
   });
 
-  test('the ledger of one run shows the next day that nothing was forgotten', async () => {
+  test('the history of one run shows the next day that nothing was forgotten', async () => {
     const partner = await startScriptedPartner({
       auth: { method: 'key', header: 'x-api-key', key: KEY },
       processing_ms: 30,
     });
     try {
-      const ledger = memoryLedger();
-      await judge(partner.url, { ledger, only: ['P20', 'P50'] });
+      const history = memoryHistory();
+      await judge(partner.url, { history, only: ['P20', 'P50'] });
       const dayMs = 24 * 60 * 60 * 1_000 + 1;
       partner.advance(dayMs);
       const report = await judge(partner.url, {
-        ledger,
+        history,
         only: ['P35', 'P54'],
         now: () => Date.now() + dayMs,
       });

@@ -10,7 +10,7 @@ import test, { describe } from 'node:test';
 import { CLAUSES } from '@duebridge/contract';
 import type { CaseInfo } from '../src/check/check.ts';
 import { CALLER_CASES, PARTNER_CASES, TOKEN_CASES } from '../src/cases/index.ts';
-import { memoryLedger } from '../src/check/history.ts';
+import { memoryHistory } from '../src/check/history.ts';
 import {
   CALLER_MUTANTS,
   PARTNER_MUTANTS,
@@ -23,8 +23,8 @@ import type { Pace } from '../src/check/partner-context.ts';
 import { judgePartner, judgePlatform, type RunReport } from '../src/run.ts';
 import { startScriptedPartner, type ScriptedAuth } from '../src/sandbox/partner.ts';
 import { partnerTarget, platformTarget, type Draft } from '../src/check/target.ts';
-import { FAULT_HEADER, openPlatformDoor, smallPlatform } from './wrong-platform.ts';
-import { openTlsDoor } from './tls-door.ts';
+import { FAULT_HEADER, openPlatformProxy, smallPlatform } from './wrong-platform.ts';
+import { openTlsProxy } from './tls-proxy.ts';
 
 /** Faster than a real run, and otherwise the same. */
 const QUICK: Pace = {
@@ -68,15 +68,15 @@ async function judge(peer: Peer): Promise<RunReport> {
     behaviour: peer.behaviour(),
   });
   const folder = mkdtempSync(join(tmpdir(), 'duebridge-kill-'));
-  const door =
+  const proxy =
     peer.how === 'old-tls'
-      ? await openTlsDoor(partner.url, { minVersion: 'TLSv1', ciphers: 'DEFAULT@SECLEVEL=0' })
+      ? await openTlsProxy(partner.url, { minVersion: 'TLSv1', ciphers: 'DEFAULT@SECLEVEL=0' })
       : undefined;
   try {
     const ca_file = join(folder, 'ca.pem');
-    if (door !== undefined) writeFileSync(ca_file, door.certificate);
+    if (proxy !== undefined) writeFileSync(ca_file, proxy.certificate);
     const draft: Draft = {
-      base_url: door?.url ?? partner.url,
+      base_url: proxy?.url ?? partner.url,
       authentication: auth.method === 'key' ? auth : { ...auth, token_url: partner.token_url },
       biller_id: 'sandbox-utility',
       accounts: {
@@ -91,10 +91,10 @@ async function judge(peer: Peer): Promise<RunReport> {
           ? { min_amount_in_cents: 100, max_amount_in_cents: 50_000 }
           : {},
       terminal_window_seconds: 2,
-      ...(door === undefined ? {} : { ca_file }),
+      ...(proxy === undefined ? {} : { ca_file }),
     };
-    const ledger = memoryLedger();
-    const options = { profile: peer.profile ?? 'contract', pace: QUICK, ledger } as const;
+    const history = memoryHistory();
+    const options = { profile: peer.profile ?? 'contract', pace: QUICK, history } as const;
     if (peer.how === 'the-day-after') {
       await judgePartner(partnerTarget(draft), { ...options, only: ['P20', 'P31', 'P50'] });
       partner.advance(DAY_MS + 60_000);
@@ -105,7 +105,7 @@ async function judge(peer: Peer): Promise<RunReport> {
     }
     return await judgePartner(partnerTarget(draft), options);
   } finally {
-    await door?.stop();
+    await proxy?.stop();
     await partner.stop();
     rmSync(folder, { recursive: true, force: true });
   }
@@ -194,9 +194,9 @@ const CALLER_CHECKS = CALLER_CASES.map(({ id }) => id);
 
 /** Judges a token endpoint, wrong or right. */
 async function judgeTokens(peer: Pick<TokenMutant, 'behaviour' | 'kind'>): Promise<RunReport> {
-  const door = await openPlatformDoor(peer.kind ?? 'biller', peer.behaviour());
+  const proxy = await openPlatformProxy(peer.kind ?? 'biller', peer.behaviour());
   try {
-    const { url, client_id, api_key, unknown_account_id } = door;
+    const { url, client_id, api_key, unknown_account_id } = proxy;
     const draft: Draft = {
       base_url: url,
       client_id,
@@ -212,7 +212,7 @@ async function judgeTokens(peer: Pick<TokenMutant, 'behaviour' | 'kind'>): Promi
     };
     return await judgePlatform(platformTarget(draft, {}), { pace: QUICK, only: TOKEN_CHECKS });
   } finally {
-    await door.stop();
+    await proxy.stop();
   }
 }
 
@@ -221,7 +221,7 @@ async function judgeCaller(
   fault: CallerMutant['name'] | undefined,
   method: 'key' | 'oauth',
 ): Promise<RunReport> {
-  const door = await openPlatformDoor('biller');
+  const proxy = await openPlatformProxy('biller');
   const stop = new AbortController();
   const authentication =
     method === 'key'
@@ -235,9 +235,9 @@ async function judgeCaller(
         } as const);
   try {
     const draft: Draft = {
-      base_url: door.url,
-      client_id: door.client_id,
-      api_key: door.api_key,
+      base_url: proxy.url,
+      client_id: proxy.client_id,
+      api_key: proxy.api_key,
       caller: {
         port: 0,
         authentication,
@@ -253,7 +253,7 @@ async function judgeCaller(
     });
   } finally {
     stop.abort();
-    await door.stop();
+    await proxy.stop();
   }
 }
 

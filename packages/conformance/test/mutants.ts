@@ -5,7 +5,7 @@
  * fails that has no business with it; a right peer passes all. Without this a check could stay green
  * whatever a server does, and nobody would know.
  */
-import { json, type CallerFault, type DoorBehaviour } from './wrong-platform.ts';
+import { json, type CallerFault, type ProxyBehaviour } from './wrong-platform.ts';
 import { onRecords, type Answer, type Behaviour, type Call } from '../src/sandbox/partner.ts';
 
 /** A wrong partner. */
@@ -30,7 +30,7 @@ export interface PartnerMutant {
 /** The wrong partners, in the order of the checks that catch them. */
 export const PARTNER_MUTANTS: readonly PartnerMutant[] = [
   {
-    name: 'open-door',
+    name: 'no-authentication',
     wrong: 'lets callers in that show no credential',
     breaks: ['P01'],
     verdict: 'FAIL',
@@ -766,7 +766,7 @@ export const PARTNER_MUTANTS: readonly PartnerMutant[] = [
       [
         'reason-as-stack',
         'gives a stack trace for a reason',
-        'NullPointerException: account\n    at Ledger.post(Ledger.java:42)',
+        'NullPointerException: account\n    at History.post(History.java:42)',
       ],
     ] as const
   ).map(([name, wrong, failure_reason]): PartnerMutant => ({
@@ -943,7 +943,7 @@ export interface TokenMutant {
   readonly also?: readonly string[];
   readonly verdict: 'FAIL' | 'WARN';
   readonly kind?: 'aggregator';
-  readonly behaviour: () => DoorBehaviour;
+  readonly behaviour: () => ProxyBehaviour;
 }
 
 /** The wrong token endpoints, in the order of the checks that catch them. */
@@ -1329,10 +1329,10 @@ function refused(): Answer {
   return { status: 401, body: { code: 'UNAUTHORIZED', message: 'The credential is not known' } };
 }
 
-/** A door that changes the JSON of token requests, where it is an object. */
+/** A proxy that changes the JSON of token requests, where it is an object. */
 function changeAsked(
   change: (body: Record<string, unknown>) => Record<string, unknown>,
-): DoorBehaviour {
+): ProxyBehaviour {
   return {
     request(asked) {
       if (asked.path.includes('/token') && asked.body.startsWith('{')) {
@@ -1343,10 +1343,10 @@ function changeAsked(
   };
 }
 
-/** A door that changes what is given beside, or as, a token. */
+/** A proxy that changes what is given beside, or as, a token. */
 function changeGiven(
   change: (given: Record<string, unknown>) => Record<string, unknown>,
-): DoorBehaviour {
+): ProxyBehaviour {
   return {
     answer(answer, asked) {
       if (asked.path.includes('/token') && answer.status === 200) {

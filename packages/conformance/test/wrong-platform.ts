@@ -1,5 +1,5 @@
 /**
- * For the judge's own tests: the scripted platform behind a door that can change what passes, and
+ * For the judge's own tests: the scripted platform behind a proxy that can change what passes, and
  * can open the flow; and a small platform that pays, right unless told otherwise.
  */
 import { randomUUID } from 'node:crypto';
@@ -12,8 +12,8 @@ import { asObject } from '../src/check/http.ts';
 import { startScriptedPlatform, UNKNOWN_ACCOUNT } from '../src/sandbox/platform.ts';
 import type { Authentication } from '../src/check/target.ts';
 
-/** A request on its way through the door. */
-export interface DoorRequest {
+/** A request on its way through the proxy. */
+export interface ProxyRequest {
   method: string;
   readonly path: string;
   readonly headers: Record<string, string>;
@@ -21,24 +21,24 @@ export interface DoorRequest {
 }
 
 /** An answer on its way back. */
-export interface DoorAnswer {
+export interface ProxyAnswer {
   status: number;
   readonly headers: Record<string, string>;
   body: string;
 }
 
-/** What a wrong platform does at the door; each may change what it is given, in place. */
-export interface DoorBehaviour {
+/** What a wrong platform does at the proxy; each may change what it is given, in place. */
+export interface ProxyBehaviour {
   /** Before the platform sees it; an answer given back is sent instead of the platform's. */
-  readonly request?: (request: DoorRequest) => DoorAnswer | undefined;
-  readonly answer?: (answer: DoorAnswer, request: DoorRequest) => void;
+  readonly request?: (request: ProxyRequest) => ProxyAnswer | undefined;
+  readonly answer?: (answer: ProxyAnswer, request: ProxyRequest) => void;
 }
 
-/** The header by which the platform behind the door is told to fail inside (T12). */
+/** The header by which the platform behind the proxy is told to fail inside (T12). */
 export const FAULT_HEADER = 'x-test-fault';
 
-/** A platform behind a door. */
-export interface PlatformDoor {
+/** A platform behind a proxy. */
+export interface PlatformProxy {
   readonly url: string;
   readonly client_id: string;
   readonly api_key: string;
@@ -46,11 +46,11 @@ export interface PlatformDoor {
   readonly stop: () => Promise<void>;
 }
 
-/** Starts the scripted platform behind a door. */
-export async function openPlatformDoor(
+/** Starts the scripted platform behind a proxy. */
+export async function openPlatformProxy(
   kind: 'biller' | 'aggregator',
-  behaviour: DoorBehaviour = {},
-): Promise<PlatformDoor> {
+  behaviour: ProxyBehaviour = {},
+): Promise<PlatformProxy> {
   const client = { client_id: 'client-of-the-judge', api_key: 'an-api-key-of-the-judge', kind };
   const platform = await startScriptedPlatform({ client });
   const server = http.createServer((incoming, response) => {
@@ -58,7 +58,7 @@ export async function openPlatformDoor(
   });
 
   async function pass(incoming: http.IncomingMessage, response: http.ServerResponse) {
-    const asked: DoorRequest = {
+    const asked: ProxyRequest = {
       method: incoming.method ?? '',
       path: incoming.url ?? '',
       headers: headersOf(incoming.headers),
@@ -69,7 +69,7 @@ export async function openPlatformDoor(
     response.writeHead(answer.status, answer.headers).end(answer.body);
   }
 
-  async function inside(asked: DoorRequest): Promise<DoorAnswer> {
+  async function inside(asked: ProxyRequest): Promise<ProxyAnswer> {
     if (asked.headers[FAULT_HEADER] !== undefined) {
       return json(500, { code: 'INTERNAL_ERROR', message: 'An unexpected error occurred' });
     }
@@ -110,7 +110,7 @@ export async function openPlatformDoor(
 }
 
 /** An answer with a JSON body. */
-export function json(status: number, body: Record<string, unknown>): DoorAnswer {
+export function json(status: number, body: Record<string, unknown>): ProxyAnswer {
   return {
     status,
     headers: { 'content-type': 'application/json' },

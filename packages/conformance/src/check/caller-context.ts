@@ -20,7 +20,7 @@ import {
   credentials,
   fullBody,
   identifiers,
-  TokenBench,
+  TokenContext,
   tokenOf,
   type TokenRun,
 } from './token-context.ts';
@@ -120,7 +120,7 @@ export class CallerRun {
 }
 
 /** What one caller check works with. */
-export class CallerBench extends Findings {
+export class CallerContext extends Findings {
   readonly run: CallerRun;
   readonly check: string;
   readonly #from: number;
@@ -204,10 +204,10 @@ function flowDriver(run: CallerRun): Driver {
   return {
     async pay(amount_in_cents) {
       const { target } = run.tokens;
-      const bench = new TokenBench(run.tokens, 'driver');
+      const context = new TokenContext(run.tokens, 'driver');
       customers += 1;
       const token = tokenOf(
-        await bench.create({
+        await context.create({
           ...fullBody(target),
           last_name: `Example ${family} ${customers}`,
           email: `ada.${family}.${customers}@example.com`,
@@ -217,7 +217,7 @@ function flowDriver(run: CallerRun): Driver {
       );
       if (token === undefined) throw new Skipped('the platform gave no token to pay with');
       run.tokens.wire.hide({ value: token, name: 'TOKEN' });
-      const opened = await bench.send({
+      const opened = await context.send({
         method: 'POST',
         url: target.base_url + platformRoutes.create_flow_session.path,
         headers: { authorization: `Bearer ${token}`, 'content-type': 'application/json' },
@@ -230,7 +230,7 @@ function flowDriver(run: CallerRun): Driver {
       run.tokens.wire.hide({ value: session, name: 'SESSION' });
       const headers = { authorization: `Bearer ${session}`, 'content-type': 'application/json' };
       const read = (): Promise<Reply> =>
-        bench.send({
+        context.send({
           method: 'GET',
           url: target.base_url + platformRoutes.get_flow_session.path,
           headers: { authorization: `Bearer ${session}` },
@@ -246,7 +246,7 @@ function flowDriver(run: CallerRun): Driver {
       const funding_method = asObject(Array.isArray(methods) ? (methods[0] as Json) : undefined)?.[
         'funding_method'
       ];
-      const paid = await bench.send({
+      const paid = await context.send({
         method: 'POST',
         url: target.base_url + platformRoutes.create_flow_payment.path,
         headers,
@@ -259,7 +259,7 @@ function flowDriver(run: CallerRun): Driver {
       return {
         platform_payment_id: id,
         async status() {
-          const read = await bench.send({
+          const read = await context.send({
             method: 'GET',
             url: `${target.base_url}${platformRoutes.create_flow_payment.path}/${id}`,
             headers,

@@ -6,12 +6,12 @@
  * WARN. It asserts its own precondition first: unmet is SKIP with the reason, never a pass.
  */
 import type { ClauseId } from '@duebridge/contract';
-import type { CallerBench } from './caller-context.ts';
+import type { CallerContext } from './caller-context.ts';
 import type { Exchange } from './http.ts';
-import type { PartnerBench } from './partner-context.ts';
+import type { PartnerContext } from './partner-context.ts';
 import type { Planned } from './planned-payments.ts';
 import type { PartnerTarget } from './target.ts';
-import type { TokenBench } from './token-context.ts';
+import type { TokenContext } from './token-context.ts';
 
 /** must: the interface or money is broken. should: a warning. */
 export type Severity = 'must' | 'should';
@@ -51,17 +51,17 @@ export interface PartnerCase extends CaseInfo {
   readonly unfit?: (target: PartnerTarget) => string | undefined;
   /** The payments that it may ask for: the plan adds them up. */
   readonly creates?: (target: PartnerTarget) => readonly Planned[];
-  readonly run: (t: PartnerBench) => Promise<void>;
+  readonly run: (t: PartnerContext) => Promise<void>;
 }
 
 /** A check of a platform's token endpoint (T). */
 export interface TokenCase extends CaseInfo {
-  readonly run: (t: TokenBench) => Promise<void>;
+  readonly run: (t: TokenContext) => Promise<void>;
 }
 
 /** A check of a platform's calls to a partner (C). */
 export interface CallerCase extends CaseInfo {
-  readonly run: (t: CallerBench) => Promise<void>;
+  readonly run: (t: CallerContext) => Promise<void>;
 }
 
 /** One thing found wrong. */
@@ -78,7 +78,7 @@ export interface Finding {
 /** PASS all held; FAIL a must was broken; WARN a should was; SKIP not judged; CONFIG the target is not reachable as declared. */
 export type Verdict = 'PASS' | 'FAIL' | 'WARN' | 'SKIP' | 'CONFIG';
 
-/** Thrown by a bench when the precondition of a check is not met; the runner turns it into SKIP. */
+/** Thrown by a context when the precondition of a check is not met; the runner turns it into SKIP. */
 export class Skipped extends Error {
   readonly reason: string;
   constructor(reason: string) {
@@ -88,7 +88,7 @@ export class Skipped extends Error {
   }
 }
 
-/** Thrown by a bench when the server no longer answers; the runner stops the run. */
+/** Thrown by a context when the server no longer answers; the runner stops the run. */
 export class Silent extends Error {
   constructor(reason: string) {
     super(reason);
@@ -96,7 +96,7 @@ export class Silent extends Error {
   }
 }
 
-/** The findings of one check: the part that all benches share. */
+/** The findings of one check: the part that all contexts share. */
 export class Findings {
   readonly all: Finding[] = [];
   /** Remarks that are not breaches, such as what could not be measured. */

@@ -1,5 +1,5 @@
 /**
- * The judge's own ledger: the ids that its runs used at a server, and the record each ended with, so
+ * The judge's own history: the ids that its runs used at a server, and the record each ended with, so
  * that the next day can show whether the server still knows them (PF2: kept for ever; RU2: a terminal
  * status never changes). Beside it stands what failed last, for `--failed`.
  *
@@ -12,13 +12,13 @@ import type { Json } from '@duebridge/contract';
 import type { Intent } from './partner-context.ts';
 
 /** Where it lies unless told otherwise. */
-export const DEFAULT_LEDGER = '.duebridge-conform';
+export const DEFAULT_HISTORY = '.duebridge-conform';
 
 /** Most payments remembered; the oldest are dropped. A full run makes about thirty. */
 const MAX_ENTRIES = 2_000;
 
 /** One payment of an earlier run. */
-export interface LedgerEntry {
+export interface HistoryEntry {
   readonly base_url: string;
   readonly biller_id: string;
   readonly intent: Intent;
@@ -29,16 +29,16 @@ export interface LedgerEntry {
 }
 
 /** What a run reads and adds to. */
-export interface Ledger {
-  entries(): readonly LedgerEntry[];
-  add(entries: readonly LedgerEntry[]): void;
+export interface History {
+  entries(): readonly HistoryEntry[];
+  add(entries: readonly HistoryEntry[]): void;
   /** The checks that did not pass in the last run against this address. */
   lastFailed(base_url: string): readonly string[];
   keepFailed(base_url: string, checks: readonly string[]): void;
 }
 
-/** A ledger in a folder; nothing is created before something is added. Unreadable files count as empty. */
-export function fileLedger(folder: string): Ledger {
+/** A history in a folder; nothing is created before something is added. Unreadable files count as empty. */
+export function fileHistory(folder: string): History {
   const payments = join(folder, 'payments.json');
   const failed = join(folder, 'failed.json');
   return {
@@ -63,8 +63,8 @@ export function fileLedger(folder: string): Ledger {
   };
 }
 
-/** A ledger that lives as long as the process. */
-export function memoryLedger(entries: readonly LedgerEntry[] = []): Ledger {
+/** A history that lives as long as the process. */
+export function memoryHistory(entries: readonly HistoryEntry[] = []): History {
   const all = [...entries];
   const failed = new Map<string, readonly string[]>();
   return {
@@ -94,7 +94,7 @@ function isObject(value: unknown): value is Record<string, unknown> {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
-function isEntry(value: unknown): value is LedgerEntry {
+function isEntry(value: unknown): value is HistoryEntry {
   return (
     isObject(value) &&
     typeof value['base_url'] === 'string' &&

@@ -84,7 +84,7 @@ export interface Secret {
 /** Fields in which an answer grants a secret. */
 const GRANTED = /("(?:token|access_token|session|client_secret|api_key)"\s*:\s*)"[^"]{8,}"/g;
 
-/** What every bench sends through: one per run. */
+/** What every context sends through: one per run. */
 export class Wire {
   readonly exchanges: Exchange[] = [];
   readonly #agent: Agent;

@@ -6,7 +6,7 @@ import { isDate } from '@duebridge/contract';
 import { TargetProblem } from './target.ts';
 
 /** One line of the expected-failures file. */
-export interface ExpectedFailure {
+export interface KnownFailure {
   readonly check: string;
   /** Who mends it. */
   readonly owner: string;
@@ -16,7 +16,7 @@ export interface ExpectedFailure {
 }
 
 /** Reads the file: a JSON list of {check, owner, until, reason}. Throws TargetProblem naming the line that is wrong. */
-export function readExpected(file: string): readonly ExpectedFailure[] {
+export function readKnownFailures(file: string): readonly KnownFailure[] {
   let list: unknown;
   try {
     list = JSON.parse(readFileSync(file, 'utf8'));
@@ -51,10 +51,10 @@ export function readExpected(file: string): readonly ExpectedFailure[] {
 
 /** The line that excuses a check on this day; undefined when none does. */
 export function excuse(
-  expected: readonly ExpectedFailure[],
+  expected: readonly KnownFailure[],
   check: string,
   now: number,
-): ExpectedFailure | undefined {
+): KnownFailure | undefined {
   const today = new Date(now).toISOString().slice(0, 10);
   return expected.find((line) => line.check === check && line.until >= today);
 }

@@ -2,7 +2,7 @@
  * What a check of a partner's server works with: the operations, payments that several checks share,
  * the money watch, and waiting for the end of a payment.
  *
- * A run has one PartnerRun; each check gets its own PartnerBench over it. Checks send one after
+ * A run has one PartnerRun; each check gets its own PartnerContext over it. Checks send one after
  * another (they take turns on one lane), so that what each sees is its own doing; only while it waits
  * for a payment to end does a check give up its turn. A partner that takes half a minute to post thus
  * costs half a minute, not half a minute for each check.
@@ -24,7 +24,7 @@ import {
   type Reply,
   type Wire,
 } from './http.ts';
-import type { Ledger, LedgerEntry } from './history.ts';
+import type { History, HistoryEntry } from './history.ts';
 import { shared, type Planned, type SharedName } from './planned-payments.ts';
 import type { PartnerOperation, PartnerTarget } from './target.ts';
 
@@ -135,7 +135,7 @@ export class PartnerRun {
   readonly target: PartnerTarget;
   readonly profile: Profile;
   readonly wire: Wire;
-  readonly ledger: Ledger;
+  readonly history: History;
   readonly pace: Pace;
   readonly lane = new Lane();
   readonly now: () => number;
@@ -155,7 +155,7 @@ export class PartnerRun {
     target: PartnerTarget;
     profile: Profile;
     wire: Wire;
-    ledger: Ledger;
+    history: History;
     pace: Pace;
     now: () => number;
     sleep: (ms: number) => Promise<void>;
@@ -163,7 +163,7 @@ export class PartnerRun {
     this.target = options.target;
     this.profile = options.profile;
     this.wire = options.wire;
-    this.ledger = options.ledger;
+    this.history = options.history;
     this.pace = options.pace;
     this.now = options.now;
     this.#sleep = options.sleep;
@@ -281,7 +281,7 @@ export function accessToken(reply: Reply): string | undefined {
 }
 
 /** What one check of a partner works with. */
-export class PartnerBench extends Findings {
+export class PartnerContext extends Findings {
   readonly run: PartnerRun;
   readonly check: string;
   #leave: (() => void) | undefined;
@@ -516,8 +516,8 @@ export class PartnerBench extends Findings {
   }
 
   /** The payments of runs against this server that are at least a day old. */
-  oldEntries(): readonly LedgerEntry[] {
-    return this.run.ledger
+  oldEntries(): readonly HistoryEntry[] {
+    return this.run.history
       .entries()
       .filter(
         (entry) =>
@@ -528,7 +528,7 @@ export class PartnerBench extends Findings {
   }
 
   /** Puts a payment of an earlier run again, byte for byte; it counts as no new spending. */
-  repeatOld({ intent }: LedgerEntry): Promise<Reply> {
+  repeatOld({ intent }: HistoryEntry): Promise<Reply> {
     return this.call(
       'put_account_payment',
       { account_id: intent.account_id, platform_payment_id: intent.platform_payment_id },

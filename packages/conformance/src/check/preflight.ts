@@ -9,7 +9,7 @@ import { readFileSync } from 'node:fs';
 import { connect as connectTcp } from 'node:net';
 import { connect as connectTls } from 'node:tls';
 import { errorCode, isSuccess, tell, type Exchange, type Reply, type Wire } from './http.ts';
-import { accessToken, PartnerBench, type PartnerRun } from './partner-context.ts';
+import { accessToken, PartnerContext, type PartnerRun } from './partner-context.ts';
 
 /** Longest wait for the first answer. With the connection it stays below ten seconds. */
 const ANSWER_TIMEOUT_MS = 5_000;
@@ -31,7 +31,7 @@ export async function partnerPreflight(run: PartnerRun): Promise<ConfigProblem |
   const { target } = run;
   const unreachable = await reach(target.base_url, 'base_url', target.ca_file);
   if (unreachable !== undefined) return { sentence: unreachable };
-  const bench = new PartnerBench(run, PREFLIGHT);
+  const context = new PartnerContext(run, PREFLIGHT);
   const { authentication } = target;
   let headers: Readonly<Record<string, string>>;
   if (authentication.method === 'oauth') {
@@ -53,7 +53,7 @@ export async function partnerPreflight(run: PartnerRun): Promise<ConfigProblem |
     run.wire.hide({ value: token, name: 'ACCESS_TOKEN' });
     headers = { authorization: `Bearer ${token}` };
   } else {
-    headers = await bench.proof('declared');
+    headers = await context.proof('declared');
   }
   const url = run.url('get_account', {
     biller_id: target.biller_id,

@@ -53,7 +53,7 @@ export class TokenRun {
 export type TokenBody = Record<string, unknown>;
 
 /** What one check of the token endpoint works with. */
-export class TokenBench extends Findings {
+export class TokenContext extends Findings {
   readonly run: TokenRun;
   readonly check: string;
 

@@ -9,7 +9,7 @@ import { fileURLToPath } from 'node:url';
 import { readScript, ScriptProblem, SCENARIOS } from './partner.ts';
 import { sandboxCommand } from './command.ts';
 
-const doorway = fileURLToPath(new URL('../../../../bin/duebridge.ts', import.meta.url));
+const program = fileURLToPath(new URL('../../../../bin/duebridge.ts', import.meta.url));
 
 /** Runs the command line; gives what it printed and its exit code. */
 function run(...args: string[]): Promise<{ code: number; out: string; err: string }> {
@@ -17,7 +17,7 @@ function run(...args: string[]): Promise<{ code: number; out: string; err: strin
     const given = { timeout: 20_000 };
     const child = execFile(
       process.execPath,
-      [doorway, 'sandbox', ...args],
+      [program, 'sandbox', ...args],
       given,
       (_e, out, err) => {
         resolve({ code: child.exitCode ?? -1, out, err });

@@ -180,7 +180,7 @@ async function runPartner(flags: PartnerFlags): Promise<void> {
     }
   }
   // A port where nothing listens cannot be told to heal.
-  const healAfter = flags.healAfter ?? (scenario?.door === 'closed' ? CLOSED_SECONDS : undefined);
+  const healAfter = flags.healAfter ?? (scenario?.entry === 'closed' ? CLOSED_SECONDS : undefined);
   const heal = () => {
     void partner.heal();
     if (flags.json !== true) print('healed');

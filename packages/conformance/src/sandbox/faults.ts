@@ -3,7 +3,7 @@
  * heals. A single scenario is a script of one step.
  */
 import http from 'node:http';
-import { findScenario, type FaultTools, type FrontDoor, type Scenario } from './scenarios.ts';
+import { findScenario, type FaultTools, type EntryPoint, type Scenario } from './scenarios.ts';
 import type { Answer, Behaviour, Call, Insides } from './behaviour.ts';
 
 /** One step of a script: this fault, on these calls, this many times; then the next step. */
@@ -39,7 +39,7 @@ export interface Faults {
   readonly behaviours: readonly Behaviour[];
   /** The one scenario, where there is just one. */
   readonly scenario: Scenario | undefined;
-  readonly door: FrontDoor;
+  readonly entry: EntryPoint;
   /** Faulty answers given so far. */
   count(): number;
   healed(): boolean;
@@ -160,7 +160,7 @@ export function openFaults(options: {
   return {
     behaviours,
     scenario: steps.length === 1 ? steps[0]?.scenario : undefined,
-    door: (steps.length === 1 ? steps[0]?.scenario.door : undefined) ?? 'open',
+    entry: (steps.length === 1 ? steps[0]?.scenario.entry : undefined) ?? 'open',
     count: () => total,
     healed: () => over,
     heal() {

@@ -29,7 +29,7 @@ import {
 } from '@duebridge/contract';
 import { makeBadCertificate } from './certificate.ts';
 import { openFaults, REPLAY_HEADER, type ScriptStep } from './faults.ts';
-import type { FrontDoor, Scenario } from './scenarios.ts';
+import type { EntryPoint, Scenario } from './scenarios.ts';
 import { answerInspection, isInspection } from './page.ts';
 import type {
   Answer,
@@ -58,7 +58,7 @@ export type {
   Wire,
 } from './behaviour.ts';
 export * from './magic.ts';
-export { SCENARIOS, findScenario, type FrontDoor, type Scenario } from './scenarios.ts';
+export { SCENARIOS, findScenario, type EntryPoint, type Scenario } from './scenarios.ts';
 export { readScript, ScriptProblem, type ScriptAnswer, type ScriptStep } from './faults.ts';
 export type { SandboxClock } from './state.ts';
 
@@ -146,8 +146,8 @@ export interface ScriptedPartner {
   healed(): boolean;
   /** Ends every fault, at once and for good. */
   heal(): Promise<void>;
-  /** Connections to the bad front door (F47, F48): a handshake may be tried, a private address may not. */
-  doorConnections(): number;
+  /** Connections to the bad entry point (F47, F48): a handshake may be tried, a private address may not. */
+  entryConnections(): number;
   /** Requests that reached the host beside the partner, to which some scenarios redirect: none may. */
   strayRequests(): number;
   /** Ends a payment by hand, as an operator of the partner would (decision 18). */
@@ -198,7 +198,7 @@ export async function startScriptedPartner(
     seed: options.seed ?? 1,
     behaviours: () => behaviours,
   });
-  const door = openDoor(auth, secretsInForce, book);
+  const authenticator = openAuthenticator(auth, secretsInForce, book);
   function secretsInForce(): readonly string[] {
     const secrets = faults.scenario?.secrets;
     // A rotation ends with the old secret out of force (F67).
@@ -323,9 +323,9 @@ export async function startScriptedPartner(
     }
     if (problem !== undefined) throw problem;
     if (call.operation === 'unknown') throw new Refusal('NOT_FOUND');
-    if (call.operation === 'access_token') return door.grant(call, body);
+    if (call.operation === 'access_token') return authenticator.grant(call, body);
 
-    let refusal = door.judge(call, partnerRoutes[call.operation].scope);
+    let refusal = authenticator.judge(call, partnerRoutes[call.operation].scope);
     for (const behaviour of behaviours) {
       if (behaviour.authorize) refusal = behaviour.authorize(call, refusal, book);
     }
@@ -454,10 +454,10 @@ export async function startScriptedPartner(
     throw error;
   });
   plainUrl = `http://${host.includes(':') ? `[${host}]` : host}:${port}`;
-  const front = await openFrontDoor(faults.door, host);
+  const front = await openEntryPoint(faults.entry, host);
   const url = front?.url ?? plainUrl;
   let held =
-    faults.door === 'closed' ? await closeButHold(server, port, host, stray.port) : undefined;
+    faults.entry === 'closed' ? await closeButHold(server, port, host, stray.port) : undefined;
   const letGo = () => {
     release.abort();
     release = new AbortController();
@@ -485,11 +485,11 @@ export async function startScriptedPartner(
     async heal() {
       faults.heal();
       letGo();
-      if (faults.door === 'closed' && !server.listening) await listenAgain(server, port, host);
+      if (faults.entry === 'closed' && !server.listening) await listenAgain(server, port, host);
       held?.resetAndDestroy();
       held = undefined;
     },
-    doorConnections: () => front?.connections() ?? 0,
+    entryConnections: () => front?.connections() ?? 0,
     strayRequests: () => stray.requests(),
     end(platform_payment_id, status) {
       const payment = book.find(platform_payment_id);
@@ -504,7 +504,7 @@ export async function startScriptedPartner(
     reset() {
       letGo();
       book.reset();
-      door.reset();
+      authenticator.reset();
       faults.reset();
       exchanges = [];
       calls = 0;
@@ -613,8 +613,8 @@ async function openStray(host: string) {
   };
 }
 
-/** The listener at which a caller must turn back; undefined where the plain one is the door. */
-async function openFrontDoor(kind: FrontDoor, host: string) {
+/** The listener at which a caller must turn back; undefined where the plain one is the entry. */
+async function openEntryPoint(kind: EntryPoint, host: string) {
   if (kind === 'open' || kind === 'closed') return undefined;
   let connections = 0;
   const open = new Set<Socket>();
@@ -641,7 +641,7 @@ async function openFrontDoor(kind: FrontDoor, host: string) {
 }
 
 /** Judges credentials, and gives access tokens (S3, OA1-OA4, SC1, KY1, KY2). */
-function openDoor(auth: ScriptedAuth, secrets: () => readonly string[], book: Book) {
+function openAuthenticator(auth: ScriptedAuth, secrets: () => readonly string[], book: Book) {
   const tokens = new Map<string, { scopes: readonly string[]; expires_ms: number }>();
 
   function judge(call: Call, scope: string | undefined): Refusal | undefined {

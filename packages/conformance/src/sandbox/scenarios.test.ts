@@ -454,15 +454,15 @@ test('F47 shows a certificate that is expired, self-signed and of another host, 
     (await see(`${stalled.partner.url}/`, { dispatcher: stalled.dispatcher })).error,
     'UND_ERR_CONNECT_TIMEOUT',
   );
-  assert.equal(stalled.partner.doorConnections() > 0, true);
+  assert.equal(stalled.partner.entryConnections() > 0, true);
 });
 
 test('F48 stands behind a name of this very machine and counts who connects', async (t) => {
   const { partner } = await start(t, { scenario: 'F48' });
   assert.equal(new URL(partner.url).hostname, 'localhost');
-  assert.equal(partner.doorConnections(), 0);
+  assert.equal(partner.entryConnections(), 0);
   await see(`${partner.url}/`);
-  assert.ok(partner.doorConnections() > 0);
+  assert.ok(partner.entryConnections() > 0);
 });
 
 test('F49 delivers the PUT again days after the end, and nothing changes', async (t) => {

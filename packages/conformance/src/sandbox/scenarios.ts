@@ -34,7 +34,7 @@ export interface FaultTools {
 }
 
 /** How the partner can be reached at all. */
-export type FrontDoor =
+export type EntryPoint =
   | 'open'
   /** Nothing listens until it heals. */
   | 'closed'
@@ -62,7 +62,7 @@ export interface Scenario {
    * review; or by an operator who mends the registration.
    */
   readonly ends: 'by_itself' | 'after_review' | 'after_mending';
-  readonly door?: FrontDoor;
+  readonly entry?: EntryPoint;
   /** A secret in place of the one configured; F67 has two in force. */
   readonly secrets?: readonly [string, ...string[]];
   /** Builds the fault for one partner: its memory is in the closure. */
@@ -305,7 +305,7 @@ const paymentScenarios: readonly Scenario[] = [
     caller: 'Tries on with backoff, opens its circuit breaker, delays no other partner.',
     faults: 'until_healed',
     ends: 'by_itself',
-    door: 'closed',
+    entry: 'closed',
     begin: () => ({}),
   },
   {
@@ -990,7 +990,7 @@ const paymentScenarios: readonly Scenario[] = [
       'Refuses, sends nothing, pauses the partner and alerts; there is no flag to get past it.',
     faults: 'until_healed',
     ends: 'after_mending',
-    door: 'bad_certificate',
+    entry: 'bad_certificate',
     begin: () => ({}),
   },
   {
@@ -999,7 +999,7 @@ const paymentScenarios: readonly Scenario[] = [
     caller: 'Gives up at its connect deadline; the payment stays pending.',
     faults: 'until_healed',
     ends: 'after_mending',
-    door: 'stalled_handshake',
+    entry: 'stalled_handshake',
     begin: () => ({}),
   },
   {
@@ -1008,7 +1008,7 @@ const paymentScenarios: readonly Scenario[] = [
     caller: 'Checks the address it connects to, not the one it looked up before; sends nothing.',
     faults: 'until_healed',
     ends: 'after_mending',
-    door: 'private_name',
+    entry: 'private_name',
     begin: () => ({}),
   },
   {

@@ -1,6 +1,6 @@
 import type { PartnerCase } from '../../check/check.ts';
 import { isRefusal, isSuccess, tell } from '../../check/http.ts';
-import { accessToken, type PartnerBench } from '../../check/partner-context.ts';
+import { accessToken, type PartnerContext } from '../../check/partner-context.ts';
 import { own } from '../../check/planned-payments.ts';
 import { oauthOnly } from '../shared.ts';
 
@@ -15,7 +15,7 @@ export const p05: PartnerCase = {
   likely_cause: 'Any valid token passes; the scope of the operation is never compared.',
   unfit: oauthOnly,
   creates: (target) => [own(target, 5)],
-  async run(t: PartnerBench) {
+  async run(t: PartnerContext) {
     const granted = await t.run.fetchToken(t.check, { scope: 'read' });
     const token = accessToken(granted);
     t.given(

@@ -1,6 +1,6 @@
 import type { PartnerCase } from '../../check/check.ts';
 import { isRefusal, tell } from '../../check/http.ts';
-import { accessToken, type PartnerBench } from '../../check/partner-context.ts';
+import { accessToken, type PartnerContext } from '../../check/partner-context.ts';
 import { oauthOnly } from '../shared.ts';
 
 export const p06: PartnerCase = {
@@ -13,7 +13,7 @@ export const p06: PartnerCase = {
   expects: 'a refusal (403)',
   likely_cause: 'write is taken to include read; the interface keeps them apart.',
   unfit: oauthOnly,
-  async run(t: PartnerBench) {
+  async run(t: PartnerContext) {
     const granted = await t.run.fetchToken(t.check, { scope: 'write' });
     const token = accessToken(granted);
     t.given(

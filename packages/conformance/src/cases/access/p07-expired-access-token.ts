@@ -1,6 +1,6 @@
 import type { PartnerCase } from '../../check/check.ts';
 import { asObject, isSuccess, tell } from '../../check/http.ts';
-import { accessToken, type PartnerBench } from '../../check/partner-context.ts';
+import { accessToken, type PartnerContext } from '../../check/partner-context.ts';
 import { oauthOnly } from '../shared.ts';
 
 /** Longest life of a token that the judge waits out. */
@@ -17,7 +17,7 @@ export const p07: PartnerCase = {
   expects: '401; and a fresh token works',
   likely_cause: 'expires_in is announced but never enforced, or is not in seconds.',
   unfit: oauthOnly,
-  async run(t: PartnerBench) {
+  async run(t: PartnerContext) {
     const granted = await t.run.fetchToken(t.check);
     const token = accessToken(granted);
     const seconds = asObject(granted.json)?.['expires_in'];

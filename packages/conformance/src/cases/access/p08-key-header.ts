@@ -1,5 +1,5 @@
 import type { PartnerCase } from '../../check/check.ts';
-import type { PartnerBench } from '../../check/partner-context.ts';
+import type { PartnerContext } from '../../check/partner-context.ts';
 import { isRefusal, isSuccess, tell } from '../../check/http.ts';
 
 export const p08: PartnerCase = {
@@ -16,7 +16,7 @@ export const p08: PartnerCase = {
     'The header name is compared letter for letter, a scheme word is expected before the key, or several headers are tried.',
   unfit: (target) =>
     target.authentication.method === 'key' ? undefined : 'the target uses OAuth, not a static key',
-  async run(t: PartnerBench) {
+  async run(t: PartnerContext) {
     const { authentication } = t.target;
     t.given(authentication.method === 'key', 'the target uses OAuth, not a static key');
     const { header, key } = authentication;

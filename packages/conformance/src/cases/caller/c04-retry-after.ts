@@ -1,5 +1,5 @@
 import type { CallerCase } from '../../check/check.ts';
-import type { CallerBench } from '../../check/caller-context.ts';
+import type { CallerContext } from '../../check/caller-context.ts';
 import { recordOf } from '../../sandbox/partner.ts';
 import { toldTheEnd } from './calls.ts';
 
@@ -25,7 +25,7 @@ export const c04: CallerCase = {
   sends: `the scripted partner answers a poll 429 with Retry-After: ${WAIT_SECONDS}`,
   expects: `no call for that payment sooner; never more than ${MOST_A_SECOND} polls of it in a second`,
   likely_cause: 'Retry-After is read on 503 alone, or not at all.',
-  async run(t: CallerBench) {
+  async run(t: CallerContext) {
     const asked = new Map<string, number>();
     t.script({
       receive(call, partner) {

@@ -1,6 +1,6 @@
 import { Refusal } from '@duebridge/contract';
 import type { CallerCase } from '../../check/check.ts';
-import type { CallerBench } from '../../check/caller-context.ts';
+import type { CallerContext } from '../../check/caller-context.ts';
 
 /** Payments made at once. */
 const PARALLEL = 50;
@@ -15,7 +15,7 @@ export const c05: CallerCase = {
   sends: 'the scripted partner answers 401 to the access token that was good until now',
   expects: 'one new token for all of them, and every call repeated once with it',
   likely_cause: 'Each call that meets the 401 fetches a token of its own.',
-  async run(t: CallerBench) {
+  async run(t: CallerContext) {
     t.given(
       t.run.caller.authentication.method === 'oauth',
       'the platform calls this partner with a static key',

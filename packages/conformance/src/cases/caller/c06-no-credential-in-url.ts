@@ -1,5 +1,5 @@
 import type { CallerCase } from '../../check/check.ts';
-import { partnerSecrets, type CallerBench } from '../../check/caller-context.ts';
+import { partnerSecrets, type CallerContext } from '../../check/caller-context.ts';
 
 export const c06: CallerCase = {
   id: 'C06',
@@ -10,7 +10,7 @@ export const c06: CallerCase = {
   sends: 'nothing: the platform pays, and the addresses of all its calls are read',
   expects: 'no key, secret or access token in any path or query',
   likely_cause: 'The key is added as a query field as well, for a partner that once asked for it.',
-  async run(t: CallerBench) {
+  async run(t: CallerContext) {
     const payment = await t.pay(6_001);
     t.given(await t.until(() => t.puts(payment).length > 0), 'the platform put nothing');
     const secrets = partnerSecrets(t.run);

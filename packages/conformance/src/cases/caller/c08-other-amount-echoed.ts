@@ -1,5 +1,5 @@
 import type { CallerCase } from '../../check/check.ts';
-import type { CallerBench } from '../../check/caller-context.ts';
+import type { CallerContext } from '../../check/caller-context.ts';
 import { onRecords } from '../../sandbox/partner.ts';
 import { toldTheEnd } from './calls.ts';
 
@@ -14,7 +14,7 @@ export const c08: CallerCase = {
     'the scripted partner echoes one cent more, or another id, and calls the payment succeeded',
   expects: 'the payment is frozen for a person to look at: neither succeeded nor failed',
   likely_cause: 'The status is taken from the answer without comparing the rest of it.',
-  async run(t: CallerBench) {
+  async run(t: CallerContext) {
     const wrongs = [
       { amount_in_cents: 8_002 },
       { platform_payment_id: '00000000-0000-7000-8000-000000000000' },

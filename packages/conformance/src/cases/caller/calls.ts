@@ -1,6 +1,6 @@
 /** What several checks of the caller have in common. */
 import { JsonProblem, parseJson, type Json } from '@duebridge/contract';
-import type { CallerBench, DrivenPayment } from '../../check/caller-context.ts';
+import type { CallerContext, DrivenPayment } from '../../check/caller-context.ts';
 import { asObject } from '../../check/http.ts';
 import type { ScriptedExchange } from '../../sandbox/partner.ts';
 
@@ -21,7 +21,7 @@ export function toldTheEnd(call: ScriptedExchange): boolean {
 }
 
 /** Raises a must-finding when PUTs of one payment differ in path or bytes (RU5). */
-export function sameBytes(t: CallerBench, payment: DrivenPayment): void {
+export function sameBytes(t: CallerContext, payment: DrivenPayment): void {
   const [first, ...rest] = t.puts(payment);
   const other = rest.find((put) => put.body !== first?.body || put.path !== first.path);
   t.must(other === undefined, {

@@ -1,6 +1,6 @@
 import { parseInstant } from '@duebridge/contract';
 import type { PartnerCase } from '../../check/check.ts';
-import type { PartnerBench } from '../../check/partner-context.ts';
+import type { PartnerContext } from '../../check/partner-context.ts';
 import { show } from '../../check/http.ts';
 import { sharedAll } from '../../check/planned-payments.ts';
 
@@ -14,7 +14,7 @@ export const p51: PartnerCase = {
   expects: 'posted_at in ISO 8601 with a zone, not before initiated_at',
   likely_cause: 'posted_at is a date without a time, a local time, or is filled by a later job.',
   creates: (target) => sharedAll(target, ['first']),
-  async run(t: PartnerBench) {
+  async run(t: PartnerContext) {
     const { subject } = await t.accepted();
     const { reply, record } = await t.ended(subject.intent);
     t.given(record['status'] === 'succeeded', 'the payment did not succeed');

@@ -1,6 +1,6 @@
 import type { PartnerCase } from '../../check/check.ts';
 import { show } from '../../check/http.ts';
-import { recordOf, type PartnerBench } from '../../check/partner-context.ts';
+import { recordOf, type PartnerContext } from '../../check/partner-context.ts';
 import { sharedAll, type SharedName } from '../../check/planned-payments.ts';
 import { isReadableReason } from '../shared.ts';
 
@@ -17,7 +17,7 @@ export const p52: PartnerCase = {
   expects: 'failure_reason in words: not missing, not a code, not a stack trace',
   likely_cause: 'The message of an exception, or an internal code, is passed on as the reason.',
   creates: (target) => sharedAll(target, NAMES),
-  async run(t: PartnerBench) {
+  async run(t: PartnerContext) {
     for (const name of NAMES) {
       const made = await t.sharedPayment(name);
       if (made !== undefined && recordOf(made.put) !== undefined) await t.end(made.intent);

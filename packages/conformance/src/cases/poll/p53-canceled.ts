@@ -2,7 +2,7 @@ import type { PartnerCase } from '../../check/check.ts';
 import { isSuccess, tell } from '../../check/http.ts';
 import { plainAmount, type Planned } from '../../check/planned-payments.ts';
 import type { PartnerTarget } from '../../check/target.ts';
-import { recordOf, type PartnerBench } from '../../check/partner-context.ts';
+import { recordOf, type PartnerContext } from '../../check/partner-context.ts';
 
 export const p53: PartnerCase = {
   id: 'P53',
@@ -19,7 +19,7 @@ export const p53: PartnerCase = {
       ? 'the target declares no way to have a payment canceled'
       : undefined,
   creates: (target) => [planned(target)],
-  async run(t: PartnerBench) {
+  async run(t: PartnerContext) {
     const intent = t.intend(planned(t.target));
     const put = await t.put(intent);
     t.given(recordOf(put) !== undefined, 'no new payment was accepted (see P20)');

@@ -1,6 +1,6 @@
 import { parseInstant } from '@duebridge/contract';
 import type { PartnerCase } from '../../check/check.ts';
-import type { PartnerBench } from '../../check/partner-context.ts';
+import type { PartnerContext } from '../../check/partner-context.ts';
 import { show } from '../../check/http.ts';
 import { sharedAll } from '../../check/planned-payments.ts';
 
@@ -17,7 +17,7 @@ export const p58: PartnerCase = {
   expects: 'the first read that says succeeded comes within 60 s of posted_at',
   likely_cause: 'Statuses are copied to the API by a nightly or hourly job.',
   creates: (target) => sharedAll(target, ['first']),
-  async run(t: PartnerBench) {
+  async run(t: PartnerContext) {
     const { subject } = await t.accepted();
     const { reply, record } = await t.ended(subject.intent);
     const posted = record['posted_at'];

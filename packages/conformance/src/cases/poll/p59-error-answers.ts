@@ -1,5 +1,5 @@
 import type { PartnerCase } from '../../check/check.ts';
-import type { PartnerBench } from '../../check/partner-context.ts';
+import type { PartnerContext } from '../../check/partner-context.ts';
 import type { Exchange } from '../../check/http.ts';
 import { looksInternal } from '../shared.ts';
 
@@ -19,7 +19,7 @@ export const p59: PartnerCase = {
   expects:
     'every error is JSON, without HTML, secrets or stack traces; 95 of 100 reads within 2 s and PUTs within 10 s',
   likely_cause: 'The error page of a framework or gateway comes through, or its debug mode is on.',
-  async run(t: PartnerBench) {
+  async run(t: PartnerContext) {
     const all = t.run.wire.exchanges.filter(
       ({ check }) => check !== 'preflight' && check !== 'P53',
     );

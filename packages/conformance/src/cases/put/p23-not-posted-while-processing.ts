@@ -1,6 +1,6 @@
 import type { PartnerCase } from '../../check/check.ts';
 import { show } from '../../check/http.ts';
-import { recordOf, type PartnerBench } from '../../check/partner-context.ts';
+import { recordOf, type PartnerContext } from '../../check/partner-context.ts';
 import { sharedAll } from '../../check/planned-payments.ts';
 
 export const p23: PartnerCase = {
@@ -13,7 +13,7 @@ export const p23: PartnerCase = {
   expects: 'posted_at null in every answer that says processing',
   likely_cause: 'posted_at is filled when the row is made, or with an expected date.',
   creates: (target) => sharedAll(target, ['first']),
-  async run(t: PartnerBench) {
+  async run(t: PartnerContext) {
     const { subject } = await t.accepted();
     const life = await t.end(subject.intent);
     const seen = [subject.put, subject.read, ...life.reads.map(({ reply }) => reply)].filter(

@@ -1,6 +1,6 @@
 import type { PartnerCase } from '../../check/check.ts';
 import { tell } from '../../check/http.ts';
-import { recordOf, type PartnerBench } from '../../check/partner-context.ts';
+import { recordOf, type PartnerContext } from '../../check/partner-context.ts';
 import { own } from '../../check/planned-payments.ts';
 
 /** Repeats in a row. */
@@ -17,7 +17,7 @@ export const p26: PartnerCase = {
   expects: 'one payment_id, and one effect on the balance',
   likely_cause: 'Each request books, or each request hands the payment to the queue again.',
   creates: (target) => [own(target, 26)],
-  async run(t: PartnerBench) {
+  async run(t: PartnerContext) {
     const effect = await t.effect(async () => {
       const intent = t.intend(own(t.target, 26));
       const first = await t.put(intent);

@@ -1,6 +1,6 @@
 import type { PartnerCase } from '../../check/check.ts';
 import { isSuccess, show, tell } from '../../check/http.ts';
-import { recordOf, type PartnerBench } from '../../check/partner-context.ts';
+import { recordOf, type PartnerContext } from '../../check/partner-context.ts';
 import { own } from '../../check/planned-payments.ts';
 
 export const p28: PartnerCase = {
@@ -15,7 +15,7 @@ export const p28: PartnerCase = {
     'the first amount stands; 409 or 422 is a warning, because a known id is answered with its payment',
   likely_cause: 'The write is an upsert: the second request overwrites the first.',
   creates: (target) => [own(target, 28)],
-  async run(t: PartnerBench) {
+  async run(t: PartnerContext) {
     const intent = t.intend(own(t.target, 28));
     const first = recordOf(await t.put(intent));
     t.given(first !== undefined, 'no new payment was accepted (see P20)');

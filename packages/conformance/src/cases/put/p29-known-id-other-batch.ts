@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import type { PartnerCase } from '../../check/check.ts';
 import { show, tell } from '../../check/http.ts';
-import { recordOf, type PartnerBench } from '../../check/partner-context.ts';
+import { recordOf, type PartnerContext } from '../../check/partner-context.ts';
 import { own } from '../../check/planned-payments.ts';
 
 export const p29: PartnerCase = {
@@ -15,7 +15,7 @@ export const p29: PartnerCase = {
   expects: 'the batch id of the first request stands',
   likely_cause: 'The write is an upsert: the second request overwrites the first.',
   creates: (target) => [own(target, 29)],
-  async run(t: PartnerBench) {
+  async run(t: PartnerContext) {
     const intent = t.intend(own(t.target, 29));
     const first = recordOf(await t.put(intent));
     t.given(first !== undefined, 'no new payment was accepted (see P20)');

@@ -1,6 +1,6 @@
 import type { PartnerCase } from '../../check/check.ts';
 import { isSuccess, show, tell } from '../../check/http.ts';
-import { recordOf, type PartnerBench } from '../../check/partner-context.ts';
+import { recordOf, type PartnerContext } from '../../check/partner-context.ts';
 import { own } from '../../check/planned-payments.ts';
 
 export const p30: PartnerCase = {
@@ -16,7 +16,7 @@ export const p30: PartnerCase = {
   likely_cause:
     'The unique key is (account_id, platform_payment_id) instead of platform_payment_id.',
   creates: (target) => [own(target, 30)],
-  async run(t: PartnerBench) {
+  async run(t: PartnerContext) {
     const intent = t.intend(own(t.target, 30));
     const first = recordOf(await t.put(intent));
     t.given(first !== undefined, 'no new payment was accepted (see P20)');

@@ -1,6 +1,6 @@
 import type { PartnerCase } from '../../check/check.ts';
 import { tell } from '../../check/http.ts';
-import { recordOf, type PartnerBench } from '../../check/partner-context.ts';
+import { recordOf, type PartnerContext } from '../../check/partner-context.ts';
 import { own } from '../../check/planned-payments.ts';
 
 export const p32: PartnerCase = {
@@ -14,7 +14,7 @@ export const p32: PartnerCase = {
     '200 and a payment_id of its own for each; the second may end failed as a duplicate payment',
   likely_cause: 'The server recognises repeats by account and amount instead of by id.',
   creates: (target) => [own(target, 32), own(target, 32)],
-  async run(t: PartnerBench) {
+  async run(t: PartnerContext) {
     const first = recordOf(await t.put(t.intend(own(t.target, 32))));
     t.given(first !== undefined, 'no new payment was accepted (see P20)');
     const intent = t.intend(own(t.target, 32));

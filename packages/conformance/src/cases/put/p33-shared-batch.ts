@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import type { PartnerCase } from '../../check/check.ts';
 import { show, tell } from '../../check/http.ts';
-import { recordOf, type PartnerBench } from '../../check/partner-context.ts';
+import { recordOf, type PartnerContext } from '../../check/partner-context.ts';
 import { own } from '../../check/planned-payments.ts';
 
 /** Payments that share one batch. */
@@ -17,7 +17,7 @@ export const p33: PartnerCase = {
   expects: `${PAYMENTS} payments, each with that batch id`,
   likely_cause: 'The batch id is taken for an idempotency key, or is not stored.',
   creates: (target) => Array.from({ length: PAYMENTS }, (_, number) => own(target, 330 + number)),
-  async run(t: PartnerBench) {
+  async run(t: PartnerContext) {
     const batch = randomUUID();
     const seen = new Set<string>();
     for (let number = 0; number < PAYMENTS; number += 1) {

@@ -3,7 +3,7 @@ import {
   differences,
   tellDifferences,
   recordOf,
-  type PartnerBench,
+  type PartnerContext,
 } from '../../check/partner-context.ts';
 import { LASTING_FIELDS } from '../shared.ts';
 import { tell } from '../../check/http.ts';
@@ -20,7 +20,7 @@ export const p35: PartnerCase = {
   sends: `the PUTs of a run at least 24 hours old, up to ${MOST_REPEATS} of them, byte for byte`,
   expects: '200 with the payments of that day: ids are kept for ever',
   likely_cause: 'Idempotency keys are kept in a cache or table that forgets after a day.',
-  async run(t: PartnerBench) {
+  async run(t: PartnerContext) {
     const old = t.oldEntries().slice(0, MOST_REPEATS);
     t.given(
       old.length > 0,

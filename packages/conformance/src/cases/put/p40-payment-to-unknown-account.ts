@@ -1,6 +1,6 @@
 import type { PartnerCase } from '../../check/check.ts';
 import { isRefusal, tell } from '../../check/http.ts';
-import { recordOf, type PartnerBench } from '../../check/partner-context.ts';
+import { recordOf, type PartnerContext } from '../../check/partner-context.ts';
 import { sharedAll } from '../../check/planned-payments.ts';
 import { statusOf } from '../shared.ts';
 
@@ -15,7 +15,7 @@ export const p40: PartnerCase = {
   expects: 'a refusal (4xx), or 200 that ends failed with a reason; never succeeded',
   likely_cause: 'The account is not looked up before the payment is called posted.',
   creates: (target) => sharedAll(target, ['unknown']),
-  async run(t: PartnerBench) {
+  async run(t: PartnerContext) {
     const made = await t.sharedPayment('unknown');
     t.given(made !== undefined, 'the target declares no unknown account');
     if (isRefusal(made.put)) return;

@@ -1,6 +1,6 @@
 import type { TokenCase } from '../../check/check.ts';
 import { asObject, tell } from '../../check/http.ts';
-import { fullBody, identifiers, type TokenBench } from '../../check/token-context.ts';
+import { fullBody, identifiers, type TokenContext } from '../../check/token-context.ts';
 
 export const t07: TokenCase = {
   id: 'T07',
@@ -12,7 +12,7 @@ export const t07: TokenCase = {
   sends: 'POST create token whose account_id no account has',
   expects: '404 NOT_FOUND',
   likely_cause: 'The account is not asked for before the token is given.',
-  async run(t: TokenBench) {
+  async run(t: TokenContext) {
     const { unknown_account_id } = t.target;
     t.given(
       unknown_account_id !== undefined,

@@ -1,6 +1,6 @@
 import type { TokenCase } from '../../check/check.ts';
 import { tell } from '../../check/http.ts';
-import { fullBody, tokenOf, type TokenBench } from '../../check/token-context.ts';
+import { fullBody, tokenOf, type TokenContext } from '../../check/token-context.ts';
 
 export const t08: TokenCase = {
   id: 'T08',
@@ -12,7 +12,7 @@ export const t08: TokenCase = {
   sends: 'POST create token whose external_identifiers hold account_id alone',
   expects: 'a refusal for an aggregator, a token for a biller',
   likely_cause: 'biller_id is required of all, or of none.',
-  async run(t: TokenBench) {
+  async run(t: TokenContext) {
     const { account_id, kind } = t.target;
     t.given(account_id !== undefined, 'the target declares no account_id');
     const reply = await t.create({

@@ -1,5 +1,5 @@
 import type { TokenCase } from '../../check/check.ts';
-import type { TokenBench } from '../../check/token-context.ts';
+import type { TokenContext } from '../../check/token-context.ts';
 import { asObject, show, tell } from '../../check/http.ts';
 
 export const t12: TokenCase = {
@@ -12,7 +12,7 @@ export const t12: TokenCase = {
   expects:
     '500 {"code": "INTERNAL_ERROR", "message": "An unexpected error occurred"}, and nothing more',
   likely_cause: 'The text of the exception, or its stack, is passed to the caller.',
-  async run(t: TokenBench) {
+  async run(t: TokenContext) {
     const { internal_fault_headers } = t.target;
     t.given(
       internal_fault_headers !== undefined,

@@ -1,6 +1,6 @@
 import type { TokenCase } from '../../check/check.ts';
 import type { Reply } from '../../check/http.ts';
-import { leastBody, tokenOf, type TokenBench } from '../../check/token-context.ts';
+import { leastBody, tokenOf, type TokenContext } from '../../check/token-context.ts';
 
 /** Requests under way at once: quick, yet far below any rate limit's burst. */
 const AT_ONCE = 10;
@@ -18,7 +18,7 @@ export const t13: TokenCase = {
   sends: 'the same token request a thousand times (token_sample)',
   expects: 'all tokens different, none guessable from another, no personal data inside',
   likely_cause: 'The token is a counter, a time, or a coded copy of the customer.',
-  async run(t: TokenBench) {
+  async run(t: TokenContext) {
     const replies: Reply[] = [];
     const wanted = t.target.token_sample;
     while (replies.length < wanted) {

@@ -1,7 +1,7 @@
 import { platformRoutes } from '@duebridge/contract';
 import type { TokenCase } from '../../check/check.ts';
 import { asObject, isRefusal, isSuccess, tell, type Reply } from '../../check/http.ts';
-import { fullBody, tokenOf, type TokenBench } from '../../check/token-context.ts';
+import { fullBody, tokenOf, type TokenContext } from '../../check/token-context.ts';
 
 export const t15: TokenCase = {
   id: 'T15',
@@ -14,7 +14,7 @@ export const t15: TokenCase = {
   expects:
     'the flow starts; a used token opens the same flow or is refused with code and message; a made-up one is refused so',
   likely_cause: 'A wrong token ends in an exception, or opens a flow for nobody.',
-  async run(t: TokenBench) {
+  async run(t: TokenContext) {
     t.given(t.target.flow, 'the target does not offer the flow of decision 31 (--flow)');
     const token = tokenOf(await t.create(fullBody(t.target)));
     t.given(token !== undefined, 'no token was given (see T01)');
@@ -43,7 +43,7 @@ function isTypedRefusal(reply: Reply): boolean {
   );
 }
 
-function open(t: TokenBench, token: string): Promise<Reply> {
+function open(t: TokenContext, token: string): Promise<Reply> {
   return t.send({
     method: 'POST',
     url: t.target.base_url + platformRoutes.create_flow_session.path,

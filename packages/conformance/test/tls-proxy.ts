@@ -1,13 +1,13 @@
 /**
- * For the judge's own tests: a TLS door in front of a plain server, with a certificate for this
+ * For the judge's own tests: a TLS proxy in front of a plain server, with a certificate for this
  * machine made at each start, so that no private key lies in the repository.
  */
 import { generateKeyPairSync, sign } from 'node:crypto';
 import { connect, type AddressInfo } from 'node:net';
 import { createServer, type TlsOptions } from 'node:tls';
 
-/** A running TLS door. */
-export interface TlsDoor {
+/** A running TLS proxy. */
+export interface TlsProxy {
   /** Such as https://127.0.0.1:41234. */
   readonly url: string;
   /** The certificate in PEM: trust it, or do not. */
@@ -15,8 +15,8 @@ export interface TlsDoor {
   readonly stop: () => Promise<void>;
 }
 
-/** Opens a TLS door to a plain http server of this machine. `options` go to node:tls as they are. */
-export async function openTlsDoor(plain_url: string, options: TlsOptions = {}): Promise<TlsDoor> {
+/** Opens a TLS proxy to a plain http server of this machine. `options` go to node:tls as they are. */
+export async function openTlsProxy(plain_url: string, options: TlsOptions = {}): Promise<TlsProxy> {
   const { key, cert } = makeCertificate();
   const port = Number(new URL(plain_url).port);
   const server = createServer({ key, cert, ...options }, (outer) => {
