@@ -1,10 +1,10 @@
 /**
- * The biller's side of the interface: a Fastify plugin that hosts all operations the platform calls, on books of its own or on the
- * biller's.
+ * The biller's side of the interface: all operations that the platform calls, on accounts of the kit's own or on the biller's, as a
+ * Fastify plugin, as a handler for any other Node server, or as a whole server.
  *
- *     const app = createServer();
- *     await app.register(partnerKit, { database, auth, accounts });
- *     await app.listen({ port: 4100 });
+ *     await app.register(partnerKit, { database, auth, accounts });          // Fastify
+ *     app.use(await partnerHandler({ database, auth, accounts }));           // Express, NestJS, node:http
+ *     await startPartner({ auth, accounts, databaseUrl });                   // a server with an admin API
  */
 export type {
   AccountsInOwnSystem,
@@ -17,7 +17,8 @@ export type {
 export { formatAccountsCsv, parseAccountsCsv, type ParsedAccounts } from './accounts-csv.ts';
 export { mountPartnerAdmin, type PartnerAdminOptions } from './admin.ts';
 export type { AuthOptions, KeyOptions, OAuthClient, OAuthOptions } from './auth.ts';
-export { partnerKit, type PartnerKit, type PartnerKitOptions } from './kit.ts';
+export { partnerHandler, type KitRequest, type PartnerHandler } from './handler.ts';
+export type { KitPaths, PartnerKit, PartnerKitOptions } from './kit.ts';
 export { importAccounts, ledger, type ImportedAccount, type ImportResult } from './ledger.ts';
 export {
   migratePartner,
@@ -26,6 +27,7 @@ export {
   type PartnerConfig,
   type RunningPartner,
 } from './server.ts';
+export { partnerKit } from './plugin.ts';
 export type { CancelOutcome, PaymentRow } from './store.ts';
 // What a partner's program needs of the ground, so that it depends on this package alone.
 export { FAILURE_REASONS, Refusal } from '@duebridge/contract';

@@ -1,7 +1,8 @@
 /**
- * The kit put together: the door, the stages and their lives, mounted on a server. Nothing is decided here.
+ * The kit put together: authentication, the stages and their lives, mounted on a server that reads strictly. Nothing is decided here.
+ * plugin.ts and handler.ts bring such a server into whatever the partner already runs.
  */
-import { Refusal, partnerRoutes, type PartnerPaths, type Scope } from '@duebridge/contract';
+import { Refusal, partnerRoutes, type PartnerPaths, type Route } from '@duebridge/contract';
 import {
   checkDurability,
   ConfigurationError,
@@ -15,7 +16,6 @@ import {
   type MountOptions,
 } from '@duebridge/runtime';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
-import fastifyPlugin from 'fastify-plugin';
 import { onlyServed, readAccount, readBalance } from './account-reads.ts';
 import { openAcceptance } from './accept.ts';
 import type { AccountSystem, BillerRules } from './account-system.ts';
@@ -26,6 +26,25 @@ import { kitMetrics } from './metrics.ts';
 import { batchStatement } from './statement.ts';
 import { openStatusReads, waitPreference } from './status.ts';
 import { cancelPayment, toRecord, type CancelOutcome, type PaymentRow } from './store.ts';
+
+/** Path templates of the operations; those that are absent are the defaults. */
+export type KitPaths = PartnerPaths & { readonly access_token?: string };
+
+/** The whole path of one operation. */
+function pathOf(id: keyof KitPaths, { paths = {}, prefix = '' }: Where): string {
+  return `${prefix}${paths[id] ?? partnerRoutes[id].path}`;
+}
+
+type Where = Pick<PartnerKitOptions, 'paths' | 'prefix'>;
+
+/** Method and whole path of each operation that a kit with these options serves. */
+export function servedPaths(
+  options: Where & Pick<PartnerKitOptions, 'auth'>,
+): readonly { readonly method: Route['method']; readonly path: string }[] {
+  return (Object.keys(partnerRoutes) as (keyof KitPaths)[])
+    .filter((id) => id !== 'access_token' || options.auth.method === 'oauth')
+    .map((id) => ({ method: partnerRoutes[id].method, path: pathOf(id, options) }));
+}
 
 /** What a partner decides. */
 export interface PartnerKitOptions {
@@ -38,7 +57,9 @@ export interface PartnerKitOptions {
   /** The billers served, with their rules. Default: every biller that has accounts, without rules. */
   readonly billers?: readonly BillerRules[];
   /** Path templates that depart from the defaults (decision 1); each must hold the same fields. */
-  readonly paths?: PartnerPaths & { readonly access_token?: string };
+  readonly paths?: KitPaths;
+  /** What every path begins with, such as `/pay`; default nothing. */
+  readonly prefix?: string;
   /** Time between acceptance and posting in which an operator can cancel, in milliseconds (ST4); default 0. */
   readonly holdMs?: number;
   /** Reads that may wait at once (decision 24); default 10,000. */
@@ -69,20 +90,15 @@ declare module 'fastify' {
 }
 
 /**
- * The Fastify plugin: `await app.register(partnerKit, options)` on a server made by `createServer`. It mounts the operations of the
- * interface (S2), starts to apply payments when the server is ready, and ends that when the server closes. Register it once.
- * Throws ConfigurationError when the options, a database that loses what it acknowledged, or a server that does not read bodies
- * strictly would put money at risk.
+ * Mounts the operations of the interface (S2) on a server made by `createServer`. The server starts to apply payments when it is
+ * ready and stops when it closes.
+ * Throws ConfigurationError when the options or a database that loses what it acknowledged would put money at risk.
  */
-export const partnerKit = fastifyPlugin(registerKit, { name: 'duebridge-partner-kit' });
-
-async function registerKit(app: FastifyInstance, options: PartnerKitOptions): Promise<void> {
-  // Fastify's own parser reads 1e2 and 100.0 as 100 and keeps the last of two equal keys (decision 11); ours replaces it, and with
-  // it the one for plain text, by whose presence an ordinary server is known.
-  if (app.hasContentTypeParser('text/plain')) {
-    throw new ConfigurationError('register partnerKit on a server made by createServer');
+export async function mountKit(app: FastifyInstance, options: PartnerKitOptions): Promise<void> {
+  const { database, auth } = options;
+  if (!/^(\/[A-Za-z0-9._~-]+)*$/.test(options.prefix ?? '')) {
+    throw new ConfigurationError("the prefix must be the beginning of a path, such as '/pay'");
   }
-  const { database, auth, paths = {} } = options;
   await checkDurability(database);
   const { clock = systemClock, log = silentLog } = options;
   const accounts = options.accounts ?? ledger(database);
@@ -138,19 +154,25 @@ async function registerKit(app: FastifyInstance, options: PartnerKitOptions): Pr
     await Promise.all([applier.stop(), reads.stop()]);
   });
 
-  const at = (path: string | undefined, scope: Scope): MountOptions => ({
-    ...(path === undefined ? undefined : { path }),
-    onRequest(request) {
-      const caller = door.authenticate(request.headers, scope);
-      if (caller instanceof Promise) return admit(request, caller);
-      request.partnerCaller = caller;
-      return undefined;
-    },
-  });
+  const at = (id: keyof KitPaths): MountOptions => {
+    const { scope } = partnerRoutes[id] as Route;
+    return {
+      path: pathOf(id, options),
+      ...(scope === undefined
+        ? undefined
+        : {
+            onRequest(request) {
+              const caller = door.authenticate(request.headers, scope);
+              if (caller instanceof Promise) return admit(request, caller);
+              request.partnerCaller = caller;
+              return undefined;
+            },
+          }),
+    };
+  };
 
   const { issue } = door;
   if (issue) {
-    const path = paths.access_token;
     mount(
       app,
       partnerRoutes.access_token,
@@ -159,7 +181,7 @@ async function registerKit(app: FastifyInstance, options: PartnerKitOptions): Pr
         reply.header('pragma', 'no-cache');
         return issue(body, headers.authorization);
       },
-      path === undefined ? {} : { path },
+      at('access_token'),
     );
   }
 
@@ -167,20 +189,20 @@ async function registerKit(app: FastifyInstance, options: PartnerKitOptions): Pr
     app,
     partnerRoutes.get_account,
     ({ params }) => readAccount(served, params),
-    at(paths.get_account, 'read'),
+    at('get_account'),
   );
   mount(
     app,
     partnerRoutes.get_balance,
     ({ params }) => readBalance(served, params),
-    at(paths.get_balance, 'read'),
+    at('get_balance'),
   );
   mount(
     app,
     partnerRoutes.put_account_payment,
     async ({ params, body, request }) =>
       toRecord(await acceptance.put(callerOf(request), params, body)),
-    at(paths.put_account_payment, 'write'),
+    at('put_account_payment'),
   );
   mount(
     app,
@@ -200,7 +222,7 @@ async function registerKit(app: FastifyInstance, options: PartnerKitOptions): Pr
       if (read.applied) reply.header('preference-applied', 'wait');
       return recordOf(read.payment);
     },
-    at(paths.get_account_payment, 'read'),
+    at('get_account_payment'),
   );
   mount(
     app,
@@ -210,7 +232,7 @@ async function registerKit(app: FastifyInstance, options: PartnerKitOptions): Pr
       const isTheirs = (payment: PaymentRow): boolean => owns.has(payment.client_id);
       return recordOf(await reads.read(params.platform_payment_id, isTheirs));
     },
-    at(paths.get_payment, 'read'),
+    at('get_payment'),
   );
   mount(
     app,
@@ -221,7 +243,7 @@ async function registerKit(app: FastifyInstance, options: PartnerKitOptions): Pr
       if (!statement) throw new Refusal('BATCH_NOT_FOUND');
       return statement;
     },
-    at(paths.get_batch_statement, 'read'),
+    at('get_batch_statement'),
   );
 }
 

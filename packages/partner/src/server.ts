@@ -24,7 +24,7 @@ import type { FastifyInstance } from 'fastify';
 import type { AccountSystem, BillerRules } from './account-system.ts';
 import { mountPartnerAdmin } from './admin.ts';
 import type { AuthOptions } from './auth.ts';
-import { partnerKit } from './kit.ts';
+import { partnerKit } from './plugin.ts';
 
 /** Everything a partner server needs to know. */
 export interface PartnerConfig {

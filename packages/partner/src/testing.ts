@@ -4,7 +4,8 @@ import { Agent, request as httpRequest } from 'node:http';
 import { createServer, type Database } from '@duebridge/runtime';
 import { testDatabase, type Cleanup, type TestDatabase } from '@duebridge/runtime/testing';
 import type { FastifyInstance } from 'fastify';
-import { partnerKit, type PartnerKitOptions } from './kit.ts';
+import type { PartnerKitOptions } from './kit.ts';
+import { partnerKit } from './plugin.ts';
 import { importAccounts, type ImportedAccount } from './ledger.ts';
 
 /** The key of test servers, and the headers that carry it. */

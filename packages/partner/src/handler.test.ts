@@ -1,0 +1,265 @@
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { createServer as nodeServer, Agent, type RequestListener, type Server } from 'node:http';
+import { connect, type AddressInfo } from 'node:net';
+import test, { type TestContext } from 'node:test';
+import { createMetrics } from '@duebridge/runtime';
+import type { TestDatabase } from '@duebridge/runtime/testing';
+import { fastify } from 'fastify';
+import { partnerHandler, type PartnerHandler } from './handler.ts';
+import type { PartnerKitOptions } from './kit.ts';
+import { partnerKit } from './plugin.ts';
+import {
+  callOver,
+  haveAccounts,
+  instruction,
+  kitDatabase,
+  paymentPath,
+  testKey,
+  withKey,
+  type Answer,
+} from './testing.ts';
+
+const auth = { method: 'key', header: 'x-api-key', keys: [testKey] } as const;
+
+/** A place where the kit is reached, whatever serves it. */
+interface Host {
+  readonly url: string;
+  call(
+    method: string,
+    path: string,
+    options?: { headers?: Record<string, string>; body?: string },
+  ): Promise<Answer>;
+}
+
+function hostAt(t: TestContext, url: string): Host {
+  const agent = new Agent({ keepAlive: true });
+  t.after(() => agent.destroy());
+  return {
+    url,
+    call: (method, path, { headers = withKey, body } = {}) =>
+      callOver(agent, `${url}${path}`, method, headers, body),
+  };
+}
+
+async function listening(server: Server): Promise<string> {
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+}
+
+/** Serves a listener over node:http, and the kit behind it until the test ends. */
+async function onNode(
+  t: TestContext,
+  database: TestDatabase,
+  around: (kit: PartnerHandler) => RequestListener,
+  options: Partial<PartnerKitOptions> = {},
+): Promise<Host> {
+  const kit = await partnerHandler({ database, auth, ...options });
+  const server = nodeServer(around(kit));
+  const url = await listening(server);
+  database.closing(async () => {
+    await kit.close();
+    server.closeAllConnections();
+    server.close();
+  });
+  return hostAt(t, url);
+}
+
+/** An app of a partner with habits of its own: an envelope around its answers, its own errors, a lenient reader of JSON. */
+async function inOwnFastify(
+  t: TestContext,
+  database: TestDatabase,
+  options: Partial<PartnerKitOptions> = {},
+): Promise<Host> {
+  const app = fastify();
+  app.setReplySerializer((payload) => JSON.stringify({ data: payload }));
+  app.setErrorHandler((_error, _request, reply) => reply.code(418).send({ teapot: true }));
+  app.post('/orders', (request) => ({ got: request.body }));
+  await app.register(partnerKit, { database, auth, ...options });
+  database.closing(() => app.close());
+  return hostAt(t, await app.listen({ host: '127.0.0.1', port: 0 }));
+}
+
+const hosts = {
+  'node:http': (t: TestContext, database: TestDatabase) => onNode(t, database, (kit) => kit),
+  'a Fastify app of the partner': inOwnFastify,
+} as const;
+
+for (const [name, start] of Object.entries(hosts)) {
+  test(`${name}: a payment is accepted, posted and read as on a server of the kit [B1 B4 B5 ST2]`, async (t) => {
+    const database = await kitDatabase(t);
+    const longest = 'L'.repeat(128);
+    await haveAccounts(database, {}, { account_id: longest });
+    const host = await start(t, database);
+    assert.equal((await host.call('GET', '/biller/acme/account/A-1')).body['status'], 'active');
+    for (const account of ['A-1', longest]) {
+      const path = paymentPath(`p-${account.length}`, account);
+      const put = await host.call('PUT', path, { body: instruction() });
+      assert.equal(put.status, 200, put.text);
+      const end = await host.call('GET', path, { headers: { ...withKey, prefer: 'wait=20' } });
+      assert.deepEqual([end.body['status'], end.body['amount_in_cents']], ['succeeded', 2_500]);
+      assert.match(String(end.headers['x-request-id']), /^[0-9a-f-]{36}$/);
+    }
+  });
+
+  test(`${name}: what a server of the kit refuses is refused, in its words, and leaves nothing [S3 S5 PF6 ER3]`, async (t) => {
+    const database = await kitDatabase(t);
+    await haveAccounts(database);
+    const host = await start(t, database);
+    const put = (body: string, headers: Record<string, string> = {}): Promise<Answer> =>
+      host.call('PUT', paymentPath('p'), { body, headers: { ...withKey, ...headers } });
+    const badBodies = [
+      '{"amount_in_cents":9.9e3,"platform_batch_id":"b"}',
+      '{"amount_in_cents":100.0,"platform_batch_id":"b"}',
+      '{"amount_in_cents":1,"amount_in_cents":900,"platform_batch_id":"b"}',
+      '{"amount_in_cents":"100","platform_batch_id":"b"}',
+      '{"amount_in_cents":9007199254740993,"platform_batch_id":"b"}',
+      '{"__proto__":{},"amount_in_cents":100,"platform_batch_id":"b"}',
+      '',
+    ];
+    for (const body of badBodies) {
+      const answer = await put(body);
+      assert.deepEqual(
+        [answer.status, answer.body['code']],
+        [400, 'INVALID_REQUEST'],
+        `${body} ${answer.text}`,
+      );
+    }
+    const expected: [Answer, number, string][] = [
+      [await put(instruction(), { 'content-type': 'text/plain' }), 415, 'UNSUPPORTED_MEDIA_TYPE'],
+      [await put(`{"x":"${'x'.repeat(70_000)}"}`), 413, 'PAYLOAD_TOO_LARGE'],
+      [await put(instruction(), { 'x-api-key': 'wrong' }), 401, 'UNAUTHORIZED'],
+      [await host.call('POST', paymentPath('p'), { body: '{}' }), 405, 'METHOD_NOT_ALLOWED'],
+      [await host.call('GET', '/biller/acme/else'), 404, 'NOT_FOUND'],
+      [await host.call('GET', '/biller/acme/account/A-1?x=1'), 400, 'INVALID_REQUEST'],
+    ];
+    for (const [answer, status, code] of expected) {
+      assert.deepEqual([answer.status, answer.body['code']], [status, code], answer.text);
+    }
+    const twice = await rawExchange(host.url, [
+      'GET /biller/acme/account/A-1 HTTP/1.1',
+      'Host: x',
+      `X-Api-Key: ${testKey}`,
+      `X-Api-Key: ${testKey}`,
+      'Connection: close',
+    ]);
+    assert.match(twice, /^HTTP\/1\.1 400 [\s\S]*stands more than once/);
+    assert.deepEqual(await database.query('SELECT 1 FROM payment'), []);
+  });
+}
+
+/** Sends header lines as they are and gives the whole answer. */
+async function rawExchange(url: string, lines: string[]): Promise<string> {
+  const socket = connect(Number(new URL(url).port), '127.0.0.1');
+  let answer = '';
+  socket.on('data', (part: Buffer) => (answer += part.toString()));
+  socket.end([...lines, '', ''].join('\r\n'));
+  await once(socket, 'close');
+  return answer;
+}
+
+test('an app of the partner keeps its own routes, reader and errors beside the kit [S2]', async (t) => {
+  const host = await inOwnFastify(t, await kitDatabase(t), { prefix: '/pay' });
+  const own = await host.call('POST', '/orders', { body: '{"n":9.9e3,"n":1e2}' });
+  assert.deepEqual(own.body, { data: { got: { n: 100 } } });
+  const broken = await host.call('POST', '/orders', { body: '{' });
+  assert.deepEqual([broken.status, broken.body], [418, { data: { teapot: true } }]);
+  const kit = await host.call('GET', '/pay/biller/acme/account/none');
+  assert.deepEqual([kit.status, kit.body['code']], [404, 'ACCOUNT_NOT_FOUND']);
+  const elsewhere = await host.call('GET', '/biller/acme/account/none');
+  assert.notEqual(elsewhere.body['code'], 'ACCOUNT_NOT_FOUND');
+});
+
+test('an app whose own route would take requests from the kit is refused at its start, with what to do [S2]', async (t) => {
+  const database = await kitDatabase(t);
+  const app = fastify();
+  await app.register(partnerKit, { database, auth });
+  app.get('/payment/:id', () => 'mine');
+  await assert.rejects(async () => app.ready(), /own at GET \/payment\/.*prefix/);
+  database.closing(() => app.close());
+});
+
+test('the close of the app ends waiting reads and answers them [B5]', async (t) => {
+  const database = await kitDatabase(t);
+  const metrics = createMetrics({ processFigures: false });
+  const app = fastify();
+  await app.register(partnerKit, { database, auth, metrics, holdMs: 600_000 });
+  const host = hostAt(t, await app.listen({ host: '127.0.0.1', port: 0 }));
+  database.closing(() => app.close());
+  await host.call('PUT', paymentPath('p'), { body: instruction() });
+  const began = performance.now();
+  const reading = host.call('GET', paymentPath('p'), {
+    headers: { ...withKey, prefer: 'wait=25' },
+  });
+  while (!(await metrics.text()).includes('duebridge_kit_waiting_reads 1')) {
+    await new Promise((resolve) => {
+      setImmediate(resolve);
+    });
+  }
+  await app.close();
+  assert.equal((await reading).body['status'], 'processing');
+  assert.ok(performance.now() - began < 20_000, 'the close waited for the read');
+});
+
+test('a prefix that is no path is refused with what it should be [S2]', async (t) => {
+  const database = await kitDatabase(t);
+  for (const prefix of ['pay', '/pay/', '/:x', '//']) {
+    await assert.rejects(partnerHandler({ database, auth, prefix }), /prefix must be .*\/pay/);
+  }
+});
+
+/** Reads the body as express.json() does, and keeps its bytes where it is told to. */
+function parsedBefore(kit: PartnerHandler, keepBytes: boolean): RequestListener {
+  return (request, response) => {
+    const parts: Buffer[] = [];
+    request.on('data', (part: Buffer) => parts.push(part));
+    request.on('end', () => {
+      const rawBody = Buffer.concat(parts);
+      const parsed = Object.assign(request, {
+        body: rawBody.length === 0 ? undefined : (JSON.parse(rawBody.toString()) as unknown),
+        ...(keepBytes ? { rawBody } : undefined),
+      });
+      kit(parsed, response);
+    });
+  };
+}
+
+test('a body that the host parsed is read strictly from its bytes, and refused without them [PF6 RU5]', async (t) => {
+  const database = await kitDatabase(t);
+  await haveAccounts(database);
+  const warnings: Error[] = [];
+  const onWarning = (warning: Error): void => void warnings.push(warning);
+  process.on('warning', onWarning);
+  t.after(() => process.off('warning', onWarning));
+  const blind = await onNode(t, database, (kit) => parsedBefore(kit, false));
+  const refused = await blind.call('PUT', paymentPath('p'), { body: instruction() });
+  assert.deepEqual([refused.status, refused.body['code']], [500, 'INTERNAL_ERROR']);
+  assert.deepEqual(await database.query('SELECT 1 FROM payment'), []);
+  assert.equal((await blind.call('GET', '/biller/acme/account/A-1')).status, 200);
+  assert.match(String(warnings[0]?.message), /before express\.json\(\)/);
+
+  const keeping = await onNode(t, database, (kit) => parsedBefore(kit, true));
+  for (const body of [
+    '{"amount_in_cents":9.9e3,"platform_batch_id":"b"}',
+    '{"amount_in_cents":1,"amount_in_cents":9,"platform_batch_id":"b"}',
+  ]) {
+    assert.equal((await keeping.call('PUT', paymentPath('p'), { body })).status, 400);
+  }
+  const good = await keeping.call('PUT', paymentPath('p'), { body: instruction(700) });
+  assert.deepEqual([good.status, good.body['amount_in_cents']], [200, 700]);
+});
+
+test('requests for other paths go on to the next handler; a mount path is no part of ours [S2]', async (t) => {
+  const database = await kitDatabase(t);
+  await haveAccounts(database);
+  // As Express calls: the path below the mount in `url`, and what comes next as third argument.
+  const host = await onNode(t, database, (kit) => (request, response) => {
+    request.url = (request.url ?? '').replace(/^\/pay/, '');
+    kit(request, response, () => response.writeHead(299).end('next'));
+  });
+  assert.equal((await host.call('GET', '/pay/biller/acme/account/A-1')).status, 200);
+  assert.equal((await host.call('GET', '/pay/')).status, 299);
+  assert.equal((await host.call('GET', '/pay/biller/acme/account/A-1/else')).status, 299);
+  assert.equal((await host.call('GET', '/pay/biller/acme/account/A-1?x=1')).status, 400);
+});
