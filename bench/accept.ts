@@ -124,7 +124,7 @@ async function drop(adminUrl: string, name: string): Promise<void> {
 /** The row that the kit writes, one to a statement. */
 const insertOne = {
   name: 'insert_one',
-  text: `INSERT INTO payment (platform_payment_id, payment_id, platform_batch_id, biller_id, account_id, client_id, amount_in_cents)
+  text: `INSERT INTO duebridge_partner.payment (platform_payment_id, payment_id, platform_batch_id, biller_id, account_id, client_id, amount_in_cents)
          VALUES ($1, gen_random_uuid(), $2, $3, $4, 'static-key', $5) ON CONFLICT (platform_payment_id) DO NOTHING
          RETURNING payment_id, initiated_at`,
 };
@@ -198,12 +198,12 @@ async function allEnded(url: string): Promise<void> {
     // A look every 20 ms: what it finds late is little beside the seconds measured.
     await new Promise((resolve) => setTimeout(resolve, 20));
     const { rows } = await client.query<{ left: number }>(
-      `SELECT count(*)::int AS left FROM (SELECT FROM payment_processing LIMIT 1) AS one`,
+      `SELECT count(*)::int AS left FROM (SELECT FROM duebridge_partner.payment_processing LIMIT 1) AS one`,
     );
     if (rows[0]?.left === 0) break;
   }
   const { rows } = await client.query<{ bad: number }>(
-    `SELECT count(*)::int AS bad FROM payment WHERE platform_batch_id = 'batch-kit' AND status <> 'succeeded'`,
+    `SELECT count(*)::int AS bad FROM duebridge_partner.payment WHERE platform_batch_id = 'batch-kit' AND status <> 'succeeded'`,
   );
   assert.equal(rows[0]?.bad, 0, 'a payment did not succeed');
   await client.end();

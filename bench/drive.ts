@@ -22,6 +22,7 @@ import { Pool } from 'undici';
 import { batchFor } from '../packages/platform/src/reconciliation/batch.ts';
 import { createEngine } from '../packages/platform/src/engine/engine.ts';
 import { sandboxFunding } from '../packages/platform/src/funding.ts';
+import { migrations } from '../packages/platform/src/migrations.ts';
 import { createPartnerClient } from '../packages/platform/src/partners/client.ts';
 import { openPartnerRegistry } from '../packages/platform/src/partners/registry.ts';
 import { insertPayment, type PaymentRow } from '../packages/platform/src/store/payments.ts';
@@ -119,7 +120,7 @@ async function ground(serverUrl: string, partnerUrl: string, concurrency: number
     url: await ensureDatabase(serverUrl, name),
     applicationName: 'bench drive',
   });
-  await migrate(database, new URL('../packages/platform/src/migrations/', import.meta.url));
+  await migrate(database, migrations);
   const base = { database, clock: systemClock, log: silentLog };
   const registry = openPartnerRegistry({
     ...base,
@@ -208,7 +209,7 @@ async function drive(
   await finished.promise;
   const perSecond = payments / ((performance.now() - startedAt) / 1_000);
   const [wrong] = await place.database.query<{ count: number }>(
-    "SELECT count(*)::int AS count FROM payments WHERE status <> 'succeeded'",
+    "SELECT count(*)::int AS count FROM duebridge_platform.payments WHERE status <> 'succeeded'",
   );
   assert.equal(wrong?.count, 0);
   await place.close();
@@ -226,16 +227,16 @@ async function pollsOnly(
   // The versions of all rows, not PostgreSQL's own counts: those reach us late, and later the busier the machine is.
   const versions = async (): Promise<Set<string>> => {
     const rows = await place.database.query<{ version: string }>(
-      `SELECT 'payment ' || platform_payment_id || xmin || ctid AS version FROM payments
-       UNION ALL SELECT 'audit ' || audit_id FROM audit
-       UNION ALL SELECT 'funds ' || platform_payment_id || phase FROM sandbox_funds`,
+      `SELECT 'payment ' || platform_payment_id || xmin || ctid AS version FROM duebridge_platform.payments
+       UNION ALL SELECT 'audit ' || audit_id FROM duebridge_platform.audit
+       UNION ALL SELECT 'funds ' || platform_payment_id || phase FROM duebridge_platform.sandbox_funds`,
     );
     return new Set(rows.map((row) => row.version));
   };
   for (const row of await place.make(idlePayments)) place.engine.take(row);
   for (;;) {
     const [row] = await place.database.query<{ count: number }>(
-      "SELECT count(*)::int AS count FROM payments WHERE stage = 'accepted'",
+      "SELECT count(*)::int AS count FROM duebridge_platform.payments WHERE stage = 'accepted'",
     );
     if (row?.count === idlePayments) break;
     await systemClock.sleep(50);

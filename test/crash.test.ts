@@ -205,7 +205,7 @@ test('nothing acknowledged is lost and nothing is paid twice, whatever is killed
   const ours = openDatabase({ url: urls.platform, applicationName: 'crash test' });
   const theirs = openDatabase({ url: urls.partner, applicationName: 'crash test' });
   books.push(ours, theirs);
-  const open = `SELECT platform_payment_id, stage, review_reason FROM payments WHERE settled_at IS NULL`;
+  const open = `SELECT platform_payment_id, stage, review_reason FROM duebridge_platform.payments WHERE settled_at IS NULL`;
   const until = performance.now() + 90_000;
   for (let left = await ours.query(open); left.length > 0; left = await ours.query(open)) {
     assert.ok(performance.now() < until, `not ended: ${JSON.stringify(left.slice(0, 5))}`);
@@ -214,7 +214,7 @@ test('nothing acknowledged is lost and nothing is paid twice, whatever is killed
 
   const here = await ours.query<{ id: string; status: string; cents: number; account_id: string }>(
     `SELECT platform_payment_id AS id, status, amount_in_cents AS cents, account_id
-       FROM payments ORDER BY 1`,
+       FROM duebridge_platform.payments ORDER BY 1`,
   );
   const there = await theirs.query<{
     id: string;
@@ -223,7 +223,7 @@ test('nothing acknowledged is lost and nothing is paid twice, whatever is killed
     account_id: string;
   }>(
     `SELECT platform_payment_id AS id, status, amount_in_cents AS cents, account_id
-       FROM payment ORDER BY 1`,
+       FROM duebridge_partner.payment ORDER BY 1`,
   );
   assert.deepEqual(here, there, 'the two books differ');
   assert.deepEqual([...new Set(here.map((row) => row.status))], ['succeeded']);
@@ -241,8 +241,8 @@ test('nothing acknowledged is lost and nothing is paid twice, whatever is killed
   );
 
   const postings = await theirs.query<{ id: string; cents: number }>(
-    `SELECT transfer_id AS id, (-amount_in_cents)::bigint AS cents FROM entry
-       JOIN transfer USING (transfer_id) WHERE line = 1 AND kind = 'payment' ORDER BY 1`,
+    `SELECT transfer_id AS id, (-amount_in_cents)::bigint AS cents FROM duebridge_partner.entry
+       JOIN duebridge_partner.transfer USING (transfer_id) WHERE line = 1 AND kind = 'payment' ORDER BY 1`,
   );
   assert.deepEqual(
     postings,
@@ -250,15 +250,15 @@ test('nothing acknowledged is lost and nothing is paid twice, whatever is killed
     'postings and payments differ',
   );
   const wrong = await theirs.query(
-    `SELECT account_id FROM account
-      WHERE amount_due_in_cents <> $1 - coalesce((SELECT sum(p.amount_in_cents) FROM payment p
+    `SELECT account_id FROM duebridge_partner.account
+      WHERE amount_due_in_cents <> $1 - coalesce((SELECT sum(p.amount_in_cents) FROM duebridge_partner.payment p
              WHERE p.account_id = account.account_id AND p.status = 'succeeded'), 0)`,
     [OPENING_BALANCE_IN_CENTS],
   );
   assert.deepEqual(wrong, [], 'a balance differs from what was paid');
   const funds = await ours.query(
-    `SELECT p.platform_payment_id FROM payments p
-      WHERE 1 <> (SELECT count(*) FROM sandbox_funds f
+    `SELECT p.platform_payment_id FROM duebridge_platform.payments p
+      WHERE 1 <> (SELECT count(*) FROM duebridge_platform.sandbox_funds f
                    WHERE f.platform_payment_id = p.platform_payment_id AND f.act = 'capture'
                      AND f.amount_in_cents = p.amount_in_cents)`,
   );

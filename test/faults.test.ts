@@ -18,7 +18,8 @@ import {
 import { systemClock, type Clock } from '@duebridge/runtime';
 import { seededRandom, testDatabase, type TestDatabase } from '@duebridge/runtime/testing';
 import { batchFor } from '../packages/platform/src/reconciliation/batch.ts';
-import { keptLog, MIGRATIONS, SEAL_KEY } from '../packages/platform/src/engine/testing.ts';
+import { keptLog, SEAL_KEY } from '../packages/platform/src/engine/testing.ts';
+import { migrations } from '../packages/platform/src/migrations.ts';
 import { createEngine, type Engine } from '../packages/platform/src/engine/engine.ts';
 import { sandboxFunding } from '../packages/platform/src/funding.ts';
 import { createPartnerClient } from '../packages/platform/src/partners/client.ts';
@@ -92,7 +93,9 @@ async function openStand(database: TestDatabase, allowPrivateAddresses: boolean)
   const over = new AbortController();
   const looking = (async () => {
     while (!over.signal.aborted) {
-      const found = await database.query<PaymentRow>(`SELECT ${PAYMENT_COLUMNS} FROM payments p`);
+      const found = await database.query<PaymentRow>(
+        `SELECT ${PAYMENT_COLUMNS} FROM duebridge_platform.payments p`,
+      );
       for (const row of found) rows.set(row.platform_payment_id, row);
       await systemClock.sleep(40, over.signal);
     }
@@ -321,7 +324,7 @@ async function check(database: TestDatabase, outcome: Outcome): Promise<void> {
     assert.equal(posting?.amount_in_cents, row.amount_in_cents);
   }
   const settled = await database.query<{ platform_payment_id: string; act: string }>(
-    `SELECT platform_payment_id, act FROM sandbox_funds WHERE phase = 'settle' AND platform_payment_id = ANY($1)`,
+    `SELECT platform_payment_id, act FROM duebridge_platform.sandbox_funds WHERE phase = 'settle' AND platform_payment_id = ANY($1)`,
     [ids],
   );
   assert.deepEqual(
@@ -391,7 +394,7 @@ const ALSO: Readonly<Record<string, (outcome: Outcome) => void>> = {
 };
 
 test('the platform lives through every fault', { timeout: 240_000 }, async (t) => {
-  const database = await testDatabase(t, { migrations: MIGRATIONS, name: 'faults' });
+  const database = await testDatabase(t, { migrations, name: 'faults' });
   const { stand } = await openStand(database, true);
   const scenarios = SCENARIOS.filter((scenario) => scenario.entry !== 'private_name');
   const lives = await Promise.all(
@@ -443,7 +446,7 @@ test(
   async (t) => {
     const scenario = SCENARIOS.find(({ entry }) => entry === 'private_name');
     assert.ok(scenario);
-    const database = await testDatabase(t, { migrations: MIGRATIONS, name: 'faults48' });
+    const database = await testDatabase(t, { migrations, name: 'faults48' });
     const partner = await startPartner(t, scenario);
     const strict = await openStand(database, false);
     // The name passed the check when it was registered; where it leads to has changed since.

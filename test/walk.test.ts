@@ -76,7 +76,7 @@ test('a bill is paid once, and both books agree to the cent [S1 S2 S3 S4 ST1 ST2
   const balance = await call<AccountRecord>('GET', account, key);
   assert.equal(balance.body.balance?.amount_due_in_cents, 7_050);
   const entries = await partner.books.query<{ amount_in_cents: number }>(
-    'SELECT amount_in_cents FROM entry WHERE transfer_id = $1 ORDER BY line',
+    'SELECT amount_in_cents FROM duebridge_partner.entry WHERE transfer_id = $1 ORDER BY line',
     [id],
   );
   assert.deepEqual(entries, [{ amount_in_cents: -5_000 }, { amount_in_cents: 5_000 }]);
@@ -157,7 +157,7 @@ test('a payment the biller cannot take ends failed with its reason, and the fund
 
   const acts = async (id: string): Promise<string[]> => {
     const rows = await books.query<{ act: string }>(
-      'SELECT act FROM sandbox_funds WHERE platform_payment_id = $1 ORDER BY at',
+      'SELECT act FROM duebridge_platform.sandbox_funds WHERE platform_payment_id = $1 ORDER BY at',
       [id],
     );
     return rows.map((row) => row.act);
@@ -195,12 +195,15 @@ test('a payment that the biller cancels ends canceled, and nothing was posted [S
   const ended = await browser.ended(id);
   assert.equal(ended.status, 'canceled');
   assert.equal(ended.posted_at, null);
-  assert.deepEqual(await partner.books.query(`SELECT 1 FROM transfer WHERE kind = 'payment'`), []);
+  assert.deepEqual(
+    await partner.books.query(`SELECT 1 FROM duebridge_partner.transfer WHERE kind = 'payment'`),
+    [],
+  );
 });
 
 /** Waits until the funds of every ended payment have been captured or released. */
 async function settled(books: { query(sql: string): Promise<unknown[]> }): Promise<void> {
-  const open = `SELECT 1 FROM payments WHERE settled_at IS NULL`;
+  const open = `SELECT 1 FROM duebridge_platform.payments WHERE settled_at IS NULL`;
   const until = performance.now() + 20_000;
   while ((await books.query(open)).length > 0) {
     assert.ok(performance.now() < until, 'the funds were not settled');

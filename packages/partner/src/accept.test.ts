@@ -32,8 +32,8 @@ test('1,000 PUTs of one id over 50 connections give one row, one posting and equ
   assert.equal(new Set(answers.map((answer) => JSON.stringify(lasting(answer)))).size, 1);
   await ended(partner, 'same');
   const [counts] = await database.query(
-    `SELECT (SELECT count(*)::int FROM payment) AS payments, (SELECT count(*)::int FROM transfer WHERE kind = 'payment') AS transfers,
-            (SELECT amount_due_in_cents FROM account) AS owed, (SELECT count(*)::int FROM payment_processing) AS processing`,
+    `SELECT (SELECT count(*)::int FROM duebridge_partner.payment) AS payments, (SELECT count(*)::int FROM duebridge_partner.transfer WHERE kind = 'payment') AS transfers,
+            (SELECT amount_due_in_cents FROM duebridge_partner.account) AS owed, (SELECT count(*)::int FROM duebridge_partner.payment_processing) AS processing`,
   );
   assert.deepEqual(counts, { payments: 1, transfers: 1, owed: 99_300, processing: 0 });
 });
@@ -56,8 +56,8 @@ test('one id put at two replicas at once is one payment at both [RU5 PF2]', asyn
   assert.equal(new Set(answers.map((answer) => JSON.stringify(lasting(answer)))).size, ids.length);
   for (const id of ids) assert.equal((await ended(replicas[0]!, id)).body['status'], 'succeeded');
   const [counts] = await database.query(
-    `SELECT (SELECT count(*)::int FROM payment) AS payments, (SELECT count(*)::int FROM transfer WHERE kind = 'payment') AS transfers,
-            (SELECT amount_due_in_cents FROM account) AS owed`,
+    `SELECT (SELECT count(*)::int FROM duebridge_partner.payment) AS payments, (SELECT count(*)::int FROM duebridge_partner.transfer WHERE kind = 'payment') AS transfers,
+            (SELECT amount_due_in_cents FROM duebridge_partner.account) AS owed`,
   );
   assert.deepEqual(counts, { payments: 40, transfers: 40, owed: 100_000 - 400 });
 });
@@ -87,7 +87,7 @@ test('a repeat after the end gets the terminal record again, and nothing is post
   const later = await partner.call('GET', paymentPath('done'));
   assert.deepEqual(later.body, end.body);
   const [row] = await database.query(
-    'SELECT count(*)::int AS n FROM entry WHERE line = 1 AND amount_in_cents < 0',
+    'SELECT count(*)::int AS n FROM duebridge_partner.entry WHERE line = 1 AND amount_in_cents < 0',
   );
   assert.equal(row?.['n'], 1);
 });
@@ -107,7 +107,9 @@ test('a repeat that says otherwise changes nothing and leaves a trace [RU5 PF3 P
     assert.equal(repeat.status, 200);
     assert.deepEqual(lasting(repeat), lasting(first));
   }
-  const audit = await database.query('SELECT event, detail FROM payment_audit ORDER BY audit_id');
+  const audit = await database.query(
+    'SELECT event, detail FROM duebridge_partner.payment_audit ORDER BY audit_id',
+  );
   assert.deepEqual(audit, [
     { event: 'mismatch', detail: { amount_in_cents: 999 } },
     { event: 'mismatch', detail: { platform_batch_id: 'b-2' } },
@@ -128,9 +130,13 @@ test('different amounts for one id in one race: the first wins, whoever that is 
   const amounts = new Set(answers.map(({ body }) => body['amount_in_cents']));
   assert.equal(amounts.size, 1);
   const end = await ended(partner, 'race');
-  const [row] = await database.query('SELECT amount_due_in_cents AS owed FROM account');
+  const [row] = await database.query(
+    'SELECT amount_due_in_cents AS owed FROM duebridge_partner.account',
+  );
   assert.equal(row?.['owed'], 100_000 - Number(end.body['amount_in_cents']));
-  const [audit] = await database.query('SELECT count(*)::int AS n FROM payment_audit');
+  const [audit] = await database.query(
+    'SELECT count(*)::int AS n FROM duebridge_partner.payment_audit',
+  );
   assert.equal(audit?.['n'], 40);
 });
 
@@ -145,7 +151,9 @@ test('a mismatch repeated for ever does not fill the audit [LI1]', async (t) => 
       ),
     );
   }
-  const [row] = await database.query('SELECT count(*)::int AS n FROM payment_audit');
+  const [row] = await database.query(
+    'SELECT count(*)::int AS n FROM duebridge_partner.payment_audit',
+  );
   // The limit is looked at once a statement, and one statement holds at most those in flight.
   assert.ok(Number(row?.['n']) >= 100 && Number(row?.['n']) < 150, String(row?.['n']));
 });
@@ -172,7 +180,7 @@ test('an amount that is not plain whole cents is refused and leaves no row [S5 P
     const answer = await partner.call('PUT', paymentPath('p'), { body });
     assert.equal(answer.status, 400, body);
   }
-  assert.deepEqual(await database.query('SELECT * FROM payment'), []);
+  assert.deepEqual(await database.query('SELECT * FROM duebridge_partner.payment'), []);
   const largest = await partner.call('PUT', paymentPath('p'), {
     body: instruction(99_999_999_999),
   });
@@ -207,7 +215,7 @@ test('a wrong id, batch or body is refused with a 4xx and leaves no row [PF3 PF9
     assert.equal(answer.status, 400, `${body}: ${answer.text}`);
     assert.equal(answer.body['code'], 'INVALID_REQUEST');
   }
-  assert.deepEqual(await database.query('SELECT * FROM payment'), []);
+  assert.deepEqual(await database.query('SELECT * FROM duebridge_partner.payment'), []);
 });
 
 test('unknown fields are ignored, and the id may stand in the body too [PF9]', async (t) => {
@@ -241,7 +249,7 @@ test('bodies too large, of another type or with doubled headers are refused, nev
   }
   const wrongMethod = await partner.call('POST', paymentPath('p'), { body: instruction() });
   assert.equal(wrongMethod.status, 405);
-  assert.deepEqual(await database.query('SELECT * FROM payment'), []);
+  assert.deepEqual(await database.query('SELECT * FROM duebridge_partner.payment'), []);
 });
 
 /** A PUT whose header `name` stands twice, as bytes; gives the first line of the answer. */
@@ -280,6 +288,8 @@ test('a payment for an unknown or inactive account is kept and fails with a reas
     assert.equal(end.body['posted_at'], null);
     assert.match(String(end.body['failure_reason']), /\S/);
   }
-  const [row] = await database.query('SELECT amount_due_in_cents AS owed FROM account');
+  const [row] = await database.query(
+    'SELECT amount_due_in_cents AS owed FROM duebridge_partner.account',
+  );
   assert.equal(row?.['owed'], 100_000);
 });

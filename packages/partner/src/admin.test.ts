@@ -119,7 +119,7 @@ test('a canceled payment is terminal, with its reason in the audit; canceling ag
   assert.deepEqual((await admin.partner.call('GET', paymentPath('p'))).body, first.body);
   assert.deepEqual(
     await admin.database.query(
-      'SELECT platform_payment_id, actor, event, detail FROM payment_audit',
+      'SELECT platform_payment_id, actor, event, detail FROM duebridge_partner.payment_audit',
     ),
     [
       {

@@ -69,7 +69,7 @@ async function statusOf(database: Database, id: string): Promise<string | undefi
 
 async function owed(database: Database, account_id = 'A-1'): Promise<number> {
   const [row] = await database.query<{ owed: number }>(
-    'SELECT amount_due_in_cents AS owed FROM account WHERE account_id = $1',
+    'SELECT amount_due_in_cents AS owed FROM duebridge_partner.account WHERE account_id = $1',
     [account_id],
   );
   return row!.owed;
@@ -98,7 +98,7 @@ test('more than one page left by a crash is finished, whatever the order of the 
   for (let round = 0; round < 3; round += 1) tried += await applier.sweep(0);
   assert.equal(tried, 2_300);
   const [row] = await database.query(
-    `SELECT count(*)::int AS n FROM payment WHERE status = 'succeeded'`,
+    `SELECT count(*)::int AS n FROM duebridge_partner.payment WHERE status = 'succeeded'`,
   );
   assert.equal(row?.['n'], 2_300);
 });
@@ -120,7 +120,11 @@ test('two replicas that apply the same payments post each once [ST2 RU2]', async
   appliers[1]!.take(rows.toReversed());
   await Promise.all(appliers.map((applier) => applier.stop()));
   assert.deepEqual(endings.sort(), ids.toSorted(), 'each ended at one of the two');
-  assert.equal((await database.query(`SELECT 1 FROM transfer WHERE kind = 'payment'`)).length, 300);
+  assert.equal(
+    (await database.query(`SELECT 1 FROM duebridge_partner.transfer WHERE kind = 'payment'`))
+      .length,
+    300,
+  );
   assert.deepEqual([await owed(database), await owed(database, 'A-2')], [85_000, 85_000]);
 });
 
@@ -147,7 +151,10 @@ test('a crash in the middle of posting leaves neither half, and the next try mak
   await applier.stop();
   assert.equal(await statusOf(database, 'half'), 'processing');
   assert.equal(await owed(database), 100_000);
-  assert.deepEqual(await database.query(`SELECT 1 FROM transfer WHERE kind = 'payment'`), []);
+  assert.deepEqual(
+    await database.query(`SELECT 1 FROM duebridge_partner.transfer WHERE kind = 'payment'`),
+    [],
+  );
   await applierOn(database, { accounts }).sweep(0);
   assert.equal(await statusOf(database, 'half'), 'succeeded');
   assert.equal(await owed(database), 99_900);
@@ -221,7 +228,9 @@ test('cancel racing the posting: one terminal status, and the books agree with i
   });
   const posted = [...stored.values()].filter(({ status }) => status === 'succeeded').length;
   assert.equal(await owed(database), 100_000 - posted * 100);
-  const audits = await database.query(`SELECT 1 FROM payment_audit WHERE event = 'canceled'`);
+  const audits = await database.query(
+    `SELECT 1 FROM duebridge_partner.payment_audit WHERE event = 'canceled'`,
+  );
   assert.equal(audits.length, ids.length - posted);
 });
 
@@ -271,7 +280,7 @@ test('within the time to cancel nothing is posted, after it everything is [ST4 S
   applier.take([row!]);
   assert.equal(await applier.sweep(0), 0);
   await database.query(
-    `UPDATE payment_processing SET initiated_at = initiated_at - interval '11 minutes'`,
+    `UPDATE duebridge_partner.payment_processing SET initiated_at = initiated_at - interval '11 minutes'`,
   );
   assert.equal(await applier.sweep(0), 1);
   assert.equal(await statusOf(database, 'held'), 'succeeded');
@@ -446,7 +455,9 @@ test('books in another system: while it is asked, and when its answer was lost, 
   const other = applierOn(database, { accounts: next.accounts });
   await other.sweep(0);
   assert.deepEqual(next.calls, []);
-  await database.query(`UPDATE payment SET posting_since = posting_since - interval '1 minute'`);
+  await database.query(
+    `UPDATE duebridge_partner.payment SET posting_since = posting_since - interval '1 minute'`,
+  );
   await applierOn(database, { accounts: next.accounts }).sweep(0);
   assert.deepEqual(next.calls, [['p']]);
   assert.ok(calls.every((ids) => ids.join() === 'p'));
@@ -502,7 +513,7 @@ test('a clock of the database that steps back never puts posted_at before initia
   const database = await kitDatabase(t);
   // As if the payment had been accepted before the clock was set back by an hour.
   await database.query(
-    `INSERT INTO payment (platform_payment_id, payment_id, platform_batch_id, biller_id, account_id, client_id, amount_in_cents, initiated_at)
+    `INSERT INTO duebridge_partner.payment (platform_payment_id, payment_id, platform_batch_id, biller_id, account_id, client_id, amount_in_cents, initiated_at)
      VALUES ('ahead', gen_random_uuid(), 'b', 'acme', 'A-1', 'c', 1, date_trunc('milliseconds', clock_timestamp()) + interval '1 hour')`,
   );
   const [row] = await endPayments(database, [
@@ -546,7 +557,8 @@ test('while the database is away the sweep pauses between its tries, and goes on
   const until = performance.now() + 10_000;
   let left = 1;
   while (left > 0 && performance.now() < until) {
-    left = (await database.query('SELECT 1 FROM payment_processing LIMIT 1')).length;
+    left = (await database.query('SELECT 1 FROM duebridge_partner.payment_processing LIMIT 1'))
+      .length;
     await clock.advance(1_000);
   }
   await applier.stop();
@@ -566,12 +578,12 @@ test('a clock that steps back by an hour keeps no payment processing for that ho
   // Accepted, and left by a crash, just before the step.
   await database.query(
     `WITH made AS (
-       INSERT INTO payment (platform_payment_id, payment_id, platform_batch_id, biller_id, account_id, client_id, amount_in_cents,
+       INSERT INTO duebridge_partner.payment (platform_payment_id, payment_id, platform_batch_id, biller_id, account_id, client_id, amount_in_cents,
                             initiated_at)
        VALUES ('ahead', gen_random_uuid(), 'b', 'acme', 'A-1', 'static-key', 100,
                date_trunc('milliseconds', clock_timestamp() + interval '1 hour'))
        RETURNING platform_payment_id, initiated_at)
-     INSERT INTO payment_processing SELECT platform_payment_id, initiated_at FROM made`,
+     INSERT INTO duebridge_partner.payment_processing SELECT platform_payment_id, initiated_at FROM made`,
   );
   assert.equal(
     await applierOn(database, { holdMs: 60_000 }).sweep(),

@@ -385,9 +385,9 @@ const duplicatesStatement = sql(
   'kit_duplicates',
   `SELECT asked.id AS platform_payment_id
      FROM unnest($1::text[], $2::float8[]) AS asked(id, seconds)
-     JOIN payment AS mine ON mine.platform_payment_id = asked.id
+     JOIN duebridge_partner.payment AS mine ON mine.platform_payment_id = asked.id
     WHERE EXISTS (
-      SELECT FROM payment AS other
+      SELECT FROM duebridge_partner.payment AS other
        WHERE other.account_id = mine.account_id AND other.biller_id = mine.biller_id
          AND other.amount_in_cents = mine.amount_in_cents
          AND other.platform_payment_id <> mine.platform_payment_id

@@ -354,7 +354,7 @@ test('an expired token is refused, whatever the wall clock says [OA3 LI1]', asyn
   await door.authenticate(headers, 'read');
   clock.stepWallClock(-7_200_000);
   await database.query(
-    `UPDATE access_token SET expires_at = clock_timestamp() - interval '1 second'`,
+    `UPDATE duebridge_partner.access_token SET expires_at = clock_timestamp() - interval '1 second'`,
   );
   await clock.advance(5_000);
   await assert.rejects(async () => door.authenticate(headers, 'read'), { code: 'UNAUTHORIZED' });
@@ -368,15 +368,19 @@ test('tokens and secrets are not stored in the clear, and old tokens are forgott
     clock: manualClock(),
   });
   const { access_token } = await door.issue!(formOf('read'), undefined);
-  const stored = JSON.stringify(await database.query('SELECT t::text FROM access_token AS t'));
+  const stored = JSON.stringify(
+    await database.query('SELECT t::text FROM duebridge_partner.access_token AS t'),
+  );
   const hex = Buffer.from(access_token).toString('hex');
   assert.equal(
     [access_token, hex, client.secrets[0]!].some((text) => stored.includes(text)),
     false,
   );
-  await database.query(`UPDATE access_token SET expires_at = expires_at - interval '2 days'`);
+  await database.query(
+    `UPDATE duebridge_partner.access_token SET expires_at = expires_at - interval '2 days'`,
+  );
   await door.issue!(formOf('read'), undefined);
-  assert.equal((await database.query('SELECT 1 FROM access_token')).length, 1);
+  assert.equal((await database.query('SELECT 1 FROM duebridge_partner.access_token')).length, 1);
 });
 
 test('while a secret is rotated both are good [OA1]', async (t) => {

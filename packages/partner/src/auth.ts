@@ -185,27 +185,27 @@ interface KnownToken {
 
 const issueStatement = sql(
   'kit_issue_token',
-  `INSERT INTO access_token (token_sha256, client_id, scope, expires_at)
+  `INSERT INTO duebridge_partner.access_token (token_sha256, client_id, scope, expires_at)
    VALUES ($1, $2, $3, clock_timestamp() + $4::int * interval '1 second')`,
 );
 
 const findTokenStatement = sql(
   'kit_find_token',
   `SELECT client_id, scope, extract(epoch FROM expires_at - clock_timestamp())::float8 AS seconds_left
-     FROM access_token WHERE token_sha256 = $1 AND revoked_at IS NULL AND expires_at > clock_timestamp()`,
+     FROM duebridge_partner.access_token WHERE token_sha256 = $1 AND revoked_at IS NULL AND expires_at > clock_timestamp()`,
 );
 
 const revokeStatement = sql(
   'kit_revoke_tokens',
-  `UPDATE access_token SET revoked_at = clock_timestamp()
+  `UPDATE duebridge_partner.access_token SET revoked_at = clock_timestamp()
     WHERE client_id = $1 AND revoked_at IS NULL AND expires_at > clock_timestamp() RETURNING 1`,
 );
 
 // A few at a time with every token that is issued: the table stays as small as the tokens that live.
 const forgetStatement = sql(
   'kit_forget_tokens',
-  `DELETE FROM access_token WHERE token_sha256 IN (
-     SELECT token_sha256 FROM access_token WHERE expires_at < clock_timestamp() - interval '1 day' LIMIT 10)`,
+  `DELETE FROM duebridge_partner.access_token WHERE token_sha256 IN (
+     SELECT token_sha256 FROM duebridge_partner.access_token WHERE expires_at < clock_timestamp() - interval '1 day' LIMIT 10)`,
 );
 
 function oauthDoor(

@@ -83,21 +83,22 @@ if (process.send !== undefined && process.env['KIT_CRASH_DATABASE'] !== undefine
     const until = performance.now() + 30_000;
     let left = 1;
     while (left > 0 && performance.now() < until) {
-      left = (await database.query('SELECT 1 FROM payment_processing LIMIT 1')).length;
+      left = (await database.query('SELECT 1 FROM duebridge_partner.payment_processing LIMIT 1'))
+        .length;
     }
     child.kill('SIGKILL');
     await once(child, 'exit');
     assert.equal(left, 0, 'payments stayed processing');
     const rows = await database.query<{ id: string; payment_id: string; status: string }>(
-      'SELECT platform_payment_id AS id, payment_id, status FROM payment',
+      'SELECT platform_payment_id AS id, payment_id, status FROM duebridge_partner.payment',
     );
     const stored = new Map(rows.map((row) => [row.id, row]));
     for (const [id, payment_id] of acknowledged)
       assert.equal(stored.get(id)?.payment_id, payment_id, id);
     assert.deepEqual(new Set(rows.map((row) => row.status)), new Set(['succeeded']));
     const [books] = await database.query(
-      `SELECT (SELECT sum(100000 - amount_due_in_cents)::int FROM account) AS paid,
-              (SELECT count(*)::int * 100 FROM transfer WHERE kind = 'payment') AS posted`,
+      `SELECT (SELECT sum(100000 - amount_due_in_cents)::int FROM duebridge_partner.account) AS paid,
+              (SELECT count(*)::int * 100 FROM duebridge_partner.transfer WHERE kind = 'payment') AS posted`,
     );
     assert.deepEqual(books, { paid: rows.length * 100, posted: rows.length * 100 });
     assert.ok(

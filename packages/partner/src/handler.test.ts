@@ -145,7 +145,7 @@ for (const [name, start] of Object.entries(hosts)) {
       'Connection: close',
     ]);
     assert.match(twice, /^HTTP\/1\.1 400 [\s\S]*stands more than once/);
-    assert.deepEqual(await database.query('SELECT 1 FROM payment'), []);
+    assert.deepEqual(await database.query('SELECT 1 FROM duebridge_partner.payment'), []);
   });
 }
 
@@ -235,7 +235,7 @@ test('a body that the host parsed is read strictly from its bytes, and refused w
   const blind = await onNode(t, database, (kit) => parsedBefore(kit, false));
   const refused = await blind.call('PUT', paymentPath('p'), { body: instruction() });
   assert.deepEqual([refused.status, refused.body['code']], [500, 'INTERNAL_ERROR']);
-  assert.deepEqual(await database.query('SELECT 1 FROM payment'), []);
+  assert.deepEqual(await database.query('SELECT 1 FROM duebridge_partner.payment'), []);
   assert.equal((await blind.call('GET', '/biller/acme/account/A-1')).status, 200);
   assert.match(String(warnings[0]?.message), /before express\.json\(\)/);
 

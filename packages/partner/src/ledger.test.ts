@@ -16,27 +16,27 @@ import {
 /** What does not add up in the books; each row is a finding, so an empty answer is a good one. */
 async function findings(database: Database | Transaction): Promise<unknown[]> {
   return database.query(
-    `SELECT 'transfer does not sum to zero' AS finding, transfer_id AS what FROM entry
+    `SELECT 'transfer does not sum to zero' AS finding, transfer_id AS what FROM duebridge_partner.entry
       GROUP BY transfer_id HAVING sum(amount_in_cents) <> 0 OR count(*) <> 2
      UNION ALL
-     SELECT 'transfer without entries', transfer_id FROM transfer WHERE transfer_id NOT IN (SELECT transfer_id FROM entry)
+     SELECT 'transfer without entries', transfer_id FROM duebridge_partner.transfer WHERE transfer_id NOT IN (SELECT transfer_id FROM duebridge_partner.entry)
      UNION ALL
-     SELECT 'entry without transfer', transfer_id FROM entry WHERE transfer_id NOT IN (SELECT transfer_id FROM transfer)
+     SELECT 'entry without transfer', transfer_id FROM duebridge_partner.entry WHERE transfer_id NOT IN (SELECT transfer_id FROM duebridge_partner.transfer)
      UNION ALL
-     SELECT 'balance is not the sum of its entries', account_id FROM account AS a
-      WHERE amount_due_in_cents <> (SELECT coalesce(sum(amount_in_cents), 0) FROM entry AS e
+     SELECT 'balance is not the sum of its entries', account_id FROM duebridge_partner.account AS a
+      WHERE amount_due_in_cents <> (SELECT coalesce(sum(amount_in_cents), 0) FROM duebridge_partner.entry AS e
                                      WHERE e.account_id = a.account_id AND e.biller_id = a.biller_id)
      UNION ALL
-     SELECT 'succeeded without its posting, or posted without success', platform_payment_id FROM payment AS p
-      WHERE (status = 'succeeded') <> EXISTS (SELECT FROM entry AS e WHERE e.transfer_id = p.platform_payment_id AND e.line = 1
+     SELECT 'succeeded without its posting, or posted without success', platform_payment_id FROM duebridge_partner.payment AS p
+      WHERE (status = 'succeeded') <> EXISTS (SELECT FROM duebridge_partner.entry AS e WHERE e.transfer_id = p.platform_payment_id AND e.line = 1
                AND e.amount_in_cents = -p.amount_in_cents AND e.account_id = p.account_id AND e.biller_id = p.biller_id)
      UNION ALL
-     SELECT 'posting of no payment', transfer_id FROM transfer
-      WHERE kind = 'payment' AND transfer_id NOT IN (SELECT platform_payment_id FROM payment)
+     SELECT 'posting of no payment', transfer_id FROM duebridge_partner.transfer
+      WHERE kind = 'payment' AND transfer_id NOT IN (SELECT platform_payment_id FROM duebridge_partner.payment)
      UNION ALL
      SELECT 'work list differs from the payments', coalesce(p.platform_payment_id, w.platform_payment_id)
-       FROM (SELECT platform_payment_id FROM payment WHERE status = 'processing') AS p
-       FULL JOIN payment_processing AS w USING (platform_payment_id)
+       FROM (SELECT platform_payment_id FROM duebridge_partner.payment WHERE status = 'processing') AS p
+       FULL JOIN duebridge_partner.payment_processing AS w USING (platform_payment_id)
       WHERE p.platform_payment_id IS NULL OR w.platform_payment_id IS NULL`,
   );
 }
@@ -76,10 +76,12 @@ test('the books add up after payments, repeats, failures, cancels and imports si
   await Promise.all(work);
   for (const partner of partners) await partner.close();
   await (await startKit(database)).close();
-  const left = await database.query('SELECT 1 FROM payment_processing');
+  const left = await database.query('SELECT 1 FROM duebridge_partner.payment_processing');
   assert.equal(left.length, 0, 'a start and a stop leave nothing processing');
   assert.deepEqual(await findings(database), []);
-  const statuses = await database.query<{ status: string }>('SELECT DISTINCT status FROM payment');
+  const statuses = await database.query<{ status: string }>(
+    'SELECT DISTINCT status FROM duebridge_partner.payment',
+  );
   assert.ok(statuses.length >= 2, 'the run must have met more than one end');
 });
 
@@ -87,10 +89,10 @@ test('the checker of the books finds what does not add up', async (t) => {
   const database = await kitDatabase(t);
   await haveAccounts(database);
   const forgeries = [
-    `UPDATE account SET amount_due_in_cents = amount_due_in_cents + 1`,
-    `INSERT INTO transfer VALUES ('lone', 'payment')`,
-    `INSERT INTO entry VALUES ('half', 1, 'acme', 'A-1', 5)`,
-    `INSERT INTO payment_processing VALUES ('ghost', now())`,
+    `UPDATE duebridge_partner.account SET amount_due_in_cents = amount_due_in_cents + 1`,
+    `INSERT INTO duebridge_partner.transfer VALUES ('lone', 'payment')`,
+    `INSERT INTO duebridge_partner.entry VALUES ('half', 1, 'acme', 'A-1', 5)`,
+    `INSERT INTO duebridge_partner.payment_processing VALUES ('ghost', now())`,
   ];
   for (const forgery of forgeries) {
     await database
@@ -113,29 +115,32 @@ test('what has ended or was posted cannot be changed or removed, by no statement
   await partner.call('PUT', paymentPath('open', 'A-2'), { body: instruction() });
   await partner.close();
   await database.query(
-    `INSERT INTO payment (platform_payment_id, payment_id, platform_batch_id, biller_id, account_id, client_id, amount_in_cents)
+    `INSERT INTO duebridge_partner.payment (platform_payment_id, payment_id, platform_batch_id, biller_id, account_id, client_id, amount_in_cents)
      VALUES ('open-2', gen_random_uuid(), 'b', 'acme', 'A-1', 'c', 5)`,
   );
   await database.query(
-    `INSERT INTO payment_audit (platform_payment_id, actor, event, detail) VALUES ('p', 'a', 'canceled', '{}')`,
+    `INSERT INTO duebridge_partner.payment_audit (platform_payment_id, actor, event, detail) VALUES ('p', 'a', 'canceled', '{}')`,
   );
   const forbidden = [
-    `UPDATE payment SET status = 'failed', failure_reason = 'x', posted_at = NULL WHERE platform_payment_id = 'p'`,
-    `UPDATE payment SET status = 'processing', posted_at = NULL, ended_at = NULL WHERE platform_payment_id = 'p'`,
-    `UPDATE payment SET posted_at = posted_at + interval '1 second' WHERE platform_payment_id = 'p'`,
+    `UPDATE duebridge_partner.payment SET status = 'failed', failure_reason = 'x', posted_at = NULL WHERE platform_payment_id = 'p'`,
+    `UPDATE duebridge_partner.payment SET status = 'processing', posted_at = NULL, ended_at = NULL WHERE platform_payment_id = 'p'`,
+    `UPDATE duebridge_partner.payment SET posted_at = posted_at + interval '1 second' WHERE platform_payment_id = 'p'`,
     ...['platform_payment_id', 'platform_batch_id', 'biller_id', 'account_id', 'client_id'].map(
-      (column) => `UPDATE payment SET ${column} = 'x' WHERE platform_payment_id = 'open-2'`,
+      (column) =>
+        `UPDATE duebridge_partner.payment SET ${column} = 'x' WHERE platform_payment_id = 'open-2'`,
     ),
-    `UPDATE payment SET amount_in_cents = 6 WHERE platform_payment_id = 'open-2'`,
-    `UPDATE payment SET payment_id = gen_random_uuid() WHERE platform_payment_id = 'open-2'`,
-    `UPDATE payment SET initiated_at = now() WHERE platform_payment_id = 'open-2'`,
+    `UPDATE duebridge_partner.payment SET amount_in_cents = 6 WHERE platform_payment_id = 'open-2'`,
+    `UPDATE duebridge_partner.payment SET payment_id = gen_random_uuid() WHERE platform_payment_id = 'open-2'`,
+    `UPDATE duebridge_partner.payment SET initiated_at = now() WHERE platform_payment_id = 'open-2'`,
     ...['payment', 'transfer', 'entry', 'payment_audit', 'account'].map(
-      (name) => `DELETE FROM ${name}`,
+      (name) => `DELETE FROM duebridge_partner.${name}`,
     ),
-    ...['payment', 'transfer', 'entry', 'payment_audit'].map((name) => `TRUNCATE ${name}`),
-    `UPDATE transfer SET kind = 'payment'`,
-    `UPDATE entry SET amount_in_cents = 1`,
-    `UPDATE payment_audit SET actor = 'nobody'`,
+    ...['payment', 'transfer', 'entry', 'payment_audit'].map(
+      (name) => `TRUNCATE duebridge_partner.${name}`,
+    ),
+    `UPDATE duebridge_partner.transfer SET kind = 'payment'`,
+    `UPDATE duebridge_partner.entry SET amount_in_cents = 1`,
+    `UPDATE duebridge_partner.payment_audit SET actor = 'nobody'`,
   ];
   for (const statement of forbidden) {
     const state = await database.query(statement).then(
@@ -145,13 +150,13 @@ test('what has ended or was posted cannot be changed or removed, by no statement
     assert.equal(state, '23001', statement);
   }
   const impossible = [
-    `INSERT INTO payment (platform_payment_id, payment_id, platform_batch_id, biller_id, account_id, client_id, amount_in_cents) VALUES ('z', gen_random_uuid(), 'b', 'a', 'a', 'c', 0)`,
-    `UPDATE payment SET status = 'succeeded', ended_at = now() WHERE platform_payment_id = 'open-2'`,
-    `UPDATE payment SET status = 'failed', ended_at = now() WHERE platform_payment_id = 'open-2'`,
-    `UPDATE payment SET status = 'failed', ended_at = now(), failure_reason = ' ' WHERE platform_payment_id = 'open-2'`,
-    `UPDATE payment SET posted_at = now() WHERE platform_payment_id = 'open-2'`,
-    `UPDATE payment SET status = 'done', ended_at = now() WHERE platform_payment_id = 'open-2'`,
-    `UPDATE payment SET status = 'succeeded', ended_at = now(), posted_at = initiated_at - interval '1 ms' WHERE platform_payment_id = 'open-2'`,
+    `INSERT INTO duebridge_partner.payment (platform_payment_id, payment_id, platform_batch_id, biller_id, account_id, client_id, amount_in_cents) VALUES ('z', gen_random_uuid(), 'b', 'a', 'a', 'c', 0)`,
+    `UPDATE duebridge_partner.payment SET status = 'succeeded', ended_at = now() WHERE platform_payment_id = 'open-2'`,
+    `UPDATE duebridge_partner.payment SET status = 'failed', ended_at = now() WHERE platform_payment_id = 'open-2'`,
+    `UPDATE duebridge_partner.payment SET status = 'failed', ended_at = now(), failure_reason = ' ' WHERE platform_payment_id = 'open-2'`,
+    `UPDATE duebridge_partner.payment SET posted_at = now() WHERE platform_payment_id = 'open-2'`,
+    `UPDATE duebridge_partner.payment SET status = 'done', ended_at = now() WHERE platform_payment_id = 'open-2'`,
+    `UPDATE duebridge_partner.payment SET status = 'succeeded', ended_at = now(), posted_at = initiated_at - interval '1 ms' WHERE platform_payment_id = 'open-2'`,
   ];
   for (const statement of impossible) {
     const state = await database.query(statement).then(
@@ -178,7 +183,9 @@ test('a payment can be posted to the books once only, even by a caller that asks
     database.transaction((tx) => ledger(database).post([posting], tx));
   assert.deepEqual(await post(), [{ outcome: 'posted' }]);
   await assert.rejects(post(), (error) => sqlState(error) === '23505');
-  const [row] = await database.query('SELECT amount_due_in_cents AS owed FROM account');
+  const [row] = await database.query(
+    'SELECT amount_due_in_cents AS owed FROM duebridge_partner.account',
+  );
   assert.equal(row?.['owed'], 99_900);
 });
 
@@ -218,7 +225,9 @@ test('two imports of the same new accounts at once do not bill twice', async (t)
     account_id: `N-${index}`,
   }));
   await Promise.all(Array.from({ length: 6 }, () => importAccounts(database, file)));
-  const rows = await database.query('SELECT DISTINCT amount_due_in_cents AS owed FROM account');
+  const rows = await database.query(
+    'SELECT DISTINCT amount_due_in_cents AS owed FROM duebridge_partner.account',
+  );
   assert.deepEqual(rows, [{ owed: 100_000 }]);
   assert.deepEqual(await findings(database), []);
 });
@@ -231,5 +240,5 @@ test('an import whose new maximum crosses a stored minimum is refused and change
     { biller_id: 'acme', account_id: 'A-1', max_amount_in_cents: 500 },
   ];
   await assert.rejects(importAccounts(database, file), { code: 'INVALID_REQUEST' });
-  assert.equal((await database.query('SELECT 1 FROM account')).length, 1);
+  assert.equal((await database.query('SELECT 1 FROM duebridge_partner.account')).length, 1);
 });

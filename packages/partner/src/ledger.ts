@@ -35,7 +35,7 @@ const accountColumns = `biller_id, account_id, status, first_name, last_name, am
 
 const findAccountStatement = sql(
   'kit_find_account',
-  `SELECT ${accountColumns} FROM account WHERE account_id = $2 AND biller_id = $1`,
+  `SELECT ${accountColumns} FROM duebridge_partner.account WHERE account_id = $2 AND biller_id = $1`,
 );
 
 /** The default books, in the kit's database. */
@@ -74,7 +74,7 @@ function toAccountRecord(row: AccountRow): AccountRecord {
 
 const lockAccountsStatement = sql(
   'kit_lock_accounts',
-  `SELECT ${accountColumns} FROM account
+  `SELECT ${accountColumns} FROM duebridge_partner.account
     WHERE (account_id, biller_id) IN (SELECT * FROM unnest($1::text[], $2::text[]))
     ORDER BY account_id, biller_id FOR NO KEY UPDATE`,
 );
@@ -143,14 +143,14 @@ const transferStatement = sql(
      SELECT * FROM unnest($2::text[], $3::text[], $4::text[], $5::bigint[])
                 AS m(transfer_id, biller_id, account_id, amount_in_cents)
    ), written AS (
-     INSERT INTO transfer (transfer_id, kind) SELECT transfer_id, $1 FROM movement
+     INSERT INTO duebridge_partner.transfer (transfer_id, kind) SELECT transfer_id, $1 FROM movement
    ), lines AS (
-     INSERT INTO entry (transfer_id, line, biller_id, account_id, amount_in_cents)
+     INSERT INTO duebridge_partner.entry (transfer_id, line, biller_id, account_id, amount_in_cents)
      SELECT transfer_id, 1, biller_id, account_id, amount_in_cents FROM movement
      UNION ALL
      SELECT transfer_id, 2, biller_id, CASE WHEN $1 = 'payment' THEN ':received' ELSE ':billed' END, -amount_in_cents FROM movement
    )
-   UPDATE account
+   UPDATE duebridge_partner.account
       SET amount_due_in_cents = account.amount_due_in_cents + change.amount_in_cents,
           updated_at = date_trunc('milliseconds', clock_timestamp())
      FROM (SELECT biller_id, account_id, sum(amount_in_cents)::bigint AS amount_in_cents
@@ -200,7 +200,7 @@ export interface ImportResult {
 
 const putAccountsStatement = sql(
   'kit_put_accounts',
-  `INSERT INTO account (biller_id, account_id, status, first_name, last_name, due_date, min_amount_in_cents, max_amount_in_cents)
+  `INSERT INTO duebridge_partner.account (biller_id, account_id, status, first_name, last_name, due_date, min_amount_in_cents, max_amount_in_cents)
    SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::date[], $7::bigint[], $8::bigint[])
    ON CONFLICT (account_id, biller_id) DO UPDATE
       SET status = excluded.status, first_name = excluded.first_name, last_name = excluded.last_name,

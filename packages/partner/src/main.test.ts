@@ -136,7 +136,7 @@ test('migrate makes the tables once, and says so', async (t) => {
   const first = await run(env, ['migrate', '--json']);
   assert.equal(first.code, 0, first.err);
   const { applied } = JSON.parse(first.out) as { applied: string[] };
-  assert.ok(applied.length >= 2);
+  assert.ok(applied.length >= 1);
   const second = await run(env, ['migrate', '--json']);
   assert.deepEqual(JSON.parse(second.out), { applied: [] });
 });

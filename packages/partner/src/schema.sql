@@ -1,6 +1,6 @@
 -- The database as all migrations leave it. Read it; it is compared with them by a test.
 
-CREATE TABLE access_token (
+CREATE TABLE duebridge_partner.access_token (
   token_sha256 bytea NOT NULL,
   client_id text COLLATE "C" NOT NULL,
   scope text NOT NULL,
@@ -10,11 +10,11 @@ CREATE TABLE access_token (
   CONSTRAINT access_token_pkey PRIMARY KEY (token_sha256)
 );
 
-CREATE INDEX access_token_client ON public.access_token USING btree (client_id);
+CREATE INDEX access_token_client ON duebridge_partner.access_token USING btree (client_id);
 
-CREATE INDEX access_token_expiry ON public.access_token USING btree (expires_at);
+CREATE INDEX access_token_expiry ON duebridge_partner.access_token USING btree (expires_at);
 
-CREATE TABLE account (
+CREATE TABLE duebridge_partner.account (
   biller_id text COLLATE "C" NOT NULL,
   account_id text COLLATE "C" NOT NULL,
   status text COLLATE "C" NOT NULL,
@@ -32,9 +32,9 @@ CREATE TABLE account (
   CONSTRAINT account_status_known CHECK ((status = ANY (ARRAY['active'::text, 'inactive'::text])))
 );
 
-CREATE TRIGGER account_never_removed BEFORE DELETE ON public.account FOR EACH ROW EXECUTE FUNCTION refuse_change();
+CREATE TRIGGER account_never_removed BEFORE DELETE ON duebridge_partner.account FOR EACH ROW EXECUTE FUNCTION duebridge_partner.refuse_change();
 
-CREATE TABLE entry (
+CREATE TABLE duebridge_partner.entry (
   transfer_id text COLLATE "C" NOT NULL,
   line smallint NOT NULL,
   biller_id text COLLATE "C" NOT NULL,
@@ -45,13 +45,13 @@ CREATE TABLE entry (
   CONSTRAINT entry_moves_money CHECK ((amount_in_cents <> 0))
 );
 
-CREATE INDEX entry_account ON public.entry USING btree (account_id, biller_id) WHERE (line = 1);
+CREATE INDEX entry_account ON duebridge_partner.entry USING btree (account_id, biller_id) WHERE (line = 1);
 
-CREATE TRIGGER entry_append_only BEFORE DELETE OR UPDATE ON public.entry FOR EACH ROW EXECUTE FUNCTION refuse_change();
+CREATE TRIGGER entry_append_only BEFORE DELETE OR UPDATE ON duebridge_partner.entry FOR EACH ROW EXECUTE FUNCTION duebridge_partner.refuse_change();
 
-CREATE TRIGGER entry_never_emptied BEFORE TRUNCATE ON public.entry FOR EACH STATEMENT EXECUTE FUNCTION refuse_change();
+CREATE TRIGGER entry_never_emptied BEFORE TRUNCATE ON duebridge_partner.entry FOR EACH STATEMENT EXECUTE FUNCTION duebridge_partner.refuse_change();
 
-CREATE TABLE payment (
+CREATE TABLE duebridge_partner.payment (
   platform_payment_id text COLLATE "C" NOT NULL,
   payment_id uuid NOT NULL,
   platform_batch_id text COLLATE "C" NOT NULL,
@@ -75,19 +75,19 @@ CREATE TABLE payment (
   CONSTRAINT payment_status_known CHECK ((status = ANY (ARRAY['processing'::text, 'succeeded'::text, 'failed'::text, 'canceled'::text])))
 ) WITH (fillfactor=80);
 
-CREATE INDEX payment_account ON public.payment USING btree (account_id, biller_id);
+CREATE INDEX payment_account ON duebridge_partner.payment USING btree (account_id, biller_id);
 
-CREATE INDEX payment_batch ON public.payment USING btree (platform_batch_id);
+CREATE INDEX payment_batch ON duebridge_partner.payment USING btree (platform_batch_id);
 
-CREATE INDEX payment_initiated ON public.payment USING btree (initiated_at);
+CREATE INDEX payment_initiated ON duebridge_partner.payment USING btree (initiated_at);
 
-CREATE TRIGGER payment_kept_for_ever BEFORE DELETE ON public.payment FOR EACH ROW EXECUTE FUNCTION refuse_change();
+CREATE TRIGGER payment_kept_for_ever BEFORE DELETE ON duebridge_partner.payment FOR EACH ROW EXECUTE FUNCTION duebridge_partner.refuse_change();
 
-CREATE TRIGGER payment_never_emptied BEFORE TRUNCATE ON public.payment FOR EACH STATEMENT EXECUTE FUNCTION refuse_change();
+CREATE TRIGGER payment_never_emptied BEFORE TRUNCATE ON duebridge_partner.payment FOR EACH STATEMENT EXECUTE FUNCTION duebridge_partner.refuse_change();
 
-CREATE TRIGGER payment_terminal_never_changes BEFORE UPDATE ON public.payment FOR EACH ROW WHEN (((old.status <> 'processing'::text) OR (old.platform_payment_id <> new.platform_payment_id) OR (old.payment_id <> new.payment_id) OR (old.platform_batch_id <> new.platform_batch_id) OR (old.biller_id <> new.biller_id) OR (old.account_id <> new.account_id) OR (old.client_id <> new.client_id) OR (old.amount_in_cents <> new.amount_in_cents) OR (old.initiated_at <> new.initiated_at))) EXECUTE FUNCTION refuse_change();
+CREATE TRIGGER payment_terminal_never_changes BEFORE UPDATE ON duebridge_partner.payment FOR EACH ROW WHEN (((old.status <> 'processing'::text) OR (old.platform_payment_id <> new.platform_payment_id) OR (old.payment_id <> new.payment_id) OR (old.platform_batch_id <> new.platform_batch_id) OR (old.biller_id <> new.biller_id) OR (old.account_id <> new.account_id) OR (old.client_id <> new.client_id) OR (old.amount_in_cents <> new.amount_in_cents) OR (old.initiated_at <> new.initiated_at))) EXECUTE FUNCTION duebridge_partner.refuse_change();
 
-CREATE TABLE payment_audit (
+CREATE TABLE duebridge_partner.payment_audit (
   audit_id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
   at timestamp with time zone NOT NULL DEFAULT clock_timestamp(),
   platform_payment_id text COLLATE "C" NOT NULL,
@@ -98,19 +98,19 @@ CREATE TABLE payment_audit (
   CONSTRAINT payment_audit_event_known CHECK ((event = ANY (ARRAY['mismatch'::text, 'foreign_client'::text, 'canceled'::text])))
 );
 
-CREATE INDEX payment_audit_payment ON public.payment_audit USING btree (platform_payment_id);
+CREATE INDEX payment_audit_payment ON duebridge_partner.payment_audit USING btree (platform_payment_id);
 
-CREATE TRIGGER payment_audit_append_only BEFORE DELETE OR UPDATE ON public.payment_audit FOR EACH ROW EXECUTE FUNCTION refuse_change();
+CREATE TRIGGER payment_audit_append_only BEFORE DELETE OR UPDATE ON duebridge_partner.payment_audit FOR EACH ROW EXECUTE FUNCTION duebridge_partner.refuse_change();
 
-CREATE TRIGGER payment_audit_never_emptied BEFORE TRUNCATE ON public.payment_audit FOR EACH STATEMENT EXECUTE FUNCTION refuse_change();
+CREATE TRIGGER payment_audit_never_emptied BEFORE TRUNCATE ON duebridge_partner.payment_audit FOR EACH STATEMENT EXECUTE FUNCTION duebridge_partner.refuse_change();
 
-CREATE TABLE payment_processing (
+CREATE TABLE duebridge_partner.payment_processing (
   platform_payment_id text COLLATE "C" NOT NULL,
   initiated_at timestamp with time zone NOT NULL,
   CONSTRAINT payment_processing_pkey PRIMARY KEY (platform_payment_id)
 ) WITH (autovacuum_vacuum_scale_factor=0, autovacuum_vacuum_threshold=10000);
 
-CREATE TABLE transfer (
+CREATE TABLE duebridge_partner.transfer (
   transfer_id text COLLATE "C" NOT NULL,
   kind text COLLATE "C" NOT NULL,
   created_at timestamp with time zone NOT NULL DEFAULT date_trunc('milliseconds'::text, clock_timestamp()),
@@ -119,11 +119,11 @@ CREATE TABLE transfer (
   CONSTRAINT transfer_kind_matches_id CHECK (((kind = 'import'::text) = (transfer_id ~~ '%:%'::text)))
 );
 
-CREATE TRIGGER transfer_append_only BEFORE DELETE OR UPDATE ON public.transfer FOR EACH ROW EXECUTE FUNCTION refuse_change();
+CREATE TRIGGER transfer_append_only BEFORE DELETE OR UPDATE ON duebridge_partner.transfer FOR EACH ROW EXECUTE FUNCTION duebridge_partner.refuse_change();
 
-CREATE TRIGGER transfer_never_emptied BEFORE TRUNCATE ON public.transfer FOR EACH STATEMENT EXECUTE FUNCTION refuse_change();
+CREATE TRIGGER transfer_never_emptied BEFORE TRUNCATE ON duebridge_partner.transfer FOR EACH STATEMENT EXECUTE FUNCTION duebridge_partner.refuse_change();
 
-CREATE OR REPLACE FUNCTION public.refuse_change()
+CREATE OR REPLACE FUNCTION duebridge_partner.refuse_change()
  RETURNS trigger
  LANGUAGE plpgsql
 AS $function$

@@ -24,6 +24,7 @@ import type { FastifyInstance } from 'fastify';
 import type { AccountSystem, BillerRules } from './account-system.ts';
 import { mountPartnerAdmin } from './admin.ts';
 import type { AuthOptions } from './auth.ts';
+import { migrations } from './migrations.ts';
 import { partnerKit } from './plugin.ts';
 
 /** Everything a partner server needs to know. */
@@ -68,8 +69,6 @@ export interface RunningPartner {
   /** Answers what is under way, applies what is in hand, closes everything this call opened. */
   stop(): Promise<void>;
 }
-
-const migrations = new URL('./migrations/', import.meta.url);
 
 /** Makes or updates the kit's tables. Gives the names of the migrations applied now. */
 export function migratePartner(database: Database, log: Log = silentLog): Promise<string[]> {

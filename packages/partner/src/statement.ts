@@ -16,7 +16,7 @@ const pageRows = 10_000;
 
 // A cursor: the rows are sorted once, however many pages they fill.
 const openCursor = `DECLARE batch_rows NO SCROLL CURSOR FOR
-  SELECT platform_payment_id, status, amount_in_cents FROM payment
+  SELECT platform_payment_id, status, amount_in_cents FROM duebridge_partner.payment
    WHERE platform_batch_id = $1 AND client_id = ANY ($2) ORDER BY platform_payment_id`;
 
 interface Line {

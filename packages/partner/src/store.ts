@@ -58,12 +58,12 @@ const columns = `platform_payment_id, payment_id, platform_batch_id, biller_id, 
 const insertStatement = sql(
   'kit_insert_payments',
   `WITH made AS (
-     INSERT INTO payment (platform_payment_id, payment_id, platform_batch_id, biller_id, account_id, client_id, amount_in_cents)
+     INSERT INTO duebridge_partner.payment (platform_payment_id, payment_id, platform_batch_id, biller_id, account_id, client_id, amount_in_cents)
      SELECT * FROM unnest($1::text[], $2::uuid[], $3::text[], $4::text[], $5::text[], $6::text[], $7::bigint[])
      ON CONFLICT (platform_payment_id) DO NOTHING
      RETURNING platform_payment_id, initiated_at
    ), begun AS (
-     INSERT INTO payment_processing (platform_payment_id, initiated_at) SELECT platform_payment_id, initiated_at FROM made
+     INSERT INTO duebridge_partner.payment_processing (platform_payment_id, initiated_at) SELECT platform_payment_id, initiated_at FROM made
    )
    SELECT platform_payment_id, initiated_at FROM made`,
 );
@@ -118,7 +118,7 @@ export async function insertPayments(
 
 const findStatement = sql(
   'kit_find_payments',
-  `SELECT ${columns} FROM payment WHERE platform_payment_id = ANY($1::text[])`,
+  `SELECT ${columns} FROM duebridge_partner.payment WHERE platform_payment_id = ANY($1::text[])`,
 );
 
 /** Reads payments by id, from the primary (Q8, Q9); those that do not exist are absent. */
@@ -132,7 +132,7 @@ export async function findPayments(
 
 const endedStatement = sql(
   'kit_find_ended',
-  `SELECT ${columns} FROM payment WHERE platform_payment_id = ANY($1::text[]) AND status <> 'processing'`,
+  `SELECT ${columns} FROM duebridge_partner.payment WHERE platform_payment_id = ANY($1::text[]) AND status <> 'processing'`,
 );
 
 /** Of these payments, those that have ended. */
@@ -148,7 +148,7 @@ export interface HeldPayment extends PaymentRow {
 
 const holdStatement = sql(
   'kit_hold_payments',
-  `SELECT ${columns}, posting_since FROM payment
+  `SELECT ${columns}, posting_since FROM duebridge_partner.payment
     WHERE platform_payment_id = ANY($1::text[]) AND status = 'processing'
     ORDER BY platform_payment_id FOR NO KEY UPDATE`,
 );
@@ -176,14 +176,14 @@ const endStatement = sql(
      SELECT *, date_trunc('milliseconds', clock_timestamp()) AS at
        FROM unnest($1::text[], $2::text[], $3::text[]) AS e(id, new_status, reason)
    ), ended AS (
-     UPDATE payment
+     UPDATE duebridge_partner.payment
         SET status = new_status, failure_reason = reason, ended_at = greatest(at, initiated_at),
             posted_at = CASE WHEN new_status = 'succeeded' THEN greatest(at, initiated_at) END
        FROM ending
       WHERE platform_payment_id = id AND status = 'processing'
      RETURNING ${columns}
    ), done AS (
-     DELETE FROM payment_processing AS begun USING ended WHERE begun.platform_payment_id = ended.platform_payment_id
+     DELETE FROM duebridge_partner.payment_processing AS begun USING ended WHERE begun.platform_payment_id = ended.platform_payment_id
    )
    SELECT ${columns} FROM ended`,
 );
@@ -202,7 +202,7 @@ export function endPayments(
 
 const markStatement = sql(
   'kit_mark_posting',
-  `UPDATE payment SET posting_since = clock_timestamp(), posting_by = $3
+  `UPDATE duebridge_partner.payment SET posting_since = clock_timestamp(), posting_by = $3
     WHERE platform_payment_id = ANY($1::text[]) AND status = 'processing'
       AND (posting_since IS NULL OR posting_by = $3
            OR posting_since < clock_timestamp() - $2::float8 * interval '1 millisecond')
@@ -225,9 +225,9 @@ export async function markPosting(
 
 const unfinishedStatement = sql(
   'kit_unfinished',
-  `SELECT ${columns} FROM payment
+  `SELECT ${columns} FROM duebridge_partner.payment
     WHERE status = 'processing' AND platform_payment_id = ANY (ARRAY(
-      SELECT platform_payment_id FROM payment_processing
+      SELECT platform_payment_id FROM duebridge_partner.payment_processing
        WHERE (initiated_at <= clock_timestamp() - $1::float8 * interval '1 millisecond'
               OR initiated_at > clock_timestamp() + $4::float8 * interval '1 millisecond')
          AND platform_payment_id > $2::text
@@ -262,9 +262,9 @@ const maxAuditLines = 100;
 
 const auditStatement = sql(
   'kit_audit',
-  `INSERT INTO payment_audit (platform_payment_id, actor, event, detail)
+  `INSERT INTO duebridge_partner.payment_audit (platform_payment_id, actor, event, detail)
    SELECT id, actor, event, detail FROM unnest($1::text[], $2::text[], $3::text[], $4::jsonb[]) AS line(id, actor, event, detail)
-    WHERE (SELECT count(*) FROM payment_audit WHERE platform_payment_id = id) < $5`,
+    WHERE (SELECT count(*) FROM duebridge_partner.payment_audit WHERE platform_payment_id = id) < $5`,
 );
 
 /** Appends to the audit, up to 100 lines for one payment. */
@@ -290,18 +290,18 @@ export type CancelOutcome =
 
 const cancelLookStatement = sql(
   'kit_cancel_look',
-  `SELECT ${columns}, posting_since FROM payment WHERE platform_payment_id = $1 FOR NO KEY UPDATE`,
+  `SELECT ${columns}, posting_since FROM duebridge_partner.payment WHERE platform_payment_id = $1 FOR NO KEY UPDATE`,
 );
 
 const cancelStatement = sql(
   'kit_cancel_payment',
   `WITH ended AS (
-     UPDATE payment
+     UPDATE duebridge_partner.payment
         SET status = 'canceled', ended_at = greatest(date_trunc('milliseconds', clock_timestamp()), initiated_at)
       WHERE platform_payment_id = $1
      RETURNING ${columns}
    ), done AS (
-     DELETE FROM payment_processing AS begun USING ended WHERE begun.platform_payment_id = ended.platform_payment_id
+     DELETE FROM duebridge_partner.payment_processing AS begun USING ended WHERE begun.platform_payment_id = ended.platform_payment_id
    )
    SELECT ${columns} FROM ended`,
 );
@@ -356,7 +356,9 @@ export function listPayments(
   const conditions: string[] = [];
   if (filter.status === 'processing') {
     // Few among many: found by the work list, not by walking through everything that has ended.
-    conditions.push('platform_payment_id IN (SELECT platform_payment_id FROM payment_processing)');
+    conditions.push(
+      'platform_payment_id IN (SELECT platform_payment_id FROM duebridge_partner.payment_processing)',
+    );
   }
   for (const name of ['status', 'biller_id', 'account_id', 'platform_batch_id'] as const) {
     if (filter[name] === undefined) continue;
@@ -371,7 +373,7 @@ export function listPayments(
   }
   values.push(limit);
   return database.query<PaymentRow>(
-    `SELECT ${columns} FROM payment ${conditions.length > 0 ? `WHERE ${conditions.join(' AND ')}` : ''}
+    `SELECT ${columns} FROM duebridge_partner.payment ${conditions.length > 0 ? `WHERE ${conditions.join(' AND ')}` : ''}
       ORDER BY initiated_at DESC, platform_payment_id DESC LIMIT $${values.length}`,
     values,
   );

@@ -7,12 +7,11 @@ import type { FastifyInstance } from 'fastify';
 import type { PartnerKitOptions } from './kit.ts';
 import { partnerKit } from './plugin.ts';
 import { importAccounts, type ImportedAccount } from './ledger.ts';
+import { migrations } from './migrations.ts';
 
 /** The key of test servers, and the headers that carry it. */
 export const testKey = 'a-static-key-for-tests';
 export const withKey = { 'x-api-key': testKey };
-
-const migrations = new URL('./migrations/', import.meta.url);
 
 /** A fresh database with the kit's tables. */
 export function kitDatabase(t: Cleanup, name = 'kit'): Promise<TestDatabase> {

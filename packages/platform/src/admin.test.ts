@@ -174,11 +174,11 @@ test('payments are listed newest first, page by page, none twice and none missed
 test('a payment that has not ended after a day stands on a list for people, and is not failed for it [ST3]', async () => {
   await pay('a1');
   await platform.database.query(
-    `INSERT INTO payments (platform_payment_id, partner_id, biller_id, account_id, platform_batch_id,
+    `INSERT INTO duebridge_platform.payments (platform_payment_id, partner_id, biller_id, account_id, platform_batch_id,
                            amount_in_cents, funding_method, created_at)
      SELECT 'a-day-old', partner_id, biller_id, 'a1', platform_batch_id, 100, funding_method,
             now() - interval '25 hours'
-       FROM payments LIMIT 1`,
+       FROM duebridge_platform.payments LIMIT 1`,
   );
   const answer = await platform.admin('GET', '/admin/v1/payments?overdue=true');
   const { payments } = answer.body as unknown as PaymentPage;

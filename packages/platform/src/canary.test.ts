@@ -108,10 +108,13 @@ test('secrets and personal data planted at every door come out of no other', asy
     await expect(400, platform.call('POST', '/v1/sbi/token', sending));
   }
   for (const [spoil, mend] of [
-    ['ALTER TABLE customers RENAME TO elsewhere', 'ALTER TABLE elsewhere RENAME TO customers'],
     [
-      `ALTER TABLE customers ADD CONSTRAINT spoilt CHECK (sealed = '') NOT VALID`,
-      'ALTER TABLE customers DROP CONSTRAINT spoilt',
+      'ALTER TABLE duebridge_platform.customers RENAME TO elsewhere',
+      'ALTER TABLE duebridge_platform.elsewhere RENAME TO customers',
+    ],
+    [
+      `ALTER TABLE duebridge_platform.customers ADD CONSTRAINT spoilt CHECK (sealed = '') NOT VALID`,
+      'ALTER TABLE duebridge_platform.customers DROP CONSTRAINT spoilt',
     ],
   ] as const) {
     await platform.database.query(spoil);
@@ -162,12 +165,12 @@ test('secrets and personal data planted at every door come out of no other', asy
   const audit = await expect(200, platform.admin('GET', '/admin/v1/audit'));
 
   const tables = await platform.database.query<{ name: string }>(
-    `SELECT table_name AS name FROM information_schema.tables WHERE table_schema = current_schema()`,
+    `SELECT table_name AS name FROM information_schema.tables WHERE table_schema = 'duebridge_platform'`,
   );
   const rows: string[] = [];
   for (const { name } of tables) {
     const found = await platform.database.query<{ row: string }>(
-      `SELECT $1 || ' ' || to_jsonb(kept)::text AS row FROM "${name}" kept`,
+      `SELECT $1 || ' ' || to_jsonb(kept)::text AS row FROM duebridge_platform."${name}" kept`,
       [name],
     );
     rows.push(...found.map(({ row }) => row));

@@ -48,14 +48,14 @@ const MAX_QUEUED = 100_000;
 
 const actStatement = sql(
   'sandbox_funds_act',
-  `INSERT INTO sandbox_funds (platform_payment_id, act, funding_method, amount_in_cents)
+  `INSERT INTO duebridge_platform.sandbox_funds (platform_payment_id, act, funding_method, amount_in_cents)
    SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::bigint[])
    ON CONFLICT (platform_payment_id, phase) DO NOTHING
    RETURNING platform_payment_id, act`,
 );
 const lookStatement = sql(
   'sandbox_funds_look',
-  `SELECT platform_payment_id, phase, act FROM sandbox_funds WHERE platform_payment_id = ANY($1)`,
+  `SELECT platform_payment_id, phase, act FROM duebridge_platform.sandbox_funds WHERE platform_payment_id = ANY($1)`,
 );
 
 type Act = 'authorize' | 'decline' | 'capture' | 'void';

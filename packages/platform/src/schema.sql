@@ -1,6 +1,6 @@
 -- The database as all migrations leave it. Read it; it is compared with them by a test.
 
-CREATE TABLE audit (
+CREATE TABLE duebridge_platform.audit (
   audit_id uuid NOT NULL DEFAULT gen_random_uuid(),
   at timestamp with time zone NOT NULL DEFAULT clock_timestamp(),
   actor text NOT NULL,
@@ -11,11 +11,11 @@ CREATE TABLE audit (
   CONSTRAINT audit_pkey PRIMARY KEY (at, audit_id)
 );
 
-CREATE INDEX audit_payment ON public.audit USING btree (platform_payment_id, at) WHERE (platform_payment_id IS NOT NULL);
+CREATE INDEX audit_payment ON duebridge_platform.audit USING btree (platform_payment_id, at) WHERE (platform_payment_id IS NOT NULL);
 
-CREATE TRIGGER audit_kept BEFORE DELETE OR UPDATE OR TRUNCATE ON public.audit FOR EACH STATEMENT EXECUTE FUNCTION kept_for_ever();
+CREATE TRIGGER audit_kept BEFORE DELETE OR UPDATE OR TRUNCATE ON duebridge_platform.audit FOR EACH STATEMENT EXECUTE FUNCTION duebridge_platform.kept_for_ever();
 
-CREATE TABLE batches (
+CREATE TABLE duebridge_platform.batches (
   platform_batch_id text NOT NULL,
   partner_id text NOT NULL,
   opened_at timestamp with time zone NOT NULL DEFAULT clock_timestamp(),
@@ -24,18 +24,18 @@ CREATE TABLE batches (
   statement jsonb,
   CONSTRAINT batches_window UNIQUE (partner_id, cutoff_at),
   CONSTRAINT batches_pkey PRIMARY KEY (platform_batch_id),
-  CONSTRAINT batches_partner_id_fkey FOREIGN KEY (partner_id) REFERENCES partners(partner_id),
+  CONSTRAINT batches_partner_id_fkey FOREIGN KEY (partner_id) REFERENCES duebridge_platform.partners(partner_id),
   CONSTRAINT batches_closed CHECK (((closed_at IS NULL) = (statement IS NULL))),
   CONSTRAINT batches_platform_batch_id_check CHECK ((platform_batch_id ~ '^[A-Za-z0-9._-]{1,64}$'::text))
 );
 
-CREATE INDEX batches_open ON public.batches USING btree (cutoff_at) WHERE (closed_at IS NULL);
+CREATE INDEX batches_open ON duebridge_platform.batches USING btree (cutoff_at) WHERE (closed_at IS NULL);
 
-CREATE TRIGGER batches_guard BEFORE UPDATE ON public.batches FOR EACH ROW EXECUTE FUNCTION batches_guard();
+CREATE TRIGGER batches_guard BEFORE UPDATE ON duebridge_platform.batches FOR EACH ROW EXECUTE FUNCTION duebridge_platform.batches_guard();
 
-CREATE TRIGGER batches_kept BEFORE DELETE OR TRUNCATE ON public.batches FOR EACH STATEMENT EXECUTE FUNCTION kept_for_ever();
+CREATE TRIGGER batches_kept BEFORE DELETE OR TRUNCATE ON duebridge_platform.batches FOR EACH STATEMENT EXECUTE FUNCTION duebridge_platform.kept_for_ever();
 
-CREATE TABLE client_keys (
+CREATE TABLE duebridge_platform.client_keys (
   key_id text NOT NULL,
   client_id text NOT NULL,
   slot smallint NOT NULL,
@@ -46,26 +46,26 @@ CREATE TABLE client_keys (
   revoked_at timestamp with time zone,
   CONSTRAINT client_keys_digest_key UNIQUE (digest),
   CONSTRAINT client_keys_pkey PRIMARY KEY (key_id),
-  CONSTRAINT client_keys_client_id_fkey FOREIGN KEY (client_id) REFERENCES clients(client_id),
+  CONSTRAINT client_keys_client_id_fkey FOREIGN KEY (client_id) REFERENCES duebridge_platform.clients(client_id),
   CONSTRAINT client_keys_digest_check CHECK ((octet_length(digest) = 32)),
   CONSTRAINT client_keys_slot_check CHECK ((slot = ANY (ARRAY[1, 2])))
 );
 
-CREATE INDEX client_keys_by_client ON public.client_keys USING btree (client_id, created_at);
+CREATE INDEX client_keys_by_client ON duebridge_platform.client_keys USING btree (client_id, created_at);
 
-CREATE UNIQUE INDEX client_keys_two_active ON public.client_keys USING btree (client_id, slot) WHERE (revoked_at IS NULL);
+CREATE UNIQUE INDEX client_keys_two_active ON duebridge_platform.client_keys USING btree (client_id, slot) WHERE (revoked_at IS NULL);
 
-CREATE TABLE clients (
+CREATE TABLE duebridge_platform.clients (
   client_id text NOT NULL,
   partner_id text NOT NULL,
   created_at timestamp with time zone NOT NULL DEFAULT now(),
   CONSTRAINT clients_pkey PRIMARY KEY (client_id),
-  CONSTRAINT clients_partner_id_fkey FOREIGN KEY (partner_id) REFERENCES partners(partner_id)
+  CONSTRAINT clients_partner_id_fkey FOREIGN KEY (partner_id) REFERENCES duebridge_platform.partners(partner_id)
 );
 
-CREATE INDEX clients_by_partner ON public.clients USING btree (partner_id);
+CREATE INDEX clients_by_partner ON duebridge_platform.clients USING btree (partner_id);
 
-CREATE TABLE customers (
+CREATE TABLE duebridge_platform.customers (
   customer_id uuid NOT NULL,
   partner_id text NOT NULL,
   sealed text,
@@ -76,9 +76,9 @@ CREATE TABLE customers (
   CONSTRAINT customers_check CHECK (((sealed IS NULL) = (erased_at IS NOT NULL)))
 );
 
-CREATE INDEX customers_to_erase ON public.customers USING btree (erase_after) WHERE (erased_at IS NULL);
+CREATE INDEX customers_to_erase ON duebridge_platform.customers USING btree (erase_after) WHERE (erased_at IS NULL);
 
-CREATE TABLE flow_payments (
+CREATE TABLE duebridge_platform.flow_payments (
   platform_payment_id text NOT NULL,
   flow_id bytea NOT NULL,
   token_hash bytea NOT NULL,
@@ -90,16 +90,16 @@ CREATE TABLE flow_payments (
   CONSTRAINT flow_payments_pkey PRIMARY KEY (platform_payment_id)
 );
 
-CREATE INDEX flow_payments_by_token ON public.flow_payments USING btree (token_hash, created_at);
+CREATE INDEX flow_payments_by_token ON duebridge_platform.flow_payments USING btree (token_hash, created_at);
 
-CREATE TABLE flows (
+CREATE TABLE duebridge_platform.flows (
   flow_id bytea NOT NULL,
   latest_payment_id text,
   CONSTRAINT flows_pkey PRIMARY KEY (flow_id),
   CONSTRAINT flows_flow_id_check CHECK ((octet_length(flow_id) = 32))
 );
 
-CREATE TABLE partners (
+CREATE TABLE duebridge_platform.partners (
   partner_id text NOT NULL,
   name text NOT NULL,
   kind text NOT NULL,
@@ -127,7 +127,7 @@ CREATE TABLE partners (
   CONSTRAINT partners_partner_id_check CHECK ((partner_id ~ '^[a-z0-9][a-z0-9-]{0,62}$'::text))
 );
 
-CREATE TABLE payments (
+CREATE TABLE duebridge_platform.payments (
   platform_payment_id text NOT NULL,
   partner_id text NOT NULL,
   biller_id text NOT NULL,
@@ -149,7 +149,7 @@ CREATE TABLE payments (
   ended_at timestamp with time zone,
   settled_at timestamp with time zone,
   CONSTRAINT payments_pkey PRIMARY KEY (platform_payment_id),
-  CONSTRAINT payments_partner_id_fkey FOREIGN KEY (partner_id) REFERENCES partners(partner_id),
+  CONSTRAINT payments_partner_id_fkey FOREIGN KEY (partner_id) REFERENCES duebridge_platform.partners(partner_id),
   CONSTRAINT payments_amount_in_cents_check CHECK (((amount_in_cents >= 1) AND (amount_in_cents <= '99999999999'::bigint))),
   CONSTRAINT payments_ended CHECK ((((status = 'processing'::text) = (stage <> 'ended'::text)) AND ((stage = 'ended'::text) = (ended_at IS NOT NULL)))),
   CONSTRAINT payments_failed CHECK (((status = 'failed'::text) = (failure_reason IS NOT NULL))),
@@ -163,21 +163,21 @@ CREATE TABLE payments (
   CONSTRAINT payments_succeeded CHECK (((status <> 'succeeded'::text) OR ((posted_at IS NOT NULL) AND (payment_id IS NOT NULL))))
 ) WITH (fillfactor=70);
 
-CREATE INDEX payments_batch ON public.payments USING btree (platform_batch_id);
+CREATE INDEX payments_batch ON duebridge_platform.payments USING btree (platform_batch_id);
 
-CREATE INDEX payments_in_flight ON public.payments USING btree (owner) WHERE (settled_at IS NULL);
+CREATE INDEX payments_in_flight ON duebridge_platform.payments USING btree (owner) WHERE (settled_at IS NULL);
 
-CREATE INDEX payments_partner ON public.payments USING btree (partner_id, platform_payment_id);
+CREATE INDEX payments_partner ON duebridge_platform.payments USING btree (partner_id, platform_payment_id);
 
-CREATE INDEX payments_session ON public.payments USING btree (session_id) WHERE (session_id IS NOT NULL);
+CREATE INDEX payments_session ON duebridge_platform.payments USING btree (session_id) WHERE (session_id IS NOT NULL);
 
-CREATE TRIGGER payments_insert_guard BEFORE INSERT ON public.payments FOR EACH ROW EXECUTE FUNCTION payments_insert_guard();
+CREATE TRIGGER payments_insert_guard BEFORE INSERT ON duebridge_platform.payments FOR EACH ROW EXECUTE FUNCTION duebridge_platform.payments_insert_guard();
 
-CREATE TRIGGER payments_kept BEFORE DELETE OR TRUNCATE ON public.payments FOR EACH STATEMENT EXECUTE FUNCTION kept_for_ever();
+CREATE TRIGGER payments_kept BEFORE DELETE OR TRUNCATE ON duebridge_platform.payments FOR EACH STATEMENT EXECUTE FUNCTION duebridge_platform.kept_for_ever();
 
-CREATE TRIGGER payments_update_guard BEFORE UPDATE ON public.payments FOR EACH ROW EXECUTE FUNCTION payments_update_guard();
+CREATE TRIGGER payments_update_guard BEFORE UPDATE ON duebridge_platform.payments FOR EACH ROW EXECUTE FUNCTION duebridge_platform.payments_update_guard();
 
-CREATE TABLE sandbox_funds (
+CREATE TABLE duebridge_platform.sandbox_funds (
   platform_payment_id text NOT NULL,
   act text NOT NULL,
   phase text NOT NULL GENERATED ALWAYS AS (
@@ -193,9 +193,9 @@ END) STORED,
   CONSTRAINT sandbox_funds_amount_in_cents_check CHECK ((amount_in_cents > 0))
 );
 
-CREATE TRIGGER sandbox_funds_kept BEFORE DELETE OR UPDATE OR TRUNCATE ON public.sandbox_funds FOR EACH STATEMENT EXECUTE FUNCTION kept_for_ever();
+CREATE TRIGGER sandbox_funds_kept BEFORE DELETE OR UPDATE OR TRUNCATE ON duebridge_platform.sandbox_funds FOR EACH STATEMENT EXECUTE FUNCTION duebridge_platform.kept_for_ever();
 
-CREATE TABLE sessions (
+CREATE TABLE duebridge_platform.sessions (
   session_hash bytea NOT NULL,
   session_id uuid NOT NULL,
   token_hash bytea NOT NULL,
@@ -214,9 +214,9 @@ CREATE TABLE sessions (
   CONSTRAINT sessions_session_hash_check CHECK ((octet_length(session_hash) = 32))
 );
 
-CREATE INDEX sessions_by_expiry ON public.sessions USING btree (expires_at);
+CREATE INDEX sessions_by_expiry ON duebridge_platform.sessions USING btree (expires_at);
 
-CREATE TABLE tokens (
+CREATE TABLE duebridge_platform.tokens (
   token_hash bytea NOT NULL,
   client_id text NOT NULL,
   partner_id text NOT NULL,
@@ -234,9 +234,9 @@ CREATE TABLE tokens (
   CONSTRAINT tokens_token_hash_check CHECK ((octet_length(token_hash) = 32))
 );
 
-CREATE INDEX tokens_by_expiry ON public.tokens USING btree (expires_at);
+CREATE INDEX tokens_by_expiry ON duebridge_platform.tokens USING btree (expires_at);
 
-CREATE TABLE workers (
+CREATE TABLE duebridge_platform.workers (
   worker_id text NOT NULL,
   heartbeat_at timestamp with time zone NOT NULL DEFAULT clock_timestamp(),
   started_at timestamp with time zone NOT NULL DEFAULT clock_timestamp(),
@@ -244,7 +244,7 @@ CREATE TABLE workers (
   CONSTRAINT workers_pkey PRIMARY KEY (worker_id)
 ) WITH (fillfactor=50);
 
-CREATE OR REPLACE FUNCTION public.batches_guard()
+CREATE OR REPLACE FUNCTION duebridge_platform.batches_guard()
  RETURNS trigger
  LANGUAGE plpgsql
 AS $function$
@@ -258,7 +258,7 @@ BEGIN
 END $function$
 ;
 
-CREATE OR REPLACE FUNCTION public.kept_for_ever()
+CREATE OR REPLACE FUNCTION duebridge_platform.kept_for_ever()
  RETURNS trigger
  LANGUAGE plpgsql
 AS $function$
@@ -268,7 +268,7 @@ BEGIN
 END $function$
 ;
 
-CREATE OR REPLACE FUNCTION public.payments_insert_guard()
+CREATE OR REPLACE FUNCTION duebridge_platform.payments_insert_guard()
  RETURNS trigger
  LANGUAGE plpgsql
 AS $function$
@@ -278,7 +278,7 @@ BEGIN
       USING ERRCODE = 'check_violation', CONSTRAINT = 'payments_start';
   END IF;
   -- The lock makes an insert wait for a closing under way, and a closing for inserts under way (decision 26).
-  PERFORM 1 FROM batches
+  PERFORM 1 FROM duebridge_platform.batches
     WHERE platform_batch_id = NEW.platform_batch_id AND partner_id = NEW.partner_id AND closed_at IS NULL
     FOR KEY SHARE;
   IF NOT FOUND THEN
@@ -289,7 +289,7 @@ BEGIN
 END $function$
 ;
 
-CREATE OR REPLACE FUNCTION public.payments_update_guard()
+CREATE OR REPLACE FUNCTION duebridge_platform.payments_update_guard()
  RETURNS trigger
  LANGUAGE plpgsql
 AS $function$

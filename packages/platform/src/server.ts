@@ -38,14 +38,13 @@ import { createPartnerClient } from './partners/client.ts';
 import { openPartnerRegistry } from './partners/registry.ts';
 import { openPayments, toFlowPayment, type Payments } from './checkout/confirm.ts';
 import { keepForgetting } from './checkout/retention.ts';
+import { migrations } from './migrations.ts';
 import { openSealer } from './partners/seal.ts';
 import { openSessions, type Sessions } from './checkout/session.ts';
 import { openTokens, type Tokens } from './checkout/token.ts';
 
 /** Version of the API documents: that of the packages. */
 const version = '0.1.0';
-/** The SQL files of this package, in order. */
-export const migrations = new URL('./migrations/', import.meta.url);
 /** Name of the platform's database on an embedded server, beside that of the partner kit. */
 const embeddedDatabase = 'duebridge_platform';
 /** Clients and addresses whose rate is remembered at most; one more forgets the one unheard of for longest. */

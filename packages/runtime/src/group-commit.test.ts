@@ -6,7 +6,10 @@ import { groupCommit } from './group-commit.ts';
 import { sql, sqlState } from './postgres.ts';
 import { manualClock, testDatabase } from './testing.ts';
 
-const migrations = new URL('./fixtures/migrations/', import.meta.url);
+const migrations = {
+  schema: 'test_ground',
+  directory: new URL('./fixtures/migrations/', import.meta.url),
+};
 
 /** A flush that waits to be released, and records what it was given. */
 function heldFlush(): {
@@ -108,7 +111,7 @@ test('one bad row fails alone, beside a table that holds the others', async (t) 
   const database = await testDatabase(t, { migrations });
   const insert = sql(
     'test.insert-many',
-    `INSERT INTO payment (platform_payment_id, amount_in_cents)
+    `INSERT INTO test_ground.payment (platform_payment_id, amount_in_cents)
      SELECT * FROM unnest($1::text[], $2::bigint[]) RETURNING platform_payment_id`,
   );
   const group = groupCommit({
@@ -132,7 +135,7 @@ test('one bad row fails alone, beside a table that holds the others', async (t) 
   );
   const failed = results[2];
   assert.equal(failed?.status === 'rejected' && sqlState(failed.reason), '23514');
-  const rows = await database.query('SELECT count(*) AS count FROM payment');
+  const rows = await database.query('SELECT count(*) AS count FROM test_ground.payment');
   assert.deepEqual(rows, [{ count: 3 }]);
 });
 

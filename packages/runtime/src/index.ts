@@ -5,6 +5,7 @@ export * from './errors.ts';
 export * from './group-commit.ts';
 export * from './kept-secret.ts';
 export * from './log.ts';
+export * from './migrations.ts';
 export * from './postgres.ts';
 export * from './http.ts';
 export * from './service.ts';

@@ -11,15 +11,18 @@ import {
   checkDurability,
   constraintOf,
   ensureDatabase,
-  migrate,
   openDatabase,
   sql,
   sqlState,
   type Database,
 } from './postgres.ts';
+import { migrate } from './migrations.ts';
 import { freePort, testDatabase, testServer } from './testing.ts';
 
-const migrations = new URL('./fixtures/migrations/', import.meta.url);
+const migrations = {
+  schema: 'test_ground',
+  directory: new URL('./fixtures/migrations/', import.meta.url),
+};
 const execFileAsync = promisify(execFile);
 // One user for the whole file, so that the server does not stop and start between its tests.
 const server = await testServer();
@@ -65,7 +68,7 @@ test('a broken rule of the table keeps its code and its connection', async (t) =
   const before = await database.query(backend);
   const insert = sql(
     'test.insert',
-    'INSERT INTO payment (platform_payment_id, amount_in_cents) VALUES ($1, $2)',
+    'INSERT INTO test_ground.payment (platform_payment_id, amount_in_cents) VALUES ($1, $2)',
   );
   await database.query(insert, ['p1', 5]);
   await assert.rejects(
@@ -83,16 +86,16 @@ test('a broken rule of the table keeps its code and its connection', async (t) =
 test('a transaction is whole: what it wrote is gone when its work throws', async (t) => {
   const database = await testDatabase(t, { migrations });
   const work = database.transaction(async (tx) => {
-    await tx.query(`INSERT INTO payment VALUES ('p1', 1)`);
+    await tx.query(`INSERT INTO test_ground.payment VALUES ('p1', 1)`);
     throw new Error('no');
   });
   await assert.rejects(work, { message: 'no' });
-  assert.deepEqual(await database.query('SELECT * FROM payment'), []);
+  assert.deepEqual(await database.query('SELECT * FROM test_ground.payment'), []);
 });
 
 test('two transactions that lock in opposite order both commit in the end', async (t) => {
   const database = await testDatabase(t, { migrations });
-  await database.query(`INSERT INTO payment VALUES ('a', 1), ('b', 1)`);
+  await database.query(`INSERT INTO test_ground.payment VALUES ('a', 1), ('b', 1)`);
   let runs = 0;
   const both = Promise.withResolvers<void>();
   const add = (ids: [string, string]): Promise<void> =>
@@ -100,7 +103,7 @@ test('two transactions that lock in opposite order both commit in the end', asyn
       runs += 1;
       for (const [index, id] of ids.entries()) {
         await tx.query(
-          'UPDATE payment SET amount_in_cents = amount_in_cents + 1 WHERE platform_payment_id = $1',
+          'UPDATE test_ground.payment SET amount_in_cents = amount_in_cents + 1 WHERE platform_payment_id = $1',
           [id],
         );
         // The first time each waits until the other holds its first row, so that they surely meet.
@@ -111,7 +114,7 @@ test('two transactions that lock in opposite order both commit in the end', asyn
   await Promise.all([add(['a', 'b']), add(['b', 'a'])]);
   assert.equal(runs, 3);
   const rows = await database.query<{ amount_in_cents: number }>(
-    'SELECT amount_in_cents FROM payment',
+    'SELECT amount_in_cents FROM test_ground.payment',
   );
   assert.deepEqual(
     rows.map((row) => row.amount_in_cents),
@@ -124,12 +127,12 @@ test('a transaction that can never win gives up as unavailable, having written n
   let runs = 0;
   const hopeless = database.transaction(async (tx) => {
     runs += 1;
-    await tx.query(`INSERT INTO payment VALUES ('p1', 1)`);
+    await tx.query(`INSERT INTO test_ground.payment VALUES ('p1', 1)`);
     await tx.query(`DO $$ BEGIN RAISE EXCEPTION 'again' USING ERRCODE = '40001'; END $$`);
   });
   await assert.rejects(hopeless, isUnavailable('not_executed'));
   assert.equal(runs, 8);
-  assert.deepEqual(await database.query('SELECT * FROM payment'), []);
+  assert.deepEqual(await database.query('SELECT * FROM test_ground.payment'), []);
 });
 
 test('a statement that hangs is cut off by the server and named unavailable', async (t) => {
@@ -188,13 +191,13 @@ test('a session that the server ends under a statement leaves the outcome unknow
 test('a session lost before COMMIT was sent surely wrote nothing', async (t) => {
   const database = await testDatabase(t, { migrations });
   const work = database.transaction(async (tx) => {
-    await tx.query(`INSERT INTO payment VALUES ('p1', 1)`);
+    await tx.query(`INSERT INTO test_ground.payment VALUES ('p1', 1)`);
     const [me] = await tx.query<{ pid: number }>('SELECT pg_backend_pid() AS pid');
     await database.query('SELECT pg_terminate_backend($1)', [me!.pid]);
     await tx.query('SELECT pg_sleep(30)');
   });
   await assert.rejects(work, isUnavailable('not_executed'));
-  assert.deepEqual(await database.query('SELECT * FROM payment'), []);
+  assert.deepEqual(await database.query('SELECT * FROM test_ground.payment'), []);
 });
 
 test('idle sessions that the server ends neither end the process nor fail the next statement', async (t) => {
@@ -212,10 +215,10 @@ test('idle sessions that the server ends neither end the process nor fail the ne
 
 test('a statement prepared before a migration changed its table still answers', async (t) => {
   const database = await testDatabase(t, { migrations, maxConnections: 1 });
-  const all = sql('test.all', 'SELECT * FROM payment');
-  await database.query(`INSERT INTO payment VALUES ('p1', 1, now(), 'x')`);
+  const all = sql('test.all', 'SELECT * FROM test_ground.payment');
+  await database.query(`INSERT INTO test_ground.payment VALUES ('p1', 1, now(), 'x')`);
   await database.query(all);
-  await database.query('ALTER TABLE payment DROP COLUMN note');
+  await database.query('ALTER TABLE test_ground.payment DROP COLUMN note');
   const rows = await database.query(all);
   assert.deepEqual(Object.keys(rows[0]!), [
     'platform_payment_id',
@@ -255,9 +258,10 @@ async function emptyDatabase(t: { after(hook: () => Promise<void>): unknown }): 
 test('eight processes that start at once migrate once, and a later one changes nothing', async (t) => {
   const { database, url } = await emptyDatabase(t);
   const program = `
-    import { migrate, openDatabase } from ${JSON.stringify(new URL('./postgres.ts', import.meta.url).href)};
+    import { migrate } from ${JSON.stringify(new URL('./migrations.ts', import.meta.url).href)};
+    import { openDatabase } from ${JSON.stringify(new URL('./postgres.ts', import.meta.url).href)};
     const database = openDatabase({ url: process.argv[1], applicationName: 'starter' });
-    const done = await migrate(database, new URL(process.argv[2]));
+    const done = await migrate(database, { schema: 'test_ground', directory: new URL(process.argv[2]) });
     await database.close();
     console.log(done.length);`;
   const starters = Array.from({ length: 8 }, () =>
@@ -266,7 +270,7 @@ test('eight processes that start at once migrate once, and a later one changes n
       '-e',
       program,
       url,
-      migrations.href,
+      migrations.directory.href,
     ]),
   );
   const counts = (await Promise.all(starters)).map(({ stdout }) => Number(stdout));
@@ -276,7 +280,7 @@ test('eight processes that start at once migrate once, and a later one changes n
   );
   assert.deepEqual(await migrate(database, migrations), []);
   const rows = await database.query<{ name: string }>(
-    'SELECT name FROM duebridge_migration ORDER BY name',
+    'SELECT name FROM test_ground.migrations ORDER BY name',
   );
   assert.deepEqual(
     rows.map((row) => row.name),
@@ -288,13 +292,16 @@ test('a changed, a missing, a misnamed or a failing migration stops the start an
   const { database } = await emptyDatabase(t);
   const folder = await mkdtemp(path.join(tmpdir(), 'duebridge-migrations-'));
   t.after(() => rm(folder, { recursive: true }));
-  await cp(migrations, folder, { recursive: true });
-  const here = pathToFileURL(folder);
+  await cp(migrations.directory, folder, { recursive: true });
+  const here = { schema: 'test_ground', directory: pathToFileURL(folder) };
   await migrate(database, here);
 
-  await writeFile(path.join(folder, '003-bad.sql'), 'CREATE TABLE half (); SELECT 1 / 0;');
+  await writeFile(
+    path.join(folder, '003-bad.sql'),
+    'CREATE TABLE test_ground.half (); SELECT 1 / 0;',
+  );
   await assert.rejects(migrate(database, here), (error) => sqlState(error) === '22012');
-  const [half] = await database.query(`SELECT to_regclass('half') AS half`);
+  const [half] = await database.query(`SELECT to_regclass('test_ground.half') AS half`);
   assert.deepEqual(half, { half: null });
   await rm(path.join(folder, '003-bad.sql'));
 
@@ -305,6 +312,9 @@ test('a changed, a missing, a misnamed or a failing migration stops the start an
   await writeFile(path.join(folder, '002-note.sql'), 'SELECT 1');
   await assert.rejects(migrate(database, here), ConfigurationError);
   await rm(path.join(folder, '002-note.sql'));
+  // Additive, so the version that lacks it goes on; the first is not.
+  assert.deepEqual(await migrate(database, here), []);
+  await rm(path.join(folder, '001-payment.sql'));
   await assert.rejects(migrate(database, here), ConfigurationError);
 });
 

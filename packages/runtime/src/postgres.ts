@@ -1,14 +1,17 @@
 /**
- * PostgreSQL for both servers: a pool with deadlines, statements prepared by name, transactions that are repeated when PostgreSQL
- * asks for it, migrations, and a check that an acknowledged write is a durable one.
+ * PostgreSQL for both servers: a pool with deadlines, statements prepared by name, transactions that are retried when PostgreSQL
+ * asks for it, and a check that an acknowledged write is a durable one. Migrations are in migrations.ts.
+ *
+ * Nothing is asked of the connection's start that a pooler refuses (decision 34). On a direct connection the settings we rely on
+ * (UTC, READ COMMITTED, time limits) are made once per session. Behind a pooler such as PgBouncer two transactions of one client
+ * may run in two sessions, so there each statement runs in a transaction that makes the settings for itself, and nothing is
+ * prepared by name. Neither the database's defaults nor options in the address change what a statement does.
  *
  * What a caller may rely on: a row's bigint is a safe integer, its timestamptz an ISO 8601 text in UTC with milliseconds
  * (decision 12), its date the text YYYY-MM-DD; and an error is either a `DatabaseUnavailable` (try later; nothing is wrong with
  * the statement) or PostgreSQL's own error, whose SQLSTATE `sqlState` gives.
  */
 import assert from 'node:assert/strict';
-import { createHash } from 'node:crypto';
-import { readdir, readFile } from 'node:fs/promises';
 import { setTimeout as delay } from 'node:timers/promises';
 import {
   DatabaseError,
@@ -43,14 +46,20 @@ export interface Transaction {
   ): Promise<Row[]>;
 }
 
-/** Options of a transaction. READ COMMITTED is the default: the safe shape of an idempotent insert needs it (reliability fact 4). */
+/** Options of a transaction. */
 export interface TransactionOptions {
+  /** READ COMMITTED is the default, whatever the database's is: the safe shape of an idempotent insert needs it. */
   isolation?: 'read committed' | 'repeatable read' | 'serializable';
+  /** Time limit of each of its statements in milliseconds, instead of the pool's; 0 is none (migrations). */
+  statementTimeoutMs?: number;
 }
 
 /** A pool of connections to one database. */
 export interface Database {
-  /** Runs one statement in its own transaction. Throws DatabaseUnavailable, or PostgreSQL's error. Never repeated: it may have happened. */
+  /**
+   * Runs one statement in its own transaction. Throws DatabaseUnavailable, or PostgreSQL's error. Retried only when PostgreSQL
+   * says that it rolled back (40001, 40P01), never when its answer was lost: it may have happened.
+   */
   query<Row = Record<string, unknown>>(
     statement: Statement,
     values?: readonly unknown[],
@@ -61,7 +70,7 @@ export interface Database {
    * A connection lost before COMMIT was sent is `not_executed`; one lost while its answer was awaited is `unknown`, never repeated.
    */
   transaction<T>(work: (tx: Transaction) => Promise<T>, options?: TransactionOptions): Promise<T>;
-  /** Runs `work` on one connection outside a transaction: session locks, LISTEN, tools. */
+  /** Runs `work` on one connection outside a transaction: session locks, LISTEN, tools. Not for use behind a pooler. */
   withConnection<T>(work: (connection: Transaction) => Promise<T>): Promise<T>;
   /** Counts of the pool: open connections, those at rest, and callers waiting for one. */
   stats(): { open: number; idle: number; waiting: number };
@@ -106,14 +115,9 @@ export function openDatabase(options: DatabaseOptions): Database {
     connectionTimeoutMillis: options.acquireTimeoutMs ?? 5_000,
     idleTimeoutMillis: 30_000,
     keepAlive: true,
-    statement_timeout: statementTimeoutMs,
-    // A session that stops in the middle of a transaction (a stalled process) must not hold its row locks for ever.
-    idle_in_transaction_session_timeout: statementTimeoutMs,
     ...(statementTimeoutMs > 0
       ? { query_timeout: statementTimeoutMs + deadConnectionGraceMs }
       : undefined),
-    // Text forms of time depend on these two; the parsers below rely on them.
-    options: '-c timezone=UTC -c datestyle=ISO',
     types: { getTypeParser },
   });
   // An idle connection that breaks (restart, failover) is dropped by the pool; without a listener Node would end the process.
@@ -122,9 +126,11 @@ export function openDatabase(options: DatabaseOptions): Database {
   pool.on('connect', (client) => client.on('error', ignore));
 
   let closing: Promise<void> | undefined;
+  /** What was found out about each connection of the pool. */
+  const sessions = new WeakMap<PoolClient, Session>();
 
   const withClient = async <T>(
-    work: (client: PoolClient) => Promise<T>,
+    work: (session: Session) => Promise<T>,
     isBroken: (error: unknown) => boolean = isDatabaseTrouble,
   ): Promise<T> => {
     if (closing) throw new DatabaseUnavailable('the database pool is closed', 'not_executed');
@@ -139,8 +145,18 @@ export function openDatabase(options: DatabaseOptions): Database {
         cause: error,
       });
     }
+    let session = sessions.get(client);
+    if (session === undefined) {
+      try {
+        session = await setUp(client, statementTimeoutMs);
+        sessions.set(client, session);
+      } catch (error) {
+        client.release(true);
+        throw explained(error, 'not_executed');
+      }
+    }
     try {
-      const result = await work(client);
+      const result = await work(session);
       client.release();
       return result;
     } catch (error) {
@@ -151,15 +167,21 @@ export function openDatabase(options: DatabaseOptions): Database {
 
   return {
     query: <Row>(statement: Statement, values?: readonly unknown[]) =>
-      withClient((client) => runRefreshed<Row>(client, statement, values)),
+      withRetries(log, () =>
+        withClient((session) =>
+          session.pooled
+            ? oneTransaction(session, (tx) => tx.query<Row>(statement, values))
+            : runRefreshed<Row>(session, statement, values),
+        ),
+      ),
     transaction: (work, transactionOptions) =>
       withRetries(log, () =>
-        withClient((client) => oneTransaction(client, work, transactionOptions)),
+        withClient((session) => oneTransaction(session, work, transactionOptions)),
       ),
     // After any error the session may hold a lock or an open transaction: that connection is not used again.
     withConnection: (work) =>
       withClient(
-        (client) => work(queryOn(client)),
+        (session) => work({ query: (statement, values) => run(session, statement, values) }),
         () => true,
       ),
     stats: () => ({ open: pool.totalCount, idle: pool.idleCount, waiting: pool.waitingCount }),
@@ -180,16 +202,68 @@ function assertDatabaseUrl(url: string): void {
   }
 }
 
+/** A connection of the pool, and how it is to be used. */
+interface Session {
+  client: ClientBase;
+  /** Whether a pooler stands between: then the session belongs to a transaction, not to the connection. */
+  pooled: boolean;
+  /** `SET LOCAL …` of the settings that a transaction has to make itself behind a pooler; empty on a direct connection. */
+  settings: string;
+}
+
+/**
+ * Makes the settings of a new connection, and finds out whether a pooler stands between. PostgreSQL tells each client its
+ * session's process id; a pooler tells one that it made up. One statement does both, so that behind a pooler, where the settings
+ * would stay in somebody else's session, they end with it.
+ */
+async function setUp(client: PoolClient, statementTimeoutMs: number): Promise<Session> {
+  const settings: Record<string, string> = {
+    // Text forms of time depend on these two; the parsers below rely on them.
+    TimeZone: 'UTC',
+    DateStyle: 'ISO, MDY',
+    default_transaction_isolation: 'read committed',
+    statement_timeout: String(statementTimeoutMs),
+    // A session that stops in the middle of a transaction (a stalled process) must not hold its row locks for ever.
+    idle_in_transaction_session_timeout: String(statementTimeoutMs),
+  };
+  const told = Number((client as { processID?: unknown }).processID);
+  const result = await client.query<{ pooled: boolean }>({
+    text: `SELECT pg_backend_pid() <> $1 AS pooled, set_config(name, value, pg_backend_pid() <> $1)
+             FROM unnest($2::text[], $3::text[]) AS setting (name, value)`,
+    values: [told, Object.keys(settings), Object.values(settings)],
+  });
+  const pooled = result.rows[0]?.pooled !== false;
+  return {
+    client,
+    pooled,
+    settings: pooled
+      ? Object.entries(settings)
+          .filter(([name]) => name !== 'default_transaction_isolation') // BEGIN says it
+          .map(([name, value]) => `; SET LOCAL ${name} = '${value}'`)
+          .join('')
+      : '',
+  };
+}
+
 async function run<Row>(
-  client: ClientBase,
+  { client, pooled }: Session,
   statement: Statement,
   values: readonly unknown[] = [],
+  clientTimeoutMs?: number,
 ): Promise<Row[]> {
   const config =
     typeof statement === 'string'
       ? { text: statement, ...(values.length > 0 ? { values: [...values] } : undefined) }
-      : { name: statement.name, text: statement.text, values: [...values] };
-  const result = await client.query<QueryResultRow>(config);
+      : {
+          ...(pooled ? undefined : { name: statement.name }),
+          text: statement.text,
+          values: [...values],
+        };
+  const result = await client.query<QueryResultRow>(
+    clientTimeoutMs === undefined
+      ? config
+      : Object.assign(config, { query_timeout: clientTimeoutMs }),
+  );
   // The caller names the shape of its own statement's rows; nothing here could know it.
   return result.rows as Row[];
 }
@@ -199,15 +273,15 @@ async function run<Row>(
  * run again: the refusal came before execution, so nothing happened twice. Inside one, the caller sees the error and repeats.
  */
 async function runRefreshed<Row>(
-  client: ClientBase,
+  session: Session,
   statement: Statement,
   values?: readonly unknown[],
 ): Promise<Row[]> {
   try {
-    return await run<Row>(client, statement, values);
+    return await run<Row>(session, statement, values);
   } catch (error) {
     if (typeof statement === 'string' || !isStalePlan(error)) throw error;
-    return run<Row>(client, statement.text, values);
+    return run<Row>(session, statement.text, values);
   }
 }
 
@@ -215,24 +289,29 @@ function isStalePlan(error: unknown): boolean {
   return error instanceof DatabaseError && error.routine === 'RevalidateCachedQuery';
 }
 
-function queryOn(client: ClientBase): Transaction {
-  return { query: (statement, values) => run(client, statement, values) };
-}
+/** The longest time limit that a timer of Node takes, in milliseconds: 24 days. The client library takes 0 as "the pool's". */
+const noClientTimeoutMs = 2 ** 31 - 1;
 
 async function oneTransaction<T>(
-  client: ClientBase,
+  session: Session,
   work: (tx: Transaction) => Promise<T>,
   options: TransactionOptions = {},
 ): Promise<T> {
+  const { client } = session;
+  const ownLimitMs = options.statementTimeoutMs;
+  let clientTimeoutMs: number | undefined;
+  let begin = `BEGIN ISOLATION LEVEL ${options.isolation ?? 'read committed'}${session.settings}`;
+  if (ownLimitMs !== undefined) {
+    begin += `; SET LOCAL statement_timeout = ${ownLimitMs}`;
+    clientTimeoutMs = ownLimitMs === 0 ? noClientTimeoutMs : ownLimitMs + deadConnectionGraceMs;
+  }
   let ended = false;
   try {
-    await client.query(
-      options.isolation === undefined ? 'BEGIN' : `BEGIN ISOLATION LEVEL ${options.isolation}`,
-    );
+    await client.query(begin);
     const result = await work({
       query: (statement, values) => {
         assert(!ended, 'a statement was sent to a transaction that has ended');
-        return run(client, statement, values);
+        return run(session, statement, values, clientTimeoutMs);
       },
     });
     ended = true;
@@ -406,117 +485,6 @@ export async function ensureDatabase(adminUrl: string, name: string): Promise<st
   const url = new URL(adminUrl);
   url.pathname = `/${name}`;
   return url.href;
-}
-
-/** Key of the advisory lock under which migrations run; any constant does, as locks are per database. */
-const migrationLock = 7_033_124_800_417;
-
-/** A migration file: its name orders it, its hash keeps it unchanged. */
-interface Migration {
-  name: string;
-  text: string;
-  sha256: string;
-}
-
-/**
- * Applies the files `NNN-name.sql` of `directory` in order, each once and in its own transaction, under a lock, so that any
- * number of processes may start at once. Gives the names applied now.
- * Throws ConfigurationError when an applied file was changed since, or the database holds one that this code does not know.
- */
-export async function migrate(
-  database: Database,
-  directory: URL,
-  options: { log?: Log } = {},
-): Promise<string[]> {
-  const log = options.log ?? silentLog;
-  const files = await readMigrations(directory);
-  return database.withConnection(async (connection) => {
-    // Waiting for another process's migrations, and a long migration, are not slow statements.
-    await connection.query('SET statement_timeout = 0');
-    await connection.query('SELECT pg_advisory_lock($1)', [migrationLock]);
-    try {
-      return await applyMissing(connection, files, log);
-    } finally {
-      await connection.query('SELECT pg_advisory_unlock($1)', [migrationLock]);
-      await connection.query('RESET statement_timeout');
-    }
-  });
-}
-
-/** Reads and hashes the migrations of a folder, in order. Throws ConfigurationError on a wrong or doubled name. */
-export async function readMigrations(directory: URL): Promise<Migration[]> {
-  const names = (await readdir(directory)).filter((name) => name.endsWith('.sql')).sort();
-  const numbers = new Set<string>();
-  for (const name of names) {
-    const number = /^(\d{3})-[a-z0-9-]+\.sql$/.exec(name)?.[1];
-    if (number === undefined || numbers.has(number)) {
-      throw new ConfigurationError(
-        `migration ${name} is misnamed: name it NNN-what-it-does.sql with a number of its own`,
-      );
-    }
-    numbers.add(number);
-  }
-  const base = directory.href.endsWith('/') ? directory : new URL(`${directory.href}/`);
-  return Promise.all(
-    names.map(async (name) => {
-      const text = await readFile(new URL(name, base), 'utf8');
-      return { name, text, sha256: createHash('sha256').update(text).digest('hex') };
-    }),
-  );
-}
-
-async function applyMissing(
-  connection: Transaction,
-  files: Migration[],
-  log: Log,
-): Promise<string[]> {
-  await connection.query(
-    `CREATE TABLE IF NOT EXISTS duebridge_migration (
-       name text PRIMARY KEY,
-       sha256 text NOT NULL,
-       applied_at timestamptz NOT NULL DEFAULT now()
-     )`,
-  );
-  const rows = await connection.query<{ name: string; sha256: string }>(
-    'SELECT name, sha256 FROM duebridge_migration',
-  );
-  const applied = new Map(rows.map((row) => [row.name, row.sha256]));
-  for (const name of applied.keys()) {
-    if (!files.some((file) => file.name === name)) {
-      throw new ConfigurationError(
-        `the database is newer than this program: it has migration ${name}; run the newer version`,
-      );
-    }
-  }
-  const done: string[] = [];
-  for (const file of files) {
-    const before = applied.get(file.name);
-    if (before === file.sha256) continue;
-    if (before !== undefined) {
-      throw new ConfigurationError(
-        `migration ${file.name} was changed after it had been applied: restore it and write the change as a new file`,
-      );
-    }
-    await applyOne(connection, file);
-    log.info({ migration: file.name }, 'migration applied');
-    done.push(file.name);
-  }
-  return done;
-}
-
-async function applyOne(connection: Transaction, file: Migration): Promise<void> {
-  await connection.query('BEGIN');
-  try {
-    await connection.query(file.text);
-    await connection.query('INSERT INTO duebridge_migration (name, sha256) VALUES ($1, $2)', [
-      file.name,
-      file.sha256,
-    ]);
-    await connection.query('COMMIT');
-  } catch (error) {
-    await connection.query('ROLLBACK').catch(ignore);
-    throw error;
-  }
 }
 
 /** The oldest PostgreSQL whose behaviour the statements were tried on. */

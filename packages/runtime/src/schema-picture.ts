@@ -9,19 +9,24 @@ import type { Database } from './postgres.ts';
 const head =
   '-- The database as all migrations leave it. Read it; it is compared with them by a test.\n';
 
-/** Fails when the file does not show what the database is. Takes a database that the migrations made. */
-export async function assertSchemaPicture(database: Database, file: URL): Promise<void> {
-  const made = await describe(database);
+/** Fails when the file does not show what `schema` of the database is. Takes a database that the migrations made. */
+export async function assertSchemaPicture(
+  database: Database,
+  schema: string,
+  file: URL,
+): Promise<void> {
+  const made = await describe(database, schema);
   if (process.env['DUEBRIDGE_WRITE_SCHEMA'] === '1') await writeFile(file, made);
   assert.equal(await readFile(file, 'utf8'), made);
 }
 
 /** The tables with columns, constraints, indexes and triggers, and the functions: each as PostgreSQL itself writes them. */
-async function describe(database: Database): Promise<string> {
-  const rows = await database.query<{ text: string }>(`
+async function describe(database: Database, schema: string): Promise<string> {
+  const rows = await database.query<{ text: string }>(
+    `
     WITH tables AS (
       SELECT c.oid, c.relname, c.reloptions FROM pg_class c
-       WHERE c.relnamespace = 'public'::regnamespace AND c.relkind = 'r' AND c.relname <> 'duebridge_migration'
+       WHERE c.relnamespace = $1::regnamespace AND c.relkind = 'r' AND c.relname <> 'migrations'
     ), lines AS (
       SELECT t.oid, 1 AS part, a.attnum::int AS place,
              format('  %I %s%s%s%s', a.attname, format_type(a.atttypid, a.atttypmod),
@@ -43,7 +48,7 @@ async function describe(database: Database): Promise<string> {
     )
     SELECT text FROM (
       SELECT 1 AS part, t.relname AS name, 0 AS step, '' AS inner_name,
-             format(E'CREATE TABLE %I (\\n%s\\n)%s;', t.relname, b.body,
+             format(E'CREATE TABLE %I.%I (\\n%s\\n)%s;', $1::text, t.relname, b.body,
                     coalesce(' WITH (' || array_to_string(t.reloptions, ', ') || ')', '')) AS text
         FROM tables t JOIN bodies b USING (oid)
       UNION ALL
@@ -55,7 +60,9 @@ async function describe(database: Database): Promise<string> {
         FROM tables t JOIN pg_trigger g ON g.tgrelid = t.oid AND NOT g.tgisinternal
       UNION ALL
       SELECT 2, p.proname, 0, '', pg_get_functiondef(p.oid) || ';'
-        FROM pg_proc p WHERE p.pronamespace = 'public'::regnamespace
-    ) AS parts ORDER BY part, name COLLATE "C", step, inner_name COLLATE "C"`);
+        FROM pg_proc p WHERE p.pronamespace = $1::regnamespace
+    ) AS parts ORDER BY part, name COLLATE "C", step, inner_name COLLATE "C"`,
+    [schema],
+  );
   return `${head}\n${rows.map((row) => row.text.trimEnd()).join('\n\n')}\n`;
 }

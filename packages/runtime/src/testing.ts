@@ -8,7 +8,8 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import type { Clock } from './clock.ts';
 import { freePort, startEmbeddedPostgres } from './embedded-postgres.ts';
-import { migrate, openDatabase, readMigrations, type Database } from './postgres.ts';
+import { migrate, readMigrations, type Migrations } from './migrations.ts';
+import { openDatabase, type Database } from './postgres.ts';
 
 export { freePort };
 export { assertSchemaPicture } from './schema-picture.ts';
@@ -36,7 +37,7 @@ export interface TestDatabase extends Database {
  */
 export async function testDatabase(
   cleanup: Cleanup,
-  options: { migrations: URL; name?: string; maxConnections?: number },
+  options: { migrations: Migrations; name?: string; maxConnections?: number },
 ): Promise<TestDatabase> {
   const server = await testServer();
   const admin = openDatabase({
@@ -52,6 +53,16 @@ export async function testDatabase(
     const name = `test_${options.name ?? 'one'}_${randomBytes(6).toString('hex')}`.toLowerCase();
     assert.match(name, /^[a-z0-9_]{1,63}$/, 'the name of a test database is lower case letters');
     await admin.query(`CREATE DATABASE ${name} TEMPLATE ${template}`);
+    // A database as strange as a deployment's may be: whatever relies on a default of PostgreSQL's, or does not name the schema
+    // of a table, fails in its test.
+    for (const setting of [
+      "search_path = ''",
+      "TimeZone = 'Europe/Berlin'",
+      "DateStyle = 'German'",
+      "default_transaction_isolation = 'serializable'",
+    ]) {
+      await admin.query(`ALTER DATABASE ${name} SET ${setting}`);
+    }
     const url = urlOfDatabase(server.url, name);
     const database = openDatabase({
       url,
@@ -97,9 +108,13 @@ function urlOfDatabase(serverUrl: string, name: string): string {
 /** Key of the advisory lock under which templates are made. */
 const templateLock = 7_033_124_800_418;
 
-async function templateOf(admin: Database, serverUrl: string, migrations: URL): Promise<string> {
-  const files = await readMigrations(migrations);
-  const hash = createHash('sha256');
+async function templateOf(
+  admin: Database,
+  serverUrl: string,
+  migrations: Migrations,
+): Promise<string> {
+  const files = await readMigrations(migrations.directory);
+  const hash = createHash('sha256').update(migrations.schema);
   for (const file of files) hash.update(`${file.name} ${file.sha256}\n`);
   const name = `template_${hash.digest('hex').slice(0, 24)}`;
   if (await isTemplate(admin, name)) return name;

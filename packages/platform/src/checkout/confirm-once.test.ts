@@ -8,13 +8,13 @@ import type { Session } from './flow.ts';
 import type { Funding } from '../funding.ts';
 import type { PartnerClient } from '../partners/client.ts';
 import type { Partner, PartnerRegistry } from '../partners/registry.ts';
+import { migrations } from '../migrations.ts';
 import { openPayments, type Payments } from './confirm.ts';
 import type { PaymentRow } from '../store/payments.ts';
 
-const migrations = new URL('../migrations/', import.meta.url);
 const database = await testDatabase({ after }, { migrations, name: 'confirm' });
 await database.query(
-  `INSERT INTO partners (partner_id, name, kind, biller_id, base_url, auth_method, auth_public, auth_sealed)
+  `INSERT INTO duebridge_platform.partners (partner_id, name, kind, biller_id, base_url, auth_method, auth_public, auth_sealed)
    VALUES ('p', 'P', 'biller', 'b', 'https://p.example', 'key', '{}', 'x')`,
 );
 const partner = { partner_id: 'p', batch_time_zone: 'UTC', batch_cutoff: '00:00' } as Partner;
@@ -67,7 +67,7 @@ test('the engine hears of a payment after its commit, once, and owns it [S4]', a
     [payment.platform_payment_id],
   );
   const [row] = await database.query<{ owner: string }>(
-    'SELECT owner FROM payments WHERE platform_payment_id = $1',
+    'SELECT owner FROM duebridge_platform.payments WHERE platform_payment_id = $1',
     [payment.platform_payment_id],
   );
   assert.equal(row?.owner, 'w1');
@@ -189,12 +189,12 @@ test('a database clock that is an hour ahead at the cut-off keeps nobody from pa
   const cutoff = cutoffAfter(partner, Date.now());
   const behind = manualClock(cutoff - 60 * 60_000);
   await database.query(
-    `INSERT INTO batches (platform_batch_id, partner_id, cutoff_at) VALUES ('closed-early', 'p', $1)
+    `INSERT INTO duebridge_platform.batches (platform_batch_id, partner_id, cutoff_at) VALUES ('closed-early', 'p', $1)
      ON CONFLICT (partner_id, cutoff_at) DO NOTHING`,
     [new Date(cutoff).toISOString()],
   );
   await database.query(
-    `UPDATE batches SET closed_at = now(), statement = '{}' WHERE partner_id = 'p' AND cutoff_at = $1 AND closed_at IS NULL`,
+    `UPDATE duebridge_platform.batches SET closed_at = now(), statement = '{}' WHERE partner_id = 'p' AND cutoff_at = $1 AND closed_at IS NULL`,
     [new Date(cutoff).toISOString()],
   );
   const taken: PaymentRow[] = [];
@@ -206,18 +206,18 @@ test('a host whose clock is behind at the cut-off pays into the next batch, not 
   const cutoff = cutoffAfter(partner, Date.now());
   const behind = manualClock(cutoff - 60_000);
   await database.query(
-    `INSERT INTO batches (platform_batch_id, partner_id, cutoff_at) VALUES ('closed-early', 'p', $1)
+    `INSERT INTO duebridge_platform.batches (platform_batch_id, partner_id, cutoff_at) VALUES ('closed-early', 'p', $1)
      ON CONFLICT (partner_id, cutoff_at) DO NOTHING`,
     [new Date(cutoff).toISOString()],
   );
   await database.query(
-    `UPDATE batches SET closed_at = now(), statement = '{}' WHERE partner_id = 'p' AND cutoff_at = $1 AND closed_at IS NULL`,
+    `UPDATE duebridge_platform.batches SET closed_at = now(), statement = '{}' WHERE partner_id = 'p' AND cutoff_at = $1 AND closed_at IS NULL`,
     [new Date(cutoff).toISOString()],
   );
   const taken: PaymentRow[] = [];
   const payment = await open(database, taken, behind).confirm(newSession(), request);
   const [batch] = await database.query<{ cutoff_at: string }>(
-    'SELECT cutoff_at FROM batches WHERE platform_batch_id = $1',
+    'SELECT cutoff_at FROM duebridge_platform.batches WHERE platform_batch_id = $1',
     [payment.platform_batch_id],
   );
   assert.ok(Date.parse(batch!.cutoff_at) > cutoff);

@@ -221,7 +221,7 @@ export function amountProblems(amount_in_cents: number, rules: PaymentRules): De
 
 const keepStatement = sql(
   'customer_keep',
-  `UPDATE customers SET erase_after = greatest(erase_after, now() + make_interval(days => $2))
+  `UPDATE duebridge_platform.customers SET erase_after = greatest(erase_after, now() + make_interval(days => $2))
     WHERE customer_id = $1`,
 );
 

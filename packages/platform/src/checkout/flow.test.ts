@@ -98,7 +98,7 @@ function assertCode(answer: Answer, code: ErrorCode): void {
 
 async function paymentsOf(account_id: string): Promise<number> {
   const rows = await platform.database.query(
-    'SELECT 1 FROM payments WHERE partner_id = $1 AND account_id = $2',
+    'SELECT 1 FROM duebridge_platform.payments WHERE partner_id = $1 AND account_id = $2',
     [biller.partner_id, account_id],
   );
   return rows.length;
@@ -138,7 +138,7 @@ test('an unknown, a garbled and an expired token open nothing, and say which the
   assert.equal(bare.headers.get('www-authenticate'), 'Bearer');
   const { token } = await platform.session(credentials, 'a1', newCustomer());
   await platform.database.query(
-    `UPDATE tokens SET expires_at = now() WHERE token_hash = sha256($1)`,
+    `UPDATE duebridge_platform.tokens SET expires_at = now() WHERE token_hash = sha256($1)`,
     [Buffer.from(token)],
   );
   assertCode(await exchange(token), 'TOKEN_EXPIRED');
@@ -172,7 +172,7 @@ test('a session that has ended, or was never one, opens nothing', async () => {
   const { session } = await platform.session(credentials, 'a1', newCustomer());
   const payment = await pay(session);
   await platform.database.query(
-    'UPDATE sessions SET expires_at = now() WHERE session_hash = sha256($1)',
+    'UPDATE duebridge_platform.sessions SET expires_at = now() WHERE session_hash = sha256($1)',
     [Buffer.from(session)],
   );
   const id = payment.platform_payment_id;
@@ -535,7 +535,7 @@ test('a stop ends every stream and leaves the payment to the next worker', async
   }
   await stopped;
   const [row] = await own.database.query(
-    'SELECT status, owner FROM payments WHERE platform_payment_id = $1',
+    'SELECT status, owner FROM duebridge_platform.payments WHERE platform_payment_id = $1',
     [id],
   );
   assert.deepEqual(row, { status: 'processing', owner: null });

@@ -54,14 +54,14 @@ const selectCandidates = sql(
   `SELECT ${PAYMENT_COLUMNS}, c.is_latest, c.of_token
      FROM (SELECT fp.platform_payment_id, fp.platform_payment_id = f.latest_payment_id AS is_latest,
                   fp.token_hash = $2 AS of_token
-             FROM flows f JOIN flow_payments fp ON fp.platform_payment_id = f.latest_payment_id
+             FROM duebridge_platform.flows f JOIN duebridge_platform.flow_payments fp ON fp.platform_payment_id = f.latest_payment_id
             WHERE f.flow_id = $1
            UNION
            (SELECT fp.platform_payment_id, fp.platform_payment_id IS NOT DISTINCT FROM f.latest_payment_id, true
-             FROM flow_payments fp JOIN flows f USING (flow_id)
+             FROM duebridge_platform.flow_payments fp JOIN duebridge_platform.flows f USING (flow_id)
             WHERE fp.token_hash = $2 AND fp.flow_id = $1
             ORDER BY fp.created_at DESC LIMIT 1)) AS c
-     JOIN payments p USING (platform_payment_id)`,
+     JOIN duebridge_platform.payments p USING (platform_payment_id)`,
 );
 
 /** The payment that the session stands on, or undefined; see above. */
@@ -87,9 +87,12 @@ export async function standingPayment(
 
 const insertFlow = sql(
   'flow_insert',
-  'INSERT INTO flows (flow_id) VALUES ($1) ON CONFLICT (flow_id) DO NOTHING',
+  'INSERT INTO duebridge_platform.flows (flow_id) VALUES ($1) ON CONFLICT (flow_id) DO NOTHING',
 );
-const lock = sql('flow_lock', 'SELECT 1 FROM flows WHERE flow_id = $1 FOR UPDATE');
+const lock = sql(
+  'flow_lock',
+  'SELECT 1 FROM duebridge_platform.flows WHERE flow_id = $1 FOR UPDATE',
+);
 
 /** Holds the flow until the transaction ends: confirms of one flow happen one after the other. */
 export async function lockFlow(tx: Transaction, flow_id: Buffer): Promise<void> {
@@ -100,10 +103,10 @@ export async function lockFlow(tx: Transaction, flow_id: Buffer): Promise<void> 
 const insertFlowPayment = sql(
   'flow_payment_insert',
   `WITH made AS (
-     INSERT INTO flow_payments (platform_payment_id, flow_id, token_hash, session_id, customer_id, replaces, created_at)
+     INSERT INTO duebridge_platform.flow_payments (platform_payment_id, flow_id, token_hash, session_id, customer_id, replaces, created_at)
      VALUES ($2, $1, $3, $4, $5, $6, clock_timestamp())
    )
-   UPDATE flows SET latest_payment_id = $2 WHERE flow_id = $1`,
+   UPDATE duebridge_platform.flows SET latest_payment_id = $2 WHERE flow_id = $1`,
 );
 
 /** Makes a payment just inserted the flow's latest. The caller holds the flow. */
@@ -125,7 +128,7 @@ export async function noteFlowPayment(
 
 const selectReplacement = sql(
   'flow_replacement',
-  `SELECT ${PAYMENT_COLUMNS} FROM flow_payments fp JOIN payments p USING (platform_payment_id)
+  `SELECT ${PAYMENT_COLUMNS} FROM duebridge_platform.flow_payments fp JOIN duebridge_platform.payments p USING (platform_payment_id)
     WHERE fp.replaces = $2 AND fp.flow_id = $1`,
 );
 
@@ -144,7 +147,7 @@ export async function replacementOf(
 
 const selectFlowPayment = sql(
   'flow_payment',
-  `SELECT ${PAYMENT_COLUMNS} FROM flow_payments fp JOIN payments p USING (platform_payment_id)
+  `SELECT ${PAYMENT_COLUMNS} FROM duebridge_platform.flow_payments fp JOIN duebridge_platform.payments p USING (platform_payment_id)
     WHERE fp.platform_payment_id = $2 AND fp.flow_id = $1`,
 );
 

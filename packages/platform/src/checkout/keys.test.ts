@@ -4,9 +4,9 @@ import test, { after } from 'node:test';
 import { Refusal } from '@duebridge/contract';
 import { silentLog, type Database } from '@duebridge/runtime';
 import { manualClock, testDatabase } from '@duebridge/runtime/testing';
+import { migrations } from '../migrations.ts';
 import { openClientKeys, type ClientKeys } from './keys.ts';
 
-const migrations = new URL('../migrations/', import.meta.url);
 const database = await testDatabase({ after }, { migrations, name: 'keys' });
 const pepper = createSecretKey(Buffer.alloc(32, 7));
 const clock = manualClock();
@@ -17,7 +17,7 @@ async function newPartner(): Promise<string> {
   partners += 1;
   const partner_id = `p${partners}`;
   await database.query(
-    `INSERT INTO partners (partner_id, name, kind, biller_id, base_url, auth_method, auth_public, auth_sealed)
+    `INSERT INTO duebridge_platform.partners (partner_id, name, kind, biller_id, base_url, auth_method, auth_public, auth_sealed)
      VALUES ($1, 'P', 'biller', 'b', 'https://p.example', 'key', '{}', 'x')`,
     [partner_id],
   );
@@ -76,7 +76,10 @@ test('a database that leaks gives nobody a key: only a digest under the pepper i
   const keys = open();
   const { client_id, api_key } = await keys.issue(await newPartner(), undefined, 'test');
   assert.match(api_key, /^dbk_[A-Za-z0-9_-]{48}$/);
-  const rows = await database.query('SELECT * FROM client_keys WHERE client_id = $1', [client_id]);
+  const rows = await database.query(
+    'SELECT * FROM duebridge_platform.client_keys WHERE client_id = $1',
+    [client_id],
+  );
   assert.equal(rows.length, 1);
   assert.ok(!JSON.stringify(rows).includes(api_key));
   const elsewhere = openClientKeys({
@@ -187,7 +190,7 @@ test('an operator sees which key is in use, and every issue and revocation is in
   const revoked = await keys.revoke(partner_id, key_id, 'ben');
   assert.equal((await keys.revoke(partner_id, key_id, 'cid')).revoked_at, revoked.revoked_at);
   const audit = await database.query(
-    'SELECT actor, event, detail FROM audit WHERE partner_id = $1 ORDER BY at',
+    'SELECT actor, event, detail FROM duebridge_platform.audit WHERE partner_id = $1 ORDER BY at',
     [partner_id],
   );
   const detail = { client_id, key_id };

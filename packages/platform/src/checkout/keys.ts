@@ -71,20 +71,20 @@ interface KeyRow {
 
 const insertClient = sql(
   'keys_insert_client',
-  'INSERT INTO clients (client_id, partner_id) VALUES ($1, $2)',
+  'INSERT INTO duebridge_platform.clients (client_id, partner_id) VALUES ($1, $2)',
 );
 /** The lowest free slot of two; none free gives slot 3, which the table refuses. */
 const insertKey = sql(
   'keys_insert_key',
   `WITH issued AS (
-     INSERT INTO client_keys (key_id, client_id, slot, prefix, digest)
+     INSERT INTO duebridge_platform.client_keys (key_id, client_id, slot, prefix, digest)
      SELECT $1, client_id, (SELECT min(slot) FROM generate_series(1, 3) AS slot
-              WHERE slot NOT IN (SELECT k.slot FROM client_keys k
+              WHERE slot NOT IN (SELECT k.slot FROM duebridge_platform.client_keys k
                                   WHERE k.client_id = c.client_id AND k.revoked_at IS NULL)), $3, $4
-       FROM clients c WHERE client_id = $2 AND partner_id = $5
+       FROM duebridge_platform.clients c WHERE client_id = $2 AND partner_id = $5
      RETURNING key_id, client_id
    ), noted AS (
-     INSERT INTO audit (actor, event, partner_id, detail)
+     INSERT INTO duebridge_platform.audit (actor, event, partner_id, detail)
      SELECT $6, 'key_issued', $5, jsonb_build_object('client_id', client_id, 'key_id', key_id) FROM issued
    )
    SELECT key_id FROM issued`,
@@ -92,36 +92,36 @@ const insertKey = sql(
 const selectKey = sql(
   'keys_of_id',
   `SELECT client_id, key_id, k.created_at, last_used_at, revoked_at
-     FROM client_keys k JOIN clients c USING (client_id)
+     FROM duebridge_platform.client_keys k JOIN duebridge_platform.clients c USING (client_id)
     WHERE c.partner_id = $1 AND key_id = $2`,
 );
 const selectKeys = sql(
   'keys_of_partner',
   `SELECT client_id, key_id, k.created_at, last_used_at, revoked_at
-     FROM client_keys k JOIN clients c USING (client_id)
+     FROM duebridge_platform.client_keys k JOIN duebridge_platform.clients c USING (client_id)
     WHERE c.partner_id = $1 ORDER BY k.created_at, key_id`,
 );
 const revokeKey = sql(
   'keys_revoke',
   `WITH revoked AS (
-     UPDATE client_keys k SET revoked_at = now()
-       FROM clients c
+     UPDATE duebridge_platform.client_keys k SET revoked_at = now()
+       FROM duebridge_platform.clients c
       WHERE k.key_id = $2 AND c.client_id = k.client_id AND c.partner_id = $1 AND k.revoked_at IS NULL
      RETURNING k.client_id, k.key_id
    )
-   INSERT INTO audit (actor, event, partner_id, detail)
+   INSERT INTO duebridge_platform.audit (actor, event, partner_id, detail)
    SELECT $3, 'key_revoked', $1, jsonb_build_object('client_id', client_id, 'key_id', key_id) FROM revoked`,
 );
 /** A client without an active key still gives a row: it is known (401), unlike one that was never issued (404). */
 const selectActive = sql(
   'keys_active',
   `SELECT c.partner_id, k.key_id, k.digest
-     FROM clients c LEFT JOIN client_keys k ON k.client_id = c.client_id AND k.revoked_at IS NULL
+     FROM duebridge_platform.clients c LEFT JOIN duebridge_platform.client_keys k ON k.client_id = c.client_id AND k.revoked_at IS NULL
     WHERE c.client_id = $1`,
 );
 const updateUsed = sql(
   'keys_used',
-  'UPDATE client_keys SET last_used_at = now() WHERE key_id = ANY ($1)',
+  'UPDATE duebridge_platform.client_keys SET last_used_at = now() WHERE key_id = ANY ($1)',
 );
 
 /** Opens the keys over a database. `pepper` is the server's secret of 32 bytes or more; without it no stored digest can be tried. */

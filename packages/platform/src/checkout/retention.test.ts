@@ -22,7 +22,7 @@ async function customerOf(session_id: string): Promise<Customer> {
   const [row] = await database.query<Customer>(
     `SELECT c.customer_id, c.sealed, c.erased_at IS NOT NULL AS erased,
             round(extract(epoch FROM c.erase_after - now()) / 86400)::int AS days
-       FROM customers c JOIN sessions s USING (customer_id) WHERE s.session_id = $1`,
+       FROM duebridge_platform.customers c JOIN duebridge_platform.sessions s USING (customer_id) WHERE s.session_id = $1`,
     [session_id],
   );
   assert.ok(row);
@@ -32,9 +32,11 @@ async function customerOf(session_id: string): Promise<Customer> {
 /** As if so many days had passed: every date of the front moves back. */
 async function pass(days: number): Promise<void> {
   const back = `make_interval(days => ${days})`;
-  await database.query(`UPDATE customers SET erase_after = erase_after - ${back}`);
-  await database.query(`UPDATE tokens SET expires_at = expires_at - ${back}`);
-  await database.query(`UPDATE sessions SET expires_at = expires_at - ${back}`);
+  await database.query(
+    `UPDATE duebridge_platform.customers SET erase_after = erase_after - ${back}`,
+  );
+  await database.query(`UPDATE duebridge_platform.tokens SET expires_at = expires_at - ${back}`);
+  await database.query(`UPDATE duebridge_platform.sessions SET expires_at = expires_at - ${back}`);
 }
 
 test('who only looked is forgotten in a day, who paid in ninety, and the payment stays', async () => {
@@ -59,7 +61,7 @@ test('who only looked is forgotten in a day, who paid in ninety, and the payment
   const left = async (): Promise<boolean[]> =>
     (
       await database.query<{ sealed: boolean }>(
-        'SELECT sealed IS NOT NULL AS sealed FROM customers ORDER BY created_at',
+        'SELECT sealed IS NOT NULL AS sealed FROM duebridge_platform.customers ORDER BY created_at',
       )
     ).map((row) => row.sealed);
   assert.deepEqual(await left(), [false, true]);
@@ -68,7 +70,7 @@ test('who only looked is forgotten in a day, who paid in ninety, and the payment
   assert.deepEqual(await left(), [false, false]);
   const payments = await database.query(
     `SELECT p.amount_in_cents, f.customer_id = $2 AS traced
-       FROM payments p JOIN flow_payments f USING (platform_payment_id) WHERE p.platform_payment_id = $1`,
+       FROM duebridge_platform.payments p JOIN duebridge_platform.flow_payments f USING (platform_payment_id) WHERE p.platform_payment_id = $1`,
     [id, payer.customer_id],
   );
   assert.deepEqual(payments, [{ amount_in_cents: 500, traced: true }]);

@@ -13,23 +13,23 @@ const maxBatches = 200;
 
 const erase = sql(
   'retention_erase',
-  `UPDATE customers SET sealed = NULL, erased_at = now()
-    WHERE customer_id IN (SELECT customer_id FROM customers
+  `UPDATE duebridge_platform.customers SET sealed = NULL, erased_at = now()
+    WHERE customer_id IN (SELECT customer_id FROM duebridge_platform.customers
                            WHERE erased_at IS NULL AND erase_after < now() LIMIT ${batchRows})
    RETURNING 1`,
 );
 /** A day after their end: until then a token is still told to have expired, which a page can mend by itself. */
 const removeTokens = sql(
   'retention_tokens',
-  `DELETE FROM tokens WHERE token_hash IN
-     (SELECT token_hash FROM tokens WHERE expires_at < now() - interval '1 day' LIMIT ${batchRows})
+  `DELETE FROM duebridge_platform.tokens WHERE token_hash IN
+     (SELECT token_hash FROM duebridge_platform.tokens WHERE expires_at < now() - interval '1 day' LIMIT ${batchRows})
    RETURNING 1`,
 );
 /** A day after their end: until then a page may continue one under a new token. */
 const removeSessions = sql(
   'retention_sessions',
-  `DELETE FROM sessions WHERE session_hash IN
-     (SELECT session_hash FROM sessions WHERE expires_at < now() - interval '1 day' LIMIT ${batchRows})
+  `DELETE FROM duebridge_platform.sessions WHERE session_hash IN
+     (SELECT session_hash FROM duebridge_platform.sessions WHERE expires_at < now() - interval '1 day' LIMIT ${batchRows})
    RETURNING 1`,
 );
 

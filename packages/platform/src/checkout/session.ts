@@ -54,25 +54,28 @@ export interface Sessions {
 
 type Bill = Pick<FlowSession['account'], 'balance' | 'balance_source' | 'payment_rules'>;
 
-const selectToken = sql('session_token', 'SELECT partner_id FROM tokens WHERE token_hash = $1');
+const selectToken = sql(
+  'session_token',
+  'SELECT partner_id FROM duebridge_platform.tokens WHERE token_hash = $1',
+);
 /** A session that continues another of the same flow has seen what that one had seen when it was opened. */
 const insertSession = sql(
   'session_insert',
-  `INSERT INTO sessions (session_hash, session_id, token_hash, partner_id, customer_id, biller_id, account_id, flow_id,
+  `INSERT INTO duebridge_platform.sessions (session_hash, session_id, token_hash, partner_id, customer_id, biller_id, account_id, flow_id,
                          balance, opened_after, expires_at)
    SELECT $1, $2, t.token_hash, t.partner_id, t.customer_id, t.biller_id, t.account_id, t.flow_id, t.balance,
           CASE WHEN before.session_id IS NULL THEN f.latest_payment_id ELSE before.opened_after END,
           now() + interval '${sessionMinutes} minutes'
-     FROM tokens t
-     LEFT JOIN flows f ON f.flow_id = t.flow_id
-     LEFT JOIN sessions before ON before.session_id = $4 AND before.flow_id = t.flow_id
+     FROM duebridge_platform.tokens t
+     LEFT JOIN duebridge_platform.flows f ON f.flow_id = t.flow_id
+     LEFT JOIN duebridge_platform.sessions before ON before.session_id = $4 AND before.flow_id = t.flow_id
     WHERE t.token_hash = $3 AND t.expires_at > now()
    RETURNING session_id, expires_at`,
 );
 const selectSession = sql(
   'session_get',
   `SELECT session_id, token_hash, partner_id, customer_id, biller_id, account_id, flow_id, balance, opened_after, expires_at
-     FROM sessions WHERE session_hash = $1 AND expires_at > now()`,
+     FROM duebridge_platform.sessions WHERE session_hash = $1 AND expires_at > now()`,
 );
 
 /** Opens stage 3. */

@@ -21,7 +21,8 @@ import type {
 import { createLogger } from '@duebridge/runtime';
 import { testDatabase, type Cleanup, type TestDatabase } from '@duebridge/runtime/testing';
 import type { PlatformConfig } from '../config.ts';
-import { migrations, startPlatform, type Platform } from '../server.ts';
+import { migrations } from '../migrations.ts';
+import { startPlatform, type Platform } from '../server.ts';
 
 /** The key that the scripted partner expects, under `x-partner-key`. */
 const partnerKey = 'partner-key-canary-5f2c';

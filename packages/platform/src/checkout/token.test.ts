@@ -11,7 +11,9 @@ const biller = await platform.register(partner);
 const credentials = await platform.credentials(biller.partner_id);
 
 async function rows(table: 'tokens' | 'customers'): Promise<number> {
-  const [row] = await platform.database.query<{ count: number }>(`SELECT count(*) FROM ${table}`);
+  const [row] = await platform.database.query<{ count: number }>(
+    `SELECT count(*) FROM duebridge_platform.${table}`,
+  );
   return row!.count;
 }
 
@@ -45,7 +47,7 @@ test('a 200 means that the row is there, under a hash, and what is personal is s
   const { body } = await platform.token(credentials);
   const hash = hashSecret(String(body['token']));
   const [row] = await platform.database.query(
-    'SELECT * FROM tokens JOIN customers USING (customer_id) WHERE token_hash = $1',
+    'SELECT * FROM duebridge_platform.tokens JOIN duebridge_platform.customers USING (customer_id) WHERE token_hash = $1',
     [hash],
   );
   assert.equal(row?.['account_id'], 'a1');
@@ -57,7 +59,7 @@ test('a 200 means that the row is there, under a hash, and what is personal is s
   });
   assert.ok(!/canary/i.test(JSON.stringify(row)));
   const tables = await platform.database.query<{ line: string }>(
-    `SELECT tokens::text AS line FROM tokens UNION ALL SELECT customers::text FROM customers`,
+    `SELECT tokens::text AS line FROM duebridge_platform.tokens UNION ALL SELECT customers::text FROM duebridge_platform.customers`,
   );
   for (const { line } of tables) {
     assert.ok(!line.includes(String(body['token'])));
@@ -284,7 +286,9 @@ test('a fault inside is 500 INTERNAL_ERROR with the words of the interface and n
   const broken = await startTestPlatform(t);
   const one = await broken.register(partner, { account_check: 'off' });
   const ofOne = await broken.credentials(one.partner_id);
-  await broken.database.query('ALTER TABLE tokens RENAME COLUMN client_id TO lost');
+  await broken.database.query(
+    'ALTER TABLE duebridge_platform.tokens RENAME COLUMN client_id TO lost',
+  );
   const answer = await broken.token(ofOne);
   assert.equal(answer.status, 500);
   assert.deepEqual(answer.body, {
@@ -299,9 +303,11 @@ test('a database that is away is 503 with a time to come back, never a token tha
   const one = await cut.register(partner, { account_check: 'off' });
   const ofOne = await cut.credentials(one.partner_id);
   assert.equal((await cut.token(ofOne)).status, 200);
-  await cut.database.query('ALTER TABLE tokens ADD CONSTRAINT none CHECK (false) NOT VALID');
+  await cut.database.query(
+    'ALTER TABLE duebridge_platform.tokens ADD CONSTRAINT none CHECK (false) NOT VALID',
+  );
   assert.equal((await cut.token(ofOne)).status, 500);
-  await cut.database.query('ALTER TABLE tokens DROP CONSTRAINT none');
+  await cut.database.query('ALTER TABLE duebridge_platform.tokens DROP CONSTRAINT none');
   // What every session from now on gets: a server that went read-only under us.
   const [{ name }] = (await cut.database.query('SELECT current_database() AS name')) as [
     { name: string },

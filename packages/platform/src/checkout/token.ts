@@ -67,11 +67,11 @@ interface Account {
 const insertTokens = sql(
   'token_insert',
   `WITH customer AS (
-     INSERT INTO customers (customer_id, partner_id, sealed, erase_after)
+     INSERT INTO duebridge_platform.customers (customer_id, partner_id, sealed, erase_after)
      SELECT customer_id, partner_id, sealed, now() + interval '${unpaidHours} hours'
        FROM unnest($4::uuid[], $3::text[], $5::text[]) AS item (customer_id, partner_id, sealed)
    )
-   INSERT INTO tokens (token_hash, client_id, partner_id, customer_id, biller_id, account_id, flow_id, balance, expires_at)
+   INSERT INTO duebridge_platform.tokens (token_hash, client_id, partner_id, customer_id, biller_id, account_id, flow_id, balance, expires_at)
    SELECT token_hash, client_id, partner_id, customer_id, biller_id, account_id, flow_id, balance::jsonb,
           now() + interval '${tokenMinutes} minutes'
      FROM unnest($1::bytea[], $2::text[], $3::text[], $4::uuid[], $6::text[], $7::text[], $8::bytea[], $9::text[])

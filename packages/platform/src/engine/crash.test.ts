@@ -84,14 +84,14 @@ async function round(t: Parameters<typeof stand>[0], step: EngineStep, nth: numb
   assert.equal(new Set(told).size, PAYMENTS);
   // The customer was charged once, and the audit tells one acceptance and one end.
   const acts = await place.database.query(
-    'SELECT act, count(*)::int AS count FROM sandbox_funds GROUP BY act ORDER BY act',
+    'SELECT act, count(*)::int AS count FROM duebridge_platform.sandbox_funds GROUP BY act ORDER BY act',
   );
   assert.deepEqual(acts, [
     { act: 'authorize', count: PAYMENTS },
     { act: 'capture', count: PAYMENTS },
   ]);
   const lines = await place.database.query(
-    `SELECT event, count(*)::int AS count FROM audit
+    `SELECT event, count(*)::int AS count FROM duebridge_platform.audit
       WHERE event IN ('payment_accepted', 'payment_ended', 'funds_captured') GROUP BY event ORDER BY event`,
   );
   assert.deepEqual(

@@ -28,7 +28,7 @@ const puts = (seen: readonly Seen[]): Seen[] => seen.filter((one) => one.method 
 
 async function actsOf(place: Stand, id: string): Promise<string[]> {
   const rows = await place.database.query<{ act: string }>(
-    'SELECT act FROM sandbox_funds WHERE platform_payment_id = $1 ORDER BY phase',
+    'SELECT act FROM duebridge_platform.sandbox_funds WHERE platform_payment_id = $1 ORDER BY phase',
     [id],
   );
   return rows.map((row) => row.act);
@@ -472,7 +472,7 @@ test('a poll that finds no change writes nothing to its row', async (t) => {
   const row = await place.pay(engine, 'acme');
   const version = async (): Promise<unknown> =>
     place.database.query(
-      `SELECT p.ctid, p.xmin, (SELECT count(*) FROM audit) AS lines FROM payments p WHERE platform_payment_id = $1`,
+      `SELECT p.ctid, p.xmin, (SELECT count(*) FROM duebridge_platform.audit) AS lines FROM duebridge_platform.payments p WHERE platform_payment_id = $1`,
       [row.platform_payment_id],
     );
   await place.until(row.platform_payment_id, (now) => now.stage === 'accepted');
@@ -703,9 +703,14 @@ test('a stop gives up open reads at once, releases every payment, and the next w
   const before = performance.now();
   await first.stop();
   assert.ok(performance.now() - before < 5_000);
-  const owners = await place.database.query('SELECT DISTINCT owner FROM payments');
+  const owners = await place.database.query(
+    'SELECT DISTINCT owner FROM duebridge_platform.payments',
+  );
   assert.deepEqual(owners, [{ owner: null }]);
-  assert.deepEqual(await place.database.query('SELECT worker_id FROM workers'), []);
+  assert.deepEqual(
+    await place.database.query('SELECT worker_id FROM duebridge_platform.workers'),
+    [],
+  );
   holding = false;
   const second = place.engine();
   await second.start();
@@ -722,7 +727,9 @@ test('payments without an owner, or with a dead one, are adopted; those of a liv
   const engine = place.engine();
   const orphan = await place.pay(engine, 'acme', { owner: null });
   const abandoned = await place.pay(engine, 'acme', { owner: 'worker-gone' });
-  await place.database.query("INSERT INTO workers (worker_id) VALUES ('worker-alive')");
+  await place.database.query(
+    "INSERT INTO duebridge_platform.workers (worker_id) VALUES ('worker-alive')",
+  );
   const other = await place.pay(engine, 'acme', { owner: 'worker-alive' });
   await engine.start();
   for (const row of [orphan, abandoned]) {
@@ -731,7 +738,7 @@ test('payments without an owner, or with a dead one, are adopted; those of a liv
   const untouched = await place.until(other.platform_payment_id, () => true);
   assert.deepEqual([untouched.owner, untouched.stage], ['worker-alive', 'created']);
   await place.database.query(
-    "UPDATE workers SET heartbeat_at = clock_timestamp() - interval '1 hour' WHERE worker_id = 'worker-alive'",
+    "UPDATE duebridge_platform.workers SET heartbeat_at = clock_timestamp() - interval '1 hour' WHERE worker_id = 'worker-alive'",
   );
   await engine.tick();
   assert.equal((await place.until(other.platform_payment_id, settled)).status, 'succeeded');
@@ -749,7 +756,7 @@ test('a worker that lost its lease comes back as another and writes nothing unde
   const row = await place.pay(engine, 'acme');
   const accepted = await place.until(row.platform_payment_id, (now) => now.stage === 'accepted');
   await place.database.query(
-    "UPDATE workers SET heartbeat_at = clock_timestamp() - interval '1 hour'",
+    "UPDATE duebridge_platform.workers SET heartbeat_at = clock_timestamp() - interval '1 hour'",
   );
   await eventually('it came back', () => engine.workerId !== old);
   const adopted = await place.until(
@@ -791,7 +798,9 @@ test('of many workers that adopt at once, each orphan goes to one', async (t) =>
   await Promise.all(Array.from({ length: 60 }, () => place.pay(engine, 'acme', { owner: null })));
   const workers = ['worker-a', 'worker-b', 'worker-c', 'worker-d'];
   for (const worker of workers) {
-    await place.database.query('INSERT INTO workers (worker_id) VALUES ($1)', [worker]);
+    await place.database.query('INSERT INTO duebridge_platform.workers (worker_id) VALUES ($1)', [
+      worker,
+    ]);
   }
   const taken = await Promise.all(workers.map((worker) => adopt(place.database, worker, 60_000)));
   const ids = taken.flat().map((row) => row.platform_payment_id);
@@ -822,7 +831,7 @@ test('every connection to the database cut again and again loses and doubles not
   }
   assert.equal(new Set(partner.created).size, 40);
   const ends = await place.database.query<{ count: number }>(
-    "SELECT count(*) AS count FROM audit WHERE event = 'payment_ended'",
+    "SELECT count(*) AS count FROM duebridge_platform.audit WHERE event = 'payment_ended'",
   );
   assert.equal(Number(ends[0]?.count), 40);
 });

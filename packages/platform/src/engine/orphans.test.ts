@@ -88,7 +88,7 @@ test('a payment confirmed while its worker is coming back from a lost lease is d
   let registrations = 0;
   const comingBack = Promise.withResolvers<void>();
   const mayRegister = Promise.withResolvers<void>();
-  const database = around(place.database, 'INSERT INTO workers', async (run) => {
+  const database = around(place.database, 'INSERT INTO duebridge_platform.workers', async (run) => {
     registrations += 1;
     if (registrations === 2) {
       comingBack.resolve();
@@ -98,7 +98,9 @@ test('a payment confirmed while its worker is coming back from a lost lease is d
   });
   const engine = place.engine({ database, options: { leaseMs: 1_000 } });
   await engine.start();
-  await place.database.query(`UPDATE workers SET heartbeat_at = heartbeat_at - interval '1 hour'`);
+  await place.database.query(
+    `UPDATE duebridge_platform.workers SET heartbeat_at = heartbeat_at - interval '1 hour'`,
+  );
   await comingBack.promise;
   const row = await place.pay(engine, 'acme');
   mayRegister.resolve();
@@ -162,7 +164,7 @@ test('a lease that looked lost for a moment leaves no payment behind', async (t)
   await tick;
   await engine.tick();
   await place.database.query(
-    `UPDATE workers SET heartbeat_at = heartbeat_at - interval '1 hour' WHERE worker_id <> $1`,
+    `UPDATE duebridge_platform.workers SET heartbeat_at = heartbeat_at - interval '1 hour' WHERE worker_id <> $1`,
     [engine.workerId],
   );
   await engine.tick();
@@ -178,7 +180,7 @@ test('a worker that died before the database clock stepped back is not taken for
   const engine = place.engine();
   await registerWorker(place.database, 'worker-dead');
   await place.database.query(
-    `UPDATE workers SET heartbeat_at = clock_timestamp() + interval '1 hour' WHERE worker_id = 'worker-dead'`,
+    `UPDATE duebridge_platform.workers SET heartbeat_at = clock_timestamp() + interval '1 hour' WHERE worker_id = 'worker-dead'`,
   );
   const row = await place.pay(engine, 'acme', { owner: 'worker-dead' });
   await engine.start();
@@ -187,7 +189,7 @@ test('a worker that died before the database clock stepped back is not taken for
   // One that lives writes the clock as it is now with its next beat, and keeps what it has.
   await registerWorker(place.database, 'worker-ahead');
   await place.database.query(
-    `UPDATE workers SET heartbeat_at = clock_timestamp() + interval '1 second' WHERE worker_id = 'worker-ahead'`,
+    `UPDATE duebridge_platform.workers SET heartbeat_at = clock_timestamp() + interval '1 second' WHERE worker_id = 'worker-ahead'`,
   );
   const kept = await place.pay(engine, 'acme', { owner: 'worker-ahead' });
   const adopted = await adopt(place.database, 'worker-other', 5_000);
@@ -262,7 +264,7 @@ test('whatever answers of the database are lost, every payment ends once and its
   stormy = false;
   const done = await Promise.all(rows.map((row) => place.until(row.platform_payment_id, settled)));
   const acts = await place.database.query<{ platform_payment_id: string; act: string }>(
-    `SELECT platform_payment_id, act FROM sandbox_funds WHERE phase = 'settle'`,
+    `SELECT platform_payment_id, act FROM duebridge_platform.sandbox_funds WHERE phase = 'settle'`,
   );
   const settledBy = new Map(acts.map((one) => [one.platform_payment_id, one.act]));
   for (const row of done) {

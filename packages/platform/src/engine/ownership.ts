@@ -60,7 +60,9 @@ const isAlive = (column: string, lease: string): string =>
 
 /** Puts a new worker on the list. */
 export async function registerWorker(database: Database, worker_id: string): Promise<void> {
-  await database.query('INSERT INTO workers (worker_id) VALUES ($1)', [worker_id]);
+  await database.query('INSERT INTO duebridge_platform.workers (worker_id) VALUES ($1)', [
+    worker_id,
+  ]);
 }
 
 /**
@@ -79,7 +81,7 @@ export function beat(
       sql(
         'worker_alive',
         `SELECT worker_id, shares, floor(extract(epoch FROM clock_timestamp()) * 1000 / $2)::bigint AS turn
-           FROM workers WHERE ${isAlive('heartbeat_at', '$1')} ORDER BY worker_id`,
+           FROM duebridge_platform.workers WHERE ${isAlive('heartbeat_at', '$1')} ORDER BY worker_id`,
       ),
       [leaseMs, TURN_MS],
     );
@@ -98,7 +100,7 @@ export function beat(
     await tx.query(
       sql(
         'worker_beat',
-        `UPDATE workers SET heartbeat_at = clock_timestamp(), shares = $2 WHERE worker_id = $1`,
+        `UPDATE duebridge_platform.workers SET heartbeat_at = clock_timestamp(), shares = $2 WHERE worker_id = $1`,
       ),
       [worker_id, JSON.stringify(registered)],
     );
@@ -158,23 +160,23 @@ export type AdoptedRow = PaymentRow & { readonly accepted_age_ms: number | null 
 const adoptStatement = sql(
   'payment_adopt',
   `WITH RECURSIVE owners (owner) AS (
-     (SELECT owner FROM payments WHERE settled_at IS NULL AND owner IS NOT NULL ORDER BY owner LIMIT 1)
+     (SELECT owner FROM duebridge_platform.payments WHERE settled_at IS NULL AND owner IS NOT NULL ORDER BY owner LIMIT 1)
      UNION ALL
-     SELECT (SELECT p.owner FROM payments p WHERE p.settled_at IS NULL AND p.owner > o.owner ORDER BY p.owner LIMIT 1)
+     SELECT (SELECT p.owner FROM duebridge_platform.payments p WHERE p.settled_at IS NULL AND p.owner > o.owner ORDER BY p.owner LIMIT 1)
        FROM owners o WHERE o.owner IS NOT NULL
    ), dead AS (
      SELECT o.owner FROM owners o
       WHERE o.owner IS NOT NULL AND o.owner <> $1
-        AND NOT EXISTS (SELECT 1 FROM workers w
+        AND NOT EXISTS (SELECT 1 FROM duebridge_platform.workers w
                          WHERE w.worker_id = o.owner AND ${isAlive('w.heartbeat_at', '$2')})
    ), orphans AS (
-     (SELECT d.platform_payment_id FROM payments d
+     (SELECT d.platform_payment_id FROM duebridge_platform.payments d
        WHERE d.settled_at IS NULL AND d.owner IN (SELECT owner FROM dead) LIMIT $3)
      UNION ALL
-     (SELECT n.platform_payment_id FROM payments n
+     (SELECT n.platform_payment_id FROM duebridge_platform.payments n
        WHERE n.settled_at IS NULL AND n.owner IS NULL AND n.stage <> 'review' LIMIT $3)
    )
-   UPDATE payments AS p SET owner = $1
+   UPDATE duebridge_platform.payments AS p SET owner = $1
     WHERE p.platform_payment_id IN (SELECT platform_payment_id FROM orphans)
       AND p.settled_at IS NULL AND p.stage <> 'review'
       AND (p.owner IS NULL OR p.owner IN (SELECT owner FROM dead))
@@ -191,7 +193,7 @@ export function adopt(on: Queryable, worker_id: string, leaseMs: number): Promis
 
 const ownedStatement = sql(
   'payment_owned',
-  'SELECT platform_payment_id FROM payments WHERE owner = $1 AND settled_at IS NULL',
+  'SELECT platform_payment_id FROM duebridge_platform.payments WHERE owner = $1 AND settled_at IS NULL',
 );
 
 /** The ids of all that this worker drives by the record: up to a million, so only for when its memory may differ. */
@@ -202,16 +204,20 @@ export async function ownedIds(on: Queryable, worker_id: string): Promise<string
 
 /** A graceful end: what this worker drives is anybody's again, and it leaves the list. */
 export async function release(database: Database, worker_id: string): Promise<void> {
-  await database.query('UPDATE payments SET owner = NULL WHERE owner = $1 AND settled_at IS NULL', [
-    worker_id,
-  ]);
-  await database.query('DELETE FROM workers WHERE worker_id = $1', [worker_id]);
+  await database.query(
+    'UPDATE duebridge_platform.payments SET owner = NULL WHERE owner = $1 AND settled_at IS NULL',
+    [worker_id],
+  );
+  await database.query('DELETE FROM duebridge_platform.workers WHERE worker_id = $1', [worker_id]);
 }
 
 /** Takes long dead workers off the list; adoption does not need their rows. */
 export async function forgetDeadWorkers(on: Queryable, leaseMs: number): Promise<void> {
   await on.query(
-    sql('worker_forget', `DELETE FROM workers WHERE NOT (${isAlive('heartbeat_at', '10 * $1')})`),
+    sql(
+      'worker_forget',
+      `DELETE FROM duebridge_platform.workers WHERE NOT (${isAlive('heartbeat_at', '10 * $1')})`,
+    ),
     [leaseMs],
   );
 }

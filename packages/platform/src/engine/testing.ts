@@ -16,12 +16,10 @@ import { testDatabase, type Cleanup, type TestDatabase } from '@duebridge/runtim
 import { batchFor } from '../reconciliation/batch.ts';
 import { createEngine, type Engine, type EngineOptions } from './engine.ts';
 import { sandboxFunding, type Funding } from '../funding.ts';
+import { migrations } from '../migrations.ts';
 import { createPartnerClient, type PartnerClient } from '../partners/client.ts';
 import { openPartnerRegistry, type PartnerRegistry } from '../partners/registry.ts';
 import { findPayment, insertPayment, type PaymentRow } from '../store/payments.ts';
-
-/** The migrations of the platform. */
-export const MIGRATIONS = new URL('../migrations/', import.meta.url);
 
 /** A sealing key of the tests: 32 bytes in base64. */
 export const SEAL_KEY = Buffer.alloc(32, 7).toString('base64');
@@ -226,7 +224,7 @@ export async function stand(
   cleanup: Cleanup,
   options: { log?: Log; url?: never } = {},
 ): Promise<Stand> {
-  const database = await testDatabase(cleanup, { migrations: MIGRATIONS, name: 'engine' });
+  const database = await testDatabase(cleanup, { migrations, name: 'engine' });
   const log = options.log ?? silentLog;
   const registry = openPartnerRegistry({
     database,

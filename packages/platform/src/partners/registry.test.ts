@@ -5,7 +5,8 @@ import { ConfigurationError, silentLog } from '@duebridge/runtime';
 import { manualClock, testDatabase } from '@duebridge/runtime/testing';
 import { inspect } from 'node:util';
 import { isPublicAddress, urlProblem } from './address-guard.ts';
-import { keptLog, MIGRATIONS, SEAL_KEY } from '../engine/testing.ts';
+import { keptLog, SEAL_KEY } from '../engine/testing.ts';
+import { migrations } from '../migrations.ts';
 import { headerProblem, openPartnerRegistry, type PartnerRegistry } from './registry.ts';
 import { openSealer } from './seal.ts';
 
@@ -20,7 +21,7 @@ const registration: PartnerRegistration = {
 };
 
 async function registries(t: { after(hook: () => Promise<void>): unknown }, count = 1) {
-  const database = await testDatabase(t, { migrations: MIGRATIONS, name: 'partners' });
+  const database = await testDatabase(t, { migrations, name: 'partners' });
   const clock = manualClock();
   const open = (sealKey = SEAL_KEY): PartnerRegistry =>
     openPartnerRegistry({ database, sealKey, allowPrivateAddresses: false, clock, log: silentLog });
@@ -51,8 +52,8 @@ test('a registered partner is given with everything filled in and no secret in s
     showHidden: true,
   });
   assert.ok(!everything.includes('the-very-secret-key'));
-  const stored = JSON.stringify(await database.query('SELECT * FROM partners'));
-  const audited = JSON.stringify(await database.query('SELECT * FROM audit'));
+  const stored = JSON.stringify(await database.query('SELECT * FROM duebridge_platform.partners'));
+  const audited = JSON.stringify(await database.query('SELECT * FROM duebridge_platform.audit'));
   assert.ok(!stored.includes('the-very-secret-key') && !audited.includes('the-very-secret-key'));
   assert.deepEqual(registry.credentials(partner), registration.auth);
   await assert.rejects(

@@ -119,16 +119,19 @@ interface StoredPartner {
 const COLUMNS = `partner_id, name, kind, biller_id, base_url, origins, paths, budget, account_check, batch_time_zone,
   batch_cutoff, auth_method, auth_public, auth_sealed, paused, pause_reason, created_at`;
 
-const getStatement = sql('partner_get', `SELECT ${COLUMNS} FROM partners WHERE partner_id = $1`);
+const getStatement = sql(
+  'partner_get',
+  `SELECT ${COLUMNS} FROM duebridge_platform.partners WHERE partner_id = $1`,
+);
 
 const addStatement = sql(
   'partner_add',
   `WITH added AS (
-     INSERT INTO partners (partner_id, name, kind, biller_id, base_url, origins, paths, budget, account_check,
+     INSERT INTO duebridge_platform.partners (partner_id, name, kind, biller_id, base_url, origins, paths, budget, account_check,
                            batch_time_zone, batch_cutoff, auth_method, auth_public, auth_sealed)
      VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14) RETURNING ${COLUMNS}
    ), noted AS (
-     INSERT INTO audit (actor, event, partner_id, detail)
+     INSERT INTO duebridge_platform.audit (actor, event, partner_id, detail)
      SELECT $15, 'partner_added', partner_id, jsonb_build_object('base_url', base_url) FROM added
    )
    SELECT * FROM added`,
@@ -137,12 +140,12 @@ const addStatement = sql(
 const changeStatement = sql(
   'partner_change',
   `WITH changed AS (
-     UPDATE partners
+     UPDATE duebridge_platform.partners
         SET name = $2, base_url = $3, origins = $4, paths = $5, budget = $6, account_check = $7, auth_method = $8,
             auth_public = $9, auth_sealed = $10, paused = $11, pause_reason = $12, updated_at = clock_timestamp()
       WHERE partner_id = $1 RETURNING ${COLUMNS}
    ), noted AS (
-     INSERT INTO audit (actor, event, partner_id, detail)
+     INSERT INTO duebridge_platform.audit (actor, event, partner_id, detail)
      SELECT $13, 'partner_changed', partner_id, jsonb_build_object('fields', $14::text) FROM changed
    )
    SELECT * FROM changed`,
@@ -151,10 +154,10 @@ const changeStatement = sql(
 const holdStatement = sql(
   'partner_hold',
   `WITH held AS (
-     UPDATE partners SET pause_reason = $2, updated_at = clock_timestamp()
+     UPDATE duebridge_platform.partners SET pause_reason = $2, updated_at = clock_timestamp()
       WHERE partner_id = $1 AND NOT paused AND pause_reason IS DISTINCT FROM $2 RETURNING partner_id
    )
-   INSERT INTO audit (actor, event, partner_id, detail)
+   INSERT INTO duebridge_platform.audit (actor, event, partner_id, detail)
    SELECT $3, CASE WHEN $2::text IS NULL THEN 'partner_released' ELSE 'partner_held' END, partner_id,
           jsonb_build_object('reason', $2::text)
      FROM held`,
@@ -278,7 +281,7 @@ export function openPartnerRegistry(options: PartnerRegistryOptions): PartnerReg
 
     async list() {
       const rows = await database.query<StoredPartner>(
-        `SELECT ${COLUMNS} FROM partners ORDER BY partner_id`,
+        `SELECT ${COLUMNS} FROM duebridge_platform.partners ORDER BY partner_id`,
       );
       return rows.map(toView);
     },
@@ -307,14 +310,14 @@ export function openPartnerRegistry(options: PartnerRegistryOptions): PartnerReg
 
     async reseal() {
       const rows = await database.query<{ partner_id: string; auth_sealed: string }>(
-        'SELECT partner_id, auth_sealed FROM partners',
+        'SELECT partner_id, auth_sealed FROM duebridge_platform.partners',
       );
       let resealed = 0;
       for (const { partner_id, auth_sealed } of rows) {
         const anew = sealer.seal(sealer.open(auth_sealed, place(partner_id)), place(partner_id));
         // Guarded by the old value: credentials changed meanwhile are already under the new key.
         const done = await database.query(
-          'UPDATE partners SET auth_sealed = $3 WHERE partner_id = $1 AND auth_sealed = $2 RETURNING partner_id',
+          'UPDATE duebridge_platform.partners SET auth_sealed = $3 WHERE partner_id = $1 AND auth_sealed = $2 RETURNING partner_id',
           [partner_id, auth_sealed, anew],
         );
         resealed += done.length;

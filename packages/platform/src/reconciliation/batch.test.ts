@@ -158,16 +158,18 @@ test('a batch closes once, after its cut-off, when its last payment has ended; t
   assert.deepEqual(await closeBatches(place.database, 'test'), []);
   // The day passes: the cut-off is the one column that the test moves, past the guard.
   await place.database.transaction(async (tx) => {
-    await tx.query('ALTER TABLE batches DISABLE TRIGGER batches_guard');
-    await tx.query("UPDATE batches SET cutoff_at = clock_timestamp() - interval '1 second'");
-    await tx.query('ALTER TABLE batches ENABLE TRIGGER batches_guard');
+    await tx.query('ALTER TABLE duebridge_platform.batches DISABLE TRIGGER batches_guard');
+    await tx.query(
+      "UPDATE duebridge_platform.batches SET cutoff_at = clock_timestamp() - interval '1 second'",
+    );
+    await tx.query('ALTER TABLE duebridge_platform.batches ENABLE TRIGGER batches_guard');
   });
   partner.pollsToEnd = Number.POSITIVE_INFINITY;
   const closed = await Promise.all(
     Array.from({ length: 4 }, () => closeBatches(place.database, 'test')),
   );
   const all = await place.database.query<{ count: number }>(
-    "SELECT count(*) AS count FROM audit WHERE event = 'batch_closed'",
+    "SELECT count(*) AS count FROM duebridge_platform.audit WHERE event = 'batch_closed'",
   );
   assert.equal(Number(all[0]?.count), 1);
   assert.ok(closed.flat().length <= 1);
@@ -181,8 +183,8 @@ test('a batch closes once, after its cut-off, when its last payment has ended; t
   assert.deepEqual(await listBatches(place.database, 'nobody'), []);
   await assert.rejects(
     place.database.query(
-      `INSERT INTO payments (platform_payment_id, partner_id, biller_id, account_id, platform_batch_id, amount_in_cents, funding_method)
-       SELECT 'late', partner_id, biller_id, account_id, platform_batch_id, 1, 'x' FROM payments LIMIT 1`,
+      `INSERT INTO duebridge_platform.payments (platform_payment_id, partner_id, biller_id, account_id, platform_batch_id, amount_in_cents, funding_method)
+       SELECT 'late', partner_id, biller_id, account_id, platform_batch_id, 1, 'x' FROM duebridge_platform.payments LIMIT 1`,
     ),
   );
   await assert.rejects(

@@ -78,11 +78,11 @@ function offsetMs(zone: string, at: number): number {
 
 const findWindow = sql(
   'batch_window',
-  `SELECT platform_batch_id FROM batches WHERE partner_id = $1 AND cutoff_at = $2`,
+  `SELECT platform_batch_id FROM duebridge_platform.batches WHERE partner_id = $1 AND cutoff_at = $2`,
 );
 const openWindow = sql(
   'batch_open',
-  `INSERT INTO batches (platform_batch_id, partner_id, cutoff_at) VALUES ($1, $2, $3)
+  `INSERT INTO duebridge_platform.batches (platform_batch_id, partner_id, cutoff_at) VALUES ($1, $2, $3)
    ON CONFLICT (partner_id, cutoff_at) DO NOTHING`,
 );
 
@@ -147,7 +147,7 @@ export function linesOfBatch(on: Queryable, platform_batch_id: string): Promise<
   return on.query<StatementLine>(
     sql(
       'batch_lines',
-      `SELECT p.platform_payment_id, p.status, p.amount_in_cents FROM payments p
+      `SELECT p.platform_payment_id, p.status, p.amount_in_cents FROM duebridge_platform.payments p
         WHERE p.platform_batch_id = $1 AND ${REACHED_THE_PARTNER}`,
     ),
     [platform_batch_id],
@@ -168,7 +168,10 @@ const BATCH_COLUMNS = 'platform_batch_id, partner_id, opened_at, cutoff_at, clos
 /** A batch with its statement: the written one, or the one of this moment while it is open. Throws Refusal BATCH_NOT_FOUND. */
 export async function getBatch(on: Queryable, platform_batch_id: string): Promise<BatchView> {
   const [row] = await on.query<BatchRow>(
-    sql('batch_get', `SELECT ${BATCH_COLUMNS} FROM batches WHERE platform_batch_id = $1`),
+    sql(
+      'batch_get',
+      `SELECT ${BATCH_COLUMNS} FROM duebridge_platform.batches WHERE platform_batch_id = $1`,
+    ),
     [platform_batch_id],
   );
   if (row === undefined) throw new Refusal('BATCH_NOT_FOUND');
@@ -180,7 +183,7 @@ export async function listBatches(on: Queryable, partner_id?: string): Promise<B
   const rows = await on.query<BatchRow>(
     sql(
       'batch_list',
-      `SELECT ${BATCH_COLUMNS} FROM batches WHERE $1::text IS NULL OR partner_id = $1
+      `SELECT ${BATCH_COLUMNS} FROM duebridge_platform.batches WHERE $1::text IS NULL OR partner_id = $1
         ORDER BY cutoff_at DESC, partner_id LIMIT 100`,
     ),
     [partner_id ?? null],
@@ -211,9 +214,9 @@ export async function closeBatches(database: Database, actor: string): Promise<s
   const due = await database.query<{ platform_batch_id: string }>(
     sql(
       'batch_due',
-      `SELECT b.platform_batch_id FROM batches b
+      `SELECT b.platform_batch_id FROM duebridge_platform.batches b
         WHERE b.closed_at IS NULL AND b.cutoff_at <= clock_timestamp()
-          AND NOT EXISTS (SELECT 1 FROM payments p WHERE p.platform_batch_id = b.platform_batch_id AND p.status = 'processing')
+          AND NOT EXISTS (SELECT 1 FROM duebridge_platform.payments p WHERE p.platform_batch_id = b.platform_batch_id AND p.status = 'processing')
         ORDER BY b.cutoff_at LIMIT $1`,
     ),
     [CLOSE_AT_ONCE],
@@ -227,7 +230,7 @@ export async function closeBatches(database: Database, actor: string): Promise<s
 
 const openPayment = sql(
   'batch_open_payment',
-  `SELECT 1 FROM payments WHERE platform_batch_id = $1 AND status = 'processing' LIMIT 1`,
+  `SELECT 1 FROM duebridge_platform.payments WHERE platform_batch_id = $1 AND status = 'processing' LIMIT 1`,
 );
 
 function closeBatch(
@@ -239,7 +242,7 @@ function closeBatch(
     const held = await tx.query(
       sql(
         'batch_hold',
-        `SELECT 1 FROM batches WHERE platform_batch_id = $1 AND closed_at IS NULL AND cutoff_at <= clock_timestamp() FOR UPDATE`,
+        `SELECT 1 FROM duebridge_platform.batches WHERE platform_batch_id = $1 AND closed_at IS NULL AND cutoff_at <= clock_timestamp() FOR UPDATE`,
       ),
       [platform_batch_id],
     );
@@ -252,9 +255,9 @@ function closeBatch(
       sql(
         'batch_close',
         `WITH closed AS (
-           UPDATE batches SET closed_at = clock_timestamp(), statement = $2 WHERE platform_batch_id = $1 RETURNING partner_id
+           UPDATE duebridge_platform.batches SET closed_at = clock_timestamp(), statement = $2 WHERE platform_batch_id = $1 RETURNING partner_id
          )
-         INSERT INTO audit (actor, event, partner_id, detail)
+         INSERT INTO duebridge_platform.audit (actor, event, partner_id, detail)
          SELECT $3, 'batch_closed', partner_id, jsonb_build_object('platform_batch_id', $1::text, 'count', $4::int) FROM closed`,
       ),
       [

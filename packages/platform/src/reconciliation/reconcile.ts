@@ -53,7 +53,10 @@ export async function reconcileBatch(
 ): Promise<Reconciliation> {
   const { database } = ground;
   const [batch] = await database.query<{ partner_id: string }>(
-    sql('reconcile_batch', 'SELECT partner_id FROM batches WHERE platform_batch_id = $1'),
+    sql(
+      'reconcile_batch',
+      'SELECT partner_id FROM duebridge_platform.batches WHERE platform_batch_id = $1',
+    ),
     [platform_batch_id],
   );
   if (batch === undefined) throw new Refusal('BATCH_NOT_FOUND');
@@ -186,7 +189,7 @@ async function compareWithPartner(
   const payments = await database.query<PaymentRow>(
     sql(
       'reconcile_payments',
-      `SELECT ${PAYMENT_COLUMNS} FROM payments p WHERE p.platform_batch_id = $1 AND ${REACHED_THE_PARTNER}
+      `SELECT ${PAYMENT_COLUMNS} FROM duebridge_platform.payments p WHERE p.platform_batch_id = $1 AND ${REACHED_THE_PARTNER}
         ORDER BY p.platform_payment_id`,
     ),
     [platform_batch_id],

@@ -8,7 +8,7 @@ import type { AuditDetail, Queryable } from './payments.ts';
 
 const noteStatement = sql(
   'audit_note',
-  `INSERT INTO audit (actor, event, platform_payment_id, partner_id, detail) VALUES ($1, $2, $3, $4, $5)`,
+  `INSERT INTO duebridge_platform.audit (actor, event, platform_payment_id, partner_id, detail) VALUES ($1, $2, $3, $4, $5)`,
 );
 
 /** Writes one line. `detail` holds no personal data and no secret (P15). */
@@ -36,7 +36,7 @@ export function auditOfPayment(on: Queryable, platform_payment_id: string): Prom
   return on.query<AuditEntry>(
     sql(
       'audit_of_payment',
-      `SELECT at, actor, event, detail FROM audit WHERE platform_payment_id = $1 ORDER BY at, event LIMIT 1000`,
+      `SELECT at, actor, event, detail FROM duebridge_platform.audit WHERE platform_payment_id = $1 ORDER BY at, event LIMIT 1000`,
     ),
     [platform_payment_id],
   );
@@ -50,7 +50,7 @@ export function latestAudit(on: Queryable, limit = 200): Promise<AuditEntry[]> {
       // A line tells which payment or partner it is about where its own detail does not.
       `SELECT at, actor, event,
               detail || jsonb_strip_nulls(jsonb_build_object('platform_payment_id', platform_payment_id, 'partner_id', partner_id)) AS detail
-         FROM audit ORDER BY at DESC LIMIT $1`,
+         FROM duebridge_platform.audit ORDER BY at DESC LIMIT $1`,
     ),
     [limit],
   );

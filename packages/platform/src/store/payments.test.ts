@@ -45,7 +45,7 @@ test('what the customer confirmed cannot be changed by any statement [PF2 PF3 PF
   ]) {
     await refused(
       database,
-      `UPDATE payments SET ${change} WHERE platform_payment_id = $1`,
+      `UPDATE duebridge_platform.payments SET ${change} WHERE platform_payment_id = $1`,
       [id],
       'payments_intent',
     );
@@ -59,7 +59,7 @@ test('a terminal payment never changes again, and no payment is ever deleted [RU
   ]);
   assert.equal(dispatched?.stage, 'dispatching');
   await database.query(
-    `UPDATE payments SET status = 'succeeded', stage = 'ended', payment_id = 'P', initiated_at = now(), posted_at = now(),
+    `UPDATE duebridge_platform.payments SET status = 'succeeded', stage = 'ended', payment_id = 'P', initiated_at = now(), posted_at = now(),
             accepted_at = now(), ended_at = now() WHERE platform_payment_id = $1`,
     [id],
   );
@@ -72,56 +72,57 @@ test('a terminal payment never changes again, and no payment is ever deleted [RU
   ]) {
     await refused(
       database,
-      `UPDATE payments SET ${change} WHERE platform_payment_id = $1`,
+      `UPDATE duebridge_platform.payments SET ${change} WHERE platform_payment_id = $1`,
       [id],
       'payments_terminal',
     );
   }
-  await database.query('UPDATE payments SET settled_at = now() WHERE platform_payment_id = $1', [
-    id,
-  ]);
+  await database.query(
+    'UPDATE duebridge_platform.payments SET settled_at = now() WHERE platform_payment_id = $1',
+    [id],
+  );
   await refused(
     database,
-    'UPDATE payments SET settled_at = NULL WHERE platform_payment_id = $1',
+    'UPDATE duebridge_platform.payments SET settled_at = NULL WHERE platform_payment_id = $1',
     [id],
     'payments_terminal',
   );
   await refused(
     database,
-    'DELETE FROM payments WHERE platform_payment_id = $1',
+    'DELETE FROM duebridge_platform.payments WHERE platform_payment_id = $1',
     [id],
     'kept_for_ever',
   );
-  await refused(database, 'TRUNCATE payments', [], 'kept_for_ever');
+  await refused(database, 'TRUNCATE duebridge_platform.payments', [], 'kept_for_ever');
 });
 
 test('only the allowed steps are taken, and a payment starts as processing [RU1 ST1]', async (t) => {
   const { database, id } = await ground(t);
   await refused(
     database,
-    "UPDATE payments SET stage = 'accepted' WHERE platform_payment_id = $1",
+    "UPDATE duebridge_platform.payments SET stage = 'accepted' WHERE platform_payment_id = $1",
     [id],
     'payments_edge',
   );
   await refused(
     database,
-    `INSERT INTO payments (platform_payment_id, partner_id, biller_id, account_id, platform_batch_id, amount_in_cents,
+    `INSERT INTO duebridge_platform.payments (platform_payment_id, partner_id, biller_id, account_id, platform_batch_id, amount_in_cents,
                            funding_method, stage)
-     SELECT 'new', partner_id, biller_id, account_id, platform_batch_id, 1, 'x', 'dispatching' FROM payments`,
+     SELECT 'new', partner_id, biller_id, account_id, platform_batch_id, 1, 'x', 'dispatching' FROM duebridge_platform.payments`,
     [],
     'payments_start',
   );
   await refused(
     database,
-    `INSERT INTO payments (platform_payment_id, partner_id, biller_id, account_id, platform_batch_id, amount_in_cents, funding_method)
-     SELECT platform_payment_id, partner_id, biller_id, 'another', platform_batch_id, 1, 'x' FROM payments`,
+    `INSERT INTO duebridge_platform.payments (platform_payment_id, partner_id, biller_id, account_id, platform_batch_id, amount_in_cents, funding_method)
+     SELECT platform_payment_id, partner_id, biller_id, 'another', platform_batch_id, 1, 'x' FROM duebridge_platform.payments`,
     [],
     'payments_pkey',
   );
   await refused(
     database,
-    `INSERT INTO payments (platform_payment_id, partner_id, biller_id, account_id, platform_batch_id, amount_in_cents, funding_method)
-     SELECT 'new', partner_id, biller_id, account_id, 'no-such-batch', 1, 'x' FROM payments`,
+    `INSERT INTO duebridge_platform.payments (platform_payment_id, partner_id, biller_id, account_id, platform_batch_id, amount_in_cents, funding_method)
+     SELECT 'new', partner_id, biller_id, account_id, 'no-such-batch', 1, 'x' FROM duebridge_platform.payments`,
     [],
     'payments_batch_open',
   );
@@ -143,7 +144,7 @@ test('what the partner said at acceptance never changes [PF1 PF7]', async (t) =>
   for (const change of ["payment_id = 'Q'", 'payment_id = NULL', 'initiated_at = now()']) {
     await refused(
       database,
-      `UPDATE payments SET ${change} WHERE platform_payment_id = $1`,
+      `UPDATE duebridge_platform.payments SET ${change} WHERE platform_payment_id = $1`,
       [id],
       'payments_acceptance',
     );
@@ -160,9 +161,9 @@ test('a step that another owner, or another stage, would take changes nothing', 
 
 test('the audit takes lines and gives none up', async (t) => {
   const { database } = await ground(t);
-  await refused(database, "UPDATE audit SET event = 'x'", [], 'kept_for_ever');
-  await refused(database, 'DELETE FROM audit', [], 'kept_for_ever');
-  await refused(database, 'TRUNCATE audit', [], 'kept_for_ever');
+  await refused(database, "UPDATE duebridge_platform.audit SET event = 'x'", [], 'kept_for_ever');
+  await refused(database, 'DELETE FROM duebridge_platform.audit', [], 'kept_for_ever');
+  await refused(database, 'TRUNCATE duebridge_platform.audit', [], 'kept_for_ever');
 });
 
 test('funds are captured or released once, whatever is asked how often', async (t) => {
@@ -178,7 +179,9 @@ test('funds are captured or released once, whatever is asked how often', async (
   assert.deepEqual(new Set(authorized.map((outcome) => outcome.kind)), new Set(['authorized']));
   await again(() => place.funding.capture(order));
   await assert.rejects(place.funding.void(order));
-  const acts = await place.database.query('SELECT act FROM sandbox_funds ORDER BY phase');
+  const acts = await place.database.query(
+    'SELECT act FROM duebridge_platform.sandbox_funds ORDER BY phase',
+  );
   assert.deepEqual(acts, [{ act: 'authorize' }, { act: 'capture' }]);
 });
 

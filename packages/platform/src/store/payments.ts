@@ -62,11 +62,11 @@ export interface PaymentIntent {
 const insertStatement = sql(
   'payment_insert',
   `WITH p AS (
-     INSERT INTO payments (platform_payment_id, partner_id, biller_id, account_id, platform_batch_id, amount_in_cents,
+     INSERT INTO duebridge_platform.payments (platform_payment_id, partner_id, biller_id, account_id, platform_batch_id, amount_in_cents,
                            session_id, funding_method, owner)
      VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) RETURNING *
    ), noted AS (
-     INSERT INTO audit (actor, event, platform_payment_id, partner_id, detail)
+     INSERT INTO duebridge_platform.audit (actor, event, platform_payment_id, partner_id, detail)
      SELECT $10, 'payment_created', p.platform_payment_id, p.partner_id, jsonb_build_object('amount_in_cents', p.amount_in_cents)
        FROM p
    )
@@ -99,7 +99,7 @@ export async function insertPayment(
 
 const findStatement = sql(
   'payment_find',
-  `SELECT ${PAYMENT_COLUMNS} FROM payments p WHERE p.platform_payment_id = ANY($1)`,
+  `SELECT ${PAYMENT_COLUMNS} FROM duebridge_platform.payments p WHERE p.platform_payment_id = ANY($1)`,
 );
 
 /** The payment with this id, or undefined. */
@@ -118,7 +118,7 @@ export function findPayments(on: Queryable, ids: readonly string[]): Promise<Pay
 
 const sessionStatement = sql(
   'payment_of_session',
-  `SELECT ${PAYMENT_COLUMNS} FROM payments p WHERE p.session_id = $1 ORDER BY p.platform_payment_id DESC LIMIT 100`,
+  `SELECT ${PAYMENT_COLUMNS} FROM duebridge_platform.payments p WHERE p.session_id = $1 ORDER BY p.platform_payment_id DESC LIMIT 100`,
 );
 
 /** The payments of a flow session, newest first; more than one only through `replaces` (P3). */
@@ -163,7 +163,7 @@ export function listPayments(on: Queryable, filter: PaymentFilter): Promise<Paym
   }
   values.push(filter.limit);
   return on.query<PaymentRow>(
-    `SELECT ${PAYMENT_COLUMNS} FROM payments p ${where.length > 0 ? `WHERE ${where.join(' AND ')}` : ''}
+    `SELECT ${PAYMENT_COLUMNS} FROM duebridge_platform.payments p ${where.length > 0 ? `WHERE ${where.join(' AND ')}` : ''}
       ORDER BY p.platform_payment_id DESC LIMIT $${values.length}`,
     values,
   );
@@ -188,7 +188,7 @@ export interface Advance {
 const advanceStatement = sql(
   'payment_advance',
   `WITH p AS (
-     UPDATE payments AS p
+     UPDATE duebridge_platform.payments AS p
         SET stage = u.to_stage,
             payment_id = coalesce(p.payment_id, u.payment_id),
             initiated_at = coalesce(p.initiated_at, u.initiated_at),
@@ -200,7 +200,7 @@ const advanceStatement = sql(
       WHERE p.platform_payment_id = u.id AND p.owner = $1 AND p.status = 'processing' AND p.stage = u.from_stage
       RETURNING p.*, u.detail
    ), noted AS (
-     INSERT INTO audit (actor, event, platform_payment_id, partner_id, detail)
+     INSERT INTO duebridge_platform.audit (actor, event, platform_payment_id, partner_id, detail)
      SELECT $1, 'payment_' || p.stage, p.platform_payment_id, p.partner_id, p.detail FROM p
    )
    SELECT ${PAYMENT_COLUMNS} FROM p`,

@@ -29,7 +29,7 @@ export interface End {
 const endStatement = sql(
   'payment_end',
   `WITH p AS (
-     UPDATE payments AS p
+     UPDATE duebridge_platform.payments AS p
         SET status = u.status,
             stage = 'ended',
             payment_id = coalesce(p.payment_id, u.payment_id),
@@ -44,7 +44,7 @@ const endStatement = sql(
       WHERE p.platform_payment_id = u.id AND p.owner = $1 AND p.status = 'processing' AND p.stage = u.from_stage
       RETURNING p.*, u.ended_by
    ), noted AS (
-     INSERT INTO audit (actor, event, platform_payment_id, partner_id, detail)
+     INSERT INTO duebridge_platform.audit (actor, event, platform_payment_id, partner_id, detail)
      SELECT $1, 'payment_ended', p.platform_payment_id, p.partner_id,
             jsonb_build_object('status', p.status, 'by', p.ended_by, 'payment_id', p.payment_id) FROM p
    )
@@ -74,11 +74,11 @@ export async function endPayments(
 const settleStatement = sql(
   'payment_settle',
   `WITH p AS (
-     UPDATE payments AS p SET settled_at = clock_timestamp()
+     UPDATE duebridge_platform.payments AS p SET settled_at = clock_timestamp()
       WHERE p.platform_payment_id = ANY($2) AND p.owner = $1 AND p.status <> 'processing' AND p.settled_at IS NULL
       RETURNING p.*
    ), noted AS (
-     INSERT INTO audit (actor, event, platform_payment_id, partner_id)
+     INSERT INTO duebridge_platform.audit (actor, event, platform_payment_id, partner_id)
      SELECT $1, CASE p.status WHEN 'succeeded' THEN 'funds_captured' ELSE 'funds_released' END, p.platform_payment_id, p.partner_id
        FROM p
    )
@@ -97,11 +97,11 @@ export function settlePayments(
 const withdrawStatement = sql(
   'payment_withdraw',
   `WITH p AS (
-     UPDATE payments AS p SET status = 'canceled', stage = 'ended', ended_at = clock_timestamp(), owner = NULL
+     UPDATE duebridge_platform.payments AS p SET status = 'canceled', stage = 'ended', ended_at = clock_timestamp(), owner = NULL
       WHERE p.platform_payment_id = $1 AND p.status = 'processing' AND p.stage IN ('created', 'authorized')
       RETURNING p.*
    ), noted AS (
-     INSERT INTO audit (actor, event, platform_payment_id, partner_id, detail)
+     INSERT INTO duebridge_platform.audit (actor, event, platform_payment_id, partner_id, detail)
      SELECT $2, 'payment_ended', p.platform_payment_id, p.partner_id,
             jsonb_build_object('status', p.status, 'by', 'operator', 'reason', $3::text) FROM p
    )
@@ -135,11 +135,11 @@ export async function withdrawPayment(
 const resumeStatement = sql(
   'payment_resume',
   `WITH p AS (
-     UPDATE payments AS p SET stage = 'dispatching', review_reason = NULL, owner = NULL
+     UPDATE duebridge_platform.payments AS p SET stage = 'dispatching', review_reason = NULL, owner = NULL
       WHERE p.platform_payment_id = $1 AND p.status = 'processing' AND p.stage = 'review'
       RETURNING p.*
    ), noted AS (
-     INSERT INTO audit (actor, event, platform_payment_id, partner_id, detail)
+     INSERT INTO duebridge_platform.audit (actor, event, platform_payment_id, partner_id, detail)
      SELECT $2, 'payment_resumed', p.platform_payment_id, p.partner_id, jsonb_build_object('reason', $3::text) FROM p
    )
    SELECT ${PAYMENT_COLUMNS} FROM p`,

@@ -3,7 +3,7 @@
 -- the intent never changes (P1), only the allowed edges are walked and a terminal row stays as it is (P4, RU2),
 -- nothing is ever deleted (PF2), and the audit only grows (E8).
 
-CREATE TABLE partners (
+CREATE TABLE duebridge_platform.partners (
   partner_id text PRIMARY KEY CHECK (partner_id ~ '^[a-z0-9][a-z0-9-]{0,62}$'),
   name text NOT NULL,
   kind text NOT NULL CHECK (kind IN ('biller', 'aggregator')),
@@ -30,16 +30,16 @@ CREATE TABLE partners (
 
 -- One row per running engine. heartbeat_at is proof of life in the database's time; shares holds, per partner, how many
 -- calls at once this worker has registered for, so that the sum over all workers never exceeds the partner's budget.
-CREATE TABLE workers (
+CREATE TABLE duebridge_platform.workers (
   worker_id text PRIMARY KEY,
   heartbeat_at timestamptz NOT NULL DEFAULT clock_timestamp(),
   started_at timestamptz NOT NULL DEFAULT clock_timestamp(),
   shares jsonb NOT NULL DEFAULT '{}'
 ) WITH (fillfactor = 50);
 
-CREATE TABLE batches (
+CREATE TABLE duebridge_platform.batches (
   platform_batch_id text PRIMARY KEY CHECK (platform_batch_id ~ '^[A-Za-z0-9._-]{1,64}$'),
-  partner_id text NOT NULL REFERENCES partners,
+  partner_id text NOT NULL REFERENCES duebridge_platform.partners,
   opened_at timestamptz NOT NULL DEFAULT clock_timestamp(),
   cutoff_at timestamptz NOT NULL,
   closed_at timestamptz,
@@ -48,11 +48,11 @@ CREATE TABLE batches (
   CONSTRAINT batches_window UNIQUE (partner_id, cutoff_at),
   CONSTRAINT batches_closed CHECK ((closed_at IS NULL) = (statement IS NULL))
 );
-CREATE INDEX batches_open ON batches (cutoff_at) WHERE closed_at IS NULL;
+CREATE INDEX batches_open ON duebridge_platform.batches (cutoff_at) WHERE closed_at IS NULL;
 
-CREATE TABLE payments (
+CREATE TABLE duebridge_platform.payments (
   platform_payment_id text PRIMARY KEY CHECK (platform_payment_id ~ '^[A-Za-z0-9._-]{1,64}$'),
-  partner_id text NOT NULL REFERENCES partners,
+  partner_id text NOT NULL REFERENCES duebridge_platform.partners,
   biller_id text NOT NULL,
   account_id text NOT NULL,
   platform_batch_id text NOT NULL,
@@ -82,19 +82,19 @@ CREATE TABLE payments (
   CONSTRAINT payments_settled CHECK (settled_at IS NULL OR status <> 'processing')
 ) WITH (fillfactor = 70);
 -- What is in flight, by who drives it. The columns that change at every step stand in no index, so those updates stay in the page.
-CREATE INDEX payments_in_flight ON payments (owner) WHERE settled_at IS NULL;
-CREATE INDEX payments_batch ON payments (platform_batch_id);
-CREATE INDEX payments_session ON payments (session_id) WHERE session_id IS NOT NULL;
-CREATE INDEX payments_partner ON payments (partner_id, platform_payment_id);
+CREATE INDEX payments_in_flight ON duebridge_platform.payments (owner) WHERE settled_at IS NULL;
+CREATE INDEX payments_batch ON duebridge_platform.payments (platform_batch_id);
+CREATE INDEX payments_session ON duebridge_platform.payments (session_id) WHERE session_id IS NOT NULL;
+CREATE INDEX payments_partner ON duebridge_platform.payments (partner_id, platform_payment_id);
 
-CREATE FUNCTION payments_insert_guard() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION duebridge_platform.payments_insert_guard() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
   IF NEW.status <> 'processing' OR NEW.stage <> 'created' THEN
     RAISE EXCEPTION 'a payment starts as processing, created'
       USING ERRCODE = 'check_violation', CONSTRAINT = 'payments_start';
   END IF;
   -- The lock makes an insert wait for a closing under way, and a closing for inserts under way (decision 26).
-  PERFORM 1 FROM batches
+  PERFORM 1 FROM duebridge_platform.batches
     WHERE platform_batch_id = NEW.platform_batch_id AND partner_id = NEW.partner_id AND closed_at IS NULL
     FOR KEY SHARE;
   IF NOT FOUND THEN
@@ -103,10 +103,10 @@ BEGIN
   END IF;
   RETURN NEW;
 END $$;
-CREATE TRIGGER payments_insert_guard BEFORE INSERT ON payments
-  FOR EACH ROW EXECUTE FUNCTION payments_insert_guard();
+CREATE TRIGGER payments_insert_guard BEFORE INSERT ON duebridge_platform.payments
+  FOR EACH ROW EXECUTE FUNCTION duebridge_platform.payments_insert_guard();
 
-CREATE FUNCTION payments_update_guard() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION duebridge_platform.payments_update_guard() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
   IF (NEW.platform_payment_id, NEW.partner_id, NEW.biller_id, NEW.account_id, NEW.platform_batch_id,
       NEW.amount_in_cents, NEW.session_id, NEW.funding_method, NEW.created_at)
@@ -142,19 +142,19 @@ BEGIN
   END IF;
   RETURN NEW;
 END $$;
-CREATE TRIGGER payments_update_guard BEFORE UPDATE ON payments
-  FOR EACH ROW EXECUTE FUNCTION payments_update_guard();
+CREATE TRIGGER payments_update_guard BEFORE UPDATE ON duebridge_platform.payments
+  FOR EACH ROW EXECUTE FUNCTION duebridge_platform.payments_update_guard();
 
-CREATE FUNCTION kept_for_ever() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION duebridge_platform.kept_for_ever() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
   RAISE EXCEPTION 'rows of % are kept as they are, for ever', TG_TABLE_NAME
     USING ERRCODE = 'restrict_violation', CONSTRAINT = 'kept_for_ever';
 END $$;
-CREATE TRIGGER payments_kept BEFORE DELETE OR TRUNCATE ON payments
-  FOR EACH STATEMENT EXECUTE FUNCTION kept_for_ever();
+CREATE TRIGGER payments_kept BEFORE DELETE OR TRUNCATE ON duebridge_platform.payments
+  FOR EACH STATEMENT EXECUTE FUNCTION duebridge_platform.kept_for_ever();
 
 -- Closing writes the statement once; after that a batch stands.
-CREATE FUNCTION batches_guard() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION duebridge_platform.batches_guard() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
   IF OLD.closed_at IS NOT NULL OR (NEW.platform_batch_id, NEW.partner_id, NEW.opened_at, NEW.cutoff_at)
      IS DISTINCT FROM (OLD.platform_batch_id, OLD.partner_id, OLD.opened_at, OLD.cutoff_at) THEN
@@ -163,13 +163,13 @@ BEGIN
   END IF;
   RETURN NEW;
 END $$;
-CREATE TRIGGER batches_guard BEFORE UPDATE ON batches FOR EACH ROW EXECUTE FUNCTION batches_guard();
-CREATE TRIGGER batches_kept BEFORE DELETE OR TRUNCATE ON batches
-  FOR EACH STATEMENT EXECUTE FUNCTION kept_for_ever();
+CREATE TRIGGER batches_guard BEFORE UPDATE ON duebridge_platform.batches FOR EACH ROW EXECUTE FUNCTION duebridge_platform.batches_guard();
+CREATE TRIGGER batches_kept BEFORE DELETE OR TRUNCATE ON duebridge_platform.batches
+  FOR EACH STATEMENT EXECUTE FUNCTION duebridge_platform.kept_for_ever();
 
 -- Who did what and why. Random ids instead of a sequence: a sharded database has no cheap one. They stand behind the time in the
 -- key, so that lines are written at the end of the index, not all over it.
-CREATE TABLE audit (
+CREATE TABLE duebridge_platform.audit (
   audit_id uuid NOT NULL DEFAULT gen_random_uuid(),
   at timestamptz NOT NULL DEFAULT clock_timestamp(),
   actor text NOT NULL,
@@ -179,13 +179,13 @@ CREATE TABLE audit (
   detail jsonb NOT NULL DEFAULT '{}',
   PRIMARY KEY (at, audit_id)
 );
-CREATE INDEX audit_payment ON audit (platform_payment_id, at) WHERE platform_payment_id IS NOT NULL;
-CREATE TRIGGER audit_kept BEFORE UPDATE OR DELETE OR TRUNCATE ON audit
-  FOR EACH STATEMENT EXECUTE FUNCTION kept_for_ever();
+CREATE INDEX audit_payment ON duebridge_platform.audit (platform_payment_id, at) WHERE platform_payment_id IS NOT NULL;
+CREATE TRIGGER audit_kept BEFORE UPDATE OR DELETE OR TRUNCATE ON duebridge_platform.audit
+  FOR EACH STATEMENT EXECUTE FUNCTION duebridge_platform.kept_for_ever();
 
 -- The sandbox's funds (decision 19). One line per act and payment; the two unique rules are what "captured at most once, and
 -- never both captured and released" means (P7).
-CREATE TABLE sandbox_funds (
+CREATE TABLE duebridge_platform.sandbox_funds (
   platform_payment_id text NOT NULL,
   act text NOT NULL CHECK (act IN ('authorize', 'decline', 'capture', 'void')),
   phase text NOT NULL GENERATED ALWAYS AS (CASE WHEN act IN ('authorize', 'decline') THEN 'hold' ELSE 'settle' END) STORED,
@@ -194,5 +194,105 @@ CREATE TABLE sandbox_funds (
   at timestamptz NOT NULL DEFAULT clock_timestamp(),
   PRIMARY KEY (platform_payment_id, phase)
 );
-CREATE TRIGGER sandbox_funds_kept BEFORE UPDATE OR DELETE OR TRUNCATE ON sandbox_funds
-  FOR EACH STATEMENT EXECUTE FUNCTION kept_for_ever();
+CREATE TRIGGER sandbox_funds_kept BEFORE UPDATE OR DELETE OR TRUNCATE ON duebridge_platform.sandbox_funds
+  FOR EACH STATEMENT EXECUTE FUNCTION duebridge_platform.kept_for_ever();
+
+-- Who may ask for tokens, the customers they ask for, and the flows that customers open.
+-- Readers: keys.ts, token.ts, session.ts, payment.ts, retention.ts.
+
+-- A partner's credential holder at the token endpoint (AU1, decision 6).
+CREATE TABLE duebridge_platform.clients (
+  client_id text PRIMARY KEY,
+  partner_id text NOT NULL REFERENCES duebridge_platform.partners (partner_id),
+  created_at timestamptz NOT NULL DEFAULT now()
+);
+CREATE INDEX clients_by_partner ON duebridge_platform.clients (partner_id);
+
+-- API keys: never the key, only HMAC-SHA-256 of it under the pepper, which is not in the database.
+CREATE TABLE duebridge_platform.client_keys (
+  key_id text PRIMARY KEY,
+  client_id text NOT NULL REFERENCES duebridge_platform.clients (client_id),
+  -- Two keys at once, so that a key is rotated without a gap: the unique index below lets no third one in.
+  slot smallint NOT NULL CHECK (slot IN (1, 2)),
+  -- The first characters, by which an operator tells which key a partner holds.
+  prefix text NOT NULL,
+  digest bytea NOT NULL UNIQUE CHECK (octet_length(digest) = 32),
+  created_at timestamptz NOT NULL DEFAULT now(),
+  last_used_at timestamptz,
+  revoked_at timestamptz
+);
+CREATE UNIQUE INDEX client_keys_two_active ON duebridge_platform.client_keys (client_id, slot) WHERE revoked_at IS NULL;
+CREATE INDEX client_keys_by_client ON duebridge_platform.client_keys (client_id, created_at);
+
+-- The person who pays. Everything personal is in `sealed` (AES-256-GCM, bound to this row) and nowhere
+-- else, so that erasing one column erases the person and keeps the facts of the payment.
+CREATE TABLE duebridge_platform.customers (
+  customer_id uuid PRIMARY KEY,
+  partner_id text NOT NULL,
+  sealed text,
+  created_at timestamptz NOT NULL DEFAULT now(),
+  erase_after timestamptz NOT NULL,
+  erased_at timestamptz,
+  CHECK ((sealed IS NULL) = (erased_at IS NOT NULL))
+);
+CREATE INDEX customers_to_erase ON duebridge_platform.customers (erase_after) WHERE erased_at IS NULL;
+
+-- Start values of the flow (TK1, decision 8). No foreign keys here or below: each would lock a row of
+-- partners for every token, and its partner is the registered one of the client that asked.
+CREATE TABLE duebridge_platform.tokens (
+  token_hash bytea PRIMARY KEY CHECK (octet_length(token_hash) = 32),
+  client_id text NOT NULL,
+  partner_id text NOT NULL,
+  customer_id uuid NOT NULL,
+  -- Null when the partner named no account: such a token opens a page that can only say so (TR4).
+  biller_id text,
+  account_id text,
+  -- Names what one customer pays at one account of one partner; see flow_id in session.ts.
+  flow_id bytea CHECK (octet_length(flow_id) = 32),
+  balance jsonb,
+  created_at timestamptz NOT NULL DEFAULT now(),
+  expires_at timestamptz NOT NULL,
+  CHECK ((biller_id IS NULL) = (account_id IS NULL)),
+  CHECK ((flow_id IS NULL) = (account_id IS NULL))
+);
+CREATE INDEX tokens_by_expiry ON duebridge_platform.tokens (expires_at);
+
+-- What a token is exchanged for in the browser (decision 31). It holds what it needs of its token, so
+-- that one primary-key read opens a request, and tokens can be removed at their end.
+CREATE TABLE duebridge_platform.sessions (
+  session_hash bytea PRIMARY KEY CHECK (octet_length(session_hash) = 32),
+  session_id uuid NOT NULL UNIQUE,
+  token_hash bytea NOT NULL,
+  partner_id text NOT NULL,
+  customer_id uuid NOT NULL,
+  biller_id text,
+  account_id text,
+  flow_id bytea,
+  balance jsonb,
+  -- The flow's latest payment when this session was opened: a later one was made unseen by this page.
+  opened_after text,
+  created_at timestamptz NOT NULL DEFAULT now(),
+  expires_at timestamptz NOT NULL,
+  CHECK ((flow_id IS NULL) = (account_id IS NULL))
+);
+CREATE INDEX sessions_by_expiry ON duebridge_platform.sessions (expires_at);
+
+-- One row for each customer and account that has paid: the row that a confirm locks, so that any
+-- number of tabs, reloads and tokens make one payment (P3).
+CREATE TABLE duebridge_platform.flows (
+  flow_id bytea PRIMARY KEY CHECK (octet_length(flow_id) = 32),
+  latest_payment_id text
+);
+
+-- Which flow, token and customer a payment came from. Kept with the payment, for ever.
+CREATE TABLE duebridge_platform.flow_payments (
+  platform_payment_id text PRIMARY KEY,
+  flow_id bytea NOT NULL,
+  token_hash bytea NOT NULL,
+  session_id uuid NOT NULL,
+  customer_id uuid NOT NULL,
+  -- The payment that failed or was canceled and that this one stands in for; at most one may.
+  replaces text UNIQUE,
+  created_at timestamptz NOT NULL DEFAULT now()
+);
+CREATE INDEX flow_payments_by_token ON duebridge_platform.flow_payments (token_hash, created_at);

@@ -1,0 +1,7 @@
+import type { Migrations } from '@duebridge/runtime';
+
+/** The platform's tables and how they come to be (decision 34). */
+export const migrations: Migrations = {
+  schema: 'duebridge_platform',
+  directory: new URL('./migrations/', import.meta.url),
+};

@@ -1,0 +1,204 @@
+/**
+ * Migrations: the `.sql` files of one side applied in order, each once and in a transaction of its own. Every table of a side is
+ * in a schema that bears its name (decision 34), so that both sides, and a biller's own tables, may share one database.
+ *
+ * A start that finds nothing to apply only reads, so it needs no right to create anything. One that finds something takes a lock
+ * first; another process that starts meanwhile waits for it, however long it takes. A migration that waits for a busy table gives
+ * up its place every few seconds and tries again, because statements queue up behind it while it waits.
+ */
+import assert from 'node:assert/strict';
+import { createHash } from 'node:crypto';
+import { readdir, readFile } from 'node:fs/promises';
+import { setTimeout as delay } from 'node:timers/promises';
+import { ConfigurationError } from './errors.ts';
+import { silentLog, type Log } from './log.ts';
+import { sqlState, type Database, type Transaction } from './postgres.ts';
+
+/** The migrations of one side. */
+export interface Migrations {
+  /** The schema that holds its tables, and `migrations`, the list of those applied. Made before the first is applied. */
+  schema: string;
+  /** A folder of files `NNN-what-it-does.sql`. */
+  directory: URL;
+}
+
+/** A migration file: its name orders it, its hash keeps it unchanged. */
+interface Migration {
+  name: string;
+  text: string;
+  sha256: string;
+  /**
+   * Whether the version before still works after it: its first line is `-- additive`. Then that version starts, and may go on
+   * serving during a rolling upgrade.
+   */
+  additive: boolean;
+}
+
+/** How often a migration that met locks or deadlocks is tried before it fails; with the pauses, more than ten minutes. */
+const maxAttempts = 200;
+/** How long a migration waits for a lock, with everybody else queueing behind it, in milliseconds. */
+const lockTimeoutMs = 2_000;
+/** Pause between attempts in milliseconds: at least as long as the others had to wait. */
+const retryPauseMs = 2_000;
+
+/**
+ * Applies the files of `migrations` that are missing, and gives their names. Any number of processes may start at once.
+ *
+ * With `apply: false` nothing is written. Throws ConfigurationError when an applied file was changed since, when the database holds
+ * one that this code does not know and that is not additive, or, with `apply: false`, when one is missing.
+ */
+export async function migrate(
+  database: Database,
+  migrations: Migrations,
+  options: { log?: Log; apply?: boolean } = {},
+): Promise<string[]> {
+  const log = options.log ?? silentLog;
+  assert.match(migrations.schema, /^[a-z][a-z0-9_]{0,62}$/, 'a schema name is lower case');
+  const files = await readMigrations(migrations.directory);
+  const missing = missingOf(files, await appliedOf(database, migrations.schema), log);
+  if (missing[0] !== undefined && options.apply === false) {
+    throw new ConfigurationError(
+      `the database lacks migration ${missing[0].name} of this version: run the migrate command with a role that may create tables, then start again`,
+    );
+  }
+  const done: string[] = [];
+  for (const file of missing) {
+    if (
+      await withPatience(log, file.name, () => applyOne(database, migrations.schema, file, log))
+    ) {
+      log.info({ migration: file.name, schema: migrations.schema }, 'migration applied');
+      done.push(file.name);
+    }
+  }
+  return done;
+}
+
+/** Reads and hashes the migrations of a folder, in order. Throws ConfigurationError on a wrong or doubled name. */
+export async function readMigrations(directory: URL): Promise<Migration[]> {
+  const names = (await readdir(directory)).filter((name) => name.endsWith('.sql')).sort();
+  const numbers = new Set<string>();
+  for (const name of names) {
+    const number = /^(\d{3})-[a-z0-9-]+\.sql$/.exec(name)?.[1];
+    if (number === undefined || numbers.has(number)) {
+      throw new ConfigurationError(
+        `migration ${name} is misnamed: name it NNN-what-it-does.sql with a number of its own`,
+      );
+    }
+    numbers.add(number);
+  }
+  const base = directory.href.endsWith('/') ? directory : new URL(`${directory.href}/`);
+  return Promise.all(
+    names.map(async (name) => {
+      const text = await readFile(new URL(name, base), 'utf8');
+      return {
+        name,
+        text,
+        sha256: createHash('sha256').update(text).digest('hex'),
+        additive: /^-- additive\s*$/m.test(text.split('\n', 1)[0] ?? ''),
+      };
+    }),
+  );
+}
+
+interface Applied {
+  name: string;
+  sha256: string;
+  additive: boolean;
+}
+
+/** What the database holds already. */
+async function appliedOf(
+  database: Pick<Transaction, 'query'>,
+  schema: string,
+): Promise<Map<string, Applied>> {
+  const there = await database.query(
+    `SELECT 1 FROM pg_catalog.pg_tables WHERE schemaname = $1 AND tablename = 'migrations'`,
+    [schema],
+  );
+  if (there.length === 0) return new Map();
+  const rows = await database.query<Applied>(
+    `SELECT name, sha256, additive FROM ${schema}.migrations`,
+  );
+  return new Map(rows.map((row) => [row.name, row]));
+}
+
+/** The files that are to be applied. Throws ConfigurationError where files and database do not belong together. */
+function missingOf(files: Migration[], applied: Map<string, Applied>, log: Log): Migration[] {
+  for (const { name, additive } of applied.values()) {
+    if (files.some((file) => file.name === name)) continue;
+    if (!additive) {
+      throw new ConfigurationError(
+        `the database is newer than this program: it has migration ${name}; run the newer version`,
+      );
+    }
+    log.info({ migration: name }, 'the database has an additive migration of a newer version');
+  }
+  return files.filter((file) => {
+    const before = applied.get(file.name);
+    if (before !== undefined && before.sha256 !== file.sha256) {
+      throw new ConfigurationError(
+        `migration ${file.name} was changed after it had been applied: restore it and write the change as a new file`,
+      );
+    }
+    return before === undefined;
+  });
+}
+
+/** Applies one file unless another process has; gives whether it did. No statement has a time limit, waiting for a table has. */
+function applyOne(database: Database, schema: string, file: Migration, log: Log): Promise<boolean> {
+  const work = async (tx: Transaction): Promise<boolean> => {
+    const lock = `duebridge migrations of ${schema}`;
+    const [row] = await tx.query<{ locked: boolean }>(
+      'SELECT pg_try_advisory_xact_lock(hashtextextended($1, 0)) AS locked',
+      [lock],
+    );
+    if (row?.locked !== true) {
+      log.info({ migration: file.name }, 'waiting for the migrations of another process');
+      await tx.query('SELECT pg_advisory_xact_lock(hashtextextended($1, 0))', [lock]);
+    }
+    const applied = await appliedOf(tx, schema);
+    if (applied.has(file.name)) return false;
+    await tx.query(`SET LOCAL lock_timeout = ${lockTimeoutMs}`);
+    if (applied.size === 0) await prepare(tx, schema);
+    await tx.query(file.text);
+    await tx.query(
+      `INSERT INTO ${schema}.migrations (name, sha256, additive) VALUES ($1, $2, $3)`,
+      [file.name, file.sha256, file.additive],
+    );
+    return true;
+  };
+  return database.transaction(work, { statementTimeoutMs: 0 });
+}
+
+/** Makes schema and list. Asks first: CREATE … IF NOT EXISTS demands the right to create even where nothing is to be created. */
+async function prepare(tx: Transaction, schema: string): Promise<void> {
+  const there = await tx.query('SELECT 1 FROM pg_catalog.pg_namespace WHERE nspname = $1', [
+    schema,
+  ]);
+  if (there.length === 0) await tx.query(`CREATE SCHEMA ${schema}`);
+  await tx.query(
+    `CREATE TABLE IF NOT EXISTS ${schema}.migrations (
+       name text PRIMARY KEY,
+       sha256 text NOT NULL,
+       additive boolean NOT NULL,
+       applied_at timestamptz NOT NULL DEFAULT now()
+     )`,
+  );
+}
+
+/**
+ * Repeats `attempt` while a busy table (55P03) or a deadlock (40P01) stops it: traffic goes on in the pauses. Nothing of a failed
+ * attempt stays. Deadlocks are retried at once a few times by the transaction itself; this goes on where those did not suffice.
+ */
+async function withPatience<T>(log: Log, name: string, attempt: () => Promise<T>): Promise<T> {
+  for (let tried = 1; ; tried += 1) {
+    try {
+      return await attempt();
+    } catch (error) {
+      const state = sqlState(error);
+      if ((state !== '55P03' && state !== '40P01') || tried >= maxAttempts) throw error;
+      log.warn({ migration: name, state, tried }, 'migration waits for a busy table');
+      await delay(retryPauseMs);
+    }
+  }
+}
