@@ -189,7 +189,7 @@ test('the second page of the demo shows it inline and in Spanish, then as a page
   await page.getByRole('button', { name: 'Open' }).click();
   const frame = page.frameLocator('#stage iframe');
   await frame.getByRole('heading', { level: 1 }).waitFor();
-  assert.equal(await frame.locator('html').getAttribute('lang'), 'es');
+  await frame.locator('html[lang=es]').waitFor();
   await page.getByLabel('Theme').selectOption('dark');
   await frame.locator('html[data-theme=dark]').waitFor();
   await page.getByLabel('Display').selectOption('redirect');

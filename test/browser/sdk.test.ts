@@ -413,7 +413,7 @@ test('a change of language or look keeps what the customer typed', async () => {
   );
   await visit.title('¿Cuánto desea pagar?');
   assert.equal(await visit.frame.getByRole('textbox').inputValue(), '17.20');
-  assert.equal(await visit.frame.locator('html').getAttribute('data-theme'), 'dark');
+  await visit.frame.locator('html[data-theme=dark]').waitFor();
   await visit.close();
 });
 

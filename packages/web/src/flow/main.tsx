@@ -2,7 +2,7 @@
  * The page: meets its site, applies the look and the language, shows the screen that Flow is at.
  */
 import { render, type VNode } from 'preact';
-import { useEffect, useRef, useState } from 'preact/hooks';
+import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
 import type { Appearance } from '../embed/types.ts';
 import type { ToPage } from '../messages.ts';
 import { createApi } from './api.ts';
@@ -92,13 +92,13 @@ function App({ site }: { readonly site: Site }): VNode {
     }
     void flow.start();
   }, []);
-  useEffect(() => speak(words), [words]);
+  useLayoutEffect(() => speak(words), [words]);
 
   // The first screen takes no focus: that would pull it out of the site's page. Later ones do, and
-  // only if it is here already.
+  // only if it is here already. Before the paint: a key pressed in between would go nowhere.
   const shown = useRef('');
   const screen = `${view.screen} ${view.payment?.status ?? ''} ${view.problem?.code ?? ''}`;
-  useEffect(() => {
+  useLayoutEffect(() => {
     if (view.screen === 'loading' || shown.current === screen) return;
     if (shown.current === '') site.send({ type: 'ready', version: DUEBRIDGE_VERSION });
     else if (document.hasFocus()) document.querySelector<HTMLElement>('#title')?.focus();

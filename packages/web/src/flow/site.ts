@@ -26,9 +26,14 @@ export function findSite(registered: readonly string[]): Promise<Site | undefine
   const above = window.parent === window ? (window.opener as Window | null) : window.parent;
   if (!above) return Promise.resolve(undefined);
   const hello: Hello = { duebridge: PROTOCOL, nonce: crypto.randomUUID() };
-  // Where the browser tells who is above, others need not be tried (each try is a console error).
-  const known = window.parent === window ? undefined : location.ancestorOrigins?.[0];
-  const origins = registered.filter((origin) => known === undefined || origin === known);
+  // Where the browser says who is above, try only that one: each other try is an error in the console.
+  // Firefox, and the HTML standard, answer "null" to a frame made with `referrerpolicy="no-referrer"`,
+  // as every released SDK makes it; then all registered origins are tried, and the browser delivers to
+  // the right one alone.
+  const embedder = window.parent === window ? undefined : location.ancestorOrigins?.[0];
+  const origins = registered.filter(
+    (origin) => !embedder || embedder === 'null' || origin === embedder,
+  );
 
   return new Promise((resolve) => {
     const stop = new AbortController();

@@ -1,0 +1,570 @@
+/**
+ * The payment, its problems and the security of the frame, in every engine that is installed: Chromium, Firefox and WebKit. What
+ * one engine does otherwise than another (who is told what of a frame, where Escape goes, what a blocked frame looks like) can
+ * only be seen here; the other files of this folder go deeper, in Chromium.
+ */
+import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import test, { after, before, suite } from 'node:test';
+import type { AxeResults } from 'axe-core';
+import {
+  ENGINES,
+  MISSING,
+  startEngine,
+  type Engine,
+  type EngineName,
+  type Tab,
+} from './engines.ts';
+import { until, useRig, values, type Heard, type SiteOptions } from './rig.ts';
+import { succeeds, type World } from './scripted-flow.ts';
+
+const rig = useRig();
+const axe = readFileSync(
+  join(import.meta.dirname, '../../node_modules/axe-core/axe.min.js'),
+  'utf8',
+);
+
+/** What the site's script puts on its window. */
+interface SiteWindow {
+  heard: Heard[];
+  siteReady?: boolean;
+  onOpen?: () => void;
+  instance: { update(change: object): void; focus(): void; destroy(): void };
+  start: (options: object, target?: string) => Promise<string>;
+}
+
+/** A site open in one engine. */
+interface Visit {
+  readonly tab: Tab;
+  /** Opens the SDK; gives "mounted" or the code of the error. */
+  start(options?: SiteOptions): Promise<string>;
+  /** Waits for the screen with this h1. */
+  title(text: string): Promise<void>;
+  /** Presses the button with this name. */
+  press(name: string): Promise<void>;
+  /** Waits for a text of the payment page. */
+  sees(text: string): Promise<void>;
+  heard(): Promise<Heard[]>;
+  pay(): Promise<void>;
+}
+
+// Side by side: most of each test is waiting, and no two share a world.
+suite('in every engine', { concurrency: ENGINES.length }, () => {
+  for (const name of ENGINES) suite(name, { concurrency: 1 }, () => inOne(name));
+});
+
+function inOne(name: EngineName): void {
+  let engine: Engine | undefined;
+  before(async () => {
+    engine = await startEngine(name);
+  });
+  after(() => engine?.stop());
+
+  /** One customer's visit; says so where the engine is missing. */
+  const inEngine = (
+    title: string,
+    body: (visit: (world: World, at?: string) => Promise<Visit>) => Promise<void>,
+  ): void => {
+    test(title, async (t) => {
+      if (engine === undefined) {
+        t.diagnostic(MISSING[name]);
+        return;
+      }
+      const tabs: Tab[] = [];
+      try {
+        await body(async (world, at = `${rig.flow.site('acme')}/`) => {
+          const tab = await (engine as Engine).open(rig.flow.payOrigin);
+          tabs.push(tab);
+          return visitSite(tab, world, at);
+        });
+      } finally {
+        for (const tab of tabs) await tab.close().catch(() => {});
+      }
+    });
+  };
+  payments(inEngine);
+  problems(inEngine);
+  security(inEngine);
+}
+
+type InEngine = (
+  title: string,
+  body: (visit: (world: World, at?: string) => Promise<Visit>) => Promise<void>,
+) => void;
+
+// The payment -----------------------------------------------------------------------------------------------------------------
+
+function payments(inEngine: InEngine): void {
+  inEngine(
+    'a customer pays a bill to the receipt, and the site hears of each step [S1]',
+    async (visit) => {
+      const world = rig.flow.world();
+      const at = await visit(world);
+      assert.equal(await at.start(), 'mounted');
+      await at.sees('Due December 3, 2099');
+      await at.pay();
+      await at.sees('BP-7781');
+      await at.press('Done');
+      await until(async () => values(await at.heard(), 'exit').length === 1);
+      const heard = await at.heard();
+      const screens = values(heard, 'screen') as { name: string }[];
+      assert.deepEqual(
+        screens.map(({ name }) => name),
+        ['review', 'confirm', 'status', 'receipt'],
+      );
+      const [exit] = values(heard, 'exit') as { reason: string; payment: { status: string } }[];
+      assert.deepEqual([exit?.reason, exit?.payment.status], ['completed', 'succeeded']);
+      assert.equal(world.counts.pay, 1);
+    },
+  );
+
+  inEngine(
+    'a modal page takes the keyboard, is left with Escape and gives the focus back',
+    async (visit) => {
+      const world = rig.flow.world();
+      const at = await visit(world);
+      await at.tab.run(
+        'page',
+        (settings) => {
+          const site = window as unknown as SiteWindow;
+          site.onOpen = () => void site.start(settings);
+        },
+        { partner: world.partner, frameOrigin: rig.flow.payOrigin, display: 'modal' },
+      );
+      await at.tab.click('page', '#open');
+      await at.title('Your bill from Acme Water');
+      await at.tab.press('Tab');
+      await at.tab.press('Tab');
+      await until(() => at.tab.run('frame', () => document.activeElement?.className === 'main'));
+      await at.tab.press('Enter');
+      await at.title('Check your payment');
+      await at.tab.press('Escape');
+      await until(() => at.tab.run('page', () => document.querySelector('dialog') === null));
+      assert.equal(await at.tab.run('page', () => document.activeElement?.id), 'open');
+      assert.equal(world.counts.pay, 0);
+    },
+  );
+
+  inEngine('a page of its own takes the payment, and goes when it is done', async (visit) => {
+    const world = rig.flow.world();
+    const at = await visit(world);
+    await at.tab.run(
+      'page',
+      (settings) => {
+        const site = window as unknown as SiteWindow;
+        site.onOpen = () => void site.start(settings);
+      },
+      { partner: world.partner, frameOrigin: rig.flow.payOrigin, display: 'redirect' },
+    );
+    await at.tab.click('page', '#open');
+    const own = pageActs(await at.tab.popup(), 'page');
+    await own.pay();
+    await own.press('Done');
+    await until(async () => values(await at.heard(), 'exit').length === 1);
+  });
+
+  inEngine('a reload of the site opens on the payment that is processing', async (visit) => {
+    const world = rig.flow.world({ outcome: [] });
+    const at = await visit(world);
+    await at.start();
+    await at.press('Pay $123.45');
+    await at.press('Pay $123.45 now');
+    await at.title('Your payment is on its way');
+    await at.tab.goto(`${rig.flow.site('acme')}/`);
+    await ready(at.tab);
+    assert.equal(await at.start(), 'mounted');
+    await at.title('Your payment is on its way');
+    world.change(succeeds[0] ?? {});
+    world.change(succeeds[1] ?? {});
+    await at.title('Paid. Thank you!');
+    assert.equal(world.payments.length, 1);
+  });
+
+  inEngine(
+    'an amount that is typed is read as typed, and refused at the field when it cannot be',
+    async (visit) => {
+      const world = rig.flow.world();
+      world.bill = { ...world.bill, payment_rules: { max_amount_in_cents: 20_000 } };
+      const at = await visit(world);
+      await at.start();
+      await at.press('Pay another amount');
+      await at.title('How much would you like to pay?');
+      await at.tab.click('frame', '#amount');
+      await at.tab.type('200.01');
+      await at.tab.press('Enter');
+      await at.sees('Enter $200.00 or less.');
+      const field = await at.tab.run('frame', () => {
+        const input = document.querySelector('input');
+        input?.select();
+        return { focused: document.activeElement === input, invalid: input?.ariaInvalid };
+      });
+      assert.deepEqual(field, { focused: true, invalid: 'true' });
+      await at.tab.type('150,5');
+      await at.tab.press('Enter');
+      await at.title('Check your payment');
+      await at.press('Pay $150.50 now');
+      await at.title('Paid. Thank you!');
+      assert.equal(world.payments[0]?.amount_in_cents, 15_050);
+    },
+  );
+}
+
+// Its problems ----------------------------------------------------------------------------------------------------------------
+
+function problems(inEngine: InEngine): void {
+  inEngine(
+    'a confirm whose answer is lost, then a platform that is down, end in one payment',
+    async (visit) => {
+      const world = rig.flow.world({
+        plan: {
+          pay: (count) => (['lost_answer', 'cut', 'SERVICE_UNAVAILABLE'] as const)[count - 1],
+        },
+      });
+      const at = await visit(world);
+      await at.start();
+      await at.press('Pay $123.45');
+      await at.press('Pay $123.45 now');
+      await at.title('Paid. Thank you!');
+      // A browser may send a request again by itself when its connection was closed: never fewer than these.
+      assert.ok(world.counts.pay >= 4, String(world.counts.pay));
+      assert.equal(world.payments.length, 1);
+    },
+  );
+
+  inEngine(
+    'a payment that cannot be read is never shown as failed: polls take over, and wait',
+    async (visit) => {
+      const troubles = ['INTERNAL_ERROR', 'PAYMENT_NOT_FOUND', 'cut'] as const;
+      const world = rig.flow.world({
+        outcome: [],
+        plan: { events: () => 'SERVICE_UNAVAILABLE', payment: (count) => troubles[count - 1] },
+      });
+      const at = await visit(world);
+      await at.start();
+      await at.press('Pay $123.45');
+      await at.press('Pay $123.45 now');
+      await until(() => world.counts.payment >= 3);
+      await at.title('Your payment is on its way');
+      world.change(succeeds[0] ?? {});
+      world.change(succeeds[1] ?? {});
+      await at.title('Paid. Thank you!');
+      const statuses = values(await at.heard(), 'payment') as { status: string }[];
+      assert.ok(statuses.every(({ status }) => status === 'processing' || status === 'succeeded'));
+    },
+  );
+
+  inEngine('a token that expired and a session that ended are replaced unseen', async (visit) => {
+    const world = rig.flow.world({
+      plan: { exchange: (count) => (count === 1 ? 'TOKEN_EXPIRED' : undefined) },
+    });
+    const at = await visit(world);
+    assert.equal(await at.start(), 'mounted');
+    await at.press('Pay $123.45');
+    world.endSessions();
+    await at.press('Pay $123.45 now');
+    await at.title('Paid. Thank you!');
+    assert.equal(world.payments.length, 1);
+    assert.deepEqual(values(await at.heard(), 'fetchToken'), ['initial', 'expired', 'expired']);
+    assert.deepEqual(values(await at.heard(), 'error'), []);
+  });
+
+  inEngine('a failed payment shows its reason as text, and another can be made', async (visit) => {
+    const world = rig.flow.world({
+      outcome: [
+        {
+          status: 'failed',
+          progress: 'ended',
+          failure_reason: '<img src=x onerror=alert(1)>\u202Eevil\u0007 & call us',
+        },
+      ],
+    });
+    const at = await visit(world);
+    await at.start();
+    await at.press('Pay $123.45');
+    await at.press('Pay $123.45 now');
+    await at.title('The payment did not go through');
+    const shown = await at.tab.run('frame', () => ({
+      text: document.querySelector('blockquote')?.textContent,
+      images: document.querySelectorAll('main img').length,
+    }));
+    assert.deepEqual(shown, { text: '<img src=x onerror=alert(1)> evil & call us', images: 0 });
+    world.outcome = succeeds;
+    await at.press('Try again');
+    await at.pay();
+    assert.equal(world.payments.length, 2);
+  });
+
+  inEngine('a biller that is out of reach costs a press of "Try again"', async (visit) => {
+    const world = rig.flow.world({
+      plan: { read: (count) => (count <= 3 ? 'PARTNER_UNREACHABLE' : undefined) },
+    });
+    const at = await visit(world);
+    assert.equal(await at.start(), 'mounted');
+    await at.sees('You have not been charged.');
+    await at.press('Try again');
+    await at.title('Your bill from Acme Water');
+  });
+
+  inEngine(
+    'a platform that does not answer, or does not exist, is given up with nothing left behind',
+    async (visit) => {
+      const world = rig.flow.world({ plan: { page: () => 'hang' } });
+      const at = await visit(world);
+      assert.equal(await at.start({ loadTimeoutMs: 300 }), 'load_timeout');
+      // An address where nothing listens: the browser shows a page of its own in the frame, or nothing.
+      const refused = await at.start({ frameOrigin: 'http://localhost:9', loadTimeoutMs: 4_000 });
+      assert.match(refused, /^(frame_refused|load_timeout)$/);
+      const left = await at.tab.run(
+        'page',
+        () => document.querySelectorAll('iframe, dialog').length,
+      );
+      assert.equal(left, 0);
+    },
+  );
+}
+
+// Its security ----------------------------------------------------------------------------------------------------------------
+
+function security(inEngine: InEngine): void {
+  inEngine(
+    'the token and the session are in no address, no referrer, no cookie and no storage',
+    async (visit) => {
+      const world = rig.flow.world();
+      const at = await visit(world);
+      await at.start();
+      world.endSessions();
+      await at.pay();
+      const secrets = [...world.tokens, ...world.sessions.keys()];
+      assert.ok(secrets.length >= 2);
+      for (const { path, headers, host, body } of world.seen) {
+        assert.equal(headers.cookie, undefined);
+        const { authorization, ...others } = headers;
+        const text = JSON.stringify([path, others, host === 'pay.localhost' ? body : '']);
+        assert.ok(!secrets.some((secret) => text.includes(secret)), text);
+        if (host === 'pay.localhost') assert.equal(headers.referer, undefined);
+        if (!path.startsWith('/v1/')) assert.equal(authorization, undefined);
+      }
+      for (const where of ['page', 'frame'] as const) {
+        const kept = await at.tab.run(where, () =>
+          JSON.stringify([
+            [localStorage, sessionStorage].flatMap((store) => Object.entries(store)),
+            document.cookie,
+            window.name,
+            location.href,
+            document.documentElement.outerHTML,
+            history.state,
+          ]),
+        );
+        assert.ok(!secrets.some((secret) => kept.includes(secret)));
+        assert.ok(kept.startsWith('[[],"",""'), kept.slice(0, 200));
+      }
+    },
+  );
+
+  inEngine(
+    'a hostile frame beside it, flooding both sides, learns nothing and changes nothing',
+    async (visit) => {
+      const world = rig.flow.world();
+      const at = await visit(world, `${rig.flow.site('acme')}/?hostile`);
+      await at.tab.run(
+        'page',
+        (url) =>
+          new Promise<void>((resolve) => {
+            const frame = document.createElement('iframe');
+            frame.id = 'hostile';
+            frame.addEventListener('load', () => resolve());
+            frame.src = url;
+            document.body.append(frame);
+          }),
+        `http://evil.localhost:${rig.flow.port}/hostile`,
+      );
+      assert.equal(await at.start(), 'mounted');
+      await at.pay();
+      // The hostile page tells its parent, on request, how much it has got.
+      const got = await at.tab.run(
+        'page',
+        () =>
+          new Promise<number>((resolve) => {
+            addEventListener('message', (event: MessageEvent<{ got?: number }>) => {
+              if (typeof event.data?.got === 'number') resolve(event.data.got);
+            });
+            const hostile = document.querySelector<HTMLIFrameElement>('#hostile');
+            hostile?.contentWindow?.postMessage('how much?', '*');
+          }),
+      );
+      assert.equal(got, 0);
+      assert.equal(world.payments.length, 1);
+      assert.deepEqual(values(await at.heard(), 'fetchToken'), ['initial']);
+    },
+  );
+
+  inEngine(
+    'a site that is not registered gets a typed error, no frame and not one message',
+    async (visit) => {
+      const world = rig.flow.world();
+      const at = await visit(world, `${rig.flow.site('stranger')}/`);
+      await at.tab.run('page', () => {
+        Object.assign(window, { messages: [] });
+        addEventListener('message', (event) =>
+          (window as unknown as { messages: unknown[] }).messages.push(event.data),
+        );
+      });
+      assert.equal(await at.start(), 'frame_refused');
+      const seen = await at.tab.run('page', () => ({
+        left: document.querySelectorAll('iframe, dialog').length,
+        messages: (window as unknown as { messages: unknown[] }).messages,
+      }));
+      assert.deepEqual(seen, { left: 0, messages: [] });
+      assert.equal(world.counts.exchange, 0);
+      assert.deepEqual(values(await at.heard(), 'fetchToken'), []);
+    },
+  );
+
+  inEngine(
+    'a partner with several sites serves each of them, and tells the platform which',
+    async (visit) => {
+      const world = rig.flow.world();
+      world.origins = ['elsewhere', 'acme', 'third'].map((name) => rig.flow.site(name));
+      const at = await visit(world);
+      assert.equal(await at.start(), 'mounted');
+      await at.title('Your bill from Acme Water');
+      const own = world.seen.filter(({ headers }) =>
+        headers.authorization?.includes(`_${world.partner}_`),
+      );
+      const asked = own.filter(
+        ({ path, method }) => path === '/v1/flow/session' && method === 'POST',
+      );
+      assert.deepEqual(
+        asked.map(({ body }) => (JSON.parse(body) as { origin: string }).origin),
+        [rig.flow.site('acme')],
+      );
+    },
+  );
+
+  inEngine('a site that isolates itself (COEP) shows the page as any other', async (visit) => {
+    const at = await visit(rig.flow.world(), `${rig.flow.site('acme')}/?coep`);
+    assert.equal(await at.start(), 'mounted');
+    await at.pay();
+  });
+
+  inEngine('a site whose own policy has no room for the frame is told so', async (visit) => {
+    const at = await visit(rig.flow.world(), `${rig.flow.site('acme')}/?noframe`);
+    // WebKit does not say that it blocked a frame: the wait ends there.
+    assert.match(await at.start({ loadTimeoutMs: 4_000 }), /^(frame_refused|load_timeout)$/);
+  });
+
+  inEngine(
+    'the page opened on its own says what to do, and asks nobody for a token',
+    async (visit) => {
+      const world = rig.flow.world();
+      const at = await visit(world);
+      await at.tab.goto(`${rig.flow.payOrigin}/flow/v1/${world.partner}`);
+      await pageActs(at.tab, 'page').title('Please open this page from your biller’s site');
+      assert.equal(world.counts.exchange, 0);
+    },
+  );
+
+  inEngine('the screens shut nobody out by the rules of axe', async (visit) => {
+    const world = rig.flow.world({ outcome: [] });
+    const at = await visit(world);
+    const clean = async (): Promise<void> => {
+      await at.tab.run('frame', axeScript(axe));
+      const found = await at.tab.run('frame', async () => {
+        const { axe } = window as unknown as { axe: { run(o: object): Promise<AxeResults> } };
+        const { violations } = await axe.run({
+          runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice'],
+          resultTypes: ['violations'],
+        });
+        return violations.map(
+          ({ id, nodes }) => `${id}: ${nodes.map(({ html }) => html).join(' | ')}`,
+        );
+      });
+      assert.deepEqual(found, []);
+    };
+    await at.start();
+    await at.title('Your bill from Acme Water');
+    await clean();
+    await at.press('Pay $123.45');
+    await at.title('Check your payment');
+    await clean();
+    await at.press('Pay $123.45 now');
+    await at.title('Your payment is on its way');
+    await clean();
+    world.change(succeeds[0] ?? {});
+    world.change(succeeds[1] ?? {});
+    await at.title('Paid. Thank you!');
+    await clean();
+  });
+}
+
+/** The library as a script of its own: the page's policy lets it in by no other way. */
+function axeScript(source: string): () => void {
+  const script = (): void => {};
+  script.toString = () => `() => { ${source} }`;
+  return script;
+}
+
+// A visit ---------------------------------------------------------------------------------------------------------------------
+
+async function visitSite(tab: Tab, world: World, address: string): Promise<Visit> {
+  await tab.goto(address);
+  await ready(tab);
+  return {
+    tab,
+    ...pageActs(tab, 'frame'),
+    start: (given = {}) =>
+      tab.run('page', (settings) => (window as unknown as SiteWindow).start(settings, '#place'), {
+        partner: world.partner,
+        frameOrigin: rig.flow.payOrigin,
+        ...given,
+      }),
+    heard: () => tab.run('page', () => (window as unknown as SiteWindow).heard),
+  };
+}
+
+const ready = (tab: Tab): Promise<void> =>
+  until(() => tab.run('page', () => (window as unknown as SiteWindow).siteReady === true));
+
+/** What a customer does on the payment page, in the frame or in a window of its own. */
+function pageActs(
+  tab: Tab,
+  where: 'page' | 'frame',
+): Pick<Visit, 'title' | 'press' | 'sees' | 'pay'> {
+  /** A frame that is being replaced cannot be asked: not yet. */
+  const holds = (asked: () => Promise<boolean>): Promise<void> =>
+    until(() => asked().catch(() => false));
+  const title = (text: string): Promise<void> =>
+    holds(() =>
+      tab.run(where, (wanted) => document.querySelector('h1')?.textContent === wanted, text),
+    );
+  const press = async (name: string): Promise<void> => {
+    await holds(() =>
+      tab.run(
+        where,
+        (wanted, framed) => {
+          const buttons = [...document.querySelectorAll('button')];
+          const found = buttons.find(({ textContent }) => textContent === wanted);
+          for (const button of buttons) button.toggleAttribute('data-wanted', button === found);
+          // The site makes the frame as tall as the screen a moment later; until then a click may miss.
+          const settled = !framed || innerHeight === Math.ceil(document.body.offsetHeight);
+          return found !== undefined && settled;
+        },
+        name,
+        where === 'frame',
+      ),
+    );
+    await tab.click(where, '[data-wanted]');
+  };
+  return {
+    title,
+    press,
+    sees: (text) =>
+      holds(() => tab.run(where, (wanted) => document.body.innerText.includes(wanted), text)),
+    async pay() {
+      await press('Pay $123.45');
+      await press('Pay $123.45 now');
+      await title('Paid. Thank you!');
+    },
+  };
+}

@@ -1,0 +1,333 @@
+/**
+ * Three browser engines behind one small driver: Chromium by its own protocol, Firefox by WebDriver BiDi, WebKit by classic
+ * WebDriver. Only what all three can do the same way is here; what needs more stays with Chromium (`rig.ts`).
+ *
+ * Firefox and WebKit come from Debian (`firefox-esr`, `webkit2gtk-driver` and `xvfb`). An engine that is not installed is
+ * undefined, and the test that asked for it says so.
+ */
+import assert from 'node:assert/strict';
+import { spawn, type ChildProcess } from 'node:child_process';
+import { once } from 'node:events';
+import { accessSync, constants, globSync } from 'node:fs';
+import { join } from 'node:path';
+import { freePort } from '@duebridge/runtime/testing';
+import type { Browser as Chromium, Page as ChromiumPage } from 'playwright-core';
+import { launchChromium } from './chromium.ts';
+
+export const ENGINES = ['chromium', 'firefox', 'webkit'] as const;
+export type EngineName = (typeof ENGINES)[number];
+
+/** Where a script runs: in the site's page, or in the payment page that stands in it. */
+export type Where = 'page' | 'frame';
+
+/** A function that is sent to the browser as text: it sees its arguments and the window, nothing else. */
+export type Script<A extends readonly unknown[], T> = (...given: A) => T | Promise<T>;
+
+/** A window of one browser, with storage of its own. */
+export interface Tab {
+  goto(url: string): Promise<void>;
+  /** Runs a script; its arguments and its answer are JSON. Rejects when the frame is not there. */
+  run<A extends readonly unknown[], T>(where: Where, script: Script<A, T>, ...given: A): Promise<T>;
+  /** Presses the mouse on the first element of a selector, as a person does: the browser counts it as theirs. */
+  click(where: Where, selector: string): Promise<void>;
+  /** Presses a key (`Tab`, `Enter`, `Escape`, …) or types a text, wherever the focus is. */
+  press(key: string): Promise<void>;
+  type(text: string): Promise<void>;
+  /** The window that a script or a link opened, once it is there. */
+  popup(): Promise<Tab>;
+  close(): Promise<void>;
+}
+
+export interface Engine {
+  readonly name: EngineName;
+  /** For the log: what was tested. */
+  readonly version: string;
+  /** `frameUrl`: how the address of the payment page starts. */
+  open(frameUrl: string): Promise<Tab>;
+  stop(): Promise<void>;
+}
+
+/** The longest that any one step may take; the machine may be busy. */
+const PATIENCE_MS = 20_000;
+
+/** Starts an engine; undefined when this machine has none of that name. */
+export async function startEngine(name: EngineName): Promise<Engine | undefined> {
+  switch (name) {
+    case 'chromium':
+      return startChromium();
+    case 'firefox':
+      return startFirefox();
+    case 'webkit':
+      return startWebKit();
+  }
+}
+
+/** What to say where an engine is missing. */
+export const MISSING: Readonly<Record<EngineName, string>> = {
+  chromium: 'Chromium is not installed (npm package @sparticuz/chromium): not tested in it',
+  firefox: 'Firefox is not installed (Debian package firefox-esr): not tested in it',
+  webkit:
+    'WebKitGTK is not installed (Debian packages webkit2gtk-driver and xvfb): not tested in it',
+};
+
+// Chromium --------------------------------------------------------------------------------------------------------------------
+
+async function startChromium(): Promise<Engine> {
+  const browser: Chromium = await launchChromium();
+  return {
+    name: 'chromium',
+    version: `Chromium ${browser.version()}`,
+    async open(frameUrl) {
+      const context = await browser.newContext();
+      context.setDefaultTimeout(PATIENCE_MS);
+      return chromiumTab(await context.newPage(), frameUrl);
+    },
+    stop: () => browser.close(),
+  };
+}
+
+function chromiumTab(page: ChromiumPage, frameUrl: string): Tab {
+  const opened: ChromiumPage[] = [];
+  page.on('popup', (popup) => opened.push(popup));
+  const at = (where: Where): ChromiumPage | import('playwright-core').Frame => {
+    if (where === 'page') return page;
+    const frame = page
+      .frames()
+      .find((one) => one !== page.mainFrame() && one.url().startsWith(frameUrl));
+    if (!frame) throw new Error('the payment page is not there');
+    return frame;
+  };
+  return {
+    goto: async (url) => void (await page.goto(url)),
+    run: async (where, script, ...given) => at(where).evaluate(call(script, given)) as never,
+    click: async (where, selector) => at(where).locator(selector).first().click(),
+    press: (key) => page.keyboard.press(key),
+    type: (text) => page.keyboard.type(text),
+    popup: async () => chromiumTab(await eventually(() => opened.shift()), frameUrl),
+    close: () => page.context().close(),
+  };
+}
+
+// Firefox ---------------------------------------------------------------------------------------------------------------------
+
+async function startFirefox(): Promise<Engine | undefined> {
+  const executablePath = onPath(['firefox-esr', 'firefox']);
+  if (executablePath === undefined) return undefined;
+  const { default: puppeteer } = await import('puppeteer-core');
+  const browser = await puppeteer.launch({
+    browser: 'firefox',
+    executablePath,
+    headless: true,
+    // Nothing that calls home.
+    extraPrefsFirefox: {
+      'app.update.enabled': false,
+      'network.captive-portal-service.enabled': false,
+      'network.connectivity-service.enabled': false,
+      'browser.safebrowsing.downloads.remote.enabled': false,
+      'services.settings.server': '',
+      'intl.accept_languages': 'en-US',
+    },
+  });
+  return {
+    name: 'firefox',
+    version: await browser.version(),
+    async open(frameUrl) {
+      const context = await browser.createBrowserContext();
+      return firefoxTab(await context.newPage(), frameUrl);
+    },
+    stop: () => browser.close(),
+  };
+}
+
+function firefoxTab(page: import('puppeteer-core').Page, frameUrl: string): Tab {
+  const opened: import('puppeteer-core').Page[] = [];
+  page.on('popup', (popup) => popup && opened.push(popup));
+  page.setDefaultTimeout(PATIENCE_MS);
+  const at = (where: Where): import('puppeteer-core').Frame => {
+    if (where === 'page') return page.mainFrame();
+    const frame = page
+      .frames()
+      .find((one) => one !== page.mainFrame() && one.url().startsWith(frameUrl));
+    if (!frame) throw new Error('the payment page is not there');
+    return frame;
+  };
+  return {
+    goto: async (url) => void (await page.goto(url)),
+    run: async (where, script, ...given) => at(where).evaluate(call(script, given)) as never,
+    async click(where, selector) {
+      const element = await at(where).waitForSelector(selector);
+      await element?.click();
+      await element?.dispose();
+    },
+    press: (key) => page.keyboard.press(key as import('puppeteer-core').KeyInput),
+    type: (text) => page.keyboard.type(text),
+    popup: async () => firefoxTab(await eventually(() => opened.shift()), frameUrl),
+    close: () => page.browserContext().close(),
+  };
+}
+
+// WebKit ----------------------------------------------------------------------------------------------------------------------
+
+async function startWebKit(): Promise<Engine | undefined> {
+  const driver = onPath(['WebKitWebDriver']);
+  const xvfb = onPath(['Xvfb']);
+  const [binary] = globSync('/usr/lib/*/webkit2gtk-4.*/MiniBrowser').sort().toReversed();
+  if (driver === undefined || xvfb === undefined || binary === undefined) return undefined;
+  const webdriver = await import('selenium-webdriver');
+  const display = spawn(
+    xvfb,
+    ['-displayfd', '3', '-screen', '0', '1280x1600x24', '-nolisten', 'tcp'],
+    {
+      stdio: ['ignore', 'ignore', 'ignore', 'pipe'],
+    },
+  );
+  const [number] = (await once(display.stdio[3] as NodeJS.ReadableStream, 'data')) as [Buffer];
+  const port = await freePort();
+  const server = spawn(driver, [`--port=${port}`, '--host=127.0.0.1'], {
+    stdio: 'ignore',
+    env: {
+      ...process.env,
+      DISPLAY: `:${number.toString().trim()}`,
+      LANG: 'C.UTF-8',
+      // In a container there is neither a session bus nor an accessibility bus to be found.
+      NO_AT_BRIDGE: '1',
+      GTK_A11Y: 'none',
+    },
+  });
+  const url = `http://127.0.0.1:${port}`;
+  await eventually(async () => {
+    const answer = await fetch(`${url}/status`).catch(() => undefined);
+    return answer?.ok === true ? true : undefined;
+  });
+  const newSession = (): Promise<import('selenium-webdriver').WebDriver> =>
+    new webdriver.Builder()
+      .usingServer(url)
+      .withCapabilities(
+        new webdriver.Capabilities({
+          browserName: 'MiniBrowser',
+          'webkitgtk:browserOptions': { binary, args: ['--automation'] },
+        }),
+      )
+      .build();
+  let version = 'WebKitGTK';
+  return {
+    name: 'webkit',
+    get version() {
+      return version;
+    },
+    // A session each: it is what keeps storage apart.
+    async open(frameUrl) {
+      const session = await newSession();
+      const capabilities = await session.getCapabilities();
+      version = `WebKitGTK ${String(capabilities.get('browserVersion'))}`;
+      await session.manage().setTimeouts({ script: PATIENCE_MS, pageLoad: PATIENCE_MS });
+      // The driver does not scroll the site to show what it clicks in a frame: everything has to be in view.
+      await session.manage().window().setRect({ x: 0, y: 0, width: 1200, height: 1500 });
+      const tab = webkitTab(session, await session.getWindowHandle(), frameUrl, webdriver);
+      return { ...tab, close: () => session.quit() };
+    },
+    async stop() {
+      await Promise.all([ended(server), ended(display)]);
+    },
+  };
+}
+
+function webkitTab(
+  session: import('selenium-webdriver').WebDriver,
+  handle: string,
+  frameUrl: string,
+  { By, Key }: typeof import('selenium-webdriver'),
+): Tab {
+  const to = async (where: Where): Promise<void> => {
+    await session.switchTo().window(handle);
+    await session.switchTo().defaultContent();
+    if (where === 'page') return;
+    const [frame] = await session.findElements(By.css(`iframe[src^="${frameUrl}"]`));
+    if (!frame) throw new Error('the payment page is not there');
+    await session.switchTo().frame(frame);
+  };
+  return {
+    async goto(url) {
+      await to('page');
+      await session.get(url);
+    },
+    async run(where, script, ...given) {
+      await to(where);
+      const answer = (await session.executeAsyncScript(
+        `const done = arguments[arguments.length - 1];
+         Promise.resolve().then(() => ${call(script, given)}).then(
+           (value) => done({ value: value === undefined ? null : JSON.stringify(value) }),
+           (error) => done({ error: String(error && error.stack || error) }));`,
+      )) as { value?: string | null; error?: string };
+      if (answer.error !== undefined) throw new Error(answer.error);
+      return (typeof answer.value === 'string' ? JSON.parse(answer.value) : undefined) as never;
+    },
+    async click(where, selector) {
+      await to(where);
+      const element = await eventually(
+        async () => (await session.findElements(By.css(selector)))[0],
+      );
+      await element.click();
+    },
+    async press(key) {
+      const name = key.toUpperCase() as 'ENTER';
+      await session.actions().sendKeys(Key[name]).perform();
+    },
+    async type(text) {
+      await session.actions().sendKeys(text).perform();
+    },
+    async popup() {
+      const opened = await eventually(async () =>
+        (await session.getAllWindowHandles()).find((one) => one !== handle),
+      );
+      return webkitTab(session, opened, frameUrl, {
+        By,
+        Key,
+      } as typeof import('selenium-webdriver'));
+    },
+    close: () => session.close(),
+  };
+}
+
+// Help ------------------------------------------------------------------------------------------------------------------------
+
+/** The text of a call: the one form that all three drivers take and await. */
+function call(script: (...given: never[]) => unknown, given: readonly unknown[]): string {
+  return `(${script.toString()})(...${JSON.stringify(given)})`;
+}
+
+/** Waits for something to be there. */
+async function eventually<T>(look: () => T | undefined | Promise<T | undefined>): Promise<T> {
+  const end = Date.now() + PATIENCE_MS;
+  for (;;) {
+    const found = await look();
+    if (found !== undefined) return found;
+    assert.ok(Date.now() < end, `never there: ${look.toString()}`);
+    await new Promise((resolve) => {
+      setTimeout(resolve, 20);
+    });
+  }
+}
+
+/** The first of these programs that can be run. */
+function onPath(names: readonly string[]): string | undefined {
+  const folders = (process.env['PATH'] ?? '')
+    .split(':')
+    .filter((folder) => !folder.includes('node_modules'));
+  return names
+    .flatMap((name) => [...folders, '/usr/bin'].map((folder) => join(folder, name)))
+    .find((file) => {
+      try {
+        accessSync(file, constants.X_OK);
+        return true;
+      } catch {
+        return false;
+      }
+    });
+}
+
+async function ended(child: ChildProcess): Promise<void> {
+  if (child.exitCode !== null || child.signalCode !== null) return;
+  child.kill();
+  await once(child, 'exit');
+}
