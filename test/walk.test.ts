@@ -62,7 +62,7 @@ test('a bill is paid once, and both books agree to the cent [S1 S2 S3 S4 ST1 ST2
   assert.equal(again.body.platform_payment_id, confirmed.body.platform_payment_id);
   const id = confirmed.body.platform_payment_id;
 
-  // 4. The engine reserves the funds, puts the payment, and polls until the biller has posted it. (funding.ts, submit.ts, poll.ts)
+  // 4. The engine reserves the funds, puts the payment, and polls until the biller has posted it. (funding.ts, engine/payment-steps.ts)
   const paid = await browser.ended(id);
   assert.equal(paid.status, 'succeeded');
 

@@ -2,27 +2,28 @@
  * Stage 5, the engine: drives every payment of this process from its row to its end.
  *
  * enters: rows just committed (`take`), and rows whose worker is gone (adoption).  leaves: terminal rows, with the funds captured
- * or released. A payment is authorized, noted as dispatching, PUT (submit.ts), polled (poll.ts), ended (terminal.ts), settled.
+ * or released. A payment is authorized, noted as dispatching, PUT, polled, ended (terminal.ts), settled: payment-steps.ts decides each step, dispatcher.ts takes it.
  *
  * holds:
  * - What is due when lives in memory; a poll that finds no change writes nothing (performance F4). After a crash everything that
  *   was in flight is adopted and due soon.
  * - Claim, commit, call, record: no transaction spans a call, and the intent is durable before the first PUT (P1).
  * - Every write carries the fence (record.ts). A worker that could not renew its lease drops all it held, aborts its calls and
- *   comes back as another worker; a tenure is one such life.
+ *   comes back as another worker; worker.ts is one such life.
  * - What goes wrong with one payment stays with it: it is tried again later, and no other waits for it (F90, P16).
  */
 import assert from 'node:assert/strict';
 import { messageOf } from '@duebridge/runtime';
 import { v7 as uuidv7 } from 'uuid';
 import { closeBatches } from '../reconciliation/batch.ts';
-import { engineMeasures, type Measures } from './metrics.ts';
+import type { EngineOptions, EngineTimes } from './options.ts';
+import { engineMetrics, type EngineMetrics } from './metrics.ts';
 import { forgetDeadWorkers, registerWorker, release } from './ownership.ts';
 import { findPayments, type PaymentRow } from '../store/payments.ts';
 import { FIRST_POLL_MS, FIRST_RETRY_MS, MAX_RETRY_MS } from './poll-schedule.ts';
-import { Tenure, type EngineOptions, type EngineTimes } from './worker.ts';
+import { Worker } from './worker.ts';
 
-export type { EngineOptions, EngineStep } from './worker.ts';
+export type { EngineOptions, EngineStep } from './options.ts';
 
 /** The running loop. */
 export interface Engine {
@@ -74,19 +75,19 @@ class RunningEngine implements Engine {
   /** What a watcher of another worker's payment was told last. */
   readonly #told = new Map<string, string>();
   #workerId = newWorkerId();
-  #tenure: Tenure | undefined;
+  #worker: Worker | undefined;
   #lost = false;
   #renewing: Promise<void> | undefined;
   #stopping = new AbortController();
   #loops: Promise<void> = Promise.resolve();
-  readonly #measures: Measures;
+  readonly #metrics: EngineMetrics;
 
   constructor(options: EngineOptions) {
     this.#options = options;
     this.#times = { ...DEFAULT_TIMES, ...options.options };
-    this.#measures = engineMeasures(options.metrics, {
-      inFlight: () => this.#tenure?.size ?? 0,
-      ages: () => this.#tenure?.ages() ?? { oldestSeconds: 0, overdue: 0 },
+    this.#metrics = engineMetrics(options.metrics, {
+      inFlight: () => this.#worker?.size ?? 0,
+      ages: () => this.#worker?.ages() ?? { oldestSeconds: 0, overdue: 0 },
     });
   }
 
@@ -95,7 +96,7 @@ class RunningEngine implements Engine {
   }
 
   async start(): Promise<void> {
-    assert(this.#tenure === undefined, 'the engine runs already');
+    assert(this.#worker === undefined, 'the engine runs already');
     this.#stopping = new AbortController();
     await this.#begin();
     this.#loops = Promise.all([
@@ -109,13 +110,13 @@ class RunningEngine implements Engine {
 
   async stop(): Promise<void> {
     this.#stopping.abort();
-    const tenure = this.#tenure;
-    this.#tenure = undefined;
+    const worker = this.#worker;
+    this.#worker = undefined;
     await Promise.all([this.#loops, this.#renewing]);
-    if (tenure === undefined) return;
-    await tenure.finish(this.#times.stopMs);
+    if (worker === undefined) return;
+    await worker.finish(this.#times.stopMs);
     try {
-      await release(this.#options.database, tenure.workerId);
+      await release(this.#options.database, worker.workerId);
     } catch (error) {
       // Its payments are then adopted when the lease has run out.
       this.#options.log.warn({ error: messageOf(error) }, 'ownership could not be released');
@@ -123,8 +124,8 @@ class RunningEngine implements Engine {
   }
 
   take(payment: PaymentRow): void {
-    // Between two tenures, or after the stop: the row is adopted like any other whose worker is gone.
-    if (this.#tenure?.workerId === payment.owner) this.#tenure.add(payment);
+    // Between two workers, or after the stop: the row is adopted like any other whose worker is gone.
+    if (this.#worker?.workerId === payment.owner) this.#worker.add(payment);
   }
 
   watch(platform_payment_id: string, changed: (payment: PaymentRow) => void): () => void {
@@ -167,15 +168,15 @@ class RunningEngine implements Engine {
     await registerWorker(database, workerId);
     // Named only from here on: a row of a worker that lives and does not know of it would be adopted by nobody.
     this.#workerId = workerId;
-    this.#tenure = new Tenure(
+    this.#worker = new Worker(
       this.#options,
       this.#times,
-      this.#measures,
+      this.#metrics,
       workerId,
       startedAt,
       (row) => this.#notify(row),
     );
-    await this.#tenure.adopt();
+    await this.#worker.adopt();
   }
 
   /** One at a time: the loop and `tick` may both ask. */
@@ -187,14 +188,14 @@ class RunningEngine implements Engine {
   }
 
   async #renewOnce(): Promise<void> {
-    if (this.#tenure === undefined) {
+    if (this.#worker === undefined) {
       if (!this.#lost || this.#stopping.signal.aborted) return;
       await this.#begin();
       this.#lost = false;
       return;
     }
     try {
-      if (await this.#tenure.beat()) await this.#tenure?.adopt();
+      if (await this.#worker.beat()) await this.#worker?.adopt();
     } finally {
       await this.#giveUpIfLost();
     }
@@ -202,12 +203,12 @@ class RunningEngine implements Engine {
 
   /** A worker without a lease is as good as dead: others take over what it had. It comes back under another id. */
   #giveUpIfLost(): Promise<void> {
-    const tenure = this.#tenure;
-    if (tenure?.isLost === true) {
-      const { workerId: worker_id } = tenure;
+    const worker = this.#worker;
+    if (worker?.isLost === true) {
+      const { workerId: worker_id } = worker;
       this.#options.log.error({ worker_id }, 'the lease was lost; everything held is dropped');
-      tenure.drop();
-      this.#tenure = undefined;
+      worker.drop();
+      this.#worker = undefined;
       this.#lost = true;
     }
     return Promise.resolve();
@@ -222,7 +223,7 @@ class RunningEngine implements Engine {
   }
 
   async #lookAtWatched(): Promise<void> {
-    const foreign = [...this.#watchers.keys()].filter((id) => this.#tenure?.has(id) !== true);
+    const foreign = [...this.#watchers.keys()].filter((id) => this.#worker?.has(id) !== true);
     if (foreign.length === 0) return;
     for (const row of await findPayments(this.#options.database, foreign)) this.#notify(row);
   }

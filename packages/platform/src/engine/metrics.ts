@@ -4,7 +4,7 @@
 import type { Metrics } from '@duebridge/runtime';
 
 /** What the engine counts. */
-export interface Measures {
+export interface EngineMetrics {
   submitted(partner_id: string, outcome: string): void;
   polled(partner_id: string, outcome: string): void;
   ended(partner_id: string, status: string): void;
@@ -16,10 +16,10 @@ export interface Measures {
 }
 
 /** Registers the figures; `inFlight` and `ages` are read when they are asked for. Without metrics, counts nothing. */
-export function engineMeasures(
+export function engineMetrics(
   metrics: Metrics | undefined,
   now: { inFlight(): number; ages(): { readonly oldestSeconds: number; readonly overdue: number } },
-): Measures {
+): EngineMetrics {
   if (metrics === undefined) {
     const nothing = (): void => undefined;
     return {

@@ -1,9 +1,9 @@
 /**
- * Stage 6, submit: one PUT, and what its answer teaches (decision 21).
+ * Stages 6 and 7, submit and poll: what the answer to a PUT or to a GET teaches (decisions 21 and 22). Pure; the client sends.
  *
- * enters: a payment in dispatching, which is durable.  leaves: an outcome for the engine to record.
- * holds:  only a validated record ends or accepts a payment; whatever else comes leaves the outcome unknown, and unknown is
- *         resolved by the same PUT with the same bytes (RU5, P2, P5). next: poll.ts, or terminal.ts.
+ * enters: the intent, and what came back.  leaves: an outcome for payment-steps.ts.
+ * holds:  only a validated record of this very payment accepts or ends it, and ends it only by one of the three terminal words.
+ *         Whatever else comes leaves the outcome unknown, and unknown is resolved by the same PUT with the same bytes (RU5, P2, P5).
  */
 import type { Exchange } from '../partners/http-call.ts';
 import type { NotSent } from '../partners/client.ts';
@@ -12,7 +12,7 @@ import {
   type Acceptance,
   type Intent,
   type MismatchField,
-  type Oddity,
+  type Anomaly,
 } from '../partners/payment-record.ts';
 import type { Ending } from '../store/payments.ts';
 
@@ -28,7 +28,7 @@ export type UnknownReason =
   | 'not_found' // F14, F16: no proof of absence, the PUT may still be under way
   | 'conflict' // 409, 423, 425
   | 'too_many_requests'
-  | 'misconfigured' // 405, 406, 415, 501, 505 and other 4xx: somebody must mend something (F18)
+  | 'misconfigured' // 405, 406, 415, 501, 505 and other 4xx: an operator must fix something (F18)
   | 'server_error'
   | 'not_json' // F22-F25
   | 'not_a_record' // F29, F33
@@ -43,9 +43,9 @@ export type AnswerOutcome =
   | {
       readonly kind: 'processing';
       readonly acceptance: Acceptance;
-      readonly oddity: Oddity | undefined;
+      readonly anomaly: Anomaly | undefined;
     }
-  | { readonly kind: 'ended'; readonly ending: Ending; readonly oddity: Oddity | undefined }
+  | { readonly kind: 'ended'; readonly ending: Ending; readonly anomaly: Anomaly | undefined }
   | { readonly kind: 'incomplete'; readonly acceptance: Acceptance }
   | { readonly kind: 'mismatch'; readonly field: MismatchField }
   | { readonly kind: 'unknown'; readonly reason: UnknownReason }
@@ -64,8 +64,19 @@ export function judgeSubmit(intent: Intent, answer: Exchange | NotSent): SubmitO
   return judgeAnswer(intent, answer);
 }
 
+/** What a GET can teach. `not_found`: the partner does not have the payment, or says so. */
+export type PollOutcome = AnswerOutcome | { readonly kind: 'not_found' };
+
+/** Judges the answer to a GET. Pure. */
+export function judgePoll(intent: Intent, answer: Exchange | NotSent): PollOutcome {
+  const outcome = judgeAnswer(intent, answer);
+  return outcome.kind === 'unknown' && outcome.reason === 'not_found'
+    ? { kind: 'not_found' }
+    : outcome;
+}
+
 /** Judges what PUT and GET have in common. Pure. */
-export function judgeAnswer(intent: Intent, answer: Exchange | NotSent): AnswerOutcome {
+function judgeAnswer(intent: Intent, answer: Exchange | NotSent): AnswerOutcome {
   switch (answer.kind) {
     case 'not_sent':
       return judgeNotSent(answer.reason);

@@ -1,8 +1,8 @@
 /**
- * One partner's lane: what is due when, and how much may be under way (decision 25, P16). A slow or dead partner fills its own
- * lane and no other. No timers and no calls in here: the engine asks, with the time of its monotonic clock.
+ * One partner's queue: what is due when, and how much may be under way (decision 25, P16). A slow or dead partner fills its own
+ * queue and no other. No timers and no calls in here: the engine asks, with the time of its monotonic clock.
  */
-import { newHabit, type Habit } from './poll-schedule.ts';
+import { newSettlementTimes, type SettlementTimes } from './poll-schedule.ts';
 
 /** Something that is due at a time. */
 export interface Due {
@@ -60,11 +60,11 @@ const BREAKER_THRESHOLD = 5;
 /** The bucket holds this much of a second: enough for an even stream, too little for a burst the partner would feel. */
 const BURST_S = 0.1;
 
-/** State of one partner's lane. */
-export class Lane<T extends Due> {
+/** One partner's queue, budget and breaker. */
+export class PartnerQueue<T extends Due> {
   readonly partner_id: string;
   readonly due = new DueHeap<T>();
-  readonly habit: Habit = newHabit();
+  readonly settlements: SettlementTimes = newSettlementTimes();
   /** Calls under way, waiting reads among them. */
   inFlight = 0;
   /** Waiting reads under way: at most half of the share, so that plain calls always find room. */
@@ -97,6 +97,12 @@ export class Lane<T extends Due> {
     this.partner_id = partner_id;
     this.#firstBreakMs = firstBreakMs;
     this.#maxBreakMs = maxBreakMs;
+  }
+
+  /** Takes over what the partner allows all workers together. */
+  applyBudget(budget: { max_concurrent_calls: number; max_calls_per_second: number }): void {
+    this.cap = budget.max_concurrent_calls;
+    this.callsPerSecond = budget.max_calls_per_second;
   }
 
   /** True while failures in a row, or a hold, let only one trial through at a time. */
@@ -135,7 +141,7 @@ export class Lane<T extends Due> {
     this.started += 1;
   }
 
-  /** Nothing starts for so long: Retry-After, a pause, a hold. */
+  /** Blocks new calls for `ms`: Retry-After, a pause, a hold. */
   closeFor(now: number, ms: number): void {
     this.#closedUntil = Math.max(this.#closedUntil, now + ms);
   }
@@ -153,7 +159,7 @@ export class Lane<T extends Due> {
   failed(now: number, random: number): boolean {
     this.#failures += 1;
     if (this.#failures < BREAKER_THRESHOLD) return false;
-    // Answers to calls of before the break tell nothing new.
+    // Ignore failures of calls that started before the breaker opened.
     if (this.#closedUntil > now) return false;
     const ms = Math.min(this.#maxBreakMs, this.#firstBreakMs * 2 ** Math.min(this.#trips, 20));
     this.#trips += 1;

@@ -2,14 +2,14 @@ import assert from 'node:assert/strict';
 import test from 'node:test';
 import { seededRandom } from '@duebridge/runtime/testing';
 import fc from 'fast-check';
-import { DueHeap, Lane } from './partner-queue.ts';
+import { DueHeap, PartnerQueue } from './partner-queue.ts';
 import { evenParts, shareOf, type WorkerRow } from './ownership.ts';
 import {
   capMs,
   defaultPollMs,
   isKnown,
   learn,
-  newHabit,
+  newSettlementTimes,
   nextPollMs,
   planPolls,
   retryMs,
@@ -27,7 +27,7 @@ test('until a partner is known polls grow from a second, and are capped by the a
 });
 
 test('no age, count or chance makes a delay that is not a sane number', () => {
-  const habit = newHabit();
+  const settlements = newSettlementTimes();
   fc.assert(
     fc.property(
       fc.nat({ max: 2 ** 40 }),
@@ -35,11 +35,11 @@ test('no age, count or chance makes a delay that is not a sane number', () => {
       unit,
       fc.option(fc.nat({ max: 10 ** 10 })),
       (age, polls, random, sample) => {
-        if (sample !== null) learn(habit, sample);
+        if (sample !== null) learn(settlements, sample);
         for (const ms of [
           defaultPollMs(age, polls, random),
           retryMs(polls, random),
-          nextPollMs(habit, age, polls, random),
+          nextPollMs(settlements, age, polls, random),
         ]) {
           assert.ok(Number.isFinite(ms) && ms > 0 && ms <= 1.1 * HOUR, `${ms}`);
         }
@@ -48,8 +48,8 @@ test('no age, count or chance makes a delay that is not a sane number', () => {
     ),
     { numRuns: 1_000 },
   );
-  for (const odd of [Number.NaN, -1, Number.POSITIVE_INFINITY]) learn(habit, odd);
-  assert.ok(Number.isFinite(habit.total));
+  for (const odd of [Number.NaN, -1, Number.POSITIVE_INFINITY]) learn(settlements, odd);
+  assert.ok(Number.isFinite(settlements.total));
 });
 
 test('retries grow, are spread, and stay within a minute', () => {
@@ -100,11 +100,11 @@ for (const [name, draw] of Object.entries(shapes)) {
   test(`learnt polls find the end sooner than a fixed interval of the same cost: ${name}`, () => {
     const seed = 20_260_301;
     const random = seededRandom(seed);
-    const habit = newHabit();
-    for (let count = 0; count < 1_000; count += 1) learn(habit, draw(random));
-    assert.ok(isKnown(habit));
+    const settlements = newSettlementTimes();
+    for (let count = 0; count < 1_000; count += 1) learn(settlements, draw(random));
+    assert.ok(isKnown(settlements));
     const times = Array.from({ length: 2_000 }, () => draw(random));
-    const learnt = simulate(times, (age, polls) => nextPollMs(habit, age, polls, random()));
+    const learnt = simulate(times, (age, polls) => nextPollMs(settlements, age, polls, random()));
     const fixed = fixedAt(times, learnt.polls);
     const ratio = learnt.delay / fixed.delay;
     assert.ok(ratio < 0.9, `seed ${seed}: ${ratio} with ${learnt.polls} polls`);
@@ -112,9 +112,11 @@ for (const [name, draw] of Object.entries(shapes)) {
 }
 
 test('a partner that always takes the same time is asked once, just after it', () => {
-  const habit = newHabit();
-  for (let count = 0; count < 200; count += 1) learn(habit, 2_000);
-  const { delay, polls } = simulate([2_000], (age, count) => nextPollMs(habit, age, count, 0.5));
+  const settlements = newSettlementTimes();
+  for (let count = 0; count < 200; count += 1) learn(settlements, 2_000);
+  const { delay, polls } = simulate([2_000], (age, count) =>
+    nextPollMs(settlements, age, count, 0.5),
+  );
   assert.equal(polls, 1);
   assert.ok(delay < 150, `${delay}`);
 });
@@ -125,9 +127,9 @@ test('a plan keeps to its budget and its times ascend', () => {
       fc.array(fc.nat({ max: 100_000 }), { minLength: 1, maxLength: 60 }),
       fc.integer({ min: 1, max: 20 }),
       (samples, budget) => {
-        const habit = newHabit();
-        for (const sample of samples) learn(habit, sample);
-        const plan = planPolls(habit.weights, budget);
+        const settlements = newSettlementTimes();
+        for (const sample of samples) learn(settlements, sample);
+        const plan = planPolls(settlements.weights, budget);
         assert.ok(plan.length > 0);
         assert.ok(plan.every((time, index) => index === 0 || time > (plan[index - 1] ?? 0)));
         const polls = samples.map(
@@ -159,24 +161,24 @@ test('whatever goes into the heap comes out by its time', () => {
 });
 
 test('the breaker opens after failures in a row, tries one call at a time, and closes at the first answer', () => {
-  const lane = new Lane<{ at: number }>('acme', 1_000, 60_000);
-  lane.share = 10;
-  lane.rate = 100;
-  for (let failure = 0; failure < 4; failure += 1) assert.equal(lane.failed(0, 0.5), false);
-  assert.equal(lane.room, 10);
-  assert.equal(lane.failed(0, 0.5), true);
-  assert.equal(lane.room, 1);
-  assert.ok(lane.readyAt(0) >= 500);
+  const queue = new PartnerQueue<{ at: number }>('acme', 1_000, 60_000);
+  queue.share = 10;
+  queue.rate = 100;
+  for (let failure = 0; failure < 4; failure += 1) assert.equal(queue.failed(0, 0.5), false);
+  assert.equal(queue.room, 10);
+  assert.equal(queue.failed(0, 0.5), true);
+  assert.equal(queue.room, 1);
+  assert.ok(queue.readyAt(0) >= 500);
   let now = 0;
   for (let trial = 0; trial < 30; trial += 1) {
-    const ready = lane.readyAt(now);
+    const ready = queue.readyAt(now);
     assert.ok(ready - now <= 60_000);
     now = ready;
-    lane.failed(now, 0.999);
+    queue.failed(now, 0.999);
   }
-  assert.equal(lane.succeeded(), true);
-  assert.equal(lane.room, 10);
-  assert.equal(lane.succeeded(), false);
+  assert.equal(queue.succeeded(), true);
+  assert.equal(queue.room, 10);
+  assert.equal(queue.succeeded(), false);
 });
 
 test('parts of a budget never exceed it, nor what is needed, and a remainder goes round', () => {

@@ -59,20 +59,20 @@ export function retryMs(
 const DEFAULT_POLLS_PER_PAYMENT = 5;
 /** Ended payments needed before the distribution is trusted: below that, one odd payment would bend it. */
 const ENOUGH_SAMPLES = 50;
-/** After this many samples the weight of old ones is halved: a partner's habits change. */
+/** After this many samples the weight of old ones is halved: a partner's settlement times change. */
 const HALVE_AT = 2_000;
 /** Bins grow by this factor: a time is known to 5 %, and 400 bins span 10 ms to a month. */
 const BIN_GROWTH = 1.05;
 const FIRST_BIN_MS = 10;
 const BINS = 400;
-/** Longest gap between two learnt polls, by age: a change of habit is seen within it. */
+/** Longest gap between two learnt polls, by age: a change in its settlement times is seen within it. */
 const LEARNT_CAPS: readonly (readonly [olderThanMs: number, capMs: number])[] = [
   [HOUR_MS, HOUR_MS],
   [0, 15 * 60_000],
 ];
 
 /** The distribution of one partner's times from acceptance to the end, as weights of growing bins. */
-export interface Habit {
+export interface SettlementTimes {
   readonly weights: Float64Array;
   total: number;
   /** Poll times in milliseconds of age, computed from the weights; undefined when they have to be computed anew. */
@@ -82,7 +82,7 @@ export interface Habit {
 }
 
 /** A partner about which nothing is known. */
-export function newHabit(): Habit {
+export function newSettlementTimes(): SettlementTimes {
   return { weights: new Float64Array(BINS), total: 0, plan: undefined, plannedAt: 0 };
 }
 
@@ -97,22 +97,22 @@ function binOf(ms: number): number {
 }
 
 /** Notes that a payment ended `ms` after its acceptance. */
-export function learn(habit: Habit, ms: number): void {
+export function learn(settlements: SettlementTimes, ms: number): void {
   if (!Number.isFinite(ms) || ms < 0) return;
   const bin = binOf(ms);
-  habit.weights[bin] = (habit.weights[bin] ?? 0) + 1;
-  habit.total += 1;
-  if (habit.total >= HALVE_AT) {
+  settlements.weights[bin] = (settlements.weights[bin] ?? 0) + 1;
+  settlements.total += 1;
+  if (settlements.total >= HALVE_AT) {
     for (let index = 0; index < BINS; index += 1)
-      habit.weights[index] = (habit.weights[index] ?? 0) / 2;
-    habit.total /= 2;
-    habit.plannedAt /= 2;
+      settlements.weights[index] = (settlements.weights[index] ?? 0) / 2;
+    settlements.total /= 2;
+    settlements.plannedAt /= 2;
   }
 }
 
 /** True when the partner is known well enough for a learnt schedule. */
-export function isKnown(habit: Habit): boolean {
-  return habit.total >= ENOUGH_SAMPLES;
+export function isKnown(settlements: SettlementTimes): boolean {
+  return settlements.total >= ENOUGH_SAMPLES;
 }
 
 /**
@@ -120,23 +120,26 @@ export function isKnown(habit: Habit): boolean {
  * `pollsPerPayment` is the budget that the learnt schedule is placed under; `firstMs` begins the default one.
  */
 export function nextPollMs(
-  habit: Habit,
+  settlements: SettlementTimes,
   ageMs: number,
   polls: number,
   random: number,
   options: { readonly pollsPerPayment?: number; readonly firstMs?: number } = {},
 ): number {
-  if (!isKnown(habit)) return defaultPollMs(ageMs, polls, random, options.firstMs);
+  if (!isKnown(settlements)) return defaultPollMs(ageMs, polls, random, options.firstMs);
   // A fifth more samples move the plan little; computing it costs about a millisecond.
   if (
-    habit.plan === undefined ||
-    habit.total > habit.plannedAt * 1.2 ||
-    habit.total < habit.plannedAt * 0.6
+    settlements.plan === undefined ||
+    settlements.total > settlements.plannedAt * 1.2 ||
+    settlements.total < settlements.plannedAt * 0.6
   ) {
-    habit.plan = planPolls(habit.weights, options.pollsPerPayment ?? DEFAULT_POLLS_PER_PAYMENT);
-    habit.plannedAt = habit.total;
+    settlements.plan = planPolls(
+      settlements.weights,
+      options.pollsPerPayment ?? DEFAULT_POLLS_PER_PAYMENT,
+    );
+    settlements.plannedAt = settlements.total;
   }
-  const at = habit.plan.find((time) => time > ageMs * 1.001 + 1);
+  const at = settlements.plan.find((time) => time > ageMs * 1.001 + 1);
   const gap = at === undefined ? defaultPollMs(ageMs, polls, 0.5, options.firstMs) : at - ageMs;
   const cap = LEARNT_CAPS.find(([olderThanMs]) => ageMs >= olderThanMs)?.[1] ?? 15 * 60_000;
   // Later only, and little: the plan stands just behind where payments end. Enough to keep a thousand from asking in one instant.
@@ -145,7 +148,7 @@ export function nextPollMs(
 
 /**
  * The poll times that minimise the expected delay of detection when a payment costs `budget` polls on average. Gives ages in
- * milliseconds, ascending. `weights` are those of a Habit.
+ * milliseconds, ascending. `weights` are those of a SettlementTimes.
  */
 export function planPolls(weights: Float64Array, budget: number): number[] {
   const times: number[] = [];

@@ -5,8 +5,7 @@ import fc from 'fast-check';
 import { judgeRecord, type Intent } from './payment-record.ts';
 import type { Exchange, NoReply, Reply } from './http-call.ts';
 import type { NotSent } from './client.ts';
-import { judgePoll } from '../engine/poll.ts';
-import { judgeSubmit } from '../engine/outcome.ts';
+import { judgePoll, judgeSubmit } from '../engine/outcome.ts';
 
 const intent: Intent = {
   platform_payment_id: 'pay-1',
@@ -44,8 +43,8 @@ const kindOf = (given: Exchange | NotSent, known: Partial<Intent> = {}): string 
   if ('reason' in outcome) return `${outcome.kind} ${outcome.reason}`;
   if ('field' in outcome) return `${outcome.kind} ${outcome.field}`;
   if (outcome.kind === 'ended') return `${outcome.kind} ${outcome.ending.status}`;
-  if (outcome.kind === 'processing' && outcome.oddity !== undefined)
-    return `processing ${outcome.oddity}`;
+  if (outcome.kind === 'processing' && outcome.anomaly !== undefined)
+    return `processing ${outcome.anomaly}`;
   return outcome.kind;
 };
 
@@ -214,12 +213,12 @@ test('failed and canceled end without a posting, whatever stands in posted_at [P
     failed.kind === 'ended' && [
       failed.ending.posted_at,
       failed.ending.failure_reason,
-      failed.oddity,
+      failed.anomaly,
     ],
     [null, 'a b', 'posted_though_not_succeeded'],
   );
   const silent = judgeRecord(intent, answer({ status: 'failed', failure_reason: '  ' }).json);
-  assert.equal(silent.kind === 'ended' && silent.oddity, 'failed_without_reason');
+  assert.equal(silent.kind === 'ended' && silent.anomaly, 'failed_without_reason');
   assert.ok(silent.kind === 'ended' && (silent.ending.failure_reason ?? '').length > 0);
   const long = judgeRecord(
     intent,

@@ -33,7 +33,7 @@ export interface Acceptance {
 }
 
 /** A breach that does not decide anything by itself; it is counted, and logged once per payment. */
-export type Oddity =
+export type Anomaly =
   | 'unknown_status' // F32
   | 'posted_while_processing'
   | 'posted_though_not_succeeded'
@@ -45,9 +45,9 @@ export type RecordJudgement =
   | {
       readonly kind: 'processing';
       readonly acceptance: Acceptance;
-      readonly oddity: Oddity | undefined;
+      readonly anomaly: Anomaly | undefined;
     }
-  | { readonly kind: 'ended'; readonly ending: Ending; readonly oddity: Oddity | undefined }
+  | { readonly kind: 'ended'; readonly ending: Ending; readonly anomaly: Anomaly | undefined }
   /** Says succeeded without a usable posted_at (F35): asked again a few times, then reviewed. */
   | { readonly kind: 'incomplete'; readonly acceptance: Acceptance }
   /** Another payment, or another amount, account or batch than ours (F27, F28, F30, F31): frozen for an operator. */
@@ -86,12 +86,13 @@ export function judgeRecord(intent: Intent, json: Json | undefined): RecordJudge
   const posted = typeof posted_at === 'string' ? parseInstant(posted_at) : undefined;
 
   const { status } = fields;
-  if (!isPaymentStatus(status)) return { kind: 'processing', acceptance, oddity: 'unknown_status' };
+  if (!isPaymentStatus(status))
+    return { kind: 'processing', acceptance, anomaly: 'unknown_status' };
   if (!isTerminal(status)) {
     return {
       kind: 'processing',
       acceptance,
-      oddity: posted === undefined ? undefined : 'posted_while_processing',
+      anomaly: posted === undefined ? undefined : 'posted_while_processing',
     };
   }
   switch (status) {
@@ -105,26 +106,26 @@ export function judgeRecord(intent: Intent, json: Json | undefined): RecordJudge
           posted_at: new Date(posted).toISOString(),
           failure_reason: null,
         },
-        oddity: posted < initiated ? 'posted_before_initiated' : undefined,
+        anomaly: posted < initiated ? 'posted_before_initiated' : undefined,
       };
     case 'failed': {
       const reason = reasonText(fields.failure_reason);
       return {
         kind: 'ended',
         ending: { ...acceptance, status, posted_at: null, failure_reason: reason ?? NO_REASON },
-        oddity: reason === undefined ? 'failed_without_reason' : notPosted(posted),
+        anomaly: reason === undefined ? 'failed_without_reason' : notPosted(posted),
       };
     }
     case 'canceled':
       return {
         kind: 'ended',
         ending: { ...acceptance, status, posted_at: null, failure_reason: null },
-        oddity: notPosted(posted),
+        anomaly: notPosted(posted),
       };
   }
 }
 
-function notPosted(posted: number | undefined): Oddity | undefined {
+function notPosted(posted: number | undefined): Anomaly | undefined {
   return posted === undefined ? undefined : 'posted_though_not_succeeded';
 }
 

@@ -1,0 +1,114 @@
+/**
+ * The calls of a payment: one step is sent, and what came back is handed on as an event for payment-steps.ts.
+ *
+ * enters: a payment that is due, and its next step.  leaves: an event; nothing here decides or writes.
+ * holds:  a transaction never spans a call. `free` gives the place in the partner's queue back as soon as the answer is in, before
+ *         it is recorded.
+ */
+import { retryAfterMs } from '../partners/oauth-client.ts';
+import type { NotSent, PartnerClient, PaymentOrder } from '../partners/client.ts';
+import type { Exchange } from '../partners/http-call.ts';
+import type { Intent } from '../partners/payment-record.ts';
+import type { Partner } from '../partners/registry.ts';
+import type { Funding, FundingOrder } from '../funding.ts';
+import { judgePoll, judgeSubmit, type PollOutcome, type SubmitOutcome } from './outcome.ts';
+import type { AnswerFacts, PaymentEvent } from './payment-steps.ts';
+
+/** A payment as its calls carry it. */
+export type CallOrder = PaymentOrder & Intent & FundingOrder;
+
+/** What the calls stand on. */
+export interface CallContext {
+  readonly client: PartnerClient;
+  /** Wall time in milliseconds, for Retry-After dates. */
+  readonly now: () => number;
+  /** Monotonic milliseconds. */
+  readonly monotonic: () => number;
+  /** Counts an answer by its outcome. */
+  readonly counted: (call: 'submit' | 'poll', outcome: string) => void;
+}
+
+/** An answer without news that came sooner was not held, whatever it says. Waits are asked for in whole seconds. */
+const LEAST_HELD_MS = 900;
+
+/** Asks the funding port for the authorization. Throws what the port throws. */
+export async function authorizeFunds(funding: Funding, order: FundingOrder): Promise<PaymentEvent> {
+  const authorization = await funding.authorize(order);
+  return authorization.kind === 'authorized'
+    ? { kind: 'authorized' }
+    : { kind: 'declined', reason: authorization.reason };
+}
+
+/** Captures the funds of a payment that succeeded, releases those of any other. Throws what the port throws. */
+export async function settleFunds(
+  funding: Funding,
+  order: FundingOrder,
+  succeeded: boolean,
+): Promise<PaymentEvent> {
+  await (succeeded ? funding.capture(order) : funding.void(order));
+  return { kind: 'funds_settled' };
+}
+
+/** Sends the PUT, and where the partner calls it wrong, the one GET that tells whether it has the payment all the same (F11). */
+export async function submit(
+  options: CallContext,
+  partner: Partner,
+  order: CallOrder,
+  signal: AbortSignal,
+  sent: () => void,
+): Promise<PaymentEvent> {
+  const answer = await options.client.submit(partner, order, { signal });
+  sent();
+  const outcome = judgeSubmit(order, answer);
+  options.counted('submit', labelOf(outcome));
+  if (outcome.kind !== 'rejected') {
+    return { kind: 'submitted', outcome, facts: factsOf(options, answer) };
+  }
+  const look = await options.client.poll(partner, order, { signal });
+  const found = judgePoll(order, look);
+  options.counted('poll', labelOf(found));
+  return { kind: 'rejected', rejection: outcome, found, facts: factsOf(options, look) };
+}
+
+/** Sends a poll; `waitSeconds` above 0 asks the partner to hold its answer until there is news (decision 24). */
+export async function poll(
+  options: CallContext,
+  partner: Partner,
+  order: CallOrder,
+  call: { readonly signal: AbortSignal; readonly waitSeconds: number },
+): Promise<Extract<PaymentEvent, { kind: 'polled' }>> {
+  const askedAt = options.monotonic();
+  const answer = await options.client.poll(partner, order, call);
+  const outcome = judgePoll(order, answer);
+  options.counted('poll', labelOf(outcome));
+  const facts = factsOf(options, answer);
+  // A partner may claim it waited yet reply at once; trusting that would poll it in a tight loop.
+  const hasWaited =
+    facts.waited &&
+    (outcome.kind !== 'processing' || options.monotonic() - askedAt >= LEAST_HELD_MS);
+  return { kind: 'polled', outcome, facts: { ...facts, waited: hasWaited } };
+}
+
+function factsOf({ now }: CallContext, answer: Exchange | NotSent): AnswerFacts {
+  return {
+    status: answer.kind === 'reply' ? answer.status : undefined,
+    retryAfterMs: retryAfterMs(answer.kind === 'no_reply' ? undefined : answer.retryAfter, now()),
+    waited: answer.kind === 'reply' && answer.waited,
+  };
+}
+
+/** An outcome as the label of a figure. */
+function labelOf(outcome: SubmitOutcome | PollOutcome): string {
+  switch (outcome.kind) {
+    case 'unknown':
+    case 'held':
+      return `${outcome.kind}_${outcome.reason}`;
+    case 'processing':
+    case 'ended':
+    case 'incomplete':
+    case 'mismatch':
+    case 'rejected':
+    case 'not_found':
+      return outcome.kind;
+  }
+}

@@ -1,0 +1,629 @@
+/**
+ * Every payment that a worker drives: when its next step is due, and the steps under way.
+ *
+ * enters: payments, by `add`.  leaves: each is called, decided (payment-steps.ts), recorded (records.ts) and queued again, until it
+ *         is settled, waits for an operator, or belongs to another worker.
+ * holds:  what is due when lives in memory; a poll that finds no change writes nothing (performance F4). A payment is in one queue
+ *         or has one step under way, never both: only the end of a step queues it again. What goes wrong with one payment stays
+ *         with it (F90), and a slow partner fills its own queue and no other (P16).
+ */
+import { messageOf } from '@duebridge/runtime';
+import type { AdoptedRow } from './ownership.ts';
+import type { Partner } from '../partners/registry.ts';
+import type { PaymentRow } from '../store/payments.ts';
+import {
+  authorizeFunds,
+  poll,
+  settleFunds,
+  submit,
+  type CallContext,
+  type CallOrder,
+} from './calls.ts';
+import type { EngineMetrics } from './metrics.ts';
+import type { HoldReason } from './outcome.ts';
+import type { EngineOptions, EngineStep, EngineTimes } from './options.ts';
+import { DueHeap, PartnerQueue } from './partner-queue.ts';
+import {
+  decide,
+  nextStep,
+  WAITING_AGE_MS,
+  type Decision,
+  type PartnerSignal,
+  type PaymentEvent,
+  type PaymentMemory,
+} from './payment-steps.ts';
+import { learn, OVERDUE_AFTER_MS } from './poll-schedule.ts';
+import { PaymentRecords } from './records.ts';
+
+/** A payment in memory: as small as can be, because a worker holds up to a million (performance F5). */
+export interface ActivePayment extends PaymentMemory {
+  /** When its next step is due, in monotonic milliseconds. */
+  at: number;
+  readonly platform_payment_id: string;
+  readonly queue: PartnerQueue<ActivePayment>;
+  readonly biller_id: string;
+  readonly account_id: string;
+  readonly platform_batch_id: string;
+  readonly amount_in_cents: number;
+  readonly funding_method: string;
+  /** Wall time of creation in milliseconds, for the figure of the oldest. */
+  readonly createdAt: number;
+  payment_id: string | null;
+}
+
+/** What the dispatcher needs of the worker whose payments it drives. */
+export interface Lease {
+  readonly workerId: string;
+  /** False when the lease can no longer be relied on: nothing may be sent. */
+  holds(): boolean;
+  /** The share of a partner's budget is too small for what is due. */
+  askForMore(queue: PartnerQueue<ActivePayment>): void;
+}
+
+/** Authorizations and settlements under way at once: calls of ours to the funding port. */
+const MAX_FUNDING_CALLS = 256;
+/** Pause of a payment that met a bug of ours: logged each time, so neither lost nor a flood. */
+const BUG_PAUSE_MS = 30_000;
+
+/** The payments of one worker. */
+export class Dispatcher {
+  readonly #options: EngineOptions;
+  readonly #times: EngineTimes;
+  readonly #metrics: EngineMetrics;
+  readonly #lease: Lease;
+  readonly #changed: (row: PaymentRow) => void;
+  readonly #records: PaymentRecords;
+  readonly #payments = new Map<string, ActivePayment>();
+  readonly #queues = new Map<string, PartnerQueue<ActivePayment>>();
+  /** Aborts the calls under way. */
+  readonly #calls = new AbortController();
+  /** Aborts waiting reads: they would hold a stop for as long as they wait. */
+  readonly #waits = new AbortController();
+  readonly #timers = new Map<object, { readonly at: number; readonly cancel: AbortController }>();
+  /** Payments whose next step is a call to the funding port. */
+  #funding = new DueHeap<ActivePayment>();
+  #fundingCalls = 0;
+  #ended = false;
+  #underWay = 0;
+  #idle: (() => void) | undefined;
+
+  constructor(
+    options: EngineOptions,
+    times: EngineTimes,
+    metrics: EngineMetrics,
+    lease: Lease,
+    changed: (row: PaymentRow) => void,
+  ) {
+    this.#options = options;
+    this.#times = times;
+    this.#metrics = metrics;
+    this.#lease = lease;
+    this.#changed = changed;
+    this.#records = new PaymentRecords({
+      database: options.database,
+      clock: options.clock,
+      log: options.log,
+      workerId: lease.workerId,
+      signal: this.#calls.signal,
+      // A stop lets what is under way come to its record, as long as the lease holds.
+      mayWrite: () => lease.holds() && !this.#calls.signal.aborted,
+    });
+  }
+
+  get size(): number {
+    return this.#payments.size;
+  }
+
+  /** Aborted when calls under way are given up. */
+  get signal(): AbortSignal {
+    return this.#calls.signal;
+  }
+
+  /** The queues of all partners that this worker has had payments for. */
+  get queues(): IterableIterator<PartnerQueue<ActivePayment>> {
+    return this.#queues.values();
+  }
+
+  has(platform_payment_id: string): boolean {
+    return this.#payments.has(platform_payment_id);
+  }
+
+  /** Age of the oldest payment, and how many stand on the operator's list for their age (decision 23). */
+  ages(): { readonly oldestSeconds: number; readonly overdue: number } {
+    const now = this.#options.clock.now();
+    let oldest = now;
+    let overdue = 0;
+    for (const { createdAt } of this.#payments.values()) {
+      oldest = Math.min(oldest, createdAt);
+      if (now - createdAt > OVERDUE_AFTER_MS) overdue += 1;
+    }
+    return { oldestSeconds: (now - oldest) / 1_000, overdue };
+  }
+
+  /** Begins to drive a row that this worker owns, `delayMs` from now. One that it drives already is left alone. */
+  add(row: PaymentRow | AdoptedRow, delayMs = 0): void {
+    if (this.#ended || this.#payments.has(row.platform_payment_id)) return;
+    const now = this.#options.clock.monotonic();
+    const age = 'accepted_age_ms' in row ? (row.accepted_age_ms ?? 0) : 0;
+    const payment: ActivePayment = {
+      at: now + delayMs,
+      platform_payment_id: row.platform_payment_id,
+      queue: this.queueOf(row.partner_id),
+      biller_id: row.biller_id,
+      account_id: row.account_id,
+      platform_batch_id: row.platform_batch_id,
+      amount_in_cents: row.amount_in_cents,
+      funding_method: row.funding_method,
+      createdAt: Date.parse(row.created_at),
+      stage: row.stage,
+      status: row.status,
+      payment_id: row.payment_id,
+      acceptedAt: now - age,
+      polls: 0,
+      tries: 0,
+      grace: 0,
+      resubmit: false,
+      funded: false,
+      anomaly: undefined,
+    };
+    this.#payments.set(payment.platform_payment_id, payment);
+    this.#enqueue(payment);
+  }
+
+  /** Begins anew with a row that was adopted: what memory held of it is out of date. */
+  replace(row: AdoptedRow, delayMs: number): void {
+    this.#payments.delete(row.platform_payment_id);
+    this.add(row, delayMs);
+  }
+
+  queueOf(partner_id: string): PartnerQueue<ActivePayment> {
+    let queue = this.#queues.get(partner_id);
+    if (queue === undefined) {
+      queue = new PartnerQueue(partner_id, this.#times.breakMs, this.#times.maxRetryMs);
+      this.#queues.set(partner_id, queue);
+    }
+    return queue;
+  }
+
+  /** Ends it at once: nothing more is sent, and what is under way is aborted. */
+  drop(): void {
+    this.#ended = true;
+    this.#waits.abort();
+    this.#calls.abort();
+    for (const timer of this.#timers.values()) timer.cancel.abort();
+    this.#timers.clear();
+    this.#payments.clear();
+    this.#queues.clear();
+    this.#funding = new DueHeap();
+  }
+
+  /** Ends it gently: starts nothing, lets what is under way come to its record, aborts what takes longer than `ms`. */
+  async finish(ms: number): Promise<void> {
+    const { clock } = this.#options;
+    this.#ended = true;
+    this.#waits.abort();
+    for (const timer of this.#timers.values()) timer.cancel.abort();
+    if (this.#underWay > 0) {
+      const idle = new Promise<void>((resolve) => {
+        this.#idle = resolve;
+      });
+      const late = new AbortController();
+      await Promise.race([idle, clock.sleep(ms, late.signal)]);
+      late.abort();
+      this.#calls.abort();
+      // What was aborted still has to fall through its own code.
+      await idle;
+    }
+    await this.#records.drain();
+    this.drop();
+  }
+
+  // Queues and timers ---------------------------------------------------------------------------------------------------
+
+  /** Puts a payment where its next step is taken: the funding queue, or its partner's. */
+  #enqueue(payment: ActivePayment): void {
+    if (this.#ended || !this.#isCurrent(payment)) return;
+    const step = nextStep(payment);
+    if (step === 'authorize' || step === 'settle') {
+      this.#funding.push(payment);
+      this.#pumpFunding();
+      return;
+    }
+    payment.queue.due.push(payment);
+    this.pump(payment.queue);
+  }
+
+  #forget(payment: ActivePayment): void {
+    if (this.#isCurrent(payment)) this.#payments.delete(payment.platform_payment_id);
+  }
+
+  /** False for what was known of a payment before it was adopted anew. */
+  #isCurrent(payment: ActivePayment): boolean {
+    return this.#payments.get(payment.platform_payment_id) === payment;
+  }
+
+  /**
+   * Runs one step of one payment and queues it again for when `work` says. Whatever `work` throws is that payment's alone (F90).
+   */
+  #run(
+    payment: ActivePayment,
+    work: () => Promise<number | 'forget'>,
+    afterwards: () => void,
+  ): void {
+    const { clock, log } = this.#options;
+    this.#underWay += 1;
+    void (async () => {
+      let next: number | 'forget';
+      try {
+        next = await work();
+      } catch (error) {
+        const { platform_payment_id } = payment;
+        if (!this.#ended) {
+          log.error({ platform_payment_id, error }, 'a payment met an error; it is tried again');
+        }
+        next = BUG_PAUSE_MS;
+      }
+      this.#underWay -= 1;
+      if (next === 'forget') {
+        this.#forget(payment);
+      } else {
+        payment.at = clock.monotonic() + next;
+        this.#enqueue(payment);
+      }
+      afterwards();
+      if (this.#underWay === 0) this.#idle?.();
+    })();
+  }
+
+  #pumpFunding(): void {
+    const { clock } = this.#options;
+    while (this.#fundingCalls < MAX_FUNDING_CALLS && !this.#ended) {
+      const payment = this.#funding.peek();
+      if (payment === undefined) return;
+      if (!this.#isCurrent(payment)) {
+        this.#funding.pop();
+        continue;
+      }
+      if (payment.at > clock.monotonic()) {
+        this.#wake(this.#funding, payment.at, () => this.#pumpFunding());
+        return;
+      }
+      this.#funding.pop();
+      this.#fundingCalls += 1;
+      this.#run(
+        payment,
+        () => this.#fundingStep(payment),
+        () => {
+          this.#fundingCalls -= 1;
+          this.#pumpFunding();
+        },
+      );
+    }
+  }
+
+  /** Starts what is due and fits into the partner's budget; otherwise sets the timer for when the next call could start. */
+  pump(queue: PartnerQueue<ActivePayment>): void {
+    const { clock } = this.#options;
+    while (!this.#ended) {
+      const next = queue.due.peek();
+      if (next === undefined) return;
+      if (!this.#isCurrent(next)) {
+        queue.due.pop();
+        continue;
+      }
+      const now = clock.monotonic();
+      if (next.at > now) {
+        this.#wake(queue, next.at, () => this.pump(queue));
+        return;
+      }
+      if (queue.inFlight >= queue.room) {
+        // A call that ends pumps again; a share that is too small is asked for.
+        if (queue.rate === 0 || (queue.share < queue.cap && queue.inFlight >= queue.share))
+          this.#lease.askForMore(queue);
+        return;
+      }
+      const ready = queue.readyAt(now);
+      if (ready > now) {
+        if (queue.rate < queue.callsPerSecond) this.#lease.askForMore(queue);
+        this.#wake(queue, ready, () => this.pump(queue));
+        return;
+      }
+      queue.due.pop();
+      queue.start(now);
+      let held = true;
+      const free = (): void => {
+        if (!held) return;
+        held = false;
+        queue.inFlight -= 1;
+        this.pump(queue);
+      };
+      this.#run(next, () => this.#partnerStep(next, free), free);
+    }
+  }
+
+  /** Calls `pump` of that queue at a time; an earlier time replaces a later one. */
+  #wake(queue: object, at: number, pump: () => void): void {
+    const timer = this.#timers.get(queue);
+    if (timer !== undefined && timer.at <= at) return;
+    timer?.cancel.abort();
+    const cancel = new AbortController();
+    this.#timers.set(queue, { at, cancel });
+    const { clock } = this.#options;
+    void (async () => {
+      await clock.sleep(at - clock.monotonic(), cancel.signal);
+      if (cancel.signal.aborted) return;
+      this.#timers.delete(queue);
+      pump();
+    })();
+  }
+
+  // Steps ---------------------------------------------------------------------------------------------------------------
+
+  async #fundingStep(payment: ActivePayment): Promise<number | 'forget'> {
+    const { registry, funding, clock, log } = this.#options;
+    const settles = payment.stage === 'ended';
+    if (!settles) this.#reached('before_authorize');
+    let event: PaymentEvent;
+    try {
+      event = settles
+        ? await settleFunds(funding, orderOf(payment), payment.status === 'succeeded')
+        : await authorizeFunds(funding, orderOf(payment));
+    } catch (error) {
+      const { platform_payment_id } = payment;
+      log.error(
+        { platform_payment_id, error: messageOf(error) },
+        'the funding port failed; it is asked again',
+      );
+      event = { kind: 'funding_failed' };
+    }
+    if (event.kind !== 'funding_failed') {
+      this.#reached(settles ? 'after_settle_call' : 'after_authorize');
+    }
+    if (event.kind !== 'authorized') return this.#apply(payment, undefined, event, false);
+    const partner = await registry.get(payment.queue.partner_id);
+    // A paused partner is as good as one that is held back: what waits for it can still be withdrawn (decision 18).
+    const partnerIsOpen = partner?.paused === false && payment.queue.isOpen(clock.monotonic());
+    return this.#apply(payment, partner, event, partnerIsOpen);
+  }
+
+  /** One call for one payment. */
+  async #partnerStep(payment: ActivePayment, free: () => void): Promise<number | 'forget'> {
+    const { registry, clock } = this.#options;
+    const { queue } = payment;
+    const partner = await registry.get(queue.partner_id);
+    if (partner === undefined || partner.paused) {
+      queue.closeFor(clock.monotonic(), this.#times.pausedMs);
+      return 0;
+    }
+    queue.applyBudget(partner.budget);
+    if (payment.stage === 'authorized' || payment.stage === 'created') {
+      const recorded = await this.#write(payment, { kind: 'advance', to: 'dispatching' });
+      if (recorded === undefined) return 'forget';
+      this.#reached('after_dispatching');
+    }
+    // The lease may have run out while we waited for the database.
+    if (this.#ended || !this.#lease.holds()) return 'forget';
+    const event = await this.#call(payment, partner);
+    free();
+    return this.#apply(payment, partner, event, true);
+  }
+
+  async #call(payment: ActivePayment, partner: Partner): Promise<PaymentEvent> {
+    const { queue } = payment;
+    const order = orderOf(payment);
+    const calls = this.#callOptions(queue);
+    if (nextStep(payment) === 'submit') {
+      return submit(calls, partner, order, this.#calls.signal, () => this.#reached('after_put'));
+    }
+    const young = this.#options.clock.monotonic() - payment.acceptedAt < WAITING_AGE_MS;
+    const waits = young && this.#canWait(queue, partner);
+    if (waits) queue.waiting += 1;
+    try {
+      const event = await poll(calls, partner, order, {
+        signal: waits ? this.#waits.signal : this.#calls.signal,
+        waitSeconds: waits ? partner.budget.wait_seconds : 0,
+      });
+      if (waits && event.facts.status === 200) queue.waits = event.facts.waited;
+      this.#reached('after_poll');
+      return event;
+    } finally {
+      if (waits) queue.waiting -= 1;
+    }
+  }
+
+  #callOptions(queue: PartnerQueue<ActivePayment>): CallContext {
+    const { client, clock } = this.#options;
+    return {
+      client,
+      now: () => clock.now(),
+      monotonic: () => clock.monotonic(),
+      counted: (call, outcome) => {
+        if (call === 'submit') this.#metrics.submitted(queue.partner_id, outcome);
+        else this.#metrics.polled(queue.partner_id, outcome);
+      },
+    };
+  }
+
+  #canWait(queue: PartnerQueue<ActivePayment>, partner: Partner | undefined): boolean {
+    return (partner?.budget.wait_seconds ?? 0) > 0 && queue.waiting < queue.waitingRoom;
+  }
+
+  /** Carries out what an event leads to. Gives the delay of the next step, or `forget`. */
+  async #apply(
+    payment: ActivePayment,
+    partner: Partner | undefined,
+    event: PaymentEvent,
+    partnerIsOpen: boolean,
+  ): Promise<number | 'forget'> {
+    const { clock, client } = this.#options;
+    const { queue } = payment;
+    const decision = decide(payment, event, {
+      now: clock.monotonic(),
+      random: () => clock.random(),
+      times: this.#times,
+      partnerIsOpen,
+      settlements: queue.settlements,
+      canWait: this.#canWait(queue, partner),
+      waits: queue.waits,
+    });
+    if (partner !== undefined && decision.signal !== undefined) {
+      await this.#heed(queue, partner, decision.signal);
+    }
+    for (const kind of decision.breaches) this.#breach(payment, kind);
+    if (decision.resetConnections === true && partner !== undefined) client.reset(partner);
+    const acceptedAt = payment.acceptedAt;
+    const wasAccepted = payment.stage === 'accepted';
+    Object.assign(payment, decision.memory);
+    if (decision.write === undefined) return decision.next;
+    const row = await this.#write(payment, decision.write);
+    if (row === undefined) return 'forget';
+    this.#recorded(payment, decision.write, row, wasAccepted ? acceptedAt : undefined);
+    return row.settled_at === null ? decision.next : 'forget';
+  }
+
+  /** What follows a write that changed the row. */
+  #recorded(
+    payment: ActivePayment,
+    write: NonNullable<Decision['write']>,
+    row: PaymentRow,
+    acceptedAt: number | undefined,
+  ): void {
+    const { clock, log } = this.#options;
+    switch (write.kind) {
+      case 'advance':
+        if (write.to === 'accepted') this.#reached('after_accepted');
+        if (write.to === 'dispatching') this.#reached('after_dispatching');
+        if (write.to === 'review') {
+          const { platform_payment_id, review_reason } = row;
+          log.error({ platform_payment_id, review_reason }, 'a payment waits for an operator');
+        }
+        return;
+      case 'end':
+        this.#reached('after_ended');
+        this.#metrics.ended(payment.queue.partner_id, row.status);
+        if (write.by === 'partner') {
+          this.#learnSettlementTime(payment, write.ending, clock.monotonic(), acceptedAt);
+        }
+        return;
+      case 'settle':
+        this.#reached('after_settled');
+        return;
+    }
+  }
+
+  #learnSettlementTime(
+    { queue }: ActivePayment,
+    { posted_at, initiated_at }: { posted_at: string | null; initiated_at: string | null },
+    now: number,
+    acceptedAt: number | undefined,
+  ): void {
+    if (posted_at !== null && initiated_at !== null) {
+      // Both by the partner's clock: exact, whatever that clock shows.
+      learn(queue.settlements, Date.parse(posted_at) - Date.parse(initiated_at));
+      this.#metrics.detected(
+        queue.partner_id,
+        Math.max(0, this.#options.clock.now() - Date.parse(posted_at)),
+      );
+    } else if (acceptedAt !== undefined) {
+      learn(queue.settlements, now - acceptedAt);
+    }
+  }
+
+  /** Acts on what an answer says of the partner as a whole. */
+  async #heed(
+    queue: PartnerQueue<ActivePayment>,
+    partner: Partner,
+    signal: PartnerSignal,
+  ): Promise<void> {
+    const { clock, log, registry } = this.#options;
+    const { partner_id } = queue;
+    const { workerId } = this.#lease;
+    const now = clock.monotonic();
+    switch (signal.kind) {
+      case 'works':
+        if (queue.succeeded()) {
+          this.#metrics.broken(partner_id, false);
+          log.info({ partner_id }, 'the partner works again');
+        }
+        if (partner.pause_reason === null) return;
+        registry.hold(partner_id, null, workerId).catch((error: unknown) => {
+          log.warn({ error: messageOf(error) }, 'the end of a hold could not be noted');
+        });
+        return;
+      case 'fails':
+        if (signal.closeMs !== undefined) queue.closeFor(now, signal.closeMs);
+        if (signal.counts && queue.failed(now, clock.random())) {
+          log.error(
+            { partner_id, reason: signal.reason },
+            'the partner does not work; it is tried from time to time',
+          );
+          this.#metrics.broken(partner_id, true);
+        }
+        return;
+      case 'held': {
+        queue.closeFor(now, this.#times.holdMs);
+        const news = queue.held !== signal.reason;
+        queue.held = signal.reason;
+        if (!news) return;
+        log.error(
+          { partner_id, reason: signal.reason },
+          'calls to the partner are held back; an operator has to look',
+        );
+        this.#metrics.broken(partner_id, true);
+        await registry.hold(partner_id, HOLD_TEXTS[signal.reason], workerId);
+      }
+    }
+  }
+
+  #breach({ platform_payment_id, queue: { partner_id } }: ActivePayment, kind: string): void {
+    this.#metrics.breached(partner_id, kind);
+    this.#options.log.warn(
+      { platform_payment_id, partner_id, kind },
+      'the partner breaks the interface',
+    );
+  }
+
+  /** Writes one step. Gives the row after it, or undefined when the payment was dropped, or begun anew as its row says it is. */
+  async #write(
+    payment: ActivePayment,
+    write: NonNullable<Decision['write']>,
+  ): Promise<PaymentRow | undefined> {
+    const recorded = await this.#records.write(payment.platform_payment_id, payment.stage, write);
+    switch (recorded.kind) {
+      case 'given_up':
+        return undefined;
+      case 'changed':
+        payment.stage = recorded.row.stage;
+        payment.status = recorded.row.status;
+        payment.payment_id = recorded.row.payment_id;
+        if (write.kind !== 'settle') this.#changed(recorded.row);
+        return recorded.row;
+      case 'refused': {
+        this.#forget(payment);
+        const { row } = recorded;
+        if (row?.owner === this.#lease.workerId && row.settled_at === null) {
+          this.#changed(row);
+          this.add(row);
+        }
+        return undefined;
+      }
+    }
+  }
+
+  #reached(step: EngineStep): void {
+    this.#options.options?.reached?.(step);
+  }
+}
+
+/** The payment as its calls carry it. */
+function orderOf(payment: ActivePayment): CallOrder {
+  return payment;
+}
+
+/** What an operator reads beside the partner. */
+const HOLD_TEXTS: Readonly<Record<HoldReason, string>> = {
+  credentials: 'The partner refuses the credentials; tried again once a minute.',
+  scope: 'The credentials do not cover what is asked (scope); tried again once a minute.',
+  certificate: 'The certificate of the partner is not valid; tried again once a minute.',
+  address: 'The host resolves to an address that may not be called; tried again once a minute.',
+};

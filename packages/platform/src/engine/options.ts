@@ -1,0 +1,55 @@
+/** What an engine is given: its surroundings, its times, and the steps at which a test may stop it. */
+import type { Clock, Database, Log, Metrics } from '@duebridge/runtime';
+import type { Funding } from '../funding.ts';
+import type { PartnerClient } from '../partners/client.ts';
+import type { PartnerRegistry } from '../partners/registry.ts';
+
+/** Times of the engine in milliseconds. The defaults are for production; tests shorten them. */
+export interface EngineTimes {
+  /** A worker whose heartbeat is older is dead. Adoption after a kill takes this and a beat. */
+  readonly leaseMs: number;
+  /** Between heartbeats: five may fail before the lease is lost. */
+  readonly beatMs: number;
+  /** Between looks at watched payments that another worker drives: what a waiting customer does not notice. */
+  readonly watchMs: number;
+  /** Between looks for batches to close. */
+  readonly closeMs: number;
+  /** How long a stop waits for calls under way before it aborts them. */
+  readonly stopMs: number;
+  /** Between trials of a partner whose credentials, scope or certificate were refused (F62). */
+  readonly holdMs: number;
+  /** Between looks whether an operator has ended a pause. */
+  readonly pausedMs: number;
+  /** First pause of the breaker. */
+  readonly breakMs: number;
+  /** First delay before an unknown outcome is tried again; see poll-schedule.ts. */
+  readonly retryMs: number;
+  /** Longest such delay, and longest pause of the breaker. */
+  readonly maxRetryMs: number;
+  /** First delay between polls of a partner that is not known yet; see poll-schedule.ts. */
+  readonly pollMs: number;
+}
+
+/** What the engine stands on. `reached` is called at each numbered step, for tests that kill the process there (F81). */
+export interface EngineOptions {
+  readonly database: Database;
+  readonly registry: PartnerRegistry;
+  readonly client: PartnerClient;
+  readonly funding: Funding;
+  readonly clock: Clock;
+  readonly log: Log;
+  readonly metrics?: Metrics;
+  readonly options?: Partial<EngineTimes> & { readonly reached?: (step: EngineStep) => void };
+}
+
+/** The steps of a payment between which a crash must do no harm (F81). */
+export type EngineStep =
+  | 'before_authorize'
+  | 'after_authorize'
+  | 'after_dispatching'
+  | 'after_put'
+  | 'after_accepted'
+  | 'after_poll'
+  | 'after_ended'
+  | 'after_settle_call'
+  | 'after_settled';

@@ -1,0 +1,125 @@
+/**
+ * The writes of a worker: the steps of many payments gathered into one statement each, a few milliseconds apart at most.
+ *
+ * enters: a step that a payment takes.  leaves: the row after it, or nothing when the payment is no longer this worker's.
+ * holds:  every statement carries the fence (store/payments.ts). While the database does not answer, a write is repeated until it
+ *         does: the guarded statement makes that harmless, because a step already taken changes no row.
+ */
+import { Refusal, type PaymentStage } from '@duebridge/contract';
+import {
+  groupCommit,
+  isDatabaseTrouble,
+  messageOf,
+  type Clock,
+  type Database,
+  type GroupCommit,
+  type Log,
+} from '@duebridge/runtime';
+import { advance, findPayment, type Advance, type PaymentRow } from '../store/payments.ts';
+import { endPayments, settlePayments, type End } from '../store/terminal.ts';
+import type { StepWrite } from './payment-steps.ts';
+
+/** Rows in one statement of a group commit. */
+const MAX_BATCH = 500;
+/** Writes waiting at most: one per payment under way, and a worker holds up to a million. */
+const MAX_QUEUED = 2_000_000;
+/** Pause before a write that the database could not take is tried again. */
+const DATABASE_PAUSE_MS = 500;
+
+/** What the writes stand on. */
+export interface RecordOptions {
+  readonly database: Database;
+  readonly clock: Clock;
+  readonly log: Log;
+  readonly workerId: string;
+  /** False once nothing may be written any more: the lease can no longer be relied on. */
+  readonly mayWrite: () => boolean;
+  /** Aborts the pauses between tries. */
+  readonly signal: AbortSignal;
+}
+
+/** What a write came to. `refused`: the row did not change, and this is how it stands now. */
+export type Recorded =
+  | { readonly kind: 'changed'; readonly row: PaymentRow }
+  | { readonly kind: 'refused'; readonly row: PaymentRow | undefined }
+  /** Not written, and nothing more may be: the lease is lost or the worker stops. */
+  | { readonly kind: 'given_up' };
+
+/** The writes of one worker. */
+export class PaymentRecords {
+  readonly #options: RecordOptions;
+  readonly #advances: GroupCommit<Advance, PaymentRow | undefined>;
+  readonly #ends: GroupCommit<End, PaymentRow | undefined>;
+  readonly #settles: GroupCommit<{ readonly platform_payment_id: string }, PaymentRow | undefined>;
+
+  constructor(options: RecordOptions) {
+    this.#options = options;
+    const { database, workerId } = options;
+    // Two flushes: while one waits for the disk the other fills; the rows of one payment are never in both.
+    const limits = { maxBatch: MAX_BATCH, maxQueued: MAX_QUEUED, concurrency: 2 };
+    this.#advances = groupCommit({
+      ...limits,
+      flush: (steps) => advance(database, workerId, steps),
+    });
+    this.#ends = groupCommit({ ...limits, flush: (ends) => endPayments(database, workerId, ends) });
+    this.#settles = groupCommit({
+      ...limits,
+      async flush(asked) {
+        const rows = await settlePayments(
+          database,
+          workerId,
+          asked.map((one) => one.platform_payment_id),
+        );
+        const byId = new Map(rows.map((row) => [row.platform_payment_id, row]));
+        return asked.map((one) => byId.get(one.platform_payment_id));
+      },
+    });
+  }
+
+  /** Writes one step of a payment that stands at `from`. */
+  async write(platform_payment_id: string, from: PaymentStage, step: StepWrite): Promise<Recorded> {
+    const { clock, database, log, mayWrite, signal } = this.#options;
+    for (;;) {
+      if (!mayWrite()) return { kind: 'given_up' };
+      try {
+        const row = await this.#add(platform_payment_id, from, step);
+        if (row !== undefined) return { kind: 'changed', row };
+        // Another worker's by now, withdrawn by an operator, or written already by a try whose answer was lost (F70).
+        return { kind: 'refused', row: await findPayment(database, platform_payment_id) };
+      } catch (error) {
+        if (!isDatabaseTrouble(error) && !(error instanceof Refusal)) throw error;
+        log.warn({ error: messageOf(error) }, 'a write has to wait for the database');
+        if (signal.aborted) return { kind: 'given_up' };
+        await clock.sleep(DATABASE_PAUSE_MS * (0.5 + clock.random()), signal);
+      }
+    }
+  }
+
+  /** Resolves when everything added so far is written or has failed. */
+  async drain(): Promise<void> {
+    await Promise.all([this.#advances.drain(), this.#ends.drain(), this.#settles.drain()]);
+  }
+
+  #add(
+    platform_payment_id: string,
+    from: PaymentStage,
+    step: StepWrite,
+  ): Promise<PaymentRow | undefined> {
+    switch (step.kind) {
+      case 'advance': {
+        const { to, acceptance, review_reason } = step;
+        return this.#advances.add({
+          platform_payment_id,
+          from,
+          to,
+          ...acceptance,
+          ...(review_reason === undefined ? {} : { review_reason }),
+        });
+      }
+      case 'end':
+        return this.#ends.add({ platform_payment_id, from, by: step.by, ending: step.ending });
+      case 'settle':
+        return this.#settles.add({ platform_payment_id });
+    }
+  }
+}
