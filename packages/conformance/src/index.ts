@@ -2,7 +2,8 @@
 import type { ClauseId } from '@duebridge/contract';
 import { CALLER_CASES, PARTNER_CASES, TOKEN_CASES } from './cases/index.ts';
 
-export type { CaseInfo, Profile, Severity, Verdict } from './check/check.ts';
+export type { CaseInfo } from './check/check.ts';
+export type { Profile, Severity, Verdict } from './check/findings.ts';
 export type { DrivenPayment, Driver, MakeDriver } from './check/caller-context.ts';
 export { fileHistory, memoryHistory, type History, type HistoryEntry } from './check/history.ts';
 export { USUAL_PACE, type Pace } from './check/partner-context.ts';

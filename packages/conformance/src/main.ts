@@ -4,7 +4,8 @@
  */
 import { existsSync, writeFileSync } from 'node:fs';
 import { Command, InvalidArgumentError, Option } from 'commander';
-import type { CaseInfo, Profile } from './check/check.ts';
+import type { CaseInfo } from './check/check.ts';
+import type { Profile } from './check/findings.ts';
 import { CALLER_CASES, PARTNER_CASES, TOKEN_CASES } from './cases/index.ts';
 import { readKnownFailures } from './check/known-failures.ts';
 import { DEFAULT_HISTORY, fileHistory } from './check/history.ts';

@@ -6,16 +6,9 @@
  * the run, and the run as a whole has a deadline. It never ends green with nothing checked.
  */
 import { CLAUSES, type ClauseId } from '@duebridge/contract';
-import {
-  Findings,
-  Silent,
-  Skipped,
-  type CaseInfo,
-  type Finding,
-  type PartnerCase,
-  type Profile,
-  type Verdict,
-} from './check/check.ts';
+import { type CaseInfo, type PartnerCase } from './check/check.ts';
+import { Findings, Skipped, type Finding, type Profile, type Verdict } from './check/findings.ts';
+import { Silent } from './check/http.ts';
 import { CALLER_CASES, PARTNER_CASES, TOKEN_CASES } from './cases/index.ts';
 import { CallerContext, CallerRun, type MakeDriver } from './check/caller-context.ts';
 import { curl } from './report/curl.ts';

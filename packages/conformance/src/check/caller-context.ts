@@ -7,7 +7,7 @@
  */
 import { randomUUID } from 'node:crypto';
 import { platformRoutes, type Json } from '@duebridge/contract';
-import { Findings, Skipped } from './check.ts';
+import { Findings, Skipped } from './findings.ts';
 import { asObject, isSuccess, nothing, tell, type Reply } from './http.ts';
 import {
   startScriptedPartner,

@@ -2,22 +2,15 @@
  * What a check is, and what it can say.
  *
  * A check is one rule of the interface in one file: what it sends, what must hold, and what usually
- * causes a breach. While it runs it raises findings; a must-finding makes it FAIL, a should-finding
- * WARN. It asserts its own precondition first: unmet is SKIP with the reason, never a pass.
+ * causes a breach. While it runs it raises findings (findings.ts).
  */
 import type { ClauseId } from '@duebridge/contract';
 import type { CallerContext } from './caller-context.ts';
-import type { Exchange } from './http.ts';
+import type { Profile, Severity } from './findings.ts';
 import type { PartnerContext } from './partner-context.ts';
 import type { Planned } from './planned-payments.ts';
 import type { PartnerTarget } from './target.ts';
 import type { TokenContext } from './token-context.ts';
-
-/** must: the interface or money is broken. should: a warning. */
-export type Severity = 'must' | 'should';
-
-/** contract: only what the interface says. strict: also the decisions where it is silent. */
-export type Profile = 'contract' | 'strict';
 
 /** What every check tells about itself. */
 export interface CaseInfo {
@@ -62,83 +55,4 @@ export interface TokenCase extends CaseInfo {
 /** A check of a platform's calls to a partner (C). */
 export interface CallerCase extends CaseInfo {
   readonly run: (t: CallerContext) => Promise<void>;
-}
-
-/** One thing found wrong. */
-export interface Finding {
-  readonly severity: Severity;
-  /** What should have come. */
-  readonly expected: string;
-  /** What came. */
-  readonly got: string;
-  /** The exchange that shows it; absent when no single one does. */
-  readonly exchange?: Exchange;
-}
-
-/** PASS all held; FAIL a must was broken; WARN a should was; SKIP not judged; CONFIG the target is not reachable as declared. */
-export type Verdict = 'PASS' | 'FAIL' | 'WARN' | 'SKIP' | 'CONFIG';
-
-/** Thrown by a context when the precondition of a check is not met; the runner turns it into SKIP. */
-export class Skipped extends Error {
-  readonly reason: string;
-  constructor(reason: string) {
-    super(reason);
-    this.name = 'Skipped';
-    this.reason = reason;
-  }
-}
-
-/** Thrown by a context when the server no longer answers; the runner stops the run. */
-export class Silent extends Error {
-  constructor(reason: string) {
-    super(reason);
-    this.name = 'Silent';
-  }
-}
-
-/** The findings of one check: the part that all contexts share. */
-export class Findings {
-  readonly all: Finding[] = [];
-  /** Remarks that are not breaches, such as what could not be measured. */
-  readonly notes: string[] = [];
-  readonly profile: Profile;
-
-  constructor(profile: Profile) {
-    this.profile = profile;
-  }
-
-  /** Raises a must-finding unless `holds`; gives `holds`, so that a check can go on or stop. */
-  must(holds: boolean, finding: FindingText): boolean {
-    return this.#raise('must', holds, finding);
-  }
-
-  /** Raises a should-finding unless `holds`. */
-  should(holds: boolean, finding: FindingText): boolean {
-    return this.#raise('should', holds, finding);
-  }
-
-  /** Raises a should-finding unless `holds`, in the strict profile only: what a decision adds. */
-  strict(holds: boolean, finding: FindingText): boolean {
-    return this.profile === 'strict' ? this.#raise('should', holds, finding) : true;
-  }
-
-  /** Ends the check as SKIP unless `holds`: its precondition. */
-  given(holds: boolean, reason: string): asserts holds {
-    if (!holds) throw new Skipped(reason);
-  }
-
-  #raise(severity: Severity, holds: boolean, { expected, got, at }: FindingText): boolean {
-    if (!holds) {
-      const exchange = at === undefined ? undefined : 'exchange' in at ? at.exchange : at;
-      this.all.push({ severity, expected, got, ...(exchange === undefined ? {} : { exchange }) });
-    }
-    return holds;
-  }
-}
-
-/** The words of a finding, and the exchange (or the reply that carries it) that shows it. */
-export interface FindingText {
-  readonly expected: string;
-  readonly got: string;
-  readonly at?: Exchange | { readonly exchange: Exchange };
 }

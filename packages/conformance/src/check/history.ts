@@ -9,13 +9,20 @@
 import { mkdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Json } from '@duebridge/contract';
-import type { Intent } from './partner-context.ts';
 
 /** Where it lies unless told otherwise. */
 export const DEFAULT_HISTORY = '.duebridge-conform';
 
 /** Most payments remembered; the oldest are dropped. A full run makes about thirty. */
 const MAX_ENTRIES = 2_000;
+
+/** A payment that the judge asks for. */
+export interface Intent {
+  readonly platform_payment_id: string;
+  readonly platform_batch_id: string;
+  readonly amount_in_cents: number;
+  readonly account_id: string;
+}
 
 /** One payment of an earlier run. */
 export interface HistoryEntry {

@@ -9,7 +9,14 @@
 import { readFileSync } from 'node:fs';
 import { Agent, request } from 'undici';
 import { JsonProblem, OtherNumber, parseJson, type Json } from '@duebridge/contract';
-import { Silent } from './check.ts';
+
+/** Thrown by a context when the server no longer answers; the runner stops the run. */
+export class Silent extends Error {
+  constructor(reason: string) {
+    super(reason);
+    this.name = 'Silent';
+  }
+}
 
 /** Longest wait for one whole answer: half again what P59 allows a PUT, so that slow is told from dead. */
 export const REQUEST_TIMEOUT_MS = 15_000;

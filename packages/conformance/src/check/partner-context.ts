@@ -12,7 +12,7 @@ import { connect as connectTcp, type Socket } from 'node:net';
 import { readFileSync } from 'node:fs';
 import { connect as connectTls } from 'node:tls';
 import { fillPath, type Json } from '@duebridge/contract';
-import { Findings, Skipped, type Profile } from './check.ts';
+import { Findings, Skipped, type Profile } from './findings.ts';
 import {
   asObject,
   errorCode,
@@ -24,7 +24,7 @@ import {
   type Reply,
   type Wire,
 } from './http.ts';
-import type { History, HistoryEntry } from './history.ts';
+import type { History, HistoryEntry, Intent } from './history.ts';
 import { shared, type Planned, type SharedName } from './planned-payments.ts';
 import type { PartnerOperation, PartnerTarget } from './target.ts';
 
@@ -71,14 +71,6 @@ const MAX_RETRIES = 3;
 
 /** Time beyond the declared window that one poll may take to come back. */
 const WINDOW_SLACK_MS = 1_000;
-
-/** A payment that the judge asks for. */
-export interface Intent {
-  readonly platform_payment_id: string;
-  readonly platform_batch_id: string;
-  readonly amount_in_cents: number;
-  readonly account_id: string;
-}
 
 /** What polling a payment to its end saw. */
 export interface Life {

@@ -1,7 +1,8 @@
 /**
  * What a run will do, before it does it: which checks, which payments, how many cents.
  */
-import type { CaseInfo, PartnerCase, Profile } from './check.ts';
+import type { CaseInfo, PartnerCase } from './check.ts';
+import type { Profile } from './findings.ts';
 import type { Planned } from './planned-payments.ts';
 import type { PartnerTarget } from './target.ts';
 

@@ -2,7 +2,7 @@
  * What a check of a platform's token endpoint works with (A1, A2, TR1-TR4, TK1, AU1).
  */
 import { platformRoutes } from '@duebridge/contract';
-import { Findings, type Profile } from './check.ts';
+import { Findings, type Profile } from './findings.ts';
 import { asObject, isSuccess, tell, type Outgoing, type Reply, type Wire } from './http.ts';
 import type { Pace } from './partner-context.ts';
 import { PREFLIGHT, reach, type ConfigProblem } from './preflight.ts';

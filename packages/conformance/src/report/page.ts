@@ -6,7 +6,7 @@
  * Everything that a server said is text: it is escaped, never markup.
  */
 import { CLAUSES, formatCents } from '@duebridge/contract';
-import type { Verdict } from '../check/check.ts';
+import type { Verdict } from '../check/findings.ts';
 import { curl } from './curl.ts';
 import type { Exchange } from '../check/http.ts';
 import { headline } from './text.ts';

@@ -8,7 +8,7 @@ import { randomBytes } from 'node:crypto';
 import { formatCents, isTerminal, Refusal } from '@duebridge/contract';
 import type { Answer } from './behaviour.ts';
 import { MAGIC_AMOUNTS } from './magic.ts';
-import type { ScriptedPartner } from './partner.ts';
+import type { ScriptedPartner } from './running-partner.ts';
 import { html, htmlAnswer, isForeign } from './html.ts';
 
 /** What is shown at once of payments and exchanges: the newest, as many as a page bears. */

@@ -1,4 +1,5 @@
-import type { PartnerCase, Severity } from '../../check/check.ts';
+import type { PartnerCase } from '../../check/check.ts';
+import type { Severity } from '../../check/findings.ts';
 import { isRefusal, isSuccess, tell } from '../../check/http.ts';
 import { own } from '../../check/planned-payments.ts';
 
