@@ -3,9 +3,8 @@ import { mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/promise
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import test, { after } from 'node:test';
-import { ConfigurationError } from '@duebridge/runtime';
+import { adminKeyFile, ConfigurationError } from '@duebridge/runtime';
 import { readPlatformConfig, readSecrets } from './config.ts';
-import { adminKeyFile } from './data-directory.ts';
 
 const root = await mkdtemp(path.join(tmpdir(), 'duebridge-config-'));
 after(() => rm(root, { recursive: true }));
@@ -15,7 +14,10 @@ test('a first start that asks for nothing makes its secrets, for its owner alone
   const dataDirectory = path.join(root, 'first');
   const made = await readSecrets({ dataDirectory });
   assert.ok((await readSecrets({ dataDirectory })).keyPepper.equals(made.keyPepper));
-  assert.equal((await readFile(adminKeyFile(dataDirectory), 'utf8')).trim(), made.adminKey);
+  assert.equal(
+    (await readFile(adminKeyFile(dataDirectory, 'platform'), 'utf8')).trim(),
+    made.adminKey,
+  );
   const files = await readdir(dataDirectory);
   assert.equal(files.length, 3);
   for (const file of files) {

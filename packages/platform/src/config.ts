@@ -8,7 +8,9 @@ import { createSecretKey, type KeyObject } from 'node:crypto';
 import path from 'node:path';
 import {
   address,
+  adminKeyFile,
   ConfigurationError,
+  dataDirectory,
   flag,
   integer,
   keptSecret,
@@ -19,7 +21,6 @@ import {
   type Clock,
   type Log,
 } from '@duebridge/runtime';
-import { adminKeyFile, dataDirectory } from './data-directory.ts';
 import { openSealer } from './partners/seal.ts';
 
 /** Everything a platform needs to know. Fields left out have the defaults of the environment's variables. */
@@ -191,7 +192,7 @@ export async function readSecrets(config: PlatformConfig): Promise<PlatformSecre
   const sealKey = config.sealKey ?? (await kept('platform-seal-key', 'DUEBRIDGE_SEAL_KEY'));
   openSealer(sealKey);
   const pepper = config.keyPepper ?? (await kept('platform-key-pepper', 'DUEBRIDGE_KEY_PEPPER'));
-  const adminKey = config.adminKey ?? (await keptSecret(adminKeyFile(directory)));
+  const adminKey = config.adminKey ?? (await keptSecret(adminKeyFile(directory, 'platform')));
   const keyPepper = createSecretKey(Buffer.from(pepperText(pepper), 'base64'));
   return { sealKey, keyPepper, adminKey };
 }

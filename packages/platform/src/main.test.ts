@@ -89,7 +89,9 @@ test('a partner is added with a key from standard input, the environment or a fl
   );
   assert.equal(gas.code, 0, gas.said);
   assert.ok(!gas.out.includes('canary'));
-  const list = (await json('partner list')) as { partner_id: string; origins: string[] }[];
+  const { partners: list } = (await json('partner list')) as {
+    partners: { partner_id: string; origins: string[] }[];
+  };
   assert.deepEqual(
     list.map((one) => one.partner_id),
     ['gas', 'water', 'water-2'],
@@ -128,15 +130,16 @@ test('from key issue to a paid bill with nothing but what the commands print', a
   const agreed = await run(`reconcile ${batch}`);
   assert.equal(agreed.code, 0, agreed.said);
 
-  const keys = (await json('key list --partner water')) as { key_id: string }[];
+  const { keys } = (await json('key list --partner water')) as { keys: { key_id: string }[] };
   assert.equal(keys[0]?.key_id, grant['key_id']);
   assert.equal((await run(`key revoke ${grant['key_id']} --partner water`)).code, 0);
   assert.equal((await platform.token(credentials)).status, 401);
-  assert.ok(((await json('audit')) as object[]).length > 0);
+  assert.ok(((await json('audit')) as { entries: object[] }).entries.length > 0);
 });
 
-test('two books that differ end with exit code 1, and the table says where', async () => {
-  const [batch] = (await json('batch')) as { platform_batch_id: string }[];
+test('records that differ end with exit code 1, and the table says where', async () => {
+  const { batches } = (await json('batch')) as { batches: { platform_batch_id: string }[] };
+  const batch = batches[0];
   const directory = await mkdtemp(path.join(tmpdir(), 'duebridge-csv-'));
   const file = path.join(directory, 'theirs.csv');
   await writeFile(file, 'platform_payment_id,status,amount_in_cents\n');

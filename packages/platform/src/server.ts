@@ -11,6 +11,7 @@ import {
   createLogger,
   createMetrics,
   createServer,
+  dataDirectory,
   ensureDatabase,
   migrate,
   mount,
@@ -27,7 +28,6 @@ import type { AddressInfo } from 'node:net';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { mountAdmin } from './admin.ts';
 import { readSecrets, type PlatformConfig } from './config.ts';
-import { dataDirectory } from './data-directory.ts';
 import { createEngine } from './engine/engine.ts';
 import { openPaymentEvents, type PaymentEvents } from './checkout/events.ts';
 import type { Session } from './checkout/flow.ts';

@@ -3,14 +3,27 @@
  * They stand apart from the modules that throw them so that the command line can tell them without loading a server.
  */
 
+/** Exit codes of every command (decision 30). */
+export const exitCodes = { done: 0, failed: 1, configuration: 2, usage: 3 } as const;
+
+/** A command could not do what it was asked. The message is one sentence for the person at the terminal. */
+export class CommandError extends Error {
+  override readonly name = 'CommandError';
+  readonly exitCode: number;
+  constructor(message: string, exitCode: number, options?: ErrorOptions) {
+    super(message, options);
+    this.exitCode = exitCode;
+  }
+}
+
 /**
- * The deployment is set up wrongly. The message is one sentence that says what is wrong and how to mend it, and never holds a
+ * The deployment is set up wrongly. The message is one sentence that says what is wrong and how to fix it, and never holds a
  * secret. The command line prints it alone and ends with exit code 2 (decision 30).
  */
 export class ConfigurationError extends Error {
   override readonly name = 'ConfigurationError';
   /** The exit code of a process that ends because of this error (decision 30). */
-  readonly exitCode = 2;
+  readonly exitCode = exitCodes.configuration;
 }
 
 /**

@@ -1,5 +1,6 @@
 /** The ground both servers stand on: database, time, HTTP, service life. Imports the contract only. */
 export * from './clock.ts';
+export * from './data-directory.ts';
 export * from './embedded-postgres.ts';
 export * from './errors.ts';
 export * from './group-commit.ts';

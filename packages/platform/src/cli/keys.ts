@@ -1,0 +1,69 @@
+import type { ClientKeyGrant, ClientKeyView } from '@duebridge/contract';
+import { jsonOption, print, table, type Terminal } from '@duebridge/runtime/cli';
+import type { Command } from 'commander';
+import { ask } from './ask.ts';
+
+/** `duebridge platform key …`: the API keys of the token endpoint. */
+export function addKeys(command: Command, terminal: Terminal): void {
+  const key = command.command('key').description('API keys of the token endpoint');
+  key
+    .command('issue')
+    .description('issue a key; it is shown once')
+    .requiredOption('--partner <id>', 'whose key')
+    .option('--client <client_id>', 'a second key for this client, to rotate to')
+    .addOption(jsonOption())
+    .action(async (options: { partner: string; client?: string; json?: true }) => {
+      const grant = await ask<ClientKeyGrant>(
+        terminal,
+        'POST',
+        `/admin/v1/partners/${encodeURIComponent(options.partner)}/keys`,
+        options.client === undefined ? {} : { client_id: options.client },
+      );
+      print(terminal, options, grant, () =>
+        [
+          `client_id  ${grant.client_id}`,
+          `api_key    ${grant.api_key}`,
+          `key_id     ${grant.key_id}`,
+          'The api_key is not shown again; it goes into X-Api-Key, the client_id into X-Client-Id.',
+        ].join('\n'),
+      );
+    });
+  key
+    .command('list')
+    .description('list the keys of a partner, without their secrets')
+    .requiredOption('--partner <id>', 'whose keys')
+    .addOption(jsonOption())
+    .action(async (options: { partner: string; json?: true }) => {
+      const { keys } = await ask<{ keys: ClientKeyView[] }>(
+        terminal,
+        'GET',
+        `/admin/v1/partners/${encodeURIComponent(options.partner)}/keys`,
+      );
+      print(terminal, options, { keys }, () =>
+        table(
+          ['KEY', 'CLIENT', 'ISSUED', 'LAST USED', 'REVOKED'],
+          keys.map((one) => [
+            one.key_id,
+            one.client_id,
+            one.created_at,
+            one.last_used_at ?? '-',
+            one.revoked_at ?? '-',
+          ]),
+        ),
+      );
+    });
+  key
+    .command('revoke')
+    .description('revoke a key; refused everywhere within five seconds')
+    .argument('<key_id>', 'from key issue or key list')
+    .requiredOption('--partner <id>', 'whose key')
+    .addOption(jsonOption())
+    .action(async (key_id: string, options: { partner: string; json?: true }) => {
+      const view = await ask<ClientKeyView>(
+        terminal,
+        'DELETE',
+        `/admin/v1/partners/${encodeURIComponent(options.partner)}/keys/${encodeURIComponent(key_id)}`,
+      );
+      print(terminal, options, view, () => `Revoked ${view.key_id} of ${view.client_id}.`);
+    });
+}

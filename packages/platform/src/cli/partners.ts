@@ -1,0 +1,145 @@
+import type { PartnerAuth, PartnerRegistration, PartnerView } from '@duebridge/contract';
+import { jsonOption, print, secretOption, table, type Terminal } from '@duebridge/runtime/cli';
+import { Option, type Command } from 'commander';
+import { ask } from './ask.ts';
+
+interface PartnerOptions {
+  id: string;
+  name: string;
+  kind: 'biller' | 'aggregator';
+  biller?: string;
+  baseUrl: string;
+  auth: 'key' | 'oauth';
+  header?: string;
+  key?: string;
+  tokenUrl?: string;
+  clientId?: string;
+  clientSecret?: string;
+  scope?: string;
+  origin?: string[];
+  accountCheck?: 'when_reachable' | 'required' | 'off';
+  json?: true;
+}
+
+/** `duebridge platform partner …`: who is paid, and how to reach them. */
+export function addPartners(command: Command, terminal: Terminal): void {
+  const partner = command.command('partner').description('register and list partners');
+  const add = partner
+    .command('add')
+    .description('register a partner')
+    .requiredOption('--id <id>', 'id of ours, such as springfield-water')
+    .requiredOption('--name <name>', 'shown to customers')
+    .addOption(
+      new Option('--kind <kind>', 'a company that is owed, or one that hosts many')
+        .choices(['biller', 'aggregator'])
+        .makeOptionMandatory(),
+    )
+    .option('--biller <biller_id>', 'its biller id; for a biller')
+    .requiredOption('--base-url <url>', 'where its operations are, prefix included')
+    .addOption(
+      new Option('--auth <method>', 'how it protects them')
+        .choices(['key', 'oauth'])
+        .makeOptionMandatory(),
+    )
+    .option('--header <name>', 'key: the header that carries it')
+    .option(
+      '--key <key>',
+      'key: the value; - reads it from standard input; else DUEBRIDGE_PARTNER_KEY',
+    )
+    .option('--token-url <url>', 'oauth: the token endpoint')
+    .option('--client-id <id>', 'oauth: issued by the partner')
+    .option(
+      '--client-secret <secret>',
+      'oauth: - reads it from standard input; else DUEBRIDGE_PARTNER_CLIENT_SECRET',
+    )
+    .option('--scope <scopes>', 'oauth: such as "read write"')
+    .option('--origin <origin...>', 'sites that may show the payment page')
+    .addOption(
+      new Option(
+        '--account-check <mode>',
+        'whether a token waits for the account to be found',
+      ).choices(['when_reachable', 'required', 'off']),
+    )
+    .addOption(jsonOption());
+  add.action(async (options: PartnerOptions) => {
+    const registration: PartnerRegistration = {
+      partner_id: options.id,
+      name: options.name,
+      kind: options.kind,
+      ...(options.biller === undefined ? {} : { biller_id: options.biller }),
+      base_url: options.baseUrl,
+      origins: options.origin ?? [],
+      ...(options.accountCheck === undefined ? {} : { account_check: options.accountCheck }),
+      auth: await partnerAuth(add, options, terminal),
+    };
+    const view = await ask<PartnerView>(terminal, 'POST', '/admin/v1/partners', registration);
+    print(
+      terminal,
+      options,
+      view,
+      () =>
+        `Registered ${view.partner_id}. Next: duebridge platform key issue --partner ${view.partner_id}`,
+    );
+  });
+
+  partner
+    .command('list')
+    .description('list the partners')
+    .addOption(jsonOption())
+    .action(async (options: { json?: true }) => {
+      const { partners } = await ask<{ partners: PartnerView[] }>(
+        terminal,
+        'GET',
+        '/admin/v1/partners',
+      );
+      print(terminal, options, { partners }, () =>
+        table(
+          ['PARTNER', 'NAME', 'KIND', 'BILLER', 'AUTH', 'BASE URL', 'STATE'],
+          partners.map((one) => [
+            one.partner_id,
+            one.name,
+            one.kind,
+            one.biller_id ?? '-',
+            one.auth.method,
+            one.base_url,
+            one.pause_reason ?? 'active',
+          ]),
+        ),
+      );
+    });
+}
+
+/** The credentials of a registration; `usage.error` for those that are missing or do not go together. */
+async function partnerAuth(
+  usage: Command,
+  options: PartnerOptions,
+  terminal: Terminal,
+): Promise<PartnerAuth> {
+  if (options.auth === 'key') {
+    const key = await secretOption(terminal, options.key, 'DUEBRIDGE_PARTNER_KEY');
+    if (options.header === undefined) usage.error('error: --auth key needs --header');
+    else if (key === undefined)
+      usage.error('error: --auth key needs --key, or DUEBRIDGE_PARTNER_KEY');
+    else return { method: 'key', header: options.header, key };
+  }
+  const { tokenUrl, clientId, scope } = options;
+  const secret = await secretOption(
+    terminal,
+    options.clientSecret,
+    'DUEBRIDGE_PARTNER_CLIENT_SECRET',
+  );
+  if (tokenUrl === undefined) return usage.error('error: --auth oauth needs --token-url');
+  if (clientId === undefined) return usage.error('error: --auth oauth needs --client-id');
+  if (secret === undefined) {
+    return usage.error(
+      'error: --auth oauth needs --client-secret, or DUEBRIDGE_PARTNER_CLIENT_SECRET',
+    );
+  }
+  return {
+    method: 'oauth',
+    token_url: tokenUrl,
+    client_id: clientId,
+    client_secret: secret,
+    ...(scope === undefined ? {} : { scope }),
+  };
+}

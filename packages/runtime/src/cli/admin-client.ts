@@ -1,0 +1,104 @@
+/** Commands speak to a running server through its admin API, as any program with the admin key may (decision 32). */
+import { readFile } from 'node:fs/promises';
+import { adminKeyFile, dataDirectory, type ServerName } from '../data-directory.ts';
+import type { ErrorBody } from '@duebridge/contract';
+import { CommandError, exitCodes } from '../errors.ts';
+import type { Terminal } from './terminal.ts';
+
+/** Longest an answer may take; reconciling reads each payment of a batch where the partner has no statement. */
+const answerTimeoutMs = 120_000;
+
+/** Which admin API to ask. */
+export interface AdminTarget {
+  readonly server: ServerName;
+  /** Port of decision 29, where neither `url` nor a variable says another. */
+  readonly defaultPort: number;
+  /** From `--url`; wins over DUEBRIDGE_ADMIN_URL. */
+  readonly url?: string | undefined;
+}
+
+/** One call of an admin API. `Reply` is what the contract says the operation answers; both sides are of one version. */
+export async function askAdmin<Reply>(
+  terminal: Terminal,
+  target: AdminTarget,
+  method: 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE',
+  path: string,
+  body?: object,
+): Promise<Reply> {
+  const base = adminUrl(terminal, target);
+  const key = await adminKey(terminal, target.server);
+  let response: Response;
+  try {
+    response = await fetch(`${base}${path}`, {
+      method,
+      headers: {
+        authorization: `Bearer ${key}`,
+        ...(body === undefined ? {} : { 'content-type': 'application/json' }),
+      },
+      ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+      // A redirect would carry the key to wherever it points.
+      redirect: 'error',
+      signal: AbortSignal.timeout(answerTimeoutMs),
+    });
+  } catch {
+    throw new CommandError(
+      `the ${target.server} does not answer at ${base}: start it with "duebridge ${target.server} serve", or set DUEBRIDGE_ADMIN_URL`,
+      exitCodes.failed,
+    );
+  }
+  const answer: unknown = await response.json().catch(() => undefined);
+  if (response.ok && answer !== undefined) return answer as Reply;
+  if (response.status === 401) {
+    throw new CommandError(
+      `the ${target.server} at ${base} refused the admin key: set DUEBRIDGE_ADMIN_KEY, or DUEBRIDGE_DATA_DIR to the folder of that ${target.server}`,
+      exitCodes.configuration,
+    );
+  }
+  throw new CommandError(describeRefusal(target.server, response, answer), exitCodes.failed);
+}
+
+/** Where the admin API is, without a slash at its end. Throws CommandError for what is no address. */
+export function adminUrl(terminal: Terminal, target: AdminTarget): string {
+  const { env } = terminal;
+  const port = env['ADMIN_PORT'] || String(target.defaultPort);
+  const given = target.url ?? (env['DUEBRIDGE_ADMIN_URL'] || `http://127.0.0.1:${port}`);
+  if (!URL.canParse(given) || !/^https?:$/.test(new URL(given).protocol)) {
+    throw new CommandError(
+      `${target.url === undefined ? 'DUEBRIDGE_ADMIN_URL' : '--url'} is not an address: give it as http://127.0.0.1:${target.defaultPort}`,
+      exitCodes.configuration,
+    );
+  }
+  return given.replace(/\/+$/, '');
+}
+
+/** The admin key given, or the one that the server keeps in its data directory. */
+async function adminKey(terminal: Terminal, server: ServerName): Promise<string> {
+  const given = terminal.env['DUEBRIDGE_ADMIN_KEY'];
+  if (given !== undefined && given !== '') return given;
+  const file = adminKeyFile(dataDirectory(terminal.env), server);
+  try {
+    return (await readFile(file, 'utf8')).trim();
+  } catch {
+    throw new CommandError(
+      `there is no admin key: set DUEBRIDGE_ADMIN_KEY, or DUEBRIDGE_DATA_DIR to the folder of the ${server} (${file} cannot be read)`,
+      exitCodes.configuration,
+    );
+  }
+}
+
+function describeRefusal(server: ServerName, response: Response, answer: unknown): string {
+  if (typeof answer !== 'object' || answer === null || !('code' in answer)) {
+    return `the ${server} answered ${response.status} in a form that is not its own: check DUEBRIDGE_ADMIN_URL`;
+  }
+  const { code, message, details = [] } = answer as ErrorBody;
+  const list = details.map(({ path, problem }) => `${path} ${problem}`).join('; ');
+  return `${message} (${code})${list === '' ? '' : `: ${list}`}`;
+}
+
+/** A query string of the fields that are given, with its question mark; empty for none. */
+export function queryOf(fields: Readonly<Record<string, string | undefined>>): string {
+  const given = Object.entries(fields).filter(
+    (field): field is [string, string] => field[1] !== undefined,
+  );
+  return given.length === 0 ? '' : `?${new URLSearchParams(given).toString()}`;
+}

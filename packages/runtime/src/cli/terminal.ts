@@ -1,0 +1,96 @@
+/**
+ * Where a command reads and writes, and how it reads a person's files. Everything below cli/ is light: asking a command for help
+ * loads neither a server nor a database driver.
+ */
+import { readFile } from 'node:fs/promises';
+import { CommandError, exitCodes } from '../errors.ts';
+
+/** Where a command reads and writes; the process's own unless a test gives another. */
+export interface Terminal {
+  readonly env: Readonly<Record<string, string | undefined>>;
+  readonly stdin: AsyncIterable<Uint8Array | string>;
+  /** Writes to standard output. Where the reader has gone (`| head`) the text is dropped. */
+  write(text: string): void;
+}
+
+/** The terminal of this process. */
+export const processTerminal: Terminal = {
+  env: process.env,
+  get stdin() {
+    return process.stdin;
+  },
+  write: (text) => void process.stdout.write(text),
+};
+
+/**
+ * Ends the process quietly with 0 when the reader of its output has gone: in `duebridge platform payments | head` nothing went
+ * wrong. Any other trouble with the output ends it with 1.
+ */
+export function endWithItsReader(): void {
+  for (const stream of [process.stdout, process.stderr]) {
+    stream.on('error', (error: NodeJS.ErrnoException) => {
+      process.exit(error.code === 'EPIPE' ? exitCodes.done : exitCodes.failed);
+    });
+  }
+}
+
+/** All of standard input. */
+export async function readStdin(terminal: Terminal): Promise<Uint8Array> {
+  const chunks: Uint8Array[] = [];
+  for await (const chunk of terminal.stdin) chunks.push(Buffer.from(chunk));
+  return Buffer.concat(chunks);
+}
+
+/**
+ * A secret from its flag, from standard input when the flag is `-`, or from the environment; the last two leave no trace in a
+ * shell's history. Undefined when it was given nowhere.
+ */
+export async function secretOption(
+  terminal: Terminal,
+  given: string | undefined,
+  variable: string,
+): Promise<string | undefined> {
+  if (given !== '-') return given ?? (terminal.env[variable] || undefined);
+  return (
+    Buffer.from(await readStdin(terminal))
+      .toString('utf8')
+      .trimEnd() || undefined
+  );
+}
+
+/**
+ * A text file that a person named; `-` is standard input. It must be UTF-8: a name in another encoding would be stored as garbage.
+ * Throws CommandError with a sentence for a file that is missing, unreadable, a folder, or not UTF-8.
+ */
+export async function readTextFile(terminal: Terminal, file: string): Promise<string> {
+  let bytes: Uint8Array;
+  try {
+    bytes = file === '-' ? await readStdin(terminal) : await readFile(file);
+  } catch (error) {
+    throw new CommandError(fileTrouble(file, error), exitCodes.failed);
+  }
+  try {
+    return new TextDecoder('utf-8', { fatal: true }).decode(bytes);
+  } catch {
+    const name = file === '-' ? 'standard input' : file;
+    throw new CommandError(
+      `${name} is not UTF-8: save it as UTF-8, or convert it (iconv -f ISO-8859-1 -t UTF-8), and try again`,
+      exitCodes.failed,
+    );
+  }
+}
+
+function fileTrouble(file: string, error: unknown): string {
+  const code = error instanceof Error && 'code' in error ? error.code : undefined;
+  switch (code) {
+    case 'ENOENT':
+      return `there is no file ${file}: check its name and the folder you are in`;
+    case 'EISDIR':
+      return `${file} is a folder: name a file in it`;
+    case 'EACCES':
+    case 'EPERM':
+      return `${file} may not be read by this user: change its permissions, or run as its owner`;
+    default:
+      return `${file} cannot be read (${typeof code === 'string' ? code : String(error)})`;
+  }
+}
