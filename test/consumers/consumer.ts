@@ -1,0 +1,189 @@
+/**
+ * A stranger's project: an empty folder outside the workspace, our packages from tarballs, other people's from npm's cache or the
+ * registry, and programs started there. Nothing of the workspace can be found from it by accident.
+ */
+import assert from 'node:assert/strict';
+import { execFile, spawn, type ChildProcess } from 'node:child_process';
+import { once } from 'node:events';
+import { readFileSync } from 'node:fs';
+import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { connect } from 'node:net';
+import { tmpdir } from 'node:os';
+import { delimiter, dirname, join } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
+import { promisify } from 'node:util';
+import { buildPackages, pack } from '../../scripts/build.ts';
+
+const execute = promisify(execFile);
+
+/** How long a program may take until it listens; a busy machine needs a tenth of it. */
+const START_MS = 60_000;
+
+/** Tests clean up through this: the context of node:test, or its module for a whole file. */
+interface Cleanup {
+  after(hook: () => Promise<void>): unknown;
+}
+
+/** A new folder outside the workspace, removed at the end. */
+export async function emptyFolder(cleanup: Cleanup, name: string): Promise<string> {
+  const folder = await mkdtemp(join(tmpdir(), `duebridge-${name}-`));
+  cleanup.after(() => rm(folder, { recursive: true, force: true, maxRetries: 5 }));
+  return folder;
+}
+
+/** The part of a built package.json that is read here. */
+export interface BuiltManifest {
+  readonly name: string;
+  readonly dependencies?: Readonly<Record<string, string>>;
+  readonly peerDependencies?: Readonly<Record<string, string>>;
+  readonly peerDependenciesMeta?: Readonly<Record<string, { readonly optional?: boolean }>>;
+}
+
+/** A package as the registry would have it. */
+export interface PackedPackage {
+  readonly manifest: BuiltManifest;
+  readonly folder: string;
+  readonly tarball: string;
+}
+
+export type Packed = ReadonlyMap<string, PackedPackage>;
+
+/** Builds and packs every package into `folder`; the browser files are those that the install built. */
+export async function packAll(folder: string): Promise<Packed> {
+  const staged = await buildPackages(join(folder, 'packages'), { web: false });
+  const tarballs = await pack(staged, join(folder, 'tarballs'));
+  return new Map(
+    staged.map((path, index) => {
+      const text = readFileSync(join(path, 'package.json'), 'utf8');
+      const manifest = JSON.parse(text) as BuiltManifest;
+      return [manifest.name, { manifest, folder: path, tarball: tarballs[index] ?? '' }];
+    }),
+  );
+}
+
+/** Settings of a project. */
+export interface ConsumerOptions {
+  readonly packed: Packed;
+  readonly name: string;
+  /** The Node that runs its programs; default: the one of the tests. */
+  readonly node?: string;
+  readonly environment?: Readonly<Record<string, string>>;
+}
+
+/** A stranger's project. */
+export class Consumer {
+  readonly folder: string;
+  readonly #packed: Packed;
+  readonly #environment: NodeJS.ProcessEnv;
+
+  private constructor(folder: string, options: ConsumerOptions) {
+    this.folder = folder;
+    this.#packed = options.packed;
+    this.#environment = {
+      ...strangersEnvironment(options.node ?? process.execPath),
+      ...options.environment,
+    };
+  }
+
+  static async create(cleanup: Cleanup, options: ConsumerOptions): Promise<Consumer> {
+    return new Consumer(await emptyFolder(cleanup, options.name), options);
+  }
+
+  /** Writes a file of the project. */
+  async write(name: string, text: string): Promise<void> {
+    const path = join(this.folder, name);
+    await mkdir(dirname(path), { recursive: true });
+    await writeFile(path, text);
+  }
+
+  /**
+   * `npm install` of packages as a page names them: `@duebridge/partner`, `fastify@5.12.8`, `--save-dev`. Ours come from tarballs,
+   * with those of ours that they need, as the registry would give them.
+   */
+  async install(...wanted: readonly string[]): Promise<void> {
+    const ours = new Set<string>();
+    const add = (name: string): void => {
+      const found = this.#packed.get(name);
+      if (found === undefined || ours.has(found.tarball)) return;
+      ours.add(found.tarball);
+      for (const needed of Object.keys(found.manifest.dependencies ?? {})) add(needed);
+    };
+    wanted.forEach(add);
+    const others = wanted.filter((name) => !this.#packed.has(name));
+    const quietly = ['--prefer-offline', '--no-audit', '--no-fund', '--loglevel=error'];
+    await this.run('npm', ['install', ...quietly, ...ours, ...others]);
+  }
+
+  /** Runs a program in the project to its end; gives what it printed. Fails the test unless it exits with `exitCode`. */
+  async run(
+    program: string,
+    args: readonly string[],
+    { exitCode = 0, env = {} }: { exitCode?: number; env?: Readonly<Record<string, string>> } = {},
+  ): Promise<string> {
+    const options = {
+      cwd: this.folder,
+      env: { ...this.#environment, ...env },
+      maxBuffer: 16 * 1024 * 1024,
+    };
+    const { stdout, stderr, code } = await execute(program, [...args], options).then(
+      (output) => ({ ...output, code: 0 }),
+      (error: { stdout: string; stderr: string; code: number }) => error,
+    );
+    assert.equal(code, exitCode, `${program} ${args.join(' ')}\n${stdout}\n${stderr}`);
+    return stdout;
+  }
+
+  /** Starts a server of the project and resolves when it listens on the port; it is stopped at the end of the test. */
+  async serve(
+    cleanup: Cleanup,
+    command: string,
+    port: number,
+    env: Readonly<Record<string, string>> = {},
+  ): Promise<void> {
+    const child = spawn('bash', ['-c', command], {
+      cwd: this.folder,
+      env: { ...this.#environment, ...env },
+      stdio: ['ignore', 'pipe', 'pipe'],
+      // A group of its own, so that a signal reaches what npm or npx started in between.
+      detached: true,
+    });
+    let output = '';
+    for (const stream of [child.stdout, child.stderr]) {
+      stream.setEncoding('utf8').on('data', (text: string) => (output += text));
+    }
+    cleanup.after(() => stop(child));
+    for (const until = performance.now() + START_MS; !(await listens(port)); await delay(50)) {
+      assert.equal(child.exitCode, null, `${command} has ended:\n${output}`);
+      assert.ok(performance.now() < until, `${command} does not listen on ${port}:\n${output}`);
+    }
+  }
+}
+
+/** What a stranger's shell would have: no setting of the npm run around us, no program of the workspace. */
+function strangersEnvironment(node: string): NodeJS.ProcessEnv {
+  const kept = Object.entries(process.env).filter(
+    ([name]) =>
+      !/^(npm_(package|lifecycle)_|npm_config_local_prefix|INIT_CWD|NODE_(OPTIONS|TEST_CONTEXT)|DUEBRIDGE_)/.test(
+        name,
+      ),
+  );
+  const path = (process.env['PATH'] ?? '')
+    .split(delimiter)
+    .filter((folder) => !folder.endsWith(join('node_modules', '.bin')));
+  return { ...Object.fromEntries(kept), PATH: [dirname(node), ...path].join(delimiter) };
+}
+
+async function stop(child: ChildProcess): Promise<void> {
+  if (child.exitCode !== null || child.pid === undefined) return;
+  const ended = once(child, 'exit');
+  process.kill(-child.pid, 'SIGTERM');
+  await ended;
+}
+
+function listens(port: number): Promise<boolean> {
+  return new Promise((resolve) => {
+    const socket = connect({ host: '127.0.0.1', port });
+    socket.once('connect', () => resolve(true)).once('error', () => resolve(false));
+    socket.once('connect', () => socket.destroy());
+  });
+}
