@@ -140,6 +140,14 @@ export class Dispatcher {
     return { oldestSeconds: (now - oldest) / 1_000, overdue };
   }
 
+  /** The longest that a due call of any partner has waited although it could have started, in milliseconds. */
+  stalledMs(): number {
+    const now = this.#options.clock.monotonic();
+    let longest = 0;
+    for (const queue of this.#queues.values()) longest = Math.max(longest, queue.stalledMs(now));
+    return longest;
+  }
+
   /** Begins to drive a row that this worker owns, `delayMs` from now. One that it drives already is left alone. */
   add(row: PaymentRow | AdoptedRow, delayMs = 0): void {
     if (this.#ended || this.#payments.has(row.platform_payment_id)) return;

@@ -11,7 +11,7 @@ import {
 } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import type { PartnerRegistration } from '@duebridge/contract';
-import { silentLog, systemClock, type Log } from '@duebridge/runtime';
+import { silentLog, systemClock, type Database, type Log } from '@duebridge/runtime';
 import { testDatabase, type Cleanup, type TestDatabase } from '@duebridge/runtime/testing';
 import { batchFor } from '../reconciliation/batch.ts';
 import { createEngine, type Engine, type EngineOptions } from './engine.ts';
@@ -330,4 +330,24 @@ export async function eventually(
     assert(performance.now() < until, `did not come: ${what}`);
     await systemClock.sleep(10);
   }
+}
+
+/** The database, with something done around the statement of a name, or of a text that begins so. */
+export function around(
+  database: Database,
+  name: string,
+  wrap: (run: () => Promise<unknown[]>) => Promise<unknown[]>,
+): Database {
+  return {
+    ...database,
+    query: <Row>(
+      statement: Parameters<Database['query']>[0],
+      values?: readonly unknown[],
+    ): Promise<Row[]> => {
+      const run = (): Promise<Row[]> => database.query<Row>(statement, values);
+      const is =
+        typeof statement === 'string' ? statement.startsWith(name) : statement.name === name;
+      return is ? (wrap(run) as Promise<Row[]>) : run();
+    },
+  };
 }
