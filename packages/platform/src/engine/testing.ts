@@ -56,6 +56,8 @@ export interface ScriptedPartner {
   ) => Answer | undefined | Promise<Answer | undefined>;
   /** Polls of one payment before it has ended; default 1: the second finds the end. */
   pollsToEnd: number;
+  /** The payment_id that the partner gives to a payment it takes. */
+  paymentIdOf: (platform_payment_id: string) => string;
   /** What the partner does when it is asked rightly. */
   right(request: Seen): Answer;
   close(): Promise<void>;
@@ -99,6 +101,7 @@ export async function scriptedPartner(cleanup: Cleanup): Promise<ScriptedPartner
     created: [],
     script: () => undefined,
     pollsToEnd: 1,
+    paymentIdOf: (id) => `P-${id}`,
     right(request) {
       const parts = request.path.split('?')[0]?.split('/').map(decodeURIComponent) ?? [];
       const at = parts.indexOf('payment');
@@ -118,7 +121,7 @@ export async function scriptedPartner(cleanup: Cleanup): Promise<ScriptedPartner
         let held = partner.payments.get(id);
         if (held === undefined) {
           held = {
-            payment_id: `P-${id}`,
+            payment_id: partner.paymentIdOf(id),
             platform_payment_id: id,
             platform_batch_id: body['platform_batch_id'],
             biller_id: parts[parts.indexOf('biller') + 1],
@@ -297,6 +300,15 @@ export async function stand(
     },
     until: (id, wanted) => untilRow(database, id, wanted),
   };
+}
+
+/** What was done with the funds of a payment, in order. */
+export async function actsOf({ database }: Pick<Stand, 'database'>, id: string): Promise<string[]> {
+  const rows = await database.query<{ act: string }>(
+    'SELECT act FROM duebridge_platform.sandbox_funds WHERE platform_payment_id = $1 ORDER BY phase',
+    [id],
+  );
+  return rows.map((row) => row.act);
 }
 
 /** How long a test waits for something that must come. */
