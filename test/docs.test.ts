@@ -161,6 +161,33 @@ const NOT_SHOWN: Readonly<Record<string, string>> = {
   'reconcile_batch PARTNER_UNREACHABLE': 'takes a partner that goes away in the middle',
 };
 
+/**
+ * What an operator does by the console and the command line: docs/runbook.md shows those, and each of its commands is run. The
+ * reference by curl is for what programs call.
+ */
+const OF_PEOPLE = new Set([
+  'get_self',
+  'list_operators',
+  'add_operator',
+  'change_operator',
+  'issue_operator_key',
+  'revoke_operator_key',
+  'test_partner',
+  'revoke_client_access',
+  'search_payments',
+  'unmask_payment',
+  'close_review',
+  'export_payments',
+  'close_batch',
+  'reconcile_batch_file',
+  'list_differences',
+  'resolve_difference',
+  'show_person',
+  'erase_person',
+  'get_overview',
+  'get_figures',
+]);
+
 test('no operation, and no refusal of one, is missing from the reference [ER3]', () => {
   const reference = REFERENCE.map(read).join('\n');
   const shown = new Set<string>();
@@ -190,7 +217,11 @@ test('no operation, and no refusal of one, is missing from the reference [ER3]',
       ['200', ...route.errors]
         // Of what comes from the ground alike for all, one example is enough; the admin key is one door for a whole API.
         .filter((code) => code !== 'TOO_MANY_REQUESTS')
-        .filter((code) => route.auth !== 'admin' || !/^UN(AUTHORIZED|SUPPORTED)/.test(code))
+        .filter(
+          (code) =>
+            route.auth !== 'admin' || !/^(UN(AUTHORIZED|SUPPORTED)|INSUFFICIENT_ROLE)/.test(code),
+        )
+        .filter(() => !OF_PEOPLE.has(route.id))
         .map((code) => `${route.id} ${code}`),
     ),
   );

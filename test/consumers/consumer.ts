@@ -20,7 +20,7 @@ const execute = promisify(execFile);
 const START_MS = 60_000;
 
 /** Tests clean up through this: the context of node:test, or its module for a whole file. */
-export interface Cleanup {
+interface Cleanup {
   after(hook: () => Promise<void>): unknown;
 }
 

@@ -84,13 +84,6 @@ const partnerFields = {
   origins: Type.Array(Type.String({ maxLength: 256 }), { maxItems: 50 }),
   paths: Type.Optional(PartnerPaths),
   budget: Type.Optional(PartnerBudget),
-  refusals: Type.Optional(
-    Type.Array(Type.String({ pattern: '^[A-Za-z0-9_.-]{1,64}$' }), {
-      maxItems: 50,
-      description:
-        'Codes of 400 and 422 answers by which this partner refuses a payment for good (decision 21): such a payment fails at once, after one GET that does not find it.',
-    }),
-  ),
   account_check: Type.Optional(Type.Enum(['when_reachable', 'required', 'off'])),
   batch_time_zone: Type.Optional(Type.String({ maxLength: 64 })),
   batch_cutoff: Type.Optional(Type.String({ pattern: '^([01][0-9]|2[0-3]):[0-5][0-9]$' })),
@@ -108,10 +101,10 @@ export const PartnerChange = Type.Object(
     origins: Type.Optional(partnerFields.origins),
     paths: partnerFields.paths,
     budget: partnerFields.budget,
-    refusals: partnerFields.refusals,
     account_check: partnerFields.account_check,
     auth: Type.Optional(PartnerAuth),
     paused: Type.Optional(Type.Boolean({ description: 'True: nothing is sent to this partner.' })),
+    reason: Type.Optional(text('Why; kept in the audit, and shown while the partner is paused.')),
   },
   strict,
 );
@@ -199,36 +192,11 @@ export const AuditEntry = Type.Object({
 });
 export type AuditEntry = Static<typeof AuditEntry>;
 
-export const PaymentDetail = Type.Object({
-  payment: PaymentView,
-  audit: Type.Array(AuditEntry),
-});
-export type PaymentDetail = Static<typeof PaymentDetail>;
-
 export const PaymentPage = Type.Object({
   payments: Type.Array(PaymentView),
   next_cursor: Type.Union([Type.String(), Type.Null()]),
 });
 export type PaymentPage = Static<typeof PaymentPage>;
-
-export const PaymentQuery = Type.Object(
-  {
-    status: Type.Optional(Type.Enum([...PAYMENT_STATUSES])),
-    stage: Type.Optional(Type.Enum([...PAYMENT_STAGES])),
-    partner_id: Type.Optional(PartnerId),
-    platform_batch_id: Type.Optional(PlatformBatchId),
-    overdue: Type.Optional(
-      Type.Literal('true', {
-        description:
-          'Only those that have not ended a day after they were confirmed (decision 23).',
-      }),
-    ),
-    limit: Type.Optional(Type.String({ pattern: '^([1-9][0-9]{0,2}|1000)$' })),
-    cursor: Type.Optional(Type.String({ maxLength: 256 })),
-  },
-  strict,
-);
-export type PaymentQuery = Static<typeof PaymentQuery>;
 
 /** Every act of an operator says why (E8). */
 export const OperatorReason = Type.Object({ reason: text('Why; kept in the audit.') }, strict);

@@ -44,6 +44,16 @@ export const ERRORS = {
     message: 'The access token does not cover this operation',
     remedy: 'Ask for an access token with the scope named in WWW-Authenticate.',
   },
+  INSUFFICIENT_ROLE: {
+    status: 403,
+    message: 'Your role does not allow this',
+    remedy: 'Ask an operator with the role that the operation names.',
+  },
+  CSRF_TOKEN_REQUIRED: {
+    status: 403,
+    message: 'The request does not come from the console page',
+    remedy: 'Send the csrf value of /admin/v1/me in X-CSRF-Token, or use a bearer key.',
+  },
   ORIGIN_NOT_ALLOWED: {
     status: 403,
     message: 'The flow may not be shown on this site',

@@ -1,5 +1,6 @@
 /** The wire: schemas, routes, errors and rules that both sides share. Runs in Node and in browsers. */
 export * from './account.ts';
+export * from './admin-routes.ts';
 export * from './admin.ts';
 export * from './clauses.ts';
 export * from './customer.ts';
@@ -10,6 +11,7 @@ export * from './json.ts';
 export * from './money.ts';
 export * from './oauth.ts';
 export * from './openapi.ts';
+export * from './operate.ts';
 export * from './payment.ts';
 export * from './routes.ts';
 export * from './status.ts';

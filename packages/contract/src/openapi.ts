@@ -9,6 +9,7 @@ import * as customer from './customer.ts';
 import { ERRORS, type ErrorCode } from './errors.ts';
 import * as flow from './flow.ts';
 import * as oauth from './oauth.ts';
+import * as operate from './operate.ts';
 import * as payment from './payment.ts';
 import { COMMON_ERRORS, pathFields, type Route } from './routes.ts';
 
@@ -29,8 +30,16 @@ const SCHEMAS = '#/components/schemas/';
 
 /** The resources under the names that the contract exports them by. */
 const RESOURCES: Readonly<Record<string, TSchema>> = Object.fromEntries(
-  Object.entries({ ...account, ...admin, ...customer, ...flow, ...oauth, ...payment }).flatMap(
-    ([name, value]) => (typeof value === 'object' && 'properties' in value ? [[name, value]] : []),
+  Object.entries({
+    ...account,
+    ...admin,
+    ...customer,
+    ...flow,
+    ...oauth,
+    ...operate,
+    ...payment,
+  }).flatMap(([name, value]) =>
+    typeof value === 'object' && 'properties' in value ? [[name, value]] : [],
   ),
 );
 

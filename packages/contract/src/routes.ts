@@ -7,25 +7,9 @@ import { AccountRecord } from './account.ts';
 import {
   AccountImport,
   AccountImportResult,
-  AuditEntry,
-  BatchPage,
-  BatchView,
-  ClientKeyGrant,
-  ClientKeyRequest,
-  ClientKeyView,
   KitPaymentPage,
   KitPaymentQuery,
   OperatorReason,
-  PartnerChange,
-  PartnerId,
-  PartnerRegistration,
-  PartnerView,
-  PaymentDetail,
-  PaymentPage,
-  PaymentQuery,
-  PaymentView,
-  ReconcileRequest,
-  Reconciliation,
 } from './admin.ts';
 import { Balance, TokenReply, TokenRequest } from './customer.ts';
 import type { ErrorCode } from './errors.ts';
@@ -37,6 +21,7 @@ import {
   FlowSessionGrant,
   FlowSessionRequest,
 } from './flow.ts';
+import type { OperatorRole } from './operate.ts';
 import { AccessTokenReply, AccessTokenRequest, type Scope } from './oauth.ts';
 import { BatchStatement, PaymentInstruction, PaymentRecord } from './payment.ts';
 
@@ -59,14 +44,16 @@ export interface Route {
   readonly source: string;
   readonly auth: RouteAuth;
   readonly scope?: Scope;
+  /** The least role of the operator who may call it (decision 38); `viewer` unless named. */
+  readonly role?: OperatorRole;
   readonly params?: TObject;
   readonly query?: TObject;
   readonly body?: TSchema;
-  /** Media type of the body; JSON unless named. */
-  readonly bodyType?: 'application/json' | 'application/x-www-form-urlencoded';
+  /** Media type of the body; JSON unless named. A CSV body is handed over as a stream, unread. */
+  readonly bodyType?: 'application/json' | 'application/x-www-form-urlencoded' | 'text/csv';
   readonly reply: TSchema;
   /** Media type of the 200 answer; JSON unless named. */
-  readonly replyType?: 'application/json' | 'text/event-stream';
+  readonly replyType?: 'application/json' | 'text/event-stream' | 'text/csv';
   /** Headers of the 200 answer beside X-Request-Id. */
   readonly replyHeaders?: Readonly<Record<string, string>>;
   /** Codes of the catalogue it may answer with, beside those that every operation may. */
@@ -101,7 +88,8 @@ export const COMMON_ERRORS = [
   'SERVICE_UNAVAILABLE',
 ] as const satisfies readonly ErrorCode[];
 
-const table = <const T extends Readonly<Record<string, Route>>>(routes: T): T => routes;
+/** Types a table of operations by what stands in it. */
+export const routeTable = <const T extends Readonly<Record<string, Route>>>(routes: T): T => routes;
 
 const accountParams = Type.Object({ biller_id: BillerId, account_id: AccountId });
 const accountPaymentParams = Type.Object({
@@ -111,7 +99,7 @@ const accountPaymentParams = Type.Object({
 });
 
 /** Hosted by the partner, called by the platform (S2, decision 1). */
-export const partnerRoutes = table({
+export const partnerRoutes = routeTable({
   access_token: {
     id: 'access_token',
     method: 'POST',
@@ -203,7 +191,7 @@ export const partnerRoutes = table({
 });
 
 /** Hosted by the platform, called by partners and by the payment page. */
-export const platformRoutes = table({
+export const platformRoutes = routeTable({
   create_token: {
     id: 'create_token',
     method: 'POST',
@@ -287,184 +275,10 @@ export const platformRoutes = table({
   },
 });
 
-const partnerParams = Type.Object({ partner_id: PartnerId });
 const paymentParams = Type.Object({ platform_payment_id: PlatformPaymentId });
-const batchParams = Type.Object({ platform_batch_id: PlatformBatchId });
-
-/** The platform's admin listener (decision 32). */
-export const platformAdminRoutes = table({
-  add_partner: {
-    id: 'add_partner',
-    method: 'POST',
-    path: '/admin/v1/partners',
-    summary: 'Register a partner',
-    source: 'decisions 30 and 32',
-    auth: 'admin',
-    body: PartnerRegistration,
-    reply: PartnerView,
-    errors: ['UNAUTHORIZED', 'CONFLICT', 'UNSUPPORTED_MEDIA_TYPE'],
-  },
-  list_partners: {
-    id: 'list_partners',
-    method: 'GET',
-    path: '/admin/v1/partners',
-    summary: 'List the partners',
-    source: 'decision 32',
-    auth: 'admin',
-    reply: Type.Object({ partners: Type.Array(PartnerView) }),
-    errors: ['UNAUTHORIZED'],
-  },
-  get_partner: {
-    id: 'get_partner',
-    method: 'GET',
-    path: '/admin/v1/partners/{partner_id}',
-    summary: 'Read a partner',
-    source: 'decision 32',
-    auth: 'admin',
-    params: partnerParams,
-    reply: PartnerView,
-    errors: ['UNAUTHORIZED', 'NOT_FOUND'],
-  },
-  change_partner: {
-    id: 'change_partner',
-    method: 'PATCH',
-    path: '/admin/v1/partners/{partner_id}',
-    summary: 'Change a partner; also pause and resume it',
-    source: 'decisions 1, 25 and 32',
-    auth: 'admin',
-    params: partnerParams,
-    body: PartnerChange,
-    reply: PartnerView,
-    errors: ['UNAUTHORIZED', 'NOT_FOUND', 'UNSUPPORTED_MEDIA_TYPE'],
-  },
-  issue_key: {
-    id: 'issue_key',
-    method: 'POST',
-    path: '/admin/v1/partners/{partner_id}/keys',
-    summary: 'Issue an API key; it is shown once',
-    source: 'AU1, decision 30',
-    auth: 'admin',
-    params: partnerParams,
-    body: ClientKeyRequest,
-    reply: ClientKeyGrant,
-    errors: ['UNAUTHORIZED', 'NOT_FOUND', 'CONFLICT', 'UNSUPPORTED_MEDIA_TYPE'],
-  },
-  list_keys: {
-    id: 'list_keys',
-    method: 'GET',
-    path: '/admin/v1/partners/{partner_id}/keys',
-    summary: 'List the API keys, without their secrets',
-    source: 'decision 32',
-    auth: 'admin',
-    params: partnerParams,
-    reply: Type.Object({ keys: Type.Array(ClientKeyView) }),
-    errors: ['UNAUTHORIZED', 'NOT_FOUND'],
-  },
-  revoke_key: {
-    id: 'revoke_key',
-    method: 'DELETE',
-    path: '/admin/v1/partners/{partner_id}/keys/{key_id}',
-    summary: 'Revoke an API key; refused at every replica within five seconds',
-    source: 'AU1, decision 30',
-    auth: 'admin',
-    params: Type.Object({ partner_id: PartnerId, key_id: Type.String({ maxLength: 64 }) }),
-    reply: ClientKeyView,
-    errors: ['UNAUTHORIZED', 'NOT_FOUND'],
-  },
-  list_payments: {
-    id: 'list_payments',
-    method: 'GET',
-    path: '/admin/v1/payments',
-    summary: 'List payments, newest first',
-    source: 'decision 32',
-    auth: 'admin',
-    query: PaymentQuery,
-    reply: PaymentPage,
-    errors: ['UNAUTHORIZED'],
-  },
-  get_admin_payment: {
-    id: 'get_admin_payment',
-    method: 'GET',
-    path: '/admin/v1/payments/{platform_payment_id}',
-    summary: 'Read a payment and its audit trail',
-    source: 'decision 32',
-    auth: 'admin',
-    params: paymentParams,
-    reply: PaymentDetail,
-    errors: ['UNAUTHORIZED', 'PAYMENT_NOT_FOUND'],
-  },
-  resume_payment: {
-    id: 'resume_payment',
-    method: 'POST',
-    path: '/admin/v1/payments/{platform_payment_id}/resume',
-    summary: 'Take a payment out of review: the same id and bytes are put again',
-    source: 'decisions 21 and 32',
-    auth: 'admin',
-    params: paymentParams,
-    body: OperatorReason,
-    reply: PaymentView,
-    errors: ['UNAUTHORIZED', 'PAYMENT_NOT_FOUND', 'CONFLICT', 'UNSUPPORTED_MEDIA_TYPE'],
-  },
-  withdraw_payment: {
-    id: 'withdraw_payment',
-    method: 'POST',
-    path: '/admin/v1/payments/{platform_payment_id}/withdraw',
-    summary: 'Cancel a payment that cannot have left yet',
-    source: 'decision 18',
-    auth: 'admin',
-    params: paymentParams,
-    body: OperatorReason,
-    reply: PaymentView,
-    errors: ['UNAUTHORIZED', 'PAYMENT_NOT_FOUND', 'CONFLICT', 'UNSUPPORTED_MEDIA_TYPE'],
-  },
-  list_batches: {
-    id: 'list_batches',
-    method: 'GET',
-    path: '/admin/v1/batches',
-    summary: 'List batches, newest first',
-    source: 'decision 26',
-    auth: 'admin',
-    query: Type.Object({ partner_id: Type.Optional(PartnerId) }, { additionalProperties: false }),
-    reply: BatchPage,
-    errors: ['UNAUTHORIZED'],
-  },
-  get_batch: {
-    id: 'get_batch',
-    method: 'GET',
-    path: '/admin/v1/batches/{platform_batch_id}',
-    summary: 'Read a batch and its statement',
-    source: 'decision 26',
-    auth: 'admin',
-    params: batchParams,
-    reply: BatchView,
-    errors: ['UNAUTHORIZED', 'BATCH_NOT_FOUND'],
-  },
-  reconcile_batch: {
-    id: 'reconcile_batch',
-    method: 'POST',
-    path: '/admin/v1/batches/{platform_batch_id}/reconcile',
-    summary: 'Compare a batch with the partner: its statement, each payment, or its file',
-    source: 'decision 26',
-    auth: 'admin',
-    params: batchParams,
-    body: ReconcileRequest,
-    reply: Reconciliation,
-    errors: ['UNAUTHORIZED', 'BATCH_NOT_FOUND', 'PARTNER_UNREACHABLE', 'UNSUPPORTED_MEDIA_TYPE'],
-  },
-  list_audit: {
-    id: 'list_audit',
-    method: 'GET',
-    path: '/admin/v1/audit',
-    summary: 'The latest entries of the audit, newest first',
-    source: 'decision 32',
-    auth: 'admin',
-    reply: Type.Object({ entries: Type.Array(AuditEntry) }),
-    errors: ['UNAUTHORIZED'],
-  },
-});
 
 /** The partner kit's admin listener. */
-export const partnerAdminRoutes = table({
+export const partnerAdminRoutes = routeTable({
   import_accounts: {
     id: 'import_accounts',
     method: 'POST',

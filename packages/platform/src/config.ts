@@ -35,7 +35,7 @@ export interface PlatformConfig {
   readonly adminPort?: number;
   /** PostgreSQL to use; without it the embedded one in `dataDirectory` (decision 28). */
   readonly databaseUrl?: string | undefined;
-  /** Connections at most, those of the engine and its heartbeat among them; default 20, at least 6. */
+  /** Connections at most; default 20. */
   readonly databaseConnections?: number;
   /** Where the embedded database and generated secrets lie; default DUEBRIDGE_DATA_DIR or `.duebridge`. */
   readonly dataDirectory?: string;
@@ -53,6 +53,8 @@ export interface PlatformConfig {
   readonly ipRate?: Rate | undefined;
   /** Days that the personal data of a customer who paid is kept; default 90. */
   readonly paidRetentionDays?: number;
+  /** Closing a review of more than this needs a second person, in cents; default 100,000 (decision 38). */
+  readonly secondPersonAboveCents?: number;
   readonly log?: Log;
   readonly clock?: Clock;
   /** Folder of the built pages, with a slash at its end; default that of packages/web. */
@@ -107,7 +109,7 @@ const variables = {
   },
   databaseConnections: {
     name: 'DUEBRIDGE_DATABASE_CONNECTIONS',
-    parse: integer(6, 500),
+    parse: integer(2, 500),
     default: 20,
     description: 'database connections at most',
   },
@@ -152,6 +154,12 @@ const variables = {
     parse: integer(1, 3650),
     default: 90,
     description: 'days that personal data of customers who paid is kept',
+  },
+  secondPersonAboveCents: {
+    name: 'DUEBRIDGE_SECOND_PERSON_ABOVE_CENTS',
+    parse: integer(0, 99_999_999_999),
+    default: 100_000,
+    description: 'closing a review of more than this needs a second person',
   },
   logLevel: {
     name: 'LOG_LEVEL',

@@ -1,5 +1,15 @@
 -- The database as all migrations leave it. Read it; it is compared with them by a test.
 
+CREATE TABLE duebridge_platform.attempts (
+  platform_payment_id text NOT NULL,
+  at timestamp with time zone NOT NULL,
+  part uuid NOT NULL DEFAULT gen_random_uuid(),
+  entries jsonb NOT NULL,
+  CONSTRAINT attempts_pkey PRIMARY KEY (platform_payment_id, at, part)
+);
+
+CREATE INDEX attempts_by_age ON duebridge_platform.attempts USING brin (at);
+
 CREATE TABLE duebridge_platform.audit (
   audit_id uuid NOT NULL DEFAULT gen_random_uuid(),
   at timestamp with time zone NOT NULL DEFAULT clock_timestamp(),
@@ -11,7 +21,15 @@ CREATE TABLE duebridge_platform.audit (
   CONSTRAINT audit_pkey PRIMARY KEY (at, audit_id)
 );
 
+CREATE INDEX audit_actor ON duebridge_platform.audit USING btree (actor, at) WHERE ((actor !~~ 'worker-%'::text) AND (actor !~~ 'session %'::text));
+
+CREATE INDEX audit_partner ON duebridge_platform.audit USING btree (partner_id, at) WHERE (platform_payment_id IS NULL);
+
 CREATE INDEX audit_payment ON duebridge_platform.audit USING btree (platform_payment_id, at) WHERE (platform_payment_id IS NOT NULL);
+
+CREATE INDEX audit_payment_id ON duebridge_platform.audit USING btree (((detail ->> 'payment_id'::text))) WHERE ((event = 'payment_ended'::text) AND ((detail ->> 'payment_id'::text) IS NOT NULL));
+
+CREATE INDEX audit_unsuccessful ON duebridge_platform.audit USING btree (((detail ->> 'status'::text)), platform_payment_id) WHERE ((event = 'payment_ended'::text) AND ((detail ->> 'status'::text) = ANY (ARRAY['failed'::text, 'canceled'::text])));
 
 CREATE TRIGGER audit_kept BEFORE DELETE OR UPDATE OR TRUNCATE ON duebridge_platform.audit FOR EACH STATEMENT EXECUTE FUNCTION duebridge_platform.kept_for_ever();
 
@@ -69,14 +87,41 @@ CREATE TABLE duebridge_platform.customers (
   customer_id uuid NOT NULL,
   partner_id text NOT NULL,
   sealed text,
+  email_digest bytea,
   created_at timestamp with time zone NOT NULL DEFAULT now(),
   erase_after timestamp with time zone NOT NULL,
   erased_at timestamp with time zone,
   CONSTRAINT customers_pkey PRIMARY KEY (customer_id),
-  CONSTRAINT customers_check CHECK (((sealed IS NULL) = (erased_at IS NOT NULL)))
+  CONSTRAINT customers_check CHECK (((sealed IS NULL) = (erased_at IS NOT NULL))),
+  CONSTRAINT customers_email_digest_check CHECK ((octet_length(email_digest) = 32))
 );
 
+CREATE INDEX customers_by_email ON duebridge_platform.customers USING btree (email_digest) WHERE (email_digest IS NOT NULL);
+
 CREATE INDEX customers_to_erase ON duebridge_platform.customers USING btree (erase_after) WHERE (erased_at IS NULL);
+
+CREATE TABLE duebridge_platform.differences (
+  difference_id uuid NOT NULL,
+  platform_batch_id text NOT NULL,
+  partner_id text NOT NULL,
+  platform_payment_id text NOT NULL,
+  kind text NOT NULL,
+  here text,
+  there text,
+  amount_in_cents bigint,
+  found_at timestamp with time zone NOT NULL DEFAULT clock_timestamp(),
+  seen_at timestamp with time zone NOT NULL DEFAULT clock_timestamp(),
+  resolved_at timestamp with time zone,
+  resolved_by text,
+  resolution text,
+  CONSTRAINT differences_pkey PRIMARY KEY (difference_id),
+  CONSTRAINT differences_kind_check CHECK ((kind = ANY (ARRAY['missing_here'::text, 'missing_there'::text, 'amount'::text, 'status'::text, 'time'::text]))),
+  CONSTRAINT differences_resolved CHECK ((((resolved_at IS NULL) = (resolved_by IS NULL)) AND ((resolved_at IS NULL) = (resolution IS NULL))))
+);
+
+CREATE INDEX differences_by_partner ON duebridge_platform.differences USING btree (partner_id, difference_id);
+
+CREATE UNIQUE INDEX differences_open ON duebridge_platform.differences USING btree (platform_batch_id, platform_payment_id, kind) WHERE (resolved_at IS NULL);
 
 CREATE TABLE duebridge_platform.flow_payments (
   platform_payment_id text NOT NULL,
@@ -90,6 +135,8 @@ CREATE TABLE duebridge_platform.flow_payments (
   CONSTRAINT flow_payments_pkey PRIMARY KEY (platform_payment_id)
 );
 
+CREATE INDEX flow_payments_by_customer ON duebridge_platform.flow_payments USING btree (customer_id);
+
 CREATE INDEX flow_payments_by_token ON duebridge_platform.flow_payments USING btree (token_hash, created_at);
 
 CREATE TABLE duebridge_platform.flows (
@@ -97,6 +144,53 @@ CREATE TABLE duebridge_platform.flows (
   latest_payment_id text,
   CONSTRAINT flows_pkey PRIMARY KEY (flow_id),
   CONSTRAINT flows_flow_id_check CHECK ((octet_length(flow_id) = 32))
+);
+
+CREATE TABLE duebridge_platform.operator_keys (
+  key_id text NOT NULL,
+  operator_id text NOT NULL,
+  slot smallint NOT NULL,
+  digest bytea NOT NULL,
+  created_at timestamp with time zone NOT NULL DEFAULT clock_timestamp(),
+  last_used_at timestamp with time zone,
+  revoked_at timestamp with time zone,
+  CONSTRAINT operator_keys_digest_key UNIQUE (digest),
+  CONSTRAINT operator_keys_pkey PRIMARY KEY (key_id),
+  CONSTRAINT operator_keys_operator_id_fkey FOREIGN KEY (operator_id) REFERENCES duebridge_platform.operators(operator_id),
+  CONSTRAINT operator_keys_digest_check CHECK ((octet_length(digest) = 32)),
+  CONSTRAINT operator_keys_slot_check CHECK ((slot = ANY (ARRAY[1, 2])))
+);
+
+CREATE INDEX operator_keys_by_operator ON duebridge_platform.operator_keys USING btree (operator_id, created_at);
+
+CREATE UNIQUE INDEX operator_keys_two_active ON duebridge_platform.operator_keys USING btree (operator_id, slot) WHERE (revoked_at IS NULL);
+
+CREATE TABLE duebridge_platform.operator_sessions (
+  session_hash bytea NOT NULL,
+  operator_id text,
+  key_id text,
+  csrf text NOT NULL,
+  created_at timestamp with time zone NOT NULL DEFAULT clock_timestamp(),
+  expires_at timestamp with time zone NOT NULL,
+  CONSTRAINT operator_sessions_pkey PRIMARY KEY (session_hash),
+  CONSTRAINT operator_sessions_key_id_fkey FOREIGN KEY (key_id) REFERENCES duebridge_platform.operator_keys(key_id),
+  CONSTRAINT operator_sessions_operator_id_fkey FOREIGN KEY (operator_id) REFERENCES duebridge_platform.operators(operator_id),
+  CONSTRAINT operator_sessions_session_hash_check CHECK ((octet_length(session_hash) = 32))
+);
+
+CREATE INDEX operator_sessions_by_expiry ON duebridge_platform.operator_sessions USING btree (expires_at);
+
+CREATE TABLE duebridge_platform.operators (
+  operator_id text NOT NULL,
+  name text NOT NULL,
+  role text NOT NULL,
+  oidc_subject text,
+  created_at timestamp with time zone NOT NULL DEFAULT clock_timestamp(),
+  disabled_at timestamp with time zone,
+  CONSTRAINT operators_oidc_subject_key UNIQUE (oidc_subject),
+  CONSTRAINT operators_pkey PRIMARY KEY (operator_id),
+  CONSTRAINT operators_operator_id_check CHECK ((operator_id ~ '^[a-z0-9][a-z0-9._-]{0,62}$'::text)),
+  CONSTRAINT operators_role_check CHECK ((role = ANY (ARRAY['viewer'::text, 'operator'::text, 'admin'::text])))
 );
 
 CREATE TABLE duebridge_platform.partners (
@@ -108,7 +202,6 @@ CREATE TABLE duebridge_platform.partners (
   origins text[] NOT NULL DEFAULT '{}'::text[],
   paths jsonb NOT NULL DEFAULT '{}'::jsonb,
   budget jsonb NOT NULL DEFAULT '{}'::jsonb,
-  refusals text[] NOT NULL DEFAULT '{}'::text[],
   account_check text NOT NULL DEFAULT 'when_reachable'::text,
   batch_time_zone text NOT NULL DEFAULT 'UTC'::text,
   batch_cutoff text NOT NULL DEFAULT '00:00'::text,
@@ -140,10 +233,8 @@ CREATE TABLE duebridge_platform.payments (
   status text NOT NULL DEFAULT 'processing'::text,
   stage text NOT NULL DEFAULT 'created'::text,
   review_reason text,
-  rejection_message text,
   owner text,
   payment_id text,
-  former_payment_ids text[] NOT NULL DEFAULT '{}'::text[],
   failure_reason text,
   initiated_at timestamp with time zone,
   posted_at timestamp with time zone,
@@ -159,7 +250,6 @@ CREATE TABLE duebridge_platform.payments (
   CONSTRAINT payments_failure_reason_check CHECK ((length(failure_reason) <= 500)),
   CONSTRAINT payments_platform_payment_id_check CHECK ((platform_payment_id ~ '^[A-Za-z0-9._-]{1,64}$'::text)),
   CONSTRAINT payments_posted CHECK (((posted_at IS NULL) OR (status = 'succeeded'::text))),
-  CONSTRAINT payments_rejection_message_check CHECK ((length(rejection_message) <= 500)),
   CONSTRAINT payments_review CHECK (((stage = 'review'::text) = (review_reason IS NOT NULL))),
   CONSTRAINT payments_settled CHECK (((settled_at IS NULL) OR (status <> 'processing'::text))),
   CONSTRAINT payments_stage_check CHECK ((stage = ANY (ARRAY['created'::text, 'authorized'::text, 'dispatching'::text, 'accepted'::text, 'review'::text, 'ended'::text]))),
@@ -168,6 +258,10 @@ CREATE TABLE duebridge_platform.payments (
 ) WITH (fillfactor=70);
 
 CREATE INDEX payments_batch ON duebridge_platform.payments USING btree (platform_batch_id);
+
+CREATE INDEX payments_by_account ON duebridge_platform.payments USING btree (account_id, platform_payment_id);
+
+CREATE INDEX payments_by_amount ON duebridge_platform.payments USING btree (amount_in_cents, platform_payment_id);
 
 CREATE INDEX payments_in_flight ON duebridge_platform.payments USING btree (owner) WHERE (settled_at IS NULL);
 
@@ -180,6 +274,14 @@ CREATE TRIGGER payments_insert_guard BEFORE INSERT ON duebridge_platform.payment
 CREATE TRIGGER payments_kept BEFORE DELETE OR TRUNCATE ON duebridge_platform.payments FOR EACH STATEMENT EXECUTE FUNCTION duebridge_platform.kept_for_ever();
 
 CREATE TRIGGER payments_update_guard BEFORE UPDATE ON duebridge_platform.payments FOR EACH ROW EXECUTE FUNCTION duebridge_platform.payments_update_guard();
+
+CREATE TABLE duebridge_platform.review_closes (
+  platform_payment_id text NOT NULL,
+  requested_by text NOT NULL,
+  requested_at timestamp with time zone NOT NULL DEFAULT clock_timestamp(),
+  reason text NOT NULL,
+  CONSTRAINT review_closes_pkey PRIMARY KEY (platform_payment_id)
+);
 
 CREATE TABLE duebridge_platform.sandbox_funds (
   platform_payment_id text NOT NULL,
@@ -320,18 +422,13 @@ BEGIN
        (OLD.stage = 'created' AND NEW.stage IN ('authorized', 'dispatching', 'ended'))
     OR (OLD.stage = 'authorized' AND NEW.stage IN ('dispatching', 'ended'))
     OR (OLD.stage = 'dispatching' AND NEW.stage IN ('accepted', 'review', 'ended'))
-    OR (OLD.stage = 'accepted' AND NEW.stage IN ('dispatching', 'review', 'ended'))
+    OR (OLD.stage = 'accepted' AND NEW.stage IN ('review', 'ended'))
     OR (OLD.stage = 'review' AND NEW.stage IN ('dispatching', 'ended'))) THEN
     RAISE EXCEPTION 'a payment does not go from % to %', OLD.stage, NEW.stage
       USING ERRCODE = 'check_violation', CONSTRAINT = 'payments_edge';
   END IF;
-  -- A partner that forgot the payment may take it again under another payment_id, in answer to a PUT; the old one is kept.
-  IF (OLD.payment_id IS NOT NULL AND NEW.payment_id IS DISTINCT FROM OLD.payment_id
-      AND (OLD.stage <> 'dispatching' OR NEW.payment_id IS NULL
-           OR NEW.former_payment_ids <> array_append(OLD.former_payment_ids, OLD.payment_id)))
-     OR (NEW.payment_id IS NOT DISTINCT FROM OLD.payment_id AND NEW.former_payment_ids <> OLD.former_payment_ids)
-     OR (OLD.initiated_at IS NOT NULL AND NEW.initiated_at IS DISTINCT FROM OLD.initiated_at
-         AND NEW.payment_id IS NOT DISTINCT FROM OLD.payment_id) THEN
+  IF (OLD.payment_id IS NOT NULL AND NEW.payment_id IS DISTINCT FROM OLD.payment_id)
+     OR (OLD.initiated_at IS NOT NULL AND NEW.initiated_at IS DISTINCT FROM OLD.initiated_at) THEN
     RAISE EXCEPTION 'what the partner said at acceptance never changes'
       USING ERRCODE = 'check_violation', CONSTRAINT = 'payments_acceptance';
   END IF;

@@ -23,10 +23,12 @@ import {
   type Database,
   type Log,
 } from '@duebridge/runtime';
-import { createHash, timingSafeEqual } from 'node:crypto';
 import type { AddressInfo } from 'node:net';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
-import { mountAdmin } from './admin.ts';
+import { mountAdmin } from './admin/admin.ts';
+import { openOperators } from './admin/operators.ts';
+import { keepGauges } from './admin/overview.ts';
+import { adminAuthentication, mountSignIn } from './admin/sign-in.ts';
 import { readSecrets, type PlatformConfig } from './config.ts';
 import { createEngine } from './engine/engine.ts';
 import { openPaymentEvents, type PaymentEvents } from './checkout/events.ts';
@@ -40,6 +42,7 @@ import { openPayments, toFlowPayment, type Payments } from './checkout/confirm.t
 import { keepForgetting } from './checkout/retention.ts';
 import { migrations } from './migrations.ts';
 import { openSealer } from './partners/seal.ts';
+import { keepAttempts, openAttempts } from './store/attempts.ts';
 import { openSessions, type Sessions } from './checkout/session.ts';
 import { openTokens, type Tokens } from './checkout/token.ts';
 
@@ -88,42 +91,38 @@ async function openAll(
   const allowPrivateAddresses = config.allowPrivateAddresses ?? false;
   const { sealKey, keyPepper, adminKey } = await readSecrets(config);
   const metrics = createMetrics();
-  const {
-    front: database,
-    engine: engineDatabase,
-    heartbeat,
-  } = await openPools(config, log, closers);
+  const database = await openPlatformDatabase(config, log, closers);
   if (allowPrivateAddresses) {
     log.warn({}, 'partners at http and private addresses are admitted: for development only');
   }
 
-  const registry = openPartnerRegistry({
-    database: engineDatabase,
-    sealKey,
-    allowPrivateAddresses,
-    clock,
-    log,
+  const registry = openPartnerRegistry({ database, sealKey, allowPrivateAddresses, clock, log });
+  const sealer = openSealer(sealKey);
+  const attempts = openAttempts({ database, sealer, clock, log });
+  const recording = new AbortController();
+  const recorded = keepAttempts({ attempts, clock, signal: recording.signal });
+  // Closed after the engine, whose last answers it writes.
+  closers.push(async () => {
+    recording.abort();
+    await recorded;
   });
-  const client = createPartnerClient({ registry, clock, log, metrics, allowPrivateAddresses });
-  closers.push(() => client.close());
-  const funding = sandboxFunding({ database: engineDatabase });
-  const engine = createEngine({
-    database: engineDatabase,
-    leaseDatabase: heartbeat,
+  const client = createPartnerClient({
     registry,
-    client,
-    funding,
     clock,
     log,
     metrics,
+    allowPrivateAddresses,
+    answered: (call) => attempts.note(call),
   });
+  closers.push(() => client.close());
+  const funding = sandboxFunding({ database });
+  const engine = createEngine({ database, registry, client, funding, clock, log, metrics });
   closers.push(() => engine.stop());
   await engine.start();
 
   const stopping = new AbortController();
   const keys = openClientKeys({ database, pepper: keyPepper, clock, log });
   closers.push(() => keys.flushUsed());
-  const sealer = openSealer(sealKey);
   const tokens = openTokens({ database, registry, client, sealer, pepper: keyPepper, clock, log });
   closers.push(() => tokens.drain());
   const sessions = openSessions({ database, registry, client, funding, clock });
@@ -141,14 +140,15 @@ async function openAll(
   const events = openPaymentEvents({ engine, clock });
   metrics.gauge('duebridge_event_streams', 'Payment event streams open now', [], () => events.size);
   const forgetting = keepForgetting({ database, clock, log, signal: stopping.signal });
+  const gauges = keepGauges({ database, metrics, clock, log, signal: stopping.signal });
   closers.push(async () => {
     stopping.abort();
-    await forgetting;
+    await Promise.all([forgetting, gauges]);
   });
 
   const ready = async (): Promise<Record<string, boolean>> => {
     await database.query('SELECT 1');
-    return { database: true, ...engine.health };
+    return { database: true };
   };
   const publicApp = createServer({ log, clock, metrics });
   mountPublic(publicApp, { config, keys, tokens, sessions, payments, events });
@@ -169,13 +169,21 @@ async function openAll(
 
   // One server of a process keeps the figures of requests: the one that the world asks.
   const adminApp = createServer({ log, clock });
+  const operators = openOperators({ database, adminKey, pepper: keyPepper, clock });
   mountAdmin(adminApp, {
     database,
     registry,
     client,
     keys,
-    authenticate: adminCheck(adminKey),
+    operators,
+    attempts,
+    sealer,
+    pepper: keyPepper,
+    clock,
+    secondPersonAboveCents: config.secondPersonAboveCents ?? 100_000,
+    authenticate: adminAuthentication(operators),
   });
+  mountSignIn(adminApp, { operators, clock });
   mountOperations(adminApp, {
     ready,
     metrics,
@@ -214,7 +222,7 @@ export async function openPlatformDatabase(
   log: Log,
   closers: (() => Promise<unknown>)[],
   applied: (migrations: string[]) => void = () => undefined,
-): Promise<Database & { readonly url: string }> {
+): Promise<Database> {
   let url = config.databaseUrl;
   if (url === undefined) {
     const server = await startEmbeddedPostgres({
@@ -233,54 +241,8 @@ export async function openPlatformDatabase(
   closers.push(() => database.close());
   await checkDurability(database);
   applied(await migrate(database, migrations, { log }));
-  return { ...database, url };
+  return database;
 }
-
-/**
- * Opens the three pools of a server, so that none starves another (L10): the front's slow reads must not keep the engine from
- * recording what partners answered, and neither may keep the heartbeat from renewing the lease.
- */
-async function openPools(
-  config: PlatformConfig,
-  log: Log,
-  closers: (() => Promise<unknown>)[],
-): Promise<Record<'front' | 'engine' | 'heartbeat', Database>> {
-  const all = config.databaseConnections ?? 20;
-  const ofEngine = Math.max(2, Math.floor(all * ENGINE_PART));
-  const front = await openPlatformDatabase(
-    { ...config, databaseConnections: all - ofEngine - HEARTBEAT_CONNECTIONS },
-    log,
-    closers,
-  );
-  const { url } = front;
-  const engine = openDatabase({
-    url,
-    applicationName: 'duebridge platform engine',
-    maxConnections: ofEngine,
-    // Each payment that an answer came for may have a write waiting.
-    maxWaiting: 10_000,
-    log,
-  });
-  closers.push(() => engine.close());
-  const heartbeat = openDatabase({
-    url,
-    applicationName: 'duebridge platform heartbeat',
-    maxConnections: HEARTBEAT_CONNECTIONS,
-    // One that takes longer is of no use: the next is sent before that.
-    statementTimeoutMs: HEARTBEAT_TIMEOUT_MS,
-    acquireTimeoutMs: HEARTBEAT_TIMEOUT_MS,
-    log,
-  });
-  closers.push(() => heartbeat.close());
-  return { front, engine, heartbeat };
-}
-
-/** Of all connections, the part that is the engine's. */
-const ENGINE_PART = 0.4;
-/** One is in use; the second is for when that one hangs. */
-const HEARTBEAT_CONNECTIONS = 2;
-/** Between two heartbeats. */
-const HEARTBEAT_TIMEOUT_MS = 2_000;
 
 /** Closes in reverse, all of them whatever one throws. */
 async function closeAll(closers: readonly (() => Promise<unknown>)[]): Promise<void> {
@@ -455,17 +417,4 @@ function oneHeader(request: FastifyRequest, name: string): string | undefined {
 /** The credential of `Authorization: Bearer …`, or undefined. The scheme's case does not matter (RFC 9110). */
 function bearer(request: FastifyRequest): string | undefined {
   return /^bearer +([\u0021-\u007e]+)$/i.exec(request.headers.authorization ?? '')?.[1];
-}
-
-// The admin listener ---------------------------------------------------------------------------------------------------------
-
-/** Refuses every request without the admin key; digests are compared, so that neither length nor content shows in the time. */
-function adminCheck(adminKey: string): (request: FastifyRequest) => void {
-  const digest = (text: string): Buffer => createHash('sha256').update(text).digest();
-  const expected = digest(adminKey);
-  return (request) => {
-    if (!timingSafeEqual(digest(bearer(request) ?? ''), expected)) {
-      throw new Refusal('UNAUTHORIZED', { headers: { 'WWW-Authenticate': 'Bearer' } });
-    }
-  };
 }

@@ -17,7 +17,6 @@ const row: PaymentRow = {
   status: 'processing',
   stage: 'dispatching',
   review_reason: null,
-  rejection_message: null,
   owner: 'w',
   payment_id: null,
   failure_reason: null,

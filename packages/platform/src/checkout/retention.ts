@@ -13,7 +13,7 @@ const maxBatches = 200;
 
 const erase = sql(
   'retention_erase',
-  `UPDATE duebridge_platform.customers SET sealed = NULL, erased_at = now()
+  `UPDATE duebridge_platform.customers SET sealed = NULL, email_digest = NULL, erased_at = now()
     WHERE customer_id IN (SELECT customer_id FROM duebridge_platform.customers
                            WHERE erased_at IS NULL AND erase_after < now() LIMIT ${batchRows})
    RETURNING 1`,

@@ -14,7 +14,7 @@ import type { Client } from './keys.ts';
 import type { PartnerClient } from '../partners/client.ts';
 import type { Partner, PartnerRegistry } from '../partners/registry.ts';
 import type { Sealer } from '../partners/seal.ts';
-import { flowId, hashSecret, newSecret } from './secrets.ts';
+import { emailDigest, flowId, hashSecret, newSecret } from './secrets.ts';
 
 /** How long a token opens the flow (decision 8): a page left open over lunch asks for another. */
 const tokenMinutes = 30;
@@ -53,6 +53,7 @@ interface TokenRow {
   readonly partner_id: string;
   readonly customer_id: string;
   readonly sealed: string;
+  readonly email_digest: Buffer;
   readonly account: Account | undefined;
   readonly flow_id: Buffer | null;
   readonly balance: string | null;
@@ -67,9 +68,9 @@ interface Account {
 const insertTokens = sql(
   'token_insert',
   `WITH customer AS (
-     INSERT INTO duebridge_platform.customers (customer_id, partner_id, sealed, erase_after)
-     SELECT customer_id, partner_id, sealed, now() + interval '${unpaidHours} hours'
-       FROM unnest($4::uuid[], $3::text[], $5::text[]) AS item (customer_id, partner_id, sealed)
+     INSERT INTO duebridge_platform.customers (customer_id, partner_id, sealed, email_digest, erase_after)
+     SELECT customer_id, partner_id, sealed, email_digest, now() + interval '${unpaidHours} hours'
+       FROM unnest($4::uuid[], $3::text[], $5::text[], $10::bytea[]) AS item (customer_id, partner_id, sealed, email_digest)
    )
    INSERT INTO duebridge_platform.tokens (token_hash, client_id, partner_id, customer_id, biller_id, account_id, flow_id, balance, expires_at)
    SELECT token_hash, client_id, partner_id, customer_id, biller_id, account_id, flow_id, balance::jsonb,
@@ -106,6 +107,7 @@ export function openTokens(options: {
         items.map((item) => item.account?.account_id ?? null),
         items.map((item) => item.flow_id),
         items.map((item) => item.balance),
+        items.map((item) => item.email_digest),
       ]);
       // One statement, one now(): whatever order the rows come back in, the expiry is the same.
       return stored.map((row) => row.expires_at);
@@ -136,6 +138,7 @@ export function openTokens(options: {
           account === undefined
             ? null
             : flowId(pepper, { partner_id: partner.partner_id, ...account, email }),
+        email_digest: emailDigest(pepper, email),
         balance: balance === undefined ? null : JSON.stringify(snapshot(balance)),
       });
       return { token, expires_at };

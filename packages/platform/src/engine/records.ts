@@ -107,12 +107,13 @@ export class PaymentRecords {
   ): Promise<PaymentRow | undefined> {
     switch (step.kind) {
       case 'advance': {
-        const { kind: _, acceptance, ...rest } = step;
+        const { to, acceptance, review_reason } = step;
         return this.#advances.add({
           platform_payment_id,
           from,
-          ...rest,
+          to,
           ...acceptance,
+          ...(review_reason === undefined ? {} : { review_reason }),
         });
       }
       case 'end':

@@ -12,8 +12,6 @@ CREATE TABLE duebridge_platform.partners (
   origins text[] NOT NULL DEFAULT '{}',
   paths jsonb NOT NULL DEFAULT '{}',
   budget jsonb NOT NULL DEFAULT '{}',
-  -- Codes of its 400 and 422 answers that refuse a payment for good (decision 21).
-  refusals text[] NOT NULL DEFAULT '{}',
   account_check text NOT NULL DEFAULT 'when_reachable' CHECK (account_check IN ('when_reachable', 'required', 'off')),
   batch_time_zone text NOT NULL DEFAULT 'UTC',
   batch_cutoff text NOT NULL DEFAULT '00:00' CHECK (batch_cutoff ~ '^([01][0-9]|2[0-3]):[0-5][0-9]$'),
@@ -65,13 +63,9 @@ CREATE TABLE duebridge_platform.payments (
   stage text NOT NULL DEFAULT 'created'
     CHECK (stage IN ('created', 'authorized', 'dispatching', 'accepted', 'review', 'ended')),
   review_reason text,
-  -- What the partner said when it refused the PUT; the reason of the failure once the payment is closed for it.
-  rejection_message text CHECK (length(rejection_message) <= 500),
   -- The worker that drives it; null in review, and for a moment between two owners.
   owner text,
   payment_id text,
-  -- Earlier values of payment_id, from a partner that forgot the payment and took it again under another (decision 22).
-  former_payment_ids text[] NOT NULL DEFAULT '{}',
   failure_reason text CHECK (length(failure_reason) <= 500),
   initiated_at timestamptz,
   posted_at timestamptz,
@@ -136,18 +130,13 @@ BEGIN
        (OLD.stage = 'created' AND NEW.stage IN ('authorized', 'dispatching', 'ended'))
     OR (OLD.stage = 'authorized' AND NEW.stage IN ('dispatching', 'ended'))
     OR (OLD.stage = 'dispatching' AND NEW.stage IN ('accepted', 'review', 'ended'))
-    OR (OLD.stage = 'accepted' AND NEW.stage IN ('dispatching', 'review', 'ended'))
+    OR (OLD.stage = 'accepted' AND NEW.stage IN ('review', 'ended'))
     OR (OLD.stage = 'review' AND NEW.stage IN ('dispatching', 'ended'))) THEN
     RAISE EXCEPTION 'a payment does not go from % to %', OLD.stage, NEW.stage
       USING ERRCODE = 'check_violation', CONSTRAINT = 'payments_edge';
   END IF;
-  -- A partner that forgot the payment may take it again under another payment_id, in answer to a PUT; the old one is kept.
-  IF (OLD.payment_id IS NOT NULL AND NEW.payment_id IS DISTINCT FROM OLD.payment_id
-      AND (OLD.stage <> 'dispatching' OR NEW.payment_id IS NULL
-           OR NEW.former_payment_ids <> array_append(OLD.former_payment_ids, OLD.payment_id)))
-     OR (NEW.payment_id IS NOT DISTINCT FROM OLD.payment_id AND NEW.former_payment_ids <> OLD.former_payment_ids)
-     OR (OLD.initiated_at IS NOT NULL AND NEW.initiated_at IS DISTINCT FROM OLD.initiated_at
-         AND NEW.payment_id IS NOT DISTINCT FROM OLD.payment_id) THEN
+  IF (OLD.payment_id IS NOT NULL AND NEW.payment_id IS DISTINCT FROM OLD.payment_id)
+     OR (OLD.initiated_at IS NOT NULL AND NEW.initiated_at IS DISTINCT FROM OLD.initiated_at) THEN
     RAISE EXCEPTION 'what the partner said at acceptance never changes'
       USING ERRCODE = 'check_violation', CONSTRAINT = 'payments_acceptance';
   END IF;
@@ -241,6 +230,8 @@ CREATE TABLE duebridge_platform.customers (
   customer_id uuid PRIMARY KEY,
   partner_id text NOT NULL,
   sealed text,
+  -- HMAC of the e-mail address under the pepper, by which the person is found; gone when they are erased.
+  email_digest bytea CHECK (octet_length(email_digest) = 32),
   created_at timestamptz NOT NULL DEFAULT now(),
   erase_after timestamptz NOT NULL,
   erased_at timestamptz,
@@ -307,3 +298,98 @@ CREATE TABLE duebridge_platform.flow_payments (
   created_at timestamptz NOT NULL DEFAULT now()
 );
 CREATE INDEX flow_payments_by_token ON duebridge_platform.flow_payments (token_hash, created_at);
+
+-- For the people who run it: who they are, what was tried, what differs, what waits for a second person.
+-- Readers: admin/, store/attempts.ts, reconciliation/.
+
+-- An operator, and the role that says what they may do (decision 38).
+CREATE TABLE duebridge_platform.operators (
+  operator_id text PRIMARY KEY CHECK (operator_id ~ '^[a-z0-9][a-z0-9._-]{0,62}$'),
+  name text NOT NULL,
+  role text NOT NULL CHECK (role IN ('viewer', 'operator', 'admin')),
+  -- The `sub` of their OpenID Connect identity at the one provider that is configured.
+  oidc_subject text UNIQUE,
+  created_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+  disabled_at timestamptz
+);
+
+-- Keys of operators: only HMAC-SHA-256 under the pepper, as for client_keys; two at once for rotation.
+CREATE TABLE duebridge_platform.operator_keys (
+  key_id text PRIMARY KEY,
+  operator_id text NOT NULL REFERENCES duebridge_platform.operators (operator_id),
+  slot smallint NOT NULL CHECK (slot IN (1, 2)),
+  digest bytea NOT NULL UNIQUE CHECK (octet_length(digest) = 32),
+  created_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+  last_used_at timestamptz,
+  revoked_at timestamptz
+);
+CREATE UNIQUE INDEX operator_keys_two_active ON duebridge_platform.operator_keys (operator_id, slot)
+  WHERE revoked_at IS NULL;
+CREATE INDEX operator_keys_by_operator ON duebridge_platform.operator_keys (operator_id, created_at);
+
+-- A console session: the cookie's hash. `key_id` is the key that opened it, null for OpenID Connect; `operator_id` is null for
+-- the deployment's own admin key.
+CREATE TABLE duebridge_platform.operator_sessions (
+  session_hash bytea PRIMARY KEY CHECK (octet_length(session_hash) = 32),
+  operator_id text REFERENCES duebridge_platform.operators (operator_id),
+  key_id text REFERENCES duebridge_platform.operator_keys (key_id),
+  csrf text NOT NULL,
+  created_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+  expires_at timestamptz NOT NULL
+);
+CREATE INDEX operator_sessions_by_expiry ON duebridge_platform.operator_sessions (expires_at);
+
+-- What was tried for a payment and what came back: a few entries in one row, because most payments end within seconds and a row
+-- for each call would double their writes. Bodies are sealed. Not part of the books: retention.ts removes it.
+CREATE TABLE duebridge_platform.attempts (
+  platform_payment_id text NOT NULL,
+  at timestamptz NOT NULL,
+  part uuid NOT NULL DEFAULT gen_random_uuid(),
+  entries jsonb NOT NULL,
+  PRIMARY KEY (platform_payment_id, at, part)
+);
+CREATE INDEX attempts_by_age ON duebridge_platform.attempts USING brin (at);
+
+-- A review above the limit of one person: asked for by the first, closed by the second (decision 38).
+CREATE TABLE duebridge_platform.review_closes (
+  platform_payment_id text PRIMARY KEY,
+  requested_by text NOT NULL,
+  requested_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+  reason text NOT NULL
+);
+
+-- What reconciliations found, until somebody resolved it or it was found no more (decision 26).
+CREATE TABLE duebridge_platform.differences (
+  difference_id uuid PRIMARY KEY,
+  platform_batch_id text NOT NULL,
+  partner_id text NOT NULL,
+  platform_payment_id text NOT NULL,
+  kind text NOT NULL CHECK (kind IN ('missing_here', 'missing_there', 'amount', 'status', 'time')),
+  here text,
+  there text,
+  amount_in_cents bigint,
+  found_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+  seen_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+  resolved_at timestamptz,
+  resolved_by text,
+  resolution text,
+  CONSTRAINT differences_resolved CHECK (
+    (resolved_at IS NULL) = (resolved_by IS NULL) AND (resolved_at IS NULL) = (resolution IS NULL))
+);
+-- One open difference of a kind for a payment of a batch: a second run finds the same one.
+CREATE UNIQUE INDEX differences_open
+  ON duebridge_platform.differences (platform_batch_id, platform_payment_id, kind) WHERE resolved_at IS NULL;
+CREATE INDEX differences_by_partner ON duebridge_platform.differences (partner_id, difference_id);
+
+-- Searches of people. Only columns that never change: an index over status, stage or payment_id would make every step of a payment
+-- rewrite all its index entries. What ended without success, and ids that partners gave, are found by the audit, which only grows.
+CREATE INDEX payments_by_account ON duebridge_platform.payments (account_id, platform_payment_id);
+CREATE INDEX payments_by_amount ON duebridge_platform.payments (amount_in_cents, platform_payment_id);
+CREATE INDEX audit_unsuccessful ON duebridge_platform.audit ((detail ->> 'status'), platform_payment_id)
+  WHERE event = 'payment_ended' AND detail ->> 'status' IN ('failed', 'canceled');
+CREATE INDEX audit_payment_id ON duebridge_platform.audit ((detail ->> 'payment_id'))
+  WHERE event = 'payment_ended' AND detail ->> 'payment_id' IS NOT NULL;
+CREATE INDEX audit_actor ON duebridge_platform.audit (actor, at) WHERE actor NOT LIKE 'worker-%' AND actor NOT LIKE 'session %';
+CREATE INDEX audit_partner ON duebridge_platform.audit (partner_id, at) WHERE platform_payment_id IS NULL;
+CREATE INDEX flow_payments_by_customer ON duebridge_platform.flow_payments (customer_id);
+CREATE INDEX customers_by_email ON duebridge_platform.customers (email_digest) WHERE email_digest IS NOT NULL;

@@ -62,6 +62,21 @@ export interface NotSent {
   readonly retryAfter: string | undefined;
 }
 
+/** A PUT or a status GET with its answer, for whoever keeps the evidence (store/attempts.ts). */
+export interface AnsweredCall {
+  readonly kind: 'put' | 'get';
+  readonly partner_id: string;
+  readonly platform_payment_id: string;
+  readonly account_id: string;
+  /** Milliseconds since 1970. */
+  readonly sent_at: number;
+  readonly took_ms: number;
+  readonly request_id: string;
+  readonly answer: Exchange | NotSent;
+  /** What the call carried as credentials: evidence must not hold it, in case the partner echoes it. */
+  readonly secrets: readonly string[];
+}
+
 /** How long a call may take and what ends it early. */
 export interface CallOptions {
   readonly deadlineMs?: number;
@@ -112,6 +127,8 @@ export interface PartnerClientOptions {
   readonly log: Log;
   readonly metrics?: Metrics;
   readonly allowPrivateAddresses: boolean;
+  /** Called with every answer to `submit` and `poll`, before it is returned; must not throw. */
+  readonly answered?: (call: AnsweredCall) => void;
 }
 
 /** A customer waits for these reads. */
@@ -222,11 +239,12 @@ export function createPartnerClient(options: PartnerClientOptions): PartnerClien
       readonly body?: string;
       readonly headers?: Readonly<Record<string, string>>;
       readonly interactive?: boolean;
+      readonly requestId?: string;
     },
     { deadlineMs = partner.budget.call_timeout_ms, signal }: CallOptions,
   ): Promise<Exchange | NotSent> => {
     const line = lineOf(partner);
-    const requestId = randomBytes(16).toString('hex');
+    const requestId = what.requestId ?? randomBytes(16).toString('hex');
     const once = (authorization: Readonly<Record<string, string>>): Promise<Exchange> =>
       (what.interactive === true ? line.interactive : line.drive).exchange({
         method: what.method,
@@ -252,6 +270,34 @@ export function createPartnerClient(options: PartnerClientOptions): PartnerClien
     const second = await line.tokens.token(what.access);
     if (second.kind === 'no_token') return notSent(second);
     return once({ authorization: `Bearer ${second.access_token}` });
+  };
+
+  /** `send` for a call about a payment, with its answer told to `answered`. */
+  const sendFor = async (
+    kind: AnsweredCall['kind'],
+    partner: Partner,
+    payment: PaymentKey,
+    what: Parameters<typeof send>[1],
+    given: CallOptions,
+  ): Promise<Exchange | NotSent> => {
+    const requestId = randomBytes(16).toString('hex');
+    const sent_at = clock.now();
+    const startedAt = clock.monotonic();
+    const answer = await send(partner, { ...what, requestId }, given);
+    // Our own stop is no answer and no attempt of the partner's to be explained.
+    if (answer.kind === 'no_reply' && answer.reason === 'stopped') return answer;
+    options.answered?.({
+      kind,
+      partner_id: partner.partner_id,
+      platform_payment_id: payment.platform_payment_id,
+      account_id: payment.account_id,
+      sent_at,
+      took_ms: clock.monotonic() - startedAt,
+      request_id: requestId,
+      answer,
+      secrets: Object.values(lineOf(partner).keyHeaders),
+    });
+    return answer;
   };
 
   return {
@@ -284,8 +330,10 @@ export function createPartnerClient(options: PartnerClientOptions): PartnerClien
       return judgeBalance(answer);
     },
     submit(partner, payment, given = {}) {
-      return send(
+      return sendFor(
+        'put',
         partner,
+        payment,
         {
           access: 'write',
           method: 'PUT',
@@ -297,8 +345,10 @@ export function createPartnerClient(options: PartnerClientOptions): PartnerClien
       );
     },
     poll(partner, payment, { waitSeconds = 0, ...given } = {}) {
-      return send(
+      return sendFor(
+        'get',
         partner,
+        payment,
         {
           access: 'read',
           method: 'GET',

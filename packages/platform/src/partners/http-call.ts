@@ -27,6 +27,8 @@ export interface Reply {
   readonly json: Json | undefined;
   /** Why there is no `json`: the first thing that was wrong with the body. */
   readonly problem: 'content_type' | 'encoding' | 'json' | undefined;
+  /** The body as text, as evidence: its first 4,000 bytes, of an answer that is no 200 with JSON; else empty. Never logged. */
+  readonly raw?: string;
   /** The one Retry-After header as it came; undefined when there is none or more than one. */
   readonly retryAfter: string | undefined;
   /** True when the answer says that it applied `Prefer: wait` (decision 24). */
@@ -171,25 +173,31 @@ async function read(answer: Dispatcher.ResponseData): Promise<Reply> {
   } as const;
   const encoding = single(headers['content-encoding']) ?? 'identity';
   if (headers['content-encoding'] !== undefined && encoding.toLowerCase() !== 'identity') {
-    return { ...reply, json: undefined, problem: 'encoding' };
+    return { ...reply, json: undefined, problem: 'encoding', raw: '' };
   }
+  const raw = (): string => looseUtf8.decode(bytes.subarray(0, MAX_RAW_BYTES));
   if (
     !/^application\/json\s*(;\s*charset="?utf-8"?\s*)?$/i.test(
       single(headers['content-type']) ?? '',
     )
   ) {
-    return { ...reply, json: undefined, problem: 'content_type' };
+    return { ...reply, json: undefined, problem: 'content_type', raw: raw() };
   }
   try {
-    return { ...reply, json: parseJson(strictUtf8.decode(bytes)), problem: undefined };
+    const json = parseJson(strictUtf8.decode(bytes));
+    return { ...reply, json, problem: undefined, raw: reply.status === 200 ? '' : raw() };
   } catch (error) {
     if (!(error instanceof JsonProblem || error instanceof TypeError)) throw error;
-    return { ...reply, json: undefined, problem: 'json' };
+    return { ...reply, json: undefined, problem: 'json', raw: raw() };
   }
 }
 
 /** Keeps a byte order mark, which the parser then refuses (F24); throws TypeError on bytes that are not UTF-8. */
 const strictUtf8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
+/** For evidence: whatever is no UTF-8 becomes a replacement character. */
+const looseUtf8 = new TextDecoder('utf-8');
+/** Bytes of a body that evidence is taken from. */
+const MAX_RAW_BYTES = 4_000;
 
 async function bodyOf(answer: Dispatcher.ResponseData): Promise<Uint8Array> {
   const chunks: Uint8Array[] = [];

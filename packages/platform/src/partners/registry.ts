@@ -34,8 +34,6 @@ export interface Partner {
   readonly origins: readonly string[];
   readonly paths: Readonly<Required<PartnerPaths>>;
   readonly budget: Readonly<Required<PartnerBudget>>;
-  /** Codes of 400 and 422 answers that refuse a payment for good (decision 21). */
-  readonly refusals: readonly string[];
   readonly account_check: 'when_reachable' | 'required' | 'off';
   readonly batch_time_zone: string;
   readonly batch_cutoff: string;
@@ -107,7 +105,6 @@ interface StoredPartner {
   readonly origins: string[];
   readonly paths: PartnerPaths;
   readonly budget: PartnerBudget;
-  readonly refusals: string[];
   readonly account_check: Partner['account_check'];
   readonly batch_time_zone: string;
   readonly batch_cutoff: string;
@@ -119,8 +116,8 @@ interface StoredPartner {
   readonly created_at: string;
 }
 
-const COLUMNS = `partner_id, name, kind, biller_id, base_url, origins, paths, budget, refusals, account_check,
-  batch_time_zone, batch_cutoff, auth_method, auth_public, auth_sealed, paused, pause_reason, created_at`;
+const COLUMNS = `partner_id, name, kind, biller_id, base_url, origins, paths, budget, account_check, batch_time_zone,
+  batch_cutoff, auth_method, auth_public, auth_sealed, paused, pause_reason, created_at`;
 
 const getStatement = sql(
   'partner_get',
@@ -131,8 +128,8 @@ const addStatement = sql(
   'partner_add',
   `WITH added AS (
      INSERT INTO duebridge_platform.partners (partner_id, name, kind, biller_id, base_url, origins, paths, budget, account_check,
-                           batch_time_zone, batch_cutoff, auth_method, auth_public, auth_sealed, refusals)
-     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $16) RETURNING ${COLUMNS}
+                           batch_time_zone, batch_cutoff, auth_method, auth_public, auth_sealed)
+     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14) RETURNING ${COLUMNS}
    ), noted AS (
      INSERT INTO duebridge_platform.audit (actor, event, partner_id, detail)
      SELECT $15, 'partner_added', partner_id, jsonb_build_object('base_url', base_url) FROM added
@@ -145,7 +142,7 @@ const changeStatement = sql(
   `WITH changed AS (
      UPDATE duebridge_platform.partners
         SET name = $2, base_url = $3, origins = $4, paths = $5, budget = $6, account_check = $7, auth_method = $8,
-            auth_public = $9, auth_sealed = $10, paused = $11, pause_reason = $12, refusals = $15, updated_at = clock_timestamp()
+            auth_public = $9, auth_sealed = $10, paused = $11, pause_reason = $12, updated_at = clock_timestamp()
       WHERE partner_id = $1 RETURNING ${COLUMNS}
    ), noted AS (
      INSERT INTO duebridge_platform.audit (actor, event, partner_id, detail)
@@ -189,7 +186,6 @@ export function openPartnerRegistry(options: PartnerRegistryOptions): PartnerReg
       origins: row.origins,
       paths: { ...DEFAULT_PATHS, ...row.paths },
       budget: { ...DEFAULT_BUDGET, ...row.budget },
-      refusals: row.refusals,
       account_check: row.account_check,
       batch_time_zone: row.batch_time_zone,
       batch_cutoff: row.batch_cutoff,
@@ -244,7 +240,6 @@ export function openPartnerRegistry(options: PartnerRegistryOptions): PartnerReg
           JSON.stringify(auth.open),
           sealer.seal(auth.secret, place(registration.partner_id)),
           actor,
-          registration.refusals ?? [],
         ]);
         if (row === undefined) throw new Error('an insert gave no row');
         return toView(row);
@@ -276,7 +271,6 @@ export function openPartnerRegistry(options: PartnerRegistryOptions): PartnerReg
         pauseReason(before, change),
         actor,
         Object.keys(change).join(' '),
-        change.refusals ?? before.refusals,
       ]);
       cache.delete(partner_id);
       if (row === undefined) throw new Refusal('NOT_FOUND');
@@ -344,7 +338,6 @@ function toView(row: StoredPartner): PartnerView {
     origins: row.origins,
     paths: row.paths,
     budget: row.budget,
-    refusals: row.refusals,
     account_check: row.account_check,
     batch_time_zone: row.batch_time_zone,
     batch_cutoff: row.batch_cutoff,

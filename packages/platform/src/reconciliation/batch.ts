@@ -33,6 +33,16 @@ export function cutoffAfter(
   throw new RangeError('no cut-off within two days');
 }
 
+/**
+ * The day of a window, by the partner's calendar: that of its last moment, so that a window which ends at midnight is the day before,
+ * whose payments it holds. YYYY-MM-DD. Pure.
+ */
+export function windowDay(partner: Pick<Partner, 'batch_time_zone'>, cutoff: number): string {
+  const { year, month, date } = localDate(partner.batch_time_zone, cutoff - 1);
+  const two = (number: number): string => String(number).padStart(2, '0');
+  return `${year}-${two(month)}-${two(date)}`;
+}
+
 function localDate(zone: string, at: number): { year: number; month: number; date: number } {
   const local = new Date(at + offsetMs(zone, at));
   return { year: local.getUTCFullYear(), month: local.getUTCMonth() + 1, date: local.getUTCDate() };
@@ -100,8 +110,8 @@ export async function batchFor(on: Queryable, partner: Partner, now: number): Pr
   };
   const found = await find();
   if (found !== undefined) return found;
-  // The date is for people, the rest makes it unique over all partners.
-  const id = `${cutoff.slice(0, 10)}-${randomBytes(10).toString('hex')}`;
+  // The day is for people, the rest makes it unique over all partners.
+  const id = `${windowDay(partner, Date.parse(cutoff))}-${randomBytes(10).toString('hex')}`;
   await on.query(openWindow, [id, partner.partner_id, cutoff]);
   // Another may have opened it first; at READ COMMITTED the separate read sees theirs.
   const opened = await find();
@@ -203,6 +213,28 @@ async function view(on: Queryable, row: BatchRow): Promise<BatchView> {
   };
 }
 
+/**
+ * Closes one batch now, by an operator. Throws Refusal BATCH_NOT_FOUND, or CONFLICT when its window is open, a payment has not ended,
+ * or it is closed already: the statement of a batch is written once.
+ */
+export async function closeBatchNow(
+  database: Database,
+  platform_batch_id: string,
+  reason: string,
+  actor: string,
+): Promise<BatchView> {
+  const before = await getBatch(database, platform_batch_id);
+  if (await closeBatch(database, platform_batch_id, actor, reason)) {
+    return getBatch(database, platform_batch_id);
+  }
+  const conflict = (message: string): Refusal => new Refusal('CONFLICT', { message });
+  if (before.closed_at !== null) throw conflict('The batch is closed already');
+  if (Date.parse(before.cutoff_at) > Date.now()) {
+    throw conflict(`The window of the batch is open until ${before.cutoff_at}`);
+  }
+  throw conflict('A payment of the batch has not ended: end it first');
+}
+
 /** Batches closed in one round at most; the rest follow in the next. */
 const CLOSE_AT_ONCE = 20;
 
@@ -237,6 +269,7 @@ function closeBatch(
   database: Database,
   platform_batch_id: string,
   actor: string,
+  reason: string | null = null,
 ): Promise<boolean> {
   return database.transaction(async (tx) => {
     const held = await tx.query(
@@ -258,13 +291,15 @@ function closeBatch(
            UPDATE duebridge_platform.batches SET closed_at = clock_timestamp(), statement = $2 WHERE platform_batch_id = $1 RETURNING partner_id
          )
          INSERT INTO duebridge_platform.audit (actor, event, partner_id, detail)
-         SELECT $3, 'batch_closed', partner_id, jsonb_build_object('platform_batch_id', $1::text, 'count', $4::int) FROM closed`,
+         SELECT $3, 'batch_closed', partner_id, jsonb_strip_nulls(jsonb_build_object('platform_batch_id', $1::text, 'count', $4::int, 'reason', $5::text))
+           FROM closed`,
       ),
       [
         platform_batch_id,
         JSON.stringify(statementOf(platform_batch_id, lines)),
         actor,
         lines.length,
+        reason,
       ],
     );
     return true;

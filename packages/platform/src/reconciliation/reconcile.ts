@@ -21,6 +21,7 @@ import {
 } from '@duebridge/contract';
 import { sql, type Database } from '@duebridge/runtime';
 import { note } from '../store/audit.ts';
+import { keepDifferences } from './differences.ts';
 import { judgeRecord } from '../partners/payment-record.ts';
 import { linesOfBatch, REACHED_THE_PARTNER, statementOf, type StatementLine } from './batch.ts';
 import type { Exchange } from '../partners/http-call.ts';
@@ -52,6 +53,33 @@ export async function reconcileBatch(
   actor: string,
 ): Promise<Reconciliation> {
   const { database } = ground;
+  const partner_id = await partnerOf(database, platform_batch_id);
+  const result =
+    request.csv === undefined
+      ? await compareWithPartner(ground, platform_batch_id, partner_id)
+      : await compareWithFile(database, platform_batch_id, readLines(request.csv));
+  await keep(database, partner_id, result, actor);
+  return result;
+}
+
+/**
+ * Compares a batch with a file that arrives as a stream: lines are read as they come, so that 100,000 of them hold nothing up. Throws
+ * Refusal BATCH_NOT_FOUND, PAYLOAD_TOO_LARGE, and INVALID_REQUEST for a file that cannot be read.
+ */
+export async function reconcileFile(
+  database: Database,
+  platform_batch_id: string,
+  file: AsyncIterable<Uint8Array>,
+  actor: string,
+): Promise<Reconciliation> {
+  const partner_id = await partnerOf(database, platform_batch_id);
+  const lines = await readFile(file);
+  const result = await compareWithFile(database, platform_batch_id, lines);
+  await keep(database, partner_id, result, actor);
+  return result;
+}
+
+async function partnerOf(database: Database, platform_batch_id: string): Promise<string> {
   const [batch] = await database.query<{ partner_id: string }>(
     sql(
       'reconcile_batch',
@@ -60,56 +88,115 @@ export async function reconcileBatch(
     [platform_batch_id],
   );
   if (batch === undefined) throw new Refusal('BATCH_NOT_FOUND');
-  const result =
-    request.csv === undefined
-      ? await compareWithPartner(ground, platform_batch_id, batch.partner_id)
-      : await compareWithFile(ground, platform_batch_id, request.csv);
-  await note(database, {
-    actor,
-    event: 'batch_reconciled',
-    partner_id: batch.partner_id,
-    detail: {
-      platform_batch_id,
-      method: result.method,
-      compared: result.compared,
-      differences: result.differences.length,
-    },
+  return batch.partner_id;
+}
+
+/** Keeps what a run found, with its line of the audit, in one transaction that holds the batch. */
+async function keep(
+  database: Database,
+  partner_id: string,
+  { platform_batch_id, method, compared, differences }: Reconciliation,
+  actor: string,
+): Promise<void> {
+  await database.transaction(async (tx) => {
+    await tx.query(
+      'SELECT 1 FROM duebridge_platform.batches WHERE platform_batch_id = $1 FOR NO KEY UPDATE',
+      [platform_batch_id],
+    );
+    const gone = await keepDifferences(tx, { platform_batch_id, partner_id, differences, actor });
+    await note(tx, {
+      actor,
+      event: 'batch_reconciled',
+      partner_id,
+      detail: { platform_batch_id, method, compared, differences: differences.length, gone },
+    });
   });
-  return result;
 }
 
 // With the partner's file --------------------------------------------------------------------------------------------------
 
 async function compareWithFile(
-  { database }: ReconcileGround,
+  database: Database,
   platform_batch_id: string,
-  csv: string,
+  theirs: readonly StatementLine[],
 ): Promise<Reconciliation> {
-  const theirs = readLines(csv);
   const ours = await linesOfBatch(database, platform_batch_id);
   return {
     platform_batch_id,
     method: 'csv',
-    compared: ours.length,
+    compared: countIds(ours, theirs),
     differences: compareLines(ours, theirs),
   };
+}
+
+/** Payments that either book has: what differences are counted against. */
+function countIds(...books: readonly (readonly StatementLine[])[]): number {
+  return new Set(books.flatMap((lines) => lines.map((line) => line.platform_payment_id))).size;
 }
 
 const idCheck = compileCheck(PlatformPaymentId);
 /** Problems named in one answer: enough to mend an export. */
 const MAX_DETAILS = 20;
+/** Largest file, in bytes: a million lines. */
+const MAX_FILE_BYTES = 64 * 1024 * 1024;
+/** Lines read before others get their turn: a millisecond or two. */
+const LINES_AT_ONCE = 2_000;
 
-/** The lines of an export, `platform_payment_id,status,amount_in_cents`; a heading line is passed over. Throws Refusal INVALID_REQUEST. */
+/** The lines of an export in one text. Throws Refusal INVALID_REQUEST. */
 export function readLines(csv: string): StatementLine[] {
+  const reader = lineReader();
+  reader.read(csv.split(/\r\n|\n|\r/));
+  return reader.end();
+}
+
+/** The lines of an export that arrives in pieces; lets others run in between. */
+async function readFile(file: AsyncIterable<Uint8Array>): Promise<StatementLine[]> {
+  const reader = lineReader();
+  const utf8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
+  const decode = (bytes?: Uint8Array): string => {
+    try {
+      return bytes === undefined ? utf8.decode() : utf8.decode(bytes, { stream: true });
+    } catch {
+      throw new Refusal('INVALID_REQUEST', {
+        details: [{ path: 'body', problem: 'is not UTF-8: save the file as CSV UTF-8' }],
+      });
+    }
+  };
+  let bytes = 0;
+  let rest = '';
+  const take = async (text: string, last: boolean): Promise<void> => {
+    // A return at the very end may be the first half of a line break.
+    const parts = (rest + text).split(/\r\n|\n|\r(?!$)/);
+    rest = last ? '' : (parts.pop() ?? '');
+    for (let from = 0; from < parts.length; from += LINES_AT_ONCE) {
+      reader.read(parts.slice(from, from + LINES_AT_ONCE));
+      await new Promise(setImmediate);
+    }
+  };
+  for await (const chunk of file) {
+    bytes += chunk.length;
+    if (bytes > MAX_FILE_BYTES) {
+      throw new Refusal('PAYLOAD_TOO_LARGE', { message: 'The file is larger than 64 MiB' });
+    }
+    await take(decode(chunk), false);
+  }
+  await take(decode(), true);
+  return reader.end();
+}
+
+/** Reads lines `platform_payment_id,status,amount_in_cents`; a heading line is passed over. `end` throws Refusal INVALID_REQUEST. */
+function lineReader(): { read(texts: readonly string[]): void; end(): StatementLine[] } {
   const lines: StatementLine[] = [];
   const details: Detail[] = [];
-  for (const [index, text] of csv.split(/\r\n|\n|\r/).entries()) {
+  let number = 0;
+  const readOne = (text: string): void => {
+    number += 1;
     const fields = text
       .replace(/^\uFEFF/, '')
       .split(',')
       .map((field) => field.trim().replace(/^"(.*)"$/, '$1'));
     const [platform_payment_id, status, amount = ''] = fields;
-    if (text.trim() === '' || platform_payment_id === 'platform_payment_id') continue;
+    if (text.trim() === '' || platform_payment_id === 'platform_payment_id') return;
     // The rule of decision 11, but for zero, which a book may hold for a payment that came to nothing.
     if (
       fields.length === 3 &&
@@ -120,13 +207,18 @@ export function readLines(csv: string): StatementLine[] {
       lines.push({ platform_payment_id, status, amount_in_cents: Number(amount) });
     } else if (details.length < MAX_DETAILS) {
       details.push({
-        path: `body.csv.line_${index + 1}`,
+        path: `body.csv.line_${number}`,
         problem: 'must be platform_payment_id,status,amount_in_cents',
       });
     }
-  }
-  if (details.length > 0) throw new Refusal('INVALID_REQUEST', { details });
-  return lines;
+  };
+  return {
+    read: (texts) => texts.forEach(readOne),
+    end() {
+      if (details.length > 0) throw new Refusal('INVALID_REQUEST', { details });
+      return lines;
+    },
+  };
 }
 
 /** Two books, line against line, in the order of the ids. An id that stands twice there counts with the sum of its amounts. Pure. */
@@ -214,7 +306,10 @@ async function compareWithPartner(
       there: `${there.count} payments`,
     });
   }
-  return { platform_batch_id, method: 'payments', compared: payments.length, differences };
+  // What only the partner has is compared too: otherwise six differences could stand in five payments.
+  const extra = differences.filter(({ kind }) => kind === 'missing_here').length;
+  const compared = payments.length + extra;
+  return { platform_batch_id, method: 'payments', compared, differences };
 }
 
 const statementCheck = compileCheck(BatchStatement);

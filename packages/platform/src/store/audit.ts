@@ -42,16 +42,61 @@ export function auditOfPayment(on: Queryable, platform_payment_id: string): Prom
   );
 }
 
-/** The latest lines, newest first. */
-export function latestAudit(on: Queryable, limit = 200): Promise<AuditEntry[]> {
-  return on.query<AuditEntry>(
-    sql(
-      'audit_latest',
-      // A line tells which payment or partner it is about where its own detail does not.
-      `SELECT at, actor, event,
-              detail || jsonb_strip_nulls(jsonb_build_object('platform_payment_id', platform_payment_id, 'partner_id', partner_id)) AS detail
-         FROM duebridge_platform.audit ORDER BY at DESC LIMIT $1`,
-    ),
-    [limit],
+/** Which lines to list; what is absent does not matter. */
+export interface AuditFilter {
+  readonly actor?: string | undefined;
+  readonly event?: string | undefined;
+  readonly partner_id?: string | undefined;
+  readonly platform_payment_id?: string | undefined;
+  /** ISO 8601. */
+  readonly from?: string | undefined;
+  readonly to?: string | undefined;
+  /** From `cursorOf` of the last line of the page before. */
+  readonly cursor?: { readonly at: string; readonly audit_id: string } | undefined;
+  readonly limit: number;
+}
+
+/** A line with what tells its place among the others. */
+export interface AuditLine extends AuditEntry {
+  readonly audit_id: string;
+  /** `at` to the microsecond, as PostgreSQL has it. */
+  readonly exact_at: string;
+}
+
+/** Lines, newest first. A line tells which payment or partner it is about where its own detail does not. */
+export function listAudit(on: Queryable, filter: AuditFilter): Promise<AuditLine[]> {
+  const where: string[] = [];
+  const values: unknown[] = [];
+  const add = (condition: string, ...given: unknown[]): void => {
+    let text = condition;
+    for (const value of given) {
+      values.push(value);
+      text = text.replace('?', `$${values.length}`);
+    }
+    where.push(text);
+  };
+  if (filter.actor !== undefined) {
+    add('actor = ?', filter.actor);
+    // In so many words, so that the plan may use the index of what people did.
+    if (!/^(worker-|session )/.test(filter.actor))
+      where.push(`actor NOT LIKE 'worker-%' AND actor NOT LIKE 'session %'`);
+  }
+  if (filter.event !== undefined) add('event = ?', filter.event);
+  if (filter.platform_payment_id !== undefined)
+    add('platform_payment_id = ?', filter.platform_payment_id);
+  // About the partner itself; what happened to its payments stands with them.
+  if (filter.partner_id !== undefined)
+    add('partner_id = ? AND platform_payment_id IS NULL', filter.partner_id);
+  if (filter.from !== undefined) add('at >= ?', filter.from);
+  if (filter.to !== undefined) add('at < ?', filter.to);
+  if (filter.cursor !== undefined)
+    add('(at, audit_id) < (?::timestamptz, ?::uuid)', filter.cursor.at, filter.cursor.audit_id);
+  values.push(filter.limit);
+  return on.query<AuditLine>(
+    `SELECT at, actor, event, audit_id, at::text AS exact_at,
+            detail || jsonb_strip_nulls(jsonb_build_object('platform_payment_id', platform_payment_id, 'partner_id', partner_id)) AS detail
+       FROM duebridge_platform.audit ${where.length === 0 ? '' : `WHERE ${where.join(' AND ')}`}
+      ORDER BY at DESC, audit_id DESC LIMIT $${values.length}`,
+    values,
   );
 }

@@ -3,13 +3,8 @@ import assert from 'node:assert/strict';
 import test from 'node:test';
 import { constraintOf, type Database } from '@duebridge/runtime';
 import { stand, type Stand } from '../engine/testing.ts';
-import {
-  advance,
-  findPayment,
-  insertPayment,
-  listPayments,
-  paymentsOfSession,
-} from './payments.ts';
+import { advance, findPayment, insertPayment, paymentsOfSession } from './payments.ts';
+import { listPayments } from './payment-search.ts';
 import { batchFor } from '../reconciliation/batch.ts';
 
 async function ground(t: Parameters<typeof stand>[0]): Promise<Stand & { id: string }> {

@@ -29,8 +29,6 @@ export interface PaymentRow {
   readonly status: PaymentStatus;
   readonly stage: PaymentStage;
   readonly review_reason: string | null;
-  /** What the partner said when it refused the PUT, at most 500 characters. */
-  readonly rejection_message: string | null;
   /** The worker that drives it; null in review, and between two owners. */
   readonly owner: string | null;
   readonly payment_id: string | null;
@@ -46,8 +44,8 @@ export interface PaymentRow {
 
 /** The columns of a PaymentRow, for every `select` and `returning`: `p` is the table's alias. */
 export const PAYMENT_COLUMNS = `p.platform_payment_id, p.partner_id, p.biller_id, p.account_id, p.platform_batch_id,
-  p.amount_in_cents, p.session_id, p.funding_method, p.status, p.stage, p.review_reason, p.rejection_message, p.owner,
-  p.payment_id, p.failure_reason, p.initiated_at, p.posted_at, p.created_at, p.accepted_at, p.ended_at, p.settled_at`;
+  p.amount_in_cents, p.session_id, p.funding_method, p.status, p.stage, p.review_reason, p.owner, p.payment_id,
+  p.failure_reason, p.initiated_at, p.posted_at, p.created_at, p.accepted_at, p.ended_at, p.settled_at`;
 
 /** What the customer confirmed: never changes after the insert (P1). */
 export interface PaymentIntent {
@@ -128,49 +126,6 @@ export function paymentsOfSession(on: Queryable, session_id: string): Promise<Pa
   return on.query<PaymentRow>(sessionStatement, [session_id]);
 }
 
-/** Which payments to list; `cursor` is the last platform_payment_id of the page before. */
-export interface PaymentFilter {
-  readonly status?: PaymentStatus | undefined;
-  readonly stage?: PaymentStage | undefined;
-  readonly partner_id?: string | undefined;
-  readonly platform_batch_id?: string | undefined;
-  readonly cursor?: string | undefined;
-  /** Only those that were confirmed at least so many milliseconds ago and have not ended. */
-  readonly openForMs?: number | undefined;
-  /** At most this many rows. */
-  readonly limit: number;
-}
-
-/** Payments, newest first: ids are UUIDv7, so their order is that of creation. */
-export function listPayments(on: Queryable, filter: PaymentFilter): Promise<PaymentRow[]> {
-  const where: string[] = [];
-  const values: unknown[] = [];
-  const add = (condition: string, value: unknown): void => {
-    if (value === undefined) return;
-    values.push(value);
-    where.push(condition.replace('?', `$${values.length}`));
-  };
-  add('p.status = ?', filter.status);
-  add('p.stage = ?', filter.stage);
-  add('p.partner_id = ?', filter.partner_id);
-  add('p.platform_batch_id = ?', filter.platform_batch_id);
-  add('p.platform_payment_id < ?', filter.cursor);
-  add(
-    `p.status = 'processing' AND p.created_at <= now() - ? * interval '1 millisecond'`,
-    filter.openForMs,
-  );
-  // What is not settled stands in the small index of what is in flight; without this a review list would read the whole table.
-  if (filter.openForMs !== undefined || (filter.stage !== undefined && filter.stage !== 'ended')) {
-    where.push('p.settled_at IS NULL');
-  }
-  values.push(filter.limit);
-  return on.query<PaymentRow>(
-    `SELECT ${PAYMENT_COLUMNS} FROM duebridge_platform.payments p ${where.length > 0 ? `WHERE ${where.join(' AND ')}` : ''}
-      ORDER BY p.platform_payment_id DESC LIMIT $${values.length}`,
-    values,
-  );
-}
-
 /** Details of an audit line: flat, and free of personal data. */
 export type AuditDetail = Readonly<Record<string, string | number | null>>;
 
@@ -184,42 +139,26 @@ export interface Advance {
   readonly initiated_at?: string;
   /** Set when it stops in review. */
   readonly review_reason?: string;
-  readonly rejection_message?: string;
   readonly detail?: AuditDetail;
 }
-
-/**
- * What an acceptance sets. The partner names payment_id and initiated_at once; only one that forgot the payment, and was sent the
- * same PUT again, may name others, and then the earlier payment_id is kept as evidence (decision 22).
- */
-export const TAKEN_AGAIN = `
-            payment_id = coalesce(u.payment_id, p.payment_id),
-            initiated_at = CASE WHEN u.payment_id IS NULL OR u.payment_id = p.payment_id
-                                THEN coalesce(p.initiated_at, u.initiated_at) ELSE u.initiated_at END,
-            former_payment_ids = CASE WHEN p.payment_id <> u.payment_id THEN array_append(p.former_payment_ids, p.payment_id)
-                                      ELSE p.former_payment_ids END`;
-
-/** For the audit line of a row that was given another payment_id: the one it had before. */
-export const REPLACED = `jsonb_strip_nulls(jsonb_build_object('former_payment_id',
-              CASE WHEN p.stage IN ('accepted', 'ended') THEN p.former_payment_ids[cardinality(p.former_payment_ids)] END))`;
 
 const advanceStatement = sql(
   'payment_advance',
   `WITH p AS (
      UPDATE duebridge_platform.payments AS p
         SET stage = u.to_stage,
-            ${TAKEN_AGAIN},
+            payment_id = coalesce(p.payment_id, u.payment_id),
+            initiated_at = coalesce(p.initiated_at, u.initiated_at),
             review_reason = u.review_reason,
-            rejection_message = coalesce(u.rejection_message, p.rejection_message),
             accepted_at = CASE WHEN u.to_stage = 'accepted' THEN clock_timestamp() ELSE p.accepted_at END,
             owner = CASE WHEN u.to_stage = 'review' THEN NULL ELSE p.owner END
-       FROM unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::timestamptz[], $7::text[], $8::text[], $9::jsonb[])
-            AS u (id, from_stage, to_stage, payment_id, initiated_at, review_reason, rejection_message, detail)
+       FROM unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::timestamptz[], $7::text[], $8::jsonb[])
+            AS u (id, from_stage, to_stage, payment_id, initiated_at, review_reason, detail)
       WHERE p.platform_payment_id = u.id AND p.owner = $1 AND p.status = 'processing' AND p.stage = u.from_stage
       RETURNING p.*, u.detail
    ), noted AS (
      INSERT INTO duebridge_platform.audit (actor, event, platform_payment_id, partner_id, detail)
-     SELECT $1, 'payment_' || p.stage, p.platform_payment_id, p.partner_id, p.detail || ${REPLACED} FROM p
+     SELECT $1, 'payment_' || p.stage, p.platform_payment_id, p.partner_id, p.detail FROM p
    )
    SELECT ${PAYMENT_COLUMNS} FROM p`,
 );
@@ -241,7 +180,6 @@ export async function advance(
     steps.map((step) => step.payment_id ?? null),
     steps.map((step) => step.initiated_at ?? null),
     steps.map((step) => step.review_reason ?? null),
-    steps.map((step) => step.rejection_message ?? null),
     steps.map((step) => JSON.stringify(step.detail ?? {})),
   ]);
   return inOrder(steps, rows);

@@ -8,7 +8,7 @@ import {
   type PaymentDetail,
   type PaymentPage,
 } from '@duebridge/contract';
-import { bearer, startTestPartner, startTestPlatform, type Answer } from './checkout/testing.ts';
+import { bearer, startTestPartner, startTestPlatform, type Answer } from '../checkout/testing.ts';
 
 const partner = await startTestPartner({ after });
 const platform = await startTestPlatform({ after });
@@ -47,6 +47,9 @@ test('no admin operation answers without the admin key, or with another', async 
       key_id: 'key_0',
       platform_payment_id: 'x',
       platform_batch_id: 'x',
+      operator_id: 'x',
+      client_id: 'x',
+      difference_id: 'x',
     });
     for (const headers of [{}, bearer('wrong'), bearer(`${platform.adminKey}x`)]) {
       const response = await fetch(new URL(path, platform.adminUrl), {

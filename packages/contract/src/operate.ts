@@ -1,0 +1,396 @@
+/**
+ * The admin API, second half: operators and their roles (decision 38), the attempts of a payment, searches, reviews, people,
+ * differences, and what an overview shows. Strict like admin.ts: an unknown field is a typing error.
+ */
+import { Type, type Static } from 'typebox';
+import { AuditEntry, PartnerId, PaymentView } from './admin.ts';
+import {
+  AccountId,
+  AmountInCents,
+  BillerId,
+  instant,
+  PlatformBatchId,
+  PlatformPaymentId,
+  text,
+} from './fields.ts';
+import { PAYMENT_STATUSES } from './status.ts';
+
+const strict = { additionalProperties: false } as const;
+const nullable = <T extends Parameters<typeof Type.Union>[0][number]>(schema: T) =>
+  Type.Union([schema, Type.Null()]);
+const pageLimit = Type.Optional(Type.String({ pattern: '^([1-9][0-9]{0,2}|1000)$' }));
+const cursor = Type.Optional(Type.String({ maxLength: 256 }));
+
+// Operators ------------------------------------------------------------------------------------------------------------------
+
+/** What an operator may do, from least to most: read; act on payments and batches; change partners, keys and operators. */
+export const OPERATOR_ROLES = ['viewer', 'operator', 'admin'] as const;
+export type OperatorRole = (typeof OPERATOR_ROLES)[number];
+
+/** True when `role` may do what `needed` may. */
+export function roleCovers(role: OperatorRole, needed: OperatorRole): boolean {
+  return OPERATOR_ROLES.indexOf(role) >= OPERATOR_ROLES.indexOf(needed);
+}
+
+/** Ids of operators: short, and readable in an audit. */
+export const OperatorId = Type.String({ pattern: '^[a-z0-9][a-z0-9._-]{0,62}$' });
+const Role = Type.Enum([...OPERATOR_ROLES]);
+const oidcSubject = Type.String({
+  minLength: 1,
+  maxLength: 256,
+  description: 'The `sub` of the OpenID Connect identity that signs in as this operator.',
+});
+
+export const OperatorRegistration = Type.Object(
+  {
+    operator_id: OperatorId,
+    name: text('Shown in the console.'),
+    role: Role,
+    oidc_subject: Type.Optional(oidcSubject),
+  },
+  strict,
+);
+export type OperatorRegistration = Static<typeof OperatorRegistration>;
+
+export const OperatorChange = Type.Object(
+  {
+    name: Type.Optional(text('Shown in the console.')),
+    role: Type.Optional(Role),
+    oidc_subject: Type.Optional(nullable(oidcSubject)),
+    disabled: Type.Optional(
+      Type.Boolean({ description: 'True: no key and no session of this operator is accepted.' }),
+    ),
+  },
+  strict,
+);
+export type OperatorChange = Static<typeof OperatorChange>;
+
+export const OperatorKeyView = Type.Object({
+  key_id: Type.String(),
+  created_at: instant('When it was issued.'),
+  last_used_at: nullable(instant('When it was last accepted, to within a minute.')),
+  revoked_at: nullable(instant('When it was revoked.')),
+});
+
+export const OperatorView = Type.Object({
+  operator_id: OperatorId,
+  name: Type.String(),
+  role: Role,
+  oidc_subject: nullable(Type.String()),
+  created_at: instant('When the operator was added.'),
+  disabled_at: nullable(instant('When the operator was disabled.')),
+  keys: Type.Array(OperatorKeyView),
+});
+export type OperatorView = Static<typeof OperatorView>;
+
+/** A fresh operator key: the one time that it is shown. */
+export const OperatorKeyGrant = Type.Object({
+  operator_id: OperatorId,
+  key_id: Type.String(),
+  operator_key: Type.String(),
+});
+export type OperatorKeyGrant = Static<typeof OperatorKeyGrant>;
+
+/** Who is asking. */
+export const OperatorSelf = Type.Object({
+  operator_id: Type.String({ description: 'As the audit names it.' }),
+  name: Type.String(),
+  role: Role,
+  csrf: Type.Optional(
+    Type.String({ description: 'Console sessions only: goes into X-CSRF-Token of every change.' }),
+  ),
+});
+export type OperatorSelf = Static<typeof OperatorSelf>;
+
+// Attempts -------------------------------------------------------------------------------------------------------------------
+
+/** One call about a payment, or a run of polls that all said the same. */
+export const Attempt = Type.Object({
+  kind: Type.Enum(['put', 'get']),
+  at: instant('When it was sent; of a run, the first.'),
+  last_at: instant('When the last of the run was sent.'),
+  count: Type.Integer({ minimum: 1 }),
+  took_ms: Type.Integer({ minimum: 0, description: 'Of a run, the last one.' }),
+  http_status: nullable(Type.Integer()),
+  result: Type.String({
+    description: 'The status that the partner gave, its error code, or why there is no answer.',
+  }),
+  request_id: Type.String({ description: 'The X-Request-Id that the partner was sent.' }),
+  body: nullable(
+    Type.String({
+      description:
+        'What the partner answered when it was not the expected record: cut, and secrets, account ids and contact data taken out.',
+    }),
+  ),
+});
+export type Attempt = Static<typeof Attempt>;
+
+/** A review that one operator asked to close and a second one must confirm (decision 38). */
+export const PendingClose = Type.Object({
+  requested_by: Type.String(),
+  requested_at: instant('When it was asked for.'),
+  reason: Type.String(),
+});
+export type PendingClose = Static<typeof PendingClose>;
+
+/** Everything an operator needs to explain one payment. */
+export const PaymentDetail = Type.Object({
+  payment: PaymentView,
+  attempts: Type.Array(Attempt),
+  audit: Type.Array(AuditEntry),
+  pending_close: nullable(PendingClose),
+});
+export type PaymentDetail = Static<typeof PaymentDetail>;
+
+/** What came of asking to close a review: closed, or waiting for a second person. */
+export const ReviewClose = Type.Object({
+  outcome: Type.Enum(['closed', 'second_person_needed']),
+  payment: PaymentView,
+});
+export type ReviewClose = Static<typeof ReviewClose>;
+
+/** The whole account id of a payment, for one who said why. */
+export const UnmaskedAccount = Type.Object({
+  platform_payment_id: PlatformPaymentId,
+  biller_id: BillerId,
+  account_id: AccountId,
+});
+export type UnmaskedAccount = Static<typeof UnmaskedAccount>;
+
+// Finding --------------------------------------------------------------------------------------------------------------------
+
+const day = (description: string) =>
+  Type.Optional(Type.String({ format: 'date-time', description }));
+
+const filterFields = {
+  status: Type.Optional(Type.Enum([...PAYMENT_STATUSES])),
+  stage: Type.Optional(
+    Type.Enum(['created', 'authorized', 'dispatching', 'accepted', 'review', 'ended']),
+  ),
+  partner_id: Type.Optional(PartnerId),
+  platform_batch_id: Type.Optional(PlatformBatchId),
+  amount_in_cents: Type.Optional(Type.String({ pattern: '^[1-9][0-9]{0,10}$' })),
+  from: day('Confirmed at or after this instant.'),
+  to: day('Confirmed before this instant.'),
+  id: Type.Optional(
+    Type.String({
+      minLength: 1,
+      maxLength: 256,
+      description: 'Any exact id: of the payment here, at the partner, of its batch or session.',
+    }),
+  ),
+  overdue: Type.Optional(
+    Type.Literal('true', {
+      description: 'Only those that have not ended a day after they were confirmed (decision 23).',
+    }),
+  ),
+  unsettled: Type.Optional(
+    Type.Literal('true', {
+      description: 'Only those that ended and whose funds are neither captured nor released.',
+    }),
+  ),
+};
+
+export const PaymentQuery = Type.Object({ ...filterFields, limit: pageLimit, cursor }, strict);
+export type PaymentQuery = Static<typeof PaymentQuery>;
+
+/** The same, with what must not stand in an address: an account id or an e-mail address. */
+export const PaymentSearch = Type.Object(
+  {
+    ...filterFields,
+    account_id: Type.Optional(AccountId),
+    email: Type.Optional(Type.String({ minLength: 3, maxLength: 256 })),
+    limit: pageLimit,
+    cursor,
+  },
+  strict,
+);
+export type PaymentSearch = Static<typeof PaymentSearch>;
+
+export const ExportQuery = Type.Object(
+  {
+    ...filterFields,
+    format: Type.Optional(Type.Enum(['csv', 'jsonl'], { description: '`csv` unless named.' })),
+    unmasked: Type.Optional(
+      Type.Literal('true', { description: 'Whole account ids; needs the role admin.' }),
+    ),
+  },
+  strict,
+);
+export type ExportQuery = Static<typeof ExportQuery>;
+
+// Partners -------------------------------------------------------------------------------------------------------------------
+
+/** What a try of a partner's address and credentials found. Nothing is changed at the partner. */
+export const PartnerTest = Type.Object({
+  partner_id: PartnerId,
+  reachable: Type.Boolean(),
+  authorized: nullable(Type.Boolean()),
+  took_ms: Type.Integer({ minimum: 0 }),
+  finding: Type.String({ description: 'One sentence: what was found, and what to do.' }),
+});
+export type PartnerTest = Static<typeof PartnerTest>;
+
+/** Tokens and sessions of one client that were ended. */
+export const RevokedAccess = Type.Object({
+  client_id: Type.String(),
+  tokens: Type.Integer({ minimum: 0 }),
+  sessions: Type.Integer({ minimum: 0 }),
+});
+export type RevokedAccess = Static<typeof RevokedAccess>;
+
+// Audit ----------------------------------------------------------------------------------------------------------------------
+
+export const AuditQuery = Type.Object(
+  {
+    actor: Type.Optional(Type.String({ minLength: 1, maxLength: 128 })),
+    event: Type.Optional(Type.String({ pattern: '^[a-z_]{1,64}$' })),
+    partner_id: Type.Optional(PartnerId),
+    platform_payment_id: Type.Optional(PlatformPaymentId),
+    from: day('At or after this instant.'),
+    to: day('Before this instant.'),
+    limit: pageLimit,
+    cursor,
+  },
+  strict,
+);
+export type AuditQuery = Static<typeof AuditQuery>;
+
+export const AuditPage = Type.Object({
+  entries: Type.Array(AuditEntry),
+  next_cursor: nullable(Type.String()),
+});
+export type AuditPage = Static<typeof AuditPage>;
+
+// People ---------------------------------------------------------------------------------------------------------------------
+
+export const PersonRequest = Type.Object(
+  {
+    email: Type.String({ minLength: 3, maxLength: 256 }),
+    reason: text('Why; kept in the audit.'),
+  },
+  strict,
+);
+export type PersonRequest = Static<typeof PersonRequest>;
+
+/** What is held about a person who was found by e-mail address. */
+export const Person = Type.Object({
+  records: Type.Array(
+    Type.Object({
+      partner_id: PartnerId,
+      first_name: Type.String(),
+      last_name: Type.String(),
+      email: Type.String(),
+      phone_number: Type.String(),
+      address: Type.Record(Type.String(), Type.String()),
+      created_at: instant('When the partner sent it.'),
+      erase_after: instant('When it is erased without anybody asking.'),
+    }),
+  ),
+  payments: Type.Array(PaymentView),
+});
+export type Person = Static<typeof Person>;
+
+export const PersonErasure = Type.Object({
+  customers: Type.Integer({ minimum: 0, description: 'Records whose personal data was erased.' }),
+  kept_for_payments: Type.Integer({
+    minimum: 0,
+    description: 'Records kept because a payment has not ended; ask again when it has.',
+  }),
+});
+export type PersonErasure = Static<typeof PersonErasure>;
+
+// Differences ----------------------------------------------------------------------------------------------------------------
+
+export const DIFFERENCE_KINDS = [
+  'missing_here',
+  'missing_there',
+  'amount',
+  'status',
+  'time',
+] as const;
+
+/** A difference as it is kept until somebody has resolved it. */
+export const OpenDifference = Type.Object({
+  difference_id: Type.String(),
+  platform_batch_id: PlatformBatchId,
+  partner_id: PartnerId,
+  platform_payment_id: PlatformPaymentId,
+  kind: Type.Enum([...DIFFERENCE_KINDS]),
+  here: nullable(Type.String()),
+  there: nullable(Type.String()),
+  amount_in_cents: nullable(Type.Union([AmountInCents, Type.Literal(0)])),
+  found_at: instant('When a reconciliation first found it.'),
+  seen_at: instant('When one last did.'),
+  resolved_at: nullable(instant('When it was resolved, or no longer found.')),
+  resolved_by: nullable(Type.String()),
+  resolution: nullable(Type.String()),
+});
+export type OpenDifference = Static<typeof OpenDifference>;
+
+export const DifferenceQuery = Type.Object(
+  {
+    state: Type.Optional(Type.Enum(['open', 'resolved'])),
+    partner_id: Type.Optional(PartnerId),
+    platform_batch_id: Type.Optional(PlatformBatchId),
+    kind: Type.Optional(Type.Enum([...DIFFERENCE_KINDS])),
+    limit: pageLimit,
+    cursor,
+  },
+  strict,
+);
+export type DifferenceQuery = Static<typeof DifferenceQuery>;
+
+export const DifferencePage = Type.Object({
+  differences: Type.Array(OpenDifference),
+  next_cursor: nullable(Type.String()),
+});
+export type DifferencePage = Static<typeof DifferencePage>;
+
+// Overview -------------------------------------------------------------------------------------------------------------------
+
+/** What waits for people and how the partners do, in one read. */
+export const Overview = Type.Object({
+  in_flight: Type.Integer({ minimum: 0 }),
+  oldest_in_flight_at: nullable(instant('When the oldest payment that has not ended was made.')),
+  overdue: Type.Integer({ minimum: 0 }),
+  reviews: Type.Array(
+    Type.Object({
+      reason: Type.String(),
+      count: Type.Integer({ minimum: 1 }),
+      oldest_at: instant('Since when the oldest waits.'),
+    }),
+  ),
+  unsettled: Type.Integer({ minimum: 0 }),
+  open_differences: Type.Integer({ minimum: 0 }),
+  partners_held: Type.Array(Type.Object({ partner_id: PartnerId, reason: Type.String() })),
+});
+export type Overview = Static<typeof Overview>;
+
+/** Outcomes and times to the end in equal steps of time; for the charts. */
+export const Figures = Type.Object({
+  step_seconds: Type.Integer({ minimum: 1 }),
+  points: Type.Array(
+    Type.Object({
+      at: instant('Where the step begins.'),
+      succeeded: Type.Integer({ minimum: 0 }),
+      failed: Type.Integer({ minimum: 0 }),
+      canceled: Type.Integer({ minimum: 0 }),
+      processing: Type.Integer({ minimum: 0 }),
+      samples: Type.Integer({ minimum: 0, description: 'Payments that the times are taken from.' }),
+      p50_ms: nullable(Type.Number()),
+      p95_ms: nullable(Type.Number()),
+      p99_ms: nullable(Type.Number()),
+    }),
+  ),
+});
+export type Figures = Static<typeof Figures>;
+
+export const FigureQuery = Type.Object(
+  {
+    range: Type.Optional(Type.Enum(['1h', '24h', '7d'], { description: '`24h` unless named.' })),
+    partner_id: Type.Optional(PartnerId),
+  },
+  strict,
+);
+export type FigureQuery = Static<typeof FigureQuery>;

@@ -1,0 +1,350 @@
+/**
+ * The admin API: what an operator's command line and console ask (decision 32). Every act on a payment says why, and is in the audit.
+ *
+ * enters: a request with an operator's key, or with the cookie of a console session (decision 38).  leaves: rows as an operator may
+ *         see them: no secret, no customer, the account masked.
+ * holds:  the role is checked for each operation by the route table, before the body is read; whether an act is allowed is decided
+ *         inside the statement that does it, never by what was read before it.
+ */
+import type { KeyObject } from 'node:crypto';
+import {
+  compileCheck,
+  platformAdminRoutes as routes,
+  PlatformPaymentId,
+  Refusal,
+  type PaymentSearch,
+  type PaymentView,
+  type Route,
+} from '@duebridge/contract';
+import { mount, type Clock, type Database, type Handler } from '@duebridge/runtime';
+import type { FastifyInstance, FastifyRequest } from 'fastify';
+import type { ClientKeys } from '../checkout/keys.ts';
+import { emailDigest } from '../checkout/secrets.ts';
+import { OVERDUE_AFTER_MS } from '../engine/poll-schedule.ts';
+import { maskAccountId } from '../mask.ts';
+import type { PartnerClient } from '../partners/client.ts';
+import type { PartnerRegistry } from '../partners/registry.ts';
+import type { Sealer } from '../partners/seal.ts';
+import { closeBatchNow, getBatch, listBatches } from '../reconciliation/batch.ts';
+import { listDifferences, resolveDifference } from '../reconciliation/differences.ts';
+import { reconcileBatch, reconcileFile } from '../reconciliation/reconcile.ts';
+import type { Attempts } from '../store/attempts.ts';
+import { auditOfPayment, listAudit, note } from '../store/audit.ts';
+import { listPayments, type PaymentFilter } from '../store/payment-search.ts';
+import { findPayment, type PaymentRow } from '../store/payments.ts';
+import { resumePayment, withdrawPayment } from '../store/terminal.ts';
+import { closeReview, pendingClose } from './close-review.ts';
+import { exportPayments } from './export.ts';
+import { assertRole, type Operator, type Operators } from './operators.ts';
+import { figures, overview } from './overview.ts';
+import { testPartner } from './partner-test.ts';
+import { erasePerson, showPerson } from './people.ts';
+import { revokeAccess } from '../checkout/revoke-access.ts';
+
+/** Rows on a page when nobody says how many: a screenful. */
+const defaultLimit = 50;
+
+const paymentId = compileCheck(PlatformPaymentId);
+
+/** What the admin API stands on. */
+export interface AdminGround {
+  readonly database: Database;
+  readonly registry: PartnerRegistry;
+  readonly client: PartnerClient;
+  readonly keys: ClientKeys;
+  readonly operators: Operators;
+  readonly attempts: Attempts;
+  readonly sealer: Sealer;
+  readonly pepper: KeyObject;
+  readonly clock: Clock;
+  /** Closing a review above this needs a second person. */
+  readonly secondPersonAboveCents: number;
+  /** Who sent a request. Throws Refusal UNAUTHORIZED, or CSRF_TOKEN_REQUIRED. */
+  readonly authenticate: (request: FastifyRequest) => Promise<Operator>;
+}
+
+/** Mounts every admin operation. */
+export function mountAdmin(app: FastifyInstance, ground: AdminGround): void {
+  const { database, registry, client, keys, operators, attempts, clock } = ground;
+  const known = new WeakMap<FastifyRequest, Operator>();
+
+  /** Who asks: put there before the body is read. */
+  const who = (request: FastifyRequest): Operator => {
+    const operator = known.get(request);
+    if (operator === undefined) throw new Error('an admin handler ran without its operator');
+    return operator;
+  };
+
+  /** Mounts an operation behind the role that its table entry names. */
+  const serve = <const R extends Route>(route: R, handler: Handler<R>): void => {
+    mount(app, route, handler, {
+      async onRequest(request) {
+        const operator = await ground.authenticate(request);
+        assertRole(operator, route.role ?? 'viewer');
+        known.set(request, operator);
+      },
+    });
+  };
+
+  /** Throws Refusal NOT_FOUND for a partner that is not registered. */
+  const assertPartner = async (partner_id: string): Promise<void> => {
+    if ((await registry.get(partner_id)) === undefined) throw new Refusal('NOT_FOUND');
+  };
+
+  // Operators ----------------------------------------------------------------------------------------------------------------
+
+  serve(routes.get_self, ({ request }) => {
+    const { actor, name, role, csrf } = who(request);
+    return { operator_id: actor, name, role, ...(csrf === undefined ? {} : { csrf }) };
+  });
+  serve(routes.list_operators, async () => ({ operators: await operators.list() }));
+  serve(routes.add_operator, ({ body, request }) => operators.add(body, who(request).actor));
+  serve(routes.change_operator, ({ params, body, request }) =>
+    operators.change(params.operator_id, body, who(request).actor),
+  );
+  serve(routes.issue_operator_key, ({ params, request }) =>
+    operators.issueKey(params.operator_id, who(request).actor),
+  );
+  serve(routes.revoke_operator_key, ({ params, request }) =>
+    operators.revokeKey(params.operator_id, params.key_id, who(request).actor),
+  );
+
+  // Partners and their keys --------------------------------------------------------------------------------------------------
+
+  serve(routes.add_partner, ({ body, request }) => registry.add(body, who(request).actor));
+  serve(routes.list_partners, async () => ({ partners: await registry.list() }));
+  serve(routes.get_partner, async ({ params }) => {
+    const view = (await registry.list()).find((one) => one.partner_id === params.partner_id);
+    if (view === undefined) throw new Refusal('NOT_FOUND');
+    return view;
+  });
+  serve(routes.change_partner, ({ params, body, request }) =>
+    registry.change(params.partner_id, body, who(request).actor),
+  );
+  serve(routes.test_partner, async ({ params }) => {
+    const partner = await registry.get(params.partner_id);
+    if (partner === undefined) throw new Refusal('NOT_FOUND');
+    return testPartner(client, partner, clock);
+  });
+  serve(routes.issue_key, ({ params, body, request }) =>
+    keys.issue(params.partner_id, body.client_id, who(request).actor),
+  );
+  serve(routes.list_keys, async ({ params }) => {
+    await assertPartner(params.partner_id);
+    return { keys: await keys.list(params.partner_id) };
+  });
+  serve(routes.revoke_key, ({ params, request }) =>
+    keys.revoke(params.partner_id, params.key_id, who(request).actor),
+  );
+  serve(routes.revoke_client_access, ({ params, body, request }) =>
+    revokeAccess(database, { ...params, ...body, actor: who(request).actor }),
+  );
+
+  // Payments -----------------------------------------------------------------------------------------------------------------
+
+  const paymentPage = async (query: PaymentSearch) => {
+    const limit = Number(query.limit ?? defaultLimit);
+    if (query.cursor !== undefined && !paymentId.holds(query.cursor)) throw badCursor();
+    // One more than asked for tells whether there is another page.
+    const rows = await listPayments(database, {
+      ...toFilter(query, ground.pepper),
+      cursor: query.cursor,
+      limit: limit + 1,
+    });
+    const page = rows.slice(0, limit);
+    return {
+      payments: page.map(toPaymentView),
+      next_cursor: rows.length > limit ? (page.at(-1)?.platform_payment_id ?? null) : null,
+    };
+  };
+  serve(routes.list_payments, ({ query }) => paymentPage(query));
+  serve(routes.search_payments, async ({ body, request }) => {
+    // What was asked for is personal; that and by whom it was asked is what the audit keeps.
+    if (body.account_id !== undefined || body.email !== undefined) {
+      const by = body.email === undefined ? 'account_id' : 'email';
+      await note(database, {
+        actor: who(request).actor,
+        event: 'payments_searched',
+        detail: { by },
+      });
+    }
+    return paymentPage(body);
+  });
+  serve(routes.export_payments, async ({ query, request, reply }) => {
+    const { format = 'csv', unmasked, ...filter } = query;
+    if (unmasked !== undefined) assertRole(who(request), 'admin');
+    await note(database, {
+      actor: who(request).actor,
+      event: 'payments_exported',
+      detail: { format, unmasked: unmasked ?? 'false', ...filter },
+    });
+    const stream = exportPayments(database, toFilter(filter, ground.pepper), {
+      format,
+      unmasked: unmasked !== undefined,
+      view: toPaymentView,
+    });
+    reply
+      .type(format === 'csv' ? 'text/csv; charset=utf-8' : 'application/x-ndjson; charset=utf-8')
+      .header('Content-Disposition', `attachment; filename="payments.${format}"`);
+    // Fastify streams it; the table's type of the answer is the text as a whole.
+    return stream as unknown as string;
+  });
+  serve(routes.get_admin_payment, async ({ params, request }) => {
+    const payment = await findPayment(database, params.platform_payment_id);
+    if (payment === undefined) throw new Refusal('PAYMENT_NOT_FOUND');
+    const { platform_payment_id } = payment;
+    const bodies = who(request).role !== 'viewer';
+    const [tried, audit, pending_close] = await Promise.all([
+      attempts.of(platform_payment_id, { bodies }),
+      auditOfPayment(database, platform_payment_id),
+      pendingClose(database, platform_payment_id),
+    ]);
+    return { payment: toPaymentView(payment), attempts: tried, audit, pending_close };
+  });
+  serve(routes.unmask_payment, async ({ params, body, request }) => {
+    const payment = await findPayment(database, params.platform_payment_id);
+    if (payment === undefined) throw new Refusal('PAYMENT_NOT_FOUND');
+    const { platform_payment_id, partner_id, biller_id, account_id } = payment;
+    const { actor } = who(request);
+    const detail = { reason: body.reason };
+    await note(database, {
+      actor,
+      event: 'account_unmasked',
+      platform_payment_id,
+      partner_id,
+      detail,
+    });
+    return { platform_payment_id, biller_id, account_id };
+  });
+  serve(routes.resume_payment, async ({ params, body, request }) =>
+    toPaymentView(
+      await resumePayment(database, params.platform_payment_id, body.reason, who(request).actor),
+    ),
+  );
+  serve(routes.withdraw_payment, async ({ params, body, request }) =>
+    toPaymentView(
+      await withdrawPayment(database, params.platform_payment_id, body.reason, who(request).actor),
+    ),
+  );
+  serve(routes.close_review, async ({ params, body, request }) => {
+    const { outcome, payment } = await closeReview(
+      ground,
+      params.platform_payment_id,
+      body.reason,
+      who(request).actor,
+    );
+    return { outcome, payment: toPaymentView(payment) };
+  });
+
+  // Batches and differences --------------------------------------------------------------------------------------------------
+
+  serve(routes.list_batches, async ({ query }) => ({
+    batches: await listBatches(database, query.partner_id),
+  }));
+  serve(routes.get_batch, ({ params }) => getBatch(database, params.platform_batch_id));
+  serve(routes.close_batch, ({ params, body, request }) =>
+    closeBatchNow(database, params.platform_batch_id, body.reason, who(request).actor),
+  );
+  serve(routes.reconcile_batch, ({ params, body, request }) =>
+    reconcileBatch(
+      { database, registry, client },
+      params.platform_batch_id,
+      body,
+      who(request).actor,
+    ),
+  );
+  serve(routes.reconcile_batch_file, ({ params, request }) =>
+    reconcileFile(
+      database,
+      params.platform_batch_id,
+      request.body as AsyncIterable<Uint8Array>,
+      who(request).actor,
+    ),
+  );
+  serve(routes.list_differences, async ({ query }) => {
+    const limit = Number(query.limit ?? defaultLimit);
+    if (query.cursor !== undefined && !uuidPattern.test(query.cursor)) throw badCursor();
+    const rows = await listDifferences(database, { ...query, limit: limit + 1 });
+    const page = rows.slice(0, limit);
+    return {
+      differences: page,
+      next_cursor: rows.length > limit ? (page.at(-1)?.difference_id ?? null) : null,
+    };
+  });
+  serve(routes.resolve_difference, ({ params, body, request }) =>
+    resolveDifference(database, params.difference_id, body.reason, who(request).actor),
+  );
+
+  // People, the audit, the whole ----------------------------------------------------------------------------------------------
+
+  serve(routes.show_person, async ({ body, request }) => {
+    const person = await showPerson(ground, body.email, body.reason, who(request).actor);
+    return { ...person, payments: person.payments.map(toPaymentView) };
+  });
+  serve(routes.erase_person, ({ body, request }) =>
+    erasePerson(ground, body.email, body.reason, who(request).actor),
+  );
+  serve(routes.list_audit, async ({ query }) => {
+    const limit = Number(query.limit ?? defaultLimit);
+    const cursor = query.cursor === undefined ? undefined : auditCursor(query.cursor);
+    const rows = await listAudit(database, { ...query, cursor, limit: limit + 1 });
+    const page = rows.slice(0, limit);
+    const last = page.at(-1);
+    return {
+      entries: page.map(({ at, actor, event, detail }) => ({ at, actor, event, detail })),
+      next_cursor:
+        rows.length > limit && last !== undefined ? `${last.exact_at}~${last.audit_id}` : null,
+    };
+  });
+  serve(routes.get_overview, () => overview(database));
+  serve(routes.get_figures, ({ query }) => figures(database, query, clock.now()));
+}
+
+const uuidPattern = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
+
+function badCursor(): Refusal {
+  return new Refusal('INVALID_REQUEST', {
+    details: [{ path: 'query.cursor', problem: 'is not the next_cursor of a page' }],
+  });
+}
+
+function auditCursor(text: string): { at: string; audit_id: string } {
+  const [at = '', audit_id = ''] = text.split('~');
+  if (!uuidPattern.test(audit_id) || !/^[0-9 :.+-]{10,40}$/.test(at)) throw badCursor();
+  return { at, audit_id };
+}
+
+/** A query as the search reads it. */
+function toFilter(query: PaymentSearch, pepper: KeyObject): Omit<PaymentFilter, 'limit'> {
+  const { overdue, unsettled, amount_in_cents, email, ...rest } = query;
+  const { limit: _limit, cursor: _cursor, ...filter } = rest;
+  return {
+    ...filter,
+    amount_in_cents: amount_in_cents === undefined ? undefined : Number(amount_in_cents),
+    email_digest: email === undefined ? undefined : emailDigest(pepper, email),
+    openForMs: overdue === undefined ? undefined : OVERDUE_AFTER_MS,
+    unsettled: unsettled !== undefined,
+  };
+}
+
+/** A payment as an operator sees it. */
+function toPaymentView(payment: PaymentRow): PaymentView {
+  return {
+    platform_payment_id: payment.platform_payment_id,
+    payment_id: payment.payment_id,
+    platform_batch_id: payment.platform_batch_id,
+    partner_id: payment.partner_id,
+    biller_id: payment.biller_id,
+    masked_account_id: maskAccountId(payment.account_id),
+    status: payment.status,
+    stage: payment.stage,
+    review_reason: payment.review_reason,
+    failure_reason: payment.failure_reason,
+    amount_in_cents: payment.amount_in_cents,
+    created_at: payment.created_at,
+    initiated_at: payment.initiated_at,
+    posted_at: payment.posted_at,
+    ended_at: payment.ended_at,
+    owner: payment.owner,
+  };
+}

@@ -1,0 +1,34 @@
+import assert from 'node:assert/strict';
+import test from 'node:test';
+import { redact } from '../store/attempts.ts';
+import { windowDay } from '../reconciliation/batch.ts';
+import { csvCell } from './export.ts';
+
+test('a cell that a spreadsheet would run is text, and one with a comma or a quote stays one cell', () => {
+  assert.equal(csvCell('=HYPERLINK("http://x")'), `"'=HYPERLINK(""http://x"")"`);
+  for (const text of ['+1', '-1', '@x', '\tx', '\rx']) assert.match(csvCell(text), /^"?'/);
+  assert.equal(csvCell('a, b'), '"a, b"');
+  assert.equal(csvCell('two\nlines'), '"two\nlines"');
+  assert.equal(csvCell(-5), '-5');
+  assert.equal(csvCell(null), '');
+  assert.equal(csvCell('plain'), 'plain');
+});
+
+test('evidence keeps what helps, and no secret, account, address, phone or token', () => {
+  const kept = redact(
+    'Payment of 25.00 refused for ACC-99: jo.public@mail.example, +1 (512) 555-0100, Bearer abc.def, ' +
+      '4111 1111 1111 1111, key s3cret, 0a1b2c3d4e5f60718293a4b5c6d7e8f9',
+    ['s3cret', 'ACC-99'],
+  );
+  assert.equal(kept, 'Payment of 25.00 refused for •••: •••, •••, •••, •••, key •••, •••');
+  assert.ok(redact('x '.repeat(10_000), []).length <= 1_001);
+  assert.equal(redact('a\u0000b\u001b[31m', []), 'a b [31m');
+});
+
+test('a batch bears the day whose payments it holds, by the calendar of its partner', () => {
+  const utc = { batch_time_zone: 'UTC' };
+  assert.equal(windowDay(utc, Date.parse('2026-03-22T00:00:00Z')), '2026-03-21');
+  assert.equal(windowDay(utc, Date.parse('2026-03-21T17:00:00Z')), '2026-03-21');
+  const chicago = { batch_time_zone: 'America/Chicago' };
+  assert.equal(windowDay(chicago, Date.parse('2026-03-22T05:00:00Z')), '2026-03-21');
+});

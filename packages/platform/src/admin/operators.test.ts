@@ -1,0 +1,156 @@
+/** Who may do what: roles, keys that come and go without a restart, and sessions of the console. */
+import assert from 'node:assert/strict';
+import test, { after } from 'node:test';
+import { platformAdminRoutes, roleCovers, type OperatorKeyGrant } from '@duebridge/contract';
+import { bearer, startTestPlatform } from '../checkout/testing.ts';
+
+const platform = await startTestPlatform({ after });
+
+async function ask(
+  headers: Record<string, string>,
+  method: string,
+  path: string,
+  body?: unknown,
+): Promise<{ status: number; body: Record<string, unknown>; headers: Headers }> {
+  const response = await fetch(new URL(path, platform.adminUrl), {
+    method,
+    headers: { ...headers, ...(body === undefined ? {} : { 'content-type': 'application/json' }) },
+    ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+  });
+  const text = await response.text();
+  return {
+    status: response.status,
+    headers: response.headers,
+    body: text.startsWith('{') ? (JSON.parse(text) as Record<string, unknown>) : {},
+  };
+}
+
+async function add(operator_id: string, role: string): Promise<OperatorKeyGrant> {
+  const person = { operator_id, name: operator_id, role };
+  assert.equal((await platform.admin('POST', '/admin/v1/operators', person)).status, 200);
+  const grant = await platform.admin('POST', `/admin/v1/operators/${operator_id}/keys`);
+  assert.equal(grant.status, 200, grant.text);
+  return grant.body as unknown as OperatorKeyGrant;
+}
+
+test('each role reaches its operations and no others: the table decides, not the handler', async () => {
+  for (const role of ['viewer', 'operator', 'admin'] as const) {
+    const { operator_key } = await add(`role-${role}`, role);
+    for (const route of Object.values(platformAdminRoutes)) {
+      const path = route.path.replaceAll(/\{[a-z_]+\}/g, 'x');
+      // An empty body where one belongs, none elsewhere: an allowed call is refused for something else, or answered.
+      const body = route.method === 'POST' || route.method === 'PATCH' ? {} : undefined;
+      const answer = await ask(bearer(operator_key), route.method, path, body);
+      const needed = 'role' in route ? route.role : 'viewer';
+      assert.equal(
+        answer.body['code'] === 'INSUFFICIENT_ROLE',
+        !roleCovers(role, needed),
+        `${role} ${route.id} ${answer.status}`,
+      );
+    }
+  }
+});
+
+test('a key is rotated without a gap, and a revoked one is refused at once', async () => {
+  const first = await add('rosa', 'viewer');
+  const path = '/admin/v1/operators/rosa/keys';
+  const second = (await platform.admin('POST', path)).body as unknown as OperatorKeyGrant;
+  assert.equal((await platform.admin('POST', path)).status, 409);
+  for (const { operator_key } of [first, second]) {
+    const self = await ask(bearer(operator_key), 'GET', '/admin/v1/me');
+    assert.equal(self.body['operator_id'], 'rosa');
+  }
+  const revoked = await platform.admin('DELETE', `${path}/${first.key_id}`);
+  assert.equal(revoked.status, 200, revoked.text);
+  assert.doesNotMatch(revoked.text, /dbo_/);
+  assert.equal((await ask(bearer(first.operator_key), 'GET', '/admin/v1/me')).status, 401);
+  assert.equal((await ask(bearer(second.operator_key), 'GET', '/admin/v1/me')).status, 200);
+  assert.equal((await platform.admin('DELETE', `${path}/opk_0123456789abcdef`)).status, 404);
+});
+
+test('a disabled operator and a lowered role count at once, and the audit names who did it', async () => {
+  const { operator_key } = await add('dora', 'operator');
+  const path = '/admin/v1/operators/dora';
+  await platform.admin('PATCH', path, { role: 'viewer' });
+  const unmask = '/admin/v1/payments/x/unmask';
+  const refused = await ask(bearer(operator_key), 'POST', unmask, { reason: 'x' });
+  assert.equal(refused.body['code'], 'INSUFFICIENT_ROLE');
+  await platform.admin('PATCH', path, { disabled: true });
+  assert.equal((await ask(bearer(operator_key), 'GET', '/admin/v1/me')).status, 401);
+  await platform.admin('PATCH', path, { disabled: false });
+  assert.equal((await ask(bearer(operator_key), 'GET', '/admin/v1/me')).status, 200);
+  const audit = await platform.admin('GET', '/admin/v1/audit?event=operator_changed');
+  const { entries } = audit.body as { entries: { actor: string; detail: object }[] };
+  assert.equal(entries.length, 3);
+  assert.ok(entries.every(({ actor }) => actor === 'admin-key'));
+});
+
+test('nobody can take the name under which the deployment key stands in the audit, or a name twice', async () => {
+  for (const operator_id of ['admin-key', 'rosa']) {
+    const person = { operator_id, name: 'x', role: 'admin' };
+    assert.equal((await platform.admin('POST', '/admin/v1/operators', person)).status, 409);
+  }
+});
+
+/** Signs in to the console; gives the headers of its requests. */
+async function signIn(key: string): Promise<{ cookie: string; csrf: string }> {
+  const answer = await ask({}, 'POST', '/console/sign-in', { key });
+  assert.equal(answer.status, 204);
+  const set = answer.headers.get('set-cookie') ?? '';
+  assert.match(set, /HttpOnly; SameSite=Strict/);
+  const cookie = set.split(';')[0] ?? '';
+  const self = await ask({ cookie }, 'GET', '/admin/v1/me');
+  assert.equal(self.status, 200);
+  return { cookie, csrf: String(self.body['csrf']) };
+}
+
+test('a console session reads with its cookie alone, and changes nothing without its CSRF value', async () => {
+  const { operator_key } = await add('carl', 'admin');
+  const { cookie, csrf } = await signIn(operator_key);
+  const person = { operator_id: 'made-by-carl', name: 'x', role: 'viewer' };
+  const path = '/admin/v1/operators';
+  for (const headers of [{ cookie }, { cookie, 'x-csrf-token': `${csrf.slice(1)}x` }]) {
+    const answer = await ask(headers, 'POST', path, person);
+    assert.equal(answer.body['code'], 'CSRF_TOKEN_REQUIRED');
+  }
+  const made = await ask({ cookie, 'x-csrf-token': csrf }, 'POST', path, person);
+  assert.equal(made.status, 200);
+  assert.equal((await ask({ cookie }, 'POST', '/console/sign-out')).status, 403);
+  const out = await ask({ cookie, 'x-csrf-token': csrf }, 'POST', '/console/sign-out');
+  assert.equal(out.status, 204);
+  assert.equal((await ask({ cookie }, 'GET', '/admin/v1/me')).status, 401);
+});
+
+test('a session ends with the key that opened it, and a wrong key opens none', async () => {
+  const grant = await add('wendy', 'viewer');
+  const { cookie } = await signIn(grant.operator_key);
+  await platform.admin('DELETE', `/admin/v1/operators/wendy/keys/${grant.key_id}`);
+  assert.equal((await ask({ cookie }, 'GET', '/admin/v1/me')).status, 401);
+  const refused = await ask({}, 'POST', '/console/sign-in', { key: grant.operator_key });
+  assert.equal(refused.status, 401);
+  assert.equal(refused.headers.get('set-cookie'), null);
+  const withDeploymentKey = await signIn(platform.adminKey);
+  const self = await ask({ cookie: withDeploymentKey.cookie }, 'GET', '/admin/v1/me');
+  assert.equal(self.body['operator_id'], 'admin-key');
+});
+
+test('keys are not guessed from one address for long', async () => {
+  const codes: number[] = [];
+  for (let count = 0; count < 20; count += 1) {
+    codes.push((await ask({}, 'POST', '/console/sign-in', { key: 'guess' })).status);
+  }
+  assert.ok(codes.includes(429), codes.join(' '));
+});
+
+test('no key of an operator, and no session, stands in the database', async () => {
+  const grant = await add('nora', 'viewer');
+  const { cookie } = await signIn(platform.adminKey).catch(() => ({ cookie: 'none' }));
+  const rows = await platform.database.query(
+    `SELECT to_jsonb(k)::text AS row FROM duebridge_platform.operator_keys k
+     UNION ALL SELECT to_jsonb(s)::text FROM duebridge_platform.operator_sessions s`,
+  );
+  const text = JSON.stringify(rows);
+  assert.ok(rows.length > 1);
+  assert.ok(!text.includes(grant.operator_key));
+  assert.ok(!text.includes(cookie.split('=')[1] ?? 'none'));
+});

@@ -1,0 +1,361 @@
+/**
+ * Who operates the platform: people with a key or an OpenID Connect identity each, and a role (decision 38).
+ *
+ * enters: a bearer key, or the cookie of a console session.  leaves: the operator, whose id is the actor of every audit line.
+ * holds:  keys are stored as digests under the pepper; the deployment's own admin key (DUEBRIDGE_ADMIN_KEY) is an operator with
+ *         the role admin that is in no table, so that nobody is ever locked out. A revoked key, a disabled operator and a changed
+ *         role count here at once and at every other replica within `cacheMs`.
+ */
+import { createHmac, hash, randomBytes, timingSafeEqual, type KeyObject } from 'node:crypto';
+import {
+  Refusal,
+  roleCovers,
+  type OperatorChange,
+  type OperatorKeyGrant,
+  type OperatorRegistration,
+  type OperatorRole,
+  type OperatorView,
+} from '@duebridge/contract';
+import { constraintOf, sql, type Clock, type Database } from '@duebridge/runtime';
+import { note } from '../store/audit.ts';
+
+/** How long an answer of the database is believed. */
+const cacheMs = 5_000;
+/** Digests remembered at most: every wrong key would otherwise take a place. */
+const maxCached = 1_000;
+/** How long a console session lasts: a working day. */
+const sessionHours = 10;
+/** How often `last_used_at` is written for one key. */
+const usedEveryMs = 60_000;
+
+const keyPattern = /^dbo_[A-Za-z0-9_-]{43}$/;
+const keyIdPattern = /^opk_[0-9a-f]{16}$/;
+
+/** Whoever asks. */
+export interface Operator {
+  /** As the audit names them. */
+  readonly actor: string;
+  readonly name: string;
+  readonly role: OperatorRole;
+  /** The key that was used; null for the deployment's own key and for OpenID Connect. */
+  readonly key_id: string | null;
+  /** Of a console session: must come back in X-CSRF-Token with every change. */
+  readonly csrf: string | undefined;
+}
+
+/** The deployment's own key, as an operator. */
+const ADMIN_KEY_ACTOR = 'admin-key';
+
+/** Operators, their keys and their console sessions. */
+export interface Operators {
+  /** Whose bearer key this is. Throws Refusal UNAUTHORIZED. */
+  verifyKey(key: string | undefined): Promise<Operator>;
+  /** Whose console session this cookie is. Throws Refusal UNAUTHORIZED when it is none, or has ended. */
+  verifySession(cookie: string): Promise<Operator>;
+  /** Opens a console session; gives the cookie's value and how many seconds it lasts. */
+  openSession(
+    of: Operator | { readonly oidc_subject: string },
+  ): Promise<{ cookie: string; seconds: number }>;
+  closeSession(cookie: string): Promise<void>;
+  list(): Promise<OperatorView[]>;
+  /** Throws Refusal CONFLICT when the id or the identity is taken. */
+  add(registration: OperatorRegistration, actor: string): Promise<OperatorView>;
+  /** Throws Refusal NOT_FOUND, or CONFLICT for a taken identity. */
+  change(operator_id: string, change: OperatorChange, actor: string): Promise<OperatorView>;
+  /** Throws Refusal NOT_FOUND, or CONFLICT when two keys are active. */
+  issueKey(operator_id: string, actor: string): Promise<OperatorKeyGrant>;
+  /** Throws Refusal NOT_FOUND. */
+  revokeKey(operator_id: string, key_id: string, actor: string): Promise<OperatorView>;
+}
+
+interface OperatorRow {
+  readonly operator_id: string;
+  readonly name: string;
+  readonly role: OperatorRole;
+  readonly key_id: string | null;
+}
+
+const byKeyStatement = sql(
+  'operator_by_key',
+  `SELECT o.operator_id, o.name, o.role, k.key_id
+     FROM duebridge_platform.operator_keys k JOIN duebridge_platform.operators o USING (operator_id)
+    WHERE k.digest = $1 AND k.revoked_at IS NULL AND o.disabled_at IS NULL`,
+);
+/** A session ends with the key that opened it, and with its operator. */
+const bySessionStatement = sql(
+  'operator_by_session',
+  `SELECT coalesce(o.operator_id, '${ADMIN_KEY_ACTOR}') AS operator_id, coalesce(o.name, 'Admin key') AS name,
+          coalesce(o.role, 'admin') AS role, s.key_id, s.csrf
+     FROM duebridge_platform.operator_sessions s
+     LEFT JOIN duebridge_platform.operators o USING (operator_id)
+     LEFT JOIN duebridge_platform.operator_keys k USING (key_id)
+    WHERE s.session_hash = $1 AND s.expires_at > clock_timestamp() AND o.disabled_at IS NULL AND k.revoked_at IS NULL`,
+);
+const bySubjectStatement = sql(
+  'operator_by_subject',
+  `SELECT operator_id, name, role, NULL AS key_id FROM duebridge_platform.operators
+    WHERE oidc_subject = $1 AND disabled_at IS NULL`,
+);
+const openSessionStatement = sql(
+  'operator_open_session',
+  `WITH swept AS (DELETE FROM duebridge_platform.operator_sessions WHERE expires_at < clock_timestamp())
+   INSERT INTO duebridge_platform.operator_sessions (session_hash, operator_id, key_id, csrf, expires_at)
+   VALUES ($1, $2, $3, $4, clock_timestamp() + interval '${sessionHours} hours')`,
+);
+const listStatement = sql(
+  'operator_list',
+  `SELECT o.operator_id, o.name, o.role, o.oidc_subject, o.created_at, o.disabled_at,
+          coalesce((SELECT jsonb_agg(jsonb_build_object('key_id', k.key_id, 'created_at', ${iso('k.created_at')},
+                     'last_used_at', ${iso('k.last_used_at')}, 'revoked_at', ${iso('k.revoked_at')}) ORDER BY k.created_at)
+             FROM duebridge_platform.operator_keys k WHERE k.operator_id = o.operator_id), '[]') AS keys
+     FROM duebridge_platform.operators o WHERE $1::text IS NULL OR o.operator_id = $1 ORDER BY o.operator_id`,
+);
+const insertKeyStatement = sql(
+  'operator_issue_key',
+  `INSERT INTO duebridge_platform.operator_keys (key_id, operator_id, slot, digest)
+   SELECT $1, operator_id, (SELECT min(slot) FROM generate_series(1, 3) AS slot WHERE slot NOT IN
+            (SELECT k.slot FROM duebridge_platform.operator_keys k WHERE k.operator_id = o.operator_id AND k.revoked_at IS NULL)), $3
+     FROM duebridge_platform.operators o WHERE operator_id = $2 AND disabled_at IS NULL
+   RETURNING key_id`,
+);
+
+/** A time of a JSON object in the form that columns have (decision 12). */
+function iso(column: string): string {
+  return `to_char(${column} AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`;
+}
+
+/** Opens the operators. `adminKey` is the deployment's own key; `pepper` keys the digests of the others. */
+export function openOperators(options: {
+  database: Database;
+  adminKey: string;
+  pepper: KeyObject;
+  clock: Clock;
+}): Operators {
+  const { database, pepper, clock } = options;
+  const digestOf = (key: string): Buffer =>
+    createHmac('sha256', pepper).update('operator').update(key).digest();
+  const adminDigest = digestOf(options.adminKey);
+  const cache = new Map<string, { readonly at: number; readonly found: Promise<Operator> }>();
+  const usedAt = new Map<string, number>();
+
+  const remembered = (name: string, read: () => Promise<Operator>): Promise<Operator> => {
+    const at = clock.monotonic();
+    const cached = cache.get(name);
+    if (cached !== undefined && at - cached.at < cacheMs) return cached.found;
+    if (cache.size >= maxCached) cache.clear();
+    const found = read();
+    const entry = { at, found };
+    cache.set(name, entry);
+    found.catch(() => {
+      if (cache.get(name) === entry) cache.delete(name);
+    });
+    return found;
+  };
+
+  const noteUse = (key_id: string): void => {
+    const now = clock.monotonic();
+    if (now - (usedAt.get(key_id) ?? Number.NEGATIVE_INFINITY) < usedEveryMs) return;
+    usedAt.set(key_id, now);
+    // Only tells a dead key from a living one: a failure is made good by the next use.
+    database
+      .query(
+        sql(
+          'operator_key_used',
+          'UPDATE duebridge_platform.operator_keys SET last_used_at = clock_timestamp() WHERE key_id = $1',
+        ),
+        [key_id],
+      )
+      .catch(() => usedAt.delete(key_id));
+  };
+
+  const readOne = async (operator_id: string): Promise<OperatorView> => {
+    const [view] = await database.query<OperatorView>(listStatement, [operator_id]);
+    if (view === undefined) throw new Refusal('NOT_FOUND');
+    return view;
+  };
+
+  return {
+    async verifyKey(key) {
+      const digest = digestOf(key ?? '');
+      if (timingSafeEqual(digest, adminDigest)) return adminOperator;
+      if (key === undefined || !keyPattern.test(key)) throw unauthorized();
+      const operator = await remembered(digest.toString('base64'), async () => {
+        const [row] = await database.query<OperatorRow>(byKeyStatement, [digest]);
+        if (row === undefined) throw unauthorized();
+        return toOperator(row);
+      });
+      if (operator.key_id !== null) noteUse(operator.key_id);
+      return operator;
+    },
+
+    async verifySession(cookie) {
+      const session_hash = hash('sha256', cookie, 'buffer');
+      return remembered(`session ${session_hash.toString('base64')}`, async () => {
+        const [row] = await database.query<OperatorRow & { csrf: string }>(bySessionStatement, [
+          session_hash,
+        ]);
+        if (row === undefined) throw unauthorized();
+        return { ...toOperator(row), csrf: row.csrf };
+      });
+    },
+
+    async openSession(of) {
+      let operator: Operator;
+      if ('oidc_subject' in of) {
+        const [row] = await database.query<OperatorRow>(bySubjectStatement, [of.oidc_subject]);
+        if (row === undefined) throw unauthorized();
+        operator = toOperator(row);
+      } else operator = of;
+      const cookie = `dbc_${randomBytes(32).toString('base64url')}`;
+      await database.query(openSessionStatement, [
+        hash('sha256', cookie, 'buffer'),
+        operator.actor === ADMIN_KEY_ACTOR ? null : operator.actor,
+        operator.key_id,
+        randomBytes(24).toString('base64url'),
+      ]);
+      await note(database, { actor: operator.actor, event: 'operator_signed_in' });
+      return { cookie, seconds: sessionHours * 3_600 };
+    },
+
+    async closeSession(cookie) {
+      cache.clear();
+      await database.query(
+        sql(
+          'operator_close_session',
+          'DELETE FROM duebridge_platform.operator_sessions WHERE session_hash = $1',
+        ),
+        [hash('sha256', cookie, 'buffer')],
+      );
+    },
+
+    list: () => database.query<OperatorView>(listStatement, [null]),
+
+    async add({ operator_id, name, role, oidc_subject }, actor) {
+      // In the audit the deployment's own key has this name: nobody else may.
+      if (operator_id === ADMIN_KEY_ACTOR) throw taken();
+      await database
+        .transaction(async (tx) => {
+          await tx.query(
+            `INSERT INTO duebridge_platform.operators (operator_id, name, role, oidc_subject) VALUES ($1, $2, $3, $4)`,
+            [operator_id, name, role, oidc_subject ?? null],
+          );
+          await note(tx, { actor, event: 'operator_added', detail: { operator_id, role } });
+        })
+        .catch(refuseTaken);
+      return readOne(operator_id);
+    },
+
+    async change(operator_id, change, actor) {
+      await database
+        .transaction(async (tx) => {
+          const rows = await tx.query(
+            `UPDATE duebridge_platform.operators
+                SET name = coalesce($2, name), role = coalesce($3, role),
+                    oidc_subject = CASE WHEN $4 THEN $5 ELSE oidc_subject END,
+                    disabled_at = CASE $6::boolean WHEN true THEN coalesce(disabled_at, clock_timestamp())
+                                                   WHEN false THEN NULL ELSE disabled_at END
+              WHERE operator_id = $1 RETURNING 1`,
+            [
+              operator_id,
+              change.name ?? null,
+              change.role ?? null,
+              change.oidc_subject !== undefined,
+              change.oidc_subject ?? null,
+              change.disabled ?? null,
+            ],
+          );
+          if (rows.length === 0) throw new Refusal('NOT_FOUND');
+          const detail = {
+            operator_id,
+            ...(change.role === undefined ? {} : { role: change.role }),
+            ...(change.disabled === undefined ? {} : { disabled: String(change.disabled) }),
+          };
+          await note(tx, { actor, event: 'operator_changed', detail });
+        })
+        .catch(refuseTaken);
+      cache.clear();
+      return readOne(operator_id);
+    },
+
+    async issueKey(operator_id, actor) {
+      const key_id = `opk_${randomBytes(8).toString('hex')}`;
+      const operator_key = `dbo_${randomBytes(32).toString('base64url')}`;
+      await database
+        .transaction(async (tx) => {
+          const rows = await tx.query(insertKeyStatement, [
+            key_id,
+            operator_id,
+            digestOf(operator_key),
+          ]);
+          if (rows.length === 0) throw new Refusal('NOT_FOUND');
+          await note(tx, { actor, event: 'operator_key_issued', detail: { operator_id, key_id } });
+        })
+        .catch((error: unknown) => {
+          const rule = constraintOf(error);
+          if (rule !== 'operator_keys_slot_check' && rule !== 'operator_keys_two_active')
+            throw error;
+          throw new Refusal('CONFLICT', {
+            message: 'The operator has two active keys already: revoke one first',
+          });
+        });
+      return { operator_id, key_id, operator_key };
+    },
+
+    async revokeKey(operator_id, key_id, actor) {
+      if (!keyIdPattern.test(key_id)) throw new Refusal('NOT_FOUND');
+      await database.transaction(async (tx) => {
+        const known = await tx.query(
+          'SELECT 1 FROM duebridge_platform.operator_keys WHERE operator_id = $1 AND key_id = $2 FOR UPDATE',
+          [operator_id, key_id],
+        );
+        if (known.length === 0) throw new Refusal('NOT_FOUND');
+        const revoked = await tx.query(
+          `UPDATE duebridge_platform.operator_keys SET revoked_at = clock_timestamp()
+            WHERE key_id = $1 AND revoked_at IS NULL RETURNING 1`,
+          [key_id],
+        );
+        if (revoked.length > 0) {
+          await note(tx, { actor, event: 'operator_key_revoked', detail: { operator_id, key_id } });
+        }
+      });
+      cache.clear();
+      return readOne(operator_id);
+    },
+  };
+}
+
+const adminOperator: Operator = {
+  actor: ADMIN_KEY_ACTOR,
+  name: 'Admin key',
+  role: 'admin',
+  key_id: null,
+  csrf: undefined,
+};
+
+function toOperator(row: OperatorRow): Operator {
+  const { operator_id: actor, name, role, key_id } = row;
+  return { actor, name, role, key_id, csrf: undefined };
+}
+
+function taken(): Refusal {
+  return new Refusal('CONFLICT', {
+    message: 'An operator with this id or OpenID Connect identity exists already',
+  });
+}
+
+function refuseTaken(error: unknown): never {
+  const rule = constraintOf(error);
+  throw rule === 'operators_pkey' || rule === 'operators_oidc_subject_key' ? taken() : error;
+}
+
+function unauthorized(): Refusal {
+  return new Refusal('UNAUTHORIZED', { headers: { 'WWW-Authenticate': 'Bearer' } });
+}
+
+/** Throws Refusal INSUFFICIENT_ROLE when the operator may not do what `needed` may. */
+export function assertRole(operator: Operator, needed: OperatorRole): void {
+  if (roleCovers(operator.role, needed)) return;
+  throw new Refusal('INSUFFICIENT_ROLE', {
+    message: `This needs the role ${needed}; ${operator.actor} has ${operator.role}`,
+  });
+}

@@ -1,0 +1,216 @@
+/**
+ * What stands, in one look: what waits for people, and how payments have done over time. Read from the tables, so that every
+ * replica and every restart tells the same; the gauges of /metrics read the same.
+ */
+import type { Figures, FigureQuery, Overview } from '@duebridge/contract';
+import { sql, type Clock, type Database, type Log, type Metrics } from '@duebridge/runtime';
+import { OVERDUE_AFTER_MS } from '../engine/poll-schedule.ts';
+import { firstIdAt } from '../store/payment-search.ts';
+
+/** Reviews of one reason. The partner's own code is cut off: it may be anything, and a metric's label must be one of few. */
+interface Reviews {
+  readonly reason: string;
+  readonly count: number;
+  readonly oldest_at: string;
+}
+
+const reviewsStatement = sql(
+  'overview_reviews',
+  `SELECT regexp_replace(p.review_reason, '^(rejected_[0-9]+).*', '\\1') AS reason, count(*)::int AS count,
+          min((SELECT max(a.at) FROM duebridge_platform.audit a
+                WHERE a.platform_payment_id = p.platform_payment_id AND a.event = 'payment_review')) AS oldest_at
+     FROM duebridge_platform.payments p
+    WHERE p.settled_at IS NULL AND p.owner IS NULL AND p.stage = 'review' GROUP BY 1 ORDER BY 2 DESC, 1`,
+);
+const flightStatement = sql(
+  'overview_flight',
+  `SELECT count(*) FILTER (WHERE p.status = 'processing')::int AS in_flight,
+          min(p.created_at) FILTER (WHERE p.status = 'processing') AS oldest_in_flight_at,
+          count(*) FILTER (WHERE p.status = 'processing' AND p.created_at < now() - $1 * interval '1 millisecond')::int AS overdue,
+          count(*) FILTER (WHERE p.stage = 'ended')::int AS unsettled,
+          min(p.ended_at) FILTER (WHERE p.stage = 'ended') AS oldest_unsettled_at
+     FROM duebridge_platform.payments p WHERE p.settled_at IS NULL`,
+);
+const openDifferencesStatement = sql(
+  'overview_differences',
+  `SELECT count(*)::int AS count FROM duebridge_platform.differences WHERE resolved_at IS NULL`,
+);
+const heldStatement = sql(
+  'overview_held',
+  `SELECT partner_id, pause_reason AS reason FROM duebridge_platform.partners WHERE pause_reason IS NOT NULL ORDER BY 1`,
+);
+
+interface Flight {
+  readonly in_flight: number;
+  readonly oldest_in_flight_at: string | null;
+  readonly overdue: number;
+  readonly unsettled: number;
+  readonly oldest_unsettled_at: string | null;
+}
+
+const noFlight: Flight = {
+  in_flight: 0,
+  oldest_in_flight_at: null,
+  overdue: 0,
+  unsettled: 0,
+  oldest_unsettled_at: null,
+};
+
+/** What waits, now. */
+export async function overview(database: Database): Promise<Overview> {
+  const [reviews, [flight = noFlight], [differences], partners_held] = await Promise.all([
+    database.query<Reviews>(reviewsStatement),
+    database.query<Flight>(flightStatement, [OVERDUE_AFTER_MS]),
+    database.query<{ count: number }>(openDifferencesStatement),
+    database.query<{ partner_id: string; reason: string }>(heldStatement),
+  ]);
+  const { oldest_unsettled_at: _age, ...counts } = flight;
+  return { ...counts, reviews, open_differences: differences?.count ?? 0, partners_held };
+}
+
+/** Seconds of one step, and how many of them. */
+const RANGES: Readonly<Record<NonNullable<FigureQuery['range']>, { step: number; steps: number }>> =
+  {
+    '1h': { step: 120, steps: 30 },
+    '24h': { step: 3_600, steps: 24 },
+    '7d': { step: 6 * 3_600, steps: 28 },
+  };
+
+/** The times of payments whose end the partner dated, from the customer's confirm to posted_at. */
+const figuresStatement = sql(
+  'overview_figures',
+  `WITH read AS MATERIALIZED (
+     SELECT floor(extract(epoch FROM p.created_at) / $1)::bigint AS step, p.status,
+            CASE WHEN p.status = 'succeeded' THEN greatest(0, extract(epoch FROM p.posted_at - p.created_at) * 1000) END AS ms
+       FROM duebridge_platform.payments p
+      WHERE p.platform_payment_id >= $2 AND p.created_at >= $3 AND ($4::text IS NULL OR p.partner_id = $4)
+   )
+   SELECT step, count(*) FILTER (WHERE status = 'succeeded')::int AS succeeded,
+          count(*) FILTER (WHERE status = 'failed')::int AS failed,
+          count(*) FILTER (WHERE status = 'canceled')::int AS canceled,
+          count(*) FILTER (WHERE status = 'processing')::int AS processing,
+          count(ms)::int AS samples,
+          percentile_disc(ARRAY[0.5, 0.95, 0.99]) WITHIN GROUP (ORDER BY ms)::float8[] AS quantiles
+     FROM read GROUP BY step ORDER BY step`,
+);
+
+interface Step {
+  readonly step: number;
+  readonly succeeded: number;
+  readonly failed: number;
+  readonly canceled: number;
+  readonly processing: number;
+  readonly samples: number;
+  readonly quantiles: (number | null)[] | null;
+}
+
+/** Outcomes and times in equal steps, the latest last; steps without payments stand with zeros. */
+export async function figures(
+  database: Database,
+  query: FigureQuery,
+  now: number,
+): Promise<Figures> {
+  const { step, steps } = RANGES[query.range ?? '24h'];
+  const last = Math.floor(now / 1_000 / step);
+  const from = (last - steps + 1) * step * 1_000;
+  const rows = await database.query<Step>(figuresStatement, [
+    step,
+    firstIdAt(from - 10 * 60_000),
+    new Date(from).toISOString(),
+    query.partner_id ?? null,
+  ]);
+  const byStep = new Map(rows.map((row) => [row.step, row]));
+  const points = Array.from({ length: steps }, (_, index) => {
+    const number = last - steps + 1 + index;
+    const row = byStep.get(number);
+    const [p50 = null, p95 = null, p99 = null] = row?.quantiles ?? [];
+    return {
+      at: new Date(number * step * 1_000).toISOString(),
+      succeeded: row?.succeeded ?? 0,
+      failed: row?.failed ?? 0,
+      canceled: row?.canceled ?? 0,
+      processing: row?.processing ?? 0,
+      samples: row?.samples ?? 0,
+      p50_ms: p50,
+      p95_ms: p95,
+      p99_ms: p99,
+    };
+  });
+  return { step_seconds: step, points };
+}
+
+/** How often the gauges are read: a scrape of several Prometheus servers must not become load. */
+const gaugesEveryMs = 10_000;
+
+/**
+ * Keeps the gauges of what waits for people, until `signal` aborts. Every replica shows the same numbers: take the maximum over
+ * them, not the sum.
+ */
+export async function keepGauges(options: {
+  database: Database;
+  metrics: Metrics;
+  clock: Clock;
+  log: Log;
+  signal: AbortSignal;
+}): Promise<void> {
+  const { database, metrics, clock, log, signal } = options;
+  const reviews = metrics.gauge(
+    'duebridge_reviews',
+    'Payments that wait for an operator, by reason',
+    ['reason'],
+  );
+  const reviewAge = metrics.gauge(
+    'duebridge_review_oldest_seconds',
+    'Since when the oldest payment in review waits, by reason',
+    ['reason'],
+  );
+  let unsettled = 0;
+  let unsettledAge = 0;
+  let differences = 0;
+  metrics.gauge(
+    'duebridge_unsettled',
+    'Payments that ended and whose funds are neither captured nor released',
+    [],
+    () => unsettled,
+  );
+  metrics.gauge(
+    'duebridge_unsettled_oldest_seconds',
+    'Since when the oldest ended payment waits for its funds',
+    [],
+    () => unsettledAge,
+  );
+  metrics.gauge(
+    'duebridge_open_differences',
+    'Differences of reconciliations that nobody has resolved',
+    [],
+    () => differences,
+  );
+  const known = new Set<string>();
+  while (!signal.aborted) {
+    try {
+      const [rows, [flight = noFlight], [open]] = await Promise.all([
+        database.query<Reviews>(reviewsStatement),
+        database.query<Flight>(flightStatement, [OVERDUE_AFTER_MS]),
+        database.query<{ count: number }>(openDifferencesStatement),
+      ]);
+      const age = (at: string | null): number =>
+        at === null ? 0 : Math.max(0, (clock.now() - Date.parse(at)) / 1_000);
+      // A reason that is gone goes to zero; a label that vanished would read as "no data".
+      for (const reason of known) {
+        reviews.set({ reason }, 0);
+        reviewAge.set({ reason }, 0);
+      }
+      for (const { reason, count, oldest_at } of rows) {
+        known.add(reason);
+        reviews.set({ reason }, count);
+        reviewAge.set({ reason }, age(oldest_at));
+      }
+      unsettled = flight.unsettled;
+      unsettledAge = age(flight.oldest_unsettled_at);
+      differences = open?.count ?? 0;
+    } catch (error) {
+      log.warn({ error }, 'could not read the gauges of what waits');
+    }
+    await clock.sleep(gaugesEveryMs, signal);
+  }
+}

@@ -1,0 +1,102 @@
+/**
+ * People: what is held about whoever has an e-mail address, and its erasure on request (decision 52).
+ *
+ * holds: a person is found by a keyed digest of the address, never by opening every record; whoever looks is in the audit with the
+ *        reason, and the address is not. The facts of payments stay: they name nobody.
+ */
+import type { KeyObject } from 'node:crypto';
+import { Refusal, type Person, type PersonErasure } from '@duebridge/contract';
+import { sql, type Database } from '@duebridge/runtime';
+import { emailDigest } from '../checkout/secrets.ts';
+import type { Sealer } from '../partners/seal.ts';
+import { eraseAttempts } from '../store/attempts.ts';
+import { note } from '../store/audit.ts';
+import { paymentsOfPerson } from '../store/payment-search.ts';
+import { findPayments, type PaymentRow } from '../store/payments.ts';
+
+/** What the people of a platform are found and opened with. */
+export interface PeopleGround {
+  readonly database: Database;
+  readonly sealer: Sealer;
+  readonly pepper: KeyObject;
+}
+
+/** Records of one person that are looked through. */
+const MAX_RECORDS = 1_000;
+
+interface CustomerRow {
+  readonly customer_id: string;
+  readonly partner_id: string;
+  readonly sealed: string;
+  readonly created_at: string;
+  readonly erase_after: string;
+}
+
+const customersStatement = sql(
+  'people_customers',
+  `SELECT customer_id, partner_id, sealed, created_at, erase_after FROM duebridge_platform.customers
+    WHERE email_digest = $1 AND sealed IS NOT NULL ORDER BY customer_id DESC LIMIT ${MAX_RECORDS}`,
+);
+
+/** What is held about a person. Throws Refusal NOT_FOUND. */
+export async function showPerson(
+  { database, sealer, pepper }: PeopleGround,
+  email: string,
+  reason: string,
+  actor: string,
+): Promise<{ records: Person['records']; payments: PaymentRow[] }> {
+  const digest = emailDigest(pepper, email);
+  const rows = await database.query<CustomerRow>(customersStatement, [digest]);
+  if (rows.length === 0) throw new Refusal('NOT_FOUND');
+  const ids = await paymentsOfPerson(database, digest);
+  await note(database, {
+    actor,
+    event: 'person_shown',
+    detail: { reason, records: rows.length, payments: ids.length },
+  });
+  return {
+    records: rows.map(({ customer_id, sealed, ...row }) => ({
+      ...(JSON.parse(sealer.open(sealed, `customers/${customer_id}`)) as PersonalData),
+      ...row,
+    })),
+    payments: (await findPayments(database, ids)).sort((a, b) =>
+      a.platform_payment_id < b.platform_payment_id ? 1 : -1,
+    ),
+  };
+}
+
+type PersonalData = Omit<Person['records'][number], 'partner_id' | 'created_at' | 'erase_after'>;
+
+/** A payment under way may still need its customer's address, for the receipt: it is erased when asked again. */
+const eraseStatement = sql(
+  'people_erase',
+  `UPDATE duebridge_platform.customers c SET sealed = NULL, email_digest = NULL, erased_at = now()
+    WHERE c.email_digest = $1 AND c.sealed IS NOT NULL
+      AND NOT EXISTS (SELECT 1 FROM duebridge_platform.flow_payments fp JOIN duebridge_platform.payments p USING (platform_payment_id)
+                       WHERE fp.customer_id = c.customer_id AND p.settled_at IS NULL)
+   RETURNING 1`,
+);
+
+/** Erases a person. Throws Refusal NOT_FOUND when nothing is held about them. */
+export function erasePerson(
+  { database, pepper }: PeopleGround,
+  email: string,
+  reason: string,
+  actor: string,
+): Promise<PersonErasure> {
+  const digest = emailDigest(pepper, email);
+  return database.transaction(async (tx) => {
+    const held = await tx.query(customersStatement, [digest]);
+    if (held.length === 0) throw new Refusal('NOT_FOUND');
+    // Before the link to the person is gone.
+    await eraseAttempts(tx, await paymentsOfPerson(tx, digest));
+    const customers = (await tx.query(eraseStatement, [digest])).length;
+    const kept_for_payments = held.length - customers;
+    await note(tx, {
+      actor,
+      event: 'person_erased',
+      detail: { reason, customers, kept_for_payments },
+    });
+    return { customers, kept_for_payments };
+  });
+}

@@ -1,0 +1,283 @@
+/** What an operator can find out about one payment, and the one way to end what a partner refused for good. */
+import assert from 'node:assert/strict';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import test, { after } from 'node:test';
+import type { OperatorKeyGrant, Overview, PaymentDetail, ReviewClose } from '@duebridge/contract';
+import { bearer, startTestPlatform, type Answer } from '../checkout/testing.ts';
+import { eventually } from '../engine/testing.ts';
+
+/** A partner that refuses every PUT with a message full of what must not be kept, and knows no payment until it is told. */
+async function startRefusingPartner() {
+  const self = { url: '', refuses: true, knows: false, puts: 0 };
+  const server = createServer((request, response) => {
+    let text = '';
+    request.on('data', (chunk) => (text += String(chunk)));
+    request.on('end', () => {
+      const answer = (status: number, body: object): void => {
+        response.writeHead(status, { 'content-type': 'application/json' });
+        response.end(JSON.stringify(body));
+      };
+      const id = request.url?.split('/').at(-1) ?? '';
+      const isPayment = request.url?.includes('/payment/') === true;
+      if (!isPayment) {
+        answer(200, { biller_id: 'water', account_id: 'acct-775533', status: 'active' });
+      } else if (request.method === 'PUT' && self.refuses) {
+        self.puts += 1;
+        const { 'x-partner-key': key } = request.headers;
+        answer(422, {
+          code: 'AMOUNT_TOO_HIGH',
+          message: `Too high for acct-775533 of jo@example.com, +1 512 555 0100, key ${String(key)}`,
+        });
+      } else if (!self.knows && request.method === 'GET') {
+        answer(404, { code: 'PAYMENT_NOT_FOUND', message: 'no' });
+      } else {
+        const { amount_in_cents, platform_batch_id } =
+          text === '' ? { amount_in_cents: 2500, platform_batch_id: 'x' } : JSON.parse(text);
+        answer(200, {
+          payment_id: `there-${id}`,
+          platform_payment_id: id,
+          platform_batch_id,
+          status: 'processing',
+          amount_in_cents,
+          initiated_at: new Date().toISOString(),
+          posted_at: null,
+        });
+      }
+    });
+  });
+  await new Promise<void>((resolve) => {
+    server.listen(0, '127.0.0.1', resolve);
+  });
+  after(() => {
+    server.closeAllConnections();
+    server.close();
+  });
+  self.url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  return self;
+}
+
+const partner = await startRefusingPartner();
+const platform = await startTestPlatform({ after }, { secondPersonAboveCents: 100_000 });
+await platform.admin('POST', '/admin/v1/partners', {
+  partner_id: 'refuser',
+  name: 'Refuser Water',
+  kind: 'biller',
+  biller_id: 'water',
+  base_url: partner.url,
+  origins: [],
+  auth: { method: 'key', header: 'x-partner-key', key: 'hush-partner-key-123' },
+});
+const credentials = await platform.credentials('refuser');
+
+/** An operator with a role; gives how to ask as them. */
+async function operator(
+  operator_id: string,
+  role: string,
+): Promise<(method: string, path: string, body?: unknown) => Promise<Answer>> {
+  const added = await platform.admin('POST', '/admin/v1/operators', {
+    operator_id,
+    name: operator_id,
+    role,
+  });
+  assert.equal(added.status, 200, added.text);
+  const grant = await platform.admin('POST', `/admin/v1/operators/${operator_id}/keys`);
+  const { operator_key } = grant.body as unknown as OperatorKeyGrant;
+  return async (method, path, body) => {
+    const response = await fetch(new URL(path, platform.adminUrl), {
+      method,
+      headers: {
+        ...bearer(operator_key),
+        ...(body === undefined ? {} : { 'content-type': 'application/json' }),
+      },
+      ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+    });
+    const text = await response.text();
+    return {
+      status: response.status,
+      headers: response.headers,
+      text,
+      get body() {
+        return JSON.parse(text) as Record<string, unknown>;
+      },
+    };
+  };
+}
+const ada = await operator('ada', 'operator');
+const bob = await operator('bob', 'operator');
+const vic = await operator('vic', 'viewer');
+
+let customers = 0;
+async function pay(amount_in_cents: number): Promise<{ id: string; session: string }> {
+  customers += 1;
+  const email = `customer-${customers}@example.com`;
+  const { session } = await platform.session(credentials, 'acct-775533', email);
+  const made = await platform.call('POST', '/v1/flow/payments', {
+    headers: bearer(session),
+    body: { amount_in_cents, funding_method: 'sandbox_bank' },
+  });
+  assert.equal(made.status, 200, made.text);
+  return { id: String(made.body['platform_payment_id']), session };
+}
+
+async function detailOf(id: string): Promise<PaymentDetail> {
+  const answer = await ada('GET', `/admin/v1/payments/${id}`);
+  assert.equal(answer.status, 200, answer.text);
+  return answer.body as unknown as PaymentDetail;
+}
+
+async function inReview(amount = 2500): Promise<{ id: string; session: string }> {
+  const made = await pay(amount);
+  await eventually('the payment is in review', async () => {
+    return (await detailOf(made.id)).payment.stage === 'review';
+  });
+  return made;
+}
+
+const reason = { reason: 'the biller says that it will never take it' };
+
+test('a payment that its partner refused for good is closed: failed, funds released, customer free to pay anew', async () => {
+  const { id, session } = await inReview();
+  const closed = await ada('POST', `/admin/v1/payments/${id}/close`, reason);
+  assert.equal(closed.status, 200, closed.text);
+  const { outcome, payment } = closed.body as unknown as ReviewClose;
+  assert.equal(outcome, 'closed');
+  assert.equal(payment.status, 'failed');
+  assert.match(payment.failure_reason ?? '', /Too high/);
+  await eventually('the funds are released', async () => {
+    const rows = await platform.database.query(
+      `SELECT 1 FROM duebridge_platform.sandbox_funds WHERE platform_payment_id = $1 AND act = 'void'`,
+      [id],
+    );
+    return rows.length === 1;
+  });
+  const again = await platform.call('POST', '/v1/flow/payments', {
+    headers: bearer(session),
+    body: { amount_in_cents: 2400, funding_method: 'sandbox_bank', replaces: id },
+  });
+  assert.equal(again.status, 200, again.text);
+  assert.notEqual(again.body['platform_payment_id'], id);
+  const { audit } = await detailOf(id);
+  const end = audit.find((entry) => entry.event === 'payment_ended');
+  assert.equal(end?.actor, 'ada');
+  assert.equal(end?.detail['reason'], reason.reason);
+});
+
+test('nothing is closed that the partner knows after all, or does not clearly deny', async () => {
+  const { id } = await inReview();
+  const path = `/admin/v1/payments/${id}/close`;
+  partner.knows = true;
+  const known = await ada('POST', path, reason);
+  assert.equal(known.status, 409, known.text);
+  partner.knows = false;
+  await platform.admin('PATCH', '/admin/v1/partners/refuser', {
+    auth: { method: 'key', header: 'x-partner-key', key: 'hush-partner-key-123' },
+    base_url: 'http://127.0.0.1:9',
+  });
+  const away = await ada('POST', path, reason);
+  assert.equal(away.status, 503, away.text);
+  await platform.admin('PATCH', '/admin/v1/partners/refuser', { base_url: partner.url });
+  assert.equal((await detailOf(id)).payment.stage, 'review');
+  assert.equal((await ada('POST', '/admin/v1/payments/never/close', reason)).status, 404);
+  assert.equal((await vic('POST', path, reason)).body['code'], 'INSUFFICIENT_ROLE');
+});
+
+test('above the limit one person alone does not end a payment, however often they ask', async () => {
+  const { id } = await inReview(100_001);
+  const path = `/admin/v1/payments/${id}/close`;
+  const first = await ada('POST', path, reason);
+  assert.equal(first.body['outcome'], 'second_person_needed', first.text);
+  assert.equal((await ada('POST', path, reason)).status, 409);
+  assert.equal((await detailOf(id)).pending_close?.requested_by, 'ada');
+  const second = await bob('POST', path, { reason: 'I agree' });
+  assert.equal(second.body['outcome'], 'closed', second.text);
+  const { audit, pending_close } = await detailOf(id);
+  assert.equal(pending_close, null);
+  const end = audit.find((entry) => entry.event === 'payment_ended');
+  assert.equal(end?.actor, 'bob');
+  assert.equal(end?.detail['requested_by'], 'ada');
+});
+
+test('what the partner answered stands beside each attempt, without secrets and contact data, and sealed in the table', async () => {
+  const { id } = await inReview();
+  const { attempts } = await detailOf(id);
+  const put = attempts.find((attempt) => attempt.kind === 'put');
+  assert.equal(put?.http_status, 422);
+  assert.equal(put?.result, 'AMOUNT_TOO_HIGH');
+  assert.match(put?.body ?? '', /Too high for •••/);
+  assert.doesNotMatch(put?.body ?? '', /775533|jo@|512|hush/);
+  assert.match(put?.request_id ?? '', /^[0-9a-f]{32}$/);
+  assert.ok(attempts.some(({ kind, http_status }) => kind === 'get' && http_status === 404));
+  const seen = (await vic('GET', `/admin/v1/payments/${id}`)).body as unknown as PaymentDetail;
+  assert.ok(seen.attempts.every(({ body }) => body === null));
+  await eventually('the evidence is stored', async () => {
+    const rows = await platform.database.query<{ entries: unknown }>(
+      'SELECT entries FROM duebridge_platform.attempts WHERE platform_payment_id = $1',
+      [id],
+    );
+    assert.doesNotMatch(JSON.stringify(rows), /Too high/);
+    return rows.length > 0;
+  });
+});
+
+test('a payment in review shows in the overview and in the figures, with its reason and its age', async () => {
+  await inReview();
+  const seen = (await vic('GET', '/admin/v1/overview')).body as unknown as Overview;
+  const review = seen.reviews.find(({ reason }) => reason === 'rejected_422');
+  assert.ok(review !== undefined && review.count > 0, JSON.stringify(seen));
+  assert.ok(Date.parse(review.oldest_at) > Date.now() - 10 * 60_000);
+  await eventually('the gauge shows it', async () => {
+    const figures = await (await fetch(new URL('/metrics', platform.adminUrl))).text();
+    return /^duebridge_reviews\{reason="rejected_422"\} [1-9]/m.test(figures);
+  });
+});
+
+test('the account is shown whole to whoever said why, and found by, and both are in the audit', async () => {
+  const { id } = await inReview();
+  assert.equal((await vic('POST', `/admin/v1/payments/${id}/unmask`, reason)).status, 403);
+  const shown = await ada('POST', `/admin/v1/payments/${id}/unmask`, reason);
+  assert.equal(shown.body['account_id'], 'acct-775533');
+  const found = await ada('POST', '/admin/v1/payments/search', { account_id: 'acct-775533' });
+  assert.match(found.text, new RegExp(id));
+  const byMail = await ada('POST', '/admin/v1/payments/search', {
+    email: ` Customer-${customers}@Example.com`,
+  });
+  assert.match(byMail.text, new RegExp(id));
+  assert.deepEqual(
+    (await ada('POST', '/admin/v1/payments/search', { email: 'nobody@example.com' })).body[
+      'payments'
+    ],
+    [],
+  );
+  const audit = await vic('GET', '/admin/v1/audit?actor=ada');
+  for (const event of ['account_unmasked', 'payments_searched']) {
+    assert.ok(audit.text.includes(event), event);
+  }
+  assert.doesNotMatch(audit.text, /775533|example\.com/i);
+});
+
+test('a payment is found by each of its ids, its amount, its day, and by how it ended', async () => {
+  const { id } = await inReview(7_531);
+  const { payment } = await detailOf(id);
+  const today = new Date().toISOString().slice(0, 10);
+  for (const query of [
+    `id=${id}`,
+    `id=${payment.platform_batch_id}`,
+    'amount_in_cents=7531',
+    `from=${today}T00:00:00Z`,
+    'stage=review',
+    'status=processing',
+    'partner_id=refuser',
+  ]) {
+    const answer = await vic('GET', `/admin/v1/payments?${query}&limit=1000`);
+    assert.match(answer.text, new RegExp(id), query);
+  }
+  const tomorrow = new Date(Date.now() + 2 * 86_400_000).toISOString();
+  for (const query of [`from=${tomorrow}`, 'amount_in_cents=1', 'id=nothing', 'unsettled=true']) {
+    const answer = await vic('GET', `/admin/v1/payments?${query}`);
+    assert.deepEqual(answer.body['payments'], [], query);
+  }
+  const failed = await vic('GET', '/admin/v1/payments?status=failed');
+  const { payments } = failed.body as { payments: { status: string }[] };
+  assert.ok(payments.length > 0 && payments.every(({ status }) => status === 'failed'));
+});

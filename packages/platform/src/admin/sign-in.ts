@@ -1,0 +1,113 @@
+/**
+ * Who sent a request to the admin listener: a bearer key for programs, a cookie for the console (decision 38).
+ *
+ * holds: the cookie is HttpOnly, SameSite=Strict and sent to this listener only; a change that comes with a cookie must also carry the
+ *        session's CSRF value, which only the console's own page can read. A bearer key needs none: no browser adds it by itself.
+ */
+import { timingSafeEqual } from 'node:crypto';
+import { Refusal } from '@duebridge/contract';
+import { rateLimiter, type Clock } from '@duebridge/runtime';
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import type { Operator, Operators } from './operators.ts';
+
+/** Name of the console's cookie. */
+const cookieName = 'duebridge_console';
+/** Signs in from one address: a person mistypes a few times, a guesser wants millions. */
+const signInRate = { perSecond: 0.2, burst: 10, maxKeys: 10_000 };
+
+/** Makes the check of every admin request. Throws Refusal UNAUTHORIZED, or CSRF_TOKEN_REQUIRED. */
+export function adminAuthentication(
+  operators: Operators,
+): (request: FastifyRequest) => Promise<Operator> {
+  return async (request) => {
+    const cookie = sessionCookie(request);
+    if (request.headers.authorization !== undefined || cookie === undefined) {
+      return operators.verifyKey(bearer(request));
+    }
+    const operator = await operators.verifySession(cookie);
+    if (request.method !== 'GET' && request.method !== 'HEAD') assertCsrf(request, operator);
+    return operator;
+  };
+}
+
+function assertCsrf(request: FastifyRequest, operator: Operator): void {
+  const given = Buffer.from(String(request.headers['x-csrf-token'] ?? ''));
+  const expected = Buffer.from(operator.csrf ?? '');
+  if (expected.length === 0 || given.length !== expected.length) throw noCsrf();
+  if (!timingSafeEqual(given, expected)) throw noCsrf();
+}
+
+function noCsrf(): Refusal {
+  return new Refusal('CSRF_TOKEN_REQUIRED');
+}
+
+/** The key of a sign-in. Throws Refusal INVALID_REQUEST for any other body. */
+function keyOf(body: unknown): string {
+  const key = typeof body === 'object' && body !== null && 'key' in body ? body.key : undefined;
+  if (typeof key === 'string' && key !== '' && key.length <= 256) return key;
+  throw new Refusal('INVALID_REQUEST', {
+    details: [{ path: 'body.key', problem: 'must be a key of an operator' }],
+  });
+}
+
+/** Mounts what opens and ends a console session by key: `POST /console/sign-in {key}` and `POST /console/sign-out`. */
+export function mountSignIn(
+  app: FastifyInstance,
+  options: { readonly operators: Operators; readonly clock: Clock },
+): void {
+  const { operators, clock } = options;
+  const attempts = rateLimiter({ ...signInRate, clock });
+  app.post('/console/sign-in', async (request, reply) => {
+    const permit = attempts.take(request.ip);
+    if (!permit.ok) {
+      throw new Refusal('TOO_MANY_REQUESTS', {
+        headers: { 'Retry-After': String(permit.retryAfterSeconds) },
+      });
+    }
+    const operator = await operators.verifyKey(keyOf(request.body));
+    await startSession(operators, operator, reply, isSecure(request));
+    return reply.code(204).send();
+  });
+  app.post('/console/sign-out', async (request, reply) => {
+    const cookie = sessionCookie(request);
+    if (cookie !== undefined) {
+      assertCsrf(request, await operators.verifySession(cookie));
+      await operators.closeSession(cookie);
+    }
+    return reply
+      .header('Set-Cookie', cookieOf('', 0, isSecure(request)))
+      .code(204)
+      .send();
+  });
+}
+
+/** Opens a session and gives its cookie to the browser. */
+async function startSession(
+  operators: Operators,
+  of: Parameters<Operators['openSession']>[0],
+  reply: FastifyReply,
+  secure: boolean,
+): Promise<void> {
+  const { cookie, seconds } = await operators.openSession(of);
+  reply.header('Set-Cookie', cookieOf(cookie, seconds, secure));
+}
+
+/** Whether the browser came by https, as the proxy in front says: then the cookie never travels without. */
+function isSecure(request: FastifyRequest): boolean {
+  return request.headers['x-forwarded-proto'] === 'https';
+}
+
+function cookieOf(value: string, seconds: number, secure: boolean): string {
+  const parts = [`${cookieName}=${value}`, 'Path=/', 'HttpOnly', 'SameSite=Strict'];
+  return [...parts, `Max-Age=${seconds}`, ...(secure ? ['Secure'] : [])].join('; ');
+}
+
+function sessionCookie(request: FastifyRequest): string | undefined {
+  const found = /(?:^|;\s*)duebridge_console=([A-Za-z0-9_-]+)/.exec(request.headers.cookie ?? '');
+  return found?.[1];
+}
+
+/** The credential of `Authorization: Bearer …`, or undefined. The scheme's case does not matter (RFC 9110). */
+function bearer(request: FastifyRequest): string | undefined {
+  return /^bearer +([\u0021-\u007e]+)$/i.exec(request.headers.authorization ?? '')?.[1];
+}

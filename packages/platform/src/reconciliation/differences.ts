@@ -1,0 +1,131 @@
+/**
+ * Differences that stay: what reconciliations found, until somebody resolved it (decision 26).
+ *
+ * enters: the differences of one run over one batch.  leaves: rows that keep when each was first found and last seen.
+ * holds:  one open row for each kind of difference of a payment; a run that no longer finds one resolves it by itself and says so;
+ *         people resolve the rest with a note, which the audit keeps. Nothing is repaired here.
+ */
+import {
+  Refusal,
+  type Difference,
+  type DifferenceQuery,
+  type OpenDifference,
+} from '@duebridge/contract';
+import { sql, type Database } from '@duebridge/runtime';
+import { v7 as uuidv7 } from 'uuid';
+import { note } from '../store/audit.ts';
+import type { Queryable } from '../store/payments.ts';
+
+/** Rows of one statement. */
+const MAX_ROWS = 5_000;
+
+const upsertStatement = sql(
+  'differences_upsert',
+  `INSERT INTO duebridge_platform.differences AS d
+          (difference_id, platform_batch_id, partner_id, platform_payment_id, kind, here, there, amount_in_cents)
+   SELECT u.id, $1, $2, u.payment, u.kind, u.here, u.there, p.amount_in_cents
+     FROM unnest($3::uuid[], $4::text[], $5::text[], $6::text[], $7::text[]) AS u (id, payment, kind, here, there)
+     LEFT JOIN duebridge_platform.payments p ON p.platform_payment_id = u.payment
+   ON CONFLICT (platform_batch_id, platform_payment_id, kind) WHERE resolved_at IS NULL
+   DO UPDATE SET seen_at = clock_timestamp(), here = excluded.here, there = excluded.there`,
+);
+const goneStatement = sql(
+  'differences_gone',
+  `UPDATE duebridge_platform.differences d
+      SET resolved_at = clock_timestamp(), resolved_by = $2, resolution = 'a later reconciliation no longer finds it'
+    WHERE d.platform_batch_id = $1 AND d.resolved_at IS NULL AND d.seen_at < $3::timestamptz RETURNING 1`,
+);
+
+/**
+ * Keeps what a run over a batch found; gives how many earlier differences it found no more. `actor` is whoever ran it. All of it in
+ * the caller's transaction, which holds the batch, so that two runs do not undo each other.
+ */
+export async function keepDifferences(
+  on: Queryable,
+  run: {
+    readonly platform_batch_id: string;
+    readonly partner_id: string;
+    readonly differences: readonly Difference[];
+    readonly actor: string;
+  },
+): Promise<number> {
+  const { platform_batch_id, partner_id, differences, actor } = run;
+  const [clock] = await on.query<{ now: string }>('SELECT clock_timestamp()::text AS now');
+  for (let from = 0; from < differences.length; from += MAX_ROWS) {
+    const some = differences.slice(from, from + MAX_ROWS);
+    await on.query(upsertStatement, [
+      platform_batch_id,
+      partner_id,
+      some.map(() => uuidv7()),
+      some.map((one) => one.platform_payment_id),
+      some.map((one) => one.kind),
+      some.map((one) => one.here),
+      some.map((one) => one.there),
+    ]);
+  }
+  const gone = await on.query(goneStatement, [platform_batch_id, actor, clock?.now]);
+  return gone.length;
+}
+
+const COLUMNS = `d.difference_id, d.platform_batch_id, d.partner_id, d.platform_payment_id, d.kind, d.here, d.there,
+  d.amount_in_cents, d.found_at, d.seen_at, d.resolved_at, d.resolved_by, d.resolution`;
+
+/** Differences, newest first; `limit` rows at most. */
+export function listDifferences(
+  on: Queryable,
+  query: Omit<DifferenceQuery, 'limit'> & { readonly limit: number },
+): Promise<OpenDifference[]> {
+  const where: string[] = [];
+  const values: unknown[] = [];
+  const add = (condition: string, value: unknown): void => {
+    if (value === undefined) return;
+    values.push(value);
+    where.push(condition.replace('?', `$${values.length}`));
+  };
+  if (query.state === 'open') where.push('d.resolved_at IS NULL');
+  if (query.state === 'resolved') where.push('d.resolved_at IS NOT NULL');
+  add('d.partner_id = ?', query.partner_id);
+  add('d.platform_batch_id = ?', query.platform_batch_id);
+  add('d.kind = ?', query.kind);
+  add('d.difference_id < ?::uuid', query.cursor);
+  values.push(query.limit);
+  return on.query<OpenDifference>(
+    `SELECT ${COLUMNS} FROM duebridge_platform.differences d ${where.length === 0 ? '' : `WHERE ${where.join(' AND ')}`}
+      ORDER BY d.difference_id DESC LIMIT $${values.length}`,
+    values,
+  );
+}
+
+/** Resolves a difference with a note. Throws Refusal NOT_FOUND, or CONFLICT when it is resolved already. */
+export function resolveDifference(
+  database: Database,
+  difference_id: string,
+  resolution: string,
+  actor: string,
+): Promise<OpenDifference> {
+  return database.transaction(async (tx) => {
+    const [row] = await tx.query<OpenDifference>(
+      `UPDATE duebridge_platform.differences d SET resolved_at = clock_timestamp(), resolved_by = $2, resolution = $3
+        WHERE d.difference_id = $1 AND d.resolved_at IS NULL RETURNING ${COLUMNS}`,
+      [difference_id, actor, resolution],
+    );
+    if (row === undefined) {
+      const known = await tx.query(
+        'SELECT 1 FROM duebridge_platform.differences WHERE difference_id = $1',
+        [difference_id],
+      );
+      throw known.length === 0
+        ? new Refusal('NOT_FOUND')
+        : new Refusal('CONFLICT', { message: 'The difference is resolved already' });
+    }
+    const { kind, platform_batch_id, platform_payment_id, partner_id } = row;
+    await note(tx, {
+      actor,
+      event: 'difference_resolved',
+      platform_payment_id,
+      partner_id,
+      detail: { difference_id, kind, platform_batch_id, resolution },
+    });
+    return row;
+  });
+}

@@ -1,0 +1,277 @@
+/**
+ * Evidence: what was sent to a partner for one payment, and what came back.
+ *
+ * enters: every answer to a PUT or a status GET, from the partner client.  leaves: rows of `attempts`, and one log line for each.
+ * holds:  a poll without news costs no write: a run of polls that say the same is counted in memory and written with the next
+ *         news, so a crash loses at most such counts. Evidence never delays or fails a payment; when the database is away it is
+ *         dropped, and the log says so. Bodies are kept for answers that were not the expected record only: cut to 1,000
+ *         characters, secrets, account ids and contact data taken out, and sealed.
+ */
+import type { Attempt } from '@duebridge/contract';
+import { messageOf, sql, type Clock, type Database, type Log } from '@duebridge/runtime';
+import type { AnsweredCall } from '../partners/client.ts';
+import type { Sealer } from '../partners/seal.ts';
+import type { Queryable } from './payments.ts';
+
+/** News waits so long for more of its payment: most payments end within it, and cost one row. */
+const flushEveryMs = 2_000;
+/** Payments whose runs are counted in memory at most; about 30 MB. Beyond, the one polled longest ago is written out. */
+const maxKept = 100_000;
+/** Rows of one statement. */
+const maxRows = 500;
+/** Characters of a body that are kept. */
+const maxBody = 1_000;
+/** Entries of one payment that are shown: the latest. */
+const maxShown = 500;
+
+/** The evidence of this process, and what is stored. */
+export interface Attempts {
+  /** Notes a call; returns at once and never throws. */
+  note(call: AnsweredCall): void;
+  /** What was tried for a payment, oldest first, with what this process has not written yet. `bodies`: opens them too. */
+  of(platform_payment_id: string, options: { bodies: boolean }): Promise<Attempt[]>;
+  /** Writes what has waited long enough; `all` writes everything, also runs without news. */
+  flush(all?: boolean): Promise<void>;
+}
+
+interface Entry {
+  kind: Attempt['kind'];
+  at: number;
+  last_at: number;
+  count: number;
+  took_ms: number;
+  http_status: number | null;
+  result: string;
+  request_id: string;
+  body?: string;
+}
+
+interface Kept {
+  readonly entries: Entry[];
+  /** False while the last entry is a run that is written already, or that tells nothing new. */
+  news: boolean;
+  since: number;
+}
+
+const insertStatement = sql(
+  'attempts_insert',
+  `INSERT INTO duebridge_platform.attempts (platform_payment_id, at, entries)
+   SELECT * FROM unnest($1::text[], $2::timestamptz[], $3::jsonb[])`,
+);
+const selectStatement = sql(
+  'attempts_of',
+  `SELECT entries FROM duebridge_platform.attempts WHERE platform_payment_id = $1 ORDER BY at DESC, part LIMIT ${maxShown}`,
+);
+
+/** Opens the evidence. `flush` is to be called every second or two, and with `all` at the stop. */
+export function openAttempts(options: {
+  database: Database;
+  sealer: Sealer;
+  clock: Clock;
+  log: Log;
+}): Attempts {
+  const { database, sealer, clock, log } = options;
+  const kept = new Map<string, Kept>();
+
+  const note = (call: AnsweredCall): void => {
+    const { platform_payment_id, partner_id } = call;
+    const entry = entryOf(call);
+    const { kind, http_status, result, took_ms, request_id } = entry;
+    log.debug(
+      { platform_payment_id, partner_id, kind, http_status, result, took_ms, request_id },
+      'attempt',
+    );
+    const body = evidenceOf(call);
+    if (body !== undefined) entry.body = sealer.seal(body, placeOf(platform_payment_id));
+    const now = clock.monotonic();
+    const mine = kept.get(platform_payment_id);
+    const last = mine?.entries.at(-1);
+    if (mine !== undefined && last !== undefined && isSame(last, entry)) {
+      last.count += 1;
+      last.last_at = entry.last_at;
+      last.took_ms = entry.took_ms;
+      return;
+    }
+    if (mine === undefined) {
+      if (kept.size >= maxKept) dropOldest(kept);
+      kept.set(platform_payment_id, { entries: [entry], news: true, since: now });
+      return;
+    }
+    mine.entries.push(entry);
+    if (!mine.news) Object.assign(mine, { news: true, since: now });
+  };
+
+  const write = async (ids: readonly string[]): Promise<void> => {
+    const rows: { id: string; at: string; entries: string }[] = [];
+    for (const id of ids) {
+      const mine = kept.get(id);
+      const [first] = mine?.entries ?? [];
+      if (mine === undefined || first === undefined) continue;
+      rows.push({
+        id,
+        at: new Date(first.at).toISOString(),
+        entries: JSON.stringify(mine.entries),
+      });
+      const last = mine.entries.at(-1);
+      // A run goes on in memory: its next polls are counted from nought and written with the next news.
+      if (last?.kind === 'get' && last.result === 'processing') {
+        mine.entries.splice(0, mine.entries.length, { ...last, count: 0 });
+        mine.news = false;
+      } else kept.delete(id);
+    }
+    for (let from = 0; from < rows.length; from += maxRows) {
+      const some = rows.slice(from, from + maxRows);
+      await database.query(insertStatement, [
+        some.map((row) => row.id),
+        some.map((row) => row.at),
+        some.map((row) => row.entries),
+      ]);
+    }
+  };
+
+  return {
+    note,
+
+    async of(platform_payment_id, { bodies }) {
+      const stored = await database.query<{ entries: Entry[] }>(selectStatement, [
+        platform_payment_id,
+      ]);
+      const entries = [
+        ...stored.flatMap((row) => row.entries),
+        ...(kept.get(platform_payment_id)?.entries ?? []),
+      ];
+      entries.sort((a, b) => a.at - b.at || a.last_at - b.last_at);
+      return folded(entries)
+        .slice(-maxShown)
+        .map(({ body, at, last_at, ...entry }) => ({
+          ...entry,
+          at: new Date(at).toISOString(),
+          last_at: new Date(last_at).toISOString(),
+          body:
+            bodies && body !== undefined ? sealer.open(body, placeOf(platform_payment_id)) : null,
+        }));
+    },
+
+    async flush(all = false) {
+      const now = clock.monotonic();
+      const ids = [...kept]
+        .filter(
+          ([, mine]) =>
+            (mine.news && (all || now - mine.since >= flushEveryMs)) ||
+            (all && (mine.entries.at(-1)?.count ?? 0) > 0),
+        )
+        .map(([id]) => id);
+      try {
+        await write(ids);
+      } catch (error) {
+        log.warn({ error: messageOf(error), payments: ids.length }, 'attempts were not recorded');
+      }
+    },
+  };
+}
+
+/** Runs of polls until `signal` aborts: writes every second or two, and everything at the end. */
+export async function keepAttempts(options: {
+  attempts: Attempts;
+  clock: Clock;
+  signal: AbortSignal;
+}): Promise<void> {
+  const { attempts, clock, signal } = options;
+  while (!signal.aborted) {
+    await clock.sleep(flushEveryMs / 2, signal);
+    await attempts.flush(signal.aborted);
+  }
+}
+
+/** Removes the evidence of these payments: for the erasure of a person. */
+export async function eraseAttempts(on: Queryable, ids: readonly string[]): Promise<void> {
+  await on.query(
+    sql(
+      'attempts_erase',
+      'DELETE FROM duebridge_platform.attempts WHERE platform_payment_id = ANY($1)',
+    ),
+    [ids],
+  );
+}
+
+function placeOf(platform_payment_id: string): string {
+  return `attempts/${platform_payment_id}`;
+}
+
+function dropOldest(kept: Map<string, Kept>): void {
+  const oldest = kept.keys().next();
+  if (oldest.done !== true) kept.delete(oldest.value);
+}
+
+/** Two entries that tell the same: only polls are folded, each PUT stands alone. */
+function isSame(one: Entry, other: Entry): boolean {
+  return (
+    one.kind === 'get' &&
+    other.kind === 'get' &&
+    one.http_status === other.http_status &&
+    one.result === other.result
+  );
+}
+
+/** A run that was written in parts, as one. */
+function folded(entries: readonly Entry[]): Entry[] {
+  const out: Entry[] = [];
+  for (const entry of entries) {
+    const last = out.at(-1);
+    if (last !== undefined && isSame(last, entry)) {
+      last.count += entry.count;
+      last.last_at = Math.max(last.last_at, entry.last_at);
+      last.took_ms = entry.took_ms;
+    } else if (entry.count > 0) out.push({ ...entry });
+  }
+  return out;
+}
+
+function entryOf({ kind, sent_at, took_ms, request_id, answer }: AnsweredCall): Entry {
+  return {
+    kind,
+    at: sent_at,
+    last_at: sent_at,
+    count: 1,
+    took_ms: Math.round(took_ms),
+    http_status: answer.kind === 'reply' ? answer.status : null,
+    result: resultOf(answer),
+    request_id,
+  };
+}
+
+/** The answer in one word: the status of a record, an error's code, or why there is nothing to read. */
+function resultOf(answer: AnsweredCall['answer']): string {
+  if (answer.kind !== 'reply') return answer.reason;
+  const fields = typeof answer.json === 'object' && answer.json !== null ? answer.json : {};
+  const word = 'status' in fields && answer.status === 200 ? fields['status'] : undefined;
+  const code = 'code' in fields ? fields['code'] : undefined;
+  const told = word ?? code;
+  if (typeof told === 'string' && /^[A-Za-z0-9_.-]{1,64}$/.test(told)) return told;
+  return answer.problem === undefined ? `http_${answer.status}` : `not_json_${answer.problem}`;
+}
+
+/** The body as evidence: undefined where the answer was the expected record, which the payment's row tells. */
+function evidenceOf(call: AnsweredCall): string | undefined {
+  const { answer, secrets, account_id } = call;
+  if (answer.kind !== 'reply' || (answer.raw ?? '') === '') return undefined;
+  if (answer.status === 200 && answer.problem === undefined) return undefined;
+  return redact(answer.raw ?? '', [...secrets, account_id]);
+}
+
+/** Contact data and whatever looks like a secret or a number of a card or an account. */
+const PERSONAL = [
+  /[\p{L}\p{N}._%+-]+@[\p{L}\p{N}-]+(?:\.[\p{L}\p{N}-]+)+/gu, // an e-mail address
+  /\+?\d[\d ()./-]{6,}\d/g, // a phone, card or account number
+  /\b(?:Bearer|Basic)\s+\S+/gi,
+  /\b(?=[A-Za-z0-9_-]*\d)[A-Za-z0-9_-]{24,}\b/g, // a token; a UUID with its hyphens too
+];
+
+/** A text as it may be kept and shown: known secrets and ids first, then whatever looks like one. Pure. */
+export function redact(text: string, secrets: readonly string[]): string {
+  let out = text.slice(0, 4 * maxBody).toWellFormed();
+  for (const secret of secrets) if (secret.length > 1) out = out.replaceAll(secret, '•••');
+  for (const pattern of PERSONAL) out = out.replaceAll(pattern, '•••');
+  out = out.replaceAll(/\p{Cc}+/gu, ' ');
+  return out.length > maxBody ? `${out.slice(0, maxBody)}…` : out;
+}

@@ -1,0 +1,182 @@
+/**
+ * Finding payments among millions: by any id, account, amount, day, partner, batch, status, or person.
+ *
+ * holds: the newest first, page by page; every filter has an index behind it, and none over a column that changes in a payment's
+ *        life: failures and partners' ids are found in the audit, which only grows, and what is in flight stands in its own index.
+ */
+import type { PaymentStage, PaymentStatus } from '@duebridge/contract';
+import { sql } from '@duebridge/runtime';
+import { PAYMENT_COLUMNS, type PaymentRow, type Queryable } from './payments.ts';
+
+/** Which payments; what is absent does not matter. */
+export interface PaymentFilter {
+  readonly status?: PaymentStatus | undefined;
+  readonly stage?: PaymentStage | undefined;
+  readonly partner_id?: string | undefined;
+  readonly platform_batch_id?: string | undefined;
+  readonly account_id?: string | undefined;
+  readonly amount_in_cents?: number | undefined;
+  /** Confirmed at or after, and before: ISO 8601. */
+  readonly from?: string | undefined;
+  readonly to?: string | undefined;
+  /** An exact id of any kind. */
+  readonly id?: string | undefined;
+  /** Payments of the customers with this digest of an e-mail address. */
+  readonly email_digest?: Buffer | undefined;
+  /** Only those that were confirmed at least so many milliseconds ago and have not ended. */
+  readonly openForMs?: number | undefined;
+  /** Only those that ended and whose funds are not settled. */
+  readonly unsettled?: boolean | undefined;
+  /** The last platform_payment_id of the page before. */
+  readonly cursor?: string | undefined;
+  /** At most this many rows. */
+  readonly limit: number;
+}
+
+/** Clocks of the platform's processes, which make the ids, and of the database may differ by this much. */
+const CLOCK_MARGIN_MS = 10 * 60_000;
+/** Payments of one person, or of one session, that are looked through. */
+const MAX_IDS = 1_000;
+
+/** Payments, newest first: ids are UUIDv7, so their order is that of creation. */
+export async function listPayments(on: Queryable, filter: PaymentFilter): Promise<PaymentRow[]> {
+  const where: string[] = [];
+  const values: unknown[] = [];
+  const add = (condition: string, ...given: unknown[]): void => {
+    let text = condition;
+    for (const value of given) {
+      values.push(value);
+      text = text.replace('?', `$${values.length}`);
+    }
+    where.push(text);
+  };
+
+  if (filter.id !== undefined) {
+    const found = await conditionOfId(on, filter.id);
+    if (found === undefined) return [];
+    add(...found);
+  }
+  if (filter.email_digest !== undefined) {
+    const ids = await paymentsOfPerson(on, filter.email_digest);
+    if (ids.length === 0) return [];
+    add('p.platform_payment_id = ANY(?)', ids);
+  }
+  if (filter.status !== undefined) addStatus(filter.status, add);
+  if (filter.stage !== undefined) {
+    add('p.stage = ?', filter.stage);
+    // What is not settled stands in the small index of what is in flight; in review nobody owns it.
+    if (filter.stage !== 'ended') add('p.settled_at IS NULL');
+    if (filter.stage === 'review') add('p.owner IS NULL');
+  }
+  if (filter.partner_id !== undefined) add('p.partner_id = ?', filter.partner_id);
+  if (filter.platform_batch_id !== undefined)
+    add('p.platform_batch_id = ?', filter.platform_batch_id);
+  if (filter.account_id !== undefined) add('p.account_id = ?', filter.account_id);
+  if (filter.amount_in_cents !== undefined) add('p.amount_in_cents = ?', filter.amount_in_cents);
+  if (filter.from !== undefined) {
+    add('p.created_at >= ?', filter.from);
+    add('p.platform_payment_id >= ?', firstIdAt(Date.parse(filter.from) - CLOCK_MARGIN_MS));
+  }
+  if (filter.to !== undefined) {
+    add('p.created_at < ?', filter.to);
+    add('p.platform_payment_id < ?', firstIdAt(Date.parse(filter.to) + CLOCK_MARGIN_MS));
+  }
+  if (filter.openForMs !== undefined) {
+    add(
+      `p.settled_at IS NULL AND p.status = 'processing' AND p.created_at <= now() - ? * interval '1 millisecond'`,
+      filter.openForMs,
+    );
+  }
+  if (filter.unsettled === true) add(`p.settled_at IS NULL AND p.stage = 'ended'`);
+  if (filter.cursor !== undefined) add('p.platform_payment_id < ?', filter.cursor);
+  values.push(filter.limit);
+  return on.query<PaymentRow>(
+    `SELECT ${PAYMENT_COLUMNS} FROM duebridge_platform.payments p
+      ${where.length > 0 ? `WHERE ${where.join(' AND ')}` : ''}
+      ORDER BY p.platform_payment_id DESC LIMIT $${values.length}`,
+    values,
+  );
+}
+
+function addStatus(
+  status: PaymentStatus,
+  add: (condition: string, ...given: unknown[]) => void,
+): void {
+  switch (status) {
+    case 'processing':
+      add(`p.status = 'processing' AND p.settled_at IS NULL`);
+      return;
+    case 'succeeded':
+      // Most of them: the newest page is found at once.
+      add(`p.status = 'succeeded'`);
+      return;
+    case 'failed':
+    case 'canceled':
+      // The words stand in the text, so that the plan may use the partial index.
+      add(
+        `p.platform_payment_id IN (SELECT a.platform_payment_id FROM duebridge_platform.audit a
+            WHERE a.event = 'payment_ended' AND a.detail ->> 'status' IN ('failed', 'canceled')
+              AND a.detail ->> 'status' = '${status}')`,
+      );
+  }
+}
+
+/** How a payment with this id is found: by the first kind of id that there is one of. */
+async function conditionOfId(
+  on: Queryable,
+  id: string,
+): Promise<[condition: string, value: unknown] | undefined> {
+  const [row] = await on.query<{ kind: string }>(
+    sql(
+      'payment_id_kind',
+      `SELECT CASE
+         WHEN EXISTS (SELECT 1 FROM duebridge_platform.payments p WHERE p.platform_payment_id = $1) THEN 'payment'
+         WHEN EXISTS (SELECT 1 FROM duebridge_platform.payments p WHERE p.session_id = $1) THEN 'session'
+         WHEN EXISTS (SELECT 1 FROM duebridge_platform.payments p WHERE p.platform_batch_id = $1) THEN 'batch'
+         ELSE 'partner' END AS kind`,
+    ),
+    [id],
+  );
+  switch (row?.kind) {
+    case 'payment':
+      return ['p.platform_payment_id = ?', id];
+    case 'session':
+      return ['p.session_id = ?', id];
+    case 'batch':
+      return ['p.platform_batch_id = ?', id];
+    default: {
+      const rows = await on.query<{ platform_payment_id: string }>(
+        sql(
+          'payment_by_partner_id',
+          `SELECT a.platform_payment_id FROM duebridge_platform.audit a
+            WHERE a.event = 'payment_ended' AND a.detail ->> 'payment_id' IS NOT NULL AND a.detail ->> 'payment_id' = $1
+           UNION SELECT p.platform_payment_id FROM duebridge_platform.payments p
+            WHERE p.settled_at IS NULL AND p.payment_id = $1 LIMIT ${MAX_IDS}`,
+        ),
+        [id],
+      );
+      const ids = rows.map((found) => found.platform_payment_id);
+      return ids.length === 0 ? undefined : ['p.platform_payment_id = ANY(?)', ids];
+    }
+  }
+}
+
+/** The payments of everybody with this e-mail address, over all partners, at most MAX_IDS. */
+export async function paymentsOfPerson(on: Queryable, email_digest: Buffer): Promise<string[]> {
+  const rows = await on.query<{ platform_payment_id: string }>(
+    sql(
+      'payments_of_person',
+      `SELECT fp.platform_payment_id FROM duebridge_platform.customers c
+         JOIN duebridge_platform.flow_payments fp USING (customer_id)
+        WHERE c.email_digest = $1 ORDER BY fp.platform_payment_id DESC LIMIT ${MAX_IDS}`,
+    ),
+    [email_digest],
+  );
+  return rows.map((row) => row.platform_payment_id);
+}
+
+/** The least UUIDv7 of a millisecond since 1970. Pure. */
+export function firstIdAt(ms: number): string {
+  const hex = Math.max(0, Math.floor(ms)).toString(16).padStart(12, '0').slice(-12);
+  return `${hex.slice(0, 8)}-${hex.slice(8)}-7000-8000-000000000000`;
+}
