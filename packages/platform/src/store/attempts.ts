@@ -261,10 +261,10 @@ function evidenceOf(call: AnsweredCall): string | undefined {
 
 /** Contact data and whatever looks like a secret or a number of a card or an account. */
 const PERSONAL = [
+  /\b(?:Bearer|Basic)\s+[^\s,;"']+/gi,
+  /\b(?=[A-Za-z0-9_-]*\d)[A-Za-z0-9_-]{24,}\b/g, // a token; a UUID with its hyphens too
   /[\p{L}\p{N}._%+-]+@[\p{L}\p{N}-]+(?:\.[\p{L}\p{N}-]+)+/gu, // an e-mail address
   /\+?\d[\d ()./-]{6,}\d/g, // a phone, card or account number
-  /\b(?:Bearer|Basic)\s+\S+/gi,
-  /\b(?=[A-Za-z0-9_-]*\d)[A-Za-z0-9_-]{24,}\b/g, // a token; a UUID with its hyphens too
 ];
 
 /** A text as it may be kept and shown: known secrets and ids first, then whatever looks like one. Pure. */
