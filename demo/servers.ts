@@ -195,6 +195,11 @@ function cityRegistration(server: RunningPartner, settings: Settings): PartnerRe
     partner_id: 'city-services',
     name: 'City Services',
     kind: 'aggregator',
+    biller_names: {
+      'lakeside-energy': 'Lakeside Energy',
+      'harbor-water': 'Harbor Water',
+      'metro-waste': 'Metro Waste',
+    },
     base_url: server.url,
     origins: [SITE_ORIGIN],
     auth,

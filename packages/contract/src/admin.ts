@@ -80,6 +80,12 @@ const partnerFields = {
   name: text('Shown to customers.'),
   kind: Type.Enum(['biller', 'aggregator']),
   biller_id: Type.Optional(BillerId),
+  biller_names: Type.Optional(
+    Type.Record(BillerId, text('Shown to customers.'), {
+      description: 'What customers call the billers of an aggregator, by biller_id.',
+      maxProperties: 10_000,
+    }),
+  ),
   base_url: Type.String({ maxLength: 2048 }),
   origins: Type.Array(Type.String({ maxLength: 256 }), { maxItems: 50 }),
   paths: Type.Optional(PartnerPaths),
@@ -97,6 +103,7 @@ export type PartnerRegistration = Static<typeof PartnerRegistration>;
 export const PartnerChange = Type.Object(
   {
     name: Type.Optional(partnerFields.name),
+    biller_names: partnerFields.biller_names,
     base_url: Type.Optional(partnerFields.base_url),
     origins: Type.Optional(partnerFields.origins),
     paths: partnerFields.paths,

@@ -30,16 +30,19 @@ export const FlowSessionRequest = Type.Object(
 );
 export type FlowSessionRequest = Static<typeof FlowSessionRequest>;
 
-/** What the exchange gives: the secret stays in the memory of the page, in no storage and no URL. */
-export const FlowSessionGrant = Type.Object({
-  session: Type.String({ description: 'The secret; send it as a Bearer credential.' }),
-  session_id: Type.String({ description: 'Safe to show and to log.' }),
-  expires_at: instant('The end of the session.'),
-});
-export type FlowSessionGrant = Static<typeof FlowSessionGrant>;
-
 /** How far a payment is, for the person who waits. */
 export const PAYMENT_PROGRESS = ['sending', 'accepted', 'ended'] as const;
+
+/** What a failure means for whoever may try again. */
+export const FAILURE_KINDS = [
+  'declined',
+  'duplicate',
+  'possible_duplicate',
+  'account',
+  'amount',
+  'other',
+] as const;
+export type FailureKind = (typeof FAILURE_KINDS)[number];
 
 /** The payment as its customer sees it. An unknown outcome is `processing`, never failed (E9). */
 export const FlowPayment = Type.Object({
@@ -56,10 +59,16 @@ export const FlowPayment = Type.Object({
   initiated_at: Type.Union([instant('When the partner accepted it.'), Type.Null()]),
   posted_at: Type.Union([instant('When it was posted.'), Type.Null()]),
   failure_reason: Type.Optional(Type.String()),
+  failure: Type.Optional(
+    Type.Enum([...FAILURE_KINDS], {
+      description:
+        'What the failure means for the customer: declined (the funding method; the partner was never asked), duplicate, account and amount (a reason in the words of the interface), possible_duplicate (free text that may speak of one: warn, and ask), other.',
+    }),
+  ),
   duplicate: Type.Optional(
     Type.Boolean({
       description:
-        'True when the failure reason names a duplicate: the page then offers no second try.',
+        'True when the failure is a duplicate payment by the words of the interface: no second try is offered or taken.',
     }),
   ),
 });
@@ -85,8 +94,43 @@ export const FlowSession = Type.Object({
   payment: Type.Union([FlowPayment, Type.Null()], {
     description: 'The payment of this session, if there is one: the page opens on it.',
   }),
+  last_paid: Type.Optional(
+    Type.Object(
+      {
+        platform_payment_id: PlatformPaymentId,
+        amount_in_cents: AmountInCents,
+        posted_at: instant('When it was posted.'),
+      },
+      { description: 'The last payment of this customer for this account that succeeded.' },
+    ),
+  ),
+  other_payment: Type.Optional(
+    Type.Object(
+      { amount_in_cents: AmountInCents, created_at: instant('When it was confirmed.') },
+      {
+        description:
+          'A payment for the same account by somebody else that is still processing: whoever pays now pays beside it.',
+      },
+    ),
+  ),
+  usual_seconds: Type.Optional(
+    Type.Integer({
+      minimum: 1,
+      description:
+        'Within this time nine of ten recent payments of the partner had ended; absent until enough are known.',
+    }),
+  ),
 });
 export type FlowSession = Static<typeof FlowSession>;
+
+/** What the exchange gives: the secret stays in the memory of the page, in no storage and no URL. */
+export const FlowSessionGrant = Type.Object({
+  session: Type.String({ description: 'The secret; send it as a Bearer credential.' }),
+  session_id: Type.String({ description: 'Safe to show and to log.' }),
+  expires_at: instant('The end of the session.'),
+  bill: Type.Optional(FlowSession),
+});
+export type FlowSessionGrant = Static<typeof FlowSessionGrant>;
 
 /**
  * Confirm. However often it is sent, a session has one payment; only `replaces`, naming the last

@@ -44,10 +44,19 @@ export class JsonProblem extends Error {
   }
 }
 
-/** Reads one JSON text. Throws JsonProblem; never anything else, whatever the text holds. */
-export function parseJson(text: string): Json {
+/**
+ * Reads one JSON text. Throws JsonProblem; never anything else, whatever the text holds.
+ *
+ * A value whose escapes make NUL or half a surrogate pair cannot be stored. `unstorable` says what to do with it: `refuse` the
+ * text (a request: its sender can be told), or `replace` the character by U+FFFD (an answer to a call of ours: a payment must
+ * not stay open because of one character in its reason). Keys are always refused.
+ */
+export function parseJson(
+  text: string,
+  options: { readonly unstorable?: 'refuse' | 'replace' } = {},
+): Json {
   if (!text.isWellFormed()) throw new JsonProblem('the text is not well-formed Unicode');
-  const reader = new Reader(text);
+  const reader = new Reader(text, options.unstorable === 'replace');
   return reader.whole();
 }
 
@@ -58,10 +67,12 @@ const SPACE = /[ \t\n\r]*/y;
 
 class Reader {
   readonly #text: string;
+  readonly #replaces: boolean;
   #at = 0;
 
-  constructor(text: string) {
+  constructor(text: string, replaces: boolean) {
     this.#text = text;
+    this.#replaces = replaces;
   }
 
   whole(): Json {
@@ -80,7 +91,7 @@ class Reader {
       case '[':
         return this.#array(depth);
       case '"':
-        return this.#string();
+        return this.#string(this.#replaces);
       case 't':
         return this.#word('true', true);
       case 'f':
@@ -100,7 +111,7 @@ class Reader {
     do {
       this.#space();
       if (this.#text[this.#at] !== '"') this.#fail('expected a key in double quotes');
-      const key = this.#string();
+      const key = this.#string(false);
       if (DANGEROUS_KEYS.has(key)) this.#fail(`the key ${key} is not allowed`);
       if (entries.has(key)) this.#fail('the same key stands twice in one object');
       this.#space();
@@ -127,7 +138,7 @@ class Reader {
     return items;
   }
 
-  #string(): string {
+  #string(replaces: boolean): string {
     STRING.lastIndex = this.#at;
     const source = this.#match(STRING) ?? this.#fail('a text is not closed or not escaped');
     this.#at += source.length;
@@ -135,6 +146,7 @@ class Reader {
     const text = JSON.parse(source) as string;
     // An escape can still make what raw text may not hold: PostgreSQL refuses NUL, and two
     // different lone surrogates become one and the same replacement character as keys.
+    if (replaces) return text.replaceAll('\u0000', '\uFFFD').toWellFormed();
     if (text.includes('\u0000')) this.#fail('a text holds the character NUL');
     if (!text.isWellFormed()) this.#fail('a text holds half a surrogate pair');
     return text;

@@ -141,11 +141,15 @@ CREATE INDEX flow_payments_by_token ON duebridge_platform.flow_payments USING bt
 
 CREATE TABLE duebridge_platform.flows (
   flow_id bytea NOT NULL,
+  partner_id text NOT NULL,
+  biller_id text NOT NULL,
+  account_id text NOT NULL,
   latest_payment_id text,
   CONSTRAINT flows_pkey PRIMARY KEY (flow_id),
   CONSTRAINT flows_flow_id_check CHECK ((octet_length(flow_id) = 32))
 );
 
+<<<<<<< HEAD
 CREATE TABLE duebridge_platform.operator_keys (
   key_id text NOT NULL,
   operator_id text NOT NULL,
@@ -192,12 +196,16 @@ CREATE TABLE duebridge_platform.operators (
   CONSTRAINT operators_operator_id_check CHECK ((operator_id ~ '^[a-z0-9][a-z0-9._-]{0,62}$'::text)),
   CONSTRAINT operators_role_check CHECK ((role = ANY (ARRAY['viewer'::text, 'operator'::text, 'admin'::text])))
 );
+=======
+CREATE INDEX flows_by_account ON duebridge_platform.flows USING btree (account_id, biller_id, partner_id);
+>>>>>>> bc636f5 (One customer cannot shut the listener, and prose no longer decides a retry)
 
 CREATE TABLE duebridge_platform.partners (
   partner_id text NOT NULL,
   name text NOT NULL,
   kind text NOT NULL,
   biller_id text,
+  biller_names jsonb NOT NULL DEFAULT '{}'::jsonb,
   base_url text NOT NULL,
   origins text[] NOT NULL DEFAULT '{}'::text[],
   paths jsonb NOT NULL DEFAULT '{}'::jsonb,
@@ -236,6 +244,7 @@ CREATE TABLE duebridge_platform.payments (
   owner text,
   payment_id text,
   failure_reason text,
+  ended_by text,
   initiated_at timestamp with time zone,
   posted_at timestamp with time zone,
   created_at timestamp with time zone NOT NULL DEFAULT clock_timestamp(),
@@ -246,6 +255,7 @@ CREATE TABLE duebridge_platform.payments (
   CONSTRAINT payments_partner_id_fkey FOREIGN KEY (partner_id) REFERENCES duebridge_platform.partners(partner_id),
   CONSTRAINT payments_amount_in_cents_check CHECK (((amount_in_cents >= 1) AND (amount_in_cents <= '99999999999'::bigint))),
   CONSTRAINT payments_ended CHECK ((((status = 'processing'::text) = (stage <> 'ended'::text)) AND ((stage = 'ended'::text) = (ended_at IS NOT NULL)))),
+  CONSTRAINT payments_ended_by_check CHECK ((ended_by = ANY (ARRAY['partner'::text, 'funding'::text]))),
   CONSTRAINT payments_failed CHECK (((status = 'failed'::text) = (failure_reason IS NOT NULL))),
   CONSTRAINT payments_failure_reason_check CHECK ((length(failure_reason) <= 500)),
   CONSTRAINT payments_platform_payment_id_check CHECK ((platform_payment_id ~ '^[A-Za-z0-9._-]{1,64}$'::text)),
@@ -331,6 +341,7 @@ CREATE TABLE duebridge_platform.tokens (
   account_id text,
   flow_id bytea,
   balance jsonb,
+  sessions smallint NOT NULL DEFAULT 0,
   created_at timestamp with time zone NOT NULL DEFAULT now(),
   expires_at timestamp with time zone NOT NULL,
   CONSTRAINT tokens_pkey PRIMARY KEY (token_hash),
@@ -410,10 +421,10 @@ BEGIN
   END IF;
   IF OLD.status <> 'processing'
      AND ((NEW.status, NEW.stage, NEW.payment_id, NEW.failure_reason, NEW.initiated_at, NEW.posted_at,
-           NEW.accepted_at, NEW.ended_at, NEW.review_reason)
+           NEW.ended_by, NEW.accepted_at, NEW.ended_at, NEW.review_reason)
           IS DISTINCT FROM
           (OLD.status, OLD.stage, OLD.payment_id, OLD.failure_reason, OLD.initiated_at, OLD.posted_at,
-           OLD.accepted_at, OLD.ended_at, OLD.review_reason)
+           OLD.ended_by, OLD.accepted_at, OLD.ended_at, OLD.review_reason)
           OR (OLD.settled_at IS NOT NULL AND NEW.settled_at IS DISTINCT FROM OLD.settled_at)) THEN
     RAISE EXCEPTION 'a payment that has ended never changes'
       USING ERRCODE = 'check_violation', CONSTRAINT = 'payments_terminal';

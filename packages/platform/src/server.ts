@@ -391,7 +391,8 @@ function mountPublic(
       await events.follow({
         reply,
         signal,
-        session_id: session.session_id,
+        flow: session.flow_id?.toString('hex') ?? session.session_id,
+        address: request.ip,
         expiresAt: Date.parse(session.expires_at),
         platform_payment_id,
         read: () => payments.read(session, platform_payment_id),

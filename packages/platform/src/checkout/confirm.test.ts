@@ -20,6 +20,7 @@ const row: PaymentRow = {
   owner: 'w',
   payment_id: null,
   failure_reason: null,
+  ended_by: null,
   initiated_at: null,
   posted_at: null,
   created_at: '2026-01-01T00:00:00.000Z',

@@ -24,6 +24,7 @@ import {
   type Session,
 } from './flow.ts';
 import type { Funding } from '../funding.ts';
+import { failureKind } from './failure.ts';
 import type { PartnerClient } from '../partners/client.ts';
 import type { Partner, PartnerRegistry } from '../partners/registry.ts';
 import { findPayment, insertPayment, type PaymentRow, type Queryable } from '../store/payments.ts';
@@ -79,7 +80,7 @@ export function openPayments(options: {
     try {
       const payment = await database.transaction(async (tx) => {
         made = undefined;
-        await lockFlow(tx, session.flow_id);
+        await lockFlow(tx, session);
         const decision = await decide(tx, session, request);
         if (decision.kind === 'give') return decision.payment;
         made = await insertPayment(tx, {
@@ -107,7 +108,7 @@ export function openPayments(options: {
         error.outcome === 'unknown'
       ) {
         const { platform_payment_id } = made;
-        void takeIfCommitted(session.flow_id, platform_payment_id, {
+        void takeIfCommitted(session, platform_payment_id, {
           database,
           engine,
           clock,
@@ -181,7 +182,10 @@ async function decide(
 
 /** A failure as a duplicate says that the debt is paid already: a second try would pay it twice. */
 function mayReplace(payment: PaymentRow): boolean {
-  return payment.status === 'canceled' || (payment.status === 'failed' && !isDuplicate(payment));
+  return (
+    payment.status === 'canceled' ||
+    (payment.status === 'failed' && failureKind(payment) !== 'duplicate')
+  );
 }
 
 /** What the account allows, as its partner says now. */
@@ -236,7 +240,7 @@ async function keepCustomer(tx: Transaction, customer_id: string, days: number):
  * when its hold on the flow is gone has it happened or not.
  */
 async function takeIfCommitted(
-  flow_id: Buffer,
+  session: PayableSession,
   platform_payment_id: string,
   on: {
     database: Database;
@@ -250,7 +254,7 @@ async function takeIfCommitted(
   while (!signal.aborted) {
     await clock.sleep(resolveEveryMs, signal);
     try {
-      await database.transaction((tx) => lockFlow(tx, flow_id));
+      await database.transaction((tx) => lockFlow(tx, session));
       const payment = await findPayment(database, platform_payment_id);
       if (payment !== undefined && payment.owner === engine.workerId) engine.take(payment);
       return;
@@ -276,7 +280,11 @@ export function toFlowPayment(payment: PaymentRow): FlowPayment {
     initiated_at: payment.initiated_at,
     posted_at: payment.posted_at,
     ...(payment.status === 'failed'
-      ? { failure_reason: reason, duplicate: isDuplicate(payment) }
+      ? {
+          failure_reason: reason,
+          failure: failureKind(payment),
+          duplicate: failureKind(payment) === 'duplicate',
+        }
       : {}),
   };
 }
@@ -284,11 +292,6 @@ export function toFlowPayment(payment: PaymentRow): FlowPayment {
 function progressOf(payment: PaymentRow): FlowPayment['progress'] {
   if (payment.status !== 'processing') return 'ended';
   return payment.payment_id === null ? 'sending' : 'accepted';
-}
-
-/** The interface names no code for it, so the reason's own word decides (FR1). */
-function isDuplicate(payment: PaymentRow): boolean {
-  return /\bduplicate/i.test(payment.failure_reason ?? '');
 }
 
 /** Characters that a partner's text may not bring onto a page: controls, and those that turn the direction of writing. */

@@ -3,7 +3,7 @@ import test, { type TestContext } from 'node:test';
 import { platformRoutes, Refusal } from '@duebridge/contract';
 import { createServer, mount } from '@duebridge/runtime';
 import { manualClock, type ManualClock } from '@duebridge/runtime/testing';
-import { openPaymentEvents } from './events.ts';
+import { openPaymentEvents, STREAM_LIMITS } from './events.ts';
 import type { PaymentRow } from '../store/payments.ts';
 
 const id = '018f0000-0000-7000-8000-000000000000';
@@ -33,15 +33,21 @@ interface Rig {
   readonly open: (options?: {
     read?: () => Promise<PaymentRow>;
     lifeMs?: number;
+    flow?: string;
+    address?: string;
     signal?: AbortSignal;
   }) => Promise<Response>;
 }
 
-async function rig(t: TestContext): Promise<Rig> {
+async function rig(
+  t: TestContext,
+  limits?: { perFlow: number; perAddress: number; inAll: number },
+): Promise<Rig> {
   const clock = manualClock();
   const watchers = new Set<(payment: PaymentRow) => void>();
   const events = openPaymentEvents({
     clock,
+    ...(limits === undefined ? {} : { limits }),
     engine: {
       watch(_id, changed) {
         watchers.add(changed);
@@ -49,13 +55,14 @@ async function rig(t: TestContext): Promise<Rig> {
       },
     },
   });
-  let next = { read: () => Promise.resolve(row), lifeMs: 3_600_000 };
+  let next = { read: () => Promise.resolve(row), lifeMs: 3_600_000, flow: 'f', address: '::1' };
   const app = createServer();
   mount(app, platformRoutes.get_flow_payment_events, async ({ reply, signal }) => {
     await events.follow({
       reply,
       signal,
-      session_id: 's',
+      flow: next.flow,
+      address: next.address,
       expiresAt: clock.now() + next.lifeMs,
       platform_payment_id: id,
       read: next.read,
@@ -69,8 +76,10 @@ async function rig(t: TestContext): Promise<Rig> {
     change: (payment) => watchers.forEach((watcher) => watcher(payment)),
     listening: () => watchers.size,
     size: () => events.size,
-    open({ read = () => Promise.resolve(row), lifeMs = 3_600_000, signal } = {}) {
-      next = { read, lifeMs };
+    open(given = {}) {
+      const { read = () => Promise.resolve(row), lifeMs = 3_600_000, signal } = given;
+      const { flow = 'f', address = '::1' } = given;
+      next = { read, lifeMs, flow, address };
       return fetch(`${base}/v1/flow/payments/${id}/events`, signal === undefined ? {} : { signal });
     },
   };
@@ -171,4 +180,45 @@ test('a stream carries what every answer carries, and its connection ends with i
   assert.equal(response.headers.get('connection'), 'close');
   change(ended);
   await response.text();
+});
+
+test('one flow has few streams, whatever the number of its sessions: the oldest makes room', async (t) => {
+  const { open, size } = await rig(t, { perFlow: 3, perAddress: 100, inAll: 100 });
+  const responses = [];
+  for (let index = 0; index < 8; index += 1) responses.push(await open({ flow: 'one customer' }));
+  assert.equal(size(), 3);
+  // The five oldest have ended; another customer is not touched.
+  for (const response of responses.slice(0, 5)) assert.match(await response.text(), /^data:/m);
+  assert.equal((await open({ flow: 'another' })).status, 200);
+  assert.equal(size(), 4);
+});
+
+test('an address and all addresses together have a share, beyond which a page is told to wait and poll', async (t) => {
+  const { open, size } = await rig(t, { perFlow: 2, perAddress: 3, inAll: 5 });
+  const from = (address: string, flow: string): Promise<Response> => open({ address, flow });
+  for (const flow of ['a', 'b', 'c']) assert.equal((await from('192.0.2.1', flow)).status, 200);
+  const refused = await from('192.0.2.1', 'd');
+  assert.equal(refused.status, 429);
+  assert.ok(Number(refused.headers.get('retry-after')) > 0);
+  for (const flow of ['e', 'f']) assert.equal((await from('192.0.2.2', flow)).status, 200);
+  assert.equal((await from('192.0.2.3', 'g')).status, 429);
+  assert.equal(size(), 5);
+});
+
+test('an ended stream gives its place back', async (t) => {
+  const { open, change, size } = await rig(t, { perFlow: 2, perAddress: 1, inAll: 1 });
+  for (let round = 0; round < 3; round += 1) {
+    const response = await open();
+    assert.equal(response.status, 200);
+    change(ended);
+    await response.text();
+    assert.equal(size(), 0);
+  }
+});
+
+test('the streams together leave most connections to requests', () => {
+  const app = createServer();
+  const { perFlow, perAddress, inAll } = STREAM_LIMITS;
+  assert.ok(perFlow < perAddress && perAddress < inAll);
+  assert.ok(inAll <= app.server.maxConnections / 2, `${inAll} of ${app.server.maxConnections}`);
 });

@@ -3,11 +3,12 @@
  *
  * enters: a payment of the caller's flow.  leaves: one `payment` event at once, one for each change that the customer can see, and the
  *         end of the stream after the terminal one.
- * holds:  the stream ends with its session, with the client and with the server; a session has few streams, the oldest makes room;
- *         silence is filled with comments, so that nothing on the way takes the connection for dead. A dropped stream loses nothing:
+ * holds:  the stream ends with its session, with the client and with the server; a flow has few streams, the oldest makes room; an
+ *         address and all addresses together have a share of the connections, beyond which a page is refused and polls instead, so
+ *         that no customer shuts the listener for others; silence is filled with comments, so that nothing on the way takes the connection for dead. A dropped stream loses nothing:
  *         the page reads the payment again.
  */
-import { isTerminal } from '@duebridge/contract';
+import { isTerminal, Refusal } from '@duebridge/contract';
 import type { Clock } from '@duebridge/runtime';
 import type { FastifyReply } from 'fastify';
 import type { Engine } from '../engine/engine.ts';
@@ -16,8 +17,14 @@ import type { PaymentRow } from '../store/payments.ts';
 
 /** A comment line this often: under the 15 s after which the page and some proxies give a silent connection up. */
 const heartbeatMs = 10_000;
-/** Streams of one session at once: a page needs one, a page that has just lost its network two. */
-const maxPerSession = 4;
+/**
+ * Streams at once. Of one flow, however many sessions and tokens it has: a page needs one, and a page that has just lost its network
+ * two; six tabs are many. Of one address: an office or a mobile network behind one address has many customers, but few of them wait
+ * for a payment at the same moment. In all: well under the 10,000 connections of the listener, whose rest is for requests.
+ */
+export const STREAM_LIMITS = { perFlow: 12, perAddress: 500, inAll: 4_000 } as const;
+/** A page that is refused a stream polls; it may ask for one again after this. */
+const retryAfterSeconds = '30';
 /** Bytes that may wait for a client that does not read: some hundred events, then it is cut. */
 const maxWaitingBytes = 64 * 1024;
 
@@ -26,12 +33,14 @@ export interface PaymentEvents {
   /**
    * Answers `reply` with the stream; resolves when it has ended. `read` gives the payment as it is
    * now, or throws, which is answered as usual; `signal` ends the stream;
-   * `expiresAt` is the end of the session in wall milliseconds.
+   * `expiresAt` is the end of the session in wall milliseconds. `flow` names whose streams are counted together, `address` the
+   * client's. Throws Refusal TOO_MANY_REQUESTS when the address or the server has its share open.
    */
   follow(options: {
     reply: FastifyReply;
     signal: AbortSignal;
-    session_id: string;
+    flow: string;
+    address: string;
     expiresAt: number;
     platform_payment_id: string;
     read: () => Promise<PaymentRow>;
@@ -44,24 +53,33 @@ export interface PaymentEvents {
 export function openPaymentEvents(options: {
   engine: Pick<Engine, 'watch'>;
   clock: Clock;
+  /** For tests; default STREAM_LIMITS. */
+  limits?: { readonly perFlow: number; readonly perAddress: number; readonly inAll: number };
 }): PaymentEvents {
-  const { engine, clock } = options;
+  const { engine, clock, limits = STREAM_LIMITS } = options;
   const streams = new Map<string, Set<AbortController>>();
+  const perAddress = new Map<string, number>();
   let size = 0;
+  const refuse = (): never => {
+    throw new Refusal('TOO_MANY_REQUESTS', { headers: { 'Retry-After': retryAfterSeconds } });
+  };
 
   return {
-    async follow({ reply, signal, session_id, expiresAt, platform_payment_id, read }) {
+    async follow({ reply, signal, flow, address, expiresAt, platform_payment_id, read }) {
+      const fromAddress = perAddress.get(address) ?? 0;
+      if (size >= limits.inAll || fromAddress >= limits.perAddress) refuse();
       const end = new AbortController();
       const stop = (): void => end.abort();
       if (signal.aborted) stop();
       signal.addEventListener('abort', stop, { once: true });
-      const mine = streams.get(session_id) ?? new Set();
+      const mine = streams.get(flow) ?? new Set();
       const [oldest] = mine;
-      if (oldest !== undefined && mine.size >= maxPerSession) {
+      if (oldest !== undefined && mine.size >= limits.perFlow) {
         mine.delete(oldest);
         oldest.abort();
       }
-      streams.set(session_id, mine.add(end));
+      streams.set(flow, mine.add(end));
+      perAddress.set(address, fromAddress + 1);
       size += 1;
 
       const { raw } = reply;
@@ -99,7 +117,10 @@ export function openPaymentEvents(options: {
         unwatch();
         signal.removeEventListener('abort', stop);
         mine.delete(end);
-        if (mine.size === 0 && streams.get(session_id) === mine) streams.delete(session_id);
+        if (mine.size === 0 && streams.get(flow) === mine) streams.delete(flow);
+        const left = (perAddress.get(address) ?? 1) - 1;
+        if (left === 0) perAddress.delete(address);
+        else perAddress.set(address, left);
         size -= 1;
         if (opened) raw.end();
       }

@@ -8,6 +8,8 @@ import {
   tokenRequest,
   type Answer,
 } from './testing.ts';
+import { STREAM_LIMITS } from './events.ts';
+import { maxSessionsPerToken } from './session.ts';
 
 const partner = await startTestPartner({ after });
 const platform = await startTestPlatform({ after });
@@ -373,6 +375,147 @@ test('what failed as a duplicate is not tried again: the biller has the money [S
   assert.equal(await paymentsOf(account), 1);
 });
 
+test('only the words of the interface forbid another try; prose that may speak of a duplicate asks, and forbids nothing [FR1]', async () => {
+  for (const [reason, failure] of [
+    ['Duplicate payment detected', 'duplicate'],
+    ['duplicate payment detected.', 'duplicate'],
+    ['This is not a duplicate; your bank refused', 'possible_duplicate'],
+    ['Pago duplicado', 'possible_duplicate'],
+    ['Este recibo ya fue pagado', 'possible_duplicate'],
+    ['Paiement en doublon', 'possible_duplicate'],
+    ['Account not found or inactive', 'account'],
+    ['Amount above the maximum allowed', 'amount'],
+    ['Our duplex printer is broken', 'other'],
+    ['The account is already closed', 'other'],
+  ] as const) {
+    const account = newAccount(failed(reason));
+    const { session } = await platform.session(credentials, account, newCustomer());
+    const { platform_payment_id } = await pay(session);
+    const end = await ended(session, platform_payment_id);
+    assert.deepEqual([end.failure, end.duplicate], [failure, failure === 'duplicate'], reason);
+    const again = await confirm(session, { replaces: platform_payment_id });
+    if (failure === 'duplicate') assertCode(again, 'CONFLICT');
+    else assert.equal(again.status, 200, reason);
+  }
+});
+
+test('a funding method that declines is not told as the refusal of the biller', async () => {
+  const account = newAccount(succeeded());
+  const { session } = await platform.session(credentials, account, newCustomer());
+  const payment = await pay(session, { funding_method: 'sandbox_declined' });
+  const end = await ended(session, payment.platform_payment_id);
+  assert.deepEqual([end.status, end.failure], ['failed', 'declined']);
+  assert.ok(!partner.payments.has(payment.platform_payment_id));
+});
+
+test('a reason that cannot be stored as it is ends its payment all the same, and those beside it', async () => {
+  const odd = newAccount(failed('closed\u0000since\ud800 May'));
+  const other = newAccount(failed('Please call us'));
+  const both = await Promise.all(
+    [odd, other].map(async (account) => {
+      const { session } = await platform.session(credentials, account, newCustomer());
+      const { platform_payment_id } = await pay(session);
+      return ended(session, platform_payment_id);
+    }),
+  );
+  assert.deepEqual(
+    both.map(({ failure_reason }) => failure_reason),
+    ['closed\uFFFDsince\uFFFD May', 'Please call us'],
+  );
+});
+
+test('the exchange brings the bill, and none where the biller does not answer', async () => {
+  const account = newAccount();
+  const { session, bill } = await platform.session(credentials, account, newCustomer());
+  assert.deepEqual(bill, await readSession(session));
+  partner.mode = 'broken';
+  const bare = await platform.session(credentials, account, newCustomer());
+  partner.mode = 'ok';
+  assert.equal(bare.bill, undefined);
+  assert.equal((await readSession(bare.session)).payment, null);
+});
+
+test('a token opens a limited number of sessions, those that are open go on', async () => {
+  const made = await platform.token(credentials, {
+    ...tokenRequest(newAccount()),
+    email: newCustomer(),
+  });
+  const token = String(made.body['token']);
+  const answers = await Promise.all(
+    Array.from({ length: maxSessionsPerToken + 5 }, () => exchange(token)),
+  );
+  const open = answers.filter(({ status }) => status === 200);
+  assert.equal(open.length, maxSessionsPerToken);
+  const refused = answers.find(({ status }) => status !== 200);
+  assertCode(refused!, 'TOO_MANY_REQUESTS');
+  for (const { body } of open) await readSession(String(body['session']));
+});
+
+test('the second payer of an account is told of the first while that payment is processing', async () => {
+  const account = newAccount();
+  const one = await platform.session(credentials, account, newCustomer());
+  assert.equal(one.bill?.other_payment, undefined);
+  const payment = await pay(one.session, { amount_in_cents: 4_321 });
+  const { session } = await platform.session(credentials, account, newCustomer());
+  const shown = await readSession(session);
+  assert.deepEqual(shown.other_payment, {
+    amount_in_cents: 4_321,
+    created_at: payment.created_at,
+  });
+  assert.equal(shown.payment, null);
+  // Nobody is told of their own payment as of another's, nor of one that has ended.
+  assert.equal((await readSession(one.session)).other_payment, undefined);
+  partner.endings.set(account, succeeded());
+  await ended(one.session, payment.platform_payment_id);
+  assert.equal((await readSession(session)).other_payment, undefined);
+});
+
+test('one address in two Unicode forms is one customer, who meets the payment already made', async () => {
+  const account = newAccount();
+  const name = `zoë${newCustomer()}`;
+  const one = await platform.session(credentials, account, name.normalize('NFC'));
+  const payment = await pay(one.session);
+  const two = await platform.session(credentials, account, name.normalize('NFD').toUpperCase());
+  const shown = await readSession(two.session);
+  assert.equal(shown.payment?.platform_payment_id, payment.platform_payment_id);
+});
+
+test('a customer who comes back is told what was paid last', async () => {
+  const account = newAccount(succeeded());
+  const customer = newCustomer();
+  const one = await platform.session(credentials, account, customer);
+  const payment = await pay(one.session, { amount_in_cents: 17_084 });
+  const end = await ended(one.session, payment.platform_payment_id);
+  const back = await platform.session(credentials, account, customer);
+  assert.equal(back.bill?.payment, null);
+  assert.deepEqual(back.bill?.last_paid, {
+    platform_payment_id: payment.platform_payment_id,
+    amount_in_cents: 17_084,
+    posted_at: end.posted_at,
+  });
+});
+
+test('the customer of an aggregator reads the name of the biller, where one is registered', async () => {
+  const hub = await platform.register(partner, {
+    kind: 'aggregator',
+    name: 'City Services',
+    biller_names: { 'lakeside-energy': 'Lakeside Energy' },
+  });
+  const client = await platform.credentials(hub.partner_id);
+  const account_id = newAccount();
+  const nameOf = async (biller_id: string): Promise<string | undefined> => {
+    partner.accounts.set(account_id, { ...partner.accounts.get('a1'), account_id, biller_id });
+    const made = await platform.token(client, {
+      ...tokenRequest(),
+      external_identifiers: { biller_id, account_id },
+    });
+    const opened = await exchange(String(made.body['token']));
+    return (opened.body['bill'] as FlowSession | undefined)?.biller.name;
+  };
+  assert.equal(await nameOf('lakeside-energy'), 'Lakeside Energy');
+  assert.equal(await nameOf('constructor'), 'constructor');
+});
+
 test('an amount that the account does not allow is refused with the limit, and stored nowhere [S5]', async () => {
   const account = newAccount();
   const { session } = await platform.session(credentials, account, newCustomer());
@@ -492,15 +635,17 @@ test('a stream shows the payment at once, each change once, and ends at the end 
   assert.deepEqual(await follow(session, payment.platform_payment_id), [events.at(-1)]);
 });
 
-test('a page that opens stream upon stream keeps four, the oldest gives way', async () => {
+test('a customer who opens stream upon stream, from any number of sessions, keeps a few: the oldest gives way', async () => {
   const account = newAccount();
-  const { session } = await platform.session(credentials, account, newCustomer());
-  const { platform_payment_id } = await pay(session);
+  const customer = newCustomer();
+  const { session: first } = await platform.session(credentials, account, customer);
+  const { platform_payment_id } = await pay(first);
+  const sessions = [first, (await platform.session(credentials, account, customer)).session];
   const streams: ReadableStreamDefaultReader<Uint8Array>[] = [];
-  for (let opened = 0; opened < 5; opened += 1) {
+  for (let opened = 0; opened <= STREAM_LIMITS.perFlow; opened += 1) {
     const response = await fetch(
       new URL(`/v1/flow/payments/${platform_payment_id}/events`, platform.url),
-      { headers: bearer(session) },
+      { headers: bearer(sessions[opened % 2]!) },
     );
     const reader = response.body!.getReader();
     assert.equal((await reader.read()).done, false);

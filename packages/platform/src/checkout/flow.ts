@@ -69,7 +69,15 @@ export async function standingPayment(
   on: Queryable,
   session: Session,
 ): Promise<PaymentRow | undefined> {
-  if (!isPayable(session)) return undefined;
+  return (await flowAsItStands(on, session)).standing;
+}
+
+/** The payment that the session stands on, and the latest of the flow, which may be another or the same. */
+export async function flowAsItStands(
+  on: Queryable,
+  session: Session,
+): Promise<{ readonly standing?: PaymentRow; readonly latest?: PaymentRow }> {
+  if (!isPayable(session)) return {};
   const found = await on.query<Candidate>(selectCandidates, [session.flow_id, session.token_hash]);
   const latest = found.find((candidate) => candidate.is_latest);
   const unseen =
@@ -80,14 +88,43 @@ export async function standingPayment(
   // A try that came to nothing stands only until there is a later one, whose ever: the bill may be paid by now.
   const own = ofToken === undefined || ofToken.status === 'succeeded' ? ofToken : latest;
   const standing = latest?.status === 'processing' ? latest : (unseen ?? own);
-  if (standing === undefined) return undefined;
-  const { is_latest: _latest, of_token: _own, ...payment } = standing;
+  return {
+    ...(standing === undefined ? {} : { standing: paymentOf(standing) }),
+    ...(latest === undefined ? {} : { latest: paymentOf(latest) }),
+  };
+}
+
+function paymentOf({ is_latest: _latest, of_token: _own, ...payment }: Candidate): PaymentRow {
   return payment;
+}
+
+const selectOther = sql(
+  'flow_other_payment',
+  `SELECT p.amount_in_cents, p.created_at
+     FROM duebridge_platform.flows f JOIN duebridge_platform.payments p ON p.platform_payment_id = f.latest_payment_id
+    WHERE f.account_id = $3 AND f.biller_id = $2 AND f.partner_id = $1 AND f.flow_id <> $4 AND p.status = 'processing'
+    ORDER BY p.created_at DESC LIMIT 1`,
+);
+
+/** The newest payment that another customer has under way for the session's account, or undefined. */
+export async function otherPayment(
+  on: Queryable,
+  session: PayableSession,
+): Promise<Pick<PaymentRow, 'amount_in_cents' | 'created_at'> | undefined> {
+  const { partner_id, biller_id, account_id, flow_id } = session;
+  const [other] = await on.query<Pick<PaymentRow, 'amount_in_cents' | 'created_at'>>(selectOther, [
+    partner_id,
+    biller_id,
+    account_id,
+    flow_id,
+  ]);
+  return other;
 }
 
 const insertFlow = sql(
   'flow_insert',
-  'INSERT INTO duebridge_platform.flows (flow_id) VALUES ($1) ON CONFLICT (flow_id) DO NOTHING',
+  `INSERT INTO duebridge_platform.flows (flow_id, partner_id, biller_id, account_id) VALUES ($1, $2, $3, $4)
+   ON CONFLICT (flow_id) DO NOTHING`,
 );
 const lock = sql(
   'flow_lock',
@@ -95,8 +132,9 @@ const lock = sql(
 );
 
 /** Holds the flow until the transaction ends: confirms of one flow happen one after the other. */
-export async function lockFlow(tx: Transaction, flow_id: Buffer): Promise<void> {
-  await tx.query(insertFlow, [flow_id]);
+export async function lockFlow(tx: Transaction, session: PayableSession): Promise<void> {
+  const { flow_id, partner_id, biller_id, account_id } = session;
+  await tx.query(insertFlow, [flow_id, partner_id, biller_id, account_id]);
   await tx.query(lock, [flow_id]);
 }
 

@@ -16,7 +16,8 @@ export function hashSecret(secret: string): Buffer {
 
 /**
  * Names what one customer pays at one account of one partner: 32 bytes, the same for every token of theirs, and no name of anybody
- * to whoever lacks the pepper. The customer is known by their e-mail address, without case and outer spaces.
+ * to whoever lacks the pepper. The customer is known by their e-mail address, without case and outer spaces, and in one Unicode
+ * form: the same letters typed on two systems are the same address.
  */
 export function flowId(
   pepper: KeyObject,
@@ -27,7 +28,7 @@ export function flowId(
     of.partner_id,
     of.biller_id,
     of.account_id,
-    of.email.trim().toLowerCase(),
+    of.email.trim().normalize('NFC').toLowerCase().normalize('NFC'),
   ]);
   return createHmac('sha256', pepper).update('flow').update(name).digest();
 }

@@ -16,7 +16,13 @@ import {
 } from '@duebridge/contract';
 import { sql, type Clock, type Database } from '@duebridge/runtime';
 import { v7 as uuidv7 } from 'uuid';
-import { isPayable, standingPayment, type PayableSession, type Session } from './flow.ts';
+import {
+  flowAsItStands,
+  isPayable,
+  otherPayment,
+  type PayableSession,
+  type Session,
+} from './flow.ts';
 import type { Funding } from '../funding.ts';
 import { maskAccountId } from '../mask.ts';
 import type { PartnerClient } from '../partners/client.ts';
@@ -26,6 +32,8 @@ import { hashSecret, newSecret } from './secrets.ts';
 
 /** How long a session lives: time to read a bill and see most payments end, and no longer than a person sits before it. */
 const sessionMinutes = 60;
+/** Sessions that one token opens: a page and its reloads need a few; a token in wrong hands gets no more. */
+export const maxSessionsPerToken = 20;
 /** How long the partner may take for account and balance together while the page shows that it loads. */
 const billDeadlineMs = 5_000;
 /** The same when a payment stands already: the page needs the bill only for its margin. */
@@ -33,14 +41,22 @@ const marginDeadlineMs = 1_500;
 /** When the partner cannot be read, the page tries again after this. */
 const retryAfterSeconds = '5';
 
+/** Longer than the token may have left would be a promise; a page that was opened this often waits a while. */
+const tokenRetrySeconds = '60';
+/** Ended payments that a usual time is learned from, and the least that are enough. */
+const [usualSample, usualLeast] = [200, 20];
+/** How long a learned time is good for. */
+const usualForMs = 60_000;
+
 /** RFC 6750: what every 401 of a Bearer operation carries. */
 const bearerChallenge = { 'WWW-Authenticate': 'Bearer' };
 
 /** Stage 3. */
 export interface Sessions {
   /**
-   * Exchanges a token. Throws Refusal TOKEN_INVALID (never issued, or long gone), TOKEN_EXPIRED, ORIGIN_NOT_ALLOWED (the page around
-   * the frame is not one of the partner's).
+   * Exchanges a token, and reads the bill with it where the partner answers: a page saves a round trip. Throws Refusal TOKEN_INVALID
+   * (never issued, or long gone), TOKEN_EXPIRED, ORIGIN_NOT_ALLOWED (the page around the frame is not one of the partner's),
+   * TOO_MANY_REQUESTS (the token has opened its share of sessions).
    */
   open(token: string | undefined, request: FlowSessionRequest): Promise<FlowSessionGrant>;
   /** The session of a secret. Throws Refusal SESSION_EXPIRED for one that has ended or never was. */
@@ -56,21 +72,25 @@ type Bill = Pick<FlowSession['account'], 'balance' | 'balance_source' | 'payment
 
 const selectToken = sql(
   'session_token',
-  'SELECT partner_id FROM duebridge_platform.tokens WHERE token_hash = $1',
+  'SELECT partner_id, expires_at > now() AS open FROM duebridge_platform.tokens WHERE token_hash = $1',
 );
 /** A session that continues another of the same flow has seen what that one had seen when it was opened. */
 const insertSession = sql(
   'session_insert',
-  `INSERT INTO duebridge_platform.sessions (session_hash, session_id, token_hash, partner_id, customer_id, biller_id, account_id, flow_id,
+  `WITH t AS (
+     UPDATE duebridge_platform.tokens SET sessions = sessions + 1
+      WHERE token_hash = $3 AND expires_at > now() AND sessions < ${maxSessionsPerToken}
+      RETURNING *
+   )
+   INSERT INTO duebridge_platform.sessions (session_hash, session_id, token_hash, partner_id, customer_id, biller_id, account_id, flow_id,
                          balance, opened_after, expires_at)
    SELECT $1, $2, t.token_hash, t.partner_id, t.customer_id, t.biller_id, t.account_id, t.flow_id, t.balance,
           CASE WHEN before.session_id IS NULL THEN f.latest_payment_id ELSE before.opened_after END,
           now() + interval '${sessionMinutes} minutes'
-     FROM duebridge_platform.tokens t
+     FROM t
      LEFT JOIN duebridge_platform.flows f ON f.flow_id = t.flow_id
      LEFT JOIN duebridge_platform.sessions before ON before.session_id = $4 AND before.flow_id = t.flow_id
-    WHERE t.token_hash = $3 AND t.expires_at > now()
-   RETURNING session_id, expires_at`,
+   RETURNING session_id, token_hash, partner_id, customer_id, biller_id, account_id, flow_id, balance, opened_after, expires_at`,
 );
 const selectSession = sql(
   'session_get',
@@ -87,6 +107,7 @@ export function openSessions(options: {
   clock: Clock;
 }): Sessions {
   const { database, registry, client, funding, clock } = options;
+  const usualSeconds = openUsualTimes(database, clock);
   /** The bill, within so many milliseconds altogether. */
   const billWithin = (
     deadlineMs: number,
@@ -96,10 +117,47 @@ export function openSessions(options: {
     const until = clock.monotonic() + deadlineMs;
     return readBill(client, partner, session, () => Math.max(1, until - clock.monotonic()));
   };
+  const read = async (session: Session): Promise<FlowSession> => {
+    const partner = await registry.get(session.partner_id);
+    if (partner === undefined || !isPayable(session)) throw new Refusal('ACCOUNT_NOT_FOUND');
+    const { standing, latest } = await flowAsItStands(database, session);
+    const [bill, other, usual] = await Promise.all([
+      standing === undefined
+        ? billWithin(billDeadlineMs, partner, session)
+        : billWithin(marginDeadlineMs, partner, session).catch((error: unknown) => {
+            if (error instanceof Refusal) return fromToken(session);
+            throw error;
+          }),
+      standing === undefined ? otherPayment(database, session) : undefined,
+      usualSeconds(partner.partner_id),
+    ]);
+    return {
+      session_id: session.session_id,
+      expires_at: session.expires_at,
+      partner: { partner_id: partner.partner_id, name: partner.name },
+      biller: { biller_id: session.biller_id, name: billerName(partner, session.biller_id) },
+      account: { masked_account_id: maskAccountId(session.account_id), ...bill },
+      funding_methods: [...funding.methods()],
+      payment: standing === undefined ? null : toFlowPayment(standing),
+      ...(latest?.status === 'succeeded' && latest.posted_at !== null
+        ? {
+            last_paid: {
+              platform_payment_id: latest.platform_payment_id,
+              amount_in_cents: latest.amount_in_cents,
+              posted_at: latest.posted_at,
+            },
+          }
+        : {}),
+      ...(other === undefined ? {} : { other_payment: other }),
+      ...(usual === undefined ? {} : { usual_seconds: usual }),
+    };
+  };
   return {
     async open(token, request) {
       const token_hash = hashSecret(token ?? '');
-      const [found] = await database.query<{ partner_id: string }>(selectToken, [token_hash]);
+      const [found] = await database.query<{ partner_id: string; open: boolean }>(selectToken, [
+        token_hash,
+      ]);
       const partner = found && (await registry.get(found.partner_id));
       if (partner === undefined) {
         throw new Refusal('TOKEN_INVALID', { headers: bearerChallenge });
@@ -109,12 +167,23 @@ export function openSessions(options: {
         throw new Refusal('ORIGIN_NOT_ALLOWED');
       }
       const session = newSecret('dbs_');
-      const [grant] = await database.query<{ session_id: string; expires_at: string }>(
-        insertSession,
-        [hashSecret(session), uuidv7(), token_hash, uuidOrNull(request.continues)],
-      );
-      if (grant === undefined) throw new Refusal('TOKEN_EXPIRED', { headers: bearerChallenge });
-      return { session, ...grant };
+      const [opened] = await database.query<Session>(insertSession, [
+        hashSecret(session),
+        uuidv7(),
+        token_hash,
+        uuidOrNull(request.continues),
+      ]);
+      if (opened === undefined) {
+        if (!found?.open) throw new Refusal('TOKEN_EXPIRED', { headers: bearerChallenge });
+        throw new Refusal('TOO_MANY_REQUESTS', { headers: { 'Retry-After': tokenRetrySeconds } });
+      }
+      const { session_id, expires_at } = opened;
+      // The session is open whatever the partner says: the page asks again, and is told why there is no bill.
+      const bill = await read(opened).catch((error: unknown) => {
+        if (error instanceof Refusal) return undefined;
+        throw error;
+      });
+      return { session, session_id, expires_at, ...(bill === undefined ? {} : { bill }) };
     },
 
     async authenticate(secret) {
@@ -123,27 +192,7 @@ export function openSessions(options: {
       return session;
     },
 
-    async read(session) {
-      const partner = await registry.get(session.partner_id);
-      if (partner === undefined || !isPayable(session)) throw new Refusal('ACCOUNT_NOT_FOUND');
-      const payment = await standingPayment(database, session);
-      const bill =
-        payment === undefined
-          ? await billWithin(billDeadlineMs, partner, session)
-          : await billWithin(marginDeadlineMs, partner, session).catch((error: unknown) => {
-              if (error instanceof Refusal) return fromToken(session);
-              throw error;
-            });
-      return {
-        session_id: session.session_id,
-        expires_at: session.expires_at,
-        partner: { partner_id: partner.partner_id, name: partner.name },
-        biller: { biller_id: session.biller_id, name: billerName(partner, session.biller_id) },
-        account: { masked_account_id: maskAccountId(session.account_id), ...bill },
-        funding_methods: [...funding.methods()],
-        payment: payment === undefined ? null : toFlowPayment(payment),
-      };
-    },
+    read,
   };
 }
 
@@ -192,9 +241,39 @@ function fromToken(session: Session): Bill {
   };
 }
 
-/** A plain biller's name is its registration's; of an aggregator's billers the interface tells us only the id. */
+/** A plain biller's name is its registration's; an aggregator's billers are named there one by one, else by their id. */
 function billerName(partner: Partner, biller_id: string): string {
-  return partner.kind === 'biller' ? partner.name : biller_id;
+  if (partner.kind === 'biller') return partner.name;
+  const names = new Map(Object.entries(partner.biller_names));
+  return names.get(biller_id) ?? biller_id;
+}
+
+const usualStatement = sql(
+  'session_usual',
+  `SELECT count(*)::int AS count,
+          ceil(percentile_cont(0.9) WITHIN GROUP (ORDER BY extract(epoch FROM ended_at - created_at)))::int AS seconds
+     FROM (SELECT status, created_at, ended_at FROM duebridge_platform.payments
+            WHERE partner_id = $1 ORDER BY platform_payment_id DESC LIMIT ${usualSample}) AS recent
+    WHERE status = 'succeeded'`,
+);
+
+/** Within how many seconds nine of ten recent payments of a partner had succeeded; undefined while few are known. */
+function openUsualTimes(
+  database: Database,
+  clock: Clock,
+): (partner_id: string) => Promise<number | undefined> {
+  const known = new Map<string, { readonly at: number; readonly seconds: number | undefined }>();
+  return async (partner_id) => {
+    const before = known.get(partner_id);
+    if (before !== undefined && clock.monotonic() - before.at < usualForMs) return before.seconds;
+    const [row] = await database.query<{ count: number; seconds: number | null }>(usualStatement, [
+      partner_id,
+    ]);
+    const enough = (row?.count ?? 0) >= usualLeast;
+    const seconds = enough ? Math.max(1, row?.seconds ?? 1) : undefined;
+    known.set(partner_id, { at: clock.monotonic(), seconds });
+    return seconds;
+  };
 }
 
 const uuidPattern = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;

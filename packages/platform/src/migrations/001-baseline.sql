@@ -8,6 +8,8 @@ CREATE TABLE duebridge_platform.partners (
   name text NOT NULL,
   kind text NOT NULL CHECK (kind IN ('biller', 'aggregator')),
   biller_id text,
+  -- What customers call the billers of an aggregator, by biller_id.
+  biller_names jsonb NOT NULL DEFAULT '{}',
   base_url text NOT NULL,
   origins text[] NOT NULL DEFAULT '{}',
   paths jsonb NOT NULL DEFAULT '{}',
@@ -67,6 +69,8 @@ CREATE TABLE duebridge_platform.payments (
   owner text,
   payment_id text,
   failure_reason text CHECK (length(failure_reason) <= 500),
+  -- Whose word ended it: what the funds declined was never the partner's to refuse.
+  ended_by text CHECK (ended_by IN ('partner', 'funding')),
   initiated_at timestamptz,
   posted_at timestamptz,
   created_at timestamptz NOT NULL DEFAULT clock_timestamp(),
@@ -118,10 +122,10 @@ BEGIN
   END IF;
   IF OLD.status <> 'processing'
      AND ((NEW.status, NEW.stage, NEW.payment_id, NEW.failure_reason, NEW.initiated_at, NEW.posted_at,
-           NEW.accepted_at, NEW.ended_at, NEW.review_reason)
+           NEW.ended_by, NEW.accepted_at, NEW.ended_at, NEW.review_reason)
           IS DISTINCT FROM
           (OLD.status, OLD.stage, OLD.payment_id, OLD.failure_reason, OLD.initiated_at, OLD.posted_at,
-           OLD.accepted_at, OLD.ended_at, OLD.review_reason)
+           OLD.ended_by, OLD.accepted_at, OLD.ended_at, OLD.review_reason)
           OR (OLD.settled_at IS NOT NULL AND NEW.settled_at IS DISTINCT FROM OLD.settled_at)) THEN
     RAISE EXCEPTION 'a payment that has ended never changes'
       USING ERRCODE = 'check_violation', CONSTRAINT = 'payments_terminal';
@@ -252,6 +256,8 @@ CREATE TABLE duebridge_platform.tokens (
   -- Names what one customer pays at one account of one partner; see flow_id in session.ts.
   flow_id bytea CHECK (octet_length(flow_id) = 32),
   balance jsonb,
+  -- How many sessions it has opened: a token that leaked must not open them without end.
+  sessions smallint NOT NULL DEFAULT 0,
   created_at timestamptz NOT NULL DEFAULT now(),
   expires_at timestamptz NOT NULL,
   CHECK ((biller_id IS NULL) = (account_id IS NULL)),
@@ -283,8 +289,13 @@ CREATE INDEX sessions_by_expiry ON duebridge_platform.sessions (expires_at);
 -- number of tabs, reloads and tokens make one payment (P3).
 CREATE TABLE duebridge_platform.flows (
   flow_id bytea PRIMARY KEY CHECK (octet_length(flow_id) = 32),
+  partner_id text NOT NULL,
+  biller_id text NOT NULL,
+  account_id text NOT NULL,
   latest_payment_id text
 );
+-- Who else pays at an account.
+CREATE INDEX flows_by_account ON duebridge_platform.flows (account_id, biller_id, partner_id);
 
 -- Which flow, token and customer a payment came from. Kept with the payment, for ever.
 CREATE TABLE duebridge_platform.flow_payments (

@@ -184,7 +184,7 @@ async function read(answer: Dispatcher.ResponseData): Promise<Reply> {
     return { ...reply, json: undefined, problem: 'content_type', raw: raw() };
   }
   try {
-    const json = parseJson(strictUtf8.decode(bytes));
+    const json = parseJson(strictUtf8.decode(bytes), { unstorable: 'replace' });
     return { ...reply, json, problem: undefined, raw: reply.status === 200 ? '' : raw() };
   } catch (error) {
     if (!(error instanceof JsonProblem || error instanceof TypeError)) throw error;

@@ -28,6 +28,8 @@ export interface Partner {
   readonly kind: 'biller' | 'aggregator';
   /** The biller a plain biller is (decision 20); null for an aggregator. */
   readonly biller_id: string | null;
+  /** What customers call an aggregator's billers, by biller_id. */
+  readonly biller_names: Readonly<Record<string, string>>;
   /** Without a slash at the end. */
   readonly base_url: string;
   /** Sites that may show the flow; exact origins. */
@@ -101,6 +103,7 @@ interface StoredPartner {
   readonly name: string;
   readonly kind: 'biller' | 'aggregator';
   readonly biller_id: string | null;
+  readonly biller_names: Readonly<Record<string, string>>;
   readonly base_url: string;
   readonly origins: string[];
   readonly paths: PartnerPaths;
@@ -116,7 +119,7 @@ interface StoredPartner {
   readonly created_at: string;
 }
 
-const COLUMNS = `partner_id, name, kind, biller_id, base_url, origins, paths, budget, account_check, batch_time_zone,
+const COLUMNS = `partner_id, name, kind, biller_id, biller_names, base_url, origins, paths, budget, account_check, batch_time_zone,
   batch_cutoff, auth_method, auth_public, auth_sealed, paused, pause_reason, created_at`;
 
 const getStatement = sql(
@@ -128,8 +131,8 @@ const addStatement = sql(
   'partner_add',
   `WITH added AS (
      INSERT INTO duebridge_platform.partners (partner_id, name, kind, biller_id, base_url, origins, paths, budget, account_check,
-                           batch_time_zone, batch_cutoff, auth_method, auth_public, auth_sealed)
-     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14) RETURNING ${COLUMNS}
+                           batch_time_zone, batch_cutoff, auth_method, auth_public, auth_sealed, biller_names)
+     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $16) RETURNING ${COLUMNS}
    ), noted AS (
      INSERT INTO duebridge_platform.audit (actor, event, partner_id, detail)
      SELECT $15, 'partner_added', partner_id, jsonb_build_object('base_url', base_url) FROM added
@@ -142,7 +145,7 @@ const changeStatement = sql(
   `WITH changed AS (
      UPDATE duebridge_platform.partners
         SET name = $2, base_url = $3, origins = $4, paths = $5, budget = $6, account_check = $7, auth_method = $8,
-            auth_public = $9, auth_sealed = $10, paused = $11, pause_reason = $12, updated_at = clock_timestamp()
+            auth_public = $9, auth_sealed = $10, paused = $11, pause_reason = $12, biller_names = $15, updated_at = clock_timestamp()
       WHERE partner_id = $1 RETURNING ${COLUMNS}
    ), noted AS (
      INSERT INTO duebridge_platform.audit (actor, event, partner_id, detail)
@@ -182,6 +185,7 @@ export function openPartnerRegistry(options: PartnerRegistryOptions): PartnerReg
       name: row.name,
       kind: row.kind,
       biller_id: row.biller_id,
+      biller_names: row.biller_names,
       base_url: row.base_url,
       origins: row.origins,
       paths: { ...DEFAULT_PATHS, ...row.paths },
@@ -240,6 +244,7 @@ export function openPartnerRegistry(options: PartnerRegistryOptions): PartnerReg
           JSON.stringify(auth.open),
           sealer.seal(auth.secret, place(registration.partner_id)),
           actor,
+          JSON.stringify(registration.biller_names ?? {}),
         ]);
         if (row === undefined) throw new Error('an insert gave no row');
         return toView(row);
@@ -271,6 +276,7 @@ export function openPartnerRegistry(options: PartnerRegistryOptions): PartnerReg
         pauseReason(before, change),
         actor,
         Object.keys(change).join(' '),
+        JSON.stringify(change.biller_names ?? before.biller_names),
       ]);
       cache.delete(partner_id);
       if (row === undefined) throw new Refusal('NOT_FOUND');
@@ -334,6 +340,7 @@ function toView(row: StoredPartner): PartnerView {
     name: row.name,
     kind: row.kind,
     ...(row.biller_id === null ? {} : { biller_id: row.biller_id }),
+    ...(Object.keys(row.biller_names).length === 0 ? {} : { biller_names: row.biller_names }),
     base_url: row.base_url,
     origins: row.origins,
     paths: row.paths,

@@ -33,6 +33,8 @@ export interface PaymentRow {
   readonly owner: string | null;
   readonly payment_id: string | null;
   readonly failure_reason: string | null;
+  /** Whose word ended it: the partner's, or that of the funds, which then never reached the partner. */
+  readonly ended_by: 'partner' | 'funding' | null;
   readonly initiated_at: string | null;
   readonly posted_at: string | null;
   readonly created_at: string;
@@ -45,7 +47,7 @@ export interface PaymentRow {
 /** The columns of a PaymentRow, for every `select` and `returning`: `p` is the table's alias. */
 export const PAYMENT_COLUMNS = `p.platform_payment_id, p.partner_id, p.biller_id, p.account_id, p.platform_batch_id,
   p.amount_in_cents, p.session_id, p.funding_method, p.status, p.stage, p.review_reason, p.owner, p.payment_id,
-  p.failure_reason, p.initiated_at, p.posted_at, p.created_at, p.accepted_at, p.ended_at, p.settled_at`;
+  p.failure_reason, p.ended_by, p.initiated_at, p.posted_at, p.created_at, p.accepted_at, p.ended_at, p.settled_at`;
 
 /** What the customer confirmed: never changes after the insert (P1). */
 export interface PaymentIntent {

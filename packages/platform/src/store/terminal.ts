@@ -36,13 +36,14 @@ const endStatement = sql(
             initiated_at = coalesce(p.initiated_at, u.initiated_at),
             posted_at = u.posted_at,
             failure_reason = u.failure_reason,
+            ended_by = u.ended_by,
             accepted_at = CASE WHEN u.ended_by = 'partner' THEN coalesce(p.accepted_at, clock_timestamp()) END,
             ended_at = clock_timestamp(),
             settled_at = CASE WHEN u.ended_by = 'funding' THEN clock_timestamp() END
        FROM unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::timestamptz[], $8::timestamptz[], $9::text[])
             AS u (id, from_stage, ended_by, status, payment_id, initiated_at, posted_at, failure_reason)
       WHERE p.platform_payment_id = u.id AND p.owner = $1 AND p.status = 'processing' AND p.stage = u.from_stage
-      RETURNING p.*, u.ended_by
+      RETURNING p.*
    ), noted AS (
      INSERT INTO duebridge_platform.audit (actor, event, platform_payment_id, partner_id, detail)
      SELECT $1, 'payment_ended', p.platform_payment_id, p.partner_id,
