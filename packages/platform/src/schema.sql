@@ -149,7 +149,8 @@ CREATE TABLE duebridge_platform.flows (
   CONSTRAINT flows_flow_id_check CHECK ((octet_length(flow_id) = 32))
 );
 
-<<<<<<< HEAD
+CREATE INDEX flows_by_account ON duebridge_platform.flows USING btree (account_id, biller_id, partner_id);
+
 CREATE TABLE duebridge_platform.operator_keys (
   key_id text NOT NULL,
   operator_id text NOT NULL,
@@ -196,9 +197,6 @@ CREATE TABLE duebridge_platform.operators (
   CONSTRAINT operators_operator_id_check CHECK ((operator_id ~ '^[a-z0-9][a-z0-9._-]{0,62}$'::text)),
   CONSTRAINT operators_role_check CHECK ((role = ANY (ARRAY['viewer'::text, 'operator'::text, 'admin'::text])))
 );
-=======
-CREATE INDEX flows_by_account ON duebridge_platform.flows USING btree (account_id, biller_id, partner_id);
->>>>>>> bc636f5 (One customer cannot shut the listener, and prose no longer decides a retry)
 
 CREATE TABLE duebridge_platform.partners (
   partner_id text NOT NULL,
