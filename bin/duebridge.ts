@@ -31,6 +31,10 @@ const DOORS: Readonly<Record<string, Door>> = {
     summary: 'a partner with every outcome and fault, or a platform, to build against',
     open: async () => (await import('@duebridge/conformance/main')).sandboxCommand(),
   },
+  init: {
+    summary: 'write a project to start from: a partner server on your own accounts',
+    open: async () => (await import('./init.ts')).initCommand(),
+  },
   doctor: {
     summary: 'check that this machine has what duebridge needs',
     open: async () => (await import('./doctor.ts')).doctorCommand(),

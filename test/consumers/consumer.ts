@@ -20,7 +20,7 @@ const execute = promisify(execFile);
 const START_MS = 60_000;
 
 /** Tests clean up through this: the context of node:test, or its module for a whole file. */
-interface Cleanup {
+export interface Cleanup {
   after(hook: () => Promise<void>): unknown;
 }
 
@@ -76,7 +76,8 @@ export class Consumer {
   readonly #packed: Packed;
   readonly #environment: NodeJS.ProcessEnv;
 
-  private constructor(folder: string, options: ConsumerOptions) {
+  /** A project in a folder that is there. */
+  constructor(folder: string, options: Omit<ConsumerOptions, 'name'>) {
     this.folder = folder;
     this.#packed = options.packed;
     this.#environment = {
@@ -85,6 +86,7 @@ export class Consumer {
     };
   }
 
+  /** A project in a new, empty folder. */
   static async create(cleanup: Cleanup, options: ConsumerOptions): Promise<Consumer> {
     return new Consumer(await emptyFolder(cleanup, options.name), options);
   }

@@ -22,6 +22,7 @@ export type { KitPaths, PartnerKit, PartnerKitOptions } from './kit.ts';
 export { importAccounts, ledger, type ImportedAccount, type ImportResult } from './ledger.ts';
 export {
   migratePartner,
+  openPartnerDatabase,
   partnerOpenApi,
   startPartner,
   type PartnerConfig,

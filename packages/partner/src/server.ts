@@ -78,7 +78,7 @@ export function migratePartner(database: Database, log: Log = silentLog): Promis
 /** Opens the database of a configuration: the one named, or the embedded one (decision 28). */
 export async function openPartnerDatabase(
   config: Pick<PartnerConfig, 'databaseUrl' | 'databaseConnections' | 'dataDirectory' | 'log'>,
-): Promise<{ database: Database; close(): Promise<void> }> {
+): Promise<{ database: Database; close: () => Promise<void> }> {
   const { log = silentLog, databaseUrl, databaseConnections } = config;
   const embedded =
     databaseUrl === undefined

