@@ -90,6 +90,13 @@ const partnerFields = {
   origins: Type.Array(Type.String({ maxLength: 256 }), { maxItems: 50 }),
   paths: Type.Optional(PartnerPaths),
   budget: Type.Optional(PartnerBudget),
+  refusals: Type.Optional(
+    Type.Array(Type.String({ pattern: '^[A-Za-z0-9_.-]{1,64}$' }), {
+      maxItems: 50,
+      description:
+        'Codes of 400 and 422 answers by which this partner refuses a payment for good (decision 21): such a payment fails at once, after one GET that does not find it.',
+    }),
+  ),
   account_check: Type.Optional(Type.Enum(['when_reachable', 'required', 'off'])),
   batch_time_zone: Type.Optional(Type.String({ maxLength: 64 })),
   batch_cutoff: Type.Optional(Type.String({ pattern: '^([01][0-9]|2[0-3]):[0-5][0-9]$' })),
@@ -108,6 +115,7 @@ export const PartnerChange = Type.Object(
     origins: Type.Optional(partnerFields.origins),
     paths: partnerFields.paths,
     budget: partnerFields.budget,
+    refusals: partnerFields.refusals,
     account_check: partnerFields.account_check,
     auth: Type.Optional(PartnerAuth),
     paused: Type.Optional(Type.Boolean({ description: 'True: nothing is sent to this partner.' })),

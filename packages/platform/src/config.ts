@@ -35,7 +35,7 @@ export interface PlatformConfig {
   readonly adminPort?: number;
   /** PostgreSQL to use; without it the embedded one in `dataDirectory` (decision 28). */
   readonly databaseUrl?: string | undefined;
-  /** Connections at most; default 20. */
+  /** Connections at most, those of the engine and its heartbeat among them; default 20, at least 6. */
   readonly databaseConnections?: number;
   /** Where the embedded database and generated secrets lie; default DUEBRIDGE_DATA_DIR or `.duebridge`. */
   readonly dataDirectory?: string;
@@ -109,7 +109,7 @@ const variables = {
   },
   databaseConnections: {
     name: 'DUEBRIDGE_DATABASE_CONNECTIONS',
-    parse: integer(2, 500),
+    parse: integer(6, 500),
     default: 20,
     description: 'database connections at most',
   },

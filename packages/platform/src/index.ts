@@ -1,3 +1,4 @@
 /** The platform as a library: start one in this process. */
 export { readPlatformConfig, type PlatformConfig, type Rate } from './config.ts';
 export { startPlatform, type Platform } from './server.ts';
+export { closeRejected, closeReview, type ReviewAct, type ReviewGround } from './engine/review.ts';

@@ -30,7 +30,7 @@ Environment:
   DUEBRIDGE_ADMIN_KEY                  bearer key of the admin API; else kept in the data directory
   DUEBRIDGE_ADMIN_URL                  where the commands find it; http://127.0.0.1:4001
   DUEBRIDGE_ALLOW_PRIVATE_ADDRESSES    1 admits partners at http and private addresses
-  DUEBRIDGE_DATABASE_CONNECTIONS       database connections at most; 20
+  DUEBRIDGE_DATABASE_CONNECTIONS       database connections at most, at least 6; 20
   DUEBRIDGE_CLIENT_RATE                tokens a second for each client, twice that in a burst; 25
   DUEBRIDGE_IP_RATE                    calls a second from one address; 200, 0 for no limit
   DUEBRIDGE_RETENTION_DAYS             days personal data of customers who paid is kept; 90

@@ -208,6 +208,7 @@ CREATE TABLE duebridge_platform.partners (
   origins text[] NOT NULL DEFAULT '{}'::text[],
   paths jsonb NOT NULL DEFAULT '{}'::jsonb,
   budget jsonb NOT NULL DEFAULT '{}'::jsonb,
+  refusals text[] NOT NULL DEFAULT '{}'::text[],
   account_check text NOT NULL DEFAULT 'when_reachable'::text,
   batch_time_zone text NOT NULL DEFAULT 'UTC'::text,
   batch_cutoff text NOT NULL DEFAULT '00:00'::text,
@@ -239,8 +240,10 @@ CREATE TABLE duebridge_platform.payments (
   status text NOT NULL DEFAULT 'processing'::text,
   stage text NOT NULL DEFAULT 'created'::text,
   review_reason text,
+  rejection_message text,
   owner text,
   payment_id text,
+  former_payment_ids text[] NOT NULL DEFAULT '{}'::text[],
   failure_reason text,
   ended_by text,
   initiated_at timestamp with time zone,
@@ -253,11 +256,12 @@ CREATE TABLE duebridge_platform.payments (
   CONSTRAINT payments_partner_id_fkey FOREIGN KEY (partner_id) REFERENCES duebridge_platform.partners(partner_id),
   CONSTRAINT payments_amount_in_cents_check CHECK (((amount_in_cents >= 1) AND (amount_in_cents <= '99999999999'::bigint))),
   CONSTRAINT payments_ended CHECK ((((status = 'processing'::text) = (stage <> 'ended'::text)) AND ((stage = 'ended'::text) = (ended_at IS NOT NULL)))),
-  CONSTRAINT payments_ended_by_check CHECK ((ended_by = ANY (ARRAY['partner'::text, 'funding'::text]))),
+  CONSTRAINT payments_ended_by_check CHECK ((ended_by = ANY (ARRAY['partner'::text, 'refusal'::text, 'funding'::text, 'operator'::text]))),
   CONSTRAINT payments_failed CHECK (((status = 'failed'::text) = (failure_reason IS NOT NULL))),
   CONSTRAINT payments_failure_reason_check CHECK ((length(failure_reason) <= 500)),
   CONSTRAINT payments_platform_payment_id_check CHECK ((platform_payment_id ~ '^[A-Za-z0-9._-]{1,64}$'::text)),
   CONSTRAINT payments_posted CHECK (((posted_at IS NULL) OR (status = 'succeeded'::text))),
+  CONSTRAINT payments_rejection_message_check CHECK ((length(rejection_message) <= 500)),
   CONSTRAINT payments_review CHECK (((stage = 'review'::text) = (review_reason IS NOT NULL))),
   CONSTRAINT payments_settled CHECK (((settled_at IS NULL) OR (status <> 'processing'::text))),
   CONSTRAINT payments_stage_check CHECK ((stage = ANY (ARRAY['created'::text, 'authorized'::text, 'dispatching'::text, 'accepted'::text, 'review'::text, 'ended'::text]))),
@@ -431,13 +435,18 @@ BEGIN
        (OLD.stage = 'created' AND NEW.stage IN ('authorized', 'dispatching', 'ended'))
     OR (OLD.stage = 'authorized' AND NEW.stage IN ('dispatching', 'ended'))
     OR (OLD.stage = 'dispatching' AND NEW.stage IN ('accepted', 'review', 'ended'))
-    OR (OLD.stage = 'accepted' AND NEW.stage IN ('review', 'ended'))
+    OR (OLD.stage = 'accepted' AND NEW.stage IN ('dispatching', 'review', 'ended'))
     OR (OLD.stage = 'review' AND NEW.stage IN ('dispatching', 'ended'))) THEN
     RAISE EXCEPTION 'a payment does not go from % to %', OLD.stage, NEW.stage
       USING ERRCODE = 'check_violation', CONSTRAINT = 'payments_edge';
   END IF;
-  IF (OLD.payment_id IS NOT NULL AND NEW.payment_id IS DISTINCT FROM OLD.payment_id)
-     OR (OLD.initiated_at IS NOT NULL AND NEW.initiated_at IS DISTINCT FROM OLD.initiated_at) THEN
+  -- A partner that forgot the payment may take it again under another payment_id, in answer to a PUT; the old one is kept.
+  IF (OLD.payment_id IS NOT NULL AND NEW.payment_id IS DISTINCT FROM OLD.payment_id
+      AND (OLD.stage <> 'dispatching' OR NEW.payment_id IS NULL
+           OR NEW.former_payment_ids <> array_append(OLD.former_payment_ids, OLD.payment_id)))
+     OR (NEW.payment_id IS NOT DISTINCT FROM OLD.payment_id AND NEW.former_payment_ids <> OLD.former_payment_ids)
+     OR (OLD.initiated_at IS NOT NULL AND NEW.initiated_at IS DISTINCT FROM OLD.initiated_at
+         AND NEW.payment_id IS NOT DISTINCT FROM OLD.payment_id) THEN
     RAISE EXCEPTION 'what the partner said at acceptance never changes'
       USING ERRCODE = 'check_violation', CONSTRAINT = 'payments_acceptance';
   END IF;

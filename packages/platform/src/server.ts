@@ -91,12 +91,22 @@ async function openAll(
   const allowPrivateAddresses = config.allowPrivateAddresses ?? false;
   const { sealKey, keyPepper, adminKey } = await readSecrets(config);
   const metrics = createMetrics();
-  const database = await openPlatformDatabase(config, log, closers);
+  const {
+    front: database,
+    engine: engineDatabase,
+    heartbeat,
+  } = await openPools(config, log, closers);
   if (allowPrivateAddresses) {
     log.warn({}, 'partners at http and private addresses are admitted: for development only');
   }
 
-  const registry = openPartnerRegistry({ database, sealKey, allowPrivateAddresses, clock, log });
+  const registry = openPartnerRegistry({
+    database: engineDatabase,
+    sealKey,
+    allowPrivateAddresses,
+    clock,
+    log,
+  });
   const sealer = openSealer(sealKey);
   const attempts = openAttempts({ database, sealer, clock, log });
   const recording = new AbortController();
@@ -115,8 +125,17 @@ async function openAll(
     answered: (call) => attempts.note(call),
   });
   closers.push(() => client.close());
-  const funding = sandboxFunding({ database });
-  const engine = createEngine({ database, registry, client, funding, clock, log, metrics });
+  const funding = sandboxFunding({ database: engineDatabase });
+  const engine = createEngine({
+    database: engineDatabase,
+    leaseDatabase: heartbeat,
+    registry,
+    client,
+    funding,
+    clock,
+    log,
+    metrics,
+  });
   closers.push(() => engine.stop());
   await engine.start();
 
@@ -148,7 +167,7 @@ async function openAll(
 
   const ready = async (): Promise<Record<string, boolean>> => {
     await database.query('SELECT 1');
-    return { database: true };
+    return { database: true, ...engine.health };
   };
   const publicApp = createServer({ log, clock, metrics });
   mountPublic(publicApp, { config, keys, tokens, sessions, payments, events });
@@ -222,7 +241,7 @@ export async function openPlatformDatabase(
   log: Log,
   closers: (() => Promise<unknown>)[],
   applied: (migrations: string[]) => void = () => undefined,
-): Promise<Database> {
+): Promise<Database & { readonly url: string }> {
   let url = config.databaseUrl;
   if (url === undefined) {
     const server = await startEmbeddedPostgres({
@@ -241,8 +260,54 @@ export async function openPlatformDatabase(
   closers.push(() => database.close());
   await checkDurability(database);
   applied(await migrate(database, migrations, { log }));
-  return database;
+  return { ...database, url };
 }
+
+/**
+ * Opens the three pools of a server, so that none starves another (L10): the front's slow reads must not keep the engine from
+ * recording what partners answered, and neither may keep the heartbeat from renewing the lease.
+ */
+async function openPools(
+  config: PlatformConfig,
+  log: Log,
+  closers: (() => Promise<unknown>)[],
+): Promise<Record<'front' | 'engine' | 'heartbeat', Database>> {
+  const all = config.databaseConnections ?? 20;
+  const ofEngine = Math.max(2, Math.floor(all * ENGINE_PART));
+  const front = await openPlatformDatabase(
+    { ...config, databaseConnections: all - ofEngine - HEARTBEAT_CONNECTIONS },
+    log,
+    closers,
+  );
+  const { url } = front;
+  const engine = openDatabase({
+    url,
+    applicationName: 'duebridge platform engine',
+    maxConnections: ofEngine,
+    // Each payment that an answer came for may have a write waiting.
+    maxWaiting: 10_000,
+    log,
+  });
+  closers.push(() => engine.close());
+  const heartbeat = openDatabase({
+    url,
+    applicationName: 'duebridge platform heartbeat',
+    maxConnections: HEARTBEAT_CONNECTIONS,
+    // One that takes longer is of no use: the next is sent before that.
+    statementTimeoutMs: HEARTBEAT_TIMEOUT_MS,
+    acquireTimeoutMs: HEARTBEAT_TIMEOUT_MS,
+    log,
+  });
+  closers.push(() => heartbeat.close());
+  return { front, engine, heartbeat };
+}
+
+/** Of all connections, the part that is the engine's. */
+const ENGINE_PART = 0.4;
+/** One is in use; the second is for when that one hangs. */
+const HEARTBEAT_CONNECTIONS = 2;
+/** Between two heartbeats. */
+const HEARTBEAT_TIMEOUT_MS = 2_000;
 
 /** Closes in reverse, all of them whatever one throws. */
 async function closeAll(closers: readonly (() => Promise<unknown>)[]): Promise<void> {

@@ -17,6 +17,7 @@ const row: PaymentRow = {
   status: 'processing',
   stage: 'dispatching',
   review_reason: null,
+  rejection_message: null,
   owner: 'w',
   payment_id: null,
   failure_reason: null,

@@ -48,7 +48,6 @@ export interface ActivePayment extends PaymentMemory {
   readonly funding_method: string;
   /** Wall time of creation in milliseconds, for the figure of the oldest. */
   readonly createdAt: number;
-  payment_id: string | null;
 }
 
 /** What the dispatcher needs of the worker whose payments it drives. */
@@ -138,6 +137,14 @@ export class Dispatcher {
       if (now - createdAt > OVERDUE_AFTER_MS) overdue += 1;
     }
     return { oldestSeconds: (now - oldest) / 1_000, overdue };
+  }
+
+  /** The longest that a due call of any partner has waited although it could have started, in milliseconds. */
+  stalledMs(): number {
+    const now = this.#options.clock.monotonic();
+    let longest = 0;
+    for (const queue of this.#queues.values()) longest = Math.max(longest, queue.stalledMs(now));
+    return longest;
   }
 
   /** Begins to drive a row that this worker owns, `delayMs` from now. One that it drives already is left alone. */
@@ -461,6 +468,7 @@ export class Dispatcher {
       now: clock.monotonic(),
       random: () => clock.random(),
       times: this.#times,
+      refusals: partner?.refusals ?? [],
       partnerIsOpen,
       settlements: queue.settlements,
       canWait: this.#canWait(queue, partner),
@@ -615,9 +623,11 @@ export class Dispatcher {
   }
 }
 
-/** The payment as its calls carry it. */
+/** The payment as its calls carry it. A PUT may be answered with another payment_id by a partner that forgot it (decision 22). */
 function orderOf(payment: ActivePayment): CallOrder {
-  return payment;
+  return payment.stage === 'dispatching' && payment.payment_id !== null
+    ? { ...payment, payment_id: null }
+    : payment;
 }
 
 /** What an operator reads beside the partner. */

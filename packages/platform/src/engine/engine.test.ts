@@ -6,13 +6,13 @@ import test from 'node:test';
 import { Refusal } from '@duebridge/contract';
 import { silentLog, systemClock } from '@duebridge/runtime';
 import {
+  actsOf,
   eventually,
   keptLog,
   scriptedPartner,
   stand,
   type Answer,
   type Seen,
-  type Stand,
 } from './testing.ts';
 import { adopt } from './ownership.ts';
 import { createPartnerClient } from '../partners/client.ts';
@@ -25,14 +25,6 @@ import { SEAL_KEY } from './testing.ts';
 const settled = (row: PaymentRow): boolean => row.settled_at !== null;
 const inReview = (row: PaymentRow): boolean => row.stage === 'review';
 const puts = (seen: readonly Seen[]): Seen[] => seen.filter((one) => one.method === 'PUT');
-
-async function actsOf(place: Stand, id: string): Promise<string[]> {
-  const rows = await place.database.query<{ act: string }>(
-    'SELECT act FROM duebridge_platform.sandbox_funds WHERE platform_payment_id = $1 ORDER BY phase',
-    [id],
-  );
-  return rows.map((row) => row.act);
-}
 
 test('a payment is put once, polled until it has ended, and then left alone [S4 RU4 EV1 B4 B5]', async (t) => {
   const place = await stand(t);
@@ -220,6 +212,68 @@ test('a partner that no longer finds what it accepted gets the same put again [R
   const sent = puts(partner.seen);
   assert.equal(sent.length, 3);
   assert.equal(new Set(sent.map((put) => put.body)).size, 1);
+});
+
+test('a partner restored from a backup takes the payment under a new id, and the customer pays once [RU5 PF1 PF2]', async (t) => {
+  const place = await stand(t);
+  const partner = await scriptedPartner(t);
+  partner.pollsToEnd = 2;
+  await place.register('acme', partner.url);
+  let restored = false;
+  partner.script = (seen) => {
+    if (seen.method !== 'GET' || restored) return undefined;
+    // The backup is older than the payment: its record and its posting are gone, and ids are given anew.
+    restored = true;
+    partner.payments.clear();
+    return undefined;
+  };
+  const engine = place.engine();
+  await engine.start();
+  const { platform_payment_id: id } = await place.pay(engine, 'acme');
+  await place.until(id, (row) => row.payment_id !== null);
+  partner.paymentIdOf = (name) => `Q-${name}`;
+  const done = await place.until(id, settled);
+  assert.deepEqual([done.status, done.payment_id], ['succeeded', `Q-${id}`]);
+  // Both sides' records: one charge here, one posting there, of the same amount and under the same payment_id.
+  assert.deepEqual(await actsOf(place, id), ['authorize', 'capture']);
+  const held = [...partner.payments.values()];
+  assert.deepEqual(
+    held.map((one) => [one['payment_id'], one.status, one['amount_in_cents']]),
+    [[`Q-${id}`, 'succeeded', done.amount_in_cents]],
+  );
+  const trail = await auditOfPayment(place.database, id);
+  const [, again] = trail.filter((line) => line.event === 'payment_accepted');
+  assert.deepEqual(again?.detail, { former_payment_id: `P-${id}` });
+  const [row] = await place.database.query<{ former_payment_ids: string[] }>(
+    'SELECT former_payment_ids FROM duebridge_platform.payments',
+  );
+  assert.deepEqual(row?.former_payment_ids, [`P-${id}`]);
+  assert.equal(new Set(puts(partner.seen).map((put) => put.body)).size, 1);
+});
+
+test('a 404 that is not the partner’s own word does not let it change the payment_id [PF1]', async (t) => {
+  const place = await stand(t);
+  const partner = await scriptedPartner(t);
+  await place.register('acme', partner.url);
+  let once = true;
+  partner.script = (seen) => {
+    if (seen.method !== 'GET' || !once) return undefined;
+    once = false;
+    partner.payments.clear();
+    partner.paymentIdOf = (name) => `Q-${name}`;
+    return (response) =>
+      void response.writeHead(404, { 'content-type': 'text/html' }).end('<html>');
+  };
+  const engine = place.engine();
+  await engine.start();
+  const { platform_payment_id: id } = await place.pay(engine, 'acme');
+  const frozen = await place.until(id, inReview);
+  assert.deepEqual([frozen.review_reason, frozen.payment_id], ['mismatch_payment_id', `P-${id}`]);
+  // An operator who sends it on has decided: the answer to the PUT counts, and the old id is kept.
+  await resumePayment(place.database, id, 'the biller moved to another system', 'operator');
+  const done = await place.until(id, settled);
+  assert.deepEqual([done.status, done.payment_id], ['succeeded', `Q-${id}`]);
+  assert.deepEqual(await actsOf(place, id), ['authorize', 'capture']);
 });
 
 test('an answer about another amount freezes the payment until an operator resumes it [PF6]', async (t) => {

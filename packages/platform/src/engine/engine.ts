@@ -13,12 +13,19 @@
  * - What goes wrong with one payment stays with it: it is tried again later, and no other waits for it (F90, P16).
  */
 import assert from 'node:assert/strict';
-import { messageOf } from '@duebridge/runtime';
+import { messageOf, type Database } from '@duebridge/runtime';
 import { v7 as uuidv7 } from 'uuid';
 import { closeBatches } from '../reconciliation/batch.ts';
 import type { EngineOptions, EngineTimes } from './options.ts';
 import { engineMetrics, type EngineMetrics } from './metrics.ts';
-import { forgetDeadWorkers, registerWorker, release } from './ownership.ts';
+import { keepLease, type Lease } from './lease.ts';
+import {
+  forgetDeadWorkers,
+  registerWorker,
+  release,
+  removeWorker,
+  renewHeartbeat,
+} from './ownership.ts';
 import { findPayments, type PaymentRow } from '../store/payments.ts';
 import { FIRST_POLL_MS, FIRST_RETRY_MS, MAX_RETRY_MS } from './poll-schedule.ts';
 import { Worker } from './worker.ts';
@@ -32,7 +39,10 @@ export interface Engine {
    * another id.
    */
   readonly workerId: string;
-  /** Registers the worker and begins: adopts what nobody drives, then beats and drives until `stop`. */
+  /**
+   * Begins: asks for a lease, takes over what nobody drives, and drives until `stop`. Resolves when the first request for a lease
+   * was answered, and does not wait for what is taken over; a database that does not answer is asked again.
+   */
   start(): Promise<void>;
   /** Finishes or gives up what is under way, releases ownership and takes the worker off the list; at most 10 s (F82). */
   stop(): Promise<void>;
@@ -43,8 +53,27 @@ export interface Engine {
    * that ends it. Read the row once after subscribing.
    */
   watch(platform_payment_id: string, changed: (payment: PaymentRow) => void): () => void;
+  /** Whether the engine works, for readiness (L2). */
+  readonly health: EngineHealth;
   /** One round at once: heartbeat, adoption, watched payments of other workers, closing of batches. Resolves when it is done. */
   tick(): Promise<void>;
+}
+
+/** What readiness asks of an engine. Every part is true while it works. */
+export interface EngineHealth {
+  /** The lease was proven within its length. */
+  readonly lease: boolean;
+  /** No call that could start has been due for longer than MAX_STALL_MS. */
+  readonly calls: boolean;
+}
+
+/** A due call of a partner that is neither paused nor down starts within a second; a minute means that the engine has stopped. */
+const MAX_STALL_MS = 60_000;
+
+/** What an engine may have beside its options. */
+interface Surroundings {
+  /** Connections of the heartbeat alone, so that nothing that is slow can end the lease; default `database`. */
+  readonly leaseDatabase?: Database;
 }
 
 const DEFAULT_TIMES: EngineTimes = {
@@ -62,69 +91,103 @@ const DEFAULT_TIMES: EngineTimes = {
 };
 
 /** Makes the engine. Nothing happens before `start`. */
-export function createEngine(options: EngineOptions): Engine {
+export function createEngine(options: EngineOptions & Surroundings): Engine {
   return new RunningEngine(options);
 }
 
 type Watchers = Map<string, Set<(payment: PaymentRow) => void>>;
 
 class RunningEngine implements Engine {
-  readonly #options: EngineOptions;
+  readonly #options: EngineOptions & Surroundings;
   readonly #times: EngineTimes;
   readonly #watchers: Watchers = new Map();
   /** What a watcher of another worker's payment was told last. */
   readonly #told = new Map<string, string>();
-  #workerId = newWorkerId();
+  #workerId = '';
+  #lease: Lease | undefined;
   #worker: Worker | undefined;
-  #lost = false;
-  #renewing: Promise<void> | undefined;
+  /** The round under way: a worker looks for payments to take over in one at a time. */
+  #round: Promise<void> | undefined;
   #stopping = new AbortController();
   #loops: Promise<void> = Promise.resolve();
   readonly #metrics: EngineMetrics;
 
-  constructor(options: EngineOptions) {
+  constructor(options: EngineOptions & Surroundings) {
     this.#options = options;
     this.#times = { ...DEFAULT_TIMES, ...options.options };
     this.#metrics = engineMetrics(options.metrics, {
       inFlight: () => this.#worker?.size ?? 0,
       ages: () => this.#worker?.ages() ?? { oldestSeconds: 0, overdue: 0 },
     });
+    options.metrics?.gauge(
+      'duebridge_lease_age_seconds',
+      'Time since the worker of this process last proved its lease; it relies on one for 7 s',
+      [],
+      () => (this.#lease?.ageMs ?? 0) / 1_000,
+    );
+    options.metrics?.gauge(
+      'duebridge_oldest_due_call_seconds',
+      'How long a due call has waited although it could have started; /readyz fails beyond 60 s',
+      [],
+      () => (this.#worker?.stalledMs() ?? 0) / 1_000,
+    );
   }
 
   get workerId(): string {
     return this.#workerId;
   }
 
+  get health(): EngineHealth {
+    return {
+      lease: (this.#lease?.ageMs ?? 0) <= this.#times.leaseMs,
+      calls: (this.#worker?.stalledMs() ?? 0) <= MAX_STALL_MS,
+    };
+  }
+
   async start(): Promise<void> {
-    assert(this.#worker === undefined, 'the engine runs already');
+    assert(this.#lease === undefined, 'the engine runs already');
     this.#stopping = new AbortController();
-    await this.#begin();
+    const database = this.#options.leaseDatabase ?? this.#options.database;
+    this.#lease = keepLease({
+      clock: this.#options.clock,
+      log: this.#options.log,
+      times: this.#times,
+      newId: () => `worker-${uuidv7()}`,
+      register: (worker_id) => registerWorker(database, worker_id),
+      renew: (worker_id) => renewHeartbeat(database, worker_id, this.#times.leaseMs),
+      remove: (worker_id) => removeWorker(database, worker_id),
+      begin: (worker_id, provenAt) => this.#begin(worker_id, provenAt),
+      proven: (_, provenAt) => this.#worker?.proven(provenAt),
+      drop: () => this.#drop(),
+    });
     this.#loops = Promise.all([
-      this.#every(this.#times.beatMs, () => this.#renew()),
-      // Apart from the beat, which may itself hang in a database that does not answer.
-      this.#every(this.#times.beatMs / 2, () => this.#giveUpIfLost()),
+      this.#every(this.#times.beatMs, () => this.#takeOver()),
       this.#every(this.#times.watchMs, () => this.#lookAtWatched()),
       this.#every(this.#times.closeMs, () => this.#close()),
     ]).then(() => undefined);
+    await this.#lease.asked;
   }
 
   async stop(): Promise<void> {
+    const lease = this.#lease;
+    if (lease === undefined) return;
     this.#stopping.abort();
+    lease.leave();
     const worker = this.#worker;
+    await Promise.all([worker?.finish(this.#times.stopMs), this.#loops, this.#round]);
     this.#worker = undefined;
-    await Promise.all([this.#loops, this.#renewing]);
-    if (worker === undefined) return;
-    await worker.finish(this.#times.stopMs);
     try {
-      await release(this.#options.database, worker.workerId);
+      if (worker !== undefined) await release(this.#options.database, worker.workerId);
     } catch (error) {
-      // Its payments are then adopted when the lease has run out.
-      this.#options.log.warn({ error: messageOf(error) }, 'ownership could not be released');
+      // Its payments are taken over when the lease has run out.
+      this.#options.log.warn({ error: messageOf(error) }, 'could not release the payments');
     }
+    await lease.end();
+    this.#lease = undefined;
   }
 
   take(payment: PaymentRow): void {
-    // Between two workers, or after the stop: the row is adopted like any other whose worker is gone.
+    // Without a lease, or after the stop: the row is taken over like any other whose worker is gone.
     if (this.#worker?.workerId === payment.owner) this.#worker.add(payment);
   }
 
@@ -141,7 +204,9 @@ class RunningEngine implements Engine {
   }
 
   async tick(): Promise<void> {
-    await this.#renew();
+    await this.#lease?.renewNow();
+    await this.#round;
+    await this.#takeOver();
     await this.#lookAtWatched();
     await this.#close();
   }
@@ -156,62 +221,45 @@ class RunningEngine implements Engine {
       try {
         await work();
       } catch (error) {
-        log.warn({ error: messageOf(error) }, 'housekeeping failed; it is tried again');
+        log.warn({ error: messageOf(error) }, 'housekeeping failed; retrying');
       }
     }
   }
 
-  async #begin(): Promise<void> {
-    const { database, clock } = this.#options;
-    const startedAt = clock.monotonic();
-    const workerId = newWorkerId();
-    await registerWorker(database, workerId);
-    // Named only from here on: a row of a worker that lives and does not know of it would be adopted by nobody.
+  /** The lease is held: payments are driven under this id from here on. */
+  #begin(workerId: string, provenAt: number): void {
     this.#workerId = workerId;
     this.#worker = new Worker(
       this.#options,
       this.#times,
       this.#metrics,
       workerId,
-      startedAt,
+      provenAt,
       (row) => this.#notify(row),
     );
-    await this.#worker.adopt();
-  }
-
-  /** One at a time: the loop and `tick` may both ask. */
-  #renew(): Promise<void> {
-    this.#renewing ??= this.#renewOnce().finally(() => {
-      this.#renewing = undefined;
+    this.#takeOver().catch((error: unknown) => {
+      this.#options.log.warn({ error: messageOf(error) }, 'taking over failed; retrying');
     });
-    return this.#renewing;
   }
 
-  async #renewOnce(): Promise<void> {
-    if (this.#worker === undefined) {
-      if (!this.#lost || this.#stopping.signal.aborted) return;
-      await this.#begin();
-      this.#lost = false;
-      return;
-    }
-    try {
-      if (await this.#worker.beat()) await this.#worker?.adopt();
-    } finally {
-      await this.#giveUpIfLost();
-    }
+  /** A worker without a lease is as good as dead: others take over what it had. */
+  #drop(): void {
+    this.#worker?.drop();
+    this.#worker = undefined;
   }
 
-  /** A worker without a lease is as good as dead: others take over what it had. It comes back under another id. */
-  #giveUpIfLost(): Promise<void> {
+  /** Agrees with the other workers on the shares and takes over what nobody drives. The lease does not wait for it. */
+  #takeOver(): Promise<void> {
+    this.#round ??= this.#takeOverOnce().finally(() => {
+      this.#round = undefined;
+    });
+    return this.#round;
+  }
+
+  async #takeOverOnce(): Promise<void> {
     const worker = this.#worker;
-    if (worker?.isLost === true) {
-      const { workerId: worker_id } = worker;
-      this.#options.log.error({ worker_id }, 'the lease was lost; everything held is dropped');
-      worker.drop();
-      this.#worker = undefined;
-      this.#lost = true;
-    }
-    return Promise.resolve();
+    if (worker === undefined || this.#stopping.signal.aborted) return;
+    if (await worker.beat()) await worker.adopt();
   }
 
   async #close(): Promise<void> {
@@ -242,8 +290,4 @@ class RunningEngine implements Engine {
       }
     }
   }
-}
-
-function newWorkerId(): string {
-  return `worker-${uuidv7()}`;
 }

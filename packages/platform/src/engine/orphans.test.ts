@@ -7,33 +7,13 @@ import test from 'node:test';
 import { Refusal } from '@duebridge/contract';
 import { DatabaseUnavailable, systemClock, type Database } from '@duebridge/runtime';
 import { seededRandom } from '@duebridge/runtime/testing';
-import { eventually, scriptedPartner, stand } from './testing.ts';
+import { around, eventually, scriptedPartner, stand } from './testing.ts';
 import { sandboxFunding } from '../funding.ts';
 import { adopt, registerWorker } from './ownership.ts';
 import { type PaymentRow } from '../store/payments.ts';
 import { withdrawPayment } from '../store/terminal.ts';
 
 const settled = (row: PaymentRow): boolean => row.settled_at !== null;
-
-/** The database, with something done around the statement of a name, or of a text that begins so. */
-function around(
-  database: Database,
-  name: string,
-  wrap: (run: () => Promise<unknown[]>) => Promise<unknown[]>,
-): Database {
-  return {
-    ...database,
-    query: <Row>(
-      statement: Parameters<Database['query']>[0],
-      values?: readonly unknown[],
-    ): Promise<Row[]> => {
-      const run = (): Promise<Row[]> => database.query<Row>(statement, values);
-      const is =
-        typeof statement === 'string' ? statement.startsWith(name) : statement.name === name;
-      return is ? (wrap(run) as Promise<Row[]>) : run();
-    },
-  };
-}
 
 test('the funds of a payment withdrawn while its partner is paused are released at once, not after the pause', async (t) => {
   const place = await stand(t);

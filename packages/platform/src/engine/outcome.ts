@@ -9,6 +9,7 @@ import type { Exchange } from '../partners/http-call.ts';
 import type { NotSent } from '../partners/client.ts';
 import {
   judgeRecord,
+  reasonText,
   type Acceptance,
   type Intent,
   type MismatchField,
@@ -51,27 +52,45 @@ export type AnswerOutcome =
   | { readonly kind: 'unknown'; readonly reason: UnknownReason }
   | { readonly kind: 'held'; readonly reason: HoldReason };
 
-/** What a PUT can teach. `rejected`: the partner says that the request itself is wrong (400, 422); its code, if it gave one. */
+/** What a PUT can teach. `rejected`: the partner says that the request itself is wrong (400, 422), with its code and message, if it gave any. */
 export type SubmitOutcome =
   | AnswerOutcome
-  | { readonly kind: 'rejected'; readonly status: number; readonly code: string | undefined };
+  | {
+      readonly kind: 'rejected';
+      readonly status: number;
+      readonly code: string | undefined;
+      /** What the partner said, as text for people; at most 500 characters. */
+      readonly message: string | undefined;
+    };
 
 /** Judges the answer to a PUT. Pure. */
 export function judgeSubmit(intent: Intent, answer: Exchange | NotSent): SubmitOutcome {
   if (answer.kind === 'reply' && (answer.status === 400 || answer.status === 422)) {
-    return { kind: 'rejected', status: answer.status, code: errorCode(answer.json) };
+    return {
+      kind: 'rejected',
+      status: answer.status,
+      code: errorCode(answer.json),
+      message: errorMessage(answer.json),
+    };
   }
   return judgeAnswer(intent, answer);
 }
 
-/** What a GET can teach. `not_found`: the partner does not have the payment, or says so. */
-export type PollOutcome = AnswerOutcome | { readonly kind: 'not_found' };
+/**
+ * What a GET can teach. `not_found` is `believed` when the partner itself says so: a JSON body with a code. A proxy or a route that is
+ * gone also answers 404, and says nothing about the payment.
+ */
+export type PollOutcome =
+  AnswerOutcome | { readonly kind: 'not_found'; readonly believed: boolean };
 
 /** Judges the answer to a GET. Pure. */
 export function judgePoll(intent: Intent, answer: Exchange | NotSent): PollOutcome {
   const outcome = judgeAnswer(intent, answer);
   return outcome.kind === 'unknown' && outcome.reason === 'not_found'
-    ? { kind: 'not_found' }
+    ? {
+        kind: 'not_found',
+        believed: answer.kind === 'reply' && errorCode(answer.json) !== undefined,
+      }
     : outcome;
 }
 
@@ -129,4 +148,10 @@ function errorCode(json: unknown): string | undefined {
   return typeof json.code === 'string' && /^[A-Za-z0-9_.-]{1,64}$/.test(json.code)
     ? json.code
     : undefined;
+}
+
+/** The message of an error body as text for people. */
+function errorMessage(json: unknown): string | undefined {
+  if (typeof json !== 'object' || json === null || !('message' in json)) return undefined;
+  return reasonText(json.message);
 }

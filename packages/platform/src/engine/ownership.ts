@@ -66,6 +66,37 @@ export async function registerWorker(database: Database, worker_id: string): Pro
 }
 
 /**
+ * Renews the heartbeat: one statement that waits for no other worker. False when the lease has run out: others may have taken
+ * over already. `now()` and not the clock's own function, because a sharded PostgreSQL refuses a volatile one in an UPDATE.
+ */
+export async function renewHeartbeat(
+  database: Database,
+  worker_id: string,
+  leaseMs: number,
+): Promise<boolean> {
+  const rows = await database.query(
+    sql(
+      'worker_renew',
+      `UPDATE duebridge_platform.workers SET heartbeat_at = now()
+        WHERE worker_id = $1
+          AND heartbeat_at > now() - $2 * interval '1 millisecond'
+          AND heartbeat_at <= now() + $2 * interval '1 millisecond'
+       RETURNING worker_id`,
+    ),
+    [worker_id, leaseMs],
+  );
+  return rows.length > 0;
+}
+
+/** Takes a worker off the list: whatever names it is anybody's. */
+export async function removeWorker(database: Database, worker_id: string): Promise<void> {
+  await database.query(
+    sql('worker_remove', 'DELETE FROM duebridge_platform.workers WHERE worker_id = $1'),
+    [worker_id],
+  );
+}
+
+/**
  * Renews the heartbeat and the shares. Gives what this worker may use, per partner, or undefined when its lease has run out:
  * others may have taken its payments already.
  */
@@ -208,7 +239,7 @@ export async function release(database: Database, worker_id: string): Promise<vo
     'UPDATE duebridge_platform.payments SET owner = NULL WHERE owner = $1 AND settled_at IS NULL',
     [worker_id],
   );
-  await database.query('DELETE FROM duebridge_platform.workers WHERE worker_id = $1', [worker_id]);
+  await removeWorker(database, worker_id);
 }
 
 /** Takes long dead workers off the list; adoption does not need their rows. */

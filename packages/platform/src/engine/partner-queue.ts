@@ -91,6 +91,7 @@ export class PartnerQueue<T extends Due> {
   #failures = 0;
   #trips = 0;
   #closedUntil = 0;
+  #startedAt = 0;
 
   /** `maxBreakMs` is how late the recovery of a partner that was down is noticed at worst (P9). */
   constructor(partner_id: string, firstBreakMs: number, maxBreakMs: number) {
@@ -133,9 +134,22 @@ export class PartnerQueue<T extends Due> {
     return this.#closedUntil <= now && !this.onTrial;
   }
 
+  /**
+   * For how long a call has been due although one could have started: since it was due, since the partner was last held back, and
+   * since a call last started, whichever is latest. A queue that moves slowly, because the budget is small or the partner is down,
+   * still starts a call now and then; one whose engine has died does not (L2).
+   */
+  stalledMs(now: number): number {
+    const next = this.due.peek();
+    // What other workers hold is waited for, not stalled.
+    if (next === undefined || this.isShort) return 0;
+    return Math.max(0, now - Math.max(next.at, this.#closedUntil, this.#startedAt));
+  }
+
   /** Counts a call that starts. */
   start(now: number): void {
     this.#fill(now);
+    this.#startedAt = now;
     this.#tokens -= 1;
     this.inFlight += 1;
     this.started += 1;

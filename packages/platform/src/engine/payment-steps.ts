@@ -13,7 +13,7 @@
  */
 import type { PaymentStage, PaymentStatus } from '@duebridge/contract';
 import type { Acceptance, Anomaly } from '../partners/payment-record.ts';
-import type { Ending } from '../store/payments.ts';
+import type { AuditDetail, Ending } from '../store/payments.ts';
 import type { AnswerOutcome, HoldReason, PollOutcome, SubmitOutcome } from './outcome.ts';
 import { nextPollMs, retryMs, type SettlementTimes } from './poll-schedule.ts';
 
@@ -21,6 +21,8 @@ import { nextPollMs, retryMs, type SettlementTimes } from './poll-schedule.ts';
 export interface PaymentMemory {
   stage: PaymentStage;
   status: PaymentStatus;
+  /** The partner's id, once it has told one. */
+  payment_id: string | null;
   /** Monotonic time of acceptance, in milliseconds. */
   acceptedAt: number;
   /** Polls since acceptance. */
@@ -29,7 +31,7 @@ export interface PaymentMemory {
   tries: number;
   /** Polls that showed succeeded without posted_at. */
   grace: number;
-  /** Accepted earlier, now 404: the next call is the same PUT (F15). */
+  /** Accepted earlier, now a 404 that may not be the partner's own: the next call is the same PUT (F15). */
   resubmit: boolean;
   /** This worker has had the funds authorized. */
   funded: boolean;
@@ -85,6 +87,8 @@ export interface Surroundings {
   /** In [0, 1). */
   readonly random: () => number;
   readonly times: StepTimes;
+  /** Codes of this partner that refuse a payment for good (decision 21). */
+  readonly refusals: readonly string[];
   /** The partner could be called at once: neither paused nor held back. */
   readonly partnerIsOpen: boolean;
   /** How long this partner takes to end its payments. */
@@ -122,8 +126,14 @@ export type StepWrite =
       readonly to: 'authorized' | 'dispatching' | 'accepted' | 'review';
       readonly acceptance?: Acceptance;
       readonly review_reason?: string;
+      readonly rejection_message?: string;
+      readonly detail?: AuditDetail;
     }
-  | { readonly kind: 'end'; readonly by: 'partner' | 'funding'; readonly ending: Ending }
+  | {
+      readonly kind: 'end';
+      readonly by: 'partner' | 'refusal' | 'funding';
+      readonly ending: Ending;
+    }
   | { readonly kind: 'settle' };
 
 /** What to do, in this order: `signal`, `breaches`, `memory`, `write`, and, when the write changed the row, `next`. */
@@ -154,7 +164,12 @@ export function decide(
     case 'authorized':
       return authorized(payment, around);
     case 'declined':
-      return { breaches: [], memory: FUNDED, write: declinedEnd(event.reason), next: 0 };
+      return {
+        breaches: [],
+        memory: FUNDED,
+        write: { kind: 'end', by: 'funding', ending: failedEnding(event.reason) },
+        next: 0,
+      };
     case 'funding_failed': {
       const tries = payment.tries + 1;
       return { breaches: [], memory: { tries }, next: retryIn(tries, around) };
@@ -184,17 +199,21 @@ function authorized(payment: Readonly<PaymentMemory>, around: Surroundings): Dec
   };
 }
 
-function declinedEnd(reason: string): StepWrite {
+/** The reason for the customer when the partner gave none with its refusal. */
+export function refusalText(code: string | undefined): string {
+  return code === undefined
+    ? 'The biller refused the payment.'
+    : `The biller refused the payment (${code}).`;
+}
+
+/** A payment that failed without the partner having accepted it. */
+function failedEnding(reason: string): Ending {
   return {
-    kind: 'end',
-    by: 'funding',
-    ending: {
-      status: 'failed',
-      payment_id: null,
-      initiated_at: null,
-      posted_at: null,
-      failure_reason: reason.slice(0, 500),
-    },
+    status: 'failed',
+    payment_id: null,
+    initiated_at: null,
+    posted_at: null,
+    failure_reason: reason.slice(0, 500),
   };
 }
 
@@ -205,8 +224,19 @@ function rejected(
 ): Decision {
   const { rejection, found, facts } = event;
   if (found.kind !== 'not_found') return learnt(payment, found, facts, around);
-  const code = rejection.code === undefined ? '' : `_${rejection.code}`;
-  return review(`rejected_${rejection.status}${code}`);
+  const { code, message, status } = rejection;
+  // A payment that the partner once accepted is a person's to end: it may have been posted before it was forgotten.
+  const isFinal = code !== undefined && around.refusals.includes(code);
+  if (isFinal && found.believed && payment.payment_id === null) {
+    return {
+      signal: WORKS,
+      breaches: [],
+      memory: { tries: 0 },
+      write: { kind: 'end', by: 'refusal', ending: failedEnding(message ?? refusalText(code)) },
+      next: 0,
+    };
+  }
+  return review(`rejected_${status}${code === undefined ? '' : `_${code}`}`, message);
 }
 
 function polled(
@@ -221,11 +251,16 @@ function polled(
     return { ...decision, memory: { polls, ...decision.memory } };
   }
   // It answered 200 to the PUT and does not find it now: a breach, and no proof of anything. The same PUT again (F15, decision 22).
+  // Where the partner itself says that it does not know the payment, this is written down: it may then take it under a new id.
   const tries = payment.tries + 1;
+  const reason = 'accepted_payment_not_found';
   return {
     signal: WORKS,
-    breaches: ['accepted_payment_not_found'],
+    breaches: [reason],
     memory: { polls, tries, resubmit: true },
+    ...(outcome.believed
+      ? { write: { kind: 'advance', to: 'dispatching', detail: { reason } } }
+      : {}),
     next: later(retryIn(tries, around), facts, around),
   };
 }
@@ -326,12 +361,17 @@ function unknown(
   };
 }
 
-function review(review_reason: string): Decision {
+function review(review_reason: string, rejection_message?: string): Decision {
   return {
     signal: WORKS,
     breaches: [review_reason],
     memory: {},
-    write: { kind: 'advance', to: 'review', review_reason },
+    write: {
+      kind: 'advance',
+      to: 'review',
+      review_reason,
+      ...(rejection_message === undefined ? {} : { rejection_message }),
+    },
     next: 'forget',
   };
 }

@@ -107,13 +107,12 @@ export class PaymentRecords {
   ): Promise<PaymentRow | undefined> {
     switch (step.kind) {
       case 'advance': {
-        const { to, acceptance, review_reason } = step;
+        const { kind: _, acceptance, ...rest } = step;
         return this.#advances.add({
           platform_payment_id,
           from,
-          to,
+          ...rest,
           ...acceptance,
-          ...(review_reason === undefined ? {} : { review_reason }),
         });
       }
       case 'end':

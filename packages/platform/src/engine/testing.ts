@@ -11,7 +11,7 @@ import {
 } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import type { PartnerRegistration } from '@duebridge/contract';
-import { silentLog, systemClock, type Log } from '@duebridge/runtime';
+import { silentLog, systemClock, type Database, type Log } from '@duebridge/runtime';
 import { testDatabase, type Cleanup, type TestDatabase } from '@duebridge/runtime/testing';
 import { batchFor } from '../reconciliation/batch.ts';
 import { createEngine, type Engine, type EngineOptions } from './engine.ts';
@@ -56,6 +56,8 @@ export interface ScriptedPartner {
   ) => Answer | undefined | Promise<Answer | undefined>;
   /** Polls of one payment before it has ended; default 1: the second finds the end. */
   pollsToEnd: number;
+  /** The payment_id that the partner gives to a payment it takes. */
+  paymentIdOf: (platform_payment_id: string) => string;
   /** What the partner does when it is asked rightly. */
   right(request: Seen): Answer;
   close(): Promise<void>;
@@ -99,6 +101,7 @@ export async function scriptedPartner(cleanup: Cleanup): Promise<ScriptedPartner
     created: [],
     script: () => undefined,
     pollsToEnd: 1,
+    paymentIdOf: (id) => `P-${id}`,
     right(request) {
       const parts = request.path.split('?')[0]?.split('/').map(decodeURIComponent) ?? [];
       const at = parts.indexOf('payment');
@@ -118,7 +121,7 @@ export async function scriptedPartner(cleanup: Cleanup): Promise<ScriptedPartner
         let held = partner.payments.get(id);
         if (held === undefined) {
           held = {
-            payment_id: `P-${id}`,
+            payment_id: partner.paymentIdOf(id),
             platform_payment_id: id,
             platform_batch_id: body['platform_batch_id'],
             biller_id: parts[parts.indexOf('biller') + 1],
@@ -299,6 +302,15 @@ export async function stand(
   };
 }
 
+/** What was done with the funds of a payment, in order. */
+export async function actsOf({ database }: Pick<Stand, 'database'>, id: string): Promise<string[]> {
+  const rows = await database.query<{ act: string }>(
+    'SELECT act FROM duebridge_platform.sandbox_funds WHERE platform_payment_id = $1 ORDER BY phase',
+    [id],
+  );
+  return rows.map((row) => row.act);
+}
+
 /** How long a test waits for something that must come. */
 const PATIENCE_MS = 20_000;
 
@@ -330,4 +342,24 @@ export async function eventually(
     assert(performance.now() < until, `did not come: ${what}`);
     await systemClock.sleep(10);
   }
+}
+
+/** The database, with something done around the statement of a name, or of a text that begins so. */
+export function around(
+  database: Database,
+  name: string,
+  wrap: (run: () => Promise<unknown[]>) => Promise<unknown[]>,
+): Database {
+  return {
+    ...database,
+    query: <Row>(
+      statement: Parameters<Database['query']>[0],
+      values?: readonly unknown[],
+    ): Promise<Row[]> => {
+      const run = (): Promise<Row[]> => database.query<Row>(statement, values);
+      const is =
+        typeof statement === 'string' ? statement.startsWith(name) : statement.name === name;
+      return is ? (wrap(run) as Promise<Row[]>) : run();
+    },
+  };
 }

@@ -27,6 +27,8 @@ export class Worker {
   readonly #dispatcher: Dispatcher;
   #ended = false;
   #beatenAt: number;
+  /** When the request left that proved the lease last. */
+  #provenAt: number;
   /** An adoption was not carried through: rows may name this worker of which it does not know. */
   #mayOwnMore = false;
   #hurriedAt = Number.NEGATIVE_INFINITY;
@@ -45,6 +47,7 @@ export class Worker {
     this.#options = options;
     this.#times = times;
     this.#beatenAt = registeredAt;
+    this.#provenAt = registeredAt;
     this.#dispatcher = new Dispatcher(
       options,
       times,
@@ -68,7 +71,12 @@ export class Worker {
   }
 
   get #leaseRanOut(): boolean {
-    return this.#options.clock.monotonic() - this.#beatenAt > this.#times.leaseMs * LEASE_KEPT;
+    return this.#options.clock.monotonic() - this.#provenAt > this.#times.leaseMs * LEASE_KEPT;
+  }
+
+  /** The lease was proven by a request that left at this time; see lease.ts. */
+  proven(at: number): void {
+    this.#provenAt = Math.max(this.#provenAt, at);
   }
 
   has(platform_payment_id: string): boolean {
@@ -78,6 +86,11 @@ export class Worker {
   /** Age of the oldest payment, and how many stand on the operator's list for their age (decision 23). */
   ages(): { readonly oldestSeconds: number; readonly overdue: number } {
     return this.#dispatcher.ages();
+  }
+
+  /** See `Dispatcher.stalledMs`. */
+  stalledMs(): number {
+    return this.#dispatcher.stalledMs();
   }
 
   /** Begins to drive a row that this worker owns. */
@@ -167,6 +180,7 @@ export class Worker {
       return false;
     }
     this.#beatenAt = startedAt;
+    this.proven(startedAt);
     for (const [partner_id, share] of granted) {
       const queue = this.#dispatcher.queueOf(partner_id);
       queue.share = share.calls;

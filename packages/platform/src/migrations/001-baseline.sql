@@ -14,6 +14,8 @@ CREATE TABLE duebridge_platform.partners (
   origins text[] NOT NULL DEFAULT '{}',
   paths jsonb NOT NULL DEFAULT '{}',
   budget jsonb NOT NULL DEFAULT '{}',
+  -- Codes of its 400 and 422 answers that refuse a payment for good (decision 21).
+  refusals text[] NOT NULL DEFAULT '{}',
   account_check text NOT NULL DEFAULT 'when_reachable' CHECK (account_check IN ('when_reachable', 'required', 'off')),
   batch_time_zone text NOT NULL DEFAULT 'UTC',
   batch_cutoff text NOT NULL DEFAULT '00:00' CHECK (batch_cutoff ~ '^([01][0-9]|2[0-3]):[0-5][0-9]$'),
@@ -65,12 +67,16 @@ CREATE TABLE duebridge_platform.payments (
   stage text NOT NULL DEFAULT 'created'
     CHECK (stage IN ('created', 'authorized', 'dispatching', 'accepted', 'review', 'ended')),
   review_reason text,
+  -- What the partner said when it refused the PUT; the reason of the failure once the payment is closed for it.
+  rejection_message text CHECK (length(rejection_message) <= 500),
   -- The worker that drives it; null in review, and for a moment between two owners.
   owner text,
   payment_id text,
+  -- Earlier values of payment_id, from a partner that forgot the payment and took it again under another (decision 22).
+  former_payment_ids text[] NOT NULL DEFAULT '{}',
   failure_reason text CHECK (length(failure_reason) <= 500),
   -- Whose word ended it: what the funds declined was never the partner's to refuse.
-  ended_by text CHECK (ended_by IN ('partner', 'funding')),
+  ended_by text CHECK (ended_by IN ('partner', 'refusal', 'funding', 'operator')),
   initiated_at timestamptz,
   posted_at timestamptz,
   created_at timestamptz NOT NULL DEFAULT clock_timestamp(),
@@ -134,13 +140,18 @@ BEGIN
        (OLD.stage = 'created' AND NEW.stage IN ('authorized', 'dispatching', 'ended'))
     OR (OLD.stage = 'authorized' AND NEW.stage IN ('dispatching', 'ended'))
     OR (OLD.stage = 'dispatching' AND NEW.stage IN ('accepted', 'review', 'ended'))
-    OR (OLD.stage = 'accepted' AND NEW.stage IN ('review', 'ended'))
+    OR (OLD.stage = 'accepted' AND NEW.stage IN ('dispatching', 'review', 'ended'))
     OR (OLD.stage = 'review' AND NEW.stage IN ('dispatching', 'ended'))) THEN
     RAISE EXCEPTION 'a payment does not go from % to %', OLD.stage, NEW.stage
       USING ERRCODE = 'check_violation', CONSTRAINT = 'payments_edge';
   END IF;
-  IF (OLD.payment_id IS NOT NULL AND NEW.payment_id IS DISTINCT FROM OLD.payment_id)
-     OR (OLD.initiated_at IS NOT NULL AND NEW.initiated_at IS DISTINCT FROM OLD.initiated_at) THEN
+  -- A partner that forgot the payment may take it again under another payment_id, in answer to a PUT; the old one is kept.
+  IF (OLD.payment_id IS NOT NULL AND NEW.payment_id IS DISTINCT FROM OLD.payment_id
+      AND (OLD.stage <> 'dispatching' OR NEW.payment_id IS NULL
+           OR NEW.former_payment_ids <> array_append(OLD.former_payment_ids, OLD.payment_id)))
+     OR (NEW.payment_id IS NOT DISTINCT FROM OLD.payment_id AND NEW.former_payment_ids <> OLD.former_payment_ids)
+     OR (OLD.initiated_at IS NOT NULL AND NEW.initiated_at IS DISTINCT FROM OLD.initiated_at
+         AND NEW.payment_id IS NOT DISTINCT FROM OLD.payment_id) THEN
     RAISE EXCEPTION 'what the partner said at acceptance never changes'
       USING ERRCODE = 'check_violation', CONSTRAINT = 'payments_acceptance';
   END IF;

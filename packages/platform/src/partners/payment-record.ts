@@ -146,7 +146,7 @@ function differs(echo: unknown, ours: string): boolean {
 }
 
 /** The reason as text for people: control characters out, at most 500 characters (decision 16). */
-function reasonText(reason: unknown): string | undefined {
+export function reasonText(reason: unknown): string | undefined {
   if (typeof reason !== 'string') return undefined;
   const plain = reason.replaceAll(/\p{Cc}+/gu, ' ').trim();
   // By code points: a cut through a pair would leave half a character.

@@ -36,6 +36,8 @@ export interface Partner {
   readonly origins: readonly string[];
   readonly paths: Readonly<Required<PartnerPaths>>;
   readonly budget: Readonly<Required<PartnerBudget>>;
+  /** Codes of 400 and 422 answers that refuse a payment for good (decision 21). */
+  readonly refusals: readonly string[];
   readonly account_check: 'when_reachable' | 'required' | 'off';
   readonly batch_time_zone: string;
   readonly batch_cutoff: string;
@@ -108,6 +110,7 @@ interface StoredPartner {
   readonly origins: string[];
   readonly paths: PartnerPaths;
   readonly budget: PartnerBudget;
+  readonly refusals: string[];
   readonly account_check: Partner['account_check'];
   readonly batch_time_zone: string;
   readonly batch_cutoff: string;
@@ -119,8 +122,8 @@ interface StoredPartner {
   readonly created_at: string;
 }
 
-const COLUMNS = `partner_id, name, kind, biller_id, biller_names, base_url, origins, paths, budget, account_check, batch_time_zone,
-  batch_cutoff, auth_method, auth_public, auth_sealed, paused, pause_reason, created_at`;
+const COLUMNS = `partner_id, name, kind, biller_id, biller_names, base_url, origins, paths, budget, refusals, account_check,
+  batch_time_zone, batch_cutoff, auth_method, auth_public, auth_sealed, paused, pause_reason, created_at`;
 
 const getStatement = sql(
   'partner_get',
@@ -131,8 +134,8 @@ const addStatement = sql(
   'partner_add',
   `WITH added AS (
      INSERT INTO duebridge_platform.partners (partner_id, name, kind, biller_id, base_url, origins, paths, budget, account_check,
-                           batch_time_zone, batch_cutoff, auth_method, auth_public, auth_sealed, biller_names)
-     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $16) RETURNING ${COLUMNS}
+                           batch_time_zone, batch_cutoff, auth_method, auth_public, auth_sealed, biller_names, refusals)
+     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $16, $17) RETURNING ${COLUMNS}
    ), noted AS (
      INSERT INTO duebridge_platform.audit (actor, event, partner_id, detail)
      SELECT $15, 'partner_added', partner_id, jsonb_build_object('base_url', base_url) FROM added
@@ -145,7 +148,8 @@ const changeStatement = sql(
   `WITH changed AS (
      UPDATE duebridge_platform.partners
         SET name = $2, base_url = $3, origins = $4, paths = $5, budget = $6, account_check = $7, auth_method = $8,
-            auth_public = $9, auth_sealed = $10, paused = $11, pause_reason = $12, biller_names = $15, updated_at = clock_timestamp()
+            auth_public = $9, auth_sealed = $10, paused = $11, pause_reason = $12, biller_names = $15, refusals = $16,
+            updated_at = clock_timestamp()
       WHERE partner_id = $1 RETURNING ${COLUMNS}
    ), noted AS (
      INSERT INTO duebridge_platform.audit (actor, event, partner_id, detail)
@@ -190,6 +194,7 @@ export function openPartnerRegistry(options: PartnerRegistryOptions): PartnerReg
       origins: row.origins,
       paths: { ...DEFAULT_PATHS, ...row.paths },
       budget: { ...DEFAULT_BUDGET, ...row.budget },
+      refusals: row.refusals,
       account_check: row.account_check,
       batch_time_zone: row.batch_time_zone,
       batch_cutoff: row.batch_cutoff,
@@ -245,6 +250,7 @@ export function openPartnerRegistry(options: PartnerRegistryOptions): PartnerReg
           sealer.seal(auth.secret, place(registration.partner_id)),
           actor,
           JSON.stringify(registration.biller_names ?? {}),
+          registration.refusals ?? [],
         ]);
         if (row === undefined) throw new Error('an insert gave no row');
         return toView(row);
@@ -277,6 +283,7 @@ export function openPartnerRegistry(options: PartnerRegistryOptions): PartnerReg
         actor,
         Object.keys(change).join(' '),
         JSON.stringify(change.biller_names ?? before.biller_names),
+        change.refusals ?? before.refusals,
       ]);
       cache.delete(partner_id);
       if (row === undefined) throw new Refusal('NOT_FOUND');
@@ -345,6 +352,7 @@ function toView(row: StoredPartner): PartnerView {
     origins: row.origins,
     paths: row.paths,
     budget: row.budget,
+    refusals: row.refusals,
     account_check: row.account_check,
     batch_time_zone: row.batch_time_zone,
     batch_cutoff: row.batch_cutoff,

@@ -29,12 +29,14 @@ export interface PaymentRow {
   readonly status: PaymentStatus;
   readonly stage: PaymentStage;
   readonly review_reason: string | null;
+  /** What the partner said when it refused the PUT, at most 500 characters. */
+  readonly rejection_message: string | null;
   /** The worker that drives it; null in review, and between two owners. */
   readonly owner: string | null;
   readonly payment_id: string | null;
   readonly failure_reason: string | null;
   /** Whose word ended it: the partner's, or that of the funds, which then never reached the partner. */
-  readonly ended_by: 'partner' | 'funding' | null;
+  readonly ended_by: 'partner' | 'refusal' | 'funding' | 'operator' | null;
   readonly initiated_at: string | null;
   readonly posted_at: string | null;
   readonly created_at: string;
@@ -46,8 +48,8 @@ export interface PaymentRow {
 
 /** The columns of a PaymentRow, for every `select` and `returning`: `p` is the table's alias. */
 export const PAYMENT_COLUMNS = `p.platform_payment_id, p.partner_id, p.biller_id, p.account_id, p.platform_batch_id,
-  p.amount_in_cents, p.session_id, p.funding_method, p.status, p.stage, p.review_reason, p.owner, p.payment_id,
-  p.failure_reason, p.ended_by, p.initiated_at, p.posted_at, p.created_at, p.accepted_at, p.ended_at, p.settled_at`;
+  p.amount_in_cents, p.session_id, p.funding_method, p.status, p.stage, p.review_reason, p.rejection_message, p.owner,
+  p.payment_id, p.failure_reason, p.ended_by, p.initiated_at, p.posted_at, p.created_at, p.accepted_at, p.ended_at, p.settled_at`;
 
 /** What the customer confirmed: never changes after the insert (P1). */
 export interface PaymentIntent {
@@ -141,26 +143,42 @@ export interface Advance {
   readonly initiated_at?: string;
   /** Set when it stops in review. */
   readonly review_reason?: string;
+  readonly rejection_message?: string;
   readonly detail?: AuditDetail;
 }
+
+/**
+ * What an acceptance sets. The partner names payment_id and initiated_at once; only one that forgot the payment, and was sent the
+ * same PUT again, may name others, and then the earlier payment_id is kept as evidence (decision 22).
+ */
+export const TAKEN_AGAIN = `
+            payment_id = coalesce(u.payment_id, p.payment_id),
+            initiated_at = CASE WHEN u.payment_id IS NULL OR u.payment_id = p.payment_id
+                                THEN coalesce(p.initiated_at, u.initiated_at) ELSE u.initiated_at END,
+            former_payment_ids = CASE WHEN p.payment_id <> u.payment_id THEN array_append(p.former_payment_ids, p.payment_id)
+                                      ELSE p.former_payment_ids END`;
+
+/** For the audit line of a row that was given another payment_id: the one it had before. */
+export const REPLACED = `jsonb_strip_nulls(jsonb_build_object('former_payment_id',
+              CASE WHEN p.stage IN ('accepted', 'ended') THEN p.former_payment_ids[cardinality(p.former_payment_ids)] END))`;
 
 const advanceStatement = sql(
   'payment_advance',
   `WITH p AS (
      UPDATE duebridge_platform.payments AS p
         SET stage = u.to_stage,
-            payment_id = coalesce(p.payment_id, u.payment_id),
-            initiated_at = coalesce(p.initiated_at, u.initiated_at),
+            ${TAKEN_AGAIN},
             review_reason = u.review_reason,
+            rejection_message = coalesce(u.rejection_message, p.rejection_message),
             accepted_at = CASE WHEN u.to_stage = 'accepted' THEN clock_timestamp() ELSE p.accepted_at END,
             owner = CASE WHEN u.to_stage = 'review' THEN NULL ELSE p.owner END
-       FROM unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::timestamptz[], $7::text[], $8::jsonb[])
-            AS u (id, from_stage, to_stage, payment_id, initiated_at, review_reason, detail)
+       FROM unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::timestamptz[], $7::text[], $8::text[], $9::jsonb[])
+            AS u (id, from_stage, to_stage, payment_id, initiated_at, review_reason, rejection_message, detail)
       WHERE p.platform_payment_id = u.id AND p.owner = $1 AND p.status = 'processing' AND p.stage = u.from_stage
       RETURNING p.*, u.detail
    ), noted AS (
      INSERT INTO duebridge_platform.audit (actor, event, platform_payment_id, partner_id, detail)
-     SELECT $1, 'payment_' || p.stage, p.platform_payment_id, p.partner_id, p.detail FROM p
+     SELECT $1, 'payment_' || p.stage, p.platform_payment_id, p.partner_id, p.detail || ${REPLACED} FROM p
    )
    SELECT ${PAYMENT_COLUMNS} FROM p`,
 );
@@ -182,6 +200,7 @@ export async function advance(
     steps.map((step) => step.payment_id ?? null),
     steps.map((step) => step.initiated_at ?? null),
     steps.map((step) => step.review_reason ?? null),
+    steps.map((step) => step.rejection_message ?? null),
     steps.map((step) => JSON.stringify(step.detail ?? {})),
   ]);
   return inOrder(steps, rows);

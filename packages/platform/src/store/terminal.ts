@@ -13,16 +13,21 @@ import {
   findPayment,
   inOrder,
   PAYMENT_COLUMNS,
+  REPLACED,
+  TAKEN_AGAIN,
   type Ending,
   type PaymentRow,
   type Queryable,
 } from './payments.ts';
 
-/** One payment's end. `declined` needs no settlement: there are no funds to take or to release. */
+/**
+ * One payment's end: `by` a record of the partner, a refusal that the partner declared final (decision 21), or declined funds, which
+ * need no settlement because there are none to take or to release.
+ */
 export interface End {
   readonly platform_payment_id: string;
   readonly from: PaymentStage;
-  readonly by: 'partner' | 'funding';
+  readonly by: 'partner' | 'refusal' | 'funding';
   readonly ending: Ending;
 }
 
@@ -32,12 +37,11 @@ const endStatement = sql(
      UPDATE duebridge_platform.payments AS p
         SET status = u.status,
             stage = 'ended',
-            payment_id = coalesce(p.payment_id, u.payment_id),
-            initiated_at = coalesce(p.initiated_at, u.initiated_at),
+            ${TAKEN_AGAIN},
             posted_at = u.posted_at,
             failure_reason = u.failure_reason,
             ended_by = u.ended_by,
-            accepted_at = CASE WHEN u.ended_by = 'partner' THEN coalesce(p.accepted_at, clock_timestamp()) END,
+            accepted_at = CASE WHEN u.ended_by = 'partner' THEN coalesce(p.accepted_at, clock_timestamp()) ELSE p.accepted_at END,
             ended_at = clock_timestamp(),
             settled_at = CASE WHEN u.ended_by = 'funding' THEN clock_timestamp() END
        FROM unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::timestamptz[], $8::timestamptz[], $9::text[])
@@ -47,7 +51,7 @@ const endStatement = sql(
    ), noted AS (
      INSERT INTO duebridge_platform.audit (actor, event, platform_payment_id, partner_id, detail)
      SELECT $1, 'payment_ended', p.platform_payment_id, p.partner_id,
-            jsonb_build_object('status', p.status, 'by', p.ended_by, 'payment_id', p.payment_id) FROM p
+            jsonb_build_object('status', p.status, 'by', p.ended_by, 'payment_id', p.payment_id) || ${REPLACED} FROM p
    )
    SELECT ${PAYMENT_COLUMNS} FROM p`,
 );
@@ -98,7 +102,7 @@ export function settlePayments(
 const withdrawStatement = sql(
   'payment_withdraw',
   `WITH p AS (
-     UPDATE duebridge_platform.payments AS p SET status = 'canceled', stage = 'ended', ended_at = clock_timestamp(), owner = NULL
+     UPDATE duebridge_platform.payments AS p SET status = 'canceled', stage = 'ended', ended_by = 'operator', ended_at = clock_timestamp(), owner = NULL
       WHERE p.platform_payment_id = $1 AND p.status = 'processing' AND p.stage IN ('created', 'authorized')
       RETURNING p.*
    ), noted AS (
@@ -171,7 +175,8 @@ const closeStatement = sql(
   'payment_close',
   `WITH p AS (
      UPDATE duebridge_platform.payments AS p
-        SET status = 'failed', stage = 'ended', review_reason = NULL, failure_reason = $2, ended_at = clock_timestamp(), owner = NULL
+        SET status = 'failed', stage = 'ended', review_reason = NULL, failure_reason = $2, ended_by = 'operator',
+            ended_at = clock_timestamp(), owner = NULL
       WHERE p.platform_payment_id = $1 AND p.status = 'processing' AND p.stage = 'review' AND p.review_reason LIKE 'rejected%'
         AND p.payment_id IS NULL
       RETURNING p.*
@@ -214,4 +219,59 @@ export async function closeRejected(
   throw new Refusal('CONFLICT', {
     message: 'The payment has moved on meanwhile; read it again before acting',
   });
+}
+
+/** How an operator closes a payment in review, and what made that right. */
+export interface Closing {
+  readonly platform_payment_id: string;
+  readonly status: 'failed' | 'canceled';
+  /** For the customer, when `status` is failed; at most 500 characters. */
+  readonly failure_reason: string | null;
+  /** The review that the operator saw: another one since then is not closed. */
+  readonly review_reason: string;
+  /** Why, in the operator's words. */
+  readonly reason: string;
+  readonly actor: string;
+  /** The second person, where one was needed. */
+  readonly approved_by: string | null;
+  /** What the partner's GET gave at that moment. */
+  readonly evidence: string;
+}
+
+const closeReviewStatement = sql(
+  'payment_close_review',
+  `WITH p AS (
+     UPDATE duebridge_platform.payments AS p
+        SET status = $2, stage = 'ended', failure_reason = $3, review_reason = NULL, ended_by = 'operator',
+            ended_at = clock_timestamp(), owner = NULL
+      WHERE p.platform_payment_id = $1 AND p.status = 'processing' AND p.stage = 'review' AND p.review_reason = $4
+      RETURNING p.*
+   ), noted AS (
+     INSERT INTO duebridge_platform.audit (actor, event, platform_payment_id, partner_id, detail)
+     SELECT $5, 'payment_ended', p.platform_payment_id, p.partner_id,
+            jsonb_strip_nulls(jsonb_build_object('status', p.status, 'by', 'operator', 'review_reason', $4::text, 'reason', $6::text,
+                                                 'approved_by', $7::text, 'evidence', $8::text)) FROM p
+   )
+   SELECT ${PAYMENT_COLUMNS} FROM p`,
+);
+
+/**
+ * Ends a payment in review for an operator; any worker then releases the funds. Only engine/review.ts calls it, which first asks the
+ * partner. Gives the terminal row, or undefined when the payment is not in that review any more.
+ */
+export async function closePayment(
+  on: Queryable,
+  closing: Closing,
+): Promise<PaymentRow | undefined> {
+  const [row] = await on.query<PaymentRow>(closeReviewStatement, [
+    closing.platform_payment_id,
+    closing.status,
+    closing.failure_reason,
+    closing.review_reason,
+    closing.actor,
+    closing.reason,
+    closing.approved_by,
+    closing.evidence,
+  ]);
+  return row;
 }

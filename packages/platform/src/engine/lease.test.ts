@@ -1,0 +1,285 @@
+/**
+ * The lease in every order of events (L1): a model of the database executes each request at some time, answers it at some time
+ * or never, and the worker may be stalled in between.
+ */
+import assert from 'node:assert/strict';
+import test from 'node:test';
+import { silentLog } from '@duebridge/runtime';
+import { manualClock } from '@duebridge/runtime/testing';
+import fc from 'fast-check';
+import { dueAt, keepLease, keptMs, step, type LeaseEvent, type LeaseState } from './lease.ts';
+
+const TIMES = { leaseMs: 10_000, beatMs: 2_000 };
+
+interface Request {
+  readonly kind: 'register' | 'renew';
+  readonly worker_id: string;
+  readonly askedAt: number;
+  /** What the database did; undefined while the request has not reached it. */
+  readonly result?: 'registered' | 'renewed' | 'refused';
+}
+
+/** A worker and the database as it stands, at one moment of one history. */
+interface World {
+  readonly now: number;
+  readonly state: LeaseState;
+  readonly requests: readonly Request[];
+  /** Heartbeats in the table. */
+  readonly rows: Readonly<Record<string, number>>;
+  readonly ids: number;
+  /** The worker that drives payments. */
+  readonly driving: string | undefined;
+  readonly left: 'no' | 'leaving' | 'ended';
+}
+
+const START: World = {
+  now: 0,
+  state: { kind: 'none', retryAt: 0 },
+  requests: [],
+  rows: {},
+  ids: 0,
+  driving: undefined,
+  left: 'no',
+};
+
+/** Feeds one event and checks what must hold after each. */
+function feed(world: World, event: LeaseEvent): World {
+  let { ids, driving } = world;
+  const requests = [...world.requests];
+  const rows = { ...world.rows };
+  const moved = step(world.state, event, world.now, TIMES, () => {
+    ids += 1;
+    return `w${ids}`;
+  });
+  for (const act of moved.acts) {
+    switch (act.kind) {
+      case 'begin':
+        assert.equal(driving, undefined, 'two workers drive at once');
+        assert.equal(world.left, 'no', 'a worker begins during a stop');
+        driving = act.worker_id;
+        break;
+      case 'drop':
+        assert.equal(driving, act.worker_id, 'what is dropped was not driving');
+        driving = undefined;
+        break;
+      case 'remove':
+        assert.notEqual(driving, act.worker_id, 'a worker that drives is taken off the list');
+        delete rows[act.worker_id];
+        break;
+      case 'register':
+      case 'renew':
+        requests.push({ kind: act.kind, worker_id: act.worker_id, askedAt: act.askedAt });
+        break;
+    }
+  }
+  const { state } = moved;
+  if (state.kind === 'held') {
+    assert.equal(driving, state.worker_id);
+    assert.ok(world.now - state.provenAt < keptMs(TIMES), 'a lease is relied on too long');
+    // Unless somebody removed the row, the heartbeat is at least as young as the worker believes.
+    const heartbeat = rows[state.worker_id];
+    assert.ok(heartbeat === undefined || heartbeat >= state.provenAt, 'more is proven than is so');
+  } else if (event.kind !== 'end') {
+    assert.equal(driving, undefined, 'a worker drives without a lease');
+  } else {
+    driving = undefined;
+  }
+  const due = dueAt(state, TIMES);
+  assert.ok(due === undefined || due > world.now, 'it would spin');
+  assert.equal(due === undefined, state.kind === 'ended', 'a lease nobody looks after any more');
+  return { ...world, state, requests, rows, ids, driving };
+}
+
+/** The request reaches the database. */
+function execute(world: World, request: Request): World {
+  const heartbeat = world.rows[request.worker_id];
+  const isFresh = heartbeat !== undefined && world.now - heartbeat < TIMES.leaseMs;
+  const result =
+    request.kind === 'register'
+      ? ('registered' as const)
+      : isFresh
+        ? ('renewed' as const)
+        : ('refused' as const);
+  return {
+    ...world,
+    rows: result === 'refused' ? world.rows : { ...world.rows, [request.worker_id]: world.now },
+    requests: world.requests.map((one) => (one === request ? { ...request, result } : one)),
+  };
+}
+
+function without(world: World, request: Request): World {
+  return { ...world, requests: world.requests.filter((one) => one !== request) };
+}
+
+/** Everything that could happen next. */
+function moves(world: World, mayStop: boolean): (() => World)[] {
+  const possible: (() => World)[] = [];
+  for (const request of world.requests) {
+    const { worker_id, askedAt, result } = request;
+    if (result === undefined) possible.push(() => execute(world, request));
+    else possible.push(() => feed(without(world, request), { kind: result, worker_id, askedAt }));
+    possible.push(() => feed(without(world, request), { kind: 'failed', worker_id, askedAt }));
+  }
+  const due = dueAt(world.state, TIMES);
+  if (due !== undefined) {
+    possible.push(() => feed({ ...world, now: Math.max(world.now, due) }, { kind: 'clock' }));
+    // A stall: the process was frozen, or its event loop was busy, and the first it hears of is the time or any answer.
+    possible.push(() => ({ ...world, now: world.now + keptMs(TIMES) + 1 }));
+  }
+  // Another worker takes a stale one off the list.
+  for (const [worker_id, heartbeat] of Object.entries(world.rows)) {
+    if (world.now - heartbeat < TIMES.leaseMs) continue;
+    possible.push(() => {
+      const rows = { ...world.rows };
+      delete rows[worker_id];
+      return { ...world, rows };
+    });
+  }
+  if (!mayStop) return possible;
+  if (world.left === 'no')
+    possible.push(() => feed({ ...world, left: 'leaving' }, { kind: 'leave' }));
+  if (world.left === 'leaving') {
+    possible.push(() => feed({ ...world, left: 'ended' }, { kind: 'end' }));
+  }
+  return possible;
+}
+
+/** From here the database answers each request at once: the worker must hold a lease within ten seconds. */
+function heals(world: World): void {
+  let now = feed(world, { kind: 'clock' });
+  const until = now.now + TIMES.leaseMs;
+  for (let turn = 0; turn < 50; turn += 1) {
+    // What was under way before may never be answered; what is asked from here on is.
+    const fresh = now.requests.find((request) => request.askedAt >= world.now);
+    if (fresh !== undefined) {
+      const done = execute(now, fresh);
+      const request = done.requests.find(
+        (one) => one.askedAt === fresh.askedAt && one.worker_id === fresh.worker_id && one.result,
+      );
+      assert.ok(request?.result);
+      const { worker_id, askedAt, result } = request;
+      now = feed(without(done, request), { kind: result, worker_id, askedAt });
+      continue;
+    }
+    const row = now.driving === undefined ? undefined : now.rows[now.driving];
+    if (row !== undefined && row >= world.now) return;
+    const due = dueAt(now.state, TIMES);
+    assert.ok(due !== undefined && due <= until, 'no lease within ten seconds');
+    now = feed({ ...now, now: due }, { kind: 'clock' });
+  }
+  assert.fail('it never comes to a lease');
+}
+
+test('in every order of the first nine events a lease is never relied on too long and is always got again', () => {
+  let front = new Map([['start', START]]);
+  let seen = 0;
+  for (let depth = 0; depth < 9; depth += 1) {
+    const next = new Map<string, World>();
+    for (const world of front.values()) {
+      for (const move of moves(world, true)) {
+        const after = move();
+        next.set(JSON.stringify(after), after);
+        if (after.left === 'no') heals(after);
+      }
+    }
+    front = next;
+    seen += next.size;
+  }
+  assert.ok(seen > 10_000, `only ${seen} histories`);
+});
+
+test('the same holds in long random histories', () => {
+  fc.assert(
+    fc.property(fc.array(fc.nat(), { minLength: 20, maxLength: 200 }), (choices) => {
+      let world = START;
+      for (const choice of choices) {
+        // A stop ends a history, so here nobody stops.
+        const possible = moves(world, false);
+        const move = possible[choice % possible.length];
+        if (move === undefined) return;
+        world = move();
+      }
+      heals(world);
+    }),
+  );
+});
+
+/** A database whose every answer the test gives. */
+function table() {
+  const asked: { kind: string; worker_id: string; answer: PromiseWithResolvers<boolean> }[] = [];
+  const ask = (kind: string) => (worker_id: string) => {
+    const answer = Promise.withResolvers<boolean>();
+    asked.push({ kind, worker_id, answer });
+    return answer.promise;
+  };
+  return { asked, ask };
+}
+
+function kept(options: { random?: number } = {}) {
+  const clock = manualClock(0, options.random ?? 1);
+  const { asked, ask } = table();
+  const told: string[] = [];
+  let ids = 0;
+  const lease = keepLease({
+    clock,
+    log: silentLog,
+    times: TIMES,
+    newId: () => `w${(ids += 1)}`,
+    register: async (worker_id) => void (await ask('register')(worker_id)),
+    renew: ask('renew'),
+    remove: async (worker_id) => void told.push(`remove ${worker_id}`),
+    begin: (worker_id) => void told.push(`begin ${worker_id}`),
+    proven: () => undefined,
+    drop: (worker_id) => void told.push(`drop ${worker_id}`),
+  });
+  return { clock, asked, told, lease };
+}
+
+test('a heartbeat that hangs is sent again beside it, and the lease is kept', async () => {
+  const { clock, asked, told, lease } = kept();
+  asked[0]?.answer.resolve(true);
+  await clock.advance(0);
+  assert.deepEqual(told, ['begin w1']);
+  await clock.advance(2_000);
+  assert.equal(asked.length, 2);
+  await clock.advance(2_000);
+  assert.equal(asked.length, 3, 'the one that hangs is not waited for');
+  asked[2]?.answer.resolve(true);
+  await clock.advance(5_000);
+  assert.equal(lease.worker_id, 'w1');
+  await lease.end();
+});
+
+test('a worker whose database is away lets go in time, and is back with the first answer', async () => {
+  const { clock, asked, told, lease } = kept();
+  asked[0]?.answer.resolve(true);
+  await clock.advance(0);
+  for (let second = 0; second < 20; second += 1) {
+    await clock.advance(1_000);
+    for (const { kind, answer } of asked) {
+      if (kind === 'renew' || asked.length > 1) answer.reject(new Error('no database'));
+    }
+  }
+  assert.deepEqual(told, ['begin w1', 'drop w1', 'remove w1']);
+  assert.equal(lease.worker_id, undefined);
+  assert.ok(lease.ageMs >= 20_000);
+  const before = asked.length;
+  await clock.advance(1_000);
+  assert.ok(asked.length > before, 'it asks at least once a second');
+  asked.at(-1)?.answer.resolve(true);
+  await clock.advance(0);
+  assert.equal(told.length, 4);
+  assert.ok(lease.worker_id !== undefined && lease.worker_id !== 'w1');
+  await lease.end();
+});
+
+test('a stop while a worker is registering leaves nobody who drives, and no row', async () => {
+  const { clock, asked, told, lease } = kept();
+  lease.leave();
+  const ended = lease.end();
+  asked[0]?.answer.resolve(true);
+  await ended;
+  await clock.advance(60_000);
+  assert.deepEqual(told, ['remove w1']);
+  assert.equal(asked.length, 1);
+});

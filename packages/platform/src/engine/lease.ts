@@ -1,0 +1,377 @@
+/**
+ * The lease of a worker: how it is got, proven, lost and got again (L1).
+ *
+ * A worker is a row with a heartbeat. While the row is fresh, no other worker touches what this one drives; once it is stale, any
+ * other may take over. So a worker has to know by its own clock, before the others can, that its lease is no longer proven.
+ *
+ *   none ── register ──► registering ──registered──► held ──renewed──► held
+ *     ▲                      │ failed, or no answer     │ refused by the database, or not proven for `keptMs`
+ *     └──────────────────────┴──────────────────────────┘
+ *   A stop leads from `none` and `registering` to `ended`; a lease that is held stays held and is renewed until `end`, because
+ *   what is under way still has to be recorded.
+ *
+ * `step` is the whole of it, and pure: a state, something that happened and the time give the next state and what to do.
+ * `keepLease` is its loop. It never waits for an answer: an answer is an event like the passing of time, so nothing that hangs
+ * can keep a lost lease from being seen, or a new one from being asked for.
+ */
+import { messageOf, type Clock, type Log } from '@duebridge/runtime';
+
+/** Times of a lease, in milliseconds. */
+export interface LeaseTimes {
+  /** Others may take over from a worker whose heartbeat is older, by the database's clock. */
+  readonly leaseMs: number;
+  /** Between heartbeats. */
+  readonly beatMs: number;
+}
+
+/** Where the lease stands. Times are monotonic milliseconds. */
+export type LeaseState =
+  | { readonly kind: 'none'; readonly retryAt: number }
+  | { readonly kind: 'registering'; readonly worker_id: string; readonly askedAt: number }
+  | {
+      readonly kind: 'held';
+      readonly worker_id: string;
+      /** The latest request that the database confirmed left then: the heartbeat in the row cannot be older. */
+      readonly provenAt: number;
+      /** When the renewal now under way was sent, if one is. */
+      readonly askedAt: number | undefined;
+      readonly renewAt: number;
+      /** A stop is under way: once lost, it is not asked for again. */
+      readonly leaving: boolean;
+    }
+  | { readonly kind: 'ended' };
+
+/** Something that happened. Answers name the request they belong to, because they may come late and in any order. */
+export type LeaseEvent =
+  | {
+      readonly kind: 'registered' | 'renewed' | 'refused' | 'failed';
+      readonly worker_id: string;
+      readonly askedAt: number;
+    }
+  /** Time has passed. */
+  | { readonly kind: 'clock' }
+  /** A stop has begun. */
+  | { readonly kind: 'leave' }
+  /** The stop is done. */
+  | { readonly kind: 'end' };
+
+/** What to do. `begin` and `drop` alternate, for one worker id at a time. */
+export type LeaseAct =
+  /** Writes the row of a new worker; its answer is `registered` or `failed`. */
+  | { readonly kind: 'register'; readonly worker_id: string; readonly askedAt: number }
+  /** Renews the heartbeat; its answer is `renewed`, `refused` or `failed`. */
+  | { readonly kind: 'renew'; readonly worker_id: string; readonly askedAt: number }
+  /** The lease is held: the worker may drive payments. */
+  | { readonly kind: 'begin'; readonly worker_id: string; readonly provenAt: number }
+  /** The lease is not proven any more: everything is dropped at once. */
+  | { readonly kind: 'drop'; readonly worker_id: string }
+  /** Takes a worker off the list: one that lost its lease, or that was registered too late to be used. */
+  | { readonly kind: 'remove'; readonly worker_id: string };
+
+/** Of the lease, the part for which a worker relies on it: it has to let go well before others may take over. */
+const KEPT_PART = 0.7;
+/** Of the lease, the part after which a request without an answer is sent again beside it: its connection may be dead. */
+const ASK_PART = 0.2;
+/** Of the lease, the part after which a registration is given up: what is left has to be long enough for a renewal. */
+const REGISTER_PART = 0.4;
+/** Of the time between heartbeats, the part after which a request that failed is sent again. */
+const RETRY_PART = 0.25;
+
+/** For how long a worker relies on its lease after it was proven. */
+export function keptMs(times: LeaseTimes): number {
+  return times.leaseMs * KEPT_PART;
+}
+
+/** The next state, and what to do. `newId` names a new worker. Pure apart from it. */
+export function step(
+  state: LeaseState,
+  event: LeaseEvent,
+  now: number,
+  times: LeaseTimes,
+  newId: () => string,
+): { readonly state: LeaseState; readonly acts: readonly LeaseAct[] } {
+  const acts: LeaseAct[] = [];
+  let next = happened(expired(state, now, times, acts), event, now, times, acts);
+  if (next.kind === 'none' && now >= next.retryAt) {
+    next = { kind: 'registering', worker_id: newId(), askedAt: now };
+    acts.push({ kind: 'register', worker_id: next.worker_id, askedAt: now });
+  }
+  if (next.kind === 'held' && now >= renewalAt(next, times)) {
+    next = { ...next, askedAt: now };
+    acts.push({ kind: 'renew', worker_id: next.worker_id, askedAt: now });
+  }
+  return { state: next, acts };
+}
+
+/** What time alone has done to a state. */
+function expired(state: LeaseState, now: number, times: LeaseTimes, acts: LeaseAct[]): LeaseState {
+  switch (state.kind) {
+    case 'none':
+    case 'ended':
+      return state;
+    case 'registering':
+      // The answer may still come; `happened` then takes the row off the list again.
+      return now - state.askedAt >= registerMs(times) ? { kind: 'none', retryAt: now } : state;
+    case 'held':
+      return now - state.provenAt >= keptMs(times) ? lost(state, now, acts) : state;
+  }
+}
+
+function happened(
+  state: LeaseState,
+  event: LeaseEvent,
+  now: number,
+  times: LeaseTimes,
+  acts: LeaseAct[],
+): LeaseState {
+  switch (event.kind) {
+    case 'clock':
+      return state;
+    case 'leave':
+      return state.kind === 'held' ? { ...state, leaving: true } : { kind: 'ended' };
+    case 'end':
+      return { kind: 'ended' };
+    case 'registered': {
+      const { worker_id, askedAt } = event;
+      if (state.kind !== 'registering' || state.worker_id !== worker_id) {
+        acts.push({ kind: 'remove', worker_id });
+        return state;
+      }
+      acts.push({ kind: 'begin', worker_id, provenAt: askedAt });
+      const renewAt = askedAt + times.beatMs;
+      return {
+        kind: 'held',
+        worker_id,
+        provenAt: askedAt,
+        askedAt: undefined,
+        renewAt,
+        leaving: false,
+      };
+    }
+    case 'renewed': {
+      if (state.kind !== 'held' || state.worker_id !== event.worker_id) return state;
+      const provenAt = Math.max(state.provenAt, event.askedAt);
+      return { ...state, ...answered(state, event), provenAt, renewAt: provenAt + times.beatMs };
+    }
+    case 'refused':
+      if (state.kind !== 'held' || state.worker_id !== event.worker_id) return state;
+      return lost(state, now, acts);
+    case 'failed': {
+      const retryAt = now + times.beatMs * RETRY_PART;
+      if (state.kind === 'registering' && state.worker_id === event.worker_id) {
+        return { kind: 'none', retryAt };
+      }
+      if (state.kind !== 'held' || state.worker_id !== event.worker_id) return state;
+      return { ...state, ...answered(state, event), renewAt: retryAt };
+    }
+  }
+}
+
+type Held = LeaseState & { kind: 'held' };
+
+function lost(state: Held, now: number, acts: LeaseAct[]): LeaseState {
+  const { worker_id } = state;
+  // Its row is removed as well: others need not wait until it is stale before they take over.
+  acts.push({ kind: 'drop', worker_id }, { kind: 'remove', worker_id });
+  return state.leaving ? { kind: 'ended' } : { kind: 'none', retryAt: now };
+}
+
+/** The request that an answer belongs to is no longer under way; a later one still is. */
+function answered(state: Held, event: { readonly askedAt: number }): Pick<Held, 'askedAt'> {
+  return { askedAt: state.askedAt === event.askedAt ? undefined : state.askedAt };
+}
+
+function askMs(times: LeaseTimes): number {
+  return times.leaseMs * ASK_PART;
+}
+
+function registerMs(times: LeaseTimes): number {
+  return times.leaseMs * REGISTER_PART;
+}
+
+function renewalAt(state: Held, times: LeaseTimes): number {
+  return state.askedAt === undefined ? state.renewAt : state.askedAt + askMs(times);
+}
+
+/** When time alone next changes the state; undefined when it never does. Pure. */
+export function dueAt(state: LeaseState, times: LeaseTimes): number | undefined {
+  switch (state.kind) {
+    case 'none':
+      return state.retryAt;
+    case 'registering':
+      return state.askedAt + registerMs(times);
+    case 'held':
+      return Math.min(renewalAt(state, times), state.provenAt + keptMs(times));
+    case 'ended':
+      return undefined;
+  }
+}
+
+/** What a lease stands on. */
+export interface LeaseOptions {
+  readonly clock: Clock;
+  readonly log: Log;
+  readonly times: LeaseTimes;
+  readonly newId: () => string;
+  /** Puts the worker on the list. */
+  readonly register: (worker_id: string) => Promise<void>;
+  /** Renews the heartbeat in one statement. False when the lease had run out. */
+  readonly renew: (worker_id: string) => Promise<boolean>;
+  /** Takes a worker off the list that drives nothing, or nothing any more. */
+  readonly remove: (worker_id: string) => Promise<void>;
+  /** The lease is held; it was proven at `provenAt`. Must not throw and must not wait. */
+  readonly begin: (worker_id: string, provenAt: number) => void;
+  /** The lease was proven again. Must not throw and must not wait. */
+  readonly proven: (worker_id: string, provenAt: number) => void;
+  /** The lease is lost. Must not throw and must not wait. */
+  readonly drop: (worker_id: string) => void;
+}
+
+/** A lease that is kept. */
+export interface Lease {
+  /** The worker whose lease is held and can be relied on at this moment; undefined when there is none. */
+  readonly worker_id: string | undefined;
+  /** Milliseconds since the lease was last proven, or since it was first asked for: what readiness and the metric show. */
+  readonly ageMs: number;
+  /** Resolves when the first request has been answered, whatever the answer. */
+  readonly asked: Promise<void>;
+  /** A stop begins: a lease that is held is kept, one that is not is no longer asked for. */
+  leave(): void;
+  /** The stop is done. Resolves when no registration is under way that would leave a row behind. */
+  end(): Promise<void>;
+  /** Renews now, if a lease is held and nothing is under way; resolves when that request was answered. For tests. */
+  renewNow(): Promise<void>;
+}
+
+/** Asks for a lease and keeps it until `end`. */
+export function keepLease(options: LeaseOptions): Lease {
+  const { clock, log, times } = options;
+  let state: LeaseState = { kind: 'none', retryAt: clock.monotonic() };
+  let provenAt = clock.monotonic();
+  let alarm: { readonly at: number; readonly off: AbortController } | undefined;
+  let isFailing = false;
+  const asked = Promise.withResolvers<void>();
+  let answers: (() => void)[] = [];
+  const underWay = new Set<Promise<void>>();
+
+  const feed = (event: LeaseEvent): void => {
+    const moved = step(state, event, clock.monotonic(), times, options.newId);
+    state = moved.state;
+    for (const act of moved.acts) carryOut(act);
+    if (state.kind === 'held' && state.provenAt > provenAt) {
+      ({ provenAt } = state);
+      options.proven(state.worker_id, provenAt);
+    }
+    if (state.kind === 'ended') asked.resolve();
+    setAlarm();
+  };
+
+  const setAlarm = (): void => {
+    const at = dueAt(state, times);
+    if (at !== undefined && alarm?.at === at) return;
+    alarm?.off.abort();
+    alarm = undefined;
+    if (at === undefined) return;
+    const off = new AbortController();
+    alarm = { at, off };
+    void (async () => {
+      await clock.sleep(at - clock.monotonic(), off.signal);
+      if (off.signal.aborted) return;
+      alarm = undefined;
+      feed({ kind: 'clock' });
+    })();
+  };
+
+  const carryOut = (act: LeaseAct): void => {
+    switch (act.kind) {
+      case 'begin':
+        options.begin(act.worker_id, act.provenAt);
+        return;
+      case 'drop':
+        log.error(
+          { worker_id: act.worker_id },
+          'the lease was lost: this worker drops its payments and registers again',
+        );
+        options.drop(act.worker_id);
+        return;
+      case 'remove':
+        track(
+          options.remove(act.worker_id).catch((error: unknown) => {
+            log.warn(
+              { error: messageOf(error) },
+              'could not take a worker off the list; others take over once its lease has run out',
+            );
+          }),
+        );
+        return;
+      case 'register':
+        ask(act, async () => {
+          await options.register(act.worker_id);
+          return 'registered';
+        });
+        return;
+      case 'renew':
+        ask(act, async () => ((await options.renew(act.worker_id)) ? 'renewed' : 'refused'));
+        return;
+    }
+  };
+
+  const ask = (
+    { kind: asking, worker_id, askedAt }: LeaseAct & { readonly kind: 'register' | 'renew' },
+    request: () => Promise<'registered' | 'renewed' | 'refused'>,
+  ): void => {
+    const answer = async (): Promise<void> => {
+      try {
+        const kind = await request();
+        isFailing = false;
+        feed({ kind, worker_id, askedAt });
+      } catch (error) {
+        // An outage is logged once, not at each try.
+        if (!isFailing) log.warn({ error: messageOf(error) }, 'the heartbeat failed; retrying');
+        isFailing = true;
+        feed({ kind: 'failed', worker_id, askedAt });
+      }
+      asked.resolve();
+      const waiting = answers;
+      answers = [];
+      for (const done of waiting) done();
+    };
+    // A stop waits for a registration, whose row it would leave behind, and not for a heartbeat.
+    if (asking === 'register') track(answer());
+    else void answer();
+  };
+
+  const track = (work: Promise<void>): void => {
+    const tracked = work.finally(() => underWay.delete(tracked));
+    underWay.add(tracked);
+  };
+
+  feed({ kind: 'clock' });
+  return {
+    get worker_id() {
+      return state.kind === 'held' && clock.monotonic() - state.provenAt < keptMs(times)
+        ? state.worker_id
+        : undefined;
+    },
+    get ageMs() {
+      return clock.monotonic() - provenAt;
+    },
+    asked: asked.promise,
+    leave: () => feed({ kind: 'leave' }),
+    async end() {
+      feed({ kind: 'end' });
+      while (underWay.size > 0) await Promise.all(underWay);
+    },
+    renewNow() {
+      if (state.kind === 'ended') return Promise.resolve();
+      const answer = new Promise<void>((resolve) => {
+        answers.push(resolve);
+      });
+      if (state.kind === 'held' && state.askedAt === undefined) {
+        state = { ...state, renewAt: clock.monotonic() };
+        feed({ kind: 'clock' });
+      }
+      return answer;
+    },
+  };
+}

@@ -1,0 +1,142 @@
+/**
+ * An engine never dies unseen: a lease is not lost to the worker's own work, nor to what others do to the database, and where it
+ * is lost all the same, readiness says so and the worker comes back (L1, L2, L10).
+ */
+import assert from 'node:assert/strict';
+import test from 'node:test';
+import { openDatabase, type Database } from '@duebridge/runtime';
+import { startTestPlatform } from '../checkout/testing.ts';
+import { PartnerQueue } from './partner-queue.ts';
+import { around, eventually, scriptedPartner, stand } from './testing.ts';
+
+test('a worker that takes over for longer than its lease keeps it, and drives what is confirmed meanwhile', async (t) => {
+  const place = await stand(t);
+  const partner = await scriptedPartner(t);
+  await place.register('acme', partner.url);
+  const adopted = Promise.withResolvers<void>();
+  let asked = 0;
+  const database = around(place.database, 'payment_adopt', async (run) => {
+    asked += 1;
+    await adopted.promise;
+    return run();
+  });
+  const engine = place.engine({ database, options: { leaseMs: 1_000, beatMs: 100 } });
+  // Resolves although nothing has been taken over: a server opens its listeners after it.
+  await engine.start();
+  const { workerId } = engine;
+  await eventually('it takes over', () => asked > 0);
+  const until = performance.now() + 3_000;
+  while (performance.now() < until) {
+    const row = await place.pay(engine, 'acme');
+    const done = await place.until(row.platform_payment_id, (now) => now.settled_at !== null);
+    assert.equal(done.status, 'succeeded');
+  }
+  assert.equal(engine.workerId, workerId, 'the lease was lost to the work of its own worker');
+  assert.equal(engine.health.lease, true);
+  adopted.resolve();
+});
+
+test('a call that is due and could start, and does not, is counted; one that has to wait is not', () => {
+  const queue = new PartnerQueue<{ at: number }>('acme', 1_000, 60_000);
+  queue.applyBudget({ max_concurrent_calls: 4, max_calls_per_second: 10 });
+  queue.share = 4;
+  queue.rate = 10;
+  assert.equal(queue.stalledMs(1_000), 0, 'nothing is due');
+  queue.due.push({ at: 5_000 });
+  assert.equal(queue.stalledMs(1_000), 0, 'due later');
+  assert.equal(queue.stalledMs(70_000), 65_000);
+  queue.closeFor(60_000, 5_000);
+  assert.equal(queue.stalledMs(70_000), 5_000, 'the partner was paused, or was down');
+  queue.start(69_000);
+  assert.equal(queue.stalledMs(70_000), 1_000, 'a budget lets one call after the other start');
+  queue.isShort = true;
+  assert.equal(queue.stalledMs(200_000), 0, 'other workers hold the budget');
+});
+
+/** Holds a lock on a table of the platform until it is told to let go. */
+async function locked(
+  database: { readonly url: string },
+  table: string,
+): Promise<() => Promise<void>> {
+  const other = openDatabase({
+    url: database.url,
+    applicationName: 'holds a lock',
+    maxConnections: 1,
+    statementTimeoutMs: 0,
+  });
+  const held = Promise.withResolvers<void>();
+  const letGo = Promise.withResolvers<void>();
+  const done = other.transaction(async (tx) => {
+    await tx.query(`LOCK TABLE duebridge_platform.${table} IN ACCESS EXCLUSIVE MODE`);
+    held.resolve();
+    await letGo.promise;
+  });
+  await held.promise;
+  return async () => {
+    letGo.resolve();
+    await done;
+    await other.close();
+  };
+}
+
+/** When the only worker last proved that it lives, in milliseconds; undefined when there is not exactly one worker. */
+async function heartbeat(database: Database): Promise<{ id: string; at: number } | undefined> {
+  const rows = await database.query<{ id: string; at: number }>(
+    `SELECT worker_id AS id, (extract(epoch FROM heartbeat_at) * 1000)::bigint AS at FROM duebridge_platform.workers`,
+  );
+  return rows.length === 1 ? rows[0] : undefined;
+}
+
+test('more slow requests than the front has connections leave the heartbeat as it is', async (t) => {
+  const place = await startTestPlatform(t);
+  const unlock = await locked(place.database, 'sessions');
+  t.after(unlock);
+  const before = await heartbeat(place.database);
+  assert.ok(before);
+  const slow = Array.from({ length: 60 }, () =>
+    place.call('GET', '/v1/flow/session', { headers: { authorization: 'Bearer dbs_none' } }),
+  );
+  await eventually('the front waits for the lock', async () => {
+    const rows = await place.database.query(
+      `SELECT 1 FROM pg_locks l JOIN pg_database d ON d.oid = l.database
+        WHERE d.datname = current_database() AND NOT l.granted`,
+    );
+    return rows.length >= 8;
+  });
+  // Three more heartbeats, each in time.
+  let last = before;
+  for (let beats = 0; beats < 3; beats += 1) {
+    const seen = last;
+    await eventually('the next heartbeat', async () => {
+      const now = await heartbeat(place.database);
+      if (now === undefined || now.at === seen.at) return false;
+      last = now;
+      return true;
+    });
+    assert.ok(last.at - seen.at < 7_000, 'a heartbeat came so late that the lease was given up');
+  }
+  assert.equal(last.id, before.id);
+  await unlock();
+  await Promise.all(slow);
+});
+
+test('readiness fails when the heartbeat cannot be renewed, and comes back with it', async (t) => {
+  const place = await startTestPlatform(t);
+  const ready = async () => {
+    const response = await fetch(new URL('/readyz', place.url));
+    const body = (await response.json()) as { checks: Record<string, boolean> };
+    return { status: response.status, checks: body.checks };
+  };
+  assert.deepEqual(await ready(), {
+    status: 200,
+    checks: { database: true, lease: true, calls: true },
+  });
+  const unlock = await locked(place.database, 'workers');
+  t.after(unlock);
+  const lockedAt = performance.now();
+  await eventually('it is not ready', async () => (await ready()).status === 503);
+  assert.ok(performance.now() - lockedAt < 15_000, 'it was seen too late');
+  assert.deepEqual((await ready()).checks, { database: true, lease: false, calls: true });
+  await unlock();
+  await eventually('it is ready again', async () => (await ready()).status === 200);
+});

@@ -1,0 +1,176 @@
+/**
+ * The exits of review: an operator closes a payment that the engine cannot end by itself (decision 21).
+ *
+ * enters: a payment in review, and what the operator states.  leaves: a terminal row without an owner; any worker adopts it and
+ *         releases the funds, and the customer may pay anew.
+ * holds:  the partner is asked by a GET at that very moment. Nothing is closed that the partner shows to have, whatever the operator
+ *         states, and a partner that does not answer leaves the payment where it is (P5).
+ */
+import { Refusal } from '@duebridge/contract';
+import type { Database } from '@duebridge/runtime';
+import type { PartnerClient } from '../partners/client.ts';
+import type { PartnerRegistry } from '../partners/registry.ts';
+import { findPayment, type PaymentRow } from '../store/payments.ts';
+import { closePayment } from '../store/terminal.ts';
+import { judgePoll, type PollOutcome } from './outcome.ts';
+import { refusalText } from './payment-steps.ts';
+
+/** What the closing stands on. */
+export interface ReviewGround {
+  readonly database: Database;
+  readonly registry: PartnerRegistry;
+  readonly client: PartnerClient;
+}
+
+/** Who closes a payment, and why. */
+export interface ReviewAct {
+  readonly platform_payment_id: string;
+  /** In the operator's words; kept in the audit. */
+  readonly reason: string;
+  readonly actor: string;
+  /** The second person, where the amount needs one; the caller checks that. */
+  readonly approved_by?: string;
+}
+
+/**
+ * Closes a payment whose PUT the partner refused (400, 422) and which the partner does not know, asked again now. It ends as failed
+ * with the partner's own words as its reason. Throws Refusal PAYMENT_NOT_FOUND; CONFLICT when it is in no such review, was accepted
+ * before, or is known to the partner; SERVICE_UNAVAILABLE when the partner gives no usable answer.
+ */
+export async function closeRejected(ground: ReviewGround, act: ReviewAct): Promise<PaymentRow> {
+  const { payment, review_reason } = await inReview(ground, act.platform_payment_id);
+  if (!review_reason.startsWith('rejected_') || payment.payment_id !== null) {
+    throw new Refusal('CONFLICT', {
+      message: 'The partner did not refuse this payment; it needs the statement of the partner',
+    });
+  }
+  const found = await askPartner(ground, payment);
+  if (found.kind !== 'not_found' || !found.believed) throw notClosable(found);
+  const [, , ...code] = review_reason.split('_');
+  const failure_reason =
+    payment.rejection_message ?? refusalText(code.length === 0 ? undefined : code.join('_'));
+  return close(ground, act, {
+    status: 'failed',
+    failure_reason,
+    review_reason,
+    evidence: evidenceOf(found),
+  });
+}
+
+/**
+ * Closes any payment in review on the operator's word that the partner has confirmed, outside this interface, that it neither applied
+ * the payment nor will. `failure_reason` is for the customer. Throws as `closeRejected` does; CONFLICT also when the partner's GET
+ * shows the payment as processing or succeeded, whatever was confirmed.
+ */
+export async function closeReview(
+  ground: ReviewGround,
+  act: ReviewAct & {
+    readonly status: 'failed' | 'canceled';
+    /** At most 500 characters; for `failed` only. */
+    readonly failure_reason?: string;
+  },
+): Promise<PaymentRow> {
+  const { payment, review_reason } = await inReview(ground, act.platform_payment_id);
+  const found = await askPartner(ground, payment);
+  switch (found.kind) {
+    // Its own record says that it has the payment: it is resumed, and ends as the partner says.
+    case 'processing':
+    case 'incomplete':
+      throw notClosable(found);
+    case 'ended':
+      if (found.ending.status === 'succeeded') throw notClosable(found);
+      break;
+    // The partner does not answer now; what it confirmed may have changed.
+    case 'unknown':
+    case 'held':
+      throw notClosable(found);
+    // Nothing that could be believed stands against the operator's word.
+    case 'not_found':
+    case 'mismatch':
+      break;
+  }
+  const failure_reason =
+    act.status === 'failed' ? (act.failure_reason ?? refusalText(undefined)).slice(0, 500) : null;
+  return close(ground, act, {
+    status: act.status,
+    failure_reason,
+    review_reason,
+    evidence: evidenceOf(found),
+  });
+}
+
+async function inReview(
+  { database }: ReviewGround,
+  platform_payment_id: string,
+): Promise<{ payment: PaymentRow; review_reason: string }> {
+  const payment = await findPayment(database, platform_payment_id);
+  if (payment === undefined) throw new Refusal('PAYMENT_NOT_FOUND');
+  if (payment.stage !== 'review' || payment.review_reason === null) throw notInReview();
+  return { payment, review_reason: payment.review_reason };
+}
+
+async function askPartner(ground: ReviewGround, payment: PaymentRow): Promise<PollOutcome> {
+  const partner = await ground.registry.get(payment.partner_id);
+  if (partner === undefined) throw new Refusal('NOT_FOUND');
+  // Whatever payment_id it has now: a partner that forgot the payment may have taken it under another.
+  return judgePoll({ ...payment, payment_id: null }, await ground.client.poll(partner, payment));
+}
+
+async function close(
+  { database }: ReviewGround,
+  act: ReviewAct,
+  closing: Omit<Parameters<typeof closePayment>[1], keyof ReviewAct>,
+): Promise<PaymentRow> {
+  const { platform_payment_id, reason, actor, approved_by = null } = act;
+  const row = await closePayment(database, {
+    ...closing,
+    platform_payment_id,
+    reason,
+    actor,
+    approved_by,
+  });
+  // Resumed or closed by somebody else meanwhile.
+  if (row === undefined) throw notInReview();
+  return row;
+}
+
+function notInReview(): Refusal {
+  return new Refusal('CONFLICT', { message: 'The payment is not in review' });
+}
+
+function notClosable(found: PollOutcome): Refusal {
+  const evidence = evidenceOf(found);
+  switch (found.kind) {
+    case 'unknown':
+    case 'held':
+    case 'not_found':
+      return new Refusal('SERVICE_UNAVAILABLE', {
+        message: `The partner gave no answer that proves anything (${evidence}); try again`,
+      });
+    case 'processing':
+    case 'incomplete':
+    case 'ended':
+    case 'mismatch':
+      return new Refusal('CONFLICT', {
+        message: `The partner has the payment (${evidence}); resume it instead`,
+      });
+  }
+}
+
+/** What the GET gave, in a word for the audit. */
+function evidenceOf(found: PollOutcome): string {
+  switch (found.kind) {
+    case 'not_found':
+      return found.believed ? 'not_found' : 'not_found_by_whom';
+    case 'ended':
+      return found.ending.status;
+    case 'mismatch':
+      return `mismatch_${found.field}`;
+    case 'unknown':
+    case 'held':
+      return `${found.kind}_${found.reason}`;
+    case 'processing':
+    case 'incomplete':
+      return found.kind;
+  }
+}
