@@ -1,34 +1,21 @@
 /**
- * Closing a review: how a person ends a payment that its partner refused for good (decisions 21 and 38).
+ * Closing a review: who may end a payment that its partner refused for good (decisions 21 and 38).
  *
- * enters: a payment in review because of a refused PUT, and an operator's reason.  leaves: a failed payment, whose funds a worker
- *         releases and whose customer may pay anew; or a request that waits for a second person.
- * holds:  the partner is asked at this very moment, and only its own "not found" ends the payment; above the limit two different
- *         persons must ask, and the audit names both.
+ * enters: a payment in review, and an operator's reason.  leaves: the closed payment (engine/review.ts asks the partner and ends it),
+ *         or a request that waits for a second person.
+ * holds:  above the limit two different persons must ask, and the audit names both.
  */
 import { Refusal, type PendingClose } from '@duebridge/contract';
 import { sql, type Database } from '@duebridge/runtime';
-import { plainText } from '../checkout/confirm.ts';
-import { judgePoll } from '../engine/outcome.ts';
-import type { PartnerClient } from '../partners/client.ts';
-import type { PartnerRegistry } from '../partners/registry.ts';
-import type { Attempts } from '../store/attempts.ts';
+import { closeRejected, type ReviewGround } from '../engine/review.ts';
 import { note } from '../store/audit.ts';
 import { findPayment, type PaymentRow } from '../store/payments.ts';
-import { closeRejected } from '../store/terminal.ts';
 
 /** What closing stands on. */
-export interface CloseGround {
-  readonly database: Database;
-  readonly registry: PartnerRegistry;
-  readonly client: PartnerClient;
-  readonly attempts: Attempts;
+export interface CloseGround extends ReviewGround {
   /** Above this amount a second person is needed. */
   readonly secondPersonAboveCents: number;
 }
-
-/** When the partner cannot be reached now, the operator may ask again after this. */
-const retryAfterSeconds = '10';
 
 const pendingStatement = sql(
   'review_close_pending',
@@ -45,9 +32,8 @@ export async function pendingClose(
 }
 
 /**
- * Closes a review, or notes the first of two requests. Throws Refusal PAYMENT_NOT_FOUND; CONFLICT when the payment is not one whose
- * PUT was refused, when the partner knows it after all, or when the same person asks twice; PARTNER_UNREACHABLE when the partner
- * does not say for certain that it does not know the payment.
+ * Closes a review, or notes the first of two requests. Throws what `closeRejected` throws, and Refusal CONFLICT when the same person
+ * asks twice.
  */
 export async function closeReview(
   ground: CloseGround,
@@ -58,72 +44,44 @@ export async function closeReview(
   const { database } = ground;
   const payment = await findPayment(database, platform_payment_id);
   if (payment === undefined) throw new Refusal('PAYMENT_NOT_FOUND');
-  if (payment.stage !== 'review' || payment.review_reason?.startsWith('rejected') !== true) {
-    throw new Refusal('CONFLICT', {
-      message:
-        payment.stage === 'review'
-          ? 'This review is not about a refused PUT: the payment may exist at the partner, so only the partner can end it'
-          : 'The payment is not in review',
-    });
+  if (payment.stage !== 'review') {
+    throw new Refusal('CONFLICT', { message: 'The payment is not in review' });
   }
   const pending = await pendingClose(database, platform_payment_id);
-  if (payment.amount_in_cents > ground.secondPersonAboveCents) {
-    if (pending === null) {
-      await assertUnknownThere(ground, payment);
-      await requestClose(database, payment, reason, actor);
-      return { outcome: 'second_person_needed', payment };
-    }
-    if (pending.requested_by === actor) {
-      throw new Refusal('CONFLICT', {
-        message: 'You asked for this already: above the limit a second person must confirm it',
-      });
-    }
+  const needsSecond = payment.amount_in_cents > ground.secondPersonAboveCents;
+  if (needsSecond && pending === null) {
+    await requestClose(database, payment, reason, actor);
+    return { outcome: 'second_person_needed', payment };
   }
-  await assertUnknownThere(ground, payment);
-  const closed = await closeRejected(database, {
+  if (needsSecond && pending?.requested_by === actor) {
+    throw new Refusal('CONFLICT', {
+      message: 'You asked for this already: above the limit a second person must confirm it',
+    });
+  }
+  // The one who asked first acts, the second approves: both stand in the line of the audit that ends the payment.
+  const closed = await closeRejected(ground, {
     platform_payment_id,
-    failure_reason: await failureReason(ground, payment),
-    actor,
     reason,
-    requested_by: pending?.requested_by,
+    ...(pending === null ? { actor } : { actor: pending.requested_by, approved_by: actor }),
   });
+  await database.query(
+    'DELETE FROM duebridge_platform.review_closes WHERE platform_payment_id = $1',
+    [platform_payment_id],
+  );
   return { outcome: 'closed', payment: closed };
-}
-
-/** The partner's own "not found", asked now: anything else leaves the payment as it is. */
-async function assertUnknownThere(
-  { registry, client }: CloseGround,
-  payment: PaymentRow,
-): Promise<void> {
-  const partner = await registry.get(payment.partner_id);
-  if (partner === undefined) throw new Refusal('CONFLICT', { message: 'The partner is gone' });
-  const answer = await client.poll(partner, payment);
-  const found = judgePoll(payment, answer);
-  const isDefinite =
-    found.kind === 'not_found' && answer.kind === 'reply' && answer.json !== undefined;
-  if (isDefinite) return;
-  if (found.kind === 'processing' || found.kind === 'ended' || found.kind === 'incomplete') {
-    throw new Refusal('CONFLICT', {
-      message: 'The partner knows this payment after all: resume it instead',
-    });
-  }
-  if (found.kind === 'mismatch') {
-    throw new Refusal('CONFLICT', {
-      message: 'The partner has another payment under this id: ask the partner',
-    });
-  }
-  throw new Refusal('PARTNER_UNREACHABLE', {
-    message: 'The partner does not say for certain that it does not know the payment',
-    headers: { 'Retry-After': retryAfterSeconds },
-  });
 }
 
 async function requestClose(
   database: Database,
-  { platform_payment_id, partner_id }: PaymentRow,
+  { platform_payment_id, partner_id, review_reason }: PaymentRow,
   reason: string,
   actor: string,
 ): Promise<void> {
+  if (review_reason?.startsWith('rejected_') !== true) {
+    throw new Refusal('CONFLICT', {
+      message: 'The partner did not refuse this payment; it needs the statement of the partner',
+    });
+  }
   await database.transaction(async (tx) => {
     const made = await tx.query(
       `INSERT INTO duebridge_platform.review_closes (platform_payment_id, requested_by, reason) VALUES ($1, $2, $3)
@@ -141,27 +99,4 @@ async function requestClose(
       detail: { reason },
     });
   });
-}
-
-/** What the customer is told: the partner's own words where it gave any. */
-async function failureReason({ attempts }: CloseGround, payment: PaymentRow): Promise<string> {
-  const tried = await attempts.of(payment.platform_payment_id, { bodies: true });
-  const refusal = tried.findLast(({ kind, body }) => kind === 'put' && body !== null);
-  const said = messageOf(refusal?.body ?? '');
-  const code = payment.review_reason?.replace(/^rejected_/, '').replace('_', ' ') ?? '';
-  return plainText(
-    said === undefined
-      ? `The biller refused the payment (${code}).`
-      : `The biller refused the payment: ${said}`,
-  );
-}
-
-function messageOf(body: string): string | undefined {
-  try {
-    const json: unknown = JSON.parse(body);
-    if (typeof json !== 'object' || json === null || !('message' in json)) return undefined;
-    return typeof json.message === 'string' && json.message !== '' ? json.message : undefined;
-  } catch {
-    return undefined;
-  }
 }

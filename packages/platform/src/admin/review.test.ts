@@ -194,8 +194,8 @@ test('above the limit one person alone does not end a payment, however often the
   const { audit, pending_close } = await detailOf(id);
   assert.equal(pending_close, null);
   const end = audit.find((entry) => entry.event === 'payment_ended');
-  assert.equal(end?.actor, 'bob');
-  assert.equal(end?.detail['requested_by'], 'ada');
+  assert.equal(end?.actor, 'ada');
+  assert.equal(end?.detail['approved_by'], 'bob');
 });
 
 test('what the partner answered stands beside each attempt, without secrets and contact data, and sealed in the table', async () => {

@@ -171,56 +171,6 @@ export async function resumePayment(
   throw new Refusal('CONFLICT', { message: 'The payment is not in review' });
 }
 
-const closeStatement = sql(
-  'payment_close',
-  `WITH p AS (
-     UPDATE duebridge_platform.payments AS p
-        SET status = 'failed', stage = 'ended', review_reason = NULL, failure_reason = $2, ended_by = 'operator',
-            ended_at = clock_timestamp(), owner = NULL
-      WHERE p.platform_payment_id = $1 AND p.status = 'processing' AND p.stage = 'review' AND p.review_reason LIKE 'rejected%'
-        AND p.payment_id IS NULL
-      RETURNING p.*
-   ), noted AS (
-     INSERT INTO duebridge_platform.audit (actor, event, platform_payment_id, partner_id, detail)
-     SELECT $3, 'payment_ended', p.platform_payment_id, p.partner_id,
-            jsonb_strip_nulls(jsonb_build_object('status', p.status, 'by', 'operator', 'reason', $4::text,
-              'requested_by', $5::text)) FROM p
-   ), waited AS (
-     DELETE FROM duebridge_platform.review_closes WHERE platform_payment_id = $1
-   )
-   SELECT ${PAYMENT_COLUMNS} FROM p`,
-);
-
-/**
- * Ends as failed a payment whose PUT the partner refused for good (decision 21). The caller has just seen that the partner does not
- * know the id; the guard admits only what is still in review for that reason and was never accepted. Any worker then releases the
- * funds. Throws Refusal CONFLICT when the payment has moved on.
- */
-export async function closeRejected(
-  on: Queryable,
-  close: {
-    readonly platform_payment_id: string;
-    /** For the customer; at most 500 characters. */
-    readonly failure_reason: string;
-    readonly actor: string;
-    readonly reason: string;
-    /** Who asked first, when two persons were needed. */
-    readonly requested_by?: string | undefined;
-  },
-): Promise<PaymentRow> {
-  const [row] = await on.query<PaymentRow>(closeStatement, [
-    close.platform_payment_id,
-    close.failure_reason,
-    close.actor,
-    close.reason,
-    close.requested_by ?? null,
-  ]);
-  if (row !== undefined) return row;
-  throw new Refusal('CONFLICT', {
-    message: 'The payment has moved on meanwhile; read it again before acting',
-  });
-}
-
 /** How an operator closes a payment in review, and what made that right. */
 export interface Closing {
   readonly platform_payment_id: string;
