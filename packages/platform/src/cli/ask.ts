@@ -1,11 +1,26 @@
-import { askAdmin, type Terminal } from '@duebridge/runtime/cli';
+import { askAdmin, readAdmin, type Terminal } from '@duebridge/runtime/cli';
 
-/** One call of the platform's admin API; throws CommandError with a sentence for whatever does not succeed. */
+const target = { server: 'platform', defaultPort: 4001 } as const;
+
+/** One call of the platform's admin API; throws CommandError with a sentence for whatever does not succeed. A text body is a CSV file. */
 export function ask<Reply>(
   terminal: Terminal,
   method: 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE',
   path: string,
-  body?: object,
+  body?: object | string,
 ): Promise<Reply> {
-  return askAdmin<Reply>(terminal, { server: 'platform', defaultPort: 4001 }, method, path, body);
+  return askAdmin<Reply>(terminal, target, method, path, body);
+}
+
+/** An answer that is a stream, piece by piece. */
+export function stream(terminal: Terminal, path: string): AsyncGenerator<string> {
+  return readAdmin(terminal, target, path);
+}
+
+/** A path of the admin API; each value becomes one segment. */
+export function adminPath(strings: TemplateStringsArray, ...values: readonly string[]): string {
+  const rest = strings
+    .slice(1)
+    .map((text, index) => encodeURIComponent(values[index] ?? '') + text);
+  return `/admin/v1/${strings[0] ?? ''}${rest.join('')}`;
 }

@@ -1,17 +1,55 @@
-import type { AuditEntry } from '@duebridge/contract';
-import { jsonOption, print, table, type Terminal } from '@duebridge/runtime/cli';
+import type { AuditEntry, AuditPage } from '@duebridge/contract';
+import { jsonOption, print, queryOf, table, type Terminal } from '@duebridge/runtime/cli';
 import type { Command } from 'commander';
-import { ask } from './ask.ts';
+import { adminPath, ask } from './ask.ts';
+
+interface AuditOptions {
+  actor?: string;
+  event?: string;
+  partner?: string;
+  payment?: string;
+  from?: string;
+  to?: string;
+  limit?: string;
+  cursor?: string;
+  json?: true;
+}
 
 /** `duebridge platform audit`. */
 export function addAudit(command: Command, terminal: Terminal): void {
   command
     .command('audit')
-    .description('the latest entries of the audit, newest first')
+    .description('who did what and why, newest first')
+    .option('--actor <name>', 'of one operator, such as ada, or admin-key')
+    .option('--event <event>', 'of one kind, such as payment_ended')
+    .option('--partner <id>', 'about one partner')
+    .option('--payment <id>', 'about one payment')
+    .option('--from <time>', 'at or after, such as 2026-03-21T00:00:00Z')
+    .option('--to <time>', 'before')
+    .option('--limit <n>', 'at most this many; 50')
+    .option('--cursor <cursor>', 'go on from the next_cursor of the page before')
     .addOption(jsonOption())
-    .action(async (options: { json?: true }) => {
-      const { entries } = await ask<{ entries: AuditEntry[] }>(terminal, 'GET', '/admin/v1/audit');
-      print(terminal, options, { entries }, () => auditTable(entries));
+    .action(async (options: AuditOptions) => {
+      const { actor, event, partner, payment, from, to, limit, cursor } = options;
+      const page = await ask<AuditPage>(
+        terminal,
+        'GET',
+        adminPath`audit` +
+          queryOf({
+            actor,
+            event,
+            partner_id: partner,
+            platform_payment_id: payment,
+            from,
+            to,
+            limit,
+            cursor,
+          }),
+      );
+      print(terminal, options, page, () => {
+        const more = page.next_cursor === null ? '' : `\nMore: --cursor '${page.next_cursor}'`;
+        return auditTable(page.entries) + more;
+      });
     });
 }
 

@@ -1,4 +1,11 @@
-import type { BatchPage, BatchView, Reconciliation } from '@duebridge/contract';
+import {
+  DIFFERENCE_KINDS,
+  type BatchPage,
+  type BatchView,
+  type DifferencePage,
+  type OpenDifference,
+  type Reconciliation,
+} from '@duebridge/contract';
 import {
   columns,
   CommandError,
@@ -10,13 +17,13 @@ import {
   table,
   type Terminal,
 } from '@duebridge/runtime/cli';
-import type { Command } from 'commander';
-import { ask } from './ask.ts';
+import { Option, type Command } from 'commander';
+import { adminPath, ask } from './ask.ts';
 
 /** `duebridge platform batch` and `reconcile`: what was paid in a window, and whether the partner has the same. */
 export function addBatches(command: Command, terminal: Terminal): void {
-  command
-    .command('batch')
+  const batch = command.command('batch');
+  batch
     .description('list batches, newest first, or read the statement of one')
     .argument('[platform_batch_id]', 'one batch')
     .option('--partner <id>', 'of one partner')
@@ -51,6 +58,66 @@ export function addBatches(command: Command, terminal: Terminal): void {
       );
     });
 
+  batch
+    .command('close')
+    .description(
+      'close a batch whose window and payments have ended, without waiting for the next round',
+    )
+    .argument('<platform_batch_id>')
+    .requiredOption('--reason <text>', 'kept in the audit')
+    .addOption(jsonOption())
+    .action(async (id: string, options: { reason: string; json?: true }) => {
+      const { reason } = options;
+      const view = await ask<BatchView>(terminal, 'POST', adminPath`batches/${id}/close`, {
+        reason,
+      });
+      print(terminal, options, view, () => describeBatch(view));
+    });
+
+  command
+    .command('differences')
+    .description('differences that reconciliations found, newest first')
+    .addOption(new Option('--state <state>').choices(['open', 'resolved']).default('open'))
+    .addOption(new Option('--kind <kind>').choices(DIFFERENCE_KINDS))
+    .option('--partner <id>', 'of one partner')
+    .option('--batch <id>', 'of one batch')
+    .option('--limit <n>', 'at most this many; 50')
+    .option('--cursor <cursor>', 'go on from the next_cursor of the page before')
+    .addOption(jsonOption())
+    .action(
+      async (options: {
+        state: string;
+        kind?: string;
+        partner?: string;
+        batch?: string;
+        limit?: string;
+        cursor?: string;
+        json?: true;
+      }) => {
+        const { state, kind, partner, batch: platform_batch_id, limit, cursor } = options;
+        const page = await ask<DifferencePage>(
+          terminal,
+          'GET',
+          adminPath`differences` +
+            queryOf({ state, kind, partner_id: partner, platform_batch_id, limit, cursor }),
+        );
+        print(terminal, options, page, () => differenceTable(page.differences));
+      },
+    );
+
+  command
+    .command('resolve')
+    .description('resolve a difference, saying how')
+    .argument('<difference_id>')
+    .requiredOption('--reason <text>', 'how it was resolved; kept in the audit')
+    .addOption(jsonOption())
+    .action(async (id: string, options: { reason: string; json?: true }) => {
+      const { reason } = options;
+      const path = adminPath`differences/${id}/resolve`;
+      const one = await ask<OpenDifference>(terminal, 'POST', path, { reason });
+      print(terminal, options, one, () => differenceTable([one]));
+    });
+
   command
     .command('reconcile')
     .description('compare a batch with the partner; exit code 1 when they differ')
@@ -62,12 +129,16 @@ export function addBatches(command: Command, terminal: Terminal): void {
     .addOption(jsonOption())
     .action(async (id: string, options: { csv?: string; json?: true }) => {
       const csv = options.csv === undefined ? undefined : await readTextFile(terminal, options.csv);
-      const result = await ask<Reconciliation>(
-        terminal,
-        'POST',
-        `/admin/v1/batches/${encodeURIComponent(id)}/reconcile`,
-        csv === undefined ? {} : { csv },
-      );
+      // A file goes as it is, of whatever length; without one the partner itself is asked.
+      const result =
+        csv === undefined
+          ? await ask<Reconciliation>(terminal, 'POST', adminPath`batches/${id}/reconcile`, {})
+          : await ask<Reconciliation>(
+              terminal,
+              'POST',
+              adminPath`batches/${id}/reconcile-file`,
+              csv,
+            );
       print(terminal, options, result, () => describeReconciliation(result));
       if (result.differences.length > 0) {
         const count = result.differences.length;
@@ -77,6 +148,22 @@ export function addBatches(command: Command, terminal: Terminal): void {
         );
       }
     });
+}
+
+function differenceTable(differences: readonly OpenDifference[]): string {
+  return table(
+    ['DIFFERENCE', 'BATCH', 'PAYMENT', 'KIND', 'HERE', 'THERE', 'FOUND', 'RESOLVED'],
+    differences.map((one) => [
+      one.difference_id,
+      one.platform_batch_id,
+      one.platform_payment_id,
+      one.kind,
+      one.here ?? '-',
+      one.there ?? '-',
+      one.found_at,
+      one.resolution ?? '-',
+    ]),
+  );
 }
 
 function describeBatch(batch: BatchView): string {

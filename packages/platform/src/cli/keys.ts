@@ -1,7 +1,7 @@
-import type { ClientKeyGrant, ClientKeyView } from '@duebridge/contract';
+import type { ClientKeyGrant, ClientKeyView, RevokedAccess } from '@duebridge/contract';
 import { jsonOption, print, table, type Terminal } from '@duebridge/runtime/cli';
 import type { Command } from 'commander';
-import { ask } from './ask.ts';
+import { adminPath, ask } from './ask.ts';
 
 /** `duebridge platform key …`: the API keys of the token endpoint. */
 export function addKeys(command: Command, terminal: Terminal): void {
@@ -66,4 +66,27 @@ export function addKeys(command: Command, terminal: Terminal): void {
       );
       print(terminal, options, view, () => `Revoked ${view.key_id} of ${view.client_id}.`);
     });
+  key
+    .command('revoke-access')
+    .description('end every token and session that a client was given; payments made go on')
+    .argument('<client_id>', 'from key list')
+    .requiredOption('--partner <id>', 'whose client')
+    .requiredOption('--reason <text>', 'kept in the audit')
+    .addOption(jsonOption())
+    .action(
+      async (client_id: string, options: { partner: string; reason: string; json?: true }) => {
+        const done = await ask<RevokedAccess>(
+          terminal,
+          'POST',
+          adminPath`partners/${options.partner}/clients/${client_id}/revoke-access`,
+          { reason: options.reason },
+        );
+        print(
+          terminal,
+          options,
+          done,
+          () => `Ended ${done.tokens} tokens and ${done.sessions} sessions of ${done.client_id}.`,
+        );
+      },
+    );
 }

@@ -1,7 +1,22 @@
-import type { PartnerAuth, PartnerRegistration, PartnerView } from '@duebridge/contract';
-import { jsonOption, print, secretOption, table, type Terminal } from '@duebridge/runtime/cli';
+import type {
+  PartnerAuth,
+  PartnerChange,
+  PartnerRegistration,
+  PartnerTest,
+  PartnerView,
+} from '@duebridge/contract';
+import {
+  columns,
+  CommandError,
+  exitCodes,
+  jsonOption,
+  print,
+  secretOption,
+  table,
+  type Terminal,
+} from '@duebridge/runtime/cli';
 import { Option, type Command } from 'commander';
-import { ask } from './ask.ts';
+import { adminPath, ask } from './ask.ts';
 
 interface PartnerOptions {
   id: string;
@@ -73,14 +88,103 @@ export function addPartners(command: Command, terminal: Terminal): void {
       auth: await partnerAuth(add, options, terminal),
     };
     const view = await ask<PartnerView>(terminal, 'POST', '/admin/v1/partners', registration);
-    print(
+    // Tried at once: a typing error in an address or a key is found now, and not by the first customer.
+    const test = await ask<PartnerTest>(
       terminal,
-      options,
-      view,
-      () =>
+      'POST',
+      adminPath`partners/${view.partner_id}/test`,
+    );
+    print(terminal, options, { ...view, test }, () =>
+      [
         `Registered ${view.partner_id}. Next: duebridge platform key issue --partner ${view.partner_id}`,
+        test.finding,
+      ].join('\n'),
     );
   });
+
+  partner
+    .command('show')
+    .description('show a partner, without its secrets')
+    .argument('<partner_id>')
+    .addOption(jsonOption())
+    .action(async (id: string, options: { json?: true }) => {
+      const view = await ask<PartnerView>(terminal, 'GET', adminPath`partners/${id}`);
+      print(terminal, options, view, () => describePartner(view));
+    });
+
+  const change = partner
+    .command('change')
+    .description('change what is given; the rest stays')
+    .argument('<partner_id>')
+    .option('--name <name>', 'shown to customers')
+    .option('--base-url <url>', 'where its operations are, prefix included')
+    .option('--origin <origin...>', 'sites that may show the payment page; all of them')
+    .option('--reason <text>', 'kept in the audit')
+    .addOption(
+      new Option('--auth <method>', 'new credentials, with the options of partner add').choices([
+        'key',
+        'oauth',
+      ]),
+    )
+    .option('--header <name>', 'key: the header that carries it')
+    .option('--key <key>', 'key: the value; - reads it from standard input')
+    .option('--token-url <url>', 'oauth: the token endpoint')
+    .option('--client-id <id>', 'oauth: issued by the partner')
+    .option('--client-secret <secret>', 'oauth: - reads it from standard input')
+    .option('--scope <scopes>', 'oauth: such as "read write"')
+    .addOption(jsonOption());
+  change.action(
+    async (id: string, options: Partial<PartnerOptions> & { reason?: string; json?: true }) => {
+      const { name, baseUrl, origin, reason, auth } = options;
+      const body: PartnerChange = {
+        ...(name === undefined ? {} : { name }),
+        ...(baseUrl === undefined ? {} : { base_url: baseUrl }),
+        ...(origin === undefined ? {} : { origins: origin }),
+        ...(reason === undefined ? {} : { reason }),
+        ...(auth === undefined
+          ? {}
+          : { auth: await partnerAuth(change, { ...options, auth }, terminal) }),
+      };
+      const view = await ask<PartnerView>(terminal, 'PATCH', adminPath`partners/${id}`, body);
+      print(terminal, options, view, () => describePartner(view));
+    },
+  );
+
+  for (const [verb, paused, description] of [
+    ['pause', true, 'send nothing to a partner until it is resumed; payments wait, none fails'],
+    ['resume', false, 'send to a partner again'],
+  ] as const) {
+    partner
+      .command(verb)
+      .description(description)
+      .argument('<partner_id>')
+      .requiredOption('--reason <text>', 'kept in the audit')
+      .addOption(jsonOption())
+      .action(async (id: string, options: { reason: string; json?: true }) => {
+        const { reason } = options;
+        const body: PartnerChange = { paused, reason };
+        const view = await ask<PartnerView>(terminal, 'PATCH', adminPath`partners/${id}`, body);
+        print(
+          terminal,
+          options,
+          view,
+          () => `${view.partner_id} is ${view.pause_reason ?? 'active'}.`,
+        );
+      });
+  }
+
+  partner
+    .command('test')
+    .description('try the address and the credentials of a partner; changes nothing there')
+    .argument('<partner_id>')
+    .addOption(jsonOption())
+    .action(async (id: string, options: { json?: true }) => {
+      const test = await ask<PartnerTest>(terminal, 'POST', adminPath`partners/${id}/test`);
+      print(terminal, options, test, () => `${test.finding} (${test.took_ms} ms)`);
+      if (!test.reachable || test.authorized !== true) {
+        throw new CommandError(`${id} cannot be used as it is registered`, exitCodes.failed);
+      }
+    });
 
   partner
     .command('list')
@@ -109,10 +213,22 @@ export function addPartners(command: Command, terminal: Terminal): void {
     });
 }
 
+function describePartner(view: PartnerView): string {
+  return columns(
+    Object.entries(view).map(([name, value]) => [
+      name,
+      typeof value === 'string' ? value : JSON.stringify(value),
+    ]),
+  );
+}
+
 /** The credentials of a registration; `usage.error` for those that are missing or do not go together. */
 async function partnerAuth(
   usage: Command,
-  options: PartnerOptions,
+  options: Pick<
+    PartnerOptions,
+    'auth' | 'header' | 'key' | 'tokenUrl' | 'clientId' | 'clientSecret' | 'scope'
+  >,
   terminal: Terminal,
 ): Promise<PartnerAuth> {
   if (options.auth === 'key') {

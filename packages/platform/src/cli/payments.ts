@@ -1,64 +1,191 @@
-import type { PaymentDetail, PaymentPage, PaymentView } from '@duebridge/contract';
-import { columns, jsonOption, print, queryOf, table, type Terminal } from '@duebridge/runtime/cli';
-import type { Command } from 'commander';
-import { ask } from './ask.ts';
+import type {
+  Attempt,
+  PaymentDetail,
+  PaymentPage,
+  PaymentView,
+  ReviewClose,
+  UnmaskedAccount,
+} from '@duebridge/contract';
+import {
+  columns,
+  CommandError,
+  exitCodes,
+  jsonOption,
+  print,
+  queryOf,
+  table,
+  type Terminal,
+} from '@duebridge/runtime/cli';
+import { Option, type Command } from 'commander';
+import { adminPath, ask, stream } from './ask.ts';
 import { auditTable } from './audit.ts';
 
-interface PaymentsOptions {
+interface FilterOptions {
   status?: string;
   stage?: string;
   partner?: string;
   batch?: string;
+  amount?: string;
+  from?: string;
+  to?: string;
+  id?: string;
   overdue?: true;
+  unsettled?: true;
+}
+
+interface PaymentsOptions extends FilterOptions {
+  account?: string;
+  email?: string;
   limit?: string;
   cursor?: string;
   json?: true;
 }
 
-/** `duebridge platform payments` and `payment …`: find one, read its story, act on it. */
-export function addPayments(command: Command, terminal: Terminal): void {
-  command
-    .command('payments')
-    .description('list payments, newest first, or read one with its audit trail')
-    .argument('[platform_payment_id]', 'one payment')
+/** Adds the filters that lists and exports share. */
+function withFilters(command: Command): Command {
+  return command
     .option('--status <status>', 'processing, succeeded, failed or canceled')
     .option('--stage <stage>', 'created, authorized, dispatching, accepted, review or ended')
     .option('--partner <id>', 'of one partner')
     .option('--batch <id>', 'of one batch')
+    .option('--amount <dollars>', 'of this amount, such as 25 or 25.00')
+    .option('--from <day or time>', 'confirmed at or after; a day such as 2026-03-21 is a UTC day')
+    .option('--to <day or time>', 'confirmed before; a day counts with all its hours')
+    .option('--id <id>', "with this id of any kind: ours, the partner's, of batch or session")
     .option('--overdue', 'not ended a day after it was confirmed: for a person to look at')
+    .option('--unsettled', 'ended, and the funds are neither captured nor released');
+}
+
+/** The filters as the admin API takes them. */
+function filterOf(options: FilterOptions): Record<string, string | undefined> {
+  return {
+    status: options.status,
+    stage: options.stage,
+    partner_id: options.partner,
+    platform_batch_id: options.batch,
+    amount_in_cents: options.amount === undefined ? undefined : cents(options.amount),
+    from: options.from === undefined ? undefined : instant(options.from, false),
+    to: options.to === undefined ? undefined : instant(options.to, true),
+    id: options.id,
+    overdue: options.overdue === true ? 'true' : undefined,
+    unsettled: options.unsettled === true ? 'true' : undefined,
+  };
+}
+
+/** Dollars as people write them, as cents. Never by way of a binary fraction. */
+function cents(text: string): string {
+  const match = /^\$?(\d{1,9})(?:\.(\d{2}))?$/.exec(text.replaceAll(',', ''));
+  if (match === null) {
+    throw new CommandError(
+      `--amount ${text} is not an amount: give dollars, such as 25 or 25.00`,
+      exitCodes.usage,
+    );
+  }
+  return String(Number(`${match[1]}${match[2] ?? '00'}`));
+}
+
+/** A day or a time as an instant; a day that ends a range is taken whole. */
+function instant(text: string, isEnd: boolean): string {
+  const day = /^\d{4}-\d{2}-\d{2}$/.test(text);
+  const at = Date.parse(day ? `${text}T00:00:00Z` : text);
+  if (Number.isNaN(at)) {
+    throw new CommandError(
+      `${text} is neither a day such as 2026-03-21 nor a time such as 2026-03-21T14:00:00Z`,
+      exitCodes.usage,
+    );
+  }
+  return new Date(day && isEnd ? at + 86_400_000 : at).toISOString();
+}
+
+/** `duebridge platform payments`, `payment …`, `review …` and `export`: find one, read its story, act on it. */
+export function addPayments(command: Command, terminal: Terminal): void {
+  withFilters(
+    command
+      .command('payments')
+      .description('list payments, newest first, or read one with its attempts and audit trail')
+      .argument('[platform_payment_id]', 'one payment'),
+  )
+    .option('--account <account_id>', 'of one account; the audit keeps that you searched')
+    .option('--email <address>', 'of one person; the audit keeps that you searched')
     .option('--limit <n>', 'at most this many; 50')
     .option('--cursor <cursor>', 'go on from the next_cursor of the page before')
     .addOption(jsonOption())
     .action(async (id: string | undefined, options: PaymentsOptions) => {
       if (id !== undefined) {
-        const detail = await ask<PaymentDetail>(
-          terminal,
-          'GET',
-          `/admin/v1/payments/${encodeURIComponent(id)}`,
-        );
-        print(terminal, options, detail, () => describePayment(detail));
+        await showPayment(terminal, id, options);
         return;
       }
-      const page = await ask<PaymentPage>(
-        terminal,
-        'GET',
-        `/admin/v1/payments${queryOf({
-          status: options.status,
-          stage: options.stage,
-          partner_id: options.partner,
-          platform_batch_id: options.batch,
-          overdue: options.overdue === true ? 'true' : undefined,
-          limit: options.limit,
-          cursor: options.cursor,
-        })}`,
-      );
+      const { limit, cursor, account, email } = options;
+      const filter = { ...filterOf(options), limit, cursor };
+      const personal = { account_id: account, email };
+      // What names a person or an account does not stand in an address.
+      const page =
+        account === undefined && email === undefined
+          ? await ask<PaymentPage>(terminal, 'GET', adminPath`payments` + queryOf(filter))
+          : await ask<PaymentPage>(
+              terminal,
+              'POST',
+              adminPath`payments/search`,
+              JSON.parse(JSON.stringify({ ...filter, ...personal })) as object,
+            );
       print(terminal, options, page, () => {
         const more = page.next_cursor === null ? '' : `\nMore: --cursor ${page.next_cursor}`;
         return paymentTable(page.payments) + more;
       });
     });
 
-  const payment = command.command('payment').description('act on one payment');
+  withFilters(
+    command
+      .command('export')
+      .description('write payments to standard output, as CSV for spreadsheets or JSON lines'),
+  )
+    .addOption(new Option('--format <format>').choices(['csv', 'jsonl']).default('csv'))
+    .option('--unmasked', 'whole account ids; needs the role admin, and is audited')
+    .action(async (options: FilterOptions & { format: string; unmasked?: true }) => {
+      const unmasked = options.unmasked === true ? 'true' : undefined;
+      const query = queryOf({ ...filterOf(options), format: options.format, unmasked });
+      for await (const text of stream(terminal, adminPath`payments/export` + query)) {
+        terminal.write(text);
+      }
+    });
+
+  const payment = command.command('payment').description('read or act on one payment');
+  payment
+    .command('show')
+    .description('everything about one payment: what was tried, what came back, who did what')
+    .argument('<platform_payment_id>')
+    .addOption(jsonOption())
+    .action((id: string, options: { json?: true }) => showPayment(terminal, id, options));
+  payment
+    .command('unmask')
+    .description('show the whole account id of a payment; audited')
+    .argument('<platform_payment_id>')
+    .requiredOption('--reason <text>', 'kept in the audit')
+    .addOption(jsonOption())
+    .action(async (id: string, options: { reason: string; json?: true }) => {
+      const { reason } = options;
+      const path = adminPath`payments/${id}/unmask`;
+      const shown = await ask<UnmaskedAccount>(terminal, 'POST', path, { reason });
+      print(terminal, options, shown, () => columns(Object.entries(shown)));
+    });
+  command
+    .command('review')
+    .description('payments that wait for a person')
+    .command('close')
+    .description('end as failed a payment that the partner refused for good and does not know')
+    .argument('<platform_payment_id>')
+    .requiredOption('--reason <text>', 'kept in the audit')
+    .addOption(jsonOption())
+    .action(async (id: string, options: { reason: string; json?: true }) => {
+      const { reason } = options;
+      const path = adminPath`payments/${id}/close`;
+      const done = await ask<ReviewClose>(terminal, 'POST', path, { reason });
+      print(terminal, options, done, () =>
+        done.outcome === 'closed'
+          ? paymentTable([done.payment])
+          : 'Noted. The amount is above the limit: a second operator has to run the same command.',
+      );
+    });
   for (const [verb, description] of [
     ['resume', 'take a payment out of review: the same id and bytes are put again'],
     ['withdraw', 'cancel a payment that cannot have left yet'],
@@ -70,18 +197,16 @@ export function addPayments(command: Command, terminal: Terminal): void {
       .requiredOption('--reason <text>', 'kept in the audit')
       .addOption(jsonOption())
       .action(async (id: string, options: { reason: string; json?: true }) => {
-        const view = await ask<PaymentView>(
-          terminal,
-          'POST',
-          `/admin/v1/payments/${encodeURIComponent(id)}/${verb}`,
-          { reason: options.reason },
-        );
+        const view = await ask<PaymentView>(terminal, 'POST', adminPath`payments/${id}/${verb}`, {
+          reason: options.reason,
+        });
         print(terminal, options, view, () => paymentTable([view]));
       });
   }
 }
 
-function paymentTable(payments: readonly PaymentView[]): string {
+/** Payments in columns. */
+export function paymentTable(payments: readonly PaymentView[]): string {
   return table(
     ['PAYMENT', 'STATUS', 'STAGE', 'PARTNER', 'ACCOUNT', 'CENTS', 'CREATED', 'REASON'],
     payments.map((one) => [
@@ -97,7 +222,37 @@ function paymentTable(payments: readonly PaymentView[]): string {
   );
 }
 
-function describePayment({ payment, audit }: PaymentDetail): string {
+async function showPayment(
+  terminal: Terminal,
+  id: string,
+  options: { json?: true },
+): Promise<void> {
+  const detail = await ask<PaymentDetail>(terminal, 'GET', adminPath`payments/${id}`);
+  print(terminal, options, detail, () => describePayment(detail));
+}
+
+function describePayment({ payment, attempts, audit, pending_close }: PaymentDetail): string {
   const facts = Object.entries(payment).map(([name, value]) => [name, String(value ?? '-')]);
-  return `${columns(facts)}\n\n${auditTable(audit)}`;
+  const waiting =
+    pending_close === null
+      ? []
+      : [`${pending_close.requested_by} asked to close it: ${pending_close.reason}`];
+  return [columns(facts), ...waiting, attemptTable(attempts), auditTable(audit)].join('\n\n');
+}
+
+function attemptTable(attempts: readonly Attempt[]): string {
+  if (attempts.length === 0) return 'Nothing was tried yet.';
+  return table(
+    ['TRIED AT', 'CALL', 'TIMES', 'HTTP', 'RESULT', 'MS', 'REQUEST ID', 'ANSWER'],
+    attempts.map((one) => [
+      one.at,
+      one.kind.toUpperCase(),
+      one.count === 1 ? '1' : `${one.count} until ${one.last_at}`,
+      String(one.http_status ?? '-'),
+      one.result,
+      String(one.took_ms),
+      one.request_id,
+      one.body ?? '-',
+    ]),
+  );
 }

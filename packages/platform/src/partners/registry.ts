@@ -153,7 +153,7 @@ const changeStatement = sql(
       WHERE partner_id = $1 RETURNING ${COLUMNS}
    ), noted AS (
      INSERT INTO duebridge_platform.audit (actor, event, partner_id, detail)
-     SELECT $13, 'partner_changed', partner_id, jsonb_build_object('fields', $14::text) FROM changed
+     SELECT $13, 'partner_changed', partner_id, jsonb_strip_nulls(jsonb_build_object('fields', $14::text, 'reason', $17::text)) FROM changed
    )
    SELECT * FROM changed`,
 );
@@ -281,9 +281,12 @@ export function openPartnerRegistry(options: PartnerRegistryOptions): PartnerReg
         paused,
         pauseReason(before, change),
         actor,
-        Object.keys(change).join(' '),
+        Object.keys(change)
+          .filter((field) => field !== 'reason')
+          .join(' '),
         JSON.stringify(change.biller_names ?? before.biller_names),
         change.refusals ?? before.refusals,
+        change.reason ?? null,
       ]);
       cache.delete(partner_id);
       if (row === undefined) throw new Refusal('NOT_FOUND');
@@ -369,7 +372,11 @@ function trimmed(base_url: string): string {
 
 /** An operator's pause says so; resuming clears whatever stood there; new credentials clear what the old ones met. */
 function pauseReason(before: StoredPartner, change: PartnerChange): string | null {
-  if (change.paused === true) return 'paused by an operator';
+  if (change.paused === true) {
+    return change.reason === undefined
+      ? 'paused by an operator'
+      : `paused by an operator: ${change.reason}`;
+  }
   if (change.paused === false || change.auth !== undefined || change.base_url !== undefined) {
     return before.paused && change.paused !== false ? before.pause_reason : null;
   }

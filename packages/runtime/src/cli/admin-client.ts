@@ -17,25 +17,65 @@ export interface AdminTarget {
   readonly url?: string | undefined;
 }
 
-/** One call of an admin API. `Reply` is what the contract says the operation answers; both sides are of one version. */
+/**
+ * One call of an admin API. `Reply` is what the contract says the operation answers; both sides are of one version. A body that is
+ * a text is sent as a CSV file.
+ */
 export async function askAdmin<Reply>(
   terminal: Terminal,
   target: AdminTarget,
   method: 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE',
   path: string,
-  body?: object,
+  body?: object | string,
 ): Promise<Reply> {
+  const response = await send(terminal, target, method, path, body);
+  const answer: unknown = await response.json().catch(() => undefined);
+  if (response.ok && answer !== undefined) return answer as Reply;
+  throw refused(terminal, target, response, answer);
+}
+
+/** The text of an answer that is a stream, piece by piece as it arrives. */
+export async function* readAdmin(
+  terminal: Terminal,
+  target: AdminTarget,
+  path: string,
+): AsyncGenerator<string> {
+  const response = await send(terminal, target, 'GET', path);
+  if (!response.ok || response.body === null) {
+    throw refused(terminal, target, response, await response.json().catch(() => undefined));
+  }
+  const utf8 = new TextDecoder();
+  try {
+    for await (const chunk of response.body) yield utf8.decode(chunk, { stream: true });
+  } catch {
+    throw new CommandError(
+      `the ${target.server} broke off in the middle: what was written is not complete; run the command again`,
+      exitCodes.failed,
+    );
+  }
+  yield utf8.decode();
+}
+
+async function send(
+  terminal: Terminal,
+  target: AdminTarget,
+  method: string,
+  path: string,
+  body?: object | string,
+): Promise<Response> {
   const base = adminUrl(terminal, target);
   const key = await adminKey(terminal, target.server);
-  let response: Response;
+  const type = typeof body === 'string' ? 'text/csv' : 'application/json';
   try {
-    response = await fetch(`${base}${path}`, {
+    return await fetch(`${base}${path}`, {
       method,
       headers: {
         authorization: `Bearer ${key}`,
-        ...(body === undefined ? {} : { 'content-type': 'application/json' }),
+        ...(body === undefined ? {} : { 'content-type': type }),
       },
-      ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+      ...(body === undefined
+        ? {}
+        : { body: typeof body === 'string' ? body : JSON.stringify(body) }),
       // A redirect would carry the key to wherever it points.
       redirect: 'error',
       signal: AbortSignal.timeout(answerTimeoutMs),
@@ -46,15 +86,21 @@ export async function askAdmin<Reply>(
       exitCodes.failed,
     );
   }
-  const answer: unknown = await response.json().catch(() => undefined);
-  if (response.ok && answer !== undefined) return answer as Reply;
+}
+
+function refused(
+  terminal: Terminal,
+  target: AdminTarget,
+  response: Response,
+  answer: unknown,
+): CommandError {
   if (response.status === 401) {
-    throw new CommandError(
-      `the ${target.server} at ${base} refused the admin key: set DUEBRIDGE_ADMIN_KEY, or DUEBRIDGE_DATA_DIR to the folder of that ${target.server}`,
+    return new CommandError(
+      `the ${target.server} at ${adminUrl(terminal, target)} refused the admin key: set DUEBRIDGE_ADMIN_KEY, or DUEBRIDGE_DATA_DIR to the folder of that ${target.server}`,
       exitCodes.configuration,
     );
   }
-  throw new CommandError(describeRefusal(target.server, response, answer), exitCodes.failed);
+  return new CommandError(describeRefusal(target.server, response, answer), exitCodes.failed);
 }
 
 /** Where the admin API is, without a slash at its end. Throws CommandError for what is no address. */

@@ -1,0 +1,226 @@
+/** What people do at a terminal on a working day, with the commands alone. */
+import assert from 'node:assert/strict';
+import { writeFile } from 'node:fs/promises';
+import path from 'node:path';
+import test, { after } from 'node:test';
+import type { Command } from 'commander';
+import { bearer, startTestPartner, startTestPlatform } from '../checkout/testing.ts';
+import { platformCommand } from '../main.ts';
+
+const partner = await startTestPartner({ after });
+const platform = await startTestPlatform({ after });
+await platform.register(partner, { partner_id: 'water' });
+const credentials = await platform.credentials('water');
+
+/** Runs a command; words are as a shell would split them. Gives what it printed, or throws what it threw. */
+async function run(words: readonly string[], key: string = platform.adminKey): Promise<string> {
+  let out = '';
+  const command = platformCommand({
+    env: { DUEBRIDGE_ADMIN_URL: platform.adminUrl, DUEBRIDGE_ADMIN_KEY: key },
+    stdin: (async function* () {})(),
+    write: (text) => {
+      out += text;
+    },
+  });
+  const quiet = (one: Command): void => {
+    one.exitOverride().configureOutput({ writeOut: () => {}, writeErr: () => {} });
+    one.commands.forEach(quiet);
+  };
+  quiet(command);
+  await command.parseAsync([...words], { from: 'user' });
+  return out;
+}
+
+async function json<T>(words: readonly string[], key?: string): Promise<T> {
+  return JSON.parse(await run([...words, '--json'], key)) as T;
+}
+
+async function pay(amount_in_cents: number, email: string): Promise<string> {
+  partner.endings.set('a1', { status: 'succeeded', posted_at: new Date().toISOString() });
+  const { session } = await platform.session(credentials, 'a1', email);
+  const headers = bearer(session);
+  const body = { amount_in_cents, funding_method: 'sandbox_bank' };
+  const made = await platform.call('POST', '/v1/flow/payments', { headers, body });
+  const id = String(made.body['platform_payment_id']);
+  await platform.call('GET', `/v1/flow/payments/${id}/events`, { headers });
+  return id;
+}
+
+test('"I paid yesterday, account a1, $25" is answered with one command, and its story with a second', async () => {
+  const id = await pay(2_500, 'asks@example.com');
+  const day = new Date().toISOString().slice(0, 10);
+  const wanted = ['payments', '--amount', '25', '--account', 'a1', '--from', day, '--to', day];
+  assert.match(await run(wanted), new RegExp(id));
+  assert.match(await run(['payments', '--email', 'ASKS@example.com']), new RegExp(id));
+  const story = await run(['payment', 'show', id]);
+  assert.match(story, /PUT +1 +200 +succeeded/);
+  assert.match(story, /payment_ended/);
+  for (const words of [
+    ['payments', '--amount', '25.5'],
+    ['payments', '--from', 'yesterday'],
+  ]) {
+    await assert.rejects(run(words), { exitCode: 3 });
+  }
+});
+
+test('an export opens in a spreadsheet and in a program, masked unless an admin asks otherwise', async () => {
+  const id = await pay(2_600, 'export@example.com');
+  const csv = await run(['export', '--id', id]);
+  const [head = '', line = ''] = csv.split('\r\n');
+  assert.equal(head.replace(/^\uFEFF/, '').split(',')[0], 'platform_payment_id');
+  assert.ok(line.startsWith(id));
+  assert.ok(line.includes('••••1') && !line.includes(',a1,'));
+  const lines = (await run(['export', '--format', 'jsonl', '--unmasked', '--id', id])).trim();
+  assert.equal((JSON.parse(lines) as { account: string }).account, 'a1');
+  await run(['operator', 'add', '--id', 'olga', '--name', 'Olga', '--role', 'operator']);
+  const { operator_key } = await json<{ operator_key: string }>(['operator', 'key', 'olga']);
+  await assert.rejects(run(['export', '--unmasked'], operator_key), /admin/);
+  assert.match(await run(['export', '--id', id], operator_key), new RegExp(id));
+});
+
+test('a partner is tried, paused with a reason, resumed and changed, and the audit can be asked for each', async () => {
+  assert.match(await run(['partner', 'test', 'water']), /accepts the credentials/);
+  await run(['partner', 'pause', 'water', '--reason', 'they migrate']);
+  assert.match(await run(['partner', 'show', 'water']), /paused by an operator: they migrate/);
+  await run(['partner', 'resume', 'water', '--reason', 'they are done']);
+  await run(['partner', 'change', 'water', '--name', 'Springfield Water Co']);
+  const { entries } = await json<{ entries: { event: string; detail: { reason?: string } }[] }>([
+    'audit',
+    '--partner',
+    'water',
+    '--event',
+    'partner_changed',
+  ]);
+  assert.deepEqual(
+    entries.map(({ detail }) => detail.reason ?? '-'),
+    ['-', 'they are done', 'they migrate'],
+  );
+  const first = await json<{ next_cursor: string }>(['audit', '--limit', '1']);
+  const second = await json<{ entries: object[] }>([
+    'audit',
+    '--limit',
+    '1',
+    '--cursor',
+    first.next_cursor,
+  ]);
+  assert.equal(second.entries.length, 1);
+});
+
+test('a registration that cannot work says so at once', async () => {
+  const base = 'partner add --name X --kind biller --biller x --auth key --header x-partner-key';
+  const wrongKey = `${base} --id wrong-key --base-url ${partner.url} --key not-the-key`;
+  assert.match(await run(wrongKey.split(' ')), /answers 401 to the credentials/);
+  await assert.rejects(run(['partner', 'test', 'wrong-key']), { exitCode: 1 });
+  const nowhere = `${base} --id nowhere --base-url http://127.0.0.1:9 --key some-key-of-ours`;
+  assert.match(await run(nowhere.split(' ')), /refused or broken/);
+});
+
+test('a leaked key: the tokens and sessions that were made with it stop to work', async () => {
+  const leaked = await platform.credentials('water');
+  const { session, token } = await platform.session(leaked, 'a2', 'leak@example.com');
+  const client = leaked['x-client-id'] ?? '';
+  const words = ['key', 'revoke-access', client, '--partner', 'water', '--reason', 'leaked'];
+  assert.match(await run(words), /Ended 1 tokens and 1 sessions/);
+  const headers = bearer(session);
+  assert.equal((await platform.call('GET', '/v1/flow/session', { headers })).status, 401);
+  const again = { headers: bearer(token), body: {} };
+  assert.equal((await platform.call('POST', '/v1/flow/session', again)).status, 401);
+});
+
+test('a person is shown and erased on request, and can no longer be found; the payment stays', async () => {
+  const id = await pay(2_700, 'forget@example.com');
+  const reason = ['--reason', 'they asked'];
+  const shown = await run(['person', 'show', 'Forget@example.com', ...reason]);
+  assert.match(shown, /Josephine-canary/);
+  assert.match(shown, new RegExp(id));
+  // The funds of a payment may still be on their way to be captured.
+  for (;;) {
+    const done = await json<{ kept_for_payments: number }>([
+      'person',
+      'erase',
+      'forget@example.com',
+      ...reason,
+    ]);
+    if (done.kept_for_payments === 0) break;
+  }
+  await assert.rejects(run(['person', 'show', 'forget@example.com', ...reason]), /NOT_FOUND/);
+  assert.match(await run(['payments', id]), /succeeded/);
+  const rows = await platform.database.query(
+    `SELECT sealed FROM duebridge_platform.customers c JOIN duebridge_platform.flow_payments USING (customer_id)
+      WHERE platform_payment_id = $1`,
+    [id],
+  );
+  assert.deepEqual(rows, [{ sealed: null }]);
+});
+
+test('100,000 lines are reconciled without anybody waiting, and each kind of difference stays until it is resolved', async () => {
+  const id = await pay(2_800, 'recon@example.com');
+  const { payments } = await json<{ payments: { platform_batch_id: string }[] }>([
+    'payments',
+    '--id',
+    id,
+  ]);
+  const batch = payments[0]?.platform_batch_id ?? '';
+  const exported = (await run(['export', '--format', 'jsonl', '--batch', batch]))
+    .trim()
+    .split('\n')
+    .map((line) => JSON.parse(line) as { [name: string]: string | number });
+  const ours = exported.map((one) => {
+    const amount = one['platform_payment_id'] === id ? 1 : one['amount_in_cents'];
+    return `${one['platform_payment_id']},${one['status']},${amount}`;
+  });
+  const foreign = Array.from({ length: 100_000 }, (_, n) => `foreign-${n},succeeded,100`);
+  const file = path.join(platform.dataDirectory, 'export.csv');
+  await writeFile(
+    file,
+    ['platform_payment_id,status,amount_in_cents', ...ours, ...foreign].join('\r\n'),
+  );
+  // While the file is read, others are answered: the longest wait is a small part of the whole.
+  let waits: number[] = [];
+  const probing = new AbortController();
+  const probe = (async () => {
+    while (!probing.signal.aborted) {
+      const at = performance.now();
+      await fetch(new URL('/healthz', platform.adminUrl));
+      waits.push(performance.now() - at);
+    }
+  })();
+  const startedAt = performance.now();
+  await assert.rejects(run(['reconcile', batch, '--csv', file]), /100001 differences/);
+  const tookMs = performance.now() - startedAt;
+  probing.abort();
+  await probe;
+  waits = waits.toSorted((a, b) => b - a);
+  assert.ok((waits[0] ?? 0) < Math.max(500, tookMs / 2), `${waits[0]} of ${tookMs} ms`);
+  await writeFile(file, ours.join('\n'));
+  await assert.rejects(run(['reconcile', batch, '--csv', file]), /1 difference/);
+  const { differences } = await json<{ differences: { difference_id: string; kind: string }[] }>([
+    'differences',
+    '--batch',
+    batch,
+  ]);
+  assert.deepEqual(
+    differences.map(({ kind }) => kind),
+    ['amount'],
+  );
+  const [one] = differences;
+  assert.ok(one);
+  await run(['resolve', one.difference_id, '--reason', 'they corrected their record']);
+  await assert.rejects(run(['resolve', one.difference_id, '--reason', 'again']), /CONFLICT/);
+  const resolved = await run(['differences', '--state', 'resolved', '--kind', 'amount']);
+  assert.match(resolved, /they corrected their record/);
+  await assert.rejects(
+    run(['batch', 'close', batch, '--reason', 'early']),
+    /window of the batch is open/,
+  );
+});
+
+test('a file that is no export is refused with the lines to correct, and nothing of it is kept', async () => {
+  const { batches } = await json<{ batches: { platform_batch_id: string }[] }>(['batch']);
+  const batch = batches[0]?.platform_batch_id ?? '';
+  const file = path.join(platform.dataDirectory, 'wrong.csv');
+  await writeFile(file, 'a,succeeded,1\nnot a line\n');
+  await assert.rejects(run(['reconcile', batch, '--csv', file]), /line_2/);
+  const found = await json<{ differences: object[] }>(['differences', '--batch', batch]);
+  assert.deepEqual(found.differences, []);
+});
