@@ -111,7 +111,7 @@ for (const [method, profile, skipped] of [
     assert.equal(first.exit_code, 0);
     assert.deepEqual(
       unjudged(first),
-      [...skipped, 'P35', 'P53'].sort((one, other) => one.localeCompare(other)),
+      [...skipped, 'P35', 'P53', 'P66'].sort((one, other) => one.localeCompare(other)),
     );
     assert.ok(first.duration_ms < 60_000);
     // The next day, as far as the judge's history can tell.
@@ -170,7 +170,13 @@ for (const [method, profile] of [
           ? authentication
           : { ...authentication, scope: 'read write' },
     });
-    const common = { base_url: platform.url, flow: true, token_sample: 200, burst: 150 };
+    const common = {
+      base_url: platform.url,
+      flow: true,
+      token_sample: 200,
+      burst: 150,
+      rate: { requests_per_second: 300, burst: 100 },
+    };
     const tokens = await judgePlatform(
       platformTarget(
         {

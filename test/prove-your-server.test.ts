@@ -43,7 +43,7 @@ for (const { file, command } of EXAMPLES) {
   if (command === undefined) continue;
   test(`${file}: a server without a framework passes the contract profile, also after a restart`, async () => {
     const books = join(folder, `${file}.db`);
-    const first = await start(command, file, books);
+    let first = await start(command, file, books);
     const draft = {
       authentication: { method: 'key', header: 'x-api-key', key: KEY },
       biller_id: 'my-biller',
@@ -64,13 +64,17 @@ for (const { file, command } of EXAMPLES) {
     const history = memoryHistory();
     try {
       const target = partnerTarget({ ...draft, base_url: first.url }, {});
-      const report = await judgePartner(target, { pace, history });
+      const restart = async (): Promise<void> => {
+        await stop(first.child);
+        first = await start(command, file, books, new URL(first.url).port);
+      };
+      const report = await judgePartner(target, { pace, history, restart });
       assert.deepEqual(
         report.results.flatMap(({ id, findings }) => findings.map(({ got }) => `${id} ${got}`)),
         [],
       );
       assert.equal(report.exit_code, 0);
-      assert.equal(report.counts.PASS, 37);
+      assert.equal(report.counts.PASS, 44);
     } finally {
       await stop(first.child);
     }
@@ -232,9 +236,10 @@ async function start(
   command: string,
   file: string,
   books: string,
+  port = '0',
 ): Promise<{ url: string; child: ChildProcess }> {
   const child = spawn(command, [join(root, 'docs', 'examples', file)], {
-    env: { ...process.env, PARTNER_KEY: KEY, PARTNER_DB: books, PORT: '0' },
+    env: { ...process.env, PARTNER_KEY: KEY, PARTNER_DB: books, PORT: port },
     stdio: ['ignore', 'pipe', 'inherit'],
   });
   const url = await new Promise<string>((resolve, reject) => {

@@ -6,7 +6,7 @@ export type { CaseInfo } from './check/check.ts';
 export type { Profile, Severity, Verdict } from './check/findings.ts';
 export type { DrivenPayment, Driver, MakeDriver } from './check/caller-context.ts';
 export { fileHistory, memoryHistory, type History, type HistoryEntry } from './check/history.ts';
-export { USUAL_PACE, type Pace } from './check/partner-context.ts';
+export { USUAL_PACE, type Pace } from './check/pace.ts';
 export { jsonReport, junitReport, terminalReport } from './report/text.ts';
 export { pageReport } from './report/page.ts';
 export {

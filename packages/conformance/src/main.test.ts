@@ -171,7 +171,7 @@ describe('conform', { concurrency: 4 }, () => {
     const people = await conform(['platform', '--list']);
     assert.equal(people.out.trim().split('\n').length, 24);
     const programs = await conform(['partner', '--list', '--json']);
-    assert.equal((JSON.parse(programs.out) as unknown[]).length, 47);
+    assert.equal((JSON.parse(programs.out) as unknown[]).length, 54);
   });
 
   test('a platform is judged by flags alone; a wrong key is one sentence', async () => {
@@ -189,7 +189,7 @@ describe('conform', { concurrency: 4 }, () => {
     assert.match(ran.out, /C01: not judged, because the target declares no "caller"/);
     const wrong = await conform([...flags, '--api-key', 'wrong-key']);
     assert.equal(wrong.code, 2);
-    assert.match(wrong.out, /refuses \(401\) the credentials: mend --client-id and --api-key/);
+    assert.match(wrong.out, /refuses \(401\) the credentials: fix --client-id and --api-key/);
     const elsewhere = await conform([
       ...flags,
       '--api-key',

@@ -1,8 +1,11 @@
 /**
  * `duebridge conform`: judges a partner's server or a platform (decision 30).
- * Exit codes: 0 no must failed, 1 a must failed, 2 CONFIG, 3 usage or nothing ran.
+ * Exit codes: 0 no must failed, 1 a must failed, 2 CONFIG or judged in part, 3 usage or nothing ran.
  */
-import { existsSync, writeFileSync } from 'node:fs';
+import { spawn } from 'node:child_process';
+import { accessSync, constants, existsSync, readFileSync, writeFileSync } from 'node:fs';
+import { dirname } from 'node:path';
+import { createInterface } from 'node:readline/promises';
 import { Command, InvalidArgumentError, Option } from 'commander';
 import type { CaseInfo } from './check/check.ts';
 import type { Profile } from './check/findings.ts';
@@ -12,7 +15,16 @@ import { DEFAULT_HISTORY, fileHistory } from './check/history.ts';
 import { addUp, choose, UsageProblem } from './check/selection.ts';
 import { jsonReport, junitReport, moneyLine, progressLine, terminalReport } from './report/text.ts';
 import { pageReport } from './report/page.ts';
-import { judgePartner, judgePlatform, type RunOptions, type RunReport } from './run.ts';
+import { badge } from './report/badge.ts';
+import {
+  judgePartner,
+  judgePlatform,
+  QUICK_CHECKS,
+  RECHECKS,
+  type Progress,
+  type RunOptions,
+  type RunReport,
+} from './run.ts';
 import {
   exampleTarget,
   overlay,
@@ -31,6 +43,12 @@ const EXIT_CONFIG = 2;
 /** The command was wrong, or nothing ran (decision 30). */
 const EXIT_USAGE = 3;
 
+/** How often progress is told where there is no terminal to redraw. */
+const TELL_EVERY_MS = 10_000;
+
+/** What the run last told. */
+const heartbeat: { last: Progress | undefined } = { last: undefined };
+
 /** The flags that both subjects have. */
 interface CommonFlags {
   readonly profile: Profile;
@@ -41,6 +59,8 @@ interface CommonFlags {
   readonly json?: boolean;
   readonly junit?: string;
   readonly html?: string;
+  readonly badge?: string;
+  readonly allowPartial?: boolean;
   readonly list?: boolean;
   readonly ca?: string;
   readonly baseUrl?: string;
@@ -65,6 +85,8 @@ interface PartnerFlags extends CommonFlags {
   readonly windowSeconds?: number;
   readonly maxSpendCents?: number;
   readonly recheck?: boolean;
+  readonly quick?: boolean;
+  readonly restart?: boolean;
   readonly plan?: boolean;
 }
 
@@ -105,16 +127,38 @@ export function conformCommand(): Command {
     .option('--max-amount-cents <cents>', 'largest amount taken', cents)
     .option('--window-seconds <seconds>', 'time in which every payment ends', cents)
     .option('--max-spend-cents <cents>', 'most that the run may ask for in all', cents)
-    .option('--recheck', 'only look again at the payments of runs a day old (P35, P54)')
+    .option('--recheck', `only look again at payments of earlier runs (${RECHECKS.join(', ')})`)
+    .option('--quick', 'an answer within a minute: fewer checks, shorter waits')
+    .option('--restart', 'stop and ask for a restart of the server, for P66')
     .option('--plan', 'tell what would be checked and created, and stop')
+    .addHelpText(
+      'after',
+      help(`  $ duebridge conform partner init my-server.json
+  $ duebridge conform partner my-server.json --quick
+  $ duebridge conform partner my-server.json --html report.html`),
+    )
     .action(async (file: string | undefined, flags: PartnerFlags) => {
       process.exitCode = await conformPartner(file, flags);
     });
   partner
     .command('init [file]')
     .description('write a target file to fill in')
-    .action((file: string | undefined) => {
-      process.exitCode = init(file ?? 'duebridge-target.json');
+    .addOption(
+      new Option('--auth <method>', 'key or oauth').choices(['key', 'oauth']).default('key'),
+    )
+    .action((file: string | undefined, flags: { auth: 'key' | 'oauth' }, self: Command) => {
+      // The parent has a flag of the same name, and takes it where it stands before "init".
+      const method = self.optsWithGlobals<{ auth?: 'key' | 'oauth' }>().auth ?? flags.auth;
+      process.exitCode = init(file ?? 'duebridge-target.json', method);
+    });
+  command
+    .command('report <file>')
+    .description('print a JSON report that was kept, or write it in another form')
+    .option('--html <file>', 'write it as one HTML page')
+    .option('--junit <file>', 'write it as JUnit XML')
+    .option('--badge <file>', 'write its verdict as an SVG badge')
+    .action((file: string, flags: OutputFlags) => {
+      process.exitCode = reprint(file, flags);
     });
   common(command.command('platform [target]'))
     .summary('judge a platform')
@@ -128,6 +172,11 @@ export function conformCommand(): Command {
     .option('--account <id>', 'an account that its partner knows')
     .option('--unknown-account <id>', 'an account that its partner does not know')
     .option('--flow', 'the platform offers the flow API at the same address')
+    .addHelpText(
+      'after',
+      help(`  $ duebridge conform platform --base-url https://platform.example --client-id ID \\
+      --kind biller --account A-1 --html report.html`),
+    )
     .action(async (file: string | undefined, flags: PlatformFlags) => {
       process.exitCode = await conformPlatform(file, flags);
     });
@@ -150,6 +199,8 @@ function common(command: Command): Command {
     .option('--json', 'print the report as JSON')
     .option('--junit <file>', 'write the report as JUnit XML')
     .option('--html <file>', 'write the report as one HTML page')
+    .option('--badge <file>', 'write the verdict as an SVG badge')
+    .option('--allow-partial', 'exit with 0 although some checks could not be judged')
     .option('--list', 'list the checks, and stop');
 }
 
@@ -159,22 +210,37 @@ async function conformPartner(file: string | undefined, flags: PartnerFlags): Pr
     const target = partnerTarget(
       overlay(overlay(partnerEnvironment(), fileDraft(file)), partnerDraft(flags)),
     );
-    const options = runOptions(
-      flags,
-      target.base_url,
-      flags.recheck === true ? ['P35', 'P54'] : undefined,
-    );
+    const options = {
+      ...runOptions(flags, target.base_url),
+      recheck: flags.recheck === true,
+      quick: flags.quick === true,
+      ...restarter(target.restart_command, flags.restart === true),
+    };
     if (nothingFailed(flags, options)) return EXIT_USAGE;
-    const cases = choose(PARTNER_CASES, flags.profile, options.only);
+    const chosen = choose(
+      PARTNER_CASES,
+      flags.profile,
+      flags.recheck === true ? RECHECKS : options.only,
+    );
+    const quick = flags.quick === true && options.only === undefined;
+    const cases = quick ? chosen.filter(({ id }) => QUICK_CHECKS.includes(id)) : chosen;
+    if (quick) {
+      const left = chosen.filter((one) => !cases.includes(one)).map(({ id }) => id);
+      process.stderr.write(`A quick run leaves out ${left.join(' ')}.\n`);
+    }
     const cap = target.spending_cap_in_cents;
     const money = {
       ...addUp(cases, target),
       asked_in_cents: 0,
       ...(cap === undefined ? {} : { cap_in_cents: cap }),
     };
-    process.stderr.write(`${moneyLine(money)}\n`);
+    if (flags.recheck !== true) process.stderr.write(`${moneyLine(money)}\n`);
     if (flags.plan === true) return list(cases, flags);
-    return told(await judgePartner(target, options), flags);
+    canWrite(flags);
+    return told(
+      await interruptible((signal) => judgePartner(target, { ...options, signal })),
+      flags,
+    );
   });
 }
 
@@ -189,7 +255,11 @@ async function conformPlatform(file: string | undefined, flags: PlatformFlags): 
     );
     const options = runOptions(flags, target.base_url);
     if (nothingFailed(flags, options)) return EXIT_USAGE;
-    return told(await judgePlatform(target, options), flags);
+    canWrite(flags);
+    return told(
+      await interruptible((signal) => judgePlatform(target, { ...options, signal })),
+      flags,
+    );
   });
 }
 
@@ -216,22 +286,27 @@ async function guarded(flags: CommonFlags, run: () => Promise<number>): Promise<
 function runOptions(
   flags: CommonFlags,
   base_url: string,
-  recheck?: readonly string[],
 ): RunOptions & { readonly only?: readonly string[] } {
   const history = fileHistory(flags.history);
-  const only = recheck ?? (flags.failed === true ? history.lastFailed(base_url) : flags.only);
+  const only = flags.failed === true ? history.lastFailed(base_url) : flags.only;
+  let toldAt = Date.now();
   return {
+    allowPartial: flags.allowPartial === true,
     profile: flags.profile,
     history,
     ...(only === undefined ? {} : { only }),
     ...(flags.expected === undefined ? {} : { expected: readKnownFailures(flags.expected) }),
     onProgress(progress) {
+      heartbeat.last = progress;
       if (process.stderr.isTTY) {
         process.stderr.write(`\r\u001b[K${progressLine(progress)}`);
         if (progress.done === progress.total) process.stderr.write('\r\u001b[K');
-      } else if (progress.verdict === 'FAIL' || progress.verdict === 'WARN') {
-        process.stderr.write(`${progressLine(progress)}\n`);
+        return;
       }
+      const bad = progress.verdict === 'FAIL' || progress.verdict === 'WARN';
+      if (!bad && progress.done < progress.total && Date.now() - toldAt < TELL_EVERY_MS) return;
+      toldAt = Date.now();
+      process.stderr.write(`${progressLine(progress)}\n`);
     },
   };
 }
@@ -242,20 +317,44 @@ function nothingFailed(flags: CommonFlags, options: RunOptions): boolean {
   return true;
 }
 
-/** Prints and writes the report in every form asked for; gives the exit code. */
-function told(report: RunReport, flags: CommonFlags): number {
-  const forms: [string | undefined, (report: RunReport) => string][] = [
+/** Where a report is written to. */
+interface OutputFlags {
+  readonly junit?: string;
+  readonly html?: string;
+  readonly badge?: string;
+  readonly json?: boolean;
+}
+
+function forms(flags: OutputFlags): (readonly [string | undefined, (r: RunReport) => string])[] {
+  return [
     [flags.junit, junitReport],
     [flags.html, pageReport],
+    [flags.badge, badge],
   ];
-  for (const [file, form] of forms) {
+}
+
+/** Throws TargetProblem for a file that cannot be written, before anything is paid for its sake. */
+function canWrite(flags: OutputFlags): void {
+  for (const [file] of forms(flags)) {
+    if (file === undefined) continue;
+    try {
+      accessSync(existsSync(file) ? file : dirname(file), constants.W_OK);
+    } catch {
+      throw new TargetProblem(
+        `The report cannot be written to ${file}: name a file in a folder that exists and can be written to.`,
+      );
+    }
+  }
+}
+
+/** Prints and writes the report in every form asked for; gives the exit code. */
+function told(report: RunReport, flags: OutputFlags): number {
+  for (const [file, form] of forms(flags)) {
     if (file === undefined) continue;
     try {
       writeFileSync(file, form(report));
     } catch {
-      throw new TargetProblem(
-        `The report cannot be written to ${file}: give a folder that exists.`,
-      );
+      throw new TargetProblem(`The report could not be written to ${file}.`);
     }
   }
   process.stdout.write(
@@ -266,6 +365,103 @@ function told(report: RunReport, flags: CommonFlags): number {
         }),
   );
   return report.exit_code;
+}
+
+/** A kept report in other forms. */
+function reprint(file: string, flags: OutputFlags): number {
+  let report: unknown;
+  try {
+    report = JSON.parse(readFileSync(file, 'utf8'));
+  } catch {
+    process.stderr.write(`${file} is no readable JSON report: keep one with --json > ${file}.\n`);
+    return EXIT_CONFIG;
+  }
+  const fields = typeof report === 'object' && report !== null ? report : {};
+  if (!('tool' in fields && fields.tool === 'duebridge conform' && 'results' in fields)) {
+    process.stderr.write(`${file} is no report of duebridge conform.\n`);
+    return EXIT_CONFIG;
+  }
+  if (!('version' in fields && fields.version === 2)) {
+    process.stderr.write(`${file} was written by another version of the kit: judge again.\n`);
+    return EXIT_CONFIG;
+  }
+  try {
+    canWrite(flags);
+    told(fields as unknown as RunReport, flags);
+    return 0;
+  } catch (error) {
+    if (!(error instanceof TargetProblem)) throw error;
+    process.stderr.write(`CONFIG  ${error.message}\n`);
+    return EXIT_CONFIG;
+  }
+}
+
+/** Runs with a signal that Ctrl-C aborts: the report is written all the same. A second Ctrl-C ends the process. */
+async function interruptible(run: (signal: AbortSignal) => Promise<RunReport>): Promise<RunReport> {
+  const controller = new AbortController();
+  // A server that is slow, or takes its time to post, must not look like a judge that hangs.
+  const timer = setInterval(() => {
+    if (process.stderr.isTTY || heartbeat.last === undefined) return;
+    const { done, total } = heartbeat.last;
+    process.stderr.write(`${done} of ${total} checks done; the others wait for the server.\n`);
+  }, TELL_EVERY_MS);
+  const interrupt = (): void => {
+    process.stderr.write('\nEnding the run; the report of what was judged follows.\n');
+    controller.abort();
+  };
+  process.once('SIGINT', interrupt);
+  process.once('SIGTERM', interrupt);
+  try {
+    return await run(controller.signal);
+  } finally {
+    clearInterval(timer);
+    process.off('SIGINT', interrupt);
+    process.off('SIGTERM', interrupt);
+  }
+}
+
+/** How the server under test is restarted: by the declared command, or by the person at the terminal. */
+function restarter(
+  command: string | undefined,
+  ask: boolean,
+): { readonly restart?: () => Promise<void> } {
+  if (command !== undefined) {
+    return {
+      restart: () =>
+        new Promise((resolve, reject) => {
+          const child = spawn(command, { shell: true, stdio: ['ignore', 2, 2] });
+          child.once('error', reject);
+          child.once('exit', (code) => {
+            if (code === 0) resolve();
+            else reject(new Error(`restart_command ended with ${code ?? 'a signal'}`));
+          });
+        }),
+    };
+  }
+  if (!ask) return {};
+  return {
+    async restart() {
+      const terminal = createInterface({ input: process.stdin, output: process.stderr });
+      try {
+        await terminal.question('\nRestart your server now, then press Enter. ');
+      } finally {
+        terminal.close();
+      }
+    },
+  };
+}
+
+function help(example: string): string {
+  return `
+Exit codes:
+  0  no must failed
+  1  a must failed
+  2  the target cannot be used as given, or it was judged only in part
+  3  the command was wrong, or nothing ran
+
+Example:
+${example}
+`;
 }
 
 function list(cases: readonly CaseInfo[], flags: CommonFlags): number {
@@ -292,14 +488,14 @@ function list(cases: readonly CaseInfo[], flags: CommonFlags): number {
   return 0;
 }
 
-function init(file: string): number {
+function init(file: string, method: 'key' | 'oauth'): number {
   if (existsSync(file)) {
     process.stderr.write(`${file} exists already; it was left as it is.\n`);
     return EXIT_CONFIG;
   }
-  writeFileSync(file, `${JSON.stringify(exampleTarget(), undefined, 2)}\n`, { mode: 0o600 });
+  writeFileSync(file, `${JSON.stringify(exampleTarget(method), undefined, 2)}\n`, { mode: 0o600 });
   process.stdout.write(
-    `Wrote ${file}. Fill it in, set DUEBRIDGE_CONFORM_KEY, then: duebridge conform partner ${file}\n`,
+    `Wrote ${file}. Fill it in, set ${method === 'key' ? 'DUEBRIDGE_CONFORM_KEY' : 'DUEBRIDGE_CONFORM_CLIENT_SECRET'}, then: duebridge conform partner ${file}\n`,
   );
   return 0;
 }

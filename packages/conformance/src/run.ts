@@ -3,35 +3,56 @@
  * report value from which every form of report is printed.
  *
  * Whatever the server does, a run ends: each request has a deadline, a server that falls silent ends
- * the run, and the run as a whole has a deadline. It never ends green with nothing checked.
+ * the run, and the run as a whole has a deadline. It never ends green with nothing checked, nor with
+ * checks left out that the target file could have made possible.
  */
 import { CLAUSES, type ClauseId } from '@duebridge/contract';
-import { type CaseInfo, type PartnerCase } from './check/check.ts';
 import { Findings, Skipped, type Finding, type Profile, type Verdict } from './check/findings.ts';
 import { Silent } from './check/http.ts';
+import type { CaseInfo, PartnerCase, Stage } from './check/check.ts';
 import { CALLER_CASES, PARTNER_CASES, TOKEN_CASES } from './cases/index.ts';
 import { CallerContext, CallerRun, type MakeDriver } from './check/caller-context.ts';
 import { curl } from './report/curl.ts';
 import { Wire, type Exchange } from './check/http.ts';
+import { BALANCE_CHECK, readBalancesBefore } from './cases/balance-effect.ts';
+import { KIT_VERSION } from './version.ts';
 import { excuse, type KnownFailure } from './check/known-failures.ts';
 import { memoryHistory, type History } from './check/history.ts';
-import { PartnerContext, PartnerRun, USUAL_PACE, type Pace } from './check/partner-context.ts';
+import { PartnerContext, PartnerRun } from './check/partner-context.ts';
+import { USUAL_PACE, type Pace } from './check/pace.ts';
 import { addUp, choose, type PlannedMoney } from './check/selection.ts';
 import { partnerPreflight, type ConfigProblem } from './check/preflight.ts';
 import { secretsOf, type PartnerTarget, type PlatformTarget } from './check/target.ts';
 import { platformPreflight, TokenContext, TokenRun } from './check/token-context.ts';
 
-/** How long a whole run may take beside the declared windows; a usual one takes well under a minute. */
+/** How long a whole run may take beside the declared window; a usual one takes well under a minute. */
 const RUN_DEADLINE_MS = 300_000;
 
-/** How often a declared window can lie in the way of a run: once for each payment that is waited for alone. */
-const WINDOWS_IN_A_ROW = 8;
+/** How often a declared window can lie in the way of a run: for all payments together, and for each of the two that
+ * confirm an excess (P62). */
+const WINDOWS_IN_A_ROW = 3;
+
+/** How long a quick run may take, reports included. */
+const QUICK_DEADLINE_MS = 55_000;
+
+/** How long a quick run waits for payments to end. */
+const QUICK_WAIT_MS = 20_000;
+
+/** The checks of a quick run: who may call, that money is exact and moves once, and how a payment ends. */
+export const QUICK_CHECKS: readonly string[] = (
+  'P01 P02 P03 P04 P05 P10 P13 P20 P21 P22 P23 P24 P25 P27 P28 P30 P32 P33 P34 P36 P40 P41 ' +
+  'P50 P51 P52 P55 P56 P59 P60 P64'
+).split(' ');
 
 /** A finding as reports show it. */
 export interface ReportedFinding {
   readonly severity: 'must' | 'should';
   readonly expected: string;
   readonly got: string;
+  /** The rule that it breaks, and its words. */
+  readonly clause: ClauseId;
+  readonly rule: string;
+  readonly likely_cause: string;
   /** Number of the exchange that shows it. */
   readonly exchange?: number;
   /** The command that shows it again, secrets masked. */
@@ -53,6 +74,10 @@ export interface CheckResult {
   readonly notes: readonly string[];
   /** Why it was not judged. */
   readonly skipped?: string;
+  /** What the target must declare before it, or the rest of it, can be judged. */
+  readonly wanting?: readonly string[];
+  /** How much was tried, where that depends on the server. */
+  readonly tried?: string;
   readonly duration_ms: number;
   /** How many requests it sent. */
   readonly requests: number;
@@ -76,7 +101,9 @@ export interface BrokenClause {
 /** A whole run. The JSON report is this value. */
 export interface RunReport {
   readonly tool: 'duebridge conform';
-  readonly version: 1;
+  readonly version: 2;
+  /** The version of this kit. */
+  readonly kit_version: string;
   readonly subject: 'partner' | 'platform';
   readonly target: {
     readonly base_url: string;
@@ -87,11 +114,19 @@ export interface RunReport {
   readonly profile: Profile;
   readonly started_at: string;
   readonly duration_ms: number;
-  /** passed; failed: a must was broken; config: nothing could be judged; nothing: zero checks ran. */
-  readonly verdict: 'passed' | 'failed' | 'config' | 'nothing';
+  /** Set for a quick run: the checks that it left out. */
+  readonly left_out?: readonly string[];
+  /** Set when the run was ended before its end: why. */
+  readonly stopped?: string;
+  /**
+   * passed; failed: a must was broken; partial: what was judged holds, but some could not be judged for want of
+   * something that the target file can declare, or the run was stopped; config: nothing could be judged;
+   * nothing: zero checks ran.
+   */
+  readonly verdict: 'passed' | 'failed' | 'partial' | 'config' | 'nothing';
   /** 0, 1, 2 or 3 (decision 30). */
   readonly exit_code: 0 | 1 | 2 | 3;
-  /** Set when the verdict is config: the one sentence that mends it. */
+  /** Set when the verdict is config: the one sentence that fixes it. */
   readonly config?: {
     readonly sentence: string;
     readonly exchange?: number;
@@ -125,23 +160,50 @@ export interface RunOptions {
   readonly only?: readonly string[];
   readonly expected?: readonly KnownFailure[];
   readonly history?: History;
-  readonly pace?: Pace;
+  readonly pace?: Partial<Pace>;
   readonly now?: () => number;
   readonly onProgress?: (progress: Progress) => void;
+  /** Ends the run early: what has been judged by then is reported. */
+  readonly signal?: AbortSignal;
+  /** True to call a run passed that was judged in part. */
+  readonly allowPartial?: boolean;
 }
+
+/** What a run of a partner takes. */
+export interface PartnerRunOptions extends RunOptions {
+  /** An answer within a minute: fewer checks, shorter waits; the report says what was left out. */
+  readonly quick?: boolean;
+  /** Only looks at the payments of earlier runs again. */
+  readonly recheck?: boolean;
+  /** Restarts the server under test (P66). */
+  readonly restart?: () => Promise<void>;
+}
+
+/** The checks that look at payments of earlier runs. */
+export const RECHECKS: readonly string[] = ['P35', 'P50', 'P54'];
 
 /** Judges a partner's server. Never throws for what the server does; throws UsageProblem for an unknown check. */
 export async function judgePartner(
   target: PartnerTarget,
-  options: RunOptions = {},
+  options: PartnerRunOptions = {},
 ): Promise<RunReport> {
   const profile = options.profile ?? 'contract';
   const now = options.now ?? Date.now;
-  const cases = choose(PARTNER_CASES, profile, options.only);
-  const stop = AbortSignal.timeout(
-    RUN_DEADLINE_MS + WINDOWS_IN_A_ROW * target.terminal_window_seconds * 1_000,
+  const quick = options.quick === true;
+  const all = choose(PARTNER_CASES, profile, options.recheck === true ? RECHECKS : options.only);
+  const cases =
+    quick && options.only === undefined ? all.filter(({ id }) => QUICK_CHECKS.includes(id)) : all;
+  const usual = { ...USUAL_PACE, ...options.pace };
+  const pace = quick
+    ? { ...usual, longest_wait_ms: Math.min(usual.longest_wait_ms, QUICK_WAIT_MS) }
+    : usual;
+  const window_ms = Math.min((target.terminal_window_seconds ?? 60) * 1_000, pace.longest_wait_ms);
+  const stop = stopper(
+    quick ? QUICK_DEADLINE_MS : RUN_DEADLINE_MS + WINDOWS_IN_A_ROW * window_ms,
+    quick ? 'the minute of a quick run was over' : DEADLINE,
+    options.signal,
   );
-  const wire = openWire(target.ca_file, now, stop);
+  const wire = openWire(target.ca_file, now, stop.signal);
   for (const secret of secretsOf(target.authentication)) wire.hide(secret);
   for (const [name, value] of Object.entries(target.cancel?.headers ?? {})) {
     if (/auth|key|token|secret|cookie/i.test(name)) {
@@ -154,13 +216,15 @@ export async function judgePartner(
     profile,
     wire,
     history,
-    pace: options.pace ?? USUAL_PACE,
+    pace,
     now,
-    sleep: (ms) => sleep(ms, stop),
+    sleep: (ms) => sleep(ms, stop.signal),
+    recheck: options.recheck ?? false,
+    restart: options.restart,
   });
   const book = new ResultBook(options, wire, cases.length, now);
   try {
-    book.problem = await partnerPreflight(run).catch(silentProblem);
+    book.problem = await partnerPreflight(run).catch((error: unknown) => book.ended(error));
     if (book.problem === undefined) await runPartnerCases(run, cases, book);
     history.add(
       run.intents.flatMap(({ intent, at }) => {
@@ -177,6 +241,7 @@ export async function judgePartner(
       }),
     );
   } finally {
+    stop.end();
     await wire.close();
   }
   const { spending_cap_in_cents: cap } = target;
@@ -193,6 +258,7 @@ export async function judgePartner(
     },
     profile,
     order: cases,
+    left_out: all.filter((one) => !cases.includes(one)).map(({ id }) => id),
     money: {
       ...addUp(cases, target),
       ...(cap === undefined ? {} : { cap_in_cents: cap }),
@@ -214,16 +280,23 @@ export async function judgePlatform(
   const profile = options.profile ?? 'contract';
   const now = options.now ?? Date.now;
   const cases = choose([...TOKEN_CASES, ...CALLER_CASES], profile, options.only);
-  const stop = AbortSignal.timeout(RUN_DEADLINE_MS * 2);
-  const wire = openWire(target.ca_file, now, stop);
+  const stop = stopper(RUN_DEADLINE_MS * 2, DEADLINE, options.signal);
+  const wire = openWire(target.ca_file, now, stop.signal);
   wire.hide({ value: target.api_key, name: 'API_KEY' });
   const book = new ResultBook(options, wire, cases.length, now);
-  const pace = options.pace ?? USUAL_PACE;
-  const run = new TokenRun({ target, profile, wire, pace, now, sleep: (ms) => sleep(ms, stop) });
+  const pace = { ...USUAL_PACE, ...options.pace };
+  const run = new TokenRun({
+    target,
+    profile,
+    wire,
+    pace,
+    now,
+    sleep: (ms) => sleep(ms, stop.signal),
+  });
   const history = options.history ?? memoryHistory();
   let caller: CallerRun | undefined;
   try {
-    book.problem = await platformPreflight(run).catch(silentProblem);
+    book.problem = await platformPreflight(run).catch((error: unknown) => book.ended(error));
     if (book.problem === undefined) {
       for (const one of TOKEN_CASES.filter((one) => cases.includes(one))) {
         const context = new TokenContext(run, one.id);
@@ -234,7 +307,7 @@ export async function judgePlatform(
         caller = await CallerRun.open(run, target.caller, options.driver).catch(() => undefined);
         if (caller === undefined) {
           book.problem ??= {
-            sentence: `The scripted partner cannot listen on port ${target.caller.port}: free it, or mend caller.port.`,
+            sentence: `The scripted partner cannot listen on port ${target.caller.port}: free it, or fix caller.port.`,
           };
         }
       }
@@ -252,6 +325,7 @@ export async function judgePlatform(
       }
     }
   } finally {
+    stop.end();
     await caller?.close();
     await wire.close();
   }
@@ -275,25 +349,67 @@ async function runPartnerCases(
   cases: readonly PartnerCase[],
   book: ResultBook,
 ): Promise<void> {
-  const one = async (check: PartnerCase): Promise<void> => {
-    const context = new PartnerContext(run, check.id);
-    await context.enter();
-    try {
-      await book.judge(check, context, async () => {
-        const unfit = check.unfit?.(run.target);
-        if (unfit !== undefined) throw new Skipped(unfit);
-        await check.run(context);
-      });
-      if (check.stage === 'quiet' && context.all.some(({ severity }) => severity === 'must')) {
-        run.unsettled = true;
-      }
-    } finally {
-      context.leave();
-    }
+  const stage = (name: Stage): readonly PartnerCase[] =>
+    cases.filter(({ stage }) => (stage ?? 'main') === name);
+  const side = async (checks: readonly PartnerCase[]): Promise<void> => {
+    const sent = new Barrier(checks.length);
+    await Promise.all(
+      checks.map(async (check) => {
+        const context = new PartnerContext(run, check.id);
+        const once = sent.turn();
+        await book.judge(check, context, async () => {
+          try {
+            const unfit = check.unfit?.(run.target);
+            if (unfit !== undefined) throw new Skipped(unfit);
+            if (run.recheck && !RECHECKS.includes(check.id)) throw new Skipped('nothing is paid');
+            await check.run(context);
+          } finally {
+            once();
+          }
+          if (check.atEnd === undefined) return;
+          await sent.all;
+          await check.atEnd(context);
+        });
+        once();
+      }),
+    );
   };
-  for (const check of cases.filter(({ stage }) => stage === 'quiet')) await one(check);
-  await Promise.all(cases.filter(({ stage }) => (stage ?? 'main') === 'main').map(one));
-  for (const check of cases.filter(({ stage }) => stage === 'last')) await one(check);
+  await side(stage('first'));
+  const measured = cases.some(({ id, atEnd }) => atEnd !== undefined || id === BALANCE_CHECK);
+  if (measured && book.problem === undefined) {
+    await readBalancesBefore(new PartnerContext(run, BALANCE_CHECK)).catch((error: unknown) => {
+      book.problem = book.ended(error);
+    });
+  }
+  await side(stage('main'));
+  await side(stage('last'));
+  await side(stage('restart'));
+  await side(stage('final'));
+}
+
+/** Resolves once each of so many has taken its turn. */
+class Barrier {
+  readonly all: Promise<void>;
+  #open: number;
+  #done: () => void = () => undefined;
+
+  constructor(count: number) {
+    this.#open = count;
+    this.all = new Promise((resolve) => {
+      this.#done = resolve;
+    });
+  }
+
+  /** One turn; calling it twice counts once. */
+  turn(): () => void {
+    let taken = false;
+    return () => {
+      if (taken) return;
+      taken = true;
+      this.#open -= 1;
+      if (this.#open === 0) this.#done();
+    };
+  }
 }
 
 /** Collects how each check went. */
@@ -301,6 +417,7 @@ class ResultBook {
   problem: ConfigProblem | undefined;
   readonly #results = new Map<string, CheckResult>();
   readonly #judgeFailed: string[] = [];
+  #stopped: string | undefined;
   readonly #cited = new Map<number, Exchange>();
   readonly #options: RunOptions;
   readonly #wire: Wire;
@@ -317,24 +434,31 @@ class ResultBook {
     this.#startedAt = now();
   }
 
+  /** What follows from an error that ended the run: a problem to report, or nothing but an early end. */
+  ended(error: unknown): ConfigProblem | undefined {
+    if (error instanceof Silent) return { sentence: error.message };
+    if (!(error instanceof Stopped)) throw error;
+    this.#stopped ??= error.message;
+    return undefined;
+  }
+
   /** Runs one check and files its result, whatever happens in it. */
   async judge(check: CaseInfo, context: Findings, run: () => Promise<void>): Promise<void> {
     const started = performance.now();
     let skipped: string | undefined;
     try {
-      if (this.problem === undefined) await run();
-      else skipped = 'the run had stopped';
+      if (this.problem === undefined && this.#stopped === undefined) await run();
+      else skipped = this.#stopped ?? 'the run had stopped';
     } catch (error) {
-      if (error instanceof Skipped) skipped = error.reason;
-      else if (error instanceof Silent) {
+      if (error instanceof Skipped) {
+        skipped = error.reason;
+        if (error.kind === 'wanting') context.wanting.push(error.reason);
+      } else if (error instanceof Silent) {
         this.problem ??= { sentence: error.message };
         skipped = 'the server stopped answering';
-      } else if (isDeadline(error)) {
-        this.problem ??= {
-          sentence:
-            'The run took longer than its deadline: the server answers too slowly to be judged.',
-        };
-        skipped = 'the deadline of the run was over';
+      } else if (error instanceof Stopped) {
+        this.ended(error);
+        skipped = error.message;
       } else {
         this.#judgeFailed.push(
           `${check.id}: ${error instanceof Error ? error.message : String(error)}`,
@@ -360,9 +484,11 @@ class ResultBook {
       sends: check.sends,
       expects: check.expects,
       likely_cause: check.likely_cause,
-      findings: context.all.map((finding) => this.#reported(finding)),
+      findings: context.all.map((finding) => this.#reported(check, finding)),
       notes: context.notes,
       ...(skipped === undefined || verdict !== 'SKIP' ? {} : { skipped }),
+      ...(context.wanting.length === 0 ? {} : { wanting: context.wanting }),
+      ...(context.tried === undefined ? {} : { tried: context.tried }),
       duration_ms: Math.round(performance.now() - started),
       requests: own.length,
       ...(shown === undefined ? {} : { shown: shown.number }),
@@ -381,6 +507,7 @@ class ResultBook {
     target: RunReport['target'];
     profile: Profile;
     order: readonly CaseInfo[];
+    left_out?: readonly string[];
     money?: RunReport['money'];
   }): RunReport {
     const results = about.order.flatMap(({ id }) => this.#results.get(id) ?? []);
@@ -390,6 +517,8 @@ class ResultBook {
     if (config !== undefined) counts.CONFIG = 1;
     const ran = counts.PASS + counts.FAIL + counts.WARN;
     const red = results.some((one) => one.verdict === 'FAIL' && one.excused === undefined);
+    const wanting = results.some((one) => one.wanting !== undefined);
+    const partial = (wanting && this.#options.allowPartial !== true) || this.#stopped !== undefined;
     const [verdict, exit_code] =
       red || this.#judgeFailed.length > 0
         ? (['failed', 1] as const)
@@ -397,15 +526,21 @@ class ResultBook {
           ? (['config', 2] as const)
           : ran === 0
             ? (['nothing', 3] as const)
-            : (['passed', 0] as const);
+            : partial
+              ? (['partial', 2] as const)
+              : (['passed', 0] as const);
+    const left_out = about.left_out ?? [];
     return {
       tool: 'duebridge conform',
-      version: 1,
+      version: 2,
+      kit_version: KIT_VERSION,
       subject: about.subject,
       target: about.target,
       profile: about.profile,
       started_at: new Date(this.#startedAt).toISOString(),
       duration_ms: Math.round(performance.now() - this.#started),
+      ...(left_out.length === 0 ? {} : { left_out }),
+      ...(this.#stopped === undefined ? {} : { stopped: this.#stopped }),
       verdict,
       exit_code,
       ...(config === undefined ? {} : { config }),
@@ -426,46 +561,51 @@ class ResultBook {
     return { sentence: this.#wire.mask(sentence), exchange: exchange.number, curl: curl(exchange) };
   }
 
-  #reported(finding: Finding): ReportedFinding {
+  #reported(check: CaseInfo, finding: Finding): ReportedFinding {
     const { severity, exchange } = finding;
+    const clause = finding.clause ?? check.clauses[0];
     if (exchange !== undefined) this.#cited.set(exchange.number, exchange);
     return {
       severity,
       expected: this.#wire.mask(finding.expected),
       got: this.#wire.mask(finding.got),
+      clause,
+      rule: CLAUSES[clause].rule,
+      likely_cause: finding.cause ?? check.likely_cause,
       ...(exchange === undefined ? {} : { exchange: exchange.number, curl: curl(exchange) }),
     };
   }
 }
 
-/** The broken rules, musts first; a check stands under the first clause that it names. */
+/** The broken rules, musts first, each with the checks that found it. */
 function brokenClauses(results: readonly CheckResult[]): BrokenClause[] {
+  const found = results.flatMap((result) =>
+    result.findings.map((finding) => ({ result, finding })),
+  );
+  found.sort((one, other) => rank(one.finding) - rank(other.finding));
   const broken = new Map<ClauseId, BrokenClause>();
-  const worst = (one: CheckResult): number => (one.verdict === 'FAIL' ? 0 : 1);
-  const found = results.filter(({ findings }) => findings.length > 0);
-  found.sort((one, other) => worst(one) - worst(other));
-  for (const result of found) {
-    const clause = result.clauses[0];
-    const finding =
-      result.findings.find(({ severity }) => severity === 'must') ?? result.findings[0];
-    if (clause === undefined || finding === undefined) continue;
+  for (const { result, finding } of found) {
+    const { clause, rule, severity, expected, got, curl } = finding;
     const known = broken.get(clause);
-    broken.set(
-      clause,
-      known === undefined
-        ? {
-            clause,
-            rule: CLAUSES[clause].rule,
-            severity: finding.severity,
-            checks: [result.id],
-            expected: finding.expected,
-            got: finding.got,
-            ...(finding.curl === undefined ? {} : { curl: finding.curl }),
-          }
-        : { ...known, checks: [...known.checks, result.id] },
-    );
+    if (known === undefined) {
+      broken.set(clause, {
+        clause,
+        rule,
+        severity,
+        checks: [result.id],
+        expected,
+        got,
+        ...(curl === undefined ? {} : { curl }),
+      });
+    } else if (!known.checks.includes(result.id)) {
+      broken.set(clause, { ...known, checks: [...known.checks, result.id] });
+    }
   }
   return [...broken.values()];
+}
+
+function rank({ severity }: ReportedFinding): number {
+  return severity === 'must' ? 0 : 1;
 }
 
 function verdictOf(findings: readonly Finding[], skipped: string | undefined): Verdict {
@@ -489,13 +629,31 @@ function keepFailed(
   if (report.results.length > 0) history.keepFailed(base_url, [...kept, ...failed].sort());
 }
 
-function silentProblem(error: unknown): ConfigProblem {
-  if (error instanceof Silent) return { sentence: error.message };
-  throw error;
+const DEADLINE = 'the deadline of the run was over: the server answers too slowly';
+
+/** The run was ended from outside: by its deadline, or by somebody who had seen enough. */
+class Stopped extends Error {
+  override readonly name = 'Stopped';
 }
 
-function isDeadline(error: unknown): boolean {
-  return error instanceof DOMException && error.name === 'TimeoutError';
+/** A signal that ends the run after so long, or when the caller's own signal says so. */
+function stopper(
+  ms: number,
+  why: string,
+  signal: AbortSignal | undefined,
+): { readonly signal: AbortSignal; readonly end: () => void } {
+  const controller = new AbortController();
+  const interrupt = (): void => controller.abort(new Stopped('the run was interrupted'));
+  const timer = setTimeout(() => controller.abort(new Stopped(why)), ms);
+  if (signal?.aborted === true) interrupt();
+  signal?.addEventListener('abort', interrupt, { once: true });
+  return {
+    signal: controller.signal,
+    end() {
+      clearTimeout(timer);
+      signal?.removeEventListener('abort', interrupt);
+    },
+  };
 }
 
 function openWire(ca_file: string | undefined, now: () => number, stop: AbortSignal): Wire {

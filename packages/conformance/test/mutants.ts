@@ -5,6 +5,8 @@
  * fails that has no business with it; a right peer passes all. Without this a check could stay green
  * whatever a server does, and nobody would know.
  */
+import { randomUUID } from 'node:crypto';
+import { leastBody } from '../src/check/token-context.ts';
 import { json, type CallerFault, type ProxyBehaviour } from './wrong-platform.ts';
 import { onRecords, type Answer, type Behaviour, type Call } from '../src/sandbox/partner.ts';
 
@@ -15,14 +17,16 @@ export interface PartnerMutant {
   readonly wrong: string;
   /** The checks that must catch it. */
   readonly breaks: readonly string[];
-  /** Other must-checks that it breaks as well, because the same wrong shows there too. */
-  readonly also?: readonly string[];
+  /** Other must-checks that it breaks as well, because the same wrong shows there too; `many` where it shows anywhere. */
+  readonly also?: readonly string[] | 'many';
   /** WARN where it breaks only what should hold. */
   readonly verdict: 'FAIL' | 'WARN';
   readonly profile?: 'strict';
   readonly auth?: 'oauth' | 'short-lived-oauth';
   /** What is special about how it is run. */
   readonly how?: 'old-tls' | 'with-a-maximum' | 'the-day-after';
+  /** Called when the judge has it restarted (P66). */
+  readonly restarted?: () => void;
   /** Made anew for each run, because some remember. */
   readonly behaviour: () => Behaviour;
 }
@@ -124,6 +128,7 @@ export const PARTNER_MUTANTS: readonly PartnerMutant[] = [
     name: 'tokens-for-ever',
     wrong: 'takes access tokens long after their life',
     breaks: ['P07'],
+    also: ['P05'],
     verdict: 'WARN',
     auth: 'short-lived-oauth',
     behaviour: () => {
@@ -446,7 +451,7 @@ export const PARTNER_MUTANTS: readonly PartnerMutant[] = [
   {
     name: 'books-each-repeat',
     wrong: 'answers with one payment but posts once more for each tenth repeat',
-    breaks: ['P26'],
+    breaks: ['P62'],
     verdict: 'FAIL',
     behaviour: () => {
       const repeats = new Map<string, number>();
@@ -700,7 +705,7 @@ export const PARTNER_MUTANTS: readonly PartnerMutant[] = [
   },
   {
     name: 'never-ends',
-    wrong: 'leaves a payment processing for ever',
+    wrong: 'leaves a payment processing forever',
     breaks: ['P50'],
     verdict: 'FAIL',
     behaviour: () => ({
@@ -943,6 +948,7 @@ export interface TokenMutant {
   readonly also?: readonly string[];
   readonly verdict: 'FAIL' | 'WARN';
   readonly kind?: 'aggregator';
+  readonly profile?: 'strict';
   readonly behaviour: () => ProxyBehaviour;
 }
 
@@ -1197,6 +1203,21 @@ export const TOKEN_MUTANTS: readonly TokenMutant[] = [
         },
       };
     },
+  },
+  {
+    name: 'no-limit',
+    wrong: 'lets through whatever comes',
+    breaks: ['T14'],
+    verdict: 'WARN',
+    profile: 'strict',
+    behaviour: () => ({
+      request: (asked) =>
+        asked.body === JSON.stringify(leastBody()) &&
+        asked.headers['x-api-key'] === 'an-api-key-of-the-judge' &&
+        asked.headers['content-type'] === 'application/json'
+          ? json(200, { token: `dbt_${randomUUID()}${randomUUID()}` })
+          : undefined,
+    }),
   },
   {
     name: 'wrong-token-breaks',

@@ -55,6 +55,13 @@ import { p56 } from './poll/p56-read-your-writes.ts';
 import { p57 } from './poll/p57-frequent-polls.ts';
 import { p58 } from './poll/p58-status-shows-at-once.ts';
 import { p59 } from './poll/p59-error-answers.ts';
+import { p60 } from './run/p60-first-answer-is-the-last.ts';
+import { p61 } from './run/p61-nothing-moves-after-the-end.ts';
+import { p62 } from './run/p62-balance-moves-with-payments.ts';
+import { p63 } from './run/p63-other-connections.ts';
+import { p64 } from './run/p64-different-payments-at-once.ts';
+import { p65 } from './run/p65-ids-that-look-alike.ts';
+import { p66 } from './run/p66-restart.ts';
 import { t01 } from './token/t01-every-field.ts';
 import { t02 } from './token/t02-required-fields.ts';
 import { t03 } from './token/t03-missing-field.ts';
@@ -121,6 +128,13 @@ export const PARTNER_CASES: readonly PartnerCase[] = [
   p57,
   p58,
   p59,
+  p60,
+  p61,
+  p62,
+  p63,
+  p64,
+  p65,
+  p66,
 ];
 
 /** Checks of a platform's token endpoint. */

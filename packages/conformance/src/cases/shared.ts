@@ -1,6 +1,8 @@
 /** What several checks have in common. */
 import type { Json } from '@duebridge/contract';
-import type { PaymentFields } from '../check/partner-context.ts';
+import type { Findings } from '../check/findings.ts';
+import { tell, type Reply } from '../check/http.ts';
+import type { PaymentFields } from '../check/payment-fields.ts';
 import type { PartnerTarget } from '../check/target.ts';
 
 /** Unfit for a target that uses a static key. */
@@ -21,10 +23,36 @@ export const LASTING_FIELDS = [
 /** The fields of a payment that never change once it has ended (RU2). */
 export const ENDED_FIELDS = [...LASTING_FIELDS, 'status', 'posted_at', 'failure_reason'] as const;
 
-/** True for a failure reason that a person can read: words, and neither a code nor a stack trace (PF5). */
+/**
+ * True for a failure reason that a person can read, in whatever language: words, or one word, but
+ * neither a code nor what only a log should hold (PF5).
+ */
 export function isReadableReason(reason: Json | undefined): boolean {
   return (
-    typeof reason === 'string' && /\p{L}{2,}\s+\S*\p{L}{2,}/u.test(reason) && !looksInternal(reason)
+    typeof reason === 'string' &&
+    /\p{L}{2,}/u.test(reason) &&
+    !looksLikeCode(reason.trim()) &&
+    !looksInternal(reason) &&
+    !tellsOfDatabase(reason)
+  );
+}
+
+/** True for one token of ASCII such as ERR_17, acct.closed or insufficient-funds:3. */
+function looksLikeCode(text: string): boolean {
+  return /^[\x21-\x7e]+$/.test(text) && /[0-9_:/]|[a-z]\.[a-z]|[a-z][A-Z]/.test(text);
+}
+
+/** True for a text that quotes a database: its language, its errors, or the names of its constraints. */
+function tellsOfDatabase(text: string): boolean {
+  return (
+    /\b(?:select\s.+\sfrom|insert\s+into|delete\s+from|update\s+\S+\s+set)\b/is.test(text) ||
+    /\b(?:duplicate key|duplicate entry|violates|foreign key|not[- ]null constraint|constraint failed|deadlock)\b/i.test(
+      text,
+    ) ||
+    /\b(?:ORA-\d+|SQLSTATE|SQLITE_\w+|ER_[A-Z_]+|psycopg|jdbc|hibernate|ECONNREFUSED)\b/i.test(
+      text,
+    ) ||
+    /\b\w+_(?:fk|fkey|pk|pkey|key|idx|uq|uniq|unique|chk|check|constraint)\b/i.test(text)
   );
 }
 
@@ -33,6 +61,22 @@ export function looksInternal(text: string): boolean {
   return /\n\s*at \S|^\s*at .+:\d+|Traceback \(most recent|\b\w+(?:Exception|Error)\b\s*[:(]|\.(?:js|ts|py|java|rb|go|php):\d+/m.test(
     text,
   );
+}
+
+/**
+ * True when the reply is an answer to the question. One that is none (429, 5xx, nothing at all) says
+ * nothing of the payment: it is raised as a warning, and never as a payment that changed or was lost.
+ */
+export function isAnswer(t: Findings, reply: Reply): boolean {
+  const { status } = reply;
+  const none = status === undefined || status === 429 || status >= 500;
+  return t.should(!none, {
+    expected: 'an answer',
+    got: tell(reply),
+    clause: 'ER3',
+    cause: 'The server is overrun, or fails inside.',
+    at: reply,
+  });
 }
 
 /** The status of a record in words. */

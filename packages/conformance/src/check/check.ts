@@ -1,13 +1,12 @@
 /**
- * What a check is, and what it can say.
- *
- * A check is one rule of the interface in one file: what it sends, what must hold, and what usually
- * causes a breach. While it runs it raises findings (findings.ts).
+ * What a check is: one rule of the interface in one file, with what it sends, what must hold, and what
+ * usually causes a breach. It asserts its own precondition first: unmet is SKIP with the reason, never
+ * a pass.
  */
 import type { ClauseId } from '@duebridge/contract';
 import type { CallerContext } from './caller-context.ts';
-import type { Profile, Severity } from './findings.ts';
 import type { PartnerContext } from './partner-context.ts';
+import type { Profile, Severity } from './findings.ts';
 import type { Planned } from './planned-payments.ts';
 import type { PartnerTarget } from './target.ts';
 import type { TokenContext } from './token-context.ts';
@@ -18,7 +17,8 @@ export interface CaseInfo {
   readonly id: string;
   /** One line, in the world's words. */
   readonly title: string;
-  readonly clauses: readonly ClauseId[];
+  /** The first is the one that its findings break, unless they say another. */
+  readonly clauses: readonly [ClauseId, ...ClauseId[]];
   /** The decisions it rests on where the interface is silent. */
   readonly decisions?: readonly number[];
   /** The worst that it can raise. */
@@ -29,13 +29,13 @@ export interface CaseInfo {
   readonly sends: string;
   /** What must hold, for the same reader. */
   readonly expects: string;
-  /** What usually causes the breach, for the engineer who mends it. */
+  /** What usually causes the breach, for the engineer who fixes it. */
   readonly likely_cause: string;
 }
 
-/** When a check runs: `quiet` one at a time on an account at rest, because it reads the balance;
- * `main` with waits overlapping; `last` after all others. */
-export type Stage = 'quiet' | 'main' | 'last';
+/** When a check runs: `first` before anything is paid; `main` side by side with all others; `last`
+ * when every payment of the run has been waited for; `restart` alone; `final` when nothing is under way any more. */
+export type Stage = 'first' | 'main' | 'last' | 'restart' | 'final';
 
 /** A check of a partner's server (P). */
 export interface PartnerCase extends CaseInfo {
@@ -45,6 +45,8 @@ export interface PartnerCase extends CaseInfo {
   /** The payments that it may ask for: the plan adds them up. */
   readonly creates?: (target: PartnerTarget) => readonly Planned[];
   readonly run: (t: PartnerContext) => Promise<void>;
+  /** What it looks at once every check of its stage has sent what it sends: the balance, at rest again. */
+  readonly atEnd?: (t: PartnerContext) => Promise<void>;
 }
 
 /** A check of a platform's token endpoint (T). */

@@ -1,7 +1,8 @@
 /**
- * What a check can say. A must-finding makes it FAIL, a should-finding WARN. A check asserts its own precondition first: unmet is SKIP
- * with the reason, never a pass.
+ * What a check can say: findings, a reason why it was not judged, and the verdict that follows. A
+ * must-finding makes a check FAIL, a should-finding WARN.
  */
+import type { ClauseId } from '@duebridge/contract';
 import type { Exchange } from './http.ts';
 
 /** must: the interface or money is broken. should: a warning. */
@@ -17,6 +18,10 @@ export interface Finding {
   readonly expected: string;
   /** What came. */
   readonly got: string;
+  /** The rule that it breaks, where it is another than the first of its check. */
+  readonly clause?: ClauseId;
+  /** What usually causes it, where that differs from what the check says. */
+  readonly cause?: string;
   /** The exchange that shows it; absent when no single one does. */
   readonly exchange?: Exchange;
 }
@@ -24,13 +29,19 @@ export interface Finding {
 /** PASS all held; FAIL a must was broken; WARN a should was; SKIP not judged; CONFIG the target is not reachable as declared. */
 export type Verdict = 'PASS' | 'FAIL' | 'WARN' | 'SKIP' | 'CONFIG';
 
+/** Why a check was not judged: `nothing to judge` says nothing against the run; `wanting` names what the target
+ * file must declare first, and leaves the run judged in part. */
+export type SkipKind = 'nothing to judge' | 'wanting';
+
 /** Thrown by a context when the precondition of a check is not met; the runner turns it into SKIP. */
 export class Skipped extends Error {
   readonly reason: string;
-  constructor(reason: string) {
+  readonly kind: SkipKind;
+  constructor(reason: string, kind: SkipKind = 'nothing to judge') {
     super(reason);
     this.name = 'Skipped';
     this.reason = reason;
+    this.kind = kind;
   }
 }
 
@@ -39,6 +50,10 @@ export class Findings {
   readonly all: Finding[] = [];
   /** Remarks that are not breaches, such as what could not be measured. */
   readonly notes: string[] = [];
+  /** What the target must declare before the rest of the check can be judged. */
+  readonly wanting: string[] = [];
+  /** How much was tried, where that depends on the server: reports claim this and no more. */
+  tried: string | undefined;
   readonly profile: Profile;
 
   constructor(profile: Profile) {
@@ -65,10 +80,11 @@ export class Findings {
     if (!holds) throw new Skipped(reason);
   }
 
-  #raise(severity: Severity, holds: boolean, { expected, got, at }: FindingText): boolean {
+  #raise(severity: Severity, holds: boolean, finding: FindingText): boolean {
     if (!holds) {
+      const { at, ...words } = finding;
       const exchange = at === undefined ? undefined : 'exchange' in at ? at.exchange : at;
-      this.all.push({ severity, expected, got, ...(exchange === undefined ? {} : { exchange }) });
+      this.all.push({ severity, ...words, ...(exchange === undefined ? {} : { exchange }) });
     }
     return holds;
   }
@@ -78,5 +94,7 @@ export class Findings {
 export interface FindingText {
   readonly expected: string;
   readonly got: string;
+  readonly clause?: ClauseId;
+  readonly cause?: string;
   readonly at?: Exchange | { readonly exchange: Exchange };
 }

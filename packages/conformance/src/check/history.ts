@@ -1,6 +1,6 @@
 /**
  * The judge's own history: the ids that its runs used at a server, and the record each ended with, so
- * that the next day can show whether the server still knows them (PF2: kept for ever; RU2: a terminal
+ * that the next day can show whether the server still knows them (PF2: kept forever; RU2: a terminal
  * status never changes). Beside it stands what failed last, for `--failed`.
  *
  * Plain JSON in a folder (default `.duebridge-conform/`), written whole and renamed into place, so
@@ -9,20 +9,13 @@
 import { mkdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Json } from '@duebridge/contract';
+import type { Intent } from './payment-fields.ts';
 
 /** Where it lies unless told otherwise. */
 export const DEFAULT_HISTORY = '.duebridge-conform';
 
 /** Most payments remembered; the oldest are dropped. A full run makes about thirty. */
 const MAX_ENTRIES = 2_000;
-
-/** A payment that the judge asks for. */
-export interface Intent {
-  readonly platform_payment_id: string;
-  readonly platform_batch_id: string;
-  readonly amount_in_cents: number;
-  readonly account_id: string;
-}
 
 /** One payment of an earlier run. */
 export interface HistoryEntry {

@@ -7,16 +7,9 @@
  * reply without a status, not an exception.
  */
 import { readFileSync } from 'node:fs';
+import { brotliDecompressSync, gunzipSync, inflateSync } from 'node:zlib';
 import { Agent, request } from 'undici';
 import { JsonProblem, OtherNumber, parseJson, type Json } from '@duebridge/contract';
-
-/** Thrown by a context when the server no longer answers; the runner stops the run. */
-export class Silent extends Error {
-  constructor(reason: string) {
-    super(reason);
-    this.name = 'Silent';
-  }
-}
 
 /** Longest wait for one whole answer: half again what P59 allows a PUT, so that slow is told from dead. */
 export const REQUEST_TIMEOUT_MS = 15_000;
@@ -35,6 +28,14 @@ const MAX_SILENT_IN_A_ROW = 4;
 
 /** Most exchanges kept of one run; a run needs some hundreds. */
 const MAX_KEPT_EXCHANGES = 5_000;
+
+/** Thrown when the server no longer answers; the runner stops the run. */
+export class Silent extends Error {
+  constructor(reason: string) {
+    super(reason);
+    this.name = 'Silent';
+  }
+}
 
 /** One request and what came of it, fit to be shown: secrets are masked. */
 export interface Exchange {
@@ -55,6 +56,8 @@ export interface Exchange {
   readonly no_answer?: string;
   /** True when the answer held a secret that the judge had sent. */
   readonly leaked: boolean;
+  /** True for one of many sent together. */
+  readonly burst?: true;
 }
 
 /** A reply as the checks see it. */
@@ -80,6 +83,10 @@ export interface Outgoing {
   readonly headers?: Readonly<Record<string, string>>;
   readonly body?: string;
   readonly timeout_ms?: number;
+  /** True to send it over a connection of its own, so that a balancer may choose another replica. */
+  readonly fresh?: boolean;
+  /** True for one of many requests meant to arrive together: how long it takes says nothing of the server. */
+  readonly burst?: boolean;
 }
 
 /** A secret and the name that stands for it in reports and commands. */
@@ -95,6 +102,7 @@ const GRANTED = /("(?:token|access_token|session|client_secret|api_key)"\s*:\s*)
 export class Wire {
   readonly exchanges: Exchange[] = [];
   readonly #agent: Agent;
+  readonly #freshAgent: Agent;
   readonly #secrets: Secret[] = [];
   readonly #now: () => number;
   readonly #stop: AbortSignal | undefined;
@@ -105,17 +113,21 @@ export class Wire {
   constructor(options: { ca_file?: string; now?: () => number; stop?: AbortSignal }) {
     this.#now = options.now ?? Date.now;
     this.#stop = options.stop;
-    this.#agent = new Agent({
-      connect: {
-        timeout: CONNECT_TIMEOUT_MS,
-        ...(options.ca_file === undefined ? {} : { ca: readFileSync(options.ca_file, 'utf8') }),
-      },
-      // Shorter than any server's own idle time, so that no request meets a socket being closed.
-      keepAliveTimeout: 1_000,
-      keepAliveMaxTimeout: 1_000,
-      headersTimeout: 0,
-      bodyTimeout: 0,
-    });
+    const agent = (): Agent =>
+      new Agent({
+        connect: {
+          timeout: CONNECT_TIMEOUT_MS,
+          ...(options.ca_file === undefined ? {} : { ca: readFileSync(options.ca_file, 'utf8') }),
+        },
+        // Shorter than any server's own idle time, so that no request meets a socket being closed.
+        keepAliveTimeout: 1_000,
+        keepAliveMaxTimeout: 1_000,
+        headersTimeout: 0,
+        bodyTimeout: 0,
+      });
+    this.#agent = agent();
+    // Its connections are closed after one request each, and so never carry a second one.
+    this.#freshAgent = agent();
   }
 
   /** From now on `secret` is shown as its name. Texts too short to be secret are left alone. */
@@ -133,6 +145,7 @@ export class Wire {
     for (const { value, name } of this.#secrets) {
       masked = masked.replaceAll(value, `‹${name}›`);
       masked = masked.replaceAll(encodeURIComponent(value), `‹${name}›`);
+      masked = masked.replaceAll(formEncoded(value), `‹${name}›`);
     }
     return masked.replaceAll(GRANTED, '$1"‹GRANTED›"');
   }
@@ -173,6 +186,7 @@ export class Wire {
       leaked: this.#secrets.some(
         ({ value, name }) => name !== 'ACCESS_TOKEN' && came.text.includes(value),
       ),
+      ...(out.burst === true ? { burst: true } : {}),
     };
     if (this.exchanges.length < MAX_KEPT_EXCHANGES) this.exchanges.push(exchange);
     const { json, json_problem } = readJson(came);
@@ -188,8 +202,13 @@ export class Wire {
     };
   }
 
+  /** Starts counting unanswered requests anew: the server is being restarted. */
+  forgive(): void {
+    this.#silentInARow = 0;
+  }
+
   async close(): Promise<void> {
-    await this.#agent.destroy();
+    await Promise.all([this.#agent.destroy(), this.#freshAgent.destroy()]);
   }
 
   async #exchange(out: Outgoing): Promise<Came> {
@@ -200,11 +219,13 @@ export class Wire {
         method: out.method,
         headers: {
           accept: 'application/json',
+          'accept-encoding': 'gzip, deflate, br',
           'user-agent': 'duebridge-conform',
           ...out.headers,
         },
+        ...(out.fresh === true ? { reset: true } : {}),
         ...(out.body === undefined ? {} : { body: out.body }),
-        dispatcher: this.#agent,
+        dispatcher: out.fresh === true ? this.#freshAgent : this.#agent,
         signal: this.#stop === undefined ? deadline : AbortSignal.any([deadline, this.#stop]),
       });
       const headers = flatten(answer.headers);
@@ -224,9 +245,12 @@ export class Wire {
         }
         chunks.push(piece);
       }
-      return { status: answer.statusCode, headers, text: Buffer.concat(chunks).toString('utf8') };
+      const text = unpack(Buffer.concat(chunks), headers['content-encoding']);
+      return text === undefined
+        ? { ...nothing(`the body is not the ${headers['content-encoding']} that it says`), headers }
+        : { status: answer.statusCode, headers, text };
     } catch (error) {
-      if (this.#stop?.aborted === true) throw error;
+      if (this.#stop?.aborted === true) throw this.#stop.reason;
       if (deadline.aborted) {
         return { ...nothing(`no whole answer within ${timeout_ms / 1000} s`), silent: true };
       }
@@ -239,6 +263,41 @@ export class Wire {
       Object.entries(headers).map(([name, value]) => [name, clip(this.mask(value))]),
     );
   }
+}
+
+/** A value as it stands in a form, where a space is a plus. */
+function formEncoded(value: string): string {
+  return new URLSearchParams({ '': value }).toString().slice(1);
+}
+
+/** The text of a body, unpacked as its Content-Encoding says; undefined when it cannot be. */
+function unpack(bytes: Buffer, encoding: string | undefined): string | undefined {
+  const bound = { maxOutputLength: MAX_ANSWER_BYTES };
+  let body = bytes;
+  try {
+    for (const name of (encoding ?? '').toLowerCase().split(',').toReversed()) {
+      switch (name.trim()) {
+        case '':
+        case 'identity':
+          break;
+        case 'gzip':
+        case 'x-gzip':
+          body = gunzipSync(body, bound);
+          break;
+        case 'deflate':
+          body = inflateSync(body, bound);
+          break;
+        case 'br':
+          body = brotliDecompressSync(body, bound);
+          break;
+        default:
+          return undefined;
+      }
+    }
+  } catch {
+    return undefined;
+  }
+  return body.toString('utf8');
 }
 
 /** What came back, before masking. */

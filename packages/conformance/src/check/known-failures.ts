@@ -8,7 +8,7 @@ import { TargetProblem } from './target.ts';
 /** One line of the expected-failures file. */
 export interface KnownFailure {
   readonly check: string;
-  /** Who mends it. */
+  /** Who fixes it. */
   readonly owner: string;
   /** The last day on which it may fail, YYYY-MM-DD. */
   readonly until: string;
@@ -21,7 +21,7 @@ export function readKnownFailures(file: string): readonly KnownFailure[] {
   try {
     list = JSON.parse(readFileSync(file, 'utf8'));
   } catch {
-    throw new TargetProblem(`The file ${file} is no readable JSON: mend --expected.`);
+    throw new TargetProblem(`The file ${file} is no readable JSON: fix --expected.`);
   }
   if (!Array.isArray(list)) throw new TargetProblem(`The file ${file} must hold a list.`);
   return list.map((line: unknown, index) => {

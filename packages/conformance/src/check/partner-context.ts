@@ -1,76 +1,60 @@
 /**
  * What a check of a partner's server works with: the operations, payments that several checks share,
- * the money watch, and waiting for the end of a payment.
+ * the balances, and waiting for the end of a payment.
  *
- * A run has one PartnerRun; each check gets its own PartnerContext over it. Checks send one after
- * another (they take turns on one lane), so that what each sees is its own doing; only while it waits
- * for a payment to end does a check give up its turn. A partner that takes half a minute to post thus
- * costs half a minute, not half a minute for each check.
+ * A run has one PartnerRun; each check gets its own PartnerContext over it. Checks run side by side,
+ * so that a server that takes two seconds a call, or half a minute to post, costs that time once. At
+ * most `Pace.at_once` requests are under way; a server that answers 429 gets fewer, and time.
  */
 import { randomUUID, randomBytes } from 'node:crypto';
-import { connect as connectTcp, type Socket } from 'node:net';
-import { readFileSync } from 'node:fs';
-import { connect as connectTls } from 'node:tls';
-import { fillPath, type Json } from '@duebridge/contract';
+import { fillPath } from '@duebridge/contract';
+import { cutOff } from './cut-connection.ts';
 import { Findings, Skipped, type Profile } from './findings.ts';
-import {
-  asObject,
-  errorCode,
-  isSuccess,
-  nothing,
-  REQUEST_TIMEOUT_MS,
-  tell,
-  type Outgoing,
-  type Reply,
-  type Wire,
-} from './http.ts';
-import type { History, HistoryEntry, Intent } from './history.ts';
+import { asObject, isSuccess, nothing, type Outgoing, type Reply, type Wire } from './http.ts';
+import type { History, HistoryEntry } from './history.ts';
 import { shared, type Planned, type SharedName } from './planned-payments.ts';
+import type { Pace } from './pace.ts';
+import {
+  instruction,
+  isTerminalWord,
+  recordOf,
+  type Intent,
+  type PaymentFields,
+} from './payment-fields.ts';
+import { Throttle } from './throttle.ts';
 import type { PartnerOperation, PartnerTarget } from './target.ts';
-
-/** How fast the judge goes. Tests shorten it; a real run uses USUAL_PACE. */
-export interface Pace {
-  /** First and longest wait between two polls of one payment. */
-  readonly poll_first_ms: number;
-  readonly poll_longest_ms: number;
-  /** P57: polls a second, and for how long. */
-  readonly burst_per_second: number;
-  readonly burst_seconds: number;
-  /** P54: wait between two of the ten polls after the end. */
-  readonly after_end_ms: number;
-  /** How long a balance may lag behind a status that says succeeded. */
-  readonly balance_lag_ms: number;
-  /** Longest wait for one answer. */
-  readonly request_timeout_ms: number;
-  /** How long a platform must keep quiet about a payment that has ended (C03, C08). */
-  readonly quiet_ms: number;
-}
-
-export const USUAL_PACE: Pace = {
-  poll_first_ms: 150,
-  poll_longest_ms: 2_000,
-  burst_per_second: 10,
-  burst_seconds: 10,
-  after_end_ms: 100,
-  balance_lag_ms: 2_000,
-  request_timeout_ms: REQUEST_TIMEOUT_MS,
-  quiet_ms: 3_000,
-};
 
 /** How old a payment must be to show that it is kept (P35, P54). */
 const DAY_MS = 24 * 60 * 60 * 1_000;
 
 /** Longest Retry-After that the judge waits out; a longer one is taken for a refusal. */
-const LONGEST_RETRY_AFTER_SECONDS = 10;
+const LONGEST_RETRY_AFTER_MS = 10_000;
 
 /** Polls in a row that find nothing, and nothing before them, after which a payment counts as lost. */
 const MAX_MISSING = 5;
 
-/** Most repeats of one request answered 429. */
-const MAX_RETRIES = 3;
+/** How many times longer an answer may take where many were asked for at the same moment. */
+const BURST_PATIENCE = 4;
+
+/** Wait after a 429 that does not say how long. */
+const UNSAID_WAIT_MS = 1_000;
+
+/** Time in which payments end unless the target says. */
+const USUAL_WINDOW_SECONDS = 60;
+
+/** Polls of a payment whose end is not waited for in this run. */
+const POLLS_WITHOUT_WAITING = 2;
 
 /** Time beyond the declared window that one poll may take to come back. */
 const WINDOW_SLACK_MS = 1_000;
+
+/** A payment that was asked for, and the first answer that told of it. */
+export interface Asked {
+  readonly intent: Intent;
+  /** Milliseconds since 1970. */
+  readonly at: number;
+  first: { readonly reply: Reply; readonly record: PaymentFields } | undefined;
+}
 
 /** What polling a payment to its end saw. */
 export interface Life {
@@ -81,9 +65,6 @@ export interface Life {
   /** The last reply, whatever it was. */
   readonly last: Reply;
 }
-
-/** The fields of a payment as they came: nothing is believed yet. */
-export type PaymentFields = Readonly<Record<string, Json>>;
 
 /** A shared payment with its first answers. */
 export interface Subject {
@@ -102,25 +83,27 @@ interface CallOptions {
   readonly proof?: Proof;
   readonly headers?: Readonly<Record<string, string>>;
   readonly body?: string;
-  /** True to take a 429 as it comes. */
-  readonly raw?: boolean;
+  /** True to send it at once, whatever else is under way, and to take a 429 as it comes. */
+  readonly burst?: boolean;
+  /** True to send it over a connection of its own. */
+  readonly fresh?: boolean;
 }
 
-/** One after another: whoever holds the lane sends. */
-class Lane {
-  #tail: Promise<void> = Promise.resolve();
+/** The amount due of each account that the run knows; an account that shows none is missing. */
+export type Balances = ReadonlyMap<string, { readonly due: number; readonly reply: Reply }>;
 
-  /** Waits for its turn; gives the function that ends it. */
-  async enter(): Promise<() => void> {
-    const before = this.#tail;
-    let leave = (): void => undefined;
-    this.#tail = new Promise((resolve) => {
-      leave = resolve;
-    });
-    await before;
-    return leave;
-  }
+/** How far one account's amount due fell over a run, and how far its payments say that it should. */
+export interface AccountEffect {
+  readonly account_id: string;
+  readonly fell: number;
+  readonly expected: number;
+  readonly reply: Reply;
 }
+
+/** What a run did to the balances; `unmeasured` says why nothing can be said of them. */
+export type BalanceVerdict =
+  | { readonly unmeasured: string }
+  | { readonly unmeasured?: undefined; readonly effects: readonly AccountEffect[] };
 
 /** What all checks of one run share. */
 export class PartnerRun {
@@ -129,18 +112,26 @@ export class PartnerRun {
   readonly wire: Wire;
   readonly history: History;
   readonly pace: Pace;
-  readonly lane = new Lane();
+  readonly throttle: Throttle;
   readonly now: () => number;
-  /** Every payment asked for under an id of its own, with the answer to its first PUT. */
-  readonly intents: { readonly intent: Intent; readonly at: number }[] = [];
+  /** Every payment asked for under an id of its own. */
+  readonly intents: Asked[] = [];
   /** The latest record that the server gave of each payment. */
   readonly records = new Map<string, PaymentFields>();
-  /** True once a check has found payments doubled: what the balance does then proves nothing more. */
+  /** True when only payments of earlier runs are looked at, and none is made. */
+  readonly recheck: boolean;
+  /** Restarts the server under test; undefined where the target declares no way to. */
+  readonly restart: (() => Promise<void>) | undefined;
+  /** True once an account at rest was seen to change: what its balance does proves nothing. */
   unsettled = false;
+  /** The amounts due before anything was paid. */
+  balancesBefore: Balances = new Map();
+  readonly #own = new Map<string, Intent>();
+  readonly #once = new Map<string, Promise<unknown>>();
   readonly #sleep: (ms: number) => Promise<void>;
   readonly #shared = new Map<string, Promise<Subject>>();
   readonly #lives = new Map<string, Promise<Life>>();
-  #access: { readonly token: string; readonly until: number } | undefined;
+  #access: Promise<{ readonly token: string | undefined; readonly until: number }> | undefined;
   #asked = 0;
 
   constructor(options: {
@@ -151,6 +142,8 @@ export class PartnerRun {
     pace: Pace;
     now: () => number;
     sleep: (ms: number) => Promise<void>;
+    recheck?: boolean;
+    restart?: (() => Promise<void>) | undefined;
   }) {
     this.target = options.target;
     this.profile = options.profile;
@@ -158,7 +151,25 @@ export class PartnerRun {
     this.history = options.history;
     this.pace = options.pace;
     this.now = options.now;
+    this.recheck = options.recheck ?? false;
+    this.restart = options.restart;
     this.#sleep = options.sleep;
+    this.throttle = new Throttle(options.pace.at_once);
+  }
+
+  /** True where payments end later than this run waits: --recheck looks for their ends. */
+  get endsLater(): boolean {
+    return (this.target.terminal_window_seconds ?? 0) * 1_000 > this.pace.longest_wait_ms;
+  }
+
+  /** How long the end of a payment is waited for. */
+  get window_ms(): number {
+    return this.endsLater
+      ? 0
+      : Math.min(
+          (this.target.terminal_window_seconds ?? USUAL_WINDOW_SECONDS) * 1_000,
+          this.pace.longest_wait_ms,
+        );
   }
 
   /** Cents asked for so far. */
@@ -180,11 +191,36 @@ export class PartnerRun {
     const cap = this.target.spending_cap_in_cents;
     if (cap !== undefined && this.#asked + intent.amount_in_cents > cap) {
       throw new Skipped(
-        `it would ask for ${intent.amount_in_cents} cents more, above the spending cap of ${cap}`,
+        `it would ask for ${intent.amount_in_cents} cents more, above the spending cap of ${cap}: raise spending_cap_in_cents`,
+        'wanting',
       );
     }
     this.#asked += intent.amount_in_cents;
-    this.intents.push({ intent, at: this.now() });
+    this.intents.push({ intent, at: this.now(), first: undefined });
+  }
+
+  /** The record of the first PUT that was answered with one, for each payment (P60). */
+  noteFirst(intent: Intent, reply: Reply, record: PaymentFields): void {
+    const asked = this.intents.find(
+      (known) => known.intent.platform_payment_id === intent.platform_payment_id,
+    );
+    if (asked !== undefined) asked.first ??= { reply, record };
+  }
+
+  /** The payment of one check alone, the same each time it asks. */
+  own(check: string, make: () => Intent): Intent {
+    const known = this.#own.get(check) ?? make();
+    this.#own.set(check, known);
+    return known;
+  }
+
+  /** What several checks ask for and one run finds out once. */
+  once<T>(name: string, find: () => Promise<T>): Promise<T> {
+    const known = this.#once.get(name);
+    if (known !== undefined) return known as Promise<T>;
+    const found = find();
+    this.#once.set(name, found);
+    return found;
   }
 
   /** The shared payment of this name, made by whichever check needs it first. */
@@ -215,29 +251,34 @@ export class PartnerRun {
     return found;
   }
 
-  /** The access token in use, fetched when there is none or four fifths of its life are over. */
+  /** The access token in use, fetched once for all when there is none or four fifths of its life are over. */
   async access(check: string): Promise<string | undefined> {
-    if (this.#access === undefined || this.now() > this.#access.until) {
-      this.#access = undefined;
-      const reply = await this.fetchToken(check);
-      const token = accessToken(reply);
-      if (token === undefined) return undefined;
-      const seconds = asObject(reply.json)?.['expires_in'];
-      const life = typeof seconds === 'number' && seconds > 0 ? seconds : 300;
-      this.#access = { token, until: this.now() + life * 800 };
+    if (this.#access === undefined || this.now() > (await this.#access).until) {
+      this.#access = this.#fetchAccess(check);
     }
-    return this.#access.token;
+    return (await this.#access).token;
   }
 
-  /** Forgets the access token in use, because the server refused it. */
-  dropAccess(): void {
-    this.#access = undefined;
+  async #fetchAccess(check: string): Promise<{ token: string | undefined; until: number }> {
+    const reply = await this.fetchToken(check);
+    const seconds = asObject(reply.json)?.['expires_in'];
+    const life = typeof seconds === 'number' && seconds > 0 ? seconds : 300;
+    const token = accessToken(reply);
+    return { token, until: token === undefined ? 0 : this.now() + life * 800 };
+  }
+
+  /** Forgets the access token in use, because the server refused it; another one that has come meanwhile stays. */
+  async dropAccess(authorization?: string): Promise<void> {
+    const refused = this.#access;
+    const token = (await refused)?.token;
+    const held = authorization === undefined || authorization === `Bearer ${token}`;
+    if (this.#access === refused && held) this.#access = undefined;
   }
 
   /** Asks the partner's token endpoint (OA2); each field can be replaced. */
   async fetchToken(
     check: string,
-    change: { scope?: string; client_secret?: string } = {},
+    change: { scope?: string; client_secret?: string; client_id?: string } = {},
   ): Promise<Reply> {
     const { authentication } = this.target;
     if (authentication.method !== 'oauth') throw new Skipped('the target uses a static key');
@@ -247,7 +288,7 @@ export class PartnerRun {
       headers: { 'content-type': 'application/x-www-form-urlencoded' },
       body: new URLSearchParams({
         grant_type: 'client_credentials',
-        client_id: authentication.client_id,
+        client_id: change.client_id ?? authentication.client_id,
         client_secret: change.client_secret ?? authentication.client_secret,
         scope: change.scope ?? authentication.scope,
       }).toString(),
@@ -276,7 +317,6 @@ export function accessToken(reply: Reply): string | undefined {
 export class PartnerContext extends Findings {
   readonly run: PartnerRun;
   readonly check: string;
-  #leave: (() => void) | undefined;
 
   constructor(run: PartnerRun, check: string) {
     super(run.profile);
@@ -288,33 +328,31 @@ export class PartnerContext extends Findings {
     return this.run.target;
   }
 
-  /** Takes the turn to send. */
-  async enter(): Promise<void> {
-    this.#leave = await this.run.lane.enter();
-  }
-
-  /** Gives the turn up. */
-  leave(): void {
-    this.#leave?.();
-    this.#leave = undefined;
-  }
-
-  /** Waits for something that needs no turn, and takes the turn again after it. */
-  async rest<T>(waiting: Promise<T>): Promise<T> {
-    this.leave();
-    try {
-      return await waiting;
-    } finally {
-      await this.enter();
-    }
-  }
-
   /** Sends a request as it is, with no credential of its own. */
-  send(out: Outgoing): Promise<Reply> {
-    return this.run.wire.send(this.check, { timeout_ms: this.run.pace.request_timeout_ms, ...out });
+  async send(out: Outgoing): Promise<Reply> {
+    const { run } = this;
+    const send = (): Promise<Reply> =>
+      run.wire.send(this.check, {
+        timeout_ms: run.pace.request_timeout_ms * (out.burst === true ? BURST_PATIENCE : 1),
+        ...out,
+      });
+    if (out.burst === true) return send();
+    const reply = await run.throttle.send(send, run.now, (ms) => run.sleep(ms));
+    const wait_ms = Math.min(retryAfterMs(reply) ?? UNSAID_WAIT_MS, LONGEST_RETRY_AFTER_MS);
+    run.throttle.saw(reply.status, wait_ms, run.now());
+    return reply;
   }
 
-  /** Calls an operation. Waits out a 429 that says for how long, and renews an expired access token. */
+  /**
+   * Sends many requests at the same moment, while no other check sends: a server that works them off
+   * one after another may take long for the last of them, and nobody else shall wait behind.
+   */
+  async burst(sends: readonly (() => Promise<Reply>)[]): Promise<readonly Reply[]> {
+    await this.proof('declared');
+    return this.run.throttle.alone(() => Promise.all(sends.map((send) => send())));
+  }
+
+  /** Calls an operation. Waits out a 429, and renews an expired access token. */
   async call(
     operation: PartnerOperation,
     values: Readonly<Record<string, string>>,
@@ -322,28 +360,27 @@ export class PartnerContext extends Findings {
   ): Promise<Reply> {
     const method = operation === 'put_account_payment' ? 'PUT' : 'GET';
     const url = this.run.url(operation, { biller_id: this.target.biller_id, ...values });
+    const own = (options.proof ?? 'declared') === 'declared';
     let renewed = false;
-    for (let attempt = 0; ; attempt += 1) {
+    for (;;) {
+      const proof = await this.proof(options.proof ?? 'declared');
       const reply = await this.send({
         method,
         url,
-        headers: { ...(await this.proof(options.proof ?? 'declared')), ...options.headers },
+        headers: { ...proof, ...options.headers },
         ...(options.body === undefined ? {} : { body: options.body }),
+        ...(options.burst === undefined ? {} : { burst: options.burst }),
+        ...(options.fresh === undefined ? {} : { fresh: options.fresh }),
       });
-      if (
-        reply.status === 401 &&
-        !renewed &&
-        (options.proof ?? 'declared') === 'declared' &&
-        this.target.authentication.method === 'oauth'
-      ) {
+      const oauth = this.target.authentication.method === 'oauth';
+      if (reply.status === 401 && !renewed && own && oauth) {
         renewed = true;
-        this.run.dropAccess();
+        await this.run.dropAccess(proof['authorization']);
         continue;
       }
-      const wait = retryAfterMs(reply);
-      if (reply.status !== 429 || options.raw === true || wait === undefined) return reply;
-      if (attempt >= MAX_RETRIES) return reply;
-      await this.run.sleep(wait);
+      if (reply.status !== 429 || options.burst === true) return reply;
+      if ((retryAfterMs(reply) ?? 0) > LONGEST_RETRY_AFTER_MS || this.run.throttle.refusesAlways)
+        return reply;
     }
   }
 
@@ -422,12 +459,15 @@ export class PartnerContext extends Findings {
     return this.call('get_balance', { account_id }, options);
   }
 
-  /** The amount due of the payable account, by Get Balance or else Get Account. */
-  async amountDue(): Promise<{ due: number | undefined; reply: Reply }> {
-    const read = this.target.paths.get_balance === null ? undefined : await this.readBalance();
+  /** The amount due of an account, by Get Balance or else Get Account; undefined where none is shown. */
+  async amountDue(
+    account_id = this.target.accounts.payable,
+  ): Promise<{ due: number | undefined; reply: Reply }> {
+    const read =
+      this.target.paths.get_balance === null ? undefined : await this.readBalance(account_id);
     const shown = asObject(read?.json)?.['amount_due_in_cents'];
     if (read !== undefined && typeof shown === 'number') return { due: shown, reply: read };
-    const reply = await this.readAccount();
+    const reply = await this.readAccount(account_id);
     const due = asObject(asObject(reply.json)?.['balance'])?.['amount_due_in_cents'];
     return { due: typeof due === 'number' ? due : undefined, reply };
   }
@@ -464,58 +504,43 @@ export class PartnerContext extends Findings {
     return { subject, record };
   }
 
-  /** Polls a payment until it ends or the declared window is over, giving up the turn meanwhile. */
+  /** Polls a payment until it ends or the declared window is over; once, however many checks ask. */
   end(intent: Intent): Promise<Life> {
-    return this.rest(this.run.life(intent, () => this.#poll(intent)));
+    return this.run.life(intent, () => this.#poll(intent));
   }
 
   /** As `end`, but skips when the payment did not end in the window: P50 tells that. */
   async ended(intent: Intent): Promise<{ life: Life; reply: Reply; record: PaymentFields }> {
     const life = await this.end(intent);
-    this.given(
-      life.end !== undefined,
-      `the payment did not end within ${this.target.terminal_window_seconds} s (see P50)`,
-    );
+    if (life.end === undefined) throw this.notEnded();
     return { life, ...life.end };
   }
 
-  /**
-   * Measures what `act` does to the balance of the payable account, which must be at rest before and
-   * is so again after. Gives how far it fell, and undefined where the balance is not shown.
-   */
-  async effect(act: () => Promise<readonly Intent[]>): Promise<Effect> {
-    for (const { intent } of this.run.intents) {
-      if (intent.account_id === this.target.accounts.payable) await this.end(intent);
+  /** Why a payment that has not ended is not judged. */
+  notEnded(): Skipped {
+    const { terminal_window_seconds: declared } = this.target;
+    if (this.run.endsLater) {
+      return new Skipped(
+        `payments here may take ${declared} s to end, longer than a run waits: run again after that with --recheck`,
+      );
     }
-    const { due: before } = await this.amountDue();
-    const intents = await act();
-    let expected = 0;
-    for (const intent of intents) {
-      const life = await this.end(intent);
-      if (life.end === undefined) return { fell: undefined, expected: undefined };
-      if (life.end.record['status'] === 'succeeded') expected += intent.amount_in_cents;
-    }
-    if (before === undefined || this.run.unsettled) return { fell: undefined, expected };
-    const deadline = this.run.now() + this.run.pace.balance_lag_ms;
-    for (;;) {
-      const { due: after, reply } = await this.amountDue();
-      const fell = after === undefined ? undefined : before - after;
-      if (fell === expected || fell === undefined || this.run.now() >= deadline) {
-        return { fell, expected, reply };
-      }
-      await this.run.sleep(this.run.pace.poll_first_ms);
-    }
+    return declared === undefined
+      ? new Skipped(
+          `the payment did not end within ${USUAL_WINDOW_SECONDS} s, and the target declares no terminal_window_seconds`,
+          'wanting',
+        )
+      : new Skipped(`the payment did not end within ${declared} s (see P50)`);
   }
 
-  /** The payments of runs against this server that are at least a day old. */
-  oldEntries(): readonly HistoryEntry[] {
+  /** The payments of runs against this server that are at least so old. */
+  oldEntries(age_ms = DAY_MS): readonly HistoryEntry[] {
     return this.run.history
       .entries()
       .filter(
         (entry) =>
           entry.base_url === this.target.base_url &&
           entry.biller_id === this.target.biller_id &&
-          this.run.now() - Date.parse(entry.made_at) >= DAY_MS,
+          this.run.now() - Date.parse(entry.made_at) >= age_ms,
       );
   }
 
@@ -526,26 +551,6 @@ export class PartnerContext extends Findings {
       { account_id: intent.account_id, platform_payment_id: intent.platform_payment_id },
       { body: instruction(intent), headers: { 'content-type': 'application/json' } },
     );
-  }
-
-  /** Raises a must-finding when the balance fell by more than the payments that succeeded. */
-  oneEffect({ fell, expected, reply }: Effect): void {
-    if (fell === undefined || expected === undefined) {
-      this.notes.push(
-        this.run.unsettled
-          ? 'The effect on the balance was not measured: an earlier check found it moving on its own.'
-          : 'The effect on the balance was not measured: no amount due is shown, or no end came.',
-      );
-      return;
-    }
-    this.must(fell <= expected, {
-      expected: `the amount due falls by ${expected} cents: one payment, one effect`,
-      got: `it fell by ${fell} cents`,
-      ...(reply === undefined ? {} : { at: reply }),
-    });
-    if (fell < expected) {
-      this.notes.push(`The amount due fell by ${fell} cents, not yet by ${expected}.`);
-    }
   }
 
   /** Puts a payment and cuts the connection as soon as the request has left, `wait_ms` later. */
@@ -581,9 +586,11 @@ export class PartnerContext extends Findings {
 
   #note(intent: Intent, reply: Reply): void {
     const record = recordOf(reply);
-    if (record?.['platform_payment_id'] === intent.platform_payment_id) {
+    if (record === undefined) return;
+    if (record['platform_payment_id'] === intent.platform_payment_id) {
       this.run.records.set(intent.platform_payment_id, record);
     }
+    if (reply.exchange.method === 'PUT') this.run.noteFirst(intent, reply, record);
   }
 
   async #poll(intent: Intent): Promise<Life> {
@@ -591,10 +598,8 @@ export class PartnerContext extends Findings {
     const created = this.run.intents.find(
       (known) => known.intent.platform_payment_id === intent.platform_payment_id,
     );
-    const deadline =
-      (created?.at ?? this.run.now()) +
-      this.target.terminal_window_seconds * 1_000 +
-      WINDOW_SLACK_MS;
+    const deadline = (created?.at ?? this.run.now()) + this.run.window_ms + WINDOW_SLACK_MS;
+    let polls = 0;
     let wait = this.run.pace.poll_first_ms;
     let missing = 0;
     for (;;) {
@@ -604,6 +609,10 @@ export class PartnerContext extends Findings {
         const read = { reply: last, record };
         reads.push(read);
         if (isTerminalWord(record['status'])) return { reads, end: read, last };
+      }
+      polls += 1;
+      if (this.run.endsLater && polls >= POLLS_WITHOUT_WAITING) {
+        return { reads, end: undefined, last };
       }
       // A payment that is never there will not end; P56 tells that it is missing.
       const gone = last.status !== undefined && last.status >= 400 && last.status !== 429;
@@ -617,67 +626,11 @@ export class PartnerContext extends Findings {
   }
 }
 
-/** How far the amount due fell, and how far the payments that succeeded say it should. */
-export interface Effect {
-  readonly fell: number | undefined;
-  readonly expected: number | undefined;
-  /** The last read of the balance. */
-  readonly reply?: Reply;
-}
-
-/** The record of a 2xx answer; undefined when the answer is no such thing. */
-export function recordOf(reply: Reply): PaymentFields | undefined {
-  return isSuccess(reply) ? asObject(reply.json) : undefined;
-}
-
-/** True for one of the three words that end a payment, as it stood on the wire. */
-export function isTerminalWord(status: Json | undefined): boolean {
-  return status === 'succeeded' || status === 'failed' || status === 'canceled';
-}
-
-/** What the judge puts (decision 2). */
-export function instruction(
-  intent: Intent,
-  change: Readonly<Record<string, unknown>> = {},
-): string {
-  return JSON.stringify({
-    amount_in_cents: intent.amount_in_cents,
-    platform_batch_id: intent.platform_batch_id,
-    platform_payment_id: intent.platform_payment_id,
-    ...change,
-  });
-}
-
-/** How long a Retry-After asks to wait; undefined when it does not say, or asks too long. */
+/** How long a Retry-After asks to wait; undefined when it does not say in seconds. */
 function retryAfterMs(reply: Reply): number | undefined {
   const text = reply.headers['retry-after'];
   if (text === undefined || !/^\d{1,6}$/.test(text)) return undefined;
-  const seconds = Number(text);
-  return seconds <= LONGEST_RETRY_AFTER_SECONDS ? seconds * 1_000 : undefined;
-}
-
-/** The fields of two records that must agree; gives the names of those that do not. */
-export function differences(
-  one: PaymentFields,
-  other: PaymentFields,
-  fields: readonly string[],
-): string[] {
-  return fields.filter(
-    (name) => JSON.stringify(one[name] ?? null) !== JSON.stringify(other[name] ?? null),
-  );
-}
-
-/** `reply`'s record against the first one, in words: which fields differ and how. */
-export function tellDifferences(
-  first: PaymentFields,
-  reply: Reply,
-  fields: readonly string[],
-): string {
-  const record = recordOf(reply);
-  if (record === undefined) return tell(reply);
-  return differences(first, record, fields)
-    .map((name) => `${name} was ${JSON.stringify(first[name])}, is ${JSON.stringify(record[name])}`)
-    .join('; ');
+  return Number(text) * 1_000;
 }
 
 /** A UUIDv7, as the platform mints them (decision 13). */
@@ -694,39 +647,4 @@ function newPaymentId(now: number): string {
     hex.slice(16, 20),
     hex.slice(20),
   ].join('-');
-}
-
-/** Writes `text`, waits, destroys the socket. Gives what went wrong before the cut, if anything. */
-function cutOff(
-  url: URL,
-  text: string,
-  wait_ms: number,
-  ca_file: string | undefined,
-): Promise<string | undefined> {
-  return new Promise((resolve) => {
-    const port = Number(url.port || (url.protocol === 'https:' ? 443 : 80));
-    const host = url.hostname.replace(/^\[|\]$/g, '');
-    let socket: Socket;
-    const write = (): void => {
-      socket.write(text, () => setTimeout(() => end(undefined), wait_ms));
-    };
-    const end = (problem: string | undefined): void => {
-      socket.destroy();
-      resolve(problem);
-    };
-    socket =
-      url.protocol === 'https:'
-        ? connectTls(
-            {
-              host,
-              port,
-              servername: host,
-              ...(ca_file === undefined ? {} : { ca: readFileSync(ca_file, 'utf8') }),
-            },
-            write,
-          )
-        : connectTcp({ host, port }, write);
-    socket.setTimeout(REQUEST_TIMEOUT_MS, () => end('no connection in time'));
-    socket.once('error', (error) => end(`the exchange broke (${errorCode(error)})`));
-  });
 }

@@ -12,8 +12,9 @@ export interface Planned {
   readonly shared?: string;
 }
 
-/** The largest amount that a 32-bit counter of cents cannot hold: P24 asks for it where no maximum is declared. */
-export const BEYOND_32_BITS = 2_147_483_648;
+/** Odd amounts just beyond what 24 bits (a float of 32) and 32 bits hold: rounded or wrapped, they change (P24). */
+export const BEYOND_24_BITS = 16_777_217;
+export const BEYOND_32_BITS = 4_294_967_297;
 
 /** A small amount that this target takes; `offset` tells the payments of different checks apart. */
 export function plainAmount(target: PartnerTarget, offset: number): number {
@@ -31,7 +32,7 @@ export function own(target: PartnerTarget, offset: number): Planned {
 }
 
 /** The payments that several checks look at. */
-export type SharedName = 'first' | 'unknown' | 'inactive' | 'above';
+export type SharedName = 'first' | 'unknown' | 'inactive' | 'above' | 'control' | 'second control';
 
 /** A shared payment; undefined where the target declares no account or limit for it. */
 export function shared(target: PartnerTarget, name: SharedName): Planned | undefined {
@@ -40,6 +41,9 @@ export function shared(target: PartnerTarget, name: SharedName): Planned | undef
   switch (name) {
     case 'first':
       return { ...own(target, 20), shared: name };
+    case 'control':
+    case 'second control':
+      return { ...own(target, name === 'control' ? 62 : 63), shared: name };
     case 'unknown':
       return { amount_in_cents: plainAmount(target, 40), account_id: unknown, shared: name };
     case 'inactive':

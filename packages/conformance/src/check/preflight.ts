@@ -1,7 +1,7 @@
 /**
  * Before anything is judged: is the server where the target says, does it speak the protocol, does it
  * take the credential, does the known account answer? Most first runs fail on one of these, and a
- * wall of failed checks would say less than the one sentence that mends it. Such a failure is CONFIG,
+ * wall of failed checks would say less than the one sentence that fixes it. Such a failure is CONFIG,
  * never FAIL, and is told within ten seconds.
  */
 import { lookup } from 'node:dns/promises';
@@ -17,7 +17,7 @@ const ANSWER_TIMEOUT_MS = 5_000;
 /** Longest wait for a name, a connection or a handshake. */
 const REACH_TIMEOUT_MS = 3_000;
 
-/** Why nothing could be judged, in one sentence that says what to mend. */
+/** Why nothing could be judged, in one sentence that says what to fix. */
 export interface ConfigProblem {
   readonly sentence: string;
   readonly exchange?: Exchange;
@@ -78,16 +78,16 @@ export async function reach(
   try {
     ca = ca_file === undefined ? undefined : readFileSync(ca_file, 'utf8');
   } catch {
-    return `The file ${ca_file} cannot be read: mend --ca.`;
+    return `The file ${ca_file} cannot be read: fix --ca.`;
   }
   const named = await Promise.race([
     lookup(host).then(
       () => undefined,
-      () => `No address is known for ${host}: mend the host in ${name}.`,
+      () => `No address is known for ${host}: fix the host in ${name}.`,
     ),
     after(
       REACH_TIMEOUT_MS,
-      `The name ${host} was not resolved in time: mend the host in ${name}, or the DNS of this machine.`,
+      `The name ${host} was not resolved in time: fix the host in ${name}, or the DNS of this machine.`,
     ),
   ]);
   if (named !== undefined) return named;
@@ -108,7 +108,7 @@ export async function reach(
       end(
         secure
           ? `${place} takes connections but no TLS handshake: if the server speaks plain http, write http:// in ${name}.`
-          : `${place} does not answer within ${REACH_TIMEOUT_MS / 1_000} s: mend the port in ${name}, or open the firewall.`,
+          : `${place} does not answer within ${REACH_TIMEOUT_MS / 1_000} s: fix the port in ${name}, or open the firewall.`,
       ),
     );
     socket.once(secure ? 'secureConnect' : 'connect', () => end(undefined));
@@ -132,15 +132,15 @@ function reachSentence(error: unknown, place: string, name: string, secure: bool
   const code = errorCode(error);
   const certificate = CERTIFICATE_PROBLEMS[code];
   if (certificate !== undefined) {
-    return `The certificate of ${place} ${certificate}: mend it, or for a test server name its authority with --ca FILE.`;
+    return `The certificate of ${place} ${certificate}: fix it, or for a test server name its authority with --ca FILE.`;
   }
   if (code === 'ECONNREFUSED') {
-    return `Nothing listens on ${place}: start the server, or mend the port in ${name}.`;
+    return `Nothing listens on ${place}: start the server, or fix the port in ${name}.`;
   }
   if (secure && (code === 'EPROTO' || code.startsWith('ERR_SSL'))) {
-    return `${place} does not speak TLS 1.2 or later: if it is plain http, write http:// in ${name}; else mend its TLS settings.`;
+    return `${place} does not speak TLS 1.2 or later: if it is plain http, write http:// in ${name}; else fix its TLS settings.`;
   }
-  return `${place} cannot be reached (${code}): mend ${name}, or the network between here and there.`;
+  return `${place} cannot be reached (${code}): fix ${name}, or the network between here and there.`;
 }
 
 function tokenProblem(reply: Reply, token_url: string): ConfigProblem {
@@ -153,7 +153,7 @@ function tokenProblem(reply: Reply, token_url: string): ConfigProblem {
   }
   if (reply.status === 404 || reply.status === 405) {
     return {
-      sentence: `The token endpoint ${token_url} answers ${reply.status}: mend --token-url.`,
+      sentence: `The token endpoint ${token_url} answers ${reply.status}: fix --token-url.`,
       ...at,
     };
   }
@@ -165,12 +165,12 @@ function tokenProblem(reply: Reply, token_url: string): ConfigProblem {
   }
   if (reply.status >= 400 && reply.status < 500) {
     return {
-      sentence: `The token endpoint refuses the client (${tell(reply)}): mend --client-id, --client-secret or --scope, and have it read a form.`,
+      sentence: `The token endpoint refuses the client (${tell(reply)}): fix --client-id, --client-secret or --scope, and have it read a form.`,
       ...at,
     };
   }
   return {
-    sentence: `The token endpoint ${token_url} gives no access_token (${tell(reply)}): mend --token-url, or the endpoint.`,
+    sentence: `The token endpoint ${token_url} gives no access_token (${tell(reply)}): fix --token-url, or the endpoint.`,
     ...at,
   };
 }
@@ -194,15 +194,15 @@ function readProblem(reply: Reply, run: PartnerRun): ConfigProblem | undefined {
       : undefined;
   }
   if (reply.status === 401 || reply.status === 403) {
-    const mend =
+    const fix =
       authentication.method === 'key'
-        ? `the key in the header ${authentication.header}: mend --header and --key`
-        : 'the access token: mend --scope, or let the API trust its own token endpoint';
-    return { sentence: `The server refuses (${reply.status}) ${mend}.`, ...at };
+        ? `the key in the header ${authentication.header}: fix --header and --key`
+        : 'the access token: fix --scope, or let the API trust its own token endpoint';
+    return { sentence: `The server refuses (${reply.status}) ${fix}.`, ...at };
   }
   if (reply.status === 404) {
     return {
-      sentence: `GET account answers 404: mend base_url or paths.get_account, or name an account that exists with --biller and --account (now ${accounts.payable}).`,
+      sentence: `GET account answers 404: fix base_url or paths.get_account, or name an account that exists with --biller and --account (now ${accounts.payable}).`,
       ...at,
     };
   }
@@ -219,7 +219,7 @@ function readProblem(reply: Reply, run: PartnerRun): ConfigProblem | undefined {
     };
   }
   return {
-    sentence: `GET of the known account answers ${tell(reply)}: mend base_url, paths.get_account, --biller or --account.`,
+    sentence: `GET of the known account answers ${tell(reply)}: fix base_url, paths.get_account, --biller or --account.`,
     ...at,
   };
 }

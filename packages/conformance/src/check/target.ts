@@ -1,5 +1,5 @@
 /**
- * What is judged: the target file, the flags that override it, and the sentence that mends either.
+ * What is judged: the target file, the flags that override it, and the sentence that fixs either.
  *
  * One JSON file holds all that the judge must know of a server: where it is, how to prove who calls,
  * the paths where they differ from ours (decision 1), accounts to work with, declared limits and the
@@ -65,8 +65,10 @@ export interface PartnerTarget {
     /** Absent when the partner declares none. */
     readonly max_amount_in_cents?: number;
   };
-  /** Every payment ends within this time. */
-  readonly terminal_window_seconds: number;
+  /** Every payment ends within this time; absent when the partner declares none. */
+  readonly terminal_window_seconds?: number;
+  /** Shell command that restarts the server under test (P66). */
+  readonly restart_command?: string;
   /** Most cents that one run may ask for; absent when no cap was declared. */
   readonly spending_cap_in_cents?: number;
   /** PEM file of an authority to trust beside the public ones. */
@@ -91,6 +93,8 @@ export interface PlatformTarget {
   readonly token_sample: number;
   /** How many requests T14 sends at once. */
   readonly burst: number;
+  /** How many requests the platform lets through before it says 429: decision 16 unless declared (T14). */
+  readonly rate: { readonly requests_per_second: number; readonly burst: number };
   /** The listening address and credentials of the scripted partner that the platform calls (C). */
   readonly caller?: CallerTarget;
   readonly ca_file?: string;
@@ -106,7 +110,7 @@ export interface CallerTarget {
   readonly patience_seconds: number;
 }
 
-/** The target is not usable as given: exit code 2, with one sentence that says what to mend. */
+/** The target is not usable as given: exit code 2, with one sentence that says what to fix. */
 export class TargetProblem extends Error {
   constructor(sentence: string) {
     super(sentence);
@@ -133,7 +137,7 @@ export function readDraft(file: string): Draft {
   } catch {
     // Told below: one sentence covers a broken text and a text that is no object.
   }
-  throw new TargetProblem(`The target file ${file} is not one JSON object: mend its syntax.`);
+  throw new TargetProblem(`The target file ${file} is not one JSON object: fix its syntax.`);
 }
 
 /** Lays flags over a draft: each undefined flag leaves the file's value, objects merge. */
@@ -155,7 +159,7 @@ export function partnerTarget(draft: Draft, env: NodeJS.ProcessEnv = process.env
   const max = limits.count('max_amount_in_cents');
   const cap = read.count('spending_cap_in_cents');
   const cancel = outsideCall(read);
-  return {
+  const target: PartnerTarget = {
     base_url: read.url('base_url', '--base-url').replace(/\/+$/, ''),
     authentication: authentication(read.inside('authentication')),
     paths: paths(read.inside('paths')),
@@ -172,10 +176,16 @@ export function partnerTarget(draft: Draft, env: NodeJS.ProcessEnv = process.env
       min_amount_in_cents: limits.count('min_amount_in_cents') ?? 1,
       ...present('max_amount_in_cents', max),
     },
-    terminal_window_seconds: read.count('terminal_window_seconds') ?? 60,
+    ...present('terminal_window_seconds', read.count('terminal_window_seconds')),
+    ...present('restart_command', read.optional('restart_command')),
     ...present('spending_cap_in_cents', cap),
     ...present('ca_file', read.optional('ca_file')),
   };
+  read.end();
+  if (max !== undefined && max < target.limits.min_amount_in_cents) {
+    throw new TargetProblem('limits.max_amount_in_cents is below limits.min_amount_in_cents.');
+  }
+  return target;
 }
 
 /** Makes a platform target of a draft. Throws TargetProblem naming the first field that is wrong. */
@@ -186,21 +196,29 @@ export function platformTarget(draft: Draft, env: NodeJS.ProcessEnv = process.en
     throw new TargetProblem('kind is not usable: write "biller" or "aggregator" (--kind).');
   }
   const fault = read.headers('internal_fault_headers');
-  return {
+  const rate = read.inside('rate');
+  const caller = read.has('caller') ? callerTarget(read.inside('caller')) : undefined;
+  const target: PlatformTarget = {
     base_url: read.url('base_url', '--base-url').replace(/\/+$/, ''),
     client_id: read.text('client_id', '--client-id'),
-    api_key: read.secret('api_key', '--api-key or DUEBRIDGE_CONFORM_API_KEY'),
+    api_key: read.headerSecret('api_key', '--api-key or DUEBRIDGE_CONFORM_API_KEY'),
     kind,
     ...present('biller_id', read.optional('biller_id')),
     ...present('account_id', read.optional('account_id')),
     ...present('unknown_account_id', read.optional('unknown_account_id')),
-    flow: draft['flow'] === true,
+    flow: read.flag('flow'),
     ...(Object.keys(fault).length === 0 ? {} : { internal_fault_headers: fault }),
     token_sample: read.count('token_sample') ?? 1_000,
     burst: read.count('burst') ?? 200,
-    ...(isRecord(draft['caller']) ? { caller: callerTarget(read.inside('caller')) } : {}),
+    rate: {
+      requests_per_second: rate.count('requests_per_second') ?? 25,
+      burst: rate.count('burst') ?? 50,
+    },
+    ...present('caller', caller),
     ...present('ca_file', read.optional('ca_file')),
   };
+  read.end();
+  return target;
 }
 
 /** The secrets of an authentication, with the names that reports show instead. */
@@ -211,10 +229,19 @@ export function secretsOf(authentication: Authentication): readonly Secret[] {
 }
 
 /** The file that `conform partner init` writes. */
-export function exampleTarget(): Draft {
+export function exampleTarget(method: 'key' | 'oauth'): Draft {
   return {
     base_url: 'https://partner.example',
-    authentication: { method: 'key', header: 'x-api-key', key_env: 'DUEBRIDGE_CONFORM_KEY' },
+    authentication:
+      method === 'key'
+        ? { method, header: 'x-api-key', key_env: 'DUEBRIDGE_CONFORM_KEY' }
+        : {
+            method,
+            token_url: 'https://partner.example/oauth/token',
+            client_id: 'the-client-id-of-the-platform',
+            client_secret_env: 'DUEBRIDGE_CONFORM_CLIENT_SECRET',
+            scope: 'read write',
+          },
     biller_id: 'your-biller-id',
     accounts: {
       payable: 'an-active-account',
@@ -246,12 +273,15 @@ function callerTarget(read: Reader): CallerTarget {
 
 function authentication(read: Reader): Authentication {
   const method = read.optional('method');
+  // The fields of the other method may stand there too: flags and the environment choose between them.
+  read.know('header', 'key', 'key_env', 'token_url', 'client_id', 'scope');
+  read.know('client_secret', 'client_secret_env');
   switch (method) {
     case 'key':
       return {
         method,
         header: read.headerName('header', '--header'),
-        key: read.secret('key', '--key or DUEBRIDGE_CONFORM_KEY'),
+        key: read.headerSecret('key', '--key or DUEBRIDGE_CONFORM_KEY'),
       };
     case 'oauth':
       return {
@@ -317,6 +347,9 @@ class Reader {
   readonly #draft: Draft;
   readonly #env: NodeJS.ProcessEnv;
   readonly #place: string;
+  /** The fields that were asked for: all others are unknown. */
+  readonly #known = new Set<string>();
+  readonly #inside: Reader[] = [];
 
   constructor(draft: Draft, env: NodeJS.ProcessEnv, place = '') {
     this.#draft = draft;
@@ -325,21 +358,47 @@ class Reader {
   }
 
   has(name: string): boolean {
-    return this.#draft[name] !== undefined;
+    return this.#value(name) !== undefined;
   }
 
   isNull(name: string): boolean {
-    return this.#draft[name] === null;
+    return this.#value(name) === null;
   }
 
   inside(name: string): Reader {
-    const value = this.#draft[name] ?? {};
+    const value = this.#value(name) ?? {};
     if (!isRecord(value)) throw new TargetProblem(`${this.#place}${name} must be an object.`);
-    return new Reader(value, this.#env, `${this.#place}${name}.`);
+    const reader = new Reader(value, this.#env, `${this.#place}${name}.`);
+    this.#inside.push(reader);
+    return reader;
+  }
+
+  /** Takes these fields for known, though nothing reads them. */
+  know(...names: readonly string[]): void {
+    for (const name of names) this.#known.add(name);
+  }
+
+  /** Throws TargetProblem for the first field that nothing reads: a typing error must not go unseen. */
+  end(): void {
+    const unknown = Object.keys(this.#draft).find(
+      (name) => !this.#known.has(name) && this.#draft[name] !== undefined,
+    );
+    if (unknown !== undefined) {
+      const fields = [...this.#known].filter((name) => !name.endsWith('_env')).join(', ');
+      throw new TargetProblem(
+        `${this.#place}${unknown} is not a field of the target file: the fields here are ${fields}.`,
+      );
+    }
+    for (const reader of this.#inside) reader.end();
+  }
+
+  #value(name: string): unknown {
+    this.#known.add(name);
+    return this.#draft[name];
   }
 
   optional(name: string): string | undefined {
-    const value = this.#draft[name];
+    const value = this.#value(name);
     if (value === undefined || value === null) return undefined;
     if (typeof value !== 'string' || value === '') {
       throw new TargetProblem(`${this.#place}${name} must be a text that is not empty.`);
@@ -365,6 +424,12 @@ class Reader {
         `${this.#place}${name} is to come from the variable ${variable ?? name}, which is not set.`,
       );
     }
+    return value;
+  }
+
+  /** A secret that is to stand in a header as it is. */
+  headerSecret(name: string, flag: string): string {
+    const value = this.secret(name, flag);
     if (/[^\x21-\x7e]/.test(value)) {
       throw new TargetProblem(
         `${this.#place}${name} holds a space or a character outside ASCII, which no header can carry as it is.`,
@@ -376,7 +441,7 @@ class Reader {
   headerName(name: string, flag: string): string {
     const value = this.text(name, flag);
     if (!/^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/.test(value)) {
-      throw new TargetProblem(`"${value}" cannot be the name of a header: mend ${flag}.`);
+      throw new TargetProblem(`"${value}" cannot be the name of a header: fix ${flag}.`);
     }
     return value;
   }
@@ -386,12 +451,12 @@ class Reader {
     const url = URL.canParse(value) ? new URL(value) : undefined;
     if (url === undefined || !['http:', 'https:'].includes(url.protocol)) {
       throw new TargetProblem(
-        `${this.#place}${name} is not an http or https address: mend ${flag}.`,
+        `${this.#place}${name} is not an http or https address: fix ${flag}.`,
       );
     }
     if (url.username !== '' || url.password !== '' || url.search !== '' || url.hash !== '') {
       throw new TargetProblem(
-        `${this.#place}${name} may hold no user, query or fragment: mend ${flag}.`,
+        `${this.#place}${name} may hold no user, query or fragment: fix ${flag}.`,
       );
     }
     if (
@@ -406,8 +471,16 @@ class Reader {
     return value;
   }
 
+  flag(name: string): boolean {
+    const value = this.#value(name) ?? false;
+    if (typeof value !== 'boolean') {
+      throw new TargetProblem(`${this.#place}${name} must be true or false.`);
+    }
+    return value;
+  }
+
   count(name: string): number | undefined {
-    const value = this.#draft[name];
+    const value = this.#value(name);
     if (value === undefined || value === null) return undefined;
     const number = typeof value === 'string' && /^\d+$/.test(value) ? Number(value) : value;
     if (typeof number !== 'number' || !Number.isSafeInteger(number) || number < 0) {
@@ -417,7 +490,7 @@ class Reader {
   }
 
   headers(name: string): Record<string, string> {
-    const value = this.#draft[name] ?? {};
+    const value = this.#value(name) ?? {};
     if (!isRecord(value) || Object.values(value).some((text) => typeof text !== 'string')) {
       throw new TargetProblem(`${this.#place}${name} must be an object of texts.`);
     }

@@ -4,7 +4,7 @@
 import { platformRoutes } from '@duebridge/contract';
 import { Findings, type Profile } from './findings.ts';
 import { asObject, isSuccess, tell, type Outgoing, type Reply, type Wire } from './http.ts';
-import type { Pace } from './partner-context.ts';
+import type { Pace } from './pace.ts';
 import { PREFLIGHT, reach, type ConfigProblem } from './preflight.ts';
 import type { PlatformTarget } from './target.ts';
 
@@ -186,7 +186,7 @@ export async function platformPreflight(run: TokenRun): Promise<ConfigProblem | 
   const at = { exchange: reply.exchange };
   if (isSuccess(reply)) {
     return /^\s*</.test(reply.text)
-      ? { sentence: 'The token endpoint is answered with a web page: mend base_url.', ...at }
+      ? { sentence: 'The token endpoint is answered with a web page: fix base_url.', ...at }
       : undefined;
   }
   if (reply.status === undefined) {
@@ -197,13 +197,13 @@ export async function platformPreflight(run: TokenRun): Promise<ConfigProblem | 
   }
   if (reply.status === 401 || reply.status === 403) {
     return {
-      sentence: `The platform refuses (${reply.status}) the credentials: mend --client-id and --api-key.`,
+      sentence: `The platform refuses (${reply.status}) the credentials: fix --client-id and --api-key.`,
       ...at,
     };
   }
   if (reply.status === 404) {
     return {
-      sentence: `The platform answers 404: mend base_url, or --client-id or --account if it does not know one of them (${tell(reply)}).`,
+      sentence: `The platform answers 404: fix base_url, or --client-id or --account if it does not know one of them (${tell(reply)}).`,
       ...at,
     };
   }

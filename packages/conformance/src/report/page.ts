@@ -5,7 +5,7 @@
  *
  * Everything that a server said is text: it is escaped, never markup.
  */
-import { CLAUSES, formatCents } from '@duebridge/contract';
+import { CLAUSES, formatCents, type ClauseId } from '@duebridge/contract';
 import type { Verdict } from '../check/findings.ts';
 import { curl } from './curl.ts';
 import type { Exchange } from '../check/http.ts';
@@ -37,52 +37,70 @@ const PARTS: readonly { readonly title: string; readonly ids: RegExp }[] = [
   { title: 'The same payment again', ids: /^P2[5-9]|^P3[0-5]/ },
   { title: 'Payments that must be refused or fail', ids: /^P3[6-9]|^P4/ },
   { title: 'Following a payment to its end', ids: /^P5/ },
+  { title: 'Over the whole run', ids: /^P6/ },
   { title: 'Creating a token', ids: /^T/ },
   { title: 'How the platform calls', ids: /^C/ },
 ];
 
-/** What a passed run has shown, in sentences worth sharing: each stands when all its checks passed. */
-const CLAIMS: readonly { readonly checks: readonly string[]; readonly claim: string }[] = [
+/** What a passed run has shown, in sentences worth sharing: each stands when all its checks passed, and says no more
+ * than what was tried. */
+const CLAIMS: readonly {
+  readonly checks: readonly string[];
+  readonly claim: (tried: (id: string) => string) => string;
+}[] = [
   {
     checks: ['P25', 'P26', 'P27', 'P34'],
-    claim:
-      'The same payment, sent twenty times in a row, twenty-five times at once and again after a cut connection, was made once.',
+    claim: (tried) =>
+      `One payment was sent ${tried('P26')} times more in a row, one ${tried('P27')} times at once, and one again after a cut connection: each was made once.`,
   },
   {
     checks: ['P01', 'P02'],
-    claim: 'Nobody without the right credential reads an account.',
+    claim: () =>
+      'Without a credential, and with each wrong one that was tried, no operation answered and no payment was made.',
   },
   {
-    checks: ['P24', 'P36'],
-    claim: 'Amounts stay exact to the cent, and what is no whole number of cents is refused.',
+    checks: ['P24', 'P36', 'P60'],
+    claim: () =>
+      'The amounts tried stayed exact to the cent from the first answer to the last, and what is no whole number of cents was refused.',
   },
   {
-    checks: ['P50', 'P51', 'P54'],
-    claim: 'A payment ends once, says when it was posted, and never changes after that.',
+    checks: ['P50', 'P51', 'P54', 'P61'],
+    claim: (tried) =>
+      `${tried('P61')} payments ended, and did not change when they were read and put again.`,
   },
   {
     checks: ['P40', 'P52'],
-    claim: 'A payment that cannot be made is never called paid, and says why in words.',
+    claim: () =>
+      'A payment to an unknown account was not called paid, and what failed says why in words.',
+  },
+  {
+    checks: ['P62'],
+    claim: () => 'The amounts due fell by the payments that succeeded, and by nothing else.',
+  },
+  {
+    checks: ['P66'],
+    claim: () => 'A restart of the server forgot none of the payments that were looked at again.',
   },
   {
     checks: ['P35'],
-    claim: 'Payments of the day before are still known, and still made once.',
+    claim: () => 'The payments of an earlier day that were put again were known, and made once.',
   },
   {
     checks: ['T04', 'T05', 'T06'],
-    claim: 'Nobody without the right client id and key gets a token.',
+    claim: () => 'Without the right client id and key, no request got a token.',
   },
   {
     checks: ['T03', 'T10'],
-    claim: 'A request with a field missing or of the wrong kind gets no token.',
+    claim: () => 'Each request tried with a field missing or of the wrong kind got no token.',
   },
   {
     checks: ['C02', 'C07'],
-    claim: 'A lost answer leads to the same request again, never to a second or a failed payment.',
+    claim: () =>
+      'Each lost answer that was tried led to the same request again, never to a second or a failed payment.',
   },
   {
     checks: ['C08'],
-    claim: 'An answer about another amount is never taken for success.',
+    claim: () => 'An answer about another amount, or another payment, was not taken for success.',
   },
 ];
 
@@ -103,6 +121,7 @@ export function pageReport(report: RunReport): string {
 <main>
 ${top(report)}
 ${configPart(report)}
+${partialPart(report)}
 ${brokenPart(report)}
 ${checksPart(report)}
 ${footer(report)}
@@ -118,6 +137,7 @@ function top(report: RunReport): string {
   const word = {
     passed: 'Keeps the interface',
     failed: 'Breaks the interface',
+    partial: 'Partly judged',
     config: 'Could not be judged',
     nothing: 'Nothing was judged',
   }[report.verdict];
@@ -166,17 +186,32 @@ function claimsPart(report: RunReport): string {
   );
   const claims = CLAIMS.filter(({ checks }) => checks.every((id) => passed.has(id)));
   if (report.verdict !== 'passed' || claims.length === 0) return '';
-  return `<ul class="claims">${claims.map(({ claim }) => `<li>${html(claim)}</li>`).join('')}</ul>\n`;
+  const tried = (id: string): string =>
+    report.results.find((one) => one.id === id)?.tried ?? 'some';
+  return `<ul class="claims">${claims.map(({ claim }) => `<li>${html(claim(tried))}</li>`).join('')}</ul>\n`;
 }
 
 function configPart(report: RunReport): string {
   const { config } = report;
   if (config === undefined) return '';
   const exchange = report.exchanges.find(({ number }) => number === config.exchange);
-  return `<section class="mend"><h2>What to mend first</h2>
+  return `<section class="fix"><h2>What to fix first</h2>
 <p class="sentence">${html(config.sentence)}</p>
 ${exchange === undefined ? '' : exchangePart(exchange)}
 </section>`;
+}
+
+function partialPart(report: RunReport): string {
+  const lines = report.results.flatMap(
+    ({ id, wanting }) => wanting?.map((what) => `<li>${id}: ${html(what)}</li>`) ?? [],
+  );
+  if (report.stopped !== undefined) lines.push(`<li>${html(report.stopped)}</li>`);
+  const quick =
+    report.left_out === undefined
+      ? ''
+      : `<p class="hint">A quick run. Left out: ${report.left_out.join(' ')}.</p>`;
+  if (lines.length === 0) return quick;
+  return `<section class="fix"><h2>What could not be judged</h2><ul>${lines.join('')}</ul></section>${quick}`;
 }
 
 function brokenPart(report: RunReport): string {
@@ -191,11 +226,11 @@ function brokenRule(broken: BrokenClause, report: RunReport): string {
   const results = broken.checks.flatMap((id) => report.results.find((one) => one.id === id) ?? []);
   return `<article class="rule ${broken.severity}">
 <h3><span class="tag">${broken.severity}</span> ${html(broken.rule)} <span class="clause">${broken.clause}</span></h3>
-${results.map((result) => brokenCheck(result, report)).join('\n')}
+${results.map((result) => brokenCheck(result, broken.clause, report)).join('\n')}
 </article>`;
 }
 
-function brokenCheck(result: CheckResult, report: RunReport): string {
+function brokenCheck(result: CheckResult, clause: ClauseId, report: RunReport): string {
   const exchange = (number: number | undefined) =>
     report.exchanges.find((one) => one.number === number);
   const excused =
@@ -203,18 +238,24 @@ function brokenCheck(result: CheckResult, report: RunReport): string {
       ? ''
       : `<p class="excused">Expected to fail until ${result.excused.until} (${html(result.excused.owner)}): ${html(result.excused.reason)}</p>`;
   let shown: number | undefined;
-  const findings = result.findings.map((finding) => {
+  let cause = '';
+  const own = result.findings.filter((finding) => finding.clause === clause);
+  const findings = own.map((finding) => {
     const show = finding.exchange !== undefined && finding.exchange !== shown;
     shown = finding.exchange ?? shown;
     const evidence = show ? exchange(finding.exchange) : undefined;
+    const because =
+      finding.likely_cause === cause
+        ? ''
+        : `\n<p class="cause"><b>Likely cause:</b> ${html(finding.likely_cause)}</p>`;
+    cause = finding.likely_cause;
     return `<div class="finding"><dl class="compare"><div class="want"><dt>should have come</dt><dd>${html(finding.expected)}</dd></div><div class="got"><dt>came</dt><dd>${html(finding.got)}</dd></div></dl>
-${evidence === undefined ? '' : exchangePart(evidence)}</div>`;
+${evidence === undefined ? '' : exchangePart(evidence)}${because}</div>`;
   });
-  return `<div class="check" id="${result.id}">
+  return `<div class="check" id="${result.id}-${clause}">
 <h4><span class="id">${result.id}</span> ${html(result.title)}</h4>
 ${excused}<p><b>Sent:</b> ${html(result.sends)}.</p>
 ${findings.join('\n')}
-<p class="cause"><b>Likely cause:</b> ${html(result.likely_cause)}</p>
 </div>`;
 }
 
@@ -262,7 +303,7 @@ function checkLine(result: CheckResult, report: RunReport): string {
 <ul class="rules">${rules}</ul>${decisions}
 ${result.skipped === undefined ? '' : `<p><b>Not judged:</b> ${html(result.skipped)}.</p>`}
 ${result.notes.map((note) => `<p class="note">${html(note)}</p>`).join('')}
-${result.findings.length > 0 ? `<p><a href="#${result.id}">What was found</a></p>` : exchange === undefined ? '' : exchangePart(exchange)}`;
+${result.findings.length > 0 ? `<p><a href="#${result.id}-${result.findings[0]?.clause ?? ''}">What was found</a></p>` : exchange === undefined ? '' : exchangePart(exchange)}`;
   return `<li><details><summary><span class="mark ${result.verdict}"><span aria-hidden="true">${SIGNS[result.verdict]}</span> ${WORDS[result.verdict]}</span> <span class="id">${result.id}</span> <span class="title">${html(result.title)}</span>${result.skipped === undefined ? '' : ` <span class="why">${html(result.skipped)}</span>`}</summary>
 <div class="inside">${inside}</div></details></li>`;
 }
@@ -271,7 +312,7 @@ function footer(report: RunReport): string {
   const failed = report.judge_failed.map(
     (problem) => `<p>The judge itself failed in ${html(problem)}. Please report it.</p>`,
   );
-  return `<footer>${failed.join('')}<p>Judged by <b>duebridge conform ${report.subject}</b>. Credentials are masked; names in capital letters stand for them. Rules are told in our words, with the ids under which the guides explain them.</p></footer>`;
+  return `<footer>${failed.join('')}<p>Judged by <b>duebridge conform ${report.subject}</b>, version ${html(report.kit_version)}. Credentials are masked; names in capital letters stand for them. Rules are told in our words, with the ids under which the guides explain them.</p></footer>`;
 }
 
 function pretty(body: string): string {
@@ -318,8 +359,8 @@ dl{margin:0}dt{color:var(--soft);font-size:.82rem}dd{margin:0;overflow-wrap:anyw
 .verdict dl{display:grid;grid-template-columns:repeat(auto-fit,minmax(15rem,1fr));gap:.75rem 1.5rem}
 .claims{list-style:none;margin:0 0 1.25rem;padding:0}.claims li{padding:.15rem 0 .15rem 1.7rem;position:relative}.claims li::before{content:"✓";position:absolute;left:.2rem;color:var(--good);font-weight:700}
 .hint{color:var(--soft)}
-.mend{background:var(--warn-bg);border-radius:12px;padding:.25rem 1.5rem 1.25rem;margin-top:1.5rem}
-.mend h2{margin-top:1rem}.sentence{font-size:1.15rem}
+.fix{background:var(--warn-bg);border-radius:12px;padding:.25rem 1.5rem 1.25rem;margin-top:1.5rem}
+.fix h2{margin-top:1rem}.sentence{font-size:1.15rem}
 .rule{background:var(--card);border:1px solid var(--line);border-left:6px solid var(--warn);border-radius:10px;padding:1rem 1.25rem;margin:1rem 0}
 .rule.must{border-left-color:var(--bad)}
 .rule>h3{margin:0 0 .75rem}

@@ -1,9 +1,9 @@
 /**
  * A run told to a terminal, as JSON for programs, and as JUnit XML for build servers. The page for
- * people stands in report-page.ts. All print the one report value; none decides anything.
+ * people stands in page.ts. All print the one report value; none decides anything.
  */
-import { CLAUSES, formatCents } from '@duebridge/contract';
-import type { CheckResult, Progress, RunReport } from '../run.ts';
+import { formatCents, type ClauseId } from '@duebridge/contract';
+import type { CheckResult, Progress, ReportedFinding, RunReport } from '../run.ts';
 
 /** Colours of a terminal; texts alone say the same. */
 interface Paint {
@@ -31,10 +31,11 @@ export function terminalReport(report: RunReport, options: { colour: boolean }):
     const [first, ...others] = broken.checks.flatMap(
       (id) => report.results.find((one) => one.id === id) ?? [],
     );
-    if (first !== undefined) lines.push(...told(first, paint));
+    if (first !== undefined) lines.push(...told(first, paint, broken.clause));
     for (const other of others) {
+      const [finding] = findingsOf(other, broken.clause);
       lines.push(
-        `    ${paint.strong(other.id)} ${other.title}${excusedWords(other)}: ${paint.dim(other.findings[0]?.got ?? '')}`,
+        `    ${paint.strong(other.id)} ${other.title}${excusedWords(other)}: ${paint.dim(finding?.got ?? '')}`,
       );
     }
     lines.push('');
@@ -46,7 +47,18 @@ export function terminalReport(report: RunReport, options: { colour: boolean }):
       paint.dim(`– ${results.map(({ id }) => id).join(' ')}: not judged, because ${reason}`),
     );
   }
-  if (skipped.length > 0) lines.push('');
+  for (const { id, verdict, wanting } of report.results) {
+    if (wanting !== undefined && verdict !== 'SKIP') {
+      lines.push(paint.warn(`– ${id}: judged in part, because ${wanting.join('; ')}`));
+    }
+  }
+  if (report.left_out !== undefined) {
+    lines.push(paint.dim(`– ${report.left_out.join(' ')}: left out of a quick run`));
+  }
+  if (report.stopped !== undefined) {
+    lines.push(paint.warn(`The run ended early: ${report.stopped}.`));
+  }
+  if (lines.at(-1) !== '') lines.push('');
   for (const problem of report.judge_failed) {
     lines.push(paint.bad(`The judge itself failed in ${problem}. Please report it.`), '');
   }
@@ -61,6 +73,8 @@ export function headline(report: RunReport, paint: Paint = painter(false)): stri
   switch (report.verdict) {
     case 'passed':
       return `${paint.good('✓')} ${paint.strong(target.base_url)} keeps the interface: ${counts.PASS} of ${ran} checks passed${counts.WARN === 0 ? '' : `, ${counts.WARN} with a warning`} (profile ${profile}).`;
+    case 'partial':
+      return `${paint.warn('PARTLY JUDGED')} ${paint.strong(target.base_url)}: ${counts.PASS} of ${ran} checks passed${counts.WARN === 0 ? '' : `, ${counts.WARN} with a warning`}, but not everything could be judged (profile ${profile}).`;
     case 'failed':
       return `${paint.bad('✗')} ${paint.strong(target.base_url)} breaks the interface: ${counts.FAIL} of ${ran} checks failed${counts.WARN === 0 ? '' : `, ${counts.WARN} warned`} (profile ${profile}).`;
     case 'config':
@@ -81,6 +95,7 @@ function countsLine(report: RunReport): string {
     `${(report.duration_ms / 1_000).toFixed(1)} s`,
   ];
   if (money !== undefined) parts.push(`${formatCents(money.asked_in_cents)} asked for`);
+  parts.push(`kit ${report.kit_version}`);
   return parts.join(' · ');
 }
 
@@ -120,13 +135,22 @@ export function junitReport(report: RunReport): string {
             ]
           : one.verdict === 'FAIL'
             ? [
-                `      <failure message="${xml(one.findings[0]?.got ?? '')}" type="must">${xml(plain(one))}</failure>`,
+                `      <failure message="${xml(summary(one))}" type="${xml(one.findings.find(({ severity }) => severity === 'must')?.clause ?? '')}">${xml(plain(one))}</failure>`,
               ]
             : []),
       ...(one.verdict === 'WARN' ? [`      <system-out>${xml(plain(one))}</system-out>`] : []),
     ];
     return body.length === 0 ? `${open}/>` : `${open}>\n${body.join('\n')}\n    </testcase>`;
   });
+  if (report.verdict === 'partial') {
+    const wanting = results.flatMap(
+      (one) => one.wanting?.map((what) => `${one.id}: ${what}`) ?? [],
+    );
+    if (report.stopped !== undefined) wanting.push(report.stopped);
+    cases.unshift(
+      `    <testcase classname="duebridge.${report.subject}" name="everything could be judged">\n      <error message="${xml(wanting.join('; '))}" type="partial"/>\n    </testcase>`,
+    );
+  }
   if (config !== undefined) {
     cases.unshift(
       `    <testcase classname="duebridge.${report.subject}" name="pre-flight">\n      <error message="${xml(config.sentence)}" type="config"/>\n    </testcase>`,
@@ -134,11 +158,22 @@ export function junitReport(report: RunReport): string {
   }
   return `<?xml version="1.0" encoding="UTF-8"?>
 <testsuites>
-  <testsuite name="${xml(`duebridge conform ${report.subject} ${report.target.base_url}`)}" tests="${cases.length}" failures="${failures.length}" errors="${config === undefined ? 0 : 1}" skipped="${report.counts.SKIP}" timestamp="${report.started_at}" time="${(report.duration_ms / 1_000).toFixed(3)}">
+  <testsuite name="${xml(`duebridge conform ${report.subject} ${report.target.base_url}`)}" tests="${cases.length}" failures="${failures.length}" errors="${config === undefined && report.verdict !== 'partial' ? 0 : 1}" skipped="${report.counts.SKIP}" timestamp="${report.started_at}" time="${(report.duration_ms / 1_000).toFixed(3)}">
+    <properties>
+      <property name="kit_version" value="${xml(report.kit_version)}"/>
+      <property name="profile" value="${xml(report.profile)}"/>
+      <property name="verdict" value="${xml(report.verdict)}"/>
+    </properties>
 ${cases.join('\n')}
   </testsuite>
 </testsuites>
 `;
+}
+
+/** The worst finding in one line. */
+function summary({ findings }: CheckResult): string {
+  const worst = findings.find(({ severity }) => severity === 'must') ?? findings[0];
+  return worst === undefined ? '' : `${worst.clause}: expected ${worst.expected}; got ${worst.got}`;
 }
 
 /** A check's findings as plain text. */
@@ -146,20 +181,29 @@ function plain(result: CheckResult): string {
   return told(result, painter(false)).join('\n').trim();
 }
 
-function told(result: CheckResult, paint: Paint): string[] {
+/** What a check found: all of it, or what breaks one rule. */
+function told(result: CheckResult, paint: Paint, clause?: ClauseId): string[] {
   const lines = [`    ${paint.strong(result.id)} ${result.title}${excusedWords(result)}`];
-  for (const finding of result.findings) {
+  const findings = clause === undefined ? result.findings : findingsOf(result, clause);
+  let cause = '';
+  for (const finding of findings) {
+    const { severity, expected, got } = finding;
+    if (clause === undefined) lines.push(`      rule      ${finding.clause} ${finding.rule}`);
     lines.push(
-      `      ${finding.severity === 'must' ? paint.bad('expected') : paint.warn('expected')}  ${finding.expected}`,
-      `      got       ${finding.got}`,
+      `      ${severity === 'must' ? paint.bad('expected') : paint.warn('expected')}  ${expected}`,
+      `      got       ${got}`,
     );
+    if (finding.likely_cause !== cause) lines.push(`      likely    ${finding.likely_cause}`);
+    cause = finding.likely_cause;
+    if (clause === undefined && finding.curl !== undefined) lines.push(`      ${finding.curl}`);
   }
-  lines.push(`      likely    ${result.likely_cause}`);
-  const others = result.clauses.slice(1).map((clause) => `${clause} ${CLAUSES[clause].rule}`);
-  if (others.length > 0) lines.push(paint.dim(`      also      ${others.join(' · ')}`));
-  const command = result.findings.find(({ curl }) => curl !== undefined)?.curl;
-  if (command !== undefined) lines.push(paint.dim(`      ${command}`));
+  const command = findings.find(({ curl }) => curl !== undefined)?.curl;
+  if (clause !== undefined && command !== undefined) lines.push(paint.dim(`      ${command}`));
   return lines;
+}
+
+function findingsOf(result: CheckResult, clause: ClauseId): readonly ReportedFinding[] {
+  return result.findings.filter((finding) => finding.clause === clause);
 }
 
 function excusedWords({ excused }: CheckResult): string {

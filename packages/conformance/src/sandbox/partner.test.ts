@@ -58,7 +58,7 @@ async function start(t: TestContext, options: Partial<ScriptedPartnerOptions> = 
   return { partner, send, put, get };
 }
 
-test('a payment starts processing, is posted once, and its id gives it back for ever [RU1 RU5 ST2 PF8]', async (t) => {
+test('a payment starts processing, is posted once, and its id gives it back forever [RU1 RU5 ST2 PF8]', async (t) => {
   const { partner, put, get } = await start(t);
   const first = await put('p1');
   assert.equal(first.status, 200);

@@ -405,7 +405,7 @@ const paymentScenarios: readonly Scenario[] = [
   {
     name: 'F10-odd-retry-after',
     title: 'Retry-After as date, past date, 0, negative, garbage, twice, and 10^12',
-    caller: 'Clamps it or uses its own backoff; never waits for ever, never storms.',
+    caller: 'Clamps it or uses its own backoff; never waits forever, never storms.',
     faults: 7,
     ends: 'by_itself',
     begin: (tools) => ({
@@ -877,7 +877,7 @@ const paymentScenarios: readonly Scenario[] = [
   },
   {
     name: 'F42-slow-drip',
-    title: 'A byte of the body every tenth of a second, for ever',
+    title: 'A byte of the body every tenth of a second, forever',
     caller: 'Has one deadline for the whole call, not one between two bytes.',
     faults: 2,
     ends: 'by_itself',

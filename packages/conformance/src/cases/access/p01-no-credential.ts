@@ -1,30 +1,17 @@
 import type { PartnerCase } from '../../check/check.ts';
-import { asObject, isRefusal, tell } from '../../check/http.ts';
+import { own } from '../../check/planned-payments.ts';
+import { refusesAll } from './refusal.ts';
 
 export const p01: PartnerCase = {
   id: 'P01',
-  title: 'A caller without a credential reads an account',
+  title: 'A caller without a credential reads and pays',
   clauses: ['S3'],
   severity: 'must',
   profile: 'contract',
-  sends: 'GET account with no credential at all',
-  expects: 'a refusal (401), with nothing of the account in it',
+  sends: 'every operation with no credential at all; then GET of the payment that was to be made',
+  expects: 'a refusal (401) each time, with no data in it, and no payment',
   likely_cause:
-    'The route is mounted outside the authentication layer, or a missing header is treated as "no check needed".',
-  async run(t) {
-    const reply = await t.readAccount(undefined, { proof: 'none' });
-    const refused = t.must(isRefusal(reply), {
-      expected: 'a refusal, such as 401',
-      got: tell(reply),
-      at: reply,
-    });
-    if (!refused) return;
-    const body = asObject(reply.json) ?? {};
-    t.must(!('balance' in body) && !('holder' in body) && !('account_id' in body), {
-      expected: 'no account data in the refusal',
-      got: tell(reply),
-      at: reply,
-    });
-    t.strict(reply.status === 401, { expected: '401', got: tell(reply), at: reply });
-  },
+    'A route is mounted outside the authentication layer, the check runs after the work, or a missing header means "no check needed".',
+  creates: (target) => [own(target, 1)],
+  run: (t) => refusesAll(t, [['no credential', 'none']], 1),
 };

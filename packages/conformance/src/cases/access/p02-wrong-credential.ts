@@ -1,39 +1,79 @@
 import type { PartnerCase } from '../../check/check.ts';
-import { isRefusal, tell } from '../../check/http.ts';
+import { accessToken, type PartnerContext, type Proof } from '../../check/partner-context.ts';
+import { own } from '../../check/planned-payments.ts';
+import { refusesAll } from './refusal.ts';
+
+/** Most wrong credentials that are tried: the plan counts a payment for each. */
+const MOST = 7;
 
 export const p02: PartnerCase = {
   id: 'P02',
-  title: 'A caller with a wrong credential reads an account',
+  title: 'A caller with a wrong credential reads and pays',
   clauses: ['S3', 'OA4', 'KY1'],
   severity: 'must',
   profile: 'contract',
   sends:
-    'GET account with a wrong key, the right key with one letter more, or a made-up bearer token',
-  expects: 'a refusal (401) each time',
+    'every operation with a made-up credential, and with the right one cut, lengthened, in another case, or with one character changed',
+  expects: 'a refusal (401) each time, with no data in it, and no payment',
   likely_cause:
-    'Only the presence of the header is checked, or the value is compared by prefix instead of as a whole.',
+    'Only the presence of the header is checked, the value is compared by its beginning or without case, or the signature of a token is never verified.',
+  creates: (target) => Array.from({ length: MOST }, () => own(target, 2)),
   async run(t) {
     const { authentication } = t.target;
-    const wrong: Record<string, string>[] =
+    const wrong =
       authentication.method === 'key'
-        ? [
-            { [authentication.header]: 'wrong-key-duebridge' },
-            { [authentication.header]: `${authentication.key}x` },
-          ]
-        : [
-            { authorization: 'Bearer not-a-token-duebridge' },
-            { authorization: 'Bearer' },
-            { authorization: 'Basic ZHVlYnJpZGdlOndyb25n' },
-          ];
-    for (const proof of wrong) {
-      const reply = await t.readAccount(undefined, { proof });
-      const refused = t.must(isRefusal(reply), {
-        expected: 'a refusal, such as 401',
-        got: tell(reply),
-        at: reply,
-      });
-      if (!refused) return;
-      t.strict(reply.status === 401, { expected: '401', got: tell(reply), at: reply });
-    }
+        ? wrongKeys(authentication.header, authentication.key)
+        : wrongTokens(await freshToken(t));
+    await refusesAll(t, wrong.slice(0, MOST), 2);
   },
 };
+
+async function freshToken(t: PartnerContext): Promise<string> {
+  const granted = await t.run.fetchToken(t.check);
+  const token = accessToken(granted);
+  t.given(token !== undefined, 'the token endpoint gives no token (see P03)');
+  return token;
+}
+
+function wrongKeys(header: string, key: string): (readonly [string, Proof])[] {
+  const tries: [string, string][] = [
+    ['a made-up key', 'wrong-key-duebridge'],
+    ['the key and one letter more', `${key}x`],
+    ['the key without its last letter', key.slice(0, -1)],
+    ['the first letter of the key', key.slice(0, 1)],
+    ['the key with one letter changed', changed(key, Math.floor(key.length / 2))],
+    ['the key in another case', otherCase(key)],
+  ];
+  return tries
+    .filter(([, value]) => value !== '' && value !== key)
+    .map(([name, value]) => [name, { [header]: value }] as const);
+}
+
+function wrongTokens(token: string): (readonly [string, Proof])[] {
+  const parts = token.split('.');
+  const tries: [string, string][] = [
+    ['a made-up token', 'Bearer not-a-token-duebridge'],
+    ['no token after the word Bearer', 'Bearer'],
+    ['Basic in place of Bearer', 'Basic ZHVlYnJpZGdlOndyb25n'],
+    ['the token without its last letters', `Bearer ${token.slice(0, -4)}`],
+    // Not at the end: the last letter of base64 may hold bits that nobody reads.
+    ['the token with its end changed', `Bearer ${changed(token, token.length - 6)}`],
+    ['the token with its middle changed', `Bearer ${changed(token, Math.floor(token.length / 2))}`],
+  ];
+  if (parts.length === 3)
+    tries.push(['the token without its signature', `Bearer ${parts[0]}.${parts[1]}.`]);
+  return tries
+    .filter(([, value]) => value !== `Bearer ${token}`)
+    .map(([name, authorization]) => [name, { authorization }] as const);
+}
+
+/** The text with another letter in one place. */
+function changed(text: string, place: number): string {
+  const at = Math.max(0, place);
+  return `${text.slice(0, at)}${text[at] === 'A' ? 'B' : 'A'}${text.slice(at + 1)}`;
+}
+
+function otherCase(text: string): string {
+  const upper = text.toUpperCase();
+  return upper === text ? text.toLowerCase() : upper;
+}

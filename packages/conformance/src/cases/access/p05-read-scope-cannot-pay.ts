@@ -1,8 +1,11 @@
 import type { PartnerCase } from '../../check/check.ts';
 import { isRefusal, isSuccess, tell } from '../../check/http.ts';
 import { accessToken, type PartnerContext } from '../../check/partner-context.ts';
-import { own } from '../../check/planned-payments.ts';
+import { own, sharedAll } from '../../check/planned-payments.ts';
 import { oauthOnly } from '../shared.ts';
+
+/** Content types under which the scope must count all the same. */
+const TYPES = ['application/json', 'application/json; charset=utf-8', 'text/plain'];
 
 export const p05: PartnerCase = {
   id: 'P05',
@@ -10,11 +13,13 @@ export const p05: PartnerCase = {
   clauses: ['SC1'],
   severity: 'must',
   profile: 'contract',
-  sends: 'a token with scope read, then PUT payment with it',
+  sends:
+    'a token with scope read, then PUT payment with it: as JSON, as JSON in another charset, as text; and PUT of a payment that exists',
   expects: 'a refusal (403), and no payment under that id',
-  likely_cause: 'Any valid token passes; the scope of the operation is never compared.',
+  likely_cause:
+    'Any valid token passes; or the scope is compared only for one content type, or only where a payment is made anew.',
   unfit: oauthOnly,
-  creates: (target) => [own(target, 5)],
+  creates: (target) => [...sharedAll(target, ['first']), ...TYPES.map(() => own(target, 5))],
   async run(t: PartnerContext) {
     const granted = await t.run.fetchToken(t.check, { scope: 'read' });
     const token = accessToken(granted);
@@ -22,20 +27,35 @@ export const p05: PartnerCase = {
       token !== undefined,
       `the token endpoint gives no token for scope read: ${tell(granted)}`,
     );
-    const intent = t.intend(own(t.target, 5));
-    const reply = await t.put(intent, { proof: { authorization: `Bearer ${token}` } });
-    const refused = t.must(isRefusal(reply), {
-      expected: 'a refusal, such as 403',
-      got: tell(reply),
-      at: reply,
-    });
-    t.strict(!refused || reply.status === 403, { expected: '403', got: tell(reply), at: reply });
-    if (!refused) return;
-    const read = await t.read(intent);
-    t.must(!isSuccess(read), {
-      expected: 'no payment under the refused id',
-      got: tell(read),
-      at: read,
+    const proof = { authorization: `Bearer ${token}` };
+    for (const type of TYPES) {
+      const intent = t.intend(own(t.target, 5));
+      const reply = await t.put(intent, { proof, headers: { 'content-type': type } });
+      const refused = t.must(isRefusal(reply), {
+        expected: `a refusal of a PUT as ${type}, such as 403`,
+        got: tell(reply),
+        at: reply,
+      });
+      if (type === TYPES[0]) {
+        t.strict(!refused || reply.status === 403, {
+          expected: '403',
+          got: tell(reply),
+          at: reply,
+        });
+      }
+      const read = await t.read(intent);
+      t.must(!isSuccess(read), {
+        expected: 'no payment under the refused id',
+        got: tell(read),
+        at: read,
+      });
+    }
+    const { subject } = await t.accepted();
+    const again = await t.put(subject.intent, { proof });
+    t.must(isRefusal(again), {
+      expected: 'a refusal of a PUT that repeats a known payment, such as 403',
+      got: tell(again),
+      at: again,
     });
   },
 };

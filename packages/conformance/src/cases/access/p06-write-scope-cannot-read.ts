@@ -1,18 +1,20 @@
 import type { PartnerCase } from '../../check/check.ts';
 import { isRefusal, tell } from '../../check/http.ts';
 import { accessToken, type PartnerContext } from '../../check/partner-context.ts';
+import { sharedAll } from '../../check/planned-payments.ts';
 import { oauthOnly } from '../shared.ts';
 
 export const p06: PartnerCase = {
   id: 'P06',
-  title: 'A token for paying alone is used to read an account',
+  title: 'A token for paying alone is used to read',
   clauses: ['SC1'],
   severity: 'should',
   profile: 'contract',
-  sends: 'a token with scope write, then GET account with it',
+  sends: 'a token with scope write, then every read with it',
   expects: 'a refusal (403)',
   likely_cause: 'write is taken to include read; the interface keeps them apart.',
   unfit: oauthOnly,
+  creates: (target) => sharedAll(target, ['first']),
   async run(t: PartnerContext) {
     const granted = await t.run.fetchToken(t.check, { scope: 'write' });
     const token = accessToken(granted);
@@ -20,11 +22,20 @@ export const p06: PartnerCase = {
       token !== undefined,
       `the token endpoint gives no token for scope write: ${tell(granted)}`,
     );
-    const reply = await t.readAccount(undefined, { proof: { authorization: `Bearer ${token}` } });
-    t.should(isRefusal(reply), {
-      expected: 'a refusal, such as 403',
-      got: tell(reply),
-      at: reply,
-    });
+    const proof = { authorization: `Bearer ${token}` };
+    const replies = [await t.readAccount(undefined, { proof })];
+    if (t.target.paths.get_balance !== null)
+      replies.push(await t.readBalance(undefined, { proof }));
+    if (t.target.paths.get_payment !== null) {
+      const { subject } = await t.accepted();
+      replies.push(await t.readById(subject.intent, { proof }));
+    }
+    for (const reply of replies) {
+      t.should(isRefusal(reply), {
+        expected: 'a refusal, such as 403',
+        got: tell(reply),
+        at: reply,
+      });
+    }
   },
 };

@@ -26,7 +26,7 @@ export const p07: PartnerCase = {
       `the token lives longer than ${LONGEST_WAIT_SECONDS} s`,
     );
     // Half a second more than announced: both clocks tick, neither is exact.
-    await t.rest(t.run.sleep(seconds * 1_000 + 500));
+    await t.run.sleep(seconds * 1_000 + 500);
     const late = await t.readAccount(undefined, { proof: { authorization: `Bearer ${token}` } });
     t.should(late.status === 401, { expected: '401', got: tell(late), at: late });
     const fresh = accessToken(await t.run.fetchToken(t.check));

@@ -4,6 +4,10 @@ import type { PartnerContext } from '../../check/partner-context.ts';
 import { show } from '../../check/http.ts';
 import { sharedAll } from '../../check/planned-payments.ts';
 
+/** How far two clocks may stand apart (decision 12), and what rounding to a second may cost. */
+const SKEW_MS = 5 * 60_000;
+const ROUNDING_MS = 1_000;
+
 export const p51: PartnerCase = {
   id: 'P51',
   title: 'A payment that succeeded says when it was posted',
@@ -11,7 +15,7 @@ export const p51: PartnerCase = {
   severity: 'must',
   profile: 'contract',
   sends: 'GET payment once it has succeeded (the payment of P20)',
-  expects: 'posted_at in ISO 8601 with a zone, not before initiated_at',
+  expects: 'posted_at in ISO 8601 with a zone, neither before initiated_at nor in the future',
   likely_cause: 'posted_at is a date without a time, a local time, or is filled by a later job.',
   creates: (target) => sharedAll(target, ['first']),
   async run(t: PartnerContext) {
@@ -28,10 +32,26 @@ export const p51: PartnerCase = {
     const initiated = record['initiated_at'];
     const start = typeof initiated === 'string' ? parseInstant(initiated) : undefined;
     if (!read || instant === undefined || start === undefined) return;
-    t.must(instant >= start, {
+    const early = start - instant;
+    t.must(early <= SKEW_MS, {
       expected: `posted_at not before initiated_at ${show(initiated)}`,
       got: `posted_at is ${show(posted)}`,
       at: reply,
     });
+    // A server whose clock is ahead is P22's matter: here it is taken at its own word for now.
+    const ahead = instant - reply.came - Math.max(0, start - subject.put.came);
+    t.must(ahead <= SKEW_MS, {
+      expected: `posted_at not after ${new Date(reply.came).toISOString()}, when it was read`,
+      got: `posted_at is ${show(posted)}`,
+      cause:
+        'posted_at is the day on which the posting becomes effective, not the moment it was made.',
+      at: reply,
+    });
+    // Two clocks may differ, and one of them may show whole seconds: noted, not held against the server.
+    if (early > ROUNDING_MS || ahead > ROUNDING_MS) {
+      t.notes.push(
+        `posted_at ${show(posted)} does not fit initiated_at ${show(initiated)}: clocks differ.`,
+      );
+    }
   },
 };

@@ -1,6 +1,7 @@
 import type { PartnerCase } from '../../check/check.ts';
 import { show } from '../../check/http.ts';
-import { recordOf, type PartnerContext } from '../../check/partner-context.ts';
+import { recordOf } from '../../check/payment-fields.ts';
+import type { PartnerContext } from '../../check/partner-context.ts';
 import { sharedAll, type SharedName } from '../../check/planned-payments.ts';
 import { isReadableReason } from '../shared.ts';
 

@@ -2,7 +2,8 @@ import type { PartnerCase } from '../../check/check.ts';
 import { isSuccess, tell } from '../../check/http.ts';
 import { plainAmount, type Planned } from '../../check/planned-payments.ts';
 import type { PartnerTarget } from '../../check/target.ts';
-import { recordOf, type PartnerContext } from '../../check/partner-context.ts';
+import { recordOf } from '../../check/payment-fields.ts';
+import type { PartnerContext } from '../../check/partner-context.ts';
 
 export const p53: PartnerCase = {
   id: 'P53',

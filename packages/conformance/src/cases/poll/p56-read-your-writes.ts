@@ -1,6 +1,6 @@
 import type { PartnerCase } from '../../check/check.ts';
 import { tell } from '../../check/http.ts';
-import { recordOf } from '../../check/partner-context.ts';
+import { recordOf } from '../../check/payment-fields.ts';
 import { sharedAll } from '../../check/planned-payments.ts';
 
 export const p56: PartnerCase = {

@@ -18,7 +18,7 @@ export const p57: PartnerCase = {
     const { burst_per_second, burst_seconds } = t.run.pace;
     const polls: Promise<Reply>[] = [];
     for (let poll = 0; poll < burst_per_second * burst_seconds; poll += 1) {
-      polls.push(t.read(subject.intent, { raw: true }));
+      polls.push(t.read(subject.intent, { burst: true }));
       await t.run.sleep(1_000 / burst_per_second);
     }
     const bad = (await Promise.all(polls)).find(

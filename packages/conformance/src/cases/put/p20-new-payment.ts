@@ -1,7 +1,7 @@
 import { isPaymentStatus } from '@duebridge/contract';
 import type { PartnerCase } from '../../check/check.ts';
 import { isJson, show, tell } from '../../check/http.ts';
-import { recordOf } from '../../check/partner-context.ts';
+import { recordOf } from '../../check/payment-fields.ts';
 import { sharedAll } from '../../check/planned-payments.ts';
 
 export const p20: PartnerCase = {

@@ -1,6 +1,6 @@
 import type { PartnerCase } from '../../check/check.ts';
 import { show } from '../../check/http.ts';
-import { isTerminalWord } from '../../check/partner-context.ts';
+import { isTerminalWord } from '../../check/payment-fields.ts';
 import { sharedAll } from '../../check/planned-payments.ts';
 import { statusOf } from '../shared.ts';
 

@@ -1,20 +1,26 @@
 import type { PartnerCase } from '../../check/check.ts';
 import { isRefusal, show, tell } from '../../check/http.ts';
-import { recordOf } from '../../check/partner-context.ts';
-import { BEYOND_32_BITS, type Planned } from '../../check/planned-payments.ts';
+import { recordOf } from '../../check/payment-fields.ts';
+import { BEYOND_24_BITS, BEYOND_32_BITS, type Planned } from '../../check/planned-payments.ts';
 import type { PartnerTarget } from '../../check/target.ts';
 
 export const p24: PartnerCase = {
   id: 'P24',
-  title: 'The smallest and the largest amount survive',
+  title: 'Small, odd and large amounts survive',
   clauses: ['PF6', 'LI1', 'S5'],
   severity: 'must',
   profile: 'contract',
-  sends: `PUT payment of 1 cent, and of ${BEYOND_32_BITS} cents (or the declared limits)`,
+  sends: `PUT payment of 1 cent, of ${BEYOND_24_BITS}, of ${BEYOND_32_BITS}, and of the declared maximum, as far as the limits allow`,
   expects: 'the exact amount in the answer and when read again, even if the payment then fails',
-  likely_cause: 'The amount is kept in 32 bits, as a float, or in dollars.',
+  likely_cause: 'The amount is kept in 32 bits, as a floating-point number, or in dollars.',
   creates: amounts,
   async run(t) {
+    const { limits, spending_cap_in_cents: cap } = t.target;
+    if (limits.max_amount_in_cents === undefined && cap === undefined) {
+      t.wanting.push(
+        'large amounts were not tried: declare limits.max_amount_in_cents or spending_cap_in_cents',
+      );
+    }
     for (const planned of amounts(t.target)) {
       const intent = t.intend(planned);
       const put = await t.put(intent);
@@ -40,8 +46,12 @@ export const p24: PartnerCase = {
 };
 
 function amounts(target: PartnerTarget): readonly Planned[] {
-  const { min_amount_in_cents, max_amount_in_cents } = target.limits;
-  return [min_amount_in_cents, max_amount_in_cents ?? BEYOND_32_BITS].map((amount_in_cents) => ({
+  const { min_amount_in_cents: min, max_amount_in_cents: max } = target.limits;
+  // Nobody is asked for a large amount who has said neither what he takes nor how much may be spent.
+  const bounded = max !== undefined || target.spending_cap_in_cents !== undefined;
+  const large = bounded ? [BEYOND_24_BITS, BEYOND_32_BITS, max ?? BEYOND_32_BITS] : [];
+  const fit = large.filter((cents) => cents > min && cents <= (max ?? Infinity));
+  return [...new Set([min, ...fit])].map((amount_in_cents) => ({
     amount_in_cents,
     account_id: target.accounts.payable,
   }));

@@ -1,5 +1,5 @@
 import type { PartnerCase } from '../../check/check.ts';
-import { differences, recordOf, tellDifferences } from '../../check/partner-context.ts';
+import { differences, recordOf, tellDifferences } from '../../check/payment-fields.ts';
 import { sharedAll } from '../../check/planned-payments.ts';
 import { LASTING_FIELDS } from '../shared.ts';
 

@@ -1,6 +1,7 @@
 import type { PartnerCase } from '../../check/check.ts';
 import { isSuccess, show, tell } from '../../check/http.ts';
-import { recordOf, type PartnerContext } from '../../check/partner-context.ts';
+import { recordOf } from '../../check/payment-fields.ts';
+import type { PartnerContext } from '../../check/partner-context.ts';
 import { own } from '../../check/planned-payments.ts';
 
 export const p28: PartnerCase = {

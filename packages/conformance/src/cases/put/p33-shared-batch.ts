@@ -1,7 +1,8 @@
 import { randomUUID } from 'node:crypto';
 import type { PartnerCase } from '../../check/check.ts';
 import { show, tell } from '../../check/http.ts';
-import { recordOf, type PartnerContext } from '../../check/partner-context.ts';
+import { recordOf } from '../../check/payment-fields.ts';
+import type { PartnerContext } from '../../check/partner-context.ts';
 import { own } from '../../check/planned-payments.ts';
 
 /** Payments that share one batch. */

@@ -1,7 +1,8 @@
 import type { PartnerCase } from '../../check/check.ts';
 import { show, tell } from '../../check/http.ts';
-import { recordOf } from '../../check/partner-context.ts';
-import { own } from '../../check/planned-payments.ts';
+import { recordOf } from '../../check/payment-fields.ts';
+import { own, sharedAll } from '../../check/planned-payments.ts';
+import { CONTROLS, oneEffect } from '../balance-effect.ts';
 
 /** How long after the request has left each connection is cut: at once, and while it is worked on. */
 const CUTS_MS = [0, 30];
@@ -12,32 +13,32 @@ export const p34: PartnerCase = {
   clauses: ['RU5', 'S4'],
   severity: 'must',
   profile: 'contract',
-  stage: 'quiet',
   sends: `PUT payment, cutting the connection before its answer (${CUTS_MS.length} times), then the same PUT`,
   expects: 'exactly one payment, and one effect on the balance',
   likely_cause: 'The id is remembered only once the answer has been written.',
-  creates: (target) => [own(target, 34)],
+  creates: (target) => [...sharedAll(target, CONTROLS), own(target, 34)],
   async run(t) {
-    const effect = await t.effect(async () => {
-      const intent = t.intend(own(t.target, 34));
-      for (const wait of CUTS_MS) await t.putAndCut(intent, wait);
-      const between = recordOf(await t.read(intent));
-      const reply = await t.put(intent);
-      const record = recordOf(reply);
-      const taken = t.must(record !== undefined, {
-        expected: '200 with the payment',
+    const intent = t.run.own(t.check, () => t.intend(own(t.target, 34)));
+    for (const wait of CUTS_MS) await t.putAndCut(intent, wait);
+    const between = recordOf(await t.read(intent));
+    const reply = await t.put(intent);
+    const record = recordOf(reply);
+    const taken = t.must(record !== undefined, {
+      expected: '200 with the payment',
+      got: tell(reply),
+      at: reply,
+    });
+    if (taken && between !== undefined) {
+      t.must(record?.['payment_id'] === between['payment_id'], {
+        expected: `payment_id ${show(between['payment_id'])}, as read after the cut`,
         got: tell(reply),
         at: reply,
       });
-      if (taken && between !== undefined) {
-        t.must(record?.['payment_id'] === between['payment_id'], {
-          expected: `payment_id ${show(between['payment_id'])}, as read after the cut`,
-          got: tell(reply),
-          at: reply,
-        });
-      }
-      return taken ? [intent] : [];
-    });
-    t.oneEffect(effect);
+    }
   },
+  atEnd: (t) =>
+    oneEffect(
+      t,
+      t.run.own(t.check, () => t.intend(own(t.target, 34))),
+    ),
 };

@@ -1,10 +1,6 @@
 import type { PartnerCase } from '../../check/check.ts';
-import {
-  differences,
-  tellDifferences,
-  recordOf,
-  type PartnerContext,
-} from '../../check/partner-context.ts';
+import { differences, tellDifferences, recordOf } from '../../check/payment-fields.ts';
+import type { PartnerContext } from '../../check/partner-context.ts';
 import { LASTING_FIELDS } from '../shared.ts';
 import { tell } from '../../check/http.ts';
 
@@ -18,7 +14,7 @@ export const p35: PartnerCase = {
   severity: 'must',
   profile: 'contract',
   sends: `the PUTs of a run at least 24 hours old, up to ${MOST_REPEATS} of them, byte for byte`,
-  expects: '200 with the payments of that day: ids are kept for ever',
+  expects: '200 with the payments of that day: ids are kept forever',
   likely_cause: 'Idempotency keys are kept in a cache or table that forgets after a day.',
   async run(t: PartnerContext) {
     const old = t.oldEntries().slice(0, MOST_REPEATS);

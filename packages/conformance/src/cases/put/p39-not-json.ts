@@ -1,6 +1,6 @@
 import type { PartnerCase } from '../../check/check.ts';
 import { isSuccess, tell } from '../../check/http.ts';
-import { instruction } from '../../check/partner-context.ts';
+import { instruction } from '../../check/payment-fields.ts';
 import { own } from '../../check/planned-payments.ts';
 
 export const p39: PartnerCase = {

@@ -1,6 +1,7 @@
 import type { PartnerCase } from '../../check/check.ts';
 import { isRefusal, tell } from '../../check/http.ts';
-import { recordOf, type PartnerContext } from '../../check/partner-context.ts';
+import { recordOf } from '../../check/payment-fields.ts';
+import type { PartnerContext } from '../../check/partner-context.ts';
 import { sharedAll } from '../../check/planned-payments.ts';
 import { statusOf } from '../shared.ts';
 
@@ -26,9 +27,15 @@ export const p40: PartnerCase = {
     });
     if (!taken) return;
     const life = await t.end(made.intent);
+    if (
+      life.end === undefined &&
+      (t.run.endsLater || t.target.terminal_window_seconds === undefined)
+    ) {
+      throw t.notEnded();
+    }
     const record = life.end?.record;
     t.must(record?.['status'] === 'failed', {
-      expected: `status failed within ${t.target.terminal_window_seconds} s`,
+      expected: `status failed within ${t.run.window_ms / 1_000} s`,
       got:
         record === undefined ? `it did not end: ${tell(life.last)}` : `status ${statusOf(record)}`,
       at: life.end?.reply ?? life.last,

@@ -1,6 +1,11 @@
 import type { TokenCase } from '../../check/check.ts';
-import { tell } from '../../check/http.ts';
+import { tell, type Reply } from '../../check/http.ts';
+import type { PlatformTarget } from '../../check/target.ts';
 import { leastBody } from '../../check/token-context.ts';
+
+/** Most bursts sent to outrun a limit, and how far beyond it a count must be to prove anything. */
+const MOST_BURSTS = 4;
+const SLACK = 0.1;
 
 export const t14: TokenCase = {
   id: 'T14',
@@ -10,15 +15,29 @@ export const t14: TokenCase = {
   severity: 'should',
   profile: 'contract',
   sends: 'POST create token with 1 MiB; then many requests at the same moment (burst)',
-  expects: '413; 429 with Retry-After for what is too much; no 5xx',
+  expects:
+    '413; 429 with Retry-After for what is too much; no 5xx; more than the declared rate allows is not let through',
   likely_cause: 'No limit is set, or the limit closes connections instead of saying 429.',
   async run(t) {
     const large = await t.create({ ...leastBody(), last_name: 'x'.repeat(1_048_576) });
     // A server may answer 413 and close while the body is still on its way.
     t.should(large.status === 413, { expected: '413', got: tell(large), at: large });
-    const replies = await Promise.all(
-      Array.from({ length: t.target.burst }, () => t.create(leastBody(), {}, { raw: true })),
-    );
+    const replies: Reply[] = [];
+    const started = performance.now();
+    let seconds = 0;
+    // On a slow day one burst is no faster than the limit; a few more may be.
+    for (
+      let burst = 0;
+      burst < MOST_BURSTS && !tooMuch(t.target, replies.length, seconds);
+      burst += 1
+    ) {
+      if (replies.some(({ status }) => status !== 200)) break;
+      const some = Array.from({ length: t.target.burst }, () =>
+        t.create(leastBody(), {}, { raw: true }),
+      );
+      replies.push(...(await Promise.all(some)));
+      seconds = (performance.now() - started) / 1_000;
+    }
     const bad = replies.find(
       (reply) =>
         reply.status !== 200 &&
@@ -29,12 +48,25 @@ export const t14: TokenCase = {
       got: bad === undefined ? '' : tell(bad),
       ...(bad === undefined ? {} : { at: bad }),
     });
-    t.strict(
-      replies.some(({ status }) => status === 429),
-      {
-        expected: `429 among ${t.target.burst} requests at once`,
-        got: 'none',
-      },
-    );
+    const taken = replies.filter(({ status }) => status === 200).length;
+    const { requests_per_second, burst } = t.target.rate;
+    const reached = `${taken} tokens in ${seconds.toFixed(2)} s`;
+    if (taken === replies.length && !tooMuch(t.target, taken, seconds)) {
+      t.notes.push(
+        `The limit was not reached: ${reached}, where ${burst} at once and ${requests_per_second} a second are allowed.`,
+      );
+      return;
+    }
+    t.strict(!tooMuch(t.target, taken, seconds), {
+      expected: `429 beyond ${burst} requests at once and ${requests_per_second} a second`,
+      got: reached,
+      ...(replies[0] === undefined ? {} : { at: replies[0] }),
+    });
   },
 };
+
+/** True when so many requests in that time are more than the declared limit can let through. */
+function tooMuch(target: PlatformTarget, requests: number, seconds: number): boolean {
+  const { requests_per_second, burst } = target.rate;
+  return requests > (burst + requests_per_second * seconds) * (1 + SLACK);
+}

@@ -1,0 +1,95 @@
+import type { Json } from '@duebridge/contract';
+import type { PartnerCase } from '../../check/check.ts';
+import { show, tell } from '../../check/http.ts';
+import type { PartnerContext } from '../../check/partner-context.ts';
+import { isAnswer } from '../shared.ts';
+import { differences, recordOf, tellDifferences } from '../../check/payment-fields.ts';
+
+/** What is said of a payment at its acceptance and stands forever. */
+const FIELDS = [
+  'payment_id',
+  'platform_payment_id',
+  'platform_batch_id',
+  'biller_id',
+  'account_id',
+  'amount_in_cents',
+  'initiated_at',
+] as const;
+
+export const p60: PartnerCase = {
+  id: 'P60',
+  title: 'What the first answer said of a payment still holds at its end',
+  clauses: ['PF6', 'PF1', 'PF2', 'PF3', 'PF7'],
+  severity: 'must',
+  profile: 'contract',
+  stage: 'final',
+  sends: 'nothing new: the first answer and the last of every payment of this run are compared',
+  expects:
+    'the id, batch and amount that were sent, in both; the same payment_id and initiated_at in both; no payment_id for two payments',
+  likely_cause:
+    'Posting copies the payment into another table, and rounds, defaults or renumbers on the way.',
+  async run(t: PartnerContext) {
+    const ids = new Map<string, string>();
+    for (const { intent, first } of t.run.intents) {
+      if (first === undefined) continue;
+      for (const name of ['platform_payment_id', 'platform_batch_id', 'amount_in_cents'] as const) {
+        const came = first.record[name];
+        const absent = came === undefined || came === null;
+        const wanted = sentAs(t, intent.platform_payment_id, name) ?? intent[name];
+        t.must(came === wanted || absent, {
+          expected: `${name} ${show(wanted)} in the first answer`,
+          got: `${name} is ${show(came)}`,
+          clause: CLAUSE_OF[name] ?? 'PF6',
+          cause: 'The answer tells of another payment, or of what was asked before.',
+          at: first.reply,
+        });
+      }
+      const payment_id = show(first.record['payment_id']);
+      const twin = ids.get(payment_id);
+      const known = first.record['payment_id'] !== undefined;
+      t.must(!known || twin === undefined || twin === intent.platform_payment_id, {
+        expected: 'a payment_id of its own for each payment',
+        got: `payment_id ${payment_id} for ${twin ?? ''} and for ${intent.platform_payment_id}`,
+        clause: 'PF1',
+        cause: 'payment_id is made of the time, of the account or of a counter that starts again.',
+        at: first.reply,
+      });
+      ids.set(payment_id, intent.platform_payment_id);
+      const last = await t.read(intent);
+      if (!isAnswer(t, last)) return;
+      const record = recordOf(last);
+      t.must(record !== undefined, {
+        expected: 'the payment, still there',
+        got: tell(last),
+        clause: 'PF2',
+        at: last,
+      });
+      if (record === undefined) continue;
+      const [changed] = differences(first.record, record, FIELDS);
+      t.must(changed === undefined, {
+        expected: 'the fields of the first answer',
+        got: tellDifferences(first.record, last, FIELDS),
+        clause: CLAUSE_OF[changed ?? ''] ?? 'PF6',
+        at: last,
+      });
+    }
+    t.given(ids.size > 0, 'no payment was accepted (see P20)');
+  },
+};
+
+const CLAUSE_OF: Readonly<Record<string, 'PF1' | 'PF2' | 'PF3' | 'PF6' | 'PF7'>> = {
+  payment_id: 'PF1',
+  platform_payment_id: 'PF2',
+  platform_batch_id: 'PF3',
+  amount_in_cents: 'PF6',
+  initiated_at: 'PF7',
+};
+
+/** A field that a check sent in another form than its intent says, such as an amount written as a text. */
+function sentAs(t: PartnerContext, id: string, name: string): Json | undefined {
+  const put = t.run.wire.exchanges.find(
+    ({ method, url }) => method === 'PUT' && url.endsWith(encodeURIComponent(id)),
+  );
+  // P36 sends amounts that are none, P37 two ids: what an acceptance of those says is their own matter.
+  return put?.check === 'P36' || put?.check === 'P37' ? t.run.records.get(id)?.[name] : undefined;
+}

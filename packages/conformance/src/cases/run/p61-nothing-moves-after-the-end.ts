@@ -1,0 +1,45 @@
+import type { PartnerCase } from '../../check/check.ts';
+import { show } from '../../check/http.ts';
+import type { PartnerContext } from '../../check/partner-context.ts';
+import { differences, recordOf, tellDifferences } from '../../check/payment-fields.ts';
+import { ENDED_FIELDS, isAnswer } from '../shared.ts';
+
+export const p61: PartnerCase = {
+  id: 'P61',
+  title: 'Every payment of the run stays as it ended, read or put again',
+  clauses: ['RU2', 'RU5'],
+  severity: 'must',
+  profile: 'contract',
+  stage: 'last',
+  sends: 'GET, the same PUT, and GET again, forevery payment of this run that has ended',
+  expects: 'the record with which it ended, each time',
+  likely_cause:
+    'A repeat puts an ended payment back to processing, a failed one is tried again by itself, or a later job rewrites the record.',
+  async run(t: PartnerContext) {
+    const lives = await t.run.lives();
+    const ended = lives.flatMap(({ intent, life }) =>
+      life.end === undefined ? [] : { intent, end: life.end.record },
+    );
+    t.given(ended.length > 0, 'no payment of this run has ended');
+    await Promise.all(
+      ended.map(async ({ intent, end }) => {
+        for (const again of ['read', 'put', 'read'] as const) {
+          const reply = await t[again](intent);
+          if (!isAnswer(t, reply)) return;
+          const record = recordOf(reply);
+          const same = t.must(
+            record !== undefined && differences(end, record, ENDED_FIELDS).length === 0,
+            {
+              expected: `the payment as it ended, status ${show(end['status'])}`,
+              got: tellDifferences(end, reply, ENDED_FIELDS),
+              clause: reply.exchange.method === 'PUT' ? 'RU5' : 'RU2',
+              at: reply,
+            },
+          );
+          if (!same) return;
+        }
+      }),
+    );
+    t.tried = `${ended.length}`;
+  },
+};

@@ -1,0 +1,40 @@
+/** A request whose answer nobody takes (P34). */
+import { readFileSync } from 'node:fs';
+import { connect as connectTcp, type Socket } from 'node:net';
+import { connect as connectTls } from 'node:tls';
+import { errorCode, REQUEST_TIMEOUT_MS } from './http.ts';
+
+/** Writes `text`, waits, destroys the socket. Gives what went wrong before the cut, if anything. */
+export function cutOff(
+  url: URL,
+  text: string,
+  wait_ms: number,
+  ca_file: string | undefined,
+): Promise<string | undefined> {
+  return new Promise((resolve) => {
+    const port = Number(url.port || (url.protocol === 'https:' ? 443 : 80));
+    const host = url.hostname.replace(/^\[|\]$/g, '');
+    let socket: Socket;
+    const write = (): void => {
+      socket.write(text, () => setTimeout(() => end(undefined), wait_ms));
+    };
+    const end = (problem: string | undefined): void => {
+      socket.destroy();
+      resolve(problem);
+    };
+    socket =
+      url.protocol === 'https:'
+        ? connectTls(
+            {
+              host,
+              port,
+              servername: host,
+              ...(ca_file === undefined ? {} : { ca: readFileSync(ca_file, 'utf8') }),
+            },
+            write,
+          )
+        : connectTcp({ host, port }, write);
+    socket.setTimeout(REQUEST_TIMEOUT_MS, () => end('no connection in time'));
+    socket.once('error', (error) => end(`the exchange broke (${errorCode(error)})`));
+  });
+}

@@ -1,0 +1,40 @@
+/** How fast the judge goes, and how long it waits. */
+import { REQUEST_TIMEOUT_MS } from './http.ts';
+
+/** How fast the judge goes. Tests shorten it; a real run uses USUAL_PACE. */
+export interface Pace {
+  /** First and longest wait between two polls of one payment. */
+  readonly poll_first_ms: number;
+  readonly poll_longest_ms: number;
+  /** P57: polls a second, and for how long. */
+  readonly burst_per_second: number;
+  readonly burst_seconds: number;
+  /** P54: wait between two of the ten polls after the end. */
+  readonly after_end_ms: number;
+  /** How long a balance may lag behind a status that says succeeded. */
+  readonly balance_lag_ms: number;
+  /** Longest wait for one answer. */
+  readonly request_timeout_ms: number;
+  /** How long a platform must keep quiet about a payment that has ended (C03, C08). */
+  readonly quiet_ms: number;
+  /** Most requests under way at once, bursts aside. */
+  readonly at_once: number;
+  /** Longest that a run waits for payments to end; what takes longer is left to --recheck. */
+  readonly longest_wait_ms: number;
+  /** How long a check may go on repeating one request one after another (P26). */
+  readonly repeat_ms: number;
+}
+
+export const USUAL_PACE: Pace = {
+  poll_first_ms: 150,
+  poll_longest_ms: 2_000,
+  burst_per_second: 10,
+  burst_seconds: 10,
+  after_end_ms: 100,
+  balance_lag_ms: 2_000,
+  request_timeout_ms: REQUEST_TIMEOUT_MS,
+  quiet_ms: 3_000,
+  at_once: 20,
+  longest_wait_ms: 300_000,
+  repeat_ms: 30_000,
+};
