@@ -1,0 +1,80 @@
+import assert from 'node:assert/strict';
+import test from 'node:test';
+import { body, path, head, send, listening, raw, assertRefused, refused } from './testing.ts';
+
+test('an amount is never coerced, and what is wrong is named', async (t) => {
+  const { base } = await listening(t);
+  for (const amount of [
+    '"100"',
+    '1e2',
+    '100.0',
+    'true',
+    'null',
+    '[100]',
+    '0',
+    '-5',
+    '9007199254740993',
+  ]) {
+    const sent = `{"amount_in_cents":${amount},"platform_batch_id":"b1"}`;
+    const details = await refused(await send(base, sent), 400, 'INVALID_REQUEST');
+    assert.equal((details as { path: string }[])[0]?.path, 'body.amount_in_cents', amount);
+  }
+});
+
+test('a body that is not what it claims is refused, never a failure of ours', async (t) => {
+  const { base, port } = await listening(t);
+  const bad = [
+    '',
+    '{',
+    'NaN',
+    '\uFEFF{}',
+    '{"a":1,"a":2}',
+    '{"__proto__":{}}',
+    '['.repeat(30_000),
+    String.raw`{"platform_batch_id":"\ud800"}`,
+    Buffer.from([0x7b, 0x22, 0xff, 0x22, 0x7d]),
+  ];
+  for (const one of bad) await refused(await send(base, one), 400, 'INVALID_REQUEST');
+  await refused(await send(base, 'x'.repeat(65_537)), 413, 'PAYLOAD_TOO_LARGE');
+  const chunk = `10000\r\n${'x'.repeat(65_536)}\r\n`;
+  const chunked = head(
+    `PUT ${path} HTTP/1.1`,
+    'Content-Type: application/json',
+    'Transfer-Encoding: chunked',
+  );
+  assertRefused(await raw(port, chunked, chunk.repeat(16)), 413, 'PAYLOAD_TOO_LARGE');
+});
+
+test('a body of another type, charset or encoding is refused, and one where none belongs', async (t) => {
+  const { base, port } = await listening(t);
+  const types = [
+    'text/plain',
+    'application/x-www-form-urlencoded',
+    'application/json; charset=latin1',
+    'nonsense',
+  ];
+  for (const type of types) {
+    const response = await send(base, body, { headers: { 'content-type': type } });
+    await refused(response, 415, 'UNSUPPORTED_MEDIA_TYPE');
+  }
+  const zipped = { 'content-type': 'application/json', 'content-encoding': 'gzip' };
+  await refused(await send(base, body, { headers: zipped }), 415, 'UNSUPPORTED_MEDIA_TYPE');
+  await refused(await fetch(base + path, { method: 'PUT' }), 415, 'UNSUPPORTED_MEDIA_TYPE');
+  const get = head(
+    'GET /payment/p1 HTTP/1.1',
+    'Content-Type: application/json',
+    'Content-Length: 2',
+  );
+  assertRefused(await raw(port, get, '{}'), 400, 'INVALID_REQUEST');
+});
+
+test('a body coded in a way that we do not undo is refused, not read as it came', async (t) => {
+  const { port } = await listening(t);
+  const chunked = `${JSON.stringify(body).length.toString(16)}\r\n${JSON.stringify(body)}\r\n0\r\n\r\n`;
+  const put = (coding: string): string =>
+    head(`PUT ${path} HTTP/1.1`, 'Content-Type: application/json', `Transfer-Encoding: ${coding}`);
+  for (const coding of ['gzip, chunked', 'chunked, chunked', 'identity, chunked']) {
+    assertRefused(await raw(port, put(coding), chunked), 400, 'INVALID_REQUEST');
+  }
+  assert.match(await raw(port, put('Chunked'), chunked), /^HTTP\/1.1 200 /);
+});

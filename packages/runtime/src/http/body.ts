@@ -1,0 +1,90 @@
+/** Bodies are read strictly (decisions 5 and 11): as the type they claim, in UTF-8, with one meaning; nothing is coerced. */
+import { JsonProblem, parseJson, Refusal } from '@duebridge/contract';
+import type { FastifyInstance } from 'fastify';
+import type { IncomingHttpHeaders } from 'node:http';
+
+/** Media type of most bodies. */
+export const jsonType = 'application/json';
+const formType = 'application/x-www-form-urlencoded';
+/** Type of files that are sent as they are. */
+export const csvType = 'text/csv';
+
+/** Refuses ill-formed UTF-8 instead of replacing it, and keeps a byte order mark for the JSON reader to refuse. */
+const utf8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
+
+/** Replaces the body parsers of a server by strict ones. */
+export function readBodiesStrictly(app: FastifyInstance): void {
+  app.removeAllContentTypeParsers();
+  const parse = (type: string, read: (body: string) => unknown): void => {
+    app.addContentTypeParser(type, { parseAs: 'buffer' }, (request, body, done) => {
+      // A path or method that does not exist is answered as such, whatever was sent to it.
+      if (request.is404) {
+        done(null, undefined);
+        return;
+      }
+      try {
+        if ((request.routeOptions.config.bodyType ?? jsonType) !== type) throw unsupported();
+        const { 'content-type': contentType = '', 'content-encoding': encoding } = request.headers;
+        const charset = /;\s*charset="?([^";\s]*)/i.exec(contentType)?.[1];
+        if (charset !== undefined && charset.toLowerCase() !== 'utf-8') throw unsupported();
+        if (encoding !== undefined && encoding !== 'identity') throw unsupported();
+        // Node gives a Buffer for parseAs 'buffer'; the type of Fastify leaves it open.
+        done(null, read(typeof body === 'string' ? body : decode(body)));
+      } catch (error) {
+        done(error instanceof Error ? error : new Error(String(error)), undefined);
+      }
+    });
+  };
+  parse(jsonType, readJson);
+  parse(formType, readForm);
+  // A file is handed over as it arrives, for a handler that reads it line by line and holds it to a limit of its own.
+  app.addContentTypeParser(csvType, (request, payload, done) => {
+    const takes = request.is404 || request.routeOptions.config.bodyType === csvType;
+    if (takes) done(null, payload);
+    else done(unsupported(), undefined);
+  });
+}
+
+/** The refusal of a type, charset or encoding that is not taken here. */
+export function unsupported(): Refusal {
+  return new Refusal('UNSUPPORTED_MEDIA_TYPE');
+}
+
+function badBody(problem: string): Refusal {
+  return new Refusal('INVALID_REQUEST', { details: [{ path: 'body', problem }] });
+}
+
+function decode(body: Uint8Array): string {
+  try {
+    return utf8.decode(body);
+  } catch {
+    throw badBody('is not UTF-8');
+  }
+}
+
+function readJson(body: string): unknown {
+  try {
+    return parseJson(body);
+  } catch (error) {
+    if (error instanceof JsonProblem) throw badBody(error.problem);
+    throw error;
+  }
+}
+
+function readForm(body: string): Readonly<Record<string, string>> {
+  const fields = new Map<string, string>();
+  for (const [name, value] of new URLSearchParams(body)) {
+    if (fields.has(name)) throw badBody('holds a field twice');
+    if (value.includes('\0') || name.includes('\0')) throw badBody('holds the character NUL');
+    // URLSearchParams puts this character where the percent-encoded bytes are no UTF-8.
+    if (`${name}${value}`.includes('\uFFFD')) throw badBody('is not UTF-8');
+    if (value !== '') fields.set(name, value); // RFC 6749 section 3.2: an empty one counts as left out
+  }
+  return Object.fromEntries(fields);
+}
+
+/** Whether a request announces a body. */
+export function hasBody(headers: IncomingHttpHeaders): boolean {
+  const length = headers['content-length'];
+  return headers['transfer-encoding'] !== undefined || (length !== undefined && length !== '0');
+}

@@ -1,0 +1,48 @@
+/** A server that closes answers what is under way, wakes those that wait, and cuts what does not end in time. */
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+
+/** Controllers of the requests that asked for a signal, per server; aborted when it begins to close. */
+const waiting = new WeakMap<object, { closing: boolean; controllers: Set<AbortController> }>();
+
+/** Makes a close of the server end within `closeTimeoutMs`. */
+export function followClosing(app: FastifyInstance, closeTimeoutMs: number): void {
+  const state = { closing: false, controllers: new Set<AbortController>() };
+  waiting.set(app.server, state);
+  app.addHook('preClose', (done) => {
+    state.closing = true;
+    for (const controller of state.controllers) controller.abort();
+    // Requests that do not end by themselves are cut: the stop is bounded.
+    setTimeout(() => app.server.closeAllConnections(), closeTimeoutMs).unref();
+    done();
+  });
+  app.addHook('onSend', (_request, reply, payload, done) => {
+    if (state.closing) reply.header('connection', 'close');
+    done(null, payload);
+  });
+}
+
+/** Aborts when the client of a request has gone, or the server begins to close. */
+export function signalOf(
+  app: FastifyInstance,
+  request: FastifyRequest,
+  reply: FastifyReply,
+): AbortSignal {
+  const state = waiting.get(app.server);
+  const controller = new AbortController();
+  if (!state || state.closing || (request.raw.destroyed && !request.raw.complete)) {
+    controller.abort();
+    return controller.signal;
+  }
+  state.controllers.add(controller);
+  reply.raw.once('close', () => {
+    state.controllers.delete(controller);
+    // After a finished answer nobody waits any more; before, the client has gone.
+    if (!reply.raw.writableFinished) controller.abort();
+  });
+  return controller.signal;
+}
+
+/** Whether the server has begun to close. */
+export function isClosing(app: FastifyInstance): boolean {
+  return waiting.get(app.server)?.closing === true;
+}

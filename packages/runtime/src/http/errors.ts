@@ -1,0 +1,139 @@
+/** Every error is answered in the catalogue's form, or in that of RFC 6749, and tells nothing of the inside. */
+import { ERRORS, Refusal, type ErrorCode, type OAuthErrorCode } from '@duebridge/contract';
+import type { FastifyReply, FastifyRequest } from 'fastify';
+import { randomUUID } from 'node:crypto';
+import type { Socket } from 'node:net';
+import { DatabaseUnavailable, messageOf } from '../errors.ts';
+import type { Log } from '../log.ts';
+import { jsonType } from './body.ts';
+
+/** Seconds after which a caller may come back when the database is away: a restart takes about that long. */
+const retryAfterSeconds = '2';
+
+/** An error of the OAuth token endpoint, in the form of RFC 6749: invalid_client is 401, the others are 400. */
+export class OAuthRefusal extends Error {
+  override readonly name = 'OAuthRefusal';
+  readonly error: OAuthErrorCode;
+  readonly headers: Readonly<Record<string, string>>;
+  constructor(
+    error: OAuthErrorCode,
+    description: string,
+    headers: Readonly<Record<string, string>> = {},
+  ) {
+    super(description);
+    this.error = error;
+    this.headers = headers;
+  }
+}
+
+/** Codes for what Fastify and Node refuse by themselves, by status. */
+const codeOfStatus: Readonly<Record<number, ErrorCode>> = {
+  400: 'INVALID_REQUEST',
+  404: 'NOT_FOUND',
+  405: 'METHOD_NOT_ALLOWED',
+  408: 'REQUEST_TIMEOUT',
+  413: 'PAYLOAD_TOO_LARGE',
+  414: 'URI_TOO_LONG',
+  415: 'UNSUPPORTED_MEDIA_TYPE',
+  431: 'HEADERS_TOO_LARGE',
+};
+
+/** Answers whatever was thrown while a request was handled. */
+export function answerError(
+  log: Log,
+  error: unknown,
+  request: FastifyRequest,
+  reply: FastifyReply,
+): FastifyReply {
+  const inOAuthForm = request.routeOptions.config?.oauthErrors === true;
+  // An answer's own headers (a type, an expiry) do not belong to the error that took its place.
+  reply.removeHeader('content-type');
+  if (error instanceof OAuthRefusal) {
+    return reply
+      .code(error.error === 'invalid_client' ? 401 : 400)
+      .headers(error.headers)
+      .type(jsonType)
+      .send(JSON.stringify({ error: error.error, error_description: error.message }));
+  }
+  const refusal = toRefusal(error);
+  if (refusal.code === 'INTERNAL_ERROR') {
+    log.error({ error, request_id: request.id, route: request.routeOptions.url }, 'a bug');
+  } else if (error instanceof DatabaseUnavailable) {
+    log.warn({ error: messageOf(error), request_id: request.id }, 'the database is away');
+  }
+  const oauth = inOAuthForm && refusal.status < 500 && refusal.status !== 429;
+  const body = oauth
+    ? {
+        error: refusal.status === 401 ? 'invalid_client' : 'invalid_request',
+        error_description: describeForOAuth(refusal),
+      }
+    : refusal.toBody();
+  // Written here, so that no serialiser of the route's 200 answer is applied to it.
+  return reply
+    .code(refusal.status)
+    .headers(refusal.headers)
+    .type(jsonType)
+    .send(JSON.stringify(body));
+}
+
+/** Message and details in one text, of the characters that RFC 6749 section 5.2 admits there. */
+function describeForOAuth({ message, details = [] }: Refusal): string {
+  const named = details.map(({ path, problem }) => `${path} ${problem}`);
+  const text = named.length === 0 ? message : `${message}: ${named.join('; ')}`;
+  return text.replaceAll(/[^\u0020-\u007e]|["\\]/g, "'");
+}
+
+function toRefusal(error: unknown): Refusal {
+  if (error instanceof Refusal) return error;
+  if (error instanceof DatabaseUnavailable) {
+    return new Refusal('SERVICE_UNAVAILABLE', { headers: { 'Retry-After': retryAfterSeconds } });
+  }
+  const isOfFastify =
+    error instanceof Error &&
+    'statusCode' in error &&
+    typeof error.statusCode === 'number' &&
+    'code' in error;
+  const code = isOfFastify ? codeOfStatus[Number(error.statusCode)] : undefined;
+  return new Refusal(code ?? 'INTERNAL_ERROR');
+}
+
+/** Answers bytes that are no request, in the form of all other errors, and ends the connection. */
+export function answerBrokenRequest(error: Error & { code?: string }, socket: Socket): void {
+  const code: ErrorCode =
+    error.code === 'HPE_HEADER_OVERFLOW'
+      ? 'HEADERS_TOO_LARGE'
+      : error.code === 'ERR_HTTP_REQUEST_TIMEOUT'
+        ? 'REQUEST_TIMEOUT'
+        : 'INVALID_REQUEST';
+  if (error.code === 'ECONNRESET' || !socket.writable || hasBegunAnswer(socket)) {
+    socket.destroy();
+    return;
+  }
+  const refusal = new Refusal(code);
+  const body = JSON.stringify(refusal.toBody());
+  socket.end(
+    [
+      `HTTP/1.1 ${refusal.status} ${ERRORS[code].message}`,
+      `X-Request-Id: ${randomUUID()}`,
+      `Content-Type: ${jsonType}`,
+      `Content-Length: ${Buffer.byteLength(body)}`,
+      'Cache-Control: no-store',
+      'X-Content-Type-Options: nosniff',
+      'Connection: close',
+      '',
+      body,
+    ].join('\r\n'),
+    () => socket.destroy(),
+  );
+}
+
+/** Whether an answer is on its way on this connection: Node's own handler asks the same of the same field. */
+function hasBegunAnswer(socket: Socket): boolean {
+  const message: unknown = '_httpMessage' in socket ? socket._httpMessage : undefined;
+  return (
+    typeof message === 'object' &&
+    message !== null &&
+    'headersSent' in message &&
+    message.headersSent === true
+  );
+}

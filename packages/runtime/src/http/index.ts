@@ -1,0 +1,6 @@
+/** HTTP for both servers, by job. */
+export * from './errors.ts';
+export * from './mount.ts';
+export * from './operations.ts';
+export * from './rate-limiter.ts';
+export * from './server.ts';

@@ -1,0 +1,137 @@
+/** Puts an operation of the contract's route table on a server: its path, checks, errors and answer are the table's. */
+import {
+  compileCheck,
+  pathFields,
+  Refusal,
+  type Detail,
+  type Route,
+  type RouteBody,
+  type RouteParams,
+  type RouteQuery,
+  type RouteReply,
+} from '@duebridge/contract';
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import type { IncomingHttpHeaders } from 'node:http';
+import { csvType, hasBody, jsonType, unsupported } from './body.ts';
+import { signalOf } from './closing.ts';
+
+/** What a handler is given: everything checked against the table. */
+export interface Call<R extends Route> {
+  readonly params: RouteParams<R>;
+  readonly query: RouteQuery<R>;
+  readonly body: RouteBody<R>;
+  readonly headers: IncomingHttpHeaders;
+  readonly request: FastifyRequest;
+  /** For headers of the answer, or to write it itself (`hijack`) when it is a stream. */
+  readonly reply: FastifyReply;
+  /** Aborts when the client has gone or the server begins to stop: for waiting reads and event streams. */
+  readonly signal: AbortSignal;
+}
+
+/** Answers an operation. What it gives is the 200 answer; what it throws is answered as an error. */
+export type Handler<R extends Route> = (call: Call<R>) => Promise<RouteReply<R>> | RouteReply<R>;
+
+/** Settings of one mounting. */
+export interface MountOptions {
+  /** Another path template than the table's, with the same fields (decision 1). */
+  path?: string;
+  /** Runs before the body is read: authentication and rate limits. Throws a Refusal to refuse. */
+  onRequest?: (request: FastifyRequest, reply: FastifyReply) => Promise<void> | void;
+}
+
+/** Mounts one operation of the route table. The handler's types are the table's. */
+export function mount<const R extends Route>(
+  app: FastifyInstance,
+  route: R,
+  handler: Handler<R>,
+  options: MountOptions = {},
+): void {
+  const path = options.path ?? route.path;
+  const fields = route.params ? Object.keys(route.params.properties) : [];
+  const named = pathFields(path);
+  if (fields.some((field) => !named.includes(field)) || named.length !== fields.length) {
+    throw new Error(`the path ${path} must hold each of {${fields.join('}, {')}} once`);
+  }
+  const checks = {
+    path: route.params && compileCheck(route.params),
+    query: route.query && compileCheck(route.query),
+    // A CSV body is a stream: its handler judges the lines.
+    body: route.body && (route.bodyType === csvType ? anyStream : compileCheck(route.body)),
+  };
+  const isJson = (route.replyType ?? jsonType) === jsonType;
+  const before = options.onRequest;
+
+  app.route({
+    method: route.method,
+    url: path.replaceAll(/\{([a-z_]+)\}/g, ':$1'),
+    config: {
+      ...(route.bodyType === undefined ? undefined : { bodyType: route.bodyType }),
+      oauthErrors: route.oauthErrors ?? false,
+    },
+    ...(isJson ? { schema: { response: { 200: serialisable(route.reply) } } } : undefined),
+    ...(before === undefined
+      ? undefined
+      : { onRequest: async (request, reply) => before(request, reply) }),
+    async handler(request, reply) {
+      const details = [
+        ...(checks.path?.problems(request.params, 'path') ?? []),
+        ...(checks.query?.problems(request.query, 'query') ?? unwanted(request.query)),
+        ...bodyProblems(request, checks.body),
+      ];
+      if (details.length > 0) throw new Refusal('INVALID_REQUEST', { details });
+      const answer = await handler({
+        // Each was checked against the schema its type comes from.
+        params: request.params as RouteParams<R>,
+        query: request.query as RouteQuery<R>,
+        body: request.body as RouteBody<R>,
+        headers: request.headers,
+        request,
+        reply,
+        get signal() {
+          return signalOf(app, request, reply);
+        },
+      });
+      return reply.sent ? reply : answer;
+    },
+  });
+}
+
+/** The check of a body that is handed over unread. */
+const anyStream: ReturnType<typeof compileCheck> = {
+  holds: (value): value is unknown => value !== undefined,
+  problems: (value) => (value === undefined ? [{ path: 'body', problem: 'is required' }] : []),
+};
+
+/**
+ * A schema without the marks of its maker: the serialiser reads plain JSON Schema. Without formats too: inside a union it checks them
+ * with a reader of its own, which does not know ours and would answer 500 to a value that ours has let in.
+ */
+function serialisable(schema: object): unknown {
+  return JSON.parse(
+    JSON.stringify(schema, (key, value: unknown) =>
+      key === 'format' && typeof value === 'string' ? undefined : value,
+    ),
+  );
+}
+
+/** Query fields of an operation that takes none are refused: a misspelt filter must not answer with everything. */
+function unwanted(query: unknown): Detail[] {
+  return Object.keys(query ?? {}).map((name) => ({
+    path: `query.${name}`,
+    problem: 'is not known here',
+  }));
+}
+
+function bodyProblems(
+  request: FastifyRequest,
+  check: ReturnType<typeof compileCheck> | undefined,
+): readonly Detail[] {
+  if (check) {
+    // Without a body and without a type nothing has looked at the type yet.
+    if (request.body === undefined && request.headers['content-type'] === undefined) {
+      throw unsupported();
+    }
+    return check.problems(request.body, 'body');
+  }
+  return hasBody(request.headers) ? [{ path: 'body', problem: 'does not belong here' }] : [];
+}

@@ -1,0 +1,69 @@
+/** What an operator's tools read: health, readiness, figures, the API document (decision 33). */
+import type { FastifyInstance } from 'fastify';
+import type { Metrics } from '../metrics.ts';
+import { jsonType } from './body.ts';
+import { isClosing } from './closing.ts';
+import { docsPage } from './docs-page.ts';
+
+/** What an operator's tools read (decision 33). */
+export interface OperationsOptions {
+  /** Answers whether the service can do its work: one entry per thing it needs. */
+  ready?: () => Promise<Readonly<Record<string, boolean>>>;
+  metrics?: Metrics;
+  /** The OpenAPI document, served at /openapi.json and shown at /docs. */
+  openapi?: object;
+}
+
+/** The page has no script, no form and no place in another's frame; default-src says nothing of the latter three directives. */
+const docsHeaders = {
+  'content-security-policy':
+    "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+  'referrer-policy': 'no-referrer',
+};
+
+/** Longest a readiness question may take: the balancer asks again soon. */
+const readyTimeoutMs = 3_000;
+
+/**
+ * Mounts /healthz (the process runs), /readyz (it can do its work; 503 when not, or when it is closing), /metrics, /openapi.json
+ * and /docs; the last three only where they were given. None needs credentials: mount them where only the right people can reach.
+ */
+export function mountOperations(app: FastifyInstance, options: OperationsOptions = {}): void {
+  const { ready, metrics, openapi } = options;
+  app.get('/healthz', () => ({ status: 'ok' }));
+  app.get('/readyz', async (_request, reply) => {
+    const checks = ready ? await readyInTime(ready) : {};
+    const closing = isClosing(app);
+    const isReady = !closing && Object.values(checks).every(Boolean);
+    return reply.code(isReady ? 200 : 503).send({ ready: isReady, checks });
+  });
+  if (metrics) {
+    app.get('/metrics', async (_request, reply) =>
+      reply.type(metrics.contentType).send(await metrics.text()),
+    );
+  }
+  if (openapi) {
+    const json = JSON.stringify(openapi);
+    const page = docsPage(openapi);
+    app.get('/openapi.json', (_request, reply) => reply.type(jsonType).send(json));
+    app.get('/docs', (_request, reply) =>
+      reply.headers(docsHeaders).type('text/html; charset=utf-8').send(page),
+    );
+  }
+}
+
+async function readyInTime(
+  ready: () => Promise<Readonly<Record<string, boolean>>>,
+): Promise<Readonly<Record<string, boolean>>> {
+  let timer: NodeJS.Timeout | undefined;
+  const late = new Promise<Readonly<Record<string, boolean>>>((resolve) => {
+    timer = setTimeout(() => resolve({ answered_in_time: false }), readyTimeoutMs);
+  });
+  try {
+    return await Promise.race([ready(), late]);
+  } catch {
+    return { answered: false };
+  } finally {
+    clearTimeout(timer);
+  }
+}

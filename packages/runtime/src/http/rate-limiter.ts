@@ -1,0 +1,49 @@
+/** A token bucket per key (decision 16). */
+import { systemClock, type Clock } from '../clock.ts';
+
+/** May the caller go on, and if not, after how many whole seconds. */
+export type Permit =
+  { readonly ok: true } | { readonly ok: false; readonly retryAfterSeconds: number };
+
+/** A token bucket per key. */
+export interface RateLimiter {
+  /** Takes one from the key's bucket. */
+  take(key: string): Permit;
+  /** Buckets kept now. */
+  readonly size: number;
+}
+
+/**
+ * Limits calls per key to `perSecond` with bursts of `burst` (decision 16). Keeps at most `maxKeys` buckets and forgets the one
+ * that was used longest ago, which then starts full again: memory stays bounded whoever calls. Per process: with several of them
+ * the limits add up.
+ */
+export function rateLimiter(options: {
+  perSecond: number;
+  burst: number;
+  maxKeys: number;
+  clock?: Clock;
+}): RateLimiter {
+  const { perSecond, burst, maxKeys, clock = systemClock } = options;
+  const buckets = new Map<string, { left: number; at: number }>();
+  return {
+    take(key) {
+      const now = clock.monotonic();
+      const before = buckets.get(key) ?? { left: burst, at: now };
+      const left = Math.min(burst, before.left + ((now - before.at) / 1000) * perSecond);
+      const ok = left >= 1;
+      // Deleted and set again: a Map keeps the order of insertion, so the first key is the one used longest ago.
+      buckets.delete(key);
+      buckets.set(key, { left: ok ? left - 1 : left, at: now });
+      if (buckets.size > maxKeys) {
+        const oldest = buckets.keys().next();
+        if (oldest.done !== true) buckets.delete(oldest.value);
+      }
+      if (ok) return { ok: true };
+      return { ok: false, retryAfterSeconds: Math.max(1, Math.ceil((1 - left) / perSecond)) };
+    },
+    get size() {
+      return buckets.size;
+    },
+  };
+}

@@ -1,0 +1,233 @@
+import assert from 'node:assert/strict';
+import test from 'node:test';
+import {
+  partnerAdminRoutes,
+  partnerRoutes,
+  platformAdminRoutes,
+  platformRoutes,
+  Refusal,
+  renderOpenApi,
+  type Route,
+} from '@duebridge/contract';
+import { connect } from 'node:net';
+import { createMetrics } from '../metrics.ts';
+import { seededRandom } from '../testing.ts';
+import { mount } from './mount.ts';
+import { mountOperations } from './operations.ts';
+import { createServer } from './server.ts';
+import {
+  put,
+  body,
+  path,
+  record,
+  head,
+  send,
+  listening,
+  raw,
+  assertRefused,
+  refused,
+} from './testing.ts';
+
+test('an operation of the table is answered in the form of the table', async (t) => {
+  const { base } = await listening(t);
+  const response = await send(base, body);
+  assert.equal(response.status, 200);
+  assert.deepEqual(await response.json(), record);
+  assert.equal(response.headers.get('cache-control'), 'no-store');
+});
+
+test('every operation of every table can be mounted, served and described', async (t) => {
+  for (const routes of [partnerRoutes, platformRoutes, platformAdminRoutes, partnerAdminRoutes]) {
+    const app = createServer();
+    t.after(() => app.close());
+    for (const route of Object.values<Route>(routes)) {
+      mount(app, route, () => {
+        throw new Refusal('CONFLICT');
+      });
+    }
+    const openapi = renderOpenApi(routes, {
+      title: 'T <b>',
+      description: 'd',
+      version: '1',
+      servers: [],
+    });
+    mountOperations(app, { openapi, metrics: createMetrics({ processFigures: false }) });
+    await app.ready();
+    assert.equal((await app.inject('/healthz')).statusCode, 200);
+    assert.equal((await app.inject('/metrics')).statusCode, 200);
+    assert.deepEqual(
+      (await app.inject('/openapi.json')).json(),
+      JSON.parse(JSON.stringify(openapi)),
+    );
+    const docs = await app.inject('/docs');
+    assert.match(docs.body, /T &lt;b>/);
+  }
+});
+
+test('headers that say two things are refused', async (t) => {
+  const { port } = await listening(t, { singleHeaders: ['X-Biller-Key'] });
+  for (const name of [
+    'X-Api-Key',
+    'X-Client-Id',
+    'Authorization',
+    'x-biller-key',
+    'Content-Type',
+  ]) {
+    const twice = head('GET /payment/p1 HTTP/1.1', `${name}: a`, `${name.toLowerCase()}: b`);
+    assertRefused(await raw(port, twice), 400, 'INVALID_REQUEST');
+  }
+  const lengths = head(`PUT ${path} HTTP/1.1`, 'Content-Length: 2', 'Content-Length: 3');
+  assertRefused(await raw(port, lengths, '{}'), 400, 'INVALID_REQUEST');
+  const both = head(`PUT ${path} HTTP/1.1`, 'Content-Length: 2', 'Transfer-Encoding: chunked');
+  assertRefused(await raw(port, both, '{}'), 400, 'INVALID_REQUEST');
+  assertRefused(
+    await raw(port, head('GET /payment/p1 HTTP/1.1', `X-Long: ${'x'.repeat(20_000)}`)),
+    431,
+    'HEADERS_TOO_LARGE',
+  );
+  assertRefused(await raw(port, 'what is this\r\n\r\n'), 400, 'INVALID_REQUEST');
+});
+
+test('what Node would refuse by itself is refused in our form: no host, an expectation nobody can meet', async (t) => {
+  const { port } = await listening(t);
+  const get = 'GET /payment/p1 HTTP/1.1\r\nConnection: close\r\n';
+  assertRefused(await raw(port, `${get}\r\n`), 400, 'INVALID_REQUEST');
+  assertRefused(await raw(port, `${get}Host: x\r\nExpect: 200-ok\r\n\r\n`), 400, 'INVALID_REQUEST');
+  // HTTP/1.0 knows no Host, and 100-continue is met.
+  assert.match(await raw(port, 'GET /payment/p1 HTTP/1.0\r\n\r\n'), /^HTTP\/1.1 200 /);
+  const json = JSON.stringify(body);
+  const expecting = head(
+    `PUT ${path} HTTP/1.1`,
+    'Expect: 100-Continue',
+    'Content-Type: application/json',
+    `Content-Length: ${json.length}`,
+  );
+  assert.match(await raw(port, expecting, json), /^HTTP\/1.1 100 .*\r\n\r\nHTTP\/1.1 200 /);
+});
+
+test('every answer forbids guessing its type, even one to bytes that are no request', async (t) => {
+  const { port } = await listening(t);
+  for (const bytes of [
+    'what is this\r\n\r\n',
+    head('GET / HTTP/1.1'),
+    head('GET /payment/p1 HTTP/1.1'),
+  ]) {
+    assert.match(await raw(port, bytes), /\r\nx-content-type-options: nosniff\r\n/i);
+  }
+});
+
+test('a path is decoded or refused; ids are judged by our pattern, whatever their length', async (t) => {
+  const { base } = await listening(t);
+  for (const id of [
+    '%',
+    '%zz',
+    '%ff',
+    'a%00b',
+    'a%2Fb',
+    'x'.repeat(129),
+    '%41'.repeat(200),
+    'a b',
+    'é',
+  ]) {
+    await refused(await fetch(`${base}/payment/${id}`), 400, 'INVALID_REQUEST');
+  }
+  await refused(await fetch(`${base}/%zz`), 400, 'INVALID_REQUEST');
+  assert.equal((await fetch(`${base}/payment/p1`)).status, 200);
+  await refused(await fetch(`${base}/payment/p1?statsu=x`), 400, 'INVALID_REQUEST');
+  await refused(await fetch(`${base}/payment/p1?__proto__=x`), 400, 'INVALID_REQUEST');
+});
+
+test('an unknown path is 404; a known one with another method is 405 and says which it takes', async (t) => {
+  const { base } = await listening(t);
+  for (const other of ['/', '/payment', '/payment/p1/', '/Payment/p1', '/payment//p1']) {
+    await refused(await fetch(base + other), 404, 'NOT_FOUND');
+  }
+  const text = { method: 'POST', body: 'x', headers: { 'content-type': 'text/plain' } };
+  await refused(await fetch(`${base}/nowhere`, text), 404, 'NOT_FOUND');
+  const response = await fetch(`${base}/payment/p1`, { method: 'DELETE' });
+  assert.equal(response.headers.get('allow'), 'GET');
+  await refused(response, 405, 'METHOD_NOT_ALLOWED');
+  assert.equal((await fetch(`${base}/payment/p1`, { method: 'HEAD' })).status, 405);
+});
+
+test('an answer that lacks what the table promises is a failure of ours, not half an answer', async (t) => {
+  const app = createServer();
+  t.after(() => app.close());
+  mount(app, partnerRoutes.get_payment, () => ({ payment_id: 'x' }) as unknown as typeof record);
+  assert.equal((await app.inject('/payment/p1')).statusCode, 500);
+});
+
+test('the caller is known before its body is read', async (t) => {
+  const app = createServer();
+  t.after(() => app.close());
+  mount(app, put, () => record, {
+    onRequest: () => {
+      throw new Refusal('UNAUTHORIZED', { headers: { 'WWW-Authenticate': 'Bearer' } });
+    },
+  });
+  const response = await app.inject({
+    method: 'PUT',
+    url: path,
+    payload: '{',
+    headers: { 'content-type': 'application/json' },
+  });
+  assert.equal(response.statusCode, 401);
+  assert.equal(response.headers['www-authenticate'], 'Bearer');
+});
+
+test('a harmless request id is kept, any other is replaced', async (t) => {
+  const { base } = await listening(t);
+  const idOf = async (given: string): Promise<string | null> => {
+    const response = await fetch(`${base}/healthz`, { headers: { 'x-request-id': given } });
+    return response.headers.get('x-request-id');
+  };
+  assert.equal(await idOf('abc-1'), 'abc-1');
+  assert.match((await idOf('a b"c')) ?? '', /^[0-9a-f-]{36}$/);
+  assert.match((await idOf('x'.repeat(65))) ?? '', /^[0-9a-f-]{36}$/);
+});
+
+test('a request that drips in is ended with 408, whether in its headers or its body', async (t) => {
+  const { port } = await listening(t, {
+    limits: { requestTimeoutMs: 200, headersTimeoutMs: 100, checkIntervalMs: 20 },
+  });
+  const slow = head(`PUT ${path} HTTP/1.1`, 'Content-Type: application/json', 'Content-Length: 9');
+  assertRefused(await raw(port, slow, '{'), 408, 'REQUEST_TIMEOUT');
+  assertRefused(await raw(port, 'GET / HTTP/1.1\r\nHost: x\r\nX-A'), 408, 'REQUEST_TIMEOUT');
+});
+
+test('bytes of any kind never make the server fail', async (t) => {
+  const { port, base } = await listening(t);
+  const seed = 20_261;
+  const random = seededRandom(seed);
+  const pick = (length: number): number => Math.floor(random() * length);
+  const good = `${head(`PUT ${path} HTTP/1.1`, 'Content-Type: application/json', 'Content-Length: 48')}{"amount_in_cents":1250,"platform_batch_id":"b1"}`;
+  const answers = await Promise.all(
+    Array.from({ length: 300 }, () => {
+      const bytes = Buffer.from(good);
+      for (let change = 0; change < 3; change += 1) bytes[pick(bytes.length)] = pick(256);
+      return new Promise<string>((resolve) => {
+        const socket = connect(port, '127.0.0.1');
+        let answer = '';
+        socket.setEncoding('utf8').on('data', (chunk: string) => (answer += chunk));
+        socket.on('error', () => undefined).on('close', () => resolve(answer));
+        socket.end(bytes);
+      });
+    }),
+  );
+  for (const answer of answers) {
+    assert.doesNotMatch(answer, /^HTTP\/1.1 5/, `seed ${seed}: ${answer}`);
+  }
+  assert.equal((await fetch(`${base}/payment/p1`)).status, 200);
+});
+
+test('requests are counted by pattern, never by path', async (t) => {
+  const metrics = createMetrics({ processFigures: false });
+  const lines: object[] = [];
+  const keep = (line: object): void => void lines.push(line);
+  const log = { debug: keep, info: keep, warn: keep, error: keep };
+  const { base } = await listening(t, { metrics, log });
+  await fetch(`${base}/payment/canary-id`);
+  const text = await metrics.text();
+  assert.match(text, /method="GET",route="\/payment\/:platform_payment_id",status="200"/);
+  assert.doesNotMatch(text + JSON.stringify(lines), /canary/);
+});

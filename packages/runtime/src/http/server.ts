@@ -1,0 +1,228 @@
+/**
+ * HTTP for both servers: a Fastify server whose every answer, even to bytes that are no HTTP, has the catalogue's form and an
+ * X-Request-Id; strict in what it reads (decisions 5, 11 and 16); limited in size, time and number (reliability 4.4); and
+ * `mount`, which puts an operation of the contract's route table on it.
+ *
+ * A request's way: duplicate headers and bodies where none belong are refused, the caller is authenticated (`onRequest`, before
+ * its body is read), the body is read strictly, path, query and body are checked against the table, the handler runs, and the
+ * answer is written by a serialiser made from the schema. Nothing is coerced, defaulted or dropped on the way in.
+ */
+import { Refusal, type Detail } from '@duebridge/contract';
+import { fastify, type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify';
+import { randomUUID } from 'node:crypto';
+import type { IncomingMessage } from 'node:http';
+import { systemClock, type Clock } from '../clock.ts';
+import { silentLog, type Log } from '../log.ts';
+import type { Metrics } from '../metrics.ts';
+import { hasBody, readBodiesStrictly } from './body.ts';
+import { followClosing } from './closing.ts';
+import { answerBrokenRequest, answerError } from './errors.ts';
+
+declare module 'fastify' {
+  interface FastifyContextConfig {
+    /** Media type of the body the route takes; undefined: JSON. */
+    bodyType?: string;
+    /** Errors in the form of RFC 6749. */
+    oauthErrors?: boolean;
+  }
+}
+
+/** Limits of a server; each can be set, so that a test need not wait for the real ones. */
+export interface HttpLimits {
+  /** Bytes of a body; 64 KiB (decision 16): the largest request of the interface is under 2 KiB. */
+  bodyBytes: number;
+  /** Bytes of all headers; 16 KiB, Node's own. */
+  headerBytes: number;
+  /** Time for a whole request to arrive; 30,000 ms: a slow body ends here. */
+  requestTimeoutMs: number;
+  /** Time for the headers to arrive; 10,000 ms. It must be below the former or that is not kept in time. */
+  headersTimeoutMs: number;
+  /** How often Node looks for requests that are late; 5,000 ms, so a limit is kept to that much. */
+  checkIntervalMs: number;
+  /** Connections at once; 10,000, well under the usual limit of file descriptors. */
+  connections: number;
+  /** How long a close waits for requests under way before it cuts them; 8,000 ms, within the 10 s of a stop. */
+  closeTimeoutMs: number;
+}
+
+const defaultLimits: HttpLimits = {
+  bodyBytes: 64 * 1024,
+  headerBytes: 16 * 1024,
+  requestTimeoutMs: 30_000,
+  headersTimeoutMs: 10_000,
+  checkIntervalMs: 5_000,
+  connections: 10_000,
+  closeTimeoutMs: 8_000,
+};
+
+/** What a server is made of. */
+export interface ServerOptions {
+  log?: Log;
+  clock?: Clock;
+  metrics?: Metrics;
+  limits?: Partial<HttpLimits>;
+  /** More headers that may stand once only: the one a partner chose for its key. */
+  singleHeaders?: readonly string[];
+}
+
+/** Headers that decide who calls or how the body is read. Two of one are an attempt to be read in two ways (reliability F100). */
+const singleHeaders = [
+  'authorization',
+  'x-client-id',
+  'x-api-key',
+  'content-type',
+  'content-length',
+  'host',
+  'transfer-encoding',
+  'content-encoding',
+  'x-request-id',
+  'prefer',
+  'origin',
+  'cookie',
+];
+
+/** Longest path field taken before the operation's own pattern decides: 128 characters, each encoded in up to 12 bytes. */
+const maxParamLength = 2_048;
+
+/** Makes a server. The caller mounts operations, listens and closes; `close` answers what is under way, then ends. */
+export function createServer(options: ServerOptions = {}): FastifyInstance {
+  const log = options.log ?? silentLog;
+  const clock = options.clock ?? systemClock;
+  const limits = { ...defaultLimits, ...options.limits };
+  const single = new Set(
+    [...singleHeaders, ...(options.singleHeaders ?? [])].map((name) => name.toLowerCase()),
+  );
+
+  const app = fastify({
+    logger: false,
+    bodyLimit: limits.bodyBytes,
+    requestTimeout: limits.requestTimeoutMs,
+    http: {
+      headersTimeout: limits.headersTimeoutMs,
+      connectionsCheckingInterval: limits.checkIntervalMs,
+      maxHeaderSize: limits.headerBytes,
+      // Looked at in headerProblem: Node would answer by itself, with a bare 400.
+      requireHostHeader: false,
+    },
+    exposeHeadRoutes: false,
+    // A request that came in while we close is answered, on a connection that then ends.
+    return503OnClosing: false,
+    routerOptions: { maxParamLength },
+    genReqId: (request) => requestId(request),
+    clientErrorHandler: answerBrokenRequest,
+    frameworkErrors: (error, request, reply) => {
+      // Paths that cannot be decoded come here before any hook has run.
+      setCommonHeaders(request, reply);
+      void answerError(log, error, request, reply);
+    },
+  });
+  app.server.maxConnections = limits.connections;
+  // The same of an Expect that nobody can meet, which Node would answer with a bare 417.
+  app.server.on('checkExpectation', (request, response) => app.routing(request, response));
+  const requests = options.metrics?.histogram(
+    'duebridge_http_request_duration_seconds',
+    'Time from the arrival of a request to the end of its answer',
+    ['method', 'route', 'status'],
+  );
+
+  readBodiesStrictly(app);
+  followClosing(app, limits.closeTimeoutMs);
+
+  app.addHook('onRequest', (request, reply, done) => {
+    setCommonHeaders(request, reply);
+    const problem = headerProblem(request.raw, single);
+    if (problem === undefined) done();
+    else {
+      // What follows on this connection may be a body we did not read as one.
+      reply.header('connection', 'close');
+      done(new Refusal('INVALID_REQUEST', { details: [problem] }));
+    }
+  });
+  app.addHook('onResponse', (request, reply, done) => {
+    const route = request.routeOptions.url ?? 'none';
+    const seconds = reply.elapsedTime / 1000;
+    requests?.observe({ method: request.method, route, status: reply.statusCode }, seconds);
+    // The pattern of the path, never the path: it holds account numbers. Nothing of body or headers.
+    const line = {
+      method: request.method,
+      route,
+      status: reply.statusCode,
+      ms: Math.round(reply.elapsedTime),
+      request_id: request.id,
+      at: new Date(clock.now()).toISOString(),
+    };
+    if (reply.statusCode >= 500) log.warn(line, 'request failed');
+    else if (reply.statusCode >= 400) log.info(line, 'request refused');
+    else log.debug(line, 'request answered');
+    done();
+  });
+  app.setErrorHandler((error, request, reply) => answerError(log, error, request, reply));
+
+  const paths = rememberPaths(app);
+  app.setNotFoundHandler((request) => {
+    const path = request.url.split('?', 1)[0] ?? '';
+    const allowed = paths.filter(({ pattern }) => pattern.test(path)).map(({ method }) => method);
+    if (allowed.length === 0) throw new Refusal('NOT_FOUND');
+    throw new Refusal('METHOD_NOT_ALLOWED', {
+      headers: { Allow: [...new Set(allowed)].sort().join(', ') },
+    });
+  });
+  return app;
+}
+
+/** An incoming id is kept when it is harmless in a header and a log line; else a new one is made. */
+function requestId(request: Pick<IncomingMessage, 'headers'>): string {
+  const given = request.headers['x-request-id'];
+  return typeof given === 'string' && /^[A-Za-z0-9._-]{1,64}$/.test(given) ? given : randomUUID();
+}
+
+function setCommonHeaders(request: FastifyRequest, reply: FastifyReply): void {
+  // no-store: a cached status of a payment is a wrong one (reliability F37).
+  reply.headers({
+    'x-request-id': request.id,
+    'cache-control': 'no-store',
+    'x-content-type-options': 'nosniff',
+  });
+}
+
+function headerProblem(request: IncomingMessage, single: ReadonlySet<string>): Detail | undefined {
+  const { rawHeaders, headers, method } = request;
+  const seen = new Set<string>();
+  for (let index = 0; index < rawHeaders.length; index += 2) {
+    const name = (rawHeaders[index] ?? '').toLowerCase();
+    if (!single.has(name)) continue;
+    if (seen.has(name)) return { path: `headers.${name}`, problem: 'stands more than once' };
+    seen.add(name);
+  }
+  if (headers.host === undefined && request.httpVersion === '1.1') {
+    return { path: 'headers.host', problem: 'is required' };
+  }
+  if (headers.expect !== undefined && headers.expect.toLowerCase() !== '100-continue') {
+    return { path: 'headers.expect', problem: 'cannot be met' };
+  }
+  const coding = headers['transfer-encoding'];
+  if (coding !== undefined && coding.trim().toLowerCase() !== 'chunked') {
+    // Node undoes chunked alone: what else was done to the body would be read as the body.
+    return { path: 'headers.transfer-encoding', problem: 'must be chunked or absent' };
+  }
+  const takesNoBody = method === 'GET' || method === 'HEAD';
+  if (takesNoBody && hasBody(headers)) return { path: 'body', problem: 'does not belong here' };
+  return undefined;
+}
+
+/** Every path that is mounted, as a pattern: to tell an unknown path (404) from a wrong method (405). */
+function rememberPaths(app: FastifyInstance): { method: string; pattern: RegExp }[] {
+  const paths: { method: string; pattern: RegExp }[] = [];
+  app.addHook('onRoute', (route) => {
+    const source = route.url
+      .split('/')
+      .map((segment) => {
+        if (segment.startsWith(':')) return '[^/]+';
+        return segment === '*' ? '.*' : segment.replaceAll(/[.*+?^${}()|[\]\\]/g, String.raw`\$&`);
+      })
+      .join('/');
+    const pattern = new RegExp(`^${source}$`);
+    for (const method of [route.method].flat()) paths.push({ method, pattern });
+  });
+  return paths;
+}

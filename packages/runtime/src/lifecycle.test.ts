@@ -1,0 +1,69 @@
+import assert from 'node:assert/strict';
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import test, { type TestContext } from 'node:test';
+
+/** Runs a service in its own process; `body` is the code of its start. Gives its exit code and what it printed. */
+async function life(
+  t: TestContext,
+  body: string,
+  act: (signal: (name: NodeJS.Signals) => void, line: string) => void = () => undefined,
+): Promise<{ code: number | null; printed: string }> {
+  const href = (name: string): string => JSON.stringify(new URL(name, import.meta.url).href);
+  const program = `
+    import { runService } from ${href('./lifecycle.ts')};
+    import { ConfigurationError } from ${href('./errors.ts')};
+    const say = (_details, message) => console.log(message);
+    const hold = setInterval(() => undefined, 1000);
+    await runService({ log: { debug: say, info: say, warn: say, error: say }, stopTimeoutMs: 200,
+      start: async () => { ${body} } });`;
+  const child = spawn(process.execPath, ['--input-type=module-typescript', '-e', program], {
+    stdio: ['ignore', 'pipe', 'inherit'],
+  });
+  t.after(() => child.kill('SIGKILL'));
+  let printed = '';
+  child.stdout.setEncoding('utf8').on('data', (chunk: string) => {
+    printed += chunk;
+    for (const line of chunk.trim().split('\n')) act((name) => child.kill(name), line);
+  });
+  const [code] = (await once(child, 'close')) as [number | null];
+  return { code, printed };
+}
+
+const up = `console.log('up');`;
+
+test('a signal stops once and gracefully; a second one ends at once', async (t) => {
+  const stopOnUp = (signal: (name: NodeJS.Signals) => void, line: string): void => {
+    if (line === 'up' || line === 'halfway') signal('SIGTERM');
+  };
+  const good = await life(t, `${up} return { stop: async () => console.log('closed') };`, stopOnUp);
+  assert.equal(good.code, 0);
+  assert.match(good.printed, /closed/);
+  const forced = await life(
+    t,
+    `${up} return { stop: () => { console.log('halfway'); return new Promise(() => {}); } };`,
+    stopOnUp,
+  );
+  assert.equal(forced.code, 1);
+  assert.match(forced.printed, /second signal/);
+});
+
+test('a stop that hangs or fails ends with 1, a wrong configuration with 2, an uncaught error with 1', async (t) => {
+  const stopOnUp = (signal: (name: NodeJS.Signals) => void, line: string): void => {
+    if (line === 'up') signal('SIGINT');
+  };
+  const codes = await Promise.all([
+    life(t, `${up} return { stop: () => new Promise(() => {}) };`, stopOnUp),
+    life(t, `${up} return { stop: () => Promise.reject(new Error('x')) };`, stopOnUp),
+    life(t, `throw new ConfigurationError('set X');`),
+    life(t, `throw new Error('x');`),
+    life(
+      t,
+      `setTimeout(() => Promise.reject(new Error('x')), 1); return { stop: async () => {} };`,
+    ),
+  ]);
+  assert.deepEqual(
+    codes.map(({ code }) => code),
+    [1, 1, 2, 1, 1],
+  );
+});

@@ -1,0 +1,57 @@
+/** Figures for Prometheus. */
+import {
+  collectDefaultMetrics,
+  Counter,
+  Gauge,
+  Histogram,
+  Registry,
+  type OpenMetricsContentType,
+  type PrometheusContentType,
+} from 'prom-client';
+
+/** The figures of one process. Names begin with `duebridge_`; labels are few and closed, never ids of customers or payments. */
+export interface Metrics {
+  counter(name: string, help: string, labels?: readonly string[]): Counter;
+  gauge(name: string, help: string, labels?: readonly string[], collect?: () => number): Gauge;
+  /** `buckets` in the unit of the name, mostly seconds. */
+  histogram(
+    name: string,
+    help: string,
+    labels?: readonly string[],
+    buckets?: readonly number[],
+  ): Histogram;
+  /** What /metrics answers. */
+  text(): Promise<string>;
+  readonly contentType: string;
+}
+
+/** From 1 ms to 30 s: a read from memory to the longest waiting read. */
+const secondsBuckets = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30];
+
+/** Makes the figures of one process, with Node's own (memory, event loop, garbage collection) unless `processFigures` is false. */
+export function createMetrics(options: { processFigures?: boolean } = {}): Metrics {
+  const register = new Registry<PrometheusContentType | OpenMetricsContentType>();
+  const registers = [register];
+  if (options.processFigures ?? true) collectDefaultMetrics({ register });
+  return {
+    counter: (name, help, labelNames = []) => new Counter({ name, help, labelNames, registers }),
+    gauge: (name, help, labelNames = [], collect) =>
+      new Gauge({
+        name,
+        help,
+        labelNames,
+        registers,
+        ...(collect === undefined
+          ? undefined
+          : {
+              collect() {
+                this.set(collect());
+              },
+            }),
+      }),
+    histogram: (name, help, labelNames = [], buckets = secondsBuckets) =>
+      new Histogram({ name, help, labelNames, registers, buckets: [...buckets] }),
+    text: () => register.metrics(),
+    contentType: register.contentType,
+  };
+}
