@@ -2,15 +2,14 @@
  * The operator's side of the kit (decision 30): import accounts, list payments, cancel one. On a listener of its own, behind a key
  * of its own; the command line uses only this.
  */
-import { createHash, timingSafeEqual } from 'node:crypto';
 import {
   partnerAdminRoutes,
   Refusal,
   type KitPaymentPage,
   type KitPaymentQuery,
 } from '@duebridge/contract';
-import { ConfigurationError, mount, type Database } from '@duebridge/runtime';
-import type { FastifyInstance, FastifyRequest } from 'fastify';
+import { adminGuard, mount, type Database } from '@duebridge/runtime';
+import type { FastifyInstance } from 'fastify';
 import { parseAccountsCsv } from './accounts-csv.ts';
 import type { BillerRules } from './account-system.ts';
 import type { PartnerKit } from './kit.ts';
@@ -19,8 +18,6 @@ import { listPayments, toRecord, type Place } from './store.ts';
 
 /** Payments in one page when the operator names no number, and at most (the query's pattern). */
 const defaultPageRows = 100;
-/** Shortest admin key. */
-const minKeyLength = 16;
 
 /** What the admin operations need. */
 export interface PartnerAdminOptions {
@@ -36,18 +33,7 @@ export interface PartnerAdminOptions {
 /** Mounts the operator's operations on a server of `createServer`. Throws ConfigurationError for a weak key. */
 export function mountPartnerAdmin(app: FastifyInstance, options: PartnerAdminOptions): void {
   const { database, kit, billers } = options;
-  if (options.adminKey.length < minKeyLength) {
-    throw new ConfigurationError(`the admin key must be at least ${minKeyLength} characters`);
-  }
-  const digest = sha256(options.adminKey);
-  const guard = {
-    onRequest(request: FastifyRequest): void {
-      const key = /^Bearer +(\S+)$/i.exec(request.headers.authorization ?? '')?.[1] ?? '';
-      if (!timingSafeEqual(sha256(key), digest)) {
-        throw new Refusal('UNAUTHORIZED', { headers: { 'WWW-Authenticate': 'Bearer' } });
-      }
-    },
-  };
+  const guard = { onRequest: adminGuard(options.adminKey) };
 
   mount(
     app,
@@ -101,10 +87,6 @@ export function mountPartnerAdmin(app: FastifyInstance, options: PartnerAdminOpt
     },
     guard,
   );
-}
-
-function sha256(text: string): Buffer {
-  return createHash('sha256').update(text).digest();
 }
 
 async function paymentPage(database: Database, query: KitPaymentQuery): Promise<KitPaymentPage> {

@@ -34,6 +34,15 @@ CREATE TABLE duebridge_partner.account (
 
 CREATE TRIGGER account_never_removed BEFORE DELETE ON duebridge_partner.account FOR EACH ROW EXECUTE FUNCTION duebridge_partner.refuse_change();
 
+CREATE TABLE duebridge_partner.deployment (
+  one boolean NOT NULL DEFAULT true,
+  deployment_id uuid NOT NULL,
+  secrets jsonb NOT NULL,
+  created_at timestamp with time zone NOT NULL DEFAULT now(),
+  CONSTRAINT deployment_pkey PRIMARY KEY (one),
+  CONSTRAINT deployment_one_check CHECK (one)
+);
+
 CREATE TABLE duebridge_partner.entry (
   transfer_id text COLLATE "C" NOT NULL,
   line smallint NOT NULL,

@@ -2,23 +2,23 @@
  * A whole partner server from one configuration: database, migrations, the kit on its port and the operator's side on another.
  * What `duebridge partner serve` runs, and what a program that wants a partner in its own process calls.
  */
-import type { AddressInfo } from 'node:net';
-import path from 'node:path';
 import { partnerAdminRoutes, partnerRoutes, renderOpenApi, type Route } from '@duebridge/contract';
 import {
-  ConfigurationError,
+  adminKeyFile,
   createMetrics,
   createServer,
-  ensureDatabase,
+  dataDirectory,
   keptSecret,
+  listen,
   migrate,
   mountOperations,
-  openDatabase,
-  readKeptSecret,
+  openServerDatabase,
   silentLog,
-  startEmbeddedPostgres,
+  takesWrites,
   type Database,
   type Log,
+  type ServerDatabase,
+  type ServerDatabaseOptions,
 } from '@duebridge/runtime';
 import type { FastifyInstance } from 'fastify';
 import type { AccountSystem, BillerRules } from './account-system.ts';
@@ -45,6 +45,8 @@ export interface PartnerConfig {
   readonly adminHost?: string | undefined;
   /** Port of the admin listener; default 4101 (decision 29), 0 for any free one. */
   readonly adminPort?: number | undefined;
+  /** Whether to apply missing migrations at the start; default true. */
+  readonly migrate?: boolean | undefined;
   /** PostgreSQL to use; without it the embedded one in `dataDirectory` (decision 28). */
   readonly databaseUrl?: string | undefined;
   /** Connections at most; default 10. */
@@ -75,37 +77,33 @@ export function migratePartner(database: Database, log: Log = silentLog): Promis
   return migrate(database, migrations, { log });
 }
 
-/** Opens the database of a configuration: the one named, or the embedded one (decision 28). */
-export async function openPartnerDatabase(
-  config: Pick<PartnerConfig, 'databaseUrl' | 'databaseConnections' | 'dataDirectory' | 'log'>,
-): Promise<{ database: Database; close: () => Promise<void> }> {
-  const { log = silentLog, databaseUrl, databaseConnections } = config;
-  const embedded =
-    databaseUrl === undefined
-      ? await startEmbeddedPostgres({ dataDirectory: dataDirectoryOf(config), log })
-      : undefined;
-  const url = databaseUrl ?? (await ensureDatabase(embedded?.url ?? '', 'duebridge_partner'));
-  const database = openDatabase({
-    url,
-    applicationName: 'duebridge partner',
-    log,
-    ...(databaseConnections === undefined ? {} : { maxConnections: databaseConnections }),
+/** Opens the kit's database, checked and migrated. Throws ConfigurationError; close it with its `close`. */
+export function openPartnerDatabase(
+  config: Pick<
+    PartnerConfig,
+    'databaseUrl' | 'databaseConnections' | 'dataDirectory' | 'migrate' | 'log'
+  >,
+  more: Partial<Pick<ServerDatabaseOptions, 'secrets' | 'beside'>> = {},
+): Promise<ServerDatabase> {
+  return openServerDatabase({
+    server: 'partner',
+    migrations,
+    databaseUrl: config.databaseUrl,
+    connections: config.databaseConnections ?? 10,
+    dataDirectory: config.dataDirectory,
+    migrate: config.migrate,
+    log: config.log,
+    ...more,
   });
-  return {
-    database,
-    async close() {
-      await database.close();
-      await embedded?.stop();
-    },
-  };
 }
 
 /** Starts a partner server; resolves when both listeners take requests. Throws ConfigurationError. */
 export async function startPartner(config: PartnerConfig): Promise<RunningPartner> {
   const { log = silentLog, auth, billers } = config;
-  const adminKey =
-    config.adminKey ?? (await keptSecret(path.join(dataDirectoryOf(config), adminKeyFile)));
-  const opened = await openPartnerDatabase(config);
+  const directory = config.dataDirectory ?? dataDirectory();
+  const adminKey = config.adminKey ?? (await keptSecret(adminKeyFile(directory, 'partner')));
+  // Its credentials are compared, never opened, so no secret has to fit the data; the row tells the deployment alone.
+  const opened = await openPartnerDatabase(config, { secrets: [] });
   const { database } = opened;
   const metrics = createMetrics();
   const singleHeaders = auth.method === 'key' ? [auth.header] : [];
@@ -116,12 +114,8 @@ export async function startPartner(config: PartnerConfig): Promise<RunningPartne
     await opened.close();
   };
   try {
-    await migratePartner(database, log);
     const ready = async (): Promise<Record<string, boolean>> => ({
-      database: await database.query('SELECT 1').then(
-        () => true,
-        () => false,
-      ),
+      database: await takesWrites(database),
     });
     await app.register(partnerKit, {
       database,
@@ -135,9 +129,19 @@ export async function startPartner(config: PartnerConfig): Promise<RunningPartne
     mountOperations(app, { ready, openapi: partnerOpenApi(auth) });
     mountPartnerAdmin(admin, { database, kit: app.partnerKit, adminKey, billers });
     mountOperations(admin, { ready, metrics, openapi: adminOpenApi() });
-    const url = await listen(app, config.host ?? '127.0.0.1', config.port ?? 4100);
-    const adminUrl = await listen(admin, config.adminHost ?? '127.0.0.1', config.adminPort ?? 4101);
-    log.info({ url, adminUrl }, 'the partner server takes requests');
+    const url = await listen(app, {
+      host: config.host ?? '127.0.0.1',
+      port: config.port ?? 4100,
+      hostVariable: 'HOST',
+      portVariable: 'PORT',
+    });
+    const adminUrl = await listen(admin, {
+      host: config.adminHost ?? '127.0.0.1',
+      port: config.adminPort ?? 4101,
+      hostVariable: 'ADMIN_HOST',
+      portVariable: 'ADMIN_PORT',
+    });
+    log.info({ url, admin_url: adminUrl }, 'the partner is up');
     let stopping: Promise<void> | undefined;
     return { url, adminUrl, adminKey, app, database, stop: () => (stopping ??= stop()) };
   } catch (error) {
@@ -167,42 +171,4 @@ function adminOpenApi(): object {
     version: '1',
     servers: [{ url: '/', description: 'This server.' }],
   });
-}
-
-async function listen(app: FastifyInstance, host: string, port: number): Promise<string> {
-  try {
-    await app.listen({ host, port });
-  } catch (error) {
-    const code = error instanceof Error && 'code' in error ? error.code : undefined;
-    if (code !== 'EADDRINUSE' && code !== 'EACCES' && code !== 'EADDRNOTAVAIL') throw error;
-    throw new ConfigurationError(`cannot listen on ${host} port ${port} (${code})`, {
-      cause: error,
-    });
-  }
-  const address = app.server.address() as AddressInfo;
-  const shown = host === '0.0.0.0' || host === '::' ? 'localhost' : host;
-  return `http://${shown.includes(':') ? `[${shown}]` : shown}:${address.port}`;
-}
-
-function dataDirectoryOf(config: Pick<PartnerConfig, 'dataDirectory'>): string {
-  return path.resolve(config.dataDirectory ?? process.env['DUEBRIDGE_DATA_DIR'] ?? '.duebridge');
-}
-
-/** Where the generated admin key lies, in the data directory. */
-const adminKeyFile = 'partner-admin-key';
-
-/** The admin key that the command line uses: given, or the one in the data directory. Throws ConfigurationError when there is none. */
-export async function knownAdminKey(
-  adminKey: string | undefined,
-  dataDirectory?: string,
-): Promise<string> {
-  if (adminKey !== undefined) return adminKey;
-  const file = path.join(dataDirectoryOf({ dataDirectory }), adminKeyFile);
-  const stored = await readKeptSecret(file);
-  if (stored === undefined) {
-    throw new ConfigurationError(
-      `there is no admin key in ${file}: start the server here once, or set DUEBRIDGE_ADMIN_KEY`,
-    );
-  }
-  return stored;
 }

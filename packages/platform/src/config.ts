@@ -7,21 +7,17 @@
 import { createSecretKey, type KeyObject } from 'node:crypto';
 import path from 'node:path';
 import {
-  address,
   adminKeyFile,
   ConfigurationError,
   dataDirectory,
-  flag,
-  integer,
   keptSecret,
-  oneOf,
   readConfig,
-  secret,
-  text,
   type Clock,
+  type DeploymentSecret,
   type Log,
 } from '@duebridge/runtime';
 import { openSealer } from './partners/seal.ts';
+import { pepperText, variables, variablesOfOthers } from './variables.ts';
 
 /** Everything a platform needs to know. Fields left out have the defaults of the environment's variables. */
 export interface PlatformConfig {
@@ -33,6 +29,8 @@ export interface PlatformConfig {
   readonly adminHost?: string;
   /** Port of the admin listener; default 4001 (decision 29), 0 for any free one. */
   readonly adminPort?: number;
+  /** Whether to apply missing migrations at the start; default true. */
+  readonly migrate?: boolean;
   /** PostgreSQL to use; without it the embedded one in `dataDirectory` (decision 28). */
   readonly databaseUrl?: string | undefined;
   /** Connections at most, those of the engine and its heartbeat among them; default 20, at least 6. */
@@ -67,120 +65,27 @@ export interface Rate {
   readonly burst: number;
 }
 
-/** The three secrets of a platform. */
+/** The secrets of a platform. */
 export interface PlatformSecrets {
+  /** Those that the data depends on, as the database remembers them. */
+  readonly checked: readonly DeploymentSecret[];
   readonly sealKey: string;
   /** As a key: from a Buffer, Node 24 would import it at every digest, which takes six times as long as the digest. */
   readonly keyPepper: KeyObject;
   readonly adminKey: string;
 }
 
-/** What a pepper must hold: as many bits as the digest it keys. */
-const pepperBytes = 32;
-
-/** Throws an Error for what does not decode to 32 bytes; for `readConfig`. */
-function pepperText(value: string): string {
-  if (Buffer.from(value, 'base64').length < pepperBytes) {
-    throw new Error('must be 32 random bytes in base64, such as openssl rand -base64 32 prints');
-  }
-  return value;
-}
-
-const variables = {
-  host: { name: 'HOST', parse: text, default: '127.0.0.1', description: 'address to listen at' },
-  port: { name: 'PORT', parse: integer(0, 65_535), default: 4000, description: 'public port' },
-  adminHost: {
-    name: 'ADMIN_HOST',
-    parse: text,
-    default: '127.0.0.1',
-    description: 'address of the admin listener',
-  },
-  adminPort: {
-    name: 'ADMIN_PORT',
-    parse: integer(0, 65_535),
-    default: 4001,
-    description: 'port of the admin listener',
-  },
-  databaseUrl: {
-    name: 'DATABASE_URL',
-    parse: address('postgres:', 'postgresql:'),
-    default: undefined,
-    description: 'PostgreSQL to use instead of the embedded one',
-  },
-  databaseConnections: {
-    name: 'DUEBRIDGE_DATABASE_CONNECTIONS',
-    parse: integer(6, 500),
-    default: 20,
-    description: 'database connections at most',
-  },
-  sealKey: {
-    name: 'DUEBRIDGE_SEAL_KEY',
-    parse: text,
-    default: undefined,
-    description: 'seals credentials and personal data: 32 bytes in base64',
-  },
-  keyPepper: {
-    name: 'DUEBRIDGE_KEY_PEPPER',
-    parse: pepperText,
-    default: undefined,
-    description: 'keys the digests of API keys: 32 bytes in base64',
-  },
-  adminKey: {
-    name: 'DUEBRIDGE_ADMIN_KEY',
-    parse: secret,
-    default: undefined,
-    description: 'bearer key of the admin API',
-  },
-  allowPrivateAddresses: {
-    name: 'DUEBRIDGE_ALLOW_PRIVATE_ADDRESSES',
-    parse: flag,
-    default: false,
-    description: 'admits partners at http and private addresses',
-  },
-  clientRate: {
-    name: 'DUEBRIDGE_CLIENT_RATE',
-    parse: integer(1, 100_000),
-    default: 25,
-    description: 'tokens a second for each client; twice as many in one burst',
-  },
-  ipRate: {
-    name: 'DUEBRIDGE_IP_RATE',
-    parse: integer(0, 100_000),
-    default: 200,
-    description: 'calls a second from one address; 0 for no limit, as behind a proxy',
-  },
-  paidRetentionDays: {
-    name: 'DUEBRIDGE_RETENTION_DAYS',
-    parse: integer(1, 3650),
-    default: 90,
-    description: 'days that personal data of customers who paid is kept',
-  },
-  secondPersonAboveCents: {
-    name: 'DUEBRIDGE_SECOND_PERSON_ABOVE_CENTS',
-    parse: integer(0, 99_999_999_999),
-    default: 100_000,
-    description: 'closing a review of more than this needs a second person',
-  },
-  logLevel: {
-    name: 'LOG_LEVEL',
-    parse: oneOf('debug', 'info', 'warn', 'error', 'silent'),
-    default: 'info',
-    description: 'least level that is logged',
-  },
-} as const;
-
 /** Reads the environment. Throws ConfigurationError naming every variable that is wrong. */
 export function readPlatformConfig(
   env: Readonly<Record<string, string | undefined>> = process.env,
 ): PlatformConfig & { readonly logLevel: 'debug' | 'info' | 'warn' | 'error' | 'silent' } {
   const { clientRate, ipRate, ...read } = readConfig(variables, env, {
-    alsoKnown: ['DUEBRIDGE_ADMIN_URL'],
+    alsoKnown: variablesOfOthers,
   });
   return {
     ...read,
     clientRate: { perSecond: clientRate, burst: 2 * clientRate },
     ipRate: ipRate === 0 ? undefined : { perSecond: ipRate, burst: 2 * ipRate },
-    dataDirectory: dataDirectory(env),
   };
 }
 
@@ -202,5 +107,12 @@ export async function readSecrets(config: PlatformConfig): Promise<PlatformSecre
   const pepper = config.keyPepper ?? (await kept('platform-key-pepper', 'DUEBRIDGE_KEY_PEPPER'));
   const adminKey = config.adminKey ?? (await keptSecret(adminKeyFile(directory, 'platform')));
   const keyPepper = createSecretKey(Buffer.from(pepperText(pepper), 'base64'));
-  return { sealKey, keyPepper, adminKey };
+  const checked = [
+    {
+      variable: 'DUEBRIDGE_SEAL_KEY',
+      keys: sealKey.split(',').map((key) => createSecretKey(Buffer.from(key.trim(), 'base64'))),
+    },
+    { variable: 'DUEBRIDGE_KEY_PEPPER', keys: [keyPepper] },
+  ];
+  return { checked, sealKey, keyPepper, adminKey };
 }

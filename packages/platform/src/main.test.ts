@@ -1,5 +1,4 @@
 import assert from 'node:assert/strict';
-import { spawn } from 'node:child_process';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
@@ -216,43 +215,4 @@ test('what a partner wrote cannot steer the terminal', async () => {
     assert.match(out, /gone/);
     assert.doesNotMatch(out, /[\u001b\u0007]/);
   }
-});
-
-test('serve with a port that is taken ends with 2 and names the port', async (t) => {
-  const taken = createServer();
-  await new Promise<void>((resolve) => {
-    taken.listen(0, '127.0.0.1', resolve);
-  });
-  t.after(() => taken.close());
-  const { port } = taken.address() as AddressInfo;
-  const child = spawn(
-    process.execPath,
-    [
-      '--input-type=module-typescript',
-      '-e',
-      `import { platformCommand } from ${JSON.stringify(new URL('./main.ts', import.meta.url).href)};
-       await platformCommand().parseAsync(['serve'], { from: 'user' });`,
-    ],
-    {
-      env: {
-        ...process.env,
-        ...env,
-        PORT: String(port),
-        ADMIN_PORT: '0',
-        DATABASE_URL: platform.database.url,
-        DUEBRIDGE_SEAL_KEY: Buffer.alloc(32, 1).toString('base64'),
-        DUEBRIDGE_KEY_PEPPER: Buffer.alloc(32, 2).toString('base64'),
-      },
-      stdio: ['ignore', 'ignore', 'pipe'],
-    },
-  );
-  let log = '';
-  child.stderr.on('data', (chunk) => {
-    log += String(chunk);
-  });
-  const code = await new Promise((resolve) => {
-    child.once('exit', resolve);
-  });
-  assert.equal(code, 2, log);
-  assert.match(log, new RegExp(`port ${port} `));
 });

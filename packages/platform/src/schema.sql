@@ -100,6 +100,15 @@ CREATE INDEX customers_by_email ON duebridge_platform.customers USING btree (ema
 
 CREATE INDEX customers_to_erase ON duebridge_platform.customers USING btree (erase_after) WHERE (erased_at IS NULL);
 
+CREATE TABLE duebridge_platform.deployment (
+  one boolean NOT NULL DEFAULT true,
+  deployment_id uuid NOT NULL,
+  secrets jsonb NOT NULL,
+  created_at timestamp with time zone NOT NULL DEFAULT now(),
+  CONSTRAINT deployment_pkey PRIMARY KEY (one),
+  CONSTRAINT deployment_one_check CHECK (one)
+);
+
 CREATE TABLE duebridge_platform.differences (
   difference_id uuid NOT NULL,
   platform_batch_id text NOT NULL,

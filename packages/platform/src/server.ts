@@ -6,24 +6,24 @@
  */
 import { platformAdminRoutes, platformRoutes, Refusal, renderOpenApi } from '@duebridge/contract';
 import {
-  checkDurability,
-  ConfigurationError,
+  bearerOf,
   createLogger,
   createMetrics,
   createServer,
-  dataDirectory,
-  ensureDatabase,
-  migrate,
+  listen,
   mount,
   mountOperations,
   openDatabase,
+  openServerDatabase,
   rateLimiter,
-  startEmbeddedPostgres,
   systemClock,
+  takesWrites,
   type Database,
+  type DeploymentSecret,
   type Log,
+  type ServerDatabase,
+  type ServerDatabaseOptions,
 } from '@duebridge/runtime';
-import type { AddressInfo } from 'node:net';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { mountAdmin } from './admin/admin.ts';
 import { openOperators } from './admin/operators.ts';
@@ -48,8 +48,6 @@ import { openTokens, type Tokens } from './checkout/token.ts';
 
 /** Version of the API documents: that of the packages. */
 const version = '0.1.0';
-/** Name of the platform's database on an embedded server, beside that of the partner kit. */
-const embeddedDatabase = 'duebridge_platform';
 /** Clients and addresses whose rate is remembered at most; one more forgets the one unheard of for longest. */
 const maxRateKeys = 100_000;
 
@@ -67,7 +65,7 @@ export interface Platform {
 
 /**
  * Starts a platform: database, migrations, engine, both listeners. Throws ConfigurationError with one sentence for whatever the
- * deployment has to mend (a port taken, a database that is not durable, a secret missing); then nothing is left running.
+ * deployment has to put right (a port taken, a database that is not durable, a secret missing); then nothing is left running.
  */
 export async function startPlatform(config: PlatformConfig = {}): Promise<Platform> {
   const closers: (() => Promise<unknown>)[] = [];
@@ -89,13 +87,13 @@ async function openAll(
   const log = config.log ?? createLogger({ name: 'platform' });
   const clock = config.clock ?? systemClock;
   const allowPrivateAddresses = config.allowPrivateAddresses ?? false;
-  const { sealKey, keyPepper, adminKey } = await readSecrets(config);
+  const { checked, sealKey, keyPepper, adminKey } = await readSecrets(config);
   const metrics = createMetrics();
   const {
     front: database,
     engine: engineDatabase,
     heartbeat,
-  } = await openPools(config, log, closers);
+  } = await openPools(config, checked, log, closers);
   if (allowPrivateAddresses) {
     log.warn({}, 'partners at http and private addresses are admitted: for development only');
   }
@@ -165,10 +163,10 @@ async function openAll(
     await Promise.all([forgetting, gauges]);
   });
 
-  const ready = async (): Promise<Record<string, boolean>> => {
-    await database.query('SELECT 1');
-    return { database: true, ...engine.health };
-  };
+  const ready = async (): Promise<Record<string, boolean>> => ({
+    database: await takesWrites(database),
+    ...engine.health,
+  });
   const publicApp = createServer({ log, clock, metrics });
   mountPublic(publicApp, { config, keys, tokens, sessions, payments, events });
   servePages(publicApp, {
@@ -214,53 +212,39 @@ async function openAll(
     }),
   });
 
-  const url = await listen(
-    publicApp,
-    closers,
-    config.host ?? '127.0.0.1',
-    config.port ?? 4000,
-    'PORT',
-  );
-  const adminUrl = await listen(
-    adminApp,
-    closers,
-    config.adminHost ?? '127.0.0.1',
-    config.adminPort ?? 4001,
-    'ADMIN_PORT',
-  );
+  closers.push(() => publicApp.close());
+  const url = await listen(publicApp, {
+    host: config.host ?? '127.0.0.1',
+    port: config.port ?? 4000,
+    hostVariable: 'HOST',
+    portVariable: 'PORT',
+  });
+  closers.push(() => adminApp.close());
+  const adminUrl = await listen(adminApp, {
+    host: config.adminHost ?? '127.0.0.1',
+    port: config.adminPort ?? 4001,
+    hostVariable: 'ADMIN_HOST',
+    portVariable: 'ADMIN_PORT',
+  });
   log.info({ url, admin_url: adminUrl }, 'the platform is up');
   return { url, adminUrl, adminKey };
 }
 
-/**
- * Opens the platform's database, checked for durability and migrated: the one of `databaseUrl`, or one on the embedded server. What
- * closes it is added to `closers`.
- */
-export async function openPlatformDatabase(
+/** Opens the platform's database, checked and migrated. Throws ConfigurationError; close it with its `close`. */
+export function openPlatformDatabase(
   config: PlatformConfig,
-  log: Log,
-  closers: (() => Promise<unknown>)[],
-  applied: (migrations: string[]) => void = () => undefined,
-): Promise<Database & { readonly url: string }> {
-  let url = config.databaseUrl;
-  if (url === undefined) {
-    const server = await startEmbeddedPostgres({
-      dataDirectory: config.dataDirectory ?? dataDirectory(),
-      log,
-    });
-    closers.push(() => server.stop());
-    url = await ensureDatabase(server.url, embeddedDatabase);
-  }
-  const database = openDatabase({
-    url,
-    applicationName: 'duebridge platform',
-    maxConnections: config.databaseConnections ?? 20,
-    log,
+  more: Partial<Pick<ServerDatabaseOptions, 'secrets' | 'beside' | 'connections'>> = {},
+): Promise<ServerDatabase> {
+  return openServerDatabase({
+    server: 'platform',
+    migrations,
+    databaseUrl: config.databaseUrl,
+    connections: config.databaseConnections ?? 20,
+    dataDirectory: config.dataDirectory,
+    migrate: config.migrate,
+    log: config.log,
+    ...more,
   });
-  closers.push(() => database.close());
-  await checkDurability(database);
-  applied(await migrate(database, migrations, { log }));
-  return { ...database, url };
 }
 
 /**
@@ -269,17 +253,18 @@ export async function openPlatformDatabase(
  */
 async function openPools(
   config: PlatformConfig,
+  secrets: readonly DeploymentSecret[],
   log: Log,
   closers: (() => Promise<unknown>)[],
 ): Promise<Record<'front' | 'engine' | 'heartbeat', Database>> {
   const all = config.databaseConnections ?? 20;
   const ofEngine = Math.max(2, Math.floor(all * ENGINE_PART));
-  const front = await openPlatformDatabase(
-    { ...config, databaseConnections: all - ofEngine - HEARTBEAT_CONNECTIONS },
-    log,
-    closers,
+  const opened = await openPlatformDatabase(
+    { ...config, log },
+    { secrets, connections: all - ofEngine - HEARTBEAT_CONNECTIONS },
   );
-  const { url } = front;
+  closers.push(() => opened.close());
+  const { url, database: front } = opened;
   const engine = openDatabase({
     url,
     applicationName: 'duebridge platform engine',
@@ -316,34 +301,6 @@ async function closeAll(closers: readonly (() => Promise<unknown>)[]): Promise<v
     await close().catch((error: unknown) => errors.push(error));
   }
   if (errors.length > 0) throw new AggregateError(errors, 'the platform did not stop cleanly');
-}
-
-async function listen(
-  app: FastifyInstance,
-  closers: (() => Promise<unknown>)[],
-  host: string,
-  port: number,
-  variable: string,
-): Promise<string> {
-  closers.push(() => app.close());
-  try {
-    await app.listen({ host, port });
-  } catch (error) {
-    const code = error instanceof Error && 'code' in error ? error.code : undefined;
-    if (code === 'EADDRINUSE') {
-      throw new ConfigurationError(
-        `port ${port} of ${host} is taken: stop the program that uses it, or set ${variable} to another one`,
-      );
-    }
-    if (code === 'EACCES' || code === 'EADDRNOTAVAIL' || code === 'ENOTFOUND') {
-      throw new ConfigurationError(
-        `port ${port} of ${host} cannot be opened (${code}): set HOST and ${variable} to what this machine has`,
-      );
-    }
-    throw error;
-  }
-  const { address, family, port: bound } = app.server.address() as AddressInfo;
-  return `http://${family === 'IPv6' ? `[${address}]` : address}:${bound}`;
 }
 
 // The public listener --------------------------------------------------------------------------------------------------------
@@ -416,7 +373,7 @@ function mountPublic(
   mount(
     app,
     platformRoutes.create_flow_session,
-    ({ body, request }) => sessions.open(bearer(request), body),
+    ({ body, request }) => sessions.open(bearerOf(request), body),
     { onRequest: limitAddress },
   );
 
@@ -424,7 +381,7 @@ function mountPublic(
   const withSession = {
     async onRequest(request: FastifyRequest): Promise<void> {
       limitAddress(request);
-      sessionOf.set(request, await sessions.authenticate(bearer(request)));
+      sessionOf.set(request, await sessions.authenticate(bearerOf(request)));
     },
   };
   mount(
@@ -478,9 +435,4 @@ function tooMany(retryAfterSeconds: number): Refusal {
 function oneHeader(request: FastifyRequest, name: string): string | undefined {
   const value = request.headers[name];
   return typeof value === 'string' && value !== '' ? value : undefined;
-}
-
-/** The credential of `Authorization: Bearer …`, or undefined. The scheme's case does not matter (RFC 9110). */
-function bearer(request: FastifyRequest): string | undefined {
-  return /^bearer +([\u0021-\u007e]+)$/i.exec(request.headers.authorization ?? '')?.[1];
 }

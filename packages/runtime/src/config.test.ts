@@ -1,6 +1,19 @@
 import assert from 'node:assert/strict';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
 import test from 'node:test';
-import { address, flag, integer, oneOf, readConfig, secret, text } from './config.ts';
+import {
+  address,
+  environmentHelp,
+  flag,
+  integer,
+  oneOf,
+  readConfig,
+  secret,
+  text,
+  unknownVariables,
+} from './config.ts';
 import { ConfigurationError } from './errors.ts';
 
 const spec = {
@@ -53,11 +66,66 @@ test('all that is wrong is told at once, by name, and no value is told', () => {
   }
 });
 
-test('a misspelt variable of ours is warned of, others are none of our business', () => {
-  const warned: object[] = [];
-  const keep = (details: object): void => void warned.push(details);
-  const log = { debug: keep, info: keep, warn: keep, error: keep };
-  const env = { DUEBRIDGE_POTR: '1', DUEBRIDGE_DATA_DIR: 'x', DUEBRIDGE_OTHER: '1', PATH: 'x' };
-  readConfig({ port: spec.port }, env, { log, alsoKnown: ['DUEBRIDGE_OTHER'] });
-  assert.deepEqual(warned, [{ variable: 'DUEBRIDGE_POTR' }]);
+test('a misspelt variable of ours is refused with the name that was meant; others are not ours to judge', () => {
+  const spec2 = { port: spec.port, days: { ...spec.port, name: 'DUEBRIDGE_RETENTION_DAYS' } };
+  for (const slip of [
+    'DUEBRIDGE_RETENTON_DAYS',
+    'DUEBRIDGE_RETENTION_DYAS',
+    'DUEBRIDGE_RETENTION_DAY',
+  ]) {
+    assert.throws(
+      () => readConfig(spec2, { [slip]: '7' }),
+      (error) =>
+        error instanceof ConfigurationError &&
+        error.message.includes(`${slip} is not known: did you mean DUEBRIDGE_RETENTION_DAYS?`),
+    );
+  }
+  // Of a newer version, of another program, of another product.
+  const env = { DUEBRIDGE_SOMETHING_NEW: '1', DUEBRIDGE_OTHER: '1', RETENTON_DAYS: '1', PATH: 'x' };
+  assert.deepEqual(readConfig(spec2, env, { alsoKnown: ['DUEBRIDGE_OTHER'] }), {
+    port: 4000,
+    days: 4000,
+  });
+  assert.deepEqual(unknownVariables(spec2, env, ['DUEBRIDGE_OTHER']), ['DUEBRIDGE_SOMETHING_NEW']);
+});
+
+test('a secret may come from a file; both at once, or a file that is not there, is told', async (t) => {
+  const folder = await mkdtemp(path.join(tmpdir(), 'duebridge-secret-'));
+  t.after(() => rm(folder, { recursive: true }));
+  const file = path.join(folder, 'key');
+  await writeFile(file, 'a-key-from-a-file-1\n');
+  const secrets = { key: { ...spec.key, secret: true } } as const;
+  assert.equal(readConfig(secrets, { DUEBRIDGE_ADMIN_KEY_FILE: file }).key, 'a-key-from-a-file-1');
+  const refused = (env: Record<string, string>, words: RegExp): void => {
+    assert.throws(
+      () => readConfig(secrets, env),
+      (error) => error instanceof ConfigurationError && words.test(error.message),
+    );
+  };
+  refused(
+    { DUEBRIDGE_ADMIN_KEY: 'a-key-from-here-12', DUEBRIDGE_ADMIN_KEY_FILE: file },
+    /both set/,
+  );
+  refused({ DUEBRIDGE_ADMIN_KEY_FILE: path.join(folder, 'none') }, /cannot be read \(ENOENT\)/);
+  refused({ DUEBRIDGE_ADMIN_KEY_FILE: folder }, /cannot be read \(EISDIR\)/);
+  // Only secrets have one.
+  assert.throws(
+    () =>
+      readConfig(
+        { days: { ...spec.port, name: 'DUEBRIDGE_DAYS' } },
+        { DUEBRIDGE_DAYS_FIL: '7', DUEBRIDGE_DAY: '1' },
+      ),
+    ConfigurationError,
+  );
+});
+
+test('help lists every variable with what holds when it is unset, and which may be files', () => {
+  const help = environmentHelp({
+    ...spec,
+    key: { ...spec.key, secret: true, otherwise: 'made once' },
+  });
+  for (const { name } of Object.values(spec)) assert.match(help, new RegExp(`^  ${name} `, 'm'));
+  assert.match(help, /DUEBRIDGE_ADMIN_KEY +admin key; made once/);
+  assert.match(help, /PORT +port; 4000/);
+  assert.match(help, /NAME_FILE names it, for DUEBRIDGE_ADMIN_KEY\./);
 });

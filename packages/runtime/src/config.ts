@@ -1,6 +1,6 @@
 /** The configuration of a server: read from the environment once and whole, so that everything wrong is told at once. */
+import { readFileSync } from 'node:fs';
 import { ConfigurationError, messageOf } from './errors.ts';
-import { silentLog, type Log } from './log.ts';
 
 /** Reads one variable's text; throws an Error whose message says what is wrong without quoting the text. */
 export type Parser<T> = (text: string) => T;
@@ -11,7 +11,17 @@ export interface Variable<T> {
   readonly parse: Parser<T>;
   readonly description: string;
   readonly default?: T;
+  /** What holds when nothing is given, for --help, where the default itself would not tell. */
+  readonly otherwise?: string;
+  /** May be given as a file too: NAME_FILE names one that holds it, as container hosts mount secrets. */
+  readonly secret?: true;
 }
+
+/** The variables of a program, by the name of what they set. */
+export type Variables = Readonly<Record<string, Variable<unknown>>>;
+
+/** The environment, as Node gives it. */
+export type Environment = Readonly<Record<string, string | undefined>>;
 
 /** Any text. */
 export const text: Parser<string> = (value) => value;
@@ -74,46 +84,139 @@ export function oneOf<const T extends string>(...words: T[]): Parser<T> {
 /** The values of a specification. */
 export type Config<S> = { readonly [K in keyof S]: S[K] extends Variable<infer T> ? T : never };
 
-/** Variables of the project that are read elsewhere and so are never reported as unknown. */
-const readElsewhere = new Set(['DUEBRIDGE_DATA_DIR', 'DUEBRIDGE_TEST_DATABASE_URL']);
+/** Variables of the project that no server's table holds: tests, demo and tools read them. */
+const readElsewhere = ['DUEBRIDGE_TEST_DATABASE_URL', 'DUEBRIDGE_ADMIN_URL'];
+
+/** A name this close to a known one is a slip of the pen: two letters, or one pair of them swapped. */
+const slipDistance = 2;
 
 /**
- * Reads all variables of `spec` from `env`. Throws one ConfigurationError that names every variable that is missing or wrong, and
- * never quotes a value. A DUEBRIDGE_ variable that nobody knows (a slip of the pen) is warned of; `alsoKnown` names those that
- * other parts of the program read.
+ * Reads all variables of `spec` from `env`. Throws one ConfigurationError that names every variable that is missing, wrong or
+ * misspelt, and never quotes a value. `alsoKnown` names variables of other programs of the project, which may share an environment.
  */
-export function readConfig<const S extends Readonly<Record<string, Variable<unknown>>>>(
+export function readConfig<const S extends Variables>(
   spec: S,
-  env: Readonly<Record<string, string | undefined>> = process.env,
-  options: { log?: Log; alsoKnown?: readonly string[] } = {},
+  env: Environment = process.env,
+  options: { alsoKnown?: readonly string[] } = {},
 ): Config<S> {
   const problems: string[] = [];
   const values: Record<string, unknown> = {};
   for (const [key, variable] of Object.entries(spec)) {
-    const given = env[variable.name];
-    if (given === undefined || given === '') {
-      if ('default' in variable) values[key] = variable.default;
-      else problems.push(`${variable.name} is not set (${variable.description})`);
-      continue;
-    }
     try {
-      values[key] = variable.parse(given);
+      const given = variable.secret ? secretText(env, variable.name) : env[variable.name];
+      if (given !== undefined && given !== '') values[key] = variable.parse(given);
+      else if ('default' in variable) values[key] = variable.default;
+      else problems.push(`${variable.name} is not set (${variable.description})`);
     } catch (error) {
-      problems.push(`${variable.name} ${messageOf(error)} (${variable.description})`);
+      problems.push(
+        error instanceof ConfigurationError
+          ? error.message
+          : `${variable.name} ${messageOf(error)} (${variable.description})`,
+      );
     }
   }
-  const known = new Set(Object.values(spec).map((variable) => variable.name));
-  for (const name of Object.keys(env)) {
-    if (!name.startsWith('DUEBRIDGE_') || known.has(name) || readElsewhere.has(name)) continue;
-    if (options.alsoKnown?.includes(name)) continue;
-    (options.log ?? silentLog).warn(
-      { variable: name },
-      'this variable is not known; is it misspelt?',
-    );
+  const known = knownNames(spec, options.alsoKnown);
+  for (const name of unknownNames(known, env)) {
+    const meant = [...known].find((other) => isSlip(name, other));
+    if (meant !== undefined) problems.push(`${name} is not known: did you mean ${meant}?`);
   }
   if (problems.length > 0) {
     throw new ConfigurationError(`the configuration is not usable: ${problems.join('; ')}`);
   }
   // Each key was filled from its own variable above.
   return values as Config<S>;
+}
+
+/**
+ * The DUEBRIDGE_ variables of `env` that this version does not know and that are no slip of the pen: of a newer version, perhaps,
+ * whose deployment goes back to this one. A server logs them at its start and goes on.
+ */
+export function unknownVariables(
+  spec: Variables,
+  env: Environment,
+  alsoKnown: readonly string[] = [],
+): string[] {
+  return unknownNames(knownNames(spec, alsoKnown), env);
+}
+
+function knownNames(spec: Variables, alsoKnown: readonly string[] = []): Set<string> {
+  return new Set([
+    ...Object.values(spec).flatMap(({ name, secret: isSecret }) =>
+      isSecret ? [name, `${name}_FILE`] : [name],
+    ),
+    ...alsoKnown,
+    ...readElsewhere,
+  ]);
+}
+
+function unknownNames(known: ReadonlySet<string>, env: Environment): string[] {
+  return Object.keys(env).filter((name) => name.startsWith('DUEBRIDGE_') && !known.has(name));
+}
+
+/** Whether two names are at most `slipDistance` apart: letters added, left out, replaced, or neighbours swapped. */
+function isSlip(one: string, other: string): boolean {
+  if (Math.abs(one.length - other.length) > slipDistance) return false;
+  let twoBack: number[] = [];
+  let back = Array.from({ length: other.length + 1 }, (_, column) => column);
+  for (let row = 1; row <= one.length; row += 1) {
+    const line = [row];
+    for (let column = 1; column <= other.length; column += 1) {
+      const same = one[row - 1] === other[column - 1] ? 0 : 1;
+      let least = Math.min(
+        (back[column] ?? 0) + 1,
+        (line[column - 1] ?? 0) + 1,
+        (back[column - 1] ?? 0) + same,
+      );
+      if (one[row - 1] === other[column - 2] && one[row - 2] === other[column - 1]) {
+        least = Math.min(least, (twoBack[column - 2] ?? 0) + 1);
+      }
+      line.push(least);
+    }
+    twoBack = back;
+    back = line;
+  }
+  return (back[other.length] ?? 0) <= slipDistance;
+}
+
+/**
+ * A secret of the environment: the text of NAME, or of the file that NAME_FILE names, without the line break at its end. Undefined
+ * when neither is given. Throws ConfigurationError when both are, or when the file cannot be read.
+ */
+export function secretText(env: Environment, name: string): string | undefined {
+  const given = env[name] || undefined;
+  const file = env[`${name}_FILE`] || undefined;
+  if (file === undefined) return given;
+  if (given !== undefined) {
+    throw new ConfigurationError(`${name} and ${name}_FILE are both set: give one of them`);
+  }
+  try {
+    return readFileSync(file, 'utf8').trimEnd();
+  } catch (error) {
+    const code = error instanceof Error && 'code' in error ? String(error.code) : messageOf(error);
+    throw new ConfigurationError(
+      `the file ${file} that ${name}_FILE names cannot be read (${code})`,
+    );
+  }
+}
+
+/** The table as `--help` shows it: name, description, what holds when nothing is given. */
+export function environmentHelp(spec: Variables): string {
+  const rows = Object.values(spec);
+  const width = Math.max(...rows.map(({ name }) => name.length));
+  const lines = rows.map((row) => {
+    const value = row.otherwise ?? (row.default === undefined ? undefined : shown(row.default));
+    return `  ${row.name.padEnd(width)}  ${row.description}${value === undefined ? '' : `; ${value}`}`;
+  });
+  const secrets = rows.filter((row) => row.secret).map(({ name }) => name);
+  return [
+    '',
+    'Environment (what it sets; what holds when it is unset or empty):',
+    ...lines,
+    '',
+    `A secret may be in a file instead: NAME_FILE names it, for ${secrets.join(', ')}.`,
+  ].join('\n');
+}
+
+function shown(value: unknown): string {
+  return typeof value === 'string' ? value : JSON.stringify(value);
 }

@@ -2,6 +2,7 @@
 export * from './clock.ts';
 export * from './config.ts';
 export * from './data-directory.ts';
+export * from './deployment.ts';
 export * from './embedded-postgres.ts';
 export * from './errors.ts';
 export * from './group-commit.ts';
@@ -13,3 +14,5 @@ export * from './http/index.ts';
 export * from './lifecycle.ts';
 export * from './logger.ts';
 export * from './metrics.ts';
+export * from './server-database.ts';
+export * from './server-variables.ts';

@@ -1,5 +1,5 @@
 /** A service's life: a start that fails with a sentence, and one graceful stop. */
-import { ConfigurationError } from './errors.ts';
+import { ConfigurationError, exitCodes } from './errors.ts';
 import type { Log } from './log.ts';
 
 /** A started service. */
@@ -11,6 +11,8 @@ export interface Service {
 /** How to run. */
 export interface RunOptions {
   log: Log;
+  /** DUEBRIDGE_ variables that this version does not know; logged, because one may be misspelt. */
+  unknownVariables?: readonly string[];
   start(): Promise<Service>;
   /** How long a stop may take in milliseconds; default 10,000 (reliability F82), what a container host grants before it kills. */
   stopTimeoutMs?: number;
@@ -25,46 +27,51 @@ export async function runService(options: RunOptions): Promise<void> {
   const { log, stopTimeoutMs = 10_000 } = options;
   const stopAsked = Promise.withResolvers<NodeJS.Signals>();
   let signals = 0;
+  let late: NodeJS.Timeout | undefined;
   const onSignal = (signal: NodeJS.Signals): void => {
     signals += 1;
     if (signals > 1) {
       log.warn({ signal }, 'second signal: ending at once');
-      process.exit(1);
+      process.exit(exitCodes.failed);
     }
     log.info({ signal }, 'stopping');
     stopAsked.resolve(signal);
+    // Counts from the signal, also while the service still starts: a start may wait for a database or for another's migration.
+    late = setTimeout(() => {
+      log.error({ stopTimeoutMs }, 'the stop took too long; ending');
+      process.exit(exitCodes.failed);
+    }, stopTimeoutMs);
   };
   process.on('SIGTERM', onSignal).on('SIGINT', onSignal);
   const onBug = (error: unknown): void => {
     log.error({ error: asError(error) }, 'an error was not caught; ending');
-    process.exit(1);
+    process.exit(exitCodes.failed);
   };
   process.on('unhandledRejection', onBug).on('uncaughtException', onBug);
 
+  for (const variable of options.unknownVariables ?? []) {
+    log.warn({ variable }, 'this variable is not known to this version');
+  }
   let service: Service;
   try {
     service = await options.start();
   } catch (error) {
     const isConfiguration = error instanceof ConfigurationError;
-    // A sentence for the configuration; everything for a bug.
-    if (isConfiguration) log.error({}, error.message);
+    // A sentence for the configuration, in the form of every other command; everything for a bug.
+    if (isConfiguration) process.stderr.write(`duebridge: ${error.message}\n`);
     else log.error({ error: asError(error) }, 'the start failed');
-    process.exit(isConfiguration ? error.exitCode : 1);
+    process.exit(isConfiguration ? error.exitCode : exitCodes.failed);
   }
   await stopAsked.promise;
-  const late = setTimeout(() => {
-    log.error({ stopTimeoutMs }, 'the stop took too long; ending');
-    process.exit(1);
-  }, stopTimeoutMs);
   try {
     await service.stop();
   } catch (error) {
     log.error({ error: asError(error) }, 'the stop failed');
-    process.exit(1);
+    process.exit(exitCodes.failed);
   }
   clearTimeout(late);
   log.info({}, 'stopped');
-  process.exit(0);
+  process.exit(exitCodes.done);
 }
 
 function asError(error: unknown): Error {

@@ -14,6 +14,7 @@ import {
   openDatabase,
   sql,
   sqlState,
+  takesWrites,
   type Database,
 } from './postgres.ts';
 import { migrate } from './migrations.ts';
@@ -347,4 +348,17 @@ test('a database that would lose acknowledged payments is refused wherever that 
   await check();
   await own.query(`ALTER ROLE CURRENT_USER IN DATABASE ${name} SET synchronous_commit = off`);
   await assert.rejects(check(), ConfigurationError);
+});
+
+test('a database that is set to read only, as a standby is, makes a server not ready', async (t) => {
+  const database = await testDatabase(t, { migrations });
+  assert.equal(await takesWrites(database), true);
+  const name = new URL(database.url).pathname.slice(1);
+  await database.query(`ALTER DATABASE ${name} SET default_transaction_read_only = on`);
+  const later = openDatabase({ url: database.url, applicationName: 'later' });
+  database.closing(() => later.close());
+  assert.equal(await takesWrites(later), false);
+  const nowhere = openDatabase({ url: 'postgres://a:b@127.0.0.1:1/c', applicationName: 'nowhere' });
+  assert.equal(await takesWrites(nowhere), false);
+  await nowhere.close();
 });

@@ -517,3 +517,15 @@ export async function checkDurability(database: Database): Promise<void> {
     );
   }
 }
+
+/** Whether a database takes writes: it answers, and is neither a standby nor set to read only. Never throws. */
+export async function takesWrites(database: Database): Promise<boolean> {
+  try {
+    const [row] = await database.query<{ writable: boolean }>(
+      `SELECT NOT pg_is_in_recovery() AND current_setting('transaction_read_only') = 'off' AS writable`,
+    );
+    return row?.writable === true;
+  } catch {
+    return false;
+  }
+}

@@ -141,3 +141,12 @@ CREATE TRIGGER transfer_never_emptied BEFORE TRUNCATE ON duebridge_partner.trans
 CREATE TRIGGER entry_append_only BEFORE UPDATE OR DELETE ON duebridge_partner.entry FOR EACH ROW EXECUTE FUNCTION duebridge_partner.refuse_change();
 CREATE TRIGGER entry_never_emptied BEFORE TRUNCATE ON duebridge_partner.entry EXECUTE FUNCTION duebridge_partner.refuse_change();
 CREATE TRIGGER account_never_removed BEFORE DELETE ON duebridge_partner.account FOR EACH ROW EXECUTE FUNCTION duebridge_partner.refuse_change();
+
+-- Which deployment this database belongs to (decision 34): one row. For each secret that the data depends on, a value keyed with it,
+-- so that a start with another secret is told instead of failing everything it meets.
+CREATE TABLE duebridge_partner.deployment (
+  one boolean PRIMARY KEY DEFAULT true CHECK (one),
+  deployment_id uuid NOT NULL,
+  secrets jsonb NOT NULL,
+  created_at timestamptz NOT NULL DEFAULT now()
+);

@@ -1,12 +1,21 @@
-import { jsonOption, print, type Terminal } from '@duebridge/runtime/cli';
+import {
+  environmentHelp,
+  jsonOption,
+  print,
+  unknownVariables,
+  type Terminal,
+} from '@duebridge/runtime/cli';
 import type { Command } from 'commander';
+import { variables, variablesOfOthers } from '../variables.ts';
 
 /** `duebridge platform serve` and `migrate`. A server is loaded only when one is started. */
 export function addServing(command: Command, terminal: Terminal): void {
   command
     .command('serve')
     .description('run the platform until it is told to stop')
-    .action(async () => {
+    .addHelpText('after', environmentHelp(variables))
+    .option('--no-migrate', 'refuse a database that lacks a migration, instead of applying it')
+    .action(async (options: { migrate: boolean }) => {
       const [{ createLogger, runService }, { readPlatformConfig }, { startPlatform }] =
         await Promise.all([
           import('@duebridge/runtime'),
@@ -15,7 +24,11 @@ export function addServing(command: Command, terminal: Terminal): void {
         ]);
       const config = readPlatformConfig(terminal.env);
       const log = createLogger({ name: 'platform', level: config.logLevel });
-      await runService({ log, start: () => startPlatform({ ...config, log }) });
+      await runService({
+        log,
+        unknownVariables: unknownVariables(variables, terminal.env, variablesOfOthers),
+        start: () => startPlatform({ ...config, migrate: options.migrate, log }),
+      });
     });
 
   command
@@ -23,29 +36,16 @@ export function addServing(command: Command, terminal: Terminal): void {
     .description('bring the database to this version, and end')
     .addOption(jsonOption())
     .action(async (options: { json?: true }) => {
-      const [{ createLogger }, { readPlatformConfig }, { openPlatformDatabase }] =
-        await Promise.all([
-          import('@duebridge/runtime'),
-          import('../config.ts'),
-          import('../server.ts'),
-        ]);
-      const config = readPlatformConfig(terminal.env);
-      const closers: (() => Promise<unknown>)[] = [];
-      let applied: string[] = [];
-      try {
-        await openPlatformDatabase(
-          config,
-          createLogger({ name: 'platform', level: 'warn' }),
-          closers,
-          (names) => {
-            applied = names;
-          },
-        );
-      } finally {
-        for (const close of closers.toReversed()) await close();
-      }
-      print(terminal, options, { applied }, () =>
-        applied.length === 0 ? 'The database is up to date.' : `Applied ${applied.join(', ')}.`,
+      const [{ readPlatformConfig }, { openPlatformDatabase }] = await Promise.all([
+        import('../config.ts'),
+        import('../server.ts'),
+      ]);
+      const opened = await openPlatformDatabase(readPlatformConfig(terminal.env), { beside: true });
+      await opened.close();
+      print(terminal, options, { applied: opened.applied }, () =>
+        opened.applied.length === 0
+          ? 'The database is up to date.'
+          : `Applied ${opened.applied.join(', ')}.`,
       );
     });
 }

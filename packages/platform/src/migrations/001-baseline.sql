@@ -415,3 +415,12 @@ CREATE INDEX audit_actor ON duebridge_platform.audit (actor, at) WHERE actor NOT
 CREATE INDEX audit_partner ON duebridge_platform.audit (partner_id, at) WHERE platform_payment_id IS NULL;
 CREATE INDEX flow_payments_by_customer ON duebridge_platform.flow_payments (customer_id);
 CREATE INDEX customers_by_email ON duebridge_platform.customers (email_digest) WHERE email_digest IS NOT NULL;
+
+-- Which deployment this database belongs to (decision 34): one row. For each secret that the data depends on, a value keyed with it,
+-- so that a start with another secret is told instead of failing everything it meets.
+CREATE TABLE duebridge_platform.deployment (
+  one boolean PRIMARY KEY DEFAULT true CHECK (one),
+  deployment_id uuid NOT NULL,
+  secrets jsonb NOT NULL,
+  created_at timestamptz NOT NULL DEFAULT now()
+);

@@ -1,5 +1,6 @@
 /** Commands speak to a running server through its admin API, as any program with the admin key may (decision 32). */
 import { readFile } from 'node:fs/promises';
+import { secretText } from '../config.ts';
 import { adminKeyFile, dataDirectory, type ServerName } from '../data-directory.ts';
 import type { ErrorBody } from '@duebridge/contract';
 import { CommandError, exitCodes } from '../errors.ts';
@@ -119,8 +120,8 @@ export function adminUrl(terminal: Terminal, target: AdminTarget): string {
 
 /** The admin key given, or the one that the server keeps in its data directory. */
 async function adminKey(terminal: Terminal, server: ServerName): Promise<string> {
-  const given = terminal.env['DUEBRIDGE_ADMIN_KEY'];
-  if (given !== undefined && given !== '') return given;
+  const given = secretText(terminal.env, 'DUEBRIDGE_ADMIN_KEY');
+  if (given !== undefined) return given;
   const file = adminKeyFile(dataDirectory(terminal.env), server);
   try {
     return (await readFile(file, 'utf8')).trim();

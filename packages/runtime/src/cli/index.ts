@@ -1,6 +1,8 @@
 /** What the commands of both servers share. Loads neither a server nor a database driver. */
+export * from '../config.ts';
 export * from '../data-directory.ts';
 export * from '../errors.ts';
+export * from '../server-variables.ts';
 export * from './admin-client.ts';
 export * from './print.ts';
 export * from './terminal.ts';

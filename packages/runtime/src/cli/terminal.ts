@@ -3,6 +3,7 @@
  * loads neither a server nor a database driver.
  */
 import { readFile } from 'node:fs/promises';
+import { secretText } from '../config.ts';
 import { CommandError, exitCodes } from '../errors.ts';
 
 /** Where a command reads and writes; the process's own unless a test gives another. */
@@ -42,7 +43,7 @@ export async function readStdin(terminal: Terminal): Promise<Uint8Array> {
 }
 
 /**
- * A secret from its flag, from standard input when the flag is `-`, or from the environment; the last two leave no trace in a
+ * A secret from its flag, from standard input when the flag is `-`, or from the environment (a variable, or a file that NAME_FILE names); the last two leave no trace in a
  * shell's history. Undefined when it was given nowhere.
  */
 export async function secretOption(
@@ -50,7 +51,7 @@ export async function secretOption(
   given: string | undefined,
   variable: string,
 ): Promise<string | undefined> {
-  if (given !== '-') return given ?? (terminal.env[variable] || undefined);
+  if (given !== '-') return given ?? secretText(terminal.env, variable);
   return (
     Buffer.from(await readStdin(terminal))
       .toString('utf8')

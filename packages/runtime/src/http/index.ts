@@ -1,5 +1,7 @@
 /** HTTP for both servers, by job. */
+export * from './admin-guard.ts';
 export * from './errors.ts';
+export * from './listen.ts';
 export * from './mount.ts';
 export * from './operations.ts';
 export * from './rate-limiter.ts';

@@ -1,5 +1,7 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
+import { createMetrics } from '../metrics.ts';
+import { manualClock } from '../testing.ts';
 import { mountOperations } from './operations.ts';
 import { createServer } from './server.ts';
 import { listening } from './testing.ts';
@@ -19,14 +21,37 @@ test('the page of the API is in nobody’s frame, has no form and tells nobody w
   assert.equal(headers.get('referrer-policy'), 'no-referrer');
 });
 
-test('readiness says what is missing', async (t) => {
+test('readiness says what is missing, and however many ask, it is looked at once a second', async (t) => {
   const app = createServer();
   t.after(() => app.close());
+  const clock = manualClock();
   let database = true;
-  mountOperations(app, { ready: () => Promise.resolve({ database }) });
-  assert.equal((await app.inject('/readyz')).statusCode, 200);
+  let looked = 0;
+  const ready = (): Promise<Record<string, boolean>> => {
+    looked += 1;
+    return Promise.resolve({ database });
+  };
+  mountOperations(app, { ready, clock });
+  const all = await Promise.all(Array.from({ length: 50 }, () => app.inject('/readyz')));
+  assert.ok(all.every(({ statusCode }) => statusCode === 200));
+  assert.equal(looked, 1);
   database = false;
+  await clock.advance(999);
+  assert.equal((await app.inject('/readyz')).statusCode, 200);
+  await clock.advance(1);
   const response = await app.inject('/readyz');
   assert.equal(response.statusCode, 503);
   assert.deepEqual(response.json(), { ready: false, checks: { database: false } });
+  assert.equal(looked, 2);
+});
+
+test('what operators read answers HEAD too, as balancers ask it', async (t) => {
+  const app = createServer();
+  t.after(() => app.close());
+  mountOperations(app, { metrics: createMetrics({ processFigures: false }), openapi: {} });
+  for (const url of ['/healthz', '/readyz', '/metrics', '/openapi.json', '/docs']) {
+    const response = await app.inject({ method: 'HEAD', url });
+    assert.equal(response.statusCode, 200, url);
+    assert.equal(response.body, '', url);
+  }
 });

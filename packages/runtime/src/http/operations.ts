@@ -1,5 +1,6 @@
 /** What an operator's tools read: health, readiness, figures, the API document (decision 33). */
 import type { FastifyInstance } from 'fastify';
+import { systemClock, type Clock } from '../clock.ts';
 import type { Metrics } from '../metrics.ts';
 import { jsonType } from './body.ts';
 import { isClosing } from './closing.ts';
@@ -7,9 +8,10 @@ import { docsPage } from './docs-page.ts';
 
 /** What an operator's tools read (decision 33). */
 export interface OperationsOptions {
-  /** Answers whether the service can do its work: one entry per thing it needs. */
+  /** Answers whether the service can do its work: one entry per thing it needs. Asked once a second at most. */
   ready?: () => Promise<Readonly<Record<string, boolean>>>;
   metrics?: Metrics;
+  clock?: Clock;
   /** The OpenAPI document, served at /openapi.json and shown at /docs. */
   openapi?: object;
 }
@@ -21,49 +23,70 @@ const docsHeaders = {
   'referrer-policy': 'no-referrer',
 };
 
-/** Longest a readiness question may take: the balancer asks again soon. */
+/** Balancers and people with curl ask by HEAD too. */
+const withHead = { exposeHeadRoute: true };
+
+/** Longest a readiness check may take: the balancer asks again soon. */
 const readyTimeoutMs = 3_000;
+/** How long an answer holds, so that whoever may ask cannot make us ask the database at their pace. */
+const readyHoldsMs = 1_000;
 
 /**
  * Mounts /healthz (the process runs), /readyz (it can do its work; 503 when not, or when it is closing), /metrics, /openapi.json
  * and /docs; the last three only where they were given. None needs credentials: mount them where only the right people can reach.
  */
 export function mountOperations(app: FastifyInstance, options: OperationsOptions = {}): void {
-  const { ready, metrics, openapi } = options;
-  app.get('/healthz', () => ({ status: 'ok' }));
-  app.get('/readyz', async (_request, reply) => {
-    const checks = ready ? await readyInTime(ready) : {};
+  const { ready, metrics, openapi, clock = systemClock } = options;
+  app.get('/healthz', withHead, () => ({ status: 'ok' }));
+  const checked = heldFor(readyHoldsMs, clock, () => inTime(ready));
+  app.get('/readyz', withHead, async (_request, reply) => {
+    const checks = await checked();
     const closing = isClosing(app);
     const isReady = !closing && Object.values(checks).every(Boolean);
     return reply.code(isReady ? 200 : 503).send({ ready: isReady, checks });
   });
   if (metrics) {
-    app.get('/metrics', async (_request, reply) =>
+    app.get('/metrics', withHead, async (_request, reply) =>
       reply.type(metrics.contentType).send(await metrics.text()),
     );
   }
   if (openapi) {
     const json = JSON.stringify(openapi);
     const page = docsPage(openapi);
-    app.get('/openapi.json', (_request, reply) => reply.type(jsonType).send(json));
-    app.get('/docs', (_request, reply) =>
+    app.get('/openapi.json', withHead, (_request, reply) => reply.type(jsonType).send(json));
+    app.get('/docs', withHead, (_request, reply) =>
       reply.headers(docsHeaders).type('text/html; charset=utf-8').send(page),
     );
   }
 }
 
-async function readyInTime(
-  ready: () => Promise<Readonly<Record<string, boolean>>>,
+async function inTime(
+  ready: OperationsOptions['ready'],
 ): Promise<Readonly<Record<string, boolean>>> {
   let timer: NodeJS.Timeout | undefined;
   const late = new Promise<Readonly<Record<string, boolean>>>((resolve) => {
     timer = setTimeout(() => resolve({ answered_in_time: false }), readyTimeoutMs);
   });
   try {
-    return await Promise.race([ready(), late]);
+    return await Promise.race([ready?.() ?? {}, late]);
   } catch {
     return { answered: false };
   } finally {
     clearTimeout(timer);
   }
+}
+
+/** `work` once for everybody who asks while it runs and for `ms` after it ended. */
+function heldFor<T>(ms: number, clock: Clock, work: () => Promise<T>): () => Promise<T> {
+  let running: Promise<T> | undefined;
+  let held: { value: T; until: number } | undefined;
+  return async () => {
+    if (held !== undefined && clock.monotonic() < held.until) return held.value;
+    running ??= work().finally(() => {
+      running = undefined;
+    });
+    const value = await running;
+    held = { value, until: clock.monotonic() + ms };
+    return value;
+  };
 }

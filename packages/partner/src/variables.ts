@@ -1,0 +1,200 @@
+/** The environment of the partner kit's server, as `--help` shows it and config.ts reads it. Loads no server. */
+import { SCOPES } from '@duebridge/contract';
+import {
+  integer,
+  oneOf,
+  secret,
+  serverVariables,
+  text,
+  type Parser,
+  type Variable,
+} from '@duebridge/runtime/cli';
+import type { BillerRules } from './account-system.ts';
+import type { OAuthClient } from './auth.ts';
+
+/** Longest time to cancel in, in seconds: a day. */
+const maxHoldSeconds = 86_400;
+
+const common = serverVariables({
+  port: 4100,
+  adminPort: 4101,
+  connections: 10,
+  // Fewer would let one slow statement hold up everything else.
+  leastConnections: 3,
+});
+
+export const variables = {
+  host: common.host,
+  port: common.port,
+  adminHost: common.adminHost,
+  adminPort: common.adminPort,
+  databaseUrl: common.databaseUrl,
+  databaseConnections: common.databaseConnections,
+  dataDirectory: common.dataDirectory,
+  auth: {
+    name: 'DUEBRIDGE_PARTNER_AUTH',
+    parse: oneOf('key', 'oauth'),
+    default: 'key',
+    description: 'how the operations are protected: key or oauth',
+  },
+  keyHeader: {
+    name: 'DUEBRIDGE_PARTNER_KEY_HEADER',
+    parse: text,
+    default: 'x-api-key',
+    description: 'header of the static key',
+  },
+  key: {
+    name: 'DUEBRIDGE_PARTNER_KEY',
+    parse: secret,
+    default: undefined,
+    description: 'the static key',
+    secret: true,
+  },
+  key2: {
+    name: 'DUEBRIDGE_PARTNER_KEY_2',
+    parse: secret,
+    default: undefined,
+    description: 'a second static key while rotating',
+    secret: true,
+  },
+  clientId: {
+    name: 'DUEBRIDGE_PARTNER_CLIENT_ID',
+    parse: text,
+    default: undefined,
+    description: 'the OAuth client',
+  },
+  clientSecret: {
+    name: 'DUEBRIDGE_PARTNER_CLIENT_SECRET',
+    parse: secret,
+    default: undefined,
+    description: 'its secret',
+    secret: true,
+  },
+  clientSecret2: {
+    name: 'DUEBRIDGE_PARTNER_CLIENT_SECRET_2',
+    parse: secret,
+    default: undefined,
+    description: 'its second secret while rotating',
+    secret: true,
+  },
+  clients: {
+    name: 'DUEBRIDGE_PARTNER_CLIENTS',
+    parse: listOf(oauthClient),
+    default: undefined,
+    description:
+      'several OAuth clients: [{"client_id": …, "secrets": […], "scopes": ["read", "write"]}]',
+    secret: true,
+  },
+  formerly: {
+    name: 'DUEBRIDGE_PARTNER_FORMERLY',
+    parse: (value: string): readonly string[] => value.split(',').map((id) => id.trim()),
+    default: undefined,
+    description:
+      'former client ids of the holder of the key or of the one client, with commas between; static-key for a key',
+  },
+  billers: {
+    name: 'DUEBRIDGE_PARTNER_BILLERS',
+    parse: listOf(billerRules),
+    default: undefined,
+    description:
+      'billers and rules: [{"biller_id": …, "max_amount_in_cents": …, "duplicate_window_seconds": …}]',
+    otherwise: 'every biller that has accounts, without rules',
+  },
+  holdSeconds: {
+    name: 'DUEBRIDGE_PARTNER_HOLD_SECONDS',
+    parse: integer(0, maxHoldSeconds),
+    default: 0,
+    description: 'seconds in which an accepted payment can be canceled before it is posted',
+  },
+  adminKey: common.adminKey,
+  logLevel: common.logLevel,
+} as const satisfies Readonly<Record<string, Variable<unknown>>>;
+
+/** Variables that only other programs of the project read; a shared environment may hold them. A test compares them with theirs. */
+export const variablesOfOthers = [
+  ...['DUEBRIDGE_SEAL_KEY', 'DUEBRIDGE_KEY_PEPPER'].flatMap((name) => [name, `${name}_FILE`]),
+  'DUEBRIDGE_ALLOW_PRIVATE_ADDRESSES',
+  'DUEBRIDGE_CLIENT_RATE',
+  'DUEBRIDGE_IP_RATE',
+  'DUEBRIDGE_RETENTION_DAYS',
+  'DUEBRIDGE_SECOND_PERSON_ABOVE_CENTS',
+];
+
+// JSON in variables --------------------------------------------------------------------------------------------------------
+
+type Fields = Readonly<Record<string, unknown>>;
+
+/** A JSON list of objects. Error messages never quote the text: it may hold secrets. */
+function listOf<T>(read: (fields: Fields) => T): Parser<readonly T[]> {
+  return (json) => {
+    let list: unknown;
+    try {
+      list = JSON.parse(json);
+    } catch {
+      throw new Error('must be JSON');
+    }
+    if (!Array.isArray(list) || list.length === 0)
+      throw new Error('must be a JSON list, not empty');
+    return list.map((item: unknown) => {
+      if (typeof item !== 'object' || item === null) throw new Error('must be a list of objects');
+      return read({ ...item });
+    });
+  };
+}
+
+function onlyFields(fields: Fields, ...names: string[]): void {
+  const unknown = Object.keys(fields).filter((name) => !names.includes(name));
+  if (unknown.length > 0) throw new Error(`holds a field that is not one of ${names.join(', ')}`);
+}
+
+function textField(fields: Fields, name: string): string {
+  const value = fields[name];
+  if (typeof value !== 'string' || value === '') throw new Error(`must give ${name} as a text`);
+  return value;
+}
+
+function textsField(fields: Fields, name: string): readonly string[] {
+  const value: unknown = fields[name];
+  if (!Array.isArray(value) || !value.every((item) => typeof item === 'string')) {
+    throw new Error(`must give ${name} as a list of texts`);
+  }
+  return value;
+}
+
+function countField(fields: Fields, name: string): number | undefined {
+  const value = fields[name];
+  if (value === undefined) return undefined;
+  if (typeof value !== 'number' || !Number.isSafeInteger(value) || value < 0) {
+    throw new Error(`must give ${name} as a whole number`);
+  }
+  return value;
+}
+
+function oauthClient(fields: Fields): OAuthClient {
+  onlyFields(fields, 'client_id', 'secrets', 'scopes', 'formerly');
+  const scopes =
+    fields['scopes'] === undefined
+      ? SCOPES
+      : textsField(fields, 'scopes').map((word) => {
+          const scope = SCOPES.find((known) => known === word);
+          if (scope === undefined) throw new Error(`must give scopes of ${SCOPES.join(' and ')}`);
+          return scope;
+        });
+  return {
+    client_id: textField(fields, 'client_id'),
+    secrets: textsField(fields, 'secrets'),
+    scopes,
+    ...(fields['formerly'] === undefined ? {} : { formerly: textsField(fields, 'formerly') }),
+  };
+}
+
+function billerRules(fields: Fields): BillerRules {
+  onlyFields(fields, 'biller_id', 'max_amount_in_cents', 'duplicate_window_seconds');
+  const max_amount_in_cents = countField(fields, 'max_amount_in_cents');
+  const duplicate_window_seconds = countField(fields, 'duplicate_window_seconds');
+  return {
+    biller_id: textField(fields, 'biller_id'),
+    ...(max_amount_in_cents === undefined ? {} : { max_amount_in_cents }),
+    ...(duplicate_window_seconds === undefined ? {} : { duplicate_window_seconds }),
+  };
+}

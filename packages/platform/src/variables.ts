@@ -1,0 +1,104 @@
+/** The environment of the platform, as `--help` shows it and config.ts reads it. Loads no server. */
+import { flag, integer, serverVariables, type Variable } from '@duebridge/runtime/cli';
+
+/** 256 bits: what the cipher takes, and as many as the digests that the pepper keys. */
+const keyBytes = 32;
+const keyProblem = 'must be 32 random bytes in base64, such as openssl rand -base64 32 prints';
+
+/** One key, or several with commas between them; throws an Error for what does not decode to 32 bytes each. */
+function keyList(value: string): string {
+  const sizes = value.split(',').map((key) => Buffer.from(key.trim(), 'base64').length);
+  if (sizes.some((size) => size !== keyBytes)) throw new Error(keyProblem);
+  return value;
+}
+
+/** Throws an Error for what does not decode to at least 32 bytes. */
+export function pepperText(value: string): string {
+  if (Buffer.from(value, 'base64').length < keyBytes) throw new Error(keyProblem);
+  return value;
+}
+
+const common = serverVariables({
+  port: 4000,
+  adminPort: 4001,
+  connections: 20,
+  // Two each for the heartbeat, the engine and requests.
+  leastConnections: 6,
+});
+
+export const variables = {
+  host: common.host,
+  port: common.port,
+  adminHost: common.adminHost,
+  adminPort: common.adminPort,
+  databaseUrl: common.databaseUrl,
+  databaseConnections: common.databaseConnections,
+  dataDirectory: common.dataDirectory,
+  sealKey: {
+    name: 'DUEBRIDGE_SEAL_KEY',
+    parse: keyList,
+    default: undefined,
+    description:
+      'seals credentials and personal data: 32 bytes in base64; while rotating new,former',
+    otherwise: 'kept in the data directory, required with DATABASE_URL',
+    secret: true,
+  },
+  keyPepper: {
+    name: 'DUEBRIDGE_KEY_PEPPER',
+    parse: pepperText,
+    default: undefined,
+    description: 'keys the digests of API keys: 32 bytes in base64',
+    otherwise: 'kept in the data directory, required with DATABASE_URL',
+    secret: true,
+  },
+  adminKey: common.adminKey,
+  allowPrivateAddresses: {
+    name: 'DUEBRIDGE_ALLOW_PRIVATE_ADDRESSES',
+    parse: flag,
+    default: false,
+    description: '1 admits partners at http and private addresses',
+    otherwise: '0',
+  },
+  clientRate: {
+    name: 'DUEBRIDGE_CLIENT_RATE',
+    parse: integer(1, 100_000),
+    default: 25,
+    description: 'tokens a second for each client, twice as many in one burst',
+  },
+  ipRate: {
+    name: 'DUEBRIDGE_IP_RATE',
+    parse: integer(0, 100_000),
+    default: 200,
+    description: 'calls a second from one address, 0 for no limit, as behind a proxy',
+  },
+  paidRetentionDays: {
+    name: 'DUEBRIDGE_RETENTION_DAYS',
+    parse: integer(1, 3650),
+    default: 90,
+    description: 'days that personal data of customers who paid is kept',
+  },
+  secondPersonAboveCents: {
+    name: 'DUEBRIDGE_SECOND_PERSON_ABOVE_CENTS',
+    parse: integer(0, 99_999_999_999),
+    default: 100_000,
+    description: 'closing a review of more than this needs a second person',
+  },
+  logLevel: common.logLevel,
+} as const satisfies Readonly<Record<string, Variable<unknown>>>;
+
+/** Variables that only other programs of the project read; a shared environment may hold them. A test compares them with theirs. */
+export const variablesOfOthers = [
+  'DUEBRIDGE_PARTNER_AUTH',
+  'DUEBRIDGE_PARTNER_KEY_HEADER',
+  ...['', '_FILE'].flatMap((suffix) => [
+    `DUEBRIDGE_PARTNER_KEY${suffix}`,
+    `DUEBRIDGE_PARTNER_KEY_2${suffix}`,
+    `DUEBRIDGE_PARTNER_CLIENT_SECRET${suffix}`,
+    `DUEBRIDGE_PARTNER_CLIENT_SECRET_2${suffix}`,
+    `DUEBRIDGE_PARTNER_CLIENTS${suffix}`,
+  ]),
+  'DUEBRIDGE_PARTNER_CLIENT_ID',
+  'DUEBRIDGE_PARTNER_FORMERLY',
+  'DUEBRIDGE_PARTNER_BILLERS',
+  'DUEBRIDGE_PARTNER_HOLD_SECONDS',
+];

@@ -1,0 +1,33 @@
+/** The guard of an admin listener: a bearer key, compared so that neither its length nor its content shows in the time taken. */
+import { Refusal } from '@duebridge/contract';
+import type { FastifyRequest } from 'fastify';
+import { createHash, timingSafeEqual } from 'node:crypto';
+import { ConfigurationError } from '../errors.ts';
+
+/** Shortest admin key, in characters: below that, guessing it becomes thinkable. */
+const minKeyLength = 16;
+
+/** Refuses every request without `adminKey` as 401. Throws ConfigurationError for a key that is too short. */
+export function adminGuard(adminKey: string): (request: FastifyRequest) => void {
+  if (adminKey.length < minKeyLength) {
+    throw new ConfigurationError(
+      `the admin key is too short: give DUEBRIDGE_ADMIN_KEY at least ${minKeyLength} characters`,
+    );
+  }
+  // Digests have one length, whatever was sent.
+  const expected = sha256(adminKey);
+  return (request) => {
+    if (!timingSafeEqual(sha256(bearerOf(request) ?? ''), expected)) {
+      throw new Refusal('UNAUTHORIZED', { headers: { 'WWW-Authenticate': 'Bearer' } });
+    }
+  };
+}
+
+/** The credential of `Authorization: Bearer …`, or undefined. The scheme's case does not matter (RFC 9110). */
+export function bearerOf(request: FastifyRequest): string | undefined {
+  return /^bearer +([\u0021-\u007e]+)$/i.exec(request.headers.authorization ?? '')?.[1];
+}
+
+function sha256(text: string): Buffer {
+  return createHash('sha256').update(text).digest();
+}

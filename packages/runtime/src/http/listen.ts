@@ -1,0 +1,48 @@
+/** Opens a listener, or says in a sentence why this machine does not let us. */
+import type { FastifyInstance } from 'fastify';
+import type { AddressInfo } from 'node:net';
+import { ConfigurationError } from '../errors.ts';
+
+/** Where to listen, and the variables that an operator would change. */
+export interface ListenAt {
+  readonly host: string;
+  /** 0 for any free one. */
+  readonly port: number;
+  readonly hostVariable: string;
+  readonly portVariable: string;
+}
+
+/**
+ * Listens and gives the base address, without a slash at its end. Throws ConfigurationError for a port that is taken or not
+ * allowed, and for an address that this machine does not have.
+ */
+export async function listen(app: FastifyInstance, at: ListenAt): Promise<string> {
+  const { host, port } = at;
+  try {
+    await app.listen({ host, port });
+  } catch (error) {
+    const sentence = whyNot(error, at);
+    throw sentence === undefined ? error : new ConfigurationError(sentence, { cause: error });
+  }
+  const { port: bound } = app.server.address() as AddressInfo;
+  // A wildcard is where it listens, not where anybody can go.
+  const shown = host === '0.0.0.0' || host === '::' ? 'localhost' : host;
+  return `http://${shown.includes(':') ? `[${shown}]` : shown}:${bound}`;
+}
+
+function whyNot(error: unknown, at: ListenAt): string | undefined {
+  const { host, port, hostVariable, portVariable } = at;
+  switch (error instanceof Error && 'code' in error ? error.code : undefined) {
+    case 'EADDRINUSE':
+      return `port ${port} of ${host} is taken: stop the program that uses it, or set ${portVariable} to another one`;
+    case 'EACCES':
+      return `port ${port} of ${host} may not be opened by this user: set ${portVariable} to one above 1023`;
+    case 'EADDRNOTAVAIL':
+    case 'ENOTFOUND':
+    case 'EAI_AGAIN':
+    case 'EINVAL':
+      return `this machine has no address ${host}: set ${hostVariable} to one it has, such as 127.0.0.1`;
+    default:
+      return undefined;
+  }
+}

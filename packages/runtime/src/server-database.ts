@@ -1,0 +1,153 @@
+/**
+ * The database of a server: the one of DATABASE_URL, or the embedded one. Opened, checked and migrated the same way by both
+ * servers, and whatever is wrong with it is told in one sentence.
+ */
+import { dataDirectory as defaultDataDirectory, type ServerName } from './data-directory.ts';
+import { checkDeployment, type DeploymentSecret } from './deployment.ts';
+import { startEmbeddedPostgres } from './embedded-postgres.ts';
+import { ConfigurationError, DatabaseUnavailable, messageOf } from './errors.ts';
+import { silentLog, type Log } from './log.ts';
+import { migrate, type Migrations } from './migrations.ts';
+import {
+  checkDurability,
+  ensureDatabase,
+  openDatabase,
+  sqlState,
+  takesWrites,
+  type Database,
+} from './postgres.ts';
+
+/** What to open. */
+export interface ServerDatabaseOptions {
+  readonly server: ServerName;
+  readonly migrations: Migrations;
+  /** PostgreSQL to use; without it the embedded one of `dataDirectory`. */
+  readonly databaseUrl?: string | undefined;
+  readonly connections: number;
+  readonly dataDirectory?: string | undefined;
+  /** The secrets that the data depends on; left out by a command that only migrates. */
+  readonly secrets?: readonly DeploymentSecret[] | undefined;
+  /** Whether to apply missing migrations; default true. With false a database that lacks one is refused. */
+  readonly migrate?: boolean | undefined;
+  /** Whether tables may be made beside those of the other server; default false: more likely the address is wrong. */
+  readonly beside?: boolean | undefined;
+  readonly log?: Log | undefined;
+}
+
+/** An opened database. */
+export interface ServerDatabase {
+  readonly database: Database;
+  /** Address of the database, with its password. */
+  readonly url: string;
+  /** Names of the migrations applied now. */
+  readonly applied: readonly string[];
+  /** Closes the pool, and leaves the embedded server. */
+  readonly close: () => Promise<void>;
+}
+
+/** Opens, checks and migrates. Throws ConfigurationError with a sentence for whatever the deployment has to put right. */
+export async function openServerDatabase(options: ServerDatabaseOptions): Promise<ServerDatabase> {
+  const { server, migrations, databaseUrl, log = silentLog } = options;
+  const closers: (() => Promise<void>)[] = [];
+  const close = async (): Promise<void> => {
+    for (const one of closers.splice(0).toReversed()) await one();
+  };
+  try {
+    const url = databaseUrl ?? (await embeddedUrl(options, log, closers));
+    const database = openDatabase({
+      url,
+      applicationName: `duebridge ${server}`,
+      maxConnections: options.connections,
+      log,
+    });
+    closers.push(() => database.close());
+    await checkDurability(database);
+    if (!(await takesWrites(database))) {
+      throw new ConfigurationError(
+        'the database only takes reads, as a standby does: give the address of the primary in DATABASE_URL',
+      );
+    }
+    if (options.beside !== true) await assertOwnDatabase(database, server, migrations.schema);
+    const applied = await migrate(database, migrations, {
+      log,
+      ...(options.migrate === undefined ? {} : { apply: options.migrate }),
+    });
+    if (options.secrets !== undefined) {
+      const deployment_id = await checkDeployment(database, migrations.schema, options.secrets);
+      log.info({ deployment_id }, 'database opened');
+    }
+    return { database, url, applied, close };
+  } catch (error) {
+    await close().catch(() => undefined);
+    if (databaseUrl === undefined) throw error;
+    const sentence = describeDatabaseTrouble(error, databaseUrl, server);
+    throw sentence === undefined ? error : new ConfigurationError(sentence, { cause: error });
+  }
+}
+
+async function embeddedUrl(
+  options: ServerDatabaseOptions,
+  log: Log,
+  closers: (() => Promise<void>)[],
+): Promise<string> {
+  const dataDirectory = options.dataDirectory ?? defaultDataDirectory();
+  const embedded = await startEmbeddedPostgres({ dataDirectory, log });
+  closers.push(() => embedded.stop());
+  return ensureDatabase(embedded.url, `duebridge_${options.server}`);
+}
+
+/**
+ * A database that has the tables of the other server and none of ours is more likely a wrong address than a shared database, so
+ * nothing is made in it unless somebody asked for that by the migrate command.
+ */
+async function assertOwnDatabase(
+  database: Database,
+  server: ServerName,
+  schema: string,
+): Promise<void> {
+  const rows = await database.query<{ name: string }>(
+    `SELECT nspname AS name FROM pg_catalog.pg_namespace WHERE nspname IN ('duebridge_platform', 'duebridge_partner')`,
+  );
+  if (rows.length === 0 || rows.some(({ name }) => name === schema)) return;
+  const other = server === 'platform' ? 'partner' : 'platform';
+  throw new ConfigurationError(
+    `DATABASE_URL leads to the database of a ${other}, which has no tables of the ${server}: correct it, or run "duebridge ${server} migrate" once if both are to share the database`,
+  );
+}
+
+/**
+ * Why a database cannot be used, for the person who set DATABASE_URL: names place, role and database, never the password.
+ * Undefined for what is no trouble of the deployment's.
+ */
+export function describeDatabaseTrouble(
+  error: unknown,
+  databaseUrl: string,
+  server: ServerName,
+): string | undefined {
+  if (error instanceof ConfigurationError) return undefined;
+  const url = new URL(databaseUrl);
+  const place = `${url.hostname || 'localhost'}:${url.port || '5432'}`;
+  const role = decodeURIComponent(url.username) || 'the default role';
+  const name = decodeURIComponent(url.pathname.slice(1)) || role;
+  switch (sqlState(error)) {
+    case '28P01':
+    case '28000':
+      return `the database at ${place} does not let ${role} in: correct the user and the password in DATABASE_URL`;
+    case '3D000':
+      return `there is no database ${name} at ${place}: create it (createdb ${name}), or correct DATABASE_URL`;
+    case '42501':
+      return `${role} lacks a right in the database ${name} (${deepest(error)}): grant it, or run "duebridge ${server} migrate" as a role that may create tables`;
+    case '53300':
+      return `the database at ${place} has no connection left for us: raise its max_connections, or lower DUEBRIDGE_DATABASE_CONNECTIONS`;
+    default:
+  }
+  if (!(error instanceof DatabaseUnavailable)) return undefined;
+  return `the database at ${place} does not answer (${deepest(error)}): start it, or correct DATABASE_URL`;
+}
+
+/** What the driver or PostgreSQL said itself, without our words around it. */
+function deepest(error: unknown): string {
+  return error instanceof DatabaseUnavailable && error.cause !== undefined
+    ? deepest(error.cause)
+    : messageOf(error);
+}

@@ -1,0 +1,73 @@
+/** The variables that both servers read, so that one name means one thing in either. */
+import { address, integer, oneOf, secret, text } from './config.ts';
+import { dataDirectory } from './data-directory.ts';
+
+/** The rows of the environment table that both servers have; only the defaults of numbers differ. */
+export function serverVariables(defaults: {
+  port: number;
+  adminPort: number;
+  connections: number;
+  leastConnections: number;
+}) {
+  return {
+    host: {
+      name: 'HOST',
+      parse: text,
+      default: '127.0.0.1',
+      description: 'address of the public listener',
+    },
+    port: {
+      name: 'PORT',
+      parse: integer(0, 65_535),
+      default: defaults.port,
+      description: 'its port',
+    },
+    adminHost: {
+      name: 'ADMIN_HOST',
+      parse: text,
+      default: '127.0.0.1',
+      description: 'address of the admin listener',
+    },
+    adminPort: {
+      name: 'ADMIN_PORT',
+      parse: integer(0, 65_535),
+      default: defaults.adminPort,
+      description: 'its port',
+    },
+    databaseUrl: {
+      name: 'DATABASE_URL',
+      parse: address('postgres:', 'postgresql:'),
+      default: undefined,
+      description: 'PostgreSQL to use, as postgres://user:password@host:port/database',
+      otherwise: 'an embedded one in the data directory',
+      secret: true,
+    },
+    databaseConnections: {
+      name: 'DUEBRIDGE_DATABASE_CONNECTIONS',
+      parse: integer(defaults.leastConnections, 500),
+      default: defaults.connections,
+      description: 'database connections at most',
+    },
+    dataDirectory: {
+      name: 'DUEBRIDGE_DATA_DIR',
+      parse: (value: string) => dataDirectory({ DUEBRIDGE_DATA_DIR: value }),
+      default: dataDirectory({}),
+      description: 'folder of the embedded database and of secrets that were made here',
+      otherwise: '.duebridge',
+    },
+    adminKey: {
+      name: 'DUEBRIDGE_ADMIN_KEY',
+      parse: secret,
+      default: undefined,
+      description: 'bearer key of the admin API',
+      otherwise: 'made once and kept in the data directory',
+      secret: true,
+    },
+    logLevel: {
+      name: 'LOG_LEVEL',
+      parse: oneOf('debug', 'info', 'warn', 'error', 'silent'),
+      default: 'info',
+      description: 'least level that is logged: debug, info, warn, error or silent',
+    },
+  } as const;
+}
