@@ -165,7 +165,7 @@ async function ground(serverUrl: string, partnerUrl: string, concurrency: number
                 amount_in_cents: 12_345,
                 session_id: null,
                 funding_method: 'sandbox_bank',
-                owner: engine.workerId,
+                slot: engine.slotForNew(),
                 actor: 'bench',
               }),
             );

@@ -194,7 +194,6 @@ export const PaymentView = Type.Object({
   initiated_at: Type.Union([Type.String(), Type.Null()]),
   posted_at: Type.Union([Type.String(), Type.Null()]),
   ended_at: Type.Union([instant('When the platform learned the end.'), Type.Null()]),
-  owner: Type.Union([Type.String(), Type.Null()]),
 });
 export type PaymentView = Static<typeof PaymentView>;
 

@@ -250,7 +250,7 @@ CREATE TABLE duebridge_platform.payments (
   stage text NOT NULL DEFAULT 'created'::text,
   review_reason text,
   rejection_message text,
-  owner text,
+  slot smallint DEFAULT '-1'::integer,
   payment_id text,
   former_payment_ids text[] NOT NULL DEFAULT '{}'::text[],
   failure_reason text,
@@ -273,6 +273,8 @@ CREATE TABLE duebridge_platform.payments (
   CONSTRAINT payments_rejection_message_check CHECK ((length(rejection_message) <= 500)),
   CONSTRAINT payments_review CHECK (((stage = 'review'::text) = (review_reason IS NOT NULL))),
   CONSTRAINT payments_settled CHECK (((settled_at IS NULL) OR (status <> 'processing'::text))),
+  CONSTRAINT payments_slot CHECK (((stage = 'review'::text) = (slot IS NULL))),
+  CONSTRAINT payments_slot_check CHECK (((slot >= '-1'::integer) AND (slot <= 1023))),
   CONSTRAINT payments_stage_check CHECK ((stage = ANY (ARRAY['created'::text, 'authorized'::text, 'dispatching'::text, 'accepted'::text, 'review'::text, 'ended'::text]))),
   CONSTRAINT payments_status_check CHECK ((status = ANY (ARRAY['processing'::text, 'succeeded'::text, 'failed'::text, 'canceled'::text]))),
   CONSTRAINT payments_succeeded CHECK (((status <> 'succeeded'::text) OR ((posted_at IS NOT NULL) AND (payment_id IS NOT NULL))))
@@ -284,7 +286,7 @@ CREATE INDEX payments_by_account ON duebridge_platform.payments USING btree (acc
 
 CREATE INDEX payments_by_amount ON duebridge_platform.payments USING btree (amount_in_cents, platform_payment_id);
 
-CREATE INDEX payments_in_flight ON duebridge_platform.payments USING btree (owner) WHERE (settled_at IS NULL);
+CREATE INDEX payments_in_flight ON duebridge_platform.payments USING btree (slot, platform_payment_id) WHERE (settled_at IS NULL);
 
 CREATE INDEX payments_partner ON duebridge_platform.payments USING btree (partner_id, platform_payment_id);
 
@@ -343,6 +345,23 @@ CREATE TABLE duebridge_platform.sessions (
 
 CREATE INDEX sessions_by_expiry ON duebridge_platform.sessions USING btree (expires_at);
 
+CREATE TABLE duebridge_platform.shares (
+  partner_id text NOT NULL,
+  worker_id text NOT NULL,
+  calls integer NOT NULL,
+  calls_need integer NOT NULL,
+  rate integer NOT NULL,
+  rate_need integer NOT NULL,
+  CONSTRAINT shares_pkey PRIMARY KEY (partner_id, worker_id)
+) WITH (fillfactor=50);
+
+CREATE TABLE duebridge_platform.slots (
+  slot smallint NOT NULL,
+  worker_id text,
+  CONSTRAINT slots_pkey PRIMARY KEY (slot),
+  CONSTRAINT slots_slot_check CHECK (((slot >= 0) AND (slot <= 1023)))
+) WITH (fillfactor=25);
+
 CREATE TABLE duebridge_platform.tokens (
   token_hash bytea NOT NULL,
   client_id text NOT NULL,
@@ -368,7 +387,7 @@ CREATE TABLE duebridge_platform.workers (
   worker_id text NOT NULL,
   heartbeat_at timestamp with time zone NOT NULL DEFAULT clock_timestamp(),
   started_at timestamp with time zone NOT NULL DEFAULT clock_timestamp(),
-  shares jsonb NOT NULL DEFAULT '{}'::jsonb,
+  round_at timestamp with time zone,
   CONSTRAINT workers_pkey PRIMARY KEY (worker_id)
 ) WITH (fillfactor=50);
 

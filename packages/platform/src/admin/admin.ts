@@ -345,6 +345,5 @@ function toPaymentView(payment: PaymentRow): PaymentView {
     initiated_at: payment.initiated_at,
     posted_at: payment.posted_at,
     ended_at: payment.ended_at,
-    owner: payment.owner,
   };
 }

@@ -52,7 +52,7 @@ export function exportPayments(
       if (rows.length === 0) return;
       let page = '';
       for (const row of rows) {
-        const { masked_account_id, owner: _owner, ...view } = as.view(row);
+        const { masked_account_id, ...view } = as.view(row);
         const line = { ...view, account: as.unmasked ? row.account_id : masked_account_id };
         page +=
           as.format === 'jsonl'

@@ -20,7 +20,7 @@ const reviewsStatement = sql(
           min((SELECT max(a.at) FROM duebridge_platform.audit a
                 WHERE a.platform_payment_id = p.platform_payment_id AND a.event = 'payment_review')) AS oldest_at
      FROM duebridge_platform.payments p
-    WHERE p.settled_at IS NULL AND p.owner IS NULL AND p.stage = 'review' GROUP BY 1 ORDER BY 2 DESC, 1`,
+    WHERE p.settled_at IS NULL AND p.slot IS NULL AND p.stage = 'review' GROUP BY 1 ORDER BY 2 DESC, 1`,
 );
 const flightStatement = sql(
   'overview_flight',

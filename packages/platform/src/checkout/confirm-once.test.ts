@@ -45,7 +45,7 @@ function open(on: Database, taken: PaymentRow[], at = clock): Payments {
     client: {
       getAccount: () => Promise.resolve({ kind: 'found', account: { status: 'active' } }),
     } as unknown as PartnerClient,
-    engine: { workerId: 'w1', take: (payment) => void taken.push(payment) },
+    engine: { slotForNew: () => 7, take: (payment) => void taken.push(payment) },
     funding: {
       methods: () => [{ funding_method: 'sandbox_bank', label: 'x', sandbox: true }],
     } as unknown as Funding,
@@ -56,7 +56,7 @@ function open(on: Database, taken: PaymentRow[], at = clock): Payments {
   });
 }
 
-test('the engine hears of a payment after its commit, once, and owns it [S4]', async () => {
+test('the engine hears of a payment after its commit, once, and it is in one of its slots [S4]', async () => {
   const taken: PaymentRow[] = [];
   const payments = open(database, taken);
   const session = newSession();
@@ -66,11 +66,11 @@ test('the engine hears of a payment after its commit, once, and owns it [S4]', a
     taken.map((row) => row.platform_payment_id),
     [payment.platform_payment_id],
   );
-  const [row] = await database.query<{ owner: string }>(
-    'SELECT owner FROM duebridge_platform.payments WHERE platform_payment_id = $1',
+  const [row] = await database.query<{ slot: number }>(
+    'SELECT slot FROM duebridge_platform.payments WHERE platform_payment_id = $1',
     [payment.platform_payment_id],
   );
-  assert.equal(row?.owner, 'w1');
+  assert.equal(row?.slot, 7);
 });
 
 test('a commit whose answer is lost leaves no payment that nobody drives [S4]', async () => {

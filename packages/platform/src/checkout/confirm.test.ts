@@ -18,7 +18,7 @@ const row: PaymentRow = {
   stage: 'dispatching',
   review_reason: null,
   rejection_message: null,
-  owner: 'w',
+  slot: 7,
   payment_id: null,
   failure_reason: null,
   ended_by: null,

@@ -58,7 +58,7 @@ export function openPayments(options: {
   database: Database;
   registry: PartnerRegistry;
   client: PartnerClient;
-  engine: Pick<Engine, 'workerId' | 'take'>;
+  engine: Pick<Engine, 'slotForNew' | 'take'>;
   funding: Funding;
   clock: Clock;
   log: Log;
@@ -91,7 +91,7 @@ export function openPayments(options: {
           amount_in_cents: request.amount_in_cents,
           session_id: session.session_id,
           funding_method: request.funding_method,
-          owner: engine.workerId,
+          slot: engine.slotForNew(),
           actor: `session ${session.session_id}`,
         });
         await noteFlowPayment(tx, session, made.platform_payment_id, decision.replaces);
@@ -101,7 +101,7 @@ export function openPayments(options: {
       if (payment === made) engine.take(payment);
       return payment;
     } catch (error) {
-      // The commit may have happened: then the row names this worker as its owner, and nobody else will drive it.
+      // The commit may have happened: then the payment is in a slot of this worker, which does not know of it yet.
       if (
         made !== undefined &&
         error instanceof DatabaseUnavailable &&
@@ -236,7 +236,7 @@ async function keepCustomer(tx: Transaction, customer_id: string, days: number):
 
 /**
  * Looks until the database answers whether the payment is there, and hands it to the engine if it is. When the process stops before
- * that, the engine has given up its ownership, and another worker adopts the payment. A commit may outlive its connection: only
+ * that, the engine has given its slots back, and another worker takes the payment over. A commit may outlive its connection: only
  * when its hold on the flow is gone has it happened or not.
  */
 async function takeIfCommitted(
@@ -244,7 +244,7 @@ async function takeIfCommitted(
   platform_payment_id: string,
   on: {
     database: Database;
-    engine: Pick<Engine, 'workerId' | 'take'>;
+    engine: Pick<Engine, 'slotForNew' | 'take'>;
     clock: Clock;
     log: Log;
     signal: AbortSignal;
@@ -256,7 +256,7 @@ async function takeIfCommitted(
     try {
       await database.transaction((tx) => lockFlow(tx, session));
       const payment = await findPayment(database, platform_payment_id);
-      if (payment !== undefined && payment.owner === engine.workerId) engine.take(payment);
+      if (payment !== undefined) engine.take(payment);
       return;
     } catch (error) {
       log.warn({ error, platform_payment_id }, 'whether a payment was stored is not known yet');

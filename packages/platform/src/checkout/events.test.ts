@@ -108,7 +108,7 @@ test('a stream says the same thing once, and ends with the payment', async (t) =
   change(row);
   change(accepted);
   change(accepted);
-  change({ ...accepted, owner: 'another worker', review_reason: 'x' });
+  change({ ...accepted, slot: 9, review_reason: 'x' });
   change(ended);
   const text = await lines(reader, /nothing/gm, 1);
   assert.deepEqual(

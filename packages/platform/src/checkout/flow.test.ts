@@ -680,10 +680,11 @@ test('a stop ends every stream and leaves the payment to the next worker', async
   }
   await stopped;
   const [row] = await own.database.query(
-    'SELECT status, owner FROM duebridge_platform.payments WHERE platform_payment_id = $1',
+    `SELECT p.status, s.worker_id FROM duebridge_platform.payments p JOIN duebridge_platform.slots s USING (slot)
+      WHERE p.platform_payment_id = $1`,
     [id],
   );
-  assert.deepEqual(row, { status: 'processing', owner: null });
+  assert.deepEqual(row, { status: 'processing', worker_id: null });
 });
 
 test('no customer, account or secret stands in any line that was logged', () => {

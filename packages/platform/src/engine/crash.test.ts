@@ -12,6 +12,7 @@ import { openDatabase, silentLog, systemClock } from '@duebridge/runtime';
 import { createEngine, type EngineStep } from './engine.ts';
 import { SEAL_KEY, scriptedPartner, SHORT_TIMES, stand } from './testing.ts';
 import { sandboxFunding } from '../funding.ts';
+import { ARRIVALS } from '../store/payments.ts';
 import { createPartnerClient } from '../partners/client.ts';
 import { openPartnerRegistry } from '../partners/registry.ts';
 
@@ -53,7 +54,7 @@ async function round(t: Parameters<typeof stand>[0], step: EngineStep, nth: numb
   await place.register('acme', partner.url);
   const survivor = place.engine({ options: TIMES });
   const rows = await Promise.all(
-    Array.from({ length: PAYMENTS }, () => place.pay(survivor, 'acme', { owner: null })),
+    Array.from({ length: PAYMENTS }, () => place.pay(survivor, 'acme', { slot: ARRIVALS })),
   );
   const child = spawn(process.execPath, [fileURLToPath(import.meta.url)], {
     env: {

@@ -8,7 +8,6 @@
  *         with it (F90), and a slow partner fills its own queue and no other (P16).
  */
 import { messageOf } from '@duebridge/runtime';
-import type { AdoptedRow } from './ownership.ts';
 import type { Partner } from '../partners/registry.ts';
 import type { PaymentRow } from '../store/payments.ts';
 import {
@@ -34,6 +33,7 @@ import {
 } from './payment-steps.ts';
 import { learn, OVERDUE_AFTER_MS } from './poll-schedule.ts';
 import { PaymentRecords } from './records.ts';
+import { SLOTS, type LoadedRow } from './slots.ts';
 
 /** A payment in memory: as small as can be, because a worker holds up to a million (performance F5). */
 export interface ActivePayment extends PaymentMemory {
@@ -48,6 +48,8 @@ export interface ActivePayment extends PaymentMemory {
   readonly funding_method: string;
   /** Wall time of creation in milliseconds, for the figure of the oldest. */
   readonly createdAt: number;
+  /** See slots.ts. */
+  readonly slot: number;
 }
 
 /** What the dispatcher needs of the worker whose payments it drives. */
@@ -55,12 +57,18 @@ export interface Lease {
   readonly workerId: string;
   /** False when the lease can no longer be relied on: nothing may be sent. */
   holds(): boolean;
+  /** Whether this worker owns the slot, as far as it knows; the database decides at each write. */
+  owns(slot: number): boolean;
   /** The share of a partner's budget is too small for what is due. */
   askForMore(queue: PartnerQueue<ActivePayment>): void;
 }
 
 /** Authorizations and settlements under way at once: calls of ours to the funding port. */
 const MAX_FUNDING_CALLS = 256;
+/** Texts that are shared by payments at most. */
+const MAX_TEXTS = 10_000;
+/** Between looks whether calls under way in a slot have come to their record. */
+const LEAVE_LOOK_MS = 20;
 /** Pause of a payment that met a bug of ours: logged each time, so neither lost nor a flood. */
 const BUG_PAUSE_MS = 30_000;
 
@@ -82,6 +90,12 @@ export class Dispatcher {
   /** Payments whose next step is a call to the funding port. */
   #funding = new DueHeap<ActivePayment>();
   #fundingCalls = 0;
+  /** Payments, and steps under way, by slot. */
+  readonly #inSlot = new Int32Array(SLOTS);
+  readonly #underWayIn = new Int32Array(SLOTS);
+  /** Each holds what was forgotten since its reader began. */
+  readonly #readers = new Set<Set<string>>();
+  readonly #texts = new Map<string, string>();
   #ended = false;
   #underWay = 0;
   #idle: (() => void) | undefined;
@@ -148,23 +162,25 @@ export class Dispatcher {
   }
 
   /** Begins to drive a row that this worker owns, `delayMs` from now. One that it drives already is left alone. */
-  add(row: PaymentRow | AdoptedRow, delayMs = 0): void {
-    if (this.#ended || this.#payments.has(row.platform_payment_id)) return;
+  add(row: PaymentRow | LoadedRow, delayMs = 0): void {
+    const { slot } = row;
+    if (this.#ended || slot === null || this.#payments.has(row.platform_payment_id)) return;
     const now = this.#options.clock.monotonic();
     const age = 'accepted_age_ms' in row ? (row.accepted_age_ms ?? 0) : 0;
     const payment: ActivePayment = {
       at: now + delayMs,
       platform_payment_id: row.platform_payment_id,
       queue: this.queueOf(row.partner_id),
-      biller_id: row.biller_id,
+      biller_id: this.#shared(row.biller_id),
       account_id: row.account_id,
-      platform_batch_id: row.platform_batch_id,
+      platform_batch_id: this.#shared(row.platform_batch_id),
       amount_in_cents: row.amount_in_cents,
-      funding_method: row.funding_method,
+      funding_method: this.#shared(row.funding_method),
       createdAt: Date.parse(row.created_at),
-      stage: row.stage,
-      status: row.status,
+      stage: this.#shared(row.stage),
+      status: this.#shared(row.status),
       payment_id: row.payment_id,
+      slot,
       acceptedAt: now - age,
       polls: 0,
       tries: 0,
@@ -174,13 +190,45 @@ export class Dispatcher {
       anomaly: undefined,
     };
     this.#payments.set(payment.platform_payment_id, payment);
+    this.#count(slot, 1);
     this.#enqueue(payment);
   }
 
   /** Begins anew with a row that was adopted: what memory held of it is out of date. */
-  replace(row: AdoptedRow, delayMs: number): void {
-    this.#payments.delete(row.platform_payment_id);
+  replace(row: LoadedRow, delayMs: number): void {
+    const known = this.#payments.get(row.platform_payment_id);
+    if (known !== undefined) this.#forget(known);
     this.add(row, delayMs);
+  }
+
+  /** Payments of a slot in memory. */
+  countOf(slot: number): number {
+    return this.#inSlot[slot] ?? 0;
+  }
+
+  /** A set of the payments that are forgotten from here to `unwatchForgotten`. */
+  watchForgotten(): ReadonlySet<string> {
+    const forgotten = new Set<string>();
+    this.#readers.add(forgotten);
+    return forgotten;
+  }
+
+  unwatchForgotten(forgotten: ReadonlySet<string>): void {
+    this.#readers.delete(forgotten as Set<string>);
+  }
+
+  /**
+   * Forgets the payments of slots that are another worker's, or are about to be. Resolves when no step of them is under way, or
+   * after `ms`: one that is late meets the fence.
+   */
+  async leave(slots: ReadonlySet<number>, ms: number): Promise<void> {
+    for (const payment of this.#payments.values()) {
+      if (slots.has(payment.slot)) this.#forget(payment);
+    }
+    const { clock } = this.#options;
+    const until = clock.monotonic() + ms;
+    const isBusy = (): boolean => [...slots].some((slot) => (this.#underWayIn[slot] ?? 0) > 0);
+    while (isBusy() && clock.monotonic() < until) await clock.sleep(LEAVE_LOOK_MS, this.signal);
   }
 
   queueOf(partner_id: string): PartnerQueue<ActivePayment> {
@@ -200,6 +248,7 @@ export class Dispatcher {
     for (const timer of this.#timers.values()) timer.cancel.abort();
     this.#timers.clear();
     this.#payments.clear();
+    this.#inSlot.fill(0);
     this.#queues.clear();
     this.#funding = new DueHeap();
   }
@@ -241,7 +290,25 @@ export class Dispatcher {
   }
 
   #forget(payment: ActivePayment): void {
-    if (this.#isCurrent(payment)) this.#payments.delete(payment.platform_payment_id);
+    if (!this.#isCurrent(payment)) return;
+    const { platform_payment_id, slot } = payment;
+    this.#payments.delete(platform_payment_id);
+    this.#count(slot, -1);
+    for (const forgotten of this.#readers) forgotten.add(platform_payment_id);
+  }
+
+  #count(slot: number, by: number): void {
+    this.#inSlot[slot] = (this.#inSlot[slot] ?? 0) + by;
+  }
+
+  /** One text for all payments that have the same: a million of them would each keep one of its own. */
+  #shared<T extends string>(text: T): T {
+    const known = this.#texts.get(text);
+    if (known !== undefined) return known as T;
+    // Batches come and go; those of payments in flight are few.
+    if (this.#texts.size >= MAX_TEXTS) this.#texts.clear();
+    this.#texts.set(text, text);
+    return text;
   }
 
   /** False for what was known of a payment before it was adopted anew. */
@@ -259,6 +326,7 @@ export class Dispatcher {
   ): void {
     const { clock, log } = this.#options;
     this.#underWay += 1;
+    this.#underWayIn[payment.slot] = (this.#underWayIn[payment.slot] ?? 0) + 1;
     void (async () => {
       let next: number | 'forget';
       try {
@@ -271,6 +339,7 @@ export class Dispatcher {
         next = BUG_PAUSE_MS;
       }
       this.#underWay -= 1;
+      this.#underWayIn[payment.slot] = (this.#underWayIn[payment.slot] ?? 0) - 1;
       if (next === 'forget') {
         this.#forget(payment);
       } else {
@@ -609,7 +678,12 @@ export class Dispatcher {
       case 'refused': {
         this.#forget(payment);
         const { row } = recorded;
-        if (row?.owner === this.#lease.workerId && row.settled_at === null) {
+        if (
+          row !== undefined &&
+          row.slot !== null &&
+          this.#lease.owns(row.slot) &&
+          row.settled_at === null
+        ) {
           this.#changed(row);
           this.add(row);
         }

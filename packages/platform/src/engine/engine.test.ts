@@ -8,16 +8,16 @@ import { silentLog, systemClock } from '@duebridge/runtime';
 import {
   actsOf,
   eventually,
+  idleWorker,
   keptLog,
   scriptedPartner,
   stand,
   type Answer,
   type Seen,
 } from './testing.ts';
-import { adopt } from './ownership.ts';
 import { createPartnerClient } from '../partners/client.ts';
 import { openPartnerRegistry } from '../partners/registry.ts';
-import { advance, type PaymentRow } from '../store/payments.ts';
+import { advance, ARRIVALS, type PaymentRow } from '../store/payments.ts';
 import { endPayments, resumePayment, settlePayments, withdrawPayment } from '../store/terminal.ts';
 import { auditOfPayment } from '../store/audit.ts';
 import { SEAL_KEY } from './testing.ts';
@@ -291,7 +291,7 @@ test('an answer about another amount freezes the payment until an operator resum
   const row = await place.pay(engine, 'acme');
   const frozen = await place.until(row.platform_payment_id, inReview);
   assert.deepEqual(
-    [frozen.status, frozen.review_reason, frozen.owner],
+    [frozen.status, frozen.review_reason, frozen.slot],
     ['processing', 'mismatch_amount_in_cents', null],
   );
   const calls = partner.seen.length;
@@ -409,7 +409,7 @@ test('nothing is sent to a paused partner; its payments can be withdrawn until i
   await place.registry.change('acme', { paused: true }, 'operator');
   const first = await place.pay(engine, 'acme');
   await place.until(first.platform_payment_id, (row) => row.stage === 'authorized');
-  const second = await place.pay(engine, 'acme', { owner: null });
+  const second = await place.pay(engine, 'acme', { slot: ARRIVALS });
   const withdrawn = await withdrawPayment(
     place.database,
     second.platform_payment_id,
@@ -758,9 +758,9 @@ test('a stop gives up open reads at once, releases every payment, and the next w
   await first.stop();
   assert.ok(performance.now() - before < 5_000);
   const owners = await place.database.query(
-    'SELECT DISTINCT owner FROM duebridge_platform.payments',
+    'SELECT DISTINCT worker_id FROM duebridge_platform.slots',
   );
-  assert.deepEqual(owners, [{ owner: null }]);
+  assert.deepEqual(owners, [{ worker_id: null }]);
   assert.deepEqual(
     await place.database.query('SELECT worker_id FROM duebridge_platform.workers'),
     [],
@@ -774,27 +774,27 @@ test('a stop gives up open reads at once, releases every payment, and the next w
   assert.equal(partner.created.length, 10);
 });
 
-test('payments without an owner, or with a dead one, are adopted; those of a living one are not', async (t) => {
+test('payments in no slot, or in one whose owner is dead, are driven; those of a living one are not', async (t) => {
   const place = await stand(t);
   const partner = await scriptedPartner(t);
   await place.register('acme', partner.url);
-  const engine = place.engine();
-  const orphan = await place.pay(engine, 'acme', { owner: null });
-  const abandoned = await place.pay(engine, 'acme', { owner: 'worker-gone' });
   await place.database.query(
-    "INSERT INTO duebridge_platform.workers (worker_id) VALUES ('worker-alive')",
+    "UPDATE duebridge_platform.slots SET worker_id = 'worker-gone' WHERE slot = 8",
   );
-  const other = await place.pay(engine, 'acme', { owner: 'worker-alive' });
+  await idleWorker(place.database, 'worker-alive', [9]);
+  const engine = place.engine();
+  const arrived = await place.pay(engine, 'acme', { slot: ARRIVALS });
+  const abandoned = await place.pay(engine, 'acme', { slot: 8 });
+  const other = await place.pay(engine, 'acme', { slot: 9 });
   await engine.start();
-  for (const row of [orphan, abandoned]) {
+  for (const row of [arrived, abandoned]) {
     assert.equal((await place.until(row.platform_payment_id, settled)).status, 'succeeded');
   }
-  const untouched = await place.until(other.platform_payment_id, () => true);
-  assert.deepEqual([untouched.owner, untouched.stage], ['worker-alive', 'created']);
-  await place.database.query(
-    "UPDATE duebridge_platform.workers SET heartbeat_at = clock_timestamp() - interval '1 hour' WHERE worker_id = 'worker-alive'",
-  );
   await engine.tick();
+  assert.equal((await place.until(other.platform_payment_id, () => true)).stage, 'created');
+  await place.database.query(
+    "UPDATE duebridge_platform.workers SET heartbeat_at = now() - interval '1 hour' WHERE worker_id = 'worker-alive'",
+  );
   assert.equal((await place.until(other.platform_payment_id, settled)).status, 'succeeded');
 });
 
@@ -813,11 +813,13 @@ test('a worker that lost its lease comes back as another and writes nothing unde
     "UPDATE duebridge_platform.workers SET heartbeat_at = clock_timestamp() - interval '1 hour'",
   );
   await eventually('it came back', () => engine.workerId !== old);
-  const adopted = await place.until(
-    row.platform_payment_id,
-    (now) => now.owner === engine.workerId,
-  );
-  assert.equal(adopted.stage, 'accepted');
+  await eventually('it drives the payment again', async () => {
+    const [owner] = await place.database.query<{ worker_id: string }>(
+      'SELECT worker_id FROM duebridge_platform.slots WHERE slot = $1',
+      [row.slot],
+    );
+    return owner?.worker_id === engine.workerId;
+  });
   // What the old one still had under way: every write of every stage meets the fence.
   const { platform_payment_id } = accepted;
   const ending = {
@@ -842,24 +844,6 @@ test('a worker that lost its lease comes back as another and writes nothing unde
   partner.pollsToEnd = 0;
   assert.equal((await place.until(platform_payment_id, settled)).status, 'succeeded');
   assert.ok(log.lines.some((line) => line.level === 'error' && line.message.includes('lease')));
-});
-
-test('of many workers that adopt at once, each orphan goes to one', async (t) => {
-  const place = await stand(t);
-  const partner = await scriptedPartner(t);
-  await place.register('acme', partner.url);
-  const engine = place.engine();
-  await Promise.all(Array.from({ length: 60 }, () => place.pay(engine, 'acme', { owner: null })));
-  const workers = ['worker-a', 'worker-b', 'worker-c', 'worker-d'];
-  for (const worker of workers) {
-    await place.database.query('INSERT INTO duebridge_platform.workers (worker_id) VALUES ($1)', [
-      worker,
-    ]);
-  }
-  const taken = await Promise.all(workers.map((worker) => adopt(place.database, worker, 60_000)));
-  const ids = taken.flat().map((row) => row.platform_payment_id);
-  assert.equal(ids.length, 60);
-  assert.equal(new Set(ids).size, 60);
 });
 
 test('every connection to the database cut again and again loses and doubles nothing', async (t) => {
@@ -910,7 +894,7 @@ test('a bug met by one payment stops no other, and is tried again', async (t) =>
     },
   });
   await engine.start();
-  const bad = await place.pay(engine, 'acme', { owner: null });
+  const bad = await place.pay(engine, 'acme', { slot: ARRIVALS });
   cursed = bad.platform_payment_id;
   await engine.tick();
   const rows = await Promise.all(Array.from({ length: 5 }, () => place.pay(engine, 'acme')));
@@ -928,7 +912,7 @@ test('whoever watches a payment hears of each change, from this worker and from 
   const far = place.engine();
   await near.start();
   await far.start();
-  const row = await place.pay(near, 'acme', { owner: 'nobody-yet' });
+  const row = await place.pay(near, 'acme', { slot: ARRIVALS });
   const heard: { near: string[]; far: string[] } = { near: [], far: [] };
   const endNear = near.watch(row.platform_payment_id, (now) =>
     heard.near.push(`${now.stage} ${now.status}`),

@@ -1,16 +1,19 @@
 /**
  * Stage 5, the engine: drives every payment of this process from its row to its end.
  *
- * enters: rows just committed (`take`), and rows whose worker is gone (adoption).  leaves: terminal rows, with the funds captured
- * or released. A payment is authorized, noted as dispatching, PUT, polled, ended (terminal.ts), settled: payment-steps.ts decides each step, dispatcher.ts takes it.
+ * enters: rows just committed (`take`), and the payments of slots that this process takes over.  leaves: terminal rows, with the
+ *         funds captured or released.
  *
  * holds:
+ * - A worker is one life of this process: it begins when a lease is held (lease.ts) and ends with it, or with the stop. What slots it
+ *   owns and what it reads from them stands in worker.ts, what it does with a payment in dispatcher.ts.
  * - What is due when lives in memory; a poll that finds no change writes nothing (performance F4). After a crash everything that
- *   was in flight is adopted and due soon.
+ *   was in flight is taken over and due soon.
  * - Claim, commit, call, record: no transaction spans a call, and the intent is durable before the first PUT (P1).
- * - Every write carries the fence (record.ts). A worker that could not renew its lease drops all it held, aborts its calls and
- *   comes back as another worker; worker.ts is one such life.
- * - What goes wrong with one payment stays with it: it is tried again later, and no other waits for it (F90, P16).
+ * - Every write carries the fence (store/payments.ts). A worker that could not prove its lease drops all it held, aborts its calls
+ *   and comes back as another.
+ * - The loops here wait for nothing that can be slow but their own work: the heartbeat, the look at the slots, the shares, the
+ *   watched payments and the closing of batches each have one.
  */
 import assert from 'node:assert/strict';
 import { messageOf, type Database } from '@duebridge/runtime';
@@ -19,14 +22,9 @@ import { closeBatches } from '../reconciliation/batch.ts';
 import type { EngineOptions, EngineTimes } from './options.ts';
 import { engineMetrics, type EngineMetrics } from './metrics.ts';
 import { keepLease, type Lease } from './lease.ts';
-import {
-  forgetDeadWorkers,
-  registerWorker,
-  release,
-  removeWorker,
-  renewHeartbeat,
-} from './ownership.ts';
-import { findPayments, type PaymentRow } from '../store/payments.ts';
+import { forgetDeadWorkers, registerWorker, removeWorker, renewHeartbeat } from './ownership.ts';
+import { forgetShares } from './shares.ts';
+import { ARRIVALS, findNews, type PaymentRow } from '../store/payments.ts';
 import { FIRST_POLL_MS, FIRST_RETRY_MS, MAX_RETRY_MS } from './poll-schedule.ts';
 import { Worker } from './worker.ts';
 
@@ -34,19 +32,21 @@ export type { EngineOptions, EngineStep } from './options.ts';
 
 /** The running loop. */
 export interface Engine {
-  /**
-   * The worker id of this process, for `insertPayment`. Read it at every insert: a worker that lost its lease comes back under
-   * another id.
-   */
+  /** The worker of this process: a worker that lost its lease comes back under another id. */
   readonly workerId: string;
   /**
+   * The slot for a payment that is about to be inserted: one of this worker's own, so that `take` drives it at once, or ARRIVALS
+   * while it owns none. Ask at every insert.
+   */
+  slotForNew(): number;
+  /**
    * Begins: asks for a lease, takes over what nobody drives, and drives until `stop`. Resolves when the first request for a lease
-   * was answered, and does not wait for what is taken over; a database that does not answer is asked again.
+   * was answered, and the slots were looked at once or did not come in time; does not wait for what is taken over; a database that does not answer is asked again.
    */
   start(): Promise<void>;
   /** Finishes or gives up what is under way, releases ownership and takes the worker off the list; at most 10 s (F82). */
   stop(): Promise<void>;
-  /** Drives a payment just committed with `owner = workerId`, at once. Never throws, returns before anything is sent. */
+  /** Drives a payment just committed in the slot of `slotForNew`, at once. Never throws, returns before anything is sent. */
   take(payment: PaymentRow): void;
   /**
    * Calls back with the row each time the payment's stage or status changes, whichever worker drives it; gives the function
@@ -55,7 +55,7 @@ export interface Engine {
   watch(platform_payment_id: string, changed: (payment: PaymentRow) => void): () => void;
   /** Whether the engine works, for readiness (L2). */
   readonly health: EngineHealth;
-  /** One round at once: heartbeat, adoption, watched payments of other workers, closing of batches. Resolves when it is done. */
+  /** One round at once: heartbeat, slots, shares, watched payments of other workers, closing of batches. Resolves when it is done. */
   tick(): Promise<void>;
 }
 
@@ -90,6 +90,9 @@ const DEFAULT_TIMES: EngineTimes = {
   pollMs: FIRST_POLL_MS,
 };
 
+/** How long a start waits for the first look at the slots: a server opens its listeners within three seconds. */
+const FIRST_ROUND_MS = 1_500;
+
 /** Makes the engine. Nothing happens before `start`. */
 export function createEngine(options: EngineOptions & Surroundings): Engine {
   return new RunningEngine(options);
@@ -106,8 +109,8 @@ class RunningEngine implements Engine {
   #workerId = '';
   #lease: Lease | undefined;
   #worker: Worker | undefined;
-  /** The round under way: a worker looks for payments to take over in one at a time. */
-  #round: Promise<void> | undefined;
+  /** The look at the slots that is under way. */
+  #round: Promise<boolean> | undefined;
   #stopping = new AbortController();
   #loops: Promise<void> = Promise.resolve();
   readonly #metrics: EngineMetrics;
@@ -131,10 +134,20 @@ class RunningEngine implements Engine {
       [],
       () => (this.#worker?.stalledMs() ?? 0) / 1_000,
     );
+    options.metrics?.gauge(
+      'duebridge_slots_owned',
+      'Slots of payments that the worker of this process owns, of 1,024 that all share',
+      [],
+      () => this.#worker?.slots ?? 0,
+    );
   }
 
   get workerId(): string {
     return this.#workerId;
+  }
+
+  slotForNew(): number {
+    return this.#worker?.slotForNew() ?? ARRIVALS;
   }
 
   get health(): EngineHealth {
@@ -147,10 +160,11 @@ class RunningEngine implements Engine {
   async start(): Promise<void> {
     assert(this.#lease === undefined, 'the engine runs already');
     this.#stopping = new AbortController();
+    const { clock, log } = this.#options;
     const database = this.#options.leaseDatabase ?? this.#options.database;
     this.#lease = keepLease({
-      clock: this.#options.clock,
-      log: this.#options.log,
+      clock,
+      log,
       times: this.#times,
       newId: () => `worker-${uuidv7()}`,
       register: (worker_id) => registerWorker(database, worker_id),
@@ -161,11 +175,18 @@ class RunningEngine implements Engine {
       drop: () => this.#drop(),
     });
     this.#loops = Promise.all([
-      this.#every(this.#times.beatMs, () => this.#takeOver()),
+      this.#rounds(),
+      this.#every(this.#times.beatMs, async () => this.#worker?.exchange()),
       this.#every(this.#times.watchMs, () => this.#lookAtWatched()),
       this.#every(this.#times.closeMs, () => this.#close()),
     ]).then(() => undefined);
     await this.#lease.asked;
+    // So that a payment confirmed from now on finds a slot of its own. One that does not is driven all the same.
+    const late = new AbortController();
+    await Promise.race([this.#round, clock.sleep(FIRST_ROUND_MS, late.signal)]).catch(
+      () => undefined,
+    );
+    late.abort();
   }
 
   async stop(): Promise<void> {
@@ -174,21 +195,26 @@ class RunningEngine implements Engine {
     this.#stopping.abort();
     lease.leave();
     const worker = this.#worker;
-    await Promise.all([worker?.finish(this.#times.stopMs), this.#loops, this.#round]);
+    await Promise.all([
+      worker?.finish(this.#times.stopMs),
+      this.#loops,
+      this.#round?.catch(() => undefined),
+    ]);
     this.#worker = undefined;
     try {
-      if (worker !== undefined) await release(this.#options.database, worker.workerId);
+      await worker?.release();
+      if (worker !== undefined) await removeWorker(this.#options.database, worker.workerId);
     } catch (error) {
-      // Its payments are taken over when the lease has run out.
-      this.#options.log.warn({ error: messageOf(error) }, 'could not release the payments');
+      // They are taken over when the lease has run out.
+      this.#options.log.warn({ error: messageOf(error) }, 'could not release the slots');
     }
     await lease.end();
     this.#lease = undefined;
   }
 
   take(payment: PaymentRow): void {
-    // Without a lease, or after the stop: the row is taken over like any other whose worker is gone.
-    if (this.#worker?.workerId === payment.owner) this.#worker.add(payment);
+    // Without a lease, or after the stop: the row is taken over with its slot.
+    this.#worker?.add(payment);
   }
 
   watch(platform_payment_id: string, changed: (payment: PaymentRow) => void): () => void {
@@ -205,8 +231,10 @@ class RunningEngine implements Engine {
 
   async tick(): Promise<void> {
     await this.#lease?.renewNow();
-    await this.#round;
+    await this.#round?.catch(() => undefined);
     await this.#takeOver();
+    await this.#worker?.loaded();
+    await this.#worker?.exchange();
     await this.#lookAtWatched();
     await this.#close();
   }
@@ -248,18 +276,34 @@ class RunningEngine implements Engine {
     this.#worker = undefined;
   }
 
-  /** Agrees with the other workers on the shares and takes over what nobody drives. The lease does not wait for it. */
-  #takeOver(): Promise<void> {
+  /** Looks at the slots until the stop: sooner again while this worker owns fewer than it should. */
+  async #rounds(): Promise<void> {
+    const { clock, log } = this.#options;
+    const { signal } = this.#stopping;
+    let isSettled = false;
+    while (!signal.aborted) {
+      const ms = isSettled ? this.#times.beatMs : this.#times.beatMs / 4;
+      await clock.sleep(ms * (0.9 + clock.random() * 0.2), signal);
+      if (signal.aborted) return;
+      try {
+        isSettled = await this.#takeOver();
+      } catch (error) {
+        log.warn({ error: messageOf(error) }, 'could not look at the slots; retrying');
+      }
+    }
+  }
+
+  /** One look at the slots at a time. The lease does not wait for it. */
+  #takeOver(): Promise<boolean> {
     this.#round ??= this.#takeOverOnce().finally(() => {
       this.#round = undefined;
     });
     return this.#round;
   }
 
-  async #takeOverOnce(): Promise<void> {
-    const worker = this.#worker;
-    if (worker === undefined || this.#stopping.signal.aborted) return;
-    if (await worker.beat()) await worker.adopt();
+  async #takeOverOnce(): Promise<boolean> {
+    if (this.#worker === undefined || this.#stopping.signal.aborted) return false;
+    return this.#worker.round();
   }
 
   async #close(): Promise<void> {
@@ -268,12 +312,14 @@ class RunningEngine implements Engine {
       log.info({ platform_batch_id }, 'batch closed');
     }
     await forgetDeadWorkers(database, this.#times.leaseMs);
+    await forgetShares(database);
   }
 
   async #lookAtWatched(): Promise<void> {
     const foreign = [...this.#watchers.keys()].filter((id) => this.#worker?.has(id) !== true);
     if (foreign.length === 0) return;
-    for (const row of await findPayments(this.#options.database, foreign)) this.#notify(row);
+    const told = foreign.map((id) => this.#told.get(id) ?? '');
+    for (const row of await findNews(this.#options.database, foreign, told)) this.#notify(row);
   }
 
   #notify(row: PaymentRow): void {

@@ -9,17 +9,18 @@ import { startTestPlatform } from '../checkout/testing.ts';
 import { PartnerQueue } from './partner-queue.ts';
 import { around, eventually, scriptedPartner, stand } from './testing.ts';
 
-test('a worker that takes over for longer than its lease keeps it, and drives what is confirmed meanwhile', async (t) => {
+test('a worker that reads what it took over for longer than its lease keeps it, and drives what is confirmed meanwhile', async (t) => {
   const place = await stand(t);
   const partner = await scriptedPartner(t);
   await place.register('acme', partner.url);
   const adopted = Promise.withResolvers<void>();
   let asked = 0;
-  const database = around(place.database, 'payment_adopt', async (run) => {
+  const database = around(place.database, 'slot_page', async (run) => {
     asked += 1;
     await adopted.promise;
     return run();
   });
+  const orphan = await place.pay(place.engine(), 'acme', { slot: 8 });
   const engine = place.engine({ database, options: { leaseMs: 1_000, beatMs: 100 } });
   // Resolves although nothing has been taken over: a server opens its listeners after it.
   await engine.start();
@@ -34,6 +35,7 @@ test('a worker that takes over for longer than its lease keeps it, and drives wh
   assert.equal(engine.workerId, workerId, 'the lease was lost to the work of its own worker');
   assert.equal(engine.health.lease, true);
   adopted.resolve();
+  await place.until(orphan.platform_payment_id, (now) => now.settled_at !== null);
 });
 
 test('a call that is due and could start, and does not, is counted; one that has to wait is not', () => {

@@ -7,10 +7,11 @@ import test from 'node:test';
 import { Refusal } from '@duebridge/contract';
 import { DatabaseUnavailable, systemClock, type Database } from '@duebridge/runtime';
 import { seededRandom } from '@duebridge/runtime/testing';
-import { around, eventually, scriptedPartner, stand } from './testing.ts';
+import { around, eventually, idleWorker, scriptedPartner, stand } from './testing.ts';
 import { sandboxFunding } from '../funding.ts';
-import { adopt, registerWorker } from './ownership.ts';
-import { type PaymentRow } from '../store/payments.ts';
+import { registerWorker } from './ownership.ts';
+import { planSlots, readSlots } from './slots.ts';
+import { ARRIVALS, type PaymentRow } from '../store/payments.ts';
 import { withdrawPayment } from '../store/terminal.ts';
 
 const settled = (row: PaymentRow): boolean => row.settled_at !== null;
@@ -37,12 +38,12 @@ test('the funds of a payment withdrawn while its partner is paused are released 
   assert.deepEqual(partner.created, [next.platform_payment_id]);
 });
 
-test('payments whose adoption was done but not answered are driven all the same', async (t) => {
+test('payments that were placed into a slot without an answer are driven all the same', async (t) => {
   const place = await stand(t);
   const partner = await scriptedPartner(t);
   await place.register('acme', partner.url);
   let lost = 0;
-  const database = around(place.database, 'payment_adopt', async (run) => {
+  const database = around(place.database, 'slot_place', async (run) => {
     const rows = await run();
     if (rows.length === 0 || lost > 0) return rows;
     lost += 1;
@@ -51,7 +52,7 @@ test('payments whose adoption was done but not answered are driven all the same'
   const engine = place.engine({ database });
   await engine.start();
   const rows = await Promise.all(
-    Array.from({ length: 5 }, () => place.pay(engine, 'acme', { owner: null })),
+    Array.from({ length: 5 }, () => place.pay(engine, 'acme', { slot: ARRIVALS })),
   );
   for (const row of rows) {
     const done = await place.until(row.platform_payment_id, settled);
@@ -99,16 +100,13 @@ test('a lease that looked lost for a moment leaves no payment behind', async (t)
   let hold = false;
   const beating = Promise.withResolvers<void>();
   const mayBeat = Promise.withResolvers<void>();
-  const database: Database = {
-    ...place.database,
-    transaction: async (work, options) => {
-      if (hold) {
-        beating.resolve();
-        await mayBeat.promise;
-      }
-      return place.database.transaction(work, options);
-    },
-  };
+  const database = around(place.database, 'worker_renew', async (run) => {
+    if (hold) {
+      beating.resolve();
+      await mayBeat.promise;
+    }
+    return run();
+  });
   const asked = Promise.withResolvers<void>();
   const mayAnswer = Promise.withResolvers<void>();
   partner.script = async (seen) => {
@@ -118,7 +116,6 @@ test('a lease that looked lost for a moment leaves no payment behind', async (t)
     }
     return undefined;
   };
-  // The look for a lost lease comes too late to see it.
   const engine = place.engine({
     database,
     clock,
@@ -142,12 +139,6 @@ test('a lease that looked lost for a moment leaves no payment behind', async (t)
   hold = false;
   mayBeat.resolve();
   await tick;
-  await engine.tick();
-  await place.database.query(
-    `UPDATE duebridge_platform.workers SET heartbeat_at = heartbeat_at - interval '1 hour' WHERE worker_id <> $1`,
-    [engine.workerId],
-  );
-  await engine.tick();
   const done = await place.until(row.platform_payment_id, settled);
   assert.equal(done.status, 'succeeded');
   assert.equal(partner.created.length, 1);
@@ -162,21 +153,18 @@ test('a worker that died before the database clock stepped back is not taken for
   await place.database.query(
     `UPDATE duebridge_platform.workers SET heartbeat_at = clock_timestamp() + interval '1 hour' WHERE worker_id = 'worker-dead'`,
   );
-  const row = await place.pay(engine, 'acme', { owner: 'worker-dead' });
+  await place.database.query(`UPDATE duebridge_platform.slots SET worker_id = 'worker-dead'`);
+  const row = await place.pay(engine, 'acme', { slot: 700 });
   await engine.start();
   const done = await place.until(row.platform_payment_id, settled);
   assert.equal(done.status, 'succeeded');
   // One that lives writes the clock as it is now with its next beat, and keeps what it has.
-  await registerWorker(place.database, 'worker-ahead');
+  await idleWorker(place.database, 'worker-ahead', [700]);
   await place.database.query(
     `UPDATE duebridge_platform.workers SET heartbeat_at = clock_timestamp() + interval '1 second' WHERE worker_id = 'worker-ahead'`,
   );
-  const kept = await place.pay(engine, 'acme', { owner: 'worker-ahead' });
-  const adopted = await adopt(place.database, 'worker-other', 5_000);
-  assert.equal(
-    adopted.some((one) => one.platform_payment_id === kept.platform_payment_id),
-    false,
-  );
+  const plan = planSlots(await readSlots(place.database, 'worker-other', 5_000), 'worker-other');
+  assert.equal(plan.take.includes(700), false);
 });
 
 test('whatever answers of the database are lost, every payment ends once and its funds with it [S4 RU2 RU5]', async (t) => {
@@ -228,7 +216,7 @@ test('whatever answers of the database are lost, every payment ends once and its
   for (let made = 0; made < 120; made += 1) {
     const [engine] = random() < 0.5 ? engines : engines.toReversed();
     assert(engine);
-    rows.push(await place.pay(engine, 'acme', random() < 0.2 ? { owner: null } : {}));
+    rows.push(await place.pay(engine, 'acme', random() < 0.2 ? { slot: ARRIVALS } : {}));
     if (made === 40) await place.registry.change('acme', { paused: true }, 'operator');
     if (made === 80) await place.registry.change('acme', { paused: false }, 'operator');
     if (random() < 0.2) {

@@ -3,7 +3,6 @@ import test from 'node:test';
 import { seededRandom } from '@duebridge/runtime/testing';
 import fc from 'fast-check';
 import { DueHeap, PartnerQueue } from './partner-queue.ts';
-import { evenParts, shareOf, type WorkerRow } from './ownership.ts';
 import {
   capMs,
   defaultPollMs,
@@ -179,62 +178,4 @@ test('the breaker opens after failures in a row, tries one call at a time, and c
   assert.equal(queue.succeeded(), true);
   assert.equal(queue.room, 10);
   assert.equal(queue.succeeded(), false);
-});
-
-test('parts of a budget never exceed it, nor what is needed, and a remainder goes round', () => {
-  fc.assert(
-    fc.property(
-      fc.nat({ max: 200 }),
-      fc.array(fc.nat({ max: 100 }), { minLength: 1, maxLength: 8 }),
-      fc.nat(),
-      (cap, needs, turn) => {
-        const parts = evenParts(cap, needs, turn);
-        const sum = parts.reduce((total, part) => total + part, 0);
-        assert.ok(parts.every((part, index) => part >= 0 && part <= (needs[index] ?? 0)));
-        const wanted = needs.reduce((total, need) => total + need, 0);
-        assert.equal(sum, Math.min(cap, wanted));
-        const hungry = parts.filter((part, index) => part < (needs[index] ?? 0));
-        if (hungry.length > 1) assert.ok(Math.max(...hungry) - Math.min(...hungry) <= 1);
-      },
-    ),
-  );
-  assert.deepEqual(
-    [0, 1, 2, 3].map((turn) => evenParts(1, [5, 5, 5], turn).indexOf(1)),
-    [0, 1, 2, 0],
-  );
-});
-
-test('however workers beat in turn, what they have registered never exceeds the budget', () => {
-  const worker = fc.nat({ max: 3 });
-  const step = fc.record({ worker, need: fc.nat({ max: 12 }), used: fc.nat({ max: 12 }) });
-  fc.assert(
-    fc.property(
-      fc.integer({ min: 1, max: 10 }),
-      fc.array(step, { maxLength: 60 }),
-      (cap, steps) => {
-        let alive: WorkerRow[] = [0, 1, 2, 3].map((id) => ({ worker_id: `w${id}`, shares: {} }));
-        for (const [turn, { worker: id, need, used }] of steps.entries()) {
-          const worker_id = `w${id}`;
-          const before = alive[id]?.shares['acme']?.calls[0] ?? 0;
-          // What is in use was started within what was registered before.
-          const share = shareOf(
-            worker_id,
-            'acme',
-            'calls',
-            { cap, need, inUse: Math.min(used, before) },
-            alive,
-            turn,
-          );
-          alive = alive.map((row) =>
-            row.worker_id === worker_id
-              ? { worker_id, shares: { acme: { calls: [share, need], rate: [0, 0] } } }
-              : row,
-          );
-          const sum = alive.reduce((total, row) => total + (row.shares['acme']?.calls[0] ?? 0), 0);
-          assert.ok(sum <= cap, `${sum} of ${cap}`);
-        }
-      },
-    ),
-    { numRuns: 500 },
-  );
 });

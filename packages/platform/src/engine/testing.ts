@@ -161,6 +161,21 @@ export async function scriptedPartner(cleanup: Cleanup): Promise<ScriptedPartner
   return partner;
 }
 
+/** Puts a worker that lives, but does nothing, on the list, and gives it these slots. */
+export async function idleWorker(
+  database: Database,
+  worker_id: string,
+  slots: readonly number[],
+): Promise<void> {
+  await database.query('INSERT INTO duebridge_platform.workers (worker_id) VALUES ($1)', [
+    worker_id,
+  ]);
+  await database.query('UPDATE duebridge_platform.slots SET worker_id = $1 WHERE slot = ANY($2)', [
+    worker_id,
+    slots,
+  ]);
+}
+
 /** Times short enough for a test, long enough for a busy machine. */
 export const SHORT_TIMES = {
   leaseMs: 5_000,
@@ -218,7 +233,7 @@ export interface PayOptions {
   readonly amount_in_cents: number;
   readonly account_id: string;
   readonly funding_method: string;
-  readonly owner: string | null;
+  readonly slot: number;
   readonly session_id: string | null;
 }
 
@@ -291,7 +306,7 @@ export async function stand(
           amount_in_cents: more.amount_in_cents ?? 12_345,
           session_id: more.session_id ?? null,
           funding_method: more.funding_method ?? 'sandbox_bank',
-          owner: more.owner === undefined ? engine.workerId : more.owner,
+          slot: more.slot ?? engine.slotForNew(),
           actor: 'test',
         }),
       );

@@ -1,53 +1,87 @@
 /**
- * One life of a worker: from its registration to its stop, or to the loss of its lease. See engine.ts.
+ * One life of a worker: from the moment it holds a lease to its stop, or to the loss of the lease. See engine.ts.
  *
- * Here stand the lease, the shares of the partners' budgets and the adoption of payments; dispatcher.ts drives what is adopted.
+ * Here stand the slots it owns, what it loads from them, and its shares of the partners' budgets; dispatcher.ts drives the payments.
+ *
+ * enters: a lease, and every `round` of the engine.  leaves: payments in the dispatcher's hands.
+ * holds:  a payment is driven here while this worker owns its slot; the database checks that at every write (store/payments.ts), so
+ *         whatever this worker believes, a slot that another owns now is another's. What is loaded is read page by page beside the
+ *         lease and the rounds, which wait for none of it. Nothing stays behind: what the table holds of our slots is counted again
+ *         and again, in turn, and a slot that holds more than memory does is read again (P9).
  */
 import { messageOf } from '@duebridge/runtime';
-import { findPayments, type PaymentRow } from '../store/payments.ts';
+import { ARRIVALS, type PaymentRow } from '../store/payments.ts';
 import { Dispatcher, type ActivePayment } from './dispatcher.ts';
+import { keptMs } from './lease.ts';
 import type { EngineMetrics } from './metrics.ts';
 import type { EngineOptions, EngineTimes } from './options.ts';
-import { adopt, ADOPT_AT_ONCE, beat, ownedIds, type Demand } from './ownership.ts';
 import type { PartnerQueue } from './partner-queue.ts';
+import { Shares, type Demand } from './shares.ts';
+import {
+  ARRIVALS_KEEPER,
+  countSlots,
+  giveAllSlots,
+  giveSlots,
+  PAGE,
+  pageOfSlot,
+  placeArrivals,
+  planSlots,
+  readSlots,
+  takeSlots,
+  type LoadedRow,
+} from './slots.ts';
 
-/** Of the lease, the part after which a worker that could not beat drops everything: well before others may adopt. */
-const LEASE_KEPT = 0.7;
-/** A worker with anything for a partner registers for this many calls at once, so that a first burst need not wait for a beat. */
+/** A worker with anything for a partner claims this many calls at once, so that a first burst need not wait for a round. */
 const MIN_NEED = 4;
-/** Between beats that are asked for because a share is too small: grows it within a fraction of a second. */
+/** Between exchanges that are asked for because a share is too small: grows it within a fraction of a second. */
 const HURRY_MS = 50;
-/** Adopted payments are spread over as long as their partner's budget needs for them, but over no more than this (P9). */
+/** Loaded payments are spread over as long as their partner's budget needs for them, but over no more than this (P9). */
 const MAX_SPREAD_MS = 60_000;
+/** Slots whose payments are counted in one statement: with a million in flight, a tenth of a second of the database's time. */
+const COUNT_AT_ONCE = 64;
+/** Rounds in which every slot is counted once: at the usual round every 2 s, within half a minute. */
+const SWEEP_ROUNDS = 16;
+/** Slots that are read at once: one is parsed while the next is on its way. */
+const LOADERS = 3;
+/** How long a slot that is given back waits for calls under way to come to their record. */
+const LEAVE_MS = 2_000;
+
 /** One life of a worker. */
 export class Worker {
   readonly workerId: string;
   readonly #options: EngineOptions;
   readonly #times: EngineTimes;
   readonly #dispatcher: Dispatcher;
+  readonly #shares: Shares;
+  readonly #slots = new Set<number>();
+  /** Slots that may hold payments that are not in memory. */
+  readonly #unread = new Set<number>();
   #ended = false;
-  #beatenAt: number;
   /** When the request left that proved the lease last. */
   #provenAt: number;
-  /** An adoption was not carried through: rows may name this worker of which it does not know. */
-  #mayOwnMore = false;
+  #loading: Promise<void> | undefined;
+  #sweptTo = 0;
+  #nextNew = 0;
+  #newSlots: readonly number[] = [];
+  #exchangedAt: number;
+  #exchanging: Promise<void> | undefined;
   #hurriedAt = Number.NEGATIVE_INFINITY;
   #hurrying = false;
-  #beating: Promise<boolean> | undefined;
 
   constructor(
     options: EngineOptions,
     times: EngineTimes,
     metrics: EngineMetrics,
     workerId: string,
-    registeredAt: number,
+    provenAt: number,
     changed: (row: PaymentRow) => void,
   ) {
     this.workerId = workerId;
     this.#options = options;
     this.#times = times;
-    this.#beatenAt = registeredAt;
-    this.#provenAt = registeredAt;
+    this.#provenAt = provenAt;
+    this.#exchangedAt = provenAt;
+    this.#shares = new Shares(options.database, workerId, times.leaseMs);
     this.#dispatcher = new Dispatcher(
       options,
       times,
@@ -55,6 +89,7 @@ export class Worker {
       {
         workerId,
         holds: () => !this.#leaseRanOut,
+        owns: (slot) => this.#slots.has(slot),
         askForMore: (queue) => this.#hurry(queue),
       },
       changed,
@@ -65,13 +100,13 @@ export class Worker {
     return this.#dispatcher.size;
   }
 
-  /** True when the lease can no longer be relied on. */
-  get isLost(): boolean {
-    return this.#ended || this.#leaseRanOut;
+  /** Slots owned now. */
+  get slots(): number {
+    return this.#slots.size;
   }
 
   get #leaseRanOut(): boolean {
-    return this.#options.clock.monotonic() - this.#provenAt > this.#times.leaseMs * LEASE_KEPT;
+    return this.#options.clock.monotonic() - this.#provenAt >= keptMs(this.#times);
   }
 
   /** The lease was proven by a request that left at this time; see lease.ts. */
@@ -93,47 +128,186 @@ export class Worker {
     return this.#dispatcher.stalledMs();
   }
 
-  /** Begins to drive a row that this worker owns. */
+  /** The slot for a payment that this process creates: one of its own by turns, so that this worker drives it. */
+  slotForNew(): number {
+    if (this.#ended || this.#leaseRanOut || this.#newSlots.length === 0) return ARRIVALS;
+    this.#nextNew = (this.#nextNew + 1) % this.#newSlots.length;
+    return this.#newSlots[this.#nextNew] ?? ARRIVALS;
+  }
+
+  /** Begins to drive a payment that was just committed, if its slot is still ours; otherwise its owner finds it. */
   add(row: PaymentRow): void {
-    this.#dispatcher.add(row);
+    const isOver = row.settled_at !== null;
+    if (!isOver && row.slot !== null && this.#slots.has(row.slot)) this.#dispatcher.add(row);
   }
 
-  /** Takes over what nobody living drives. */
-  async adopt(): Promise<void> {
-    const { database, log } = this.#options;
-    if (this.#mayOwnMore) await this.#takeBack();
-    for (;;) {
-      // Until they are in memory: an adoption whose answer is lost has happened, and nobody else adopts from the living.
-      this.#mayOwnMore = true;
-      const rows = await adopt(database, this.workerId, this.#times.leaseMs);
-      if (this.#ended) return;
-      if (rows.length > 0) log.info({ payments: rows.length }, 'payments adopted');
-      await this.#learnBudgets(rows);
-      for (const row of rows) {
-        this.#dispatcher.replace(row, this.#spreadMs(row, rows.length));
-      }
-      this.#mayOwnMore = false;
-      if (rows.length < ADOPT_AT_ONCE) return;
-    }
-  }
+  // Slots ---------------------------------------------------------------------------------------------------------------
 
-  /** Drives what names this worker in the database and is not in memory. */
-  async #takeBack(): Promise<void> {
+  /**
+   * One look at the slots: takes what this worker should own, gives back what it should not, and reads what it does not know. True
+   * when it owns as many as it should; otherwise the next look is due soon. Does not wait for what is read.
+   */
+  async round(): Promise<boolean> {
+    if (this.#ended) return true;
     const { database } = this.#options;
-    const owned = await ownedIds(database, this.workerId);
-    const missing = owned.filter((id) => !this.#dispatcher.has(id));
-    for (let from = 0; from < missing.length; from += ADOPT_AT_ONCE) {
-      // Read anew: what was driven to its end since then is no longer ours to drive (P8).
-      const rows = await findPayments(database, missing.slice(from, from + ADOPT_AT_ONCE));
+    const view = await readSlots(database, this.workerId, this.#times.leaseMs);
+    if (this.#ended) return true;
+    this.#follow(view.owners);
+    const plan = planSlots(view, this.workerId);
+    if (plan.take.length > 0) {
+      // If the answer is lost, the next look shows what was taken.
+      const taken = await takeSlots(database, this.workerId, plan.take, view.owners);
+      if (this.#ended) return true;
+      this.#own(taken);
+    }
+    await this.#give(plan.give);
+    if (this.#slots.has(ARRIVALS_KEEPER)) await this.#placeArrivals();
+    this.#sweep();
+    this.#load();
+    return this.#slots.size === plan.target;
+  }
+
+  /** Resolves when everything that was to be read has been. For tests. */
+  async loaded(): Promise<void> {
+    await this.#loading;
+  }
+
+  /** Believes the table: what names this worker is ours, and nothing else is. */
+  #follow(owners: readonly (string | null)[]): void {
+    const lost = [...this.#slots].filter((slot) => owners[slot] !== this.workerId);
+    if (lost.length > 0) {
+      this.#options.log.warn({ slots: lost.length }, 'slots were taken by another worker');
+      this.#disown(lost);
+      void this.#dispatcher.leave(new Set(lost), 0);
+    }
+    this.#own(owners.flatMap((owner, slot) => (owner === this.workerId ? [slot] : [])));
+  }
+
+  #own(slots: readonly number[]): void {
+    const fresh = slots.filter((slot) => !this.#slots.has(slot));
+    if (fresh.length === 0) return;
+    for (const slot of fresh) {
+      this.#slots.add(slot);
+      this.#unread.add(slot);
+    }
+    this.#newSlots = [...this.#slots];
+    this.#options.log.info({ slots: fresh.length, of: this.#slots.size }, 'slots taken over');
+  }
+
+  #disown(slots: readonly number[]): void {
+    for (const slot of slots) {
+      this.#slots.delete(slot);
+      this.#unread.delete(slot);
+    }
+    this.#newSlots = [...this.#slots];
+  }
+
+  /** Gives slots back, after what is under way in them has come to its record. */
+  async #give(slots: readonly number[]): Promise<void> {
+    if (slots.length === 0) return;
+    this.#disown(slots);
+    await this.#dispatcher.leave(new Set(slots), LEAVE_MS);
+    await giveSlots(this.#options.database, this.workerId, slots);
+    this.#options.log.info({ slots: slots.length, of: this.#slots.size }, 'slots given back');
+  }
+
+  async #placeArrivals(): Promise<void> {
+    for (;;) {
+      let rows: Awaited<ReturnType<typeof placeArrivals>>;
+      try {
+        rows = await placeArrivals(this.#options.database, this.workerId, this.#newSlots);
+      } catch (error) {
+        // They may have been placed all the same.
+        for (const slot of this.#slots) this.#unread.add(slot);
+        throw error;
+      }
+      if (this.#ended) return;
       await this.#learnBudgets(rows);
-      for (const row of rows) {
-        if (row.owner === this.workerId && row.settled_at === null)
-          this.#dispatcher.add(row, this.#spreadMs(row, rows.length));
+      // What memory held of one of them is out of date: an operator has changed it.
+      for (const row of rows) this.#dispatcher.replace(row, this.#spreadMs(row, rows.length));
+      if (rows.length < PAGE) return;
+    }
+  }
+
+  /** Looks at some slots in turn, so that nothing that should be driven stays unknown, whatever went wrong. */
+  #sweep(): void {
+    const slots = this.#newSlots;
+    const some = Math.ceil(slots.length / SWEEP_ROUNDS);
+    for (let turn = 0; turn < some; turn += 1) {
+      const slot = slots[(this.#sweptTo + turn) % slots.length];
+      if (slot !== undefined) this.#unread.add(slot);
+    }
+    this.#sweptTo = slots.length === 0 ? 0 : (this.#sweptTo + some) % slots.length;
+  }
+
+  // Loading -------------------------------------------------------------------------------------------------------------
+
+  /** Reads what is unread, beside everything else; what fails is tried again at the next round. */
+  #load(): void {
+    this.#loading ??= this.#loadUnread()
+      .catch((error: unknown) => {
+        this.#options.log.warn({ error: messageOf(error) }, 'reading payments failed; retrying');
+      })
+      .finally(() => {
+        this.#loading = undefined;
+      });
+  }
+
+  async #loadUnread(): Promise<void> {
+    const { database, clock, log } = this.#options;
+    const startedAt = clock.monotonic();
+    let loaded = 0;
+    while (this.#unread.size > 0 && !this.#ended) {
+      const some = [...this.#unread].slice(0, COUNT_AT_ONCE);
+      const counts = await countSlots(database, some);
+      const more = some.filter((slot) => (counts.get(slot) ?? 0) > this.#dispatcher.countOf(slot));
+      for (const slot of some) if (!more.includes(slot)) this.#unread.delete(slot);
+      const next = more[Symbol.iterator]();
+      const loader = async (): Promise<void> => {
+        for (const slot of next) {
+          const fresh = this.#slots.has(slot)
+            ? await this.#loadSlot(slot, counts.get(slot) ?? 0)
+            : 0;
+          loaded += fresh;
+          this.#unread.delete(slot);
+        }
+      };
+      await Promise.all(Array.from({ length: LOADERS }, loader));
+    }
+    if (loaded > 0) {
+      const ms = Math.round(clock.monotonic() - startedAt);
+      log.info({ payments: loaded, ms }, 'payments taken over');
+    }
+  }
+
+  /** Reads one slot page by page. Gives how many payments were new. */
+  async #loadSlot(slot: number, count: number): Promise<number> {
+    let cursor = '';
+    let fresh = 0;
+    for (;;) {
+      const meanwhile = this.#dispatcher.watchForgotten();
+      try {
+        const rows = await pageOfSlot(this.#options.database, slot, cursor);
+        await this.#learnBudgets(rows);
+        if (this.#ended || !this.#slots.has(slot)) return fresh;
+        for (const row of rows) {
+          const { platform_payment_id } = row;
+          // One that came to its end since the page was read is not driven again (P8).
+          if (meanwhile.has(platform_payment_id) || this.#dispatcher.has(platform_payment_id))
+            continue;
+          this.#dispatcher.add(row, this.#spreadMs(row, count));
+          fresh += 1;
+        }
+        const last = rows.at(-1);
+        if (last === undefined || rows.length < PAGE) return fresh;
+        cursor = last.platform_payment_id;
+      } finally {
+        this.#dispatcher.unwatchForgotten(meanwhile);
       }
     }
   }
 
-  async #learnBudgets(rows: readonly PaymentRow[]): Promise<void> {
+  async #learnBudgets(rows: readonly LoadedRow[]): Promise<void> {
     for (const partner_id of new Set(rows.map((row) => row.partner_id))) {
       const partner = await this.#options.registry.get(partner_id);
       if (partner !== undefined) this.#dispatcher.queueOf(partner_id).applyBudget(partner.budget);
@@ -141,7 +315,7 @@ export class Worker {
   }
 
   /** A few go at once; many are spread over the time that the partner's budget needs for them. */
-  #spreadMs(row: PaymentRow, count: number): number {
+  #spreadMs(row: LoadedRow, count: number): number {
     const rate = this.#dispatcher.queueOf(row.partner_id).callsPerSecond;
     return (
       this.#options.clock.random() *
@@ -149,58 +323,58 @@ export class Worker {
     );
   }
 
-  /** Renews the lease and the shares. False when the lease is lost. */
-  beat(): Promise<boolean> {
-    this.#beating ??= this.#beatOnce().finally(() => {
-      this.#beating = undefined;
+  // Shares --------------------------------------------------------------------------------------------------------------
+
+  /** Agrees with the other workers on the shares of the partners' budgets. One exchange at a time. */
+  exchange(): Promise<void> {
+    this.#exchanging ??= this.#exchangeOnce().finally(() => {
+      this.#exchanging = undefined;
     });
-    return this.#beating;
+    return this.#exchanging;
   }
 
-  async #beatOnce(): Promise<boolean> {
-    if (this.#ended) return false;
-    const { clock, database, registry } = this.#options;
-    // Counted from before the statement left: the database's time of it cannot be earlier.
+  async #exchangeOnce(): Promise<void> {
+    if (this.#ended) return;
+    const { clock, registry } = this.#options;
     const startedAt = clock.monotonic();
     const demands = new Map<string, Demand>();
     for (const queue of this.#dispatcher.queues) {
+      const demand = this.#demandOf(queue, startedAt);
+      const wants = demand.calls.need > 0 || demand.calls.inUse > 0;
+      if (!wants && !this.#shares.has(queue.partner_id)) continue;
       const partner = await registry.get(queue.partner_id);
       if (partner === undefined) continue;
       queue.applyBudget(partner.budget);
-      const demand = this.#demandOf(queue, startedAt);
-      demands.set(queue.partner_id, demand);
-      // From here to the answer no call may start beyond what is about to be registered.
-      queue.share = Math.min(queue.share, Math.max(demand.calls.need, queue.inFlight));
-      queue.rate = Math.min(queue.rate, demand.rate.need);
+      demands.set(queue.partner_id, this.#demandOf(queue, startedAt));
     }
-    const granted = await beat(database, this.workerId, this.#times.leaseMs, demands);
-    // A lease that looked lost stays lost: steps that saw it so have given up their payments.
-    if (granted === undefined || this.isLost) {
-      this.drop();
-      return false;
-    }
-    this.#beatenAt = startedAt;
-    this.proven(startedAt);
+    this.#exchangedAt = startedAt;
+    if (demands.size === 0) return;
+    for (const partner_id of demands.keys()) this.#dispatcher.queueOf(partner_id).started = 0;
+    const granted = await this.#shares.exchange(demands, clock.now(), (partner_id, share) => {
+      const queue = this.#dispatcher.queueOf(partner_id);
+      queue.share = Math.min(queue.share, Math.max(share.calls, queue.inFlight));
+      queue.rate = Math.min(queue.rate, share.rate);
+      return queue.inFlight;
+    });
+    if (this.#ended) return;
     for (const [partner_id, share] of granted) {
       const queue = this.#dispatcher.queueOf(partner_id);
       queue.share = share.calls;
-      queue.rate = share.rate;
+      queue.rate = Math.max(0, share.rate);
       const demand = demands.get(partner_id);
       queue.isShort =
         demand !== undefined && (share.calls < demand.calls.need || share.rate < demand.rate.need);
       this.#dispatcher.pump(queue);
     }
-    return true;
   }
 
-  /** What the queue could use until the next beat: more than it uses, so that a burst need not wait, but not all there is. */
+  /** What the queue could use until the next round: more than it uses, so that a burst need not wait, but not all there is. */
   #demandOf(queue: PartnerQueue<ActivePayment>, now: number): Demand {
     const next = queue.due.peek();
     const works =
       queue.inFlight > 0 || (next !== undefined && next.at <= now + 2 * this.#times.beatMs);
     const backlog = next !== undefined && next.at <= now;
-    const perSecond = (queue.started / Math.max(HURRY_MS, now - this.#beatenAt)) * 1_000;
-    queue.started = 0;
+    const perSecond = (queue.started / Math.max(HURRY_MS, now - this.#exchangedAt)) * 1_000;
     const { cap, callsPerSecond, inFlight } = queue;
     const calls = Math.max(MIN_NEED, 2 * inFlight, backlog ? inFlight + queue.due.size : 0);
     const rate = Math.max(
@@ -210,16 +384,16 @@ export class Worker {
       backlog ? callsPerSecond : 0,
     );
     return {
-      calls: { cap, need: works ? Math.min(cap, calls) : 0, inUse: inFlight },
+      calls: { cap, need: works ? Math.min(cap, powerOfTwo(calls)) : 0, inUse: inFlight },
       rate: {
         cap: callsPerSecond,
-        need: works ? Math.min(callsPerSecond, Math.ceil(rate)) : 0,
+        need: works ? Math.min(callsPerSecond, powerOfTwo(rate)) : 0,
         inUse: 0,
       },
     };
   }
 
-  /** A share is too small for what is due: beats at once, but not in a storm. What others hold is asked for at the usual beat. */
+  /** A share is too small for what is due: asks at once, but not in a storm. What others hold is asked for at the usual round. */
   #hurry(queue: PartnerQueue<ActivePayment>): void {
     if (this.#hurrying || this.#ended || queue.isShort) return;
     this.#hurrying = true;
@@ -230,18 +404,21 @@ export class Worker {
       this.#hurriedAt = clock.monotonic();
       this.#hurrying = false;
       if (this.#ended) return;
-      // A beat that began before the need arose does not know of it.
-      await this.#beating;
-      await this.beat();
+      // An exchange that began before the need arose does not know of it.
+      await this.#exchanging;
+      await this.exchange();
     })().catch((error: unknown) => {
       this.#hurrying = false;
-      log.warn({ error: messageOf(error) }, 'the heartbeat failed; it is tried again');
+      log.warn({ error: messageOf(error) }, 'could not agree on shares; retrying');
     });
   }
+
+  // The end -------------------------------------------------------------------------------------------------------------
 
   /** Ends it at once: nothing more is sent, and what is under way is aborted. */
   drop(): void {
     this.#ended = true;
+    this.#slots.clear();
     this.#dispatcher.drop();
   }
 
@@ -251,4 +428,14 @@ export class Worker {
     await this.#dispatcher.finish(ms);
     this.drop();
   }
+
+  /** After the end: every slot is anybody's. Costs the same whatever was in flight. */
+  async release(): Promise<void> {
+    await giveAllSlots(this.#options.database, this.workerId);
+  }
+}
+
+/** A need, rounded up so that it seldom changes: what is claimed is a row that every other worker reads. */
+function powerOfTwo(need: number): number {
+  return 2 ** Math.ceil(Math.log2(Math.max(1, need)));
 }

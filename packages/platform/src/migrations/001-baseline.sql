@@ -32,13 +32,33 @@ CREATE TABLE duebridge_platform.partners (
   CONSTRAINT partners_biller CHECK ((kind = 'biller') = (biller_id IS NOT NULL))
 );
 
--- One row per running engine. heartbeat_at is proof of life in the database's time; shares holds, per partner, how many
--- calls at once this worker has registered for, so that the sum over all workers never exceeds the partner's budget.
+-- One row per running worker. heartbeat_at is proof of life in the database's time, renewed by one statement; round_at is when the
+-- worker last looked at the slots: only one that does so is counted when slots are shared out.
 CREATE TABLE duebridge_platform.workers (
   worker_id text PRIMARY KEY,
   heartbeat_at timestamptz NOT NULL DEFAULT clock_timestamp(),
   started_at timestamptz NOT NULL DEFAULT clock_timestamp(),
-  shares jsonb NOT NULL DEFAULT '{}'
+  round_at timestamptz
+) WITH (fillfactor = 50);
+
+-- Who drives which payments: a payment in flight is in a slot, and a worker owns slots. Taking over from a dead worker changes at
+-- most 1,024 of these rows, however many payments are in flight (decision 61).
+CREATE TABLE duebridge_platform.slots (
+  slot smallint PRIMARY KEY CHECK (slot BETWEEN 0 AND 1023),
+  -- The worker that may write to the payments of the slot; null, or one that is dead: anybody takes it.
+  worker_id text
+) WITH (fillfactor = 25);
+INSERT INTO duebridge_platform.slots (slot) SELECT generate_series(0, 1023);
+
+-- What of a partner's budget each worker has claimed, so that all claims together never exceed it (decision 62).
+CREATE TABLE duebridge_platform.shares (
+  partner_id text NOT NULL,
+  worker_id text NOT NULL,
+  calls integer NOT NULL,
+  calls_need integer NOT NULL,
+  rate integer NOT NULL,
+  rate_need integer NOT NULL,
+  PRIMARY KEY (partner_id, worker_id)
 ) WITH (fillfactor = 50);
 
 CREATE TABLE duebridge_platform.batches (
@@ -69,8 +89,8 @@ CREATE TABLE duebridge_platform.payments (
   review_reason text,
   -- What the partner said when it refused the PUT; the reason of the failure once the payment is closed for it.
   rejection_message text CHECK (length(rejection_message) <= 500),
-  -- The worker that drives it; null in review, and for a moment between two owners.
-  owner text,
+  -- Whose owner drives it, see slots; -1 until a worker has put it into a slot of its own, null in review.
+  slot smallint DEFAULT -1 CHECK (slot BETWEEN -1 AND 1023),
   payment_id text,
   -- Earlier values of payment_id, from a partner that forgot the payment and took it again under another (decision 22).
   former_payment_ids text[] NOT NULL DEFAULT '{}',
@@ -86,13 +106,15 @@ CREATE TABLE duebridge_platform.payments (
   settled_at timestamptz,
   CONSTRAINT payments_ended CHECK ((status = 'processing') = (stage <> 'ended') AND (stage = 'ended') = (ended_at IS NOT NULL)),
   CONSTRAINT payments_review CHECK ((stage = 'review') = (review_reason IS NOT NULL)),
+  CONSTRAINT payments_slot CHECK ((stage = 'review') = (slot IS NULL)),
   CONSTRAINT payments_posted CHECK (posted_at IS NULL OR status = 'succeeded'),
   CONSTRAINT payments_succeeded CHECK (status <> 'succeeded' OR (posted_at IS NOT NULL AND payment_id IS NOT NULL)),
   CONSTRAINT payments_failed CHECK ((status = 'failed') = (failure_reason IS NOT NULL)),
   CONSTRAINT payments_settled CHECK (settled_at IS NULL OR status <> 'processing')
 ) WITH (fillfactor = 70);
--- What is in flight, by who drives it. The columns that change at every step stand in no index, so those updates stay in the page.
-CREATE INDEX payments_in_flight ON duebridge_platform.payments (owner) WHERE settled_at IS NULL;
+-- What is in flight, by slot, read page by page. The columns that change at every step stand in no index, so that those updates stay
+-- in the page; payments in review have no slot and are not met when a slot is read.
+CREATE INDEX payments_in_flight ON duebridge_platform.payments (slot, platform_payment_id) WHERE settled_at IS NULL;
 CREATE INDEX payments_batch ON duebridge_platform.payments (platform_batch_id);
 CREATE INDEX payments_session ON duebridge_platform.payments (session_id) WHERE session_id IS NOT NULL;
 CREATE INDEX payments_partner ON duebridge_platform.payments (partner_id, platform_payment_id);

@@ -315,7 +315,7 @@ test('a payment that joins between the look and the closing keeps its batch open
           amount_in_cents: 100,
           session_id: null,
           funding_method: 'sandbox_bank',
-          owner: engine.workerId,
+          slot: engine.slotForNew(),
           actor: 'test',
         });
       }

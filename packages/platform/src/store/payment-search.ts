@@ -66,7 +66,7 @@ export async function listPayments(on: Queryable, filter: PaymentFilter): Promis
     add('p.stage = ?', filter.stage);
     // What is not settled stands in the small index of what is in flight; in review nobody owns it.
     if (filter.stage !== 'ended') add('p.settled_at IS NULL');
-    if (filter.stage === 'review') add('p.owner IS NULL');
+    if (filter.stage === 'review') add('p.slot IS NULL');
   }
   if (filter.partner_id !== undefined) add('p.partner_id = ?', filter.partner_id);
   if (filter.platform_batch_id !== undefined)

@@ -2,15 +2,16 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import { constraintOf, type Database } from '@duebridge/runtime';
-import { stand, type Stand } from '../engine/testing.ts';
-import { advance, findPayment, insertPayment, paymentsOfSession } from './payments.ts';
+import { idleWorker, stand, type Stand } from '../engine/testing.ts';
+import { advance, ARRIVALS, findPayment, insertPayment, paymentsOfSession } from './payments.ts';
 import { listPayments } from './payment-search.ts';
 import { batchFor } from '../reconciliation/batch.ts';
 
 async function ground(t: Parameters<typeof stand>[0]): Promise<Stand & { id: string }> {
   const place = await stand(t);
   await place.register('acme', 'http://127.0.0.1:9');
-  const row = await place.pay(place.engine(), 'acme', { owner: 'me', session_id: 'session-1' });
+  await idleWorker(place.database, 'me', [7]);
+  const row = await place.pay(place.engine(), 'acme', { slot: 7, session_id: 'session-1' });
   return { ...place, id: row.platform_payment_id };
 }
 
@@ -194,7 +195,7 @@ test('payments are listed newest first, page by page, and found by their session
       amount_in_cents: 1 + count,
       session_id: null,
       funding_method: 'sandbox_bank',
-      owner: null,
+      slot: ARRIVALS,
       actor: 'test',
     });
     made.push(row.platform_payment_id);

@@ -5,8 +5,8 @@
  * the first PUT has to wait) -> dispatching (a PUT may have left) -> accepted (the partner has it) -> ended; from dispatching or
  * accepted it may stop in review, and an operator sends it back to dispatching. `status` stays `processing` until it has ended.
  *
- * holds: every write of a worker carries `owner = me`, `status = 'processing'` and the stage it believes in (the fence, P10): a
- * stale worker changes no row and learns so. The database refuses every other edge, and any change of the intent (P1, P4).
+ * holds: every write of a worker names its worker, which must own the payment's slot, `status = 'processing'`, and the stage it
+ * believes in (the fence, P10): a stale worker changes no row and learns so. The database refuses every other edge, and any change of the intent (P1, P4).
  */
 import type { PaymentStage, PaymentStatus, TerminalStatus } from '@duebridge/contract';
 import { sql, type Transaction } from '@duebridge/runtime';
@@ -31,8 +31,8 @@ export interface PaymentRow {
   readonly review_reason: string | null;
   /** What the partner said when it refused the PUT, at most 500 characters. */
   readonly rejection_message: string | null;
-  /** The worker that drives it; null in review, and between two owners. */
-  readonly owner: string | null;
+  /** Whose owner drives it (engine/slots.ts); -1 until a worker has placed it, null in review. */
+  readonly slot: number | null;
   readonly payment_id: string | null;
   readonly failure_reason: string | null;
   /** Whose word ended it: the partner's, or that of the funds, which then never reached the partner. */
@@ -48,7 +48,7 @@ export interface PaymentRow {
 
 /** The columns of a PaymentRow, for every `select` and `returning`: `p` is the table's alias. */
 export const PAYMENT_COLUMNS = `p.platform_payment_id, p.partner_id, p.biller_id, p.account_id, p.platform_batch_id,
-  p.amount_in_cents, p.session_id, p.funding_method, p.status, p.stage, p.review_reason, p.rejection_message, p.owner,
+  p.amount_in_cents, p.session_id, p.funding_method, p.status, p.stage, p.review_reason, p.rejection_message, p.slot,
   p.payment_id, p.failure_reason, p.ended_by, p.initiated_at, p.posted_at, p.created_at, p.accepted_at, p.ended_at, p.settled_at`;
 
 /** What the customer confirmed: never changes after the insert (P1). */
@@ -67,7 +67,7 @@ const insertStatement = sql(
   'payment_insert',
   `WITH p AS (
      INSERT INTO duebridge_platform.payments (platform_payment_id, partner_id, biller_id, account_id, platform_batch_id, amount_in_cents,
-                           session_id, funding_method, owner)
+                           session_id, funding_method, slot)
      VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) RETURNING *
    ), noted AS (
      INSERT INTO duebridge_platform.audit (actor, event, platform_payment_id, partner_id, detail)
@@ -79,11 +79,11 @@ const insertStatement = sql(
 
 /**
  * Writes the intent with a new platform_payment_id (UUIDv7, decision 13) and its audit line; no call leaves before this is
- * committed (P1). `owner` is the worker of this process, which then gets the row by `engine.take`; null leaves it to be adopted.
+ * committed (P1). `slot` is from `engine.slotForNew`, whose engine then gets the row by `engine.take`; -1 leaves it to any worker.
  */
 export async function insertPayment(
   on: Queryable,
-  payment: PaymentIntent & { readonly owner: string | null; readonly actor: string },
+  payment: PaymentIntent & { readonly slot: number; readonly actor: string },
 ): Promise<PaymentRow> {
   const [row] = await on.query<PaymentRow>(insertStatement, [
     uuidv7(),
@@ -94,7 +94,7 @@ export async function insertPayment(
     payment.amount_in_cents,
     payment.session_id,
     payment.funding_method,
-    payment.owner,
+    payment.slot,
     payment.actor,
   ]);
   if (row === undefined) throw new Error('an insert gave no row');
@@ -118,6 +118,21 @@ export async function findPayment(
 /** Those of these payments that exist, in no order. */
 export function findPayments(on: Queryable, ids: readonly string[]): Promise<PaymentRow[]> {
   return on.query<PaymentRow>(findStatement, [ids]);
+}
+
+const newsStatement = sql(
+  'payment_news',
+  `SELECT ${PAYMENT_COLUMNS} FROM unnest($1::text[], $2::text[]) AS u (id, told), duebridge_platform.payments p
+    WHERE p.platform_payment_id = u.id AND p.stage || ' ' || p.status <> u.told`,
+);
+
+/** Those of these payments whose stage and status, written as `stage status`, are not what stands beside their id in `told`. */
+export function findNews(
+  on: Queryable,
+  ids: readonly string[],
+  told: readonly string[],
+): Promise<PaymentRow[]> {
+  return on.query<PaymentRow>(newsStatement, [ids, told]);
 }
 
 const sessionStatement = sql(
@@ -162,6 +177,15 @@ export const TAKEN_AGAIN = `
 export const REPLACED = `jsonb_strip_nulls(jsonb_build_object('former_payment_id',
               CASE WHEN p.stage IN ('accepted', 'ended') THEN p.former_payment_ids[cardinality(p.former_payment_ids)] END))`;
 
+/** The slot of payments that no worker has taken into a slot of its own yet; see engine/slots.ts. */
+export const ARRIVALS = -1;
+
+/**
+ * The fence (P10): the worker `$1` owns the slot of payment `p`; `s` is slots. The sum keeps the planner from going the other way,
+ * from a worker's slots to all of their payments, which it would take for few as long as nothing is known of a new table.
+ */
+export const FENCE = `s.slot = p.slot + 0 AND s.worker_id = $1`;
+
 const advanceStatement = sql(
   'payment_advance',
   `WITH p AS (
@@ -171,10 +195,11 @@ const advanceStatement = sql(
             review_reason = u.review_reason,
             rejection_message = coalesce(u.rejection_message, p.rejection_message),
             accepted_at = CASE WHEN u.to_stage = 'accepted' THEN clock_timestamp() ELSE p.accepted_at END,
-            owner = CASE WHEN u.to_stage = 'review' THEN NULL ELSE p.owner END
+            slot = CASE WHEN u.to_stage <> 'review' THEN p.slot END
        FROM unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::timestamptz[], $7::text[], $8::text[], $9::jsonb[])
-            AS u (id, from_stage, to_stage, payment_id, initiated_at, review_reason, rejection_message, detail)
-      WHERE p.platform_payment_id = u.id AND p.owner = $1 AND p.status = 'processing' AND p.stage = u.from_stage
+            AS u (id, from_stage, to_stage, payment_id, initiated_at, review_reason, rejection_message, detail),
+            duebridge_platform.slots AS s
+      WHERE p.platform_payment_id = u.id AND ${FENCE} AND p.status = 'processing' AND p.stage = u.from_stage
       RETURNING p.*, u.detail
    ), noted AS (
      INSERT INTO duebridge_platform.audit (actor, event, platform_payment_id, partner_id, detail)
@@ -189,11 +214,11 @@ const advanceStatement = sql(
  */
 export async function advance(
   on: Queryable,
-  owner: string,
+  worker_id: string,
   steps: readonly Advance[],
 ): Promise<(PaymentRow | undefined)[]> {
   const rows = await on.query<PaymentRow>(advanceStatement, [
-    owner,
+    worker_id,
     steps.map((step) => step.platform_payment_id),
     steps.map((step) => step.from),
     steps.map((step) => step.to),

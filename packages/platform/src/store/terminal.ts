@@ -10,6 +10,8 @@
 import { Refusal, type PaymentStage } from '@duebridge/contract';
 import { sql, type Database } from '@duebridge/runtime';
 import {
+  ARRIVALS,
+  FENCE,
   findPayment,
   inOrder,
   PAYMENT_COLUMNS,
@@ -45,8 +47,9 @@ const endStatement = sql(
             ended_at = clock_timestamp(),
             settled_at = CASE WHEN u.ended_by = 'funding' THEN clock_timestamp() END
        FROM unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::timestamptz[], $8::timestamptz[], $9::text[])
-            AS u (id, from_stage, ended_by, status, payment_id, initiated_at, posted_at, failure_reason)
-      WHERE p.platform_payment_id = u.id AND p.owner = $1 AND p.status = 'processing' AND p.stage = u.from_stage
+            AS u (id, from_stage, ended_by, status, payment_id, initiated_at, posted_at, failure_reason),
+            duebridge_platform.slots AS s
+      WHERE p.platform_payment_id = u.id AND ${FENCE} AND p.status = 'processing' AND p.stage = u.from_stage
       RETURNING p.*
    ), noted AS (
      INSERT INTO duebridge_platform.audit (actor, event, platform_payment_id, partner_id, detail)
@@ -59,11 +62,11 @@ const endStatement = sql(
 /** Ends many payments in one statement. Gives for each the terminal row, or undefined where the fence refused. */
 export async function endPayments(
   on: Queryable,
-  owner: string,
+  worker_id: string,
   ends: readonly End[],
 ): Promise<(PaymentRow | undefined)[]> {
   const rows = await on.query<PaymentRow>(endStatement, [
-    owner,
+    worker_id,
     ends.map((end) => end.platform_payment_id),
     ends.map((end) => end.from),
     ends.map((end) => end.by),
@@ -80,7 +83,8 @@ const settleStatement = sql(
   'payment_settle',
   `WITH p AS (
      UPDATE duebridge_platform.payments AS p SET settled_at = clock_timestamp()
-      WHERE p.platform_payment_id = ANY($2) AND p.owner = $1 AND p.status <> 'processing' AND p.settled_at IS NULL
+       FROM duebridge_platform.slots AS s
+      WHERE p.platform_payment_id = ANY($2) AND ${FENCE} AND p.status <> 'processing' AND p.settled_at IS NULL
       RETURNING p.*
    ), noted AS (
      INSERT INTO duebridge_platform.audit (actor, event, platform_payment_id, partner_id)
@@ -93,16 +97,16 @@ const settleStatement = sql(
 /** Notes that the funds of ended payments were captured or released. Gives the rows that this worker had to note. */
 export function settlePayments(
   on: Queryable,
-  owner: string,
+  worker_id: string,
   ids: readonly string[],
 ): Promise<PaymentRow[]> {
-  return on.query<PaymentRow>(settleStatement, [owner, ids]);
+  return on.query<PaymentRow>(settleStatement, [worker_id, ids]);
 }
 
 const withdrawStatement = sql(
   'payment_withdraw',
   `WITH p AS (
-     UPDATE duebridge_platform.payments AS p SET status = 'canceled', stage = 'ended', ended_by = 'operator', ended_at = clock_timestamp(), owner = NULL
+     UPDATE duebridge_platform.payments AS p SET status = 'canceled', stage = 'ended', ended_by = 'operator', ended_at = clock_timestamp(), slot = ${ARRIVALS}
       WHERE p.platform_payment_id = $1 AND p.status = 'processing' AND p.stage IN ('created', 'authorized')
       RETURNING p.*
    ), noted AS (
@@ -140,7 +144,7 @@ export async function withdrawPayment(
 const resumeStatement = sql(
   'payment_resume',
   `WITH p AS (
-     UPDATE duebridge_platform.payments AS p SET stage = 'dispatching', review_reason = NULL, owner = NULL
+     UPDATE duebridge_platform.payments AS p SET stage = 'dispatching', review_reason = NULL, slot = ${ARRIVALS}
       WHERE p.platform_payment_id = $1 AND p.status = 'processing' AND p.stage = 'review'
       RETURNING p.*
    ), noted AS (
@@ -193,7 +197,7 @@ const closeReviewStatement = sql(
   `WITH p AS (
      UPDATE duebridge_platform.payments AS p
         SET status = $2, stage = 'ended', failure_reason = $3, review_reason = NULL, ended_by = 'operator',
-            ended_at = clock_timestamp(), owner = NULL
+            ended_at = clock_timestamp(), slot = ${ARRIVALS}
       WHERE p.platform_payment_id = $1 AND p.status = 'processing' AND p.stage = 'review' AND p.review_reason = $4
       RETURNING p.*
    ), noted AS (

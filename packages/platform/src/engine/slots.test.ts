@@ -1,0 +1,221 @@
+/** Slots are shared out evenly, by every worker alone, and taken over at the same cost whatever is in flight (L9). */
+import assert from 'node:assert/strict';
+import test from 'node:test';
+import fc from 'fast-check';
+import { ARRIVALS, type PaymentRow } from '../store/payments.ts';
+import type { Engine } from './engine.ts';
+import { planSlots, readSlots, SLOTS, takeSlots } from './slots.ts';
+import { eventually, idleWorker, scriptedPartner, stand, type Stand } from './testing.ts';
+
+const settled = (row: PaymentRow): boolean => row.settled_at !== null;
+
+test('whoever joins, leaves or dies, the slots come to even parts, and no two workers reach for one', () => {
+  const event = fc.record({
+    worker: fc.nat({ max: 7 }),
+    kind: fc.constantFrom('join', 'leave', 'die'),
+  });
+  fc.assert(
+    fc.property(fc.array(event, { minLength: 1, maxLength: 12 }), (events) => {
+      const owners = Array.from<string | null>({ length: SLOTS }).fill(null);
+      const living = new Set<string>(['w0']);
+      const round = (): number => {
+        const view = { owners: [...owners], active: [...living], living: [...living] };
+        const plans = [...living].map((me) => ({ me, ...planSlots(view, me) }));
+        const taken = plans.flatMap((plan) => plan.take);
+        assert.equal(new Set(taken).size, taken.length, 'two workers reach for one slot');
+        for (const { me, give, take } of plans) {
+          for (const slot of give) {
+            assert.equal(owners[slot], me);
+            owners[slot] = null;
+          }
+          for (const slot of take) {
+            assert.ok(!living.has(owners[slot] ?? ''), 'a slot is taken from the living');
+            owners[slot] = me;
+          }
+        }
+        return plans.reduce((sum, plan) => sum + plan.give.length + plan.take.length, 0);
+      };
+      const settle = (): number => {
+        let moved = 0;
+        for (let rounds = 0; rounds < 4; rounds += 1) moved += round();
+        assert.equal(round(), 0, 'it does not come to rest');
+        return moved;
+      };
+      settle();
+      for (const { worker, kind } of events) {
+        const id = `w${worker}`;
+        if (kind === 'join') living.add(id);
+        else if (living.size > 1) living.delete(id);
+        if (kind === 'leave') {
+          for (const [slot, owner] of owners.entries()) if (owner === id) owners[slot] = null;
+        }
+        // A slot is moved at most twice: given back and taken.
+        assert.ok(settle() <= 2 * SLOTS);
+        const counts = [...living].map((one) => owners.filter((owner) => owner === one).length);
+        assert.ok(Math.max(...counts) - Math.min(...counts) <= 1, counts.join(' '));
+        assert.equal(
+          counts.reduce((sum, count) => sum + count, 0),
+          SLOTS,
+        );
+      }
+    }),
+  );
+});
+
+test('of two workers that take the same slots at once, each slot goes to one', async (t) => {
+  const { database } = await stand(t);
+  const workers = ['w1', 'w2', 'w3', 'w4'];
+  for (const worker of workers) await idleWorker(database, worker, []);
+  const all = Array.from({ length: SLOTS }, (_, slot) => slot);
+  const view = await readSlots(database, 'w1', 10_000);
+  const taken = await Promise.all(
+    workers.map((worker, index) =>
+      takeSlots(database, worker, index % 2 === 0 ? all : all.toReversed(), view.owners),
+    ),
+  );
+  assert.equal(taken.flat().length, SLOTS);
+  assert.equal(new Set(taken.flat()).size, SLOTS);
+});
+
+async function slotsOf(place: Stand, engine: Engine): Promise<number> {
+  const rows = await place.database.query<{ count: number }>(
+    'SELECT count(*) AS count FROM duebridge_platform.slots WHERE worker_id = $1',
+    [engine.workerId],
+  );
+  return rows[0]?.count ?? 0;
+}
+
+async function evenly(place: Stand, engines: readonly Engine[]): Promise<void> {
+  await eventually('the slots are shared out evenly', async () => {
+    const counts = await Promise.all(engines.map((engine) => slotsOf(place, engine)));
+    return (
+      counts.reduce((sum, count) => sum + count, 0) === SLOTS &&
+      Math.max(...counts) - Math.min(...counts) <= 1
+    );
+  });
+}
+
+test('load spreads by itself when a worker joins and when one leaves, and no payment is lost or doubled [S4]', async (t) => {
+  const place = await stand(t);
+  const partner = await scriptedPartner(t);
+  partner.pollsToEnd = Number.POSITIVE_INFINITY;
+  await place.register('acme', partner.url, {
+    budget: { wait_seconds: 0, max_calls_per_second: 1_000, max_concurrent_calls: 50 },
+  });
+  const [first, second, third] = [place.engine(), place.engine(), place.engine()];
+  await first.start();
+  assert.equal(await slotsOf(place, first), SLOTS, 'a worker that is alone owns everything');
+  const rows = await Promise.all(Array.from({ length: 60 }, () => place.pay(first, 'acme')));
+  for (const row of rows)
+    await place.until(row.platform_payment_id, (now) => now.stage === 'accepted');
+  await Promise.all([second.start(), third.start()]);
+  await evenly(place, [first, second, third]);
+  // New payments go on being made everywhere while slots move.
+  const more = await Promise.all(
+    [first, second, third].flatMap((engine) =>
+      Array.from({ length: 20 }, () => place.pay(engine, 'acme')),
+    ),
+  );
+  await first.stop();
+  await evenly(place, [second, third]);
+  partner.pollsToEnd = 0;
+  for (const row of [...rows, ...more]) {
+    const done = await place.until(row.platform_payment_id, settled);
+    assert.equal(done.status, 'succeeded');
+  }
+  assert.equal(new Set(partner.created).size, partner.created.length);
+  assert.equal(partner.created.length, 120);
+  const audit = await place.database.query<{ event: string; count: number }>(
+    `SELECT event, count(*) AS count FROM duebridge_platform.audit
+      WHERE event IN ('payment_ended', 'funds_captured') GROUP BY event ORDER BY event`,
+  );
+  assert.deepEqual(audit, [
+    { event: 'funds_captured', count: 120 },
+    { event: 'payment_ended', count: 120 },
+  ]);
+});
+
+test('a worker that registered and never looks at the slots keeps none from the others', async (t) => {
+  const place = await stand(t);
+  await idleWorker(place.database, 'worker-phantom', []);
+  const engine = place.engine();
+  await engine.start();
+  assert.equal(await slotsOf(place, engine), SLOTS);
+});
+
+test('a payment committed into a slot that was taken meanwhile is found by the new owner', async (t) => {
+  const place = await stand(t);
+  const partner = await scriptedPartner(t);
+  await place.register('acme', partner.url);
+  const engine = place.engine();
+  await engine.start();
+  // Inserted by a process that no longer owns the slot, and so never handed over.
+  const row = await place.pay(place.engine(), 'acme', { slot: 5 });
+  assert.equal((await place.until(row.platform_payment_id, settled)).status, 'succeeded');
+});
+
+test('taking over writes no payment, however many there are, and payments in review are not even read', async (t) => {
+  const place = await stand(t);
+  const partner = await scriptedPartner(t);
+  partner.pollsToEnd = Number.POSITIVE_INFINITY;
+  await place.register('acme', partner.url);
+  const filler = await place.pay(place.engine(), 'acme', { slot: 1 });
+  await place.database.query(
+    `INSERT INTO duebridge_platform.payments (platform_payment_id, partner_id, biller_id, account_id, platform_batch_id,
+                                             amount_in_cents, funding_method, slot)
+     SELECT 'made-' || n, partner_id, biller_id, account_id, platform_batch_id, 1, 'sandbox_bank', n % 1024
+       FROM duebridge_platform.payments, generate_series(1, 30000) n WHERE platform_payment_id = $1`,
+    [filler.platform_payment_id],
+  );
+  const to = async (stage: string, set: string, where: string): Promise<void> => {
+    await place.database.query(
+      `UPDATE duebridge_platform.payments SET stage = '${stage}', ${set} WHERE ${where}`,
+    );
+  };
+  await to('dispatching', 'failure_reason = NULL', "stage = 'created'");
+  await to(
+    'accepted',
+    "payment_id = 'P', initiated_at = now(), accepted_at = now() - interval '2 days'",
+    "platform_payment_id LIKE 'made-%5'",
+  );
+  await to('review', "review_reason = 'x', slot = NULL", "stage = 'dispatching'");
+  const writes = async (): Promise<number> => {
+    const rows = await place.database.query<{ n: number }>(
+      "SELECT n_tup_upd AS n FROM pg_stat_user_tables WHERE schemaname = 'duebridge_platform' AND relname = 'payments'",
+    );
+    return rows[0]?.n ?? 0;
+  };
+  await place.database.query('SELECT pg_stat_force_next_flush()');
+  const before = await writes();
+  const lines: object[] = [];
+  const log = {
+    debug: () => undefined,
+    info: (details: object, message: string) => void lines.push({ ...details, message }),
+    warn: () => undefined,
+    error: () => undefined,
+  };
+  await place.registry.change('acme', { paused: true }, 'operator');
+  const engine = place.engine({ log });
+  await engine.start();
+  await engine.tick();
+  const loaded = lines.reduce<number>(
+    (sum, line) => sum + ('payments' in line ? Number(line.payments) : 0),
+    0,
+  );
+  assert.equal(loaded, 3_000);
+  assert.equal(await writes(), before);
+});
+
+test('arrivals of a worker without slots are driven, whatever their number', async (t) => {
+  const place = await stand(t);
+  const partner = await scriptedPartner(t);
+  await place.register('acme', partner.url, {
+    budget: { wait_seconds: 0, max_calls_per_second: 2_000, max_concurrent_calls: 50 },
+  });
+  const engine = place.engine();
+  assert.equal(engine.slotForNew(), ARRIVALS);
+  const rows = await Promise.all(Array.from({ length: 100 }, () => place.pay(engine, 'acme')));
+  await engine.start();
+  for (const row of rows) await place.until(row.platform_payment_id, settled);
+  assert.equal(partner.created.length, 100);
+});

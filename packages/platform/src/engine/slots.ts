@@ -1,0 +1,246 @@
+/**
+ * Who drives which payments: a payment is in one of 1,024 slots, and a worker owns slots (decision 61).
+ *
+ * Taking over from the dead, and sharing out after a join, changes rows of this one small table, however many payments are in
+ * flight. Every worker reads the whole table now and then and works out the same plan: each living worker should own as many slots
+ * as any other; whoever has too many gives some back, and what is free goes to those that have too few, to each its own part, so that
+ * two workers seldom reach for the same slot. Where they do, each change names the owner it expects, and the first one wins.
+ *
+ * The process that creates a payment puts it into a slot of its own worker and drives it at once. One that owns no slot (it has
+ * just started, or lost its lease) leaves it in ARRIVALS; the owner of slot 0 moves what arrives there into its own slots.
+ */
+import { sql } from '@duebridge/runtime';
+import { ARRIVALS, PAYMENT_COLUMNS, type PaymentRow, type Queryable } from '../store/payments.ts';
+
+/** How many slots there are: enough that twenty workers differ by 2 % at most, few enough to be read every second. */
+export const SLOTS = 1_024;
+/** The owner of this slot looks after ARRIVALS. */
+export const ARRIVALS_KEEPER = 0;
+
+/** The slots as they stand in the database. */
+export interface SlotView {
+  /** Owner by slot; null where there is none. */
+  readonly owners: readonly (string | null)[];
+  /** Workers whose lease has not run out, and that look at the slots. */
+  readonly active: readonly string[];
+  /** Workers whose lease has not run out. Only what belongs to none of them may be taken. */
+  readonly living: readonly string[];
+}
+
+/** What one worker should do about its slots. */
+export interface SlotPlan {
+  readonly give: readonly number[];
+  readonly take: readonly number[];
+  /** Slots that this worker should own in the end. */
+  readonly target: number;
+}
+
+/** The plan for `me`, from what every worker sees alike. Pure. */
+export function planSlots({ owners, active, living }: SlotView, me: string): SlotPlan {
+  const workers = [...new Set([...active, me])].toSorted();
+  const alive = new Set([...living, ...workers]);
+  const owned = new Map<string, number[]>(workers.map((worker) => [worker, []]));
+  const free: number[] = [];
+  for (const [slot, owner] of owners.entries()) {
+    if (owner === null || !alive.has(owner)) free.push(slot);
+    else owned.get(owner)?.push(slot);
+  }
+  const targets = targetsOf(workers, (worker) => owned.get(worker)?.length ?? 0);
+  const mine = owned.get(me) ?? [];
+  const target = targets.get(me) ?? 0;
+  // The free slots go round in the order of the workers, to each as many as it lacks.
+  let from = 0;
+  for (const worker of workers) {
+    if (worker === me) break;
+    from += Math.max(0, (targets.get(worker) ?? 0) - (owned.get(worker)?.length ?? 0));
+  }
+  return {
+    give: mine.slice(target),
+    take: free.slice(from, from + Math.max(0, target - mine.length)),
+    target,
+  };
+}
+
+/** Even parts of all slots; where they do not divide, one more for those that own most, so that nothing moves without need. */
+function targetsOf(
+  workers: readonly string[],
+  owns: (worker: string) => number,
+): Map<string, number> {
+  const even = Math.floor(SLOTS / workers.length);
+  const extra = SLOTS % workers.length;
+  const byOwned = workers.toSorted((a, b) => owns(b) - owns(a) || (a < b ? -1 : 1));
+  return new Map(byOwned.map((worker, rank) => [worker, even + (rank < extra ? 1 : 0)]));
+}
+
+const viewStatement = sql(
+  'slot_view',
+  `SELECT s.worker_id, array_agg(s.slot) AS slots FROM duebridge_platform.slots s GROUP BY s.worker_id`,
+);
+
+const workersStatement = sql(
+  'slot_workers',
+  `SELECT w.worker_id, coalesce(w.round_at > now() - $1 * interval '1 millisecond', false) AS active
+     FROM duebridge_platform.workers w
+    WHERE w.heartbeat_at > now() - $1 * interval '1 millisecond'
+      AND w.heartbeat_at <= now() + $1 * interval '1 millisecond'`,
+);
+
+const roundStatement = sql(
+  'slot_round',
+  `UPDATE duebridge_platform.workers SET round_at = now() WHERE worker_id = $1`,
+);
+
+/** Tells the others that this worker looks at the slots, and reads them. */
+export async function readSlots(
+  on: Queryable,
+  worker_id: string,
+  leaseMs: number,
+): Promise<SlotView> {
+  await on.query(roundStatement, [worker_id]);
+  // The slots first: an owner that they name and that has registered since is then seen to be alive.
+  const rows = await on.query<{ worker_id: string | null; slots: number[] }>(viewStatement);
+  const workers = await on.query<{ worker_id: string; active: boolean }>(workersStatement, [
+    leaseMs,
+  ]);
+  const owners = Array.from<string | null>({ length: SLOTS }).fill(null);
+  for (const { worker_id: owner, slots } of rows) for (const slot of slots) owners[slot] = owner;
+  return {
+    owners,
+    living: workers.map((worker) => worker.worker_id),
+    active: workers.filter((worker) => worker.active).map((worker) => worker.worker_id),
+  };
+}
+
+const takeStatement = sql(
+  'slot_take',
+  `UPDATE duebridge_platform.slots AS s SET worker_id = $1
+     FROM unnest($2::smallint[], $3::text[]) AS e (slot, owner)
+    WHERE s.slot = e.slot AND s.worker_id IS NOT DISTINCT FROM e.owner
+  RETURNING s.slot`,
+);
+
+/** Takes slots from the owners that a view showed, which were dead or nobody. Gives those that are now this worker's. */
+export async function takeSlots(
+  on: Queryable,
+  worker_id: string,
+  slots: readonly number[],
+  owners: SlotView['owners'],
+): Promise<number[]> {
+  if (slots.length === 0) return [];
+  // In one order everywhere, so that two that take the same ones do not wait for each other in a circle.
+  const sorted = slots.toSorted((a, b) => a - b);
+  const rows = await on.query<{ slot: number }>(takeStatement, [
+    worker_id,
+    sorted,
+    sorted.map((slot) => owners[slot] ?? null),
+  ]);
+  return rows.map((row) => row.slot);
+}
+
+const giveStatement = sql(
+  'slot_give',
+  `UPDATE duebridge_platform.slots SET worker_id = NULL WHERE worker_id = $1 AND slot = ANY($2)`,
+);
+
+/** Gives slots back: anybody may take them. */
+export async function giveSlots(
+  on: Queryable,
+  worker_id: string,
+  slots: readonly number[],
+): Promise<void> {
+  if (slots.length > 0) await on.query(giveStatement, [worker_id, slots]);
+}
+
+const giveAllStatement = sql(
+  'slot_give_all',
+  `UPDATE duebridge_platform.slots SET worker_id = NULL WHERE worker_id = $1`,
+);
+
+/** Gives all slots of a worker back: the graceful end, which costs the same whatever is in flight. */
+export async function giveAllSlots(on: Queryable, worker_id: string): Promise<void> {
+  await on.query(giveAllStatement, [worker_id]);
+}
+
+const countStatement = sql(
+  'slot_count',
+  `SELECT p.slot, count(*) AS payments FROM duebridge_platform.payments p
+    WHERE p.slot = ANY($1::smallint[]) AND p.settled_at IS NULL GROUP BY p.slot`,
+);
+
+/** How many payments in flight the slots hold; a slot without any is not in it. */
+export async function countSlots(
+  on: Queryable,
+  slots: readonly number[],
+): Promise<Map<number, number>> {
+  const rows = await on.query<{ slot: number; payments: number }>(countStatement, [slots]);
+  return new Map(rows.map((row) => [row.slot, row.payments]));
+}
+
+/** What a worker needs of a payment to drive it, and no more: up to a million are loaded at once. */
+export interface LoadedRow extends Pick<
+  PaymentRow,
+  | 'platform_payment_id'
+  | 'partner_id'
+  | 'biller_id'
+  | 'account_id'
+  | 'platform_batch_id'
+  | 'amount_in_cents'
+  | 'funding_method'
+  | 'status'
+  | 'stage'
+  | 'payment_id'
+  | 'slot'
+  | 'created_at'
+> {
+  /** How long ago the partner accepted it, by the database's clock; null when it has not. */
+  readonly accepted_age_ms: number | null;
+}
+
+const AGE = `(extract(epoch FROM now() - p.accepted_at) * 1000)::bigint AS accepted_age_ms`;
+
+const pageStatement = sql(
+  'slot_page',
+  `SELECT p.platform_payment_id, p.partner_id, p.biller_id, p.account_id, p.platform_batch_id, p.amount_in_cents,
+          p.funding_method, p.status, p.stage, p.payment_id, p.slot, p.created_at, ${AGE}
+     FROM duebridge_platform.payments p
+    WHERE p.slot = $1 AND p.settled_at IS NULL AND p.platform_payment_id > $2
+    ORDER BY p.platform_payment_id LIMIT $3`,
+);
+
+/** Payments read by one statement at most: some megabytes, and a few milliseconds of our time. */
+export const PAGE = 2_000;
+
+/** The payments in flight of a slot, after `cursor` in the order of their ids; at most PAGE. */
+export function pageOfSlot(on: Queryable, slot: number, cursor: string): Promise<LoadedRow[]> {
+  return on.query<LoadedRow>(pageStatement, [slot, cursor, PAGE]);
+}
+
+const arrivedStatement = sql(
+  'slot_arrived',
+  `SELECT p.platform_payment_id FROM duebridge_platform.payments p
+    WHERE p.slot = ${ARRIVALS} AND p.settled_at IS NULL ORDER BY p.platform_payment_id LIMIT $1`,
+);
+
+const placeStatement = sql(
+  'slot_place',
+  `UPDATE duebridge_platform.payments AS p SET slot = u.slot
+     FROM unnest($2::text[], $3::smallint[]) AS u (id, slot), duebridge_platform.slots AS s
+    WHERE p.platform_payment_id = u.id AND p.slot = ${ARRIVALS} AND p.settled_at IS NULL
+      AND s.slot = u.slot AND s.worker_id = $1
+  RETURNING ${PAYMENT_COLUMNS}, ${AGE}`,
+);
+
+/** Moves up to PAGE payments from ARRIVALS into slots of this worker, by turns. Gives their rows. */
+export async function placeArrivals(
+  on: Queryable,
+  worker_id: string,
+  slots: readonly number[],
+): Promise<(PaymentRow & LoadedRow)[]> {
+  const arrived = await on.query<{ platform_payment_id: string }>(arrivedStatement, [PAGE]);
+  if (arrived.length === 0 || slots.length === 0) return [];
+  return on.query<PaymentRow & LoadedRow>(placeStatement, [
+    worker_id,
+    arrived.map((row) => row.platform_payment_id),
+    arrived.map((_, index) => slots[index % slots.length] ?? ARRIVALS),
+  ]);
+}
