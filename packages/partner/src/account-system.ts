@@ -1,8 +1,17 @@
 /**
  * What the kit asks of the books behind it: the AccountSystem. `ledger.ts` is the default one; a biller whose accounts live in a
  * system of its own writes one in a few dozen lines (example/own-accounts.ts) and changes nothing else.
+ *
+ * What an AccountSystem answers is checked before it is believed: its account records and balances by account-reads.ts, its
+ * outcomes here.
  */
-import type { AccountRecord, Balance } from '@duebridge/contract';
+import {
+  FAILURE_REASONS,
+  MAX_FAILURE_REASON_LENGTH,
+  parseInstant,
+  type AccountRecord,
+  type Balance,
+} from '@duebridge/contract';
 import type { Transaction } from '@duebridge/runtime';
 
 /** A payment that is to be posted to its account. */
@@ -19,21 +28,42 @@ export interface Posting {
   readonly initiated_at: string;
 }
 
-/**
- * What became of one posting.
- * `posted`: it is final in the books (ST2). `failed`: it can never be posted, and why, in words for the customer (ST3, FR1).
- * `later`: not decided yet (a nightly run, a queue); the payment stays processing and is asked for again.
- */
-export type PostOutcome =
-  | { readonly outcome: 'posted' }
+/** How a payment ended in the books. */
+export type FinalOutcome =
+  /** It is final (ST2). `posted_at`: when, ISO 8601 with offset; absent: now. */
+  | { readonly outcome: 'posted'; readonly posted_at?: string }
+  /** It can never be posted, and why, in words for the customer (ST3, FR1). */
   | { readonly outcome: 'failed'; readonly reason: string }
-  | { readonly outcome: 'later' };
+  /** It was canceled there before it was posted (ST4). */
+  | { readonly outcome: 'canceled' };
+
+/**
+ * Not decided yet (a nightly run, a queue): the payment stays processing and is asked for again, not before `until` (ISO 8601 with
+ * offset) where it is given. An operator may cancel it meanwhile, unless `cancelable` is false: say that when the other system has
+ * already taken the payment and will post it without being asked again.
+ */
+export interface Later {
+  readonly outcome: 'later';
+  readonly until?: string;
+  readonly cancelable?: boolean;
+}
+
+/** What became of one posting. */
+export type PostOutcome = FinalOutcome | Later;
 
 interface AccountReads {
   /** Gives the account, or undefined when there is none (404). Ids are compared byte by byte (decision 13). */
   findAccount(biller_id: string, account_id: string): Promise<AccountRecord | undefined>;
   /** Gives the balance, undefined when there is no such account. Without it, Get Balance answers the account's `balance`. */
   findBalance?(biller_id: string, account_id: string): Promise<Balance | undefined>;
+  /**
+   * Names new payments: gives one `payment_id` for each, 1 to 128 characters, never the same twice. Without it they are UUIDs. It
+   * is asked when a payment is accepted, because the id is in the first answer and may never change (PF1, RU5); a name that it
+   * gives to a repeated request is thrown away.
+   */
+  newPaymentIds?(
+    payments: readonly Omit<Posting, 'payment_id' | 'initiated_at'>[],
+  ): Promise<readonly string[]> | readonly string[];
 }
 
 /** Books in the kit's own database: they move in the transaction that ends the payment, so both happen or neither (Q6). */
@@ -42,19 +72,41 @@ export interface AccountsInTransaction extends AccountReads {
   /**
    * Posts hundreds at once and gives one outcome for each, in their order. Everything it writes goes through `tx`; it may run
    * again when PostgreSQL breaks the transaction off. Lock accounts in one order (sorted), or two replicas will collide.
-   * Throwing changes nothing; the payments are tried again, each alone, so that one bad payment holds up no other.
+   *
+   * Throwing changes nothing; the payments are tried again, each alone, so that one bad payment holds up no other. So are they
+   * when it waits for a lock for a quarter of a second, or takes longer than 1.5 s for many (10 s for one).
    */
   post(payments: readonly Posting[], tx: Transaction): Promise<readonly PostOutcome[]>;
+}
+
+/** How the calls to another system are made. */
+export interface CallOptions {
+  /** Payments in one call at most; default 1. After a call that is late or fails there are fewer in the next. */
+  readonly batch?: number;
+  /** Calls at once, those beyond their deadline not counted; default 8. */
+  readonly concurrency?: number;
+  /** After so long a call no longer holds up others, in milliseconds; default 10,000. Its answer still counts. */
+  readonly deadlineMs?: number;
+  /** After so long a call is given up: its `signal` aborts. In milliseconds; default six times the deadline. */
+  readonly giveUpMs?: number;
 }
 
 /** Books in another system, reached by its own means: it must itself keep a repeated id from posting twice. */
 export interface AccountsInOwnSystem extends AccountReads {
   readonly posts: 'in_own_system';
+  readonly calls?: CallOptions;
   /**
-   * Posts and gives one outcome for each, in their order. Throw when the outcome is not known (a timeout): the same payments are
-   * posted again until there is one, and cannot be canceled meanwhile. `signal` aborts when the deadline of the call has passed.
+   * Posts and gives one outcome for each, in their order. Throw when the outcome is not known (a timeout): the payment is looked
+   * up, or posted again, until there is one, and cannot be canceled meanwhile. The same id is never posted while a call that holds
+   * it has not returned, at this replica or another living one; so return or throw once nothing more will happen. `signal` aborts
+   * when the call is given up.
    */
   post(payments: readonly Posting[], signal: AbortSignal): Promise<readonly PostOutcome[]>;
+  /**
+   * Says what became of a payment that was posted before with an unknown outcome; undefined when the other system has never heard
+   * of it. With it such a payment is looked up before it is posted again.
+   */
+  lookup?(platform_payment_id: string, signal: AbortSignal): Promise<PostOutcome | undefined>;
 }
 
 /** The books behind the kit. */
@@ -63,6 +115,8 @@ export type AccountSystem = AccountsInTransaction | AccountsInOwnSystem;
 /** What a biller allows on all its accounts. */
 export interface BillerRules {
   readonly biller_id: string;
+  /** A payment below this fails; an account may have a higher minimum of its own. */
+  readonly min_amount_in_cents?: number;
   /** A payment above this fails (FR1, decision 10); an account may have a lower maximum of its own. */
   readonly max_amount_in_cents?: number;
   /**
@@ -70,4 +124,87 @@ export interface BillerRules {
    * Absent or 0: no such detection, because two equal payments a day can both be meant.
    */
   readonly duplicate_window_seconds?: number;
+}
+
+/** Why a payment below a minimum fails; the interface names no such reason, a biller may have such a rule. */
+const belowMinimum = 'The amount is below the minimum that the biller allows.';
+
+/**
+ * Gives the reason for which a payment of this amount must fail on this account, in words for the customer, or undefined. Takes
+ * the account as it is at that moment; undefined: there is none.
+ */
+export function reasonAgainst(
+  amount_in_cents: number,
+  account: Pick<AccountRecord, 'status' | 'payment_rules'> | undefined,
+): string | undefined {
+  if (account?.status !== 'active') return FAILURE_REASONS.account;
+  return reasonByLimits(amount_in_cents, account.payment_rules ?? {});
+}
+
+/** The same by a minimum and a maximum alone. */
+export function reasonByLimits(
+  amount_in_cents: number,
+  limits: { readonly min_amount_in_cents?: number; readonly max_amount_in_cents?: number },
+): string | undefined {
+  if (amount_in_cents > (limits.max_amount_in_cents ?? Infinity)) return FAILURE_REASONS.maximum;
+  if (amount_in_cents < (limits.min_amount_in_cents ?? 0)) return belowMinimum;
+  return undefined;
+}
+
+/** An outcome that was checked: texts cut to what the wire takes, times in UTC. */
+export type CheckedOutcome =
+  | { readonly outcome: 'posted'; readonly posted_at: string | null }
+  | { readonly outcome: 'failed'; readonly reason: string }
+  | { readonly outcome: 'canceled' }
+  | { readonly outcome: 'later'; readonly until: string | null; readonly cancelable: boolean };
+
+/** An answer of an AccountSystem that is not what its type says. */
+export class WrongAnswer extends Error {
+  override readonly name = 'WrongAnswer';
+}
+
+/** Checks the answer of `post`: as many outcomes as payments, each as `checkedOutcome` wants it. Throws WrongAnswer. */
+export function checkedOutcomes(answer: unknown, payments: number): CheckedOutcome[] {
+  if (!Array.isArray(answer) || answer.length !== payments) {
+    throw new WrongAnswer(`post must give one outcome for each of ${payments} payments`);
+  }
+  return answer.map(checkedOutcome);
+}
+
+/** Checks one outcome. Throws WrongAnswer. */
+export function checkedOutcome(answer: unknown): CheckedOutcome {
+  const given: Readonly<Record<string, unknown>> =
+    typeof answer === 'object' && answer !== null ? { ...answer } : {};
+  switch (given['outcome']) {
+    case 'posted':
+      return { outcome: 'posted', posted_at: instantOf(given['posted_at'], 'posted_at') };
+    case 'failed': {
+      const reason = given['reason'];
+      if (typeof reason !== 'string' || !/\S/.test(reason)) {
+        throw new WrongAnswer('the outcome "failed" must give a reason (PF5)');
+      }
+      // PostgreSQL takes no NUL.
+      const text = reason.replaceAll('\0', ' ').slice(0, MAX_FAILURE_REASON_LENGTH);
+      return { outcome: 'failed', reason: text.toWellFormed() };
+    }
+    case 'canceled':
+      return { outcome: 'canceled' };
+    case 'later':
+      return {
+        outcome: 'later',
+        until: instantOf(given['until'], 'until'),
+        cancelable: given['cancelable'] !== false,
+      };
+    default:
+      throw new WrongAnswer('an outcome must be posted, failed, canceled or later');
+  }
+}
+
+function instantOf(value: unknown, name: string): string | null {
+  if (value === undefined || value === null) return null;
+  const instant = typeof value === 'string' ? parseInstant(value) : undefined;
+  if (instant === undefined) {
+    throw new WrongAnswer(`${name} must be a time such as 2026-03-01T09:30:00Z`);
+  }
+  return new Date(instant).toISOString();
 }

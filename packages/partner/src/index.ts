@@ -6,13 +6,18 @@
  *     app.use(await partnerHandler({ database, auth, accounts }));           // Express, NestJS, node:http
  *     await startPartner({ auth, accounts, databaseUrl });                   // a server with an admin API
  */
-export type {
-  AccountsInOwnSystem,
-  AccountsInTransaction,
-  AccountSystem,
-  BillerRules,
-  Posting,
-  PostOutcome,
+export {
+  reasonAgainst,
+  WrongAnswer,
+  type AccountsInOwnSystem,
+  type AccountsInTransaction,
+  type AccountSystem,
+  type BillerRules,
+  type CallOptions,
+  type FinalOutcome,
+  type Later,
+  type Posting,
+  type PostOutcome,
 } from './account-system.ts';
 export { formatAccountsCsv, parseAccountsCsv, type ParsedAccounts } from './accounts-csv.ts';
 export { mountPartnerAdmin, type PartnerAdminOptions } from './admin.ts';
@@ -29,7 +34,9 @@ export {
   type RunningPartner,
 } from './server.ts';
 export { partnerKit } from './plugin.ts';
-export type { CancelOutcome, PaymentRow } from './store.ts';
+export type { CancelOutcome } from './cancel.ts';
+export type { SettleOutcome } from './settle.ts';
+export type { PaymentRow } from './store.ts';
 // What a partner's program needs of the ground, so that it depends on this package alone.
 export { FAILURE_REASONS, Refusal } from '@duebridge/contract';
 export {

@@ -2,7 +2,13 @@
  * The kit put together: authentication, the stages and their lives, mounted on a server that reads strictly. Nothing is decided here.
  * plugin.ts and handler.ts bring such a server into whatever the partner already runs.
  */
-import { Refusal, partnerRoutes, type PartnerPaths, type Route } from '@duebridge/contract';
+import {
+  Refusal,
+  partnerRoutes,
+  type PartnerPaths,
+  type Route,
+  type TerminalStatus,
+} from '@duebridge/contract';
 import {
   checkDurability,
   ConfigurationError,
@@ -18,14 +24,16 @@ import {
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { onlyServed, readAccount, readBalance } from './account-reads.ts';
 import { openAcceptance } from './accept.ts';
-import type { AccountSystem, BillerRules } from './account-system.ts';
+import type { AccountSystem, BillerRules, FinalOutcome } from './account-system.ts';
 import { openApplier } from './apply.ts';
 import { openDoor, type AuthOptions, type Caller } from './auth.ts';
+import type { CancelOutcome } from './cancel.ts';
 import { ledger } from './ledger.ts';
 import { kitMetrics } from './metrics.ts';
 import { batchStatement } from './statement.ts';
 import { openStatusReads, waitPreference } from './status.ts';
-import { cancelPayment, toRecord, type CancelOutcome, type PaymentRow } from './store.ts';
+import { settlePayment, type SettleOutcome } from './settle.ts';
+import { toRecord, type PaymentRow } from './store.ts';
 
 /** Path templates of the operations; those that are absent are the defaults. */
 export type KitPaths = PartnerPaths & { readonly access_token?: string };
@@ -73,6 +81,16 @@ export interface PartnerKitOptions {
 export interface PartnerKit {
   /** Cancels a payment that is processing (ST4, decision 18); `actor` and `reason` are kept in the audit. */
   cancel(platform_payment_id: string, actor: string, reason: string): Promise<CancelOutcome>;
+  /**
+   * Ends a payment as the biller's own system reports it (for one that answered `later` and calls back); `actor` is kept in the
+   * audit. Reporting the same again is harmless; a report that contradicts a recorded end changes nothing and is kept in the audit.
+   * Throws WrongAnswer when the outcome is none, and ConfigurationError for books in the kit's own database.
+   */
+  settle(
+    platform_payment_id: string,
+    outcome: FinalOutcome,
+    actor?: string,
+  ): Promise<SettleOutcome>;
   /** Ends all access tokens of an OAuth client, at every replica within five seconds; gives how many. */
   revokeTokens(client_id: string): Promise<number>;
   /** Looks at once for payments that were left processing, instead of at the next round; gives how many were tried. */
@@ -103,7 +121,7 @@ export async function mountKit(app: FastifyInstance, options: PartnerKitOptions)
   const { clock = systemClock, log = silentLog } = options;
   const accounts = options.accounts ?? ledger(database);
   const served = onlyServed(accounts, options.billers);
-  const metrics = kitMetrics(options.metrics);
+  const metrics = kitMetrics(options.metrics, database);
   const door = openDoor({ auth, database, clock });
   const reads = openStatusReads({
     database,
@@ -132,13 +150,22 @@ export async function mountKit(app: FastifyInstance, options: PartnerKitOptions)
 
   app.decorateRequest('partnerCaller', null);
   app.decorate('partnerKit', {
-    async cancel(platform_payment_id: string, actor: string, reason: string) {
-      const outcome = await cancelPayment(database, platform_payment_id, actor, reason);
-      if (outcome.outcome === 'canceled') {
-        reads.announce([outcome.payment]);
-        metrics.ended('canceled', 1);
+    cancel: (id, actor, reason) => applier.cancel(id, actor, reason),
+    async settle(id, outcome, actor = 'account system') {
+      if (accounts.posts === 'in_transaction') {
+        throw new ConfigurationError(
+          'settle is for accounts in a system of their own: books in the database of the kit end a payment by answering post',
+        );
       }
-      return outcome;
+      const settled = await settlePayment(database, id, outcome, actor);
+      if (settled.outcome === 'settled') {
+        reads.announce([settled.payment]);
+        metrics.ended(settled.payment.status as TerminalStatus, 1);
+      } else if (settled.outcome === 'was_ended' && !settled.agrees) {
+        metrics.contradicted.inc();
+        log.error({ platform_payment_id: id }, 'settle reported another end than was recorded');
+      }
+      return settled;
     },
     revokeTokens: (client_id: string) => door.revoke(client_id),
     sweep: () => applier.sweep(0),

@@ -9,13 +9,15 @@
  * Postings come hundreds at a time inside the kit's transaction; accounts are locked in sorted order, so that replicas that post
  * to the same accounts wait in one direction only. A payment's transfer bears its id: a second one cannot be written (Q2).
  */
-import { FAILURE_REASONS, Refusal, type AccountRecord } from '@duebridge/contract';
+import { Refusal, type AccountRecord } from '@duebridge/contract';
 import { sql, type Database, type Transaction } from '@duebridge/runtime';
 import { randomUUID } from 'node:crypto';
-import type { AccountsInTransaction, PostOutcome, Posting } from './account-system.ts';
-
-/** Why a payment below an account's minimum fails; the interface names no such reason, a biller may have such a rule. */
-const belowMinimum = 'The amount is below the minimum that the biller allows.';
+import {
+  reasonAgainst,
+  type AccountsInTransaction,
+  type PostOutcome,
+  type Posting,
+} from './account-system.ts';
 
 interface AccountRow {
   readonly biller_id: string;
@@ -113,19 +115,8 @@ async function postAll(payments: readonly Posting[], tx: Transaction): Promise<P
 }
 
 function judge(payment: Posting, account: AccountRow | undefined): PostOutcome {
-  const reason = reasonAgainst(payment.amount_in_cents, account);
+  const reason = reasonAgainst(payment.amount_in_cents, account && toAccountRecord(account));
   return reason === undefined ? { outcome: 'posted' } : { outcome: 'failed', reason };
-}
-
-function reasonAgainst(amount: number, account: AccountRow | undefined): string | undefined {
-  if (account?.status !== 'active') return FAILURE_REASONS.account;
-  if (account.max_amount_in_cents !== null && amount > account.max_amount_in_cents) {
-    return FAILURE_REASONS.maximum;
-  }
-  if (account.min_amount_in_cents !== null && amount < account.min_amount_in_cents) {
-    return belowMinimum;
-  }
-  return undefined;
 }
 
 /** One movement on a customer's account, signed: negative lowers what is owed. */

@@ -1,10 +1,22 @@
 /** The figures of the kit. Labels are closed sets, never ids. */
-import type { Metrics } from '@duebridge/runtime';
+import type { Database, Metrics } from '@duebridge/runtime';
+import type { Standing } from './store.ts';
 
 /** Counts one thing; a Counter of the metrics is one. */
 export interface Count {
   inc(by?: number): void;
 }
+
+/** Figures that are read when they are asked for. */
+const watched = {
+  waiting_reads: 'Reads that wait for a status to change',
+  apply_queue: 'Payments in hand that are not applied yet',
+  calls_open: 'Payments that are in a call to the account system',
+  calls_late: 'Calls to the account system beyond their deadline',
+} as const;
+
+/** What an account system is asked for. */
+export type CoreOperation = 'find_account' | 'find_balance' | 'post' | 'lookup';
 
 /** What the kit counts. */
 export interface KitMetrics {
@@ -18,14 +30,22 @@ export interface KitMetrics {
   ended(status: 'succeeded' | 'failed' | 'canceled', by: number): void;
   /** Tries to post that ended in an error and are repeated. */
   readonly postErrors: Count;
+  /** Payments whose account system reported another end than the one recorded. */
+  readonly contradicted: Count;
+  /** Requests refused for want of a good credential or scope. */
+  readonly authFailures: Count;
   /** Seconds from initiated_at to posted_at. */
   observePosting(seconds: number): void;
+  /** Seconds that the account system took. */
+  observeCore(operation: CoreOperation, seconds: number): void;
+  /** What has not ended, as last counted. */
+  standing(state: 'processing' | 'unsettled', standing: Standing): void;
   /** Registers a figure that is read when it is asked for. */
-  watch(name: 'waiting_reads' | 'apply_queue', value: () => number): void;
+  watch(name: keyof typeof watched, value: () => number): void;
 }
 
 /** Registers the kit's figures. Without metrics nothing is counted. */
-export function kitMetrics(metrics: Metrics | undefined): KitMetrics {
+export function kitMetrics(metrics: Metrics | undefined, database?: Database): KitMetrics {
   if (!metrics) {
     const nothing: Count = { inc: () => undefined };
     return {
@@ -34,7 +54,11 @@ export function kitMetrics(metrics: Metrics | undefined): KitMetrics {
       mismatched: nothing,
       ended: () => undefined,
       postErrors: nothing,
+      contradicted: nothing,
+      authFailures: nothing,
       observePosting: () => undefined,
+      observeCore: () => undefined,
+      standing: () => undefined,
       watch: () => undefined,
     };
   }
@@ -45,6 +69,40 @@ export function kitMetrics(metrics: Metrics | undefined): KitMetrics {
     'duebridge_kit_posting_seconds',
     'From the acceptance of a payment to its posting',
   );
+  const core = metrics.histogram(
+    'duebridge_kit_account_system_seconds',
+    'Time that the account system took to answer, by operation',
+    ['operation'],
+  );
+  const standing = {
+    processing: { count: 0, oldest_seconds: 0 },
+    unsettled: { count: 0, oldest_seconds: 0 },
+  } satisfies Record<string, Standing> as Record<'processing' | 'unsettled', Standing>;
+  const what = {
+    processing: 'that are processing',
+    unsettled: 'that the account system was asked to post and that have not ended',
+  } as const;
+  for (const state of ['processing', 'unsettled'] as const) {
+    metrics.gauge(
+      `duebridge_kit_${state}`,
+      `Payments ${what[state]}`,
+      [],
+      () => standing[state].count,
+    );
+    metrics.gauge(
+      `duebridge_kit_${state}_oldest_seconds`,
+      `Age of the oldest of the payments ${what[state]}`,
+      [],
+      () => standing[state].oldest_seconds,
+    );
+  }
+  if (database) {
+    for (const state of ['open', 'idle', 'waiting'] as const) {
+      const help =
+        state === 'waiting' ? 'Callers that wait for a connection' : `Connections ${state}`;
+      metrics.gauge(`duebridge_kit_pool_${state}`, help, [], () => database.stats()[state]);
+    }
+  }
   return {
     accepted: metrics.counter('duebridge_kit_accepted_total', 'Payments accepted, each id once'),
     repeated: metrics.counter('duebridge_kit_repeated_total', 'Idempotent retries answered'),
@@ -54,13 +112,19 @@ export function kitMetrics(metrics: Metrics | undefined): KitMetrics {
     ),
     ended: (status, by) => ended.inc({ status }, by),
     postErrors: metrics.counter('duebridge_kit_post_errors_total', 'Failed tries to post'),
+    contradicted: metrics.counter(
+      'duebridge_kit_contradicted_total',
+      'Payments whose account system reported another end than the one recorded',
+    ),
+    authFailures: metrics.counter(
+      'duebridge_kit_auth_failures_total',
+      'Requests refused for want of a good credential or scope',
+    ),
     observePosting: (seconds) => posting.observe(seconds),
-    watch(name, value) {
-      const help =
-        name === 'waiting_reads'
-          ? 'Reads that wait for a status to change'
-          : 'Payments in hand that are not applied yet';
-      metrics.gauge(`duebridge_kit_${name}`, help, [], value);
+    observeCore: (operation, seconds) => core.observe({ operation }, seconds),
+    standing(state, now) {
+      standing[state] = now;
     },
+    watch: (name, value) => void metrics.gauge(`duebridge_kit_${name}`, watched[name], [], value),
   };
 }

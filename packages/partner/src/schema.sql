@@ -21,6 +21,7 @@ CREATE TABLE duebridge_partner.account (
   first_name text,
   last_name text,
   amount_due_in_cents bigint NOT NULL DEFAULT 0,
+  amount_as_of timestamp with time zone,
   due_date date,
   min_amount_in_cents bigint,
   max_amount_in_cents bigint,
@@ -62,7 +63,7 @@ CREATE TRIGGER entry_never_emptied BEFORE TRUNCATE ON duebridge_partner.entry FO
 
 CREATE TABLE duebridge_partner.payment (
   platform_payment_id text COLLATE "C" NOT NULL,
-  payment_id uuid NOT NULL,
+  payment_id text COLLATE "C" NOT NULL,
   platform_batch_id text COLLATE "C" NOT NULL,
   biller_id text COLLATE "C" NOT NULL,
   account_id text COLLATE "C" NOT NULL,
@@ -73,11 +74,10 @@ CREATE TABLE duebridge_partner.payment (
   posted_at timestamp with time zone,
   ended_at timestamp with time zone,
   failure_reason text,
-  posting_since timestamp with time zone,
-  posting_by uuid,
   CONSTRAINT payment_pkey PRIMARY KEY (platform_payment_id),
   CONSTRAINT payment_amount_range CHECK (((amount_in_cents >= 1) AND (amount_in_cents <= '99999999999'::bigint))),
   CONSTRAINT payment_ended_when_terminal CHECK (((status = 'processing'::text) = (ended_at IS NULL))),
+  CONSTRAINT payment_id_short CHECK (((length(payment_id) >= 1) AND (length(payment_id) <= 128))),
   CONSTRAINT payment_posted_after_initiated CHECK ((posted_at >= initiated_at)),
   CONSTRAINT payment_posted_when_succeeded CHECK (((status = 'succeeded'::text) = (posted_at IS NOT NULL))),
   CONSTRAINT payment_reason_when_failed CHECK ((((status = 'failed'::text) = (failure_reason IS NOT NULL)) AND (failure_reason ~ '\S'::text) AND (length(failure_reason) <= 500))),
@@ -104,7 +104,7 @@ CREATE TABLE duebridge_partner.payment_audit (
   event text NOT NULL,
   detail jsonb NOT NULL,
   CONSTRAINT payment_audit_pkey PRIMARY KEY (audit_id),
-  CONSTRAINT payment_audit_event_known CHECK ((event = ANY (ARRAY['mismatch'::text, 'foreign_client'::text, 'canceled'::text])))
+  CONSTRAINT payment_audit_event_known CHECK ((event = ANY (ARRAY['mismatch'::text, 'foreign_client'::text, 'canceled'::text, 'settled'::text, 'contradicted'::text, 'imported'::text])))
 );
 
 CREATE INDEX payment_audit_payment ON duebridge_partner.payment_audit USING btree (platform_payment_id);
@@ -116,8 +116,21 @@ CREATE TRIGGER payment_audit_never_emptied BEFORE TRUNCATE ON duebridge_partner.
 CREATE TABLE duebridge_partner.payment_processing (
   platform_payment_id text COLLATE "C" NOT NULL,
   initiated_at timestamp with time zone NOT NULL,
+  claimed_by uuid,
+  claimed_at timestamp with time zone,
+  not_before timestamp with time zone,
+  cancel_actor text,
+  cancel_reason text,
   CONSTRAINT payment_processing_pkey PRIMARY KEY (platform_payment_id)
 ) WITH (autovacuum_vacuum_scale_factor=0, autovacuum_vacuum_threshold=10000);
+
+CREATE INDEX payment_processing_cancels ON duebridge_partner.payment_processing USING btree (claimed_by) WHERE (cancel_actor IS NOT NULL);
+
+CREATE TABLE duebridge_partner.replica (
+  replica_id uuid NOT NULL,
+  lease_until timestamp with time zone NOT NULL,
+  CONSTRAINT replica_pkey PRIMARY KEY (replica_id)
+);
 
 CREATE TABLE duebridge_partner.transfer (
   transfer_id text COLLATE "C" NOT NULL,

@@ -5,7 +5,8 @@ import test from 'node:test';
 import { createMetrics, silentLog, systemClock } from '@duebridge/runtime';
 import { kitMetrics } from './metrics.ts';
 import { openStatusReads, waitPreference } from './status.ts';
-import { cancelPayment, insertPayments } from './store.ts';
+import { cancelPayment } from './cancel.ts';
+import { insertPayments } from './store.ts';
 import {
   ended,
   haveAccounts,

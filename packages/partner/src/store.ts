@@ -34,6 +34,8 @@ export interface NewPayment {
   readonly account_id: string;
   readonly client_id: string;
   readonly amount_in_cents: number;
+  /** The biller's own name for it; absent: a UUID. */
+  readonly payment_id?: string;
 }
 
 /** The row as the wire shows it (decision 3): failure_reason when, and only when, it failed (PF5). */
@@ -52,14 +54,15 @@ export function toRecord(row: PaymentRow): PaymentRecord {
   };
 }
 
-const columns = `platform_payment_id, payment_id, platform_batch_id, biller_id, account_id, client_id, status,
+/** The columns of a PaymentRow. */
+export const columns = `platform_payment_id, payment_id, platform_batch_id, biller_id, account_id, client_id, status,
   amount_in_cents, initiated_at, posted_at, failure_reason`;
 
 const insertStatement = sql(
   'kit_insert_payments',
   `WITH made AS (
      INSERT INTO duebridge_partner.payment (platform_payment_id, payment_id, platform_batch_id, biller_id, account_id, client_id, amount_in_cents)
-     SELECT * FROM unnest($1::text[], $2::uuid[], $3::text[], $4::text[], $5::text[], $6::text[], $7::bigint[])
+     SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::bigint[])
      ON CONFLICT (platform_payment_id) DO NOTHING
      RETURNING platform_payment_id, initiated_at
    ), begun AS (
@@ -81,7 +84,7 @@ export async function insertPayments(
     one.platform_payment_id < other.platform_payment_id ? -1 : 1,
   );
   const ids = sorted.map((payment) => payment.platform_payment_id);
-  const paymentIds = sorted.map(() => randomUUID());
+  const paymentIds = sorted.map((payment) => payment.payment_id ?? randomUUID());
   const made = await database.query<{ platform_payment_id: string; initiated_at: string }>(
     insertStatement,
     [
@@ -140,25 +143,19 @@ export function findEnded(database: Database, ids: readonly string[]): Promise<P
   return database.query<PaymentRow>(endedStatement, [ids]);
 }
 
-/** A payment that is held by the transaction that reads it. */
-export interface HeldPayment extends PaymentRow {
-  /** When a biller's own system was last asked to post it; null when never. */
-  readonly posting_since: string | null;
-}
-
-const holdStatement = sql(
-  'kit_hold_payments',
-  `SELECT ${columns}, posting_since FROM duebridge_partner.payment
+const lockStatement = sql(
+  'kit_lock_payments',
+  `SELECT ${columns} FROM duebridge_partner.payment
     WHERE platform_payment_id = ANY($1::text[]) AND status = 'processing'
     ORDER BY platform_payment_id FOR NO KEY UPDATE`,
 );
 
 /**
- * Of these payments, those still processing, locked until the transaction ends, in order of id so that two holders cannot wait
- * for each other in a circle. Whoever comes second waits, and then finds them ended.
+ * Of these payments, those still processing, locked until the transaction ends, in order of id so that two that lock them cannot
+ * wait for each other in a circle. Whoever comes second waits, and then finds them ended.
  */
-export function holdPayments(tx: Transaction, ids: readonly string[]): Promise<HeldPayment[]> {
-  return tx.query<HeldPayment>(holdStatement, [ids]);
+export function lockPayments(tx: Transaction, ids: readonly string[]): Promise<PaymentRow[]> {
+  return tx.query<PaymentRow>(lockStatement, [ids]);
 }
 
 /** How a payment ends (ST2-ST4): only a failure has a reason. */
@@ -166,24 +163,29 @@ export interface PaymentEnd {
   readonly platform_payment_id: string;
   readonly status: TerminalStatus;
   readonly failure_reason: string | null;
+  /** For a success: when the biller's system posted it; absent or null: now. */
+  readonly posted_at?: string | null;
 }
 
-// The times come from the database's clock at the end of the work, and never before initiated_at, should that clock step back
-// (decision 12, reliability F87).
+// The times come from the database's clock at the end of the work; a posted_at that the biller's system names is never after that
+// (its clock is ahead). None is before initiated_at, should a clock step back (decision 12).
 const endStatement = sql(
   'kit_end_payments',
   `WITH ending AS MATERIALIZED (
      SELECT *, date_trunc('milliseconds', clock_timestamp()) AS at
-       FROM unnest($1::text[], $2::text[], $3::text[]) AS e(id, new_status, reason)
+       FROM unnest($1::text[], $2::text[], $3::text[], $4::timestamptz[]) AS e(id, new_status, reason, posted)
    ), ended AS (
      UPDATE duebridge_partner.payment
         SET status = new_status, failure_reason = reason, ended_at = greatest(at, initiated_at),
-            posted_at = CASE WHEN new_status = 'succeeded' THEN greatest(at, initiated_at) END
+            posted_at = CASE WHEN new_status = 'succeeded' THEN greatest(least(posted, at), initiated_at) END
        FROM ending
       WHERE platform_payment_id = id AND status = 'processing'
      RETURNING ${columns}
    ), done AS (
      DELETE FROM duebridge_partner.payment_processing AS begun USING ended WHERE begun.platform_payment_id = ended.platform_payment_id
+   ), noted AS (
+     INSERT INTO duebridge_partner.payment_audit (platform_payment_id, actor, event, detail)
+     SELECT platform_payment_id, 'account system', 'canceled', '{}' FROM ended WHERE status = 'canceled'
    )
    SELECT ${columns} FROM ended`,
 );
@@ -197,77 +199,131 @@ export function endPayments(
     ends.map((end) => end.platform_payment_id),
     ends.map((end) => end.status),
     ends.map((end) => end.failure_reason),
+    ends.map((end) => end.posted_at ?? null),
   ]);
 }
 
-const markStatement = sql(
-  'kit_mark_posting',
-  `UPDATE duebridge_partner.payment SET posting_since = clock_timestamp(), posting_by = $3
-    WHERE platform_payment_id = ANY($1::text[]) AND status = 'processing'
-      AND (posting_since IS NULL OR posting_by = $3
-           OR posting_since < clock_timestamp() - $2::float8 * interval '1 millisecond')
-   RETURNING platform_payment_id`,
+const postponeStatement = sql(
+  'kit_postpone_payments',
+  `UPDATE duebridge_partner.payment_processing AS begun SET not_before = asked.until
+     FROM unnest($1::text[], $2::timestamptz[]) AS asked(id, until)
+    WHERE begun.platform_payment_id = asked.id AND begun.not_before IS DISTINCT FROM asked.until`,
 );
 
-/**
- * Marks payments as being posted to the biller's own system by process `by` (a UUID), and gives those that it may hand over: not
- * those that another process marked less than `leaseMs` ago. From the first mark on a cancel is refused.
- */
-export async function markPosting(
-  tx: Transaction,
-  ids: readonly string[],
-  by: string,
-  leaseMs: number,
-): Promise<Set<string>> {
-  const rows = await tx.query<{ platform_payment_id: string }>(markStatement, [ids, leaseMs, by]);
-  return new Set(rows.map((row) => row.platform_payment_id));
+/** Keeps payments from being found by `findUnfinished` before the time that their account system named. */
+export async function postponePayments(
+  tx: Transaction | Database,
+  postponed: readonly { readonly platform_payment_id: string; readonly until: string }[],
+): Promise<void> {
+  await tx.query(postponeStatement, [
+    postponed.map((payment) => payment.platform_payment_id),
+    postponed.map((payment) => payment.until),
+  ]);
+}
+
+/** A payment that waits to be applied. */
+export interface UnfinishedPayment extends PaymentRow {
+  /** The replica that hands it to the biller's own system; null when none has. */
+  readonly claimed_by: string | null;
 }
 
 const unfinishedStatement = sql(
   'kit_unfinished',
-  `SELECT ${columns} FROM duebridge_partner.payment
+  `SELECT ${columns}, (SELECT claimed_by FROM duebridge_partner.payment_processing AS begun
+                        WHERE begun.platform_payment_id = payment.platform_payment_id) AS claimed_by
+     FROM duebridge_partner.payment
     WHERE status = 'processing' AND platform_payment_id = ANY (ARRAY(
       SELECT platform_payment_id FROM duebridge_partner.payment_processing
        WHERE (initiated_at <= clock_timestamp() - $1::float8 * interval '1 millisecond'
               OR initiated_at > clock_timestamp() + $4::float8 * interval '1 millisecond')
+         AND (not_before IS NULL OR not_before <= clock_timestamp())
+         AND (claimed_by IS NULL OR claimed_by = $5
+              OR claimed_by NOT IN (SELECT replica_id FROM duebridge_partner.replica WHERE lease_until > clock_timestamp()))
          AND platform_payment_id > $2::text
        ORDER BY platform_payment_id LIMIT $3))
     ORDER BY platform_payment_id`,
 );
 
-/**
- * Payments that have been processing for at least `ageMs`, in order of id, `limit` of them from after the id `after`. With
- * `aheadMs` also those from further ahead: the clock has stepped back since, and their age is not known (E7); null leaves them out.
- */
+/** Which unfinished payments are looked for. */
+export interface UnfinishedQuery {
+  /** Processing for at least so long, in milliseconds. */
+  readonly ageMs: number;
+  /** Also those from further ahead: the clock has stepped back since, and their age is not known. Null leaves them out. */
+  readonly aheadMs: number | null;
+  /** Of payments that are claimed, those of this replica and of dead ones. */
+  readonly replica_id: string;
+  /** Ids after this one, at most `limit` of them. */
+  readonly after: string;
+  readonly limit: number;
+}
+
+/** Payments that are processing and due, in order of id. */
 export function findUnfinished(
   database: Database,
-  ageMs: number,
-  aheadMs: number | null,
-  after: string,
-  limit: number,
-): Promise<PaymentRow[]> {
-  return database.query<PaymentRow>(unfinishedStatement, [ageMs, after, limit, aheadMs]);
+  { ageMs, aheadMs, replica_id, after, limit }: UnfinishedQuery,
+): Promise<UnfinishedPayment[]> {
+  return database.query<UnfinishedPayment>(unfinishedStatement, [
+    ageMs,
+    after,
+    limit,
+    aheadMs,
+    replica_id,
+  ]);
+}
+
+/** How many payments are in a state, and for how many seconds the oldest of them has been. */
+export interface Standing {
+  readonly count: number;
+  readonly oldest_seconds: number;
+}
+
+const standingStatement = sql(
+  'kit_standing',
+  `SELECT count(*) AS processing, count(claimed_by) AS claimed,
+          greatest(0, coalesce(extract(epoch FROM clock_timestamp() - min(initiated_at)), 0))::float8 AS oldest,
+          greatest(0, coalesce(extract(epoch FROM clock_timestamp() - min(claimed_at)), 0))::float8 AS oldest_claimed
+     FROM duebridge_partner.payment_processing`,
+);
+
+/** What has not ended: all that is processing, and of it what a biller's own system was asked to post. */
+export async function findStanding(
+  database: Database,
+): Promise<{ processing: Standing; unsettled: Standing }> {
+  const [row] = await database.query<{
+    processing: number;
+    claimed: number;
+    oldest: number;
+    oldest_claimed: number;
+  }>(standingStatement);
+  assert(row);
+  return {
+    processing: { count: row.processing, oldest_seconds: row.oldest },
+    unsettled: { count: row.claimed, oldest_seconds: row.oldest_claimed },
+  };
 }
 
 /** One line of the audit; `detail` holds amounts and ids of payments, never a customer's datum. */
 export interface AuditLine {
   readonly platform_payment_id: string;
   readonly actor: string;
-  readonly event: 'mismatch' | 'foreign_client' | 'canceled';
+  readonly event:
+    'mismatch' | 'foreign_client' | 'canceled' | 'settled' | 'contradicted' | 'imported';
   readonly detail: Readonly<Record<string, string | number>>;
 }
 
-/** Lines kept for one payment: a caller that repeats wrong requests for ever must not fill the disk. */
-const maxAuditLines = 100;
+/** Mismatches kept for one payment: a caller that repeats wrong requests for ever must not fill the disk. */
+const maxMismatches = 100;
 
 const auditStatement = sql(
   'kit_audit',
   `INSERT INTO duebridge_partner.payment_audit (platform_payment_id, actor, event, detail)
    SELECT id, actor, event, detail FROM unnest($1::text[], $2::text[], $3::text[], $4::jsonb[]) AS line(id, actor, event, detail)
-    WHERE (SELECT count(*) FROM duebridge_partner.payment_audit WHERE platform_payment_id = id) < $5`,
+    WHERE event NOT IN ('mismatch', 'foreign_client')
+       OR (SELECT count(*) FROM duebridge_partner.payment_audit AS kept
+            WHERE kept.platform_payment_id = id AND kept.event IN ('mismatch', 'foreign_client')) < $5`,
 );
 
-/** Appends to the audit, up to 100 lines for one payment. */
+/** Appends to the audit; of the mismatches of one payment the first 100, of all else everything. */
 export async function writeAudit(
   tx: Transaction | Database,
   lines: readonly AuditLine[],
@@ -277,60 +333,8 @@ export async function writeAudit(
     lines.map((line) => line.actor),
     lines.map((line) => line.event),
     lines.map((line) => JSON.stringify(line.detail)),
-    maxAuditLines,
+    maxMismatches,
   ]);
-}
-
-/** What became of a cancel. `was_canceled`: by an earlier one, whose reason stands. */
-export type CancelOutcome =
-  | { readonly outcome: 'canceled'; readonly payment: PaymentRow }
-  | { readonly outcome: 'was_canceled'; readonly payment: PaymentRow }
-  | { readonly outcome: 'too_late'; readonly payment: PaymentRow }
-  | { readonly outcome: 'not_found' };
-
-const cancelLookStatement = sql(
-  'kit_cancel_look',
-  `SELECT ${columns}, posting_since FROM duebridge_partner.payment WHERE platform_payment_id = $1 FOR NO KEY UPDATE`,
-);
-
-const cancelStatement = sql(
-  'kit_cancel_payment',
-  `WITH ended AS (
-     UPDATE duebridge_partner.payment
-        SET status = 'canceled', ended_at = greatest(date_trunc('milliseconds', clock_timestamp()), initiated_at)
-      WHERE platform_payment_id = $1
-     RETURNING ${columns}
-   ), done AS (
-     DELETE FROM duebridge_partner.payment_processing AS begun USING ended WHERE begun.platform_payment_id = ended.platform_payment_id
-   )
-   SELECT ${columns} FROM ended`,
-);
-
-/**
- * Cancels a payment that is processing and has not been handed to the biller's own system (ST4, decision 18), with its reason in
- * the audit. Waits for a posting that is under way, and comes too late if that succeeded. A payment canceled before stays so.
- */
-export function cancelPayment(
-  database: Database,
-  platform_payment_id: string,
-  actor: string,
-  reason: string,
-): Promise<CancelOutcome> {
-  return database.transaction(async (tx): Promise<CancelOutcome> => {
-    // Looked at under its lock and only then changed: an update first and a look after could meet a payment accepted in between,
-    // and call too late what had only just begun.
-    const [held] = await tx.query<HeldPayment>(cancelLookStatement, [platform_payment_id]);
-    if (!held) return { outcome: 'not_found' };
-    const { posting_since, ...payment } = held;
-    if (payment.status === 'canceled') return { outcome: 'was_canceled', payment };
-    if (payment.status !== 'processing' || posting_since !== null) {
-      return { outcome: 'too_late', payment };
-    }
-    const [canceled] = await tx.query<PaymentRow>(cancelStatement, [platform_payment_id]);
-    assert(canceled, 'a payment changed under its lock');
-    await writeAudit(tx, [{ platform_payment_id, actor, event: 'canceled', detail: { reason } }]);
-    return { outcome: 'canceled', payment: canceled };
-  });
 }
 
 /** A place in the operator's list: that of a payment. */

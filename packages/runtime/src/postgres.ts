@@ -52,6 +52,8 @@ export interface TransactionOptions {
   isolation?: 'read committed' | 'repeatable read' | 'serializable';
   /** Time limit of each of its statements in milliseconds, instead of the pool's; 0 is none (migrations). */
   statementTimeoutMs?: number;
+  /** How long each of its statements waits for one lock, in milliseconds; default: as long as the statement may take. */
+  lockTimeoutMs?: number;
 }
 
 /** A pool of connections to one database. */
@@ -304,6 +306,9 @@ async function oneTransaction<T>(
   if (ownLimitMs !== undefined) {
     begin += `; SET LOCAL statement_timeout = ${ownLimitMs}`;
     clientTimeoutMs = ownLimitMs === 0 ? noClientTimeoutMs : ownLimitMs + deadConnectionGraceMs;
+  }
+  if (options.lockTimeoutMs !== undefined) {
+    begin += `; SET LOCAL lock_timeout = ${options.lockTimeoutMs}`;
   }
   let ended = false;
   try {

@@ -9,7 +9,8 @@ $$;
 -- Ids are compared byte by byte (decision 13): collation "C" everywhere, also because it is the cheapest.
 CREATE TABLE duebridge_partner.payment (
   platform_payment_id text COLLATE "C" PRIMARY KEY,
-  payment_id uuid NOT NULL,
+  -- Ours (a UUID) or the biller's own name for it (PF1); given at the acceptance, because it may never change (RU5).
+  payment_id text COLLATE "C" NOT NULL,
   platform_batch_id text COLLATE "C" NOT NULL,
   biller_id text COLLATE "C" NOT NULL,
   account_id text COLLATE "C" NOT NULL,
@@ -22,11 +23,8 @@ CREATE TABLE duebridge_partner.payment (
   posted_at timestamptz,
   ended_at timestamptz,
   failure_reason text,
-  -- Set before a biller's own system is asked to post: from then on a cancel could come too late.
-  posting_since timestamptz,
-  -- The process that asked.
-  posting_by uuid,
   CONSTRAINT payment_status_known CHECK (status IN ('processing', 'succeeded', 'failed', 'canceled')),
+  CONSTRAINT payment_id_short CHECK (length(payment_id) BETWEEN 1 AND 128),
   CONSTRAINT payment_amount_range CHECK (amount_in_cents BETWEEN 1 AND 99999999999),
   CONSTRAINT payment_ended_when_terminal CHECK ((status = 'processing') = (ended_at IS NULL)),
   CONSTRAINT payment_posted_when_succeeded CHECK ((status = 'succeeded') = (posted_at IS NOT NULL)),
@@ -41,9 +39,26 @@ CREATE TABLE duebridge_partner.payment (
 -- payment: measured, half as many payments accepted and ended in a second.
 CREATE TABLE duebridge_partner.payment_processing (
   platform_payment_id text COLLATE "C" PRIMARY KEY,
-  initiated_at timestamptz NOT NULL
+  initiated_at timestamptz NOT NULL,
+  -- The replica that hands it to a biller's own system, from before the first call on. Another one takes it over when the lease of
+  -- that replica has run out. A cancel is up to the replica that has claimed it.
+  claimed_by uuid,
+  claimed_at timestamptz,
+  -- Not to be posted before: the books answered "later" and named a time.
+  not_before timestamptz,
+  -- A cancel that another replica asks the claiming one for; taken back unless it is answered within seconds.
+  cancel_actor text,
+  cancel_reason text
   -- As many rows die here as payments are made: cleaned by number, not by share, so that a look through it stays short.
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 10000);
+
+CREATE INDEX payment_processing_cancels ON duebridge_partner.payment_processing (claimed_by) WHERE cancel_actor IS NOT NULL;
+
+-- The replicas that hand payments to a biller's own system. One whose lease has run out is dead: others take over what it claimed.
+CREATE TABLE duebridge_partner.replica (
+  replica_id uuid PRIMARY KEY,
+  lease_until timestamptz NOT NULL
+);
 
 -- Statements of batches (decision 26).
 CREATE INDEX payment_batch ON duebridge_partner.payment (platform_batch_id);
@@ -71,7 +86,8 @@ CREATE TABLE duebridge_partner.payment_audit (
   actor text NOT NULL,
   event text NOT NULL,
   detail jsonb NOT NULL,
-  CONSTRAINT payment_audit_event_known CHECK (event IN ('mismatch', 'foreign_client', 'canceled'))
+  CONSTRAINT payment_audit_event_known CHECK
+    (event IN ('mismatch', 'foreign_client', 'canceled', 'settled', 'contradicted', 'imported'))
 );
 CREATE INDEX payment_audit_payment ON duebridge_partner.payment_audit (platform_payment_id);
 CREATE TRIGGER payment_audit_append_only BEFORE UPDATE OR DELETE ON duebridge_partner.payment_audit
@@ -101,6 +117,8 @@ CREATE TABLE duebridge_partner.account (
   last_name text,
   -- What the customer owes: the sum of this account's entries at any moment; negative is a credit.
   amount_due_in_cents bigint NOT NULL DEFAULT 0,
+  -- The moment of which the last imported amount was true: payments posted since count on top of it. Null: none was ever named.
+  amount_as_of timestamptz,
   due_date date,
   min_amount_in_cents bigint,
   max_amount_in_cents bigint,

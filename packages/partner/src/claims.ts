@@ -1,0 +1,145 @@
+/**
+ * Which replica hands which payment to a biller's own system. A claim is a column of the payment's row in `payment_processing`, made
+ * once before the first call; it holds while the lease of its replica lives, so that asking again writes nothing, and no living
+ * replica asks for a payment that another may have in a call.
+ */
+import { randomUUID } from 'node:crypto';
+import {
+  messageOf,
+  sql,
+  type Clock,
+  type Database,
+  type Log,
+  type Transaction,
+} from '@duebridge/runtime';
+
+/** How long a lease lives after its last renewal: what a dead replica has claimed waits for so long. */
+const leaseMs = 30_000;
+/** Pause between renewals. */
+const renewMs = 5_000;
+/** No call is begun when the last renewal is older than this: another replica might take over while it runs. */
+const trustMs = 20_000;
+
+/** The lease of this process. */
+export interface Lease {
+  readonly replica_id: string;
+  /** Resolves once the lease is on disk, and at once when it is; rejects when the database is away. */
+  hold(): Promise<void>;
+  /** Whether calls may begin. */
+  lives(): boolean;
+  /** Ends renewing. With `release` others take over at once; without it when the lease has run out. */
+  stop(release: boolean): Promise<void>;
+}
+
+const renewStatement = sql(
+  'kit_renew_lease',
+  `INSERT INTO duebridge_partner.replica (replica_id, lease_until)
+   VALUES ($1, clock_timestamp() + $2::float8 * interval '1 millisecond')
+   ON CONFLICT (replica_id) DO UPDATE SET lease_until = excluded.lease_until`,
+);
+
+// Rows of replicas that ended long ago; a payment they claimed is anybody's with or without the row.
+const forgetStatement = sql(
+  'kit_forget_replicas',
+  `DELETE FROM duebridge_partner.replica WHERE lease_until < clock_timestamp() - interval '1 day'`,
+);
+
+const releaseStatement = sql(
+  'kit_release_lease',
+  `DELETE FROM duebridge_partner.replica WHERE replica_id = $1`,
+);
+
+/** Makes a lease; nothing is written before the first `hold`. */
+export function openLease(options: { database: Database; log: Log; clock: Clock }): Lease {
+  const { database, log, clock } = options;
+  const replica_id = randomUUID();
+  const stopped = new AbortController();
+  let renewedAt = -Infinity;
+  let first: Promise<void> | undefined;
+  let renewing: Promise<void> | undefined;
+
+  const renew = async (): Promise<void> => {
+    // Counted from before the statement: the lease in the table lives at least as long as we believe.
+    const began = clock.monotonic();
+    await database.query(renewStatement, [replica_id, leaseMs]);
+    renewedAt = began;
+  };
+
+  const keepRenewing = async (): Promise<void> => {
+    let isFailing = false;
+    while (!stopped.signal.aborted) {
+      await clock.sleep(renewMs, stopped.signal);
+      if (stopped.signal.aborted) return;
+      try {
+        await renew();
+        isFailing = false;
+        await database.query(forgetStatement);
+      } catch (error) {
+        // Said once for an outage.
+        if (!isFailing) log.warn({ error: messageOf(error) }, 'could not renew the lease');
+        isFailing = true;
+      }
+    }
+  };
+
+  const begin = async (): Promise<void> => {
+    await renew();
+    renewing ??= keepRenewing();
+  };
+
+  return {
+    replica_id,
+    hold() {
+      first ??= begin().catch((error: unknown) => {
+        first = undefined;
+        throw error;
+      });
+      return first;
+    },
+    lives: () => clock.monotonic() - renewedAt < trustMs,
+    async stop(release) {
+      stopped.abort();
+      await renewing;
+      if (release && renewing) {
+        await database.query(releaseStatement, [replica_id]).catch((error: unknown) => {
+          log.warn(
+            { error: messageOf(error) },
+            'could not release the lease; it runs out by itself',
+          );
+        });
+      }
+    },
+  };
+}
+
+// Another replica's claim falls with its lease, whatever became of its call.
+const claimStatement = sql(
+  'kit_claim_payments',
+  `WITH held AS (
+     SELECT platform_payment_id, claimed_by AS before FROM duebridge_partner.payment_processing
+      WHERE platform_payment_id = ANY($1::text[])
+        AND (claimed_by IS NULL OR claimed_by = $2
+             OR claimed_by NOT IN (SELECT replica_id FROM duebridge_partner.replica WHERE lease_until > clock_timestamp()))
+      ORDER BY platform_payment_id FOR UPDATE
+   )
+   UPDATE duebridge_partner.payment_processing AS begun
+      SET claimed_by = $2, claimed_at = coalesce(claimed_at, clock_timestamp()), cancel_actor = NULL, cancel_reason = NULL
+     FROM held WHERE begun.platform_payment_id = held.platform_payment_id
+   RETURNING begun.platform_payment_id, held.before IS NOT NULL AS was_claimed`,
+);
+
+/**
+ * Claims payments for replica `by`, which is about to hand them to the biller's own system; gives those that it may hand over, and
+ * whether one had been claimed before, so that its outcome is not known. From then on only that replica cancels them.
+ */
+export async function claimPayments(
+  tx: Transaction,
+  ids: readonly string[],
+  by: string,
+): Promise<Map<string, boolean>> {
+  const rows = await tx.query<{ platform_payment_id: string; was_claimed: boolean }>(
+    claimStatement,
+    [ids, by],
+  );
+  return new Map(rows.map((row) => [row.platform_payment_id, row.was_claimed]));
+}

@@ -1,0 +1,444 @@
+/**
+ * Posts payments to books in a system of the biller's own: claimed and committed, posted by a call outside any transaction, ended.
+ *
+ * enters:  payments from apply.ts, one by one.
+ * leaves:  what became of each; ended rows to `announce` after their commit.
+ * holds:   an id is in at most one call at a time, at this replica and all living ones (claims.ts); an answer counts however late it
+ *          comes; a payment whose outcome is not known is never canceled, and is looked up before it is posted again.
+ *
+ * A crash between claim and call, or between call and end, leaves a claimed payment. When the lease has run out another replica takes
+ * it over, asks `lookup` where there is one, and posts the same id again where nobody knows it: once in the books by PF2.
+ *
+ * A call beyond its deadline gives its place to others and goes on; its payments stay with it until it returns, or throws after its
+ * signal aborted. Only the life of this process bounds a call that does neither; `settle` ends its payments.
+ */
+import assert from 'node:assert/strict';
+import { groupCommit, messageOf, type Clock, type Database, type Log } from '@duebridge/runtime';
+import {
+  checkedOutcome,
+  checkedOutcomes,
+  type AccountsInOwnSystem,
+  type CheckedOutcome,
+} from './account-system.ts';
+import { refusals, type Rules } from './business-rules.ts';
+import {
+  cancelPayment,
+  dropCancelRequest,
+  findCancelRequests,
+  isCancelRequested,
+  requestCancel,
+  type CancelOutcome,
+  type ClaimedOutcome,
+} from './cancel.ts';
+import { claimPayments, type Lease } from './claims.ts';
+import type { KitMetrics } from './metrics.ts';
+import { endOf, TooLate, toPosting, within, type Poster, type Tried } from './poster.ts';
+import {
+  endPayments,
+  findPayments,
+  lockPayments,
+  postponePayments,
+  writeAudit,
+  type PaymentEnd,
+  type PaymentRow,
+  type UnfinishedPayment,
+} from './store.ts';
+
+const defaults = { batch: 1, concurrency: 8, deadlineMs: 10_000 };
+/** How long a look-up may take, in milliseconds. */
+const lookupMs = 5_000;
+/** Calls beyond their deadline that are borne with, as a multiple of the calls at once: a system that hangs gets no more. */
+const lateFactor = 8;
+/** Payments in one claim: several wait for their commit together. */
+const maxClaims = 512;
+/** How long a stop waits for calls, in milliseconds; then their signals abort, and it waits once more, for a quarter of that. */
+const stopMs = 4_000;
+/** How long a cancel waits for the replica that has claimed the payment, and how often it looks, in milliseconds. */
+const askCancelMs = { atMost: 5_000, pause: 100 };
+
+/** The poster, and what it alone can do about a claimed payment. */
+export interface OwnSystemPoster extends Poster {
+  /** Cancels a payment that a replica has claimed, if no call holds it and its last word was a `later` that admits it. */
+  cancelClaimed(claimed: ClaimedOutcome, actor: string, reason: string): Promise<CancelOutcome>;
+  /** Answers the cancels that other replicas asked for; gives the rows of those canceled. */
+  answerCancels(): Promise<PaymentRow[]>;
+}
+
+interface Item {
+  readonly payment: UnfinishedPayment;
+  readonly isRepeat: boolean;
+  /** Its outcome may be known there: an earlier call did not tell. */
+  isUnknown: boolean;
+  readonly resolve: (tried: Tried) => void;
+}
+
+/** Makes the poster. */
+export function openOwnSystemPoster(options: {
+  database: Database;
+  accounts: AccountsInOwnSystem;
+  rules: Rules;
+  lease: Lease;
+  announce: (ended: readonly PaymentRow[]) => void;
+  metrics: KitMetrics;
+  log: Log;
+  clock: Clock;
+}): OwnSystemPoster {
+  const { database, accounts, rules, lease, announce, metrics, log, clock } = options;
+  const { batch, concurrency, deadlineMs } = { ...defaults, ...accounts.calls };
+  const giveUpMs = accounts.calls?.giveUpMs ?? deadlineMs * 6;
+  assert(batch >= 1 && concurrency >= 1 && deadlineMs > 0, 'calls needs numbers of at least one');
+  /** What is tried first, and what failed before. */
+  let firsts: Item[] = [];
+  let again: Item[] = [];
+  let size = batch;
+  /** Places taken: calls within their deadline, and what comes before and after them. */
+  let busy = 0;
+  let repeats = 0;
+  let isScheduled = false;
+  let isStopping = false;
+  /** Ids in a call that has not returned. */
+  const open = new Map<string, { aborting: AbortController; returned: Promise<void> }>();
+  let late = 0;
+  /** Ids whose last answer was `later`, and whether they may be canceled. Bounded by what is in hand. */
+  const resting = new Map<string, boolean>();
+  const unknown = new Set<string>();
+  const canceling = new Set<string>();
+  let whenIdle: (() => void)[] = [];
+  metrics.watch('calls_open', () => open.size);
+  metrics.watch('calls_late', () => late);
+
+  /** Claims payments together: of each whether it is ours to post, has ended by a rule, or is another replica's. */
+  const claims = groupCommit<PaymentRow, 'known' | 'unknown' | 'done' | 'busy'>({
+    maxBatch: maxClaims,
+    maxQueued: 100_000,
+    clock,
+    async flush(payments) {
+      const ids = payments.map((payment) => payment.platform_payment_id);
+      const { states, failed } = await database.transaction(async (tx) => {
+        const locked = await lockPayments(tx, ids);
+        const claimed = await claimPayments(
+          tx,
+          locked.map((payment) => payment.platform_payment_id),
+          lease.replica_id,
+        );
+        // One that was handed over before may be posted there already: no rule may fail it now.
+        const fresh = locked.filter(
+          (payment) => claimed.get(payment.platform_payment_id) === false,
+        );
+        const refused = await refusals(tx, rules, fresh);
+        const still = new Set(locked.map((payment) => payment.platform_payment_id));
+        return {
+          failed: refused.size === 0 ? [] : await endPayments(tx, [...refused.values()]),
+          states: ids.map((id) => {
+            if (!still.has(id) || refused.has(id)) return 'done';
+            const before = claimed.get(id);
+            return before === undefined ? 'busy' : before ? 'unknown' : 'known';
+          }),
+        };
+      });
+      announce(failed);
+      return states;
+    },
+  });
+
+  /** Ends payments together; gives whether each was still processing. */
+  const ends = groupCommit<PaymentEnd, boolean>({
+    maxBatch: maxClaims,
+    maxQueued: 100_000,
+    clock,
+    async flush(list) {
+      const ended = await endPayments(database, list);
+      announce(ended);
+      const ids = new Set(ended.map((row) => row.platform_payment_id));
+      return list.map((end) => ids.has(end.platform_payment_id));
+    },
+  });
+
+  /** Writes what the books said of a payment. Throws when it could not be written; it is asked for again then. */
+  const record = async (payment: PaymentRow, outcome: CheckedOutcome): Promise<Tried> => {
+    const id = payment.platform_payment_id;
+    unknown.delete(id);
+    const end = endOf(id, outcome);
+    if (end) {
+      resting.delete(id);
+      if (!(await ends.add(end))) await noteContradiction(end);
+      return { result: 'done' };
+    }
+    assert(outcome.outcome === 'later');
+    resting.set(id, outcome.cancelable);
+    if (outcome.until !== null) {
+      await postponePayments(database, [{ platform_payment_id: id, until: outcome.until }]);
+    }
+    return { result: 'later', until: outcome.until };
+  };
+
+  /** The books say that a payment ended otherwise than it has here (settle came first): nobody may miss that. */
+  const noteContradiction = async (end: PaymentEnd): Promise<void> => {
+    const id = end.platform_payment_id;
+    const stored = (await findPayments(database, [id])).get(id);
+    if (!stored || stored.status === end.status) return;
+    metrics.contradicted.inc();
+    log.error(
+      { platform_payment_id: id, here: stored.status, there: end.status },
+      'the account system says another end than was recorded',
+    );
+    await writeAudit(database, [
+      {
+        platform_payment_id: id,
+        actor: 'account system',
+        event: 'contradicted',
+        detail: { status: end.status },
+      },
+    ]);
+  };
+
+  /** Runs a call and gives its answer; throws TooLate at the deadline, after which `onLate` gets the answer. */
+  const call = async <T>(
+    ids: readonly string[],
+    run: (signal: AbortSignal) => Promise<T>,
+    onLate: (answer: T) => Promise<void>,
+  ): Promise<T> => {
+    const aborting = new AbortController();
+    const returned = Promise.withResolvers<void>();
+    for (const id of ids) open.set(id, { aborting, returned: returned.promise });
+    const began = clock.monotonic();
+    const giveUp = setTimeout(() => aborting.abort(), giveUpMs);
+    giveUp.unref();
+    let isOpen = true;
+    let isLate = false;
+    // An account system that throws instead of rejecting is heard all the same.
+    const running = Promise.resolve()
+      .then(() => run(aborting.signal))
+      .finally(() => {
+        clearTimeout(giveUp);
+        isOpen = false;
+        if (isLate) late -= 1;
+        for (const id of ids) open.delete(id);
+        metrics.observeCore('post', (clock.monotonic() - began) / 1000);
+        returned.resolve();
+        schedule();
+      });
+    try {
+      return await within(deadlineMs, 'the call of the account system', running);
+    } catch (error) {
+      // The flag is set by the call itself, which may have returned meanwhile.
+      if (error instanceof TooLate && (isOpen as boolean)) {
+        isLate = true;
+        late += 1;
+        running.then(onLate).catch((problem: unknown) => {
+          for (const id of ids) unknown.add(id);
+          log.warn({ payments: ids.length, error: messageOf(problem) }, 'a late call failed');
+        });
+      }
+      throw error;
+    }
+  };
+
+  /** Asks what became of a payment; undefined when the other system has never heard of it, or cannot be asked. */
+  const lookUp = async (payment: PaymentRow): Promise<CheckedOutcome | undefined> => {
+    const id = payment.platform_payment_id;
+    if (!accounts.lookup) return undefined;
+    const began = clock.monotonic();
+    const answer = await within(
+      lookupMs,
+      'the look-up of the account system',
+      Promise.resolve().then(() => accounts.lookup?.(id, AbortSignal.timeout(lookupMs))),
+    );
+    metrics.observeCore('lookup', (clock.monotonic() - began) / 1000);
+    return answer === undefined ? undefined : checkedOutcome(answer);
+  };
+
+  /** One place's work: claims, looks up what is unknown, posts the rest in one call. Every item gets its result. */
+  const work = async (items: Item[]): Promise<void> => {
+    const postings: Item[] = [];
+    await lease.hold();
+    await Promise.all(
+      items
+        .map(async (item) => {
+          const { payment } = item;
+          const id = payment.platform_payment_id;
+          // Claimed by us at an earlier try: nothing is written again.
+          if (payment.claimed_by === lease.replica_id) item.isUnknown ||= unknown.has(id);
+          else {
+            const state = await claims.add(payment);
+            if (state === 'done' || state === 'busy') {
+              item.resolve({ result: state });
+              return;
+            }
+            item.isUnknown = state === 'unknown';
+          }
+          const known = item.isUnknown ? await lookUp(payment) : undefined;
+          if (known) item.resolve(await record(payment, known));
+          else postings.push(item);
+        })
+        .map((one, index) =>
+          one.catch((error: unknown) => items[index]?.resolve({ result: 'failed', error })),
+        ),
+    );
+    const mine = postings.filter((item) => {
+      const id = item.payment.platform_payment_id;
+      const isFree = !open.has(id) && !canceling.has(id) && lease.lives() && !isStopping;
+      if (!isFree) item.resolve({ result: 'busy' });
+      return isFree;
+    });
+    if (mine.length > 0) await post(mine);
+  };
+
+  const post = async (items: Item[]): Promise<void> => {
+    const ids = items.map(({ payment }) => payment.platform_payment_id);
+    for (const id of ids) resting.delete(id);
+    const recordAll = async (answer: unknown): Promise<Tried[]> => {
+      const outcomes = checkedOutcomes(answer, items.length);
+      return Promise.all(
+        items.map(({ payment }, index) => {
+          const outcome = outcomes[index];
+          assert(outcome);
+          return record(payment, outcome);
+        }),
+      );
+    };
+    try {
+      const answer = await call(
+        ids,
+        (signal) =>
+          accounts.post(
+            items.map(({ payment }) => toPosting(payment)),
+            signal,
+          ),
+        async (lateAnswer) => void (await recordAll(lateAnswer)),
+      );
+      const tried = await recordAll(answer);
+      items.forEach((item, index) => item.resolve(tried[index] ?? { result: 'done' }));
+      if (items.length >= size) size = Math.min(batch, size * 2);
+    } catch (error) {
+      metrics.postErrors.inc();
+      if (items.length > 1) size = Math.max(1, Math.floor(items.length / 2));
+      for (const id of ids) if (!open.has(id)) unknown.add(id);
+      const isLate = error instanceof TooLate;
+      for (const item of items) {
+        // Many that failed together are tried each alone; what hangs in a call is left to it.
+        if (items.length > 1 && !isLate) {
+          again.push({ ...item, isUnknown: true, isRepeat: true });
+        } else item.resolve(isLate ? { result: 'busy' } : { result: 'failed', error });
+      }
+    }
+  };
+
+  const start = (): void => {
+    isScheduled = false;
+    const free = isStopping || late >= concurrency * lateFactor ? 0 : concurrency - busy;
+    for (let taken = 0; taken < free; taken += 1) {
+      const [items, isRepeat] = next();
+      if (items.length === 0) break;
+      busy += 1;
+      if (isRepeat) repeats += 1;
+      void work(items)
+        .catch((error: unknown) => {
+          for (const item of items) item.resolve({ result: 'outage', error });
+        })
+        .finally(() => {
+          busy -= 1;
+          if (isRepeat) repeats -= 1;
+          schedule();
+        });
+    }
+    if (isStopping) {
+      for (const item of [...firsts, ...again]) item.resolve({ result: 'busy' });
+      firsts = [];
+      again = [];
+    }
+    if (busy === 0 && firsts.length === 0 && again.length === 0) {
+      const idle = whenIdle;
+      whenIdle = [];
+      for (const done of idle) done();
+    }
+  };
+
+  /** The next to be called for: what failed before alone, in half of the places; the others by the batch. */
+  const next = (): [Item[], boolean] => {
+    if (again.length > 0 && repeats < Math.max(1, Math.floor(concurrency / 2))) {
+      return [again.splice(0, 1), true];
+    }
+    return [firsts.splice(0, size), false];
+  };
+
+  const schedule = (): void => {
+    if (isScheduled) return;
+    isScheduled = true;
+    setImmediate(start);
+  };
+
+  const cancelMine = async (
+    id: string,
+    actor: string,
+    reason: string,
+  ): Promise<CancelOutcome | ClaimedOutcome> => {
+    const isFree = !open.has(id) && resting.get(id) === true && !canceling.has(id);
+    if (!isFree) return cancelPayment(database, id, actor, reason);
+    canceling.add(id);
+    try {
+      return await cancelPayment(database, id, actor, reason, lease.replica_id);
+    } finally {
+      canceling.delete(id);
+      resting.delete(id);
+    }
+  };
+
+  return {
+    post(payment, isRepeat) {
+      const id = payment.platform_payment_id;
+      if (open.has(id) || isStopping) return Promise.resolve({ result: 'busy' });
+      return new Promise<Tried>((resolve) => {
+        (isRepeat ? again : firsts).push({
+          payment,
+          isRepeat,
+          isUnknown: unknown.has(id),
+          resolve,
+        });
+        schedule();
+      });
+    },
+    async cancelClaimed({ by, payment }, actor, reason) {
+      const id = payment.platform_payment_id;
+      if (by === lease.replica_id) {
+        const outcome = await cancelMine(id, actor, reason);
+        return outcome.outcome === 'claimed' ? { outcome: 'too_late', payment } : outcome;
+      }
+      await requestCancel(database, id, by, actor, reason);
+      const until = clock.monotonic() + askCancelMs.atMost;
+      while (clock.monotonic() < until && (await isCancelRequested(database, id))) {
+        await clock.sleep(askCancelMs.pause);
+      }
+      await dropCancelRequest(database, id);
+      const now = (await findPayments(database, [id])).get(id) ?? payment;
+      return { outcome: now.status === 'canceled' ? 'canceled' : 'too_late', payment: now };
+    },
+    async answerCancels() {
+      const canceled: PaymentRow[] = [];
+      for (const request of await findCancelRequests(database, lease.replica_id)) {
+        const { platform_payment_id: id, actor, reason } = request;
+        const outcome = await cancelMine(id, actor, reason);
+        if (outcome.outcome === 'canceled') canceled.push(outcome.payment);
+        else await dropCancelRequest(database, id);
+      }
+      return canceled;
+    },
+    async stop() {
+      const idle = new Promise<void>((resolve) => {
+        whenIdle.push(resolve);
+        schedule();
+      });
+      const returned = async (ms: number): Promise<void> => {
+        const calls = Promise.all([idle, ...[...open.values()].map((one) => one.returned)]);
+        await within(ms, 'the stop', calls).catch(() => undefined);
+      };
+      await returned(stopMs);
+      isStopping = true;
+      schedule();
+      for (const { aborting } of open.values()) aborting.abort();
+      await returned(stopMs / 4);
+      // What a call may still do is not for others before the lease has run out.
+      await lease.stop(open.size === 0 && unknown.size === 0);
+    },
+  };
+}

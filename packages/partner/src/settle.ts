@@ -1,0 +1,46 @@
+/**
+ * The end of a payment as a biller's own system reports it by itself: for one that takes a payment, answers `later`, and calls back.
+ */
+import assert from 'node:assert/strict';
+import type { Database } from '@duebridge/runtime';
+import { checkedOutcome, type FinalOutcome } from './account-system.ts';
+import { endOf } from './poster.ts';
+import { endPayments, lockPayments, findPayments, writeAudit, type PaymentRow } from './store.ts';
+
+/**
+ * What became of a report. `was_ended`: it had ended before; `agrees` says whether as reported. A report that disagrees changes
+ * nothing (RU2), and is kept in the audit.
+ */
+export type SettleOutcome =
+  | { readonly outcome: 'settled'; readonly payment: PaymentRow }
+  | { readonly outcome: 'was_ended'; readonly agrees: boolean; readonly payment: PaymentRow }
+  | { readonly outcome: 'not_found' };
+
+/** Ends a payment that is processing. Throws WrongAnswer when the outcome is not one. */
+export function settlePayment(
+  database: Database,
+  platform_payment_id: string,
+  reported: FinalOutcome,
+  actor: string,
+): Promise<SettleOutcome> {
+  const end = endOf(platform_payment_id, checkedOutcome(reported));
+  if (!end) throw new TypeError('settle takes posted, failed or canceled');
+  return database.transaction(async (tx): Promise<SettleOutcome> => {
+    const [locked] = await lockPayments(tx, [platform_payment_id]);
+    if (locked) {
+      const [payment] = await endPayments(tx, [end]);
+      assert(payment, 'a payment changed under its lock');
+      const detail = { status: end.status };
+      await writeAudit(tx, [{ platform_payment_id, actor, event: 'settled', detail }]);
+      return { outcome: 'settled', payment };
+    }
+    const payment = (await findPayments(tx, [platform_payment_id])).get(platform_payment_id);
+    if (!payment) return { outcome: 'not_found' };
+    const agrees = payment.status === end.status;
+    if (!agrees) {
+      const detail = { status: end.status };
+      await writeAudit(tx, [{ platform_payment_id, actor, event: 'contradicted', detail }]);
+    }
+    return { outcome: 'was_ended', agrees, payment };
+  });
+}
