@@ -142,7 +142,7 @@ test('different amounts for one id in one race: the first wins, whoever that is 
 
 test('a mismatch repeated for ever does not fill the audit [LI1]', async (t) => {
   const database = await kitDatabase(t);
-  const partner = await startKit(database);
+  const partner = await startKit(database, { holdMs: 600_000 });
   await partner.call('PUT', paymentPath('one'), { body: instruction(1) });
   for (let round = 0; round < 4; round += 1) {
     await Promise.all(
@@ -156,6 +156,15 @@ test('a mismatch repeated for ever does not fill the audit [LI1]', async (t) => 
   );
   // The limit is looked at once a statement, and one statement holds at most those in flight.
   assert.ok(Number(row?.['n']) >= 100 && Number(row?.['n']) < 150, String(row?.['n']));
+  // What is not the caller's doing is written down all the same.
+  assert.equal(
+    (await partner.app.partnerKit.cancel('one', 'operator', 'asked')).outcome,
+    'canceled',
+  );
+  const canceled = await database.query(
+    `SELECT detail FROM duebridge_partner.payment_audit WHERE event = 'canceled'`,
+  );
+  assert.deepEqual(canceled, [{ detail: { reason: 'asked' } }]);
 });
 
 test('an amount that is not plain whole cents is refused and leaves no row [S5 PF6 PF9 ER3]', async (t) => {

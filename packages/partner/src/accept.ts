@@ -16,6 +16,7 @@
 import assert from 'node:assert/strict';
 import { Refusal, type PaymentInstruction } from '@duebridge/contract';
 import { groupCommit, type Clock, type Database, type Log } from '@duebridge/runtime';
+import { WrongAnswer, type AccountSystem } from './account-system.ts';
 import type { Caller } from './auth.ts';
 import type { KitMetrics } from './metrics.ts';
 import {
@@ -58,11 +59,13 @@ type Request = NewPayment & Pick<Caller, 'owns'>;
 export function openAcceptance(options: {
   database: Database;
   handOver: (payments: readonly PaymentRow[]) => void;
+  /** Names new payments; without it they are UUIDs. */
+  newPaymentIds?: NonNullable<AccountSystem['newPaymentIds']>;
   metrics: KitMetrics;
   log: Log;
   clock: Clock;
 }): Acceptance {
-  const { database, handOver, metrics, log, clock } = options;
+  const { database, handOver, newPaymentIds, metrics, log, clock } = options;
 
   const flush = async (requests: Request[]): Promise<PaymentRow[]> => {
     // Of requests with one id that came together the first is inserted; the others are repeats of it.
@@ -72,7 +75,10 @@ export function openAcceptance(options: {
         firsts.set(request.platform_payment_id, request);
       }
     }
-    const made = await insertPayments(database, [...firsts.values()]);
+    const named = newPaymentIds
+      ? await withNames(newPaymentIds, [...firsts.values()])
+      : [...firsts.values()];
+    const made = await insertPayments(database, named);
     if (made.size > 0) handOver([...made.values()]);
     metrics.accepted.inc(made.size);
     metrics.repeated.inc(requests.length - made.size);
@@ -117,6 +123,39 @@ export function openAcceptance(options: {
     },
     drain: () => group.drain(),
   };
+}
+
+/** Long enough for any name of a payment; what a platform takes (decision 3). */
+const maxPaymentIdLength = 128;
+
+/** The requests with their names. A wrong answer is a bug of the account system: nothing is accepted, and callers come back. */
+async function withNames(
+  newPaymentIds: NonNullable<AccountSystem['newPaymentIds']>,
+  requests: readonly Request[],
+): Promise<Request[]> {
+  const names = await newPaymentIds(
+    requests.map((request) => ({
+      platform_payment_id: request.platform_payment_id,
+      platform_batch_id: request.platform_batch_id,
+      biller_id: request.biller_id,
+      account_id: request.account_id,
+      amount_in_cents: request.amount_in_cents,
+    })),
+  );
+  const isName = (name: unknown): name is string =>
+    typeof name === 'string' &&
+    /^[\u0021-\u007e]+$/.test(name) &&
+    name.length <= maxPaymentIdLength;
+  if (
+    names.length !== requests.length ||
+    !names.every(isName) ||
+    new Set(names).size !== names.length
+  ) {
+    throw new WrongAnswer(
+      `newPaymentIds must give one name for each payment, 1 to ${maxPaymentIdLength} visible ASCII characters, none twice`,
+    );
+  }
+  return requests.map((request, index) => ({ ...request, payment_id: names[index] ?? '' }));
 }
 
 function rowOf(rows: ReadonlyMap<string, PaymentRow>, request: NewPayment): PaymentRow {

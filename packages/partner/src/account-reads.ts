@@ -2,8 +2,11 @@
  * Account and balance reads (B1, B2, AC1): what the AccountSystem knows, at the moment it is asked. Nothing is kept here, so
  * nothing can be stale.
  */
-import { Refusal, type AccountRecord, type Balance } from '@duebridge/contract';
-import type { AccountSystem, BillerRules } from './account-system.ts';
+import { AccountRecord, Balance, compileCheck, Refusal, type Detail } from '@duebridge/contract';
+import { DatabaseUnavailable, messageOf, type Clock, type Log } from '@duebridge/runtime';
+import { WrongAnswer, type AccountSystem, type BillerRules } from './account-system.ts';
+import type { KitMetrics } from './metrics.ts';
+import { within } from './poster.ts';
 
 /** Which account, as the path names it. */
 export interface AccountPath {
@@ -12,42 +15,102 @@ export interface AccountPath {
 }
 
 /** Where accounts are looked up. */
-type Lookup = Pick<AccountSystem, 'findAccount' | 'findBalance'>;
+interface Lookup {
+  findAccount(biller_id: string, account_id: string): Promise<AccountRecord | undefined>;
+  readonly findBalance?: (biller_id: string, account_id: string) => Promise<Balance | undefined>;
+}
 
 /** The accounts of the billers that are served; undefined: all. An account of another biller does not exist here. */
 export function onlyServed(
   accounts: AccountSystem,
   billers: readonly BillerRules[] | undefined,
 ): Lookup {
-  if (!billers) return accounts;
-  const served = new Set(billers.map((biller) => biller.biller_id));
+  const served = billers && new Set(billers.map((biller) => biller.biller_id));
   const nothing = Promise.resolve(undefined);
+  const isServed = (biller_id: string): boolean => served?.has(biller_id) ?? true;
   return {
     findAccount: (biller_id, account_id) =>
-      served.has(biller_id) ? accounts.findAccount(biller_id, account_id) : nothing,
+      isServed(biller_id) ? accounts.findAccount(biller_id, account_id) : nothing,
     ...(accounts.findBalance && {
       findBalance: (biller_id, account_id) =>
-        served.has(biller_id)
-          ? (accounts.findBalance?.(biller_id, account_id) ?? nothing)
-          : nothing,
+        isServed(biller_id) ? (accounts.findBalance?.(biller_id, account_id) ?? nothing) : nothing,
     }),
   };
 }
 
-/** Gives the account record (decision 4). Refuses with ACCOUNT_NOT_FOUND. */
-export async function readAccount(
-  accounts: Lookup,
-  { biller_id, account_id }: AccountPath,
-): Promise<AccountRecord> {
-  const account = await accounts.findAccount(biller_id, account_id);
-  if (!account) throw new Refusal('ACCOUNT_NOT_FOUND');
-  return account;
+/** Reads accounts and balances, and believes no answer that it has not checked. */
+export interface AccountReads {
+  /** Gives the account record (decision 4). Refuses with ACCOUNT_NOT_FOUND, and SERVICE_UNAVAILABLE when the books cannot say. */
+  account(path: AccountPath): Promise<AccountRecord>;
+  /** Gives the balance; an account without one answers an empty object, as no field is required (TR3). Refuses as `account`. */
+  balance(path: AccountPath): Promise<Balance>;
 }
 
-/** Gives the balance; an account without one answers an empty object, as no field is required (TR3). Refuses as `readAccount`. */
-export async function readBalance(accounts: Lookup, path: AccountPath): Promise<Balance> {
-  if (!accounts.findBalance) return (await readAccount(accounts, path)).balance ?? {};
-  const balance = await accounts.findBalance(path.biller_id, path.account_id);
-  if (!balance) throw new Refusal('ACCOUNT_NOT_FOUND');
-  return balance;
+/** How long the books may take, in milliseconds: a platform asks while a customer waits. */
+const deadlineMs = 5_000;
+const isAccount = compileCheck(AccountRecord);
+const isBalance = compileCheck(Balance);
+
+/** Makes the reads. `deadlineMs`: default 5,000. */
+export function openAccountReads(options: {
+  accounts: Lookup;
+  metrics: KitMetrics;
+  log: Log;
+  clock: Clock;
+  deadlineMs?: number;
+}): AccountReads {
+  const { accounts, metrics, log, clock } = options;
+
+  /** Asks the books; an error, a late or a wrong answer says nothing about the account, so the caller is to come back. */
+  const ask = async <T>(
+    operation: 'find_account' | 'find_balance',
+    question: () => Promise<T | undefined>,
+    problemsOf: (answer: T) => readonly Detail[],
+  ): Promise<T> => {
+    const began = clock.monotonic();
+    let answer: T | undefined;
+    try {
+      const asked = Promise.resolve().then(question);
+      answer = await within(options.deadlineMs ?? deadlineMs, operation, asked);
+      const problems = answer === undefined ? [] : problemsOf(answer);
+      if (problems.length > 0) {
+        const named = problems.map(({ path, problem }) => `${path} ${problem}`).join('; ');
+        throw new WrongAnswer(`${operation} answered wrongly: ${named}`);
+      }
+    } catch (error) {
+      if (error instanceof Refusal || error instanceof DatabaseUnavailable) throw error;
+      log.error({ operation, error: messageOf(error) }, 'the account system gave no good answer');
+      throw new Refusal('SERVICE_UNAVAILABLE', { headers: { 'Retry-After': '5' } });
+    } finally {
+      metrics.observeCore(operation, (clock.monotonic() - began) / 1000);
+    }
+    if (answer === undefined) throw new Refusal('ACCOUNT_NOT_FOUND');
+    return answer;
+  };
+
+  const account = ({ biller_id, account_id }: AccountPath): Promise<AccountRecord> =>
+    ask(
+      'find_account',
+      () => accounts.findAccount(biller_id, account_id),
+      (answer) => {
+        const problems = isAccount.problems(answer, 'account');
+        if (problems.length > 0) return problems;
+        // A case-insensitive look-up finds the account of somebody else.
+        const isOther = answer.biller_id !== biller_id || answer.account_id !== account_id;
+        return isOther ? [{ path: 'account', problem: 'is not the one that was asked for' }] : [];
+      },
+    );
+
+  return {
+    account,
+    async balance(path) {
+      const { findBalance } = accounts;
+      if (!findBalance) return (await account(path)).balance ?? {};
+      return ask(
+        'find_balance',
+        () => findBalance(path.biller_id, path.account_id),
+        (answer) => isBalance.problems(answer, 'balance'),
+      );
+    },
+  };
 }

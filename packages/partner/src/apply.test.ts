@@ -546,7 +546,8 @@ test('while the database is away the sweep pauses between its tries, and goes on
   };
   const applier = applierOn(failing, { accounts: ledger(database), clock });
   applier.start();
-  for (let turns = 0; looks < 2 && turns < 10_000; turns += 1) {
+  const isTooEarly = (): boolean => looks < 2;
+  for (let turns = 0; isTooEarly() && turns < 10_000; turns += 1) {
     await clock.advance(0);
     await turn();
   }

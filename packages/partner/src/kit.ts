@@ -13,6 +13,7 @@ import {
   checkDurability,
   ConfigurationError,
   mount,
+  OAuthRefusal,
   silentLog,
   systemClock,
   type Clock,
@@ -22,7 +23,7 @@ import {
   type MountOptions,
 } from '@duebridge/runtime';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
-import { onlyServed, readAccount, readBalance } from './account-reads.ts';
+import { onlyServed, openAccountReads } from './account-reads.ts';
 import { openAcceptance } from './accept.ts';
 import type { AccountSystem, BillerRules, FinalOutcome } from './account-system.ts';
 import { openApplier } from './apply.ts';
@@ -30,7 +31,7 @@ import { openDoor, type AuthOptions, type Caller } from './auth.ts';
 import type { CancelOutcome } from './cancel.ts';
 import { ledger } from './ledger.ts';
 import { kitMetrics } from './metrics.ts';
-import { batchStatement } from './statement.ts';
+import { openStatements } from './statement.ts';
 import { openStatusReads, waitPreference } from './status.ts';
 import { settlePayment, type SettleOutcome } from './settle.ts';
 import { toRecord, type PaymentRow } from './store.ts';
@@ -70,7 +71,7 @@ export interface PartnerKitOptions {
   readonly prefix?: string;
   /** Time between acceptance and posting in which an operator can cancel, in milliseconds (ST4); default 0. */
   readonly holdMs?: number;
-  /** Reads that may wait at once (decision 24); default 10,000. */
+  /** Reads that may wait at once (decision 24); default 4,000, and never more than half of the server's connections. */
   readonly maxWaitingReads?: number;
   readonly clock?: Clock;
   readonly log?: Log;
@@ -120,14 +121,20 @@ export async function mountKit(app: FastifyInstance, options: PartnerKitOptions)
   await checkDurability(database);
   const { clock = systemClock, log = silentLog } = options;
   const accounts = options.accounts ?? ledger(database);
-  const served = onlyServed(accounts, options.billers);
   const metrics = kitMetrics(options.metrics, database);
+  const accountReads = openAccountReads({
+    accounts: onlyServed(accounts, options.billers),
+    metrics,
+    log,
+    clock,
+  });
   const door = openDoor({ auth, database, clock });
   const reads = openStatusReads({
     database,
     metrics,
     log,
     clock,
+    maxConnections: app.server.maxConnections,
     ...(options.maxWaitingReads === undefined ? {} : { maxWaiting: options.maxWaitingReads }),
   });
   const applier = openApplier({
@@ -140,9 +147,13 @@ export async function mountKit(app: FastifyInstance, options: PartnerKitOptions)
     log,
     clock,
   });
+  const statements = openStatements(database);
   const acceptance = openAcceptance({
     database,
     handOver: (payments) => applier.take(payments),
+    ...(accounts.newPaymentIds && {
+      newPaymentIds: (payments) => accounts.newPaymentIds?.(payments) ?? [],
+    }),
     metrics,
     log,
     clock,
@@ -181,6 +192,15 @@ export async function mountKit(app: FastifyInstance, options: PartnerKitOptions)
     await Promise.all([applier.stop(), reads.stop()]);
   });
 
+  const counted = (error: unknown): unknown => {
+    if (error instanceof Refusal || error instanceof OAuthRefusal) metrics.authFailures.inc();
+    return error;
+  };
+  const admit = async (request: FastifyRequest, caller: Promise<Caller>): Promise<void> => {
+    request.partnerCaller = await caller.catch((error: unknown) => {
+      throw counted(error);
+    });
+  };
   const at = (id: keyof KitPaths): MountOptions => {
     const { scope } = partnerRoutes[id] as Route;
     return {
@@ -189,9 +209,13 @@ export async function mountKit(app: FastifyInstance, options: PartnerKitOptions)
         ? undefined
         : {
             onRequest(request) {
-              const caller = door.authenticate(request.headers, scope);
-              if (caller instanceof Promise) return admit(request, caller);
-              request.partnerCaller = caller;
+              try {
+                const caller = door.authenticate(request.headers, scope);
+                if (caller instanceof Promise) return admit(request, caller);
+                request.partnerCaller = caller;
+              } catch (error) {
+                throw counted(error);
+              }
               return undefined;
             },
           }),
@@ -206,7 +230,9 @@ export async function mountKit(app: FastifyInstance, options: PartnerKitOptions)
       ({ body, headers, reply }) => {
         // RFC 6749 section 5.1; Cache-Control: no-store is on every answer.
         reply.header('pragma', 'no-cache');
-        return issue(body, headers.authorization);
+        return issue(body, headers.authorization).catch((error: unknown) => {
+          throw counted(error);
+        });
       },
       at('access_token'),
     );
@@ -215,13 +241,13 @@ export async function mountKit(app: FastifyInstance, options: PartnerKitOptions)
   mount(
     app,
     partnerRoutes.get_account,
-    ({ params }) => readAccount(served, params),
+    ({ params }) => accountReads.account(params),
     at('get_account'),
   );
   mount(
     app,
     partnerRoutes.get_balance,
-    ({ params }) => readBalance(served, params),
+    ({ params }) => accountReads.balance(params),
     at('get_balance'),
   );
   mount(
@@ -266,7 +292,7 @@ export async function mountKit(app: FastifyInstance, options: PartnerKitOptions)
     partnerRoutes.get_batch_statement,
     async ({ params, request }) => {
       const { owns } = callerOf(request);
-      const statement = await batchStatement(database, [...owns], params.platform_batch_id);
+      const statement = await statements.read([...owns], params.platform_batch_id);
       if (!statement) throw new Refusal('BATCH_NOT_FOUND');
       return statement;
     },
@@ -274,12 +300,8 @@ export async function mountKit(app: FastifyInstance, options: PartnerKitOptions)
   );
 }
 
-async function admit(request: FastifyRequest, caller: Promise<Caller>): Promise<void> {
-  request.partnerCaller = await caller;
-}
-
 function callerOf(request: FastifyRequest): Caller {
-  // The door lets nobody in without; this is for the reader and for a route that forgets it.
+  // Unreachable unless a route is mounted without authentication.
   if (!request.partnerCaller) throw new Refusal('UNAUTHORIZED');
   return request.partnerCaller;
 }

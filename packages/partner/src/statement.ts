@@ -1,33 +1,103 @@
 /**
  * Statements of batches (decision 26): what this side says a batch holds, in a form whose disagreement with the other side's shows
  * in one comparison.
+ *
+ * A batch may hold millions of payments and anybody with the read scope may ask, so a statement takes its place: few at once, each
+ * a page at a time. PostgreSQL writes the lines; here they are only hashed, so that a page costs the event loop a millisecond.
  */
 import { createHash } from 'node:crypto';
 import {
   PAYMENT_STATUSES,
+  Refusal,
   toCents,
   type BatchStatement,
   type PaymentStatus,
 } from '@duebridge/contract';
 import type { Database } from '@duebridge/runtime';
 
-/** Rows read at once: a batch may hold a day's millions, memory should not. */
-const pageRows = 10_000;
+/** Rows in one page: 60 bytes each, so that neither side holds more than a few hundred kilobytes. */
+const pageRows = 5_000;
+/** Statements read at once: each holds a connection of the pool and a core of the database. */
+const maxAtOnce = 2;
+/** How long PostgreSQL may take to sort and write one, in milliseconds: a minute is some ten million payments. */
+const statementTimeoutMs = 60_000;
+/** Statements that wait for their turn; the next is told to come back. */
+const maxWaiting = 50;
 
 // A cursor: the rows are sorted once, however many pages they fill.
-const openCursor = `DECLARE batch_rows NO SCROLL CURSOR FOR
-  SELECT platform_payment_id, status, amount_in_cents FROM duebridge_partner.payment
-   WHERE platform_batch_id = $1 AND client_id = ANY ($2) ORDER BY platform_payment_id`;
+const openCursor = `DECLARE batch_pages NO SCROLL CURSOR FOR
+  SELECT string_agg(line, '' ORDER BY platform_payment_id) AS lines
+    FROM (SELECT platform_payment_id, format(E'%s,%s,%s\\n', platform_payment_id, status, amount_in_cents) AS line,
+                 (row_number() OVER (ORDER BY platform_payment_id) - 1) / ${pageRows} AS page
+            FROM duebridge_partner.payment WHERE platform_batch_id = $1 AND client_id = ANY ($2)) AS numbered
+   GROUP BY page ORDER BY page`;
 
-interface Line {
-  readonly platform_payment_id: string;
+const totalsText = `SELECT status, count(*) AS count, sum(amount_in_cents)::bigint AS amount_in_cents
+   FROM duebridge_partner.payment WHERE platform_batch_id = $1 AND client_id = ANY ($2) GROUP BY status`;
+
+interface Total {
   readonly status: PaymentStatus;
+  readonly count: number;
   readonly amount_in_cents: number;
 }
 
+/** Reads statements, a few at a time. */
+export interface Statements {
+  /**
+   * The statement of a batch as of one moment after the call, or undefined when none of these clients put a payment of it. Refuses
+   * with SERVICE_UNAVAILABLE when too many wait.
+   */
+  read(
+    client_ids: readonly string[],
+    platform_batch_id: string,
+  ): Promise<BatchStatement | undefined>;
+}
+
+/** Makes the reader. */
+export function openStatements(database: Database): Statements {
+  interface Waiting {
+    readonly key: string;
+    readonly run: () => void;
+    readonly statement: Promise<BatchStatement | undefined>;
+  }
+  let waiting: Waiting[] = [];
+  let underWay = 0;
+
+  const start = (): void => {
+    while (underWay < maxAtOnce && waiting.length > 0) {
+      const [next, ...rest] = waiting;
+      waiting = rest;
+      underWay += 1;
+      next?.run();
+    }
+  };
+
+  return {
+    read(client_ids, platform_batch_id) {
+      const key = JSON.stringify([platform_batch_id, ...client_ids.toSorted()]);
+      // One that has not begun serves everybody who asks until it does, and is newer than all their questions.
+      const same = waiting.find((one) => one.key === key);
+      if (same) return same.statement;
+      if (waiting.length >= maxWaiting) {
+        throw new Refusal('SERVICE_UNAVAILABLE', { headers: { 'Retry-After': '5' } });
+      }
+      const begun = Promise.withResolvers<void>();
+      const statement = begun.promise
+        .then(() => batchStatement(database, client_ids, platform_batch_id))
+        .finally(() => {
+          underWay -= 1;
+          start();
+        });
+      waiting.push({ key, run: begun.resolve, statement });
+      start();
+      return statement;
+    },
+  };
+}
+
 /**
- * The statement of a batch, or undefined when none of these clients put a payment of it. All of it is as of one moment. The ids are in the
- * order of their bytes (collation "C"), as the hash wants them.
+ * The statement of a batch, or undefined when none of these clients put a payment of it. All of it is as of one moment. The ids are
+ * in the order of their bytes (collation "C"), as the hash wants them.
  */
 export function batchStatement(
   database: Database,
@@ -36,31 +106,26 @@ export function batchStatement(
 ): Promise<BatchStatement | undefined> {
   return database.transaction(
     async (tx) => {
+      const values = [platform_batch_id, client_ids];
+      const totals = await tx.query<Total>(totalsText, values);
+      if (totals.length === 0) return undefined;
       const hash = createHash('sha256');
-      const totals = new Map<PaymentStatus, { count: number; amount_in_cents: number }>();
-      let rows: Line[];
-      await tx.query(openCursor, [platform_batch_id, client_ids]);
-      do {
-        rows = await tx.query<Line>(`FETCH ${pageRows} FROM batch_rows`);
-        for (const { platform_payment_id, status, amount_in_cents } of rows) {
-          hash.update(`${platform_payment_id},${status},${amount_in_cents}\n`);
-          const total = totals.get(status) ?? { count: 0, amount_in_cents: 0 };
-          total.count += 1;
-          total.amount_in_cents = toCents(total.amount_in_cents + amount_in_cents);
-          totals.set(status, total);
-        }
-      } while (rows.length === pageRows);
-      if (totals.size === 0) return undefined;
+      await tx.query(openCursor, values);
+      for (;;) {
+        const [page] = await tx.query<{ lines: string }>('FETCH 1 FROM batch_pages');
+        if (!page) break;
+        hash.update(page.lines);
+      }
       return {
         platform_batch_id,
-        count: [...totals.values()].reduce((sum, total) => sum + total.count, 0),
+        count: totals.reduce((sum, total) => sum + total.count, 0),
         totals: PAYMENT_STATUSES.flatMap((status) => {
-          const total = totals.get(status);
-          return total === undefined ? [] : [{ status, ...total }];
+          const total = totals.find((one) => one.status === status);
+          return total ? [{ ...total, amount_in_cents: toCents(total.amount_in_cents) }] : [];
         }),
         sha256: hash.digest('hex'),
       };
     },
-    { isolation: 'repeatable read' },
+    { isolation: 'repeatable read', statementTimeoutMs },
   );
 }

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { connect } from 'node:net';
 import test from 'node:test';
-import { createMetrics, silentLog, systemClock } from '@duebridge/runtime';
+import { createMetrics, silentLog, systemClock, type Database } from '@duebridge/runtime';
 import { kitMetrics } from './metrics.ts';
 import { openStatusReads, waitPreference } from './status.ts';
 import { cancelPayment } from './cancel.ts';
@@ -163,7 +163,9 @@ test('more readers than may wait are answered at once, without the promise to ha
     metrics,
     log: silentLog,
     clock: systemClock,
-    maxWaiting: 2,
+    // Half of the connections at most, whatever was asked for.
+    maxWaiting: 100,
+    maxConnections: 4,
   });
   await insertPayments(database, [
     {
@@ -194,6 +196,66 @@ test('more readers than may wait are answered at once, without the promise to ha
   );
   await untilWaiting(() => waiting(), 0);
   await reads.stop();
+});
+
+test('a client that leaves while its token is looked up keeps no place among the waiting [LI1 B5]', async (t) => {
+  const database = await kitDatabase(t);
+  const asked = Promise.withResolvers<void>();
+  const looked = Promise.withResolvers<void>();
+  const read = Promise.withResolvers<void>();
+  const slow: Database = {
+    ...database,
+    async query(statement, values) {
+      if (typeof statement !== 'string' && statement.name === 'kit_find_token') {
+        asked.resolve();
+        await looked.promise;
+      }
+      if (typeof statement !== 'string' && statement.name === 'kit_find_payments') read.resolve();
+      return database.query(statement, values);
+    },
+  };
+  const metrics = createMetrics({ processFigures: false });
+  const client = { client_id: 'platform', secrets: ['a-secret-of-the-client'] };
+  const partner = await startKit(slow, {
+    ...held,
+    metrics,
+    auth: { method: 'oauth', clients: [client] },
+  });
+  const form = `grant_type=client_credentials&client_id=platform&client_secret=${client.secrets[0]}`;
+  const { body } = await partner.call('POST', '/oauth/token', {
+    headers: { 'content-type': 'application/x-www-form-urlencoded' },
+    body: form,
+  });
+  await insertPayments(database, [
+    {
+      platform_payment_id: 'p',
+      platform_batch_id: 'b',
+      biller_id: 'acme',
+      account_id: 'A-1',
+      client_id: 'platform',
+      amount_in_cents: 1,
+    },
+  ]);
+  const { port, hostname } = new URL(partner.url);
+  const socket = connect(Number(port), hostname);
+  await once(socket, 'connect');
+  socket.write(
+    `GET ${paymentPath('p')} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${String(body['access_token'])}\r\nPrefer: wait=25\r\n\r\n`,
+  );
+  await asked.promise;
+  const server = partner.app.server;
+  socket.destroy();
+  const connections = (): Promise<number> =>
+    new Promise((resolve, reject) => {
+      server.getConnections((error, count) => (error ? reject(error) : resolve(count)));
+    });
+  while ((await connections()) > 1) await turn();
+  const began = performance.now();
+  looked.resolve();
+  // A read counts as waiting from before its first look.
+  await read.promise;
+  while (!(await metrics.text()).includes('duebridge_kit_waiting_reads 0')) await turn();
+  assert.ok(performance.now() - began < 15_000, 'it waited as if somebody were there');
 });
 
 test('the wait preference is read as RFC 7240 has it', () => {

@@ -15,8 +15,11 @@ import { messageOf } from '@duebridge/runtime';
 import type { KitMetrics } from './metrics.ts';
 import { findEnded, findPayments, type PaymentRow } from './store.ts';
 
-/** Reads that wait at once; the next are answered without waiting, as by a partner that knows no waiting reads. */
-const maxWaiting = 10_000;
+/**
+ * Reads that wait at once; the next are answered without waiting, as by a partner that knows no waiting reads. Each holds a
+ * connection, so it is well below the 10,000 of a server, and a server of fewer gives at most half of them.
+ */
+const maxWaiting = 4_000;
 /** Longest wait granted, in milliseconds; below the 30 s after which many proxies cut a silent connection. */
 const longestWaitMs = 25_000;
 /** Shortest pause between two looks for what other replicas ended: half of it is the mean delay such a reader sees. */
@@ -54,9 +57,14 @@ export function openStatusReads(options: {
   clock: Clock;
   /** Reads that wait at once at most. */
   maxWaiting?: number;
+  /** Connections that the server takes; undefined: not known. */
+  maxConnections?: number;
 }): StatusReads {
   const { database, metrics, log, clock } = options;
-  const limit = options.maxWaiting ?? maxWaiting;
+  const limit = Math.min(
+    options.maxWaiting ?? maxWaiting,
+    Math.floor((options.maxConnections ?? Infinity) / 2),
+  );
   const waiters = new Map<string, Set<(payment: PaymentRow) => void>>();
   const stopped = new AbortController();
   let waiting = 0;

@@ -29,7 +29,9 @@ export function signalOf(
 ): AbortSignal {
   const state = waiting.get(app.server);
   const controller = new AbortController();
-  if (!state || state.closing || (request.raw.destroyed && !request.raw.complete)) {
+  // A client that left earlier, while its credentials were looked up, say, has had its 'close': nobody would hear of it again.
+  const hasGone = reply.raw.destroyed || request.raw.socket.destroyed;
+  if (!state || state.closing || hasGone || (request.raw.destroyed && !request.raw.complete)) {
     controller.abort();
     return controller.signal;
   }

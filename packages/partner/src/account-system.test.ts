@@ -1,0 +1,193 @@
+/** What an AccountSystem may answer, and what the kit makes of an answer that it may not give. */
+import assert from 'node:assert/strict';
+import test from 'node:test';
+import type { AccountRecord } from '@duebridge/contract';
+import { createMetrics, silentLog, systemClock } from '@duebridge/runtime';
+import { openAccountReads } from './account-reads.ts';
+import type { AccountsInOwnSystem, PostOutcome } from './account-system.ts';
+import { kitMetrics } from './metrics.ts';
+import {
+  ended,
+  haveAccounts,
+  instruction,
+  kitDatabase,
+  paymentPath,
+  startKit,
+  type TestPartner,
+} from './testing.ts';
+
+const record: AccountRecord = { biller_id: 'acme', account_id: 'A-1', status: 'active' };
+
+/** Books elsewhere that answer as they are told. */
+function books(
+  post: () => PostOutcome,
+  more: Partial<AccountsInOwnSystem> = {},
+): AccountsInOwnSystem {
+  return {
+    posts: 'in_own_system',
+    findAccount: () => Promise.resolve(record),
+    post: (payments) => Promise.resolve(payments.map(post)),
+    ...more,
+  };
+}
+
+test('an account record or a balance that is wrong, of another account, late or an error is answered 503 [B1 B2 AC1 ER3]', async (t) => {
+  const database = await kitDatabase(t);
+  const answers: Record<string, () => Promise<unknown>> = {
+    'no record': () => Promise.resolve('A-1'),
+    'cents as text': () => Promise.resolve({ ...record, balance: { amount_due_in_cents: '100' } }),
+    'half a cent': () => Promise.resolve({ ...record, balance: { amount_due_in_cents: 0.5 } }),
+    'another account': () => Promise.resolve({ ...record, account_id: 'a-1' }),
+    'another biller': () => Promise.resolve({ ...record, biller_id: 'other' }),
+    'no such status': () => Promise.resolve({ ...record, status: 'gone' }),
+    'an error': () => Promise.reject(new Error('the core is down')),
+    'a throw': () => {
+      throw new TypeError('a bug');
+    },
+  };
+  for (const [name, answer] of Object.entries(answers)) {
+    const accounts = books(() => ({ outcome: 'posted' }), {
+      findAccount: answer as () => Promise<AccountRecord>,
+    });
+    const partner = await startKit(database, { accounts });
+    for (const path of ['/biller/acme/account/A-1', '/biller/acme/account/A-1/balance']) {
+      const { status, body, headers } = await partner.call('GET', path);
+      assert.deepEqual([status, body['code']], [503, 'SERVICE_UNAVAILABLE'], name);
+      assert.equal(headers['retry-after'], '5');
+    }
+    await partner.close();
+  }
+  const late = openAccountReads({
+    accounts: { findAccount: () => new Promise(() => undefined) },
+    metrics: kitMetrics(undefined),
+    log: silentLog,
+    clock: systemClock,
+    deadlineMs: 20,
+  });
+  await assert.rejects(late.account({ biller_id: 'acme', account_id: 'A-1' }), {
+    code: 'SERVICE_UNAVAILABLE',
+  });
+});
+
+test('a biller names its payments itself: the name is in the first answer and never changes [PF1 RU5]', async (t) => {
+  const database = await kitDatabase(t);
+  let number = 0;
+  const accounts = books(() => ({ outcome: 'posted' }), {
+    newPaymentIds: (payments) => payments.map(() => `RCPT-${(number += 1)}`),
+  });
+  const partner = await startKit(database, { accounts });
+  const first = await partner.call('PUT', paymentPath('p'), { body: instruction() });
+  assert.equal(first.body['payment_id'], 'RCPT-1');
+  const again = await partner.call('PUT', paymentPath('p'), { body: instruction() });
+  assert.equal(again.body['payment_id'], 'RCPT-1');
+  assert.equal((await ended(partner, 'p')).body['payment_id'], 'RCPT-1');
+  for (const wrong of [[], ['a', 'b'], [''], ['x y'], ['x'.repeat(129)]]) {
+    const other = await startKit(database, {
+      accounts: { ...accounts, newPaymentIds: () => wrong },
+    });
+    const refused = await other.call('PUT', paymentPath('q'), { body: instruction() });
+    assert.equal(refused.status, 500);
+    await other.close();
+  }
+  assert.equal((await partner.call('GET', '/payment/q')).status, 404, 'nothing was accepted');
+});
+
+/** A partner whose core takes a payment and calls back. */
+async function callingBack(t: Parameters<typeof kitDatabase>[0]): Promise<{
+  partner: TestPartner;
+  audit: () => Promise<unknown[]>;
+}> {
+  const database = await kitDatabase(t);
+  const accounts = books(() => ({ outcome: 'later', cancelable: false }));
+  const partner = await startKit(database, { accounts });
+  return {
+    partner,
+    audit: () =>
+      database.query(
+        'SELECT platform_payment_id AS id, event, actor FROM duebridge_partner.payment_audit ORDER BY audit_id',
+      ),
+  };
+}
+
+test('a core that calls back ends its payment with settle, and wakes who waits for it [ST2 ST3 ST4 RU3]', async (t) => {
+  const { partner, audit } = await callingBack(t);
+  const { partnerKit: kit } = partner.app;
+  const outcomes = {
+    posted: { outcome: 'posted', posted_at: '2020-02-03T10:00:00+01:00' },
+    failed: { outcome: 'failed', reason: 'The account was closed.' },
+    canceled: { outcome: 'canceled' },
+  } as const;
+  for (const [id, outcome] of Object.entries(outcomes)) {
+    await partner.call('PUT', paymentPath(id), { body: instruction() });
+    const waiting = ended(partner, id);
+    assert.equal((await kit.settle(id, outcome, 'core')).outcome, 'settled');
+    const { body } = await waiting;
+    assert.equal(body['status'], id === 'posted' ? 'succeeded' : id);
+    // A posting before the acceptance is a clock that lags: it is told as the acceptance.
+    assert.equal(body['posted_at'], id === 'posted' ? body['initiated_at'] : null);
+  }
+  // Told again: the same is harmless, another end changes nothing and is written down.
+  const same = await kit.settle('posted', { outcome: 'posted' });
+  assert.ok(same.outcome === 'was_ended' && same.agrees);
+  const other = await kit.settle('posted', { outcome: 'canceled' }, 'core');
+  assert.ok(other.outcome === 'was_ended' && !other.agrees && other.payment.status === 'succeeded');
+  assert.equal((await kit.settle('unheard', { outcome: 'posted' })).outcome, 'not_found');
+  await assert.rejects(kit.settle('posted', { outcome: 'failed', reason: '' }), /reason/);
+  assert.deepEqual(
+    (await audit()).filter((line) => (line as { actor: string }).actor === 'core'),
+    [
+      { id: 'posted', event: 'settled', actor: 'core' },
+      { id: 'failed', event: 'settled', actor: 'core' },
+      { id: 'canceled', event: 'settled', actor: 'core' },
+      { id: 'posted', event: 'contradicted', actor: 'core' },
+    ],
+  );
+});
+
+test('books in the kit’s own database cannot be settled from outside: they would not have moved [ST2]', async (t) => {
+  const database = await kitDatabase(t);
+  await haveAccounts(database);
+  const partner = await startKit(database, { holdMs: 600_000 });
+  await partner.call('PUT', paymentPath('p'), { body: instruction() });
+  await assert.rejects(partner.app.partnerKit.settle('p', { outcome: 'posted' }), /answering post/);
+});
+
+test('what does not move is counted: processing, unsettled, the pool, refused callers, the time of the core [RU3 S3]', async (t) => {
+  const database = await kitDatabase(t);
+  const metrics = createMetrics({ processFigures: false });
+  const asked = Promise.withResolvers<void>();
+  const accounts = books(() => ({ outcome: 'posted' }), {
+    async post(payments) {
+      asked.resolve();
+      await Promise.resolve();
+      return payments.map(() => ({ outcome: 'later' }) as const);
+    },
+  });
+  const before = await startKit(database, { accounts });
+  await before.call('PUT', paymentPath('p'), { body: instruction() });
+  await asked.promise;
+  await before.close();
+  // The figures are counted when a kit starts, and every ten seconds.
+  const partner = await startKit(database, { accounts, metrics });
+  await partner.call('GET', '/payment/p', { headers: {} });
+  await partner.call('GET', '/biller/acme/account/A-1');
+  const expected = [
+    /^duebridge_kit_processing 1$/m,
+    /^duebridge_kit_processing_oldest_seconds 0?\.?\d+/m,
+    /^duebridge_kit_unsettled 1$/m,
+    /^duebridge_kit_unsettled_oldest_seconds \d/m,
+    /^duebridge_kit_pool_open [1-9]/m,
+    /^duebridge_kit_pool_waiting 0$/m,
+    /^duebridge_kit_auth_failures_total 1$/m,
+    /^duebridge_kit_account_system_seconds_count\{operation="find_account"\} 1$/m,
+  ];
+  const until = performance.now() + 15_000;
+  let text = '';
+  while (!expected.every((line) => line.test(text)) && performance.now() < until) {
+    text = await metrics.text();
+    await new Promise((resolve) => {
+      setTimeout(resolve, 20);
+    });
+  }
+  for (const line of expected) assert.match(text, line);
+});
