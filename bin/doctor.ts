@@ -1,14 +1,17 @@
 /**
  * `duebridge doctor`: does this machine have what duebridge needs, and is the database one that keeps
- * what it acknowledges? Looks, changes nothing that was there, and says how to mend what is wrong.
+ * what it acknowledges? Looks, changes nothing that was there, and says how to fix what is wrong.
  */
 import { access, constants, mkdir } from 'node:fs/promises';
 import { createServer } from 'node:net';
 import {
   checkDurability,
   ConfigurationError,
+  dataDirectory as dataDirectoryOf,
+  describeDatabaseTrouble,
   messageOf,
   openDatabase,
+  secretText,
   startEmbeddedPostgres,
 } from '@duebridge/runtime';
 import { Command } from 'commander';
@@ -58,12 +61,12 @@ export function doctorCommand(): Command {
 async function node(): Promise<Finding> {
   const major = Number(process.versions.node.split('.')[0]);
   const ok = major >= NODE_MAJOR;
-  const mend = `; run through npm (npm start, npx duebridge), which finds Node ${NODE_MAJOR} here`;
-  return { check: 'node', ok, says: `${process.version}${ok ? '' : mend}` };
+  const fix = `; run through npm (npm start, npx duebridge), which finds Node ${NODE_MAJOR} here`;
+  return { check: 'node', ok, says: `${process.version}${ok ? '' : fix}` };
 }
 
 async function dataDirectory(): Promise<Finding> {
-  const folder = process.env['DUEBRIDGE_DATA_DIR'] ?? '.duebridge';
+  const folder = dataDirectoryOf();
   try {
     await mkdir(folder, { recursive: true });
     await access(folder, constants.W_OK);
@@ -86,7 +89,7 @@ async function webPages(): Promise<Finding> {
 }
 
 async function database(): Promise<Finding> {
-  const given = process.env['DATABASE_URL'];
+  const given = secretText(process.env, 'DATABASE_URL');
   const embedded = given === undefined ? await startEmbedded() : undefined;
   if (embedded instanceof ConfigurationError) {
     return { check: 'database', ok: false, says: embedded.message };
@@ -108,7 +111,8 @@ async function database(): Promise<Finding> {
     const says = `PostgreSQL ${row?.version ?? '?'} (${where}), keeps what it commits`;
     return { check: 'database', ok: true, says };
   } catch (error) {
-    return { check: 'database', ok: false, says: messageOf(error) };
+    const trouble = describeDatabaseTrouble(error, url, 'platform') ?? messageOf(error);
+    return { check: 'database', ok: false, says: trouble };
   } finally {
     await opened.close();
     await embedded?.stop();

@@ -3,6 +3,7 @@
  * The doorway: names the commands and opens the one that was asked for. Each lives with the package
  * it belongs to and is loaded only when it is used, so that help comes at once.
  */
+import { endWithItsReader, exitCodes } from '@duebridge/runtime/cli';
 import type { Command } from 'commander';
 
 interface Door {
@@ -41,10 +42,6 @@ const DOORS: Readonly<Record<string, Door>> = {
   },
 };
 
-/** Exit codes mean something (decision 30). */
-const EXIT_FAILED = 1;
-const EXIT_USAGE = 3;
-
 function help(): string {
   const width = Math.max(...Object.keys(DOORS).map((name) => name.length));
   const lines = Object.entries(DOORS).map(
@@ -68,7 +65,7 @@ async function main(args: readonly string[]): Promise<void> {
   const [name, ...rest] = args;
   if (name === undefined || name === '--help' || name === '-h' || name === 'help') {
     process.stdout.write(help());
-    process.exitCode = name === undefined ? EXIT_USAGE : 0;
+    process.exitCode = name === undefined ? exitCodes.usage : 0;
     return;
   }
   const door = Object.hasOwn(DOORS, name) ? DOORS[name] : undefined;
@@ -76,7 +73,7 @@ async function main(args: readonly string[]): Promise<void> {
     process.stderr.write(
       `duebridge: there is no command "${name}"; duebridge --help lists them.\n`,
     );
-    process.exitCode = EXIT_USAGE;
+    process.exitCode = exitCodes.usage;
     return;
   }
   const command = await door.open();
@@ -87,7 +84,7 @@ async function main(args: readonly string[]): Promise<void> {
   } catch (error) {
     if (!isCommanderError(error)) throw error;
     // Commander has said its sentence already; asking for help is no mistake.
-    process.exitCode = error.exitCode === 0 ? 0 : EXIT_USAGE;
+    process.exitCode = error.exitCode === 0 ? 0 : exitCodes.usage;
   }
 }
 
@@ -107,12 +104,13 @@ process.stdout.on('error', (error: NodeJS.ErrnoException) => {
   throw error;
 });
 
+endWithItsReader();
 try {
   await main(process.argv.slice(2));
 } catch (error) {
   // One sentence and a code that means something; ConfigurationError says 2 by itself.
   const exitCode =
-    error instanceof Error && 'exitCode' in error ? Number(error.exitCode) : EXIT_FAILED;
+    error instanceof Error && 'exitCode' in error ? Number(error.exitCode) : exitCodes.failed;
   process.stderr.write(`duebridge: ${error instanceof Error ? error.message : String(error)}\n`);
   process.exitCode = exitCode;
 }

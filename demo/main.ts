@@ -2,10 +2,13 @@
  * `duebridge demo`, what `npm start` runs: everything up on an embedded PostgreSQL, one real payment told from token to posted, and
  * the addresses to try. With --once it stops after the story: exit code 0 when the payment succeeded, 1 when it did not.
  */
+import { exitCodes } from '@duebridge/runtime/cli';
 import { Command } from 'commander';
-import { bringUp } from './servers.ts';
-import { tellStory, type Story } from './story.ts';
+import type { Story } from './story.ts';
 import { pageOf, screen } from './screen.ts';
+
+/** How long a stop may take once it was asked for, in milliseconds; what is acknowledged is on disk anyway. */
+const stopTimeoutMs = 15_000;
 
 /** The command. `--json` prints one JSON value on standard output, everything for people on standard error. */
 export function demoCommand(): Command {
@@ -13,24 +16,48 @@ export function demoCommand(): Command {
     .description('Bring everything up and drive a real payment to its end.')
     .option('--once', 'stop after the story; exit code 0 or 1')
     .option('--json', 'print the story as one JSON value')
+    .addHelpText(
+      'after',
+      `
+Environment:
+  PORT                port of the platform, the others follow it at fixed distances; 4000
+  DUEBRIDGE_DATA_DIR  folder of the embedded database and of what the demo made; .duebridge`,
+    )
     .action(async (options: { once?: true; json?: true }) => {
       const started = performance.now();
       const out = screen(options.json === true ? process.stderr : process.stdout);
-      out.line('duebridge demo');
+      out.line(
+        'duebridge demo: starts PostgreSQL, a platform, two partners and the site of a biller,',
+      );
+      out.line(
+        'then pays one bill. The first start takes about ten seconds, later ones about four.',
+      );
       out.line();
-      const stopRequested = stopSignal();
+      const stop = stopSignal(() => out.line('Stopping …'));
+      // Loaded after the first lines, which a person sees at once.
+      const [{ bringUp }, { tellStory }] = await Promise.all([
+        import('./servers.ts'),
+        import('./story.ts'),
+      ]);
       const demo = await bringUp((text) => out.progress(text));
       try {
+        if (stop.asked) {
+          process.exitCode = exitCodes.failed;
+          return;
+        }
         out.block(pageOf(demo));
-        const story = await tellStory(demo, (step) => out.step(step));
+        const story = await Promise.race([tellStory(demo, (step) => out.step(step)), stop.promise]);
+        if (story === undefined) {
+          process.exitCode = exitCodes.failed;
+          return;
+        }
         const ms = Math.round(performance.now() - started);
         out.end(story, ms);
         if (options.json === true) process.stdout.write(`${JSON.stringify(toJson(story, ms))}\n`);
-        if (story.payment.status !== 'succeeded') process.exitCode = 1;
+        if (story.payment.status !== 'succeeded') process.exitCode = exitCodes.failed;
         if (options.once === true) return;
         out.line('Everything stays up. Ctrl-C stops it.');
-        await stopRequested;
-        out.line('Stopping …');
+        await stop.promise;
       } finally {
         await demo.stop();
       }
@@ -49,14 +76,20 @@ function toJson(story: Story, ms: number): object {
   };
 }
 
-function stopSignal(): Promise<void> {
-  return new Promise((resolve) => {
-    for (const signal of ['SIGINT', 'SIGTERM'] as const) {
-      process.once(signal, () => {
-        resolve();
-        // A second one ends at once; every acknowledged payment is on disk.
-        process.once(signal, () => process.exit(1));
-      });
-    }
-  });
+/**
+ * The first Ctrl-C asks for a stop, also while everything still starts; the second ends at once, and so does a stop that takes too
+ * long. Every acknowledged payment is on disk.
+ */
+function stopSignal(onAsked: () => void): { readonly asked: boolean; promise: Promise<undefined> } {
+  const { promise, resolve } = Promise.withResolvers<undefined>();
+  const state = { asked: false, promise };
+  const ask = (): void => {
+    if (state.asked) process.exit(exitCodes.failed);
+    state.asked = true;
+    onAsked();
+    setTimeout(() => process.exit(exitCodes.failed), stopTimeoutMs).unref();
+    resolve(undefined);
+  };
+  process.on('SIGINT', ask).on('SIGTERM', ask);
+  return state;
 }

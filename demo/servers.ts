@@ -17,7 +17,11 @@ import {
   ConfigurationError,
   createLogger,
   ensureDatabase,
+  holdDataDirectory,
+  integer,
+  readConfig,
   startEmbeddedPostgres,
+  type Environment,
 } from '@duebridge/runtime';
 import { bearer, call } from './admin.ts';
 import {
@@ -29,18 +33,38 @@ import {
 } from './settings.ts';
 import { startDemoSite, type DemoAccount as SiteAccount } from './site/server.ts';
 
-/** Ports of decision 29; the second partner stands beside the first. */
-const PORTS = {
-  platform: 4000,
-  'platform admin': 4001,
-  'City Services': 4100,
-  'City Services admin': 4101,
-  'Northwind Gas': 4110,
-  'Northwind Gas admin': 4111,
-  'demo site': 4200,
+/** Ports of decision 29, counted from that of the platform; the second partner stands beside the first. */
+const OFFSETS = {
+  platform: 0,
+  'platform admin': 1,
+  'City Services': 100,
+  'City Services admin': 101,
+  'Northwind Gas': 110,
+  'Northwind Gas admin': 111,
+  'demo site': 200,
+} as const;
+type Ports = Readonly<Record<keyof typeof OFFSETS, number>>;
+
+/** PORT moves the platform, and everything else with it. */
+const VARIABLES = {
+  port: {
+    name: 'PORT',
+    // The highest port of the demo stands 200 above it.
+    parse: integer(1, 65_335),
+    default: 4000,
+    description: 'port of the platform; the others follow it at fixed distances',
+  },
 } as const;
 
-const SITE_ORIGIN = `http://localhost:${PORTS['demo site']}`;
+function portsOf(env: Environment): Ports {
+  const { port } = readConfig(VARIABLES, env, { alsoKnown: ['DUEBRIDGE_DATA_DIR'] });
+  const all = Object.entries(OFFSETS).map(([name, offset]) => [name, port + offset]);
+  return Object.fromEntries(all) as Ports;
+}
+
+function siteOrigin(ports: Ports): string {
+  return `http://localhost:${ports['demo site']}`;
+}
 
 /** A partner of the demo, as a visitor meets it. */
 export interface DemoPartner {
@@ -74,15 +98,25 @@ export interface Demo {
   stop(): Promise<void>;
 }
 
-/** Starts everything; says what it does through `progress`. Throws ConfigurationError when a port is taken. */
+/**
+ * Starts everything; says what it does through `progress`. Throws ConfigurationError when a port is taken, or when another demo runs
+ * in the same data directory.
+ */
 export async function bringUp(progress: (text: string) => void): Promise<Demo> {
-  await assertPortsFree();
-  const closers: (() => Promise<unknown>)[] = [];
+  const ports = portsOf(process.env);
+  const alone = await holdDataDirectory(dataDirectory, 'demo.lock');
+  if (alone === undefined) {
+    throw new ConfigurationError(
+      `another demo runs in ${dataDirectory}: stop it, or give this one a DUEBRIDGE_DATA_DIR and a PORT of its own`,
+    );
+  }
+  const closers: (() => Promise<unknown>)[] = [() => Promise.resolve(alone.release())];
   const stop = async (): Promise<void> => {
     for (const close of closers.splice(0).toReversed()) await close();
   };
   try {
-    return { ...(await openAll(progress, closers)), stop };
+    await assertPortsFree(ports);
+    return { ...(await openAll(ports, progress, closers)), stop };
   } catch (error) {
     await stop();
     throw error;
@@ -90,6 +124,7 @@ export async function bringUp(progress: (text: string) => void): Promise<Demo> {
 }
 
 async function openAll(
+  ports: Ports,
   progress: (text: string) => void,
   closers: (() => Promise<unknown>)[],
 ): Promise<Omit<Demo, 'stop'>> {
@@ -108,27 +143,26 @@ async function openAll(
     closers.push(() => server.stop());
     return server;
   };
-  const [city, northwind, platform] = await Promise.all([
-    open(cityServices(settings), 'demo_city_services'),
-    open(northwindGas(settings), 'demo_northwind_gas'),
-    startPlatform({
-      dataDirectory,
-      log,
-      port: PORTS.platform,
-      adminPort: PORTS['platform admin'],
-      // Partners of the demo stand on this machine, without TLS.
-      allowPrivateAddresses: true,
-    }).then((started) => {
-      closers.push(() => started.stop());
-      return started;
-    }),
+  // The platform alone first: of two demos that start at once, the one that gets this port gets all of them.
+  const platform = await startPlatform({
+    dataDirectory,
+    log,
+    port: ports.platform,
+    adminPort: ports['platform admin'],
+    // Partners of the demo stand on this machine, without TLS.
+    allowPrivateAddresses: true,
+  });
+  closers.push(() => platform.stop());
+  const [city, northwind] = await Promise.all([
+    open(cityServices(settings, ports), 'demo_city_services'),
+    open(northwindGas(settings, ports), 'demo_northwind_gas'),
   ]);
 
   progress('accounts and registrations');
   settings = await load(settings, 'city-services', city);
   settings = await load(settings, 'northwind-gas', northwind);
-  await register(platform, cityRegistration(city, settings));
-  await register(platform, northwindRegistration(northwind, settings));
+  await register(platform, cityRegistration(city, settings, ports));
+  await register(platform, northwindRegistration(northwind, settings, ports));
   settings = await issueKey(settings, platform, 'city-services');
   settings = await issueKey(settings, platform, 'northwind-gas');
 
@@ -153,7 +187,7 @@ async function openAll(
 
   progress('demo site');
   const site = await startDemoSite({
-    port: PORTS['demo site'],
+    port: ports['demo site'],
     platformUrl: platform.url,
     partnerId: 'northwind-gas',
     clientId: partners[1].client.client_id,
@@ -171,19 +205,23 @@ async function openAll(
 
 // The two partners ------------------------------------------------------------------------------------------------------------
 
-function cityServices(settings: Settings): PartnerConfig {
+function cityServices(settings: Settings, ports: Ports): PartnerConfig {
   return {
     auth: {
       method: 'oauth',
       clients: [{ client_id: 'duebridge-platform', secrets: [settings.oauth_secret] }],
     },
     billers: ['lakeside-energy', 'harbor-water', 'metro-waste'].map((biller_id) => ({ biller_id })),
-    port: PORTS['City Services'],
-    adminPort: PORTS['City Services admin'],
+    port: ports['City Services'],
+    adminPort: ports['City Services admin'],
   };
 }
 
-function cityRegistration(server: RunningPartner, settings: Settings): PartnerRegistration {
+function cityRegistration(
+  server: RunningPartner,
+  settings: Settings,
+  ports: Ports,
+): PartnerRegistration {
   const auth: PartnerAuth = {
     method: 'oauth',
     token_url: `${server.url}/oauth/token`,
@@ -201,28 +239,32 @@ function cityRegistration(server: RunningPartner, settings: Settings): PartnerRe
       'metro-waste': 'Metro Waste',
     },
     base_url: server.url,
-    origins: [SITE_ORIGIN],
+    origins: [siteOrigin(ports)],
     auth,
   };
 }
 
-function northwindGas(settings: Settings): PartnerConfig {
+function northwindGas(settings: Settings, ports: Ports): PartnerConfig {
   return {
     auth: { method: 'key', header: 'X-Api-Key', keys: [settings.static_key] },
     billers: [{ biller_id: 'northwind-gas', max_amount_in_cents: 500_000 }],
-    port: PORTS['Northwind Gas'],
-    adminPort: PORTS['Northwind Gas admin'],
+    port: ports['Northwind Gas'],
+    adminPort: ports['Northwind Gas admin'],
   };
 }
 
-function northwindRegistration(server: RunningPartner, settings: Settings): PartnerRegistration {
+function northwindRegistration(
+  server: RunningPartner,
+  settings: Settings,
+  ports: Ports,
+): PartnerRegistration {
   return {
     partner_id: 'northwind-gas',
     name: 'Northwind Gas',
     kind: 'biller',
     biller_id: 'northwind-gas',
     base_url: server.url,
-    origins: [SITE_ORIGIN],
+    origins: [siteOrigin(ports)],
     auth: { method: 'key', header: 'X-Api-Key', key: settings.static_key },
   };
 }
@@ -246,8 +288,13 @@ async function register(platform: Platform, registration: PartnerRegistration): 
   const url = `${platform.adminUrl}/admin/v1/partners`;
   const headers = bearer(platform.adminKey);
   const { partners } = await call<{ partners: PartnerView[] }>('GET', url, headers);
-  if (partners.some(({ partner_id }) => partner_id === registration.partner_id)) return;
-  await call('POST', url, headers, registration);
+  const { partner_id, base_url, origins, auth } = registration;
+  const known = partners.find((one) => one.partner_id === partner_id);
+  if (known === undefined) await call('POST', url, headers, registration);
+  // Another PORT than at the start before: the partner is where it is now.
+  else if (known.base_url !== base_url || String(known.origins) !== String(origins)) {
+    await call('PATCH', `${url}/${partner_id}`, headers, { base_url, origins, auth });
+  }
 }
 
 async function issueKey(
@@ -329,11 +376,11 @@ function showcase(accounts: readonly DemoAccount[]): SiteAccount[] {
 
 // Ports -----------------------------------------------------------------------------------------------------------------------
 
-async function assertPortsFree(): Promise<void> {
-  for (const [name, port] of Object.entries(PORTS)) {
+async function assertPortsFree(ports: Ports): Promise<void> {
+  for (const [name, port] of Object.entries(ports)) {
     if (!(await isFree(port))) {
       throw new ConfigurationError(
-        `port ${port} (${name}) is taken, perhaps by another duebridge demo: stop what listens there and start again`,
+        `port ${port} (${name}) is taken, perhaps by another duebridge demo: stop what listens there, or set PORT (and DUEBRIDGE_DATA_DIR, if that demo is to stay)`,
       );
     }
   }

@@ -3,8 +3,12 @@
  */
 import { randomBytes } from 'node:crypto';
 import { mkdir, readFile, rename, writeFile } from 'node:fs/promises';
-import { join, resolve } from 'node:path';
-import { ConfigurationError } from '@duebridge/runtime';
+import { join } from 'node:path';
+import {
+  ConfigurationError,
+  dataDirectory as dataDirectoryOf,
+  keepOwner,
+} from '@duebridge/runtime';
 
 /** Credentials of a partner at the platform's token endpoint; null until they have been issued. */
 export interface ClientKey {
@@ -25,7 +29,7 @@ export interface Settings {
 }
 
 /** Where the demo keeps everything: DUEBRIDGE_DATA_DIR, or `.duebridge` (decision 28). */
-export const dataDirectory = resolve(process.env['DUEBRIDGE_DATA_DIR'] ?? '.duebridge');
+export const dataDirectory = dataDirectoryOf();
 const file = join(dataDirectory, 'demo.json');
 
 /** The settings of an earlier start, or new ones. Throws ConfigurationError when the file cannot be read. */
@@ -35,7 +39,12 @@ export async function readSettings(): Promise<Settings> {
     text = await readFile(file, 'utf8');
   } catch (error) {
     if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return fresh();
-    throw new ConfigurationError(`${file} cannot be read; remove it to begin anew`);
+    const code = error instanceof Error && 'code' in error ? error.code : undefined;
+    throw new ConfigurationError(
+      code === 'EACCES'
+        ? `${file} belongs to another user: start as that user, or set DUEBRIDGE_DATA_DIR to a folder of your own`
+        : `${file} cannot be read (${String(code)}): set DUEBRIDGE_DATA_DIR to a folder of your own`,
+    );
   }
   try {
     return JSON.parse(text) as Settings;
@@ -49,6 +58,7 @@ export async function keepSettings(settings: Settings): Promise<void> {
   await mkdir(dataDirectory, { recursive: true });
   const draft = `${file}.${process.pid}`;
   await writeFile(draft, `${JSON.stringify(settings, null, 2)}\n`, { mode: 0o600 });
+  await keepOwner(draft, dataDirectory);
   await rename(draft, file);
 }
 

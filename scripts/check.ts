@@ -12,7 +12,6 @@ import { globSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
-import { startEmbeddedPostgres } from '@duebridge/runtime';
 
 const root = join(import.meta.dirname, '..');
 const bin = (name: string): string => join(root, 'node_modules', '.bin', name);
@@ -44,6 +43,12 @@ const steps: readonly Step[] = [
 
 const chosen = choose();
 let failed = 0;
+if (chosen.length === steps.length) {
+  console.log(
+    'duebridge checks itself: types, lint, format, dead code, then every test, with real PostgreSQL, HTTP and browsers.\n' +
+      'On 2 cores this takes about 15 minutes; npm test -- --tests packages/partner runs the tests of one folder.',
+  );
+}
 for (const [index, step] of chosen.entries()) {
   const started = performance.now();
   console.log(`[${index + 1}/${chosen.length}] ${step.name} …`);
@@ -87,6 +92,8 @@ async function tests(): Promise<boolean> {
     console.error(`No test file below ${below.join(', ')}.`);
     return false;
   }
+  // Loaded here, so that the first line is printed before it.
+  const { startEmbeddedPostgres } = await import('@duebridge/runtime');
   const folder = mkdtempSync(join(tmpdir(), 'duebridge-check-'));
   const postgres = await startEmbeddedPostgres({ dataDirectory: folder });
   try {

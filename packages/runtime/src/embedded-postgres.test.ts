@@ -9,8 +9,13 @@ import path from 'node:path';
 import { createInterface } from 'node:readline';
 import test, { type TestContext } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
-import { startEmbeddedPostgres, type EmbeddedPostgres } from './embedded-postgres.ts';
+import {
+  holdDataDirectory,
+  startEmbeddedPostgres,
+  type EmbeddedPostgres,
+} from './embedded-postgres.ts';
 import { ConfigurationError, DatabaseUnavailable } from './errors.ts';
+import { keptSecret } from './kept-secret.ts';
 import { checkDurability, openDatabase, sqlState } from './postgres.ts';
 
 const isRoot = process.getuid?.() === 0;
@@ -224,6 +229,51 @@ test('a database that is gone is not silently replaced by an empty one', async (
   await assert.rejects(startEmbeddedPostgres({ dataDirectory: data }), ConfigurationError);
 });
 
+test('a data directory that is removed under its users does not keep them, or the server', async (t) => {
+  for (const mode of [0o755, 0o700]) {
+    const data = await folder(t);
+    // Closed to the server's id, root puts the cluster elsewhere: then only the folder itself is removed.
+    await fs.chmod(path.dirname(data), mode);
+    const server = await started(data);
+    const { pid } = server;
+    await fs.rm(data, { recursive: true });
+    await server.stop();
+    assert.equal(isAlive(pid), false);
+    await fs.rm(server.clusterDirectory, { recursive: true, force: true });
+  }
+});
+
+test('a copied data directory never shares the database of the first; a moved one keeps its own', async (t) => {
+  for (const mode of [0o755, 0o700]) {
+    const data = await folder(t);
+    await fs.chmod(path.dirname(data), mode);
+    const server = await started(data);
+    await keepRow(server.url);
+    const copy = `${data}-copy`;
+    await fs.cp(data, copy, { recursive: true, preserveTimestamps: true });
+    const inside = server.clusterDirectory.startsWith(data);
+    if (inside) {
+      // What was copied is a cluster of its own, if a torn one: nobody but root can copy it whole, with its owner.
+      assert.equal(isAlive(server.pid), true);
+    } else {
+      await assert.rejects(startEmbeddedPostgres({ dataDirectory: copy }), (error) => {
+        assert.ok(error instanceof ConfigurationError);
+        assert.match(error.message, /is a copy of .*: set DUEBRIDGE_DATA_DIR to .*, or remove /);
+        return true;
+      });
+    }
+    assert.equal(await rowCount(server.url), 1);
+    await server.stop();
+    await fs.rm(copy, { recursive: true });
+    const moved = `${data}-moved`;
+    await fs.rename(data, moved);
+    const again = await started(moved);
+    assert.equal(await rowCount(again.url), 1);
+    await again.stop();
+    await fs.rm(again.clusterDirectory, { recursive: true, force: true });
+  }
+});
+
 // The remaining cases need a second user id: root can take one, an ordinary user only has its own.
 
 test('a checkout that other users cannot enter is no hindrance', async (t) => {
@@ -308,6 +358,36 @@ test('an ordinary user needs nobody else', async (t) => {
   });
   servers.push(server);
   assert.equal((await fs.stat(path.join(server.clusterDirectory, 'data'))).uid, uid);
+});
+
+test("what root makes in a user's folder stays that user's", async (t) => {
+  if (!isRoot) {
+    t.diagnostic('only root can make files in the name of another user');
+    return;
+  }
+  const data = await folder(t);
+  await fs.mkdir(data, { mode: 0o711 });
+  const nobody = 65_534;
+  await fs.chown(data, nobody, nobody);
+  const server = await started(data);
+  await keptSecret(path.join(data, 'some-key'));
+  const lock = await holdDataDirectory(data, 'some.lock');
+  lock?.release();
+  await server.stop();
+  for (const name of await fs.readdir(data)) {
+    assert.equal((await fs.stat(path.join(data, name))).uid, nobody, name);
+  }
+});
+
+test('a folder is held by one process at a time, until it lets go', async (t) => {
+  const data = await folder(t);
+  const held = await holdDataDirectory(data, 'one.lock');
+  assert.ok(held);
+  assert.equal(await holdDataDirectory(data, 'one.lock'), undefined);
+  held.release();
+  const again = await holdDataDirectory(data, 'one.lock');
+  assert.ok(again);
+  again.release();
 });
 
 test('a server that is killed under its users comes back where it was, with everything committed', async (t) => {

@@ -29,6 +29,7 @@ import { DatabaseSync } from 'node:sqlite';
 import { setTimeout as delay } from 'node:timers/promises';
 import { promisify } from 'node:util';
 import { Client } from 'pg';
+import { dataDirectory as defaultDataDirectory, keepOwner } from './data-directory.ts';
 import { ConfigurationError, messageOf } from './errors.ts';
 import { silentLog, type Log } from './log.ts';
 
@@ -89,6 +90,8 @@ interface Installation {
   password: string;
   uid: number;
   gid: number;
+  /** The data directory itself: a cluster elsewhere belongs to the directory that made it, not to a copy of it. */
+  home?: string;
 }
 
 /** Folders and ids of one installation, resolved. */
@@ -109,9 +112,7 @@ export async function startEmbeddedPostgres(
   options: EmbeddedPostgresOptions = {},
 ): Promise<EmbeddedPostgres> {
   const log = options.log ?? silentLog;
-  const dataDirectory = path.resolve(
-    options.dataDirectory ?? process.env['DUEBRIDGE_DATA_DIR'] ?? '.duebridge',
-  );
+  const dataDirectory = path.resolve(options.dataDirectory ?? defaultDataDirectory());
   await makeDataDirectory(dataDirectory);
   return withLock(dataDirectory, async () => {
     const place = await installation(dataDirectory, log);
@@ -174,8 +175,24 @@ function userOf(
   const watch = (): void => {
     // Our own connection ends with the server; it has no other reason to.
     current.user.once('end', () => {
-      if (!leaving.signal.aborted) void revive();
+      if (leaving.signal.aborted) return;
+      void isThere(place.pgdata).then((there) => {
+        if (there) return revive();
+        log.error({ directory: place.cluster }, 'the data directory was removed under PostgreSQL');
+        return undefined;
+      });
     });
+  };
+
+  const stopOnce = async (): Promise<void> => {
+    if ((await isThere(place.pgdata)) && (await isThere(place.dataDirectory))) {
+      return withLock(place.dataDirectory, () => leave(place, current, log));
+    }
+    // Somebody removed the data directory under us. What the server still holds open has no name any more and serves nobody.
+    log.warn({ directory: place.cluster }, 'the data directory is gone; ending its PostgreSQL');
+    keepsAlive(current.user, true);
+    await current.user.end().catch(() => undefined);
+    await stopServer(place, current.pid);
   };
 
   watch();
@@ -188,7 +205,7 @@ function userOf(
     clusterDirectory: place.cluster,
     stop() {
       leaving.abort();
-      return (stopping ??= withLock(place.dataDirectory, () => leave(place, current, log)));
+      return (stopping ??= stopOnce());
     },
   };
 }
@@ -241,12 +258,38 @@ function isRoot(): boolean {
   return process.getuid?.() === 0;
 }
 
+/**
+ * Takes a data directory for one process until it lets go or ends, however it ends; undefined when another process has it. `name`
+ * is the lock's file.
+ */
+export async function holdDataDirectory(
+  directory: string,
+  name: string,
+): Promise<{ release(): void } | undefined> {
+  await makeDataDirectory(directory);
+  const file = path.join(directory, name);
+  let lock: DatabaseSync | undefined;
+  try {
+    await fs.appendFile(file, '', { mode: 0o600 });
+    await keepOwner(file, directory);
+    lock = new DatabaseSync(file);
+    lock.exec('BEGIN EXCLUSIVE');
+    const held = lock;
+    return { release: () => held.close() };
+  } catch (error) {
+    lock?.close();
+    if (isBusy(error)) return undefined;
+    throw belongsToAnother(file, error);
+  }
+}
+
 /** Runs `work` while no other process starts or stops this server. The kernel frees the lock of a killed process. */
 async function withLock<T>(directory: string, work: () => Promise<T>): Promise<T> {
   const file = path.join(directory, 'lock');
   let lock: DatabaseSync;
   try {
     await fs.appendFile(file, '', { mode: 0o600 });
+    await keepOwner(file, directory);
     lock = new DatabaseSync(file);
   } catch (error) {
     throw belongsToAnother(file, error);
@@ -295,10 +338,14 @@ async function installation(dataDirectory: string, log: Log): Promise<Place> {
   const known = text === undefined ? undefined : parseInstallation(text, file);
   const found = known ?? (await newInstallation(dataDirectory, log));
   const cluster = path.resolve(dataDirectory, found.cluster);
+  const home = await fs.realpath(dataDirectory);
   if (known) {
     await assertPrivate(cluster, known.uid);
-  } else {
-    await writeWhole(file, `${JSON.stringify(found, undefined, 2)}\n`);
+    await assertNoCopy(known, home, file);
+  }
+  if (found.home !== home) {
+    await writeWhole(file, `${JSON.stringify({ ...found, home }, undefined, 2)}\n`);
+    await keepOwner(file, dataDirectory);
   }
   if (!isRoot() && found.uid !== process.getuid?.()) {
     throw new ConfigurationError(
@@ -312,6 +359,22 @@ async function installation(dataDirectory: string, log: Log): Promise<Place> {
     password: found.password,
     runAs: isRoot() ? { uid: found.uid, gid: found.gid } : undefined,
   };
+}
+
+/**
+ * Refuses a copied data directory whose cluster lies elsewhere: two installations would share one cluster, and the one that stops
+ * would take it from the other. A directory that was moved, and not copied, is at home in its new place.
+ */
+async function assertNoCopy(found: Installation, home: string, file: string): Promise<void> {
+  if (!path.isAbsolute(found.cluster) || found.home === undefined || found.home === home) return;
+  const original = await fs
+    .readFile(path.join(found.home, 'embedded.json'), 'utf8')
+    .catch(() => undefined);
+  if (original === undefined) return;
+  if (parseInstallation(original, file).cluster !== found.cluster) return;
+  throw new ConfigurationError(
+    `${home} is a copy of ${found.home}, whose database lies in ${found.cluster} and was not copied: set DUEBRIDGE_DATA_DIR to ${found.home}, or remove ${file} to begin with an empty database`,
+  );
 }
 
 function parseInstallation(text: string, file: string): Installation {
@@ -341,6 +404,7 @@ function parseInstallation(text: string, file: string): Installation {
       password: value.password,
       uid: value.uid,
       gid: value.gid,
+      ...('home' in value && typeof value.home === 'string' ? { home: value.home } : undefined),
     };
   }
   throw new ConfigurationError(
@@ -350,7 +414,7 @@ function parseInstallation(text: string, file: string): Installation {
 
 async function newInstallation(dataDirectory: string, log: Log): Promise<Installation> {
   const { uid, gid } = isRoot()
-    ? await unprivilegedId()
+    ? ((await ownerOf(dataDirectory)) ?? (await unprivilegedId()))
     : { uid: process.getuid?.() ?? 0, gid: process.getgid?.() ?? 0 };
   const reachable = !isRoot() || (await canReach(dataDirectory, uid, gid));
   let cluster: string;
@@ -377,6 +441,12 @@ async function newInstallation(dataDirectory: string, log: Log): Promise<Install
     uid,
     gid,
   };
+}
+
+/** The ordinary user whose folder it is, so that the user can start there again after root has; undefined for root's own. */
+async function ownerOf(directory: string): Promise<{ uid: number; gid: number } | undefined> {
+  const { uid, gid } = await fs.stat(directory);
+  return uid === 0 ? undefined : { uid, gid };
 }
 
 /** An existing id without rights of its own. */
@@ -682,7 +752,7 @@ async function readPidFile(place: Place): Promise<{ pid: number; port: number } 
   return Number.isInteger(pid) && pid > 1 ? { pid, port } : undefined;
 }
 
-/** Whether a process is the server of this cluster: a server's working directory is its cluster. */
+/** Whether a process is the server of this cluster: a server's working directory is its cluster, also when that was removed. */
 async function isServerOf(pid: number, place: Place): Promise<boolean> {
   try {
     process.kill(pid, 0);
@@ -692,7 +762,15 @@ async function isServerOf(pid: number, place: Place): Promise<boolean> {
   if (process.platform !== 'linux') return true;
   const at = await fs.readlink(`/proc/${pid}/cwd`).catch(() => undefined);
   const program = await fs.readFile(`/proc/${pid}/cmdline`, 'utf8').catch(() => '');
-  return at === (await fs.realpath(place.pgdata)) && program.includes('postgres');
+  const pgdata = await fs.realpath(place.pgdata).catch(() => `${place.pgdata} (deleted)`);
+  return at === pgdata && program.includes('postgres');
+}
+
+function isThere(file: string): Promise<boolean> {
+  return fs.access(file).then(
+    () => true,
+    () => false,
+  );
 }
 
 /** Waits until the server lets us in; undefined when it is not coming any more or the time is over. */
@@ -791,6 +869,7 @@ async function spawnServer(
 ): Promise<ChildProcess> {
   const output = await fs.open(logFile, 'a', 0o600);
   try {
+    await keepOwner(logFile, place.dataDirectory);
     const child = spawn(
       path.join(native, 'bin', 'postgres'),
       ['-D', place.pgdata, '-p', String(port), ...settings.flatMap((one) => ['-c', one])],

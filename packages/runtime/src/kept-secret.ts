@@ -4,6 +4,7 @@
 import { randomBytes } from 'node:crypto';
 import { link, mkdir, readFile, unlink, writeFile } from 'node:fs/promises';
 import path from 'node:path';
+import { keepOwner } from './data-directory.ts';
 import { ConfigurationError, messageOf } from './errors.ts';
 
 /** 256 bits: beyond guessing. */
@@ -34,6 +35,7 @@ export async function keptSecret(file: string): Promise<string> {
   try {
     await mkdir(path.dirname(file), { recursive: true });
     await writeFile(aside, `${randomBytes(secretBytes).toString('base64')}\n`, { mode: 0o600 });
+    await keepOwner(aside, path.dirname(file));
     await link(aside, file).catch((error: unknown) => {
       if (!(error instanceof Error && 'code' in error && error.code === 'EEXIST')) throw error;
     });

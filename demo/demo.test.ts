@@ -1,0 +1,161 @@
+/** What can go wrong with `npm start` on somebody's machine: ports, two at once, an impatient Ctrl-C, a folder removed under it. */
+import assert from 'node:assert/strict';
+import { spawn, type ChildProcess } from 'node:child_process';
+import { once } from 'node:events';
+import { chmod, mkdtemp, readdir, readFile, rm } from 'node:fs/promises';
+import { createServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import test, { type TestContext } from 'node:test';
+
+const doorway = path.join(import.meta.dirname, '..', 'bin', 'duebridge.ts');
+/** Distances of the demo's ports from the first. */
+const offsets = [0, 1, 100, 101, 110, 111, 200];
+
+interface Run {
+  readonly child: ChildProcess;
+  readonly ended: Promise<{ code: number | null; out: string; err: string }>;
+  /** Resolves when the output holds `words`; rejects when the process ends before. */
+  said(words: string): Promise<void>;
+}
+
+function demo(t: TestContext, dataDirectory: string, port: number, ...args: string[]): Run {
+  const child = spawn(process.execPath, [doorway, 'demo', ...args], {
+    env: {
+      PATH: process.env['PATH'],
+      PORT: String(port),
+      DUEBRIDGE_DATA_DIR: dataDirectory,
+    },
+    stdio: ['ignore', 'pipe', 'pipe'],
+  });
+  t.after(() => child.kill('SIGKILL'));
+  let [out, err] = ['', ''];
+  const heard = new Set<() => void>();
+  const hear = (): void => heard.forEach((listener) => listener());
+  child.stdout.setEncoding('utf8').on('data', (part: string) => {
+    out += part;
+    hear();
+  });
+  child.stderr.setEncoding('utf8').on('data', (part: string) => (err += part));
+  const ended = once(child, 'close').then(([code]) => ({ code: code as number | null, out, err }));
+  return {
+    child,
+    ended,
+    said: (words) =>
+      new Promise((resolve, reject) => {
+        const listener = (): void => {
+          if (!out.includes(words)) return;
+          heard.delete(listener);
+          resolve();
+        };
+        heard.add(listener);
+        listener();
+        void ended.then(() => reject(new Error(`it ended without "${words}": ${out}${err}`)));
+      }),
+  };
+}
+
+async function folder(t: TestContext): Promise<string> {
+  const made = await mkdtemp(path.join(tmpdir(), 'duebridge-demo-'));
+  // Started by root, the server's id must get in, or the cluster lies elsewhere.
+  await chmod(made, 0o711);
+  t.after(() => rm(made, { recursive: true, force: true }));
+  return made;
+}
+
+/** A first port with all ports of a demo free behind it. */
+async function freeBase(): Promise<number> {
+  for (;;) {
+    // Below the ports that the system gives out by itself.
+    const base = 10_000 + Math.floor(Math.random() * 20_000);
+    const free = await Promise.all(offsets.map((offset) => isFree(base + offset)));
+    if (free.every(Boolean)) return base;
+  }
+}
+
+function isFree(port: number): Promise<boolean> {
+  return new Promise((resolve) => {
+    const probe = createServer();
+    probe.once('error', () => resolve(false));
+    probe.listen(port, '127.0.0.1', () => probe.close(() => resolve(true)));
+  });
+}
+
+/** Processes whose command line names a folder: the embedded server and what it started. */
+async function processesOf(directory: string): Promise<string[]> {
+  const found: string[] = [];
+  for (const pid of (await readdir('/proc')).filter((name) => /^\d+$/.test(name))) {
+    const line = await readFile(`/proc/${pid}/cmdline`, 'utf8').catch(() => '');
+    if (line.includes(`${directory}/postgres`)) found.push(line.replaceAll('\0', ' '));
+  }
+  return found;
+}
+
+test('PORT moves every port, and a later start elsewhere in the same folder pays again', async (t) => {
+  const directory = await folder(t);
+  for (let start = 0; start < 2; start += 1) {
+    const base = await freeBase();
+    const { code, out, err } = await demo(t, directory, base, '--once', '--json').ended;
+    assert.equal(code, 0, err);
+    const story = JSON.parse(out) as { payment: { status: string } };
+    assert.equal(story.payment.status, 'succeeded');
+    assert.match(err, new RegExp(`http://localhost:${base + 200} `));
+    assert.match(err, new RegExp(`platform +http://127\\.0\\.0\\.1:${base} `));
+  }
+});
+
+test('of two demos one runs; the other says in a sentence what to do, and neither hangs', async (t) => {
+  const [directory, base] = [await folder(t), await freeBase()];
+  const both = [demo(t, directory, base), demo(t, directory, base)] as const;
+  const first = await Promise.race(
+    both.map(async (run, index) => {
+      const { code, err } = await run.ended;
+      return { index, code, err };
+    }),
+  );
+  assert.equal(first.code, 2, first.err);
+  assert.match(first.err, /^duebridge: another demo runs in .*: stop it, or give this one .*\n$/);
+  const running = both[1 - first.index];
+  assert.ok(running);
+  await running.said('Everything stays up');
+
+  const elsewhere = await demo(t, await folder(t), base).ended;
+  assert.equal(elsewhere.code, 2, elsewhere.err);
+  assert.match(elsewhere.err, /^duebridge: port \d+ \(platform\) is taken, .* set PORT .*\n$/);
+
+  // Its folder is removed under it: it stops all the same, and leaves no server behind.
+  assert.notDeepEqual(await processesOf(directory), []);
+  await rm(directory, { recursive: true, force: true });
+  running.child.kill('SIGINT');
+  const { code, err } = await running.ended;
+  // Its last writes had nowhere to go: it may say so, in sentences.
+  assert.ok(code === 0 || code === 1, err);
+  assert.doesNotMatch(err, /^ +at /m);
+  assert.deepEqual(await processesOf(directory), []);
+});
+
+test('Ctrl-C while everything still starts stops it, and leaves no server behind', async (t) => {
+  const directory = await folder(t);
+  const run = demo(t, directory, await freeBase());
+  await run.said('starting platform');
+  run.child.kill('SIGINT');
+  const { code, out, err } = await run.ended;
+  assert.equal(code, 1, err);
+  assert.match(out, /Stopping/);
+  assert.doesNotMatch(out, /from token to posted/);
+  assert.deepEqual(await processesOf(directory), []);
+});
+
+test('a reader that goes away early ends a command quietly', async (t) => {
+  const child = spawn(process.execPath, [doorway, 'platform', '--help'], {
+    env: { PATH: process.env['PATH'] },
+    stdio: ['ignore', 'pipe', 'pipe'],
+  });
+  t.after(() => child.kill('SIGKILL'));
+  child.stdout.destroy();
+  let err = '';
+  child.stderr.setEncoding('utf8').on('data', (part: string) => (err += part));
+  const [code] = (await once(child, 'close')) as [number | null];
+  assert.equal(err, '');
+  assert.equal(code, 0);
+});

@@ -1,0 +1,28 @@
+/**
+ * What npm runs after an install: builds the pages that browsers get. Plain JavaScript, because an install without development
+ * packages (npm ci --omit=dev) has neither the build tool nor the pinned Node that reads TypeScript.
+ */
+import { spawnSync } from 'node:child_process';
+import { existsSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+
+const web = fileURLToPath(new URL('../packages/web', import.meta.url));
+if (hasBuildTool()) {
+  const built = spawnSync('node', [join(web, 'build.ts')], { stdio: 'inherit' });
+  process.exitCode = built.status ?? 1;
+} else if (!existsSync(join(web, 'dist', 'manifest.json'))) {
+  console.log(
+    'The payment pages are not built, because the development packages are not installed: run npm ci and npm run build once, or copy packages/web/dist from where that was done.',
+  );
+}
+
+function hasBuildTool() {
+  try {
+    createRequire(join(web, 'package.json')).resolve('vite');
+    return true;
+  } catch {
+    return false;
+  }
+}
