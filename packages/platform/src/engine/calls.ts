@@ -57,17 +57,18 @@ export async function submit(
   signal: AbortSignal,
   sent: () => void,
 ): Promise<PaymentEvent> {
+  const startedAt = options.monotonic();
   const answer = await options.client.submit(partner, order, { signal });
   sent();
   const outcome = judgeSubmit(order, answer);
   options.counted('submit', labelOf(outcome));
   if (outcome.kind !== 'rejected') {
-    return { kind: 'submitted', outcome, facts: factsOf(options, answer) };
+    return { kind: 'submitted', outcome, facts: factsOf(options, startedAt, answer) };
   }
   const look = await options.client.poll(partner, order, { signal });
   const found = judgePoll(order, look);
   options.counted('poll', labelOf(found));
-  return { kind: 'rejected', rejection: outcome, found, facts: factsOf(options, look) };
+  return { kind: 'rejected', rejection: outcome, found, facts: factsOf(options, startedAt, look) };
 }
 
 /** Sends a poll; `waitSeconds` above 0 asks the partner to hold its answer until there is news (decision 24). */
@@ -77,20 +78,21 @@ export async function poll(
   order: CallOrder,
   call: { readonly signal: AbortSignal; readonly waitSeconds: number },
 ): Promise<Extract<PaymentEvent, { kind: 'polled' }>> {
-  const askedAt = options.monotonic();
+  const startedAt = options.monotonic();
   const answer = await options.client.poll(partner, order, call);
   const outcome = judgePoll(order, answer);
   options.counted('poll', labelOf(outcome));
-  const facts = factsOf(options, answer);
+  const facts = factsOf(options, startedAt, answer);
   // A partner may claim it waited yet reply at once; trusting that would poll it in a tight loop.
   const hasWaited =
     facts.waited &&
-    (outcome.kind !== 'processing' || options.monotonic() - askedAt >= LEAST_HELD_MS);
+    (outcome.kind !== 'processing' || options.monotonic() - startedAt >= LEAST_HELD_MS);
   return { kind: 'polled', outcome, facts: { ...facts, waited: hasWaited } };
 }
 
-function factsOf({ now }: CallContext, answer: Exchange | NotSent): AnswerFacts {
+function factsOf({ now }: CallContext, startedAt: number, answer: Exchange | NotSent): AnswerFacts {
   return {
+    startedAt,
     status: answer.kind === 'reply' ? answer.status : undefined,
     retryAfterMs: retryAfterMs(answer.kind === 'no_reply' ? undefined : answer.retryAfter, now()),
     waited: answer.kind === 'reply' && answer.waited,

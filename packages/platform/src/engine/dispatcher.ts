@@ -21,7 +21,7 @@ import {
 import type { EngineMetrics } from './metrics.ts';
 import type { HoldReason } from './outcome.ts';
 import type { EngineOptions, EngineStep, EngineTimes } from './options.ts';
-import { DueHeap, PartnerQueue } from './partner-queue.ts';
+import { DueHeap, PartnerQueue, type QueueLane } from './partner-queue.ts';
 import {
   decide,
   nextStep,
@@ -184,6 +184,9 @@ export class Dispatcher {
       acceptedAt: now - age,
       polls: 0,
       tries: 0,
+      failedAt: undefined,
+      ownFaults: 0,
+      wasCrossed: false,
       grace: 0,
       resubmit: false,
       funded: false,
@@ -234,7 +237,7 @@ export class Dispatcher {
   queueOf(partner_id: string): PartnerQueue<ActivePayment> {
     let queue = this.#queues.get(partner_id);
     if (queue === undefined) {
-      queue = new PartnerQueue(partner_id, this.#times.breakMs, this.#times.maxRetryMs);
+      queue = new PartnerQueue(partner_id, this.#times.breakMs, this.#times.maxBreakMs);
       this.#queues.set(partner_id, queue);
     }
     return queue;
@@ -285,7 +288,7 @@ export class Dispatcher {
       this.#pumpFunding();
       return;
     }
-    payment.queue.due.push(payment);
+    payment.queue.push(payment, laneOf(payment));
     this.pump(payment.queue);
   }
 
@@ -379,41 +382,24 @@ export class Dispatcher {
 
   /** Starts what is due and fits into the partner's budget; otherwise sets the timer for when the next call could start. */
   pump(queue: PartnerQueue<ActivePayment>): void {
-    const { clock } = this.#options;
+    const isCurrent = (payment: ActivePayment): boolean => this.#isCurrent(payment);
     while (!this.#ended) {
-      const next = queue.due.peek();
-      if (next === undefined) return;
-      if (!this.#isCurrent(next)) {
-        queue.due.pop();
-        continue;
-      }
-      const now = clock.monotonic();
-      if (next.at > now) {
-        this.#wake(queue, next.at, () => this.pump(queue));
+      const turn = queue.take(this.#options.clock.monotonic(), isCurrent);
+      if (turn.kind !== 'start') {
+        if (turn.kind === 'empty') return;
+        if (turn.short) this.#lease.askForMore(queue);
+        if (turn.until !== undefined) this.#wake(queue, turn.until, () => this.pump(queue));
         return;
       }
-      if (queue.inFlight >= queue.room) {
-        // A call that ends pumps again; a share that is too small is asked for.
-        if (queue.rate === 0 || (queue.share < queue.cap && queue.inFlight >= queue.share))
-          this.#lease.askForMore(queue);
-        return;
-      }
-      const ready = queue.readyAt(now);
-      if (ready > now) {
-        if (queue.rate < queue.callsPerSecond) this.#lease.askForMore(queue);
-        this.#wake(queue, ready, () => this.pump(queue));
-        return;
-      }
-      queue.due.pop();
-      queue.start(now);
+      const { item: payment, lane } = turn;
       let held = true;
       const free = (): void => {
         if (!held) return;
         held = false;
-        queue.inFlight -= 1;
+        queue.ended(lane);
         this.pump(queue);
       };
-      this.#run(next, () => this.#partnerStep(next, free), free);
+      this.#run(payment, () => this.#partnerStep(payment, free), free);
     }
   }
 
@@ -491,15 +477,21 @@ export class Dispatcher {
     if (nextStep(payment) === 'submit') {
       return submit(calls, partner, order, this.#calls.signal, () => this.#reached('after_put'));
     }
-    const young = this.#options.clock.monotonic() - payment.acceptedAt < WAITING_AGE_MS;
-    const waits = young && this.#canWait(queue, partner);
-    if (waits) queue.waiting += 1;
+    const now = this.#options.clock.monotonic();
+    const waits = now - payment.acceptedAt < WAITING_AGE_MS && this.#canWait(queue, partner);
+    if (waits) {
+      queue.waiting += 1;
+      queue.askedToWaitAt = now;
+    }
     try {
       const event = await poll(calls, partner, order, {
         signal: waits ? this.#waits.signal : this.#calls.signal,
         waitSeconds: waits ? partner.budget.wait_seconds : 0,
       });
-      if (waits && event.facts.status === 200) queue.waits = event.facts.waited;
+      // An answer with news need not say that it waited.
+      if (waits && (event.facts.waited || event.outcome.kind === 'processing')) {
+        queue.waits = event.facts.waited;
+      }
       this.#reached('after_poll');
       return event;
     } finally {
@@ -521,7 +513,9 @@ export class Dispatcher {
   }
 
   #canWait(queue: PartnerQueue<ActivePayment>, partner: Partner | undefined): boolean {
-    return (partner?.budget.wait_seconds ?? 0) > 0 && queue.waiting < queue.waitingRoom;
+    return (
+      (partner?.budget.wait_seconds ?? 0) > 0 && queue.canWait(this.#options.clock.monotonic())
+    );
   }
 
   /** Carries out what an event leads to. Gives the delay of the next step, or `forget`. */
@@ -541,10 +535,10 @@ export class Dispatcher {
       partnerIsOpen,
       settlements: queue.settlements,
       canWait: this.#canWait(queue, partner),
-      waits: queue.waits,
+      workedAt: queue.workedAt,
     });
     if (partner !== undefined && decision.signal !== undefined) {
-      await this.#heed(queue, partner, decision.signal);
+      await this.#heed(payment, partner, decision.signal);
     }
     for (const kind of decision.breaches) this.#breach(payment, kind);
     if (decision.resetConnections === true && partner !== undefined) client.reset(partner);
@@ -607,18 +601,22 @@ export class Dispatcher {
   }
 
   /** Acts on what an answer says of the partner as a whole. */
-  async #heed(
-    queue: PartnerQueue<ActivePayment>,
-    partner: Partner,
-    signal: PartnerSignal,
-  ): Promise<void> {
+  async #heed({ queue }: ActivePayment, partner: Partner, signal: PartnerSignal): Promise<void> {
     const { clock, log, registry } = this.#options;
     const { partner_id } = queue;
     const { workerId } = this.#lease;
     const now = clock.monotonic();
     switch (signal.kind) {
       case 'works':
-        if (queue.succeeded()) {
+        if (queue.succeeded(now)) {
+          // What failed with the partner is due at once; what failed by itself keeps its delay.
+          queue.forgive((one) => {
+            if (one.ownFaults > 0) return 'retry';
+            one.tries = 0;
+            one.at = now;
+            return laneOf(one);
+          });
+          this.pump(queue);
           this.#metrics.broken(partner_id, false);
           log.info({ partner_id }, 'the partner works again');
         }
@@ -628,8 +626,8 @@ export class Dispatcher {
         });
         return;
       case 'fails':
-        if (signal.closeMs !== undefined) queue.closeFor(now, signal.closeMs);
-        if (signal.counts && queue.failed(now, clock.random())) {
+        if (signal.restMs !== undefined) queue.closeFor(now, signal.restMs);
+        if (queue.failed(now, clock.random())) {
           log.error(
             { partner_id, reason: signal.reason },
             'the partner does not work; it is tried from time to time',
@@ -637,11 +635,13 @@ export class Dispatcher {
           this.#metrics.broken(partner_id, true);
         }
         return;
+      case 'too_fast':
+        if (signal.restMs === undefined) queue.slowDown(now);
+        else queue.closeFor(now, signal.restMs);
+        return;
       case 'held': {
-        queue.closeFor(now, this.#times.holdMs);
-        const news = queue.held !== signal.reason;
-        queue.held = signal.reason;
-        if (!news) return;
+        const { reason, forAll } = signal;
+        if (!queue.refused(now, { reason, ms: this.#times.holdMs, forAll })) return;
         log.error(
           { partner_id, reason: signal.reason },
           'calls to the partner are held back; an operator has to look',
@@ -695,6 +695,12 @@ export class Dispatcher {
   #reached(step: EngineStep): void {
     this.#options.options?.reached?.(step);
   }
+}
+
+/** The lane of the partner's queue that a payment waits in. */
+function laneOf(payment: ActivePayment): QueueLane {
+  if (payment.tries > 0) return 'retry';
+  return nextStep(payment) === 'submit' ? 'submit' : 'poll';
 }
 
 /** The payment as its calls carry it. A PUT may be answered with another payment_id by a partner that forgot it (decision 22). */

@@ -548,12 +548,12 @@ test('a partner that hangs every call delays no payment of another', async (t) =
   const engine = place.engine();
   await engine.start();
   const stuck = await Promise.all(Array.from({ length: 50 }, () => place.pay(engine, 'dead')));
-  await eventually('all places of the dead partner are taken', () => dead.seen.length === 8);
+  await eventually('all places for first PUTs are taken', () => dead.seen.length === 6);
   const rows = await Promise.all(Array.from({ length: 50 }, () => place.pay(engine, 'healthy')));
   for (const row of rows) {
     assert.equal((await place.until(row.platform_payment_id, settled)).status, 'succeeded');
   }
-  assert.equal(dead.seen.length, 8, 'the cap of the dead partner was exceeded');
+  assert.equal(dead.seen.length, 6, 'a quarter of the places is kept for polls and retries');
   for (const row of stuck) {
     const now = await place.until(row.platform_payment_id, () => true);
     assert.equal(now.status, 'processing');

@@ -85,6 +85,7 @@ const DEFAULT_TIMES: EngineTimes = {
   holdMs: 60_000,
   pausedMs: 5_000,
   breakMs: 1_000,
+  maxBreakMs: 2_000,
   retryMs: FIRST_RETRY_MS,
   maxRetryMs: MAX_RETRY_MS,
   pollMs: FIRST_POLL_MS,

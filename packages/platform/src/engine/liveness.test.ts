@@ -44,12 +44,13 @@ test('a call that is due and could start, and does not, is counted; one that has
   queue.share = 4;
   queue.rate = 10;
   assert.equal(queue.stalledMs(1_000), 0, 'nothing is due');
-  queue.due.push({ at: 5_000 });
+  queue.push({ at: 5_000 }, 'poll');
+  queue.push({ at: 6_000 }, 'poll');
   assert.equal(queue.stalledMs(1_000), 0, 'due later');
   assert.equal(queue.stalledMs(70_000), 65_000);
   queue.closeFor(60_000, 5_000);
   assert.equal(queue.stalledMs(70_000), 5_000, 'the partner was paused, or was down');
-  queue.start(69_000);
+  assert.equal(queue.take(69_000, () => true).kind, 'start');
   assert.equal(queue.stalledMs(70_000), 1_000, 'a budget lets one call after the other start');
   queue.isShort = true;
   assert.equal(queue.stalledMs(200_000), 0, 'other workers hold the budget');

@@ -22,9 +22,11 @@ export interface EngineTimes {
   readonly pausedMs: number;
   /** First pause of the breaker. */
   readonly breakMs: number;
+  /** Longest such pause: how late the recovery of a partner is noticed. */
+  readonly maxBreakMs: number;
   /** First delay before an unknown outcome is tried again; see poll-schedule.ts. */
   readonly retryMs: number;
-  /** Longest such delay, and longest pause of the breaker. */
+  /** Longest such delay. */
   readonly maxRetryMs: number;
   /** First delay between polls of a partner that is not known yet; see poll-schedule.ts. */
   readonly pollMs: number;

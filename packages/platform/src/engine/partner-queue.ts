@@ -1,6 +1,13 @@
 /**
  * One partner's queue: what is due when, and how much may be under way (decision 25, P16). A slow or dead partner fills its own
- * queue and no other. No timers and no calls in here: the engine asks, with the time of its monotonic clock.
+ * queue and no other. No timers and no calls in here: the dispatcher asks, with the time of its monotonic clock.
+ *
+ * Three lanes share the partner's budget, so that no payment waits for another. `submit`: a payment's first PUT. `poll`: payments that
+ * the partner has. `retry`: payments whose last call failed. Where more is due than the budget lets through, the lanes take turns by
+ * weight; `retry` never has more than a quarter of the calls under way, and on trial comes last.
+ *
+ * The breaker and the holds are about the partner, so only what speaks for the partner counts: a failure is the payment's own when
+ * the partner answered other payments as one that works since that payment's call before (payment-steps.ts decides).
  */
 import { newSettlementTimes, type SettlementTimes } from './poll-schedule.ts';
 
@@ -36,6 +43,11 @@ export class DueHeap<T extends Due> {
     items[at] = item;
   }
 
+  /** Empties the heap; in no order. */
+  takeAll(): T[] {
+    return this.#items.splice(0);
+  }
+
   pop(): T | undefined {
     const items = this.#items;
     const top = items[0];
@@ -55,22 +67,45 @@ export class DueHeap<T extends Due> {
   }
 }
 
+/** Where a payment waits. */
+export type QueueLane = 'submit' | 'poll' | 'retry';
+
+const LANES: readonly QueueLane[] = ['submit', 'poll', 'retry'];
+/** Turns of a lane while all have something due: new payments first, because a customer watches. */
+const TURNS: Readonly<Record<QueueLane, number>> = { submit: 4, poll: 2, retry: 1 };
+/** Part of the calls under way that a lane may have: what hangs in one leaves room for the others. */
+const PARTS: Readonly<Record<QueueLane, number>> = { submit: 0.75, poll: 0.75, retry: 0.25 };
+
 /** Failures in a row, from any payments, after which the partner is taken to be down. */
 const BREAKER_THRESHOLD = 5;
+/** A trial that takes longer than this does not keep the next one waiting: the partner may be back, and that call lost. */
+const TRIAL_MS = 2_000;
 /** The bucket holds this much of a second: enough for an even stream, too little for a burst the partner would feel. */
 const BURST_S = 0.1;
+/** 429 answers within this time are one piece of news: calls under way when the first came do not slow us down further. */
+const ONE_SLOWDOWN_MS = 500;
+/** A partner that does not apply Prefer: wait is asked once more after this: it may have been upgraded. */
+const ASK_TO_WAIT_AGAIN_MS = 10 * 60_000;
+/** Calls per second are never slowed below this: less would look like an outage. */
+const LEAST_RATE = 0.5;
+
+/** What could start now. */
+export type Turn<T> =
+  | { readonly kind: 'start'; readonly item: T; readonly lane: QueueLane }
+  /** Nothing before this time. `short`: for want of calls per second. */
+  | { readonly kind: 'wait'; readonly until: number; readonly short: boolean }
+  /** As many calls are under way as may be; one that ends makes room, or what is due at `until`. `short`: the share is used up. */
+  | { readonly kind: 'full'; readonly until: number | undefined; readonly short: boolean }
+  | { readonly kind: 'empty' };
 
 /** One partner's queue, budget and breaker. */
 export class PartnerQueue<T extends Due> {
   readonly partner_id: string;
-  readonly due = new DueHeap<T>();
   readonly settlements: SettlementTimes = newSettlementTimes();
   /** Calls under way, waiting reads among them. */
   inFlight = 0;
   /** Waiting reads under way: at most half of the share, so that plain calls always find room. */
   waiting = 0;
-  /** Whether the partner applies Prefer: wait; undefined until it has answered one. */
-  waits: boolean | undefined;
   /** Calls at once that this worker has registered for. */
   share = 0;
   /** Calls per second that this worker has registered for. */
@@ -84,20 +119,56 @@ export class PartnerQueue<T extends Due> {
   started = 0;
   /** Why the calls are held back for an operator, if they are. */
   held: string | undefined;
+  /** Whether the partner applies Prefer: wait; undefined until it has answered one. */
+  waits: boolean | undefined;
+  /** Monotonic time at which it was last asked to wait. */
+  askedToWaitAt = Number.NEGATIVE_INFINITY;
+  /** Monotonic time at which the partner last answered as one that works. */
+  workedAt = Number.NEGATIVE_INFINITY;
+  readonly #lanes: Readonly<Record<QueueLane, DueHeap<T>>> = {
+    submit: new DueHeap(),
+    poll: new DueHeap(),
+    retry: new DueHeap(),
+  };
+  readonly #underWay: Record<QueueLane, number> = { submit: 0, poll: 0, retry: 0 };
+  /** Turns taken, each divided by its lane's weight: the least goes next. */
+  readonly #turns: Record<QueueLane, number> = { submit: 0, poll: 0, retry: 0 };
   readonly #firstBreakMs: number;
   readonly #maxBreakMs: number;
   #tokens = 0;
   #filledAt = 0;
   #failures = 0;
   #trips = 0;
-  #closedUntil = 0;
-  #startedAt = 0;
+  /** Nothing starts before this: Retry-After, or a pause. */
+  #restsUntil = 0;
+  /** Nothing starts before this: a confirmed hold, until the next trial. */
+  #heldUntil = 0;
+  /** The breaker lets no retry through before this. */
+  #brokenUntil = 0;
+  #startedAt = Number.NEGATIVE_INFINITY;
+  /** A refusal put the queue on trial: the next one confirms the hold. */
+  #isSuspected = false;
+  /** Calls per second after the last 429, and when that was. */
+  #slowed: { readonly rate: number; readonly at: number } | undefined;
+  /** Calls started within the second that begins at `from`, and in the one before. */
+  #measured = { from: 0, count: 0, before: 0 };
 
-  /** `maxBreakMs` is how late the recovery of a partner that was down is noticed at worst (P9). */
+  /** `maxBreakMs` is how late the recovery of a partner that was down is noticed at worst (P9, L8). */
   constructor(partner_id: string, firstBreakMs: number, maxBreakMs: number) {
     this.partner_id = partner_id;
     this.#firstBreakMs = firstBreakMs;
     this.#maxBreakMs = maxBreakMs;
+  }
+
+  /** Payments queued. */
+  get size(): number {
+    return LANES.reduce((sum, lane) => sum + this.#lanes[lane].size, 0);
+  }
+
+  /** When the earliest is due; undefined when nothing is queued. */
+  get nextAt(): number | undefined {
+    const ats = LANES.flatMap((lane) => this.#lanes[lane].peek()?.at ?? []);
+    return ats.length === 0 ? undefined : Math.min(...ats);
   }
 
   /** Takes over what the partner allows all workers together. */
@@ -106,32 +177,83 @@ export class PartnerQueue<T extends Due> {
     this.callsPerSecond = budget.max_calls_per_second;
   }
 
-  /** True while failures in a row, or a hold, let only one trial through at a time. */
+  push(item: T, lane: QueueLane): void {
+    const heap = this.#lanes[lane];
+    // A lane that was empty has no turns to make up for.
+    if (heap.size === 0) this.#turns[lane] = Math.max(this.#turns[lane], this.#leastTurns());
+    heap.push(item);
+  }
+
+  /** True while failures in a row, or a refusal, let only one trial through at a time. */
   get onTrial(): boolean {
     return this.#failures >= BREAKER_THRESHOLD || this.held !== undefined;
   }
 
-  /** Calls that could be under way now. */
-  get room(): number {
-    if (this.rate === 0) return 0;
-    return this.onTrial ? Math.min(1, this.share) : this.share;
+  /**
+   * Whether a read may ask to wait now. One that is not known to apply it is asked by one read at a time, because a read that waits
+   * notices a partner that stalls only after its wait.
+   */
+  canWait(now: number): boolean {
+    if (this.onTrial || this.waiting >= Math.floor(this.share / 2)) return false;
+    if (this.waits === true) return true;
+    if (this.waiting > 0) return false;
+    return this.waits === undefined || now - this.askedToWaitAt >= ASK_TO_WAIT_AGAIN_MS;
   }
 
-  /** Waiting reads that could be under way now. */
-  get waitingRoom(): number {
-    return this.onTrial ? 0 : Math.floor(this.share / 2);
+  /**
+   * What could start at `now`; it is then under way, until `ended`. `isCurrent` is false for what must be dropped instead.
+   */
+  take(now: number, isCurrent: (item: T) => boolean): Turn<T> {
+    for (const lane of LANES) {
+      const heap = this.#lanes[lane];
+      for (let head = heap.peek(); head !== undefined && !isCurrent(head); head = heap.peek())
+        heap.pop();
+    }
+    const next = this.nextAt;
+    if (next === undefined) return { kind: 'empty' };
+    if (next > now) return { kind: 'wait', until: next, short: false };
+    if (this.inFlight >= this.#room(now)) {
+      const short = this.rate === 0 || (this.share < this.cap && this.inFlight >= this.share);
+      if (!this.onTrial || short) return { kind: 'full', until: undefined, short };
+      return { kind: 'wait', until: this.#startedAt + TRIAL_MS, short: false };
+    }
+    const lane = this.#choose(now);
+    const later = this.#dueAfter(now);
+    if (lane === undefined) return { kind: 'full', until: later, short: this.share < this.cap };
+    const ready = this.readyAt(now, lane);
+    if (ready > now) {
+      // What is due later may be allowed earlier.
+      const until = Math.min(ready, later ?? ready);
+      return { kind: 'wait', until, short: this.rate < this.callsPerSecond };
+    }
+    const item = this.#lanes[lane].pop();
+    if (item === undefined) return { kind: 'empty' };
+    this.#start(now, lane);
+    return { kind: 'start', item, lane };
   }
 
-  /** When the next call may start, not before `now`; the count of those under way is not looked at. */
-  readyAt(now: number): number {
+  /** Gives the place of a call that has ended back. */
+  ended(lane: QueueLane): void {
+    this.inFlight -= 1;
+    this.#underWay[lane] -= 1;
+  }
+
+  /** When the next call of a lane may start, not before `now`; the count of those under way is not looked at. */
+  readyAt(now: number, lane: QueueLane = 'retry'): number {
     this.#fill(now);
-    const token = this.#tokens >= 1 ? now : now + ((1 - this.#tokens) / this.rate) * 1_000;
-    return Math.max(now, token, this.#closedUntil);
+    const rate = this.#rateAt(now);
+    const token = this.#tokens >= 1 ? now : now + ((1 - this.#tokens) / rate) * 1_000;
+    // What has not failed may be the trial a second after the last one: it must not wait for what failed before it.
+    const broken =
+      lane === 'retry'
+        ? this.#brokenUntil
+        : Math.min(this.#brokenUntil, this.#startedAt + this.#firstBreakMs);
+    return Math.max(now, token, this.#restsUntil, this.#heldUntil, broken);
   }
 
   /** True when a payment that is due now would not have to wait for the partner to come back. */
   isOpen(now: number): boolean {
-    return this.#closedUntil <= now && !this.onTrial;
+    return this.#restsUntil <= now && this.#brokenUntil <= now && !this.onTrial;
   }
 
   /**
@@ -140,33 +262,43 @@ export class PartnerQueue<T extends Due> {
    * still starts a call now and then; one whose engine has died does not (L2).
    */
   stalledMs(now: number): number {
-    const next = this.due.peek();
+    const next = this.nextAt;
     // What other workers hold is waited for, not stalled.
     if (next === undefined || this.isShort) return 0;
-    return Math.max(0, now - Math.max(next.at, this.#closedUntil, this.#startedAt));
+    const could = Math.max(
+      next,
+      this.#restsUntil,
+      this.#heldUntil,
+      this.#brokenUntil,
+      this.#startedAt,
+    );
+    return Math.max(0, now - could);
   }
 
-  /** Counts a call that starts. */
-  start(now: number): void {
-    this.#fill(now);
-    this.#startedAt = now;
-    this.#tokens -= 1;
-    this.inFlight += 1;
-    this.started += 1;
-  }
-
-  /** Blocks new calls for `ms`: Retry-After, a pause, a hold. */
+  /** Blocks new calls for `ms`: Retry-After, or a pause. */
   closeFor(now: number, ms: number): void {
-    this.#closedUntil = Math.max(this.#closedUntil, now + ms);
+    this.#restsUntil = Math.max(this.#restsUntil, now + ms);
   }
 
-  /** The partner answered as one that works. True when it had been down or held. */
-  succeeded(): boolean {
+  /**
+   * The partner answered as one that works. True when it had been down or held: payments that failed with it are then due at once.
+   */
+  succeeded(now: number): boolean {
     const was = this.onTrial;
+    this.#heldUntil = 0;
+    this.workedAt = now;
     this.#failures = 0;
     this.#trips = 0;
+    this.#brokenUntil = 0;
+    this.#isSuspected = false;
     this.held = undefined;
     return was;
+  }
+
+  /** Moves what waits for a retry and is not at fault itself to where it would be without its failures. */
+  forgive(laneOf: (item: T) => QueueLane): void {
+    const waiting = this.#lanes.retry.takeAll();
+    for (const item of waiting) this.push(item, laneOf(item));
   }
 
   /** The partner did not answer as one that works. True when this opened the breaker. */
@@ -174,16 +306,106 @@ export class PartnerQueue<T extends Due> {
     this.#failures += 1;
     if (this.#failures < BREAKER_THRESHOLD) return false;
     // Ignore failures of calls that started before the breaker opened.
-    if (this.#closedUntil > now) return false;
+    if (this.#brokenUntil > now) return false;
     const ms = Math.min(this.#maxBreakMs, this.#firstBreakMs * 2 ** Math.min(this.#trips, 20));
     this.#trips += 1;
-    this.closeFor(now, ms * (0.5 + random / 2));
+    this.#brokenUntil = now + ms * (0.5 + random / 2);
     return this.#trips === 1;
   }
 
+  /**
+   * The partner refused a call in a way that concerns all of them. The first refusal lets one trial through at a time; the refusal of
+   * another payment, or of the same one again, confirms it, and then nothing starts for `ms`. `forAll`: nothing needs confirming.
+   * True when the reason is news.
+   */
+  refused(
+    now: number,
+    refusal: {
+      readonly reason: string;
+      readonly ms: number;
+      readonly forAll: boolean;
+    },
+  ): boolean {
+    const isNews = this.held !== refusal.reason;
+    const isConfirmed = refusal.forAll || this.#isSuspected;
+    this.held = refusal.reason;
+    this.#isSuspected = true;
+    if (isConfirmed) this.#heldUntil = Math.max(this.#heldUntil, now + refusal.ms);
+    return isNews;
+  }
+
+  /** 429 without a Retry-After: half of what was really sent from now on, and then slowly more again. */
+  slowDown(now: number): void {
+    if (this.#slowed !== undefined && now - this.#slowed.at < ONE_SLOWDOWN_MS) return;
+    const { from, count, before } = this.#measured;
+    const sent = now - from >= 1_000 ? count : Math.max(count, before);
+    const rate = Math.max(LEAST_RATE, Math.min(this.#rateAt(now), Math.max(1, sent)) / 2);
+    this.#slowed = { rate, at: now };
+  }
+
+  /** Calls per second now: what this worker registered for, less while the partner has asked for less. */
+  #rateAt(now: number): number {
+    if (this.#slowed === undefined) return this.rate;
+    const seconds = (now - this.#slowed.at) / 1_000;
+    // Additive at first; after a while without another 429 the limit was a passing one, and the rate comes back faster.
+    const grown = this.#slowed.rate * (1 + seconds / 10) + seconds + seconds ** 2 / 10;
+    return Math.min(this.rate, grown);
+  }
+
+  /** Calls that could be under way. */
+  #room(now: number): number {
+    if (this.rate === 0) return 0;
+    if (!this.onTrial) return this.share;
+    return Math.min(this.share, now - this.#startedAt >= TRIAL_MS ? this.inFlight + 1 : 1);
+  }
+
+  /** The lane that is due and whose turn it is; undefined when those that are due have all they may have. */
+  #choose(now: number): QueueLane | undefined {
+    const due = LANES.filter((lane) => (this.#lanes[lane].peek()?.at ?? Infinity) <= now);
+    // On trial what has not failed goes first: it tells more.
+    if (this.onTrial) return due[0];
+    let chosen: QueueLane | undefined;
+    for (const lane of due) {
+      const most = Math.max(1, Math.ceil(this.share * PARTS[lane]));
+      if (this.#underWay[lane] >= most) continue;
+      if (chosen === undefined || this.#turns[lane] < this.#turns[chosen]) chosen = lane;
+    }
+    return chosen;
+  }
+
+  /** When the earliest is due of those lanes that have nothing due now. */
+  #dueAfter(now: number): number | undefined {
+    const ats = LANES.flatMap((lane) => this.#lanes[lane].peek()?.at ?? []).filter(
+      (at) => at > now,
+    );
+    return ats.length === 0 ? undefined : Math.min(...ats);
+  }
+
+  #leastTurns(): number {
+    const busy = LANES.filter((lane) => this.#lanes[lane].size > 0);
+    return busy.length === 0 ? 0 : Math.min(...busy.map((lane) => this.#turns[lane]));
+  }
+
+  #start(now: number, lane: QueueLane): void {
+    this.#tokens -= 1;
+    this.inFlight += 1;
+    this.started += 1;
+    this.#underWay[lane] += 1;
+    this.#turns[lane] += 1 / TURNS[lane];
+    this.#startedAt = now;
+    const measured = this.#measured;
+    if (now - measured.from >= 1_000) {
+      const before = now - measured.from < 2_000 ? measured.count : 0;
+      this.#measured = { from: now, count: 1, before };
+    } else {
+      measured.count += 1;
+    }
+  }
+
   #fill(now: number): void {
-    const most = Math.max(1, this.rate * BURST_S);
-    this.#tokens = Math.min(most, this.#tokens + ((now - this.#filledAt) / 1_000) * this.rate);
+    const rate = this.#rateAt(now);
+    const most = Math.max(1, rate * BURST_S);
+    this.#tokens = Math.min(most, this.#tokens + ((now - this.#filledAt) / 1_000) * rate);
     this.#filledAt = now;
   }
 }

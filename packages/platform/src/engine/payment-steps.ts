@@ -14,7 +14,13 @@
 import type { PaymentStage, PaymentStatus } from '@duebridge/contract';
 import type { Acceptance, Anomaly } from '../partners/payment-record.ts';
 import type { AuditDetail, Ending } from '../store/payments.ts';
-import type { AnswerOutcome, HoldReason, PollOutcome, SubmitOutcome } from './outcome.ts';
+import type {
+  AnswerOutcome,
+  HoldReason,
+  PollOutcome,
+  SubmitOutcome,
+  UnknownReason,
+} from './outcome.ts';
 import { nextPollMs, retryMs, type SettlementTimes } from './poll-schedule.ts';
 
 /** What memory holds of a payment beside its intent: as little as can be, because a worker holds up to a million. */
@@ -29,6 +35,12 @@ export interface PaymentMemory {
   polls: number;
   /** Failures in a row. */
   tries: number;
+  /** Monotonic time of the last failure since the partner last answered this payment as one that works. */
+  failedAt: number | undefined;
+  /** Failures in a row that were this payment's own: the partner answered others meanwhile as one that works. */
+  ownFaults: number;
+  /** The last answer was about another payment: crossed on a connection, or wrong (F50). */
+  wasCrossed: boolean;
   /** Polls that showed succeeded without posted_at. */
   grace: number;
   /** Accepted earlier, now a 404 that may not be the partner's own: the next call is the same PUT (F15). */
@@ -53,6 +65,8 @@ export function nextStep(payment: Readonly<PaymentMemory>): Step {
 export interface AnswerFacts {
   /** The HTTP status; undefined when there was no reply. */
   readonly status: number | undefined;
+  /** Monotonic time at which the call left. */
+  readonly startedAt: number;
   /** What Retry-After asked for, in milliseconds. */
   readonly retryAfterMs: number | undefined;
   /** The partner held the answer back, as `Prefer: wait` asked (decision 24). */
@@ -93,10 +107,10 @@ export interface Surroundings {
   readonly partnerIsOpen: boolean;
   /** How long this partner takes to end its payments. */
   readonly settlements: SettlementTimes;
-  /** Another waiting read fits in, and the partner may be asked for one. */
+  /** The next read may ask the partner to wait. */
   readonly canWait: boolean;
-  /** Whether the partner applies `Prefer: wait`; undefined until it has answered one. */
-  readonly waits: boolean | undefined;
+  /** Monotonic time at which the partner last answered any payment as one that works. */
+  readonly workedAt: number;
 }
 
 /** The delays of a payment in milliseconds; see poll-schedule.ts. */
@@ -104,20 +118,18 @@ export interface StepTimes {
   readonly retryMs: number;
   readonly maxRetryMs: number;
   readonly pollMs: number;
+  readonly holdMs: number;
 }
 
 /** What an answer says about the partner as a whole. */
 export type PartnerSignal =
   | { readonly kind: 'works' }
-  /** It did not answer as one that works; `counts` for the breaker, `closeMs` when it asked for rest. */
-  | {
-      readonly kind: 'fails';
-      readonly reason: string;
-      readonly counts: boolean;
-      readonly closeMs: number | undefined;
-    }
-  /** An operator has to look before calls can succeed. */
-  | { readonly kind: 'held'; readonly reason: HoldReason };
+  /** It did not answer as one that works: this counts for the breaker. */
+  | { readonly kind: 'fails'; readonly reason: string; readonly restMs: number | undefined }
+  /** It asked for rest, or for fewer calls when it did not say for how long. */
+  | { readonly kind: 'too_fast'; readonly restMs: number | undefined }
+  /** An operator has to look before calls can succeed. `forAll`: the call did not even leave. */
+  | { readonly kind: 'held'; readonly reason: HoldReason; readonly forAll: boolean };
 
 /** The one write of a step. */
 export type StepWrite =
@@ -187,6 +199,12 @@ export function decide(
 
 const WORKS: PartnerSignal = { kind: 'works' };
 const FUNDED: Partial<PaymentMemory> = { funded: true, tries: 0 };
+const ANSWERED: Partial<PaymentMemory> = {
+  tries: 0,
+  failedAt: undefined,
+  ownFaults: 0,
+  wasCrossed: false,
+};
 
 /** A payment that has to wait for its partner stays `authorized`: until a PUT can leave, an operator can withdraw it (decision 18). */
 function authorized(payment: Readonly<PaymentMemory>, around: Surroundings): Decision {
@@ -257,7 +275,13 @@ function polled(
   return {
     signal: WORKS,
     breaches: [reason],
-    memory: { polls, tries, resubmit: true },
+    memory: {
+      polls,
+      tries,
+      failedAt: around.now,
+      ownFaults: payment.ownFaults + 1,
+      resubmit: true,
+    },
     ...(outcome.believed
       ? { write: { kind: 'advance', to: 'dispatching', detail: { reason } } }
       : {}),
@@ -275,7 +299,12 @@ function learnt(
   switch (outcome.kind) {
     case 'processing': {
       const accepts = acceptance(payment, outcome.acceptance, around);
-      const memory = { tries: 0, resubmit: false, anomaly: outcome.anomaly, ...accepts.memory };
+      const memory = {
+        ...ANSWERED,
+        resubmit: false,
+        anomaly: outcome.anomaly,
+        ...accepts.memory,
+      };
       return {
         signal: WORKS,
         breaches: newAnomaly(payment, outcome.anomaly),
@@ -288,7 +317,7 @@ function learnt(
       return {
         signal: WORKS,
         breaches: newAnomaly(payment, outcome.anomaly),
-        memory: { tries: 0, anomaly: outcome.anomaly },
+        memory: { ...ANSWERED, anomaly: outcome.anomaly },
         write: { kind: 'end', by: 'partner', ending: outcome.ending },
         next: 0,
       };
@@ -302,23 +331,17 @@ function learnt(
       return {
         signal: WORKS,
         breaches: [reason],
-        memory: { grace, ...accepts.memory },
+        memory: { ...ANSWERED, grace, ...accepts.memory },
         ...accepts.write,
         next: later(around.times.pollMs, facts, around),
       };
     }
     case 'mismatch':
-      return {
-        ...review(`mismatch_${outcome.field}`),
-        resetConnections: outcome.field === 'platform_payment_id',
-      };
+      return outcome.field === 'platform_payment_id' && !payment.wasCrossed
+        ? crossed(payment, around)
+        : review(`mismatch_${outcome.field}`);
     case 'held':
-      return {
-        signal: { kind: 'held', reason: outcome.reason },
-        breaches: [],
-        memory: {},
-        next: 0,
-      };
+      return held(payment, outcome.reason, facts, around);
     case 'unknown':
       return unknown(payment, outcome.reason, facts, around);
   }
@@ -337,28 +360,94 @@ function acceptance(
   };
 }
 
+/** Another payment's answer: perhaps crossed on a connection. It is asked once more on fresh ones before anybody has to look (F50). */
+function crossed(payment: Readonly<PaymentMemory>, around: Surroundings): Decision {
+  const tries = payment.tries + 1;
+  return {
+    breaches: ['crossed_answer'],
+    memory: { tries, failedAt: around.now, ownFaults: payment.ownFaults + 1, wasCrossed: true },
+    resetConnections: true,
+    next: retryIn(tries, around),
+  };
+}
+
+/**
+ * 401, 403 and the like usually concern every payment of the partner, and then the queue is held. But a partner that goes on
+ * answering others refuses this one alone: it waits, and they do not (L3).
+ */
+function held(
+  payment: Readonly<PaymentMemory>,
+  reason: HoldReason,
+  facts: AnswerFacts,
+  around: Surroundings,
+): Decision {
+  const ownFaults = facts.status === undefined ? 0 : countOwn(payment, facts, around);
+  return {
+    ...(ownFaults > 0
+      ? { breaches: [`refused_alone_${reason}`] }
+      : {
+          signal: { kind: 'held', reason, forAll: facts.status === undefined },
+          breaches: [],
+        }),
+    memory: { tries: payment.tries + 1, failedAt: around.now, ownFaults },
+    next: later(around.times.holdMs, facts, around),
+  };
+}
+
 function unknown(
   payment: Readonly<PaymentMemory>,
-  reason: string,
+  reason: UnknownReason,
   facts: AnswerFacts,
   around: Surroundings,
 ): Decision {
   // Our own stop ended a waiting read, or connections were replaced: the call is repeated.
   if (reason === 'stopped') return { breaches: [], memory: {}, next: around.times.retryMs };
   const tries = payment.tries + 1;
-  const asksForRest = facts.status === 429 || facts.status === 503;
-  const told = retryAfter(facts, around);
+  const ownFaults = countOwn(payment, facts, around);
+  const signal = signalOf(payment, reason, ownFaults > 0, facts, around);
   return {
-    signal: {
-      kind: 'fails',
-      reason,
-      counts: reason !== 'too_many_requests',
-      closeMs: asksForRest ? told : undefined,
-    },
+    ...(signal === undefined ? {} : { signal }),
     breaches: reason === 'redirect' ? ['redirect'] : [],
-    memory: { tries },
+    memory: { tries, failedAt: around.now, ownFaults },
     next: later(retryIn(tries, around), facts, around),
   };
+}
+
+/** What a failed call says about the partner; nothing when the payment fails alone. */
+function signalOf(
+  payment: Readonly<PaymentMemory>,
+  reason: UnknownReason,
+  isOwnFault: boolean,
+  facts: AnswerFacts,
+  around: Surroundings,
+): PartnerSignal | undefined {
+  const asksForRest = facts.status === 429 || facts.status === 503;
+  // A first request for rest is obeyed for all; one that is repeated to this payment alone, while others are answered, is its own.
+  const isItsOwn = isOwnFault && payment.tries > 0;
+  const restMs = asksForRest && !isItsOwn ? retryAfter(facts, around) : undefined;
+  if (reason === 'too_many_requests') return { kind: 'too_fast', restMs };
+  if (!isOwnFault) return { kind: 'fails', reason, restMs };
+  return restMs === undefined ? undefined : { kind: 'too_fast', restMs };
+}
+
+/** A payment that has failed alone this often is at fault itself, whatever the partner does meanwhile. */
+const PROVEN_FAULTS = 2;
+/** One that has failed alone once is suspected for as long as the partner has answered others within this time. */
+const SUSPECTED_MS = 2_000;
+
+/**
+ * Counts a failure as the payment's own when the partner answered others as one that works since the payment's failure before, or
+ * since this call left. One such failure may be the first of an outage; only the second proves something.
+ */
+function countOwn(
+  payment: Readonly<PaymentMemory>,
+  facts: AnswerFacts,
+  around: Surroundings,
+): number {
+  const { failedAt, ownFaults } = payment;
+  if (around.workedAt > (failedAt ?? facts.startedAt)) return ownFaults + 1;
+  const isSuspected = ownFaults > 0 && around.now - around.workedAt < SUSPECTED_MS;
+  return isSuspected || ownFaults >= PROVEN_FAULTS ? ownFaults : 0;
 }
 
 function review(review_reason: string, rejection_message?: string): Decision {
@@ -394,8 +483,7 @@ function pollIn(
 ): number {
   const age = around.now - payment.acceptedAt;
   // An open read replaces polls while the partner holds it; the first poll finds out whether it does.
-  const untried = payment.polls === 0 && around.waits !== false;
-  if (age < WAITING_AGE_MS && around.canWait && (facts.waited || untried)) return 0;
+  if (age < WAITING_AGE_MS && around.canWait && (facts.waited || payment.polls === 0)) return 0;
   return nextPollMs(around.settlements, age, payment.polls, around.random(), {
     firstMs: around.times.pollMs,
   });

@@ -159,23 +159,148 @@ test('whatever goes into the heap comes out by its time', () => {
   );
 });
 
-test('the breaker opens after failures in a row, tries one call at a time, and closes at the first answer', () => {
-  const queue = new PartnerQueue<{ at: number }>('acme', 1_000, 60_000);
+/** A queue with room for ten calls at once and a hundred a second. */
+function openQueue(): PartnerQueue<Item> {
+  const queue = new PartnerQueue<Item>('acme', 1_000, 2_000);
+  queue.applyBudget({ max_concurrent_calls: 10, max_calls_per_second: 100 });
   queue.share = 10;
   queue.rate = 100;
-  for (let failure = 0; failure < 4; failure += 1) assert.equal(queue.failed(0, 0.5), false);
-  assert.equal(queue.room, 10);
-  assert.equal(queue.failed(0, 0.5), true);
-  assert.equal(queue.room, 1);
-  assert.ok(queue.readyAt(0) >= 500);
-  let now = 0;
-  for (let trial = 0; trial < 30; trial += 1) {
-    const ready = queue.readyAt(now);
-    assert.ok(ready - now <= 60_000);
-    now = ready;
-    queue.failed(now, 0.999);
+  return queue;
+}
+interface Item {
+  at: number;
+  readonly name: string;
+}
+const item = (name: string, at = 0): Item => ({ name, at });
+const all = (): boolean => true;
+
+/** What starts from `now` on within `ms`, at most `most`, each call ending at once. */
+function started(
+  queue: PartnerQueue<Item>,
+  now: number,
+  ms: number,
+  most = Number.POSITIVE_INFINITY,
+): { name: string; at: number }[] {
+  const out: { name: string; at: number }[] = [];
+  let at = now;
+  while (at <= now + ms && out.length < most) {
+    const turn = queue.take(at, all);
+    if (turn.kind === 'start') {
+      out.push({ name: turn.item.name, at });
+      queue.ended(turn.lane);
+    } else if (turn.kind === 'wait') {
+      at = Math.max(at + 0.01, turn.until);
+    } else {
+      break;
+    }
   }
-  assert.equal(queue.succeeded(), true);
-  assert.equal(queue.room, 10);
-  assert.equal(queue.succeeded(), false);
+  return out;
+}
+
+test('the breaker opens after failures in a row, tries one call at a time, and closes at the first answer', () => {
+  const queue = openQueue();
+  for (let failure = 0; failure < 4; failure += 1) assert.equal(queue.failed(0, 0.5), false);
+  assert.equal(queue.onTrial, false);
+  assert.equal(queue.failed(0, 0.5), true);
+  for (const name of ['a', 'b', 'c']) queue.push(item(name), 'retry');
+  let now = queue.readyAt(0);
+  assert.ok(now >= 500);
+  const trial = queue.take(now, all);
+  assert.equal(trial.kind, 'start');
+  assert.equal(queue.take(now, all).kind, 'wait', 'one trial at a time');
+  for (let count = 0; count < 30; count += 1) {
+    queue.failed(now, 0.999);
+    const ready = queue.readyAt(now);
+    assert.ok(ready - now <= 2_000, 'recovery is noticed within two seconds');
+    now = ready;
+  }
+  assert.equal(queue.succeeded(now), true);
+  assert.equal(queue.onTrial, false);
+  assert.equal(queue.succeeded(now), false);
+});
+
+test('of what is due while the breaker is open, what has not failed is tried first, and within a second', () => {
+  const queue = openQueue();
+  for (let count = 0; count < 40; count += 1) queue.push(item('bad'), 'retry');
+  for (let count = 0; count < 20; count += 1) queue.failed(count, 0.999);
+  const [first] = started(queue, 20, 2_000, 1);
+  assert.equal(first?.name, 'bad');
+  queue.failed(first.at, 0.999);
+  queue.push(item('good', first.at + 1), 'submit');
+  const [next] = started(queue, first.at + 1, 5_000, 1);
+  assert.equal(next?.name, 'good');
+  assert.ok(next.at - first.at <= 1_000);
+});
+
+test('a trial that hangs does not keep the next one waiting', () => {
+  const queue = openQueue();
+  for (let count = 0; count < 5; count += 1) queue.failed(0, 0);
+  queue.push(item('a'), 'retry');
+  queue.push(item('b'), 'retry');
+  const now = queue.readyAt(0);
+  assert.equal(queue.take(now, all).kind, 'start');
+  const wait = queue.take(now, all);
+  assert(wait.kind === 'wait');
+  assert.ok(wait.until - now <= 2_000);
+  assert.equal(queue.take(wait.until, all).kind, 'start');
+});
+
+test('a new PUT passes any number of polls that are due, and polls keep a share of their own', () => {
+  const queue = openQueue();
+  queue.rate = 20;
+  queue.applyBudget({ max_concurrent_calls: 10, max_calls_per_second: 20 });
+  for (let count = 0; count < 3_000; count += 1) queue.push(item('poll', -count), 'poll');
+  started(queue, 0, 1_000);
+  queue.push(item('put', 1_000), 'submit');
+  const order = started(queue, 1_000, 1_000).map((one) => one.name);
+  assert.ok(order.indexOf('put') >= 0 && order.indexOf('put') <= 1, order.join(' '));
+  for (let count = 0; count < 3_000; count += 1) queue.push(item('put', 2_000), 'submit');
+  const mixed = started(queue, 2_000, 10_000).map((one) => one.name);
+  const polls = mixed.filter((name) => name === 'poll').length;
+  assert.ok(polls >= mixed.length / 4 && polls <= mixed.length / 2, `${polls} of ${mixed.length}`);
+});
+
+test('what fails again and again has a quarter of the calls under way at most', () => {
+  const queue = openQueue();
+  queue.rate = 10_000;
+  for (let count = 0; count < 40; count += 1) queue.push(item('hung'), 'retry');
+  let hung = 0;
+  while (queue.take(1_000, all).kind === 'start') hung += 1;
+  assert.equal(hung, 3);
+  queue.push(item('new', 1_000), 'submit');
+  const turn = queue.take(1_000, all);
+  assert(turn.kind === 'start');
+  assert.equal(turn.item.name, 'new');
+});
+
+test('429 without Retry-After halves what was sent, and the rate comes back', () => {
+  const queue = openQueue();
+  queue.push(item('x', Number.MAX_VALUE), 'poll');
+  const within = (from: number): number => {
+    for (let count = 0; count < 200; count += 1) queue.push(item('call', from), 'submit');
+    const count = started(queue, from, 999.9).length;
+    queue.forgive(() => 'retry');
+    return count;
+  };
+  const before = within(0);
+  assert.ok(before >= 90, `${before}`);
+  queue.slowDown(1_000);
+  queue.slowDown(1_001);
+  const after = within(1_001);
+  assert.ok(after <= before * 0.65 && after >= before * 0.35, `${before} then ${after}`);
+  for (let second = 2; second < 40; second += 1) within(second * 1_001);
+  assert.ok(within(40_040) >= 90);
+});
+
+test('the refusal of one payment lets a trial through, and the refusal of another closes the queue', () => {
+  const queue = openQueue();
+  const refusal = { reason: 'credentials', ms: 60_000, forAll: false };
+  assert.equal(queue.refused(0, refusal), true);
+  queue.push(item('other'), 'submit');
+  assert.equal(started(queue, 100, 100)[0]?.name, 'other');
+  assert.equal(queue.refused(100, refusal), false);
+  queue.push(item('third', 100), 'submit');
+  assert.deepEqual(started(queue, 100, 59_000), []);
+  assert.equal(queue.succeeded(60_200), true);
+  assert.equal(started(queue, 60_200, 10)[0]?.name, 'third');
 });

@@ -186,6 +186,7 @@ export const SHORT_TIMES = {
   holdMs: 200,
   pausedMs: 100,
   breakMs: 50,
+  maxBreakMs: 500,
   retryMs: 20,
   maxRetryMs: 500,
   pollMs: 20,

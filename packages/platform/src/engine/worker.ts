@@ -370,13 +370,13 @@ export class Worker {
 
   /** What the queue could use until the next round: more than it uses, so that a burst need not wait, but not all there is. */
   #demandOf(queue: PartnerQueue<ActivePayment>, now: number): Demand {
-    const next = queue.due.peek();
+    const next = queue.nextAt;
     const works =
-      queue.inFlight > 0 || (next !== undefined && next.at <= now + 2 * this.#times.beatMs);
-    const backlog = next !== undefined && next.at <= now;
+      queue.inFlight > 0 || (next !== undefined && next <= now + 2 * this.#times.beatMs);
+    const backlog = next !== undefined && next <= now;
     const perSecond = (queue.started / Math.max(HURRY_MS, now - this.#exchangedAt)) * 1_000;
     const { cap, callsPerSecond, inFlight } = queue;
-    const calls = Math.max(MIN_NEED, 2 * inFlight, backlog ? inFlight + queue.due.size : 0);
+    const calls = Math.max(MIN_NEED, 2 * inFlight, backlog ? inFlight + queue.size : 0);
     const rate = Math.max(
       MIN_NEED,
       callsPerSecond / 8,
