@@ -13,13 +13,21 @@ import { gzipSync } from 'node:zlib';
 import { build, type InlineConfig, type Plugin, type Rolldown } from 'vite';
 
 /** Bytes, gzip level 9. What a phone on a poor line should wait for at most. */
-export const SIZE_LIMITS = { sdk: 3000, react: 800, flow_js: 20_000, flow_css: 3000 } as const;
+export const SIZE_LIMITS = {
+  sdk: 3000,
+  react: 800,
+  flow_js: 20_000,
+  flow_css: 3000,
+  /** All of the operator console's first load: page, script and style. */
+  console: 60_000,
+} as const;
 
 /** `dist/manifest.json`: what the platform serves. */
 export interface Manifest {
   readonly version: string;
   readonly sdk: { file: string; sri: string; bytes: number; gzip_bytes: number };
   readonly flow: { html: string; assets: readonly string[] };
+  readonly console: { html: string; assets: readonly string[]; gzip_bytes: number };
 }
 
 const here = import.meta.dirname;
@@ -33,9 +41,10 @@ export async function buildWeb(folder = join(here, 'dist')): Promise<Manifest> {
   const draft = `${folder}.${process.pid}`;
   const types = typesTo(join(draft, 'npm/types'));
   try {
-    const [script, page, modules, react, smallReact] = await Promise.all([
+    const [script, page, operators, modules, react, smallReact] = await Promise.all([
       bundle({ script: 'src/embed/script.ts' }, 'iife', true),
       bundle({ flow: 'src/flow/main.tsx' }, 'es', true),
+      bundle({ console: 'src/console/main.tsx' }, 'es', true),
       bundle({ embed: 'src/embed/index.ts', testing: 'src/embed/testing.ts' }, 'es', false),
       bundle({ react: 'src/embed/react.tsx' }, 'es', false),
       bundle({ react: 'src/embed/react.tsx' }, 'es', true),
@@ -43,7 +52,11 @@ export async function buildWeb(folder = join(here, 'dist')): Promise<Manifest> {
     const sdk = code(script, '.js');
     const flowJs = code(page, '.js');
     const flowCss = code(page, '.css');
+    const consoleJs = code(operators, '.js');
+    const consoleCss = code(operators, '.css');
+    const consoleHtml = readFileSync(join(here, 'src/console/console.html'), 'utf8');
     const gzipped = checkSizes({
+      console: consoleHtml + consoleCss + consoleJs,
       sdk,
       react: code(smallReact, '.js'),
       flow_js: flowJs,
@@ -58,6 +71,10 @@ export async function buildWeb(folder = join(here, 'dist')): Promise<Manifest> {
     const html = readFileSync(join(here, 'src/flow/flow.html'), 'utf8')
       .replace('__CSS__', names.css)
       .replace('__JS__', names.js);
+    const consoleNames = {
+      js: `console-${hash(consoleJs)}.js`,
+      css: `console-${hash(consoleCss)}.css`,
+    };
     const manifest: Manifest = {
       version,
       sdk: {
@@ -67,6 +84,11 @@ export async function buildWeb(folder = join(here, 'dist')): Promise<Manifest> {
         gzip_bytes: gzipped.sdk,
       },
       flow: { html: 'flow.html', assets: [names.js, names.css] },
+      console: {
+        html: 'console.html',
+        assets: [consoleNames.js, consoleNames.css],
+        gzip_bytes: gzipped.console,
+      },
     };
     const write = (path: string, text: string): void => {
       mkdirSync(join(draft, path, '..'), { recursive: true });
@@ -76,6 +98,12 @@ export async function buildWeb(folder = join(here, 'dist')): Promise<Manifest> {
     write('flow/flow.html', html);
     write(`flow/${names.js}`, flowJs);
     write(`flow/${names.css}`, flowCss);
+    write(
+      'console/console.html',
+      consoleHtml.replace('__CSS__', consoleNames.css).replace('__JS__', consoleNames.js),
+    );
+    write(`console/${consoleNames.js}`, consoleJs);
+    write(`console/${consoleNames.css}`, consoleCss);
     for (const name of ['embed.js', 'testing.js']) write(`npm/${name}`, code(modules, name));
     write('npm/react.js', code(react, '.js'));
     write('manifest.json', `${JSON.stringify(manifest, undefined, 2)}\n`);

@@ -26,6 +26,7 @@ import {
 } from '@duebridge/runtime';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { mountAdmin } from './admin/admin.ts';
+import { serveConsole } from './admin/console.ts';
 import { openOperators } from './admin/operators.ts';
 import { keepGauges } from './admin/overview.ts';
 import { adminAuthentication, mountSignIn } from './admin/sign-in.ts';
@@ -201,6 +202,7 @@ async function openAll(
     authenticate: adminAuthentication(operators),
   });
   mountSignIn(adminApp, { operators, clock });
+  serveConsole(adminApp, config.webDist);
   mountOperations(adminApp, {
     ready,
     metrics,

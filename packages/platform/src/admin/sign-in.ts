@@ -53,10 +53,12 @@ function keyOf(body: unknown): string {
 /** Mounts what opens and ends a console session by key: `POST /console/sign-in {key}` and `POST /console/sign-out`. */
 export function mountSignIn(
   app: FastifyInstance,
-  options: { readonly operators: Operators; readonly clock: Clock },
+  options: { readonly operators: Operators; readonly clock: Clock; readonly oidc?: boolean },
 ): void {
   const { operators, clock } = options;
   const attempts = rateLimiter({ ...signInRate, clock });
+  // Which ways there are: the page asks before anybody is known.
+  app.get('/console/sign-in', () => ({ oidc: options.oidc ?? false }));
   app.post('/console/sign-in', async (request, reply) => {
     const permit = attempts.take(request.ip);
     if (!permit.ok) {

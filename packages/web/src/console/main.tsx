@@ -1,0 +1,206 @@
+/** The operator console: sign-in, navigation, keys, and the page that the address names. */
+import { useEffect, useState } from 'preact/hooks';
+import { render, type TargetedSubmitEvent } from 'preact';
+import { useSignal } from '@preact/signals';
+import { call, self, whoAmI } from './api.ts';
+import {
+  AuditPageOf,
+  BatchesPage,
+  BatchPageOf,
+  OperatorsPage,
+  OverviewPage,
+  PartnerPage,
+  PartnersPage,
+  PeoplePage,
+  ReconciliationPage,
+  SettingsPage,
+} from './pages.tsx';
+import { announcement, fieldsOf, moveRow, settings } from './parts.tsx';
+import { PaymentPageOf, PaymentsPage } from './payments.tsx';
+import { followLinks, go, link, parts } from './route.ts';
+import 'uplot/dist/uPlot.min.css';
+import './style.css';
+
+const places: readonly (readonly [string, string, string])[] = [
+  ['Overview', '', 'o'],
+  ['Payments', 'payments', 'p'],
+  ['Partners', 'partners', 't'],
+  ['Batches', 'batches', 'b'],
+  ['Reconciliation', 'reconciliation', 'r'],
+  ['Audit', 'audit', 'a'],
+  ['People', 'people', 'e'],
+  ['Operators', 'operators', ''],
+  ['Settings', 'settings', ''],
+];
+
+function Page() {
+  const [place = '', id] = parts.value;
+  switch (place) {
+    case '':
+      return <OverviewPage />;
+    case 'payments':
+      return id === undefined ? <PaymentsPage /> : <PaymentPageOf id={id} key={id} />;
+    case 'partners':
+      return id === undefined ? <PartnersPage /> : <PartnerPage id={id} key={id} />;
+    case 'batches':
+      return id === undefined ? <BatchesPage /> : <BatchPageOf id={id} key={id} />;
+    case 'reconciliation':
+      return <ReconciliationPage />;
+    case 'audit':
+      return <AuditPageOf />;
+    case 'people':
+      return <PeoplePage />;
+    case 'operators':
+      return <OperatorsPage />;
+    case 'settings':
+      return <SettingsPage />;
+    default:
+      return <h1>There is no such page</h1>;
+  }
+}
+
+function SignIn() {
+  const trouble = useSignal(
+    new URLSearchParams(location.search).get('refused') === null
+      ? ''
+      : 'Your identity is not an operator here: ask an admin to add you.',
+  );
+  const [oidc, setOidc] = useState(false);
+  useEffect(() => {
+    fetch('/console/sign-in')
+      .then((response) => response.json())
+      .then((ways: { oidc: boolean }) => setOidc(ways.oidc))
+      .catch(() => setOidc(false));
+  }, []);
+  const submit = async (event: TargetedSubmitEvent<HTMLFormElement>): Promise<void> => {
+    event.preventDefault();
+    const key = fieldsOf(event.currentTarget)('key');
+    trouble.value = '';
+    try {
+      await call('POST', '/console/sign-in', { key });
+      await whoAmI();
+    } catch (error) {
+      trouble.value = error instanceof Error ? error.message : String(error);
+    }
+  };
+  return (
+    <main class="sign-in">
+      <h1>duebridge console</h1>
+      <form onSubmit={(event) => void submit(event)}>
+        <label>
+          Operator key
+          <input name="key" type="password" required autocomplete="current-password" />
+        </label>
+        <p class="trouble" role="alert">
+          {trouble.value}
+        </p>
+        <button type="submit" class="primary">
+          Sign in
+        </button>
+      </form>
+      {oidc ? (
+        <p>
+          <a class="button" href="/console/oidc/start" target="_self">
+            Sign in with your organisation
+          </a>
+        </p>
+      ) : null}
+    </main>
+  );
+}
+
+function Console() {
+  const [place = ''] = parts.value;
+  const who = self.value;
+  useEffect(() => {
+    const name = places.find(([, path]) => path === place)?.[0] ?? 'Console';
+    document.title = `${name} · duebridge`;
+  }, [place]);
+  if (who === undefined) return <p>Loading…</p>;
+  if (who === null) return <SignIn />;
+  return (
+    <>
+      <a class="skip" href="#main">
+        Skip to the page
+      </a>
+      <header class="top">
+        <strong>duebridge</strong>
+        <nav aria-label="Console">
+          {places
+            .filter(([, path]) => path !== 'operators' || who.role === 'admin')
+            .map(([name, path]) => (
+              <a
+                key={path}
+                href={path === '' ? link() : link(path)}
+                aria-current={path === place ? 'page' : undefined}
+              >
+                {name}
+              </a>
+            ))}
+        </nav>
+        <span class="who">
+          {who.name} ({who.role}){' '}
+          <button
+            type="button"
+            onClick={() =>
+              void call('POST', '/console/sign-out').finally(() => (self.value = null))
+            }
+          >
+            Sign out
+          </button>
+        </span>
+      </header>
+      <main id="main" tabIndex={-1}>
+        <Page />
+      </main>
+      <div class="announcement" role="status">
+        {announcement.value}
+      </div>
+    </>
+  );
+}
+
+// Keys -------------------------------------------------------------------------------------------------------------------------
+
+let gone = false;
+
+addEventListener('keydown', (event) => {
+  const { target, key } = event;
+  const inField = target instanceof Element && target.closest('input, textarea, select, dialog');
+  if (inField !== null || event.ctrlKey || event.metaKey || event.altKey) return;
+  if (!settings.value.shortcuts || self.value === null) return;
+  if (gone) {
+    gone = false;
+    const place = places.find(([, , letter]) => letter === key && letter !== '');
+    if (place !== undefined) go(place[1] === '' ? link() : link(place[1]));
+    return;
+  }
+  switch (key) {
+    case 'g':
+      gone = true;
+      return;
+    case 'j':
+    case 'k':
+      moveRow(key === 'j' ? 1 : -1);
+      break;
+    case '/': {
+      const search = document.querySelector<HTMLElement>('#search');
+      if (search === null) go(link('payments'));
+      setTimeout(() => document.querySelector<HTMLElement>('#search')?.focus());
+      break;
+    }
+    case '?':
+      go(link('settings'));
+      break;
+    default:
+      return;
+  }
+  event.preventDefault();
+});
+
+const root = document.querySelector('#console');
+if (root !== null) {
+  document.addEventListener('click', followLinks);
+  render(<Console />, root);
+  void whoAmI();
+}

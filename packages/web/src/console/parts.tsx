@@ -1,0 +1,292 @@
+/** What every page of the console is made of: texts of money and time, tables, dialogs, reads that keep themselves fresh. */
+import type { ComponentChildren, TargetedSubmitEvent } from 'preact';
+import { useEffect, useRef, useState } from 'preact/hooks';
+import { signal } from '@preact/signals';
+import { ApiError } from './api.ts';
+
+// Settings -------------------------------------------------------------------------------------------------------------------
+
+/** What one person set for themselves in this browser. */
+interface Settings {
+  zone: 'local' | 'utc';
+  shortcuts: boolean;
+  everySeconds: number;
+}
+const defaults: Settings = { zone: 'local', shortcuts: true, everySeconds: 5 };
+
+function storedSettings(): Settings {
+  try {
+    return { ...defaults, ...(JSON.parse(localStorage.getItem('settings') ?? '{}') as object) };
+  } catch {
+    return defaults;
+  }
+}
+export const settings = signal<Settings>(storedSettings());
+/** Changes a setting and keeps it. */
+export function setting(change: Partial<Settings>): void {
+  settings.value = { ...settings.value, ...change };
+  localStorage.setItem('settings', JSON.stringify(settings.value));
+}
+
+// Texts ----------------------------------------------------------------------------------------------------------------------
+
+const dollars = new Intl.NumberFormat('en-US', { style: 'currency', currency: 'USD' });
+export const money = (cents: number): string => dollars.format(cents / 100);
+
+/** A moment for a person: the second matters, the millisecond does not. */
+export function moment(iso: string | null): string {
+  if (iso === null) return '–';
+  const zone = settings.value.zone === 'utc' ? { timeZone: 'UTC' } : {};
+  return new Intl.DateTimeFormat('en-GB', {
+    dateStyle: 'medium',
+    timeStyle: 'medium',
+    ...zone,
+  }).format(new Date(iso));
+}
+
+/** How long ago, in the one unit that matters. */
+export function age(iso: string, now = Date.now()): string {
+  return lasting(now - Date.parse(iso));
+}
+export function lasting(ms: number): string {
+  if (ms < 1_000) return `${Math.max(0, Math.round(ms))} ms`;
+  const units = [
+    [86_400_000, 'd'],
+    [3_600_000, 'h'],
+    [60_000, 'min'],
+    [1_000, 's'],
+  ] as const;
+  const [size, unit] = units.find(([size]) => ms >= size) ?? [1_000, 's'];
+  return `${Math.round(ms / size)} ${unit}`;
+}
+
+const icons: Readonly<Record<string, string>> = {
+  succeeded: '✓',
+  failed: '✕',
+  canceled: '⊘',
+  processing: '…',
+  review: '!',
+};
+
+/** A status, told by word and sign, never by colour alone. */
+export function Status({ status, stage }: { status: string; stage?: string }) {
+  const word = stage === 'review' ? 'review' : status;
+  return (
+    <span class={`status ${word}`}>
+      <span aria-hidden="true">{icons[word]}</span> {word}
+    </span>
+  );
+}
+
+/** The fields of a form as texts, trimmed; a field that is not there is empty. */
+export function fieldsOf(form: HTMLFormElement): (name: string) => string {
+  const data = new FormData(form);
+  return (name) => {
+    const value = data.get(name);
+    return typeof value === 'string' ? value.trim() : '';
+  };
+}
+
+// Reads ----------------------------------------------------------------------------------------------------------------------
+
+/** What a read came to so far. */
+export interface Read<T> {
+  readonly data: T | undefined;
+  readonly error: string | undefined;
+  /** Reads again now. */
+  readonly again: () => void;
+}
+
+/** Reads when `key` changes, and again every few seconds while the page is looked at. `live: false` reads once. */
+export function useRead<T>(key: string, read: () => Promise<T>, { live = true } = {}): Read<T> {
+  const [state, setState] = useState<{ key: string; data?: T; error?: string }>({ key });
+  const [turn, setTurn] = useState(0);
+  useEffect(() => {
+    let gone = false;
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    const once = async (): Promise<void> => {
+      try {
+        const data = await read();
+        if (!gone) setState({ key, data });
+      } catch (error) {
+        // What is shown stays: a lost read is no reason to empty the page.
+        const text = error instanceof ApiError ? error.message : String(error);
+        if (!gone)
+          setState((before) => ({ ...(before.key === key ? before : {}), key, error: text }));
+      }
+      if (!gone && live) timer = setTimeout(later, settings.value.everySeconds * 1_000);
+    };
+    const later = (): void => {
+      if (document.visibilityState === 'visible') void once();
+      else timer = setTimeout(later, 1_000);
+    };
+    void once();
+    return () => {
+      gone = true;
+      clearTimeout(timer);
+    };
+  }, [key, turn]);
+  const mine = state.key === key;
+  return {
+    data: mine ? state.data : undefined,
+    error: mine ? state.error : undefined,
+    again: () => setTurn((count) => count + 1),
+  };
+}
+
+/** The trouble of a read, told once and politely. */
+export function Trouble({ error }: { error: string | undefined }) {
+  return (
+    <p class="trouble" role="status">
+      {error ?? ''}
+    </p>
+  );
+}
+
+/** What was just done or learned, for whoever sees the page and whoever hears it. */
+export const announcement = signal('');
+
+// Tables ---------------------------------------------------------------------------------------------------------------------
+
+export interface Column<Row> {
+  readonly head: string;
+  readonly cell: (row: Row) => ComponentChildren;
+  readonly number?: true;
+}
+
+/** A table whose rows are walked with j and k and opened with Enter, or by their link. */
+export function Table<Row>(props: {
+  caption: string;
+  columns: readonly Column<Row>[];
+  rows: readonly Row[];
+  keyOf: (row: Row) => string;
+  empty: string;
+}) {
+  const { caption, columns, rows, keyOf, empty } = props;
+  if (rows.length === 0) return <p class="empty">{empty}</p>;
+  return (
+    <div class="scroll" role="region" aria-label={caption} tabIndex={0}>
+      <table>
+        <caption>{caption}</caption>
+        <thead>
+          <tr>
+            {columns.map((column) => (
+              <th scope="col" class={column.number ? 'number' : ''} key={column.head}>
+                {column.head}
+              </th>
+            ))}
+          </tr>
+        </thead>
+        <tbody>
+          {rows.map((row) => (
+            <tr key={keyOf(row)} data-row={keyOf(row)}>
+              {columns.map((column) => (
+                <td class={column.number ? 'number' : ''} key={column.head}>
+                  {column.cell(row)}
+                </td>
+              ))}
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
+  );
+}
+
+/** Moves the keyboard's row by `step` and focuses its link. */
+export function moveRow(step: number): void {
+  const rows = [...document.querySelectorAll<HTMLElement>('main tr[data-row]')];
+  const at = rows.findIndex((row) => row.contains(document.activeElement));
+  const next = rows[at === -1 ? (step > 0 ? 0 : rows.length - 1) : at + step];
+  next?.querySelector<HTMLElement>('a, button')?.focus();
+}
+
+// Acts -----------------------------------------------------------------------------------------------------------------------
+
+/** A button that asks why before it acts: names what is acted on, keeps the trouble in the dialog, gives the focus back. */
+export function Act(props: {
+  label: string;
+  /** What will happen, with ids and amounts. */
+  about: string;
+  act: (reason: string) => Promise<string>;
+  /** Why it cannot be done now; the button then says so. */
+  blocked?: string | undefined;
+  danger?: boolean;
+  reasonLabel?: string;
+}) {
+  const dialog = useRef<HTMLDialogElement>(null);
+  const [trouble, setTrouble] = useState('');
+  const [busy, setBusy] = useState(false);
+  const submit = async (event: TargetedSubmitEvent<HTMLFormElement>): Promise<void> => {
+    event.preventDefault();
+    const reason = fieldsOf(event.currentTarget)('reason');
+    setBusy(true);
+    setTrouble('');
+    try {
+      announcement.value = await props.act(reason);
+      dialog.current?.close();
+    } catch (error) {
+      setTrouble(error instanceof Error ? error.message : String(error));
+    }
+    setBusy(false);
+  };
+  if (props.blocked !== undefined) {
+    return (
+      <span class="blocked">
+        <button type="button" disabled>
+          {props.label}
+        </button>
+        <small>{props.blocked}</small>
+      </span>
+    );
+  }
+  return (
+    <>
+      <button
+        type="button"
+        class={props.danger ? 'danger' : ''}
+        onClick={() => {
+          setTrouble('');
+          dialog.current?.showModal();
+        }}
+      >
+        {props.label}
+      </button>
+      <dialog ref={dialog} aria-label={props.label}>
+        <form onSubmit={(event) => void submit(event)}>
+          <h2>{props.label}</h2>
+          <p>{props.about}</p>
+          <label>
+            {props.reasonLabel ?? 'Reason, kept in the audit'}
+            <textarea name="reason" required maxLength={256} rows={2} />
+          </label>
+          <p class="trouble" role="alert">
+            {trouble}
+          </p>
+          <div class="buttons">
+            <button type="button" onClick={() => dialog.current?.close()}>
+              Not now
+            </button>
+            <button type="submit" class={props.danger ? 'danger' : 'primary'} disabled={busy}>
+              {props.label}
+            </button>
+          </div>
+        </form>
+      </dialog>
+    </>
+  );
+}
+
+/** Names and values. */
+export function Facts({ facts }: { facts: readonly (readonly [string, ComponentChildren])[] }) {
+  return (
+    <dl class="facts">
+      {facts.map(([name, value]) => (
+        <div key={name}>
+          <dt>{name}</dt>
+          <dd>{value}</dd>
+        </div>
+      ))}
+    </dl>
+  );
+}

@@ -1,0 +1,512 @@
+/** Finding payments: filters as the address, saved views, a list that never moves under the reader, and one payment's story. */
+import type {
+  Attempt,
+  AuditEntry,
+  PaymentDetail,
+  PaymentPage,
+  PaymentView,
+  ReviewClose,
+  UnmaskedAccount,
+} from '@duebridge/contract';
+import type { TargetedSubmitEvent } from 'preact';
+import { useEffect, useState } from 'preact/hooks';
+import { get, post, self } from './api.ts';
+import {
+  Act,
+  age,
+  announcement,
+  Facts,
+  fieldsOf,
+  lasting,
+  moment,
+  money,
+  Status,
+  Table,
+  Trouble,
+  useRead,
+} from './parts.tsx';
+import { go, link, query, secret, withQuery } from './route.ts';
+
+const dayMs = 86_400_000;
+
+/** A day of UTC as the query has it. */
+function day(offset: number): string {
+  return new Date(Math.floor(Date.now() / dayMs) * dayMs + offset * dayMs)
+    .toISOString()
+    .slice(0, 10);
+}
+
+const views: readonly (readonly [string, string])[] = [
+  ['All', ''],
+  ['Processing', 'status=processing'],
+  ['Needs a human', 'stage=review'],
+  ['Overdue', 'overdue=true'],
+  ['Failed', 'status=failed'],
+  ['Yesterday', 'day=yesterday'],
+  ['Unsettled', 'unsettled=true'],
+];
+
+/** The filter as the admin API takes it. A named day stays a name in the address: "yesterday" is another day tomorrow. */
+function filterOf(params: URLSearchParams): Record<string, string> {
+  const { day: named, amount, ...filter } = Object.fromEntries(params) as Record<string, string>;
+  const date = named === 'yesterday' ? day(-1) : named === 'today' ? day(0) : named;
+  if (date !== undefined) {
+    filter['from'] = `${date}T00:00:00Z`;
+    filter['to'] = new Date(Date.parse(filter['from']) + dayMs).toISOString();
+  }
+  const cents = amount === undefined ? undefined : toCents(amount);
+  if (cents !== undefined) filter['amount_in_cents'] = cents;
+  return filter;
+}
+
+/** Dollars as people write them, as cents. */
+function toCents(text: string): string | undefined {
+  const match = /^\$?(\d{1,9})(?:\.(\d{2}))?$/.exec(text.trim().replaceAll(',', ''));
+  return match === null ? undefined : String(Number(`${match[1]}${match[2] ?? '00'}`));
+}
+
+function ownViews(): Record<string, string> {
+  try {
+    return JSON.parse(localStorage.getItem('views') ?? '{}') as Record<string, string>;
+  } catch {
+    return {};
+  }
+}
+
+export function PaymentsPage() {
+  const text = query.value.toString();
+  const filter = filterOf(query.value);
+  const personal = secret.value;
+  const isSearch = personal['account_id'] !== undefined || personal['email'] !== undefined;
+  const key = JSON.stringify([filter, personal]);
+  const { data, error, again } = useRead(
+    key,
+    () =>
+      isSearch
+        ? post<PaymentPage>('/payments/search', { ...filter, ...personal })
+        : get<PaymentPage>(`/payments?${new URLSearchParams(filter)}`),
+    // Each search of a person is a line of the audit: one look, one line.
+    { live: !isSearch },
+  );
+  const [shown, setShown] = useState<{ key: string; page: PaymentPage }>();
+  const [own, setOwn] = useState(ownViews);
+  // Rows stay where they are: what is new waits behind a button, what is known is brought up to date in its place.
+  useEffect(() => {
+    if (data === undefined) return;
+    if (shown?.key !== key) {
+      setShown({ key, page: data });
+      return;
+    }
+    const fresh = new Map(data.payments.map((one) => [one.platform_payment_id, one]));
+    const payments = shown.page.payments.map((one) => fresh.get(one.platform_payment_id) ?? one);
+    setShown({ key, page: { ...shown.page, payments } });
+  }, [data]);
+  const page = shown?.key === key ? shown.page : data;
+  const known = new Set(page?.payments.map((one) => one.platform_payment_id));
+  const fresh = data?.payments.filter((one) => !known.has(one.platform_payment_id)) ?? [];
+  useEffect(() => {
+    if (fresh.length > 0) announcement.value = `${fresh.length} new payments`;
+  }, [fresh.length]);
+  const more = page?.next_cursor ?? null;
+  const loadMore = async (): Promise<void> => {
+    if (page === undefined || more === null) return;
+    const next = isSearch
+      ? await post<PaymentPage>('/payments/search', { ...filter, ...personal, cursor: more })
+      : await get<PaymentPage>(`/payments?${new URLSearchParams({ ...filter, cursor: more })}`);
+    setShown({ key, page: { ...next, payments: [...page.payments, ...next.payments] } });
+  };
+  const saveView = (): void => {
+    const name = prompt('Name of this view');
+    if (name === null || name.trim() === '') return;
+    const kept = { ...own, [name.trim()]: text };
+    localStorage.setItem('views', JSON.stringify(kept));
+    setOwn(kept);
+  };
+  return (
+    <>
+      <h1>Payments</h1>
+      <nav class="views" aria-label="Views">
+        {[...views, ...Object.entries(own)].map(([name, search]) => (
+          <a
+            key={name}
+            href={link('payments') + (search === '' ? '' : `?${search}`)}
+            aria-current={search === text && !isSearch ? 'page' : undefined}
+          >
+            {name}
+          </a>
+        ))}
+        <button type="button" onClick={saveView}>
+          Save this view
+        </button>
+      </nav>
+      <Filters />
+      <Trouble error={error} />
+      <div class="pill" role="status">
+        {fresh.length > 0 && data !== undefined ? (
+          <button type="button" onClick={() => setShown({ key, page: data })}>
+            Show {fresh.length} new
+          </button>
+        ) : null}
+      </div>
+      {page === undefined ? (
+        <p>Loading…</p>
+      ) : (
+        <Table
+          caption="Payments, newest first"
+          rows={page.payments}
+          keyOf={(one) => one.platform_payment_id}
+          empty="No payment is like this."
+          columns={paymentColumns}
+        />
+      )}
+      <p class="buttons">
+        {more === null ? null : (
+          <button type="button" onClick={() => void loadMore()}>
+            More
+          </button>
+        )}
+        <button type="button" onClick={again}>
+          Refresh
+        </button>
+        <button type="button" onClick={() => void copyCommand(query.value)}>
+          Copy as command
+        </button>
+        <a
+          class="button"
+          download
+          href={`/admin/v1/payments/export?${new URLSearchParams(filter)}`}
+        >
+          Export CSV
+        </a>
+      </p>
+    </>
+  );
+}
+
+/** The columns of every list of payments. */
+export const paymentColumns = [
+  {
+    head: 'Status',
+    cell: (one: PaymentView) => <Status status={one.status} stage={one.stage} />,
+  },
+  {
+    head: 'Payment',
+    cell: (one: PaymentView) => (
+      <a href={link('payments', one.platform_payment_id)}>{one.platform_payment_id}</a>
+    ),
+  },
+  { head: 'Partner', cell: (one: PaymentView) => one.partner_id },
+  { head: 'Account', cell: (one: PaymentView) => one.masked_account_id },
+  { head: 'Amount', number: true as const, cell: (one: PaymentView) => money(one.amount_in_cents) },
+  { head: 'Confirmed', cell: (one: PaymentView) => moment(one.created_at) },
+  {
+    head: 'Took',
+    number: true as const,
+    cell: (one: PaymentView) =>
+      one.ended_at === null
+        ? `${age(one.created_at)} so far`
+        : lasting(Date.parse(one.ended_at) - Date.parse(one.created_at)),
+  },
+  { head: 'Reason', cell: (one: PaymentView) => one.review_reason ?? one.failure_reason ?? '' },
+];
+
+async function copyCommand(params: URLSearchParams): Promise<void> {
+  const flags: Readonly<Record<string, string>> = {
+    status: '--status',
+    stage: '--stage',
+    partner_id: '--partner',
+    platform_batch_id: '--batch',
+    amount: '--amount',
+    id: '--id',
+  };
+  const words = [...params].flatMap(([name, value]) => {
+    if (name === 'overdue' || name === 'unsettled') return [`--${name}`];
+    if (name === 'day') {
+      const date = value === 'yesterday' ? day(-1) : value === 'today' ? day(0) : value;
+      return ['--from', date, '--to', date];
+    }
+    const flag = flags[name];
+    return flag === undefined ? [] : [flag, `'${value.replaceAll("'", String.raw`'\''`)}'`];
+  });
+  await navigator.clipboard.writeText(['duebridge platform payments', ...words].join(' '));
+  announcement.value = 'The command is on the clipboard.';
+}
+
+function Filters() {
+  const params = query.value;
+  const [trouble, setTrouble] = useState('');
+  const submit = (event: TargetedSubmitEvent<HTMLFormElement>): void => {
+    event.preventDefault();
+    const field = fieldsOf(event.currentTarget);
+    const amount = field('amount');
+    if (amount !== '' && toCents(amount) === undefined) {
+      setTrouble('The amount is dollars, such as 25 or 25.00.');
+      return;
+    }
+    setTrouble('');
+    const personal: Record<string, string> = {};
+    if (field('account_id') !== '') personal['account_id'] = field('account_id');
+    if (field('email') !== '') personal['email'] = field('email');
+    go(
+      withQuery({
+        id: field('id'),
+        amount,
+        day: field('day'),
+        partner_id: field('partner_id'),
+        status: field('status'),
+      }),
+      personal,
+    );
+  };
+  const named = params.get('day');
+  const date = named === 'yesterday' ? day(-1) : named === 'today' ? day(0) : (named ?? '');
+  const maySearch = self.value?.role !== 'viewer';
+  return (
+    <search>
+      <form class="filters" key={params.toString()} onSubmit={submit}>
+        <label>
+          Any id
+          <input name="id" id="search" value={params.get('id') ?? ''} autocomplete="off" />
+        </label>
+        <label>
+          Amount
+          <input name="amount" value={params.get('amount') ?? ''} inputMode="decimal" size={8} />
+        </label>
+        <label>
+          Day (UTC)
+          <input name="day" type="date" value={date} />
+        </label>
+        <label>
+          Partner
+          <input name="partner_id" value={params.get('partner_id') ?? ''} size={14} />
+        </label>
+        <label>
+          Status
+          <select name="status" value={params.get('status') ?? ''}>
+            <option value="">any</option>
+            {['processing', 'succeeded', 'failed', 'canceled'].map((one) => (
+              <option key={one} value={one}>
+                {one}
+              </option>
+            ))}
+          </select>
+        </label>
+        {maySearch ? (
+          <>
+            <label>
+              Account <small>(audited)</small>
+              <input
+                name="account_id"
+                value={secret.value['account_id'] ?? ''}
+                autocomplete="off"
+              />
+            </label>
+            <label>
+              E-mail <small>(audited)</small>
+              <input
+                name="email"
+                type="email"
+                value={secret.value['email'] ?? ''}
+                autocomplete="off"
+              />
+            </label>
+          </>
+        ) : null}
+        <button type="submit" class="primary">
+          Find
+        </button>
+      </form>
+      <Trouble error={trouble} />
+    </search>
+  );
+}
+
+// One payment ----------------------------------------------------------------------------------------------------------------
+
+export function PaymentPageOf({ id }: { id: string }) {
+  const { data, error, again } = useRead(`payment ${id}`, () =>
+    get<PaymentDetail>(`/payments/${encodeURIComponent(id)}`),
+  );
+  const [account, setAccount] = useState<string>();
+  if (data === undefined) {
+    return (
+      <>
+        <h1>Payment</h1>
+        {error === undefined ? <p>Loading…</p> : <Trouble error={error} />}
+      </>
+    );
+  }
+  const { payment, pending_close } = data;
+  const name = `${money(payment.amount_in_cents)} to ${payment.partner_id}, ${id}`;
+  const path = `/payments/${encodeURIComponent(id)}`;
+  const did = (text: string): string => {
+    again();
+    return text;
+  };
+  const isViewer = self.value?.role === 'viewer' ? 'Your role only reads.' : undefined;
+  const inReview = payment.stage === 'review' ? undefined : 'Only a payment in review.';
+  const refused =
+    inReview ??
+    (payment.review_reason?.startsWith('rejected_') === true
+      ? undefined
+      : 'The partner did not refuse it.');
+  const unsent =
+    payment.stage === 'created' || payment.stage === 'authorized'
+      ? undefined
+      : 'It may have reached the partner; only the partner can cancel it.';
+  return (
+    <>
+      <p>
+        <a href={link('payments')}>Payments</a>
+      </p>
+      <h1>
+        {money(payment.amount_in_cents)} <Status status={payment.status} stage={payment.stage} />
+      </h1>
+      <Trouble error={error} />
+      <Facts
+        facts={[
+          ['Payment', <code>{id}</code>],
+          ['At the partner', <code>{payment.payment_id ?? '–'}</code>],
+          ['Partner', <a href={link('partners', payment.partner_id)}>{payment.partner_id}</a>],
+          ['Account', account ?? payment.masked_account_id],
+          [
+            'Batch',
+            <a href={link('batches', payment.platform_batch_id)}>{payment.platform_batch_id}</a>,
+          ],
+          ['Confirmed', moment(payment.created_at)],
+          ['Accepted by the partner', moment(payment.initiated_at)],
+          ['Posted', moment(payment.posted_at)],
+          ['Ended', moment(payment.ended_at)],
+          ['Reason', payment.review_reason ?? payment.failure_reason ?? '–'],
+        ]}
+      />
+      {pending_close === null ? null : (
+        <p class="note">
+          {pending_close.requested_by} asked on {moment(pending_close.requested_at)} to close this:{' '}
+          {pending_close.reason}. A second person has to do the same.
+        </p>
+      )}
+      <div class="buttons">
+        <Act
+          label="Close as failed"
+          danger
+          blocked={isViewer ?? refused}
+          about={`Ends ${name} as failed. The partner is asked first and must not know it; the funds are released and the customer may pay anew.`}
+          act={async (reason) => {
+            const { outcome } = await post<ReviewClose>(`${path}/close`, { reason });
+            return did(
+              outcome === 'closed' ? 'Closed.' : 'Noted. A second person has to confirm it.',
+            );
+          }}
+        />
+        <Act
+          label="Resume"
+          blocked={isViewer ?? inReview}
+          about={`Sends ${name} again, with the same id and the same bytes. A partner that has it already answers with what it has.`}
+          act={async (reason) => {
+            await post(`${path}/resume`, { reason });
+            return did('Resumed.');
+          }}
+        />
+        <Act
+          label="Withdraw"
+          danger
+          blocked={isViewer ?? unsent}
+          about={`Cancels ${name}, which cannot have left yet.`}
+          act={async (reason) => {
+            await post(`${path}/withdraw`, { reason });
+            return did('Withdrawn.');
+          }}
+        />
+        <Act
+          label="Show the account"
+          blocked={isViewer}
+          about={`Shows the whole account id of ${name}.`}
+          act={async (reason) => {
+            setAccount((await post<UnmaskedAccount>(`${path}/unmask`, { reason })).account_id);
+            return 'The account is shown.';
+          }}
+        />
+      </div>
+      <h2>What happened</h2>
+      <Story attempts={data.attempts} audit={data.audit} />
+    </>
+  );
+}
+
+interface Line {
+  readonly at: string;
+  readonly what: string;
+  readonly how: string;
+  readonly attempt?: Attempt;
+}
+
+/** Attempts and what was decided about them, in one order of time; a pause of more than a minute is told. */
+function Story({
+  attempts,
+  audit,
+}: {
+  attempts: readonly Attempt[];
+  audit: readonly AuditEntry[];
+}) {
+  const lines: Line[] = [
+    ...audit.map((entry) => ({
+      at: entry.at,
+      what: entry.event.replaceAll('_', ' '),
+      how: [
+        entry.actor,
+        ...Object.entries(entry.detail).map(([name, value]) => `${name}: ${value}`),
+      ].join(' · '),
+    })),
+    ...attempts.map((attempt) => ({ at: attempt.at, what: callOf(attempt), how: '', attempt })),
+  ].sort((a, b) => (a.at < b.at ? -1 : 1));
+  return (
+    <ol class="story">
+      {lines.map((line, index) => {
+        const before = lines[index - 1];
+        const since = before === undefined ? 0 : Date.parse(line.at) - Date.parse(endOf(before));
+        return (
+          <li
+            key={`${line.at} ${line.what} ${index}`}
+            class={line.attempt === undefined ? '' : 'attempt'}
+          >
+            {since > 60_000 ? <p class="pause">{lasting(since)} later</p> : null}
+            <time dateTime={line.at}>{moment(line.at)}</time> <strong>{line.what}</strong>
+            {line.attempt === undefined ? (
+              <span class="how">{line.how}</span>
+            ) : (
+              <AttemptLine attempt={line.attempt} />
+            )}
+          </li>
+        );
+      })}
+    </ol>
+  );
+}
+
+function endOf(line: Line): string {
+  return line.attempt?.last_at ?? line.at;
+}
+
+function callOf({ kind, count }: Attempt): string {
+  if (kind === 'put') return 'PUT';
+  return count === 1 ? 'poll' : `${count} polls`;
+}
+
+function AttemptLine({ attempt }: { attempt: Attempt }) {
+  const { count, result, http_status, took_ms, request_id, body, last_at } = attempt;
+  return (
+    <>
+      <span class="how">
+        {count > 1 ? `all ${result}, until ${moment(last_at)}` : result} · HTTP {http_status ?? '–'}{' '}
+        · {took_ms} ms · request <code>{request_id}</code>
+      </span>
+      {body === null ? null : (
+        <details>
+          <summary>What the partner answered</summary>
+          <pre>{body}</pre>
+        </details>
+      )}
+    </>
+  );
+}

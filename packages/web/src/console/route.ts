@@ -1,0 +1,68 @@
+/**
+ * The address is the state: path and query say what is shown, so that a link shows the same to a colleague and Back goes back. What
+ * must not stand in an address (an e-mail address, an account id) is kept in the history's state instead.
+ */
+import { computed, signal } from '@preact/signals';
+
+const base = '/console';
+
+const address = signal(location.pathname + location.search);
+/** What belongs to this entry of the history and must not stand in its address. */
+export const secret = signal<Readonly<Record<string, string>>>(stateOf());
+
+/** The parts of the path below /console. */
+export const parts = computed(() =>
+  new URL(address.value, location.origin).pathname
+    .slice(base.length)
+    .split('/')
+    .filter((part) => part !== '')
+    .map(decodeURIComponent),
+);
+/** The query. */
+export const query = computed(() => new URL(address.value, location.origin).searchParams);
+
+function stateOf(): Readonly<Record<string, string>> {
+  const state: unknown = history.state;
+  return typeof state === 'object' && state !== null ? (state as Record<string, string>) : {};
+}
+
+addEventListener('popstate', () => {
+  address.value = location.pathname + location.search;
+  secret.value = stateOf();
+});
+
+/** The address of a page: `link('payments', id)`. */
+export function link(...path: readonly string[]): string {
+  return [base, ...path.map(encodeURIComponent)].join('/');
+}
+
+/** Goes to an address of the console. */
+export function go(to: string, state: Readonly<Record<string, string>> = {}): void {
+  if (to === address.value && Object.keys(state).length === 0) return;
+  history.pushState(state, '', to);
+  address.value = to;
+  secret.value = state;
+  scrollTo(0, 0);
+}
+
+/** The present address with other query fields; an empty one is taken out. */
+export function withQuery(change: Readonly<Record<string, string | undefined>>): string {
+  const next = new URLSearchParams(query.value);
+  for (const [name, value] of Object.entries(change)) {
+    if (value === undefined || value === '') next.delete(name);
+    else next.set(name, value);
+  }
+  const text = next.toString();
+  return location.pathname + (text === '' ? '' : `?${text}`);
+}
+
+/** Follows links of the console without loading the page anew. */
+export function followLinks(event: MouseEvent): void {
+  if (event.defaultPrevented || event.button !== 0 || event.metaKey || event.ctrlKey) return;
+  const anchor = event.target instanceof Element ? event.target.closest('a') : null;
+  if (anchor === null || anchor.target !== '' || anchor.hasAttribute('download')) return;
+  const url = new URL(anchor.href);
+  if (url.origin !== location.origin || !url.pathname.startsWith(base)) return;
+  event.preventDefault();
+  go(url.pathname + url.search);
+}

@@ -1,0 +1,79 @@
+/**
+ * Takes a picture of every page of the operator console over a platform with a small working day in it:
+ * `npm run screenshots:console [-- --dark] [-- --to FOLDER]`. Writes to `dist/screenshots` (git-ignored).
+ */
+import { mkdirSync, mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { pathToFileURL } from 'node:url';
+import { parseArgs } from 'node:util';
+import { buildWeb } from '../packages/web/build.ts';
+import { launchChromium } from '../test/browser/chromium.ts';
+import { startWorkingDay } from '../test/browser/console-rig.ts';
+
+const { values: options } = parseArgs({
+  options: { dark: { type: 'boolean' }, to: { type: 'string' } },
+});
+const folder = options.to ?? join(import.meta.dirname, '../dist/screenshots');
+const colorScheme = options.dark === true ? 'dark' : 'light';
+mkdirSync(folder, { recursive: true });
+const build = mkdtempSync(join(tmpdir(), 'duebridge-pictures-'));
+await buildWeb(join(build, 'dist'));
+const closers: (() => Promise<void>)[] = [];
+const work = await startWorkingDay(
+  { after: (close) => closers.push(close) },
+  pathToFileURL(join(build, 'dist/')),
+);
+const browser = await launchChromium();
+try {
+  for (const [index, amount] of [2_500, 12_345, 8_000, 4_310, 9_999, 1_250].entries()) {
+    await work.pay('pays-1', amount, `customer-${index}@example.com`);
+  }
+  await work.pay('waits-1', 7_700, 'waits@example.com');
+  const refused = await work.pay('refuses-1', 3_100, 'refused@example.com');
+  const { body } = await work.platform.admin('GET', `/admin/v1/payments/${refused}`);
+  const batch = (body['payment'] as { platform_batch_id: string }).platform_batch_id;
+  await work.platform.admin('POST', `/admin/v1/batches/${batch}/reconcile`, {
+    csv: 'only-there,succeeded,4200\n',
+  });
+  const context = await browser.newContext({
+    viewport: { width: 1280, height: 900 },
+    colorScheme,
+    locale: 'en-US',
+    timezoneId: 'America/Chicago',
+    reducedMotion: 'reduce',
+  });
+  const page = await context.newPage();
+  await page.goto(`${work.platform.adminUrl}/console`);
+  const key = page.getByLabel('Operator key');
+  await key.waitFor();
+  await page.screenshot({ path: join(folder, `console-sign-in.${colorScheme}.png`) });
+  await key.fill(work.keys.ada);
+  await page.getByRole('button', { name: 'Sign in', exact: true }).click();
+  await page.getByRole('heading', { name: 'Overview' }).waitFor();
+  const pages = {
+    overview: '',
+    payments: '/payments',
+    payment: `/payments/${refused}`,
+    partners: '/partners',
+    partner: '/partners/springfield-water',
+    batches: '/batches',
+    batch: `/batches/${batch}`,
+    reconciliation: '/reconciliation',
+    audit: '/audit',
+    people: '/people',
+    operators: '/operators',
+    settings: '/settings',
+  };
+  for (const [name, path] of Object.entries(pages)) {
+    await page.goto(`${work.platform.adminUrl}/console${path}`);
+    await page.getByRole('heading', { level: 1 }).waitFor();
+    await page.waitForLoadState('networkidle');
+    await page.screenshot({ path: join(folder, `console-${name}.${colorScheme}.png`) });
+  }
+  console.log(`${Object.keys(pages).length + 1} pictures of the console in ${folder}`);
+} finally {
+  await browser.close();
+  for (const close of closers) await close();
+  rmSync(build, { recursive: true, force: true });
+}

@@ -1,0 +1,131 @@
+/**
+ * A working day for the operator console: a platform over real PostgreSQL, a partner that pays, refuses and reports as it is told,
+ * payments of each kind, and three operators. For the tests and for the pictures.
+ */
+import assert from 'node:assert/strict';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import type { OperatorKeyGrant } from '@duebridge/contract';
+import type { Cleanup } from '@duebridge/runtime/testing';
+import {
+  bearer,
+  startTestPlatform,
+  type TestPlatform,
+} from '../../packages/platform/src/checkout/testing.ts';
+import { eventually } from '../../packages/platform/src/engine/testing.ts';
+
+/** The partner's answers, by account: `pays` settles, `refuses` answers 422 to every PUT, anything else stays in processing. */
+async function startPartner(
+  cleanup: Cleanup,
+): Promise<{ url: string; payments: Map<string, Record<string, unknown>> }> {
+  const payments = new Map<string, Record<string, unknown>>();
+  const server = createServer((request, response) => {
+    let text = '';
+    request.on('data', (chunk) => (text += String(chunk)));
+    request.on('end', () => {
+      const answer = (status: number, body: object): void => {
+        response.writeHead(status, { 'content-type': 'application/json' });
+        response.end(JSON.stringify(body));
+      };
+      const [, , biller_id, , account_id = '', rest, id = ''] = (request.url ?? '').split('/');
+      if (rest === undefined) {
+        if (account_id.startsWith('duebridge-test')) {
+          answer(404, { code: 'ACCOUNT_NOT_FOUND', message: 'no' });
+          return;
+        }
+        answer(200, { biller_id, account_id, status: 'active' });
+        return;
+      }
+      if (request.method === 'PUT' && account_id.startsWith('refuses')) {
+        answer(422, { code: 'ACCOUNT_LOCKED', message: 'This account takes no payments online.' });
+        return;
+      }
+      if (request.method === 'PUT' && !payments.has(id)) {
+        const pays = account_id.startsWith('pays');
+        const now = new Date().toISOString();
+        payments.set(id, {
+          payment_id: `there-${id}`,
+          platform_payment_id: id,
+          biller_id,
+          account_id,
+          ...(JSON.parse(text) as object),
+          status: pays ? 'succeeded' : 'processing',
+          initiated_at: now,
+          posted_at: pays ? now : null,
+        });
+      }
+      const payment = payments.get(id);
+      if (payment === undefined) answer(404, { code: 'PAYMENT_NOT_FOUND', message: 'no' });
+      else answer(200, payment);
+    });
+  });
+  await new Promise<void>((resolve) => {
+    server.listen(0, '127.0.0.1', resolve);
+  });
+  cleanup.after(async () => {
+    server.closeAllConnections();
+    await new Promise((resolve) => {
+      server.close(resolve);
+    });
+  });
+  return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, payments };
+}
+
+/** What the pages are tried on. */
+export interface WorkingDay {
+  readonly platform: TestPlatform;
+  readonly keys: Readonly<Record<'ada' | 'bob' | 'vic', string>>;
+  /** Confirms a payment and waits until it is where its account leads it. */
+  pay(account_id: string, amount_in_cents: number, email: string): Promise<string>;
+}
+
+/** Starts it. `dist` is the folder of the built pages, with a slash at its end. */
+export async function startWorkingDay(cleanup: Cleanup, dist: URL): Promise<WorkingDay> {
+  const partner = await startPartner(cleanup);
+  const platform = await startTestPlatform(cleanup, { webDist: dist });
+  const added = await platform.admin('POST', '/admin/v1/partners', {
+    partner_id: 'springfield-water',
+    name: 'Springfield Water',
+    kind: 'biller',
+    biller_id: 'water',
+    base_url: partner.url,
+    origins: [],
+    budget: { wait_seconds: 0 },
+    auth: { method: 'key', header: 'x-partner-key', key: 'partner-key-of-the-console' },
+  });
+  assert.equal(added.status, 200, added.text);
+  const keys = { ada: 'admin', bob: 'operator', vic: 'viewer' };
+  for (const [operator_id, role] of Object.entries(keys)) {
+    const name = operator_id[0]?.toUpperCase() + operator_id.slice(1);
+    await platform.admin('POST', '/admin/v1/operators', { operator_id, name, role });
+    const grant = await platform.admin('POST', `/admin/v1/operators/${operator_id}/keys`);
+    Object.assign(keys, {
+      [operator_id]: (grant.body as unknown as OperatorKeyGrant).operator_key,
+    });
+  }
+  const credentials = await platform.credentials('springfield-water');
+  return {
+    platform,
+    keys,
+    async pay(account_id, amount_in_cents, email) {
+      const { session } = await platform.session(credentials, account_id, email);
+      const made = await platform.call('POST', '/v1/flow/payments', {
+        headers: bearer(session),
+        body: { amount_in_cents, funding_method: 'sandbox_bank' },
+      });
+      assert.equal(made.status, 200, made.text);
+      const id = String(made.body['platform_payment_id']);
+      const wanted = account_id.startsWith('pays')
+        ? 'settled_at IS NOT NULL'
+        : "stage IN ('review', 'accepted')";
+      await eventually(`${account_id} is where it leads`, async () => {
+        const rows = await platform.database.query(
+          `SELECT 1 FROM duebridge_platform.payments WHERE platform_payment_id = $1 AND ${wanted}`,
+          [id],
+        );
+        return rows.length === 1;
+      });
+      return id;
+    },
+  };
+}

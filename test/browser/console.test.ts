@@ -1,0 +1,335 @@
+/** The operator console in a real Chromium, over a real platform: what an operator is asked on a working day. */
+import assert from 'node:assert/strict';
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import test, { after } from 'node:test';
+import { pathToFileURL } from 'node:url';
+import type { AxeResults } from 'axe-core';
+import type { Page } from 'playwright-core';
+import { buildWeb } from '../../packages/web/build.ts';
+import { launchChromium } from './chromium.ts';
+import { startWorkingDay, type WorkingDay } from './console-rig.ts';
+
+const axe = readFileSync(
+  join(import.meta.dirname, '../../node_modules/axe-core/axe.min.js'),
+  'utf8',
+);
+/** The longest that any one thing may take; the machine may be busy. */
+const patienceMs = 15_000;
+
+const folder = mkdtempSync(join(tmpdir(), 'duebridge-console-'));
+await buildWeb(join(folder, 'dist'));
+const work = await startWorkingDay({ after }, pathToFileURL(join(folder, 'dist/')));
+const browser = await launchChromium();
+after(async () => {
+  await browser.close();
+  rmSync(folder, { recursive: true, force: true });
+});
+
+/** Opens the console as an operator. Fails the test on any error in the page or violation of its policy. */
+async function signIn(
+  who: keyof WorkingDay['keys'],
+): Promise<{ page: Page; close: () => Promise<void> }> {
+  // Without a locale of its own this Chromium calls its language "en-US@posix", which is none.
+  const context = await browser.newContext({
+    viewport: { width: 1280, height: 900 },
+    locale: 'en-US',
+  });
+  context.setDefaultTimeout(patienceMs);
+  const page = await context.newPage();
+  const wrong: string[] = [];
+  page.on('pageerror', (error) => wrong.push(error.message));
+  page.on('console', (message) => {
+    // What a refusal leaves there is the browser's own note of the status.
+    if (message.type() === 'error' && !/status of (401|403|404|409|503)/.test(message.text()))
+      wrong.push(message.text());
+  });
+  await page.goto(`${work.platform.adminUrl}/console`);
+  await page.getByLabel('Operator key').fill(work.keys[who]);
+  await page.getByRole('button', { name: 'Sign in', exact: true }).click();
+  await page.getByRole('heading', { level: 1, name: 'Overview' }).waitFor();
+  return {
+    page,
+    async close() {
+      await context.close();
+      assert.deepEqual(wrong, []);
+    },
+  };
+}
+
+async function act(page: Page, label: string, reason: string): Promise<void> {
+  await page.getByRole('button', { name: label, exact: true }).first().click();
+  const dialog = page.getByRole('dialog', { name: label });
+  await dialog.getByRole('textbox').fill(reason);
+  await dialog.getByRole('button', { name: label, exact: true }).click();
+}
+
+async function auditOf(
+  event: string,
+): Promise<{ actor: string; detail: Record<string, unknown> }[]> {
+  const answer = await work.platform.admin('GET', `/admin/v1/audit?event=${event}`);
+  return (answer.body as { entries: { actor: string; detail: Record<string, unknown> }[] }).entries;
+}
+
+test('"I paid $25 yesterday": found by amount, its story read to the partner’s own answer', async () => {
+  const id = await work.pay('pays-1', 2_500, 'story@example.com');
+  const { page, close } = await signIn('vic');
+  await page.getByRole('link', { name: 'Payments', exact: true }).click();
+  await page.getByLabel('Amount').fill('25');
+  await page.getByRole('button', { name: 'Find' }).click();
+  await page.waitForURL(/amount=25/);
+  await page.getByRole('link', { name: id }).click();
+  await page.getByRole('heading', { level: 1, name: /\$25\.00\s+succeeded/ }).waitFor();
+  await page.getByText('payment ended').waitFor();
+  await page
+    .getByText(/succeeded · HTTP 200/)
+    .first()
+    .waitFor();
+  // The address is the state: a colleague who follows the link sees the same, and Back goes back.
+  assert.ok(page.url().endsWith(`/console/payments/${id}`));
+  await page.goBack();
+  await page.getByRole('link', { name: id }).waitFor();
+  assert.equal(await page.getByLabel('Amount').inputValue(), '25');
+  await close();
+});
+
+test('a refused payment is closed by an operator, and a viewer cannot act', async () => {
+  const id = await work.pay('refuses-1', 3_100, 'refused@example.com');
+  const viewer = await signIn('vic');
+  await viewer.page.goto(`${work.platform.adminUrl}/console/payments/${id}`);
+  await viewer.page.getByText('Your role only reads.').first().waitFor();
+  assert.ok(await viewer.page.getByRole('button', { name: 'Close as failed' }).isDisabled());
+  await viewer.close();
+  const { page, close } = await signIn('bob');
+  await page.getByRole('link', { name: /Needs a human/ }).click();
+  await page.getByRole('link', { name: id }).click();
+  await page.getByText('What the partner answered').first().click();
+  await page.getByText('This account takes no payments online.').first().waitFor();
+  await act(page, 'Close as failed', 'locked at the biller');
+  await page.getByRole('heading', { level: 1, name: /failed/ }).waitFor();
+  await close();
+  const [end] = (await auditOf('payment_ended')).filter(
+    ({ detail }) => detail['platform_payment_id'] === id,
+  );
+  assert.equal(end?.actor, 'bob');
+  assert.equal(end?.detail['reason'], 'locked at the biller');
+});
+
+test('a partner is paused and resumed with a reason, and tried', async () => {
+  const { page, close } = await signIn('ada');
+  await page.getByRole('link', { name: 'Partners', exact: true }).click();
+  await page.getByRole('link', { name: 'springfield-water' }).click();
+  await act(page, 'Pause', 'they migrate tonight');
+  await page.getByText('paused by an operator: they migrate tonight').waitFor();
+  await act(page, 'Resume', 'done');
+  await page.getByText('active', { exact: true }).waitFor();
+  await page.getByRole('button', { name: 'Test the connection' }).click();
+  await page.getByText(/accepts the credentials/).waitFor();
+  await page.getByRole('button', { name: 'As a table' }).first().click();
+  await page.getByRole('columnheader', { name: 'p95' }).waitFor();
+  await close();
+  const changes = await auditOf('partner_changed');
+  assert.deepEqual(
+    changes.slice(0, 2).map(({ actor, detail }) => [actor, detail['reason']]),
+    [
+      ['ada', 'done'],
+      ['ada', 'they migrate tonight'],
+    ],
+  );
+});
+
+test('a batch is compared with a file that differs in each way, and a difference is resolved', async () => {
+  const ids: string[] = [];
+  for (const amount of [4_100, 4_200, 4_300]) {
+    ids.push(await work.pay('pays-2', amount, `batch-${amount}@example.com`));
+  }
+  const [first = '', second = ''] = ids;
+  const list = await work.platform.admin('GET', `/admin/v1/payments/${first}`);
+  const batch = (list.body as { payment: { platform_batch_id: string } }).payment.platform_batch_id;
+  const exported = await work.platform.admin(
+    'GET',
+    `/admin/v1/payments/export?format=jsonl&platform_batch_id=${batch}`,
+  );
+  const lines = exported.text
+    .trim()
+    .split('\n')
+    .map((line) => JSON.parse(line) as Record<string, string | number>)
+    .filter((one) => one['status'] === 'succeeded' || one['status'] === 'processing')
+    .filter((one) => one['platform_payment_id'] !== ids[2])
+    .map((one) => {
+      const id = one['platform_payment_id'];
+      const amount = id === first ? 1 : one['amount_in_cents'];
+      return `${id},${id === second ? 'failed' : one['status']},${amount}`;
+    });
+  const { page, close } = await signIn('bob');
+  await page.goto(`${work.platform.adminUrl}/console/batches/${batch}`);
+  await page.getByLabel('Compare with a file').setInputFiles({
+    name: 'export.csv',
+    mimeType: 'text/csv',
+    buffer: Buffer.from([...lines, 'only-there,succeeded,100'].join('\n')),
+  });
+  await page
+    .getByText(/4 differences/)
+    .first()
+    .waitFor();
+  for (const kind of ['amount', 'status', 'missing there', 'missing here']) {
+    await page.getByRole('cell', { name: kind, exact: true }).waitFor();
+  }
+  const row = page.getByRole('row').filter({ hasText: 'only-there' });
+  await row.getByRole('button', { name: 'Resolve' }).click();
+  const dialog = page.getByRole('dialog').filter({ hasText: 'only-there' });
+  await dialog.getByRole('textbox').fill('they booked it twice and took it back');
+  await dialog.getByRole('button', { name: 'Resolve' }).click();
+  await page.getByText('they booked it twice and took it back (bob)').waitFor();
+  await page.getByRole('link', { name: 'Reconciliation' }).click();
+  await page.getByRole('cell', { name: '0–1 h' }).first().waitFor();
+  assert.equal(await page.getByRole('row').filter({ hasText: 'only-there' }).count(), 0);
+  await close();
+  assert.equal((await auditOf('difference_resolved'))[0]?.actor, 'bob');
+});
+
+test('a person is shown, erased, and gone; the address bar never names them', async () => {
+  await work.pay('pays-3', 5_100, 'forget@example.com');
+  const { page, close } = await signIn('ada');
+  await page.getByRole('link', { name: 'Payments', exact: true }).click();
+  await page.getByLabel(/E-mail/).fill('forget@example.com');
+  await page.getByRole('button', { name: 'Find' }).click();
+  await page.getByRole('cell', { name: '$51.00' }).waitFor();
+  assert.doesNotMatch(page.url(), /forget/);
+  await page.getByRole('link', { name: 'People' }).click();
+  await page.getByLabel('E-mail').fill('forget@example.com');
+  await page.getByLabel(/Reason/).fill('they asked');
+  await page.getByRole('button', { name: 'Show' }).click();
+  await page.getByRole('cell', { name: 'Josephine-canary Quimby-canary' }).waitFor();
+  await act(page, 'Erase this person', 'they asked');
+  await page.getByText('Erased 1 records.').waitFor();
+  await page.getByLabel('E-mail').fill('forget@example.com');
+  await page.getByLabel(/Reason/).fill('is it gone?');
+  await page.getByRole('button', { name: 'Show' }).click();
+  await page.getByText('Resource not found').waitFor();
+  await close();
+  assert.deepEqual(
+    [(await auditOf('person_shown'))[0]?.actor, (await auditOf('person_erased'))[0]?.actor],
+    ['ada', 'ada'],
+  );
+});
+
+test('another site, or a script without the page’s value, cannot act with the operator’s cookie', async () => {
+  const id = await work.pay('refuses-2', 3_200, 'csrf@example.com');
+  const { page, close } = await signIn('bob');
+  const status = await page.evaluate(
+    async (path) =>
+      (
+        await fetch(path, {
+          method: 'POST',
+          headers: { 'content-type': 'application/json' },
+          body: '{"reason":"forged"}',
+        })
+      ).status,
+    `/admin/v1/payments/${id}/close`,
+  );
+  assert.equal(status, 403);
+  const payment = await work.platform.admin('GET', `/admin/v1/payments/${id}`);
+  assert.match(payment.text, /"stage":"review"/);
+  await close();
+});
+
+test('new payments wait behind a button: no row moves under the cursor', async () => {
+  const { page, close } = await signIn('vic');
+  await page.goto(`${work.platform.adminUrl}/console/settings`);
+  await page.getByLabel('Refresh every').selectOption('2');
+  await page.getByRole('link', { name: 'Payments', exact: true }).click();
+  const rows = page.locator('tr[data-row]');
+  await rows.first().waitFor();
+  const before = await rows.evaluateAll((all) => all.map((row) => row.getAttribute('data-row')));
+  const id = await work.pay('pays-4', 6_100, 'live@example.com');
+  const show = page.getByRole('button', { name: /Show 1 new/ });
+  await show.waitFor();
+  assert.deepEqual(
+    await rows.evaluateAll((all) => all.map((row) => row.getAttribute('data-row'))),
+    before,
+  );
+  await show.click();
+  await page.getByRole('link', { name: id }).waitFor();
+  await close();
+});
+
+test('a working day by keyboard alone: find, walk, open, act, leave', async () => {
+  const id = await work.pay('refuses-3', 3_300, 'keys@example.com');
+  const { page, close } = await signIn('bob');
+  await page.locator('body').press('g');
+  await page.keyboard.press('p');
+  await page.getByRole('heading', { level: 1, name: 'Payments' }).waitFor();
+  await page.keyboard.press('/');
+  await page.waitForFunction(() => document.activeElement?.id === 'search');
+  await page.keyboard.type(id);
+  await page.keyboard.press('Enter');
+  await page.waitForURL(/id=/);
+  await page.getByRole('link', { name: id }).waitFor();
+  await page.waitForFunction(() => document.querySelectorAll('tr[data-row]').length === 1);
+  await page.evaluate(() => (document.activeElement as HTMLElement).blur());
+  await page.keyboard.press('j');
+  await page.keyboard.press('Enter');
+  await page.getByRole('heading', { level: 1, name: /review/ }).waitFor();
+  const button = page.getByRole('button', { name: 'Close as failed' });
+  for (let tabs = 0; tabs < 60; tabs += 1) {
+    if (await button.evaluate((node) => node === document.activeElement)) break;
+    await page.keyboard.press('Tab');
+  }
+  await page.keyboard.press('Enter');
+  await page.getByRole('dialog').waitFor();
+  await page.keyboard.press('Escape');
+  assert.ok(await button.evaluate((node) => node === document.activeElement), 'the focus is lost');
+  await page.keyboard.press('Enter');
+  await page.getByRole('dialog').getByRole('textbox').focus();
+  await page.keyboard.type('by keyboard');
+  await page.keyboard.press('Tab');
+  await page.keyboard.press('Tab');
+  await page.keyboard.press('Enter');
+  await page.getByRole('heading', { level: 1, name: /failed/ }).waitFor();
+  await close();
+});
+
+test('no page shuts anybody out, light or dark', async () => {
+  const id = await work.pay('refuses-4', 3_400, 'axe@example.com');
+  const { page, close } = await signIn('ada');
+  const batches = await work.platform.admin('GET', '/admin/v1/batches');
+  const [batch] = (batches.body as { batches: { platform_batch_id: string }[] }).batches;
+  for (const path of [
+    '',
+    '/payments',
+    `/payments/${id}`,
+    '/partners',
+    '/partners/springfield-water',
+    '/batches',
+    `/batches/${batch?.platform_batch_id}`,
+    '/reconciliation',
+    '/audit',
+    '/people',
+    '/operators',
+    '/settings',
+  ]) {
+    await page.goto(`${work.platform.adminUrl}/console${path}`);
+    await page.getByRole('heading', { level: 1 }).waitFor();
+    await page.waitForLoadState('networkidle');
+    await page.evaluate(axe);
+    for (const colorScheme of ['light', 'dark'] as const) {
+      await page.emulateMedia({ colorScheme });
+      const { violations } = await page.evaluate(() =>
+        (window as unknown as { axe: { run(options: object): Promise<AxeResults> } }).axe.run({
+          runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice'],
+          resultTypes: ['violations'],
+        }),
+      );
+      assert.deepEqual(
+        violations.map(
+          ({ id: rule, nodes }) => `${rule}: ${nodes.map(({ html }) => html).join(' | ')}`,
+        ),
+        [],
+        `${path} ${colorScheme}`,
+      );
+    }
+  }
+  await close();
+});
