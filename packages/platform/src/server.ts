@@ -271,6 +271,7 @@ async function openPools(
     url,
     applicationName: 'duebridge platform engine',
     maxConnections: ofEngine,
+    plansByKey: true,
     // Each payment that an answer came for may have a write waiting.
     maxWaiting: 10_000,
     log,

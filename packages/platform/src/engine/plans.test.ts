@@ -1,0 +1,126 @@
+/**
+ * What the engine asks of a database costs as much as it touches, although nothing is known of a new table: a plan that was made
+ * while it was empty is kept while it fills.
+ */
+import assert from 'node:assert/strict';
+import test from 'node:test';
+import { openDatabase, type Database } from '@duebridge/runtime';
+import { ARRIVALS, advance, findNews, findPayments } from '../store/payments.ts';
+import { endPayments, settlePayments } from '../store/terminal.ts';
+import { countSlots, pageOfSlot, placeArrivals } from './slots.ts';
+import { idleWorker, stand } from './testing.ts';
+
+/** Payments that are in flight while the statements are watched, all of the worker that asks. */
+const FILLED = 20_000;
+/** Payments that one statement names. */
+const NAMED = 32;
+
+test('with plans of an empty table, no statement of the engine reads payments that it does not name', async (t) => {
+  const place = await stand(t);
+  await place.database.query(
+    'ALTER TABLE duebridge_platform.payments SET (autovacuum_enabled = false)',
+  );
+  await place.register('acme', 'http://127.0.0.1:9');
+  const all = Array.from({ length: 1_024 }, (_, slot) => slot);
+  await idleWorker(place.database, 'me', all);
+  const database = openDatabase({
+    url: place.database.url,
+    applicationName: 'engine under test',
+    // One connection, so that each plan is that of the first executions.
+    maxConnections: 1,
+    plansByKey: true,
+  });
+  place.database.closing(() => database.close());
+  const first = await place.pay(place.engine(), 'acme', { slot: 1 });
+  const fill = async (from: number, count: number): Promise<string[]> => {
+    const rows = await place.database.query<{ id: string }>(
+      `INSERT INTO duebridge_platform.payments (platform_payment_id, partner_id, biller_id, account_id, platform_batch_id,
+                                               amount_in_cents, funding_method, slot)
+       SELECT 'made-' || lpad(n::text, 7, '0'), partner_id, biller_id, account_id, platform_batch_id, 1, 'sandbox_bank', n % 1024
+         FROM duebridge_platform.payments, generate_series($2::int, $3::int) n WHERE platform_payment_id = $1
+       RETURNING platform_payment_id AS id`,
+      [first.platform_payment_id, from, from + count - 1],
+    );
+    return rows.map((row) => row.id);
+  };
+  const early = await fill(1, 8 * NAMED);
+  // Six times each: from the fifth on PostgreSQL keeps one plan.
+  for (let round = 0; round < 6; round += 1) {
+    await everything(database, early.slice(round * NAMED, (round + 1) * NAMED));
+  }
+  const ids = await fill(8 * NAMED + 1, FILLED);
+  const before = await read(database);
+  await everything(database, ids.slice(0, NAMED));
+  const after = await read(database);
+  // Eight statements of 32 payments each, and one slot of twenty; ten times that is still far from twenty thousand.
+  assert.ok(after - before < FILLED / 4, `${after - before} rows of payments were read`);
+});
+
+/** Every statement that the engine runs for payments. */
+async function everything(database: Database, ids: readonly string[]): Promise<void> {
+  const all = ids.map((platform_payment_id) => ({ platform_payment_id }));
+  const changed = (rows: readonly unknown[]): void => {
+    assert.equal(rows.filter((row) => row !== undefined).length, ids.length);
+  };
+  changed(
+    await advance(
+      database,
+      'me',
+      all.map((one) => ({ ...one, from: 'created', to: 'dispatching' })),
+    ),
+  );
+  changed(
+    await advance(
+      database,
+      'me',
+      all.map((one) => ({
+        ...one,
+        from: 'dispatching',
+        to: 'accepted',
+        payment_id: `P-${one.platform_payment_id}`,
+        initiated_at: '2026-01-01T00:00:00Z',
+      })),
+    ),
+  );
+  changed(await findPayments(database, ids));
+  changed(
+    await findNews(
+      database,
+      ids,
+      ids.map(() => ''),
+    ),
+  );
+  const counts = await countSlots(database, [3]);
+  assert.ok(counts.size <= 1);
+  await pageOfSlot(database, 3, '');
+  await placeArrivals(database, 'me', [1, 2, 3]);
+  const ending = {
+    status: 'failed',
+    payment_id: null,
+    initiated_at: null,
+    posted_at: null,
+    failure_reason: 'closed',
+  } as const;
+  changed(
+    await endPayments(
+      database,
+      'me',
+      all.map((one) => ({ ...one, from: 'accepted', by: 'partner', ending })),
+    ),
+  );
+  changed(await settlePayments(database, 'me', ids));
+  assert.equal(
+    (await findPayments(database, ids)).some((row) => row.slot === ARRIVALS),
+    false,
+  );
+}
+
+/** Rows of payments that scans of the table or of its indexes have given so far. */
+async function read(database: Database): Promise<number> {
+  await database.query('SELECT pg_stat_force_next_flush()');
+  const rows = await database.query<{ n: number }>(
+    `SELECT seq_tup_read + coalesce(idx_tup_fetch, 0) AS n FROM pg_stat_user_tables
+      WHERE schemaname = 'duebridge_platform' AND relname = 'payments'`,
+  );
+  return rows[0]?.n ?? 0;
+}
