@@ -157,6 +157,22 @@ async function openAll(
   });
   const events = openPaymentEvents({ engine, clock });
   metrics.gauge('duebridge_event_streams', 'Payment event streams open now', [], () => events.size);
+  for (const [pool, opened] of Object.entries({
+    front: database,
+    engine: engineDatabase,
+    heartbeat,
+  })) {
+    for (const state of ['open', 'idle', 'waiting'] as const) {
+      const what =
+        state === 'waiting' ? 'Callers that wait for a connection' : `Connections ${state}`;
+      metrics.gauge(
+        `duebridge_pool_${pool}_${state}`,
+        `${what}, ${pool}`,
+        [],
+        () => opened.stats()[state],
+      );
+    }
+  }
   const forgetting = keepForgetting({ database, clock, log, signal: stopping.signal });
   const gauges = keepGauges({ database, metrics, clock, log, signal: stopping.signal });
   closers.push(async () => {
