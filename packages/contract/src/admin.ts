@@ -279,7 +279,14 @@ export type KitPaymentQuery = Static<typeof KitPaymentQuery>;
 
 /** Partner kit: accounts as a billing system exports them, one CSV text at most 60 kB a call. */
 export const AccountImport = Type.Object(
-  { csv: Type.String({ minLength: 1, maxLength: 60_000 }) },
+  {
+    csv: Type.String({ minLength: 1, maxLength: 60_000 }),
+    as_of: Type.Optional(
+      instant(
+        'The moment of which the amounts are true: payments posted since count on top of them. Required for an account that has been paid here.',
+      ),
+    ),
+  },
   strict,
 );
 export type AccountImport = Static<typeof AccountImport>;

@@ -53,7 +53,7 @@ export function mountPartnerAdmin(app: FastifyInstance, options: PartnerAdminOpt
           details: strangers.map(({ account_id }) => ({ path: `account ${account_id}`, problem })),
         });
       }
-      return importAccounts(database, parsed.accounts);
+      return importAccounts(database, parsed.accounts, body.as_of ?? null);
     },
     guard,
   );

@@ -22,6 +22,11 @@ export {
 export { formatAccountsCsv, parseAccountsCsv, type ParsedAccounts } from './accounts-csv.ts';
 export { mountPartnerAdmin, type PartnerAdminOptions } from './admin.ts';
 export type { AuthOptions, KeyOptions, OAuthClient, OAuthOptions } from './auth.ts';
+export {
+  importFormerPayments,
+  parseFormerPayments,
+  type FormerPaymentsResult,
+} from './former-payments.ts';
 export { partnerHandler, type KitRequest, type PartnerHandler } from './handler.ts';
 export type { KitPaths, PartnerKit, PartnerKitOptions } from './kit.ts';
 export { importAccounts, ledger, type ImportedAccount, type ImportResult } from './ledger.ts';

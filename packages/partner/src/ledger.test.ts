@@ -68,9 +68,11 @@ test('the books add up after payments, repeats, failures, cancels and imports si
       assert.equal(answer.status, 200, answer.text);
     } else if (kind < 0.95) await partner.app.partnerKit.cancel(id, 'operator', 'test');
     else {
-      await importAccounts(database, [
-        { biller_id: 'acme', account_id: names[index % 5]!, amount_due_in_cents: cents * 10 },
-      ]);
+      await importAccounts(
+        database,
+        [{ biller_id: 'acme', account_id: names[index % 5]!, amount_due_in_cents: cents * 10 }],
+        new Date().toISOString(),
+      );
     }
   });
   await Promise.all(work);
@@ -241,4 +243,53 @@ test('an import whose new maximum crosses a stored minimum is refused and change
   ];
   await assert.rejects(importAccounts(database, file), { code: 'INVALID_REQUEST' });
   assert.equal((await database.query('SELECT 1 FROM duebridge_partner.account')).length, 1);
+});
+
+test('an import never takes back a payment that was made since its figures were true [ST2 S5]', async (t) => {
+  const database = await kitDatabase(t);
+  await haveAccounts(database, {}, { account_id: 'A-2' });
+  const partner = await startKit(database);
+  const pay = async (id: string, account: string, cents: number): Promise<void> => {
+    await partner.call('PUT', paymentPath(id, account), { body: instruction(cents) });
+    await ended(partner, id, paymentPath(id, account));
+  };
+  const moment = async (): Promise<string> => {
+    const [row] = await database.query<{ at: string }>('SELECT clock_timestamp() AS at');
+    // Times have milliseconds: what is posted in the same one counts as before.
+    await database.query('SELECT pg_sleep(0.005)');
+    return row!.at;
+  };
+  const owed = async (): Promise<number[]> => {
+    const rows = await database.query<{ n: number }>(
+      'SELECT amount_due_in_cents AS n FROM duebridge_partner.account ORDER BY account_id',
+    );
+    return rows.map((row) => row.n);
+  };
+  const file = (one: number, two: number): ImportedAccount[] => [
+    { ...testAccount, amount_due_in_cents: one },
+    { ...testAccount, account_id: 'A-2', amount_due_in_cents: two },
+  ];
+  await pay('before', 'A-1', 1_000);
+  const exported = await moment();
+  await pay('after', 'A-1', 300);
+  await pay('after-too', 'A-2', 50);
+
+  // The export of that moment knows the first payment, not the others.
+  await assert.rejects(importAccounts(database, file(150_000, 150_000)), {
+    code: 'INVALID_REQUEST',
+    details: ['A-1', 'A-2'].map((account_id) => ({
+      path: `account ${account_id}`,
+      problem: 'has been paid here: say of which moment its amount is true (--as-of, as_of)',
+    })),
+  });
+  await importAccounts(database, file(99_000, 120_000), exported);
+  assert.deepEqual(await owed(), [98_700, 119_950]);
+  // The same file again changes nothing.
+  const again = await importAccounts(database, file(99_000, 120_000), exported);
+  assert.deepEqual(again, { created: 0, updated: 0, unchanged: 2 });
+  // Newer figures replace it; older ones that come late do not.
+  await importAccounts(database, file(10_000, 20_000), await moment());
+  await importAccounts(database, file(99_000, 120_000), exported);
+  assert.deepEqual(await owed(), [10_000, 20_000]);
+  assert.deepEqual(await findings(database), []);
 });

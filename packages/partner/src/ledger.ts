@@ -26,13 +26,14 @@ interface AccountRow {
   readonly first_name: string | null;
   readonly last_name: string | null;
   readonly amount_due_in_cents: number;
+  readonly amount_as_of: string | null;
   readonly due_date: string | null;
   readonly min_amount_in_cents: number | null;
   readonly max_amount_in_cents: number | null;
   readonly updated_at: string;
 }
 
-const accountColumns = `biller_id, account_id, status, first_name, last_name, amount_due_in_cents, due_date,
+const accountColumns = `biller_id, account_id, status, first_name, last_name, amount_due_in_cents, amount_as_of, due_date,
   min_amount_in_cents, max_amount_in_cents, updated_at`;
 
 const findAccountStatement = sql(
@@ -189,41 +190,68 @@ export interface ImportResult {
   readonly unchanged: number;
 }
 
+// What payments through the kit have changed since a moment; null: ever.
+const paidStatement = sql(
+  'kit_paid_since',
+  `SELECT account_id, biller_id, sum(amount_in_cents)::bigint AS amount_in_cents
+     FROM duebridge_partner.entry JOIN duebridge_partner.transfer USING (transfer_id)
+    WHERE line = 1 AND kind = 'payment' AND created_at > coalesce($3::timestamptz, '-infinity')
+      AND (account_id, biller_id) IN (SELECT * FROM unnest($1::text[], $2::text[]))
+    GROUP BY account_id, biller_id`,
+);
+
 const putAccountsStatement = sql(
   'kit_put_accounts',
-  `INSERT INTO duebridge_partner.account (biller_id, account_id, status, first_name, last_name, due_date, min_amount_in_cents, max_amount_in_cents)
-   SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::date[], $7::bigint[], $8::bigint[])
+  `INSERT INTO duebridge_partner.account (biller_id, account_id, status, first_name, last_name, due_date, min_amount_in_cents, max_amount_in_cents, amount_as_of)
+   SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::date[], $7::bigint[], $8::bigint[], $9::timestamptz[])
    ON CONFLICT (account_id, biller_id) DO UPDATE
       SET status = excluded.status, first_name = excluded.first_name, last_name = excluded.last_name,
           due_date = excluded.due_date, min_amount_in_cents = excluded.min_amount_in_cents,
-          max_amount_in_cents = excluded.max_amount_in_cents, updated_at = excluded.updated_at`,
+          max_amount_in_cents = excluded.max_amount_in_cents,
+          amount_as_of = excluded.amount_as_of, updated_at = excluded.updated_at`,
 );
 
 /**
  * Creates and updates accounts in one transaction: all or nothing. The accounts must be distinct. A changed amount due is written
  * as a transfer, so that the books still sum up; payments that are posted meanwhile wait, and then count on top of it.
+ *
+ * `as_of` (ISO 8601 with offset) is the moment of which the amounts are true: payments posted since then are taken off them, and an
+ * amount older than the one stored is left out. Without it the amounts are the last word, which is refused for an account that has
+ * been paid here: the import would take payments back that its figures cannot know (Refusal INVALID_REQUEST, naming the accounts).
  */
 export function importAccounts(
   database: Database,
   accounts: readonly ImportedAccount[],
+  as_of: string | null = null,
 ): Promise<ImportResult> {
   return database.transaction(async (tx) => {
     // One import at a time: two that create the same account would each post its whole bill. Postings go on.
     await tx.query('SELECT pg_advisory_xact_lock($1)', [importLock]);
     const sorted = accounts.toSorted((one, other) => compare(one, other));
     const stored = await lockAccounts(tx, sorted);
-    const changed = sorted.filter((account) => differs(account, stored.get(keyOf(account))));
-    const merged = changed.map((account) => merge(account, stored.get(keyOf(account))));
-    const crossed = merged.filter(
-      ({ min_amount_in_cents: min, max_amount_in_cents: max }) => (min ?? 0) > (max ?? Infinity),
+    const paid = await paidSince(tx, sorted, as_of);
+    const given = sorted.map((account) =>
+      withPayments(account, stored.get(keyOf(account)), paid, as_of),
     );
-    if (crossed.length > 0) {
-      // Each was right in the file; with the other amount as stored they contradict each other.
-      const problem = 'min_amount would be above max_amount';
-      throw new Refusal('INVALID_REQUEST', {
-        details: crossed.map(({ account_id }) => ({ path: `account ${account_id}`, problem })),
-      });
+    const changed = given.filter((account) => differs(account, stored.get(keyOf(account))));
+    if (as_of === null) {
+      refuse(
+        changed.filter((account) => {
+          const before = stored.get(keyOf(account))?.amount_due_in_cents;
+          const changes = (account.amount_due_in_cents ?? before) !== before;
+          return changes && paid.has(keyOf(account));
+        }),
+        'has been paid here: say of which moment its amount is true (--as-of, as_of)',
+      );
     }
+    const merged = changed.map((account) => merge(account, stored.get(keyOf(account)), as_of));
+    // Each was right in the file; with the other amount as stored they contradict each other.
+    refuse(
+      merged.filter(
+        ({ min_amount_in_cents: min, max_amount_in_cents: max }) => (min ?? 0) > (max ?? Infinity),
+      ),
+      'min_amount would be above max_amount',
+    );
     await tx.query(putAccountsStatement, [
       merged.map((row) => row.biller_id),
       merged.map((row) => row.account_id),
@@ -233,6 +261,7 @@ export function importAccounts(
       merged.map((row) => row.due_date),
       merged.map((row) => row.min_amount_in_cents),
       merged.map((row) => row.max_amount_in_cents),
+      merged.map((row) => row.amount_as_of),
     ]);
     await writeTransfers(tx, 'import', adjustments(changed, stored));
     const created = changed.filter((account) => !stored.has(keyOf(account))).length;
@@ -242,6 +271,44 @@ export function importAccounts(
       unchanged: accounts.length - changed.length,
     };
   });
+}
+
+function refuse(accounts: readonly { readonly account_id: string }[], problem: string): void {
+  if (accounts.length === 0) return;
+  throw new Refusal('INVALID_REQUEST', {
+    details: accounts.map(({ account_id }) => ({ path: `account ${account_id}`, problem })),
+  });
+}
+
+/** By account, what payments through the kit have added to what is owed (negative) since `as_of`, or ever. */
+async function paidSince(
+  tx: Transaction,
+  accounts: readonly ImportedAccount[],
+  as_of: string | null,
+): Promise<Map<string, number>> {
+  const rows = await tx.query<{ account_id: string; biller_id: string; amount_in_cents: number }>(
+    paidStatement,
+    [
+      accounts.map((account) => account.account_id),
+      accounts.map((account) => account.biller_id),
+      as_of,
+    ],
+  );
+  return new Map(rows.map((row) => [keyOf(row), row.amount_in_cents]));
+}
+
+/** The account with the amount that is due now, where the file says what was due at `as_of`. */
+function withPayments(
+  account: ImportedAccount,
+  stored: AccountRow | undefined,
+  paid: ReadonlyMap<string, number>,
+  as_of: string | null,
+): ImportedAccount {
+  if (account.amount_due_in_cents === undefined || as_of === null) return account;
+  const known = stored?.amount_as_of ?? null;
+  const isOld = known !== null && Date.parse(known) > Date.parse(as_of);
+  const amount = account.amount_due_in_cents + (paid.get(keyOf(account)) ?? 0);
+  return { ...account, amount_due_in_cents: isOld ? undefined : amount };
 }
 
 function compare(one: ImportedAccount, other: ImportedAccount): number {
@@ -267,6 +334,7 @@ function differs(account: ImportedAccount, stored: AccountRow | undefined): bool
 function merge(
   account: ImportedAccount,
   stored: AccountRow | undefined,
+  as_of: string | null,
 ): Omit<AccountRow, 'updated_at' | 'amount_due_in_cents'> {
   const kept = <T>(given: T | undefined, before: T | undefined, otherwise: T): T =>
     given === undefined ? (before ?? otherwise) : given;
@@ -274,6 +342,10 @@ function merge(
     biller_id: account.biller_id,
     account_id: account.account_id,
     status: kept(account.status, stored?.status, 'active'),
+    amount_as_of:
+      account.amount_due_in_cents === undefined || as_of === null
+        ? (stored?.amount_as_of ?? null)
+        : as_of,
     first_name: kept(account.first_name, stored?.first_name, null),
     last_name: kept(account.last_name, stored?.last_name, null),
     due_date: kept(account.due_date, stored?.due_date, null),

@@ -78,10 +78,19 @@ Exit codes: 0 done, 1 failed, 2 configuration, 3 usage.`,
       );
     });
 
+  partner
+    .command('import-payments')
+    .argument('<file>', 'CSV file in UTF-8; - for standard input')
+    .option('--client <client_id>', 'whose payments they are', 'static-key')
+    .addOption(jsonOption())
+    .description('make the payments of a former server known, so that none is made twice')
+    .action((file: string, options: FormerOptions) => importFormer(terminal, file, options));
+
   const accounts = partner.command('accounts').description('the accounts of the ledger');
   adminOptions(accounts.command('import'))
     .argument('<file>', 'CSV file in UTF-8; - for standard input')
     .option('--biller <id>', 'the biller of a file without the column biller_id')
+    .option('--as-of <time>', 'when the amounts were true, such as 2026-03-01T02:00:00Z')
     .description('create and update accounts; nothing when any line is bad')
     .action((file: string, options: ImportOptions) => importFile(terminal, file, options));
 
@@ -110,7 +119,13 @@ interface AdminOptions {
 }
 
 interface ImportOptions extends AdminOptions {
+  readonly asOf?: string;
   readonly biller?: string;
+}
+
+interface FormerOptions {
+  readonly client: string;
+  readonly json?: true;
 }
 
 interface PaymentsOptions extends AdminOptions {
@@ -146,7 +161,7 @@ async function importFile(terminal: Terminal, file: string, options: ImportOptio
       options,
       'POST',
       partnerAdminRoutes.import_accounts.path,
-      { csv: part },
+      { csv: part, ...(options.asOf === undefined ? undefined : { as_of: options.asOf }) },
     );
     sum.created += done.created;
     sum.updated += done.updated;
@@ -155,6 +170,36 @@ async function importFile(terminal: Terminal, file: string, options: ImportOptio
   print(terminal, options, sum, () =>
     [`${sum.created} created`, `${sum.updated} updated`, `${sum.unchanged} unchanged`].join(', '),
   );
+}
+
+/** Opens the database itself: a move from another server comes before the first start of this one. */
+async function importFormer(
+  terminal: Terminal,
+  file: string,
+  options: FormerOptions,
+): Promise<void> {
+  const [{ readDatabaseConfig }, { openPartnerDatabase }, former] = await Promise.all([
+    import('./config.ts'),
+    import('./server.ts'),
+    import('./former-payments.ts'),
+  ]);
+  const parsed = former.parseFormerPayments(await readTextFile(terminal, file), options.client);
+  if (!parsed.ok) {
+    const lines = parsed.problems.map(({ path, problem }) => `  ${path}: ${problem}`);
+    throw new CommandError(['nothing was imported:', ...lines].join('\n'), exitCodes.failed);
+  }
+  const opened = await openPartnerDatabase(readDatabaseConfig(terminal.env), { beside: true });
+  try {
+    const done = await former.importFormerPayments(opened.database, parsed.payments);
+    print(terminal, options, done, () =>
+      [
+        `${done.imported} imported, ${done.known} known before`,
+        ...done.differing.map((id) => `  ${id} is known here with other contents`),
+      ].join('\n'),
+    );
+  } finally {
+    await opened.close();
+  }
 }
 
 async function showPayments(terminal: Terminal, options: PaymentsOptions): Promise<void> {

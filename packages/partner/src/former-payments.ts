@@ -1,0 +1,212 @@
+/**
+ * Payments that a biller accepted on a server it had before the kit. Their ids must stay known forever (PF2): a platform that
+ * repeats one gets the payment that there was, and no second one is made.
+ */
+import {
+  isTerminal,
+  MAX_AMOUNT_IN_CENTS,
+  MAX_FAILURE_REASON_LENGTH,
+  parseInstant,
+  PAYMENT_STATUSES,
+  type Detail,
+} from '@duebridge/contract';
+import { sql, type Database } from '@duebridge/runtime';
+import { CsvError, parse } from 'csv-parse/sync';
+import { columns, writeAudit, type PaymentRow } from './store.ts';
+
+/** What an import did, in payments. `differing`: ids that are known here with other contents; theirs was left alone. */
+export interface FormerPaymentsResult {
+  readonly imported: number;
+  readonly known: number;
+  readonly differing: readonly string[];
+}
+
+/** Rows in one statement. */
+const pageRows = 1_000;
+
+const importStatement = sql(
+  'kit_import_payments',
+  `INSERT INTO duebridge_partner.payment (platform_payment_id, payment_id, platform_batch_id, biller_id, account_id, client_id, status,
+     amount_in_cents, initiated_at, posted_at, ended_at, failure_reason)
+   SELECT id, payment_id, batch, biller, account, client, status, cents, at, posted, greatest(at, coalesce(posted, at)), reason
+     FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::bigint[], $9::timestamptz[],
+                 $10::timestamptz[], $11::text[])
+       AS former(id, payment_id, batch, biller, account, client, status, cents, at, posted, reason)
+   ON CONFLICT (platform_payment_id) DO NOTHING RETURNING platform_payment_id`,
+);
+
+const storedStatement = sql(
+  'kit_find_imported',
+  `SELECT ${columns} FROM duebridge_partner.payment WHERE platform_payment_id = ANY($1::text[])`,
+);
+
+/**
+ * Stores payments that ended on a former server, a thousand in a transaction; those whose id is known here are left as they are, so
+ * the import can be run again. Books and balances are not touched. Takes rows as `parseFormerPayments` gives them.
+ */
+export async function importFormerPayments(
+  database: Database,
+  payments: readonly PaymentRow[],
+): Promise<FormerPaymentsResult> {
+  const sum = { imported: 0, known: 0, differing: [] as string[] };
+  for (let from = 0; from < payments.length; from += pageRows) {
+    const page = payments
+      .slice(from, from + pageRows)
+      .toSorted((one, other) => (one.platform_payment_id < other.platform_payment_id ? -1 : 1));
+    const stored = await database.transaction(async (tx) => {
+      const made = await tx.query<{ platform_payment_id: string }>(importStatement, [
+        page.map((row) => row.platform_payment_id),
+        page.map((row) => row.payment_id),
+        page.map((row) => row.platform_batch_id),
+        page.map((row) => row.biller_id),
+        page.map((row) => row.account_id),
+        page.map((row) => row.client_id),
+        page.map((row) => row.status),
+        page.map((row) => row.amount_in_cents),
+        page.map((row) => row.initiated_at),
+        page.map((row) => row.posted_at),
+        page.map((row) => row.failure_reason),
+      ]);
+      if (made.length > 0) {
+        await writeAudit(
+          tx,
+          made.map(({ platform_payment_id }) => ({
+            platform_payment_id,
+            actor: 'import',
+            event: 'imported' as const,
+            detail: {},
+          })),
+        );
+      }
+      sum.imported += made.length;
+      const isNew = new Set(made.map((row) => row.platform_payment_id));
+      const rest = page.filter((row) => !isNew.has(row.platform_payment_id));
+      sum.known += rest.length;
+      if (rest.length === 0) return new Map<string, PaymentRow>();
+      const rows = await tx.query<PaymentRow>(storedStatement, [
+        rest.map((row) => row.platform_payment_id),
+      ]);
+      return new Map(rows.map((row) => [row.platform_payment_id, row]));
+    });
+    for (const row of page) {
+      const known = stored.get(row.platform_payment_id);
+      if (known && fields.some((field) => known[field] !== row[field])) {
+        sum.differing.push(row.platform_payment_id);
+      }
+    }
+  }
+  return sum;
+}
+
+const fields = [
+  'payment_id',
+  'platform_batch_id',
+  'biller_id',
+  'account_id',
+  'status',
+  'amount_in_cents',
+] as const;
+
+/** Columns of the file. */
+const needed = [
+  'platform_payment_id',
+  'payment_id',
+  'platform_batch_id',
+  'biller_id',
+  'account_id',
+  'status',
+  'amount_in_cents',
+  'initiated_at',
+  'posted_at',
+  'failure_reason',
+] as const;
+
+const platformId = /^(?!\.{1,2}$)[A-Za-z0-9._-]{1,64}$/;
+const partnerId = /^(?!\.{1,2}$)[A-Za-z0-9._~-]{1,128}$/;
+
+/**
+ * Reads a CSV text whose first line names the ten fields of a payment record, in any order. `client_id`: whose payments they are,
+ * the OAuth client or `static-key`. Each bad line is named, and one bad line refuses the file. Only payments that have ended are
+ * taken: end the others on the former server first, or nobody knows which of the two posts them.
+ */
+export function parseFormerPayments(
+  csv: string,
+  client_id: string,
+):
+  | { readonly ok: true; readonly payments: readonly PaymentRow[] }
+  | { readonly ok: false; readonly problems: readonly Detail[] } {
+  let records: Record<string, string>[];
+  try {
+    records = parse(csv, { bom: true, columns: true, skip_empty_lines: true, trim: true });
+  } catch (error) {
+    if (!(error instanceof CsvError)) throw error;
+    const problem = 'is not CSV with one cell for each column';
+    return { ok: false, problems: [{ path: `line ${Number(error['lines'] ?? 1)}`, problem }] };
+  }
+  const missing = needed.filter((name) => !(name in (records[0] ?? {})));
+  if (missing.length > 0) {
+    const problem = `must name the columns ${missing.join(', ')}`;
+    return { ok: false, problems: [{ path: 'line 1', problem }] };
+  }
+  const seen = new Set<string>();
+  const problems: Detail[] = [];
+  const payments = records.map((record, index) => {
+    const { payment, wrong } = readFormerPayment(record, client_id);
+    if (seen.has(payment.platform_payment_id)) wrong.push('its platform_payment_id is there twice');
+    seen.add(payment.platform_payment_id);
+    if (wrong.length > 0)
+      problems.push({ path: `payment ${index + 1}`, problem: wrong.join('; ') });
+    return payment;
+  });
+  return problems.length > 0 ? { ok: false, problems } : { ok: true, payments };
+}
+
+function readFormerPayment(
+  record: Readonly<Record<string, string>>,
+  client_id: string,
+): { payment: PaymentRow; wrong: string[] } {
+  const wrong: string[] = [];
+  const cell = (name: (typeof needed)[number]): string => record[name] ?? '';
+  const id = (name: (typeof needed)[number], pattern: RegExp): string => {
+    if (!pattern.test(cell(name))) wrong.push(`${name} is not one that the interface takes`);
+    return cell(name);
+  };
+  const time = (name: 'initiated_at' | 'posted_at'): string => {
+    const instant = parseInstant(cell(name));
+    if (instant === undefined) wrong.push(`${name} must be a time such as 2026-03-01T09:30:00Z`);
+    return new Date(instant ?? 0).toISOString();
+  };
+  const status = PAYMENT_STATUSES.find((one) => one === cell('status')) ?? 'processing';
+  if (!isTerminal(status)) wrong.push('status must be succeeded, failed or canceled');
+  const amount = /^[1-9]\d{0,10}$/.test(cell('amount_in_cents'))
+    ? Number(cell('amount_in_cents'))
+    : 0;
+  if (amount < 1 || amount > MAX_AMOUNT_IN_CENTS) wrong.push('amount_in_cents must be whole cents');
+  const initiated_at = time('initiated_at');
+  const posted_at = status === 'succeeded' ? time('posted_at') : null;
+  if (status !== 'succeeded' && cell('posted_at') !== '') {
+    wrong.push('posted_at belongs to a payment that succeeded');
+  }
+  if (posted_at !== null && posted_at < initiated_at)
+    wrong.push('posted_at is before initiated_at');
+  const reason = cell('failure_reason');
+  if ((status === 'failed') !== (reason !== '') || reason.length > MAX_FAILURE_REASON_LENGTH) {
+    wrong.push('failure_reason belongs to a payment that failed, and to each of them');
+  }
+  return {
+    wrong,
+    payment: {
+      platform_payment_id: id('platform_payment_id', platformId),
+      payment_id: id('payment_id', /^[\u0021-\u007e]{1,128}$/),
+      platform_batch_id: id('platform_batch_id', platformId),
+      biller_id: id('biller_id', partnerId),
+      account_id: id('account_id', partnerId),
+      client_id,
+      status,
+      amount_in_cents: amount,
+      initiated_at,
+      posted_at,
+      failure_reason: status === 'failed' ? reason : null,
+    },
+  };
+}
