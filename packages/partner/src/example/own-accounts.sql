@@ -5,8 +5,12 @@ CREATE TABLE waterworks.customers (
   full_name text NOT NULL,
   closed boolean NOT NULL DEFAULT false,
   open_amount numeric(12, 2) NOT NULL,
-  pay_by date NOT NULL
+  pay_by date NOT NULL,
+  -- What one payment may be; null: anything.
+  least numeric(12, 2),
+  most numeric(12, 2)
 );
+CREATE SEQUENCE waterworks.receipt_numbers;
 CREATE TABLE waterworks.receipts (
   external_ref text PRIMARY KEY,
   customer_no integer NOT NULL REFERENCES waterworks.customers,
