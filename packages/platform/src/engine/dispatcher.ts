@@ -571,7 +571,11 @@ export class Dispatcher {
         return;
       case 'end':
         this.#reached('after_ended');
-        this.#metrics.ended(payment.queue.partner_id, row.status);
+        this.#metrics.ended(
+          payment.queue.partner_id,
+          row.status,
+          this.#options.clock.now() - payment.createdAt,
+        );
         if (write.by === 'partner') {
           this.#learnSettlementTime(payment, write.ending, clock.monotonic(), acceptedAt);
         }

@@ -3,11 +3,15 @@
  */
 import type { Metrics } from '@duebridge/runtime';
 
+/** From a partner that posts at once to one that posts in a nightly run, in seconds. */
+const PAYMENT_BUCKETS = [0.1, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1_800, 7_200, 43_200, 86_400];
+
 /** What the engine counts. */
 export interface EngineMetrics {
   submitted(partner_id: string, outcome: string): void;
   polled(partner_id: string, outcome: string): void;
-  ended(partner_id: string, status: string): void;
+  /** A payment ended, `ms` after its customer confirmed it. */
+  ended(partner_id: string, status: string, ms: number): void;
   /** The partner broke the interface in a way that decides nothing, or that froze a payment. */
   breached(partner_id: string, kind: string): void;
   broken(partner_id: string, open: boolean): void;
@@ -35,6 +39,17 @@ export function engineMetrics(
     const made = metrics.counter(name, help, ['partner_id', label]);
     return (partner_id: string, value: string): void => made.inc({ partner_id, [label]: value });
   };
+  const ended = metrics.counter(
+    'duebridge_payments_ended_total',
+    'Payments that ended, by status',
+    ['partner_id', 'status'],
+  );
+  const lasting = metrics.histogram(
+    'duebridge_payment_seconds',
+    'From the confirm of the customer to the end here, by status',
+    ['partner_id', 'status'],
+    PAYMENT_BUCKETS,
+  );
   const breaker = metrics.gauge('duebridge_breaker_open', 'Partners whose calls are held back', [
     'partner_id',
   ]);
@@ -61,7 +76,10 @@ export function engineMetrics(
   return {
     submitted: counter('duebridge_submits_total', 'PUTs of payments, by outcome', 'outcome'),
     polled: counter('duebridge_polls_total', 'GETs of payment status, by outcome', 'outcome'),
-    ended: counter('duebridge_payments_ended_total', 'Payments that ended, by status', 'status'),
+    ended(partner_id, status, ms) {
+      ended.inc({ partner_id, status });
+      lasting.observe({ partner_id, status }, Math.max(0, ms) / 1_000);
+    },
     breached: counter(
       'duebridge_partner_breaches_total',
       'Answers that break the interface',

@@ -1,0 +1,178 @@
+/** What people run by holds: the alerts, the dashboard and the runbook speak of figures and commands that are there. */
+import assert from 'node:assert/strict';
+import { execFile } from 'node:child_process';
+import { readFileSync } from 'node:fs';
+import { writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import test, { after } from 'node:test';
+import { promisify } from 'node:util';
+import type { Command } from 'commander';
+import { platformCommand } from '../packages/platform/src/main.ts';
+import { eventually } from '../packages/platform/src/engine/testing.ts';
+import { startWorkingDay } from './browser/console-rig.ts';
+
+const root = join(import.meta.dirname, '..');
+const read = (file: string): string => readFileSync(join(root, file), 'utf8');
+const rules = read('deploy/prometheus/duebridge.rules.yml');
+const dashboard = read('deploy/grafana/duebridge.json');
+const runbook = read('docs/runbook.md');
+
+const work = await startWorkingDay({ after }, new URL('../packages/web/dist/', import.meta.url));
+
+test('every figure that an alert or the dashboard reads is one that a platform gives', async () => {
+  const given = new Set<string>();
+  await eventually('the gauges of what waits are there', async () => {
+    const text = await (await fetch(new URL('/metrics', work.platform.adminUrl))).text();
+    for (const [, name = ''] of text.matchAll(/^# TYPE (\S+)/gm)) given.add(name);
+    return given.has('duebridge_reviews');
+  });
+  const recorded = new Set([...rules.matchAll(/record: (\S+)/g)].map(([, name]) => name));
+  const asked = [
+    ...`${rules}\n${dashboard}`.matchAll(/\bduebridge(?::[a-z0-9_]+)+|\bduebridge_[a-z_]+/g),
+  ]
+    .map(([name]) => name)
+    .filter((name) => !name.endsWith('_total_'));
+  assert.ok(asked.length > 20);
+  const missing = asked.filter(
+    (name) =>
+      !recorded.has(name) &&
+      !given.has(name) &&
+      !given.has(name.replace(/_(bucket|count|sum)$/, '')),
+  );
+  assert.deepEqual([...new Set(missing)], []);
+});
+
+test('every alert has its section in the runbook, and every section an alert or a question', () => {
+  const alerts = [...rules.matchAll(/alert: (\w+)/g)].map(([, name = '']) => name);
+  const sections = [...runbook.matchAll(/^## (Duebridge\w+)$/gm)].map(([, name = '']) => name);
+  assert.deepEqual(sections, alerts);
+  for (const name of alerts) {
+    assert.ok(rules.includes(`runbook: docs/runbook.md#${name.toLowerCase()}`), name);
+    const section = runbook.split(`## ${name}\n`)[1]?.split('\n## ')[0] ?? '';
+    assert.match(section, /\*\*Means\*\*/, name);
+  }
+});
+
+test('promtool finds nothing wrong with the rules, and they fire when they should', async (t) => {
+  const promtool = (...words: string[]) =>
+    promisify(execFile)('promtool', words, { cwd: join(root, 'deploy/prometheus') });
+  try {
+    await promtool('--version');
+  } catch {
+    t.diagnostic('promtool is not installed: apt-get install prometheus');
+    return;
+  }
+  await promtool('check', 'rules', 'duebridge.rules.yml');
+  const { stdout } = await promtool('test', 'rules', 'duebridge.rules.test.yml');
+  assert.match(stdout, /SUCCESS/);
+});
+
+test('the dashboard is one that Grafana can import: each panel has a query and a place of its own', () => {
+  const { panels } = JSON.parse(dashboard) as {
+    panels: {
+      id: number;
+      title: string;
+      targets: { expr: string }[];
+      gridPos: { x: number; y: number };
+    }[];
+  };
+  assert.equal(new Set(panels.map(({ id }) => id)).size, panels.length);
+  assert.equal(new Set(panels.map(({ gridPos: { x, y } }) => `${x} ${y}`)).size, panels.length);
+  for (const { title, targets } of panels)
+    assert.ok(
+      targets.every(({ expr }) => expr !== ''),
+      title,
+    );
+});
+
+/** Runs a line of the runbook with the variables filled in. Gives its exit code. */
+async function run(
+  line: string,
+  variables: Readonly<Record<string, string>>,
+): Promise<{ code: number; said: string }> {
+  const words = [...line.matchAll(/"([^"]*)"|(\S+)/g)].map(([, quoted, plain]) =>
+    (quoted ?? plain ?? '').replaceAll(/\$([A-Z]+)/g, (_, name: string) => {
+      const value = variables[name];
+      assert.ok(value !== undefined, `${name} is not set for: ${line}`);
+      return value;
+    }),
+  );
+  assert.equal(words[0], 'duebridge');
+  assert.equal(words[1], 'platform');
+  let said = '';
+  const command = platformCommand({
+    env: { DUEBRIDGE_ADMIN_URL: work.platform.adminUrl, DUEBRIDGE_ADMIN_KEY: work.keys.ada },
+    stdin: (async function* () {})(),
+    write: (text) => void (said += text),
+  });
+  const quiet = (one: Command): void => {
+    one.exitOverride().configureOutput({ writeErr: (text) => void (said += text) });
+    one.commands.forEach(quiet);
+  };
+  quiet(command);
+  try {
+    await command.parseAsync(words.slice(2), { from: 'user' });
+    return { code: 0, said };
+  } catch (error) {
+    assert.ok(error instanceof Error && 'exitCode' in error, String(error));
+    return { code: Number(error.exitCode), said: said + error.message };
+  }
+}
+
+test('every command of the runbook does what its section says', async () => {
+  const paid = await work.pay('pays-1', 2_500, 'asks@example.com');
+  const waits = await work.pay('waits-1', 2_600, 'waits@example.com');
+  const detail = await work.platform.admin('GET', `/admin/v1/payments/${paid}`);
+  const BATCH = (detail.body['payment'] as { platform_batch_id: string }).platform_batch_id;
+  const FILE = join(work.platform.dataDirectory, 'export.csv');
+  await writeFile(FILE, `${paid},succeeded,2500\n${waits},processing,1\n`);
+  const keys = await work.platform.admin('GET', '/admin/v1/partners/springfield-water/keys');
+  const [{ client_id: CLIENT } = { client_id: '' }] = keys.body['keys'] as { client_id: string }[];
+  const lines = [...runbook.matchAll(/^```sh\n([\s\S]*?)^```$/gm)].flatMap(([, block = '']) =>
+    block.trim().split('\n'),
+  );
+  assert.ok(lines.length > 25);
+  for (const line of lines) {
+    // Each act gets a payment that is as its section says.
+    let PAYMENT = paid;
+    if (/payment resume|review close/.test(line)) {
+      PAYMENT = await work.pay('refuses-1', 3_100, `refused-${Math.random()}@example.com`);
+    }
+    if (line.includes('payment withdraw')) {
+      await run('duebridge platform partner pause $PARTNER --reason "test"', {
+        PARTNER: 'springfield-water',
+      });
+      PAYMENT = await unsent();
+    }
+    const found = await work.platform.admin('GET', '/admin/v1/differences?state=open');
+    const [difference] = found.body['differences'] as { difference_id: string }[];
+    const { code, said } = await run(line, {
+      PAYMENT,
+      BATCH,
+      FILE,
+      CLIENT,
+      PARTNER: 'springfield-water',
+      EMAIL: 'asks@example.com',
+      DIFFERENCE: difference?.difference_id ?? 'there is none',
+    });
+    // Comparing says by its exit code that the books differ.
+    const differs = line.includes(' reconcile ');
+    assert.equal(code, differs ? 1 : 0, `${line}\n${said}`);
+    if (line.includes('payment withdraw')) {
+      await run('duebridge platform partner resume $PARTNER --reason "test"', {
+        PARTNER: 'springfield-water',
+      });
+    }
+  }
+});
+
+/** A payment that waits for its paused partner. */
+async function unsent(): Promise<string> {
+  const credentials = await work.platform.credentials('springfield-water');
+  const { session } = await work.platform.session(credentials, 'waits-2', 'unsent@example.com');
+  const made = await work.platform.call('POST', '/v1/flow/payments', {
+    headers: { authorization: `Bearer ${session}` },
+    body: { amount_in_cents: 900, funding_method: 'sandbox_bank' },
+  });
+  return String(made.body['platform_payment_id']);
+}
