@@ -27,13 +27,21 @@ export interface FundingOrder {
 export type Authorization =
   { readonly kind: 'authorized' } | { readonly kind: 'declined'; readonly reason: string };
 
-/** The port. A method that throws is called again later, with the same order, until it gives. */
+/** How long a call to the port may take: aborted at its deadline, and when the worker stops. */
+export interface FundingCallOptions {
+  readonly signal: AbortSignal;
+}
+
+/**
+ * The port. A call that throws, or is not answered by its deadline, is made again later with the same order, until it gives; the one
+ * before may then still be under way.
+ */
 export interface Funding {
   methods(): readonly FundingMethod[];
-  authorize(order: FundingOrder): Promise<Authorization>;
-  capture(order: FundingOrder): Promise<void>;
-  /** Releases what was authorized; also right when nothing was, or is yet to be. */
-  void(order: FundingOrder): Promise<void>;
+  authorize(order: FundingOrder, call?: FundingCallOptions): Promise<Authorization>;
+  capture(order: FundingOrder, call?: FundingCallOptions): Promise<void>;
+  /** Releases what was authorized, or is yet to be: an authorization that arrives after it is declined. */
+  void(order: FundingOrder, call?: FundingCallOptions): Promise<void>;
 }
 
 const SANDBOX_METHODS: readonly FundingMethod[] = [
@@ -49,7 +57,9 @@ const MAX_QUEUED = 100_000;
 const actStatement = sql(
   'sandbox_funds_act',
   `INSERT INTO duebridge_platform.sandbox_funds (platform_payment_id, act, funding_method, amount_in_cents)
-   SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::bigint[])
+   SELECT u.* FROM unnest($1::text[], $2::text[], $3::text[], $4::bigint[]) AS u (id, act, funding_method, amount_in_cents)
+    WHERE u.act NOT IN ('authorize', 'decline')
+       OR NOT EXISTS (SELECT 1 FROM duebridge_platform.sandbox_funds f WHERE f.platform_payment_id = u.id AND f.phase = 'settle')
    ON CONFLICT (platform_payment_id, phase) DO NOTHING
    RETURNING platform_payment_id, act`,
 );
@@ -89,7 +99,8 @@ export function sandboxFunding(options: { readonly database: Database }): Fundin
       );
       return orders.map((order) => {
         const phase = order.act === 'authorize' || order.act === 'decline' ? 'hold' : 'settle';
-        return stands.get(`${order.platform_payment_id} ${phase}`) ?? order.act;
+        // Nothing stands and nothing was written: they were released before, and are not reserved any more.
+        return stands.get(`${order.platform_payment_id} ${phase}`) ?? 'decline';
       });
     },
   });

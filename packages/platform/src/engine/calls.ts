@@ -31,22 +31,38 @@ export interface CallContext {
 /** An answer without news that came sooner was not held, whatever it says. Waits are asked for in whole seconds. */
 const LEAST_HELD_MS = 900;
 
-/** Asks the funding port for the authorization. Throws what the port throws. */
-export async function authorizeFunds(funding: Funding, order: FundingOrder): Promise<PaymentEvent> {
-  const authorization = await funding.authorize(order);
+/** Asks the funding port for the authorization. Throws what the port throws, and when `signal` is aborted, whatever the port does. */
+export async function authorizeFunds(
+  funding: Funding,
+  order: FundingOrder,
+  signal: AbortSignal,
+): Promise<PaymentEvent> {
+  const authorization = await unlessAborted(funding.authorize(order, { signal }), signal);
   return authorization.kind === 'authorized'
     ? { kind: 'authorized' }
     : { kind: 'declined', reason: authorization.reason };
 }
 
-/** Captures the funds of a payment that succeeded, releases those of any other. Throws what the port throws. */
+/** Captures the funds of a payment that succeeded, releases those of any other. Throws as `authorizeFunds` does. */
 export async function settleFunds(
   funding: Funding,
   order: FundingOrder,
   succeeded: boolean,
+  signal: AbortSignal,
 ): Promise<PaymentEvent> {
-  await (succeeded ? funding.capture(order) : funding.void(order));
+  const act = succeeded ? funding.capture(order, { signal }) : funding.void(order, { signal });
+  await unlessAborted(act, signal);
   return { kind: 'funds_settled' };
+}
+
+/** The port's own promise, or a rejection as soon as the signal is aborted: a port that ignores it must hold up nobody. */
+function unlessAborted<T>(promise: Promise<T>, signal: AbortSignal): Promise<T> {
+  return new Promise((resolve, reject) => {
+    const abort = (): void => reject(new Error('the funding port did not answer in time'));
+    if (signal.aborted) abort();
+    signal.addEventListener('abort', abort, { once: true });
+    promise.then(resolve, reject).finally(() => signal.removeEventListener('abort', abort));
+  });
 }
 
 /** Sends the PUT, and where the partner calls it wrong, the one GET that tells whether it has the payment all the same (F11). */

@@ -7,7 +7,7 @@
  *         or has one step under way, never both: only the end of a step queues it again. What goes wrong with one payment stays
  *         with it (F90), and a slow partner fills its own queue and no other (P16).
  */
-import { messageOf } from '@duebridge/runtime';
+import { isDatabaseTrouble, messageOf } from '@duebridge/runtime';
 import type { Partner } from '../partners/registry.ts';
 import type { PaymentRow } from '../store/payments.ts';
 import {
@@ -21,7 +21,9 @@ import {
 import type { EngineMetrics } from './metrics.ts';
 import type { HoldReason } from './outcome.ts';
 import type { EngineOptions, EngineStep, EngineTimes } from './options.ts';
-import { DueHeap, PartnerQueue, type QueueLane } from './partner-queue.ts';
+import { FundingQueue } from './funding-queue.ts';
+import { Outage } from './outage.ts';
+import { PartnerQueue, type QueueLane } from './partner-queue.ts';
 import {
   decide,
   nextStep,
@@ -63,8 +65,8 @@ export interface Lease {
   askForMore(queue: PartnerQueue<ActivePayment>): void;
 }
 
-/** Authorizations and settlements under way at once: calls of ours to the funding port. */
-const MAX_FUNDING_CALLS = 256;
+/** A call to the funding port that takes longer is given up and made again: every act is idempotent. */
+const FUNDING_DEADLINE_MS = 15_000;
 /** Texts that are shared by payments at most. */
 const MAX_TEXTS = 10_000;
 /** Between looks whether calls under way in a slot have come to their record. */
@@ -87,9 +89,9 @@ export class Dispatcher {
   /** Aborts waiting reads: they would hold a stop for as long as they wait. */
   readonly #waits = new AbortController();
   readonly #timers = new Map<object, { readonly at: number; readonly cancel: AbortController }>();
-  /** Payments whose next step is a call to the funding port. */
-  #funding = new DueHeap<ActivePayment>();
-  #fundingCalls = 0;
+  /** Payments whose next step is a call to the funding port, by method. */
+  readonly #funding = new Map<string, FundingQueue<ActivePayment>>();
+  readonly #outage: Outage;
   /** Payments, and steps under way, by slot. */
   readonly #inSlot = new Int32Array(SLOTS);
   readonly #underWayIn = new Int32Array(SLOTS);
@@ -112,10 +114,10 @@ export class Dispatcher {
     this.#metrics = metrics;
     this.#lease = lease;
     this.#changed = changed;
+    this.#outage = new Outage(options);
     this.#records = new PaymentRecords({
+      outage: this.#outage,
       database: options.database,
-      clock: options.clock,
-      log: options.log,
       workerId: lease.workerId,
       signal: this.#calls.signal,
       // A stop lets what is under way come to its record, as long as the lease holds.
@@ -253,7 +255,7 @@ export class Dispatcher {
     this.#payments.clear();
     this.#inSlot.fill(0);
     this.#queues.clear();
-    this.#funding = new DueHeap();
+    this.#funding.clear();
   }
 
   /** Ends it gently: starts nothing, lets what is under way come to its record, aborts what takes longer than `ms`. */
@@ -284,8 +286,9 @@ export class Dispatcher {
     if (this.#ended || !this.#isCurrent(payment)) return;
     const step = nextStep(payment);
     if (step === 'authorize' || step === 'settle') {
-      this.#funding.push(payment);
-      this.#pumpFunding();
+      const queue = this.#fundingQueueOf(payment.funding_method);
+      queue.push(payment, payment.queue.partner_id);
+      this.#pumpFunding(queue);
       return;
     }
     payment.queue.push(payment, laneOf(payment));
@@ -327,7 +330,7 @@ export class Dispatcher {
     work: () => Promise<number | 'forget'>,
     afterwards: () => void,
   ): void {
-    const { clock, log } = this.#options;
+    const { clock } = this.#options;
     this.#underWay += 1;
     this.#underWayIn[payment.slot] = (this.#underWayIn[payment.slot] ?? 0) + 1;
     void (async () => {
@@ -335,11 +338,7 @@ export class Dispatcher {
       try {
         next = await work();
       } catch (error) {
-        const { platform_payment_id } = payment;
-        if (!this.#ended) {
-          log.error({ platform_payment_id, error }, 'a payment met an error; it is tried again');
-        }
-        next = BUG_PAUSE_MS;
+        next = await this.#failed(payment, error);
       }
       this.#underWay -= 1;
       this.#underWayIn[payment.slot] = (this.#underWayIn[payment.slot] ?? 0) - 1;
@@ -354,27 +353,43 @@ export class Dispatcher {
     })();
   }
 
-  #pumpFunding(): void {
-    const { clock } = this.#options;
-    while (this.#fundingCalls < MAX_FUNDING_CALLS && !this.#ended) {
-      const payment = this.#funding.peek();
-      if (payment === undefined) return;
-      if (!this.#isCurrent(payment)) {
-        this.#funding.pop();
-        continue;
-      }
-      if (payment.at > clock.monotonic()) {
-        this.#wake(this.#funding, payment.at, () => this.#pumpFunding());
-        return;
-      }
-      this.#funding.pop();
-      this.#fundingCalls += 1;
+  /** A step threw. Gives the delay until it is tried again. */
+  async #failed(payment: ActivePayment, error: unknown): Promise<number> {
+    if (this.#ended) return BUG_PAUSE_MS;
+    if (isDatabaseTrouble(error)) {
+      await this.#outage.over(this.#calls.signal, error);
+      return 0;
+    }
+    const { platform_payment_id } = payment;
+    this.#options.log.error(
+      { platform_payment_id, error },
+      'a payment met an error; it is tried again',
+    );
+    return BUG_PAUSE_MS;
+  }
+
+  #fundingQueueOf(funding_method: string): FundingQueue<ActivePayment> {
+    let queue = this.#funding.get(funding_method);
+    if (queue === undefined) {
+      queue = new FundingQueue();
+      this.#funding.set(funding_method, queue);
+    }
+    return queue;
+  }
+
+  #pumpFunding(queue: FundingQueue<ActivePayment>): void {
+    const isCurrent = (payment: ActivePayment): boolean => this.#isCurrent(payment);
+    while (!this.#ended) {
+      const turn = queue.take(this.#options.clock.monotonic(), isCurrent);
+      if (turn.kind === 'wait') this.#wake(queue, turn.until, () => this.#pumpFunding(queue));
+      if (turn.kind !== 'start') return;
+      const { item: payment, call } = turn;
       this.#run(
         payment,
         () => this.#fundingStep(payment),
         () => {
-          this.#fundingCalls -= 1;
-          this.#pumpFunding();
+          queue.ended(call);
+          this.#pumpFunding(queue);
         },
       );
     }
@@ -426,17 +441,25 @@ export class Dispatcher {
     const settles = payment.stage === 'ended';
     if (!settles) this.#reached('before_authorize');
     let event: PaymentEvent;
+    const deadline = new AbortController();
+    const signal = AbortSignal.any([this.#calls.signal, deadline.signal]);
+    void clock.sleep(FUNDING_DEADLINE_MS, signal).then(() => deadline.abort());
     try {
-      event = settles
-        ? await settleFunds(funding, orderOf(payment), payment.status === 'succeeded')
-        : await authorizeFunds(funding, orderOf(payment));
+      const order = orderOf(payment);
+      event = await (settles
+        ? settleFunds(funding, order, payment.status === 'succeeded', signal)
+        : authorizeFunds(funding, order, signal));
     } catch (error) {
+      // A port in the platform's own database shares its outages.
+      if (isDatabaseTrouble(error)) throw error;
       const { platform_payment_id } = payment;
       log.error(
         { platform_payment_id, error: messageOf(error) },
         'the funding port failed; it is asked again',
       );
       event = { kind: 'funding_failed' };
+    } finally {
+      deadline.abort();
     }
     if (event.kind !== 'funding_failed') {
       this.#reached(settles ? 'after_settle_call' : 'after_authorize');

@@ -9,31 +9,26 @@ import { Refusal, type PaymentStage } from '@duebridge/contract';
 import {
   groupCommit,
   isDatabaseTrouble,
-  messageOf,
-  type Clock,
   type Database,
   type GroupCommit,
-  type Log,
 } from '@duebridge/runtime';
 import { advance, findPayment, type Advance, type PaymentRow } from '../store/payments.ts';
 import { endPayments, settlePayments, type End } from '../store/terminal.ts';
+import type { Outage } from './outage.ts';
 import type { StepWrite } from './payment-steps.ts';
 
 /** Rows in one statement of a group commit. */
 const MAX_BATCH = 500;
 /** Writes waiting at most: one per payment under way, and a worker holds up to a million. */
 const MAX_QUEUED = 2_000_000;
-/** Pause before a write that the database could not take is tried again. */
-const DATABASE_PAUSE_MS = 500;
 
 /** What the writes stand on. */
 export interface RecordOptions {
   readonly database: Database;
-  readonly clock: Clock;
-  readonly log: Log;
   readonly workerId: string;
   /** False once nothing may be written any more: the lease can no longer be relied on. */
   readonly mayWrite: () => boolean;
+  readonly outage: Outage;
   /** Aborts the pauses between tries. */
   readonly signal: AbortSignal;
 }
@@ -78,7 +73,7 @@ export class PaymentRecords {
 
   /** Writes one step of a payment that stands at `from`. */
   async write(platform_payment_id: string, from: PaymentStage, step: StepWrite): Promise<Recorded> {
-    const { clock, database, log, mayWrite, signal } = this.#options;
+    const { database, mayWrite, outage, signal } = this.#options;
     for (;;) {
       if (!mayWrite()) return { kind: 'given_up' };
       try {
@@ -88,9 +83,8 @@ export class PaymentRecords {
         return { kind: 'refused', row: await findPayment(database, platform_payment_id) };
       } catch (error) {
         if (!isDatabaseTrouble(error) && !(error instanceof Refusal)) throw error;
-        log.warn({ error: messageOf(error) }, 'a write has to wait for the database');
         if (signal.aborted) return { kind: 'given_up' };
-        await clock.sleep(DATABASE_PAUSE_MS * (0.5 + clock.random()), signal);
+        await outage.over(signal, error);
       }
     }
   }

@@ -14,7 +14,7 @@ import type { PartnerRegistration } from '@duebridge/contract';
 import { silentLog, systemClock, type Database, type Log } from '@duebridge/runtime';
 import { testDatabase, type Cleanup, type TestDatabase } from '@duebridge/runtime/testing';
 import { batchFor } from '../reconciliation/batch.ts';
-import { createEngine, type Engine, type EngineOptions } from './engine.ts';
+import { createEngine, type Engine } from './engine.ts';
 import { sandboxFunding, type Funding } from '../funding.ts';
 import { migrations } from '../migrations.ts';
 import { createPartnerClient, type PartnerClient } from '../partners/client.ts';
@@ -216,7 +216,7 @@ export interface Stand {
   readonly client: PartnerClient;
   readonly funding: Funding;
   /** An engine of its own worker over the same database; stopped before the database goes. */
-  engine(options?: Partial<EngineOptions>): Engine;
+  engine(options?: Partial<Parameters<typeof createEngine>[0]>): Engine;
   /** Registers a partner with a static key; gives its id. */
   register(
     partner_id: string,

@@ -1,0 +1,120 @@
+/** The funding port hangs, is slow, or fails; what comes of the payments behind and beside it. */
+import assert from 'node:assert/strict';
+import test from 'node:test';
+import { DatabaseUnavailable, type Database } from '@duebridge/runtime';
+import { sandboxFunding, type Funding } from '../funding.ts';
+import type { PaymentRow } from '../store/payments.ts';
+import { FundingQueue } from './funding-queue.ts';
+import { actsOf, eventually, keptLog, scriptedPartner, stand } from './testing.ts';
+
+const settled = (row: PaymentRow): boolean => row.settled_at !== null;
+const all = (): boolean => true;
+const never = (): Promise<never> => new Promise<never>(() => undefined);
+
+test('partners take turns at a funding method: ten thousand payments of one keep no other waiting [L3]', () => {
+  const queue = new FundingQueue<{ at: number; name: string }>();
+  for (let count = 0; count < 10_000; count += 1) queue.push({ at: 0, name: 'dead' }, 'dead');
+  for (const name of ['b', 'c']) queue.push({ at: 1, name }, name);
+  const names = [1, 2, 3, 4].map(() => {
+    const turn = queue.take(2, all);
+    return turn.kind === 'start' ? turn.item.name : turn.kind;
+  });
+  assert.deepEqual(names.toSorted(), ['b', 'c', 'dead', 'dead']);
+});
+
+test('256 calls that hang hold up a method for a second, and what hangs does not grow without end', () => {
+  const queue = new FundingQueue<{ at: number }>();
+  for (let count = 0; count < 5_000; count += 1) queue.push({ at: 0 }, 'acme');
+  let underWay = 0;
+  let now = 0;
+  for (; now < 60_000; now += 1_000) {
+    for (let turn = queue.take(now, all); turn.kind === 'start'; turn = queue.take(now, all)) {
+      underWay += 1;
+    }
+    if (now === 0) assert.equal(underWay, 256);
+    if (now === 1_000) assert.equal(underWay, 512);
+  }
+  assert.equal(underWay, 1_024);
+});
+
+test('a funding method that never answers holds up neither the others nor a stop [L3 L5]', async (t) => {
+  const place = await stand(t);
+  const partner = await scriptedPartner(t);
+  await place.register('acme', partner.url);
+  let hanging = 0;
+  const funding: Funding = {
+    ...place.funding,
+    authorize(order, call) {
+      if (order.funding_method !== 'hanging_bank') return place.funding.authorize(order, call);
+      hanging += 1;
+      return never();
+    },
+  };
+  const engine = place.engine({ funding, options: { stopMs: 300 } });
+  await engine.start();
+  await Promise.all(
+    Array.from({ length: 300 }, () =>
+      place.pay(engine, 'acme', { funding_method: 'hanging_bank' }),
+    ),
+  );
+  await eventually('the port hangs', () => hanging >= 256);
+  const { platform_payment_id } = await place.pay(engine, 'acme');
+  assert.equal((await place.until(platform_payment_id, settled)).status, 'succeeded');
+  const from = performance.now();
+  await engine.stop();
+  assert.ok(performance.now() - from < 10_000, 'the stop ends within its limit');
+});
+
+test('an authorization that arrives after the release is declined', async (t) => {
+  const place = await stand(t);
+  const partner = await scriptedPartner(t);
+  await place.register('acme', partner.url);
+  const { platform_payment_id } = await place.pay(place.engine(), 'acme');
+  const order = { platform_payment_id, funding_method: 'sandbox_bank', amount_in_cents: 12_345 };
+  await place.funding.void(order);
+  assert.equal((await place.funding.authorize(order)).kind, 'declined');
+  assert.deepEqual(await actsOf(place, platform_payment_id), ['void']);
+});
+
+test('an outage of the database is logged once, and all that waited for it goes on at once [L8]', async (t) => {
+  const log = keptLog();
+  const place = await stand(t, { log });
+  const partner = await scriptedPartner(t);
+  let isDown = false;
+  let refused = 0;
+  const away = (): Promise<never> => {
+    refused += 1;
+    return Promise.reject(new DatabaseUnavailable('it is away', 'unknown'));
+  };
+  const database: Database = {
+    ...place.database,
+    query: (statement, values) => (isDown ? away() : place.database.query(statement, values)),
+    transaction: (work, options) => (isDown ? away() : place.database.transaction(work, options)),
+  };
+  await place.register('acme', partner.url);
+  const engine = place.engine({
+    database,
+    leaseDatabase: place.database,
+    funding: sandboxFunding({ database }),
+  });
+  await engine.start();
+  const warm = await place.pay(engine, 'acme');
+  await place.until(warm.platform_payment_id, settled);
+  // The answers arrive while the database is away.
+  partner.script = (seen) => {
+    isDown ||= seen.method === 'PUT';
+    return undefined;
+  };
+  const rows = await Promise.all(Array.from({ length: 30 }, () => place.pay(engine, 'acme')));
+  await eventually('payments wait for the database', () => refused >= 5);
+  partner.script = () => undefined;
+  isDown = false;
+  const from = performance.now();
+  for (const row of rows) {
+    assert.equal((await place.until(row.platform_payment_id, settled)).status, 'succeeded');
+  }
+  assert.ok(performance.now() - from < 5_000, `${performance.now() - from} ms`);
+  const errors = log.lines.filter((line) => line.message.includes('payments wait for it'));
+  assert.equal(errors.length, 1, 'once, not once for each payment');
+  assert.ok(log.lines.some((line) => line.message.includes('answers again')));
+});
