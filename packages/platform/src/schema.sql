@@ -282,6 +282,8 @@ CREATE TABLE duebridge_platform.payments (
 
 CREATE INDEX payments_batch ON duebridge_platform.payments USING btree (platform_batch_id);
 
+CREATE INDEX payments_batch_open ON duebridge_platform.payments USING btree (platform_batch_id) WHERE (settled_at IS NULL);
+
 CREATE INDEX payments_by_account ON duebridge_platform.payments USING btree (account_id, platform_payment_id);
 
 CREATE INDEX payments_by_amount ON duebridge_platform.payments USING btree (amount_in_cents, platform_payment_id);

@@ -597,7 +597,7 @@ export class Dispatcher {
         this.#metrics.ended(
           payment.queue.partner_id,
           row.status,
-          this.#options.clock.now() - payment.createdAt,
+          Date.parse(row.ended_at ?? row.created_at) - Date.parse(row.created_at),
         );
         if (write.by === 'partner') {
           this.#learnSettlementTime(payment, write.ending, clock.monotonic(), acceptedAt);
@@ -618,10 +618,7 @@ export class Dispatcher {
     if (posted_at !== null && initiated_at !== null) {
       // Both by the partner's clock: exact, whatever that clock shows.
       learn(queue.settlements, Date.parse(posted_at) - Date.parse(initiated_at));
-      this.#metrics.detected(
-        queue.partner_id,
-        Math.max(0, this.#options.clock.now() - Date.parse(posted_at)),
-      );
+      this.#metrics.detected(Math.max(0, this.#options.clock.now() - Date.parse(posted_at)));
     } else if (acceptedAt !== undefined) {
       learn(queue.settlements, now - acceptedAt);
     }

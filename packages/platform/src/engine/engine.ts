@@ -309,7 +309,13 @@ class RunningEngine implements Engine {
 
   async #close(): Promise<void> {
     const { database, log } = this.#options;
-    for (const platform_batch_id of await closeBatches(database, this.#workerId)) {
+    const worker_id = this.#lease?.worker_id;
+    if (worker_id === undefined) return;
+    const { signal } = this.#stopping;
+    for (const platform_batch_id of await closeBatches(database, worker_id, {
+      of: worker_id,
+      signal,
+    })) {
       log.info({ platform_batch_id }, 'batch closed');
     }
     await forgetDeadWorkers(database, this.#times.leaseMs);

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
 import test from 'node:test';
 import { Refusal } from '@duebridge/contract';
-import type { Database, Statement } from '@duebridge/runtime';
+import { openDatabase, type Database, type Statement } from '@duebridge/runtime';
 import fc from 'fast-check';
 import {
   batchFor,
@@ -325,4 +325,62 @@ test('a payment that joins between the look and the closing keeps its batch open
   assert.deepEqual(await closeBatches(database, 'test'), []);
   assert.equal(joined?.platform_batch_id, platform_batch_id);
   assert.equal((await getBatch(place.database, platform_batch_id)).closed_at, null);
+});
+
+test('whether a large batch can be closed is one look, and all batches of an evening close in one round, each once', async (t) => {
+  const place = await stand(t);
+  await place.register('acme', 'http://127.0.0.1:9');
+  const partner = await place.registry.get('acme');
+  assert(partner);
+  const day = 86_400_000;
+  const ids: string[] = [];
+  // One large batch with a single payment left, and many small ones whose payments have all ended.
+  for (let index = 0; index < 60; index += 1) {
+    ids.push(await batchFor(place.database, partner, Date.now() - (index + 2) * day));
+  }
+  const [large] = ids;
+  await place.database.transaction(async (tx) => {
+    await tx.query('SET LOCAL session_replication_role = replica');
+    await tx.query(
+      `INSERT INTO duebridge_platform.payments (platform_payment_id, partner_id, biller_id, account_id, platform_batch_id,
+              amount_in_cents, funding_method, slot, stage, status, failure_reason, ended_at, settled_at)
+       SELECT 'ended-' || n, 'acme', 'acme', 'A', $1, 1, 'sandbox_bank', 1, 'ended', 'failed', 'no', now(), now()
+         FROM generate_series(1, 20000) n`,
+      [large],
+    );
+    await tx.query(
+      `INSERT INTO duebridge_platform.payments (platform_payment_id, partner_id, biller_id, account_id, platform_batch_id,
+              amount_in_cents, funding_method, slot)
+       VALUES ('zz-last', 'acme', 'acme', 'A', $1, 1, 'sandbox_bank', 1)`,
+      [large],
+    );
+  });
+  // One connection, which tells what it has read when it is asked.
+  const one = openDatabase({
+    url: place.database.url,
+    applicationName: 'closes batches',
+    maxConnections: 1,
+  });
+  place.database.closing(() => one.close());
+  const read = async (): Promise<number> => {
+    await one.query('SELECT pg_stat_force_next_flush()');
+    const [row] = await one.query<{ n: number }>(
+      `SELECT seq_tup_read + coalesce(idx_tup_fetch, 0) AS n FROM pg_stat_user_tables
+        WHERE schemaname = 'duebridge_platform' AND relname = 'payments'`,
+    );
+    return row?.n ?? 0;
+  };
+  // Two workers, each with half of the slots.
+  await place.database.query(`UPDATE duebridge_platform.slots SET worker_id = 'w' || slot % 2`);
+  const before = await read();
+  const closed = await Promise.all(
+    ['w0', 'w1'].map((worker) => closeBatches(one, worker, { of: worker })),
+  );
+  assert.equal(closed.flat().length, 59);
+  assert.deepEqual(new Set(closed.flat()), new Set(ids.slice(1)));
+  assert.ok(
+    closed.every((one) => one.length > 10),
+    'one worker did nearly all of it',
+  );
+  assert.ok((await read()) - before < 5_000, 'the ended payments of the large batch were read');
 });
