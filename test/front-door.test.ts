@@ -59,7 +59,11 @@ let empty: string;
 before(async () => {
   folder = await mkdtemp(path.join(tmpdir(), 'duebridge-front-door-'));
   server = await testServer();
-  admin = openDatabase({ url: server.url, applicationName: 'front door' });
+  admin = openDatabase({
+    url: server.url,
+    applicationName: 'front door',
+    statementTimeoutMs: 60_000,
+  });
   own = { platform: await newDatabase(), partner: await newDatabase() };
   empty = await newDatabase();
   for (const side of both) await (await sides[side].start(good(own[side]))).stop();

@@ -36,10 +36,16 @@ interface Migration {
 
 /** How often a migration that met locks or deadlocks is tried before it fails; with the pauses, more than ten minutes. */
 const maxAttempts = 200;
-/** How long a migration waits for a lock, with everybody else queueing behind it, in milliseconds. */
-const lockTimeoutMs = 2_000;
-/** Pause between attempts in milliseconds: at least as long as the others had to wait. */
-const retryPauseMs = 2_000;
+/** How a migration behaves towards the traffic beside it. */
+export interface MigrateOptions {
+  log?: Log;
+  /** Whether to apply what is missing; default true. */
+  apply?: boolean;
+  /** How long it waits for a lock, with everybody else queueing behind it, in milliseconds; default 2,000. */
+  lockTimeoutMs?: number;
+  /** Pause between attempts in milliseconds; default 2,000: at least as long as the others had to wait. */
+  retryPauseMs?: number;
+}
 
 /**
  * Applies the files of `migrations` that are missing, and gives their names. Any number of processes may start at once.
@@ -50,9 +56,9 @@ const retryPauseMs = 2_000;
 export async function migrate(
   database: Database,
   migrations: Migrations,
-  options: { log?: Log; apply?: boolean } = {},
+  options: MigrateOptions = {},
 ): Promise<string[]> {
-  const log = options.log ?? silentLog;
+  const { log = silentLog, lockTimeoutMs = 2_000, retryPauseMs = 2_000 } = options;
   assert.match(migrations.schema, /^[a-z][a-z0-9_]{0,62}$/, 'a schema name is lower case');
   const files = await readMigrations(migrations.directory);
   const missing = missingOf(files, await appliedOf(database, migrations.schema), log);
@@ -63,9 +69,9 @@ export async function migrate(
   }
   const done: string[] = [];
   for (const file of missing) {
-    if (
-      await withPatience(log, file.name, () => applyOne(database, migrations.schema, file, log))
-    ) {
+    const apply = (): Promise<boolean> =>
+      applyOne(database, migrations.schema, file, lockTimeoutMs, log);
+    if (await withPatience(log, file.name, retryPauseMs, apply)) {
       log.info({ migration: file.name, schema: migrations.schema }, 'migration applied');
       done.push(file.name);
     }
@@ -145,7 +151,13 @@ function missingOf(files: Migration[], applied: Map<string, Applied>, log: Log):
 }
 
 /** Applies one file unless another process has; gives whether it did. No statement has a time limit, waiting for a table has. */
-function applyOne(database: Database, schema: string, file: Migration, log: Log): Promise<boolean> {
+function applyOne(
+  database: Database,
+  schema: string,
+  file: Migration,
+  lockTimeoutMs: number,
+  log: Log,
+): Promise<boolean> {
   const work = async (tx: Transaction): Promise<boolean> => {
     const lock = `duebridge migrations of ${schema}`;
     const [row] = await tx.query<{ locked: boolean }>(
@@ -190,7 +202,12 @@ async function prepare(tx: Transaction, schema: string): Promise<void> {
  * Repeats `attempt` while a busy table (55P03) or a deadlock (40P01) stops it: traffic goes on in the pauses. Nothing of a failed
  * attempt stays. Deadlocks are retried at once a few times by the transaction itself; this goes on where those did not suffice.
  */
-async function withPatience<T>(log: Log, name: string, attempt: () => Promise<T>): Promise<T> {
+async function withPatience<T>(
+  log: Log,
+  name: string,
+  retryPauseMs: number,
+  attempt: () => Promise<T>,
+): Promise<T> {
   for (let tried = 1; ; tried += 1) {
     try {
       return await attempt();

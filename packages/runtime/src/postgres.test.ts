@@ -1,11 +1,5 @@
 import assert from 'node:assert/strict';
-import { execFile } from 'node:child_process';
-import { cp, mkdtemp, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import path from 'node:path';
 import test, { after } from 'node:test';
-import { pathToFileURL } from 'node:url';
-import { promisify } from 'node:util';
 import { ConfigurationError, DatabaseUnavailable } from './errors.ts';
 import {
   checkDurability,
@@ -17,14 +11,12 @@ import {
   takesWrites,
   type Database,
 } from './postgres.ts';
-import { migrate } from './migrations.ts';
 import { freePort, testDatabase, testServer } from './testing.ts';
 
 const migrations = {
   schema: 'test_ground',
   directory: new URL('./fixtures/migrations/', import.meta.url),
 };
-const execFileAsync = promisify(execFile);
 // One user for the whole file, so that the server does not stop and start between its tests.
 const server = await testServer();
 after(() => server.stop());
@@ -238,92 +230,17 @@ async function endSessions(database: Database, condition: string): Promise<void>
   }
 }
 
-// Migrations ---------------------------------------------------------------------------------------------------------------
-
-async function emptyDatabase(t: { after(hook: () => Promise<void>): unknown }): Promise<{
-  database: Database;
-  url: string;
-}> {
-  const name = `empty_${Math.random().toString(36).slice(2)}`;
-  const url = await ensureDatabase(server.url, name);
-  const database = openDatabase({ url, applicationName: 'empty' });
-  t.after(async () => {
-    await database.close();
-    const admin = openDatabase({ url: server.url, applicationName: 'drop' });
-    await admin.query(`DROP DATABASE ${name} WITH (FORCE)`);
-    await admin.close();
-  });
-  return { database, url };
-}
-
-test('eight processes that start at once migrate once, and a later one changes nothing', async (t) => {
-  const { database, url } = await emptyDatabase(t);
-  const program = `
-    import { migrate } from ${JSON.stringify(new URL('./migrations.ts', import.meta.url).href)};
-    import { openDatabase } from ${JSON.stringify(new URL('./postgres.ts', import.meta.url).href)};
-    const database = openDatabase({ url: process.argv[1], applicationName: 'starter' });
-    const done = await migrate(database, { schema: 'test_ground', directory: new URL(process.argv[2]) });
-    await database.close();
-    console.log(done.length);`;
-  const starters = Array.from({ length: 8 }, () =>
-    execFileAsync(process.execPath, [
-      '--input-type=module-typescript',
-      '-e',
-      program,
-      url,
-      migrations.directory.href,
-    ]),
-  );
-  const counts = (await Promise.all(starters)).map(({ stdout }) => Number(stdout));
-  assert.deepEqual(
-    counts.sort((a, b) => a - b),
-    [0, 0, 0, 0, 0, 0, 0, 2],
-  );
-  assert.deepEqual(await migrate(database, migrations), []);
-  const rows = await database.query<{ name: string }>(
-    'SELECT name FROM test_ground.migrations ORDER BY name',
-  );
-  assert.deepEqual(
-    rows.map((row) => row.name),
-    ['001-payment.sql', '002-note.sql'],
-  );
-});
-
-test('a changed, a missing, a misnamed or a failing migration stops the start and leaves the database as it was', async (t) => {
-  const { database } = await emptyDatabase(t);
-  const folder = await mkdtemp(path.join(tmpdir(), 'duebridge-migrations-'));
-  t.after(() => rm(folder, { recursive: true }));
-  await cp(migrations.directory, folder, { recursive: true });
-  const here = { schema: 'test_ground', directory: pathToFileURL(folder) };
-  await migrate(database, here);
-
-  await writeFile(
-    path.join(folder, '003-bad.sql'),
-    'CREATE TABLE test_ground.half (); SELECT 1 / 0;',
-  );
-  await assert.rejects(migrate(database, here), (error) => sqlState(error) === '22012');
-  const [half] = await database.query(`SELECT to_regclass('test_ground.half') AS half`);
-  assert.deepEqual(half, { half: null });
-  await rm(path.join(folder, '003-bad.sql'));
-
-  await writeFile(path.join(folder, '3-short.sql'), 'SELECT 1');
-  await assert.rejects(migrate(database, here), ConfigurationError);
-  await rm(path.join(folder, '3-short.sql'));
-
-  await writeFile(path.join(folder, '002-note.sql'), 'SELECT 1');
-  await assert.rejects(migrate(database, here), ConfigurationError);
-  await rm(path.join(folder, '002-note.sql'));
-  // Additive, so the version that lacks it goes on; the first is not.
-  assert.deepEqual(await migrate(database, here), []);
-  await rm(path.join(folder, '001-payment.sql'));
-  await assert.rejects(migrate(database, here), ConfigurationError);
-});
+// Setting up ---------------------------------------------------------------------------------------------------------------
 
 test('a database is made once, however many ask', async (t) => {
   const name = `many_${Math.random().toString(36).slice(2)}`;
   const urls = await Promise.all(Array.from({ length: 6 }, () => ensureDatabase(server.url, name)));
   assert.equal(new Set(urls).size, 1);
-  const admin = openDatabase({ url: server.url, applicationName: 'drop' });
+  const admin = openDatabase({
+    url: server.url,
+    applicationName: 'drop',
+    statementTimeoutMs: 60_000,
+  });
   t.after(() => admin.close());
   await admin.query(`DROP DATABASE ${name}`);
 });

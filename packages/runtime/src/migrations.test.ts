@@ -1,0 +1,214 @@
+import assert from 'node:assert/strict';
+import { execFile } from 'node:child_process';
+import { cp, mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import test, { after, type TestContext } from 'node:test';
+import { pathToFileURL } from 'node:url';
+import { promisify } from 'node:util';
+import { ConfigurationError } from './errors.ts';
+import type { Log } from './log.ts';
+import { migrate, type Migrations } from './migrations.ts';
+import { ensureDatabase, openDatabase, sqlState, type Database } from './postgres.ts';
+import { testServer } from './testing.ts';
+
+const migrations = {
+  schema: 'test_ground',
+  directory: new URL('./fixtures/migrations/', import.meta.url),
+};
+const execFileAsync = promisify(execFile);
+const server = await testServer();
+after(() => server.stop());
+
+async function emptyDatabase(t: { after(hook: () => Promise<void>): unknown }): Promise<{
+  database: Database;
+  url: string;
+}> {
+  const name = `empty_${Math.random().toString(36).slice(2)}`;
+  const url = await ensureDatabase(server.url, name);
+  const database = openDatabase({ url, applicationName: 'empty' });
+  t.after(async () => {
+    await database.close();
+    const admin = openDatabase({
+      url: server.url,
+      applicationName: 'drop',
+      statementTimeoutMs: 60_000,
+    });
+    await admin.query(`DROP DATABASE ${name} WITH (FORCE)`);
+    await admin.close();
+  });
+  return { database, url };
+}
+
+test('eight processes that start at once migrate once, and a later one changes nothing', async (t) => {
+  const { database, url } = await emptyDatabase(t);
+  const program = `
+    import { migrate } from ${JSON.stringify(new URL('./migrations.ts', import.meta.url).href)};
+    import { openDatabase } from ${JSON.stringify(new URL('./postgres.ts', import.meta.url).href)};
+    const database = openDatabase({ url: process.argv[1], applicationName: 'starter' });
+    const done = await migrate(database, { schema: 'test_ground', directory: new URL(process.argv[2]) });
+    await database.close();
+    console.log(done.length);`;
+  const starters = Array.from({ length: 8 }, () =>
+    execFileAsync(process.execPath, [
+      '--input-type=module-typescript',
+      '-e',
+      program,
+      url,
+      migrations.directory.href,
+    ]),
+  );
+  const counts = (await Promise.all(starters)).map(({ stdout }) => Number(stdout));
+  assert.equal(
+    counts.reduce((sum, count) => sum + count),
+    2,
+  );
+  assert.deepEqual(await migrate(database, migrations), []);
+  const rows = await database.query<{ name: string }>(
+    'SELECT name FROM test_ground.migrations ORDER BY name',
+  );
+  assert.deepEqual(
+    rows.map((row) => row.name),
+    ['001-payment.sql', '002-note.sql'],
+  );
+});
+
+test('a changed, a missing, a misnamed or a failing migration stops the start and leaves the database as it was', async (t) => {
+  const { database } = await emptyDatabase(t);
+  const folder = await mkdtemp(path.join(tmpdir(), 'duebridge-migrations-'));
+  t.after(() => rm(folder, { recursive: true }));
+  await cp(migrations.directory, folder, { recursive: true });
+  const here = { schema: 'test_ground', directory: pathToFileURL(folder) };
+  await migrate(database, here);
+
+  await writeFile(
+    path.join(folder, '003-bad.sql'),
+    'CREATE TABLE test_ground.half (); SELECT 1 / 0;',
+  );
+  await assert.rejects(migrate(database, here), (error) => sqlState(error) === '22012');
+  const [half] = await database.query(`SELECT to_regclass('test_ground.half') AS half`);
+  assert.deepEqual(half, { half: null });
+  await rm(path.join(folder, '003-bad.sql'));
+
+  await writeFile(path.join(folder, '3-short.sql'), 'SELECT 1');
+  await assert.rejects(migrate(database, here), ConfigurationError);
+  await rm(path.join(folder, '3-short.sql'));
+
+  await writeFile(path.join(folder, '002-note.sql'), 'SELECT 1');
+  await assert.rejects(migrate(database, here), ConfigurationError);
+  await rm(path.join(folder, '002-note.sql'));
+  // Additive, so the version that lacks it goes on; the first is not.
+  assert.deepEqual(await migrate(database, here), []);
+  await rm(path.join(folder, '001-payment.sql'));
+  await assert.rejects(migrate(database, here), ConfigurationError);
+});
+
+// Under way ------------------------------------------------------------------------------------------------------------------
+
+/** A database with the fixture's tables, and a folder of migrations to which a test adds. */
+async function migrated(t: TestContext): Promise<{
+  database: Database;
+  url: string;
+  here: Migrations;
+  add: (name: string, text: string) => Promise<void>;
+}> {
+  const { database, url } = await emptyDatabase(t);
+  const folder = await mkdtemp(path.join(tmpdir(), 'duebridge-migrations-'));
+  t.after(() => rm(folder, { recursive: true }));
+  await cp(migrations.directory, folder, { recursive: true });
+  const here = { schema: 'test_ground', directory: pathToFileURL(folder) };
+  await migrate(database, here);
+  return { database, url, here, add: (name, text) => writeFile(path.join(folder, name), text) };
+}
+
+/** A log whose warnings and notes a test can wait for. */
+function heardLog(): { log: Log; heard: (words: string) => Promise<void> } {
+  const waiting = new Map<string, () => void>();
+  const keep = (_details: object, message: string): void => waiting.get(message)?.();
+  return {
+    log: { debug: keep, info: keep, warn: keep, error: keep },
+    heard: (words) =>
+      new Promise((resolve) => {
+        waiting.set(words, resolve);
+      }),
+  };
+}
+
+test('a migration takes as long as it takes, and a replica that starts meanwhile waits for it', async (t) => {
+  const { url, here, add } = await migrated(t);
+  // Longer than a statement may take, and than the client waits for the answer to one.
+  await add('003-long.sql', 'SELECT pg_sleep(5.5); CREATE TABLE test_ground.late ();');
+  const impatient = (name: string): Database => {
+    const database = openDatabase({ url, applicationName: name, statementTimeoutMs: 100 });
+    t.after(() => database.close());
+    return database;
+  };
+  const { log, heard } = heardLog();
+  const waits = heard('waiting for the migrations of another process');
+  const first = migrate(impatient('first'), here, { log });
+  const second = migrate(impatient('second'), here, { log });
+  await waits;
+  assert.deepEqual((await Promise.all([first, second])).flat(), ['003-long.sql']);
+});
+
+test('a migration that meets a busy table lets the traffic pass, and comes through in the end', async (t) => {
+  const { database, here, add } = await migrated(t);
+  await add('003-column.sql', 'ALTER TABLE test_ground.payment ADD COLUMN more text');
+  const { log, heard } = heardLog();
+  const gaveUpOnce = heard('migration waits for a busy table');
+  const [locked, release] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+  const busy = database.transaction(async (tx) => {
+    await tx.query('SELECT * FROM test_ground.payment');
+    locked.resolve();
+    await release.promise;
+  });
+  await locked.promise;
+  const done = migrate(database, here, { log, lockTimeoutMs: 100, retryPauseMs: 10 });
+  await gaveUpOnce;
+  // Nobody queues behind it for longer than it waits itself.
+  await database.query('SELECT count(*) FROM test_ground.payment');
+  release.resolve();
+  await busy;
+  assert.deepEqual(await done, ['003-column.sql']);
+});
+
+test('a migration that deadlocks with the traffic is tried again, and the traffic loses nothing', async (t) => {
+  const { database, here, add } = await migrated(t);
+  await database.query('CREATE TABLE test_ground.other AS SELECT 1 AS one');
+  await database.query(`INSERT INTO test_ground.payment VALUES ('p1', 1)`);
+  await add('003-both.sql', 'LOCK TABLE test_ground.other; LOCK TABLE test_ground.payment');
+  const traffic = database.transaction(async (tx) => {
+    // The migration is the one that notices the deadlock.
+    await tx.query(`SET LOCAL deadlock_timeout = '1min'`);
+    await tx.query('UPDATE test_ground.payment SET amount_in_cents = 2');
+    const done = migrate(database, here, { lockTimeoutMs: 30_000 });
+    for (let waits = 0; waits === 0;) {
+      const rows = await database.query(
+        `SELECT 1 FROM pg_locks WHERE NOT granted AND relation = 'test_ground.payment'::regclass`,
+      );
+      waits = rows.length;
+    }
+    await tx.query('UPDATE test_ground.other SET one = 2');
+    return { done };
+  });
+  assert.deepEqual(await (await traffic).done, ['003-both.sql']);
+  assert.deepEqual(await database.query('SELECT amount_in_cents AS n FROM test_ground.payment'), [
+    { n: 2 },
+  ]);
+  assert.deepEqual(await database.query('SELECT one FROM test_ground.other'), [{ one: 2 }]);
+});
+
+test('a start with nothing to apply only reads, and one that may not apply says what is missing', async (t) => {
+  const { database, url, here, add } = await migrated(t);
+  const name = new URL(url).pathname.slice(1);
+  await database.query(`ALTER DATABASE ${name} SET default_transaction_read_only = on`);
+  const reader = openDatabase({ url, applicationName: 'reader' });
+  t.after(() => reader.close());
+  assert.deepEqual(await migrate(reader, here), []);
+  await add('003-new.sql', 'SELECT 1');
+  await assert.rejects(
+    migrate(reader, here, { apply: false }),
+    (error) =>
+      error instanceof ConfigurationError && /lacks migration 003-new\.sql/.test(error.message),
+  );
+});
