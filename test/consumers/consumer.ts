@@ -19,6 +19,9 @@ const execute = promisify(execFile);
 /** How long a program may take until it listens; a busy machine needs a tenth of it. */
 const START_MS = 60_000;
 
+/** How long a server may take to stop: it finishes what is in hand within ten seconds. */
+const STOP_MS = 30_000;
+
 /** Tests clean up through this: the context of node:test, or its module for a whole file. */
 export interface Cleanup {
   after(hook: () => Promise<void>): unknown;
@@ -135,13 +138,16 @@ export class Consumer {
     return stdout;
   }
 
-  /** Starts a server of the project and resolves when it listens on the port; it is stopped at the end of the test. */
+  /**
+   * Starts a server of the project and resolves when it listens on the port. It is stopped at the end of the test, or by `terminate`,
+   * which sends SIGTERM to the program that was started (npm, perhaps) and to nothing below it, and waits until nobody listens.
+   */
   async serve(
     cleanup: Cleanup,
     command: string,
     port: number,
     env: Readonly<Record<string, string>> = {},
-  ): Promise<void> {
+  ): Promise<{ terminate(): Promise<void> }> {
     const child = spawn('bash', ['-c', command], {
       cwd: this.folder,
       env: { ...this.#environment, ...env },
@@ -158,6 +164,16 @@ export class Consumer {
       assert.equal(child.exitCode, null, `${command} has ended:\n${output}`);
       assert.ok(performance.now() < until, `${command} does not listen on ${port}:\n${output}`);
     }
+    return {
+      async terminate() {
+        child.kill('SIGTERM');
+        const until = performance.now() + STOP_MS;
+        while (await listens(port)) {
+          assert.ok(performance.now() < until, `SIGTERM does not reach what ${command} started`);
+          await delay(50);
+        }
+      },
+    };
   }
 }
 
@@ -176,7 +192,7 @@ function strangersEnvironment(node: string): NodeJS.ProcessEnv {
 }
 
 async function stop(child: ChildProcess): Promise<void> {
-  if (child.exitCode !== null || child.pid === undefined) return;
+  if (child.exitCode !== null || child.signalCode !== null || child.pid === undefined) return;
   const ended = once(child, 'exit');
   process.kill(-child.pid, 'SIGTERM');
   await ended;

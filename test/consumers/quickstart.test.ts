@@ -86,6 +86,18 @@ describe('a stranger who follows the page ends with a green report', { concurren
       .map(([name, version]) => (packed.has(name) ? name : `${name}@${version}`));
     await project.install(...wanted);
     assert.match(await project.run('npm', ['test']), /the server keeps the interface/);
+    const port = await freePort();
+    const running = {
+      PARTNER_KEY: 'a-key-that-only-we-two-know',
+      ADMIN_KEY: 'an-admin-key-of-ours',
+    };
+    const server = await project.serve(
+      { after: (hook) => database.closing(hook) },
+      'exec npm start',
+      port,
+      { ...running, DATABASE_URL: database.url, PORT: String(port), ADMIN_PORT: '0' },
+    );
+    await server.terminate();
     const places = [...written('README.md').matchAll(/^\d\. `(\S+)`/gm)].map(([, place]) => place);
     assert.deepEqual(places, ['accounts.sql', 'src/accounts.js', 'src/settings.js', 'target.json']);
   });

@@ -19,8 +19,8 @@ export interface RunOptions {
 }
 
 /**
- * Starts a service and ends the process when it has stopped. SIGTERM and SIGINT stop it gracefully, once; a second one ends the
- * process at once. An error that nobody caught is logged and ends the process with 1, because its state is unknown and everything
+ * Starts a service and ends the process when it has stopped. SIGTERM and SIGINT stop it gracefully, once, and so does the end of the
+ * npm that started it; a second signal ends the process at once. An error that nobody caught is logged and ends the process with 1, because its state is unknown and everything
  * durable survives (reliability F90). Exit codes: 0 stopped, 1 failed or forced, 2 configuration.
  */
 export async function runService(options: RunOptions): Promise<void> {
@@ -43,6 +43,9 @@ export async function runService(options: RunOptions): Promise<void> {
     }, stopTimeoutMs);
   };
   process.on('SIGTERM', onSignal).on('SIGINT', onSignal);
+  whenNpmEnds(() => {
+    if (signals === 0) onSignal('SIGTERM');
+  });
   const onBug = (error: unknown): void => {
     log.error({ error: asError(error) }, 'an error was not caught; ending');
     process.exit(exitCodes.failed);
@@ -73,6 +76,24 @@ export async function runService(options: RunOptions): Promise<void> {
   log.info({}, 'stopped');
   process.exit(exitCodes.done);
 }
+
+/**
+ * Calls back when this process was started by npm or npx and what started it has ended. Both start programs through a shell; a
+ * SIGTERM to npm ends that shell, which passes nothing on, and the server would keep its port with nobody left to stop it.
+ */
+function whenNpmEnds(ended: () => void): void {
+  if (process.env['npm_command'] === undefined) return;
+  const parent = process.ppid;
+  const timer = setInterval(() => {
+    if (process.ppid === parent) return;
+    clearInterval(timer);
+    ended();
+  }, PARENT_CHECK_MS);
+  timer.unref();
+}
+
+/** How often to look whether npm is still there: soon enough for a stop, and one number a time. */
+const PARENT_CHECK_MS = 200;
 
 function asError(error: unknown): Error {
   return error instanceof Error ? error : new Error(String(error));
