@@ -282,7 +282,7 @@ CREATE TABLE duebridge_platform.payments (
 
 CREATE INDEX payments_batch ON duebridge_platform.payments USING btree (platform_batch_id);
 
-CREATE INDEX payments_batch_open ON duebridge_platform.payments USING btree (platform_batch_id) WHERE (settled_at IS NULL);
+CREATE INDEX payments_batch_open ON duebridge_platform.payments USING btree (platform_batch_id) WHERE ((settled_at IS NULL) AND (platform_batch_id <> ''::text));
 
 CREATE INDEX payments_by_account ON duebridge_platform.payments USING btree (account_id, platform_payment_id);
 

@@ -57,6 +57,8 @@ export interface ActivePayment extends PaymentMemory {
 /** What the dispatcher needs of the worker whose payments it drives. */
 export interface Lease {
   readonly workerId: string;
+  /** The database's time, as a text for a parameter. */
+  databaseNow(): string;
   /** False when the lease can no longer be relied on: nothing may be sent. */
   holds(): boolean;
   /** Whether this worker owns the slot, as far as it knows; the database decides at each write. */
@@ -118,7 +120,7 @@ export class Dispatcher {
     this.#records = new PaymentRecords({
       outage: this.#outage,
       database: options.database,
-      workerId: lease.workerId,
+      writer: () => ({ worker_id: lease.workerId, at: lease.databaseNow() }),
       signal: this.#calls.signal,
       // A stop lets what is under way come to its record, as long as the lease holds.
       mayWrite: () => lease.holds() && !this.#calls.signal.aborted,

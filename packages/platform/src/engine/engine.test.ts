@@ -12,6 +12,7 @@ import {
   keptLog,
   scriptedPartner,
   stand,
+  writer,
   type Answer,
   type Seen,
 } from './testing.ts';
@@ -831,13 +832,13 @@ test('a worker that lost its lease comes back as another and writes nothing unde
   } as const;
   assert.deepEqual(
     [
-      ...(await advance(place.database, old, [
+      ...(await advance(place.database, writer(old), [
         { platform_payment_id, from: 'accepted', to: 'review', review_reason: 'late' },
       ])),
-      ...(await endPayments(place.database, old, [
+      ...(await endPayments(place.database, writer(old), [
         { platform_payment_id, from: 'accepted', by: 'partner', ending },
       ])),
-      ...(await settlePayments(place.database, old, [platform_payment_id])),
+      ...(await settlePayments(place.database, writer(old), [platform_payment_id])),
     ],
     [undefined, undefined],
   );

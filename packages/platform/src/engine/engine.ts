@@ -22,7 +22,13 @@ import { closeBatches } from '../reconciliation/batch.ts';
 import type { EngineOptions, EngineTimes } from './options.ts';
 import { engineMetrics, type EngineMetrics } from './metrics.ts';
 import { keepLease, type Lease } from './lease.ts';
-import { forgetDeadWorkers, registerWorker, removeWorker, renewHeartbeat } from './ownership.ts';
+import {
+  DatabaseTime,
+  forgetDeadWorkers,
+  registerWorker,
+  removeWorker,
+  renewHeartbeat,
+} from './ownership.ts';
 import { forgetShares } from './shares.ts';
 import { ARRIVALS, findNews, type PaymentRow } from '../store/payments.ts';
 import { FIRST_POLL_MS, FIRST_RETRY_MS, MAX_RETRY_MS } from './poll-schedule.ts';
@@ -115,10 +121,12 @@ class RunningEngine implements Engine {
   #stopping = new AbortController();
   #loops: Promise<void> = Promise.resolve();
   readonly #metrics: EngineMetrics;
+  readonly #time: DatabaseTime;
 
   constructor(options: EngineOptions & Surroundings) {
     this.#options = options;
     this.#times = { ...DEFAULT_TIMES, ...options.options };
+    this.#time = new DatabaseTime(options.clock);
     this.#metrics = engineMetrics(options.metrics, {
       inFlight: () => this.#worker?.size ?? 0,
       ages: () => this.#worker?.ages() ?? { oldestSeconds: 0, overdue: 0 },
@@ -168,8 +176,8 @@ class RunningEngine implements Engine {
       log,
       times: this.#times,
       newId: () => `worker-${uuidv7()}`,
-      register: (worker_id) => registerWorker(database, worker_id),
-      renew: (worker_id) => renewHeartbeat(database, worker_id, this.#times.leaseMs),
+      register: (worker_id) => registerWorker(database, worker_id, this.#time),
+      renew: (worker_id) => renewHeartbeat(database, worker_id, this.#times.leaseMs, this.#time),
       remove: (worker_id) => removeWorker(database, worker_id),
       begin: (worker_id, provenAt) => this.#begin(worker_id, provenAt),
       proven: (_, provenAt) => this.#worker?.proven(provenAt),
@@ -264,6 +272,7 @@ class RunningEngine implements Engine {
       this.#metrics,
       workerId,
       provenAt,
+      this.#time,
       (row) => this.#notify(row),
     );
     this.#takeOver().catch((error: unknown) => {

@@ -5,38 +5,79 @@
  * notices itself, by its own monotonic clock, before the others do (lease.ts). It then drops all it held and comes back as another
  * worker: whatever the old one still had under way meets a fence that no longer matches.
  */
-import { sql, type Database } from '@duebridge/runtime';
+import { sql, type Clock, type Database } from '@duebridge/runtime';
 import type { Queryable } from '../store/payments.ts';
 
+/**
+ * The database's time as this process knows it: learned at every heartbeat, carried on by the monotonic clock in between, so that a
+ * step of the wall clock does not show in it (E7). Statements take it as a parameter, because a sharded PostgreSQL refuses the
+ * clock's own function in an UPDATE.
+ */
+export class DatabaseTime {
+  readonly #clock: Clock;
+  #aheadMs: number;
+
+  constructor(clock: Clock) {
+    this.#clock = clock;
+    this.#aheadMs = clock.now() - clock.monotonic();
+  }
+
+  /** Runs a statement that gives the database's time, and learns from it: it was taken between the two looks at our clock. */
+  async learn<Row extends { readonly now_ms: number }>(run: () => Promise<Row[]>): Promise<Row[]> {
+    const before = this.#clock.monotonic();
+    const rows = await run();
+    const after = this.#clock.monotonic();
+    const [row] = rows;
+    if (row !== undefined) this.#aheadMs = row.now_ms - (before + after) / 2;
+    return rows;
+  }
+
+  /** As a text for a parameter. */
+  now(): string {
+    return new Date(this.#clock.monotonic() + this.#aheadMs).toISOString();
+  }
+}
+
+const NOW_MS = `(extract(epoch FROM now()) * 1000)::bigint AS now_ms`;
+
 /** Puts a new worker on the list. */
-export async function registerWorker(database: Database, worker_id: string): Promise<void> {
-  await database.query('INSERT INTO duebridge_platform.workers (worker_id) VALUES ($1)', [
-    worker_id,
-  ]);
+export async function registerWorker(
+  database: Database,
+  worker_id: string,
+  time?: DatabaseTime,
+): Promise<void> {
+  const run = (): Promise<{ now_ms: number }[]> =>
+    database.query(
+      `INSERT INTO duebridge_platform.workers (worker_id) VALUES ($1) RETURNING ${NOW_MS}`,
+      [worker_id],
+    );
+  await (time === undefined ? run() : time.learn(run));
 }
 
 /**
  * Renews the heartbeat: one statement that waits for no other worker. False when the lease has run out: others may have taken
- * over already. `now()` and not the clock's own function, because a sharded PostgreSQL refuses a volatile one in an UPDATE.
+ * over already.
  */
 export async function renewHeartbeat(
   database: Database,
   worker_id: string,
   leaseMs: number,
+  time: DatabaseTime,
 ): Promise<boolean> {
-  const rows = await database.query(
-    sql(
-      'worker_renew',
-      `UPDATE duebridge_platform.workers SET heartbeat_at = now()
-        WHERE worker_id = $1
-          AND heartbeat_at > now() - $2 * interval '1 millisecond'
-          AND heartbeat_at <= now() + $2 * interval '1 millisecond'
-       RETURNING worker_id`,
-    ),
-    [worker_id, leaseMs],
+  const rows = await time.learn(() =>
+    database.query<{ now_ms: number }>(renewStatement, [worker_id, leaseMs]),
   );
   return rows.length > 0;
 }
+
+const renewStatement = sql(
+  'worker_renew',
+  `UPDATE duebridge_platform.workers SET heartbeat_at = now()
+    WHERE worker_id = $1
+      AND heartbeat_at > now() - $2 * interval '1 millisecond'
+      AND heartbeat_at <= now() + $2 * interval '1 millisecond'
+  RETURNING ${NOW_MS}`,
+);
 
 /** Takes a worker off the list: whatever names it is anybody's. */
 export async function removeWorker(database: Database, worker_id: string): Promise<void> {

@@ -8,7 +8,7 @@ import { openDatabase, type Database } from '@duebridge/runtime';
 import { ARRIVALS, advance, findNews, findPayments } from '../store/payments.ts';
 import { endPayments, settlePayments } from '../store/terminal.ts';
 import { countSlots, pageOfSlot, placeArrivals } from './slots.ts';
-import { idleWorker, stand } from './testing.ts';
+import { idleWorker, stand, writer } from './testing.ts';
 
 /** Payments that are in flight while the statements are watched, all of the worker that asks. */
 const FILLED = 20_000;
@@ -65,14 +65,14 @@ async function everything(database: Database, ids: readonly string[]): Promise<v
   changed(
     await advance(
       database,
-      'me',
+      writer('me'),
       all.map((one) => ({ ...one, from: 'created', to: 'dispatching' })),
     ),
   );
   changed(
     await advance(
       database,
-      'me',
+      writer('me'),
       all.map((one) => ({
         ...one,
         from: 'dispatching',
@@ -104,11 +104,11 @@ async function everything(database: Database, ids: readonly string[]): Promise<v
   changed(
     await endPayments(
       database,
-      'me',
+      writer('me'),
       all.map((one) => ({ ...one, from: 'accepted', by: 'partner', ending })),
     ),
   );
-  changed(await settlePayments(database, 'me', ids));
+  changed(await settlePayments(database, writer('me'), ids));
   assert.equal(
     (await findPayments(database, ids)).some((row) => row.slot === ARRIVALS),
     false,

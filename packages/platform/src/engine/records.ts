@@ -12,7 +12,13 @@ import {
   type Database,
   type GroupCommit,
 } from '@duebridge/runtime';
-import { advance, findPayment, type Advance, type PaymentRow } from '../store/payments.ts';
+import {
+  advance,
+  findPayment,
+  type Advance,
+  type PaymentRow,
+  type Writer,
+} from '../store/payments.ts';
 import { endPayments, settlePayments, type End } from '../store/terminal.ts';
 import type { Outage } from './outage.ts';
 import type { StepWrite } from './payment-steps.ts';
@@ -25,7 +31,8 @@ const MAX_QUEUED = 2_000_000;
 /** What the writes stand on. */
 export interface RecordOptions {
   readonly database: Database;
-  readonly workerId: string;
+  /** Who writes, at the time of a write. */
+  readonly writer: () => Writer;
   /** False once nothing may be written any more: the lease can no longer be relied on. */
   readonly mayWrite: () => boolean;
   readonly outage: Outage;
@@ -49,20 +56,20 @@ export class PaymentRecords {
 
   constructor(options: RecordOptions) {
     this.#options = options;
-    const { database, workerId } = options;
+    const { database, writer } = options;
     // Two flushes: while one waits for the disk the other fills; the rows of one payment are never in both.
     const limits = { maxBatch: MAX_BATCH, maxQueued: MAX_QUEUED, concurrency: 2 };
     this.#advances = groupCommit({
       ...limits,
-      flush: (steps) => advance(database, workerId, steps),
+      flush: (steps) => advance(database, writer(), steps),
     });
-    this.#ends = groupCommit({ ...limits, flush: (ends) => endPayments(database, workerId, ends) });
+    this.#ends = groupCommit({ ...limits, flush: (ends) => endPayments(database, writer(), ends) });
     this.#settles = groupCommit({
       ...limits,
       async flush(asked) {
         const rows = await settlePayments(
           database,
-          workerId,
+          writer(),
           asked.map((one) => one.platform_payment_id),
         );
         const byId = new Map(rows.map((row) => [row.platform_payment_id, row]));

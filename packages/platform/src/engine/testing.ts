@@ -19,7 +19,7 @@ import { sandboxFunding, type Funding } from '../funding.ts';
 import { migrations } from '../migrations.ts';
 import { createPartnerClient, type PartnerClient } from '../partners/client.ts';
 import { openPartnerRegistry, type PartnerRegistry } from '../partners/registry.ts';
-import { findPayment, insertPayment, type PaymentRow } from '../store/payments.ts';
+import { findPayment, insertPayment, type PaymentRow, type Writer } from '../store/payments.ts';
 
 /** A sealing key of the tests: 32 bytes in base64. */
 export const SEAL_KEY = Buffer.alloc(32, 7).toString('base64');
@@ -159,6 +159,11 @@ export async function scriptedPartner(cleanup: Cleanup): Promise<ScriptedPartner
   Object.assign(partner, { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}` });
   cleanup.after(() => partner.close());
   return partner;
+}
+
+/** A worker that writes now. */
+export function writer(worker_id: string): Writer {
+  return { worker_id, at: new Date().toISOString() };
 }
 
 /** Puts a worker that lives, but does nothing, on the list, and gives it these slots. */

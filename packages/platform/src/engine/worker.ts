@@ -13,6 +13,7 @@ import { messageOf } from '@duebridge/runtime';
 import { ARRIVALS, type PaymentRow } from '../store/payments.ts';
 import { Dispatcher, type ActivePayment } from './dispatcher.ts';
 import { keptMs } from './lease.ts';
+import type { DatabaseTime } from './ownership.ts';
 import type { EngineMetrics } from './metrics.ts';
 import type { EngineOptions, EngineTimes } from './options.ts';
 import type { PartnerQueue } from './partner-queue.ts';
@@ -74,6 +75,7 @@ export class Worker {
     metrics: EngineMetrics,
     workerId: string,
     provenAt: number,
+    time: DatabaseTime,
     changed: (row: PaymentRow) => void,
   ) {
     this.workerId = workerId;
@@ -88,6 +90,7 @@ export class Worker {
       metrics,
       {
         workerId,
+        databaseNow: () => time.now(),
         holds: () => !this.#leaseRanOut,
         owns: (slot) => this.#slots.has(slot),
         askForMore: (queue) => this.#hurry(queue),

@@ -149,7 +149,7 @@ const changeStatement = sql(
      UPDATE duebridge_platform.partners
         SET name = $2, base_url = $3, origins = $4, paths = $5, budget = $6, account_check = $7, auth_method = $8,
             auth_public = $9, auth_sealed = $10, paused = $11, pause_reason = $12, biller_names = $15, refusals = $16,
-            updated_at = clock_timestamp()
+            updated_at = now()
       WHERE partner_id = $1 RETURNING ${COLUMNS}
    ), noted AS (
      INSERT INTO duebridge_platform.audit (actor, event, partner_id, detail)
@@ -161,7 +161,7 @@ const changeStatement = sql(
 const holdStatement = sql(
   'partner_hold',
   `WITH held AS (
-     UPDATE duebridge_platform.partners SET pause_reason = $2, updated_at = clock_timestamp()
+     UPDATE duebridge_platform.partners SET pause_reason = $2, updated_at = now()
       WHERE partner_id = $1 AND NOT paused AND pause_reason IS DISTINCT FROM $2 RETURNING partner_id
    )
    INSERT INTO duebridge_platform.audit (actor, event, partner_id, detail)

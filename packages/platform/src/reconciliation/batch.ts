@@ -287,7 +287,7 @@ async function isOpen(on: Queryable, platform_batch_id: string): Promise<boolean
 const openPayment = sql(
   'batch_open_payment',
   `SELECT 1 FROM duebridge_platform.payments 
-    WHERE platform_batch_id = $1 AND settled_at IS NULL AND status = 'processing' LIMIT 1`,
+    WHERE platform_batch_id = $1 AND platform_batch_id <> '' AND settled_at IS NULL AND status = 'processing' LIMIT 1`,
 );
 
 function closeBatch(
@@ -312,7 +312,7 @@ function closeBatch(
       sql(
         'batch_close',
         `WITH closed AS (
-           UPDATE duebridge_platform.batches SET closed_at = clock_timestamp(), statement = $2 WHERE platform_batch_id = $1 RETURNING partner_id
+           UPDATE duebridge_platform.batches SET closed_at = now(), statement = $2 WHERE platform_batch_id = $1 RETURNING partner_id
          )
          INSERT INTO duebridge_platform.audit (actor, event, partner_id, detail)
          SELECT $3, 'batch_closed', partner_id, jsonb_strip_nulls(jsonb_build_object('platform_batch_id', $1::text, 'count', $4::int, 'reason', $5::text))

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import { constraintOf, type Database } from '@duebridge/runtime';
-import { idleWorker, stand, type Stand } from '../engine/testing.ts';
+import { idleWorker, stand, type Stand, writer } from '../engine/testing.ts';
 import { advance, ARRIVALS, findPayment, insertPayment, paymentsOfSession } from './payments.ts';
 import { listPayments } from './payment-search.ts';
 import { batchFor } from '../reconciliation/batch.ts';
@@ -50,7 +50,7 @@ test('what the customer confirmed cannot be changed by any statement [PF2 PF3 PF
 
 test('a terminal payment never changes again, and no payment is ever deleted [RU2 PF2]', async (t) => {
   const { database, id } = await ground(t);
-  const [dispatched] = await advance(database, 'me', [
+  const [dispatched] = await advance(database, writer('me'), [
     { platform_payment_id: id, from: 'created', to: 'dispatching' },
   ]);
   assert.equal(dispatched?.stage, 'dispatching');
@@ -127,8 +127,8 @@ test('only the allowed steps are taken, and a payment starts as processing [RU1 
 test('what the partner said at acceptance never changes [PF1 PF7]', async (t) => {
   const { database, id } = await ground(t);
   const step = { platform_payment_id: id } as const;
-  await advance(database, 'me', [{ ...step, from: 'created', to: 'dispatching' }]);
-  await advance(database, 'me', [
+  await advance(database, writer('me'), [{ ...step, from: 'created', to: 'dispatching' }]);
+  await advance(database, writer('me'), [
     {
       ...step,
       from: 'dispatching',
@@ -150,8 +150,12 @@ test('what the partner said at acceptance never changes [PF1 PF7]', async (t) =>
 test('a step that another owner, or another stage, would take changes nothing', async (t) => {
   const { database, id } = await ground(t);
   const step = { platform_payment_id: id, to: 'dispatching' } as const;
-  assert.deepEqual(await advance(database, 'another', [{ ...step, from: 'created' }]), [undefined]);
-  assert.deepEqual(await advance(database, 'me', [{ ...step, from: 'authorized' }]), [undefined]);
+  assert.deepEqual(await advance(database, writer('another'), [{ ...step, from: 'created' }]), [
+    undefined,
+  ]);
+  assert.deepEqual(await advance(database, writer('me'), [{ ...step, from: 'authorized' }]), [
+    undefined,
+  ]);
   assert.equal((await findPayment(database, id))?.stage, 'created');
 });
 

@@ -177,6 +177,14 @@ export const TAKEN_AGAIN = `
 export const REPLACED = `jsonb_strip_nulls(jsonb_build_object('former_payment_id',
               CASE WHEN p.stage IN ('accepted', 'ended') THEN p.former_payment_ids[cardinality(p.former_payment_ids)] END))`;
 
+/** Who writes, and when. */
+export interface Writer {
+  /** The worker that must own the slots of what it writes to. */
+  readonly worker_id: string;
+  /** The database's time as that worker knows it (engine/ownership.ts). */
+  readonly at: string;
+}
+
 /** The slot of payments that no worker has taken into a slot of its own yet; see engine/slots.ts. */
 export const ARRIVALS = -1;
 
@@ -194,7 +202,7 @@ const advanceStatement = sql(
             ${TAKEN_AGAIN},
             review_reason = u.review_reason,
             rejection_message = coalesce(u.rejection_message, p.rejection_message),
-            accepted_at = CASE WHEN u.to_stage = 'accepted' THEN clock_timestamp() ELSE p.accepted_at END,
+            accepted_at = CASE WHEN u.to_stage = 'accepted' THEN $10::timestamptz ELSE p.accepted_at END,
             slot = CASE WHEN u.to_stage <> 'review' THEN p.slot END
        FROM unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::timestamptz[], $7::text[], $8::text[], $9::jsonb[])
             AS u (id, from_stage, to_stage, payment_id, initiated_at, review_reason, rejection_message, detail),
@@ -214,11 +222,11 @@ const advanceStatement = sql(
  */
 export async function advance(
   on: Queryable,
-  worker_id: string,
+  writer: Writer,
   steps: readonly Advance[],
 ): Promise<(PaymentRow | undefined)[]> {
   const rows = await on.query<PaymentRow>(advanceStatement, [
-    worker_id,
+    writer.worker_id,
     steps.map((step) => step.platform_payment_id),
     steps.map((step) => step.from),
     steps.map((step) => step.to),
@@ -227,6 +235,7 @@ export async function advance(
     steps.map((step) => step.review_reason ?? null),
     steps.map((step) => step.rejection_message ?? null),
     steps.map((step) => JSON.stringify(step.detail ?? {})),
+    writer.at,
   ]);
   return inOrder(steps, rows);
 }

@@ -20,6 +20,7 @@ import {
   type Ending,
   type PaymentRow,
   type Queryable,
+  type Writer,
 } from './payments.ts';
 
 /**
@@ -43,9 +44,9 @@ const endStatement = sql(
             posted_at = u.posted_at,
             failure_reason = u.failure_reason,
             ended_by = u.ended_by,
-            accepted_at = CASE WHEN u.ended_by = 'partner' THEN coalesce(p.accepted_at, clock_timestamp()) ELSE p.accepted_at END,
-            ended_at = clock_timestamp(),
-            settled_at = CASE WHEN u.ended_by = 'funding' THEN clock_timestamp() END
+            accepted_at = CASE WHEN u.ended_by = 'partner' THEN coalesce(p.accepted_at, $10::timestamptz) ELSE p.accepted_at END,
+            ended_at = $10::timestamptz,
+            settled_at = CASE WHEN u.ended_by = 'funding' THEN $10::timestamptz END
        FROM unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::timestamptz[], $8::timestamptz[], $9::text[])
             AS u (id, from_stage, ended_by, status, payment_id, initiated_at, posted_at, failure_reason),
             duebridge_platform.slots AS s
@@ -62,11 +63,11 @@ const endStatement = sql(
 /** Ends many payments in one statement. Gives for each the terminal row, or undefined where the fence refused. */
 export async function endPayments(
   on: Queryable,
-  worker_id: string,
+  writer: Writer,
   ends: readonly End[],
 ): Promise<(PaymentRow | undefined)[]> {
   const rows = await on.query<PaymentRow>(endStatement, [
-    worker_id,
+    writer.worker_id,
     ends.map((end) => end.platform_payment_id),
     ends.map((end) => end.from),
     ends.map((end) => end.by),
@@ -75,6 +76,7 @@ export async function endPayments(
     ends.map((end) => end.ending.initiated_at),
     ends.map((end) => end.ending.posted_at),
     ends.map((end) => end.ending.failure_reason),
+    writer.at,
   ]);
   return inOrder(ends, rows);
 }
@@ -82,7 +84,7 @@ export async function endPayments(
 const settleStatement = sql(
   'payment_settle',
   `WITH p AS (
-     UPDATE duebridge_platform.payments AS p SET settled_at = clock_timestamp()
+     UPDATE duebridge_platform.payments AS p SET settled_at = $3::timestamptz
        FROM duebridge_platform.slots AS s
       WHERE p.platform_payment_id = ANY($2) AND ${FENCE} AND p.status <> 'processing' AND p.settled_at IS NULL
       RETURNING p.*
@@ -97,16 +99,16 @@ const settleStatement = sql(
 /** Notes that the funds of ended payments were captured or released. Gives the rows that this worker had to note. */
 export function settlePayments(
   on: Queryable,
-  worker_id: string,
+  writer: Writer,
   ids: readonly string[],
 ): Promise<PaymentRow[]> {
-  return on.query<PaymentRow>(settleStatement, [worker_id, ids]);
+  return on.query<PaymentRow>(settleStatement, [writer.worker_id, ids, writer.at]);
 }
 
 const withdrawStatement = sql(
   'payment_withdraw',
   `WITH p AS (
-     UPDATE duebridge_platform.payments AS p SET status = 'canceled', stage = 'ended', ended_by = 'operator', ended_at = clock_timestamp(), slot = ${ARRIVALS}
+     UPDATE duebridge_platform.payments AS p SET status = 'canceled', stage = 'ended', ended_by = 'operator', ended_at = now(), slot = ${ARRIVALS}
       WHERE p.platform_payment_id = $1 AND p.status = 'processing' AND p.stage IN ('created', 'authorized')
       RETURNING p.*
    ), noted AS (
@@ -197,7 +199,7 @@ const closeReviewStatement = sql(
   `WITH p AS (
      UPDATE duebridge_platform.payments AS p
         SET status = $2, stage = 'ended', failure_reason = $3, review_reason = NULL, ended_by = 'operator',
-            ended_at = clock_timestamp(), slot = ${ARRIVALS}
+            ended_at = now(), slot = ${ARRIVALS}
       WHERE p.platform_payment_id = $1 AND p.status = 'processing' AND p.stage = 'review' AND p.review_reason = $4
       RETURNING p.*
    ), noted AS (
