@@ -10,6 +10,7 @@ import { parseArgs } from 'node:util';
 import { buildWeb } from '../packages/web/build.ts';
 import { launchChromium } from '../test/browser/chromium.ts';
 import { startScriptedFlow } from '../test/browser/scripted-flow.ts';
+import { tagOf } from '../packages/web/src/flow/tags.ts';
 import { SCREENS, walkTo } from '../test/browser/screens.ts';
 
 /** What the site of the tests puts on its window. */
@@ -25,7 +26,7 @@ const { values: options } = parseArgs({
     to: { type: 'string' },
   },
 });
-const language = options.language === 'es' ? 'es' : 'en';
+const language = tagOf(options.language ?? 'en');
 const colorScheme = options.dark === true ? 'dark' : 'light';
 const folder = options.to ?? join(import.meta.dirname, '../dist/screenshots');
 const DEVICES = [

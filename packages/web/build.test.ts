@@ -15,7 +15,7 @@ import { join } from 'node:path';
 import test from 'node:test';
 import { promisify } from 'node:util';
 import { gzipSync } from 'node:zlib';
-import { buildWeb, checkSizes, SIZE_LIMITS } from './build.ts';
+import { buildWeb, checkSizes, release, SIZE_LIMITS } from './build.ts';
 
 test('the build gives what its manifest says: names with hashes, the integrity, sizes within limits', async (t) => {
   const folder = mkdtempSync(join(tmpdir(), 'duebridge-build-'));
@@ -29,9 +29,21 @@ test('the build gives what its manifest says: names with hashes, the integrity, 
   const html = readFileSync(join(dist, 'flow', manifest.flow.html), 'utf8');
   for (const asset of manifest.flow.assets) {
     assert.ok(existsSync(join(dist, 'flow', asset)));
-    assert.ok(html.includes(asset), asset);
-    assert.match(asset, /-[0-9a-f]{8}\./);
+    assert.match(asset, /-[\w-]{8}\.(js|css|json)$/);
   }
+  // Whatever a file names is there: the page its script and style, the script the words of each language.
+  const script = manifest.flow.assets.find((asset) => asset.endsWith('.js')) ?? '';
+  const named = html + readFileSync(join(dist, 'flow', script), 'utf8');
+  const names = named.match(/(?:flow|words-\w\w)-[\w-]{8}\.(?:json|js|css)/g) ?? [];
+  assert.deepEqual([...new Set(names)].sort(), manifest.flow.assets);
+  assert.doesNotMatch(html, /__(?:FIRST|CSS|JS)/);
+  // What runs inline is what the policy names, and nothing else.
+  const inline = (tag: string): string[] =>
+    [...html.matchAll(new RegExp(`<${tag}>([^]*?)</${tag}>`, 'g'))].map(
+      ([, text = '']) => `sha256-${createHash('sha256').update(text).digest('base64')}`,
+    );
+  assert.deepEqual(inline('script'), [manifest.flow.first_script]);
+  assert.deepEqual(inline('style'), [manifest.flow.first_style]);
   assert.equal(html.match(/content="__ORIGINS__"/g)?.length, 1);
   assert.equal(html.match(/content="__PARTNER__"/g)?.length, 1);
   assert.deepEqual(readdirSync(folder), ['dist'], 'a draft was left behind');
@@ -90,4 +102,34 @@ test('a file over its limit fails the build', () => {
   const noise = Array.from({ length: 4_000 }, (_, index) => Math.sin(index).toString(36)).join('');
   assert.throws(() => checkSizes({ sdk: noise }), /sdk has \d+, may have 3000/);
   assert.ok(checkSizes({ sdk: 'small' }).sdk < 100);
+});
+
+test('a release is kept with its bytes, once, and a change of it fails the build', async (t) => {
+  const folder = mkdtempSync(join(tmpdir(), 'duebridge-release-'));
+  t.after(() => rmSync(folder, { recursive: true, force: true }));
+  const [dist, released] = [join(folder, 'dist'), join(folder, 'released')];
+  const made = await release({ dist, released, now: new Date('2026-03-01T00:00:00Z') });
+  assert.deepEqual(await release({ dist, released }), made, 'the same bytes are the same release');
+  const { releases, sdk } = await buildWeb(dist, released);
+  assert.deepEqual(releases, [made]);
+  assert.equal(made.sdk.sri, sdk.sri);
+  for (const file of [`sdk/${made.sdk.file}`, ...made.flow.assets.map((name) => `flow/${name}`)]) {
+    assert.deepEqual(
+      readFileSync(join(dist, file)),
+      readFileSync(join(released, made.version, file)),
+    );
+  }
+  writeFileSync(join(released, made.version, 'sdk', made.sdk.file), 'changed');
+  await assert.rejects(buildWeb(dist, released), /is not what was released: restore it/);
+});
+
+test('each error of the SDK has a page of its own in the guide', () => {
+  const read = (path: string): string => readFileSync(join(import.meta.dirname, path), 'utf8');
+  const [, list = ''] = /DuebridgeErrorCode =([^;]*);/.exec(read('src/embed/types.ts')) ?? [];
+  const codes = [...list.matchAll(/'(\w+)'/g)].map(([, code]) => code);
+  assert.ok(codes.length > 10);
+  const told = [...read('../../docs/sdk-errors.md').matchAll(/^## `(\w+)`$/gm)].map(
+    ([, code]) => code,
+  );
+  assert.deepEqual([...told].sort(), [...codes].sort());
 });

@@ -3,14 +3,27 @@
  * its limit. Needs the npm install and nothing else; runs on every install, so it is quick and quiet.
  *
  *   node packages/web/build.ts [folder]
+ *   node packages/web/build.ts --release     keeps what was built for as long as partners may pin it (decision 87)
  */
 import { execFile } from 'node:child_process';
 import { createHash } from 'node:crypto';
-import { mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import {
+  copyFileSync,
+  existsSync,
+  mkdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
 import { basename, join, relative } from 'node:path';
 import { promisify } from 'node:util';
 import { gzipSync } from 'node:zlib';
 import { build, type InlineConfig, type Plugin, type Rolldown } from 'vite';
+import { en } from './src/flow/words/en.ts';
+import { es } from './src/flow/words/es.ts';
+import { fr } from './src/flow/words/fr.ts';
+import { pt } from './src/flow/words/pt.ts';
 
 /** Bytes, gzip level 9. What a phone on a poor line should wait for at most. */
 export const SIZE_LIMITS = {
@@ -18,6 +31,10 @@ export const SIZE_LIMITS = {
   react: 800,
   flow_js: 20_000,
   flow_css: 3000,
+  /** The words of each language, loaded when they are asked for. */
+  words: 4000,
+  /** The page itself, with the style and the script of its first bytes. */
+  flow_html: 1500,
   /** All of the operator console's first load: page, script and style. */
   console: 60_000,
 } as const;
@@ -26,8 +43,24 @@ export const SIZE_LIMITS = {
 export interface Manifest {
   readonly version: string;
   readonly sdk: { file: string; sri: string; bytes: number; gzip_bytes: number };
-  readonly flow: { html: string; assets: readonly string[] };
+  readonly flow: {
+    html: string;
+    assets: readonly string[];
+    /** What the page's policy has to name, so that the style and the script of the first bytes may run. */
+    first_style: string;
+    first_script: string;
+  };
   readonly console: { html: string; assets: readonly string[]; gzip_bytes: number };
+  /** Every release so far, oldest first: what a partner may have pinned, and what such an SDK may meet. */
+  readonly releases: readonly Release[];
+}
+
+/** One released version: the SDK that pages may pin, and the files of the page that was released with it. */
+export interface Release {
+  readonly version: string;
+  readonly released_at: string;
+  readonly sdk: { readonly file: string; readonly sri: string };
+  readonly flow: { readonly assets: readonly string[] };
 }
 
 const here = import.meta.dirname;
@@ -36,76 +69,111 @@ const { version } = JSON.parse(readFileSync(join(here, 'package.json'), 'utf8'))
 };
 
 /** Builds into a folder, which it replaces as a whole. Throws RangeError when a file is too large. */
-export async function buildWeb(folder = join(here, 'dist')): Promise<Manifest> {
+export async function buildWeb(
+  folder = join(here, 'dist'),
+  released = join(here, 'released'),
+): Promise<Manifest> {
   // Beside the target, so that the last step is a rename: nobody meets half a build.
   const draft = `${folder}.${process.pid}`;
   const types = typesTo(join(draft, 'npm/types'));
+  const words = Object.entries({ en, es, fr, pt }).map(([tag, catalogue]) => {
+    const text = JSON.stringify(catalogue);
+    return { tag, name: `words-${tag}-${hash(text)}.json`, text };
+  });
+  const wordFiles = Object.fromEntries(words.map(({ tag, name }) => [tag, name]));
   try {
-    const [script, page, operators, modules, react, smallReact] = await Promise.all([
+    const [script, page, operators, modules, react, smallReact, firstJs] = await Promise.all([
       bundle({ script: 'src/embed/script.ts' }, 'iife', true),
-      bundle({ flow: 'src/flow/main.tsx' }, 'es', true),
+      bundle({ flow: 'src/flow/main.tsx' }, 'es', true, { hashed: true, words: wordFiles }),
       bundle({ console: 'src/console/main.tsx' }, 'es', true),
       bundle({ embed: 'src/embed/index.ts', testing: 'src/embed/testing.ts' }, 'es', false),
       bundle({ react: 'src/embed/react.tsx' }, 'es', false),
       bundle({ react: 'src/embed/react.tsx' }, 'es', true),
+      bundle({ first: 'src/flow/first.js' }, 'iife', true),
     ]);
-    const sdk = code(script, '.js');
-    const flowJs = code(page, '.js');
-    const flowCss = code(page, '.css');
-    const consoleJs = code(operators, '.js');
-    const consoleCss = code(operators, '.css');
-    const consoleHtml = readFileSync(join(here, 'src/console/console.html'), 'utf8');
-    const gzipped = checkSizes({
-      console: consoleHtml + consoleCss + consoleJs,
-      sdk,
-      react: code(smallReact, '.js'),
-      flow_js: flowJs,
-      flow_css: flowCss,
-    });
-
-    const names = {
-      sdk: `duebridge-${version}-${hash(sdk)}.js`,
-      js: `flow-${hash(flowJs)}.js`,
-      css: `flow-${hash(flowCss)}.css`,
+    const sdk = only(script);
+    const flow = page.map((item) => ({
+      name: item.fileName,
+      text: item.type === 'chunk' ? item.code : String(item.source),
+      entry: item.type === 'chunk' && item.isEntry,
+    }));
+    const entry = flow.find((file) => file.entry);
+    const style = flow.find(({ name }) => name.endsWith('.css'));
+    if (!entry || !style) throw new Error('vite gave no entry or no style of the page');
+    // A bundle that is cut in more pieces than these would leave one behind.
+    if (page.length !== 2)
+      throw new Error(`the page got ${page.map((o) => o.fileName).join(', ')}`);
+    const first = {
+      style: minifyCss(readFileSync(join(here, 'src/flow/first.css'), 'utf8')),
+      script: only(firstJs).trim(),
     };
     const html = readFileSync(join(here, 'src/flow/flow.html'), 'utf8')
-      .replace('__CSS__', names.css)
-      .replace('__JS__', names.js);
+      .replaceAll(/\n\s*/g, '\n')
+      .replace(/\n__FIRST_CSS__;?\n/, () => first.style)
+      .replace(/\n__FIRST_JS__;?\n/, () => first.script)
+      .replace('__CSS__', () => style.name)
+      .replace('__JS__', () => entry.name);
+    for (const { name, text } of words) checkSizes({ words: text }, name);
+    const assets = [...flow, ...words];
+    const [consoleJs, consoleCss] = ['.js', '.css'].map((suffix) =>
+      operators.find(({ fileName }) => fileName.endsWith(suffix)),
+    );
+    if (!consoleJs || !consoleCss || operators.length !== 2)
+      throw new Error(`the console got ${operators.map((o) => o.fileName).join(', ')}`);
     const consoleNames = {
-      js: `console-${hash(consoleJs)}.js`,
-      css: `console-${hash(consoleCss)}.css`,
+      js: `console-${hash(textOf(consoleJs))}.js`,
+      css: `console-${hash(textOf(consoleCss))}.css`,
     };
+    const consoleHtml = readFileSync(join(here, 'src/console/console.html'), 'utf8')
+      .replace('__CSS__', consoleNames.css)
+      .replace('__JS__', consoleNames.js);
+    const gzipped = checkSizes({
+      console: consoleHtml + textOf(consoleCss) + textOf(consoleJs),
+      sdk,
+      react: only(smallReact),
+      flow_js: entry.text,
+      flow_css: style.text,
+      flow_html: html,
+    });
+
+    const before = readReleases(released);
+    const sdkFile = `duebridge-${version}-${hash(sdk)}.js`;
     const manifest: Manifest = {
       version,
       sdk: {
-        file: names.sdk,
-        sri: `sha384-${createHash('sha384').update(sdk).digest('base64')}`,
+        file: sdkFile,
+        sri: integrity(sdk),
         bytes: Buffer.byteLength(sdk),
         gzip_bytes: gzipped.sdk,
       },
-      flow: { html: 'flow.html', assets: [names.js, names.css] },
+      flow: {
+        html: 'flow.html',
+        assets: assets.map(({ name }) => name).sort(),
+        first_style: sha256(first.style),
+        first_script: sha256(first.script),
+      },
       console: {
         html: 'console.html',
         assets: [consoleNames.js, consoleNames.css],
         gzip_bytes: gzipped.console,
       },
+      releases: before.releases,
     };
     const write = (path: string, text: string): void => {
       mkdirSync(join(draft, path, '..'), { recursive: true });
       writeFileSync(join(draft, path), text);
     };
-    write(`sdk/${names.sdk}`, sdk);
+    write(`sdk/${sdkFile}`, sdk);
     write('flow/flow.html', html);
-    write(`flow/${names.js}`, flowJs);
-    write(`flow/${names.css}`, flowCss);
-    write(
-      'console/console.html',
-      consoleHtml.replace('__CSS__', consoleNames.css).replace('__JS__', consoleNames.js),
-    );
-    write(`console/${consoleNames.js}`, consoleJs);
-    write(`console/${consoleNames.css}`, consoleCss);
-    for (const name of ['embed.js', 'testing.js']) write(`npm/${name}`, code(modules, name));
-    write('npm/react.js', code(react, '.js'));
+    for (const { name, text } of assets) write(`flow/${name}`, text);
+    write('console/console.html', consoleHtml);
+    write(`console/${consoleNames.js}`, textOf(consoleJs));
+    write(`console/${consoleNames.css}`, textOf(consoleCss));
+    // What was released stays, under the same names; a build that makes the same bytes again changes nothing.
+    for (const [path, text] of before.files) write(path, text);
+    // What the two share is a file of its own, so everything goes along.
+    for (const item of modules) write(`npm/${item.fileName}`, textOf(item));
+    write('npm/react.js', only(react));
     write('manifest.json', `${JSON.stringify(manifest, undefined, 2)}\n`);
     await types;
     rmSync(folder, { recursive: true, force: true });
@@ -133,16 +201,25 @@ async function bundle(
   input: Readonly<Record<string, string>>,
   format: 'iife' | 'es',
   minify: boolean,
+  page: {
+    /** Files are called by their content too: their addresses never change what they give. */
+    readonly hashed?: boolean;
+    readonly words?: Readonly<Record<string, string>>;
+  } = {},
 ): Promise<Output> {
   const config: InlineConfig = {
     configFile: false,
     envDir: false,
     root: here,
+    base: './',
     logLevel: 'error',
     publicDir: false,
     plugins: [sdkStaysOutside],
     oxc: { jsx: { runtime: 'automatic', importSource: 'preact' } },
-    define: { DUEBRIDGE_VERSION: JSON.stringify(version) },
+    define: {
+      DUEBRIDGE_VERSION: JSON.stringify(version),
+      DUEBRIDGE_WORDS: JSON.stringify(page.words ?? {}),
+    },
     build: {
       write: false,
       // What every browser of the last three years runs; smaller than code for older ones.
@@ -159,8 +236,9 @@ async function bundle(
         preserveEntrySignatures: 'exports-only',
         output: {
           format,
-          entryFileNames: '[name].js',
+          entryFileNames: page.hashed ? '[name]-[hash].js' : '[name].js',
           chunkFileNames: '[name].js',
+          assetFileNames: 'flow-[hash][extname]',
         },
       },
     },
@@ -171,21 +249,94 @@ async function bundle(
   return first.output;
 }
 
-function code(output: Output, suffix: string): string {
-  const file = output.find((item) => item.fileName.endsWith(suffix));
-  if (file === undefined) throw new Error(`vite gave no ${suffix} file`);
-  return file.type === 'chunk' ? file.code : String(file.source);
+const textOf = (item: Output[number]): string =>
+  item.type === 'chunk' ? item.code : String(item.source);
+
+/** The one file of a bundle. Throws when there is another: it would be missing wherever the first is loaded. */
+function only(output: Output): string {
+  const [first, ...others] = output;
+  if (others.length > 0)
+    throw new Error(`a bundle of one file got ${others.map((o) => o.fileName).join(', ')} too`);
+  return textOf(first);
+}
+
+const minifyCss = (css: string): string =>
+  css
+    .replaceAll(/\/\*[\s\S]*?\*\//g, '')
+    .replaceAll(/\s*([{};:,])\s*/g, '$1')
+    .trim();
+
+const integrity = (text: string): string =>
+  `sha384-${createHash('sha384').update(text).digest('base64')}`;
+const sha256 = (text: string): string =>
+  `sha256-${createHash('sha256').update(text).digest('base64')}`;
+
+/** What was released before, from `released/`: one folder a version with `sdk/` and `flow/`, and `releases.json` over them. */
+function readReleases(released: string): { releases: Release[]; files: Map<string, string> } {
+  const table = join(released, 'releases.json');
+  const releases = existsSync(table) ? (JSON.parse(readFileSync(table, 'utf8')) as Release[]) : [];
+  const files = new Map<string, string>();
+  for (const { version: of, sdk, flow } of releases) {
+    const read = (path: string): string => readFileSync(join(released, of, path), 'utf8');
+    const text = read(`sdk/${sdk.file}`);
+    if (integrity(text) !== sdk.sri)
+      throw new Error(`released/${of}/sdk/${sdk.file} is not what was released: restore it`);
+    files.set(`sdk/${sdk.file}`, text);
+    for (const name of flow.assets) files.set(`flow/${name}`, read(`flow/${name}`));
+  }
+  return { releases, files };
+}
+
+/**
+ * Keeps the present build as a release: copies what browsers may pin into `released/<version>/` and adds it to the table. Throws
+ * when the version has been released with other bytes: it needs a new number.
+ */
+export async function release(
+  options: { dist?: string; released?: string; now?: Date } = {},
+): Promise<Release> {
+  const {
+    dist = join(here, 'dist'),
+    released = join(here, 'released'),
+    now = new Date(),
+  } = options;
+  const { sdk, flow, releases } = await buildWeb(dist, released);
+  const { file, sri } = sdk;
+  const known = releases.find((one) => one.version === version);
+  if (known !== undefined) {
+    if (known.sdk.sri === sri && flow.assets.every((name) => known.flow.assets.includes(name)))
+      return known;
+    throw new Error(`version ${version} is released with other bytes: raise the version first`);
+  }
+  const folder = join(released, version);
+  for (const name of [`sdk/${file}`, ...flow.assets.map((asset) => `flow/${asset}`)]) {
+    mkdirSync(join(folder, name, '..'), { recursive: true });
+    copyFileSync(join(dist, name), join(folder, name));
+  }
+  const made: Release = {
+    version,
+    released_at: now.toISOString(),
+    sdk: { file, sri },
+    flow: { assets: flow.assets },
+  };
+  writeFileSync(
+    join(released, 'releases.json'),
+    `${JSON.stringify([...releases, made], undefined, 2)}\n`,
+  );
+  return made;
 }
 
 /** Gives the gzip size of each file; throws RangeError, naming those that are over their limits. */
 export function checkSizes<K extends keyof typeof SIZE_LIMITS>(
   files: Readonly<Record<K, string>>,
+  called?: string,
 ): Record<K, number> {
   const names = Object.keys(files) as K[];
   const sizes = names.map((name) => [name, gzipSync(files[name], { level: 9 }).length] as const);
   const over = sizes.filter(([name, size]) => size > SIZE_LIMITS[name]);
   if (over.length > 0) {
-    const list = over.map(([name, size]) => `${name} has ${size}, may have ${SIZE_LIMITS[name]}`);
+    const list = over.map(
+      ([name, size]) => `${called ?? name} has ${size}, may have ${SIZE_LIMITS[name]}`,
+    );
     throw new RangeError(`too large, in bytes of gzip: ${list.join('; ')}`);
   }
   return Object.fromEntries(sizes) as Record<K, number>;
@@ -202,6 +353,11 @@ async function typesTo(folder: string): Promise<void> {
 
 if (import.meta.main) {
   const [, , folder] = process.argv;
+  if (folder === '--release') {
+    const { version: released, sdk } = await release();
+    console.log(`released ${released}: ${sdk.file} ${sdk.sri}`);
+    process.exit(0);
+  }
   const manifest = await buildWeb(folder);
   if (process.env['npm_lifecycle_event'] === undefined) {
     console.log(`${basename(relative('.', here))}: ${JSON.stringify(manifest)}`);

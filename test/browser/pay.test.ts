@@ -16,9 +16,9 @@ test('a customer pays a bill to the receipt, and the site hears of each step [S1
   await visit.title('Your bill from Acme Water');
   await visit.frame.getByText('$123.45', { exact: true }).waitFor();
   await visit.frame.getByText('Due December 3, 2099').waitFor();
-  await visit.press('Pay $123.45');
+  await visit.press('Continue');
   await visit.title('Check your payment');
-  await visit.press('Pay $123.45 now');
+  await visit.press('Pay $123.45');
   await visit.title('Your payment is on its way');
   world.change({
     progress: 'accepted',
@@ -56,8 +56,8 @@ test('a customer pays a bill to the receipt, and the site hears of each step [S1
 
 /** From the first screen to a payment that the platform has. */
 async function pay(visit: Visit): Promise<void> {
+  await visit.press('Continue');
   await visit.press('Pay $123.45');
-  await visit.press('Pay $123.45 now');
 }
 
 test('a double click on the pay button, and a second one while sending, make one payment', async () => {
@@ -66,8 +66,8 @@ test('a double click on the pay button, and a second one while sending, make one
   const world = rig.flow.world({ plan: { pay: () => held } });
   const visit = await rig.visit(world);
   await visit.start();
-  await visit.press('Pay $123.45');
-  await visit.frame.getByRole('button', { name: 'Pay $123.45 now' }).dblclick();
+  await visit.press('Continue');
+  await visit.frame.getByRole('button', { name: 'Pay $123.45' }).dblclick();
   await visit.frame.getByRole('button', { name: 'Sending…' }).click({ force: true });
   await visit.frame.getByRole('button', { name: 'Sending…' }).press('Enter');
   answer();
@@ -94,9 +94,9 @@ test('a session that ends in the middle is renewed unseen, and the payment made 
   const world = rig.flow.world();
   const visit = await rig.visit(world, { expect: /401/ });
   await visit.start();
-  await visit.press('Pay $123.45');
+  await visit.press('Continue');
   world.endSessions();
-  await visit.press('Pay $123.45 now');
+  await visit.press('Pay $123.45');
   await visit.title('Paid. Thank you!');
   assert.equal(world.payments.length, 1);
   assert.deepEqual(
@@ -184,7 +184,15 @@ test('a frame that is loaded again, without its page, opens on the payment', asy
 test('a confirm whose answer is lost, then a platform that is down, end in one payment', async () => {
   const world = rig.flow.world({
     plan: {
-      pay: (count) => (['lost_answer', 'cut', 'SERVICE_UNAVAILABLE'] as const)[count - 1],
+      // The browser itself sends a request again when a kept connection was cut: more cuts than it hides.
+      pay: (count) =>
+        count === 1
+          ? 'lost_answer'
+          : count <= 5
+            ? 'cut'
+            : count === 6
+              ? 'SERVICE_UNAVAILABLE'
+              : undefined,
     },
   });
   const visit = await rig.visit(world, { expect: /503|ERR_/ });
@@ -192,7 +200,7 @@ test('a confirm whose answer is lost, then a platform that is down, end in one p
   await pay(visit);
   await visit.frame.getByText('you will not be charged twice').first().waitFor();
   await visit.title('Paid. Thank you!');
-  assert.equal(world.counts.pay, 4);
+  assert.equal(world.counts.pay, 7);
   assert.equal(world.payments.length, 1);
   await visit.close();
 });
@@ -239,7 +247,7 @@ test('a payment that cannot be read is never shown as failed: polls take over, a
 test('a customer who is offline when it opens is told so, and needs do nothing when back', async () => {
   const world = rig.flow.world();
   const visit = await rig.visit(world, { expect: /ERR_INTERNET_DISCONNECTED/ });
-  await visit.page.route('**/token?*', async (route) => {
+  await visit.page.route('**/v1/flow/session', async (route) => {
     await visit.page.context().setOffline(true);
     await route.abort('internetdisconnected');
     await visit.page.unrouteAll();
@@ -261,9 +269,9 @@ test('a session that ends where no other can be had says that nothing is lost', 
   });
   const visit = await rig.visit(world, { expect: /401|500/ });
   await visit.start();
-  await visit.press('Pay $123.45');
+  await visit.press('Continue');
   world.endSessions();
-  await visit.press('Pay $123.45 now');
+  await visit.press('Pay $123.45');
   await visit.title('This page has been open for a long time');
   assert.equal(world.payments.length, 0);
   await visit.close();
@@ -371,8 +379,10 @@ test('the rules of the account hold before anything is sent, and the amount is r
   assert.equal(world.counts.pay, 0);
   await field.fill('1,234.50');
   await visit.press('Continue');
+  await visit.frame.getByText('$1,234.50 is far more than your bill of $123.45.').waitFor();
+  await visit.press('Yes, pay $1,234.50');
   await visit.title('Check your payment');
-  await visit.press('Pay $1,234.50 now');
+  await visit.press('Pay $1,234.50');
   await visit.title('Paid. Thank you!');
   assert.equal(world.payments[0]?.amount_in_cents, 123_450);
   await visit.close();
@@ -388,7 +398,7 @@ test('an account without part payment shows no amount to choose', async () => {
   await visit.start();
   await visit.title('Your bill from Acme Water');
   assert.equal(await visit.frame.getByRole('button').count(), 1);
-  await visit.press('Pay $123.45');
+  await visit.press('Continue');
   await visit.press('Back');
   await visit.title('Your bill from Acme Water');
   await pay(visit);
@@ -402,13 +412,13 @@ test('a rule that changed since the page was opened is told at the field', async
   });
   const visit = await rig.visit(world, { expect: /422/ });
   await visit.start();
-  await visit.press('Pay $123.45');
+  await visit.press('Continue');
   world.bill = { ...world.bill, payment_rules: { max_amount_in_cents: 10_000 } };
-  await visit.press('Pay $123.45 now');
+  await visit.press('Pay $123.45');
   await visit.frame.locator('#amount-problem', { hasText: 'Enter $100.00 or less.' }).waitFor();
   await visit.frame.getByRole('textbox').fill('100');
   await visit.press('Continue');
-  await visit.press('Pay $100.00 now');
+  await visit.press('Pay $100.00');
   await visit.title('Paid. Thank you!');
   const codes = values(await visit.heard(), 'error').map((e) => (e as { code: string }).code);
   assert.deepEqual(codes, ['amount_out_of_range']);
@@ -452,7 +462,10 @@ test('the receipt can be printed, and kept as a page and as text', async () => {
   const id = world.payments[0]?.platform_payment_id;
   assert.deepEqual(
     files.map(({ name }) => name),
-    [`receipt-${id}.html`, `receipt-${id}.txt`],
+    ['html', 'txt'].map(
+      (type) =>
+        `receipt-${String(id).replaceAll('-', '').toUpperCase().slice(-8, -4)}-${String(id).replaceAll('-', '').toUpperCase().slice(-4)}.${type}`,
+    ),
   );
   for (const { text } of files) {
     for (const part of ['$123.45', 'BP-7781', String(id), '••••4417', 'Mar 1, 2026, 12:00 PM CST'])

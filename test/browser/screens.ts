@@ -3,9 +3,24 @@
  * script that takes the pictures.
  */
 import type { FrameLocator, Page } from 'playwright-core';
+import type { Tag } from '../../packages/web/src/flow/tags.ts';
+import { en, type Word, type Words } from '../../packages/web/src/flow/words/en.ts';
+import { es } from '../../packages/web/src/flow/words/es.ts';
+import { fr } from '../../packages/web/src/flow/words/fr.ts';
+import { pt } from '../../packages/web/src/flow/words/pt.ts';
 import { succeeds, type ScriptedFlow, type World } from './scripted-flow.ts';
 
-type Language = 'en' | 'es';
+/** The words of every language, for what a test looks for. */
+const WORDS = { en, es, fr, pt } as const satisfies Readonly<Record<Tag, Words>>;
+
+/** A text of the page, whatever stands in its blanks. */
+const textOf = (language: Tag, word: Word): RegExp =>
+  new RegExp(
+    `^${WORDS[language][word]
+      .split(/\{\w+\}/)
+      .map((part) => part.replaceAll(/[.*+?^${}()|[\]\\]/g, '\\$&'))
+      .join('.+')}$`,
+  );
 
 /** One screen: how the platform is set up, and what the customer does to get there. */
 export interface ScreenCase {
@@ -14,7 +29,7 @@ export interface ScreenCase {
   readonly site?: string;
   readonly act?: (at: Standing) => Promise<void>;
   /** The h1 when it is there. */
-  readonly title: Readonly<Record<Language, RegExp>>;
+  readonly title: Word;
 }
 
 interface Standing {
@@ -47,44 +62,44 @@ const fails = (change: object): World['outcome'] => [
 
 /** Every screen, in the order of a customer's way; the problems last. */
 export const SCREENS: readonly ScreenCase[] = [
-  { name: 'review', title: { en: /^Your bill from/, es: /^Su factura de/ } },
+  { name: 'review', title: 'review_title' },
   {
     name: 'review-past-due',
     world: { bill: bill({ ...due, due_date: '2026-01-15' }) },
-    title: { en: /^Your bill from/, es: /^Su factura de/ },
+    title: 'review_title',
   },
   {
     name: 'review-no-part-payment',
     world: {
       bill: bill(due, { min_amount_in_cents: 12_345, max_amount_in_cents: 12_345 }),
     },
-    title: { en: /^Your bill from/, es: /^Su factura de/ },
+    title: 'review_title',
   },
   {
     name: 'review-above-maximum',
     world: { bill: bill(due, { max_amount_in_cents: 10_000 }) },
-    title: { en: /^Your bill from/, es: /^Su factura de/ },
+    title: 'review_title',
   },
   {
     name: 'review-nothing-due',
     world: { bill: bill({ amount_due_in_cents: 0 }) },
-    title: { en: /^Nothing is due/, es: /^No debe nada/ },
+    title: 'review_nothing_title',
   },
   {
     name: 'review-credit',
     world: { bill: bill({ amount_due_in_cents: -2_050 }) },
-    title: { en: /credit$/, es: /favor$/ },
+    title: 'review_credit_title',
   },
   {
     name: 'review-unknown-balance',
     world: { bill: bill(null) },
-    title: { en: /^Pay Acme/, es: /^Pagar a Acme/ },
+    title: 'review_unknown_title',
   },
   {
     name: 'amount',
     world: { bill: bill(due, { min_amount_in_cents: 500, max_amount_in_cents: 50_000 }) },
     act: ({ other }) => other(),
-    title: { en: /^How much/, es: /Cuánto/ },
+    title: 'amount_title',
   },
   {
     name: 'amount-error',
@@ -94,12 +109,36 @@ export const SCREENS: readonly ScreenCase[] = [
       await frame.getByRole('textbox').fill('700');
       await main();
     },
-    title: { en: /^How much/, es: /Cuánto/ },
+    title: 'amount_title',
+  },
+  {
+    name: 'amount-far-above',
+    async act({ other, main, frame }) {
+      await other();
+      await frame.getByRole('textbox').fill('12345');
+      await main();
+      await frame.getByRole('alert').waitFor();
+    },
+    title: 'amount_title',
+  },
+  {
+    name: 'review-paid-before',
+    world: {
+      more: {
+        last_paid: {
+          platform_payment_id: '0190-before',
+          amount_in_cents: 17_084,
+          posted_at: '2026-03-01T18:00:02.000Z',
+        },
+        other_payment: { amount_in_cents: 4_321, created_at: '2026-03-01T18:00:02.000Z' },
+      },
+    },
+    title: 'review_title',
   },
   {
     name: 'confirm',
     act: ({ main }) => main(),
-    title: { en: /^Check your payment/, es: /^Revise su pago/ },
+    title: 'confirm_title',
   },
   {
     name: 'confirm-two-ways',
@@ -110,28 +149,28 @@ export const SCREENS: readonly ScreenCase[] = [
       ],
     },
     act: ({ main }) => main(),
-    title: { en: /^Check your payment/, es: /^Revise su pago/ },
+    title: 'confirm_title',
   },
   {
     name: 'sending',
     world: { plan: { pay: () => 'hang' } },
     act: pay,
-    title: { en: /^Check your payment/, es: /^Revise su pago/ },
+    title: 'confirm_title',
   },
   {
     name: 'status-sent',
     world: { outcome: [] },
     act: pay,
-    title: { en: /on its way$/, es: /en camino$/ },
+    title: 'status_title',
   },
   {
     name: 'status-accepted',
-    world: { outcome: accepted },
+    world: { outcome: accepted, more: { usual_seconds: 40 } },
     async act(at) {
       await pay(at);
       await at.frame.locator('li.done').nth(1).waitFor();
     },
-    title: { en: /on its way$/, es: /en camino$/ },
+    title: 'status_title',
   },
   {
     name: 'status-offline',
@@ -142,14 +181,14 @@ export const SCREENS: readonly ScreenCase[] = [
       await at.page.context().setOffline(true);
       await at.frame.locator('.notice').waitFor();
     },
-    title: { en: /on its way$/, es: /en camino$/ },
+    title: 'status_title',
   },
-  { name: 'receipt', act: pay, title: { en: /^Paid/, es: /^Pagado/ } },
+  { name: 'receipt', act: pay, title: 'receipt_title' },
   {
     name: 'failed',
     world: { outcome: fails({ failure_reason: 'The account is closed. Please call us.' }) },
     act: pay,
-    title: { en: /did not go through$/, es: /no se pudo realizar$/ },
+    title: 'failed_title',
   },
   {
     name: 'failed-duplicate',
@@ -157,54 +196,77 @@ export const SCREENS: readonly ScreenCase[] = [
       outcome: fails({ failure_reason: 'Duplicate payment detected', duplicate: true }),
     },
     act: pay,
-    title: { en: /paid this already$/, es: /ya lo haya pagado$/ },
+    title: 'duplicate_title',
+  },
+  {
+    name: 'failed-maybe-duplicate',
+    world: {
+      outcome: fails({ failure_reason: 'Pago duplicado', failure: 'possible_duplicate' }),
+    },
+    act: pay,
+    title: 'failed_title',
+  },
+  {
+    name: 'failed-declined',
+    world: { outcome: fails({ failure_reason: 'No', failure: 'declined' }) },
+    act: pay,
+    title: 'declined_title',
+  },
+  {
+    name: 'left',
+    async act(at) {
+      await pay(at);
+      await at.frame.locator('.sign.right').waitFor();
+      await at.main();
+    },
+    title: 'left_paid',
   },
   {
     name: 'canceled',
     world: { outcome: [...accepted, { status: 'canceled', progress: 'ended' }] },
     act: pay,
-    title: { en: /was canceled$/, es: /fue cancelado$/ },
+    title: 'canceled_title',
   },
   {
     name: 'session-ends-soon',
     world: { sessionMs: 90_000 },
     act: ({ frame }) => frame.locator('.notice').waitFor(),
-    title: { en: /^Your bill from/, es: /^Su factura de/ },
+    title: 'review_title',
   },
   {
     name: 'problem-origin',
     world: { plan: { exchange: () => 'ORIGIN_NOT_ALLOWED' } },
-    title: { en: /cannot be shown here$/, es: /no se puede mostrar aquí$/ },
+    title: 'problem_origin_not_allowed',
   },
   {
     name: 'problem-token',
     world: { plan: { exchange: () => 'TOKEN_INVALID' } },
-    title: { en: /^We could not start/, es: /^No pudimos iniciar/ },
+    title: 'problem_token_invalid',
   },
   {
     name: 'problem-expired',
     world: { plan: { exchange: () => 'TOKEN_EXPIRED' } },
-    title: { en: /open for a long time$/, es: /abierta mucho tiempo$/ },
+    title: 'problem_token_expired',
   },
   {
     name: 'problem-account',
     world: { plan: { read: () => 'ACCOUNT_NOT_FOUND' } },
-    title: { en: /^We could not find this account/, es: /^No encontramos esta cuenta/ },
+    title: 'problem_account_not_found',
   },
   {
     name: 'problem-biller',
     world: { plan: { read: () => 'PARTNER_UNREACHABLE' } },
-    title: { en: /^We cannot reach/, es: /^No podemos comunicarnos/ },
+    title: 'problem_partner_unreachable',
   },
   {
     name: 'problem-network',
     world: { plan: { exchange: () => 'cut' } },
-    title: { en: /connection is lost$/, es: /^Se perdió la conexión/ },
+    title: 'problem_network_lost',
   },
   {
     name: 'problem-ours',
     world: { plan: { read: () => 'INTERNAL_ERROR' } },
-    title: { en: /^Something went wrong/, es: /^Algo salió mal/ },
+    title: 'problem_internal',
   },
 ];
 
@@ -213,7 +275,7 @@ export async function walkTo(
   screen: ScreenCase,
   page: Page,
   world: World,
-  language: Language,
+  language: Tag,
 ): Promise<FrameLocator> {
   const frame = page.frameLocator('iframe');
   const press = async (selector: string): Promise<void> => frame.locator(selector).first().click();
@@ -224,6 +286,6 @@ export async function walkTo(
     main: () => press('.actions .main'),
     other: () => press('.actions button:not(.main)'),
   });
-  await frame.getByRole('heading', { level: 1, name: screen.title[language] }).waitFor();
+  await frame.getByRole('heading', { level: 1, name: textOf(language, screen.title) }).waitFor();
   return frame;
 }

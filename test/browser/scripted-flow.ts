@@ -43,6 +43,8 @@ export interface World {
   bill: FlowSession['account'];
   billerName: string;
   fundingMethods: FlowSession['funding_methods'];
+  /** What else the session says: a payment before, another's payment, a usual time. */
+  more: Partial<FlowSession>;
   sessionMs: number;
   /** What a fresh payment becomes: after each step the page is told. Empty: it stays processing. */
   outcome: Partial<FlowPayment>[];
@@ -73,6 +75,10 @@ export interface ScriptedFlow {
   readonly payOrigin: string;
   /** More files of the sites, by path. */
   readonly files: Map<string, string>;
+  /** Files of the page that are not there. */
+  missing: RegExp | undefined;
+  /** True: the platform cuts every connection to its pages. */
+  down: boolean;
   site(name: string): string;
   world(change?: Partial<Omit<World, 'partner' | 'plan'>> & { plan?: World['plan'] }): World;
   stop(): Promise<void>;
@@ -87,6 +93,7 @@ export async function startScriptedFlow(dist: string): Promise<ScriptedFlow> {
   const streams = new Map<string, Set<ServerResponse>>();
   const files = new Map<string, string>();
   let port = 0;
+  const flow: Pick<ScriptedFlow, 'missing' | 'down'> = { missing: undefined, down: false };
   const server: Server = createServer((request, response) => {
     void handle(request, response).catch((error: unknown) => {
       response.destroy(error instanceof Error ? error : undefined);
@@ -117,7 +124,18 @@ export async function startScriptedFlow(dist: string): Promise<ScriptedFlow> {
         'cross-origin-resource-policy': 'cross-origin',
       });
     }
+    if (seen.path === '/flow/ping') {
+      if (flow.down) return void response.destroy();
+      const script = "parent.postMessage('duebridge/ping','*')";
+      response.writeHead(200, {
+        'content-type': 'text/html',
+        'cross-origin-embedder-policy': 'require-corp',
+        'cross-origin-resource-policy': 'cross-origin',
+      });
+      return void response.end(`<!doctype html><title>ping</title><script>${script}</script>`);
+    }
     if (top === 'flow' && seen.path.startsWith('/flow/assets/')) {
+      if (flow.missing?.test(last)) return refuse(response, 'NOT_FOUND');
       return send(response, 200, join(dist, 'flow', last), {
         'cross-origin-resource-policy': 'same-origin',
       });
@@ -127,6 +145,7 @@ export async function startScriptedFlow(dist: string): Promise<ScriptedFlow> {
   }
 
   async function page(partner: string, response: ServerResponse): Promise<void> {
+    if (flow.down) return void response.destroy();
     const world = worlds.get(partner);
     if (!world) {
       response.writeHead(404, { 'content-security-policy': "frame-ancestors 'none'" });
@@ -141,7 +160,8 @@ export async function startScriptedFlow(dist: string): Promise<ScriptedFlow> {
     response.writeHead(200, {
       'content-type': 'text/html; charset=utf-8',
       'content-security-policy':
-        "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; " +
+        `default-src 'none'; script-src 'self' '${manifest.flow.first_script}'; ` +
+        `style-src 'self' '${manifest.flow.first_style}'; connect-src 'self'; img-src 'self' data:; ` +
         `base-uri 'none'; form-action 'none'; frame-ancestors ${world.origins.join(' ') || "'none'"}; ` +
         "require-trusted-types-for 'script'; trusted-types 'none'",
       'cache-control': 'no-store',
@@ -168,7 +188,9 @@ export async function startScriptedFlow(dist: string): Promise<ScriptedFlow> {
       const id = `session-${world.sessions.size + 1}`;
       world.sessions.set(session, { id, ended: false, continues: asked.continues });
       const expires_at = new Date(Date.now() + world.sessionMs).toISOString();
-      return json(response, 200, { session, session_id: id, expires_at });
+      // With nothing planned for the read the bill comes along, as it does where the biller answers.
+      const bill = world.plan.read ? {} : { bill: readAnswer(world, id) };
+      return json(response, 200, { session, session_id: id, expires_at, ...bill });
     }
     const session = world.sessions.get(bearer);
     const operation = operationOf(seen);
@@ -177,17 +199,7 @@ export async function startScriptedFlow(dist: string): Promise<ScriptedFlow> {
     const newest = world.payments.at(-1);
     switch (operation) {
       case 'read': {
-        const payment = newest ?? null;
-        const expires_at = new Date(Date.now() + world.sessionMs).toISOString();
-        return json(response, 200, {
-          session_id: session.id,
-          expires_at,
-          partner: { partner_id: world.partner, name: world.billerName },
-          biller: { biller_id: 'biller', name: world.billerName },
-          account: world.bill,
-          funding_methods: world.fundingMethods,
-          payment,
-        } satisfies FlowSession);
+        return json(response, 200, readAnswer(world, session.id));
       }
       case 'pay': {
         const asked = JSON.parse(seen.body) as FlowPaymentRequest;
@@ -213,6 +225,19 @@ export async function startScriptedFlow(dist: string): Promise<ScriptedFlow> {
       case 'exchange':
         return refuse(response, 'NOT_FOUND');
     }
+  }
+
+  function readAnswer(world: World, session_id: string): FlowSession {
+    return {
+      session_id,
+      expires_at: new Date(Date.now() + world.sessionMs).toISOString(),
+      partner: { partner_id: world.partner, name: world.billerName },
+      biller: { biller_id: 'biller', name: world.billerName },
+      account: world.bill,
+      funding_methods: world.fundingMethods,
+      payment: world.payments.at(-1) ?? null,
+      ...world.more,
+    };
   }
 
   function start(world: World, asked: FlowPaymentRequest): void {
@@ -316,12 +341,12 @@ export async function startScriptedFlow(dist: string): Promise<ScriptedFlow> {
     return `<script src="${payOrigin}/sdk/v1/${file}" integrity="${sri}" crossorigin="anonymous"></script>`;
   }
 
-  return {
+  return Object.assign(flow, {
     port,
     payOrigin,
     files,
-    site: (name) => `http://${name}.localhost:${port}`,
-    world(change = {}) {
+    site: (name: string) => `http://${name}.localhost:${port}`,
+    world(change: Parameters<ScriptedFlow['world']>[0] = {}) {
       const partner = `p${worlds.size + 1}`;
       const world: World = {
         partner,
@@ -338,6 +363,7 @@ export async function startScriptedFlow(dist: string): Promise<ScriptedFlow> {
           payment_rules: {},
         },
         fundingMethods: [{ funding_method: 'sandbox', label: 'Test bank account', sandbox: true }],
+        more: {},
         sessionMs: 3_600_000,
         outcome: succeeds,
         stepMs: 60,
@@ -367,7 +393,7 @@ export async function startScriptedFlow(dist: string): Promise<ScriptedFlow> {
       server.close();
       await once(server, 'close');
     },
-  };
+  });
 }
 
 function operationOf({ method, path }: Seen): Operation {

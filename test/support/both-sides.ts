@@ -35,7 +35,8 @@ export interface PartnerSide {
   readonly server: RunningPartner;
   readonly books: Database;
   /** Imports accounts from a CSV text. */
-  importAccounts(csv: string): Promise<void>;
+  /** `as_of`: the moment of which the amounts are true; needed where a payment has been posted. */
+  importAccounts(csv: string, as_of?: string): Promise<void>;
 }
 
 /** Starts servers for one test file and ends them, in the right order, when `stop` is called. */
@@ -99,10 +100,10 @@ export class BothSides {
     return {
       server,
       books,
-      async importAccounts(csv) {
+      async importAccounts(csv, as_of) {
         const headers = { authorization: `Bearer ${server.adminKey}` };
         const path = `${server.adminUrl}/admin/v1/accounts/import`;
-        const answer = await call('POST', path, headers, { csv });
+        const answer = await call('POST', path, headers, { csv, ...(as_of && { as_of }) });
         if (answer.status !== 200) throw new Error(JSON.stringify(answer.body));
       },
     };

@@ -18,6 +18,13 @@ import type {
 /** The version of the protocol; a page of another version is not answered. */
 export const PROTOCOL = 'duebridge/1';
 
+/** What the first bytes of a page say instead when a file of it did not come (flow/first.js). */
+export const FAILED = 'duebridge/1 failed';
+
+export interface Failed {
+  readonly duebridge: typeof FAILED;
+}
+
 export interface Hello {
   readonly duebridge: typeof PROTOCOL;
   /** Random, once a page load: an answer without it is not an answer to this page. */

@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import { createHash } from 'node:crypto';
 import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
@@ -34,6 +35,8 @@ async function build(): Promise<void> {
   await mkdir(path.join(folder, 'sdk'), { recursive: true });
   await mkdir(path.join(folder, 'flow'), { recursive: true });
   await writeFile(path.join(folder, 'sdk/duebridge-0.1.0-aa.js'), 'window.duebridge = {};');
+  await writeFile(path.join(folder, 'sdk/duebridge-0.0.9-99.js'), 'window.old = {};');
+  await writeFile(path.join(folder, 'flow/flow-99.js'), 'export const old = 1;');
   await writeFile(path.join(folder, 'flow/flow-bb.js'), 'export {};');
   await writeFile(path.join(folder, 'flow/flow-cc.css'), 'a{}');
   await writeFile(
@@ -45,7 +48,19 @@ async function build(): Promise<void> {
     JSON.stringify({
       version: '0.1.0',
       sdk: { file: 'duebridge-0.1.0-aa.js', sri: 'sha384-x' },
-      flow: { html: 'flow.html', assets: ['flow-bb.js', 'flow-cc.css'] },
+      flow: {
+        html: 'flow.html',
+        assets: ['flow-bb.js', 'flow-cc.css'],
+        first_style: 'sha256-style',
+        first_script: 'sha256-script',
+      },
+      releases: [
+        {
+          version: '0.0.9',
+          sdk: { file: 'duebridge-0.0.9-99.js', sri: 'sha384-old' },
+          flow: { assets: ['flow-99.js'] },
+        },
+      ],
     }),
   );
 }
@@ -90,8 +105,8 @@ test('a payment page runs its own scripts alone, is kept by nobody and tells nob
   const policy = String(headers['content-security-policy']);
   for (const directive of [
     "default-src 'none'",
-    "script-src 'self'",
-    "style-src 'self'",
+    "script-src 'self' 'sha256-script'",
+    "style-src 'self' 'sha256-style'",
     "connect-src 'self'",
     "base-uri 'none'",
     "form-action 'none'",
@@ -167,4 +182,34 @@ test('assets of the page come compressed to who takes it, and keep their type', 
     headers: { 'accept-encoding': 'gzip;q=0' },
   });
   assert.equal(refused.headers['content-encoding'], undefined);
+});
+
+test('what a partner pinned goes on after the next release: the SDK, the page it meets, the table of hashes', async () => {
+  await build();
+  for (const [url, text] of [
+    ['/sdk/v1/duebridge-0.0.9-99.js', 'window.old = {};'],
+    ['/flow/assets/flow-99.js', 'export const old = 1;'],
+  ] as const) {
+    const pinned = await app.inject(url);
+    assert.deepEqual([pinned.statusCode, pinned.body], [200, text]);
+    assert.equal(pinned.headers['cache-control'], 'public, max-age=31536000, immutable');
+  }
+  const table = await app.inject('/sdk/v1/integrity.json');
+  assert.equal(table.headers['access-control-allow-origin'], '*');
+  assert.deepEqual(table.json(), [
+    { version: '0.0.9', file: 'duebridge-0.0.9-99.js', integrity: 'sha384-old' },
+    { version: '0.1.0', file: 'duebridge-0.1.0-aa.js', integrity: 'sha384-x' },
+  ]);
+});
+
+test('anybody may ask whether the platform is there, and learns nothing else', async () => {
+  const ping = await app.inject('/flow/ping');
+  assert.equal(ping.statusCode, 200);
+  const policy = String(ping.headers['content-security-policy']);
+  assert.doesNotMatch(policy, /frame-ancestors/);
+  const [, script = ''] = /<script>(.*)<\/script>/.exec(ping.body) ?? [];
+  const sum = createHash('sha256').update(script).digest('base64');
+  assert.equal(policy, `default-src 'none'; script-src 'sha256-${sum}'`);
+  assert.equal(ping.headers['cross-origin-resource-policy'], 'cross-origin');
+  assert.equal(ping.headers['cache-control'], 'no-store');
 });

@@ -6,6 +6,7 @@
  * holds:  a page is framed only by the origins registered for its partner, and an unknown partner's by nobody; nothing here
  *         reads a token, a session or a cookie.
  */
+import { hash } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
 import { promisify } from 'node:util';
 import { gzip } from 'node:zlib';
@@ -23,16 +24,32 @@ interface Asset {
 /** Everything the build made, in memory: under 200 kB. */
 interface Pages {
   readonly manifest: Asset;
-  readonly sdkFile: string;
+  /** Every SDK that may be pinned, with its integrity. */
+  readonly integrity: Asset;
+  /** The newest SDK. */
   readonly sdk: Asset;
+  /** The pinned addresses: this build's, and every release's (decision 87). */
+  readonly sdkFiles: ReadonlyMap<string, Asset>;
   readonly flowHtml: string;
+  readonly flowPolicy: string;
   readonly flowAssets: ReadonlyMap<string, Asset>;
 }
 
+interface Release {
+  readonly version: string;
+  readonly sdk: { readonly file: string; readonly sri: string };
+  readonly flow: { readonly assets: readonly string[] };
+}
+
 /** The part of dist/manifest.json that is served by. */
-interface Manifest {
-  readonly sdk: { readonly file: string };
-  readonly flow: { readonly html: string; readonly assets: readonly string[] };
+interface Manifest extends Release {
+  readonly flow: {
+    readonly html: string;
+    readonly assets: readonly string[];
+    readonly first_style: string;
+    readonly first_script: string;
+  };
+  readonly releases: readonly Release[];
 }
 
 const partnerId = compileCheck(PartnerId);
@@ -45,18 +62,26 @@ const sdkCache = 'public, max-age=300';
 /** The name holds a hash of the content, so that it never changes. */
 const immutable = 'public, max-age=31536000, immutable';
 
-/** Content policy of the payment page without its frame-ancestors. Header, not meta: browsers ignore frame-ancestors there. */
-const flowPolicy = [
+/**
+ * Content policy of the payment page without its frame-ancestors. Header, not meta: browsers ignore frame-ancestors there. The style
+ * and the script of the first bytes are named by their hashes; no other inline one runs.
+ */
+const flowPolicy = ({ flow }: Manifest): string[] => [
   "default-src 'none'",
-  "script-src 'self'",
-  "style-src 'self'",
+  `script-src 'self' '${flow.first_script}'`,
+  `style-src 'self' '${flow.first_style}'`,
   "connect-src 'self'",
   "img-src 'self' data:",
   "base-uri 'none'",
   "form-action 'none'",
   "require-trusted-types-for 'script'",
   "trusted-types 'none'",
-].join('; ');
+];
+
+/** Tells whoever frames it that the platform is there; the SDK asks when a payment page stays silent, to tell a refusal from an outage. */
+const pingScript = "parent.postMessage('duebridge/ping','*')";
+const pingPage = `<!doctype html><title>ping</title><script>${pingScript}</script>`;
+const pingPolicy = `default-src 'none'; script-src 'sha256-${hash('sha256', pingScript, 'base64')}'`;
 
 /** A third-party page may load the SDK, a page under COEP too; there is no secret in it. */
 const sdkHeaders = {
@@ -76,7 +101,7 @@ const flowHeaders = {
 };
 
 /**
- * Serves `/sdk/v1/…`, `/flow/v1/{partner}` and `/flow/assets/…` on `app`. Before the pages are built these answer 503 and say
+ * Serves `/sdk/v1/…`, `/flow/v1/{partner}`, `/flow/assets/…` and `/flow/ping` on `app`. Before the pages are built these answer 503 and say
  * what to run; the APIs do not need them. `dist` ends with a slash.
  */
 export function servePages(
@@ -95,19 +120,29 @@ export function servePages(
   };
 
   app.get<{ Params: { file: string } }>('/sdk/v1/:file', async (request, reply) => {
-    const { manifest, sdkFile, sdk } = await pages();
+    const { manifest, integrity, sdk, sdkFiles } = await pages();
     reply.headers(sdkHeaders);
     switch (request.params.file) {
       case 'duebridge.js':
         return send(request, reply.header('Cache-Control', sdkCache), sdk);
       case 'manifest.json':
         return send(request, reply.header('Cache-Control', sdkCache), manifest);
-      case sdkFile:
-        return send(request, reply.header('Cache-Control', immutable), sdk);
-      default:
-        throw new Refusal('NOT_FOUND');
+      case 'integrity.json':
+        return send(request, reply.header('Cache-Control', sdkCache), integrity);
+      default: {
+        const pinned = sdkFiles.get(request.params.file);
+        if (pinned === undefined) throw new Refusal('NOT_FOUND');
+        return send(request, reply.header('Cache-Control', immutable), pinned);
+      }
     }
   });
+
+  app.get('/flow/ping', (_request, reply) =>
+    reply
+      .headers({ ...flowHeaders, 'Content-Security-Policy': pingPolicy })
+      .type('text/html; charset=utf-8')
+      .send(pingPage),
+  );
 
   app.get<{ Params: { file: string } }>('/flow/assets/:file', async (request, reply) => {
     const asset = (await pages()).flowAssets.get(request.params.file);
@@ -121,7 +156,7 @@ export function servePages(
   });
 
   app.get<{ Params: { partner: string } }>('/flow/v1/:partner', async (request, reply) => {
-    const { flowHtml } = await pages();
+    const { flowHtml, flowPolicy: policy } = await pages();
     const { partner: partner_id } = request.params;
     const partner = partnerId.holds(partner_id) ? await registry.get(partner_id) : undefined;
     reply.headers(flowHeaders);
@@ -134,7 +169,7 @@ export function servePages(
     }
     const framers = partner.origins.length === 0 ? "'none'" : partner.origins.join(' ');
     return reply
-      .header('Content-Security-Policy', `${flowPolicy}; frame-ancestors ${framers}`)
+      .header('Content-Security-Policy', `${policy}; frame-ancestors ${framers}`)
       .type('text/html; charset=utf-8')
       .send(fillPage(flowHtml, partner.partner_id, partner.origins));
   });
@@ -171,20 +206,39 @@ async function loadPages(dist: URL): Promise<Pages> {
     });
   });
   const manifest = JSON.parse(text) as Manifest;
-  const asset = async (path: string): Promise<Asset> => {
-    const plain = await readFile(new URL(path, dist));
-    return { type: mediaType(path), plain, gzip: await promisify(gzip)(plain, { level: 9 }) };
+  const asset = async (path: string): Promise<Asset> =>
+    toAsset(path, await readFile(new URL(path, dist)));
+  const releases = [...manifest.releases, manifest];
+  const load = async (folder: string, names: readonly string[]): Promise<Map<string, Asset>> => {
+    const each = [...new Set(names)].map(
+      async (name) => [name, await asset(`${folder}/${name}`)] as const,
+    );
+    return new Map(await Promise.all(each));
   };
-  const flowAssets = await Promise.all(
-    manifest.flow.assets.map(async (file) => [file, await asset(`flow/${file}`)] as const),
-  );
+  const table = releases.map(({ version, sdk }) => ({
+    version,
+    file: sdk.file,
+    integrity: sdk.sri,
+  }));
   return {
     manifest: await asset('manifest.json'),
-    sdkFile: manifest.sdk.file,
+    integrity: await toAsset('integrity.json', Buffer.from(`${JSON.stringify(table)}\n`)),
     sdk: await asset(`sdk/${manifest.sdk.file}`),
+    sdkFiles: await load(
+      'sdk',
+      releases.map(({ sdk }) => sdk.file),
+    ),
     flowHtml: await readFile(new URL(`flow/${manifest.flow.html}`, dist), 'utf8'),
-    flowAssets: new Map(flowAssets),
+    flowPolicy: flowPolicy(manifest).join('; '),
+    flowAssets: await load(
+      'flow',
+      releases.flatMap(({ flow }) => flow.assets),
+    ),
   };
+}
+
+async function toAsset(path: string, plain: Buffer): Promise<Asset> {
+  return { type: mediaType(path), plain, gzip: await promisify(gzip)(plain, { level: 9 }) };
 }
 
 function mediaType(path: string): string {

@@ -6,7 +6,15 @@
  * document is mount(). It sets styles only through the object model and makes no script, so a site's
  * Content-Security-Policy needs `frame-src <platform>` and nothing else, Trusted Types included.
  */
-import { PROTOCOL, type Hello, type Init, type ToPage, type ToSite } from '../messages.ts';
+import {
+  FAILED,
+  PROTOCOL,
+  type Failed,
+  type Hello,
+  type Init,
+  type ToPage,
+  type ToSite,
+} from '../messages.ts';
 import {
   DuebridgeError,
   type Duebridge,
@@ -15,6 +23,7 @@ import {
   type DuebridgeOptions,
   type DuebridgeState,
   type PaymentUpdate,
+  type TokenReason,
 } from './types.ts';
 
 export { DuebridgeError };
@@ -24,8 +33,12 @@ export type * from './types.ts';
 const LOAD_TIMEOUT_MS = 15_000;
 /** After `load` the page's script has run; only an error page stays silent for longer. */
 const HELLO_TIMEOUT_MS = 2_000;
+/** A platform that is there answers a ping within this, on a poor line too. */
+const PING_TIMEOUT_MS = 3_000;
 /** How often a page of its own is looked at, to notice that the customer closed it. */
 const CLOSED_CHECK_MS = 500;
+/** Narrower than this the page over the site is a sheet from the bottom, of one height on all screens. */
+const SHEET = '(max-width:600px)';
 
 const LOOPBACK = /^http:\/\/(localhost|[\w.-]+\.localhost|127\.0\.0\.1|\[::1\])(:\d+)?$/;
 
@@ -40,9 +53,8 @@ const wrongConfig = (message: string): DuebridgeError => failure('config_invalid
  */
 export function createDuebridge(options: DuebridgeOptions): Duebridge {
   const { partner, fetchToken, signal, display = 'inline', frame: double } = options;
-  if (!partner) throw wrongConfig('partner is missing: pass the partner id that was issued to you');
-  if (!fetchToken && !options.token)
-    throw wrongConfig('pass fetchToken: a function that gets a token from your backend');
+  if (!partner) throw wrongConfig('partner is missing: pass your partner id');
+  if (!fetchToken && !options.token) throw wrongConfig('pass fetchToken, which asks your backend');
   const origin = platformOrigin(options.frameOrigin);
   const url = `${origin}/flow/v1/${encodeURIComponent(partner)}`;
 
@@ -60,32 +72,49 @@ export function createDuebridge(options: DuebridgeOptions): Duebridge {
         (listener as (value: DuebridgeEvents[K]) => void)(value);
       } catch (error) {
         // A mistake in the site's listener is the site's to see, and must not stop the payment page.
-        setTimeout(() => {
-          throw error;
-        });
+        reportError(error);
       }
+    }
+  }
+
+  const language = (): string => locale || document.documentElement.lang || navigator.language;
+
+  const theme = appearance?.theme ?? 'auto';
+  /** The theme stands in the fragment, where the first bytes of the page can see it (and no server). */
+  const address = theme === 'auto' ? url : `${url}#${theme}`;
+
+  async function getToken(why: TokenReason): Promise<{ token: string | null; error?: unknown }> {
+    try {
+      const token = fetchToken ? await fetchToken(why) : why === 'initial' && options.token;
+      return { token: token || null };
+    } catch (error) {
+      return { token: null, error };
     }
   }
 
   function mount(target?: string | HTMLElement): Promise<void> {
     return new Promise((resolve, reject) => {
-      if (state === 'destroyed')
-        throw failure('destroyed', 'destroyed: make a new instance with createDuebridge()');
+      if (state === 'destroyed') throw failure('destroyed', 'destroyed: make a new instance');
       if (leave) throw wrongConfig('already mounted: call unmount() first');
       const place = display === 'inline' ? findPlace(target) : document.body;
       if (origin === location.origin && !double)
-        throw wrongConfig('frameOrigin must not be the origin of your own site');
+        throw wrongConfig('frameOrigin must not be your own origin');
 
       const before = document.activeElement;
       const { style: pageStyle } = document.documentElement;
       const { overflow } = pageStyle;
       const stop = new AbortController();
       const listen = { signal: stop.signal };
+      const sheet = display === 'modal' && matchMedia(SHEET).matches;
       let port: MessagePort | undefined;
       let tokenError: unknown;
       let frame: HTMLElement | undefined;
       let dialog: HTMLDialogElement | undefined;
       let page: Window | null | undefined;
+      let ping: HTMLIFrameElement | undefined;
+      /** The token is asked for while the frame loads; `asked`: the page was quicker. */
+      let early: ReturnType<typeof getToken> | undefined;
+      let asked = false;
       let at: DuebridgeEvents['exit']['at'] = 'loading';
       let payment: PaymentUpdate | undefined;
       const timers: ReturnType<typeof setTimeout>[] = [];
@@ -100,6 +129,7 @@ export function createDuebridge(options: DuebridgeOptions): Duebridge {
         timers.forEach(clearTimeout);
         port?.close();
         page?.close();
+        ping?.remove();
         const held = document.activeElement === frame || dialog;
         if (dialog) {
           dialog.close();
@@ -108,12 +138,16 @@ export function createDuebridge(options: DuebridgeOptions): Duebridge {
         (dialog ?? frame)?.remove();
         if (held && before instanceof HTMLElement) before.focus();
         // Settled promises ignore this: it is heard only by a mount() that still waits.
-        reject(failure('destroyed', 'taken away before it was ready: nothing was paid', true));
+        reject(failure('destroyed', 'taken away before it was ready', true));
       };
-      const fail = (error: DuebridgeError): void => {
-        reject(error);
+      const fail = (code: DuebridgeErrorCode, message: string, recoverable?: boolean): void => {
+        reject(failure(code, message, recoverable));
         leave?.('error');
       };
+      const unreachable = (): void =>
+        fail('platform_unreachable', `${origin} does not answer: try again`, true);
+      const refused = (): void =>
+        fail('frame_refused', `${url}: register ${location.origin}, allow frame-src`);
       const exit = (value: DuebridgeEvents['exit']): void => {
         // In the page the last screen stays, until the site takes it away.
         if (display === 'inline') state = 'exited';
@@ -134,15 +168,12 @@ export function createDuebridge(options: DuebridgeOptions): Duebridge {
       const heard = async (message: ToSite): Promise<void> => {
         switch (message.type) {
           case 'token': {
-            tokenError = undefined;
-            let token: string | undefined;
-            try {
-              if (fetchToken) token = await fetchToken(message.why);
-              else if (message.why === 'initial') token = options.token;
-            } catch (error) {
-              tokenError = error;
-            }
-            post({ type: 'token', token: token || null });
+            const given = (message.why === 'initial' && early) || getToken(message.why);
+            asked = true;
+            early = undefined;
+            const { token, error } = await given;
+            tokenError = error;
+            post({ type: 'token', token });
             break;
           }
           case 'ready':
@@ -153,7 +184,7 @@ export function createDuebridge(options: DuebridgeOptions): Duebridge {
             resolve();
             break;
           case 'resize':
-            if (frame && display !== 'redirect') frame.style.height = `${message.height}px`;
+            if (frame && !sheet) frame.style.height = `${message.height}px`;
             emit('resize', { height: message.height });
             break;
           case 'exit':
@@ -184,65 +215,67 @@ export function createDuebridge(options: DuebridgeOptions): Duebridge {
 
       addEventListener(
         'message',
-        (event: MessageEvent<Hello | null>) => {
-          const source = page ?? (frame as HTMLIFrameElement | undefined)?.contentWindow;
-          const hello = event.data;
-          if (!source || event.source !== source || event.origin !== origin) return;
-          if (hello?.duebridge !== PROTOCOL) return;
+        ({ data, source, origin: from }: MessageEvent<Hello | Failed | null>) => {
+          if (!source || from !== origin) return;
+          // The platform is there, and yet its page is not shown: that is the site's address, or its policy.
+          if (source === ping?.contentWindow) return refused();
+          const shown = page ?? (frame as HTMLIFrameElement | undefined)?.contentWindow;
+          if (source !== shown) return;
+          if (data?.duebridge === FAILED) return unreachable();
+          if (data?.duebridge !== PROTOCOL) return;
           const init: Init = {
-            ...hello,
+            ...data,
             display,
-            locale: locale || document.documentElement.lang || navigator.language,
+            locale: language(),
             appearance: appearance ?? {},
             renews: !!fetchToken,
           };
-          source.postMessage(init, origin, [connect()]);
+          shown.postMessage(init, origin, [connect()]);
         },
         listen,
       );
 
       state = 'loading';
       after(options.loadTimeoutMs ?? LOAD_TIMEOUT_MS, () =>
-        fail(
-          failure('load_timeout', `${url} did not answer in time: try again, or link to it`, true),
-        ),
+        fail('load_timeout', `${url} did not answer in time: try again`, true),
       );
+      // A turn later: whoever mounts and unmounts at once (React's StrictMode) costs no token.
+      after(0, () => {
+        if (!asked) early = getToken('initial');
+      });
       if (double) {
         frame = double.element;
       } else if (display === 'redirect') {
-        page = open(url, '_blank');
-        if (!page)
-          return fail(wrongConfig('the browser blocked the page: call mount() in a click'));
+        page = open(address, '_blank');
+        if (!page) return fail('config_invalid', 'blocked by the browser: mount() in a click');
         const opened = page;
         focus = () => opened.focus();
         const watch = setInterval(() => opened.closed && closed(), CLOSED_CHECK_MS);
         stop.signal.addEventListener('abort', () => clearInterval(watch));
         return;
       } else {
-        const iframe = document.createElement('iframe');
-        iframe.src = url;
-        iframe.referrerPolicy = 'no-referrer';
-        // Each word is needed: print() needs modals, the receipt needs downloads. No top navigation.
-        iframe.setAttribute(
-          'sandbox',
-          'allow-scripts allow-same-origin allow-forms allow-modals allow-downloads allow-popups',
+        frame = makeFrame(address);
+        document.addEventListener(
+          'securitypolicyviolation',
+          (event) => event.blockedURI.startsWith(origin) && refused(),
+          listen,
         );
-        iframe.addEventListener('load', () =>
+        frame.addEventListener('load', () =>
           after(HELLO_TIMEOUT_MS, () => {
-            if (!port)
-              fail(
-                failure(
-                  'frame_refused',
-                  `${url} did not show itself: have ${location.origin} registered for the partner, and allow frame-src`,
-                ),
-              );
+            if (port) return;
+            // Refused, or not there at all? Another page of the platform, for anybody to frame, says which.
+            ping = makeFrame(`${origin}/flow/ping`);
+            ping.hidden = true;
+            document.body.append(ping);
+            after(PING_TIMEOUT_MS, unreachable);
           }),
         );
-        frame = iframe;
       }
       const element = frame;
       element.title = options.title ?? 'Bill payment';
-      Object.assign(element.style, { border: 0, width: '100%', height: '420px', display: 'block' });
+      element.style.cssText = 'border:0;width:100%;height:420px;display:block';
+      const auto = matchMedia('(prefers-color-scheme:dark)').matches ? 'dark' : 'light';
+      element.style.background = (theme === 'auto' ? auto : theme) === 'dark' ? '#14181f' : '#fff';
       focus = () => {
         element.focus();
         post({ type: 'focus' });
@@ -250,25 +283,11 @@ export function createDuebridge(options: DuebridgeOptions): Duebridge {
       if (display === 'modal') {
         dialog = document.createElement('dialog');
         dialog.ariaLabel = element.title;
-        Object.assign(dialog.style, {
-          border: 0,
-          padding: 0,
-          margin: 0,
-          width: '100%',
-          height: '100%',
-          maxWidth: '100%',
-          maxHeight: '100%',
-          display: 'flex',
-          background: 'rgb(0 0 0/.55)',
-          outline: 0,
-        });
-        Object.assign(element.style, {
-          margin: 'auto',
-          maxWidth: '30rem',
-          maxHeight: '100%',
-          background: '#fff',
-          borderRadius: '16px',
-        });
+        dialog.style.cssText =
+          'border:0;padding:0;margin:0;width:100%;height:100%;max-width:100%;max-height:100%;display:flex;background:rgb(0 0 0/.55);outline:0';
+        element.style.cssText += sheet
+          ? ';margin:auto 0 0;height:92%;border-radius:16px 16px 0 0'
+          : ';margin:auto;max-width:30rem;max-height:100%;border-radius:16px';
         dialog.addEventListener('cancel', (event) => {
           event.preventDefault();
           close();
@@ -292,6 +311,12 @@ export function createDuebridge(options: DuebridgeOptions): Duebridge {
 
   const instance: Duebridge = {
     mount,
+    preload() {
+      const warm = makeFrame(url);
+      warm.hidden = true;
+      warm.addEventListener('load', () => warm.remove());
+      document.body.append(warm);
+    },
     update(change) {
       locale = change.locale ?? locale;
       appearance = change.appearance ?? appearance;
@@ -318,8 +343,20 @@ export function createDuebridge(options: DuebridgeOptions): Duebridge {
   return instance;
 }
 
+function makeFrame(src: string): HTMLIFrameElement {
+  const frame = document.createElement('iframe');
+  frame.src = src;
+  frame.referrerPolicy = 'no-referrer';
+  // Each word is needed: print() needs modals, the receipt needs downloads. No top navigation.
+  frame.setAttribute(
+    'sandbox',
+    'allow-scripts allow-same-origin allow-forms allow-modals allow-downloads allow-popups',
+  );
+  return frame;
+}
+
 function platformOrigin(given: string | undefined): string {
-  if (!given) throw wrongConfig('frameOrigin is missing: pass the address of the platform');
+  if (!given) throw wrongConfig('frameOrigin is missing: the platform’s address');
   const origin = URL.canParse(given) ? new URL(given).origin : '';
   if (origin.startsWith('https://') || LOOPBACK.test(origin)) return origin;
   throw wrongConfig(`frameOrigin "${given}" is not an https address`);
@@ -333,5 +370,5 @@ function findPlace(target: string | HTMLElement | undefined): HTMLElement {
     // Not a selector: the same as finding nothing.
   }
   if (found?.isConnected) return found;
-  throw wrongConfig(`no element for ${JSON.stringify(target)}: pass one that is in the page`);
+  throw wrongConfig(`no element for ${JSON.stringify(target)} in the page`);
 }

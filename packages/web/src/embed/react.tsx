@@ -2,7 +2,7 @@
 'use client';
 /**
  * `<DuebridgeFrame/>`: the SDK as a React component. Survives StrictMode (mount, unmount, mount) and
- * server rendering; new callbacks or a new look never start the page again, a new partner does.
+ * server rendering; new callbacks or a new look never start the page again, a new partner, account or token does.
  */
 import { useEffect, useRef, type ReactElement } from 'react';
 import { createDuebridge } from './index.ts';
@@ -16,6 +16,8 @@ import type {
 
 export interface DuebridgeFrameProps extends Omit<DuebridgeOptions, 'signal'> {
   readonly className?: string | undefined;
+  /** Names the bill, for React alone: another one starts the page again, with a new token. */
+  readonly account?: string | undefined;
   readonly onReady?: ((event: DuebridgeEvents['ready']) => void) | undefined;
   readonly onScreen?: ((event: DuebridgeEvents['screen']) => void) | undefined;
   readonly onPayment?: ((payment: PaymentUpdate) => void) | undefined;
@@ -30,7 +32,7 @@ export function DuebridgeFrame(props: DuebridgeFrameProps): ReactElement {
   const latest = useRef(props);
   const instance = useRef<Duebridge>(undefined);
   latest.current = props;
-  const { partner, frameOrigin, display, locale, appearance, frame } = props;
+  const { partner, frameOrigin, display, locale, appearance, frame, account, token } = props;
   const look = JSON.stringify(appearance);
 
   useEffect(() => {
@@ -58,7 +60,7 @@ export function DuebridgeFrame(props: DuebridgeFrameProps): ReactElement {
       gone = true;
       made.destroy();
     };
-  }, [partner, frameOrigin, display, frame]);
+  }, [partner, frameOrigin, display, frame, account, token]);
 
   useEffect(
     () => instance.current?.update({ locale, appearance: latest.current.appearance }),

@@ -11,6 +11,8 @@ export type ThemeVar = 'accent' | 'background' | 'text' | 'radius' | 'fontFamily
 /** The look of the frame. Pairs of colours that are hard to read (under 4.5:1) are not applied. */
 export interface Appearance {
   readonly theme?: 'light' | 'dark' | 'auto' | undefined;
+  /** The direction that the page is laid out in; default `ltr`, that of the languages there are. */
+  readonly direction?: 'ltr' | 'rtl' | undefined;
   readonly variables?: Partial<Record<ThemeVar, string>> | undefined;
 }
 
@@ -28,7 +30,7 @@ export interface DuebridgeOptions {
   readonly frameOrigin?: string | undefined;
   /** Default `inline`. */
   readonly display?: DisplayMode | undefined;
-  /** BCP 47; default `<html lang>`, then the browser's. English and Spanish are there. */
+  /** BCP 47; default `<html lang>`, then the browser's. English, Spanish, French and Portuguese are there. */
   readonly locale?: string | undefined;
   readonly appearance?: Appearance | undefined;
   /** The accessible name of the frame; default "Bill payment". */
@@ -93,8 +95,10 @@ export type DuebridgeErrorCode =
   | 'destroyed'
   | 'load_timeout'
   | 'frame_refused'
+  | 'platform_unreachable'
   | 'origin_not_allowed'
   | 'token_invalid'
+  | 'token_slow'
   | 'token_expired'
   | 'account_not_found'
   | 'partner_unreachable'
@@ -141,6 +145,11 @@ export interface Duebridge {
    * `redirect` must be called straight from a click, or the browser blocks the new page.
    */
   mount(target?: string | HTMLElement): Promise<void>;
+  /**
+   * Loads the files of the payment page before they are needed: call it when a customer is likely to pay (the bill is on the
+   * screen, the pointer is over the button). Costs no token.
+   */
+  preload(): void;
   /** Changes language or look of a mounted page; what the customer typed stays. */
   update(change: Pick<DuebridgeOptions, 'locale' | 'appearance'>): void;
   /** Moves the keyboard into the page. */

@@ -150,3 +150,16 @@ export function createApi(base: URL): Api {
     now: () => Date.now() + ahead,
   };
 }
+
+/** Anything that is not a refusal of the platform is a fault of this page. */
+export function callError(error: unknown): CallError {
+  if (error instanceof CallError) return error;
+  // The customer gets an honest screen all the same; the console gets the mistake.
+  reportError(error);
+  return new CallError('INTERNAL_ERROR');
+}
+
+/** The token or session has ended: a new one may help. */
+export function spent(error: CallError): boolean {
+  return error.code === 'token_expired' || error.code === 'token_invalid';
+}

@@ -1,24 +1,47 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import { CATALOGUES, language } from './i18n.ts';
+import { language } from './i18n.ts';
+import { tagOf, TAGS } from './tags.ts';
+import { en, type Word, type Words } from './words/en.ts';
+import { es } from './words/es.ts';
+import { fr } from './words/fr.ts';
+import { pt } from './words/pt.ts';
 
-test('both languages say everything, with the same blanks to fill', () => {
-  const { en, es } = CATALOGUES;
-  assert.deepEqual(Object.keys(es), Object.keys(en));
-  const blanks = (text: string): string[] => (text.match(/\{\w+\}/g) ?? []).sort();
-  for (const [word, text] of Object.entries(en)) {
-    const other = es[word as keyof typeof es];
-    assert.notEqual(other.trim(), '');
-    assert.deepEqual(blanks(other), blanks(text), word);
-    // A text left untranslated; no two of these are the same word in both.
-    assert.notEqual(other, text, word);
+const CATALOGUES: Readonly<Record<string, Words>> = { en, es, fr, pt };
+/** Words that two languages really share. */
+const SAME: readonly Word[] = ['problem_reference', 'continue', 'due_today', 'posted'];
+
+test('each language says everything, with the same blanks to fill', () => {
+  const blanks = (text: string): string[] => [...new Set(text.match(/\{\w+\}/g))].sort();
+  for (const tag of TAGS.slice(1)) {
+    const other = CATALOGUES[tag]!;
+    assert.deepEqual(Object.keys(other).sort(), Object.keys(en).sort(), tag);
+    for (const [word, text] of Object.entries(en) as [Word, string][]) {
+      assert.notEqual(other[word].trim(), '');
+      assert.deepEqual(blanks(other[word]), blanks(text), `${tag} ${word}`);
+      // A text left untranslated.
+      if (!SAME.includes(word)) assert.notEqual(other[word], text, `${tag} ${word}`);
+    }
   }
 });
 
 test('what a site asks for becomes a language that we have', () => {
-  const chosen = ['en', 'en-GB', 'es', 'es-MX', 'ES', 'fr', '', 'x y', 'est'].map((asked) => {
-    const { tag, locale } = language(asked);
-    return [asked, tag, locale];
+  const chosen = [
+    'en',
+    'en-GB',
+    'es',
+    'es-MX',
+    'ES',
+    'fr-CA',
+    'pt',
+    'pt-BR',
+    'de',
+    '',
+    'x y',
+    'est',
+  ].map((asked) => {
+    const tag = tagOf(asked);
+    return [asked, tag, language(asked, tag, CATALOGUES[tag]!).locale];
   });
   assert.deepEqual(chosen, [
     ['en', 'en', 'en-US'],
@@ -26,7 +49,10 @@ test('what a site asks for becomes a language that we have', () => {
     ['es', 'es', 'es-US'],
     ['es-MX', 'es', 'es-MX'],
     ['ES', 'es', 'es-US'],
-    ['fr', 'en', 'en-US'],
+    ['fr-CA', 'fr', 'fr-CA'],
+    ['pt', 'pt', 'pt-US'],
+    ['pt-BR', 'pt', 'pt-BR'],
+    ['de', 'en', 'en-US'],
     ['', 'en', 'en-US'],
     ['x y', 'en', 'en-US'],
     ['est', 'en', 'en-US'],
@@ -34,13 +60,14 @@ test('what a site asks for becomes a language that we have', () => {
 });
 
 test('numbers take their plural, dates keep their day, values cannot be mistaken for blanks', () => {
-  const [en, es] = [language('en'), language('es')];
-  assert.equal(en.duration(1), '1 second');
-  assert.equal(en.duration(59), '59 seconds');
-  assert.equal(en.duration(119), '1 minute');
-  assert.equal(es.duration(1), '1 segundo');
-  assert.equal(es.duration(180), '3 minutos');
-  assert.equal(en.date('2026-03-01'), 'March 1, 2026');
-  assert.equal(es.date('2026-03-01'), '1 de marzo de 2026');
-  assert.equal(en.say('pay_amount', { amount: '$& {biller} $1' }), 'Pay $& {biller} $1');
+  const english = language('en', 'en', en);
+  const spanish = language('es', 'es', es);
+  assert.equal(english.duration(1), '1 second');
+  assert.equal(english.duration(59), '59 seconds');
+  assert.equal(english.duration(119), '1 minute');
+  assert.equal(spanish.duration(1), '1 segundo');
+  assert.equal(spanish.duration(180), '3 minutos');
+  assert.equal(english.date('2026-03-01'), 'March 1, 2026');
+  assert.equal(spanish.date('2026-03-01'), '1 de marzo de 2026');
+  assert.equal(english.say('pay_now', { amount: '$& {biller} $1' }), 'Pay $& {biller} $1');
 });

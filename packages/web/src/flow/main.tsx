@@ -7,11 +7,12 @@ import type { Appearance } from '../embed/types.ts';
 import type { ToPage } from '../messages.ts';
 import { createApi } from './api.ts';
 import { themeProperties } from './appearance.ts';
-import { Flow, type View } from './flow.ts';
-import { language, type Language } from './i18n.ts';
+import { Flow } from './flow.ts';
+import { loadLanguage, type Language } from './i18n.ts';
 import {
   Amount,
   Confirm,
+  Left,
   Loading,
   ProblemScreen,
   problemWords,
@@ -20,6 +21,7 @@ import {
   Status,
 } from './screens.tsx';
 import { findSite, type Site } from './site.ts';
+import { nameOf, paymentOf, type State } from './state.ts';
 import './style.css';
 
 /** At most one announcement in this time, so that a screen reader can finish a sentence. */
@@ -31,17 +33,27 @@ const root = document.querySelector('#app');
 if (root) void main(root);
 
 async function main(place: Element): Promise<void> {
-  render(<Frame screen={<Loading words={language(navigator.language)} />} />, place);
+  // Until the first render the skeleton of the first bytes stands (flow.html).
   applyLook({});
+  // Most sites ask for the language of their customer's browser: its words come while the two find each other.
+  void loadLanguage(navigator.language);
   const site = await findSite(registeredOrigins());
-  if (site) {
-    render(<App site={site} />, place);
-  } else {
-    const words = language(navigator.language);
+  if (!site) {
+    const words = await loadLanguage(navigator.language);
     const alone = <ProblemScreen code="alone" biller={undefined} words={words} />;
     speak(words);
+    place.replaceChildren();
     render(<Frame screen={alone} />, place);
+    return;
   }
+  applyLook(site.init.appearance);
+  // The token is on its way while the words load.
+  let changed = (): void => {};
+  const flow = new Flow(site, createApi(new URL('../../', location.href)), () => changed());
+  void flow.start();
+  const words = await loadLanguage(site.init.locale);
+  place.replaceChildren();
+  render(<App site={site} flow={flow} first={words} listen={(act) => (changed = act)} />, place);
 }
 
 function registeredOrigins(): readonly string[] {
@@ -50,30 +62,33 @@ function registeredOrigins(): readonly string[] {
   return Array.isArray(origins) ? origins.filter((origin) => typeof origin === 'string') : [];
 }
 
-function App({ site }: { readonly site: Site }): VNode {
-  const [words, setWords] = useState(() => language(site.init.locale));
+function App(props: {
+  readonly site: Site;
+  readonly flow: Flow;
+  readonly first: Language;
+  readonly listen: (changed: () => void) => void;
+}): VNode {
+  const { site, flow } = props;
+  const [words, setWords] = useState(props.first);
   const [, setTurn] = useState(0);
-  const [flow] = useState(
-    () =>
-      new Flow(site, createApi(new URL('../../', location.href)), () =>
-        setTurn((turn) => turn + 1),
-      ),
-  );
-  const { view } = flow;
+  const { state } = flow;
+  const { screen } = state;
   flow.locale = words.locale;
-  const biller = view.session?.biller.name;
+  const biller = screen.bill?.session.biller.name;
   flow.describe = (code) =>
     words.say(problemWords(code)[0], { biller: biller ?? words.say('the_biller') });
 
   useEffect(() => {
+    props.listen(() => setTurn((turn) => turn + 1));
+    // What has happened before this was listened for.
+    setTurn((turn) => turn + 1);
     let appearance = site.init.appearance;
-    applyLook(appearance);
     matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () =>
       applyLook(appearance),
     );
     site.listen((message: ToPage) => {
       if (message.type === 'update') {
-        if (message.locale !== undefined) setWords(language(message.locale));
+        if (message.locale !== undefined) void loadLanguage(message.locale).then(setWords);
         appearance = message.appearance ?? appearance;
         applyLook(appearance);
       } else if (message.type === 'focus') {
@@ -90,34 +105,37 @@ function App({ site }: { readonly site: Site }): VNode {
     if (site.init.display === 'modal') {
       document.addEventListener('keydown', (event) => event.key === 'Escape' && flow.close());
     }
-    void flow.start();
   }, []);
   useLayoutEffect(() => speak(words), [words]);
 
   // The first screen takes no focus: that would pull it out of the site's page. Later ones do, and
   // only if it is here already. Before the paint: a key pressed in between would go nowhere.
   const shown = useRef('');
-  const screen = `${view.screen} ${view.payment?.status ?? ''} ${view.problem?.code ?? ''}`;
+  const name = nameOf(screen);
+  const status = paymentOf(screen)?.status ?? '';
+  const place = `${name} ${status} ${screen.name === 'problem' ? screen.code : ''} ${state.left}`;
   useLayoutEffect(() => {
-    if (view.screen === 'loading' || shown.current === screen) return;
+    if (name === undefined || shown.current === place) return;
     if (shown.current === '') site.send({ type: 'ready', version: DUEBRIDGE_VERSION });
     else if (document.hasFocus()) document.querySelector<HTMLElement>('#title')?.focus();
-    if (!shown.current.startsWith(`${view.screen} `)) {
-      site.send({ type: 'screen', name: view.screen });
-    }
+    if (!shown.current.startsWith(`${name} `)) site.send({ type: 'screen', name });
     scrollTo(0, 0);
-    shown.current = screen;
-  }, [screen]);
+    shown.current = place;
+  }, [place]);
 
   const closable = site.init.display !== 'inline';
   return (
     <Frame
-      screen={<Screen flow={flow} view={view} words={words} closable={closable} />}
+      screen={<ScreenOf flow={flow} words={words} state={state} closable={closable} />}
       head={
         <>
           <div>
-            {biller !== undefined && <p class="biller">{biller}</p>}
-            {view.session?.funding_methods.some((method) => method.sandbox) && (
+            {biller !== undefined && (
+              <p class="biller" dir="auto">
+                {biller}
+              </p>
+            )}
+            {screen.bill?.session.funding_methods.some((method) => method.sandbox) && (
               <p class="test">{words.say('test_mode')}</p>
             )}
           </div>
@@ -135,62 +153,63 @@ function App({ site }: { readonly site: Site }): VNode {
           )}
         </>
       }
-      foot={<Notices flow={flow} view={view} words={words} />}
+      foot={<Notices flow={flow} words={words} state={state} />}
     />
   );
 }
 
-function Screen(props: {
+interface Shown {
   readonly flow: Flow;
-  readonly view: View;
   readonly words: Language;
-  readonly closable: boolean;
-}): VNode {
-  const { flow, view, words } = props;
-  const { session, payment, problem } = view;
-  if (view.screen === 'problem' && problem) {
-    return (
-      <ProblemScreen
-        {...problem}
-        biller={session?.biller.name}
-        close={props.closable ? () => flow.close() : undefined}
-        words={words}
-      />
-    );
-  }
-  if (!session) return <Loading words={words} />;
-  const given = { flow, view, words, session };
-  switch (view.screen) {
-    case 'review':
-      return <Review {...given} />;
-    case 'amount':
-      return <Amount {...given} />;
-    case 'confirm':
-      return <Confirm {...given} />;
-    case 'status':
-      return payment ? <Status {...given} payment={payment} /> : <Loading words={words} />;
-    case 'receipt':
-      return payment ? <Receipt {...given} payment={payment} /> : <Loading words={words} />;
-    case 'problem':
+  readonly state: State;
+}
+
+function ScreenOf(props: Shown & { readonly closable: boolean }): VNode {
+  const { flow, words, state } = props;
+  const { screen } = state;
+  if (state.left) return <Left flow={flow} words={words} screen={screen} />;
+  switch (screen.name) {
     case 'loading':
       return <Loading words={words} />;
+    case 'review':
+      return <Review flow={flow} words={words} screen={screen} />;
+    case 'amount':
+      return <Amount flow={flow} words={words} screen={screen} />;
+    case 'confirm':
+      return <Confirm flow={flow} words={words} screen={screen} />;
+    case 'status':
+      return <Status flow={flow} words={words} screen={screen} />;
+    case 'receipt':
+      return <Receipt flow={flow} words={words} screen={screen} />;
+    case 'problem': {
+      const { code, requestId, again, bill } = screen;
+      return (
+        <ProblemScreen
+          {...{ code, requestId, again, flow, words }}
+          biller={bill?.session.biller.name}
+          close={props.closable ? () => flow.close() : undefined}
+        />
+      );
+    }
   }
 }
 
 /** What is said beside any screen: the connection, the end of the session, closing while sending. */
-function Notices({ flow, view, words }: Omit<Parameters<typeof Screen>[0], 'closable'>): VNode {
+function Notices({ flow, words, state }: Shown): VNode {
   const { say } = words;
-  const offline = view.offline && view.screen !== 'problem';
-  const lost = say(view.sending ? 'offline_sending' : 'offline');
+  const { screen } = state;
+  const offline = state.offline && screen.name !== 'problem';
+  const sending = screen.name === 'confirm' && screen.sending;
+  const lost = say(sending ? 'offline_sending' : 'offline');
   const ends =
-    view.endsAt === undefined || view.screen === 'problem' || view.payment !== undefined
+    state.endsAt === undefined || screen.name === 'problem' || paymentOf(screen)
       ? undefined
-      : say('ends_soon', { time: words.clock(view.endsAt) });
+      : say('ends_soon', { time: words.clock(state.endsAt) });
   return (
     <>
       <Announcer
         text={
-          offline ? lost : view.asksToClose ? say('ask_close') : (ends ?? progress(view, words))
+          offline ? lost : state.asksToClose ? say('ask_close') : (ends ?? progress(state, words))
         }
       />
       {offline && <p class="notice">{lost}</p>}
@@ -204,7 +223,7 @@ function Notices({ flow, view, words }: Omit<Parameters<typeof Screen>[0], 'clos
           )}
         </div>
       )}
-      {view.asksToClose && (
+      {state.asksToClose && (
         <div class="notice">
           <p>{say('ask_close')}</p>
           <button type="button" onClick={() => flow.close(true)}>
@@ -220,16 +239,13 @@ function Notices({ flow, view, words }: Omit<Parameters<typeof Screen>[0], 'clos
 }
 
 /** The state of the payment in one sentence, for those who do not see the steps. */
-function progress(
-  { payment, session, slow, amountProblem, screen }: View,
-  words: Language,
-): string {
-  const biller = session?.biller.name ?? '';
-  if (screen === 'amount' && amountProblem !== undefined) return '';
+function progress({ screen }: State, words: Language): string {
+  const payment = paymentOf(screen);
+  const biller = screen.bill?.session.biller.name ?? '';
   switch (payment?.status) {
     case 'processing':
-      if (slow) return words.say('slow_note', { biller });
-      return words.say(payment.progress === 'sending' ? 'status_title' : 'step_accepted', {
+      if (screen.name === 'status' && screen.slow) return words.say('slow_note', { biller });
+      return words.say(payment.progress === 'sending' ? 'status_title' : 'step_accepted_done', {
         biller,
       });
     case 'succeeded':
@@ -286,6 +302,7 @@ function applyLook(appearance: Appearance): void {
   const dark = matchMedia('(prefers-color-scheme: dark)').matches;
   const { theme, properties } = themeProperties(appearance, dark);
   const { style, dataset } = document.documentElement;
+  document.documentElement.dir = appearance.direction === 'rtl' ? 'rtl' : 'ltr';
   style.cssText = '';
   dataset['theme'] = theme;
   for (const [name, value] of Object.entries(properties)) style.setProperty(name, value);

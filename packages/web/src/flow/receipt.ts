@@ -21,20 +21,34 @@ export function receiptRows(session: FlowSession, payment: FlowPayment, words: L
     ...(payment.posted_at === null
       ? []
       : ([[say('posted'), words.instant(payment.posted_at)]] as const)),
-    [say('reference'), payment.platform_payment_id],
+    [say('reference'), shortReference(payment)],
+    [say('full_reference'), payment.platform_payment_id],
     ...(payment.payment_id === null
       ? []
       : ([[say('biller_reference', { biller }), payment.payment_id]] as const)),
   ];
 }
 
+/** What a person reads out on the phone: the last eight characters of the id, in two groups. The whole id is on the receipt too. */
+export function shortReference({ platform_payment_id: id }: FlowPayment): string {
+  const end = id.replaceAll('-', '').slice(-8).toUpperCase();
+  return `${end.slice(0, -4)}-${end.slice(-4)}`;
+}
+
 /** The receipt as a plain text file. */
-export function receiptText(title: string, rows: readonly Row[]): string {
-  return [title, '', ...rows.map(([label, value]) => `${label}: ${value}`), ''].join('\n');
+export function receiptText(title: string, rows: readonly Row[], note: string): string {
+  return [title, '', ...rows.map(([label, value]) => `${label}: ${value}`), '', note, ''].join(
+    '\n',
+  );
 }
 
 /** The receipt as one HTML file without anything outside itself, script included. */
-export function receiptHtml(title: string, rows: readonly Row[], tag: string): string {
+export function receiptHtml(
+  title: string,
+  rows: readonly Row[],
+  note: string,
+  tag: string,
+): string {
   const cells = rows.map(
     ([label, value]) => `<dt>${escapeHtml(label)}</dt><dd>${escapeHtml(value)}</dd>`,
   );
@@ -42,7 +56,7 @@ export function receiptHtml(title: string, rows: readonly Row[], tag: string): s
 <meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
 <title>${escapeHtml(title)}</title>
 <style>body{font:16px/1.5 system-ui,sans-serif;max-width:32rem;margin:2rem auto;padding:0 1rem}dt{color:#555}dd{margin:0 0 .75rem;overflow-wrap:anywhere}</style>
-<h1>${escapeHtml(title)}</h1><dl>${cells.join('')}</dl></html>
+<h1>${escapeHtml(title)}</h1><dl>${cells.join('')}</dl><p>${escapeHtml(note)}</p></html>
 `;
 }
 

@@ -1,35 +1,45 @@
 /**
- * The screens. Each is a function of the view and the words; what a button does is a method of Flow.
+ * The screens. Each is a function of its state and the words; what a button does is a method of Flow.
  */
-import type { FlowPayment, FlowSession } from '@duebridge/contract';
+import type { FlowPayment } from '@duebridge/contract';
 import type { ComponentChildren, VNode } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
-import type { Flow, View } from './flow.ts';
+import type { Flow } from './flow.ts';
 import type { Language, Word } from './i18n.ts';
 import { amountText } from './money.ts';
-import { receiptHtml, receiptRows, receiptText, saveFile, type Row } from './receipt.ts';
+import {
+  receiptHtml,
+  receiptRows,
+  receiptText,
+  saveFile,
+  shortReference,
+  type Row,
+} from './receipt.ts';
+import { paymentOf, type Again, type Bill, type Screen } from './state.ts';
 
-/** What every screen gets. */
-export interface ScreenProps {
+/** What every screen gets: its own part of the state. */
+interface Props<N extends Screen['name']> {
   readonly flow: Flow;
-  readonly view: View;
   readonly words: Language;
+  readonly screen: Extract<Screen, { name: N }>;
 }
-type WithSession = ScreenProps & { readonly session: FlowSession };
 
+/** The shape of the bill before there is one: what the first bytes of the page show as well (flow.html). */
 export function Loading({ words }: { readonly words: Language }): VNode {
   return (
     <div class="loading" aria-busy="true">
-      <div class="spinner" />
-      <p>{words.say('loading')}</p>
+      <p class="sr">{words.say('loading')}</p>
+      <div class="bone title" />
+      <div class="bone box" />
+      <div class="bone button" />
     </div>
   );
 }
 
-export function Review({ flow, view, words, session }: WithSession): VNode {
+export function Review({ flow, words, screen }: Props<'review'>): VNode {
   const { say, money } = words;
+  const { session, rules } = screen.bill;
   const { balance, masked_account_id } = session.account;
-  const { rules } = view;
   const biller = session.biller.name;
   const due = balance?.amount_due_in_cents;
   const title: Word =
@@ -40,7 +50,7 @@ export function Review({ flow, view, words, session }: WithSession): VNode {
         : due < 0
           ? 'review_credit_title'
           : 'review_nothing_title';
-  const note = reviewNote(due, view, words, biller);
+  const notes = reviewNotes(screen.bill, words);
   const offer = rules?.full;
   return (
     <>
@@ -49,7 +59,7 @@ export function Review({ flow, view, words, session }: WithSession): VNode {
         {due !== undefined && (
           <p class="due">
             <span>{say(due < 0 ? 'credit' : 'amount_due')}</span>
-            <strong>{money(Math.abs(due))}</strong>
+            <strong class="money">{money(Math.abs(due))}</strong>
             {due > 0 && balance?.due_date !== undefined && (
               <span class={isPast(balance.due_date) ? 'chip late' : 'chip'}>
                 {dueText(balance.due_date, words)}
@@ -69,11 +79,15 @@ export function Review({ flow, view, words, session }: WithSession): VNode {
           </p>
         )}
       </div>
-      {note !== undefined && <p class="note">{note}</p>}
+      {notes.map((note) => (
+        <p class="note" key={note}>
+          {note}
+        </p>
+      ))}
       <div class="actions">
         {offer !== undefined && (
           <button class="main" type="button" onClick={() => flow.choose(offer)}>
-            {say('pay_amount', { amount: money(offer) })}
+            {say('continue')}
           </button>
         )}
         {rules?.fixed === undefined && (
@@ -90,40 +104,52 @@ export function Review({ flow, view, words, session }: WithSession): VNode {
   );
 }
 
-function reviewNote(
-  due: number | undefined,
-  { rules }: View,
-  { say, money }: Language,
-  biller: string,
-): string | undefined {
-  if (rules?.fixed !== undefined && rules.fixed !== due)
-    return say('fixed_amount', { biller, amount: money(rules.fixed) });
-  if (due === undefined) return say('unknown_balance', { biller });
-  if (due === 0) return say('nothing_due');
-  if (due < 0) return say('credit_text', { biller });
-  if (rules && due > rules.max) return say('above_maximum', { biller, max: money(rules.max) });
-  if (rules && due < rules.min) return say('below_minimum', { biller, min: money(rules.min) });
-  return undefined;
+/** What the customer should know before paying, the most important first. */
+function reviewNotes({ session, rules }: Bill, words: Language): string[] {
+  const { say, money } = words;
+  const biller = session.biller.name;
+  const due = session.account.balance?.amount_due_in_cents;
+  const notes: string[] = [];
+  const { last_paid: paid, other_payment: other } = session;
+  if (other) notes.push(say('other_payment', { amount: money(other.amount_in_cents) }));
+  if (paid) {
+    const day = calendarDay(new Date(paid.posted_at));
+    const amount = money(paid.amount_in_cents);
+    notes.push(
+      day === today()
+        ? say('last_paid_today', { amount })
+        : say('last_paid_on', { amount, date: words.date(day) }),
+    );
+  }
+  if (rules.fixed !== undefined && rules.fixed !== due)
+    notes.push(say('fixed_amount', { biller, amount: money(rules.fixed) }));
+  else if (due === undefined) notes.push(say('unknown_balance', { biller }));
+  else if (due === 0) notes.push(say('nothing_due'));
+  else if (due < 0) notes.push(say('credit_text', { biller }));
+  else if (due > rules.max) notes.push(say('above_maximum', { biller, max: money(rules.max) }));
+  else if (due < rules.min) notes.push(say('below_minimum', { biller, min: money(rules.min) }));
+  return notes;
 }
 
 /** A calendar date against the customer's calendar. */
-const today = (): string => {
-  const now = new Date();
+const calendarDay = (at: Date): string => {
   const two = (part: number): string => String(part).padStart(2, '0');
-  return `${now.getFullYear()}-${two(now.getMonth() + 1)}-${two(now.getDate())}`;
+  return `${at.getFullYear()}-${two(at.getMonth() + 1)}-${two(at.getDate())}`;
 };
+const today = (): string => calendarDay(new Date());
 const isPast = (day: string): boolean => day < today();
 function dueText(day: string, { say, date }: Language): string {
   if (day === today()) return say('due_today');
   return say(isPast(day) ? 'was_due_on' : 'due_on', { date: date(day) });
 }
 
-export function Amount({ flow, view, words }: ScreenProps): VNode {
+export function Amount({ flow, words, screen }: Props<'amount'>): VNode {
   const { say, money, locale } = words;
-  const { rules, amountProblem, amountText: typed } = view;
+  const { bill, problem, asks } = screen;
+  const { rules, typed, session } = bill;
   const field = useRef<HTMLInputElement>(null);
-  const min = rules && rules.min > 1 ? money(rules.min) : undefined;
-  const max = rules && view.session?.account.payment_rules.max_amount_in_cents && money(rules.max);
+  const min = rules.min > 1 ? money(rules.min) : undefined;
+  const max = session.account.payment_rules.max_amount_in_cents && money(rules.max);
   const limits =
     min !== undefined && max
       ? say('amount_between', { min, max })
@@ -132,14 +158,15 @@ export function Amount({ flow, view, words }: ScreenProps): VNode {
         : max
           ? say('amount_at_most', { max })
           : undefined;
-  const full = rules?.full;
+  const { full } = rules;
   return (
     <form
       noValidate
       onSubmit={(event) => {
         event.preventDefault();
         flow.submitAmount();
-        if (flow.view.amountProblem !== undefined) field.current?.focus();
+        const { screen: now } = flow.state;
+        if (now.name === 'amount' && now.problem !== undefined) field.current?.focus();
       }}
     >
       <Title>{say('amount_title')}</Title>
@@ -153,20 +180,19 @@ export function Amount({ flow, view, words }: ScreenProps): VNode {
           autoComplete="transaction-amount"
           enterKeyHint="next"
           value={typed}
-          aria-invalid={amountProblem !== undefined}
+          aria-invalid={problem !== undefined}
           aria-describedby={
-            [amountProblem && 'amount-problem', limits && 'amount-limits']
-              .filter(Boolean)
-              .join(' ') || undefined
+            [problem && 'amount-problem', limits && 'amount-limits'].filter(Boolean).join(' ') ||
+            undefined
           }
           onInput={(event) => flow.typeAmount(event.currentTarget.value)}
         />
       </div>
-      {amountProblem !== undefined && (
+      {problem !== undefined && (
         <p class="wrong" id="amount-problem">
-          {say(amountProblem, {
-            min: money(rules?.min ?? 1),
-            max: money(rules?.max ?? 0),
+          {say(problem, {
+            min: money(rules.min),
+            max: money(rules.max),
             example: amountText(4250, locale),
           })}
         </p>
@@ -185,6 +211,26 @@ export function Amount({ flow, view, words }: ScreenProps): VNode {
           {say('amount_full', { amount: money(full) })}
         </button>
       )}
+      {asks !== undefined && (
+        <div class="note" role="alert">
+          <p>
+            {say('far_above', {
+              amount: money(asks.amount),
+              due: money(session.account.balance?.amount_due_in_cents ?? 0),
+            })}
+          </p>
+          <div class="row">
+            {asks.meant !== undefined && (
+              <button type="button" onClick={() => flow.choose(asks.meant ?? 0)}>
+                {say('far_above_meant', { amount: money(asks.meant) })}
+              </button>
+            )}
+            <button type="button" onClick={() => flow.choose(asks.amount)}>
+              {say('far_above_yes', { amount: money(asks.amount) })}
+            </button>
+          </div>
+        </div>
+      )}
       <div class="actions">
         <button class="main" type="submit">
           {say('continue')}
@@ -197,9 +243,11 @@ export function Amount({ flow, view, words }: ScreenProps): VNode {
   );
 }
 
-export function Confirm({ flow, view, words, session }: WithSession): VNode {
+export function Confirm({ flow, words, screen }: Props<'confirm'>): VNode {
   const { say, money } = words;
-  const amount = money(view.amount ?? 0);
+  const { bill, sending } = screen;
+  const { session } = bill;
+  const amount = money(screen.amount);
   const methods = session.funding_methods;
   return (
     <form
@@ -220,15 +268,15 @@ export function Confirm({ flow, view, words, session }: WithSession): VNode {
         ]}
       />
       {methods.length > 1 && (
-        <fieldset disabled={view.sending}>
+        <fieldset disabled={sending}>
           <legend>{say('pay_with')}</legend>
           {methods.map(({ funding_method: method, label }) => (
             <label class="choice" key={method}>
               <input
                 type="radio"
                 name="funding"
-                checked={view.fundingMethod === method}
-                onChange={() => flow.chooseFunding(method)}
+                checked={bill.method === method}
+                onChange={() => flow.chooseMethod(method)}
               />
               {label}
             </label>
@@ -238,11 +286,11 @@ export function Confirm({ flow, view, words, session }: WithSession): VNode {
       <p class="small">{say('confirm_note')}</p>
       <div class="actions">
         {/* Not `disabled`: that would throw the keyboard's place away while sending. */}
-        <button class="main" type="submit" aria-disabled={view.sending}>
-          {view.sending && <span class="spinner" />}
-          {view.sending ? say('sending') : say('pay_now', { amount })}
+        <button class="main" type="submit" aria-disabled={sending}>
+          {sending && <span class="spinner" />}
+          {sending ? say('sending') : say('pay_now', { amount })}
         </button>
-        {!view.sending && (
+        {!sending && (
           <button type="button" onClick={() => flow.back()}>
             {say('back')}
           </button>
@@ -252,10 +300,8 @@ export function Confirm({ flow, view, words, session }: WithSession): VNode {
   );
 }
 
-type WithPayment = WithSession & { readonly payment: FlowPayment };
-
-export function Status(props: WithPayment): VNode {
-  switch (props.payment.status) {
+export function Status(props: Props<'status'>): VNode {
+  switch (props.screen.payment.status) {
     case 'failed':
       return <Failed {...props} />;
     case 'canceled':
@@ -266,31 +312,44 @@ export function Status(props: WithPayment): VNode {
   }
 }
 
-function OnItsWay({ flow, view, words, session, payment }: WithPayment): VNode {
+function OnItsWay({ flow, words, screen }: Props<'status'>): VNode {
   const { say } = words;
+  const { payment, bill, slow } = screen;
+  const { session } = bill;
   const biller = session.biller.name;
-  const accepted = payment.progress !== 'sending';
-  const steps: readonly (readonly [Word, 'done' | 'now' | 'next'])[] = [
-    ['step_sent', accepted ? 'done' : 'now'],
-    ['step_accepted', accepted ? 'done' : 'next'],
-    ['step_posted', accepted ? 'now' : 'next'],
-  ];
+  const usual = session.usual_seconds;
+  const steps: readonly (readonly [Word, 'done' | 'now' | 'next'])[] =
+    payment.progress === 'sending'
+      ? [
+          ['step_sent_now', 'now'],
+          ['step_accepted_next', 'next'],
+          ['step_posted_next', 'next'],
+        ]
+      : [
+          ['step_sent_done', 'done'],
+          ['step_accepted_done', 'done'],
+          ['step_posted_now', 'now'],
+        ];
   return (
     <>
       <Title>{say('status_title')}</Title>
-      <p class="total">{words.money(payment.amount_in_cents)}</p>
+      <p class="total money">{words.money(payment.amount_in_cents)}</p>
       <ol class="steps">
-        {steps.map(([word, state]) => (
-          <li class={state} key={word}>
+        {steps.map(([word, step]) => (
+          <li class={step} key={word}>
             <span>{say(word, { biller })}</span>
-            <span class="sr"> ({say(`step_${state}`)})</span>
+            <span class="sr"> ({say(`step_${step}`)})</span>
           </li>
         ))}
       </ol>
       <Elapsed since={Date.parse(payment.created_at)} now={() => flow.now()} words={words} />
-      {view.slow && <p class="note">{say('slow_note', { biller })}</p>}
+      {slow ? (
+        <p class="note">{say('slow_note', { biller })}</p>
+      ) : (
+        usual !== undefined && <p class="small">{usualText(usual, words)}</p>
+      )}
       <p class="small">{say('leave_note')}</p>
-      <Facts rows={[[say('reference'), payment.platform_payment_id]]} />
+      <Facts rows={[[say('reference'), shortReference(payment)]]} />
       <div class="actions">
         <button type="button" onClick={() => flow.close()}>
           {say('close')}
@@ -298,6 +357,11 @@ function OnItsWay({ flow, view, words, session, payment }: WithPayment): VNode {
       </div>
     </>
   );
+}
+
+function usualText(seconds: number, { say, duration }: Language): string {
+  if (seconds <= 60) return say('usual_minute');
+  return say('usual', { time: duration(Math.ceil(seconds / 60) * 60) });
 }
 
 /** Seen, not announced: a number that changes each second would drown everything else. */
@@ -316,47 +380,65 @@ function Elapsed(props: {
   return <p class="small">{props.words.say('waiting_for', { time })}</p>;
 }
 
-function Failed({ flow, words, session, payment }: WithPayment): VNode {
+function Failed({ flow, words, screen }: Props<'status'>): VNode {
   const { say } = words;
-  const biller = session.biller.name;
-  const duplicate = payment.duplicate === true;
-  const reason = payment.failure_reason;
+  const { payment, bill } = screen;
+  const biller = bill.session.biller.name;
+  const { failure_reason: reason } = payment;
+  // A platform of an earlier version tells a duplicate by this alone.
+  const failure = payment.duplicate === true ? 'duplicate' : payment.failure;
+  const method = methodLabel(bill, payment);
+  const [title, note]: readonly [Word, Word] =
+    failure === 'declined'
+      ? ['declined_title', 'declined_note']
+      : failure === 'duplicate'
+        ? ['duplicate_title', 'duplicate_note']
+        : ['failed_title', 'failed_note'];
+  const final = failure === 'duplicate';
+  const doubt = failure === 'possible_duplicate';
+  const again = (
+    <button class={doubt ? '' : 'main'} type="button" key="again" onClick={() => flow.tryAgain()}>
+      {say(failure === 'declined' ? 'try_other' : doubt ? 'try_anyway' : 'try_again')}
+    </button>
+  );
+  const close = (
+    <button
+      class={final || doubt ? 'main' : ''}
+      type="button"
+      key="close"
+      onClick={() => flow.close()}
+    >
+      {say('close')}
+    </button>
+  );
   return (
     <>
       <Sign kind="wrong" />
-      <Title>{say(duplicate ? 'duplicate_title' : 'failed_title')}</Title>
-      <p>{say(duplicate ? 'duplicate_note' : 'failed_note', { biller })}</p>
-      {reason ? (
+      <Title>{say(title, { biller })}</Title>
+      <p>{say(note, { biller, method })}</p>
+      {failure === 'declined' ? undefined : reason ? (
         <figure>
           <figcaption>{say('reason_from', { biller })}</figcaption>
-          <blockquote>{reason}</blockquote>
+          <blockquote dir="auto">{reason}</blockquote>
         </figure>
       ) : (
         <p>{say('no_reason', { biller })}</p>
       )}
+      {doubt && <p class="note">{say('maybe_duplicate_note', { biller })}</p>}
       <Facts rows={endedRows(words, payment)} />
-      <div class="actions">
-        {!duplicate && (
-          <button class="main" type="button" onClick={() => flow.tryAgain()}>
-            {say('try_again')}
-          </button>
-        )}
-        <button class={duplicate ? 'main' : ''} type="button" onClick={() => flow.close()}>
-          {say('close')}
-        </button>
-      </div>
+      <div class="actions">{final ? close : doubt ? [close, again] : [again, close]}</div>
     </>
   );
 }
 
-function Canceled({ flow, words, session, payment }: WithPayment): VNode {
+function Canceled({ flow, words, screen }: Props<'status'>): VNode {
   const { say } = words;
   return (
     <>
       <Sign kind="neutral" />
       <Title>{say('canceled_title')}</Title>
-      <p>{say('canceled_note', { biller: session.biller.name })}</p>
-      <Facts rows={endedRows(words, payment)} />
+      <p>{say('canceled_note', { biller: screen.bill.session.biller.name })}</p>
+      <Facts rows={endedRows(words, screen.payment)} />
       <div class="actions">
         <button class="main" type="button" onClick={() => flow.close()}>
           {say('close')}
@@ -369,22 +451,31 @@ function Canceled({ flow, words, session, payment }: WithPayment): VNode {
   );
 }
 
+const methodLabel = ({ session }: Bill, payment: FlowPayment): string =>
+  session.funding_methods.find((m) => m.funding_method === payment.funding_method)?.label ??
+  payment.funding_method;
+
 const endedRows = (words: Language, payment: FlowPayment): Row[] => [
   [words.say('amount'), words.money(payment.amount_in_cents)],
-  [words.say('reference'), payment.platform_payment_id],
+  [words.say('reference'), shortReference(payment)],
 ];
 
-export function Receipt({ flow, words, session, payment }: WithPayment): VNode {
+export function Receipt({ flow, words, screen }: Props<'receipt'>): VNode {
   const { say } = words;
+  const { payment, bill } = screen;
+  const { session } = bill;
+  const biller = session.biller.name;
   const rows = receiptRows(session, payment, words);
-  const title = `${say('receipt')}: ${session.biller.name}`;
-  const name = `receipt-${payment.platform_payment_id}`;
+  const title = `${say('receipt')}: ${biller}`;
+  const support = say('support', { biller });
+  const name = `receipt-${shortReference(payment)}`;
   return (
     <>
       <Sign kind="right" />
       <Title>{say('receipt_title')}</Title>
-      <p class="total">{words.money(payment.amount_in_cents)}</p>
+      <p class="total money">{words.money(payment.amount_in_cents)}</p>
       <Facts rows={rows} />
+      <p class="small">{support}</p>
       <div class="actions">
         <button class="main" type="button" onClick={() => flow.close()}>
           {say('done')}
@@ -396,14 +487,14 @@ export function Receipt({ flow, words, session, payment }: WithPayment): VNode {
           <button
             type="button"
             onClick={() =>
-              saveFile(`${name}.html`, 'text/html', receiptHtml(title, rows, words.tag))
+              saveFile(`${name}.html`, 'text/html', receiptHtml(title, rows, support, words.tag))
             }
           >
             {say('save')}
           </button>
           <button
             type="button"
-            onClick={() => saveFile(`${name}.txt`, 'text/plain', receiptText(title, rows))}
+            onClick={() => saveFile(`${name}.txt`, 'text/plain', receiptText(title, rows, support))}
           >
             {say('save_text')}
           </button>
@@ -413,10 +504,45 @@ export function Receipt({ flow, words, session, payment }: WithPayment): VNode {
   );
 }
 
+/** After Done, Close or Escape in a frame that stays: what was done, and the way back. */
+export function Left({
+  flow,
+  words,
+  screen,
+}: {
+  readonly flow: Flow;
+  readonly words: Language;
+  readonly screen: Screen;
+}): VNode {
+  const { say } = words;
+  const payment = paymentOf(screen);
+  const biller = screen.bill?.session.biller.name ?? say('the_biller');
+  const which =
+    payment?.status === 'succeeded'
+      ? 'left_paid'
+      : payment?.status === 'processing'
+        ? 'left_open'
+        : 'left_nothing';
+  const amount = payment ? words.money(payment.amount_in_cents) : '';
+  return (
+    <>
+      <Sign kind={which === 'left_paid' ? 'right' : 'neutral'} />
+      <Title>{say(which)}</Title>
+      <p>{say(`${which}_text`, { amount, biller })}</p>
+      <div class="actions">
+        <button type="button" onClick={() => flow.comeBack()}>
+          {say('show_again')}
+        </button>
+      </div>
+    </>
+  );
+}
+
 /** The problems that have words of their own. */
 const PROBLEM_WORDS = {
   origin_not_allowed: ['problem_origin_not_allowed', 'problem_origin_not_allowed_text'],
   token_invalid: ['problem_token_invalid', 'problem_token_invalid_text'],
+  token_slow: ['problem_token_slow', 'problem_token_slow_text'],
   token_expired: ['problem_token_expired', 'problem_token_expired_text'],
   account_not_found: ['problem_account_not_found', 'problem_account_not_found_text'],
   partner_unreachable: ['problem_partner_unreachable', 'problem_partner_unreachable_text'],
@@ -436,10 +562,12 @@ export function ProblemScreen(props: {
   readonly code: string;
   readonly biller: string | undefined;
   readonly requestId?: string | undefined;
-  readonly again?: (() => void) | undefined;
+  readonly again?: Again | undefined;
+  readonly flow?: Flow | undefined;
   readonly close?: (() => void) | undefined;
   readonly words: Language;
 }): VNode {
+  const { again } = props;
   const { say } = props.words;
   const biller = props.biller ?? say('the_biller');
   const [title, text] = problemWords(props.code);
@@ -452,13 +580,13 @@ export function ProblemScreen(props: {
         <p class="small">{say('problem_reference', { id: props.requestId })}</p>
       )}
       <div class="actions">
-        {props.again && (
-          <button class="main" type="button" onClick={props.again}>
+        {again && (
+          <button class="main" type="button" onClick={() => props.flow?.again(again)}>
             {say('try_again')}
           </button>
         )}
         {props.close && (
-          <button class={props.again ? '' : 'main'} type="button" onClick={props.close}>
+          <button class={again ? '' : 'main'} type="button" onClick={props.close}>
             {say('close')}
           </button>
         )}
@@ -481,7 +609,7 @@ function Facts({ rows }: { readonly rows: readonly Row[] }): VNode {
       {rows.map(([label, value]) => (
         <div key={label}>
           <dt>{label}</dt>
-          <dd>{value}</dd>
+          <dd dir="auto">{value}</dd>
         </div>
       ))}
     </dl>

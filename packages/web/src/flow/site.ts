@@ -5,8 +5,8 @@
 import { PROTOCOL, type Hello, type Init, type ToPage, type ToSite } from '../messages.ts';
 import type { TokenReason } from '../embed/types.ts';
 
-/** A site's backend that has not given a token by then will not: the page says so, mount() still waits. */
-const TOKEN_TIMEOUT_MS = 10_000;
+/** A site's backend that has not given a token by then is slow: the page says so while it waits, and mount() has not given up. */
+const TOKEN_SLOW_MS = 10_000;
 /** A site that does not answer hello is not ours; its own SDK gives up later than this. */
 const INIT_TIMEOUT_MS = 8_000;
 
@@ -15,8 +15,8 @@ export interface Site {
   readonly origin: string;
   readonly init: Init;
   send(message: ToSite): void;
-  /** A fresh token; null when the site has none to give. */
-  token(why: TokenReason): Promise<string | null>;
+  /** A fresh token; null when the site has none to give. `slow` is called once when the site takes long. */
+  token(why: TokenReason, slow: () => void): Promise<string | null>;
   /** Hears what else the site says. */
   listen(heard: (message: ToPage) => void): void;
 }
@@ -69,10 +69,13 @@ function connected(origin: string, init: Init, port: MessagePort): Site {
     origin,
     init,
     send: (message) => port.postMessage(message),
-    token: (why) =>
+    token: (why, slow) =>
       new Promise((resolve) => {
-        answer = resolve;
-        setTimeout(() => resolve(null), TOKEN_TIMEOUT_MS);
+        const timer = setTimeout(slow, TOKEN_SLOW_MS);
+        answer = (token) => {
+          clearTimeout(timer);
+          resolve(token);
+        };
         port.postMessage({ type: 'token', why } satisfies ToSite);
       }),
     listen: (listener) => {

@@ -13,10 +13,10 @@ test('a text of a partner keeps its words and loses what is not words', () => {
 
 test('markup in a receipt that is kept stays text', () => {
   const row = ['<b>&"', "'><script>alert(1)</script>"] as const;
-  const html = receiptHtml('<title>', [row], 'en');
-  assert.doesNotMatch(html.replace(/<style>[^]*<\/style>/, ''), /<script|<b>|<title><title>/);
+  const html = receiptHtml('<title>', [row], '<i>note', 'en');
+  assert.doesNotMatch(html.replace(/<style>[^]*<\/style>/, ''), /<script|<b>|<i>|<title><title>/);
   assert.ok(html.includes(escapeHtml(row[1])));
-  assert.equal(receiptText('Receipt', [row]), `Receipt\n\n${row[0]}: ${row[1]}\n`);
+  assert.equal(receiptText('Receipt', [row], 'note'), `Receipt\n\n${row[0]}: ${row[1]}\n\nnote\n`);
 });
 
 test('colours of a site are applied only when the text stays readable', () => {

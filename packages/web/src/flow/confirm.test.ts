@@ -1,0 +1,156 @@
+import assert from 'node:assert/strict';
+import test from 'node:test';
+import type { FlowPayment, FlowSession } from '@duebridge/contract';
+import { CallError } from './api.ts';
+import { confirmPayment, type Confirmed, type Confirming } from './confirm.ts';
+import { followPayment } from './follow.ts';
+
+const payment = (change: Partial<FlowPayment> = {}): FlowPayment => ({
+  platform_payment_id: 'one',
+  payment_id: null,
+  status: 'processing',
+  progress: 'sending',
+  amount_in_cents: 100,
+  funding_method: 'bank',
+  created_at: '2026-03-01T18:00:00.000Z',
+  initiated_at: null,
+  posted_at: null,
+  ...change,
+});
+const session = (made: FlowPayment | null): FlowSession => ({ payment: made }) as FlowSession;
+const refusal = (wire: CallError['wire'], status: number): CallError =>
+  new CallError(wire, new Response(null, { status }));
+const network = (): CallError => new CallError('network');
+
+/** Confirms against answers given in order; the last is given forever. */
+async function confirm(
+  answers: readonly (FlowPayment | CallError)[],
+  change: Partial<Confirming> & { replaces?: string } = {},
+): Promise<{ sent: number; lost: boolean[]; confirmed: Confirmed }> {
+  let sent = 0;
+  const lost: boolean[] = [];
+  const confirmed = await confirmPayment(
+    {
+      amount_in_cents: 100,
+      funding_method: 'bank',
+      ...(change.replaces === undefined ? {} : { replaces: change.replaces }),
+    },
+    {
+      api: {
+        async pay() {
+          const answer = answers[Math.min(sent, answers.length - 1)];
+          sent += 1;
+          if (answer instanceof CallError) throw answer;
+          return answer!;
+        },
+        session: async () => session(null),
+      },
+      waiting: { pause: async () => {} },
+      renew: async () => true,
+      read: async () => session(null),
+      connection: (is) => lost.push(is),
+      ...change,
+    },
+  );
+  return { sent, lost, confirmed };
+}
+
+test('a confirm is sent until it is answered, however often the network goes', async () => {
+  const { sent, lost, confirmed } = await confirm([network(), network(), payment()]);
+  assert.deepEqual([confirmed.kind, sent], ['payment', 3]);
+  assert.deepEqual(lost, [true, true, false]);
+});
+
+test('a platform that answers with faults is asked three times, then nobody claims to know', async () => {
+  const { sent, confirmed } = await confirm([refusal('INTERNAL_ERROR', 500)]);
+  assert.deepEqual([confirmed.kind, sent], ['unclear', 3]);
+});
+
+test('a session that ends under a confirm shows the payment that was made before its answer was lost', async () => {
+  const made = payment();
+  const found = await confirm([network(), refusal('SESSION_EXPIRED', 401)], {
+    read: async () => session(made),
+  });
+  assert.deepEqual(found.confirmed, { kind: 'payment', payment: made });
+  assert.equal(found.sent, 2);
+  const none = await confirm([refusal('SESSION_EXPIRED', 401)], { renew: async () => false });
+  assert.equal(none.confirmed.kind, 'ended');
+  // Renewed, and nothing made: sent again.
+  const again = await confirm([refusal('SESSION_EXPIRED', 401), payment()]);
+  assert.deepEqual([again.confirmed.kind, again.sent], ['payment', 2]);
+});
+
+test('the payment that is replaced is not taken for the one that was made', async () => {
+  const old = payment({ status: 'failed', progress: 'ended' });
+  const { confirmed } = await confirm([refusal('CONFLICT', 409)], {
+    replaces: 'one',
+    read: async () => session(old),
+  });
+  assert.equal(confirmed.kind, 'unclear');
+});
+
+test('an amount that is out of range now is told with the bill as it is now', async () => {
+  const { confirmed } = await confirm([refusal('AMOUNT_OUT_OF_RANGE', 422)]);
+  assert.equal(confirmed.kind, 'amount_refused');
+});
+
+test('a read that fails after a refusal is tried again with the confirm, and ends nothing', async () => {
+  let reads = 0;
+  const { confirmed, sent } = await confirm([refusal('CONFLICT', 409)], {
+    read: async () => {
+      reads += 1;
+      if (reads < 3) throw network();
+      return session(payment());
+    },
+  });
+  assert.deepEqual([confirmed.kind, sent], ['payment', 3]);
+});
+
+test('a payment is followed by stream, then by polls, and nothing but an end ends it', async () => {
+  const heard: string[] = [];
+  const polls = [network(), refusal('PAYMENT_NOT_FOUND', 404), refusal('INTERNAL_ERROR', 500)];
+  let streams = 0;
+  let waits = 0;
+  const end = await followPayment('one', {
+    api: {
+      async follow() {
+        streams += 1;
+        throw refusal('TOO_MANY_REQUESTS', 429);
+      },
+      async payment() {
+        const trouble = polls.shift();
+        if (trouble) throw trouble;
+        waits += 1;
+        return waits < 3 ? payment() : payment({ status: 'succeeded', progress: 'ended' });
+      },
+    },
+    waiting: { pause: async () => {}, during: (_, act) => act() },
+    online: () => true,
+    renewed: (act) => act(),
+    heard: ({ status }) => heard.push(status),
+    connection: () => {},
+    signal: new AbortController().signal,
+  });
+  assert.equal(end, 'done');
+  assert.deepEqual(heard, ['processing', 'processing', 'succeeded']);
+  // Given up for polling after three that brought nothing.
+  assert.equal(streams, 3);
+});
+
+test('a session that ends while a payment is followed ends the following, not the payment', async () => {
+  const heard: FlowPayment[] = [];
+  const end = await followPayment('one', {
+    api: {
+      follow: () => Promise.resolve(),
+      payment: () => Promise.reject(refusal('SESSION_EXPIRED', 401)),
+    },
+    waiting: { pause: async () => {}, during: (_, act) => act() },
+    online: () => true,
+    renewed: (act) => act(),
+    heard: (news) => heard.push(news),
+    connection: () => {},
+    signal: new AbortController().signal,
+  });
+  assert.equal(end, 'ended');
+  assert.deepEqual(heard, []);
+});

@@ -1,0 +1,94 @@
+/**
+ * The confirm: sent until the platform has answered, whatever happens to the network and the session. The platform mints the
+ * payment and keeps one per flow, so the same request may be sent as often as it takes.
+ */
+import type { FlowPayment, FlowPaymentRequest, FlowSession } from '@duebridge/contract';
+import { callError, CallError, type Api } from './api.ts';
+import { FIRST_WAIT_MS, longer, type Waiting } from './waiting.ts';
+
+/** Confirms answered with a fault of the platform before the customer is told. */
+const MAX_FAULTS = 3;
+
+/** What came of it. */
+export type Confirmed =
+  | { readonly kind: 'payment'; readonly payment: FlowPayment }
+  /** The account's rules have changed; nothing was made. */
+  | {
+      readonly kind: 'amount_refused';
+      readonly session: FlowSession;
+      readonly requestId: string | undefined;
+    }
+  /** The session has ended and no other could be had. */
+  | { readonly kind: 'ended' }
+  /** Whether there is a payment is not known: the next try reads before it sends. */
+  | { readonly kind: 'unclear'; readonly failed: CallError };
+
+export interface Confirming {
+  readonly api: Pick<Api, 'pay' | 'session'>;
+  readonly waiting: Pick<Waiting, 'pause'>;
+  /** A new session in place of one that has ended; false when there is none to be had. */
+  readonly renew: () => Promise<boolean>;
+  /** Reads the session, renewing it when it has ended. */
+  readonly read: () => Promise<FlowSession>;
+  readonly connection: (lost: boolean) => void;
+}
+
+/** Sends it until it is answered. Never rejects. */
+export async function confirmPayment(
+  request: FlowPaymentRequest,
+  by: Confirming,
+): Promise<Confirmed> {
+  let faults = 0;
+  for (let wait = FIRST_WAIT_MS; ; wait = longer(wait)) {
+    try {
+      const payment = await by.api.pay(request);
+      by.connection(false);
+      return { kind: 'payment', payment };
+    } catch (error) {
+      const failed = callError(error);
+      try {
+        if (failed.wire === 'network') {
+          by.connection(true);
+          await by.waiting.pause(wait);
+        } else if (failed.wire === 'SESSION_EXPIRED') {
+          if (!(await by.renew())) return { kind: 'ended' };
+          // The answer that was lost with the session may have made the payment.
+          const { payment } = await found(request, by);
+          if (payment) return { kind: 'payment', payment };
+        } else if (failed.wire === 'CONFLICT') {
+          const { payment } = await found(request, by);
+          return payment ? { kind: 'payment', payment } : { kind: 'unclear', failed };
+        } else if (failed.code === 'amount_out_of_range') {
+          const { payment, session } = await found(request, by);
+          return payment
+            ? { kind: 'payment', payment }
+            : { kind: 'amount_refused', session, requestId: failed.requestId };
+        } else if (failed.code === 'internal' && failed.status >= 408) {
+          // It may have arrived: the same again, until the platform answers.
+          faults += 1;
+          if (faults >= MAX_FAULTS) return { kind: 'unclear', failed };
+          await by.waiting.pause(Math.max(failed.retryAfterMs ?? 0, wait));
+        } else {
+          return { kind: 'unclear', failed };
+        }
+      } catch (second) {
+        // The read after a refusal did not work either.
+        const also = callError(second);
+        if (also.wire !== 'network') return { kind: 'unclear', failed: also };
+        by.connection(true);
+        await by.waiting.pause(wait);
+      }
+    }
+  }
+}
+
+/** The payment that the platform has, unless it is the one to be replaced. */
+async function found(
+  request: FlowPaymentRequest,
+  by: Confirming,
+): Promise<{ session: FlowSession; payment: FlowPayment | undefined }> {
+  const session = await by.read();
+  const { payment } = session;
+  const other = payment !== null && payment.platform_payment_id !== request.replaces;
+  return { session, payment: other ? payment : undefined };
+}

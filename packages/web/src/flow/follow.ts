@@ -1,0 +1,74 @@
+/**
+ * Following a payment to its end: a stream while streams work, polls when they do not. Nothing but an end is taken for an end.
+ */
+import type { FlowPayment } from '@duebridge/contract';
+import { callError, spent, type Api } from './api.ts';
+import { FIRST_WAIT_MS, longer, type Waiting } from './waiting.ts';
+
+/** Between polls when streams do not work but answers do. */
+const POLL_MS = 2_000;
+/** A stream that failed this often in a row is given up for polling (a proxy that buffers, a server with no stream to spare). */
+const MAX_STREAM_FAILURES = 3;
+
+export interface Following {
+  readonly api: Pick<Api, 'payment' | 'follow'>;
+  readonly waiting: Pick<Waiting, 'pause' | 'during'>;
+  /** Whether the browser says that there is a network. */
+  readonly online: () => boolean;
+  /** Runs a call; when the session has ended, renews it and runs the call again. */
+  readonly renewed: <T>(act: () => Promise<T>) => Promise<T>;
+  readonly heard: (payment: FlowPayment) => void;
+  readonly connection: (lost: boolean) => void;
+  readonly signal: AbortSignal;
+}
+
+/**
+ * Follows until the payment has ended, the signal aborts (both `done`), or the session ends and no other can be had (`ended`).
+ * Never rejects.
+ */
+export async function followPayment(id: string, by: Following): Promise<'done' | 'ended'> {
+  let last: FlowPayment | undefined;
+  const hear = (payment: FlowPayment): void => {
+    if (by.signal.aborted || last?.progress === 'ended') return;
+    last = payment;
+    by.heard(payment);
+  };
+  const going = (): boolean => !by.signal.aborted && last?.progress !== 'ended';
+  let streamFailures = 0;
+  for (let wait = FIRST_WAIT_MS; going();) {
+    if (streamFailures < MAX_STREAM_FAILURES && by.online()) {
+      const before = last;
+      await stream(id, by, hear);
+      streamFailures = before === last ? streamFailures + 1 : 0;
+      if (!going()) break;
+    }
+    try {
+      hear(await by.renewed(() => by.api.payment(id)));
+      wait = FIRST_WAIT_MS;
+      if (going()) await by.waiting.pause(POLL_MS);
+    } catch (error) {
+      const failed = callError(error);
+      if (spent(failed)) return 'ended';
+      // Also for "not found": the payment was confirmed, so it is there or will be.
+      if (failed.wire === 'network') by.connection(true);
+      await by.waiting.pause(Math.max(failed.retryAfterMs ?? 0, wait));
+      wait = longer(wait);
+    }
+  }
+  return 'done';
+}
+
+/** One stream, however it ends; left when the network goes, so that its return is noticed at once. */
+async function stream(
+  id: string,
+  { api, waiting, online, signal }: Following,
+  hear: (payment: FlowPayment) => void,
+): Promise<void> {
+  const stop = new AbortController();
+  const either = AbortSignal.any([signal, stop.signal]);
+  await waiting.during(
+    () => online() || stop.abort(),
+    // Why it failed does not matter: the poll that follows meets the same trouble, and deals with it.
+    () => api.follow(id, hear, either).catch(callError),
+  );
+}

@@ -1,0 +1,224 @@
+import assert from 'node:assert/strict';
+import test from 'node:test';
+import type { FlowPayment, FlowSession } from '@duebridge/contract';
+import fc from 'fast-check';
+import { MAX_CENTS } from './money.ts';
+import {
+  amountRules,
+  initialState,
+  judgeAmount,
+  nameOf,
+  paymentOf,
+  reduce,
+  type Happening,
+  type State,
+} from './state.ts';
+
+const session = (change: Partial<FlowSession> = {}): FlowSession => ({
+  session_id: 's',
+  expires_at: '2026-03-01T19:00:00.000Z',
+  partner: { partner_id: 'p', name: 'Acme' },
+  biller: { biller_id: 'b', name: 'Acme' },
+  account: {
+    masked_account_id: '••••1',
+    balance: { amount_due_in_cents: 17_084 },
+    balance_source: 'partner',
+    payment_rules: {},
+  },
+  funding_methods: [
+    { funding_method: 'bank', label: 'Bank', sandbox: true },
+    { funding_method: 'card', label: 'Card', sandbox: true },
+  ],
+  payment: null,
+  ...change,
+});
+const payment = (change: Partial<FlowPayment> = {}): FlowPayment => ({
+  platform_payment_id: 'one',
+  payment_id: null,
+  status: 'processing',
+  progress: 'sending',
+  amount_in_cents: 17_084,
+  funding_method: 'bank',
+  created_at: '2026-03-01T18:00:00.000Z',
+  initiated_at: null,
+  posted_at: null,
+  ...change,
+});
+const after = (...happenings: readonly Happening[]): State =>
+  happenings.reduce(reduce, initialState(false));
+const read = (change: Partial<FlowSession> = {}): Happening => ({
+  type: 'read',
+  session: session(change),
+});
+const screenOf = (state: State): string => state.screen.name;
+
+test('a bill is reviewed, confirmed, sent, followed to its receipt', () => {
+  const way: Happening[] = [
+    read(),
+    { type: 'chose', amount: 17_084 },
+    { type: 'sends' },
+    { type: 'heard', payment: payment() },
+    { type: 'heard', payment: payment({ progress: 'accepted' }) },
+    { type: 'heard', payment: payment({ status: 'succeeded', progress: 'ended' }) },
+  ];
+  const names = way.map((_, index) => screenOf(after(...way.slice(0, index + 1))));
+  assert.deepEqual(names, ['review', 'confirm', 'confirm', 'status', 'status', 'receipt']);
+});
+
+test('a payment that has ended does not go back, whatever answer comes late [RU2]', () => {
+  for (const status of ['succeeded', 'failed', 'canceled'] as const) {
+    const ended = after(read(), { type: 'heard', payment: payment({ status, progress: 'ended' }) });
+    assert.equal(reduce(ended, { type: 'heard', payment: payment() }), ended, status);
+  }
+});
+
+test('a session that brings a payment opens on it, except on the one that is to be replaced', () => {
+  const failed = payment({ status: 'failed', progress: 'ended' });
+  assert.equal(screenOf(after(read({ payment: payment() }))), 'status');
+  const again = after(
+    read({ payment: failed }),
+    { type: 'tries_again' },
+    read({ payment: failed }),
+  );
+  assert.equal(screenOf(again), 'review');
+  assert.equal(again.screen.bill?.replaces, 'one');
+  const other = payment({ platform_payment_id: 'two' });
+  assert.equal(paymentOf(reduce(again, { type: 'heard', payment: other }).screen), other);
+});
+
+test('an amount far above the bill is asked about, with what may have been meant', () => {
+  const typed = (text: string, cents: number, due = 17_084): State =>
+    after(
+      read({
+        account: { ...session().account, balance: { amount_due_in_cents: due } },
+      }),
+      { type: 'edits_amount' },
+      { type: 'typed', text },
+      { type: 'submitted', cents },
+    );
+  const asked = typed('17084', 1_708_400);
+  assert.deepEqual(asked.screen.name === 'amount' && asked.screen.asks, {
+    amount: 1_708_400,
+    meant: 17_084,
+  });
+  const sure = reduce(asked, { type: 'chose', amount: 1_708_400 });
+  assert.equal(sure.screen.name === 'confirm' && sure.screen.amount, 1_708_400);
+  // Another month ahead is nothing to ask about; three times the bill is, and nobody guesses what was meant.
+  assert.equal(screenOf(typed('341.68', 34_168)), 'confirm');
+  const thrice = typed('512.53', 51_253);
+  assert.deepEqual(thrice.screen.name === 'amount' && thrice.screen.asks, {
+    amount: 51_253,
+    meant: undefined,
+  });
+  // A credit and an unknown balance are no measure.
+  assert.equal(screenOf(typed('500', 50_000, -100)), 'confirm');
+  assert.equal(screenOf(typed('500', 50_000, 0)), 'confirm');
+});
+
+test('what was typed and chosen outlives going back, a new read and a refused amount', () => {
+  const state = after(
+    read(),
+    { type: 'edits_amount' },
+    { type: 'typed', text: '42' },
+    { type: 'submitted', cents: 4_200 },
+    { type: 'method', method: 'card' },
+    { type: 'back' },
+  );
+  assert.equal(screenOf(state), 'amount');
+  assert.equal(state.screen.bill?.typed, '42');
+  const reread = reduce(reduce(state, { type: 'loads' }), read());
+  assert.deepEqual([reread.screen.bill?.typed, reread.screen.bill?.method], ['42', 'card']);
+  const refused = reduce(after(read(), { type: 'chose', amount: 17_084 }, { type: 'sends' }), {
+    type: 'amount_refused',
+    session: session({
+      account: { ...session().account, payment_rules: { max_amount_in_cents: 10_000 } },
+    }),
+  });
+  assert.ok(refused.screen.name === 'amount');
+  assert.deepEqual(
+    [refused.screen.problem, refused.screen.bill.typed],
+    ['amount_too_large', '170.84'],
+  );
+});
+
+test('while a confirm is sent nothing that it said can be changed', () => {
+  const sending = after(read(), { type: 'chose', amount: 100 }, { type: 'sends' });
+  assert.equal(reduce(sending, { type: 'method', method: 'card' }), sending);
+  assert.equal(reduce(sending, { type: 'chose', amount: 200 }), sending);
+});
+
+test('whatever happens in whatever order, there is a screen, and an ended payment stays ended', () => {
+  const happening = fc.oneof(
+    fc.constantFrom<Happening>(
+      { type: 'loads' },
+      read(),
+      read({ payment: payment() }),
+      { type: 'edits_amount' },
+      { type: 'typed', text: '5' },
+      { type: 'submitted', cents: 500 },
+      { type: 'submitted', cents: undefined },
+      { type: 'back' },
+      { type: 'sends' },
+      { type: 'slow' },
+      { type: 'stopped', code: 'network_lost' },
+      { type: 'tries_again' },
+      { type: 'chose', amount: 500 },
+      { type: 'amount_refused', session: session() },
+      { type: 'connection', lost: true },
+      { type: 'left', left: true },
+    ),
+    fc
+      .constantFrom('processing' as const, 'succeeded' as const, 'failed' as const)
+      .map<Happening>((status) => ({
+        type: 'heard',
+        payment: payment({ status, progress: status === 'processing' ? 'accepted' : 'ended' }),
+      })),
+  );
+  fc.assert(
+    fc.property(fc.array(happening, { maxLength: 30 }), (happenings) => {
+      let state = initialState(false);
+      for (const one of happenings) {
+        const next = reduce(state, one);
+        const [before, now] = [paymentOf(state.screen), paymentOf(next.screen)];
+        if (before?.progress === 'ended' && one.type === 'heard') assert.equal(now, before);
+        // A payment stands on the two screens that show one, and nowhere else.
+        assert.equal(now !== undefined, ['status', 'receipt'].includes(nameOf(next.screen) ?? ''));
+        state = next;
+      }
+    }),
+  );
+});
+const rules = (
+  due: number | undefined,
+  payment_rules: { min_amount_in_cents?: number; max_amount_in_cents?: number } = {},
+): ReturnType<typeof amountRules> =>
+  amountRules({
+    account: {
+      masked_account_id: '••••1',
+      balance: due === undefined ? null : { amount_due_in_cents: due },
+      balance_source: 'partner',
+      payment_rules,
+    },
+  });
+
+test('what may be paid follows from the rules of the account and from what is due', () => {
+  assert.deepEqual(rules(500), { min: 1, max: MAX_CENTS, full: 500, fixed: undefined });
+  assert.deepEqual(rules(undefined).full, undefined);
+  assert.deepEqual(rules(0).full, undefined);
+  assert.deepEqual(rules(-500).full, undefined);
+  assert.deepEqual(rules(500, { min_amount_in_cents: 501 }).full, undefined);
+  assert.deepEqual(rules(500, { max_amount_in_cents: 499 }).full, undefined);
+  const fixed = rules(500, { min_amount_in_cents: 500, max_amount_in_cents: 500 });
+  assert.deepEqual([fixed.full, fixed.fixed], [500, 500]);
+});
+
+test('an amount outside the rules is refused at its edges', () => {
+  const allowed = rules(500, { min_amount_in_cents: 100, max_amount_in_cents: 1_000 });
+  assert.equal(judgeAmount('0.99', 99, allowed), 'amount_too_small');
+  assert.equal(judgeAmount('1', 100, allowed), undefined);
+  assert.equal(judgeAmount('10', 1_000, allowed), undefined);
+  assert.equal(judgeAmount('10.01', 1_001, allowed), 'amount_too_large');
+  assert.equal(judgeAmount(' ', undefined, allowed), 'amount_empty');
+  assert.equal(judgeAmount('ten', undefined, allowed), 'amount_unclear');
+  assert.equal(judgeAmount('0', 0, rules(500)), 'amount_too_small');
+});

@@ -1,0 +1,279 @@
+/**
+ * What the page shows, as a value, and how it changes: a pure function of what was and what happened. No network, no clock, no
+ * document; `flow.ts` makes things happen and tells them here.
+ *
+ *   loading -> review -> [amount] -> confirm -> status -> receipt, and `problem` from anywhere
+ *
+ * A screen is only ever a view of what the platform answered: a payment is `processing` until the platform says otherwise, whatever
+ * becomes of this page, its network or its session.
+ */
+import type { FlowPayment, FlowSession } from '@duebridge/contract';
+import type { DuebridgeErrorCode, ScreenName } from '../embed/types.ts';
+import { MAX_CENTS } from './money.ts';
+
+/** A typed amount over this many times the bill is asked about: a forgotten decimal point makes it a hundred times. */
+const FAR_ABOVE = 2;
+
+export type AmountProblem =
+  'amount_empty' | 'amount_unclear' | 'amount_too_small' | 'amount_too_large';
+
+/** What an amount may be: the account's rules within the interface's (decisions 4 and 11). */
+export interface AmountRules {
+  readonly min: number;
+  readonly max: number;
+  /** The amount due, if it is known and can be paid as it is. */
+  readonly full: number | undefined;
+  /** There is nothing to choose: the account takes this amount and no other. */
+  readonly fixed: number | undefined;
+}
+
+/** What is paid, and what the customer has chosen so far. */
+export interface Bill {
+  readonly session: FlowSession;
+  readonly rules: AmountRules;
+  readonly method: string | undefined;
+  /** As typed; kept while the customer goes back and forth. */
+  readonly typed: string;
+  /** The payment that failed or was canceled and that the next one stands in for. */
+  readonly replaces: string | undefined;
+}
+
+/** What "Try again" starts with: the bill under the session there is, or a new session. */
+export type Again = 'bill' | 'session';
+
+export type Screen =
+  /** With a bill when it is read again: what the customer typed and chose stays. */
+  | { readonly name: 'loading'; readonly bill: Bill | undefined }
+  | { readonly name: 'review'; readonly bill: Bill }
+  | {
+      readonly name: 'amount';
+      readonly bill: Bill;
+      readonly problem?: AmountProblem | undefined;
+      /** A valid amount far above the bill, and what may have been meant: the customer says which. */
+      readonly asks?: { readonly amount: number; readonly meant: number | undefined } | undefined;
+    }
+  | {
+      readonly name: 'confirm';
+      readonly bill: Bill;
+      readonly amount: number;
+      readonly sending: boolean;
+    }
+  | {
+      readonly name: 'status';
+      readonly bill: Bill;
+      readonly payment: FlowPayment;
+      readonly slow: boolean;
+    }
+  | { readonly name: 'receipt'; readonly bill: Bill; readonly payment: FlowPayment }
+  | {
+      readonly name: 'problem';
+      readonly code: DuebridgeErrorCode;
+      readonly requestId: string | undefined;
+      readonly again: Again | undefined;
+      readonly bill: Bill | undefined;
+    };
+
+/** Everything the screens show. */
+export interface State {
+  readonly screen: Screen;
+  readonly offline: boolean;
+  /** Ms on the customer's clock at which the session ends, once that is near. */
+  readonly endsAt: number | undefined;
+  /** The customer asked to close while a payment was being sent. */
+  readonly asksToClose: boolean;
+  /** The customer has left a page that stays where it is: it says so, and offers the way back. */
+  readonly left: boolean;
+}
+
+export type Happening =
+  | { readonly type: 'loads' }
+  | { readonly type: 'read'; readonly session: FlowSession }
+  | { readonly type: 'chose'; readonly amount: number }
+  | { readonly type: 'edits_amount' }
+  | { readonly type: 'typed'; readonly text: string }
+  /** `cents` is what the text means in the customer's language; undefined when it means nothing. */
+  | { readonly type: 'submitted'; readonly cents: number | undefined }
+  | { readonly type: 'method'; readonly method: string }
+  | { readonly type: 'back' }
+  | { readonly type: 'sends' }
+  /** The rules changed after the page was drawn; `session` is the bill as it is now. */
+  | { readonly type: 'amount_refused'; readonly session: FlowSession }
+  | { readonly type: 'heard'; readonly payment: FlowPayment }
+  | { readonly type: 'slow' }
+  | {
+      readonly type: 'stopped';
+      readonly code: DuebridgeErrorCode;
+      readonly requestId?: string | undefined;
+      readonly again?: Again | undefined;
+    }
+  | { readonly type: 'tries_again' }
+  | { readonly type: 'connection'; readonly lost: boolean }
+  | { readonly type: 'session_ends'; readonly at: number | undefined }
+  | { readonly type: 'asks_to_close'; readonly asks: boolean }
+  | { readonly type: 'left'; readonly left: boolean };
+
+export function initialState(offline: boolean): State {
+  const screen: Screen = { name: 'loading', bill: undefined };
+  return { screen, offline, endsAt: undefined, asksToClose: false, left: false };
+}
+
+/** The state after something has happened. What makes no sense where the page is changes nothing. */
+export function reduce(state: State, what: Happening): State {
+  const { screen } = state;
+  const { bill } = screen;
+  const show = (next: Screen, change: Partial<State> = {}): State => ({
+    ...state,
+    ...change,
+    screen: next,
+  });
+  switch (what.type) {
+    case 'loads':
+      return show({ name: 'loading', bill });
+    case 'read': {
+      const read = billFrom(what.session, bill);
+      const { payment } = what.session;
+      if (payment && payment.platform_payment_id !== read.replaces)
+        return paid(state, read, payment);
+      return show({ name: 'review', bill: read });
+    }
+    case 'chose':
+      if (!bill || (screen.name !== 'review' && screen.name !== 'amount')) return state;
+      return show({ name: 'confirm', bill, amount: what.amount, sending: false });
+    case 'edits_amount':
+      return bill ? show({ name: 'amount', bill }) : state;
+    case 'typed':
+      if (screen.name !== 'amount') return state;
+      return show({ ...screen, bill: { ...screen.bill, typed: what.text }, asks: undefined });
+    case 'submitted':
+      return screen.name === 'amount' ? submitted(state, screen.bill, what.cents) : state;
+    case 'method':
+      if (screen.name !== 'confirm' || screen.sending) return state;
+      return show({ ...screen, bill: { ...screen.bill, method: what.method } });
+    case 'back': {
+      if (!bill) return state;
+      const { full, fixed } = bill.rules;
+      const typed = screen.name === 'confirm' && screen.amount !== full && fixed === undefined;
+      return show({ name: typed ? 'amount' : 'review', bill });
+    }
+    case 'sends':
+      return screen.name === 'confirm' ? show({ ...screen, sending: true }) : state;
+    case 'amount_refused':
+      return screen.name === 'confirm' ? refusedAmount(state, screen, what.session) : state;
+    case 'heard':
+      return bill ? paid(state, bill, what.payment) : state;
+    case 'slow':
+      return screen.name === 'status' ? show({ ...screen, slow: true }) : state;
+    case 'stopped': {
+      const { code, requestId, again } = what;
+      return show({ name: 'problem', code, requestId, again, bill });
+    }
+    case 'tries_again': {
+      const last = paymentOf(screen)?.platform_payment_id;
+      return show({ name: 'loading', bill: bill && { ...bill, replaces: last ?? bill.replaces } });
+    }
+    case 'connection':
+      return { ...state, offline: what.lost };
+    case 'session_ends':
+      return { ...state, endsAt: what.at };
+    case 'asks_to_close':
+      return { ...state, asksToClose: what.asks };
+    case 'left':
+      return { ...state, left: what.left, asksToClose: false };
+  }
+}
+
+/** The payment of a screen, where it has one. */
+export function paymentOf(screen: Screen): FlowPayment | undefined {
+  return screen.name === 'status' || screen.name === 'receipt' ? screen.payment : undefined;
+}
+
+/** The name that the site hears; undefined before the first screen. */
+export function nameOf(screen: Screen): ScreenName | undefined {
+  return screen.name === 'loading' ? undefined : screen.name;
+}
+
+function billFrom(session: FlowSession, before: Bill | undefined): Bill {
+  return {
+    session,
+    rules: amountRules(session),
+    method: before?.method ?? session.funding_methods[0]?.funding_method,
+    typed: before?.typed ?? '',
+    replaces: before?.replaces,
+  };
+}
+
+/** The screen of a payment. Answers may overtake each other: a payment that has ended does not go back (RU2). */
+function paid(state: State, bill: Bill, payment: FlowPayment): State {
+  const { screen } = state;
+  const known = paymentOf(screen);
+  const same = known?.platform_payment_id === payment.platform_payment_id;
+  if (same && known?.progress === 'ended') return state;
+  const slow = same && screen.name === 'status' && screen.slow;
+  return {
+    ...state,
+    offline: false,
+    asksToClose: false,
+    screen:
+      payment.status === 'succeeded'
+        ? { name: 'receipt', bill, payment }
+        : { name: 'status', bill, payment, slow },
+  };
+}
+
+function submitted(state: State, bill: Bill, cents: number | undefined): State {
+  const problem = judgeAmount(bill.typed, cents, bill.rules);
+  if (problem !== undefined || cents === undefined)
+    return { ...state, screen: { name: 'amount', bill, problem } };
+  const asks = farAbove(cents, bill);
+  return asks === undefined
+    ? { ...state, screen: { name: 'confirm', bill, amount: cents, sending: false } }
+    : { ...state, screen: { name: 'amount', bill, asks } };
+}
+
+/** Whether an amount should be asked about, and what may have been meant by it. */
+function farAbove(
+  amount: number,
+  { session, rules }: Bill,
+): { amount: number; meant: number | undefined } | undefined {
+  const due = session.account.balance?.amount_due_in_cents;
+  if (due === undefined || due <= 0 || amount <= due * FAR_ABOVE) return undefined;
+  // Without its decimal point an amount is a hundred times itself.
+  const shifted = amount / 100;
+  const meant = Number.isInteger(shifted) && shifted <= due * FAR_ABOVE && shifted >= rules.min;
+  return { amount, meant: meant ? shifted : undefined };
+}
+
+function refusedAmount(
+  state: State,
+  { bill: before, amount }: Extract<Screen, { name: 'confirm' }>,
+  session: FlowSession,
+): State {
+  const bill = billFrom(session, before);
+  const { rules } = bill;
+  if (rules.fixed !== undefined) return { ...state, screen: { name: 'review', bill } };
+  const typed = bill.typed || (amount / 100).toFixed(2);
+  const problem = amount > rules.max ? 'amount_too_large' : 'amount_too_small';
+  return { ...state, screen: { name: 'amount', bill: { ...bill, typed }, problem } };
+}
+
+/** What may be paid, from the account's rules and its balance. */
+export function amountRules({ account }: Pick<FlowSession, 'account'>): AmountRules {
+  const { min_amount_in_cents: low = 1, max_amount_in_cents: high = MAX_CENTS } =
+    account.payment_rules;
+  const due = account.balance?.amount_due_in_cents;
+  const fixed = low === high ? low : undefined;
+  const full = due !== undefined && due >= low && due <= high && due > 0 ? due : undefined;
+  return { min: low, max: high, full: fixed ?? full, fixed };
+}
+
+/** Why an amount cannot be paid; undefined when it can. */
+export function judgeAmount(
+  typed: string,
+  cents: number | undefined,
+  rules: AmountRules,
+): AmountProblem | undefined {
+  if (typed.trim() === '') return 'amount_empty';
+  if (cents === undefined) return 'amount_unclear';
+  if (cents < rules.min) return 'amount_too_small';
+  return cents > rules.max ? 'amount_too_large' : undefined;
+}

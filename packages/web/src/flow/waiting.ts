@@ -1,0 +1,43 @@
+/**
+ * Waiting for the network, as one page does it: longer each time, and no longer once the network or the customer is back.
+ */
+
+/** From 1 s to 15 s, times this. */
+const [MIN_WAIT_MS, MAX_WAIT_MS, WAIT_GROWTH] = [1_000, 15_000, 1.6];
+
+export const FIRST_WAIT_MS = MIN_WAIT_MS;
+
+export function longer(wait: number): number {
+  return Math.min(wait * WAIT_GROWTH, MAX_WAIT_MS);
+}
+
+/** The waits of a page; `wake()` ends the one under way, if any. */
+export interface Waiting {
+  pause(ms: number): Promise<void>;
+  wake(): void;
+  /** Runs while something else than a pause should be woken. */
+  during<T>(wake: () => void, act: () => Promise<T>): Promise<T>;
+}
+
+export function createWaiting(): Waiting {
+  let wake: (() => void) | undefined;
+  return {
+    pause: (ms) =>
+      new Promise((resolve) => {
+        const timer = setTimeout(resolve, ms);
+        wake = () => {
+          clearTimeout(timer);
+          resolve();
+        };
+      }),
+    wake: () => wake?.(),
+    async during(instead, act) {
+      wake = instead;
+      try {
+        return await act();
+      } finally {
+        wake = undefined;
+      }
+    },
+  };
+}
