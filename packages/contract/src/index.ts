@@ -1,4 +1,5 @@
 /** The wire: schemas, routes, errors and rules that both sides share. Runs in Node and in browsers. */
+export * from './account-service.ts';
 export * from './account.ts';
 export * from './admin-routes.ts';
 export * from './admin.ts';

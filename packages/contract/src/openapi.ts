@@ -173,6 +173,8 @@ function security(route: Route, info: OpenApiInfo): Node[] {
       return [{ session: [] }];
     case 'admin':
       return [{ admin: [] }];
+    case 'signature':
+      return [{ signature: [] }];
   }
 }
 
@@ -204,6 +206,16 @@ function securitySchemes(routes: Readonly<Record<string, Route>>, info: OpenApiI
         break;
       case 'token':
         schemes['token'] = bearer('The token of Create Token.');
+        break;
+      case 'signature':
+        schemes['signature'] = {
+          type: 'apiKey',
+          in: 'header',
+          name: 'Duebridge-Signature',
+          description:
+            '`t=UNIX SECONDS,v1=HEX`: HMAC-SHA-256 with the shared secret over `t.METHOD.PATH.BODY`, the path as it was sent. ' +
+            'Refuse a t that is more than five minutes away.',
+        };
         break;
       case 'session':
         schemes['session'] = bearer('The session that the token was exchanged for.');

@@ -32,7 +32,8 @@ export type RouteAuth =
   | 'partner' // OAuth bearer with `scope`, or the static key (S3)
   | 'token' // Bearer: the start token of the flow
   | 'session' // Bearer: the flow session
-  | 'admin'; // Bearer: the admin key
+  | 'admin' // Bearer: the admin key
+  | 'signature'; // Duebridge-Signature over method, path and body (decision 70)
 
 /** One operation. Paths hold `{name}` for each field of `params`, one whole segment each. */
 export interface Route {

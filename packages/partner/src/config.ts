@@ -1,5 +1,14 @@
 /** The configuration of a partner server, read from the environment once. */
-import { ConfigurationError, readConfig, type Config, type Environment } from '@duebridge/runtime';
+import { readFile } from 'node:fs/promises';
+import {
+  ConfigurationError,
+  messageOf,
+  readConfig,
+  type Config,
+  type Environment,
+} from '@duebridge/runtime';
+import { accountsBySql, checkAccountStatements, readAccountStatements } from './accounts-by-sql.ts';
+import { accountsOverHttp } from './accounts-over-http.ts';
 import type { AuthOptions } from './auth.ts';
 import type { PartnerConfig } from './server.ts';
 import { variables, variablesOfOthers } from './variables.ts';
@@ -14,6 +23,7 @@ export function readPartnerConfig(
   return {
     auth: authOf(values),
     billers: values.billers,
+    accounts: accountsOf(values),
     holdMs: holdSeconds * 1000,
     host: values.host,
     port: values.port,
@@ -37,6 +47,34 @@ export function readDatabaseConfig(
 
 function readValues(env: Environment): Values {
   return readConfig(variables, env, { alsoKnown: variablesOfOthers });
+}
+
+/** The books: in the ledger (undefined), behind an HTTP service, or in tables that three statements reach. */
+function accountsOf(values: Omit<Values, 'holdSeconds'>): PartnerConfig['accounts'] {
+  const { accountsUrl: url, accountsSecret: secret, accountsSql: file } = values;
+  if (url !== undefined && file !== undefined) {
+    throw new ConfigurationError(
+      'accounts are behind an address or behind statements: set DUEBRIDGE_PARTNER_ACCOUNTS_URL or DUEBRIDGE_PARTNER_ACCOUNTS_SQL, not both',
+    );
+  }
+  if (url !== undefined) {
+    if (secret === undefined) {
+      throw new ConfigurationError(
+        'requests to the account service are signed: set DUEBRIDGE_PARTNER_ACCOUNTS_SECRET to a secret that it knows too',
+      );
+    }
+    const accounts = accountsOverHttp({ url, secret });
+    return () => accounts;
+  }
+  if (file === undefined) return undefined;
+  return async (database) => {
+    const text = await readFile(file, 'utf8').catch((error: unknown) => {
+      throw new ConfigurationError(`cannot read ${file}: ${messageOf(error)}`);
+    });
+    const statements = readAccountStatements(text);
+    await checkAccountStatements(database, statements);
+    return accountsBySql(database, statements);
+  };
 }
 
 function authOf(values: Omit<Values, 'holdSeconds'>): AuthOptions {

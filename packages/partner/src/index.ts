@@ -19,6 +19,8 @@ export {
   type Posting,
   type PostOutcome,
 } from './account-system.ts';
+export { accountsOverHttp, type AccountServiceOptions } from './accounts-over-http.ts';
+export { accountsBySql, checkAccountStatements, readAccountStatements } from './accounts-by-sql.ts';
 export { formatAccountsCsv, parseAccountsCsv, type ParsedAccounts } from './accounts-csv.ts';
 export { mountPartnerAdmin, type PartnerAdminOptions } from './admin.ts';
 export type { AuthOptions, KeyOptions, OAuthClient, OAuthOptions } from './auth.ts';
@@ -31,6 +33,7 @@ export { partnerHandler, type KitRequest, type PartnerHandler } from './handler.
 export type { KitPaths, PartnerKit, PartnerKitOptions } from './kit.ts';
 export { importAccounts, ledger, type ImportedAccount, type ImportResult } from './ledger.ts';
 export {
+  accountServiceOpenApi,
   migratePartner,
   openPartnerDatabase,
   partnerOpenApi,

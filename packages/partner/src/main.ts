@@ -41,14 +41,26 @@ Exit codes: 0 done, 1 failed, 2 configuration, 3 usage.`,
     .description('serve the operations of the interface and the admin API')
     .addHelpText('after', environmentHelp(variables))
     .option('--no-migrate', 'refuse a database that lacks a migration, instead of applying it')
-    .action(async (options: { migrate: boolean }) => {
+    .option(
+      '--accounts-url <url>',
+      'an account service of your own (DUEBRIDGE_PARTNER_ACCOUNTS_URL)',
+    )
+    .option(
+      '--accounts-sql <file>',
+      'three statements on your tables (DUEBRIDGE_PARTNER_ACCOUNTS_SQL)',
+    )
+    .action(async (options: ServeOptions) => {
       const [{ createLogger, runService }, { readPartnerConfig }, { startPartner }] =
         await Promise.all([
           import('@duebridge/runtime'),
           import('./config.ts'),
           import('./server.ts'),
         ]);
-      const { logLevel, ...config } = readPartnerConfig(terminal.env);
+      const { logLevel, ...config } = readPartnerConfig({
+        ...terminal.env,
+        ...(options.accountsUrl && { DUEBRIDGE_PARTNER_ACCOUNTS_URL: options.accountsUrl }),
+        ...(options.accountsSql && { DUEBRIDGE_PARTNER_ACCOUNTS_SQL: options.accountsSql }),
+      });
       const log = createLogger({
         name: 'partner',
         level: logLevel,
@@ -78,6 +90,13 @@ Exit codes: 0 done, 1 failed, 2 configuration, 3 usage.`,
       );
     });
 
+  partner
+    .command('accounts-openapi')
+    .description('print the OpenAPI document of the service that --accounts-url calls')
+    .action(async () => {
+      const { accountServiceOpenApi } = await import('./server.ts');
+      print(terminal, { json: true }, accountServiceOpenApi(), () => '');
+    });
   partner
     .command('import-payments')
     .argument('<file>', 'CSV file in UTF-8; - for standard input')
@@ -111,6 +130,12 @@ Exit codes: 0 done, 1 failed, 2 configuration, 3 usage.`,
     .description('cancel a payment that is processing')
     .action((id: string, options: CancelOptions) => cancel(terminal, id, options));
   return partner;
+}
+
+interface ServeOptions {
+  readonly migrate: boolean;
+  readonly accountsUrl?: string;
+  readonly accountsSql?: string;
 }
 
 interface AdminOptions {

@@ -2,7 +2,13 @@
  * A whole partner server from one configuration: database, migrations, the kit on its port and the operator's side on another.
  * What `duebridge partner serve` runs, and what a program that wants a partner in its own process calls.
  */
-import { partnerAdminRoutes, partnerRoutes, renderOpenApi, type Route } from '@duebridge/contract';
+import {
+  accountServiceRoutes,
+  partnerAdminRoutes,
+  partnerRoutes,
+  renderOpenApi,
+  type Route,
+} from '@duebridge/contract';
 import {
   adminKeyFile,
   createMetrics,
@@ -34,7 +40,7 @@ export interface PartnerConfig {
   /** The billers served, with their rules; default: every biller that has accounts. */
   readonly billers?: readonly BillerRules[] | undefined;
   /** Makes the books on the opened database; default: the ledger. */
-  readonly accounts?: ((database: Database) => AccountSystem) | undefined;
+  readonly accounts?: ((database: Database) => AccountSystem | Promise<AccountSystem>) | undefined;
   /** Time between acceptance and posting in which an operator can cancel, in milliseconds; default 0. */
   readonly holdMs?: number | undefined;
   /** Address of the public listener; default 127.0.0.1. */
@@ -122,7 +128,7 @@ export async function startPartner(config: PartnerConfig): Promise<RunningPartne
       auth,
       log,
       metrics,
-      ...(config.accounts === undefined ? {} : { accounts: config.accounts(database) }),
+      ...(config.accounts === undefined ? {} : { accounts: await config.accounts(database) }),
       ...(billers === undefined ? {} : { billers }),
       ...(config.holdMs === undefined ? {} : { holdMs: config.holdMs }),
     });
@@ -161,6 +167,16 @@ export function partnerOpenApi(auth: AuthOptions): object {
     version: '1',
     servers: [{ url: '/', description: 'This server.' }],
     ...(auth.method === 'key' ? { keyHeader: auth.header } : {}),
+  });
+}
+
+/** The OpenAPI document of the account service that `--accounts-url` calls: what the biller's own program answers. */
+export function accountServiceOpenApi(): object {
+  return renderOpenApi(accountServiceRoutes, {
+    title: 'duebridge account service',
+    description: 'What a biller hosts so that the partner kit can find accounts and book payments.',
+    version: '1',
+    servers: [{ url: '/', description: 'The address given as --accounts-url.' }],
   });
 }
 

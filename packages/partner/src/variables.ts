@@ -100,6 +100,26 @@ export const variables = {
       'billers and rules: [{"biller_id": …, "max_amount_in_cents": …, "duplicate_window_seconds": …}]',
     otherwise: 'every biller that has accounts, without rules',
   },
+  accountsUrl: {
+    name: 'DUEBRIDGE_PARTNER_ACCOUNTS_URL',
+    parse: text,
+    default: undefined,
+    description: 'address of an account service of your own, https',
+    otherwise: 'accounts in the database',
+  },
+  accountsSecret: {
+    name: 'DUEBRIDGE_PARTNER_ACCOUNTS_SECRET',
+    parse: secret,
+    default: undefined,
+    description: 'the secret that signs the requests to it',
+    secret: true,
+  },
+  accountsSql: {
+    name: 'DUEBRIDGE_PARTNER_ACCOUNTS_SQL',
+    parse: text,
+    default: undefined,
+    description: 'file of three statements on tables of your own in the database',
+  },
   holdSeconds: {
     name: 'DUEBRIDGE_PARTNER_HOLD_SECONDS',
     parse: integer(0, maxHoldSeconds),
@@ -189,11 +209,19 @@ function oauthClient(fields: Fields): OAuthClient {
 }
 
 function billerRules(fields: Fields): BillerRules {
-  onlyFields(fields, 'biller_id', 'max_amount_in_cents', 'duplicate_window_seconds');
+  onlyFields(
+    fields,
+    'biller_id',
+    'min_amount_in_cents',
+    'max_amount_in_cents',
+    'duplicate_window_seconds',
+  );
+  const min_amount_in_cents = countField(fields, 'min_amount_in_cents');
   const max_amount_in_cents = countField(fields, 'max_amount_in_cents');
   const duplicate_window_seconds = countField(fields, 'duplicate_window_seconds');
   return {
     biller_id: textField(fields, 'biller_id'),
+    ...(min_amount_in_cents === undefined ? {} : { min_amount_in_cents }),
     ...(max_amount_in_cents === undefined ? {} : { max_amount_in_cents }),
     ...(duplicate_window_seconds === undefined ? {} : { duplicate_window_seconds }),
   };

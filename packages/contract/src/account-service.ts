@@ -1,0 +1,100 @@
+/**
+ * The account service: three small operations that a biller's own program hosts, in any language, and the partner kit calls
+ * (`--accounts-url`, decision 70). The kit does the interface; the service knows the accounts.
+ */
+import { Type, type Static } from 'typebox';
+import { AccountRecord } from './account.ts';
+import {
+  AccountId,
+  AmountInCents,
+  BillerId,
+  instant,
+  MAX_FAILURE_REASON_LENGTH,
+  PlatformBatchId,
+  PlatformPaymentId,
+} from './fields.ts';
+import { routeTable } from './routes.ts';
+
+/** The header of the signature: `t=UNIX SECONDS,v1=HEX`. */
+export const SIGNATURE_HEADER = 'Duebridge-Signature';
+
+/** A payment to be posted. */
+export const AccountPosting = Type.Object({
+  platform_payment_id: PlatformPaymentId,
+  payment_id: Type.String({ description: 'What the platform was told as the payment’s id (PF1).' }),
+  platform_batch_id: PlatformBatchId,
+  biller_id: BillerId,
+  account_id: AccountId,
+  amount_in_cents: AmountInCents,
+  initiated_at: instant('When the kit accepted it.'),
+});
+export type AccountPosting = Static<typeof AccountPosting>;
+
+/** What became of a payment. */
+export const AccountOutcome = Type.Union([
+  Type.Object(
+    {
+      outcome: Type.Literal('posted'),
+      posted_at: Type.Optional(instant('When it was booked; absent: now.')),
+    },
+    { description: 'It is booked, once.' },
+  ),
+  Type.Object(
+    {
+      outcome: Type.Literal('failed'),
+      reason: Type.String({ minLength: 1, maxLength: MAX_FAILURE_REASON_LENGTH }),
+    },
+    { description: 'It can never be booked; the reason is read by the customer.' },
+  ),
+  Type.Object({ outcome: Type.Literal('canceled') }),
+  Type.Object(
+    {
+      outcome: Type.Literal('later'),
+      until: Type.Optional(instant('Not asked again before.')),
+      cancelable: Type.Optional(
+        Type.Boolean({
+          description: 'False: it will be booked without being asked again, so nobody may cancel it.',
+        }),
+      ),
+    },
+    { description: 'Not decided yet: it is asked for again.' },
+  ),
+]);
+export type AccountOutcome = Static<typeof AccountOutcome>;
+
+/** Hosted by the biller's own program, called by the partner kit. */
+export const accountServiceRoutes = routeTable({
+  find_account: {
+    id: 'find_account',
+    method: 'GET',
+    path: '/accounts/{biller_id}/{account_id}',
+    summary: 'Read an account; 404 when there is none',
+    source: 'decision 70',
+    auth: 'signature',
+    params: Type.Object({ biller_id: BillerId, account_id: AccountId }),
+    reply: AccountRecord,
+    errors: ['UNAUTHORIZED', 'ACCOUNT_NOT_FOUND'],
+  },
+  post_payment: {
+    id: 'post_payment',
+    method: 'POST',
+    path: '/payments',
+    summary: 'Book a payment, once for each platform_payment_id; a repeat gets the same answer',
+    source: 'decision 70',
+    auth: 'signature',
+    body: AccountPosting,
+    reply: AccountOutcome,
+    errors: ['UNAUTHORIZED'],
+  },
+  find_posting: {
+    id: 'find_posting',
+    method: 'GET',
+    path: '/payments/{platform_payment_id}',
+    summary: 'Say what became of a payment; 404 when it was never heard of',
+    source: 'decision 70',
+    auth: 'signature',
+    params: Type.Object({ platform_payment_id: PlatformPaymentId }),
+    reply: AccountOutcome,
+    errors: ['UNAUTHORIZED', 'PAYMENT_NOT_FOUND'],
+  },
+});

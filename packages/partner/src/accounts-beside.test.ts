@@ -1,0 +1,289 @@
+/** The kit beside any stack: accounts behind an HTTP service of the biller's, and behind three statements on its own tables. */
+import assert from 'node:assert/strict';
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtemp, readFile, rm } from 'node:fs/promises';
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { DatabaseSync } from 'node:sqlite';
+import test, { type TestContext } from 'node:test';
+import { fileURLToPath } from 'node:url';
+import { accountServiceRoutes, SIGNATURE_HEADER } from '@duebridge/contract';
+import { freePort } from '@duebridge/runtime/testing';
+import { createHmac } from 'node:crypto';
+import { accountsBySql, checkAccountStatements, readAccountStatements } from './accounts-by-sql.ts';
+import { accountsOverHttp } from './accounts-over-http.ts';
+import { readPartnerConfig } from './config.ts';
+import { accountServiceOpenApi } from './server.ts';
+import { ended, instruction, kitDatabase, paymentPath, startKit, testKey } from './testing.ts';
+
+const secret = 'a-secret-that-both-know';
+const example = (name: string): string =>
+  fileURLToPath(new URL(`./example/${name}`, import.meta.url));
+
+/** Starts an example in another language; undefined, and said so, where its runtime is not installed. */
+async function startExample(
+  t: TestContext,
+  runtime: string,
+  book: string,
+): Promise<string | undefined> {
+  const port = await freePort();
+  const args =
+    runtime === 'php'
+      ? ['-S', `127.0.0.1:${port}`, example('account-service.php')]
+      : [example('account_service.py'), book, String(port)];
+  const child = spawn(runtime, args, {
+    env: { PATH: process.env['PATH'], ACCOUNTS_SECRET: secret, BOOKS: book },
+    stdio: 'ignore',
+  });
+  const failed = once(child, 'error').then(() => true);
+  t.after(() => child.kill('SIGKILL'));
+  const url = `http://127.0.0.1:${port}`;
+  for (const until = performance.now() + 30_000; performance.now() < until;) {
+    // Unsigned: any answer shows that it listens.
+    const answer = await Promise.race([
+      fetch(`${url}/accounts/acme/none`).then(
+        (response) => response.status,
+        () => 0,
+      ),
+      failed,
+    ]);
+    if (answer === true) {
+      t.diagnostic(`${runtime} is not installed`);
+      return undefined;
+    }
+    if (answer !== 0) {
+      assert.equal(answer, 401, 'a request without a signature');
+      return url;
+    }
+  }
+  return assert.fail(`${runtime} did not start to listen`);
+}
+
+for (const runtime of ['python3', 'php']) {
+  test(`an account service in ${runtime}: accounts read, payments booked once, refusals told [S2 B1 B2 ST2 ST3 PF2]`, async (t) => {
+    const directory = await mkdtemp(path.join(tmpdir(), 'kit-service-'));
+    t.after(() => rm(directory, { recursive: true, force: true }));
+    const book = path.join(directory, 'books.sqlite');
+    const url = await startExample(t, runtime, book);
+    if (url === undefined) return;
+    const accounts = accountsOverHttp({ url, secret });
+    // The service makes its tables at its first signed request, if not before.
+    assert.equal(await accounts.findAccount('acme', 'none'), undefined);
+    const books = new DatabaseSync(book);
+    t.after(() => books.close());
+    books.exec(
+      `PRAGMA busy_timeout = 5000; INSERT INTO account VALUES ('acme', 'A-1', 1, 10000), ('acme', 'shut', 0, 1)`,
+    );
+    const database = await kitDatabase(t);
+    const partner = await startKit(database, { accounts });
+    const account = await partner.call('GET', '/biller/acme/account/A-1');
+    assert.deepEqual(account.body, {
+      biller_id: 'acme',
+      account_id: 'A-1',
+      status: 'active',
+      balance: { amount_due_in_cents: 10_000 },
+    });
+    assert.equal((await partner.call('GET', '/biller/acme/account/a-1')).status, 404);
+    const put = (id: string, name = 'A-1'): Promise<unknown> =>
+      partner.call('PUT', paymentPath(id, name), { body: instruction(100) });
+    await Promise.all([
+      ...Array.from({ length: 30 }, (_, index) => put(`p-${index % 10}`)),
+      put('to-shut', 'shut'),
+      put('to-none', 'none'),
+    ]);
+    for (let index = 0; index < 10; index += 1) {
+      assert.equal((await ended(partner, `p-${index}`)).body['status'], 'succeeded');
+    }
+    const shut = await ended(partner, 'to-shut', paymentPath('to-shut', 'shut'));
+    const none = await ended(partner, 'to-none', paymentPath('to-none', 'none'));
+    assert.deepEqual([shut.body['status'], none.body['status']], ['failed', 'failed']);
+    const balance = await partner.call('GET', '/biller/acme/account/A-1/balance');
+    assert.equal(balance.body['amount_due_in_cents'], 10_000 - 10 * 100);
+    // Posting again is answered as before, and looking up tells the same.
+    const [posting] = await database.query<Parameters<typeof accounts.post>[0][number]>(
+      `SELECT platform_payment_id, payment_id, platform_batch_id, biller_id, account_id, amount_in_cents, initiated_at
+         FROM duebridge_partner.payment WHERE platform_payment_id = 'p-1'`,
+    );
+    const signal = new AbortController().signal;
+    const [again] = await accounts.post([posting!], signal);
+    assert.deepEqual(await accounts.lookup?.('p-1', signal), again);
+    assert.equal(await accounts.lookup?.('never', signal), undefined);
+    const after = await partner.call('GET', '/biller/acme/account/A-1/balance');
+    assert.equal(after.body['amount_due_in_cents'], 9_000);
+    await assert.rejects(
+      accountsOverHttp({ url, secret: 'some-other-secret' }).findAccount('acme', 'A-1'),
+      /401/,
+    );
+  });
+}
+
+interface Asked {
+  readonly method: string;
+  readonly url: string;
+  readonly body: string;
+  readonly signature: string;
+}
+
+/** A service in this process that answers as it is told: status, body, or nothing at all. */
+async function scripted(
+  t: TestContext,
+  answer: (asked: Asked) => { status: number; body: string } | 'cut',
+): Promise<{ url: string; asked: Asked[] }> {
+  const asked: Asked[] = [];
+  const read = async (request: IncomingMessage): Promise<string> => {
+    const parts: Buffer[] = [];
+    for await (const part of request) parts.push(Buffer.from(part as Buffer));
+    return Buffer.concat(parts).toString();
+  };
+  const serve = async (request: IncomingMessage, response: ServerResponse): Promise<void> => {
+    const body = await read(request);
+    const { method = '', url = '' } = request;
+    const signature = String(request.headers[SIGNATURE_HEADER.toLowerCase()]);
+    const one = { method, url, body, signature };
+    asked.push(one);
+    const told = answer(one);
+    if (told === 'cut') request.socket.destroy();
+    else response.writeHead(told.status, { location: '/elsewhere' }).end(told.body);
+  };
+  const server = createServer((request, response) => void serve(request, response));
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  t.after(() => {
+    server.closeAllConnections();
+    server.close();
+  });
+  return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/base/`, asked };
+}
+
+test('a lost answer is looked up, not posted again; each request is signed [PF2 ST2]', async (t) => {
+  let booked = 0;
+  const { url, asked } = await scripted(t, ({ method }) => {
+    if (method === 'GET') return { status: 200, body: '{"outcome":"posted"}' };
+    booked += 1;
+    return 'cut';
+  });
+  const database = await kitDatabase(t);
+  const partner = await startKit(database, { accounts: accountsOverHttp({ url, secret }) });
+  await partner.call('PUT', paymentPath('p'), { body: instruction() });
+  assert.equal((await ended(partner, 'p')).body['status'], 'succeeded');
+  assert.equal(booked, 1);
+  assert.deepEqual(
+    asked.map((one) => `${one.method} ${one.url}`),
+    ['POST /base/payments', 'GET /base/payments/p'],
+  );
+  for (const one of asked) {
+    const [, seconds, given] = /^t=(\d+),v1=([0-9a-f]{64})$/.exec(one.signature) ?? [];
+    const signed = `${seconds}.${one.method}.${one.url}.${one.body}`;
+    assert.equal(given, createHmac('sha256', secret).update(signed).digest('hex'));
+    assert.ok(Math.abs(Date.now() / 1000 - Number(seconds)) < 60);
+  }
+});
+
+test('whatever is not a 200 with an outcome says nothing, and no redirect is followed [PF2 ST3]', async (t) => {
+  const answers = [
+    { status: 302, body: '' },
+    { status: 404, body: '{"outcome":"posted"}' },
+    { status: 422, body: '{"outcome":"failed","reason":"x"}' },
+    { status: 500, body: 'oh' },
+    { status: 200, body: '{"outcome":"posted","outcome":"failed"}' },
+    { status: 200, body: `{"outcome":"posted","x":"${'x'.repeat(70_000)}"}` },
+    'cut',
+  ] as const;
+  const payment = {
+    platform_payment_id: 'p',
+    payment_id: 'i',
+    platform_batch_id: 'b',
+    biller_id: 'acme',
+    account_id: 'A-1',
+    amount_in_cents: 1,
+    initiated_at: '2026-01-01T00:00:00.000Z',
+  };
+  for (const answer of answers) {
+    const { url, asked } = await scripted(t, () => answer);
+    const accounts = accountsOverHttp({ url, secret });
+    await assert.rejects(accounts.post([payment], new AbortController().signal));
+    assert.equal(asked.length, 1, 'not followed, not repeated');
+  }
+});
+
+test('the account service is named safely, or the start says what is wrong [S3]', () => {
+  for (const url of [
+    'http://example.com/',
+    'ftp://x',
+    'billing',
+    'https://u:p@x/',
+    'https://x/?a=1',
+  ]) {
+    assert.throws(() => accountsOverHttp({ url, secret }), /must be https/, url);
+  }
+  assert.throws(() => accountsOverHttp({ url: 'https://x/', secret: 'short' }), /16 characters/);
+  const env = {
+    DUEBRIDGE_PARTNER_KEY: testKey,
+    DUEBRIDGE_PARTNER_ACCOUNTS_URL: 'https://x.example',
+  };
+  assert.throws(() => readPartnerConfig(env), /DUEBRIDGE_PARTNER_ACCOUNTS_SECRET/);
+  const both = {
+    ...env,
+    DUEBRIDGE_PARTNER_ACCOUNTS_SECRET: secret,
+    DUEBRIDGE_PARTNER_ACCOUNTS_SQL: 'x.sql',
+  };
+  assert.throws(() => readPartnerConfig(both), /not both/);
+});
+
+test('the OpenAPI document of the account service holds its three operations [S2]', () => {
+  const { paths } = accountServiceOpenApi() as { paths: Record<string, object> };
+  assert.deepEqual(
+    new Set(Object.keys(paths)),
+    new Set(Object.values(accountServiceRoutes).map((route) => route.path)),
+  );
+});
+
+test('three statements on the biller’s own tables: found, paid once in the transaction, refused [S2 B1 ST2 ST3 FR1]', async (t) => {
+  const database = await kitDatabase(t);
+  await database.query(await readFile(example('own-accounts.sql'), 'utf8'));
+  await database.query(
+    `INSERT INTO waterworks.customers VALUES (4711, 'Grace Hopper', false, 120.55, '2026-12-24', null, 50), (4712, 'Gone Away', true, 10, '2026-01-01', null, null)`,
+  );
+  await database.query(`INSERT INTO waterworks.receipts VALUES ('booked', 4711, 1)`);
+  const statements = readAccountStatements(await readFile(example('accounts.sql'), 'utf8'));
+  await checkAccountStatements(database, statements);
+  const partner = await startKit(database, { accounts: accountsBySql(database, statements) });
+  const account = await partner.call('GET', '/biller/waterworks/account/4711');
+  assert.deepEqual(account.body, {
+    biller_id: 'waterworks',
+    account_id: '4711',
+    status: 'active',
+    balance: { amount_due_in_cents: 12_055, due_date: '2026-12-24' },
+    payment_rules: { max_amount_in_cents: 5_000 },
+  });
+  for (const unknown of ['/biller/waterworks/account/04711', '/biller/acme/account/4711']) {
+    assert.equal((await partner.call('GET', unknown)).status, 404);
+  }
+  const pay = async (id: string, no: string, cents: number): Promise<unknown> => {
+    const at = paymentPath(id, no, 'waterworks');
+    await Promise.all([1, 2].map(() => partner.call('PUT', at, { body: instruction(cents) })));
+    return (await ended(partner, id, at)).body['status'];
+  };
+  assert.equal(await pay('p', '4711', 1_001), 'succeeded');
+  assert.equal(await pay('booked', '4711', 100), 'succeeded');
+  assert.equal(await pay('large', '4711', 5_001), 'failed');
+  assert.equal(await pay('closed', '4712', 1), 'failed');
+  assert.equal(await pay('nobody', 'x', 1), 'failed');
+  const balance = await partner.call('GET', '/biller/waterworks/account/4711/balance');
+  assert.equal(balance.body['amount_due_in_cents'], 12_055 - 1_001);
+});
+
+test('a file of statements that will not do is told at the start, by the name of the statement', async (t) => {
+  const good = await readFile(example('accounts.sql'), 'utf8');
+  assert.throws(() => readAccountStatements('SELECT 1'), /lacks find_account/);
+  assert.throws(() => readAccountStatements(good + good), /each once/);
+  assert.throws(() => readAccountStatements(`${good}\n-- name: more\nSELECT 1`), /names more/);
+  const database = await kitDatabase(t);
+  await assert.rejects(
+    checkAccountStatements(database, readAccountStatements(good)),
+    /statement find_account: .*waterworks/,
+  );
+});

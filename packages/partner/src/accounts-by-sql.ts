@@ -1,0 +1,158 @@
+/**
+ * Books in tables of the biller's own, in the kit's database, reached by three statements in a file (decision 70): an AccountSystem
+ * for a biller that has PostgreSQL and no wish to write a program. Postings and payments end in one transaction.
+ *
+ *     -- name: find_account        $1 biller_id, $2 account_id
+ *     -- name: find_posting        $1 platform_payment_id
+ *     -- name: post_payment        $1 platform_payment_id, $2 biller_id, $3 account_id, $4 amount_in_cents, $5 payment_id
+ *
+ * find_account gives at most one row: status (active or inactive), and where they are known amount_due_in_cents, due_date,
+ * last_updated_at, first_name and last_name, min_amount_in_cents, max_amount_in_cents. find_posting gives a row when the payment is
+ * booked already, with posted_at where that is known. post_payment books it and gives a row, with posted_at where it likes; no row
+ * means that the account is not there; a row with `reason` that the payment fails.
+ */
+import { FAILURE_REASONS, type AccountRecord } from '@duebridge/contract';
+import { ConfigurationError, messageOf, type Database, type Transaction } from '@duebridge/runtime';
+import {
+  reasonAgainst,
+  type AccountsInTransaction,
+  type Posting,
+  type PostOutcome,
+} from './account-system.ts';
+
+const names = ['find_account', 'find_posting', 'post_payment'] as const;
+type Statements = Readonly<Record<(typeof names)[number], string>>;
+
+/** Reads a file of statements. Throws ConfigurationError that says what is missing. */
+export function readAccountStatements(text: string): Statements {
+  const found = new Map<string, string>();
+  let name: string | undefined;
+  for (const line of text.split('\n')) {
+    const named = /^--\s*name:\s*(\S+)\s*$/.exec(line)?.[1];
+    if (named === undefined) {
+      if (name !== undefined) found.set(name, `${found.get(name) ?? ''}${line}\n`);
+      continue;
+    }
+    if (!names.some((known) => known === named) || found.has(named)) {
+      throw new ConfigurationError(
+        `the file of account statements names ${named}: it must name ${names.join(', ')}, each once`,
+      );
+    }
+    name = named;
+    found.set(name, '');
+  }
+  const statement = (wanted: string): string => {
+    const sql = (found.get(wanted) ?? '').trim().replace(/;\s*$/, '');
+    if (sql === '') {
+      throw new ConfigurationError(
+        `the file of account statements lacks ${wanted}: write it below a line "-- name: ${wanted}"`,
+      );
+    }
+    return sql;
+  };
+  return {
+    find_account: statement('find_account'),
+    find_posting: statement('find_posting'),
+    post_payment: statement('post_payment'),
+  };
+}
+
+/** Has PostgreSQL parse the statements. Throws ConfigurationError with what it says of the one that is wrong. */
+export async function checkAccountStatements(
+  database: Database,
+  statements: Statements,
+): Promise<void> {
+  for (const name of names) {
+    try {
+      // Prepared statements outlive a transaction, so this one takes its own away again.
+      await database.transaction(async (tx) => {
+        await tx.query(`PREPARE duebridge_check AS ${statements[name]}`);
+        await tx.query('DEALLOCATE duebridge_check');
+      });
+    } catch (error) {
+      throw new ConfigurationError(`the account statement ${name}: ${messageOf(error)}`, {
+        cause: error,
+      });
+    }
+  }
+}
+
+interface AccountRow {
+  readonly status: string;
+  readonly amount_due_in_cents?: number | null;
+  readonly due_date?: string | null;
+  readonly last_updated_at?: string | null;
+  readonly first_name?: string | null;
+  readonly last_name?: string | null;
+  readonly min_amount_in_cents?: number | null;
+  readonly max_amount_in_cents?: number | null;
+}
+
+/** Gives the AccountSystem over statements that were checked. */
+export function accountsBySql(database: Database, statements: Statements): AccountsInTransaction {
+  const find = async (
+    on: Database | Transaction,
+    biller_id: string,
+    account_id: string,
+  ): Promise<AccountRecord | undefined> => {
+    const [row] = await on.query<AccountRow>(statements.find_account, [biller_id, account_id]);
+    return row && toRecord(biller_id, account_id, row);
+  };
+
+  const postOne = async (payment: Posting, tx: Transaction): Promise<PostOutcome> => {
+    const { platform_payment_id: id, biller_id, account_id, amount_in_cents, payment_id } = payment;
+    const [booked] = await tx.query<{ posted_at?: string | null }>(statements.find_posting, [id]);
+    if (booked) return posted(booked.posted_at);
+    const refused = reasonAgainst(amount_in_cents, await find(tx, biller_id, account_id));
+    if (refused !== undefined) return { outcome: 'failed', reason: refused };
+    const [row] = await tx.query<{ posted_at?: string | null; reason?: string | null }>(
+      statements.post_payment,
+      [id, biller_id, account_id, amount_in_cents, payment_id],
+    );
+    if (!row) return { outcome: 'failed', reason: FAILURE_REASONS.account };
+    const { reason = null } = row;
+    return reason === null ? posted(row.posted_at) : { outcome: 'failed', reason };
+  };
+
+  return {
+    posts: 'in_transaction',
+    findAccount: (biller_id, account_id) => find(database, biller_id, account_id),
+    async post(payments, tx) {
+      // In one order, so that two replicas never wait for each other in a circle.
+      const order = payments
+        .map((payment, index) => ({ payment, index }))
+        .toSorted((one, other) => (keyOf(one.payment) < keyOf(other.payment) ? -1 : 1));
+      const outcomes: PostOutcome[] = [];
+      for (const { payment, index } of order) outcomes[index] = await postOne(payment, tx);
+      return outcomes;
+    },
+  };
+}
+
+function posted(time: string | null | undefined): PostOutcome {
+  const posted_at = time ?? undefined;
+  return posted_at === undefined ? { outcome: 'posted' } : { outcome: 'posted', posted_at };
+}
+
+function keyOf({ biller_id, account_id }: Posting): string {
+  return `${account_id}:${biller_id}`;
+}
+
+function toRecord(biller_id: string, account_id: string, row: AccountRow): AccountRecord {
+  const { first_name = null, last_name = null } = row;
+  const given = <K extends keyof AccountRow>(...fields: K[]) =>
+    Object.fromEntries(
+      fields.flatMap((name) => ((row[name] ?? null) === null ? [] : [[name, row[name]] as const])),
+    );
+  return {
+    biller_id,
+    account_id,
+    // Checked against the schema like every account record: another word is answered 503.
+    status: row.status as AccountRecord['status'],
+    ...(first_name === null || last_name === null
+      ? undefined
+      : { holder: { first_name, last_name } }),
+    balance: given('amount_due_in_cents', 'due_date', 'last_updated_at'),
+    payment_rules: given('min_amount_in_cents', 'max_amount_in_cents'),
+  };
+}

@@ -1,0 +1,128 @@
+/**
+ * Books behind a biller's own HTTP service (decision 70): an AccountSystem that calls three small operations, so that a biller in any
+ * language keeps its accounts where they are and runs the kit beside them.
+ *
+ * Requests are signed and not redirected; answers are read to a limit, strictly, and checked like those of any AccountSystem. Only a
+ * 200 with an outcome says what became of a payment: anything else leaves it unknown, and the service is asked with `find_posting`
+ * before the same id is posted again.
+ */
+import { createHmac } from 'node:crypto';
+import {
+  accountServiceRoutes,
+  fillPath,
+  parseJson,
+  SIGNATURE_HEADER,
+  type AccountRecord,
+} from '@duebridge/contract';
+import { ConfigurationError, systemClock, type Clock } from '@duebridge/runtime';
+import type { AccountsInOwnSystem, CallOptions, PostOutcome } from './account-system.ts';
+
+/** Most bytes of an answer that are read. */
+const maxAnswerBytes = 64 * 1024;
+/** How long a read of an account may take, in milliseconds; the kit gives up after the same. */
+const readMs = 5_000;
+
+/** How to reach the service. */
+export interface AccountServiceOptions {
+  /** Base address, such as `https://billing.example.com/duebridge`; https, except on this machine. */
+  readonly url: string;
+  /** The secret that both know; at least 16 characters. */
+  readonly secret: string;
+  readonly calls?: CallOptions;
+  readonly clock?: Clock;
+}
+
+/** Gives the AccountSystem. Throws ConfigurationError for an address or a secret that would not do. */
+export function accountsOverHttp(options: AccountServiceOptions): AccountsInOwnSystem {
+  const { secret, clock = systemClock } = options;
+  const base = readBase(options.url);
+  if (secret.length < 16) {
+    throw new ConfigurationError(
+      'the secret of the account service must be at least 16 characters',
+    );
+  }
+
+  /** One call; undefined for 404. Throws when the answer says nothing. */
+  const call = async (
+    route: (typeof accountServiceRoutes)[keyof typeof accountServiceRoutes],
+    fields: Readonly<Record<string, string>>,
+    signal: AbortSignal,
+    content?: object,
+  ): Promise<unknown> => {
+    const path = `${base.pathname.replace(/\/$/, '')}${fillPath(route.path, fields)}`;
+    const body = content === undefined ? '' : JSON.stringify(content);
+    const seconds = Math.floor(clock.now() / 1000);
+    const signed = `${seconds}.${route.method}.${path}.${body}`;
+    const signature = createHmac('sha256', secret).update(signed).digest('hex');
+    const response = await fetch(new URL(path, base), {
+      method: route.method,
+      redirect: 'manual',
+      signal,
+      headers: {
+        accept: 'application/json',
+        [SIGNATURE_HEADER]: `t=${seconds},v1=${signature}`,
+        ...(content === undefined ? undefined : { 'content-type': 'application/json' }),
+      },
+      ...(content === undefined ? undefined : { body }),
+    });
+    const text = await readText(response);
+    if (response.status === 404 && route.id !== 'post_payment') return undefined;
+    if (response.status !== 200) {
+      throw new Error(`the account service answered ${route.id} with ${response.status}`);
+    }
+    return parseJson(text);
+  };
+
+  return {
+    posts: 'in_own_system',
+    ...(options.calls === undefined ? undefined : { calls: options.calls }),
+    async findAccount(biller_id, account_id) {
+      const answer = await call(
+        accountServiceRoutes.find_account,
+        { biller_id, account_id },
+        AbortSignal.timeout(readMs),
+      );
+      // Checked by account-reads.ts like every other.
+      return answer as AccountRecord | undefined;
+    },
+    // One after the other: each has an answer of its own, and batches of one are the default.
+    async post(payments, signal) {
+      const outcomes: PostOutcome[] = [];
+      for (const payment of payments) {
+        const answer = await call(accountServiceRoutes.post_payment, {}, signal, payment);
+        outcomes.push(answer as PostOutcome);
+      }
+      return outcomes;
+    },
+    async lookup(platform_payment_id, signal) {
+      const fields = { platform_payment_id };
+      const answer = await call(accountServiceRoutes.find_posting, fields, signal);
+      return answer as PostOutcome | undefined;
+    },
+  };
+}
+
+function readBase(url: string): URL {
+  const base = URL.canParse(url) ? new URL(url) : undefined;
+  const isHere = base && ['localhost', '127.0.0.1', '[::1]'].includes(base.hostname);
+  const isSafe = base?.protocol === 'https:' || (isHere && base.protocol === 'http:');
+  if (!base || !isSafe || base.username !== '' || base.search !== '' || base.hash !== '') {
+    throw new ConfigurationError(
+      'the address of the account service must be https://host/path, without credentials or query (http only on this machine)',
+    );
+  }
+  return base;
+}
+
+async function readText(response: Response): Promise<string> {
+  const parts: Uint8Array[] = [];
+  let bytes = 0;
+  for await (const part of response.body ?? []) {
+    bytes += part.byteLength;
+    if (bytes > maxAnswerBytes) {
+      throw new Error(`the answer of the account service is longer than ${maxAnswerBytes} bytes`);
+    }
+    parts.push(part);
+  }
+  return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(Buffer.concat(parts));
+}

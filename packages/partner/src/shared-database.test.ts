@@ -1,0 +1,162 @@
+/** The kit in a database that is somebody else's: names, defaults, rights and a pooler that it did not choose. */
+import assert from 'node:assert/strict';
+import { spawn } from 'node:child_process';
+import { randomBytes } from 'node:crypto';
+import { once } from 'node:events';
+import { chmod, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { connect } from 'node:net';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import test, { type TestContext } from 'node:test';
+import { openDatabase } from '@duebridge/runtime';
+import { freePort, testServer } from '@duebridge/runtime/testing';
+import { importAccounts } from './ledger.ts';
+import { startPartner } from './server.ts';
+import { instruction, paymentPath, testAccount, testKey, withKey } from './testing.ts';
+import { migratePartner } from './server.ts';
+
+const page = new URL('../../../docs/partner-kit.md', import.meta.url);
+
+/** A database with tables, a time zone and an isolation of its own, migrated by its owner; gives the address of the server's role. */
+async function foreignDatabase(t: TestContext): Promise<{ url: string; owner: string }> {
+  const server = await testServer();
+  const name = `test_foreign_${randomBytes(6).toString('hex')}`;
+  const role = `kit_${randomBytes(6).toString('hex')}`;
+  const admin = openDatabase({ url: server.url, applicationName: 'test', maxConnections: 1 });
+  await admin.query(`CREATE DATABASE ${name}`);
+  await admin.query(`ALTER DATABASE ${name} SET timezone = 'Europe/Berlin'`);
+  await admin.query(`ALTER DATABASE ${name} SET default_transaction_isolation = 'serializable'`);
+  await admin.query(`ALTER DATABASE ${name} SET datestyle = 'German, DMY'`);
+  const owner = new URL(server.url);
+  owner.pathname = `/${name}`;
+  t.after(async () => {
+    await admin.query(`DROP DATABASE ${name} WITH (FORCE)`);
+    await admin.query(`DROP ROLE IF EXISTS ${role}`);
+    await admin.close();
+    await server.stop();
+  });
+  const database = openDatabase({ url: owner.href, applicationName: 'test' });
+  try {
+    await database.query('CREATE TABLE payment (id integer); CREATE TABLE account (x text)');
+    await migratePartner(database);
+    // The grants of the page, as they stand there.
+    const grants = /```sql\n(CREATE ROLE[\s\S]*?)```/.exec(await readFile(page, 'utf8'))?.[1];
+    assert.ok(grants !== undefined, 'docs/partner-kit.md shows the grants');
+    await database.query(grants.replaceAll('kit_server', role));
+    await importAccounts(database, [testAccount]);
+  } finally {
+    await database.close();
+  }
+  const url = new URL(owner);
+  url.username = role;
+  url.password = 'change-me';
+  return { url: url.href, owner: owner.href };
+}
+
+/** A whole partner server, without the right to create anything: everything it does for a payment. */
+async function carriesOutAll(url: string): Promise<void> {
+  const partner = await startPartner({
+    auth: { method: 'key', header: 'x-api-key', keys: [testKey] },
+    databaseUrl: url,
+    adminKey: 'admin-key-of-the-tests',
+    migrate: false,
+    port: 0,
+    adminPort: 0,
+  });
+  try {
+    const call = async (
+      method: string,
+      at: string,
+      body?: string,
+    ): Promise<Record<string, unknown>> => {
+      const response = await fetch(`${partner.url}${at}`, {
+        method,
+        headers: { ...withKey, prefer: 'wait=20', 'content-type': 'application/json' },
+        ...(body === undefined ? {} : { body }),
+      });
+      assert.equal(response.status, 200, at);
+      return (await response.json()) as Record<string, unknown>;
+    };
+    for (let index = 0; index < 5; index += 1) {
+      const put = await call('PUT', paymentPath(`p-${index}`), instruction(100));
+      assert.match(String(put['initiated_at']), /Z$/);
+      const end = await call('GET', paymentPath(`p-${index}`));
+      assert.equal(end['status'], 'succeeded');
+      assert.ok(Math.abs(Date.parse(String(end['posted_at'])) - Date.now()) < 60_000, 'UTC');
+      await call('PUT', paymentPath(`p-${index}`), instruction(200));
+    }
+    const account = await call('GET', '/biller/acme/account/A-1');
+    assert.deepEqual((account['balance'] as { due_date: string }).due_date, '2026-12-01');
+    assert.equal((await call('GET', '/batch/batch-1'))['count'], 5);
+    const listed = await fetch(`${partner.adminUrl}/admin/v1/payments`, {
+      headers: { authorization: 'Bearer admin-key-of-the-tests' },
+    });
+    assert.equal(((await listed.json()) as { payments: unknown[] }).payments.length, 5);
+  } finally {
+    await partner.stop();
+  }
+}
+
+test('a role that may only read and write serves, among tables of the same names, in Berlin, at serializable [B4 PF7 PF8]', async (t) => {
+  const { url } = await foreignDatabase(t);
+  await carriesOutAll(url);
+  const database = openDatabase({ url, applicationName: 'test' });
+  t.after(() => database.close());
+  await assert.rejects(database.query('CREATE TABLE duebridge_partner.more (x text)'), {
+    code: '42501',
+  });
+  await assert.rejects(database.query('DELETE FROM duebridge_partner.payment'), { code: '42501' });
+});
+
+test('behind PgBouncer, with a session of its own for each transaction, it does the same [B4]', async (t) => {
+  const { url } = await foreignDatabase(t);
+  const directory = await mkdtemp(path.join(tmpdir(), 'kit-bouncer-'));
+  t.after(() => rm(directory, { recursive: true, force: true }));
+  // PgBouncer does not run as root, and its user must come to its files.
+  await chmod(directory, 0o755);
+  const port = await freePort();
+  const target = new URL(url);
+  const settings = path.join(directory, 'pgbouncer.ini');
+  const users = path.join(directory, 'users.txt');
+  await writeFile(users, `"${target.username}" "${target.password}"\n`);
+  await writeFile(
+    settings,
+    [
+      '[databases]',
+      `* = host=${target.hostname} port=${target.port || 5432}`,
+      '[pgbouncer]',
+      'listen_addr = 127.0.0.1',
+      `listen_port = ${port}`,
+      'unix_socket_dir =',
+      'auth_type = plain',
+      `auth_file = ${users}`,
+      'pool_mode = transaction',
+      'default_pool_size = 4',
+    ].join('\n'),
+  );
+  const asNobody = process.getuid?.() === 0 ? ['-u', 'nobody'] : [];
+  const child = spawn('pgbouncer', [...asNobody, settings], { stdio: ['ignore', 'pipe', 'pipe'] });
+  let log = '';
+  child.stderr.on('data', (part: Buffer) => (log += part.toString()));
+  const [started] = await Promise.race([
+    once(child, 'error').then(() => [false]),
+    once(child, 'spawn').then(() => [true]),
+  ]);
+  if (started !== true) {
+    t.diagnostic('pgbouncer is not installed');
+    return;
+  }
+  t.after(() => child.kill('SIGKILL'));
+  for (const until = performance.now() + 20_000; ;) {
+    const socket = connect(port, '127.0.0.1');
+    const isUp = await Promise.race([
+      once(socket, 'connect').then(() => true),
+      once(socket, 'error').then(() => false),
+    ]).catch(() => false);
+    socket.destroy();
+    if (isUp) break;
+    assert.ok(performance.now() < until && child.exitCode === null, log);
+  }
+  target.port = String(port);
+  await carriesOutAll(target.href);
+});
