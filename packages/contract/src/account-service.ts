@@ -53,7 +53,8 @@ export const AccountOutcome = Type.Union([
       until: Type.Optional(instant('Not asked again before.')),
       cancelable: Type.Optional(
         Type.Boolean({
-          description: 'False: it will be booked without being asked again, so nobody may cancel it.',
+          description:
+            'False: it will be booked without being asked again, so nobody may cancel it.',
         }),
       ),
     },
