@@ -16,6 +16,7 @@ import {
   type DeploymentSecret,
   type Log,
 } from '@duebridge/runtime';
+import type { OpenIdProvider } from './admin/openid.ts';
 import { openSealer } from './partners/seal.ts';
 import { pepperText, variables, variablesOfOthers } from './variables.ts';
 
@@ -53,6 +54,8 @@ export interface PlatformConfig {
   readonly paidRetentionDays?: number;
   /** Closing a review of more than this needs a second person, in cents; default 100,000 (decision 38). */
   readonly secondPersonAboveCents?: number;
+  /** OpenID Connect provider that signs operators in to the console; default none. */
+  readonly openId?: OpenIdProvider | undefined;
   readonly log?: Log;
   readonly clock?: Clock;
   /** Folder of the built pages, with a slash at its end; default that of packages/web. */
@@ -79,11 +82,18 @@ export interface PlatformSecrets {
 export function readPlatformConfig(
   env: Readonly<Record<string, string | undefined>> = process.env,
 ): PlatformConfig & { readonly logLevel: 'debug' | 'info' | 'warn' | 'error' | 'silent' } {
-  const { clientRate, ipRate, ...read } = readConfig(variables, env, {
-    alsoKnown: variablesOfOthers,
-  });
+  const {
+    clientRate,
+    ipRate,
+    oidcIssuer,
+    oidcClientId,
+    oidcClientSecret,
+    oidcRedirectUrl,
+    ...read
+  } = readConfig(variables, env, { alsoKnown: variablesOfOthers });
   return {
     ...read,
+    openId: openIdOf({ oidcIssuer, oidcClientId, oidcClientSecret, oidcRedirectUrl }),
     clientRate: { perSecond: clientRate, burst: 2 * clientRate },
     ipRate: ipRate === 0 ? undefined : { perSecond: ipRate, burst: 2 * ipRate },
   };
@@ -115,4 +125,31 @@ export async function readSecrets(config: PlatformConfig): Promise<PlatformSecre
     { variable: 'DUEBRIDGE_KEY_PEPPER', keys: [keyPepper] },
   ];
   return { checked, sealKey, keyPepper, adminKey };
+}
+
+/** The provider of the four variables: all of them or none. Throws ConfigurationError. */
+function openIdOf(read: {
+  readonly oidcIssuer: string | undefined;
+  readonly oidcClientId: string | undefined;
+  readonly oidcClientSecret: string | undefined;
+  readonly oidcRedirectUrl: string | undefined;
+}): OpenIdProvider | undefined {
+  const { oidcIssuer, oidcClientId, oidcClientSecret, oidcRedirectUrl } = read;
+  if (Object.values(read).every((value) => value === undefined)) return undefined;
+  if (
+    oidcIssuer === undefined ||
+    oidcClientId === undefined ||
+    oidcClientSecret === undefined ||
+    oidcRedirectUrl === undefined
+  ) {
+    throw new ConfigurationError(
+      'OpenID Connect is set up in part: set DUEBRIDGE_OIDC_ISSUER, DUEBRIDGE_OIDC_CLIENT_ID, DUEBRIDGE_OIDC_CLIENT_SECRET and DUEBRIDGE_OIDC_REDIRECT_URL, or none of them',
+    );
+  }
+  return {
+    issuer: oidcIssuer,
+    clientId: oidcClientId,
+    clientSecret: oidcClientSecret,
+    redirectUrl: oidcRedirectUrl,
+  };
 }

@@ -23,6 +23,8 @@ CREATE TABLE duebridge_platform.audit (
 
 CREATE INDEX audit_actor ON duebridge_platform.audit USING btree (actor, at) WHERE ((actor !~~ 'worker-%'::text) AND (actor !~~ 'session %'::text));
 
+CREATE INDEX audit_event ON duebridge_platform.audit USING btree (event, at) WHERE (event <> ALL (ARRAY['payment_created'::text, 'payment_authorized'::text, 'payment_dispatching'::text, 'payment_accepted'::text, 'payment_ended'::text, 'funds_captured'::text, 'funds_released'::text]));
+
 CREATE INDEX audit_partner ON duebridge_platform.audit USING btree (partner_id, at) WHERE (platform_payment_id IS NULL);
 
 CREATE INDEX audit_payment ON duebridge_platform.audit USING btree (platform_payment_id, at) WHERE (platform_payment_id IS NOT NULL);

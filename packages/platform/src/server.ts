@@ -27,8 +27,9 @@ import {
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { mountAdmin } from './admin/admin.ts';
 import { serveConsole } from './admin/console.ts';
+import { mountOpenId } from './admin/openid.ts';
 import { openOperators } from './admin/operators.ts';
-import { keepGauges } from './admin/overview.ts';
+import { keepGauges, openFigures } from './admin/overview.ts';
 import { adminAuthentication, mountSignIn } from './admin/sign-in.ts';
 import { readSecrets, type PlatformConfig } from './config.ts';
 import { createEngine } from './engine/engine.ts';
@@ -174,7 +175,8 @@ async function openAll(
     }
   }
   const forgetting = keepForgetting({ database, clock, log, signal: stopping.signal });
-  const gauges = keepGauges({ database, metrics, clock, log, signal: stopping.signal });
+  const figures = openFigures(database);
+  const gauges = keepGauges({ database, metrics, figures, clock, log, signal: stopping.signal });
   closers.push(async () => {
     stopping.abort();
     await Promise.all([forgetting, gauges]);
@@ -211,13 +213,17 @@ async function openAll(
     keys,
     operators,
     attempts,
+    figures,
     sealer,
     pepper: keyPepper,
     clock,
     secondPersonAboveCents: config.secondPersonAboveCents ?? 100_000,
     authenticate: adminAuthentication(operators),
   });
-  mountSignIn(adminApp, { operators, clock });
+  mountSignIn(adminApp, { operators, clock, oidc: config.openId !== undefined });
+  if (config.openId !== undefined) {
+    mountOpenId(adminApp, { provider: config.openId, operators, sealer, log });
+  }
   serveConsole(adminApp, config.webDist);
   mountOperations(adminApp, {
     ready,

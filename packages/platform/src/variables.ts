@@ -1,5 +1,12 @@
 /** The environment of the platform, as `--help` shows it and config.ts reads it. Loads no server. */
-import { flag, integer, serverVariables, type Variable } from '@duebridge/runtime/cli';
+import {
+  address,
+  flag,
+  integer,
+  serverVariables,
+  text,
+  type Variable,
+} from '@duebridge/runtime/cli';
 
 /** 256 bits: what the cipher takes, and as many as the digests that the pepper keys. */
 const keyBytes = 32;
@@ -76,6 +83,31 @@ export const variables = {
     parse: integer(1, 3650),
     default: 90,
     description: 'days that personal data of customers who paid is kept',
+  },
+  oidcIssuer: {
+    name: 'DUEBRIDGE_OIDC_ISSUER',
+    parse: address('https:', 'http:'),
+    default: undefined,
+    description: 'OpenID Connect provider that signs operators in to the console',
+  },
+  oidcClientId: {
+    name: 'DUEBRIDGE_OIDC_CLIENT_ID',
+    parse: text,
+    default: undefined,
+    description: 'client id of the console at that provider',
+  },
+  oidcClientSecret: {
+    name: 'DUEBRIDGE_OIDC_CLIENT_SECRET',
+    parse: text,
+    default: undefined,
+    description: 'client secret of the console at that provider',
+    secret: true,
+  },
+  oidcRedirectUrl: {
+    name: 'DUEBRIDGE_OIDC_REDIRECT_URL',
+    parse: address('https:', 'http:'),
+    default: undefined,
+    description: 'address of the console with /console/oidc/callback at its end',
   },
   secondPersonAboveCents: {
     name: 'DUEBRIDGE_SECOND_PERSON_ABOVE_CENTS',

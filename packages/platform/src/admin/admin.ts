@@ -36,7 +36,7 @@ import { resumePayment, withdrawPayment } from '../store/terminal.ts';
 import { closeReview, pendingClose } from './close-review.ts';
 import { exportPayments } from './export.ts';
 import { assertRole, type Operator, type Operators } from './operators.ts';
-import { figures, overview } from './overview.ts';
+import { overview, type ReadFigures } from './overview.ts';
 import { testPartner } from './partner-test.ts';
 import { erasePerson, showPerson } from './people.ts';
 import { revokeAccess } from '../checkout/revoke-access.ts';
@@ -57,6 +57,7 @@ export interface AdminGround {
   readonly sealer: Sealer;
   readonly pepper: KeyObject;
   readonly clock: Clock;
+  readonly figures: ReadFigures;
   /** Closing a review above this needs a second person. */
   readonly secondPersonAboveCents: number;
   /** Who sent a request. Throws Refusal UNAUTHORIZED, or CSRF_TOKEN_REQUIRED. */
@@ -297,7 +298,7 @@ export function mountAdmin(app: FastifyInstance, ground: AdminGround): void {
     };
   });
   serve(routes.get_overview, () => overview(database));
-  serve(routes.get_figures, ({ query }) => figures(database, query, clock.now()));
+  serve(routes.get_figures, ({ query }) => ground.figures(query, clock.now()));
 }
 
 const uuidPattern = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;

@@ -84,7 +84,7 @@ export function mountSignIn(
 }
 
 /** Opens a session and gives its cookie to the browser. */
-async function startSession(
+export async function startSession(
   operators: Operators,
   of: Parameters<Operators['openSession']>[0],
   reply: FastifyReply,
@@ -95,7 +95,7 @@ async function startSession(
 }
 
 /** Whether the browser came by https, as the proxy in front says: then the cookie never travels without. */
-function isSecure(request: FastifyRequest): boolean {
+export function isSecure(request: FastifyRequest): boolean {
   return request.headers['x-forwarded-proto'] === 'https';
 }
 

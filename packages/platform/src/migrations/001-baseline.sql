@@ -437,6 +437,9 @@ CREATE INDEX audit_unsuccessful ON duebridge_platform.audit ((detail ->> 'status
   WHERE event = 'payment_ended' AND detail ->> 'status' IN ('failed', 'canceled');
 CREATE INDEX audit_payment_id ON duebridge_platform.audit ((detail ->> 'payment_id'))
   WHERE event = 'payment_ended' AND detail ->> 'payment_id' IS NOT NULL;
+CREATE INDEX audit_event ON duebridge_platform.audit (event, at)
+  WHERE event NOT IN ('payment_created', 'payment_authorized', 'payment_dispatching', 'payment_accepted', 'payment_ended',
+                      'funds_captured', 'funds_released');
 CREATE INDEX audit_actor ON duebridge_platform.audit (actor, at) WHERE actor NOT LIKE 'worker-%' AND actor NOT LIKE 'session %';
 CREATE INDEX audit_partner ON duebridge_platform.audit (partner_id, at) WHERE platform_payment_id IS NULL;
 CREATE INDEX flow_payments_by_customer ON duebridge_platform.flow_payments (customer_id);

@@ -63,6 +63,17 @@ export interface AuditLine extends AuditEntry {
   readonly exact_at: string;
 }
 
+/** Events that each payment has, as the partial index audit_event leaves them out. */
+const EVERY_PAYMENT = [
+  'payment_created',
+  'payment_authorized',
+  'payment_dispatching',
+  'payment_accepted',
+  'payment_ended',
+  'funds_captured',
+  'funds_released',
+];
+
 /** Lines, newest first. A line tells which payment or partner it is about where its own detail does not. */
 export function listAudit(on: Queryable, filter: AuditFilter): Promise<AuditLine[]> {
   const where: string[] = [];
@@ -81,7 +92,12 @@ export function listAudit(on: Queryable, filter: AuditFilter): Promise<AuditLine
     if (!/^(worker-|session )/.test(filter.actor))
       where.push(`actor NOT LIKE 'worker-%' AND actor NOT LIKE 'session %'`);
   }
-  if (filter.event !== undefined) add('event = ?', filter.event);
+  if (filter.event !== undefined) {
+    add('event = ?', filter.event);
+    // The events of every payment are found at once; the others have an index of their own, named here by its own condition.
+    if (!EVERY_PAYMENT.includes(filter.event))
+      where.push(`event NOT IN (${EVERY_PAYMENT.map((event) => `'${event}'`).join(', ')})`);
+  }
   if (filter.platform_payment_id !== undefined)
     add('platform_payment_id = ?', filter.platform_payment_id);
   // About the partner itself; what happened to its payments stands with them.

@@ -1,0 +1,150 @@
+/** Sign-in to the console by a real OpenID Connect provider: who is registered gets in, with their role, and nobody else. */
+import assert from 'node:assert/strict';
+import { createServer, type RequestListener } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import test, { after } from 'node:test';
+import { freePort } from '@duebridge/runtime/testing';
+import { Provider } from 'oidc-provider';
+import { startTestPlatform } from '../checkout/testing.ts';
+
+const adminPort = await freePort();
+const redirectUrl = `http://127.0.0.1:${adminPort}/console/oidc/callback`;
+
+/** A provider whose login page takes any name. */
+async function startProvider(): Promise<string> {
+  let answer: RequestListener = (_request, response) => void response.end();
+  const server = createServer((request, response) => answer(request, response));
+  await new Promise<void>((resolve) => {
+    server.listen(0, '127.0.0.1', resolve);
+  });
+  after(() => {
+    server.closeAllConnections();
+    server.close();
+  });
+  const issuer = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  const provider = new Provider(issuer, {
+    clients: [
+      {
+        client_id: 'console',
+        client_secret: 'secret-of-the-console',
+        redirect_uris: [redirectUrl],
+        response_types: ['code'],
+        grant_types: ['authorization_code'],
+      },
+    ],
+    cookies: { keys: ['a key of the test'] },
+    pkce: { required: () => true },
+  });
+  answer = provider.callback();
+  return issuer;
+}
+
+const issuer = await startProvider();
+const platform = await startTestPlatform(
+  { after },
+  {
+    adminPort,
+    openId: {
+      issuer,
+      clientId: 'console',
+      clientSecret: 'secret-of-the-console',
+      redirectUrl,
+    },
+  },
+);
+
+/** A browser as far as this flow needs one: cookies by host and port, redirects, and forms. */
+function browser() {
+  const jars = new Map<string, Map<string, string>>();
+  const visit = async (
+    address: string,
+    form?: Record<string, string>,
+  ): Promise<{ url: string; text: string }> => {
+    let url = new URL(address);
+    let body = form;
+    for (let hops = 0; hops < 20; hops += 1) {
+      const jar = jars.get(url.host) ?? new Map<string, string>();
+      jars.set(url.host, jar);
+      const response = await fetch(url, {
+        redirect: 'manual',
+        method: body === undefined ? 'GET' : 'POST',
+        headers: { cookie: [...jar].map(([name, value]) => `${name}=${value}`).join('; ') },
+        ...(body === undefined ? {} : { body: new URLSearchParams(body) }),
+      });
+      for (const line of response.headers.getSetCookie()) {
+        const [pair = ''] = line.split(';');
+        const at = pair.indexOf('=');
+        if (/max-age=0|expires=thu, 01 jan 1970/i.test(line)) jar.delete(pair.slice(0, at));
+        else jar.set(pair.slice(0, at), pair.slice(at + 1));
+      }
+      const location = response.headers.get('location');
+      const text = await response.text();
+      if (location === null) return { url: url.href, text };
+      url = new URL(location, url);
+      body = undefined;
+    }
+    throw new Error('redirected for ever');
+  };
+  return {
+    visit,
+    async signIn(name: string): Promise<string> {
+      let page = await visit(`${platform.adminUrl}/console/oidc/start`);
+      // The provider's login page, then the one that asks for consent.
+      for (let forms = 0; forms < 3 && page.url.startsWith(issuer); forms += 1) {
+        const action = /action="([^"]+)"/.exec(page.text)?.[1];
+        assert.ok(action !== undefined, page.text);
+        const prompt = /name="prompt" value="([^"]+)"/.exec(page.text)?.[1] ?? 'login';
+        const fields = prompt === 'login' ? { login: name, password: 'any' } : {};
+        page = await visit(new URL(action, page.url).href, { prompt, ...fields });
+      }
+      return page.url;
+    },
+    async self(): Promise<{ status: number; body: Record<string, unknown> }> {
+      const host = new URL(platform.adminUrl).host;
+      const cookie = [...(jars.get(host) ?? [])]
+        .map(([name, value]) => `${name}=${value}`)
+        .join('; ');
+      const response = await fetch(`${platform.adminUrl}/admin/v1/me`, { headers: { cookie } });
+      return { status: response.status, body: (await response.json()) as Record<string, unknown> };
+    },
+  };
+}
+
+test('whoever the provider names and an admin has added is signed in, with their own role', async () => {
+  await platform.admin('POST', '/admin/v1/operators', {
+    operator_id: 'ada',
+    name: 'Ada',
+    role: 'operator',
+    oidc_subject: 'ada@login',
+  });
+  const visitor = browser();
+  assert.equal(await visitor.signIn('ada@login'), `${platform.adminUrl}/console`);
+  const self = await visitor.self();
+  assert.equal(self.body['operator_id'], 'ada');
+  assert.equal(self.body['role'], 'operator');
+  const audit = await platform.admin('GET', '/admin/v1/audit?event=operator_signed_in&actor=ada');
+  assert.match(audit.text, /operator_signed_in/);
+});
+
+test('whoever is known to the provider and not to us gets no session, and is told so', async () => {
+  const visitor = browser();
+  assert.equal(await visitor.signIn('mallory@login'), `${platform.adminUrl}/console?refused`);
+  assert.equal((await visitor.self()).status, 401);
+});
+
+test('a disabled operator does not come in by the provider either', async () => {
+  await platform.admin('PATCH', '/admin/v1/operators/ada', { disabled: true });
+  const visitor = browser();
+  assert.equal(await visitor.signIn('ada@login'), `${platform.adminUrl}/console?refused`);
+  await platform.admin('PATCH', '/admin/v1/operators/ada', { disabled: false });
+});
+
+test('an answer that nobody asked for, or with another state, opens nothing', async () => {
+  const visitor = browser();
+  const unasked = await visitor.visit(`${redirectUrl}?code=x&state=y`);
+  assert.match(unasked.url, /refused/);
+  await visitor.visit(`${platform.adminUrl}/console/oidc/start`);
+  const forged = await visitor.visit(`${redirectUrl}?code=x&state=forged`);
+  assert.match(forged.url, /refused/);
+  assert.equal((await visitor.self()).status, 401);
+});

@@ -1,0 +1,120 @@
+/**
+ * Sign-in to the console by OpenID Connect: the authorization code flow with PKCE, by the library openid-client (decision 38).
+ *
+ * enters: a browser that asks to sign in, then the provider's redirect.  leaves: a console session of the operator whose registered
+ *         subject the ID token names; nobody else gets one.
+ * holds:  state, nonce and verifier travel in a sealed cookie of ten minutes that only this listener reads; the provider is looked up
+ *         at the first sign-in, so that its absence never keeps the platform from starting.
+ */
+import { Refusal } from '@duebridge/contract';
+import { messageOf, type Log } from '@duebridge/runtime';
+import type { FastifyInstance } from 'fastify';
+import * as oidc from 'openid-client';
+import type { Sealer } from '../partners/seal.ts';
+import { isSecure, startSession } from './sign-in.ts';
+import type { Operators } from './operators.ts';
+
+/** The one provider of a deployment. */
+export interface OpenIdProvider {
+  /** Its issuer, such as https://login.example.com. */
+  readonly issuer: string;
+  readonly clientId: string;
+  readonly clientSecret: string;
+  /** Where it sends browsers back to: the console's address and /console/oidc/callback. */
+  readonly redirectUrl: string;
+}
+
+const cookieName = 'duebridge_oidc';
+const place = 'console/oidc';
+/** How long a person may take at the provider. */
+const maxAgeSeconds = 600;
+
+interface Pending {
+  readonly state: string;
+  readonly nonce: string;
+  readonly verifier: string;
+}
+
+/** Mounts `/console/oidc/start` and `/console/oidc/callback`. */
+export function mountOpenId(
+  app: FastifyInstance,
+  options: {
+    readonly provider: OpenIdProvider;
+    readonly operators: Operators;
+    readonly sealer: Sealer;
+    readonly log: Log;
+  },
+): void {
+  const { provider, operators, sealer, log } = options;
+  let found: Promise<oidc.Configuration> | undefined;
+  const configuration = (): Promise<oidc.Configuration> => {
+    const { issuer, clientId, clientSecret } = provider;
+    // http is for a provider on this machine; the library refuses it otherwise, and so does the configuration.
+    const execute = issuer.startsWith('http://') ? [oidc.allowInsecureRequests] : [];
+    found ??= oidc
+      .discovery(new URL(issuer), clientId, clientSecret, undefined, { execute })
+      .catch((error: unknown) => {
+        found = undefined;
+        log.error({ error: messageOf(error) }, 'the OpenID Connect provider cannot be reached');
+        throw new Refusal('SERVICE_UNAVAILABLE', {
+          message: 'The identity provider cannot be reached: sign in with a key, or try again',
+          headers: { 'Retry-After': '10' },
+        });
+      });
+    return found;
+  };
+
+  app.get('/console/oidc/start', async (request, reply) => {
+    const config = await configuration();
+    const pending: Pending = {
+      state: oidc.randomState(),
+      nonce: oidc.randomNonce(),
+      verifier: oidc.randomPKCECodeVerifier(),
+    };
+    const url = oidc.buildAuthorizationUrl(config, {
+      redirect_uri: provider.redirectUrl,
+      scope: 'openid',
+      state: pending.state,
+      nonce: pending.nonce,
+      code_challenge: await oidc.calculatePKCECodeChallenge(pending.verifier),
+      code_challenge_method: 'S256',
+    });
+    const sealed = sealer.seal(JSON.stringify(pending), place);
+    return reply
+      .header('Set-Cookie', cookieOf(sealed, maxAgeSeconds, isSecure(request)))
+      .redirect(url.href);
+  });
+
+  app.get('/console/oidc/callback', async (request, reply) => {
+    const cookie = new RegExp(`(?:^|;\\s*)${cookieName}=([A-Za-z0-9._-]+)`).exec(
+      request.headers.cookie ?? '',
+    )?.[1];
+    const clear = cookieOf('', 0, isSecure(request));
+    try {
+      if (cookie === undefined) throw new Error('there is no sign-in under way');
+      const pending = JSON.parse(sealer.open(cookie, place)) as Pending;
+      const answered = new URL(provider.redirectUrl);
+      answered.search = new URL(request.url, provider.redirectUrl).search;
+      const tokens = await oidc.authorizationCodeGrant(await configuration(), answered, {
+        expectedState: pending.state,
+        expectedNonce: pending.nonce,
+        pkceCodeVerifier: pending.verifier,
+        idTokenExpected: true,
+      });
+      const oidc_subject = tokens.claims()?.sub;
+      if (oidc_subject === undefined) throw new Error('the ID token names nobody');
+      await startSession(operators, { oidc_subject }, reply, isSecure(request));
+    } catch (error) {
+      // Why goes to the log; whoever tried learns that it did not work.
+      log.warn({ error: messageOf(error) }, 'a sign-in by OpenID Connect was refused');
+      return reply.header('Set-Cookie', clear).redirect('/console?refused');
+    }
+    return reply.header('Set-Cookie', clear).redirect('/console');
+  });
+}
+
+/** Lax: the provider's redirect comes from another site and must bring it along. */
+function cookieOf(value: string, seconds: number, secure: boolean): string {
+  const parts = [`${cookieName}=${value}`, 'Path=/console/oidc', 'HttpOnly', 'SameSite=Lax'];
+  return [...parts, `Max-Age=${seconds}`, ...(secure ? ['Secure'] : [])].join('; ');
+}

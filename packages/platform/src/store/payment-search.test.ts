@@ -1,0 +1,144 @@
+/**
+ * What searches cost does not grow with the table: each list reads a screenful and little more, however many payments there are.
+ * bench/operate.ts measures the same pages over a million.
+ */
+import assert from 'node:assert/strict';
+import test, { after } from 'node:test';
+import type { Statement } from '@duebridge/runtime';
+import { testDatabase } from '@duebridge/runtime/testing';
+import { migrations } from '../migrations.ts';
+import { listAudit } from './audit.ts';
+import { firstIdAt, listPayments, type PaymentFilter } from './payment-search.ts';
+import type { Queryable } from './payments.ts';
+import { fillTables } from './testing.ts';
+
+const payments = 40_000;
+const database = await testDatabase({ after }, { migrations, name: 'search' });
+await fillTables(database, payments);
+
+interface Plan {
+  readonly 'Actual Rows': number;
+  readonly 'Actual Loops': number;
+  readonly 'Rows Removed by Filter'?: number;
+  readonly Plans?: readonly Plan[];
+}
+
+/** Rows that a plan touched: what its leaves gave and threw away. */
+function touched(plan: Plan): number {
+  const below = (plan.Plans ?? []).reduce((sum, one) => sum + touched(one), 0);
+  const thrown = (plan['Rows Removed by Filter'] ?? 0) * plan['Actual Loops'];
+  return plan.Plans === undefined
+    ? plan['Actual Rows'] * plan['Actual Loops'] + thrown
+    : below + thrown;
+}
+
+/** Runs a search; gives what it found, and how many rows its statements touched. */
+async function cost<T>(
+  search: (on: Queryable) => Promise<T[]>,
+): Promise<{ found: T[]; rows: number }> {
+  let rows = 0;
+  const watched: Queryable = {
+    async query<Row>(statement: Statement, values?: readonly unknown[]): Promise<Row[]> {
+      const text = typeof statement === 'string' ? statement : statement.text;
+      const [explained] = await database.query<{ 'QUERY PLAN': [{ Plan: Plan }] }>(
+        `EXPLAIN (ANALYZE, FORMAT JSON) ${text}`,
+        values,
+      );
+      assert.ok(explained);
+      rows += touched(explained['QUERY PLAN'][0].Plan);
+      return database.query<Row>(statement, values);
+    },
+  };
+  return { found: await search(watched), rows };
+}
+
+const [known] = await database.query<{
+  platform_payment_id: string;
+  amount_in_cents: number;
+  account_id: string;
+  n: number;
+}>(
+  `SELECT platform_payment_id, amount_in_cents, account_id, substr(session_id, 9)::int AS n FROM duebridge_platform.payments
+    WHERE session_id = 'session-20051'`,
+);
+assert.ok(known);
+const day = new Date(Date.now() - 3 * 86_400_000).toISOString();
+const dayAfter = new Date(Date.now() - 2 * 86_400_000).toISOString();
+
+const searches: readonly (readonly [string, Omit<PaymentFilter, 'limit'>, 'some' | 'none'])[] = [
+  ['the newest', {}, 'some'],
+  ['succeeded', { status: 'succeeded' }, 'some'],
+  ['failed', { status: 'failed' }, 'some'],
+  ['canceled', { status: 'canceled' }, 'some'],
+  ['processing', { status: 'processing' }, 'some'],
+  ['in review', { stage: 'review' }, 'some'],
+  ['overdue', { openForMs: 86_400_000 }, 'some'],
+  ['unsettled', { unsettled: true }, 'none'],
+  ['a partner', { partner_id: 'partner-2' }, 'some'],
+  ['a partner that is none', { partner_id: 'nobody' }, 'none'],
+  ['an amount', { amount_in_cents: known.amount_in_cents }, 'some'],
+  ['an amount that nobody paid', { amount_in_cents: 99_999_999_999 }, 'none'],
+  ['an account', { account_id: known.account_id }, 'some'],
+  ['failed of an account', { account_id: known.account_id, status: 'failed' }, 'none'],
+  ['a day', { from: day, to: dayAfter }, 'some'],
+  ['failed on a day', { from: day, to: dayAfter, status: 'failed' }, 'some'],
+  ['its id', { id: known.platform_payment_id }, 'some'],
+  ['its session', { id: `session-${known.n}` }, 'some'],
+  ['its id at the partner', { id: `there-${known.n}` }, 'some'],
+  ['an id that nothing has', { id: 'nothing' }, 'none'],
+  [
+    'a person',
+    { email_digest: Buffer.from((known.n % 200_000).toString(16).padStart(64, '0'), 'hex') },
+    'some',
+  ],
+  ['a person we do not know', { email_digest: Buffer.alloc(32, 255) }, 'none'],
+  ['a page from the middle', { cursor: known.platform_payment_id }, 'some'],
+];
+
+for (const [name, filter, expected] of searches) {
+  test(`finding by ${name} reads little of a large table`, async () => {
+    const { found, rows } = await cost((on) => listPayments(on, { ...filter, limit: 50 }));
+    assert.equal(found.length > 0, expected === 'some', `${found.length} found`);
+    assert.ok(rows < payments / 20, `${rows} rows of ${payments} were touched`);
+  });
+}
+
+test('the audit is read by who, what and about whom without reading all of it', async () => {
+  for (const filter of [
+    {},
+    { actor: 'ada' },
+    { event: 'account_unmasked' },
+    { event: 'never_happened' },
+    { event: 'payment_ended' },
+    { partner_id: 'partner-1' },
+    { platform_payment_id: known.platform_payment_id },
+  ]) {
+    const { rows } = await cost((on) => listAudit(on, { ...filter, limit: 50 }));
+    assert.ok(rows < payments / 20, `${JSON.stringify(filter)}: ${rows} rows were touched`);
+  }
+});
+
+test('pages follow each other without a gap or a repetition, also those that the audit leads to', async () => {
+  for (const status of ['failed', 'succeeded'] as const) {
+    const all = await listPayments(database, { status, limit: 300 });
+    const first = await listPayments(database, { status, limit: 100 });
+    const next = await listPayments(database, {
+      status,
+      limit: 200,
+      cursor: first.at(-1)?.platform_payment_id,
+    });
+    assert.deepEqual(
+      [...first, ...next].map((one) => one.platform_payment_id),
+      all.map((one) => one.platform_payment_id),
+    );
+    assert.ok(all.every((one) => one.status === status));
+  }
+});
+
+test('the least id of a moment sorts before every id of that moment and after every one before', () => {
+  const at = Date.parse('2026-03-21T10:00:00.123Z');
+  const stamp = firstIdAt(at).slice(0, 13);
+  const before = firstIdAt(at - 1).slice(0, 13);
+  assert.ok(firstIdAt(at) <= `${stamp}-7000-8000-000000000000`);
+  assert.ok(firstIdAt(at) > `${before}-7fff-bfff-ffffffffffff`);
+});
