@@ -1,9 +1,12 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
+import { platformAdminRoutes } from './admin-routes.ts';
 import { PartnerChange } from './admin.ts';
 import { TokenRequest } from './customer.ts';
 import { parseJson } from './json.ts';
 import { PaymentInstruction } from './payment.ts';
+import { FORMAT_WORDS, PATTERN_WORDS } from './pattern-words.ts';
+import { partnerAdminRoutes, partnerRoutes, platformRoutes, type Route } from './routes.ts';
 import { compileCheck } from './validate.ts';
 
 const instruction = compileCheck(PaymentInstruction);
@@ -103,5 +106,31 @@ test('a misspelt field of the admin API is named, in words that say what is wron
   assert.deepEqual(change.problems({ nmae: 'x', budget: { wait: 1 } }, 'body'), [
     { path: 'body.nmae', problem: 'is not known here' },
     { path: 'body.budget.wait', problem: 'is not known here' },
+  ]);
+});
+
+test('what a pattern or a format asks for is said in words, for every operation', () => {
+  const unsaid: string[] = [];
+  const look = (schema: unknown, place: string): void => {
+    if (typeof schema !== 'object' || schema === null) return;
+    for (const [key, value] of Object.entries(schema)) {
+      if (key === 'pattern' && typeof value === 'string' && PATTERN_WORDS[value] === undefined) {
+        unsaid.push(`${place}: ${value}`);
+      }
+      if (key === 'format' && typeof value === 'string' && FORMAT_WORDS[value] === undefined) {
+        unsaid.push(`${place}: ${value}`);
+      }
+      look(value, `${place}.${key}`);
+    }
+  };
+  for (const routes of [partnerRoutes, platformRoutes, partnerAdminRoutes, platformAdminRoutes]) {
+    for (const [name, route] of Object.entries<Route>(routes)) {
+      look([route.params, route.query, route.body], name);
+    }
+  }
+  assert.deepEqual(unsaid, []);
+  const wrong = { ...customer, address: { ...customer.address, state: 'Texas' } };
+  assert.deepEqual(tokenRequest.problems(wrong, 'body'), [
+    { path: 'body.address.state', problem: 'must be two letters, such as TX' },
   ]);
 });

@@ -7,6 +7,7 @@ import { Compile } from 'typebox/compile';
 import { Format } from 'typebox/format';
 import type { Detail } from './errors.ts';
 import { isDate, isDateTime, parseInstant } from './time.ts';
+import { FORMAT_WORDS, PATTERN_WORDS } from './pattern-words.ts';
 
 Format.Set('date', isDate);
 Format.Set('date-time', (text) => parseInstant(text) !== undefined);
@@ -73,6 +74,12 @@ function toDetails(error: SchemaError, root: string): Detail[] {
       ];
     case 'enum':
       return [{ path: place, problem: `must be one of ${error.params.allowedValues.join(', ')}` }];
+    case 'pattern':
+      return [
+        { path: place, problem: PATTERN_WORDS[String(error.params.pattern)] ?? error.message },
+      ];
+    case 'format':
+      return [{ path: place, problem: FORMAT_WORDS[error.params.format] ?? error.message }];
     default:
       return [{ path: place, problem: error.message }];
   }

@@ -117,7 +117,9 @@ test('every answer forbids guessing its type, even one to bytes that are no requ
 });
 
 test('a path is decoded or refused; ids are judged by our pattern, whatever their length', async (t) => {
-  const { base } = await listening(t);
+  const { base } = await listening(t, {}, (app) =>
+    mount(app, partnerAdminRoutes.list_kit_payments, () => ({ payments: [], next_cursor: null })),
+  );
   for (const id of [
     '%',
     '%zz',
@@ -133,8 +135,12 @@ test('a path is decoded or refused; ids are judged by our pattern, whatever thei
   }
   await refused(await fetch(`${base}/%zz`), 400, 'INVALID_REQUEST');
   assert.equal((await fetch(`${base}/payment/p1`)).status, 200);
-  await refused(await fetch(`${base}/payment/p1?statsu=x`), 400, 'INVALID_REQUEST');
-  await refused(await fetch(`${base}/payment/p1?__proto__=x`), 400, 'INVALID_REQUEST');
+  // Query fields of an operation that takes none were added on the way, by a proxy or a link; where some are taken, a misspelt
+  // filter must not answer with everything.
+  for (const query of ['statsu=x', '__proto__=x', 'a=1&a=2']) {
+    assert.equal((await fetch(`${base}/payment/p1?${query}`)).status, 200, query);
+  }
+  await refused(await fetch(`${base}/admin/v1/payments?statsu=x`), 400, 'INVALID_REQUEST');
 });
 
 test('an unknown path is 404; a known one with another method is 405 and says which it takes', async (t) => {

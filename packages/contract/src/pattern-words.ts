@@ -1,0 +1,29 @@
+/** What the patterns and formats of the schemas ask for, in words: a person who mistyped an id is not shown a regular expression. */
+
+/** By the source of the pattern, as the schemas have it. A test fails for a pattern of an operation that is missing here. */
+export const PATTERN_WORDS: Readonly<Record<string, string>> = {
+  '^(?!\\.{1,2}$)[A-Za-z0-9._~-]{1,128}$':
+    'must be 1 to 128 letters, digits, or any of . _ ~ -, other than . and ..',
+  '^(?!\\.{1,2}$)[A-Za-z0-9._-]{1,64}$':
+    'must be 1 to 64 letters, digits, or any of . _ -, other than . and ..',
+  '\\S': 'must not be blank',
+  '^[^@\\s]+@[^@\\s]+$': 'must be an e-mail address, such as ada@example.com',
+  '^[A-Za-z]{2}$': 'must be two letters, such as TX',
+  '^([1-9][0-9]{0,2}|1000)$': 'must be a whole number from 1 to 1000',
+  '^[a-z0-9][a-z0-9-]{0,62}$':
+    'must be 1 to 63 lower-case letters, digits or hyphens, and not begin with a hyphen',
+  '^[A-Za-z0-9_.-]{1,64}$': 'must be 1 to 64 letters, digits, or any of _ . -',
+  '^([01][0-9]|2[0-3]):[0-5][0-9]$': 'must be a time of day from 00:00 to 23:59',
+  '^[1-9][0-9]{0,10}$': 'must be a whole number of cents, such as 1250',
+  '^[a-z_]{1,64}$': 'must be 1 to 64 lower-case letters or underscores',
+  '^[a-z0-9][a-z0-9._-]{0,62}$':
+    'must be 1 to 63 lower-case letters, digits, or any of . _ -, and begin with a letter or digit',
+  '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$': 'must be a UUID in lower case',
+};
+
+/** By the name of the format. */
+export const FORMAT_WORDS: Readonly<Record<string, string>> = {
+  date: 'must be a date, such as 2026-03-01',
+  'date-time': 'must be a time with its zone, such as 2026-03-01T09:30:00Z',
+  'iso-date-time': 'must be an ISO 8601 time, such as 2026-03-01T09:30:00Z',
+};
