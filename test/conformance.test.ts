@@ -1,20 +1,17 @@
 /**
  * Our own servers before the judge: the partner kit in both profiles and by both ways to prove who
- * calls, the platform at its token endpoint and as a caller. What holds for others holds for us.
+ * calls. What holds for others holds for us.
  */
 import assert from 'node:assert/strict';
 import test, { after } from 'node:test';
 import {
   judgePartner,
-  judgePlatform,
   memoryHistory,
   partnerTarget,
-  platformTarget,
   type Draft,
   type Profile,
   type RunReport,
 } from '@duebridge/conformance';
-import { freePort } from '@duebridge/runtime/testing';
 import { BothSides, type PartnerSide } from './support/both-sides.ts';
 
 const sides = new BothSides();
@@ -23,9 +20,6 @@ after(() => sides.stop());
 const KEY = 'the-key-that-the-biller-chose';
 const CLIENT = { client_id: 'platform', client_secret: 'a-long-secret-of-the-biller' };
 const MAXIMUM = 3_000_000_000;
-
-const TOKEN_CHECKS = Array.from({ length: 16 }, (_, n) => `T${String(n + 1).padStart(2, '0')}`);
-const CALLER_CHECKS = Array.from({ length: 8 }, (_, n) => `C0${n + 1}`);
 
 /** What a real run does, in less time. */
 const PACE = {
@@ -136,85 +130,3 @@ test('a payment that our kit holds can be canceled, and ends so', async () => {
   assert.equal(findings(report), '');
   assert.equal(report.counts.PASS, 1);
 });
-
-for (const [method, profile] of [
-  ['key', 'contract'],
-  ['oauth', 'strict'],
-] as const) {
-  test(`our platform gives the judge nothing to say, as token endpoint and as caller: ${method}, ${profile}`, async () => {
-    const { draft } = await partner('key');
-    const { platform, register } = await sides.platform({
-      clientRate: { perSecond: 300, burst: 100 },
-    });
-    // T: a biller whose partner is the kit. C: the same platform, registered with the scripted partner.
-    const port = await freePort();
-    const authentication =
-      method === 'key'
-        ? ({ method, header: 'authorization', key: KEY } as const)
-        : ({ method, ...CLIENT, token_url: `http://127.0.0.1:${port}/oauth/token` } as const);
-    const biller = await register({
-      partner_id: 'gas',
-      name: 'Gas Company',
-      kind: 'biller',
-      biller_id: 'gas',
-      base_url: String(draft['base_url']),
-      auth: { method: 'key', header: 'x-api-key', key: KEY },
-    });
-    const scripted = await register({
-      partner_id: 'scripted',
-      name: 'Scripted',
-      kind: 'aggregator',
-      base_url: `http://127.0.0.1:${port}`,
-      auth:
-        authentication.method === 'key'
-          ? authentication
-          : { ...authentication, scope: 'read write' },
-    });
-    const common = {
-      base_url: platform.url,
-      flow: true,
-      token_sample: 200,
-      burst: 150,
-      rate: { requests_per_second: 300, burst: 100 },
-    };
-    const tokens = await judgePlatform(
-      platformTarget(
-        {
-          ...common,
-          client_id: biller.client_id,
-          api_key: biller.api_key,
-          biller_id: 'gas',
-          account_id: 'A-1',
-          unknown_account_id: 'nobody',
-        },
-        {},
-      ),
-      { profile, pace: PACE, only: TOKEN_CHECKS },
-    );
-    assert.equal(findings(tokens), '');
-    assert.deepEqual(unjudged(tokens), ['T12']);
-    const calls = await judgePlatform(
-      platformTarget(
-        {
-          ...common,
-          client_id: scripted.client_id,
-          api_key: scripted.api_key,
-          kind: 'aggregator',
-          biller_id: 'judge',
-          account_id: 'A-1',
-          caller: {
-            port,
-            authentication,
-            biller_id: 'judge',
-            account_id: 'A-1',
-            patience_seconds: 20,
-          },
-        },
-        {},
-      ),
-      { profile, pace: PACE, only: ['T08', ...CALLER_CHECKS] },
-    );
-    assert.equal(findings(calls), '');
-    assert.deepEqual(unjudged(calls), method === 'key' ? ['C05'] : []);
-  });
-}

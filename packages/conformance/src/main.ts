@@ -257,7 +257,13 @@ async function conformPlatform(file: string | undefined, flags: PlatformFlags): 
     if (nothingFailed(flags, options)) return EXIT_USAGE;
     canWrite(flags);
     return told(
-      await interruptible((signal) => judgePlatform(target, { ...options, signal })),
+      await interruptible((signal) =>
+        judgePlatform(target, {
+          ...options,
+          signal,
+          onPrompt: (sentence) => process.stderr.write(`${sentence}\n`),
+        }),
+      ),
       flags,
     );
   });

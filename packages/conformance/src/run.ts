@@ -11,7 +11,8 @@ import { Findings, Skipped, type Finding, type Profile, type Verdict } from './c
 import { Silent } from './check/http.ts';
 import type { CaseInfo, PartnerCase, Stage } from './check/check.ts';
 import { CALLER_CASES, PARTNER_CASES, TOKEN_CASES } from './cases/index.ts';
-import { CallerContext, CallerRun, type MakeDriver } from './check/caller-context.ts';
+import { CallerContext, CallerRun } from './check/caller-context.ts';
+import type { MakeDriver } from './check/drivers.ts';
 import { curl } from './report/curl.ts';
 import { Wire, type Exchange } from './check/http.ts';
 import { BALANCE_CHECK, readBalancesBefore } from './cases/balance-effect.ts';
@@ -179,6 +180,14 @@ export interface PartnerRunOptions extends RunOptions {
   readonly restart?: () => Promise<void>;
 }
 
+/** What a run of a platform takes. */
+export interface PlatformRunOptions extends RunOptions {
+  /** Makes the platform pay; what the target file names unless given. */
+  readonly driver?: MakeDriver;
+  /** Told what a person shall pay at the platform now. */
+  readonly onPrompt?: (sentence: string) => void;
+}
+
 /** The checks that look at payments of earlier runs. */
 export const RECHECKS: readonly string[] = ['P35', 'P50', 'P54'];
 
@@ -275,7 +284,7 @@ export async function judgePartner(
  */
 export async function judgePlatform(
   target: PlatformTarget,
-  options: RunOptions & { readonly driver?: MakeDriver } = {},
+  options: PlatformRunOptions = {},
 ): Promise<RunReport> {
   const profile = options.profile ?? 'contract';
   const now = options.now ?? Date.now;
@@ -296,20 +305,33 @@ export async function judgePlatform(
   const history = options.history ?? memoryHistory();
   let caller: CallerRun | undefined;
   try {
-    book.problem = await platformPreflight(run).catch((error: unknown) => book.ended(error));
+    if (target.has_token_endpoint) {
+      book.problem = await platformPreflight(run).catch((error: unknown) => book.ended(error));
+    }
     if (book.problem === undefined) {
       for (const one of TOKEN_CASES.filter((one) => cases.includes(one))) {
         const context = new TokenContext(run, one.id);
-        await book.judge(one, context, () => one.run(context));
+        await book.judge(one, context, async () => {
+          if (!target.has_token_endpoint) {
+            throw new Skipped('the target declares no token endpoint (base_url, client_id)');
+          }
+          await one.run(context);
+        });
       }
       const calls = CALLER_CASES.filter((one) => cases.includes(one));
       if (calls.length > 0 && target.caller !== undefined) {
-        caller = await CallerRun.open(run, target.caller, options.driver).catch(() => undefined);
-        if (caller === undefined) {
+        const opened = await CallerRun.open(
+          run,
+          target.caller,
+          options.driver,
+          options.onPrompt ?? (() => undefined),
+        ).catch((error: unknown) => (error instanceof Error ? error : new Error(String(error))));
+        if (opened instanceof Error) {
+          const { host, port } = target.caller;
           book.problem ??= {
-            sentence: `The scripted partner cannot listen on port ${target.caller.port}: free it, or fix caller.port.`,
+            sentence: `The scripted partner cannot listen on ${host}:${port} (${opened.message}): free it, or fix caller.host, caller.port or caller.tls.`,
           };
-        }
+        } else caller = opened;
       }
       for (const one of calls) {
         if (caller === undefined) {

@@ -35,7 +35,7 @@ const QUICK: Partial<Pace> = {
   burst_seconds: 0.2,
   after_end_ms: 5,
   balance_lag_ms: 20,
-  request_timeout_ms: 400,
+  request_timeout_ms: 1_500,
   quiet_ms: 300,
 };
 

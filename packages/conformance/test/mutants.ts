@@ -952,6 +952,9 @@ export interface TokenMutant {
   readonly behaviour: () => ProxyBehaviour;
 }
 
+/** The key of the client that the tests ask for tokens with. */
+const CLIENT_KEY = 'an-api-key-of-the-judge';
+
 /** The wrong token endpoints, in the order of the checks that catch them. */
 export const TOKEN_MUTANTS: readonly TokenMutant[] = [
   {
@@ -965,6 +968,7 @@ export const TOKEN_MUTANTS: readonly TokenMutant[] = [
     name: 'balance-required',
     wrong: 'refuses a customer without a balance',
     breaks: ['T02'],
+    also: ['T19'],
     verdict: 'FAIL',
     behaviour: () => ({
       request: (asked) =>
@@ -1045,6 +1049,7 @@ export const TOKEN_MUTANTS: readonly TokenMutant[] = [
     name: 'account-not-asked-for',
     wrong: 'gives a token for an account that nobody knows',
     breaks: ['T07'],
+    also: ['T18'],
     verdict: 'FAIL',
     behaviour: () =>
       changeAsked((body) =>
@@ -1137,6 +1142,7 @@ export const TOKEN_MUTANTS: readonly TokenMutant[] = [
     name: 'inside-shown',
     wrong: 'tells what went wrong inside',
     breaks: ['T12'],
+    also: ['T20'],
     verdict: 'FAIL',
     behaviour: () => ({
       answer(answer) {
@@ -1179,6 +1185,7 @@ export const TOKEN_MUTANTS: readonly TokenMutant[] = [
     name: 'large-body-breaks',
     wrong: 'fails inside on a large body',
     breaks: ['T14'],
+    also: ['T20'],
     verdict: 'WARN',
     behaviour: () => ({
       answer(answer) {
@@ -1190,6 +1197,7 @@ export const TOKEN_MUTANTS: readonly TokenMutant[] = [
     name: 'burst-breaks',
     wrong: 'answers 503 when it is asked too often',
     breaks: ['T14'],
+    also: ['T20'],
     verdict: 'WARN',
     behaviour: () => {
       let since = Number.POSITIVE_INFINITY;
@@ -1253,6 +1261,152 @@ export const TOKEN_MUTANTS: readonly TokenMutant[] = [
       },
     }),
   },
+  {
+    name: 'one-token-for-all',
+    wrong: 'gives everybody the same token',
+    breaks: ['T17'],
+    also: ['T15'],
+    verdict: 'FAIL',
+    behaviour: () => changeGiven(() => ({ token: `dbt_${'0123456789abcdef'.repeat(3)}` })),
+  },
+  {
+    name: 'one-token-an-account',
+    wrong: 'gives one token for an account, whoever the customer is',
+    breaks: ['T17'],
+    also: ['T15'],
+    verdict: 'FAIL',
+    behaviour: () => changeGiven(() => ({ token: `dbt_A-1_${'fedcba9876543210'.repeat(3)}` })),
+  },
+  ...(
+    [
+      [
+        'first-key-by-case',
+        'compares the key without case',
+        (key: string) => key.toLowerCase() === CLIENT_KEY,
+      ],
+      [
+        'key-by-beginning',
+        'compares the beginning of the key',
+        (key: string) => key.length > 8 && CLIENT_KEY.startsWith(key),
+      ],
+      [
+        'key-by-length',
+        'compares the length of the key',
+        (key: string) => key.length === CLIENT_KEY.length,
+      ],
+    ] as const
+  ).map(([name, wrong, passes]): TokenMutant => ({
+    name: `token-${name}`,
+    wrong: `${wrong} at the token endpoint`,
+    breaks: ['T06'],
+    verdict: 'FAIL',
+    behaviour: () => ({
+      request(asked) {
+        if (passes(asked.headers['x-api-key'] ?? '')) asked.headers['x-api-key'] = CLIENT_KEY;
+        return undefined;
+      },
+    }),
+  })),
+  ...(
+    [
+      ['half-body-taken', 'makes the best of half a body', (body: string) => !body.endsWith('}')],
+      ['list-taken', 'takes the first entry of a list', (body: string) => body.startsWith('[')],
+      ['empty-taken', 'gives a token for an empty body', (body: string) => body === ''],
+      [
+        'number-as-name',
+        'takes a number for a name',
+        (body: string) => /"first_name":7/.test(body),
+      ],
+      [
+        'text-as-address',
+        'takes a text for an address',
+        (body: string) => /"address":"/.test(body),
+      ],
+      [
+        'null-as-mail',
+        'takes nothing for a mail address',
+        (body: string) => /"email":null/.test(body),
+      ],
+    ] as const
+  ).map(([name, wrong, takes]): TokenMutant => ({
+    name,
+    wrong,
+    breaks: ['T18'],
+    verdict: 'FAIL',
+    behaviour: () => ({
+      request: (asked) =>
+        asked.method === 'POST' &&
+        asked.path.endsWith('/token') &&
+        asked.headers['content-type'] === 'application/json' &&
+        takes(asked.body)
+          ? json(200, { token: `dbt_${randomUUID()}${randomUUID()}` })
+          : undefined,
+    }),
+  })),
+  {
+    name: 'parser-breaks-at-the-platform',
+    wrong: 'fails inside on a body that is no JSON',
+    breaks: ['T18'],
+    verdict: 'WARN',
+    behaviour: () => ({
+      answer(answer, asked) {
+        if (answer.status === 400 && asked.body.startsWith('{') && !asked.body.endsWith('}')) {
+          answer.status = 500;
+          answer.body = JSON.stringify({
+            code: 'INTERNAL_ERROR',
+            message: 'An unexpected error occurred',
+          });
+        }
+      },
+    }),
+  },
+  {
+    name: 'shape-breaks-and-tells',
+    wrong: 'fails inside on a body of the wrong shape, and tells where',
+    breaks: ['T20'],
+    verdict: 'FAIL',
+    behaviour: () => ({
+      answer(answer, asked) {
+        if (answer.status === 400 && asked.body.includes('"address":"')) {
+          answer.status = 500;
+          answer.body = '{"error":"TypeError: body.address.city is undefined"}';
+        }
+      },
+    }),
+  },
+  {
+    name: 'page-when-it-fails',
+    wrong: 'shows a web page when it fails inside',
+    breaks: ['T20'],
+    verdict: 'FAIL',
+    behaviour: () => ({
+      answer(answer, asked) {
+        if (answer.status === 400 && asked.body.startsWith('[')) {
+          answer.status = 502;
+          answer.headers['content-type'] = 'text/html';
+          answer.body = '<h1>Bad gateway</h1>';
+        }
+      },
+    }),
+  },
+  ...(
+    [
+      ['only-e164', 'refuses a phone number that is not in E.164', '(512) 555-0100'],
+      ['only-ascii-names', 'refuses a name with letters beyond ASCII', 'Zoë'],
+      ['only-five-digits', 'refuses a ZIP code with four digits more', '78701-1234'],
+    ] as const
+  ).map(([name, wrong, refused]): TokenMutant => ({
+    name,
+    wrong,
+    breaks: ['T19'],
+    verdict: 'FAIL',
+    behaviour: () => ({
+      request: (asked) =>
+        asked.body.includes(refused)
+          ? json(400, { code: 'INVALID_REQUEST', message: 'The body is not valid' })
+          : undefined,
+    }),
+  })),
 ];
 
 /** A platform that pays wrongly. */
@@ -1260,7 +1414,7 @@ export interface CallerMutant {
   readonly name: CallerFault;
   readonly wrong: string;
   readonly breaks: readonly string[];
-  readonly also?: readonly string[];
+  readonly also?: readonly string[] | 'many';
   readonly verdict: 'FAIL' | 'WARN';
   readonly auth?: 'oauth';
 }
@@ -1271,21 +1425,21 @@ export const CALLER_MUTANTS: readonly CallerMutant[] = [
     name: 'no_batch',
     wrong: 'puts payments without a batch',
     breaks: ['C01'],
-    also: ['C02', 'C03', 'C07'],
+    also: ['C02', 'C03', 'C07', 'C09'],
     verdict: 'FAIL',
   },
   {
     name: 'new_id_on_retry',
     wrong: 'tries again under a new id',
     breaks: ['C02'],
-    also: ['C07'],
+    also: ['C07', 'C12', 'C13'],
     verdict: 'FAIL',
   },
   {
     name: 'new_bytes_on_retry',
     wrong: 'tries again with other bytes',
     breaks: ['C02'],
-    also: ['C07'],
+    also: ['C07', 'C13'],
     verdict: 'FAIL',
   },
   { name: 'polls_on', wrong: 'polls on after the end', breaks: ['C03'], verdict: 'FAIL' },
@@ -1313,14 +1467,14 @@ export const CALLER_MUTANTS: readonly CallerMutant[] = [
     name: 'error_is_failure',
     wrong: 'calls a payment failed when its PUT was not answered',
     breaks: ['C07'],
-    also: ['C02'],
+    also: ['C02', 'C12', 'C13'],
     verdict: 'FAIL',
   },
   {
     name: 'gives_up',
     wrong: 'leaves a payment alone when its PUT was not answered',
     breaks: ['C07'],
-    also: ['C02'],
+    also: ['C02', 'C12', 'C13'],
     verdict: 'FAIL',
   },
   {
@@ -1334,6 +1488,64 @@ export const CALLER_MUTANTS: readonly CallerMutant[] = [
     wrong: 'calls a payment failed when the record has another amount',
     breaks: ['C08'],
     verdict: 'FAIL',
+  },
+  ...(
+    [
+      ['dollars', 'puts the amount in dollars', 'C09', 'many'],
+      ['amount_as_text', 'puts the amount as a text', 'C09', 'many'],
+      ['adds_a_fee', 'adds a fee to the amount', 'C09', 'many'],
+      ['bearer_key', 'puts the word Bearer before a static key', 'C09', 'many'],
+      ['text_body', 'says that its JSON is a text', 'C09', 'many'],
+      ['json_form', 'asks for access tokens in JSON', 'C09', 'many', 'oauth'],
+      ['no_scope', 'asks for access tokens without a scope', 'C09', [], 'oauth'],
+      ['not_found_is_failure', 'calls a payment failed when its PUT was answered 404', 'C07', []],
+      ['conflict_is_accepted', 'takes 409 for the acceptance of a payment', 'C07', []],
+      ['page_is_failure', 'calls a payment failed when a web page came with 200', 'C07', []],
+      ['waits_forever', 'waits forever for an answer', 'C07', ['C10']],
+      [
+        'poll_error_is_failure',
+        'calls a payment failed when a poll was not answered',
+        'C10',
+        ['C12'],
+      ],
+      ['poll_error_stops', 'polls no more once a poll was not answered', 'C10', []],
+      ['unknown_word_is_success', 'takes an unknown status for success', 'C11', []],
+      ['words_without_case', 'compares status words without case', 'C11', []],
+      ['follows_redirects', 'follows redirects', 'C12', []],
+      ['redirect_is_failure', 'calls a payment failed when its PUT was sent on', 'C12', []],
+      ['gives_up_after_three', 'gives up after three PUTs', 'C13', []],
+      [
+        'polls_three_times',
+        'gives up after three polls',
+        'C13',
+        ['C10', 'C11', 'C03', 'C05', 'C08'],
+      ],
+    ] as const satisfies readonly (readonly [
+      CallerFault,
+      string,
+      string,
+      readonly string[] | 'many',
+      'oauth'?,
+    ])[]
+  ).map(([name, wrong, check, also, auth]): CallerMutant => ({
+    name,
+    wrong,
+    breaks: [check],
+    also,
+    verdict: 'FAIL',
+    ...(auth === undefined ? {} : { auth }),
+  })),
+  {
+    name: 'retries_at_once',
+    wrong: 'repeats a PUT at once',
+    breaks: ['C13'],
+    verdict: 'WARN',
+  },
+  {
+    name: 'ignores_retry_after_on_put',
+    wrong: 'obeys Retry-After on polls alone',
+    breaks: ['C04'],
+    verdict: 'WARN',
   },
 ];
 
@@ -1356,12 +1568,20 @@ function changeAsked(
 ): ProxyBehaviour {
   return {
     request(asked) {
-      if (asked.path.includes('/token') && asked.body.startsWith('{')) {
+      if (asked.path.includes('/token') && isJsonObject(asked.body)) {
         asked.body = JSON.stringify(change(JSON.parse(asked.body) as Record<string, unknown>));
       }
       return undefined;
     },
   };
+}
+
+function isJsonObject(text: string): boolean {
+  try {
+    return isFields(JSON.parse(text));
+  } catch {
+    return false;
+  }
 }
 
 /** A proxy that changes what is given beside, or as, a token. */

@@ -62,7 +62,7 @@ const SUBJECT_ALT_NAME = der(tag.oid, Buffer.from('551d11', 'hex'));
 const BASIC_CONSTRAINTS = der(tag.oid, Buffer.from('551d13', 'hex'));
 
 /** A self-signed certificate of 127.0.0.1, an authority of its own, good until 2100. */
-function makeCertificate(): { key: string; cert: string } {
+export function makeCertificate(): { key: string; cert: string } {
   const { privateKey, publicKey } = generateKeyPairSync('ec', { namedCurve: 'P-256' });
   const name = der(
     tag.sequence,

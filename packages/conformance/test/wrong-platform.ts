@@ -7,7 +7,7 @@ import http from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { JsonProblem, parseJson, platformRoutes } from '@duebridge/contract';
 import { request } from 'undici';
-import type { DrivenPayment, Driver, MakeDriver } from '../src/check/caller-context.ts';
+import type { Driven, Driver, MakeDriver } from '../src/check/drivers.ts';
 import { asObject } from '../src/check/http.ts';
 import { startScriptedPlatform, UNKNOWN_ACCOUNT } from '../src/sandbox/platform.ts';
 import type { Authentication } from '../src/check/target.ts';
@@ -131,10 +131,37 @@ export type CallerFault =
   | 'error_is_failure'
   | 'gives_up'
   | 'believes_status_alone'
-  | 'mismatch_is_failure';
+  | 'mismatch_is_failure'
+  | 'dollars'
+  | 'amount_as_text'
+  | 'adds_a_fee'
+  | 'bearer_key'
+  | 'text_body'
+  | 'json_form'
+  | 'no_scope'
+  | 'not_found_is_failure'
+  | 'conflict_is_accepted'
+  | 'page_is_failure'
+  | 'waits_forever'
+  | 'poll_error_is_failure'
+  | 'poll_error_stops'
+  | 'unknown_word_is_success'
+  | 'words_without_case'
+  | 'follows_redirects'
+  | 'redirect_is_failure'
+  | 'retries_at_once'
+  | 'gives_up_after_three'
+  | 'polls_three_times'
+  | 'ignores_retry_after_on_put';
 
 /** Wait between two tries or two polls. */
 const STEP_MS = 120;
+
+/** Longest wait for one answer: far above what this machine needs, below the patience of the tests. */
+const CALL_TIMEOUT_MS = 1_500;
+
+/** The words that end a payment (PF4). */
+const ENDS = ['succeeded', 'failed', 'canceled'];
 
 /** Tries and polls of one payment; what goes on longer is left. */
 const MAX_STEPS = 300;
@@ -167,7 +194,9 @@ class SmallPlatform implements Driver {
     this.#stop = stop;
   }
 
-  pay = async (amount_in_cents: number): Promise<DrivenPayment> => {
+  readonly at_once = 50;
+
+  pay = async (amount_in_cents: number): Promise<Driven> => {
     const payment = { id: randomUUID(), amount_in_cents, status: 'processing' };
     void this.#drive(payment).catch(() => undefined);
     return { platform_payment_id: payment.id, status: async () => payment.status };
@@ -175,38 +204,71 @@ class SmallPlatform implements Driver {
 
   async #drive(payment: { id: string; amount_in_cents: number; status: string }): Promise<void> {
     const { id, amount_in_cents } = payment;
+    const fault = this.#fault;
+    const amount: Partial<Record<CallerFault, unknown>> = {
+      dollars: amount_in_cents / 100,
+      amount_as_text: String(amount_in_cents),
+      adds_a_fee: amount_in_cents + 50,
+    };
     const bytes = (attempt: number): string =>
       JSON.stringify({
-        amount_in_cents,
-        ...(this.#fault === 'no_batch' ? {} : { platform_batch_id: 'batch-of-today' }),
-        ...(this.#fault === 'new_bytes_on_retry' ? { attempt } : {}),
+        amount_in_cents: fault !== undefined && fault in amount ? amount[fault] : amount_in_cents,
+        ...(fault === 'no_batch' ? {} : { platform_batch_id: 'batch-of-today' }),
+        ...(fault === 'new_bytes_on_retry' ? { attempt } : {}),
       });
     for (let attempt = 0; attempt < MAX_STEPS; attempt += 1) {
-      const other = this.#fault === 'new_id_on_retry' && attempt > 0;
+      const other = fault === 'new_id_on_retry' && attempt > 0;
       const reply = await this.#call('PUT', other ? randomUUID() : id, bytes(attempt));
       if (reply?.record !== undefined) break;
-      if (this.#fault === 'error_is_failure') {
+      const { status } = reply ?? {};
+      if (fault === 'conflict_is_accepted' && status === 409) break;
+      const failed =
+        fault === 'error_is_failure' ||
+        (fault === 'not_found_is_failure' && status === 404) ||
+        (fault === 'page_is_failure' && status === 200) ||
+        (fault === 'redirect_is_failure' && Math.floor((status ?? 0) / 100) === 3);
+      if (failed) {
         payment.status = 'failed';
         return;
       }
-      if (this.#fault === 'gives_up') return;
-      await this.#wait(reply?.retry_after_ms ?? STEP_MS);
+      if (fault === 'gives_up') return;
+      if (fault === 'gives_up_after_three' && attempt === 2) return;
+      const asked = fault === 'ignores_retry_after_on_put' ? undefined : reply?.retry_after_ms;
+      await this.#wait(asked ?? (fault === 'retries_at_once' ? 1 : STEP_MS * 2));
     }
     for (let poll = 0; poll < MAX_STEPS; poll += 1) {
-      await this.#wait(this.#fault === 'floods' ? 15 : STEP_MS);
+      if (fault === 'polls_three_times' && poll === 3) return;
+      await this.#wait(fault === 'floods' ? 15 : STEP_MS);
       const reply = await this.#call('GET', id);
-      if (reply?.retry_after_ms !== undefined && this.#fault !== 'ignores_retry_after') {
+      if (reply?.retry_after_ms !== undefined && fault !== 'ignores_retry_after') {
         await this.#wait(reply.retry_after_ms);
       }
       const record = reply?.record;
-      const status = record?.['status'];
-      if (record === undefined || status === 'processing' || typeof status !== 'string') continue;
+      if (record === undefined && fault === 'poll_error_is_failure') {
+        payment.status = 'failed';
+        return;
+      }
+      if (record === undefined && fault === 'poll_error_stops') return;
+      const told = record?.['status'];
+      const status = typeof told === 'string' ? this.#understood(told) : undefined;
+      if (record === undefined || status === undefined) continue;
       const same =
         record['platform_payment_id'] === id && record['amount_in_cents'] === amount_in_cents;
-      if (!same && this.#fault === 'mismatch_is_failure') payment.status = 'failed';
-      if (same || this.#fault === 'believes_status_alone') payment.status = status;
-      if (this.#fault !== 'polls_on') return;
+      if (!same && fault === 'mismatch_is_failure') payment.status = 'failed';
+      if (same || fault === 'believes_status_alone') payment.status = status;
+      if (fault !== 'polls_on') return;
     }
+  }
+
+  /** The end that a status word says; undefined when it says none. */
+  #understood(word: string): string | undefined {
+    if (ENDS.includes(word)) return word;
+    if (this.#fault === 'words_without_case' && ENDS.includes(word.toLowerCase())) {
+      return word.toLowerCase();
+    }
+    return this.#fault === 'unknown_word_is_success' && word !== 'processing'
+      ? 'succeeded'
+      : undefined;
   }
 
   async #call(
@@ -215,7 +277,8 @@ class SmallPlatform implements Driver {
     body?: string,
     again = false,
   ): Promise<
-    { record: ReturnType<typeof asObject>; retry_after_ms: number | undefined } | undefined
+    | { status: number; record: ReturnType<typeof asObject>; retry_after_ms: number | undefined }
+    | undefined
   > {
     const query =
       this.#fault === 'key_in_address' && this.#authentication.method === 'key'
@@ -226,10 +289,20 @@ class SmallPlatform implements Driver {
     try {
       const answer = await request(`${this.#url}/biller/judge/account/A-1/payment/${id}${query}`, {
         method,
-        headers: { ...headers, 'content-type': 'application/json' },
+        headers: {
+          ...headers,
+          'content-type': this.#fault === 'text_body' ? 'text/plain' : 'application/json',
+        },
         ...(body === undefined ? {} : { body }),
-        signal: this.#stop,
+        signal:
+          this.#fault === 'waits_forever'
+            ? this.#stop
+            : AbortSignal.any([this.#stop, AbortSignal.timeout(CALL_TIMEOUT_MS)]),
       });
+      const to = answer.headers['location'];
+      if (this.#fault === 'follows_redirects' && typeof to === 'string') {
+        await request(to, { method, headers, signal: this.#stop });
+      }
       const text = await answer.body.text();
       if (answer.statusCode === 401 && !again && this.#authentication.method === 'oauth') {
         // Only who still holds the refused token throws it away; the others wait for the new one.
@@ -238,6 +311,7 @@ class SmallPlatform implements Driver {
       }
       const seconds = Number(answer.headers['retry-after'] ?? Number.NaN);
       return {
+        status: answer.statusCode,
         record: answer.statusCode === 200 ? asObject(parseJson(text)) : undefined,
         retry_after_ms: Number.isFinite(seconds) ? seconds * 1_000 : undefined,
       };
@@ -249,21 +323,26 @@ class SmallPlatform implements Driver {
 
   async #proof(): Promise<Record<string, string>> {
     const authentication = this.#authentication;
-    if (authentication.method === 'key') return { [authentication.header]: authentication.key };
+    if (authentication.method === 'key') {
+      const scheme = this.#fault === 'bearer_key' ? 'Bearer ' : '';
+      return { [authentication.header]: scheme + authentication.key };
+    }
     this.#token ??= this.#fetchToken(authentication);
     return { authorization: `Bearer ${await this.#token}` };
   }
 
   async #fetchToken(authentication: Extract<Authentication, { method: 'oauth' }>): Promise<string> {
+    const form = {
+      grant_type: 'client_credentials',
+      client_id: authentication.client_id,
+      client_secret: authentication.client_secret,
+      ...(this.#fault === 'no_scope' ? {} : { scope: authentication.scope }),
+    };
+    const json = this.#fault === 'json_form';
     const answer = await request(`${this.#url}/oauth/token`, {
       method: 'POST',
-      headers: { 'content-type': 'application/x-www-form-urlencoded' },
-      body: new URLSearchParams({
-        grant_type: 'client_credentials',
-        client_id: authentication.client_id,
-        client_secret: authentication.client_secret,
-        scope: authentication.scope,
-      }).toString(),
+      headers: { 'content-type': json ? 'application/json' : 'application/x-www-form-urlencoded' },
+      body: json ? JSON.stringify(form) : new URLSearchParams(form).toString(),
       signal: this.#stop,
     });
     const token = asObject(parseJson(await answer.body.text()))?.['access_token'];

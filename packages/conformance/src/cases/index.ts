@@ -8,6 +8,11 @@ import { c05 } from './caller/c05-token-expiry-herd.ts';
 import { c06 } from './caller/c06-no-credential-in-url.ts';
 import { c07 } from './caller/c07-unclear-answer-never-fails.ts';
 import { c08 } from './caller/c08-other-amount-echoed.ts';
+import { c09 } from './caller/c09-first-request.ts';
+import { c10 } from './caller/c10-unclear-poll.ts';
+import { c11 } from './caller/c11-unknown-status-word.ts';
+import { c12 } from './caller/c12-redirects.ts';
+import { c13 } from './caller/c13-bounded-and-patient.ts';
 import { p01 } from './access/p01-no-credential.ts';
 import { p02 } from './access/p02-wrong-credential.ts';
 import { p03 } from './access/p03-token-endpoint-form.ts';
@@ -78,6 +83,10 @@ import { t13 } from './token/t13-many-tokens.ts';
 import { t14 } from './token/t14-large-body-and-burst.ts';
 import { t15 } from './token/t15-token-opens-the-flow.ts';
 import { t16 } from './token/t16-other-origin.ts';
+import { t17 } from './token/t17-a-token-for-each-customer.ts';
+import { t18 } from './token/t18-not-a-token-request.ts';
+import { t19 } from './token/t19-unusual-and-right.ts';
+import { t20 } from './token/t20-every-internal-error.ts';
 
 /** Checks of a partner's server. */
 export const PARTNER_CASES: readonly PartnerCase[] = [
@@ -155,7 +164,29 @@ export const TOKEN_CASES: readonly TokenCase[] = [
   t14,
   t15,
   t16,
+  t17,
+  t18,
+  t19,
+  t20,
 ];
 
-/** Checks of a platform's calls to a partner. */
-export const CALLER_CASES: readonly CallerCase[] = [c01, c02, c03, c04, c05, c06, c07, c08];
+/**
+ * Checks of a platform's calls to a partner, in the order in which they run. The first request comes
+ * first, because all others rest on it; the herd comes last, because a platform may learn from fifty
+ * payments when to ask for the next.
+ */
+export const CALLER_CASES: readonly CallerCase[] = [
+  c09,
+  c01,
+  c02,
+  c03,
+  c10,
+  c11,
+  c12,
+  c13,
+  c04,
+  c06,
+  c07,
+  c08,
+  c05,
+];

@@ -1,7 +1,7 @@
 /** What several checks have in common. */
-import type { Json } from '@duebridge/contract';
+import { JsonProblem, parseJson, type Json } from '@duebridge/contract';
 import type { Findings } from '../check/findings.ts';
-import { tell, type Reply } from '../check/http.ts';
+import { asObject, tell, type Reply } from '../check/http.ts';
 import type { PaymentFields } from '../check/payment-fields.ts';
 import type { PartnerTarget } from '../check/target.ts';
 
@@ -77,6 +77,16 @@ export function isAnswer(t: Findings, reply: Reply): boolean {
     cause: 'The server is overrun, or fails inside.',
     at: reply,
   });
+}
+
+/** A kept body as an object; undefined when it is none. */
+export function parsed(text: string): Readonly<Record<string, Json>> | undefined {
+  try {
+    return asObject(parseJson(text));
+  } catch (error) {
+    if (error instanceof JsonProblem) return undefined;
+    throw error;
+  }
 }
 
 /** The status of a record in words. */

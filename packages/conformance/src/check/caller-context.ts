@@ -2,49 +2,57 @@
  * What a check of a platform's calls works with: a scripted partner that the platform under test is
  * registered with, a way to make the platform pay, and the calls that came of it.
  *
- * The judge cannot look into a platform: it plays the partner, answers wrongly in one way at a time,
- * and judges what the platform does next.
+ * The judge cannot look into a platform: it plays the partner, answers each payment wrongly in one way,
+ * and judges what the platform does next. A payment is known by the first PUT of the amount that was
+ * asked for; nothing in it needs to tell of the judge.
  */
-import { randomUUID } from 'node:crypto';
-import { platformRoutes, type Json } from '@duebridge/contract';
+import { readFileSync } from 'node:fs';
+import { JsonProblem, OtherNumber, parseJson } from '@duebridge/contract';
+import { driverOf, type Driven, type Driver, type MakeDriver } from './drivers.ts';
 import { Findings, Skipped } from './findings.ts';
-import { asObject, isSuccess, nothing, tell, type Reply } from './http.ts';
+import { asObject, nothing, type Reply } from './http.ts';
 import {
   startScriptedPartner,
   type Behaviour,
+  type Call,
   type ScriptedExchange,
   type ScriptedPartner,
 } from '../sandbox/partner.ts';
 import { secretsOf, type CallerTarget } from './target.ts';
-import {
-  credentials,
-  fullBody,
-  identifiers,
-  TokenContext,
-  tokenOf,
-  type TokenRun,
-} from './token-context.ts';
-
-/** A payment that the platform was made to make. */
-export interface DrivenPayment {
-  readonly platform_payment_id: string;
-  /** What the platform tells its customer now; undefined when it cannot be asked. */
-  readonly status: () => Promise<string | undefined>;
-}
-
-/** Makes the platform under test pay. */
-export interface Driver {
-  readonly pay: (amount_in_cents: number) => Promise<DrivenPayment>;
-}
-
-/** Makes a driver, given the address at which the scripted partner listens. */
-export type MakeDriver = (partner_url: string) => Driver;
+import { credentials, type TokenRun } from './token-context.ts';
 
 /** How often the judge looks for a call that it waits for. */
 const LOOK_MS = 20;
 
-/** Wait before a platform that cannot reach the partner is asked again. */
-const RETRY_MS = 500;
+/** Raw requests kept for C09, whose secrets the exchanges mask. */
+const MAX_RAW = 5_000;
+
+/** A payment that the platform was asked for. */
+export interface CallerPayment {
+  readonly amount_in_cents: number;
+  /** Undefined until its first PUT has come. */
+  readonly platform_payment_id: string | undefined;
+  /** What the platform tells its customer now; undefined when it cannot be asked. */
+  readonly status: () => Promise<string | undefined>;
+}
+
+class Expected implements CallerPayment {
+  readonly amount_in_cents: number;
+  readonly behaviour: Behaviour;
+  platform_payment_id: string | undefined;
+  driven: Driven | undefined;
+
+  constructor(amount_in_cents: number, behaviour: Behaviour) {
+    this.amount_in_cents = amount_in_cents;
+    this.behaviour = behaviour;
+  }
+
+  async status(): Promise<string | undefined> {
+    return this.platform_payment_id === undefined
+      ? undefined
+      : this.driven?.status(this.platform_payment_id);
+  }
+}
 
 /** What all caller checks of one run share. */
 export class CallerRun {
@@ -52,38 +60,45 @@ export class CallerRun {
   readonly driver: Driver;
   readonly caller: CallerTarget;
   readonly tokens: TokenRun;
-  /** The behaviour in force: the right one unless a check has set another. */
+  /** The address that the platform is registered with. */
+  readonly url: string;
+  /** What the partner does to every call: nothing unless a check says. */
   behaviour: Behaviour = {};
+  readonly #payments: Expected[] = [];
+  readonly #raw: Call[] = [];
 
   private constructor(
     tokens: TokenRun,
     caller: CallerTarget,
     partner: ScriptedPartner,
-    driver: MakeDriver | undefined,
-    delegate: { run: CallerRun | undefined },
+    make: (url: string) => Driver,
   ) {
     this.tokens = tokens;
     this.caller = caller;
     this.partner = partner;
-    delegate.run = this;
-    this.driver =
-      driver?.(partner.url) ?? (tokens.target.flow ? flowDriver(this) : waitingDriver(this));
+    this.url = caller.public_url ?? partner.url;
+    this.driver = make(this.url);
   }
 
-  /** Starts the scripted partner. Rejects when its port cannot be had. */
+  /** Starts the scripted partner. Rejects when its port cannot be had, or its certificate cannot be read. */
   static async open(
     tokens: TokenRun,
     caller: CallerTarget,
     driver: MakeDriver | undefined,
+    told: (sentence: string) => void,
   ): Promise<CallerRun> {
-    const { authentication } = caller;
+    const { authentication, tls } = caller;
     for (const { value, name } of secretsOf(authentication)) {
       tokens.wire.hide({ value, name: `PARTNER_${name}` });
     }
     const delegate: { run: CallerRun | undefined } = { run: undefined };
-    const current = (): Behaviour => delegate.run?.behaviour ?? {};
+    const of = (call: Call): Behaviour[] => delegate.run?.behavioursOf(call) ?? [];
     const partner = await startScriptedPartner({
+      host: caller.host,
       port: caller.port,
+      ...(tls === undefined
+        ? {}
+        : { tls: { cert: readFileSync(tls.cert_file), key: readFileSync(tls.key_file) } }),
       auth:
         authentication.method === 'key'
           ? authentication
@@ -101,21 +116,112 @@ export class CallerRun {
         },
       ],
       behaviour: {
-        receive: (call, inside) => current().receive?.(call, inside),
-        authorize: (call, refusal, inside) => {
-          const behaviour = current();
-          return behaviour.authorize === undefined
-            ? refusal
-            : behaviour.authorize(call, refusal, inside);
+        async receive(call, inside) {
+          delegate.run?.noteCall(call);
+          for (const behaviour of of(call)) {
+            const reply = await behaviour.receive?.(call, inside);
+            if (reply !== undefined) return reply;
+          }
+          return undefined;
         },
-        answer: (call, answer, inside) => current().answer?.(call, answer, inside),
+        authorize: (call, refusal, inside) =>
+          of(call).reduce(
+            (last, behaviour) =>
+              behaviour.authorize === undefined ? last : behaviour.authorize(call, last, inside),
+            refusal,
+          ),
+        async answer(call, answer, inside) {
+          for (const behaviour of of(call)) {
+            const reply = await behaviour.answer?.(call, answer, inside);
+            if (reply !== undefined) return reply;
+          }
+          return undefined;
+        },
       },
     });
-    return new CallerRun(tokens, caller, partner, driver, delegate);
+    const run = new CallerRun(
+      tokens,
+      caller,
+      partner,
+      driver ?? ((url) => driverOf(tokens, caller, url, told)),
+    );
+    delegate.run = run;
+    return run;
   }
 
-  close(): Promise<void> {
-    return this.partner.stop();
+  /** Every request since the start as it came, credentials and all. */
+  get raw(): readonly Call[] {
+    return this.#raw;
+  }
+
+  /** Expects a payment, and asks the platform for it. */
+  async pay(amount_in_cents: number, behaviour: Behaviour): Promise<CallerPayment> {
+    const expected = new Expected(amount_in_cents, behaviour);
+    this.#payments.push(expected);
+    try {
+      expected.driven = await this.driver.pay(amount_in_cents);
+    } catch (error) {
+      this.#payments.splice(this.#payments.indexOf(expected), 1);
+      throw error;
+    }
+    expected.platform_payment_id ??= expected.driven.platform_payment_id;
+    return expected;
+  }
+
+  /** Gives up on payments whose PUT has not come, so that a later one is not taken for them. */
+  forget(): void {
+    for (const payment of this.#payments.filter((one) => one.platform_payment_id === undefined)) {
+      this.#payments.splice(this.#payments.indexOf(payment), 1);
+    }
+  }
+
+  /** Keeps a call, and finds the payment that a new id belongs to. */
+  noteCall(call: Call): void {
+    if (this.#raw.length < MAX_RAW) this.#raw.push(call);
+    if (call.method !== 'PUT') return;
+    const id = idOf(call);
+    if (this.#payments.some((payment) => payment.platform_payment_id === id)) return;
+    const open = this.#payments.filter((payment) => payment.platform_payment_id === undefined);
+    const cents = amountOf(call.text);
+    // The amount tells payments apart; where only one is open, it is that one whatever it asks for.
+    const own = open.find((payment) => payment.amount_in_cents === cents);
+    const found = own ?? (open.length === 1 ? open[0] : undefined);
+    if (found !== undefined) found.platform_payment_id = id;
+  }
+
+  /** What befalls a call: what its payment was given, then what befalls all. */
+  behavioursOf(call: Call): Behaviour[] {
+    const id = idOf(call);
+    const payment = this.#payments.find((one) => one.platform_payment_id === id);
+    return payment === undefined ? [this.behaviour] : [payment.behaviour, this.behaviour];
+  }
+
+  async close(): Promise<void> {
+    this.driver.close?.();
+    await this.partner.stop();
+  }
+}
+
+/** The last segment of a call's path: the id, where the call is about a payment. */
+function idOf({ path }: Pick<Call, 'path'>): string {
+  const last = (path.split('?')[0] ?? '').split('/').at(-1) ?? '';
+  try {
+    return decodeURIComponent(last);
+  } catch {
+    return last;
+  }
+}
+
+/** The amount in a body, however it is written; undefined when there is none. */
+function amountOf(text: string): number | undefined {
+  try {
+    const amount = asObject(parseJson(text))?.['amount_in_cents'];
+    const written = amount instanceof OtherNumber ? amount.source : amount;
+    const cents = Number(written);
+    return written === undefined || written === null || Number.isNaN(cents) ? undefined : cents;
+  } catch (error) {
+    if (error instanceof JsonProblem) return undefined;
+    throw error;
   }
 }
 
@@ -124,6 +230,7 @@ export class CallerContext extends Findings {
   readonly run: CallerRun;
   readonly check: string;
   readonly #from: number;
+  readonly #strayFrom: number;
   readonly #cited = new Map<number, Reply>();
 
   constructor(run: CallerRun, check: string) {
@@ -131,30 +238,80 @@ export class CallerContext extends Findings {
     this.run = run;
     this.check = check;
     this.run.behaviour = {};
+    this.run.forget();
     this.#from = run.partner.exchanges().at(-1)?.number ?? 0;
+    this.#strayFrom = run.partner.strayRequests();
   }
 
-  /** From now on the partner behaves so. */
+  /** From now on the partner does so to every call. */
   script(behaviour: Behaviour): void {
     this.run.behaviour = behaviour;
   }
 
-  /** Makes the platform pay; skips when it cannot be made to. */
-  pay(amount_in_cents: number): Promise<DrivenPayment> {
-    return this.run.driver.pay(amount_in_cents);
+  /** Asks the platform for a payment; the partner behaves so towards that payment. Skips when it cannot be asked. */
+  pay(amount_in_cents: number, behaviour: Behaviour = {}): Promise<CallerPayment> {
+    return this.run.pay(amount_in_cents, behaviour);
+  }
+
+  /** Asks for several payments, as many at the same moment as the platform can be asked for. */
+  async payAll(
+    orders: readonly { readonly cents: number; readonly behaviour?: Behaviour }[],
+  ): Promise<readonly CallerPayment[]> {
+    const { at_once } = this.run.driver;
+    const payments: CallerPayment[] = [];
+    for (let from = 0; from < orders.length; from += at_once) {
+      const some = orders.slice(from, from + at_once);
+      payments.push(
+        ...(await Promise.all(some.map(({ cents, behaviour }) => this.pay(cents, behaviour)))),
+      );
+      // One after another, where a person or a command cannot be asked for two at once.
+      if (at_once === 1) await this.arrived(payments.at(-1));
+    }
+    return payments;
+  }
+
+  /** Waits for the first PUT of a payment; skips when none comes. */
+  async arrived(payment: CallerPayment | undefined): Promise<void> {
+    const came = await this.until(() => payment !== undefined && this.puts(payment).length > 0);
+    this.given(
+      came,
+      `the platform put no payment within ${this.run.caller.patience_seconds} s: register ${this.run.url} with it, and see that it can be reached`,
+    );
+  }
+
+  /** Waits for a PUT of the payment that is answered 200; skips when none comes: C09 tells why. */
+  async accepted(payment: CallerPayment): Promise<void> {
+    await this.arrived(payment);
+    const taken = await this.until(() =>
+      this.puts(payment).some(({ answer }) => answer?.status === 200),
+    );
+    if (!taken) throw new Skipped('no PUT could be accepted (see C09)');
   }
 
   /** The calls since this check began: all, or those of one payment. */
-  calls(payment?: DrivenPayment): readonly ScriptedExchange[] {
+  calls(payment?: CallerPayment): readonly ScriptedExchange[] {
     const all = this.run.partner.exchanges().filter(({ number }) => number > this.#from);
-    return payment === undefined
-      ? all
-      : all.filter(({ path }) => path.split('?')[0]?.endsWith(`/${payment.platform_payment_id}`));
+    if (payment === undefined) return all;
+    const { platform_payment_id: id } = payment;
+    return id === undefined ? [] : all.filter((call) => idOf(call) === id);
   }
 
   /** The PUTs of one payment, or of all. */
-  puts(payment?: DrivenPayment): readonly ScriptedExchange[] {
+  puts(payment?: CallerPayment): readonly ScriptedExchange[] {
     return this.calls(payment).filter(({ method }) => method === 'PUT');
+  }
+
+  /** PUTs of this amount under another id: a payment made twice. */
+  doubles(payment: CallerPayment): readonly ScriptedExchange[] {
+    return this.puts().filter(
+      (put) =>
+        idOf(put) !== payment.platform_payment_id && amountOf(put.body) === payment.amount_in_cents,
+    );
+  }
+
+  /** Requests that followed a redirect since this check began. */
+  strays(): number {
+    return this.run.partner.strayRequests() - this.#strayFrom;
   }
 
   /** Waits until something is so, at most as long as the target's patience. Gives whether it came. */
@@ -195,109 +352,7 @@ export class CallerContext extends Findings {
   }
 }
 
-/** Pays by the flow of decision 31: token, session, payment. */
-function flowDriver(run: CallerRun): Driver {
-  // A platform may show a customer the payment that stands on the account already, so each payment
-  // has a customer of its own; the run in the name keeps runs apart.
-  const family = randomUUID().slice(0, 8);
-  let customers = 0;
-  return {
-    async pay(amount_in_cents) {
-      const { target } = run.tokens;
-      const context = new TokenContext(run.tokens, 'driver');
-      customers += 1;
-      const token = tokenOf(
-        await context.create({
-          ...fullBody(target),
-          last_name: `Example ${family} ${customers}`,
-          email: `ada.${family}.${customers}@example.com`,
-          phone_number: `+1512555${String(1_000 + customers).padStart(4, '0')}`,
-          external_identifiers: identifiers(target, run.caller.account_id),
-        }),
-      );
-      if (token === undefined) throw new Skipped('the platform gave no token to pay with');
-      run.tokens.wire.hide({ value: token, name: 'TOKEN' });
-      const opened = await context.send({
-        method: 'POST',
-        url: target.base_url + platformRoutes.create_flow_session.path,
-        headers: { authorization: `Bearer ${token}`, 'content-type': 'application/json' },
-        body: '{}',
-      });
-      const session = asObject(opened.json)?.['session'];
-      if (typeof session !== 'string') {
-        throw new Skipped(`the platform opened no flow session: ${tell(opened)}`);
-      }
-      run.tokens.wire.hide({ value: session, name: 'SESSION' });
-      const headers = { authorization: `Bearer ${session}`, 'content-type': 'application/json' };
-      const read = (): Promise<Reply> =>
-        context.send({
-          method: 'GET',
-          url: target.base_url + platformRoutes.get_flow_session.path,
-          headers: { authorization: `Bearer ${session}` },
-        });
-      // A platform that found nobody at the partner's address a moment ago may wait before it looks again.
-      const deadline = run.tokens.now() + run.caller.patience_seconds * 1_000;
-      let shown = await read();
-      while (shown.status === 503 && run.tokens.now() < deadline) {
-        await run.tokens.sleep(RETRY_MS);
-        shown = await read();
-      }
-      const methods = asObject(shown.json)?.['funding_methods'];
-      const funding_method = asObject(Array.isArray(methods) ? (methods[0] as Json) : undefined)?.[
-        'funding_method'
-      ];
-      const paid = await context.send({
-        method: 'POST',
-        url: target.base_url + platformRoutes.create_flow_payment.path,
-        headers,
-        body: JSON.stringify({ amount_in_cents, funding_method }),
-      });
-      const id = asObject(paid.json)?.['platform_payment_id'];
-      if (!isSuccess(paid) || typeof id !== 'string') {
-        throw new Skipped(`the platform made no payment: ${tell(paid)}`);
-      }
-      return {
-        platform_payment_id: id,
-        async status() {
-          const read = await context.send({
-            method: 'GET',
-            url: `${target.base_url}${platformRoutes.create_flow_payment.path}/${id}`,
-            headers,
-          });
-          const status = asObject(read.json)?.['status'];
-          return typeof status === 'string' ? status : undefined;
-        },
-      };
-    },
-  };
-}
-
-/** Waits for somebody to make a payment at the platform by hand, and takes the next one that comes. */
-function waitingDriver(run: CallerRun): Driver {
-  const taken = new Set<string>();
-  return {
-    async pay() {
-      const deadline = run.tokens.now() + run.caller.patience_seconds * 1_000;
-      while (run.tokens.now() < deadline) {
-        const put = run.partner.exchanges().find((call) => {
-          const id = call.path.split('/').at(-1) ?? '';
-          return call.method === 'PUT' && !taken.has(id);
-        });
-        const id = put?.path.split('/').at(-1);
-        if (id !== undefined) {
-          taken.add(id);
-          return { platform_payment_id: decodeURIComponent(id), status: async () => undefined };
-        }
-        await run.tokens.sleep(LOOK_MS);
-      }
-      throw new Skipped(
-        `the platform put no payment within ${run.caller.patience_seconds} s: register ${run.partner.url} with it, and pay`,
-      );
-    },
-  };
-}
-
-/** The credentials of the token endpoint, for checks that look where they must not stand. */
+/** The credentials of the partner and of the token endpoint, for checks that look where they must not stand. */
 export function partnerSecrets(run: CallerRun): readonly string[] {
   return [
     ...secretsOf(run.caller.authentication).map(({ value }) => value),

@@ -36,6 +36,9 @@ const MAX_MISSING = 5;
 /** How many times longer an answer may take where many were asked for at the same moment. */
 const BURST_PATIENCE = 4;
 
+/** Access tokens fetched for one request: one may live for seconds, and the request may wait for its turn. */
+const MOST_RENEWALS = 3;
+
 /** Wait after a 429 that does not say how long. */
 const UNSAID_WAIT_MS = 1_000;
 
@@ -329,12 +332,21 @@ export class PartnerContext extends Findings {
   }
 
   /** Sends a request as it is, with no credential of its own. */
-  async send(out: Outgoing): Promise<Reply> {
+  send(out: Outgoing): Promise<Reply> {
+    return this.#send(out, async () => ({}));
+  }
+
+  /** `headers` are made when the request leaves: it may have waited long for its turn. */
+  async #send(
+    out: Outgoing,
+    headers: () => Promise<Readonly<Record<string, string>>>,
+  ): Promise<Reply> {
     const { run } = this;
-    const send = (): Promise<Reply> =>
+    const send = async (): Promise<Reply> =>
       run.wire.send(this.check, {
         timeout_ms: run.pace.request_timeout_ms * (out.burst === true ? BURST_PATIENCE : 1),
         ...out,
+        headers: { ...(await headers()), ...out.headers },
       });
     if (out.burst === true) return send();
     const reply = await run.throttle.send(send, run.now, (ms) => run.sleep(ms));
@@ -361,20 +373,24 @@ export class PartnerContext extends Findings {
     const method = operation === 'put_account_payment' ? 'PUT' : 'GET';
     const url = this.run.url(operation, { biller_id: this.target.biller_id, ...values });
     const own = (options.proof ?? 'declared') === 'declared';
-    let renewed = false;
+    let renewals = 0;
     for (;;) {
-      const proof = await this.proof(options.proof ?? 'declared');
-      const reply = await this.send({
+      let proof: Readonly<Record<string, string>> = {};
+      const out: Outgoing = {
         method,
         url,
-        headers: { ...proof, ...options.headers },
+        ...(options.headers === undefined ? {} : { headers: options.headers }),
         ...(options.body === undefined ? {} : { body: options.body }),
         ...(options.burst === undefined ? {} : { burst: options.burst }),
         ...(options.fresh === undefined ? {} : { fresh: options.fresh }),
+      };
+      const reply = await this.#send(out, async () => {
+        proof = await this.proof(options.proof ?? 'declared');
+        return proof;
       });
       const oauth = this.target.authentication.method === 'oauth';
-      if (reply.status === 401 && !renewed && own && oauth) {
-        renewed = true;
+      if (reply.status === 401 && renewals < MOST_RENEWALS && own && oauth) {
+        renewals += 1;
         await this.run.dropAccess(proof['authorization']);
         continue;
       }

@@ -78,6 +78,8 @@ export interface PartnerTarget {
 /** A platform's server: its token endpoint (T), and where it sells the flow (C, T15). */
 export interface PlatformTarget {
   readonly base_url: string;
+  /** False where only its calls are judged (C): it then needs neither address nor client. */
+  readonly has_token_endpoint: boolean;
   readonly client_id: string;
   readonly api_key: string;
   readonly kind: 'biller' | 'aggregator';
@@ -102,12 +104,26 @@ export interface PlatformTarget {
 
 /** The scripted partner that the platform under test is registered with. */
 export interface CallerTarget {
+  /** Address to listen on; 127.0.0.1 unless named. */
+  readonly host: string;
   readonly port: number;
+  /** The address that the platform is registered with, where it differs from host and port. */
+  readonly public_url?: string;
+  /** PEM files with which the scripted partner speaks https. */
+  readonly tls?: { readonly cert_file: string; readonly key_file: string };
   readonly authentication: Authentication;
   readonly biller_id: string;
   readonly account_id: string;
   /** Longest wait for the platform's next call. */
   readonly patience_seconds: number;
+  /** Shell command that makes the platform pay: {biller_id}, {account_id} and {amount_in_cents} are filled in. */
+  readonly pay_command?: string;
+  /** Shell command that prints the status of {platform_payment_id}. */
+  readonly status_command?: string;
+  /** Address that makes the platform pay: POST {biller_id, account_id, amount_in_cents}. */
+  readonly pay_url?: string;
+  /** Address of a JSON object with the status of {platform_payment_id}. */
+  readonly status_url?: string;
 }
 
 /** The target is not usable as given: exit code 2, with one sentence that says what to fix. */
@@ -198,10 +214,18 @@ export function platformTarget(draft: Draft, env: NodeJS.ProcessEnv = process.en
   const fault = read.headers('internal_fault_headers');
   const rate = read.inside('rate');
   const caller = read.has('caller') ? callerTarget(read.inside('caller')) : undefined;
+  // Whoever gives a caller and no address of a token endpoint wants the calls judged alone.
+  const caller_only = caller !== undefined && !read.has('base_url') && !read.has('client_id');
+  read.know('api_key', 'api_key_env');
   const target: PlatformTarget = {
-    base_url: read.url('base_url', '--base-url').replace(/\/+$/, ''),
-    client_id: read.text('client_id', '--client-id'),
-    api_key: read.headerSecret('api_key', '--api-key or DUEBRIDGE_CONFORM_API_KEY'),
+    base_url: caller_only
+      ? (caller.public_url ?? 'http://127.0.0.1')
+      : read.url('base_url', '--base-url').replace(/\/+$/, ''),
+    has_token_endpoint: !caller_only,
+    client_id: caller_only ? '' : read.text('client_id', '--client-id'),
+    api_key: caller_only
+      ? ''
+      : read.headerSecret('api_key', '--api-key or DUEBRIDGE_CONFORM_API_KEY'),
     kind,
     ...present('biller_id', read.optional('biller_id')),
     ...present('account_id', read.optional('account_id')),
@@ -262,12 +286,29 @@ export function isLoopback(hostname: string): boolean {
 }
 
 function callerTarget(read: Reader): CallerTarget {
+  const tls = read.has('tls') ? read.inside('tls') : undefined;
+  const url = (name: 'public_url' | 'pay_url' | 'status_url'): string | undefined =>
+    read.has(name) ? read.url(name, `caller.${name}`) : undefined;
   return {
+    host: read.optional('host') ?? '127.0.0.1',
     port: read.count('port') ?? 4300,
+    ...present('public_url', url('public_url')),
+    ...(tls === undefined
+      ? {}
+      : {
+          tls: {
+            cert_file: tls.text('cert_file', 'caller.tls.cert_file'),
+            key_file: tls.text('key_file', 'caller.tls.key_file'),
+          },
+        }),
     authentication: authentication(read.inside('authentication')),
     biller_id: read.text('biller_id', 'caller.biller_id'),
     account_id: read.text('account_id', 'caller.account_id'),
     patience_seconds: read.count('patience_seconds') ?? 30,
+    ...present('pay_command', read.optional('pay_command')),
+    ...present('status_command', read.optional('status_command')),
+    ...present('pay_url', url('pay_url')),
+    ...present('status_url', url('status_url')),
   };
 }
 

@@ -11,6 +11,7 @@
 import { isUtf8 } from 'node:buffer';
 import { randomBytes, randomUUID } from 'node:crypto';
 import http from 'node:http';
+import https from 'node:https';
 import net, { type AddressInfo, type Socket } from 'node:net';
 import tls from 'node:tls';
 import {
@@ -61,6 +62,8 @@ export interface ScriptedPartnerOptions {
   readonly host?: string;
   /** 0, the usual value, takes a free port. */
   readonly port?: number;
+  /** Certificate and key in PEM, to speak https instead of plain http. */
+  readonly tls?: { readonly cert: Buffer; readonly key: Buffer };
   readonly auth: ScriptedAuth;
   /** The accounts it knows; the magic ones unless named. */
   readonly accounts?: readonly SandboxAccount[];
@@ -131,9 +134,11 @@ export async function startScriptedPartner(
   const sockets = new Map<Socket, number>();
   let connections = 0;
 
-  const server = http.createServer({ requestTimeout: 30_000 }, (request, response) => {
-    void serve(request, response);
-  });
+  const handle: http.RequestListener = (request, response) => void serve(request, response);
+  const server =
+    options.tls === undefined
+      ? http.createServer({ requestTimeout: 30_000 }, handle)
+      : https.createServer({ ...options.tls, requestTimeout: 30_000 }, handle);
   server.on('connection', (socket: Socket) => {
     connections += 1;
     sockets.set(socket, connections);
@@ -373,7 +378,7 @@ export async function startScriptedPartner(
     await stray.stop();
     throw error;
   });
-  plainUrl = `http://${host.includes(':') ? `[${host}]` : host}:${port}`;
+  plainUrl = `${options.tls === undefined ? 'http' : 'https'}://${host.includes(':') ? `[${host}]` : host}:${port}`;
   const front = await openEntryPoint(faults.entry, host);
   const url = front?.url ?? plainUrl;
   let held =
@@ -410,6 +415,7 @@ export async function startScriptedPartner(
       held = undefined;
     },
     entryConnections: () => front?.connections() ?? 0,
+    stray_url: stray.url,
     strayRequests: () => stray.requests(),
     end(platform_payment_id, status) {
       const payment = book.find(platform_payment_id);

@@ -62,6 +62,8 @@ export interface ScriptedPartner {
   heal(): Promise<void>;
   /** Connections to the bad entry point (F47, F48): a handshake may be tried, a private address may not. */
   entryConnections(): number;
+  /** The host beside the partner, to which some scenarios redirect. */
+  readonly stray_url: string;
   /** Requests that reached the host beside the partner, to which some scenarios redirect: none may. */
   strayRequests(): number;
   /** Ends a payment by hand, as an operator of the partner would (decision 18). */

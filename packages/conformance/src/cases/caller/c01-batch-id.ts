@@ -11,10 +11,8 @@ export const c01: CallerCase = {
   expects: 'platform_batch_id, a text, in every PUT',
   likely_cause: 'The batch is decided later, by a job that runs after the PUT.',
   async run(t) {
-    const payments = [await t.pay(1_001), await t.pay(1_002), await t.pay(1_003)];
-    for (const payment of payments) {
-      const came = await t.until(() => t.puts(payment).length > 0);
-      t.must(came, { expected: 'a PUT for each payment', got: 'none came' });
+    for (const payment of await t.payAll([{ cents: 1_001 }, { cents: 1_002 }, { cents: 1_003 }])) {
+      await t.arrived(payment);
       for (const put of t.puts(payment)) {
         const batch = bodyOf(put)?.['platform_batch_id'];
         t.must(typeof batch === 'string' && batch !== '', {

@@ -12,10 +12,12 @@ export const c03: CallerCase = {
   likely_cause: 'The poll is rescheduled before the answer is looked at.',
   async run(t) {
     const payment = await t.pay(3_001);
+    await t.accepted(payment);
     const ended = await t.until(() => t.calls(payment).some(toldTheEnd));
     const polled = t.must(ended, {
       expected: 'polls until the payment has ended',
       got: `${t.calls(payment).length} calls, none of which was told the end`,
+      cause: 'The answer to the PUT is taken for the end, or the poll asks at another address.',
     });
     if (!polled) return;
     await t.quiet();

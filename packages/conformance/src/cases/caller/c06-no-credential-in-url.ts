@@ -12,7 +12,7 @@ export const c06: CallerCase = {
   likely_cause: 'The key is added as a query field as well, for a partner that once asked for it.',
   async run(t: CallerContext) {
     const payment = await t.pay(6_001);
-    t.given(await t.until(() => t.puts(payment).length > 0), 'the platform put nothing');
+    await t.arrived(payment);
     const secrets = partnerSecrets(t.run);
     const loose = t.run.partner
       .exchanges()

@@ -21,15 +21,21 @@ export const c08: CallerCase = {
     ];
     for (const wrong of wrongs) {
       // The PUT is answered rightly, so that every platform takes the payment and comes to ask.
-      t.script(
-        onRecords((record, call) => (call.method === 'GET' ? { ...record, ...wrong } : record)),
+      const lies = onRecords((record, call) =>
+        call.method === 'GET'
+          ? { ...record, ...wrong }
+          : { ...record, status: 'processing', posted_at: null },
       );
-      const payment = await t.pay(8_001);
+      const payment = await t.pay(8_001, lies);
+      await t.accepted(payment);
       const told = await t.until(() => t.calls(payment).some(toldTheEnd));
       t.given(told, 'the platform never asked for the end of the payment');
       await t.quiet();
       const status = await payment.status();
-      t.given(status !== undefined, 'the platform cannot be asked for the status of a payment');
+      t.given(
+        status !== undefined,
+        'the platform cannot be asked for the status of a payment: declare caller.status_command or caller.status_url',
+      );
       const [last] = t.calls(payment).filter(toldTheEnd);
       t.must(status === 'processing', {
         expected: `still processing, although the answer said ${JSON.stringify(wrong)}`,

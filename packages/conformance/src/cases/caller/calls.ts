@@ -1,17 +1,79 @@
 /** What several checks of the caller have in common. */
-import { JsonProblem, parseJson, type Json } from '@duebridge/contract';
-import type { CallerContext, DrivenPayment } from '../../check/caller-context.ts';
-import { asObject } from '../../check/http.ts';
-import type { ScriptedExchange } from '../../sandbox/partner.ts';
+import type { ClauseId, Json } from '@duebridge/contract';
+import type { CallerContext, CallerPayment } from '../../check/caller-context.ts';
+import type { Answer, Reply, ScriptedExchange } from '../../sandbox/partner.ts';
+import { parsed } from '../shared.ts';
+
+/** Faults at the same moment: fewer than open a circuit breaker. */
+const AT_ONCE = 3;
+
+/** A way to answer that says nothing of the payment. */
+export interface UnclearAnswer {
+  readonly name: string;
+  readonly reply: Reply;
+}
+
+/** A 2xx answer whose body is this, said to be JSON. */
+const said = (body: string, type = 'application/json'): Answer => ({
+  status: 200,
+  headers: { 'Content-Type': type },
+  body,
+});
+
+const PAGE = '<html><body>Service error: payment failed</body></html>';
+
+const code = (status: number, headers: Record<string, string> = {}): Answer => ({
+  status,
+  headers,
+  body: { code: 'INJECTED', message: 'Injected by the judge' },
+});
+
+/** Answers after which nobody knows what became of the request: each may come from a gateway between both. */
+export const UNCLEAR: readonly UnclearAnswer[] = [
+  { name: '500', reply: code(500) },
+  { name: '503', reply: { status: 503, body: '' } },
+  { name: '404', reply: code(404) },
+  { name: '409', reply: code(409) },
+  { name: '429', reply: code(429) },
+  { name: '408', reply: code(408) },
+  { name: '502 with a web page', reply: { ...said(PAGE, 'text/html'), status: 502 } },
+  { name: '200 with a web page', reply: said(PAGE, 'text/html') },
+  { name: '200 with nothing', reply: { status: 200, body: '' } },
+  { name: '200 with a list', reply: said('[]') },
+  { name: '200 with half a record', reply: said('{"payment_id":"p-1","status":"fai') },
+  {
+    name: 'half a body',
+    reply: (wire) => {
+      const bytes = wire.bytes(wire.answer);
+      wire.socket.end(bytes.subarray(0, bytes.length - 20));
+    },
+  },
+  { name: 'a cut connection', reply: (wire) => void wire.socket.destroy() },
+];
+
+/** Nothing at all, for a PUT: a poll may rightly wait long for its answer, as for one that is held until something changes. */
+export const SILENCE: UnclearAnswer = { name: 'no answer at all', reply: () => undefined };
+
+/**
+ * Faults a few at a time: a platform that meets many failures in a row rightly calls the partner less
+ * and less, and would then seem to have given up.
+ */
+export function inGroups<T>(faults: readonly T[]): readonly (readonly T[])[] {
+  const groups: T[][] = [];
+  for (let from = 0; from < faults.length; from += AT_ONCE) {
+    groups.push(faults.slice(from, from + AT_ONCE));
+  }
+  return groups;
+}
 
 /** The body of a call as an object; undefined when it is none. */
 export function bodyOf(call: ScriptedExchange): Readonly<Record<string, Json>> | undefined {
-  return read(call.body);
+  return parsed(call.body);
 }
 
 /** The status word in the answer that a call was given; undefined when there is none. */
 function statusGiven(call: ScriptedExchange): string | undefined {
-  const status = call.answer?.status === 200 ? read(call.answer.body)?.['status'] : undefined;
+  const status = call.answer?.status === 200 ? parsed(call.answer.body)?.['status'] : undefined;
   return typeof status === 'string' ? status : undefined;
 }
 
@@ -21,21 +83,44 @@ export function toldTheEnd(call: ScriptedExchange): boolean {
 }
 
 /** Raises a must-finding when PUTs of one payment differ in path or bytes (RU5). */
-export function sameBytes(t: CallerContext, payment: DrivenPayment): void {
+export function sameBytes(t: CallerContext, payment: CallerPayment): void {
   const [first, ...rest] = t.puts(payment);
   const other = rest.find((put) => put.body !== first?.body || put.path !== first.path);
   t.must(other === undefined, {
     expected: `the path and bytes of the first PUT: ${first?.body.slice(0, 200) ?? ''}`,
     got: other === undefined ? '' : `${other.path} ${other.body.slice(0, 200)}`,
+    clause: 'RU5',
+    cause: 'A retry builds the body anew, with another time or batch in it.',
     ...(other === undefined ? {} : { at: t.cite(other) }),
   });
 }
 
-function read(text: string): Readonly<Record<string, Json>> | undefined {
-  try {
-    return asObject(parseJson(text));
-  } catch (error) {
-    if (error instanceof JsonProblem) return undefined;
-    throw error;
-  }
+/** Raises a must-finding when the amount was put under another id as well (RU5). */
+export function noDouble(t: CallerContext, payment: CallerPayment): void {
+  const [double] = t.doubles(payment);
+  t.must(double === undefined, {
+    expected: 'no PUT of this amount with another id',
+    got: double?.path ?? '',
+    clause: 'RU5',
+    cause: 'A retry makes a new id: the customer pays twice.',
+    ...(double === undefined ? {} : { at: t.cite(double) }),
+  });
+}
+
+/** Raises a must-finding when the platform calls a payment ended that no clear answer has ended. */
+export async function notEnded(
+  t: CallerContext,
+  payment: CallerPayment,
+  after: string,
+  clause: ClauseId,
+): Promise<void> {
+  if (t.calls(payment).some(toldTheEnd)) return;
+  const status = await payment.status();
+  const last = t.calls(payment).at(-1);
+  t.must(status === undefined || status === 'processing', {
+    expected: `after ${after}: still processing`,
+    got: `status ${status ?? ''}`,
+    clause,
+    ...(last === undefined ? {} : { at: t.cite(last) }),
+  });
 }

@@ -8,11 +8,22 @@ export const t06: TokenCase = {
   decisions: [6],
   severity: 'must',
   profile: 'contract',
-  sends: 'POST create token with the right X-Client-Id and a wrong X-Api-Key',
+  sends:
+    'POST create token with the right X-Client-Id and a wrong X-Api-Key: a made-up one, and the right one cut, lengthened, in another case, or with one character changed',
   expects: 'no token (401)',
-  likely_cause: 'The client is looked up, its key is not compared.',
+  likely_cause: 'The client is looked up, its key is not compared as a whole.',
   async run(t) {
-    for (const key of ['wrong-key-duebridge', `${t.target.api_key}x`]) {
+    const { api_key } = t.target;
+    const upper = api_key.toUpperCase();
+    const middle = Math.floor(api_key.length / 2);
+    const tries = [
+      'wrong-key-duebridge',
+      `${api_key}x`,
+      api_key.slice(0, -1),
+      upper === api_key ? api_key.toLowerCase() : upper,
+      `${api_key.slice(0, middle)}${api_key[middle] === 'A' ? 'B' : 'A'}${api_key.slice(middle + 1)}`,
+    ];
+    for (const key of tries.filter((key) => key !== '' && key !== api_key)) {
       const reply = await t.create(undefined, { 'x-api-key': key });
       if (!t.refused(reply, 'a wrong key')) return;
       t.strict(reply.status === 401, { expected: '401', got: tell(reply), at: reply });

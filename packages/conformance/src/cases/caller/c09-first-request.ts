@@ -1,0 +1,179 @@
+import { OtherNumber } from '@duebridge/contract';
+import type { CallerCase } from '../../check/check.ts';
+import type { CallerContext } from '../../check/caller-context.ts';
+import { show, type Reply } from '../../check/http.ts';
+import type { Call } from '../../sandbox/partner.ts';
+import { parsed } from '../shared.ts';
+
+const CENTS = 9_001;
+
+export const c09: CallerCase = {
+  id: 'C09',
+  title: 'The first requests of a payment are as the interface says',
+  clauses: ['B4', 'PF6', 'S5', 'PF3', 'OA2', 'OA4', 'KY2'],
+  severity: 'must',
+  profile: 'contract',
+  sends: 'nothing: the platform is made to pay once, and its first requests are read',
+  expects:
+    'PUT of JSON under the path of the account, with the amount asked for as whole cents and a batch; the credential as the partner declared it; a form at the token endpoint',
+  likely_cause: 'The request was built from the memory of another interface.',
+  async run(t: CallerContext) {
+    const payment = await t.pay(CENTS);
+    await t.until(() => t.puts().length > 0 || refusedTokens(t) > 2);
+    tokenRequests(t);
+    await t.arrived(payment);
+    const [first] = t.puts(payment);
+    const put =
+      first === undefined ? undefined : t.run.raw.find(({ number }) => number === first.number);
+    if (first === undefined || put === undefined) return;
+    const at = t.cite(first);
+    const { biller_id, account_id } = t.run.caller;
+    const path = `/biller/${encodeURIComponent(biller_id)}/account/${encodeURIComponent(account_id)}/payment/`;
+    t.must(put.path.startsWith(path), {
+      expected: `PUT ${path}{platform_payment_id}`,
+      got: put.path,
+      clause: 'B4',
+      at,
+    });
+    const type = (put.headers['content-type'] ?? '').split(';')[0]?.trim().toLowerCase();
+    t.must(type === 'application/json', {
+      expected: 'content type application/json',
+      got: type === undefined || type === '' ? 'no content type' : type,
+      clause: 'B4',
+      at,
+    });
+    instruction(t, put, at, payment.platform_payment_id);
+    credential(t, put, at);
+  },
+};
+
+function instruction(t: CallerContext, put: Call, at: Reply, id: string | undefined): void {
+  const body = parsed(put.text);
+  if (
+    !t.must(body !== undefined, {
+      expected: 'a JSON object',
+      got: put.text.slice(0, 200),
+      clause: 'B4',
+      at,
+    }) ||
+    body === undefined
+  ) {
+    return;
+  }
+  const amount = body['amount_in_cents'];
+  const whole = t.must(typeof amount === 'number', {
+    expected: `amount_in_cents as a plain JSON integer, ${CENTS}`,
+    got: amount instanceof OtherNumber ? amount.source : show(amount),
+    clause: 'S5',
+    cause: 'The amount is in dollars, a text, or under another name.',
+    at,
+  });
+  if (whole) {
+    t.must(amount === CENTS, {
+      expected: `the amount that was asked for, ${CENTS}`,
+      got: show(amount),
+      clause: 'PF6',
+      cause: 'A fee is added, or the amount is turned into another unit twice.',
+      at,
+    });
+  }
+  const batch = body['platform_batch_id'];
+  t.must(typeof batch === 'string' && batch !== '', {
+    expected: 'platform_batch_id, a text',
+    got: show(batch),
+    clause: 'PF3',
+    at,
+  });
+  const named = body['platform_payment_id'];
+  t.must(named === undefined || named === id, {
+    expected: `platform_payment_id as in the path, ${id ?? ''}`,
+    got: show(named),
+    clause: 'PF2',
+    at,
+  });
+}
+
+/** The credential of a call, as the partner declared it. */
+function credential(t: CallerContext, put: Call, at: Reply): void {
+  const { authentication } = t.run.caller;
+  if (authentication.method === 'oauth') {
+    t.must(/^Bearer \S+$/.test(put.headers.authorization ?? ''), {
+      expected: 'Authorization: Bearer and the access token',
+      got: kindOf(put.headers.authorization),
+      clause: 'OA4',
+      at,
+    });
+    return;
+  }
+  const { header, key } = authentication;
+  const given = put.headers[header.toLowerCase()];
+  const text = Array.isArray(given) ? given.join(', ') : given;
+  t.must(text === key, {
+    expected: `${header} with the key alone, without a scheme word`,
+    got:
+      text !== undefined && text.endsWith(key)
+        ? `${text.slice(0, -key.length)}and the key`
+        : kindOf(text),
+    clause: 'KY2',
+    cause:
+      'The client library puts Bearer, or another word, before whatever stands in Authorization.',
+    at,
+  });
+}
+
+/** The requests at the token endpoint (OA2). */
+function tokenRequests(t: CallerContext): void {
+  const { authentication } = t.run.caller;
+  if (authentication.method !== 'oauth') return;
+  const fetch = t.run.raw.findLast(({ operation }) => operation === 'access_token');
+  t.must(fetch !== undefined, {
+    expected: 'a request at the token endpoint',
+    got: 'none came',
+    clause: 'OA2',
+  });
+  if (fetch === undefined) return;
+  const exchange = t.run.partner.exchanges().find(({ number }) => number === fetch.number);
+  const at = exchange === undefined ? {} : { at: t.cite(exchange) };
+  const type = (fetch.headers['content-type'] ?? '').split(';')[0]?.trim().toLowerCase();
+  t.must(type === 'application/x-www-form-urlencoded', {
+    expected: 'content type application/x-www-form-urlencoded at the token endpoint',
+    got: type === undefined || type === '' ? 'no content type' : type,
+    clause: 'OA2',
+    cause: 'The form is sent as JSON.',
+    ...at,
+  });
+  const form = new URLSearchParams(fetch.text);
+  const wanted: [string, string][] = [
+    ['grant_type', 'client_credentials'],
+    ['client_id', authentication.client_id],
+    ['client_secret', authentication.client_secret],
+  ];
+  for (const [name, value] of wanted) {
+    t.must(form.get(name) === value, {
+      expected: `the form field ${name}`,
+      got: form.has(name) ? 'another value' : 'it is missing',
+      clause: 'OA2',
+      ...at,
+    });
+  }
+  t.must((form.get('scope') ?? '').split(' ').includes('write'), {
+    expected: 'the form field scope, with write in it',
+    got: show(form.get('scope') ?? undefined),
+    clause: 'OA2',
+    ...at,
+  });
+}
+
+function refusedTokens(t: CallerContext): number {
+  return t
+    .calls()
+    .filter(({ operation, answer }) => operation === 'access_token' && answer?.status !== 200)
+    .length;
+}
+
+/** What stands in a header, without showing what may be secret. */
+function kindOf(value: string | undefined): string {
+  if (value === undefined || value === '') return 'no such header';
+  const [word = '', ...rest] = value.split(' ');
+  return rest.length === 0 ? 'another value' : `${word} and another value`;
+}

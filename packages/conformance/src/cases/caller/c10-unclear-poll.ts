@@ -1,0 +1,72 @@
+import type { CallerCase } from '../../check/check.ts';
+import type { CallerContext, CallerPayment } from '../../check/caller-context.ts';
+import type { Behaviour } from '../../sandbox/partner.ts';
+import { inGroups, noDouble, notEnded, toldTheEnd, UNCLEAR, type UnclearAnswer } from './calls.ts';
+
+/** Faults that a person is asked to pay for. */
+const BY_HAND = ['500', '404', '200 with a web page'];
+
+export const c10: CallerCase = {
+  id: 'C10',
+  title: 'A poll that says nothing neither ends a payment nor the polling',
+  clauses: ['RU4', 'ST3'],
+  decisions: [22],
+  severity: 'must',
+  profile: 'contract',
+  sends: `the scripted partner answers the first poll of each payment wrongly: ${UNCLEAR.map(({ name }) => name).join(', ')}`,
+  expects: 'a further call for that payment, until its end is told; never failed before that',
+  likely_cause: 'A poll that throws ends the loop that polls, or is recorded as a failed payment.',
+  async run(t: CallerContext) {
+    const faults = UNCLEAR.filter(({ name }) => t.run.driver.at_once > 1 || BY_HAND.includes(name));
+    let cents = 10_001;
+    let judged = 0;
+    for (const group of inGroups(faults)) {
+      const polls = group.map(firstPoll);
+      const payments = await t.payAll(
+        polls.map(({ behaviour }) => {
+          cents += 1;
+          return { cents, behaviour };
+        }),
+      );
+      const [first] = payments;
+      if (first !== undefined) await t.accepted(first);
+      await t.until(() => polls.every(({ met }) => met()));
+      const told = (payment: CallerPayment): boolean => t.calls(payment).some(toldTheEnd);
+      const met = payments.flatMap((payment, place) => {
+        const name = group[place]?.name ?? '';
+        return polls[place]?.met() === true ? { payment, name } : [];
+      });
+      judged += met.length;
+      for (const { payment, name } of met) {
+        await notEnded(t, payment, `a poll answered with ${name}`, 'ST3');
+      }
+      await t.until(() => met.every(({ payment }) => told(payment)));
+      for (const { payment, name } of met) {
+        const last = t.calls(payment).at(-1);
+        t.must(told(payment), {
+          expected: `after a poll answered with ${name}: polls until the end is told, within ${t.run.caller.patience_seconds} s`,
+          got: 'the platform asked no more',
+          clause: 'RU4',
+          ...(last === undefined ? {} : { at: t.cite(last) }),
+        });
+        noDouble(t, payment);
+      }
+    }
+    t.given(judged > 0, 'the platform never polled a payment that it had put');
+  },
+};
+
+/** Answers the first poll wrongly; the payment is processing then, and ends a little later. */
+function firstPoll(fault: UnclearAnswer): { behaviour: Behaviour; met: () => boolean } {
+  let met = false;
+  return {
+    met: () => met,
+    behaviour: {
+      answer(call) {
+        if (met || call.method !== 'GET' || !call.path.includes('/payment/')) return undefined;
+        met = true;
+        return fault.reply;
+      },
+    },
+  };
+}

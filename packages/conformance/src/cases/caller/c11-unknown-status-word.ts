@@ -1,0 +1,61 @@
+import type { CallerCase } from '../../check/check.ts';
+import type { CallerContext } from '../../check/caller-context.ts';
+import { onRecords } from '../../sandbox/partner.ts';
+import { toldTheEnd } from './calls.ts';
+
+/** Words that are none of the four, and what a careless reader takes them for. */
+const WORDS = ['completed', 'SUCCEEDED', 'success', 'declined', 'cancelled', ''];
+
+/** Polls that tell the wrong word before the right one comes. */
+const TIMES = 2;
+
+export const c11: CallerCase = {
+  id: 'C11',
+  title: 'A status that is none of the four words ends nothing',
+  clauses: ['PF4', 'RU4'],
+  decisions: [22],
+  severity: 'must',
+  profile: 'contract',
+  sends: `the scripted partner tells the status ${WORDS.map((word) => `"${word}"`).join(', ')} in ${TIMES} polls, then the right one`,
+  expects: 'neither succeeded nor failed while the word is unknown',
+  likely_cause:
+    'Whatever is not processing is taken for an end, or words are compared without case.',
+  async run(t: CallerContext) {
+    const words = t.run.driver.at_once > 1 ? WORDS : WORDS.slice(0, 2);
+    const told = words.map(() => 0);
+    const payments = await t.payAll(
+      words.map((status, place) => ({
+        cents: 11_001 + place,
+        behaviour: onRecords((record, call) => {
+          // A PUT that is repeated meanwhile must not tell the end before the polls have told the word.
+          if (call.method !== 'GET') return { ...record, status: 'processing', posted_at: null };
+          if ((told[place] ?? 0) >= TIMES) return record;
+          told[place] = (told[place] ?? 0) + 1;
+          return { ...record, status, posted_at: null };
+        }),
+      })),
+    );
+    const [first] = payments;
+    if (first !== undefined) await t.accepted(first);
+    await t.until(() => told.every((times) => times > 0));
+    t.given(
+      told.some((times) => times > 0),
+      'the platform never polled a payment that it had put',
+    );
+    for (const [place, payment] of payments.entries()) {
+      if ((told[place] ?? 0) === 0 || t.calls(payment).some(toldTheEnd)) continue;
+      const status = await payment.status();
+      const last = t.calls(payment).at(-1);
+      t.must(status === undefined || status === 'processing', {
+        expected: `still processing, although the answer said "${words[place] ?? ''}"`,
+        got: `status ${status ?? ''}`,
+        ...(last === undefined ? {} : { at: t.cite(last) }),
+      });
+    }
+    // A platform may keep such a payment for a person to look at: that it stops asking then is no breach.
+    const asked = payments.filter((payment) => t.calls(payment).some(toldTheEnd)).length;
+    t.notes.push(
+      `${asked} of ${payments.length} payments were asked for again after the unknown word.`,
+    );
+  },
+};

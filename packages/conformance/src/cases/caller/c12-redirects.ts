@@ -1,0 +1,66 @@
+import type { CallerCase } from '../../check/check.ts';
+import type { Behaviour, Call } from '../../sandbox/partner.ts';
+import { inGroups, noDouble, notEnded } from './calls.ts';
+
+const STATUSES = [301, 302, 303, 307, 308];
+
+export const c12: CallerCase = {
+  id: 'C12',
+  title: 'A redirect is never followed',
+  clauses: ['S3', 'RU5'],
+  decisions: [21],
+  severity: 'must',
+  profile: 'contract',
+  sends: `the scripted partner sends a PUT on to another host with ${STATUSES.join(', ')}, and a poll with 302`,
+  expects:
+    'no request at that host: it would be handed the credential; and the payment is not failed',
+  likely_cause: 'The HTTP library follows redirects unless it is told not to.',
+  async run(t) {
+    const stray = t.run.partner.stray_url;
+    const statuses = t.run.driver.at_once > 1 ? STATUSES : STATUSES.slice(-2);
+    const orders = [
+      ...statuses.map((status) => ({
+        what: `a PUT answered ${status}`,
+        behaviour: once((call) => call.method === 'PUT', status, stray),
+      })),
+      { what: 'a poll answered 302', behaviour: once(isPoll, 302, stray) },
+    ];
+    let cents = 12_001;
+    for (const group of inGroups(orders)) {
+      const payments = await t.payAll(
+        group.map(({ behaviour }) => {
+          cents += 1;
+          return { cents, behaviour };
+        }),
+      );
+      await t.arrived(payments[0]);
+      await t.until(
+        () => payments.every((payment) => t.calls(payment).length > 1) || t.strays() > 0,
+      );
+      for (const [place, payment] of payments.entries()) {
+        await notEnded(t, payment, group[place]?.what ?? '', 'ST3');
+        noDouble(t, payment);
+      }
+    }
+    t.must(t.strays() === 0, {
+      expected: 'no request at the host that a redirect leads to',
+      got: `${t.strays()} came`,
+    });
+  },
+};
+
+function isPoll(call: Call): boolean {
+  return call.method === 'GET' && call.path.includes('/payment/');
+}
+
+/** Answers the first call of the kind with a redirect. */
+function once(kind: (call: Call) => boolean, status: number, to: string): Behaviour {
+  let met = false;
+  return {
+    receive(call) {
+      if (met || !kind(call)) return undefined;
+      met = true;
+      return { status, headers: { Location: `${to}${call.path}` }, body: '' };
+    },
+  };
+}

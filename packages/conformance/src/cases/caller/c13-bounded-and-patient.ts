@@ -1,0 +1,128 @@
+import type { ClauseId } from '@duebridge/contract';
+import type { CallerCase } from '../../check/check.ts';
+import type { CallerContext, CallerPayment } from '../../check/caller-context.ts';
+import { recordOf, type Behaviour } from '../../sandbox/partner.ts';
+import { noDouble, notEnded, sameBytes, toldTheEnd } from './calls.ts';
+
+/** Calls after which a platform that counts its tries would have given up. */
+const CALLS = 5;
+
+/** Most PUTs of one payment in any second that any partner should have to bear. */
+const MOST_A_SECOND = 5;
+
+export const c13: CallerCase = {
+  id: 'C13',
+  title: 'The platform neither floods a partner that fails nor gives up on one that is slow',
+  clauses: ['RU4', 'RU5', 'ST3'],
+  decisions: [21, 23],
+  severity: 'must',
+  profile: 'contract',
+  sends:
+    'the scripted partner answers all PUTs of one payment 500, and keeps another one processing, each for a while; then it is right again',
+  expects: `at most ${MOST_A_SECOND} PUTs in a second meanwhile; both payments still processing; and their end is asked for`,
+  likely_cause:
+    'A retry follows at once and without a bound; or a number of tries or polls ends the payment.',
+  async run(t: CallerContext) {
+    const slow = new Spell(t, 'GET');
+    const polled = await slow.pay(13_001, stays(slow));
+    await t.accepted(polled);
+    await slow.last();
+    await notEnded(t, polled, `${slow.calls()} polls that say processing`, 'RU4');
+    slow.end();
+    await asked(t, polled, `after ${slow.calls()} polls that say processing`, 'RU4');
+    const broken = new Spell(t, 'PUT');
+    const failing = await broken.pay(13_002, fails(broken));
+    await t.arrived(failing);
+    await broken.last();
+    await notEnded(t, failing, `${broken.calls()} PUTs answered 500`, 'ST3');
+    broken.end();
+    const times = t.puts(failing).map(({ at_ms }) => at_ms);
+    const [first] = t.puts(failing);
+    t.should(
+      !times.some((time, place) => (times[place + MOST_A_SECOND] ?? Infinity) - time < 1_000),
+      {
+        expected: `at most ${MOST_A_SECOND} PUTs in a second`,
+        got: `${times.length} PUTs in ${(times.at(-1) ?? 0) - (times[0] ?? 0)} ms`,
+        clause: 'LI1',
+        ...(first === undefined ? {} : { at: t.cite(first) }),
+      },
+    );
+    await asked(t, failing, `after ${broken.calls()} PUTs answered 500`, 'RU5');
+  },
+};
+
+/** A time in which the partner is slow, or fails: some calls long, or as long as the judge has patience. */
+class Spell {
+  readonly #t: CallerContext;
+  readonly #method: 'GET' | 'PUT';
+  #payment: CallerPayment | undefined;
+  #over = false;
+
+  constructor(t: CallerContext, method: 'GET' | 'PUT') {
+    this.#t = t;
+    this.#method = method;
+  }
+
+  get over(): boolean {
+    return this.#over;
+  }
+
+  async pay(cents: number, behaviour: Behaviour): Promise<CallerPayment> {
+    this.#payment = await this.#t.pay(cents, behaviour);
+    return this.#payment;
+  }
+
+  calls(): number {
+    return this.#t.calls(this.#payment).filter(({ method }) => method === this.#method).length;
+  }
+
+  /** Waits for so many calls that whoever counts them would have given up. */
+  async last(): Promise<void> {
+    const { quiet_ms } = this.#t.run.tokens.pace;
+    await this.#t.run.tokens.sleep(quiet_ms);
+    await this.#t.until(() => this.calls() > CALLS);
+  }
+
+  end(): void {
+    this.#over = true;
+  }
+}
+
+async function asked(
+  t: CallerContext,
+  payment: CallerPayment,
+  what: string,
+  clause: ClauseId,
+): Promise<void> {
+  const told = await t.until(() => t.calls(payment).some(toldTheEnd));
+  const last = t.calls(payment).at(-1);
+  t.must(told, {
+    expected: `${what}: calls until the end is told, within ${t.run.caller.patience_seconds} s`,
+    got: `${t.calls(payment).length} calls, and then none`,
+    clause,
+    ...(last === undefined ? {} : { at: t.cite(last) }),
+  });
+  sameBytes(t, payment);
+  noDouble(t, payment);
+}
+
+function fails(spell: Spell): Behaviour {
+  return {
+    receive: (call) =>
+      call.method === 'PUT' && !spell.over
+        ? { status: 500, body: { code: 'INTERNAL_ERROR', message: 'An unexpected error occurred' } }
+        : undefined,
+  };
+}
+
+/** Tells processing at once, as a partner does that knows no waiting reads. */
+function stays(spell: Spell): Behaviour {
+  return {
+    answer(_call, answer) {
+      const record = recordOf(answer);
+      return record === undefined || spell.over
+        ? undefined
+        : { status: 200, body: { ...record, status: 'processing', posted_at: null } };
+    },
+  };
+}

@@ -1,0 +1,31 @@
+import type { TokenCase } from '../../check/check.ts';
+import { fullBody, leastBody, tokenOf, type TokenContext } from '../../check/token-context.ts';
+
+export const t17: TokenCase = {
+  id: 'T17',
+  title: 'Each customer gets a token of its own',
+  clauses: ['TK1', 'S1'],
+  severity: 'must',
+  profile: 'contract',
+  sends: 'POST create token for three customers, two of them of the same account',
+  expects: 'three different tokens: a token starts the flow for the customer it was made for',
+  likely_cause:
+    'The token is made of the client or the account, or comes from a cache without a key.',
+  async run(t: TokenContext) {
+    const bodies = [
+      fullBody(t.target),
+      { ...fullBody(t.target), first_name: 'Grace', email: 'grace@example.com' },
+      { ...leastBody(), first_name: 'Alan', last_name: 'Other', email: 'alan@example.com' },
+    ];
+    const replies = [];
+    for (const body of bodies) replies.push(await t.create(body));
+    const tokens = replies.flatMap((reply) => tokenOf(reply) ?? []);
+    t.given(tokens.length > 1, 'no two tokens were given (see T01)');
+    const last = replies.at(-1);
+    t.must(new Set(tokens).size === tokens.length, {
+      expected: `${tokens.length} different tokens for ${tokens.length} customers`,
+      got: `${new Set(tokens).size} different ones`,
+      ...(last === undefined ? {} : { at: last }),
+    });
+  },
+};

@@ -1,0 +1,239 @@
+/**
+ * Ways to make the platform under test pay: the flow of decision 31, a command, a request, or a person.
+ * None needs the platform to be built for the judge.
+ */
+import { spawn, type ChildProcess } from 'node:child_process';
+import { randomUUID } from 'node:crypto';
+import { formatCents, platformRoutes, type Json } from '@duebridge/contract';
+import { Skipped } from './findings.ts';
+import { asObject, isSuccess, tell, type Reply } from './http.ts';
+import type { CallerTarget } from './target.ts';
+import { fullBody, identifiers, TokenContext, tokenOf, type TokenRun } from './token-context.ts';
+
+/** A payment that a platform was asked to make. */
+export interface Driven {
+  /** Undefined where only the PUT that comes of it will tell. */
+  readonly platform_payment_id: string | undefined;
+  /** What the platform tells its customer now; undefined when it cannot be asked. */
+  readonly status: (platform_payment_id: string) => Promise<string | undefined>;
+}
+
+/** Makes the platform under test pay. */
+export interface Driver {
+  /** How many payments it can be asked for at the same moment. */
+  readonly at_once: number;
+  readonly pay: (amount_in_cents: number) => Promise<Driven>;
+  /** Ends what it has started. */
+  readonly close?: () => void;
+}
+
+/** Makes a driver, given the address at which the scripted partner listens. */
+export type MakeDriver = (partner_url: string) => Driver;
+
+/** Wait before a platform that cannot reach the partner is asked again. */
+const RETRY_MS = 500;
+
+/** Longest wait for an answer of the platform's own pages. */
+const ANSWER_TIMEOUT_MS = 15_000;
+
+/** Longest output of a command that is read. */
+const MAX_OUTPUT = 10_000;
+
+/** The driver that the target file names. `told` says to a person what to pay now. */
+export function driverOf(
+  tokens: TokenRun,
+  caller: CallerTarget,
+  partner_url: string,
+  told: (sentence: string) => void,
+): Driver {
+  if (caller.pay_command !== undefined) return byCommand(caller, caller.pay_command, partner_url);
+  if (caller.pay_url !== undefined) return byRequest(tokens, caller, caller.pay_url);
+  if (tokens.target.flow) return byFlow(tokens, caller);
+  return byHand(caller, partner_url, told);
+}
+
+/** A command for each payment; it may run as long as the payment does, and is ended with the run. */
+function byCommand(caller: CallerTarget, command: string, partner_url: string): Driver {
+  const children = new Set<ChildProcess>();
+  const run = (line: string, values: Readonly<Record<string, string>>): ChildProcess => {
+    const filled = line.replaceAll(/\{(\w+)\}/g, (all, name: string) => values[name] ?? all);
+    const child = spawn(filled, {
+      shell: true,
+      detached: true,
+      stdio: ['ignore', 'pipe', 2],
+      env: { ...process.env, DUEBRIDGE_PARTNER_URL: partner_url },
+    });
+    children.add(child);
+    child.once('close', () => children.delete(child));
+    // What the shell cannot start shows as a payment that never comes.
+    child.once('error', () => children.delete(child));
+    return child;
+  };
+  return {
+    at_once: 10,
+    async pay(amount_in_cents) {
+      const { biller_id, account_id } = caller;
+      run(command, {
+        biller_id,
+        account_id,
+        amount_in_cents: String(amount_in_cents),
+      }).stdout?.resume();
+      return {
+        platform_payment_id: undefined,
+        async status(platform_payment_id) {
+          if (caller.status_command === undefined) return undefined;
+          const child = run(caller.status_command, { platform_payment_id });
+          let text = '';
+          for await (const piece of child.stdout ?? []) {
+            if (text.length < MAX_OUTPUT) text += String(piece);
+          }
+          return text.trim() === '' ? undefined : text.trim();
+        },
+      };
+    },
+    close() {
+      for (const { pid } of children) {
+        try {
+          // Its whole group: a shell stands between the command and us.
+          if (pid !== undefined) process.kill(-pid, 'SIGTERM');
+        } catch {
+          // It has ended by itself meanwhile.
+        }
+      }
+    },
+  };
+}
+
+/** A POST for each payment, and a GET for its status. */
+function byRequest(tokens: TokenRun, caller: CallerTarget, pay_url: string): Driver {
+  const context = new TokenContext(tokens, 'driver');
+  return {
+    at_once: 50,
+    async pay(amount_in_cents) {
+      const { biller_id, account_id } = caller;
+      const asked = await context.send({
+        method: 'POST',
+        url: pay_url,
+        headers: { 'content-type': 'application/json' },
+        body: JSON.stringify({ biller_id, account_id, amount_in_cents }),
+        timeout_ms: ANSWER_TIMEOUT_MS,
+      });
+      if (!isSuccess(asked)) throw new Skipped(`the platform was not made to pay: ${tell(asked)}`);
+      const id = asObject(asked.json)?.['platform_payment_id'];
+      return {
+        platform_payment_id: typeof id === 'string' ? id : undefined,
+        async status(platform_payment_id) {
+          if (caller.status_url === undefined) return undefined;
+          const read = await context.send({
+            method: 'GET',
+            url: caller.status_url.replaceAll(
+              '{platform_payment_id}',
+              encodeURIComponent(platform_payment_id),
+            ),
+            timeout_ms: ANSWER_TIMEOUT_MS,
+          });
+          const status = asObject(read.json)?.['status'];
+          return typeof status === 'string' ? status : undefined;
+        },
+      };
+    },
+  };
+}
+
+/** Tells a person what to pay, one payment after another. */
+function byHand(
+  caller: CallerTarget,
+  partner_url: string,
+  told: (sentence: string) => void,
+): Driver {
+  let first = true;
+  return {
+    at_once: 1,
+    async pay(amount_in_cents) {
+      if (first) told(`The partner to pay is at ${partner_url}: register it with the platform.`);
+      first = false;
+      told(
+        `Now pay ${formatCents(amount_in_cents)} for account ${caller.account_id} of ${caller.biller_id}; ${caller.patience_seconds} s are waited for it.`,
+      );
+      return { platform_payment_id: undefined, status: async () => undefined };
+    },
+  };
+}
+
+/** Pays by the flow of decision 31: token, session, payment. */
+function byFlow(tokens: TokenRun, caller: CallerTarget): Driver {
+  // A platform may show a customer the payment that stands on the account already, so each payment
+  // has a customer of its own; the run in the name keeps runs apart.
+  const family = randomUUID().slice(0, 8);
+  let customers = 0;
+  return {
+    at_once: 50,
+    async pay(amount_in_cents) {
+      const { target } = tokens;
+      const context = new TokenContext(tokens, 'driver');
+      customers += 1;
+      const token = tokenOf(
+        await context.create({
+          ...fullBody(target),
+          last_name: `Example ${family} ${customers}`,
+          email: `ada.${family}.${customers}@example.com`,
+          phone_number: `+1512555${String(1_000 + customers).padStart(4, '0')}`,
+          external_identifiers: identifiers(target, caller.account_id),
+        }),
+      );
+      if (token === undefined) throw new Skipped('the platform gave no token to pay with');
+      tokens.wire.hide({ value: token, name: 'TOKEN' });
+      const opened = await context.send({
+        method: 'POST',
+        url: target.base_url + platformRoutes.create_flow_session.path,
+        headers: { authorization: `Bearer ${token}`, 'content-type': 'application/json' },
+        body: '{}',
+      });
+      const session = asObject(opened.json)?.['session'];
+      if (typeof session !== 'string') {
+        throw new Skipped(`the platform opened no flow session: ${tell(opened)}`);
+      }
+      tokens.wire.hide({ value: session, name: 'SESSION' });
+      const headers = { authorization: `Bearer ${session}`, 'content-type': 'application/json' };
+      const read = (): Promise<Reply> =>
+        context.send({
+          method: 'GET',
+          url: target.base_url + platformRoutes.get_flow_session.path,
+          headers: { authorization: `Bearer ${session}` },
+        });
+      // A platform that found nobody at the partner's address a moment ago may wait before it looks again.
+      const deadline = tokens.now() + caller.patience_seconds * 1_000;
+      let shown = await read();
+      while (shown.status === 503 && tokens.now() < deadline) {
+        await tokens.sleep(RETRY_MS);
+        shown = await read();
+      }
+      const methods = asObject(shown.json)?.['funding_methods'];
+      const funding_method = asObject(Array.isArray(methods) ? (methods[0] as Json) : undefined)?.[
+        'funding_method'
+      ];
+      const paid = await context.send({
+        method: 'POST',
+        url: target.base_url + platformRoutes.create_flow_payment.path,
+        headers,
+        body: JSON.stringify({ amount_in_cents, funding_method }),
+      });
+      const id = asObject(paid.json)?.['platform_payment_id'];
+      if (!isSuccess(paid) || typeof id !== 'string') {
+        throw new Skipped(`the platform made no payment: ${tell(paid)}`);
+      }
+      return {
+        platform_payment_id: id,
+        async status() {
+          const answer = await context.send({
+            method: 'GET',
+            url: `${target.base_url}${platformRoutes.create_flow_payment.path}/${id}`,
+            headers,
+          });
+          const status = asObject(answer.json)?.['status'];
+          return typeof status === 'string' ? status : undefined;
+        },
+      };
+    },
+  };
+}

@@ -1,0 +1,194 @@
+/**
+ * Callers that are not ours, judged end to end: small platforms in plain Node and in Python, written
+ * from the interface alone, made to pay by a request, by a command, and by a person at the terminal.
+ */
+import assert from 'node:assert/strict';
+import { spawn, spawnSync, type ChildProcess } from 'node:child_process';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import net, { type AddressInfo } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import test, { after, describe } from 'node:test';
+import { platformTarget, type Draft } from '../src/check/target.ts';
+import { judgePlatform, type RunReport } from '../src/run.ts';
+import { makeCertificate } from './tls-proxy.ts';
+
+const folder = mkdtempSync(join(tmpdir(), 'duebridge-callers-'));
+after(() => rmSync(folder, { recursive: true, force: true }));
+
+const KEY = 'a-key-of-the-foreign-callers';
+const CLIENT = { client_id: 'platform', client_secret: 'a secret of the foreign callers' };
+
+const python = ['python3', 'python'].find(
+  (name) =>
+    spawnSync(name, ['-c', 'import sys; sys.exit(sys.version_info < (3, 10))']).status === 0,
+);
+
+const CLIENTS = [
+  { file: 'caller.mjs', command: process.execPath },
+  ...(python === undefined ? [] : [{ file: 'caller.py', command: python }]),
+];
+
+function findings(report: RunReport): string {
+  return report.results
+    .filter((one) => one.findings.length > 0)
+    .map((one) => `${one.id} ${one.verdict} ${JSON.stringify(one.findings[0])}`)
+    .concat(report.judge_failed, report.config?.sentence ?? [])
+    .join('\n');
+}
+
+function skipped(report: RunReport): string[] {
+  return report.results.filter(({ verdict }) => verdict === 'SKIP').map(({ id }) => id);
+}
+
+/** Starts a client that pays at this partner; gives its address once it says it. */
+async function start(
+  { file, command }: { file: string; command: string },
+  partner_url: string,
+  method: 'key' | 'oauth',
+): Promise<{ url: string; child: ChildProcess }> {
+  const child = spawn(command, [join(import.meta.dirname, 'clients', file)], {
+    env: {
+      PATH: process.env['PATH'],
+      PARTNER_URL: partner_url,
+      ...(method === 'key'
+        ? { PARTNER_KEY: KEY }
+        : { CLIENT_ID: CLIENT.client_id, CLIENT_SECRET: CLIENT.client_secret }),
+    },
+    stdio: ['ignore', 'pipe', 'inherit'],
+  });
+  const url = await new Promise<string>((resolve, reject) => {
+    let text = '';
+    child.stdout.on('data', (piece: Buffer) => {
+      text += piece.toString();
+      const found = /http:\/\/127\.0\.0\.1:\d+/.exec(text);
+      if (found !== null) resolve(found[0]);
+    });
+    child.once('exit', (code) => reject(new Error(`${file} ended with ${code}: ${text}`)));
+  });
+  return { url, child };
+}
+
+async function freePort(): Promise<number> {
+  const server = net.createServer();
+  await new Promise<void>((resolve) => {
+    server.listen(0, '127.0.0.1', resolve);
+  });
+  const { port } = server.address() as AddressInfo;
+  await new Promise((resolve) => {
+    server.close(resolve);
+  });
+  return port;
+}
+
+function draft(port: number, method: 'key' | 'oauth', caller: Draft): Draft {
+  return {
+    caller: {
+      port,
+      authentication:
+        method === 'key'
+          ? { method, header: 'x-api-key', key: KEY }
+          : { method, ...CLIENT, token_url: `http://127.0.0.1:${port}/oauth/token` },
+      biller_id: 'a-biller',
+      account_id: 'A-1',
+      patience_seconds: 15,
+      ...caller,
+    },
+  };
+}
+
+const PACE = { quiet_ms: 800 };
+
+describe('a caller that is not ours', { concurrency: 4 }, () => {
+  for (const client of CLIENTS) {
+    for (const method of ['key', 'oauth'] as const) {
+      test(`${client.file} keeps the interface, by ${method}, asked by a request`, async () => {
+        const port = await freePort();
+        const { url, child } = await start(client, `http://127.0.0.1:${port}`, method);
+        try {
+          const target = platformTarget(
+            draft(port, method, {
+              pay_url: `${url}/pay`,
+              status_url: `${url}/payments/{platform_payment_id}`,
+            }),
+            {},
+          );
+          const report = await judgePlatform(target, { pace: PACE });
+          assert.equal(findings(report), '');
+          assert.equal(report.exit_code, 0);
+          assert.deepEqual(
+            skipped(report).filter((id) => id.startsWith('C')),
+            method === 'key' ? ['C05'] : [],
+          );
+        } finally {
+          child.kill('SIGKILL');
+        }
+      });
+    }
+  }
+
+  test('a command makes it pay, at a partner that speaks https under another address', async () => {
+    const port = await freePort();
+    const { cert, key } = makeCertificate();
+    const [cert_file, key_file] = [join(folder, 'cert.pem'), join(folder, 'key.pem')];
+    writeFileSync(cert_file, cert);
+    writeFileSync(key_file, key);
+    const script = join(folder, 'pay.mjs');
+    writeFileSync(
+      script,
+      `const [base, account, cents] = process.argv.slice(2);
+const path = \`/biller/b/account/\${account}/payment/by-command-\${cents}\`;
+const headers = { 'x-api-key': '${KEY}', 'content-type': 'application/json' };
+const body = JSON.stringify({ amount_in_cents: Number(cents), platform_batch_id: 'b-1' });
+await fetch(base + path, { method: 'PUT', headers, body });
+for (;;) {
+  const { status } = await (await fetch(base + path, { headers })).json();
+  if (status !== 'processing') break;
+  await new Promise((resolve) => setTimeout(resolve, 100));
+}
+`,
+    );
+    const target = platformTarget(
+      draft(port, 'key', {
+        public_url: `https://127.0.0.1:${port}`,
+        tls: { cert_file, key_file },
+        biller_id: 'b',
+        pay_command: `NODE_EXTRA_CA_CERTS=${cert_file} '${process.execPath}' '${script}' "$DUEBRIDGE_PARTNER_URL" {account_id} {amount_in_cents}`,
+      }),
+      {},
+    );
+    const report = await judgePlatform(target, { pace: PACE, only: ['C01', 'C03', 'C09'] });
+    assert.equal(findings(report), '');
+    assert.equal(report.counts.PASS, 3);
+  });
+
+  test('a person who is told what to pay passes too', async () => {
+    const port = await freePort();
+    const client = CLIENTS[0]!;
+    const { url, child } = await start(client, `http://127.0.0.1:${port}`, 'key');
+    const told: string[] = [];
+    try {
+      const target = platformTarget(draft(port, 'key', {}), {});
+      const report = await judgePlatform(target, {
+        pace: PACE,
+        only: ['C01', 'C02', 'C03', 'C07', 'C09'],
+        onPrompt(sentence) {
+          told.push(sentence);
+          const amount = /^Now pay \$(\d+)\.(\d\d) for account A-1 of a-biller;/.exec(sentence);
+          if (amount === null) return;
+          const body = {
+            biller_id: 'a-biller',
+            account_id: 'A-1',
+            amount_in_cents: Number(`${amount[1]}${amount[2]}`),
+          };
+          void fetch(`${url}/pay`, { method: 'POST', body: JSON.stringify(body) });
+        },
+      });
+      assert.equal(findings(report), '');
+      assert.equal(report.counts.PASS, 5);
+      assert.match(told[0] ?? '', new RegExp(`127.0.0.1:${port}: register it`));
+    } finally {
+      child.kill('SIGKILL');
+    }
+  });
+});

@@ -1,0 +1,74 @@
+/** The part of the kill matrix in which platforms that call wrongly are caught. */
+import assert from 'node:assert/strict';
+import test, { describe } from 'node:test';
+import { CALLER_CASES } from '../src/cases/index.ts';
+import { platformTarget, type Draft } from '../src/check/target.ts';
+import { judgePlatform, type RunReport } from '../src/run.ts';
+import { AT_ONCE, isCaught, QUICK, tell } from './kill.ts';
+import { CALLER_MUTANTS, type CallerMutant } from './mutants.ts';
+import { openPlatformProxy, smallPlatform } from './wrong-platform.ts';
+
+const CALLER_CHECKS = CALLER_CASES.map(({ id }) => id);
+
+/** Judges how a small platform calls, wrong or right. */
+async function judgeCaller(
+  fault: CallerMutant['name'] | undefined,
+  method: 'key' | 'oauth',
+): Promise<RunReport> {
+  const proxy = await openPlatformProxy('biller');
+  const stop = new AbortController();
+  const authentication =
+    method === 'key'
+      ? ({ method, header: 'x-api-key', key: 'a-key-of-the-kill-matrix' } as const)
+      : ({
+          method,
+          client_id: 'judge',
+          client_secret: 'a-secret-of-the-kill-matrix',
+          scope: 'read write',
+          token_url: 'http://127.0.0.1:1/',
+        } as const);
+  try {
+    const draft: Draft = {
+      base_url: proxy.url,
+      client_id: proxy.client_id,
+      api_key: proxy.api_key,
+      caller: {
+        port: 0,
+        authentication,
+        biller_id: 'judge',
+        account_id: 'A-1',
+        patience_seconds: 4,
+      },
+    };
+    return await judgePlatform(platformTarget(draft, {}), {
+      pace: QUICK,
+      only: CALLER_CHECKS,
+      driver: smallPlatform(authentication, fault, stop.signal),
+    });
+  } finally {
+    stop.abort();
+    await proxy.stop();
+  }
+}
+
+describe('a right caller passes', { concurrency: AT_ONCE }, () => {
+  test('a caller with OAuth', async () => {
+    const report = await judgeCaller(undefined, 'oauth');
+    assert.equal(tell(report), '');
+    assert.equal(report.counts.PASS, CALLER_CHECKS.length);
+  });
+
+  test('a caller with a static key', async () => {
+    const report = await judgeCaller(undefined, 'key');
+    assert.equal(tell(report), '');
+    assert.equal(report.counts.PASS, CALLER_CHECKS.length - 1);
+  });
+});
+
+describe('a wrong caller is caught by its check', { concurrency: AT_ONCE * 2 }, () => {
+  for (const mutant of CALLER_MUTANTS) {
+    test(`${mutant.breaks.join(' ')}: it ${mutant.wrong}`, async () => {
+      isCaught(mutant, await judgeCaller(mutant.name, mutant.auth ?? 'key'));
+    });
+  }
+});

@@ -1,0 +1,57 @@
+/** What the two halves of the kill matrix share: the pace, and what counts as caught. */
+import assert from 'node:assert/strict';
+import type { Pace } from '../src/check/pace.ts';
+import type { RunReport } from '../src/run.ts';
+import type { PartnerMutant } from './mutants.ts';
+
+/** Faster than a real run, and otherwise the same. */
+export const QUICK: Partial<Pace> = {
+  poll_first_ms: 10,
+  poll_longest_ms: 50,
+  burst_per_second: 100,
+  burst_seconds: 0.4,
+  after_end_ms: 40,
+  balance_lag_ms: 20,
+  request_timeout_ms: 5_000,
+  quiet_ms: 300,
+};
+
+/** How many wrong peers are judged at once: two cores, and most of the time is waiting. */
+export const AT_ONCE = 16;
+
+export const DAY_MS = 24 * 60 * 60 * 1_000;
+
+/** Checks that look at every payment of a run again, and so see what many others see. */
+const WHOLE_RUN = ['P60', 'P61', 'P62', 'P63', 'P64', 'P65', 'P66'];
+
+export function tell(report: RunReport): string {
+  return report.results
+    .filter(({ verdict }) => verdict === 'FAIL' || verdict === 'WARN')
+    .map(({ id, verdict, findings }) => `${id} ${verdict} ${JSON.stringify(findings[0])}`)
+    .concat(report.config === undefined ? [] : [`CONFIG ${report.config.sentence}`])
+    .concat(report.judge_failed)
+    .join('\n');
+}
+
+/** Caught by the checks meant for it, and failed by no other than those it says. */
+export function isCaught(
+  mutant: Pick<PartnerMutant, 'breaks' | 'also' | 'verdict'>,
+  report: RunReport,
+): void {
+  assert.deepEqual(report.judge_failed, []);
+  assert.equal(report.config, undefined, tell(report));
+  for (const id of mutant.breaks) {
+    const result = report.results.find((one) => one.id === id);
+    assert.equal(result?.verdict, mutant.verdict, `${id}\n${tell(report)}`);
+  }
+  const failed = report.results.filter(({ verdict }) => verdict === 'FAIL').map(({ id }) => id);
+  assert.equal(report.exit_code, failed.length === 0 ? 0 : 1);
+  const { also = [] } = mutant;
+  if (also === 'many') return;
+  const meant = new Set([...mutant.breaks, ...also, ...WHOLE_RUN]);
+  assert.deepEqual(
+    failed.filter((id) => !meant.has(id)),
+    [],
+    tell(report),
+  );
+}
