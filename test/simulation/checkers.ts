@@ -1,0 +1,324 @@
+/**
+ * What must hold of any history, whatever the faults were. Each checker takes a history and gives the violations it finds, in words;
+ * checkers.test.ts shows each a forged history that it must refuse.
+ */
+import { isTerminal, type PaymentStatus } from '@duebridge/contract';
+import type { Ending, Event } from './history.ts';
+
+/** What the checkers look at. */
+export interface Evidence {
+  readonly events: readonly Event[];
+  readonly end: Ending;
+  /** Partners that lose what they accepted and take it anew, under another payment_id. */
+  readonly forgetful: ReadonlySet<string>;
+  /** Partners that answer wrongly, so that their payments may rightly end in review. */
+  readonly wrong: ReadonlySet<string>;
+}
+
+/** One thing that must not be; `rule` is the guarantee that it breaks. */
+export interface Violation {
+  readonly rule: string;
+  readonly what: string;
+}
+
+type Checker = (evidence: Evidence) => Violation[];
+
+/** PL1, EE1: what was confirmed is still there, once. */
+const nothingIsLost: Checker = ({ events, end }) => {
+  const rows = countBy(end.platform, (row) => row.id);
+  const confirmed = of(events, 'confirmed');
+  const known = new Set(confirmed.map(({ id }) => id));
+  return [
+    ...confirmed
+      .filter(({ id }) => rows.get(id) !== 1)
+      .map(({ id }) => ({
+        rule: 'PL1',
+        what: `${id} was confirmed and is there ${rows.get(id) ?? 0} times`,
+      })),
+    ...end.partner
+      .filter(({ id }) => !known.has(id))
+      .map(({ id, partner }) => ({
+        rule: 'PL1',
+        what: `${partner} has ${id}, which nobody confirmed`,
+      })),
+  ];
+};
+
+/** KT3, RU5: what a partner answered with 200 is there afterwards. */
+const noAnswerIsTakenBack: Checker = ({ events, end }) => {
+  const kept = new Set(end.partner.map(({ id }) => id));
+  return unique(of(events, 'answered').filter(({ answer }) => answer.http === 200))
+    .filter((id) => !kept.has(id))
+    .map((id) => ({ rule: 'KT3', what: `${id} was answered with 200 and is not there` }));
+};
+
+/** KT2: a payment is posted once at most, with the amount that was confirmed, and only when it succeeded. */
+const postedOnce: Checker = ({ events, end }) => {
+  const cents = new Map(of(events, 'confirmed').map((event) => [event.id, event.cents]));
+  const status = new Map(end.partner.map((row) => [row.id, row.status]));
+  const count = countBy(end.postings, ({ id }) => id);
+  return [
+    ...[...count]
+      .filter(([, times]) => times > 1)
+      .map(([id, times]) => ({ rule: 'KT2', what: `${id} was posted ${times} times` })),
+    ...end.postings
+      .filter(({ id, cents: posted }) => posted !== cents.get(id))
+      .map(({ id, cents: posted }) => ({
+        rule: 'KT2',
+        what: `${id} was posted with ${posted} instead of ${cents.get(id) ?? 'nothing'}`,
+      })),
+    ...end.partner
+      .filter((row) => (row.status === 'succeeded') !== (count.get(row.id) ?? 0) > 0)
+      .map(({ id }) => ({
+        rule: 'KT6',
+        what: `${id} is ${status.get(id) ?? ''}, posted ${count.get(id) ?? 0} times`,
+      })),
+  ];
+};
+
+/** PL7, EE1: funds are captured exactly for what succeeded, and never both captured and released. */
+const fundsFollowTheEnd: Checker = ({ end }) => {
+  const acts = Map.groupBy(end.funds, ({ id }) => id);
+  return end.platform.flatMap((row): Violation[] => {
+    const mine = acts.get(row.id) ?? [];
+    const captured = mine.filter(({ act }) => act === 'capture').length;
+    const released = mine.filter(({ act }) => act === 'void').length;
+    const found: Violation[] = [];
+    if (captured > 1) found.push({ rule: 'PL7', what: `${row.id} was captured ${captured} times` });
+    if (captured > 0 && released > 0)
+      found.push({ rule: 'PL7', what: `${row.id} was captured and released` });
+    if (captured > 0 && !mine.some(({ act }) => act === 'authorize')) {
+      found.push({ rule: 'PL7', what: `${row.id} was captured and never authorized` });
+    }
+    if (captured > 0 && row.status !== 'succeeded') {
+      found.push({ rule: 'EE1', what: `${row.id} was captured and is ${row.status}` });
+    }
+    if (released > 0 && (row.status === 'processing' || row.status === 'succeeded')) {
+      found.push({ rule: 'PL7', what: `${row.id} was released and is ${row.status}` });
+    }
+    if (row.settled && row.status === 'succeeded' && captured === 0) {
+      found.push({ rule: 'EE1', what: `${row.id} succeeded, is settled, and was not captured` });
+    }
+    return found;
+  });
+};
+
+/** PL5, PL6, EE2: what has ended here ended the same way at the partner. */
+const bothSidesAgree: Checker = ({ end, wrong }) => {
+  const there = new Map(end.partner.map((row) => [row.id, row]));
+  const declined = new Set(end.funds.filter(({ act }) => act === 'decline').map(({ id }) => id));
+  return end.platform
+    .filter(
+      (row) => row.status !== 'processing' && !declined.has(row.id) && !wrong.has(row.partner),
+    )
+    .filter((row) => there.get(row.id)?.status !== row.status)
+    .map((row) => ({
+      rule: 'EE2',
+      what: `${row.id} is ${row.status} here and ${there.get(row.id)?.status ?? 'unknown'} at ${row.partner}`,
+    }));
+};
+
+/** EE3: money that was captured equals money that was posted, to the cent, once everything is settled. */
+const moneyAddsUp: Checker = ({ end, wrong }) => {
+  const partner = new Map(end.platform.map((row) => [row.id, row.partner]));
+  const settled = new Set(end.platform.filter((row) => row.settled).map((row) => row.id));
+  const counts = (id: string): boolean => settled.has(id) && !wrong.has(partner.get(id) ?? '');
+  const captured = sum(end.funds.filter(({ id, act }) => act === 'capture' && counts(id)));
+  const posted = sum(end.postings.filter(({ id }) => counts(id)));
+  return captured === posted
+    ? []
+    : [{ rule: 'EE3', what: `${captured} cents were captured and ${posted} posted` }];
+};
+
+/** PL4, RU2: a row that has ended stays as it is, and stages go forward only. */
+const terminalStays: Checker = ({ events }) => {
+  const ended = new Map<string, string>();
+  return of(events, 'row').flatMap((row): Violation[] => {
+    const before = ended.get(row.id);
+    if (before !== undefined && before !== row.status) {
+      return [{ rule: 'PL4', what: `${row.id} went from ${before} to ${row.status}` }];
+    }
+    if (isTerminal(row.status as PaymentStatus)) ended.set(row.id, row.status);
+    return [];
+  });
+};
+
+/** PL6: as long as a partner tells of another amount, nothing of what it says ends a payment. */
+const wrongAnswersEndNothing: Checker = ({ events, wrong }) => {
+  const partner = new Map(of(events, 'confirmed').map((event) => [event.id, event.partner]));
+  const healedAt = of(events, 'healed')[0]?.at ?? Number.POSITIVE_INFINITY;
+  return of(events, 'row')
+    .filter((row) => row.at < healedAt && isTerminal(row.status as PaymentStatus))
+    .filter((row) => wrong.has(partner.get(row.id) ?? ''))
+    .map((row) => ({
+      rule: 'PL6',
+      what: `${row.id} is ${row.status} by an answer about another amount`,
+    }));
+};
+
+/** RU4: a payment may be asked for often, never in a tight loop. */
+const noTightLoop: Checker = ({ events }) => {
+  const recent = new Map<string, number[]>();
+  const loops = new Set<string>();
+  for (const { id, at } of of(events, 'sent')) {
+    const times = [...(recent.get(id) ?? []), at].filter((time) => time > at - LOOP_WINDOW_MS);
+    recent.set(id, times);
+    if (times.length > MAX_CALLS_IN_WINDOW) loops.add(id);
+  }
+  return [...loops].map((id) => ({ rule: 'RU4', what: `${id} was asked for in a tight loop` }));
+};
+
+const LOOP_WINDOW_MS = 10_000;
+/** Several workers may ask for a payment that changes hands; each asks a few times in its first seconds. */
+const MAX_CALLS_IN_WINDOW = 60;
+
+/** PL2: every PUT of a payment carries the same. */
+const samePutAlways: Checker = ({ events }) => {
+  const first = new Map<string, string>();
+  return of(events, 'sent').flatMap(({ id, method, payload, partner }): Violation[] => {
+    if (method !== 'PUT') return [];
+    const whole = `${partner} ${payload}`;
+    const before = first.get(id);
+    first.set(id, before ?? whole);
+    return before === undefined || before === whole
+      ? []
+      : [{ rule: 'PL2', what: `${id} was put as ${before}, then as ${whole}` }];
+  });
+};
+
+/** PL8: once the end is recorded, nobody begins another call. `row` events are written when the change is committed. */
+const silenceAfterTheEnd: Checker = ({ events }) => {
+  const endedAt = new Map<string, number>();
+  return events.flatMap((event): Violation[] => {
+    if (
+      event.kind === 'row' &&
+      isTerminal(event.status as PaymentStatus) &&
+      !endedAt.has(event.id)
+    ) {
+      endedAt.set(event.id, event.at);
+    }
+    if (event.kind !== 'sent') return [];
+    const end = endedAt.get(event.id);
+    // Another worker that was paused, or has not yet heard, may be a lease late; its write then changes nothing.
+    return end !== undefined && event.at > end + LEASE_SLACK_MS
+      ? [
+          {
+            rule: 'PL8',
+            what: `${event.by} sent ${event.method} ${event.id} ${event.at - end} ms after its end`,
+          },
+        ]
+      : [];
+  });
+};
+
+/** The lease, and the pause that may stretch it. */
+const LEASE_SLACK_MS = 30_000;
+
+/**
+ * EE4: for each id there is one order of events that explains all answers. Creation is unique and status only advances, so it is
+ * enough that no call which began after an answer shows less than that answer did, and that lasting fields never change.
+ */
+const oneOrderExplains: Checker = ({ events, wrong, forgetful }) => {
+  const violations: Violation[] = [];
+  const calls = new Map<number, Extract<Event, { kind: 'sent' }>>();
+  const known = new Map<
+    string,
+    {
+      terminalAt: number;
+      status: string | undefined;
+      payment_id: string | undefined;
+      amount: number | undefined;
+      initiated_at: string | undefined;
+    }
+  >();
+  for (const event of events) {
+    if (event.kind === 'sent') calls.set(event.call, event);
+    if (event.kind !== 'answered' || event.answer.http !== 200) continue;
+    const sent = calls.get(event.call);
+    if (sent === undefined || wrong.has(sent.partner) || forgetful.has(sent.partner)) continue;
+    const { status, payment_id, amount_in_cents, initiated_at } = event.answer;
+    const before = known.get(event.id);
+    if (before === undefined) {
+      known.set(event.id, {
+        terminalAt: isTerminal(status as PaymentStatus) ? event.at : Number.POSITIVE_INFINITY,
+        status,
+        payment_id,
+        amount: amount_in_cents,
+        initiated_at,
+      });
+      continue;
+    }
+    if (
+      before.payment_id !== payment_id ||
+      before.amount !== amount_in_cents ||
+      before.initiated_at !== initiated_at
+    ) {
+      violations.push({
+        rule: 'EE4',
+        what: `two answers of ${sent.partner} tell of ${event.id} differently`,
+      });
+    }
+    if (sent.at > before.terminalAt && status !== before.status) {
+      violations.push({
+        rule: 'EE4',
+        what: `${event.id} was ${before.status ?? ''}, and a later call was told ${status ?? ''}`,
+      });
+    }
+    if (isTerminal(status as PaymentStatus) && before.terminalAt === Number.POSITIVE_INFINITY) {
+      before.terminalAt = event.at;
+      before.status = status;
+    }
+  }
+  return violations;
+};
+
+/** L6, EE2: after healing everything has come to its end, but for what only the partner, or an operator, can end. */
+const everythingEnds: Checker = ({ end, wrong }) =>
+  end.platform
+    .filter((row) => !row.settled && !(row.stage === 'review' && wrong.has(row.partner)))
+    .map((row) => ({
+      rule: 'LV6',
+      what: `${row.id} at ${row.partner} is ${row.status}, ${row.stage}${row.review_reason === null ? '' : ` (${row.review_reason})`}, long after everything healed`,
+    }));
+
+export const CHECKERS: Readonly<Record<string, Checker>> = {
+  nothingIsLost,
+  noAnswerIsTakenBack,
+  postedOnce,
+  fundsFollowTheEnd,
+  bothSidesAgree,
+  moneyAddsUp,
+  terminalStays,
+  wrongAnswersEndNothing,
+  noTightLoop,
+  samePutAlways,
+  silenceAfterTheEnd,
+  oneOrderExplains,
+  everythingEnds,
+};
+
+/** All that is wrong with a history. */
+export function check(evidence: Evidence): Violation[] {
+  return Object.values(CHECKERS).flatMap((checker) => checker(evidence));
+}
+
+function of<K extends Event['kind']>(
+  events: readonly Event[],
+  kind: K,
+): Extract<Event, { kind: K }>[] {
+  return events.filter((event): event is Extract<Event, { kind: K }> => event.kind === kind);
+}
+
+function unique(events: readonly { readonly id: string }[]): string[] {
+  return [...new Set(events.map(({ id }) => id))];
+}
+
+function countBy<T>(items: readonly T[], key: (item: T) => string): Map<string, number> {
+  const counts = new Map<string, number>();
+  for (const item of items) counts.set(key(item), (counts.get(key(item)) ?? 0) + 1);
+  return counts;
+}
+
+function sum(items: readonly { readonly cents: number }[]): number {
+  return items.reduce((total, { cents }) => total + cents, 0);
+}

@@ -1,0 +1,53 @@
+/**
+ * Both sides in one thread and in virtual time, from a seed: every guarantee holds through the trouble, and after healing every
+ * payment comes to its end. `npm run reliability` runs more seeds, and replays one.
+ */
+import assert from 'node:assert/strict';
+import { execFile } from 'node:child_process';
+import { join } from 'node:path';
+import test from 'node:test';
+
+/** Another range of seeds each day, so that a year of builds is a year of worlds; printed, so that it can be run again. */
+const FROM = Number(process.env['DUEBRIDGE_SEED'] ?? Math.floor(Date.now() / 86_400_000) * 1_000);
+const SEEDS = 24;
+
+interface Sheet {
+  readonly seeds: number;
+  readonly payments: number;
+  readonly answers: Readonly<Record<string, number>>;
+  readonly faults: Readonly<Record<string, number>>;
+  readonly story: string;
+  readonly violations: readonly { seed: number; rule: string; what: string }[];
+}
+
+function run(from: number, count: number): Promise<Sheet> {
+  const args = [
+    join(import.meta.dirname, 'seeds.ts'),
+    '--from',
+    String(from),
+    '--count',
+    String(count),
+  ];
+  return new Promise((resolve, reject) => {
+    execFile(process.execPath, args, { maxBuffer: 2 ** 26 }, (error, stdout, stderr) => {
+      if (stdout === '') reject(new Error(stderr, { cause: error }));
+      else resolve(JSON.parse(stdout) as Sheet);
+    });
+  });
+}
+
+test('whatever goes wrong, nothing is lost, doubled or called failed, and after healing everything ends [EE1 EE2 EE3 EE4 EE5 EE7 LV1 LV3 LV6 S4 RU2 RU5]', async (t) => {
+  t.diagnostic(`seeds ${FROM} to ${FROM + SEEDS - 1}; DUEBRIDGE_SEED=${FROM} runs them again`);
+  const sheet = await run(FROM, SEEDS);
+  t.diagnostic(`${sheet.payments} payments, ${JSON.stringify(sheet.faults)}`);
+  assert.deepEqual(sheet.violations, []);
+  // A run in which nothing succeeded, or nothing went wrong, would prove nothing.
+  assert.ok((sheet.answers['200'] ?? 0) > sheet.payments, 'most calls have to be answered');
+  assert.ok((sheet.answers['connection'] ?? 0) > 0, 'some calls have to be lost');
+  assert.ok(Object.keys(sheet.faults).length >= 8, 'most kinds of fault have to happen');
+});
+
+test('a seed tells the same story each time', async () => {
+  const [first, second] = await Promise.all([run(42, 2), run(42, 2)]);
+  assert.equal(first.story, second.story);
+});

@@ -1,0 +1,227 @@
+/**
+ * Virtual time: one heap of wake-ups for all processes of a simulated world, and a process's own view of it.
+ *
+ * Nothing waits for real. When everything that could run has run, time jumps to the next wake-up. A process can be killed (its
+ * sleeps never end), paused as by SIGSTOP (they end when it goes on), and its wall clock can be stepped.
+ */
+import type { Clock } from '@duebridge/runtime';
+
+interface WakeUp {
+  readonly at: number;
+  readonly order: number;
+  readonly wake: () => void;
+  canceled: boolean;
+}
+
+/** The time of one simulated world. */
+export class World {
+  /** Milliseconds since the start of the world. */
+  elapsed = 0;
+  /** Wall time at the start: a fixed day, so that a seed always tells the same story. */
+  readonly startedAt = Date.UTC(2026, 5, 1, 12);
+  readonly random: () => number;
+  readonly #wakeUps: WakeUp[] = [];
+  #order = 0;
+  /** Work that is done in real time although virtual time stands still: statements in the database. */
+  #busy = 0;
+
+  constructor(random: () => number) {
+    this.random = random;
+  }
+
+  /** True time: what the database's clock shows. */
+  now(): number {
+    return this.startedAt + this.elapsed;
+  }
+
+  /** Calls back after `ms` of virtual time; gives the function that calls it off. */
+  after(ms: number, wake: () => void): () => void {
+    this.#order += 1;
+    const one: WakeUp = {
+      // A NaN is now, as with the real clock; Infinity is never.
+      at: this.elapsed + Math.max(0, Number.isNaN(ms) ? 0 : ms),
+      order: this.#order,
+      wake,
+      canceled: false,
+    };
+    push(this.#wakeUps, one);
+    return () => {
+      one.canceled = true;
+    };
+  }
+
+  sleep(ms: number): Promise<void> {
+    return new Promise((resolve) => {
+      this.after(ms, resolve);
+    });
+  }
+
+  /** Runs real asynchronous work during which virtual time stands still. */
+  async busy<T>(work: () => Promise<T>): Promise<T> {
+    this.#busy += 1;
+    try {
+      return await work();
+    } finally {
+      this.#busy -= 1;
+    }
+  }
+
+  /** Lets `ms` of virtual time pass, or less when `until` becomes true; gives whether it did. */
+  async run(ms: number, until: () => boolean = () => false): Promise<boolean> {
+    const end = this.elapsed + ms;
+    await this.#settle();
+    for (;;) {
+      if (until()) return true;
+      const next = pop(this.#wakeUps, end);
+      if (next === undefined) {
+        this.elapsed = end;
+        return until();
+      }
+      if (next.canceled) continue;
+      this.elapsed = Math.max(this.elapsed, next.at);
+      next.wake();
+      await this.#settle();
+    }
+  }
+
+  /** Until nothing can run without time passing: promises, immediates and statements are through. */
+  async #settle(): Promise<void> {
+    let quiet = 0;
+    while (quiet < QUIET_TURNS) {
+      await turn();
+      quiet = this.#busy > 0 ? 0 : quiet + 1;
+    }
+  }
+}
+
+/** Turns of the event loop without a statement under way after which nothing is left to run: group commits take one each. */
+const QUIET_TURNS = 3;
+
+function turn(): Promise<void> {
+  return new Promise((resolve) => {
+    setImmediate(resolve);
+  });
+}
+
+function before(a: WakeUp, b: WakeUp): boolean {
+  return a.at < b.at || (a.at === b.at && a.order < b.order);
+}
+
+function push(heap: WakeUp[], item: WakeUp): void {
+  let at = heap.length;
+  heap.push(item);
+  while (at > 0) {
+    const parent = (at - 1) >> 1;
+    const above = heap[parent];
+    if (above === undefined || before(above, item)) break;
+    heap[at] = above;
+    at = parent;
+  }
+  heap[at] = item;
+}
+
+function pop(heap: WakeUp[], until: number): WakeUp | undefined {
+  const top = heap[0];
+  if (top === undefined || top.at > until) return undefined;
+  const last = heap.pop();
+  if (last === undefined || last === top) return top;
+  let at = 0;
+  for (;;) {
+    const left = heap[2 * at + 1];
+    const right = heap[2 * at + 2];
+    const least =
+      right !== undefined && left !== undefined && before(right, left)
+        ? { item: right, at: 2 * at + 2 }
+        : left && { item: left, at: 2 * at + 1 };
+    if (least === undefined || before(last, least.item)) break;
+    heap[at] = least.item;
+    at = least.at;
+  }
+  heap[at] = last;
+  return top;
+}
+
+/** One simulated process: what of it lives, and its clock. */
+export class Process {
+  readonly name: string;
+  readonly #world: World;
+  #state: 'alive' | 'paused' | 'dead' = 'alive';
+  #wallOffset = 0;
+  #held: (() => void)[] = [];
+
+  constructor(world: World, name: string) {
+    this.#world = world;
+    this.name = name;
+  }
+
+  get isDead(): boolean {
+    return this.#state === 'dead';
+  }
+
+  /** Ends it as SIGKILL does: nothing it waits for ever comes. */
+  kill(): void {
+    this.#state = 'dead';
+    this.#held = [];
+  }
+
+  /** Stops it as SIGSTOP does, for so long: time goes on, the process does not. */
+  pause(ms: number): void {
+    if (this.#state !== 'alive') return;
+    this.#state = 'paused';
+    this.#world.after(ms, () => {
+      if (this.#state !== 'paused') return;
+      this.#state = 'alive';
+      const held = this.#held;
+      this.#held = [];
+      for (const go of held) go();
+    });
+  }
+
+  /** Steps its wall clock, either way. */
+  stepWallClock(ms: number): void {
+    this.#wallOffset += ms;
+  }
+
+  /** Runs `go` now, when the process goes on again, or never. */
+  whenRunning(go: () => void): void {
+    if (this.#state === 'alive') go();
+    else if (this.#state === 'paused') this.#held.push(go);
+  }
+
+  /** A promise that comes to this process only while it runs. */
+  arrive<T>(promise: Promise<T>): Promise<T> {
+    return new Promise((resolve, reject) => {
+      promise.then(
+        (value) => this.whenRunning(() => resolve(value)),
+        (error: unknown) => this.whenRunning(() => reject(error)),
+      );
+    });
+  }
+
+  /** The clock that its code is given. */
+  get clock(): Clock {
+    const world = this.#world;
+    return {
+      now: () => world.now() + this.#wallOffset,
+      monotonic: () => world.elapsed,
+      random: world.random,
+      sleep: (ms, signal) =>
+        new Promise((resolve) => {
+          if (signal?.aborted === true) {
+            resolve();
+            return;
+          }
+          let over = false;
+          const wake = (): void => {
+            if (over) return;
+            over = true;
+            callOff();
+            signal?.removeEventListener('abort', wake);
+            this.whenRunning(resolve);
+          };
+          const callOff = world.after(ms, wake);
+          signal?.addEventListener('abort', wake);
+        }),
+    };
+  }
+}

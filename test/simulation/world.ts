@@ -1,0 +1,349 @@
+/**
+ * One simulated world from a seed: the real engine on one to three workers, our kit on one or two replicas and partners in memory,
+ * a real PostgreSQL, a network and a processor. First everything goes wrong that the seed says; then everything heals; then every
+ * payment has to come to its end within a bound.
+ */
+import { seededRandom } from '@duebridge/runtime/testing';
+import type { Partner } from '../../packages/platform/src/partners/registry.ts';
+import { check, type Violation } from './checkers.ts';
+import { healthyDatabase, type SimulatedPostgres } from './database.ts';
+import { History, type Ending, type PlatformRow } from './history.ts';
+import { healthyNetwork } from './network.ts';
+import { KitPartner, ModelPartner, type SimulatedPartner, type Trouble } from './partners.ts';
+import { World } from './time.ts';
+import { Processor, WorkerProcess, type Surroundings } from './worker.ts';
+
+/** How long everything goes wrong, in virtual milliseconds. */
+const TROUBLE_MS = 90_000;
+/**
+ * How long after healing every payment has to have ended and been settled: a partner may have asked for a rest of 15 minutes
+ * (Retry-After is capped there), and the first poll after that may be a minute away.
+ */
+const BOUND_MS = 20 * 60_000;
+/** A partner that works waits for no other: from confirm to settled, beside its own time. */
+const NEIGHBOUR_MS = 30_000;
+
+/** What a world came to. */
+export interface Outcome {
+  readonly seed: number;
+  readonly violations: readonly Violation[];
+  readonly history: History;
+  readonly payments: number;
+  /** Faults that happened, by kind. */
+  readonly faults: ReadonlyMap<string, number>;
+  /** Virtual milliseconds that passed, and those from healing to the last settlement. */
+  readonly virtualMs: number;
+  readonly convergedMs: number;
+}
+
+const TROUBLES: readonly Trouble[] = [
+  'always_500',
+  'refuses_credentials',
+  'refuses_one',
+  'fails_one',
+  'hangs',
+  'too_many_requests',
+  'forgets',
+  'claims_to_wait',
+  'html',
+  'other_amount',
+];
+
+/** Runs one world to its end. */
+export async function runWorld(postgres: SimulatedPostgres, seed: number): Promise<Outcome> {
+  const random = seededRandom(seed);
+  const world = new World(random);
+  const history = new History(() => world.elapsed);
+  const faults = new Map<string, number>();
+  const fault = (what: string): void => {
+    faults.set(what, (faults.get(what) ?? 0) + 1);
+    history.add({ kind: 'fault', what });
+  };
+  await postgres.begin(world);
+
+  // Swarm: each seed switches each kind of fault on or off, so that rare combinations are met as well as common ones.
+  const on = (of = 0.5): boolean => random() < of;
+  const between = (least: number, most: number): number => least + random() * (most - least);
+  /** Only the one partner is in trouble, so that nobody else has a reason to wait. */
+  const isCalm = on(0.25);
+  const trouble = TROUBLES[Math.floor(random() * TROUBLES.length)] ?? 'none';
+  const database = healthyDatabase();
+  const network = healthyNetwork();
+  const processor = new Processor(world);
+
+  const kit = new KitPartner(world, postgres, database, 'kit', 'kit-biller');
+  const slow = new ModelPartner(world, 'slow', 'slow-biller', 'none', between(500, 20_000));
+  const troubled = new ModelPartner(
+    world,
+    'troubled',
+    'troubled-biller',
+    trouble,
+    trouble === 'forgets' ? between(10_000, 40_000) : between(200, 3_000),
+  );
+  const sides: readonly SimulatedPartner[] = [kit, slow, troubled];
+  const partners = new Map(sides.map((side) => [side.name, { partner: registration(side), side }]));
+  for (const { partner, side } of partners.values()) {
+    await postgres.look(
+      `INSERT INTO duebridge_platform.partners (partner_id, name, kind, biller_id, base_url, auth_method, auth_public, auth_sealed)
+       VALUES ($1, $1, 'biller', $2, 'https://partner.example', 'key', '{}', 'x')`,
+      [partner.partner_id, side.biller_id],
+    );
+  }
+  const around: Surroundings = {
+    world,
+    postgres,
+    databaseFaults: database,
+    networkFaults: network,
+    history,
+    processor,
+    bugs: [],
+    partners,
+  };
+  let kitIsUp = false;
+  void (async () => {
+    await kit.start(on() ? 2 : 1, ['A-1', 'A-2', 'A-3'], on(0.3) ? 3_000 : 0);
+    kitIsUp = true;
+  })();
+  await world.run(10_000, () => kitIsUp);
+
+  const workers: WorkerProcess[] = [];
+  let born = 0;
+  const bear = (): void => {
+    born += 1;
+    const worker = new WorkerProcess(around, `worker ${born}`);
+    workers.push(worker);
+    void worker.start();
+  };
+  for (let count = 1 + Math.floor(random() * 3); count > 0; count -= 1) bear();
+  await world.run(100);
+  const begun = world.elapsed;
+
+  // Payments, all through the trouble.
+  const payments = 8 + Math.floor(random() * 8);
+  for (let made = 0; made < payments; made += 1) {
+    world.after(between(0, TROUBLE_MS * 0.7), () => {
+      const alive = workers.filter(({ process }) => !process.isDead);
+      const worker = alive[Math.floor(random() * alive.length)];
+      const to = sides[Math.floor(random() * sides.length)]?.name ?? 'kit';
+      const cents = 1 + Math.floor(random() * 50_000);
+      worker?.process.whenRunning(() => {
+        void worker.confirm(to, `A-${1 + Math.floor(random() * 3)}`, cents);
+      });
+    });
+  }
+
+  if (!isCalm) {
+    if (on()) network.lostRequest = between(0.01, 0.2);
+    if (on()) network.lostAnswer = between(0.01, 0.2);
+    if (on(0.3)) network.stalled = between(0.01, 0.1);
+    if (on(0.3)) network.doubled = between(0.05, 0.3);
+    if (on(0.3)) network.gateway = between(0.02, 0.2);
+    if (on(0.3)) network.latencyMs = between(50, 800);
+    if (on(0.4)) database.lostBefore = between(0.002, 0.03);
+    if (on(0.4)) database.lostAnswer = between(0.002, 0.03);
+    if (on(0.3)) database.latencyMs = between(20, 600);
+    if (on(0.3)) processor.faults.before = between(0.02, 0.2);
+    if (on(0.3)) processor.faults.after = between(0.02, 0.2);
+    const some = (): WorkerProcess | undefined =>
+      workers.filter(({ process }) => !process.isDead)[Math.floor(random() * workers.length)];
+    const acts: readonly (readonly [string, number, () => void])[] = [
+      [
+        'worker killed',
+        0.5,
+        () => {
+          some()?.process.kill();
+          world.after(between(500, 20_000), bear);
+        },
+      ],
+      ['worker paused', 0.4, () => some()?.process.pause(between(500, 25_000))],
+      [
+        'worker clock stepped',
+        0.3,
+        () => some()?.process.stepWallClock(between(-3_600_000, 3_600_000)),
+      ],
+      [
+        'worker joined',
+        0.2,
+        () => {
+          if (workers.length < 6) bear();
+        },
+      ],
+      [
+        'database down',
+        0.4,
+        () => {
+          database.down = true;
+          world.after(between(200, 15_000), () => {
+            database.down = false;
+          });
+        },
+      ],
+      [
+        'network cut',
+        0.4,
+        () => {
+          network.cut = true;
+          world.after(between(200, 10_000), () => {
+            network.cut = false;
+          });
+        },
+      ],
+      ['kit killed', 0.4, () => kit.crash(between(200, 10_000))],
+      ['kit paused', 0.3, () => kit.pause(between(200, 10_000))],
+      ['kit clock stepped', 0.2, () => kit.stepWallClock(between(-3_600_000, 3_600_000))],
+    ];
+    for (const [what, chance, act] of acts) {
+      if (!on(chance)) continue;
+      for (let count = 1 + Math.floor(random() * 3); count > 0; count -= 1) {
+        world.after(between(1_000, TROUBLE_MS), () => {
+          fault(what);
+          act();
+        });
+      }
+    }
+  }
+  if (trouble === 'forgets') {
+    world.after(between(5_000, TROUBLE_MS), () => {
+      fault('partner restored from a backup');
+      troubled.forget();
+    });
+  } else fault(`partner: ${trouble}`);
+
+  const rows = new Rows(postgres, history);
+  await everyTwoSeconds(world, TROUBLE_MS, rows);
+
+  // Healing.
+  Object.assign(network, healthyNetwork());
+  Object.assign(database, healthyDatabase());
+  Object.assign(processor.faults, { before: 0, after: 0, hangs: 0 });
+  for (const side of sides) side.heal();
+  history.add({ kind: 'healed' });
+  const healedAt = world.elapsed;
+  if (workers.every(({ process }) => process.isDead)) bear();
+  let convergedMs = BOUND_MS;
+  while (world.elapsed < healedAt + BOUND_MS) {
+    await world.run(5_000);
+    const standing = await rows.look();
+    if (standing.every((row) => row.settled || row.stage === 'review')) {
+      convergedMs = world.elapsed - healedAt;
+      break;
+    }
+  }
+  // Whoever would still call after the end does it now, and whoever cannot keep a lease shows it.
+  await everyTwoSeconds(world, 40_000, rows);
+  const unproven = workers.filter(({ process, engine }) => !process.isDead && !engine.health.lease);
+
+  const end: Ending = {
+    platform: await rows.look(),
+    funds: processor.acts,
+    partner: (await Promise.all(sides.map((side) => side.rows()))).flat(),
+    postings: (await Promise.all(sides.map((side) => side.postings()))).flat(),
+  };
+  for (const { process } of workers) process.kill();
+  for (const side of sides) await side.stop();
+  const those = (are: (side: SimulatedPartner) => boolean): Set<string> =>
+    new Set(sides.filter(are).map(({ name }) => name));
+  const wrong = those(({ isWrong }) => isWrong);
+  const forgetful = those(({ isForgetful }) => isForgetful);
+  const violations = [
+    ...check({ events: history.events, end, forgetful, wrong }),
+    ...unproven.map(({ process }) => ({
+      rule: 'LV1',
+      what: `${process.name} lives, the database answers, and its lease is not proven`,
+    })),
+    ...around.bugs.map((what) => ({ rule: 'bug', what })),
+    ...(isCalm ? neighboursThatWaited(rows, history) : []),
+  ];
+  return {
+    seed,
+    violations,
+    history,
+    payments: end.platform.length,
+    faults,
+    virtualMs: world.elapsed - begun,
+    convergedMs,
+  };
+}
+
+/** LV3: while one partner alone is in trouble, payments of the others come to their end as if it were not there. */
+function neighboursThatWaited(rows: Rows, history: History): Violation[] {
+  return history.events.flatMap((event): Violation[] => {
+    if (event.kind !== 'confirmed' || event.partner === 'troubled') return [];
+    const settledAt = rows.settledAt.get(event.id) ?? Number.POSITIVE_INFINITY;
+    // The slow partner takes up to 30 s by itself, and is polled at growing distances until it is known.
+    const bound = event.partner === 'slow' ? NEIGHBOUR_MS + 45_000 : NEIGHBOUR_MS;
+    return settledAt - event.at <= bound
+      ? []
+      : [
+          {
+            rule: 'LV3',
+            what: `${event.id} at ${event.partner} waited although only another partner was in trouble`,
+          },
+        ];
+  });
+}
+
+/** The payments' rows, looked at from outside; writes what changed into the history. */
+class Rows {
+  readonly settledAt = new Map<string, number>();
+  readonly #postgres: SimulatedPostgres;
+  readonly #history: History;
+  readonly #seen = new Map<string, string>();
+
+  constructor(postgres: SimulatedPostgres, history: History) {
+    this.#postgres = postgres;
+    this.#history = history;
+  }
+
+  async look(at?: number): Promise<PlatformRow[]> {
+    const rows = await this.#postgres.look<PlatformRow & { slot: number | null }>(
+      `SELECT platform_payment_id AS id, partner_id AS partner, status, stage, settled_at IS NOT NULL AS settled,
+              amount_in_cents AS cents, review_reason, slot
+         FROM duebridge_platform.payments ORDER BY platform_payment_id`,
+    );
+    for (const { id, stage, status, slot, settled } of rows) {
+      const now = `${stage} ${status} ${slot ?? ''}`;
+      if (this.#seen.get(id) !== now) {
+        this.#seen.set(id, now);
+        this.#history.add({ kind: 'row', id, stage, status, slot });
+      }
+      if (settled && at !== undefined && !this.settledAt.has(id)) this.settledAt.set(id, at);
+    }
+    return rows;
+  }
+}
+
+async function everyTwoSeconds(world: World, ms: number, rows: Rows): Promise<void> {
+  const end = world.elapsed + ms;
+  while (world.elapsed < end) {
+    await world.run(Math.min(2_000, end - world.elapsed));
+    await rows.look(world.elapsed);
+  }
+}
+
+function registration(side: SimulatedPartner): Partner {
+  return {
+    partner_id: side.name,
+    name: side.name,
+    kind: 'biller',
+    biller_id: side.biller_id,
+    biller_names: {},
+    refusals: [],
+    base_url: 'https://partner.example',
+    origins: [],
+    paths: {} as Partner['paths'],
+    budget: {
+      max_concurrent_calls: 8,
+      max_calls_per_second: 50,
+      call_timeout_ms: 15_000,
+      wait_seconds: side.name === 'slow' ? 0 : 10,
+    },
+    account_check: 'off',
+    batch_time_zone: 'UTC',
+    batch_cutoff: '00:00',
+    auth: { method: 'key', header: 'x-api-key' },
+    paused: false,
+    pause_reason: null,
+    created_at: '2026-01-01T00:00:00.000Z',
+  };
+}
