@@ -20,7 +20,7 @@ const pgbouncer = ['/usr/sbin', '/usr/bin', '/usr/local/bin']
   .map((folder) => path.join(folder, 'pgbouncer'))
   .find(existsSync);
 
-const page = new URL('../../../docs/partner-kit.md', import.meta.url);
+const page = path.join(import.meta.dirname, '../../..', 'docs/partner-kit.md');
 
 /** A database with tables, a time zone and an isolation of its own, migrated by its owner; gives the address of the server's role. */
 async function foreignDatabase(t: TestContext): Promise<{ url: string; owner: string }> {
