@@ -1,9 +1,9 @@
 /**
  * Takes a picture of every screen of the payment page, as a phone and a desktop show it, for people to
  * look at: `npm run screenshots [-- --only receipt] [-- --dark] [-- --language es]`. Writes to
- * `dist/screenshots` (git-ignored).
+ * `dist/screenshots` (git-ignored). In plain English and light it also writes those that the documents show to `docs/images`.
  */
-import { mkdirSync, mkdtempSync, rmSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
@@ -34,6 +34,14 @@ const DEVICES = [
   { device: 'desktop', viewport: { width: 1280, height: 900 }, display: 'modal', scale: 1 },
 ] as const;
 
+/** What the documents show: screen and device, and the name there. A page of text should not wait for them. */
+const IMAGES: Readonly<Record<string, string>> = {
+  'review.phone': 'pay-bill-phone.png',
+  'receipt.phone': 'pay-receipt-phone.png',
+  'confirm.desktop': 'pay-confirm-desktop.png',
+};
+const MAX_IMAGE_BYTES = 150_000;
+
 mkdirSync(folder, { recursive: true });
 const build = mkdtempSync(join(tmpdir(), 'duebridge-pictures-'));
 await buildWeb(join(build, 'dist'));
@@ -56,14 +64,25 @@ try {
       const page = await context.newPage();
       await page.goto(`${flow.site(screen.site ?? 'acme')}/`);
       await page.waitForFunction(() => 'siteReady' in globalThis);
-      const settings = { partner: world.partner, frameOrigin: flow.payOrigin, display };
+      // Only a frame in the page stays after Done.
+      const settings = {
+        partner: world.partner,
+        frameOrigin: flow.payOrigin,
+        display: screen.name === 'left' ? 'inline' : display,
+      };
       await page.evaluate(async (given) => (globalThis as unknown as Site).start(given), {
         ...settings,
         locale: language,
       });
       await walkTo(screen, page, world, language);
       const name = [screen.name, device, language, colorScheme].join('.');
-      await page.screenshot({ path: join(folder, `${name}.png`) });
+      const picture = await page.screenshot({ path: join(folder, `${name}.png`) });
+      const image = IMAGES[`${screen.name}.${device}`];
+      if (image !== undefined && language === 'en' && colorScheme === 'light') {
+        if (picture.length > MAX_IMAGE_BYTES)
+          throw new RangeError(`${image} has ${picture.length} bytes, may have ${MAX_IMAGE_BYTES}`);
+        writeFileSync(join(import.meta.dirname, '../docs/images', image), picture);
+      }
       await context.close();
     }
   }

@@ -32,7 +32,9 @@ const ARGS = [
 export async function launchChromium(): Promise<Browser> {
   const folder = await unpacked();
   const executablePath = join(folder, 'chromium');
-  const fonts = { FONTCONFIG_FILE: join(folder, 'duebridge-fonts.conf') };
+  const conf = join(folder, 'duebridge-own-fonts.conf');
+  if (!existsSync(conf)) writeFileSync(conf, fontsConf(folder));
+  const fonts = { FONTCONFIG_FILE: conf };
   // A slim container lacks a library or two; the package brings them. Ours come second to the system's.
   const brought = { LD_LIBRARY_PATH: join(folder, 'al2023/lib') };
   const starts = await promisify(execFile)(executablePath, ['--version']).then(
@@ -78,7 +80,7 @@ async function unpacked(): Promise<string> {
   return folder;
 }
 
-/** The package's own font first, so that pictures look the same everywhere; the system's for the rest. */
+/** The package's own font alone, so that pictures look the same whatever fonts a machine has. */
 function fontsConf(folder: string): string {
   const prefer = ['sans-serif', 'system-ui']
     .map(
@@ -87,6 +89,6 @@ function fontsConf(folder: string): string {
     )
     .join('');
   return `<?xml version="1.0"?><!DOCTYPE fontconfig SYSTEM "fonts.dtd"><fontconfig>
-<dir>${folder}/fonts</dir><dir>/usr/share/fonts</dir><cachedir>${folder}/fonts-cache</cachedir>${prefer}</fontconfig>
+<dir>${folder}/fonts</dir><cachedir>${folder}/own-fonts-cache</cachedir>${prefer}</fontconfig>
 `;
 }

@@ -18,7 +18,8 @@ import { build, type Plugin, type Rolldown } from 'vite';
 import { startDemoSite, type DemoSite, type DemoSiteOptions } from '../../demo/site/server.ts';
 import { BothSides, type PartnerSide } from '../support/both-sides.ts';
 import { call, type Client } from '../support/customer.ts';
-import { useRig } from './rig.ts';
+import { MISSING, startEngine } from './engines.ts';
+import { until, useRig } from './rig.ts';
 
 const root = join(import.meta.dirname, '../..');
 const guide = readFileSync(join(root, 'docs', 'embed.md'), 'utf8');
@@ -42,7 +43,9 @@ before(async () => {
       'acme,A-1,active,Ada,Lovelace,120.50,2099-12-01,,\n' +
       'acme,A-2,active,Grace,Hopper,80.00,2099-12-01,80.00,80.00\n' +
       'acme,A-3,inactive,Alan,Turing,10.00,2099-12-01,,\n' +
-      'acme,A-4,active,Edsger,Dijkstra,33.00,2099-12-01,,\n',
+      'acme,A-4,active,Edsger,Dijkstra,33.00,2099-12-01,,\n' +
+      'acme,A-5,active,Barbara,Liskov,51.00,2099-12-01,,\n' +
+      'acme,A-6,active,Radia,Perlman,62.00,2099-12-01,,\n',
   );
   const { register } = await sides.platform({ webDist: pathToFileURL(`${rig.dist}/`) });
   const sitePort = await freePort();
@@ -73,6 +76,8 @@ before(async () => {
       { account_id: 'A-2', first_name: 'Grace', last_name: 'Hopper', ...person },
       { account_id: 'A-3', first_name: 'Alan', last_name: 'Turing', ...person },
       { account_id: 'A-4', first_name: 'Edsger', last_name: 'Dijkstra', ...person },
+      { account_id: 'A-5', first_name: 'Barbara', last_name: 'Liskov', ...person },
+      { account_id: 'A-6', first_name: 'Radia', last_name: 'Perlman', ...person },
     ],
     readBalance: async ({ account_id }) => (await balanceOf(account_id)) ?? {},
   };
@@ -118,6 +123,44 @@ test('a customer of the demo site pays a bill, and the ledger has it [S1 S4]', a
   assert.equal((await balanceOf('A-1'))?.amount_due_in_cents, 0);
   assert.deepEqual(wrong, []);
 });
+
+for (const [name, account] of [
+  ['firefox', 'A-5'],
+  ['webkit', 'A-6'],
+] as const) {
+  test(`a customer of the demo site pays a bill in ${name} too [S1 S4]`, async (t) => {
+    const engine = await startEngine(name);
+    if (engine === undefined) {
+      t.diagnostic(MISSING[name]);
+      return;
+    }
+    t.after(() => engine.stop());
+    const tab = await engine.open(client.platformUrl);
+    t.after(() => tab.close().catch(() => {}));
+    const reads = (where: 'page' | 'frame', selector: string, text: string): Promise<void> =>
+      until(() =>
+        tab
+          .run(
+            where,
+            (wanted, inside) => document.querySelector(wanted)?.textContent === inside,
+            selector,
+            text,
+          )
+          // A frame that is not there yet cannot be asked.
+          .catch(() => false),
+      );
+    await tab.goto(`${site.url}/?account=${account}`);
+    await tab.click('page', '#pay');
+    await reads('frame', 'h1', 'Your bill from Acme Water');
+    await tab.click('frame', '.actions .main');
+    await reads('frame', 'h1', 'Check your payment');
+    await tab.click('frame', '.actions .main');
+    await reads('frame', 'h1', 'Paid. Thank you!');
+    await tab.click('frame', '.actions .main');
+    await reads('page', '#message', 'Thank you. Your payment is posted.');
+    assert.equal((await balanceOf(account))?.amount_due_in_cents, 0);
+  });
+}
 
 test('the pages of the demo site shut nobody out, with the payment page open over them', async () => {
   const axe = readFileSync(join(root, 'node_modules/axe-core/axe.min.js'), 'utf8');
