@@ -1,7 +1,8 @@
 /**
  * A release, step by step. The packages move together: one version in every manifest, one section in CHANGELOG.md.
  *
- *   node scripts/release.ts set 0.2.0     write the version everywhere, and give the unreleased notes its name
+ *   node scripts/release.ts set 0.2.0     write the version everywhere, give the unreleased notes its name, and keep the browser
+ *                                         files of this release, which stay served (decision 87)
  *   node scripts/release.ts notes 0.2.0   check that everything says 0.2.0, and print its notes
  *   node scripts/release.ts folders       the built folders, in the order in which they are published
  *
@@ -93,8 +94,12 @@ if (import.meta.main) {
   const root = join(import.meta.dirname, '..');
   const [, , action, version = ''] = process.argv;
   try {
-    if (action === 'set') setVersion(root, version, new Date().toISOString().slice(0, 10));
-    else if (action === 'notes') console.log(notes(root, version));
+    if (action === 'set') {
+      setVersion(root, version, new Date().toISOString().slice(0, 10));
+      // Loaded now: it reads the version that was just written. Its files go into the same commit (decision 87).
+      const { release } = await import('../packages/web/build.ts');
+      await release();
+    } else if (action === 'notes') console.log(notes(root, version));
     else if (action === 'folders')
       for (const name of PUBLISHED) console.log(`dist/packages/${name}`);
     else throw new Error('say what to do: set VERSION, notes VERSION or folders');

@@ -13,7 +13,7 @@ import { pathToFileURL } from 'node:url';
 import { promisify } from 'node:util';
 import { freePort, testDatabase } from '@duebridge/runtime/testing';
 import { Consumer, emptyFolder, packAll, type Cleanup } from './consumer.ts';
-import { follow, readPage } from './page.ts';
+import { follow, portsOf, readPage } from './page.ts';
 
 const run = promisify(execFile);
 const root = join(import.meta.dirname, '../..');
@@ -53,7 +53,7 @@ async function project(
   const migrations = { schema: 'nothing', directory: noMigrations };
   const database = await testDatabase(t, { migrations });
   const port = await freePort();
-  const environment = { DATABASE_URL: database.url, PORT: String(port) };
+  const environment = { DATABASE_URL: database.url, PORT: String(port), ADMIN_PORT: '0' };
   const options = {
     packed,
     name: 'consumer',
@@ -85,7 +85,7 @@ for (const version of NODES) {
       const blocks = page
         .filter(({ heading }) => heading === variant || !VARIANTS.includes(heading))
         .flatMap((part) => part.blocks);
-      const report = await follow(cleanup, consumer, blocks, new Map([[4100, port]]));
+      const report = await follow(cleanup, consumer, blocks, await portsOf(blocks, port));
       assert.match(report, /keeps the interface: (\d+) of \1 checks passed/);
     });
   }
@@ -152,7 +152,7 @@ test('the oldest Fastify that the packages allow passes the judge', async (t) =>
       ...block,
       text: block.text.replace('npm install fastify', `npm install fastify@${oldest}`),
     }));
-  const report = await follow(cleanup, consumer, blocks, new Map([[4100, port]]));
+  const report = await follow(cleanup, consumer, blocks, await portsOf(blocks, port));
   assert.match(report, /keeps the interface: (\d+) of \1 checks passed/);
   const { version } = JSON.parse(
     readFileSync(join(consumer.folder, 'node_modules/fastify/package.json'), 'utf8'),

@@ -1,5 +1,6 @@
 /** A page of the documentation as steps that can be followed: its programs written down, its commands carried out. */
 import assert from 'node:assert/strict';
+import { freePort } from '@duebridge/runtime/testing';
 import type { Cleanup, Consumer } from './consumer.ts';
 
 /** A code block: `sh` commands, or a program whose file name stands after the language. */
@@ -59,6 +60,18 @@ export async function follow(
   return output;
 }
 
+/**
+ * The ports that blocks of the quickstart name, in the order in which they start servers there, and free ones for them; `port` is the
+ * partner server's, which is asked for in PORT.
+ */
+export async function portsOf(
+  blocks: readonly Block[],
+  port: number,
+): Promise<ReadonlyMap<number, number>> {
+  const besides = blocks.some(({ text }) => text.includes('4300'));
+  return new Map([...(besides ? [[4300, await freePort()] as const] : []), [4100, port]]);
+}
+
 function inOurPorts(text: string, ports: ReadonlyMap<number, number>): string {
   return [...ports].reduce(
     (changed, [shown, ours]) => changed.replaceAll(String(shown), String(ours)),
@@ -74,7 +87,7 @@ function commandsOf(script: string): string[] {
 }
 
 function assignment(command: string): Record<string, string> {
-  const [, name = '', value = ''] = /^export ([A-Z_]+)=(\S+)$/.exec(command) ?? [];
+  const [, name = '', value = ''] = /^export ([A-Z_]+)='?([^'\s]+)'?$/.exec(command) ?? [];
   assert.ok(name !== '', `${command} is read as a shell reads it`);
   return { [name]: value };
 }

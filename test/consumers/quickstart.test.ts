@@ -9,7 +9,7 @@ import { describe, after, test } from 'node:test';
 import { pathToFileURL } from 'node:url';
 import { freePort, testDatabase } from '@duebridge/runtime/testing';
 import { Consumer, emptyFolder, packAll, type Cleanup } from './consumer.ts';
-import { follow, readPage } from './page.ts';
+import { follow, portsOf, readPage } from './page.ts';
 
 const page = readPage(
   readFileSync(join(import.meta.dirname, '../../docs', 'quickstart-partner.md'), 'utf8'),
@@ -24,6 +24,7 @@ const migrations = {
 const VARIANTS = [
   { heading: 'With Fastify', ownDatabase: false },
   { heading: 'With Express', ownDatabase: true },
+  { heading: 'Beside a service in any language', ownDatabase: true },
 ] as const;
 
 test('every way through the page is followed here', () => {
@@ -48,14 +49,18 @@ describe('a stranger who follows the page ends with a green report', { concurren
       const consumer = await Consumer.create(t, {
         packed,
         name: 'stranger',
-        environment: { PORT: String(port), ...(database && { DATABASE_URL: database.url }) },
+        environment: {
+          PORT: String(port),
+          ADMIN_PORT: '0',
+          ...(database && { DATABASE_URL: database.url }),
+        },
       });
       const blocks = page
         .filter(
           (part) => part.heading === heading || !VARIANTS.some((v) => v.heading === part.heading),
         )
         .flatMap((part) => part.blocks);
-      const report = await follow(cleanup, consumer, blocks, new Map([[4100, port]]));
+      const report = await follow(cleanup, consumer, blocks, await portsOf(blocks, port));
       assert.match(report, /keeps the interface: (\d+) of \1 checks passed/);
       t.diagnostic(`${((performance.now() - begun) / 1000).toFixed(1)} s from an empty folder`);
     });
