@@ -29,6 +29,7 @@ export function readPartnerConfig(
     port: values.port,
     adminHost: values.adminHost,
     adminPort: values.adminPort,
+    adminHosts: values.adminHosts,
     databaseUrl: values.databaseUrl,
     databaseConnections: values.databaseConnections,
     dataDirectory: values.dataDirectory,

@@ -13,6 +13,7 @@ import {
   adminKeyFile,
   createMetrics,
   createServer,
+  hostsOf,
   dataDirectory,
   keptSecret,
   listen,
@@ -49,6 +50,8 @@ export interface PartnerConfig {
   readonly port?: number | undefined;
   /** Address of the admin listener; default 127.0.0.1, whatever `host` is. */
   readonly adminHost?: string | undefined;
+  /** Names by which a proxy on this machine asks the admin listener; default: localhost and its addresses alone. */
+  readonly adminHosts?: readonly string[] | undefined;
   /** Port of the admin listener; default 4101 (decision 29), 0 for any free one. */
   readonly adminPort?: number | undefined;
   /** Whether to apply missing migrations at the start; default true. */
@@ -114,7 +117,8 @@ export async function startPartner(config: PartnerConfig): Promise<RunningPartne
   const metrics = createMetrics();
   const singleHeaders = auth.method === 'key' ? [auth.header] : [];
   const app = createServer({ log, metrics, singleHeaders });
-  const admin = createServer({ log });
+  const adminHost = config.adminHost ?? '127.0.0.1';
+  const admin = createServer({ log, hosts: hostsOf(adminHost, config.adminHosts) });
   const stop = async (): Promise<void> => {
     await Promise.all([app.close(), admin.close()]);
     await opened.close();
@@ -142,7 +146,7 @@ export async function startPartner(config: PartnerConfig): Promise<RunningPartne
       portVariable: 'PORT',
     });
     const adminUrl = await listen(admin, {
-      host: config.adminHost ?? '127.0.0.1',
+      host: adminHost,
       port: config.adminPort ?? 4101,
       hostVariable: 'ADMIN_HOST',
       portVariable: 'ADMIN_PORT',

@@ -28,6 +28,7 @@ export const variables = {
   port: common.port,
   adminHost: common.adminHost,
   adminPort: common.adminPort,
+  adminHosts: common.adminHosts,
   databaseUrl: common.databaseUrl,
   databaseConnections: common.databaseConnections,
   dataDirectory: common.dataDirectory,
@@ -138,6 +139,7 @@ export const variablesOfOthers = [
   'DUEBRIDGE_IP_RATE',
   'DUEBRIDGE_RETENTION_DAYS',
   'DUEBRIDGE_SECOND_PERSON_ABOVE_CENTS',
+  'DUEBRIDGE_OIDC_*',
 ];
 
 // JSON in variables --------------------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ import {
   createLogger,
   createMetrics,
   createServer,
+  hostsOf,
   listen,
   mount,
   mountOperations,
@@ -204,7 +205,8 @@ async function openAll(
   });
 
   // One server of a process keeps the figures of requests: the one that the world asks.
-  const adminApp = createServer({ log, clock });
+  const adminHost = config.adminHost ?? '127.0.0.1';
+  const adminApp = createServer({ log, clock, hosts: hostsOf(adminHost, config.adminHosts) });
   const operators = openOperators({ database, adminKey, pepper: keyPepper, clock });
   mountAdmin(adminApp, {
     database,
@@ -245,7 +247,7 @@ async function openAll(
   });
   closers.push(() => adminApp.close());
   const adminUrl = await listen(adminApp, {
-    host: config.adminHost ?? '127.0.0.1',
+    host: adminHost,
     port: config.adminPort ?? 4001,
     hostVariable: 'ADMIN_HOST',
     portVariable: 'ADMIN_PORT',

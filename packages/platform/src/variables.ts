@@ -38,6 +38,7 @@ export const variables = {
   port: common.port,
   adminHost: common.adminHost,
   adminPort: common.adminPort,
+  adminHosts: common.adminHosts,
   databaseUrl: common.databaseUrl,
   databaseConnections: common.databaseConnections,
   dataDirectory: common.dataDirectory,
@@ -118,19 +119,5 @@ export const variables = {
   logLevel: common.logLevel,
 } as const satisfies Readonly<Record<string, Variable<unknown>>>;
 
-/** Variables that only other programs of the project read; a shared environment may hold them. A test compares them with theirs. */
-export const variablesOfOthers = [
-  'DUEBRIDGE_PARTNER_AUTH',
-  'DUEBRIDGE_PARTNER_KEY_HEADER',
-  ...['', '_FILE'].flatMap((suffix) => [
-    `DUEBRIDGE_PARTNER_KEY${suffix}`,
-    `DUEBRIDGE_PARTNER_KEY_2${suffix}`,
-    `DUEBRIDGE_PARTNER_CLIENT_SECRET${suffix}`,
-    `DUEBRIDGE_PARTNER_CLIENT_SECRET_2${suffix}`,
-    `DUEBRIDGE_PARTNER_CLIENTS${suffix}`,
-  ]),
-  'DUEBRIDGE_PARTNER_CLIENT_ID',
-  'DUEBRIDGE_PARTNER_FORMERLY',
-  'DUEBRIDGE_PARTNER_BILLERS',
-  'DUEBRIDGE_PARTNER_HOLD_SECONDS',
-];
+/** Variables that only the partner's server reads; a shared environment may hold them. */
+export const variablesOfOthers = ['DUEBRIDGE_PARTNER_*'];

@@ -92,7 +92,8 @@ const slipDistance = 2;
 
 /**
  * Reads all variables of `spec` from `env`. Throws one ConfigurationError that names every variable that is missing, wrong or
- * misspelt, and never quotes a value. `alsoKnown` names variables of other programs of the project, which may share an environment.
+ * misspelt, and never quotes a value. `alsoKnown` names variables of other programs of the project, which may share an environment;
+ * one that ends in * is a prefix.
  */
 export function readConfig<const S extends Variables>(
   spec: S,
@@ -150,7 +151,13 @@ function knownNames(spec: Variables, alsoKnown: readonly string[] = []): Set<str
 }
 
 function unknownNames(known: ReadonlySet<string>, env: Environment): string[] {
-  return Object.keys(env).filter((name) => name.startsWith('DUEBRIDGE_') && !known.has(name));
+  const prefixes = [...known].filter((name) => name.endsWith('*')).map((name) => name.slice(0, -1));
+  return Object.keys(env).filter(
+    (name) =>
+      name.startsWith('DUEBRIDGE_') &&
+      !known.has(name) &&
+      !prefixes.some((prefix) => name.startsWith(prefix)),
+  );
 }
 
 /** Whether two names are at most `slipDistance` apart: letters added, left out, replaced, or neighbours swapped. */

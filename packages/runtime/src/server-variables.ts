@@ -34,6 +34,15 @@ export function serverVariables(defaults: {
       default: defaults.adminPort,
       description: 'its port',
     },
+    adminHosts: {
+      name: 'DUEBRIDGE_ADMIN_HOSTS',
+      parse: (value: string): readonly string[] =>
+        value.split(',').map((name) => name.trim().toLowerCase()),
+      default: undefined,
+      description:
+        'names by which a proxy on this machine asks the admin listener, with commas between',
+      otherwise: 'localhost and its addresses alone',
+    },
     databaseUrl: {
       name: 'DATABASE_URL',
       parse: address('postgres:', 'postgresql:'),

@@ -14,7 +14,7 @@ import { createMetrics } from '../metrics.ts';
 import { seededRandom } from '../testing.ts';
 import { mount } from './mount.ts';
 import { mountOperations } from './operations.ts';
-import { createServer } from './server.ts';
+import { createServer, hostsOf } from './server.ts';
 import {
   put,
   body,
@@ -236,4 +236,32 @@ test('requests are counted by pattern, never by path', async (t) => {
   const text = await metrics.text();
   assert.match(text, /method="GET",route="\/payment\/:platform_payment_id",status="200"/);
   assert.doesNotMatch(text + JSON.stringify(lines), /canary/);
+});
+
+test('a listener of this machine is asked by names of this machine, so that no page reaches it under its own', async (t) => {
+  assert.equal(hostsOf('0.0.0.0', undefined), undefined);
+  assert.equal(hostsOf('10.0.0.7', ['admin.example']), undefined);
+  const { port } = await listening(t, { hosts: hostsOf('127.0.0.1', ['admin.example']) }, (app) =>
+    mountOperations(app, { openapi: {} }),
+  );
+  const ask = (host: string): Promise<string> =>
+    raw(port, `GET /docs HTTP/1.1\r\nHost: ${host}\r\nConnection: close\r\n\r\n`);
+  for (const host of [
+    'localhost',
+    `127.0.0.1:${port}`,
+    '[::1]:4001',
+    'Admin.Example',
+    'LOCALHOST:1',
+  ]) {
+    assert.match(await ask(host), /^HTTP\/1\.1 200 /, host);
+  }
+  for (const host of [
+    'evil.example',
+    'localhost.evil.example',
+    '127.0.0.1.evil.example',
+    '10.0.0.7',
+    '',
+  ]) {
+    assert.match(await ask(host), /^HTTP\/1\.1 400 /, host);
+  }
 });

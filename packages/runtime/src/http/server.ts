@@ -63,6 +63,11 @@ export interface ServerOptions {
   limits?: Partial<HttpLimits>;
   /** More headers that may stand once only: the one a partner chose for its key. */
   singleHeaders?: readonly string[];
+  /**
+   * Names under which the server may be asked, beside those of this machine; default: any name. A listener of this machine alone
+   * is within reach of every page in a browser here, if a name of that page's owner is made to lead to 127.0.0.1.
+   */
+  hosts?: readonly string[] | undefined;
 }
 
 /** Headers that decide who calls or how the body is read. Two of one are an attempt to be read in two ways (reliability F100). */
@@ -130,7 +135,7 @@ export function createServer(options: ServerOptions = {}): FastifyInstance {
 
   app.addHook('onRequest', (request, reply, done) => {
     setCommonHeaders(request, reply);
-    const problem = headerProblem(request.raw, single);
+    const problem = headerProblem(request.raw, single) ?? hostProblem(request.raw, options.hosts);
     if (problem === undefined) done();
     else {
       // What follows on this connection may be a body we did not read as one.
@@ -208,6 +213,25 @@ function headerProblem(request: IncomingMessage, single: ReadonlySet<string>): D
   const takesNoBody = method === 'GET' || method === 'HEAD';
   if (takesNoBody && hasBody(headers)) return { path: 'body', problem: 'does not belong here' };
   return undefined;
+}
+
+function hostProblem(
+  { headers }: IncomingMessage,
+  hosts: readonly string[] | undefined,
+): Detail | undefined {
+  if (hosts === undefined) return undefined;
+  const name = (headers.host ?? '').replace(/:\d*$/, '').toLowerCase();
+  if (/^(localhost|127(\.\d{1,3}){3}|\[::1\])$/.test(name) || hosts.includes(name))
+    return undefined;
+  return { path: 'headers.host', problem: 'is no name of this listener' };
+}
+
+/** What `hosts` is for a listener at `address`: one that other machines reach has a network or a proxy to guard it. */
+export function hostsOf(
+  address: string,
+  names: readonly string[] | undefined,
+): readonly string[] | undefined {
+  return /^(localhost|127(\.\d{1,3}){3}|::1)$/.test(address) ? (names ?? []) : undefined;
 }
 
 /** Every path that is mounted, as a pattern: to tell an unknown path (404) from a wrong method (405). */
