@@ -38,6 +38,12 @@ export interface FundingCallOptions {
  */
 export interface Funding {
   methods(): readonly FundingMethod[];
+  /**
+   * Given by a port that keeps its acts in the platform's own database, in `sandbox_funds`: true for an order that it authorizes,
+   * captures and releases without asking anybody. The engine then writes the act in the statement that takes the payment on, and
+   * makes no call.
+   */
+  readonly isInDatabase?: ((order: FundingOrder) => boolean) | undefined;
   authorize(order: FundingOrder, call?: FundingCallOptions): Promise<Authorization>;
   capture(order: FundingOrder, call?: FundingCallOptions): Promise<void>;
   /** Releases what was authorized, or is yet to be: an authorization that arrives after it is declined. */
@@ -107,6 +113,7 @@ export function sandboxFunding(options: { readonly database: Database }): Fundin
 
   return {
     methods: () => SANDBOX_METHODS,
+    isInDatabase: (order) => order.funding_method === 'sandbox_bank',
     async authorize(order) {
       const declines = order.funding_method !== 'sandbox_bank';
       const act = await acts.add({ ...order, act: declines ? 'decline' : 'authorize' });

@@ -7,6 +7,7 @@
  *         or has one step under way, never both: only the end of a step queues it again. What goes wrong with one payment stays
  *         with it (F90), and a slow partner fills its own queue and no other (P16).
  */
+import type { PaymentStage } from '@duebridge/contract';
 import { isDatabaseTrouble, messageOf } from '@duebridge/runtime';
 import type { Partner } from '../partners/registry.ts';
 import type { PaymentRow } from '../store/payments.ts';
@@ -28,10 +29,10 @@ import {
   decide,
   nextStep,
   WAITING_AGE_MS,
-  type Decision,
   type PartnerSignal,
   type PaymentEvent,
   type PaymentMemory,
+  type StepWrite,
 } from './payment-steps.ts';
 import { learn, OVERDUE_AFTER_MS } from './poll-schedule.ts';
 import { PaymentRecords } from './records.ts';
@@ -73,6 +74,8 @@ const FUNDING_DEADLINE_MS = 15_000;
 const MAX_TEXTS = 10_000;
 /** Between looks whether calls under way in a slot have come to their record. */
 const LEAVE_LOOK_MS = 20;
+/** How long the write of an acceptance waits for the first poll, which may have news that makes it unnecessary. */
+const SAVE_AFTER_MS = 50;
 /** Pause of a payment that met a bug of ours: logged each time, so neither lost nor a flood. */
 const BUG_PAUSE_MS = 30_000;
 
@@ -94,6 +97,9 @@ export class Dispatcher {
   /** Payments whose next step is a call to the funding port, by method. */
   readonly #funding = new Map<string, FundingQueue<ActivePayment>>();
   readonly #outage: Outage;
+  /** Acceptances that are not written yet, and those that are being written. */
+  readonly #unsaved = new Map<ActivePayment, StepWrite>();
+  readonly #saving = new Map<ActivePayment, Promise<void>>();
   /** Payments, and steps under way, by slot. */
   readonly #inSlot = new Int32Array(SLOTS);
   readonly #underWayIn = new Int32Array(SLOTS);
@@ -229,6 +235,7 @@ export class Dispatcher {
    * after `ms`: one that is late meets the fence.
    */
   async leave(slots: ReadonlySet<number>, ms: number): Promise<void> {
+    this.#saveAll();
     for (const payment of this.#payments.values()) {
       if (slots.has(payment.slot)) this.#forget(payment);
     }
@@ -258,6 +265,7 @@ export class Dispatcher {
     this.#inSlot.fill(0);
     this.#queues.clear();
     this.#funding.clear();
+    this.#unsaved.clear();
   }
 
   /** Ends it gently: starts nothing, lets what is under way come to its record, aborts what takes longer than `ms`. */
@@ -266,6 +274,7 @@ export class Dispatcher {
     this.#ended = true;
     this.#waits.abort();
     for (const timer of this.#timers.values()) timer.cancel.abort();
+    this.#saveAll();
     if (this.#underWay > 0) {
       const idle = new Promise<void>((resolve) => {
         this.#idle = resolve;
@@ -301,6 +310,7 @@ export class Dispatcher {
     if (!this.#isCurrent(payment)) return;
     const { platform_payment_id, slot } = payment;
     this.#payments.delete(platform_payment_id);
+    this.#unsaved.delete(payment);
     this.#count(slot, -1);
     for (const forgotten of this.#readers) forgotten.add(platform_payment_id);
   }
@@ -333,8 +343,7 @@ export class Dispatcher {
     afterwards: () => void,
   ): void {
     const { clock } = this.#options;
-    this.#underWay += 1;
-    this.#underWayIn[payment.slot] = (this.#underWayIn[payment.slot] ?? 0) + 1;
+    this.#began(payment);
     void (async () => {
       let next: number | 'forget';
       try {
@@ -342,8 +351,6 @@ export class Dispatcher {
       } catch (error) {
         next = await this.#failed(payment, error);
       }
-      this.#underWay -= 1;
-      this.#underWayIn[payment.slot] = (this.#underWayIn[payment.slot] ?? 0) - 1;
       if (next === 'forget') {
         this.#forget(payment);
       } else {
@@ -351,8 +358,19 @@ export class Dispatcher {
         this.#enqueue(payment);
       }
       afterwards();
-      if (this.#underWay === 0) this.#idle?.();
+      this.#finished(payment);
     })();
+  }
+
+  #began({ slot }: ActivePayment): void {
+    this.#underWay += 1;
+    this.#underWayIn[slot] = (this.#underWayIn[slot] ?? 0) + 1;
+  }
+
+  #finished({ slot }: ActivePayment): void {
+    this.#underWay -= 1;
+    this.#underWayIn[slot] = (this.#underWayIn[slot] ?? 0) - 1;
+    if (this.#underWay === 0) this.#idle?.();
   }
 
   /** A step threw. Gives the delay until it is tried again. */
@@ -439,9 +457,10 @@ export class Dispatcher {
   // Steps ---------------------------------------------------------------------------------------------------------------
 
   async #fundingStep(payment: ActivePayment): Promise<number | 'forget'> {
-    const { registry, funding, clock, log } = this.#options;
+    const { funding, clock, log } = this.#options;
     const settles = payment.stage === 'ended';
     if (!settles) this.#reached('before_authorize');
+    if (!settles && this.#fundsInDatabase(payment)) return this.#authorized(payment);
     let event: PaymentEvent;
     const deadline = new AbortController();
     const signal = AbortSignal.any([this.#calls.signal, deadline.signal]);
@@ -466,11 +485,17 @@ export class Dispatcher {
     if (event.kind !== 'funding_failed') {
       this.#reached(settles ? 'after_settle_call' : 'after_authorize');
     }
-    if (event.kind !== 'authorized') return this.#apply(payment, undefined, event, false);
+    return event.kind === 'authorized'
+      ? this.#authorized(payment)
+      : this.#apply(payment, undefined, event, false);
+  }
+
+  async #authorized(payment: ActivePayment): Promise<number | 'forget'> {
+    const { registry, clock } = this.#options;
     const partner = await registry.get(payment.queue.partner_id);
     // A paused partner is as good as one that is held back: what waits for it can still be withdrawn (decision 18).
     const partnerIsOpen = partner?.paused === false && payment.queue.isOpen(clock.monotonic());
-    return this.#apply(payment, partner, event, partnerIsOpen);
+    return this.#apply(payment, partner, { kind: 'authorized' }, partnerIsOpen);
   }
 
   /** One call for one payment. */
@@ -537,6 +562,10 @@ export class Dispatcher {
     };
   }
 
+  #fundsInDatabase(payment: ActivePayment): boolean {
+    return this.#options.funding.isInDatabase?.(payment) ?? false;
+  }
+
   #canWait(queue: PartnerQueue<ActivePayment>, partner: Partner | undefined): boolean {
     return (
       (partner?.budget.wait_seconds ?? 0) > 0 && queue.canWait(this.#options.clock.monotonic())
@@ -556,11 +585,13 @@ export class Dispatcher {
       now: Math.floor(clock.monotonic()),
       random: () => clock.random(),
       times: this.#times,
+      fundsInDatabase: this.#fundsInDatabase(payment),
       refusals: partner?.refusals ?? [],
       partnerIsOpen,
       settlements: queue.settlements,
       canWait: this.#canWait(queue, partner),
-      workedAt: queue.workedAt,
+      // As coarse as the times it is compared with.
+      workedAt: Math.floor(queue.workedAt),
     });
     if (partner !== undefined && decision.signal !== undefined) {
       await this.#heed(payment, partner, decision.signal);
@@ -571,6 +602,10 @@ export class Dispatcher {
     const wasAccepted = payment.stage === 'accepted';
     Object.assign(payment, decision.memory);
     if (decision.write === undefined) return decision.next;
+    if (decision.write.kind === 'advance' && decision.write.to === 'accepted') {
+      this.#saveSoon(payment, decision.write);
+      return decision.next;
+    }
     const row = await this.#write(payment, decision.write);
     if (row === undefined) return 'forget';
     this.#recorded(payment, decision.write, row, wasAccepted ? acceptedAt : undefined);
@@ -580,14 +615,14 @@ export class Dispatcher {
   /** What follows a write that changed the row. */
   #recorded(
     payment: ActivePayment,
-    write: NonNullable<Decision['write']>,
+    write: StepWrite,
     row: PaymentRow,
     acceptedAt: number | undefined,
   ): void {
     const { clock, log } = this.#options;
     switch (write.kind) {
       case 'advance':
-        if (write.to === 'accepted') this.#reached('after_accepted');
+        if (write.reserves === true) this.#reached('after_authorize');
         if (write.to === 'dispatching') this.#reached('after_dispatching');
         if (write.to === 'review') {
           const { platform_payment_id, review_reason } = row;
@@ -596,6 +631,10 @@ export class Dispatcher {
         return;
       case 'end':
         this.#reached('after_ended');
+        if (row.settled_at !== null && write.settles === true) {
+          this.#reached('after_settle_call');
+          this.#reached('after_settled');
+        }
         this.#metrics.ended(
           payment.queue.partner_id,
           row.status,
@@ -687,11 +726,20 @@ export class Dispatcher {
   }
 
   /** Writes one step. Gives the row after it, or undefined when the payment was dropped, or begun anew as its row says it is. */
-  async #write(
+  async #write(payment: ActivePayment, write: StepWrite): Promise<PaymentRow | undefined> {
+    await this.#saving.get(payment);
+    if (write.kind !== 'end') await this.#save(payment);
+    // An end says all that the acceptance would: what has not been written yet need not be.
+    const from = this.#unsaved.delete(payment) ? 'dispatching' : payment.stage;
+    return this.#writeFrom(payment, from, write);
+  }
+
+  async #writeFrom(
     payment: ActivePayment,
-    write: NonNullable<Decision['write']>,
+    from: PaymentStage,
+    write: StepWrite,
   ): Promise<PaymentRow | undefined> {
-    const recorded = await this.#records.write(payment.platform_payment_id, payment.stage, write);
+    const recorded = await this.#records.write(payment.platform_payment_id, from, write);
     switch (recorded.kind) {
       case 'given_up':
         return undefined;
@@ -716,6 +764,47 @@ export class Dispatcher {
         return undefined;
       }
     }
+  }
+
+  /** The payment is accepted, in memory at once and in its row soon: most have news at their first poll, and then one write is enough. */
+  #saveSoon(payment: ActivePayment, acceptance: StepWrite): void {
+    payment.stage = 'accepted';
+    if (acceptance.kind === 'advance' && acceptance.acceptance !== undefined) {
+      payment.payment_id = acceptance.acceptance.payment_id;
+    }
+    this.#reached('after_accepted');
+    this.#unsaved.set(payment, acceptance);
+    if (this.#ended) this.#saveAll();
+    if (this.#unsaved.size !== 1) return;
+    const { clock } = this.#options;
+    void clock.sleep(SAVE_AFTER_MS, this.#calls.signal).then(() => this.#saveAll());
+  }
+
+  #saveAll(): void {
+    for (const payment of this.#unsaved.keys()) void this.#save(payment);
+  }
+
+  /** Writes the acceptance of a payment if that is still to be done. What it throws is that payment's alone: it is tried again. */
+  async #save(payment: ActivePayment): Promise<void> {
+    const acceptance = this.#unsaved.get(payment);
+    if (acceptance === undefined) return this.#saving.get(payment);
+    this.#unsaved.delete(payment);
+    this.#began(payment);
+    const saving = (async () => {
+      try {
+        await this.#writeFrom(payment, 'dispatching', acceptance);
+      } catch (error) {
+        const { platform_payment_id } = payment;
+        this.#options.log.error({ platform_payment_id, error }, 'could not write an acceptance');
+        // As its row has it: a PUT may have left. The same PUT again tells what became of it.
+        payment.stage = 'dispatching';
+      } finally {
+        this.#saving.delete(payment);
+        this.#finished(payment);
+      }
+    })();
+    this.#saving.set(payment, saving);
+    return saving;
   }
 
   #reached(step: EngineStep): void {

@@ -885,6 +885,7 @@ test('a bug met by one payment stops no other, and is tried again', async (t) =>
   const engine = place.engine({
     funding: {
       ...place.funding,
+      isInDatabase: undefined,
       authorize(order) {
         if (order.platform_payment_id === cursed && failures < 3) {
           failures += 1;

@@ -10,6 +10,11 @@
  * are reserved and the partner cannot be called yet. `dispatching`: a PUT may have left; the next step is the PUT. `accepted`: the
  * partner has it; the next step is a poll, or the same PUT again when the partner no longer finds it. `ended`: the status is
  * terminal; the next step captures or releases the funds, and then the payment is forgotten. `review`: an operator has to look.
+ *
+ * What a crash repeats. Before `dispatching` is written: the authorization. Between it and the write of the acceptance: the PUT, with
+ * the same bytes. Between the acceptance and the end: a poll. Between the end and the settlement: the capture or the release. Where
+ * the funds are kept in the platform's own database, they are reserved in the statement that writes `dispatching`, and captured or
+ * released in the one that writes the end, so that nothing lies between.
  */
 import type { PaymentStage, PaymentStatus } from '@duebridge/contract';
 import type { Acceptance, Anomaly } from '../partners/payment-record.ts';
@@ -101,6 +106,8 @@ export interface Surroundings {
   /** In [0, 1). */
   readonly random: () => number;
   readonly times: StepTimes;
+  /** The funds of this payment are kept in the platform's own database: no call is needed for them. */
+  readonly fundsInDatabase: boolean;
   /** Codes of this partner that refuse a payment for good (decision 21). */
   readonly refusals: readonly string[];
   /** The partner could be called at once: neither paused nor held back. */
@@ -140,15 +147,22 @@ export type StepWrite =
       readonly review_reason?: string;
       readonly rejection_message?: string;
       readonly detail?: AuditDetail;
+      /** Reserves the funds in the same statement. */
+      readonly reserves?: boolean;
     }
   | {
       readonly kind: 'end';
       readonly by: 'partner' | 'refusal' | 'funding';
       readonly ending: Ending;
+      /** Captures or releases the funds in the same statement. */
+      readonly settles?: boolean;
     }
   | { readonly kind: 'settle' };
 
-/** What to do, in this order: `signal`, `breaches`, `memory`, `write`, and, when the write changed the row, `next`. */
+/**
+ * What to do, in this order: `signal`, `breaches`, `memory`, `write`, and, when the write changed the row, `next`. The next step need
+ * not wait for the write of an acceptance: the partner has the payment, and a crash before that write only repeats the PUT (RU5).
+ */
 export interface Decision {
   readonly signal?: PartnerSignal;
   /** Breaches of the interface to count and to log. */
@@ -212,7 +226,9 @@ function authorized(payment: Readonly<PaymentMemory>, around: Surroundings): Dec
   return {
     breaches: [],
     memory: FUNDED,
-    ...(payment.stage === to ? {} : { write: { kind: 'advance', to } }),
+    ...(payment.stage === to
+      ? {}
+      : { write: { kind: 'advance', to, ...(around.fundsInDatabase ? { reserves: true } : {}) } }),
     next: 0,
   };
 }
@@ -250,7 +266,12 @@ function rejected(
       signal: WORKS,
       breaches: [],
       memory: { tries: 0 },
-      write: { kind: 'end', by: 'refusal', ending: failedEnding(message ?? refusalText(code)) },
+      write: {
+        kind: 'end',
+        by: 'refusal',
+        ending: failedEnding(message ?? refusalText(code)),
+        settles: around.fundsInDatabase,
+      },
       next: 0,
     };
   }
@@ -318,7 +339,12 @@ function learnt(
         signal: WORKS,
         breaches: newAnomaly(payment, outcome.anomaly),
         memory: { ...ANSWERED, anomaly: outcome.anomaly },
-        write: { kind: 'end', by: 'partner', ending: outcome.ending },
+        write: {
+          kind: 'end',
+          by: 'partner',
+          ending: outcome.ending,
+          settles: around.fundsInDatabase,
+        },
         next: 0,
       };
     case 'incomplete': {

@@ -7,6 +7,7 @@
  */
 import { Refusal, type PaymentStage } from '@duebridge/contract';
 import {
+  constraintOf,
   groupCommit,
   isDatabaseTrouble,
   type Database,
@@ -27,6 +28,9 @@ import type { StepWrite } from './payment-steps.ts';
 const MAX_BATCH = 500;
 /** Writes waiting at most: one per payment under way, and a worker holds up to a million. */
 const MAX_QUEUED = 2_000_000;
+
+/** One act of each phase for a payment's funds (P7). */
+const FUNDS_ACT = 'sandbox_funds_pkey';
 
 /** What the writes stand on. */
 export interface RecordOptions {
@@ -89,6 +93,10 @@ export class PaymentRecords {
         // Another worker's by now, withdrawn by an operator, or written already by a try whose answer was lost (F70).
         return { kind: 'refused', row: await findPayment(database, platform_payment_id) };
       } catch (error) {
+        if (step.kind === 'end' && step.settles === true && constraintOf(error) === FUNDS_ACT) {
+          // The funds were captured or released before: the end is written alone, and the port then says what is wrong.
+          return this.write(platform_payment_id, from, { ...step, settles: false });
+        }
         if (!isDatabaseTrouble(error) && !(error instanceof Refusal)) throw error;
         if (signal.aborted) return { kind: 'given_up' };
         await outage.over(signal, error);
@@ -116,8 +124,10 @@ export class PaymentRecords {
           ...acceptance,
         });
       }
-      case 'end':
-        return this.#ends.add({ platform_payment_id, from, by: step.by, ending: step.ending });
+      case 'end': {
+        const { kind: _, ...rest } = step;
+        return this.#ends.add({ platform_payment_id, from, ...rest });
+      }
       case 'settle':
         return this.#settles.add({ platform_payment_id });
     }

@@ -160,6 +160,8 @@ export interface Advance {
   readonly review_reason?: string;
   readonly rejection_message?: string;
   readonly detail?: AuditDetail;
+  /** Reserves the funds in the same statement: for a funding port that keeps its acts in this database. */
+  readonly reserves?: boolean;
 }
 
 /**
@@ -204,11 +206,15 @@ const advanceStatement = sql(
             rejection_message = coalesce(u.rejection_message, p.rejection_message),
             accepted_at = CASE WHEN u.to_stage = 'accepted' THEN $10::timestamptz ELSE p.accepted_at END,
             slot = CASE WHEN u.to_stage <> 'review' THEN p.slot END
-       FROM unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::timestamptz[], $7::text[], $8::text[], $9::jsonb[])
-            AS u (id, from_stage, to_stage, payment_id, initiated_at, review_reason, rejection_message, detail),
+       FROM unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::timestamptz[], $7::text[], $8::text[], $9::jsonb[], $11::boolean[])
+            AS u (id, from_stage, to_stage, payment_id, initiated_at, review_reason, rejection_message, detail, reserves),
             duebridge_platform.slots AS s
       WHERE p.platform_payment_id = u.id AND ${FENCE} AND p.status = 'processing' AND p.stage = u.from_stage
-      RETURNING p.*, u.detail
+      RETURNING p.*, u.detail, u.reserves
+   ), reserved AS (
+     INSERT INTO duebridge_platform.sandbox_funds (platform_payment_id, act, funding_method, amount_in_cents)
+     SELECT p.platform_payment_id, 'authorize', p.funding_method, p.amount_in_cents FROM p WHERE p.reserves
+     ON CONFLICT (platform_payment_id, phase) DO NOTHING
    ), noted AS (
      INSERT INTO duebridge_platform.audit (actor, event, platform_payment_id, partner_id, detail)
      SELECT $1, 'payment_' || p.stage, p.platform_payment_id, p.partner_id, p.detail || ${REPLACED} FROM p
@@ -236,6 +242,7 @@ export async function advance(
     steps.map((step) => step.rejection_message ?? null),
     steps.map((step) => JSON.stringify(step.detail ?? {})),
     writer.at,
+    steps.map((step) => step.reserves ?? false),
   ]);
   return inOrder(steps, rows);
 }

@@ -32,6 +32,8 @@ export interface End {
   readonly from: PaymentStage;
   readonly by: 'partner' | 'refusal' | 'funding';
   readonly ending: Ending;
+  /** Captures or releases the funds in the same statement: for a funding port that keeps its acts in this database. */
+  readonly settles?: boolean;
 }
 
 const endStatement = sql(
@@ -46,16 +48,30 @@ const endStatement = sql(
             ended_by = u.ended_by,
             accepted_at = CASE WHEN u.ended_by = 'partner' THEN coalesce(p.accepted_at, $10::timestamptz) ELSE p.accepted_at END,
             ended_at = $10::timestamptz,
-            settled_at = CASE WHEN u.ended_by = 'funding' THEN $10::timestamptz END
-       FROM unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::timestamptz[], $8::timestamptz[], $9::text[])
-            AS u (id, from_stage, ended_by, status, payment_id, initiated_at, posted_at, failure_reason),
+            settled_at = CASE WHEN u.ended_by = 'funding' OR u.settles THEN $10::timestamptz END
+       FROM unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::timestamptz[], $8::timestamptz[], $9::text[],
+                   $11::boolean[])
+            AS u (id, from_stage, ended_by, status, payment_id, initiated_at, posted_at, failure_reason, settles),
             duebridge_platform.slots AS s
       WHERE p.platform_payment_id = u.id AND ${FENCE} AND p.status = 'processing' AND p.stage = u.from_stage
-      RETURNING p.*
+      RETURNING p.*, u.settles, u.from_stage
+   ), moved AS (
+     -- Without ON CONFLICT: funds that were captured or released before must not look settled now (P7).
+     INSERT INTO duebridge_platform.sandbox_funds (platform_payment_id, act, funding_method, amount_in_cents)
+     SELECT p.platform_payment_id, CASE p.status WHEN 'succeeded' THEN 'capture' ELSE 'void' END, p.funding_method, p.amount_in_cents
+       FROM p WHERE p.settles
    ), noted AS (
-     INSERT INTO duebridge_platform.audit (actor, event, platform_payment_id, partner_id, detail)
-     SELECT $1, 'payment_ended', p.platform_payment_id, p.partner_id,
+     -- In this order in the trail. An acceptance that had not been written yet is part of the end (dispatcher.ts).
+     INSERT INTO duebridge_platform.audit (at, actor, event, platform_payment_id, partner_id, detail)
+     SELECT now(), $1, 'payment_accepted', p.platform_payment_id, p.partner_id, ${REPLACED}
+       FROM p WHERE p.ended_by = 'partner' AND p.from_stage = 'dispatching'
+     UNION ALL
+     SELECT now() + interval '1 microsecond', $1, 'payment_ended', p.platform_payment_id, p.partner_id,
             jsonb_build_object('status', p.status, 'by', p.ended_by, 'payment_id', p.payment_id) || ${REPLACED} FROM p
+     UNION ALL
+     SELECT now() + interval '2 microseconds', $1, CASE p.status WHEN 'succeeded' THEN 'funds_captured' ELSE 'funds_released' END,
+            p.platform_payment_id, p.partner_id, '{}'
+       FROM p WHERE p.settles
    )
    SELECT ${PAYMENT_COLUMNS} FROM p`,
 );
@@ -77,6 +93,7 @@ export async function endPayments(
     ends.map((end) => end.ending.posted_at),
     ends.map((end) => end.ending.failure_reason),
     writer.at,
+    ends.map((end) => end.settles ?? false),
   ]);
   return inOrder(ends, rows);
 }
