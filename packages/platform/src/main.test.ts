@@ -98,6 +98,16 @@ test('a partner is added with a key from standard input, the environment or a fl
   assert.deepEqual(list[1]?.origins, ['https://water.example', 'https://www.water.example']);
 });
 
+test('the billers of an aggregator get the names that customers read, and a name without a biller is refused', async () => {
+  const named = (await json(
+    'partner change gas --biller-name lakeside-energy=Lakeside --biller-name metro=Metro',
+  )) as { biller_names: Record<string, string> };
+  assert.deepEqual(named.biller_names, { 'lakeside-energy': 'Lakeside', metro: 'Metro' });
+  const wrong = await run('partner change gas --biller-name Lakeside');
+  assert.equal(wrong.code, 3, wrong.said);
+  assert.match(wrong.said, /Write it as lakeside-energy=/);
+});
+
 test('from key issue to a paid bill with nothing but what the commands print', async () => {
   partner.endings.set('a1', { status: 'succeeded', posted_at: new Date().toISOString() });
   const grant = (await json('key issue --partner water')) as Record<string, string>;

@@ -15,14 +15,27 @@ import {
   table,
   type Terminal,
 } from '@duebridge/runtime/cli';
-import { Option, type Command } from 'commander';
+import { InvalidArgumentError, Option, type Command } from 'commander';
 import { adminPath, ask } from './ask.ts';
+
+/** `--biller-name lakeside-energy="Lakeside Energy"`, once for each biller of an aggregator. */
+const billerNameOption = (): Option =>
+  new Option(
+    '--biller-name <biller_id=name>',
+    'what customers call a biller of an aggregator; may be given again',
+  ).argParser((text: string, before: Record<string, string> | undefined) => {
+    const [, biller_id, name] = /^([^=]+)=(.+)$/.exec(text) ?? [];
+    if (biller_id === undefined || name === undefined)
+      throw new InvalidArgumentError('Write it as lakeside-energy="Lakeside Energy".');
+    return { ...before, [biller_id]: name };
+  });
 
 interface PartnerOptions {
   id: string;
   name: string;
   kind: 'biller' | 'aggregator';
   biller?: string;
+  billerName?: Record<string, string>;
   baseUrl: string;
   auth: 'key' | 'oauth';
   header?: string;
@@ -50,6 +63,7 @@ export function addPartners(command: Command, terminal: Terminal): void {
         .makeOptionMandatory(),
     )
     .option('--biller <biller_id>', 'its biller id; for a biller')
+    .addOption(billerNameOption())
     .requiredOption('--base-url <url>', 'where its operations are, prefix included')
     .addOption(
       new Option('--auth <method>', 'how it protects them')
@@ -82,6 +96,7 @@ export function addPartners(command: Command, terminal: Terminal): void {
       name: options.name,
       kind: options.kind,
       ...(options.biller === undefined ? {} : { biller_id: options.biller }),
+      ...(options.billerName === undefined ? {} : { biller_names: options.billerName }),
       base_url: options.baseUrl,
       origins: options.origin ?? [],
       ...(options.accountCheck === undefined ? {} : { account_check: options.accountCheck }),
@@ -119,6 +134,7 @@ export function addPartners(command: Command, terminal: Terminal): void {
     .option('--name <name>', 'shown to customers')
     .option('--base-url <url>', 'where its operations are, prefix included')
     .option('--origin <origin...>', 'sites that may show the payment page; all of them')
+    .addOption(billerNameOption())
     .option('--reason <text>', 'kept in the audit')
     .addOption(
       new Option('--auth <method>', 'new credentials, with the options of partner add').choices([
@@ -135,11 +151,12 @@ export function addPartners(command: Command, terminal: Terminal): void {
     .addOption(jsonOption());
   change.action(
     async (id: string, options: Partial<PartnerOptions> & { reason?: string; json?: true }) => {
-      const { name, baseUrl, origin, reason, auth } = options;
+      const { name, baseUrl, origin, billerName, reason, auth } = options;
       const body: PartnerChange = {
         ...(name === undefined ? {} : { name }),
         ...(baseUrl === undefined ? {} : { base_url: baseUrl }),
         ...(origin === undefined ? {} : { origins: origin }),
+        ...(billerName === undefined ? {} : { biller_names: billerName }),
         ...(reason === undefined ? {} : { reason }),
         ...(auth === undefined
           ? {}
