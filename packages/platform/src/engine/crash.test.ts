@@ -1,7 +1,7 @@
 /**
  * A worker process killed at every numbered step of a payment, and another that takes over (F81): nothing lost, nothing doubled.
  *
- * This file is its own victim: with CRASH_AT set it is the worker that adopts the payments and kills itself at that step.
+ * This file is its own victim: with CRASH_AT set it is the worker that takes the payments over and kills itself at that step.
  */
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';

@@ -207,7 +207,7 @@ export class Dispatcher {
     this.#enqueue(payment);
   }
 
-  /** Begins anew with a row that was adopted: what memory held of it is out of date. */
+  /** Begins anew with a row that an operator changed: what memory held of it is out of date. */
   replace(row: LoadedRow, delayMs: number): void {
     const known = this.#payments.get(row.platform_payment_id);
     if (known !== undefined) this.#forget(known);
@@ -329,7 +329,7 @@ export class Dispatcher {
     return text;
   }
 
-  /** False for what was known of a payment before it was adopted anew. */
+  /** False for what was known of a payment before it was begun anew. */
   #isCurrent(payment: ActivePayment): boolean {
     return this.#payments.get(payment.platform_payment_id) === payment;
   }

@@ -1,7 +1,7 @@
 /**
  * The exits of review: an operator closes a payment that the engine cannot end by itself (decision 21).
  *
- * enters: a payment in review, and what the operator states.  leaves: a terminal row without an owner; any worker adopts it and
+ * enters: a payment in review, and what the operator states.  leaves: a terminal row in no slot; a worker takes it over and
  *         releases the funds, and the customer may pay anew.
  * holds:  the partner is asked by a GET at that very moment. Nothing is closed that the partner shows to have, whatever the operator
  *         states, and a partner that does not answer leaves the payment where it is (P5).

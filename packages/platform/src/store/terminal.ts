@@ -174,7 +174,7 @@ const resumeStatement = sql(
 );
 
 /**
- * Takes a payment out of review: a worker adopts it and puts the same id and bytes again (decision 21). Throws Refusal
+ * Takes a payment out of review: a worker takes it over and puts the same id and bytes again (decision 21). Throws Refusal
  * PAYMENT_NOT_FOUND, or CONFLICT when it is not in review.
  */
 export async function resumePayment(
