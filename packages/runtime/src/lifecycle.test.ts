@@ -48,13 +48,15 @@ test('a signal stops once and gracefully; a second one ends at once', async (t) 
   assert.match(forced.printed, /second signal/);
 });
 
-test('a stop that hangs or fails ends with 1, a wrong configuration with 2, an uncaught error with 1', async (t) => {
+test('a stop that hangs or fails, and a start that hangs, end with 1, a wrong configuration with 2, an uncaught error with 1', async (t) => {
   const stopOnUp = (signal: (name: NodeJS.Signals) => void, line: string): void => {
     if (line === 'up') signal('SIGINT');
   };
   const codes = await Promise.all([
     life(t, `${up} return { stop: () => new Promise(() => {}) };`, stopOnUp),
     life(t, `${up} return { stop: () => Promise.reject(new Error('x')) };`, stopOnUp),
+    // A start that waits for ever, for a database say, is stopped in the same time.
+    life(t, `${up} return new Promise(() => {});`, stopOnUp),
     life(t, `throw new ConfigurationError('set X');`),
     life(t, `throw new Error('x');`),
     life(
@@ -64,6 +66,6 @@ test('a stop that hangs or fails ends with 1, a wrong configuration with 2, an u
   ]);
   assert.deepEqual(
     codes.map(({ code }) => code),
-    [1, 1, 2, 1, 1],
+    [1, 1, 1, 2, 1, 1],
   );
 });

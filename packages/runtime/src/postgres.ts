@@ -10,6 +10,9 @@
  * What a caller may rely on: a row's bigint is a safe integer, its timestamptz an ISO 8601 text in UTC with milliseconds
  * (decision 12), its date the text YYYY-MM-DD; and an error is either a `DatabaseUnavailable` (try later; nothing is wrong with
  * the statement) or PostgreSQL's own error, whose SQLSTATE `sqlState` gives.
+ *
+ * One file, because its parts share what nobody else may see: a session of the pool, how it is to be used, and what an error says
+ * about it.
  */
 import assert from 'node:assert/strict';
 import { setTimeout as delay } from 'node:timers/promises';
