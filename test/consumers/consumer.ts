@@ -64,6 +64,17 @@ export async function packAll(folder: string): Promise<Packed> {
   );
 }
 
+const own = JSON.parse(
+  readFileSync(join(import.meta.dirname, '../../package.json'), 'utf8'),
+) as Record<'dependencies' | 'devDependencies', Record<string, string>>;
+
+/** The versions of other people's packages that are installed where a page names none, so that a release of theirs breaks no test. */
+const TRIED: Readonly<Record<string, string>> = {
+  ...own.dependencies,
+  ...own.devDependencies,
+  express: '5.3.0',
+};
+
 /** Settings of a project. */
 export interface ConsumerOptions {
   readonly packed: Packed;
@@ -114,7 +125,9 @@ export class Consumer {
       for (const needed of Object.keys(found.manifest.dependencies ?? {})) add(needed);
     };
     wanted.forEach(add);
-    const others = wanted.filter((name) => !this.#packed.has(name));
+    const others = wanted
+      .filter((name) => !this.#packed.has(name))
+      .map((name) => (name in TRIED ? `${name}@${TRIED[name] ?? ''}` : name));
     const quietly = ['--prefer-offline', '--no-audit', '--no-fund', '--loglevel=error'];
     await this.run('npm', ['install', ...quietly, ...ours, ...others]);
   }
