@@ -80,6 +80,9 @@ const partnerFields = {
   name: text('Shown to customers.'),
   kind: Type.Enum(['biller', 'aggregator']),
   biller_id: Type.Optional(BillerId),
+  support_contact: Type.Optional(
+    text('Where customers get help: an e-mail address, a number or a page; stands in receipts.'),
+  ),
   biller_names: Type.Optional(
     Type.Record(BillerId, text('Shown to customers.'), {
       description: 'What customers call the billers of an aggregator, by biller_id.',
@@ -110,6 +113,7 @@ export type PartnerRegistration = Static<typeof PartnerRegistration>;
 export const PartnerChange = Type.Object(
   {
     name: Type.Optional(partnerFields.name),
+    support_contact: partnerFields.support_contact,
     biller_names: partnerFields.biller_names,
     base_url: Type.Optional(partnerFields.base_url),
     origins: Type.Optional(partnerFields.origins),

@@ -56,6 +56,10 @@ export interface PlatformConfig {
   readonly paidRetentionDays?: number;
   /** Closing a review of more than this needs a second person, in cents; default 100,000 (decision 38). */
   readonly secondPersonAboveCents?: number;
+  /** SMTP server for receipts to customers; default none, and no mail. */
+  readonly smtpUrl?: string | undefined;
+  /** Sender of those mails; required with `smtpUrl`. */
+  readonly mailFrom?: string | undefined;
   /** OpenID Connect provider that signs operators in to the console; default none. */
   readonly openId?: OpenIdProvider | undefined;
   readonly log?: Log;

@@ -162,6 +162,27 @@ CREATE TABLE duebridge_platform.flows (
 
 CREATE INDEX flows_by_account ON duebridge_platform.flows USING btree (account_id, biller_id, partner_id);
 
+CREATE TABLE duebridge_platform.mail_progress (
+  one boolean NOT NULL DEFAULT true,
+  read_to timestamp with time zone NOT NULL,
+  CONSTRAINT mail_progress_pkey PRIMARY KEY (one),
+  CONSTRAINT mail_progress_one_check CHECK (one)
+);
+
+CREATE TABLE duebridge_platform.mails (
+  platform_payment_id text NOT NULL,
+  kind text NOT NULL,
+  queued_at timestamp with time zone NOT NULL DEFAULT clock_timestamp(),
+  due_at timestamp with time zone NOT NULL DEFAULT clock_timestamp(),
+  tries smallint NOT NULL DEFAULT 0,
+  sent_at timestamp with time zone,
+  given_up_at timestamp with time zone,
+  CONSTRAINT mails_pkey PRIMARY KEY (platform_payment_id),
+  CONSTRAINT mails_kind_check CHECK ((kind = ANY (ARRAY['receipt'::text, 'failed'::text])))
+);
+
+CREATE INDEX mails_due ON duebridge_platform.mails USING btree (due_at) WHERE ((sent_at IS NULL) AND (given_up_at IS NULL));
+
 CREATE TABLE duebridge_platform.operator_keys (
   key_id text NOT NULL,
   operator_id text NOT NULL,
@@ -215,6 +236,7 @@ CREATE TABLE duebridge_platform.partners (
   kind text NOT NULL,
   biller_id text,
   biller_names jsonb NOT NULL DEFAULT '{}'::jsonb,
+  support_contact text,
   base_url text NOT NULL,
   origins text[] NOT NULL DEFAULT '{}'::text[],
   paths jsonb NOT NULL DEFAULT '{}'::jsonb,

@@ -6,6 +6,7 @@
  */
 import { platformAdminRoutes, platformRoutes, Refusal, renderOpenApi } from '@duebridge/contract';
 import {
+  ConfigurationError,
   bearerOf,
   createLogger,
   createMetrics,
@@ -34,6 +35,7 @@ import { keepGauges, openFigures } from './admin/overview.ts';
 import { adminAuthentication, mountSignIn } from './admin/sign-in.ts';
 import { readSecrets, type PlatformConfig } from './config.ts';
 import { createEngine } from './engine/engine.ts';
+import { keepMailing } from './checkout/mail.ts';
 import { openPaymentEvents, type PaymentEvents } from './checkout/events.ts';
 import type { Session } from './checkout/flow.ts';
 import { sandboxFunding } from './funding.ts';
@@ -176,11 +178,28 @@ async function openAll(
     }
   }
   const forgetting = keepForgetting({ database, clock, log, signal: stopping.signal });
+  if (config.smtpUrl !== undefined && config.mailFrom === undefined) {
+    throw new ConfigurationError(
+      'DUEBRIDGE_SMTP_URL is set without a sender: set DUEBRIDGE_MAIL_FROM, as Payments <pay@example.com>',
+    );
+  }
+  const mailing =
+    config.smtpUrl === undefined || config.mailFrom === undefined
+      ? Promise.resolve()
+      : keepMailing({
+          database,
+          registry,
+          sealer,
+          transport: { url: config.smtpUrl, from: config.mailFrom },
+          clock,
+          log,
+          signal: stopping.signal,
+        });
   const figures = openFigures(database);
   const gauges = keepGauges({ database, metrics, figures, clock, log, signal: stopping.signal });
   closers.push(async () => {
     stopping.abort();
-    await Promise.all([forgetting, gauges]);
+    await Promise.all([forgetting, gauges, mailing]);
   });
 
   const ready = async (): Promise<Record<string, boolean>> => ({

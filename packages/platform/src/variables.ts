@@ -85,6 +85,21 @@ export const variables = {
     default: 90,
     description: 'days that personal data of customers who paid is kept',
   },
+  smtpUrl: {
+    name: 'DUEBRIDGE_SMTP_URL',
+    parse: address('smtp:', 'smtps:'),
+    default: undefined,
+    otherwise: 'no mail is sent',
+    description: 'server for mails to customers, as smtps://user:password@host',
+    secret: true,
+  },
+  mailFrom: {
+    name: 'DUEBRIDGE_MAIL_FROM',
+    parse: text,
+    default: undefined,
+    otherwise: 'required with DUEBRIDGE_SMTP_URL',
+    description: 'sender of mails to customers, as Payments <pay@example.com>',
+  },
   oidcIssuer: {
     name: 'DUEBRIDGE_OIDC_ISSUER',
     parse: address('https:', 'http:'),

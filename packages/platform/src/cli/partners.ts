@@ -45,6 +45,7 @@ interface PartnerOptions {
   clientSecret?: string;
   scope?: string;
   origin?: string[];
+  support?: string;
   accountCheck?: 'when_reachable' | 'required' | 'off';
   json?: true;
 }
@@ -83,6 +84,7 @@ export function addPartners(command: Command, terminal: Terminal): void {
     )
     .option('--scope <scopes>', 'oauth: such as "read write"')
     .option('--origin <origin...>', 'sites that may show the payment page')
+    .option('--support <contact>', 'where customers get help; stands in receipts')
     .addOption(
       new Option(
         '--account-check <mode>',
@@ -99,6 +101,7 @@ export function addPartners(command: Command, terminal: Terminal): void {
       ...(options.billerName === undefined ? {} : { biller_names: options.billerName }),
       base_url: options.baseUrl,
       origins: options.origin ?? [],
+      ...(options.support === undefined ? {} : { support_contact: options.support }),
       ...(options.accountCheck === undefined ? {} : { account_check: options.accountCheck }),
       auth: await partnerAuth(add, options, terminal),
     };
@@ -135,6 +138,7 @@ export function addPartners(command: Command, terminal: Terminal): void {
     .option('--base-url <url>', 'where its operations are, prefix included')
     .option('--origin <origin...>', 'sites that may show the payment page; all of them')
     .addOption(billerNameOption())
+    .option('--support <contact>', 'where customers get help; stands in receipts')
     .option('--reason <text>', 'kept in the audit')
     .addOption(
       new Option('--auth <method>', 'new credentials, with the options of partner add').choices([
@@ -151,12 +155,13 @@ export function addPartners(command: Command, terminal: Terminal): void {
     .addOption(jsonOption());
   change.action(
     async (id: string, options: Partial<PartnerOptions> & { reason?: string; json?: true }) => {
-      const { name, baseUrl, origin, billerName, reason, auth } = options;
+      const { name, baseUrl, origin, billerName, support, reason, auth } = options;
       const body: PartnerChange = {
         ...(name === undefined ? {} : { name }),
         ...(baseUrl === undefined ? {} : { base_url: baseUrl }),
         ...(origin === undefined ? {} : { origins: origin }),
         ...(billerName === undefined ? {} : { biller_names: billerName }),
+        ...(support === undefined ? {} : { support_contact: support }),
         ...(reason === undefined ? {} : { reason }),
         ...(auth === undefined
           ? {}

@@ -10,6 +10,7 @@ CREATE TABLE duebridge_platform.partners (
   biller_id text,
   -- What customers call the billers of an aggregator, by biller_id.
   biller_names jsonb NOT NULL DEFAULT '{}',
+  support_contact text,
   base_url text NOT NULL,
   origins text[] NOT NULL DEFAULT '{}',
   paths jsonb NOT NULL DEFAULT '{}',
@@ -452,4 +453,23 @@ CREATE TABLE duebridge_platform.deployment (
   deployment_id uuid NOT NULL,
   secrets jsonb NOT NULL,
   created_at timestamptz NOT NULL DEFAULT now()
+);
+
+-- Mails to customers, off unless SMTP is set up: one for each end of a payment, written before it is sent.
+CREATE TABLE duebridge_platform.mails (
+  platform_payment_id text PRIMARY KEY,
+  kind text NOT NULL CHECK (kind IN ('receipt', 'failed')),
+  queued_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+  -- When it is due; while one is being sent, when another worker may take it over.
+  due_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+  tries smallint NOT NULL DEFAULT 0,
+  sent_at timestamptz,
+  given_up_at timestamptz
+);
+CREATE INDEX mails_due ON duebridge_platform.mails (due_at) WHERE sent_at IS NULL AND given_up_at IS NULL;
+
+-- Up to where the audit was read for ends of payments that get a mail: one row, made when mail is first switched on.
+CREATE TABLE duebridge_platform.mail_progress (
+  one boolean PRIMARY KEY DEFAULT true CHECK (one),
+  read_to timestamptz NOT NULL
 );

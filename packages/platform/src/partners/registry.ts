@@ -30,6 +30,8 @@ export interface Partner {
   readonly biller_id: string | null;
   /** What customers call an aggregator's billers, by biller_id. */
   readonly biller_names: Readonly<Record<string, string>>;
+  /** For receipts; null when the partner named none. */
+  readonly support_contact: string | null;
   /** Without a slash at the end. */
   readonly base_url: string;
   /** Sites that may show the flow; exact origins. */
@@ -106,6 +108,8 @@ interface StoredPartner {
   readonly kind: 'biller' | 'aggregator';
   readonly biller_id: string | null;
   readonly biller_names: Readonly<Record<string, string>>;
+  /** For receipts; null when the partner named none. */
+  readonly support_contact: string | null;
   readonly base_url: string;
   readonly origins: string[];
   readonly paths: PartnerPaths;
@@ -122,7 +126,7 @@ interface StoredPartner {
   readonly created_at: string;
 }
 
-const COLUMNS = `partner_id, name, kind, biller_id, biller_names, base_url, origins, paths, budget, refusals, account_check,
+const COLUMNS = `partner_id, name, kind, biller_id, biller_names, support_contact, base_url, origins, paths, budget, refusals, account_check,
   batch_time_zone, batch_cutoff, auth_method, auth_public, auth_sealed, paused, pause_reason, created_at`;
 
 const getStatement = sql(
@@ -134,8 +138,8 @@ const addStatement = sql(
   'partner_add',
   `WITH added AS (
      INSERT INTO duebridge_platform.partners (partner_id, name, kind, biller_id, base_url, origins, paths, budget, account_check,
-                           batch_time_zone, batch_cutoff, auth_method, auth_public, auth_sealed, biller_names, refusals)
-     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $16, $17) RETURNING ${COLUMNS}
+                           batch_time_zone, batch_cutoff, auth_method, auth_public, auth_sealed, biller_names, refusals, support_contact)
+     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $16, $17, $18) RETURNING ${COLUMNS}
    ), noted AS (
      INSERT INTO duebridge_platform.audit (actor, event, partner_id, detail)
      SELECT $15, 'partner_added', partner_id, jsonb_build_object('base_url', base_url) FROM added
@@ -148,7 +152,7 @@ const changeStatement = sql(
   `WITH changed AS (
      UPDATE duebridge_platform.partners
         SET name = $2, base_url = $3, origins = $4, paths = $5, budget = $6, account_check = $7, auth_method = $8,
-            auth_public = $9, auth_sealed = $10, paused = $11, pause_reason = $12, biller_names = $15, refusals = $16,
+            auth_public = $9, auth_sealed = $10, paused = $11, pause_reason = $12, biller_names = $15, refusals = $16, support_contact = $18,
             updated_at = now()
       WHERE partner_id = $1 RETURNING ${COLUMNS}
    ), noted AS (
@@ -190,6 +194,7 @@ export function openPartnerRegistry(options: PartnerRegistryOptions): PartnerReg
       kind: row.kind,
       biller_id: row.biller_id,
       biller_names: row.biller_names,
+      support_contact: row.support_contact,
       base_url: row.base_url,
       origins: row.origins,
       paths: { ...DEFAULT_PATHS, ...row.paths },
@@ -251,6 +256,7 @@ export function openPartnerRegistry(options: PartnerRegistryOptions): PartnerReg
           actor,
           JSON.stringify(registration.biller_names ?? {}),
           registration.refusals ?? [],
+          registration.support_contact ?? null,
         ]);
         if (row === undefined) throw new Error('an insert gave no row');
         return toView(row);
@@ -287,6 +293,7 @@ export function openPartnerRegistry(options: PartnerRegistryOptions): PartnerReg
         JSON.stringify(change.biller_names ?? before.biller_names),
         change.refusals ?? before.refusals,
         change.reason ?? null,
+        change.support_contact ?? before.support_contact,
       ]);
       cache.delete(partner_id);
       if (row === undefined) throw new Refusal('NOT_FOUND');
@@ -350,6 +357,7 @@ function toView(row: StoredPartner): PartnerView {
     name: row.name,
     kind: row.kind,
     ...(row.biller_id === null ? {} : { biller_id: row.biller_id }),
+    ...(row.support_contact === null ? {} : { support_contact: row.support_contact }),
     ...(Object.keys(row.biller_names).length === 0 ? {} : { biller_names: row.biller_names }),
     base_url: row.base_url,
     origins: row.origins,

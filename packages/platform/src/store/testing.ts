@@ -90,7 +90,7 @@ export async function fillTables(database: Database, count: number): Promise<voi
   // All batches but those of today are closed, as after a night.
   await database.query(
     `UPDATE duebridge_platform.batches b SET closed_at = now(), statement = jsonb_build_object('platform_batch_id', b.platform_batch_id,
-            'count', 0, 'totals', '[]'::jsonb, 'sha256', repeat('0', 64)) WHERE cutoff_at <= now()`,
+            'count', 0, 'totals', '[]'::jsonb, 'sha256', repeat('0', 64)) WHERE cutoff_at <= now() AND closed_at IS NULL`,
   );
   for (const table of [
     'payments',

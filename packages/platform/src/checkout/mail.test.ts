@@ -1,0 +1,153 @@
+/** Receipts through a real SMTP server: each payment's customer gets one mail, whatever the mail server does in between. */
+import assert from 'node:assert/strict';
+import test, { after } from 'node:test';
+import { SMTPServer } from 'smtp-server';
+import { eventually } from '../engine/testing.ts';
+import { bearer, startTestPartner, startTestPlatform, type TestPlatform } from './testing.ts';
+import { textOf } from './mail.ts';
+
+interface Taken {
+  readonly to: string;
+  readonly text: string;
+}
+
+/** A mail server that takes, or refuses as it is told. */
+async function startMailServer() {
+  const self = { url: '', taken: [] as Taken[], answer: undefined as number | undefined };
+  const server = new SMTPServer({
+    authOptional: true,
+    disabledCommands: ['STARTTLS', 'AUTH'],
+    onData(stream, session, done) {
+      let text = '';
+      stream.on('data', (chunk: Buffer) => (text += chunk.toString('utf8')));
+      stream.on('end', () => {
+        if (self.answer !== undefined) {
+          done(Object.assign(new Error('not now'), { responseCode: self.answer }));
+          return;
+        }
+        self.taken.push({ to: session.envelope.rcptTo.map((one) => one.address).join(), text });
+        done();
+      });
+    },
+  });
+  await new Promise<void>((resolve) => {
+    server.listen(0, '127.0.0.1', resolve);
+  });
+  after(() => new Promise<void>((resolve) => server.close(() => resolve())));
+  const address = server.server.address();
+  assert.ok(typeof address === 'object' && address !== null);
+  self.url = `smtp://127.0.0.1:${address.port}`;
+  return self;
+}
+
+const mails = await startMailServer();
+const partner = await startTestPartner({ after });
+const platform: TestPlatform = await startTestPlatform(
+  { after },
+  { smtpUrl: mails.url, mailFrom: 'Payments <pay@duebridge.example>' },
+);
+await platform.register(partner, { partner_id: 'water', support_contact: 'help@water.example' });
+const credentials = await platform.credentials('water');
+
+async function pay(account_id: string, email: string, ending: object): Promise<string> {
+  partner.endings.set(account_id, ending);
+  const { session } = await platform.session(credentials, account_id, email);
+  const made = await platform.call('POST', '/v1/flow/payments', {
+    headers: bearer(session),
+    body: { amount_in_cents: 2_500, funding_method: 'sandbox_bank' },
+  });
+  assert.equal(made.status, 200, made.text);
+  return String(made.body['platform_payment_id']);
+}
+
+const succeeded = { status: 'succeeded', posted_at: new Date().toISOString() };
+const to = (address: string): Taken[] => mails.taken.filter((mail) => mail.to === address);
+
+test('a customer whose payment was posted gets one receipt, with the partner and where to get help', async () => {
+  const id = await pay('a1', 'paid@example.com', succeeded);
+  await eventually('the receipt', () => to('paid@example.com').length > 0);
+  const [mail] = to('paid@example.com');
+  assert.match(mail?.text ?? '', /Subject: Receipt: \$25\.00 to Springfield Water/);
+  assert.match(mail?.text ?? '', /help@water\.example/);
+  assert.match(mail?.text ?? '', new RegExp(id));
+  assert.doesNotMatch(mail?.text ?? '', /Josephine|Quimby|Account: +a1/);
+});
+
+test('a customer whose payment failed is told why, and that nothing was charged', async () => {
+  await pay('a2', 'failed@example.com', {
+    status: 'failed',
+    posted_at: null,
+    failure_reason: 'The account is closed.',
+  });
+  await eventually('the mail', () => to('failed@example.com').length > 0);
+  const text = to('failed@example.com')[0]?.text ?? '';
+  assert.match(text, /was not made/);
+  assert.match(text, /The account is closed\./);
+  assert.match(text, /have not been charged/);
+});
+
+test('a mail server that is busy loses no mail, and one that has taken it gets it once', async () => {
+  mails.answer = 451;
+  const id = await pay('a3', 'later@example.com', succeeded);
+  const row = async () => {
+    const [found] = await platform.database.query<{ tries: number; sent_at: string | null }>(
+      'SELECT tries, sent_at FROM duebridge_platform.mails WHERE platform_payment_id = $1',
+      [id],
+    );
+    return found;
+  };
+  await eventually('a first try', async () => ((await row())?.tries ?? 0) > 0);
+  mails.answer = undefined;
+  await platform.database.query(
+    'UPDATE duebridge_platform.mails SET due_at = now() WHERE sent_at IS NULL',
+  );
+  await eventually('it is sent', async () => {
+    // A try under way may have put the pause back after us.
+    await platform.database.query(
+      'UPDATE duebridge_platform.mails SET due_at = now() WHERE sent_at IS NULL',
+    );
+    return (await row())?.sent_at != null;
+  });
+  // Another round of queueing reads the same end again, and sends nothing.
+  const other = await pay('a1', 'after@example.com', succeeded);
+  await eventually('the next mail', () => to('after@example.com').length > 0);
+  assert.ok(other);
+  assert.equal(to('later@example.com').length, 1);
+  assert.equal(to('paid@example.com').length, 1);
+});
+
+test('a refusal for good ends the tries, and no address stands in the queue or in the log', async () => {
+  mails.answer = 550;
+  const id = await pay('a2', 'refused@example.com', succeeded);
+  await eventually('it is given up', async () => {
+    const rows = await platform.database.query(
+      'SELECT 1 FROM duebridge_platform.mails WHERE platform_payment_id = $1 AND given_up_at IS NOT NULL',
+      [id],
+    );
+    return rows.length === 1;
+  });
+  mails.answer = undefined;
+  const rows = await platform.database.query(
+    'SELECT to_jsonb(m)::text AS row FROM duebridge_platform.mails m',
+  );
+  assert.doesNotMatch(JSON.stringify(rows) + platform.logged.join(), /@example\.com/);
+});
+
+test('a name with a line break in it cannot add a header', () => {
+  const { subject } = textOf(
+    'receipt',
+    {
+      platform_payment_id: 'id',
+      payment_id: null,
+      partner_id: 'p',
+      biller_id: 'b',
+      account_id: 'account-1',
+      amount_in_cents: 100,
+      failure_reason: null,
+      posted_at: null,
+      created_at: '2026-03-21T10:00:00.000Z',
+    },
+    { name: 'Water\r\nBcc: everybody@example.com', support: null },
+  );
+  assert.doesNotMatch(subject, /[\r\n]/);
+});

@@ -1,0 +1,245 @@
+/**
+ * Mails to customers: a receipt when a payment succeeded, and word when it failed. Off unless SMTP is set up.
+ *
+ * enters: ends of payments, read from the audit.  leaves: one mail for each, to the address the partner gave for the customer.
+ * holds:  a mail is queued in the table before it is sent, once for each payment; one worker takes it at a time, and only the mail
+ *         server's word marks it as sent. A process that dies between that word and the mark leaves a mail that is sent again after
+ *         ten minutes, under the same Message-ID, by which mailboxes know it. An address never stands in the queue or in a log.
+ */
+import { createHash } from 'node:crypto';
+import { messageOf, sql, type Clock, type Database, type Log } from '@duebridge/runtime';
+import { createTransport } from 'nodemailer';
+import { maskAccountId } from '../mask.ts';
+import type { PartnerRegistry } from '../partners/registry.ts';
+import type { Sealer } from '../partners/seal.ts';
+
+/** Between two looks; a customer who waits for the mail waits about this long. */
+const everyMs = 2_000;
+/** Mails of one look. */
+const atOnce = 20;
+/** Longest that a try may take before another worker takes the mail over. */
+const claimMinutes = 10;
+/** Tries before a mail is given up: with the pauses between them, about a day. */
+const maxTries = 12;
+
+/** How mails are sent. */
+export interface MailTransport {
+  /** `smtp://user:password@host:port`, or smtps. */
+  readonly url: string;
+  readonly from: string;
+}
+
+/** What mailing stands on. */
+export interface MailGround {
+  readonly database: Database;
+  readonly registry: PartnerRegistry;
+  readonly sealer: Sealer;
+  readonly transport: MailTransport;
+  readonly clock: Clock;
+  readonly log: Log;
+}
+
+const progressStatement = sql(
+  'mail_progress',
+  `INSERT INTO duebridge_platform.mail_progress (read_to) VALUES (clock_timestamp()) ON CONFLICT (one) DO NOTHING`,
+);
+/**
+ * An end's time is taken before its transaction commits, so each reading goes back a minute, longer than any statement may run; what is
+ * queued already stays as it is.
+ */
+const queueStatement = sql(
+  'mail_queue',
+  `WITH span AS (
+     SELECT read_to, clock_timestamp() AS now FROM duebridge_platform.mail_progress FOR UPDATE
+   ), queued AS (
+     INSERT INTO duebridge_platform.mails (platform_payment_id, kind)
+     SELECT a.platform_payment_id, CASE a.detail ->> 'status' WHEN 'succeeded' THEN 'receipt' ELSE 'failed' END
+       FROM span, duebridge_platform.audit a
+      WHERE a.at > span.read_to - interval '1 minute' AND a.event = 'payment_ended' AND a.detail ->> 'status' IN ('succeeded', 'failed')
+     ON CONFLICT (platform_payment_id) DO NOTHING RETURNING 1
+   ), moved AS (
+     UPDATE duebridge_platform.mail_progress SET read_to = (SELECT now FROM span)
+   )
+   SELECT count(*)::int AS queued FROM queued`,
+);
+const claimStatement = sql(
+  'mail_claim',
+  `UPDATE duebridge_platform.mails SET tries = tries + 1, due_at = clock_timestamp() + interval '${claimMinutes} minutes'
+    WHERE platform_payment_id IN (SELECT platform_payment_id FROM duebridge_platform.mails
+                                   WHERE sent_at IS NULL AND given_up_at IS NULL AND due_at <= clock_timestamp()
+                                   ORDER BY due_at LIMIT ${atOnce} FOR UPDATE SKIP LOCKED)
+   RETURNING platform_payment_id, kind, tries`,
+);
+const contentStatement = sql(
+  'mail_content',
+  `SELECT p.platform_payment_id, p.payment_id, p.partner_id, p.biller_id, p.account_id, p.amount_in_cents, p.failure_reason,
+          p.posted_at, p.created_at, c.customer_id, c.sealed
+     FROM duebridge_platform.payments p
+     JOIN duebridge_platform.flow_payments f USING (platform_payment_id)
+     JOIN duebridge_platform.customers c USING (customer_id)
+    WHERE p.platform_payment_id = $1`,
+);
+const sentStatement = sql(
+  'mail_sent',
+  'UPDATE duebridge_platform.mails SET sent_at = clock_timestamp() WHERE platform_payment_id = $1',
+);
+const giveUpStatement = sql(
+  'mail_give_up',
+  'UPDATE duebridge_platform.mails SET given_up_at = clock_timestamp() WHERE platform_payment_id = $1',
+);
+const laterStatement = sql(
+  'mail_later',
+  `UPDATE duebridge_platform.mails SET due_at = clock_timestamp() + make_interval(secs => $2) WHERE platform_payment_id = $1`,
+);
+
+interface Claimed {
+  readonly platform_payment_id: string;
+  readonly kind: 'receipt' | 'failed';
+  readonly tries: number;
+}
+
+interface Content {
+  readonly platform_payment_id: string;
+  readonly payment_id: string | null;
+  readonly partner_id: string;
+  readonly biller_id: string;
+  readonly account_id: string;
+  readonly amount_in_cents: number;
+  readonly failure_reason: string | null;
+  readonly posted_at: string | null;
+  readonly created_at: string;
+  readonly customer_id: string;
+  readonly sealed: string | null;
+}
+
+/** Queues and sends until `signal` aborts; resolves then. Any number of replicas may do so at once. */
+export async function keepMailing(ground: MailGround & { signal: AbortSignal }): Promise<void> {
+  const { database, clock, log, signal, transport } = ground;
+  const mailer = createTransport(transport.url);
+  try {
+    while (!signal.aborted) {
+      try {
+        await database.query(progressStatement);
+        await database.query(queueStatement);
+        const due = await database.query<Claimed>(claimStatement);
+        for (const mail of due) await sendOne(ground, mailer, mail);
+        // Without a pause while there is more: a backlog goes as fast as the mail server takes it.
+        if (due.length === atOnce) continue;
+      } catch (error) {
+        log.warn({ error: messageOf(error) }, 'mails have to wait for the database');
+      }
+      await clock.sleep(everyMs, signal);
+    }
+  } finally {
+    mailer.close();
+  }
+}
+
+async function sendOne(
+  ground: MailGround,
+  mailer: ReturnType<typeof createTransport>,
+  { platform_payment_id, kind, tries }: Claimed,
+): Promise<void> {
+  const { database, registry, sealer, transport, log } = ground;
+  const [content] = await database.query<Content>(contentStatement, [platform_payment_id]);
+  // A payment that no customer confirmed, or one whose customer was erased: there is nobody to write to.
+  if (content === undefined || content.sealed === null) {
+    await database.query(giveUpStatement, [platform_payment_id]);
+    return;
+  }
+  const partner = await registry.get(content.partner_id);
+  const customer = JSON.parse(sealer.open(content.sealed, `customers/${content.customer_id}`)) as {
+    first_name: string;
+    email: string;
+  };
+  try {
+    await mailer.sendMail({
+      from: transport.from,
+      to: { name: '', address: customer.email },
+      messageId: `<${messageName(platform_payment_id)}@${domainOf(transport.from)}>`,
+      ...textOf(kind, content, {
+        name: partner?.name ?? content.partner_id,
+        support: partner?.support_contact ?? null,
+      }),
+    });
+  } catch (error) {
+    const refused = isForGood(error) || tries >= maxTries;
+    log.warn(
+      { platform_payment_id, tries, given_up: refused, code: codeOf(error) },
+      'a mail was not taken by the mail server',
+    );
+    if (refused) await database.query(giveUpStatement, [platform_payment_id]);
+    else {
+      const seconds = Math.min(4 * 3_600, 30 * 2 ** tries);
+      await database.query(laterStatement, [platform_payment_id, seconds]);
+    }
+    return;
+  }
+  await database.query(sentStatement, [platform_payment_id]);
+}
+
+/** A name that is the same at every try, and tells a mail server nothing about the payment. */
+function messageName(platform_payment_id: string): string {
+  return createHash('sha256').update(`mail ${platform_payment_id}`).digest('hex').slice(0, 32);
+}
+
+function domainOf(from: string): string {
+  return /@([A-Za-z0-9.-]+)/.exec(from)?.[1] ?? 'localhost';
+}
+
+/** The mail server's own refusal of this mail (5xx): another try would be refused too. */
+function isForGood(error: unknown): boolean {
+  const code =
+    error instanceof Error && 'responseCode' in error ? Number(error.responseCode) : undefined;
+  return code !== undefined && code >= 500 && code < 600;
+}
+
+function codeOf(error: unknown): string {
+  return error instanceof Error && 'code' in error ? String(error.code) : 'unknown';
+}
+
+const dollars = new Intl.NumberFormat('en-US', { style: 'currency', currency: 'USD' });
+
+/** What is written: plain text, and nothing in it that must not stand in a mailbox. Pure. */
+export function textOf(
+  kind: 'receipt' | 'failed',
+  content: Omit<Content, 'customer_id' | 'sealed'>,
+  partner: { readonly name: string; readonly support: string | null },
+): { readonly subject: string; readonly text: string } {
+  const amount = dollars.format(content.amount_in_cents / 100);
+  // A header is one line whatever a partner's name holds.
+  const name = partner.name.replaceAll(/[\p{Cc}\s]+/gu, ' ').trim();
+  const help =
+    partner.support === null
+      ? `Questions? Contact ${name}.`
+      : `Questions? Contact ${name}: ${partner.support}`;
+  const facts = [
+    `Amount:    ${amount}`,
+    `Account:   ${maskAccountId(content.account_id)}`,
+    `Confirmed: ${when(content.created_at)}`,
+    ...(content.posted_at === null ? [] : [`Posted:    ${when(content.posted_at)}`]),
+    `Reference: ${content.platform_payment_id}`,
+  ];
+  if (kind === 'receipt') {
+    return {
+      subject: `Receipt: ${amount} to ${name}`,
+      text: [`Your payment to ${name} was posted.`, '', ...facts, '', help, ''].join('\n'),
+    };
+  }
+  return {
+    subject: `Your payment of ${amount} to ${name} was not made`,
+    text: [
+      `Your payment to ${name} failed and you have not been charged for it.`,
+      ...(content.failure_reason === null ? [] : ['', `Reason: ${content.failure_reason}`]),
+      '',
+      ...facts,
+      '',
+      help,
+      '',
+    ].join('\n'),
+  };
+}
+
+function when(iso: string): string {
+  return `${iso.slice(0, 10)} ${iso.slice(11, 16)} UTC`;
+}
