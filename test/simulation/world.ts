@@ -328,6 +328,7 @@ function registration(side: SimulatedPartner): Partner {
     kind: 'biller',
     biller_id: side.biller_id,
     biller_names: {},
+    support_contact: null,
     refusals: [],
     base_url: 'https://partner.example',
     origins: [],
