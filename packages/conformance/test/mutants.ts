@@ -884,7 +884,6 @@ export const PARTNER_MUTANTS: readonly PartnerMutant[] = [
     behaviour: () =>
       onRecords((record) => ({
         ...record,
-        initiated_at: shift(record['initiated_at'], -180_000),
         posted_at: shift(record['posted_at'], -120_000),
       })),
   },

@@ -30,8 +30,11 @@ export const p60: PartnerCase = {
     'Posting copies the payment into another table, and rounds, defaults or renumbers on the way.',
   async run(t: PartnerContext) {
     const ids = new Map<string, string>();
-    for (const { intent, first } of t.run.intents) {
-      if (first === undefined) continue;
+    const known = t.run.intents.filter(({ first }) => first !== undefined);
+    const lasts = await Promise.all(known.map(({ intent }) => t.read(intent)));
+    for (const [place, { intent, first }] of known.entries()) {
+      const last = lasts[place];
+      if (first === undefined || last === undefined) continue;
       for (const name of ['platform_payment_id', 'platform_batch_id', 'amount_in_cents'] as const) {
         const came = first.record[name];
         const absent = came === undefined || came === null;
@@ -55,7 +58,6 @@ export const p60: PartnerCase = {
         at: first.reply,
       });
       ids.set(payment_id, intent.platform_payment_id);
-      const last = await t.read(intent);
       if (!isAnswer(t, last)) return;
       const record = recordOf(last);
       t.must(record !== undefined, {
