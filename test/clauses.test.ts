@@ -35,7 +35,10 @@ test('no rule of the interface is without a test', () => {
 });
 
 test('no test claims a rule that does not exist', () => {
-  const strangers = [...claims()].filter(([id]) => !isClauseId(id));
+  // Ids of guarantees stand beside those of rules; test/guarantees.test.ts looks at them.
+  const strangers = [...claims()].filter(
+    ([id]) => !isClauseId(id) && !/^(?:PL|KT|EE|LV)\d{1,2}$/.test(id),
+  );
   assert.deepEqual(strangers, []);
 });
 

@@ -39,7 +39,7 @@ interface Paid {
   readonly account_id: string;
 }
 
-test('nothing acknowledged is lost and nothing is paid twice, whatever is killed [S4 PF2 RU2 RU5]', async (t) => {
+test('nothing acknowledged is lost and nothing is paid twice, whatever is killed [S4 PF2 RU2 RU5 EE1 EE2]', async (t) => {
   t.diagnostic(`DUEBRIDGE_SEED=${seed}`);
   const random = seededRandom(seed);
   const folder = await mkdtemp(join(tmpdir(), 'duebridge-crash-'));
@@ -163,7 +163,7 @@ test('nothing acknowledged is lost and nothing is paid twice, whatever is killed
       );
       const amount_in_cents = 100 + index;
       const payment = await insist((url) => new Browser(url, session).confirm(amount_in_cents));
-      // Acknowledged: from here on it may not be lost. A repeat gives the same payment (P3).
+      // Acknowledged: from here on it may not be lost. A repeat gives the same payment (PL3).
       paid.push({ id: payment.platform_payment_id, amount_in_cents, account_id });
       const again = await insist((url) => new Browser(url, session).confirm(amount_in_cents));
       assert.equal(again.platform_payment_id, payment.platform_payment_id);

@@ -423,7 +423,7 @@ test('the platform lives through every fault', { timeout: 240_000 }, async (t) =
       ALSO[name.slice(0, 3)]?.(outcome);
     });
   }
-  await t.test('polling stops at a terminal status, whatever came before [RU4]', () => {
+  await t.test('polling stops at a terminal status, whatever came before [RU4 PL8]', () => {
     for (const outcome of outcomes) {
       if (outcome instanceof Error) continue;
       const { scenario, partner, exchangesAtEnd } = outcome;

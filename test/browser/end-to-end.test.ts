@@ -182,7 +182,7 @@ test('the pages of the demo site shut nobody out, with the payment page open ove
   }
 });
 
-test('two tabs, each with its own token, that confirm at the same moment pay once', async () => {
+test('two tabs, each with its own token, that confirm at the same moment pay once [PL3]', async () => {
   const tabs = await Promise.all(
     [1, 2].map(async () => {
       const { page } = await open(`${site.url}/?account=A-4`);

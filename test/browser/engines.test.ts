@@ -233,7 +233,7 @@ function problems(inEngine: InEngine): void {
   );
 
   inEngine(
-    'a payment that cannot be read is never shown as failed: polls take over, and wait',
+    'a payment that cannot be read is never shown as failed: polls take over, and wait [EE9]',
     async (visit) => {
       const troubles = ['INTERNAL_ERROR', 'PAYMENT_NOT_FOUND', 'cut'] as const;
       const world = rig.flow.world({

@@ -60,7 +60,7 @@ async function pay(visit: Visit): Promise<void> {
   await visit.press('Pay $123.45');
 }
 
-test('a double click on the pay button, and a second one while sending, make one payment', async () => {
+test('a double click on the pay button, and a second one while sending, make one payment [PL3]', async () => {
   let answer = (): void => {};
   const held = new Promise<undefined>((resolve) => (answer = () => resolve(undefined)));
   const world = rig.flow.world({ plan: { pay: () => held } });
@@ -222,7 +222,7 @@ test('a network that goes while the payment is processing leaves it processing, 
   await visit.close();
 });
 
-test('a payment that cannot be read is never shown as failed: polls take over, and wait', async () => {
+test('a payment that cannot be read is never shown as failed: polls take over, and wait [EE9]', async () => {
   const troubles = ['INTERNAL_ERROR', 'PAYMENT_NOT_FOUND', 'cut'] as const;
   const world = rig.flow.world({
     outcome: [],

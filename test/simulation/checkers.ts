@@ -272,7 +272,7 @@ const oneOrderExplains: Checker = ({ events, wrong, forgetful }) => {
   return violations;
 };
 
-/** L6, EE2: after healing everything has come to its end, but for what only the partner, or an operator, can end. */
+/** LV6, EE2: after healing everything has come to its end, but for what only the partner, or an operator, can end. */
 const everythingEnds: Checker = ({ end, wrong }) =>
   end.platform
     .filter((row) => !row.settled && !(row.stage === 'review' && wrong.has(row.partner)))

@@ -201,7 +201,7 @@ export const PaymentView = Type.Object({
 });
 export type PaymentView = Static<typeof PaymentView>;
 
-/** One line of a payment's audit trail (E8). */
+/** One line of a payment's audit trail (EE8). */
 export const AuditEntry = Type.Object({
   at: instant('Database time.'),
   actor: Type.String({ description: 'A worker, an operator, a client.' }),
@@ -216,7 +216,7 @@ export const PaymentPage = Type.Object({
 });
 export type PaymentPage = Static<typeof PaymentPage>;
 
-/** Every act of an operator says why (E8). */
+/** Every act of an operator says why (EE8). */
 export const OperatorReason = Type.Object({ reason: text('Why; kept in the audit.') }, strict);
 export type OperatorReason = Static<typeof OperatorReason>;
 
@@ -243,7 +243,7 @@ export const Difference = Type.Object({
 });
 export type Difference = Static<typeof Difference>;
 
-/** Outcome of comparing one batch with the partner (E3). Never repaired silently. */
+/** Outcome of comparing one batch with the partner (EE3). Never repaired silently. */
 export const Reconciliation = Type.Object({
   platform_batch_id: PlatformBatchId,
   method: Type.Enum(['statement', 'payments', 'csv'], {

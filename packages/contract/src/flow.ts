@@ -44,7 +44,7 @@ export const FAILURE_KINDS = [
 ] as const;
 export type FailureKind = (typeof FAILURE_KINDS)[number];
 
-/** The payment as its customer sees it. An unknown outcome is `processing`, never failed (E9). */
+/** The payment as its customer sees it. An unknown outcome is `processing`, never failed (EE9). */
 export const FlowPayment = Type.Object({
   platform_payment_id: PlatformPaymentId,
   payment_id: Type.Union([Type.String(), Type.Null()]),
@@ -134,7 +134,7 @@ export type FlowSessionGrant = Static<typeof FlowSessionGrant>;
 
 /**
  * Confirm. However often it is sent, a session has one payment; only `replaces`, naming the last
- * payment after that one failed or was canceled, makes another (P3).
+ * payment after that one failed or was canceled, makes another (PL3).
  */
 export const FlowPaymentRequest = Type.Object(
   {

@@ -19,7 +19,7 @@ function lasting({ body }: Answer): unknown {
   return rest;
 }
 
-test('1,000 PUTs of one id over 50 connections give one row, one posting and equal answers [RU5 ID1 PF2 S5]', async (t) => {
+test('1,000 PUTs of one id over 50 connections give one row, one posting and equal answers [RU5 ID1 PF2 S5 KT1 KT10]', async (t) => {
   const database = await kitDatabase(t);
   await haveAccounts(database);
   const partner = await startKit(database, { connections: 50 });
@@ -38,7 +38,7 @@ test('1,000 PUTs of one id over 50 connections give one row, one posting and equ
   assert.deepEqual(counts, { payments: 1, transfers: 1, owed: 99_300, processing: 0 });
 });
 
-test('one id put at two replicas at once is one payment at both [RU5 PF2]', async (t) => {
+test('one id put at two replicas at once is one payment at both [RU5 PF2 KT1]', async (t) => {
   const database = await kitDatabase(t);
   await haveAccounts(database);
   const replicas = [
@@ -74,7 +74,7 @@ test('another id is another payment, the same id never is [ID1 PF1 B4]', async (
   assert.notEqual(other.body['payment_id'], first.body['payment_id']);
 });
 
-test('a repeat after the end gets the terminal record again, and nothing is posted twice [RU2 RU5 PF8]', async (t) => {
+test('a repeat after the end gets the terminal record again, and nothing is posted twice [RU2 RU5 PF8 KT4 KT8]', async (t) => {
   const database = await kitDatabase(t);
   await haveAccounts(database);
   const partner = await startKit(database);
@@ -118,7 +118,7 @@ test('a repeat that says otherwise changes nothing and leaves a trace [RU5 PF3 P
   ]);
 });
 
-test('different amounts for one id in one race: the first wins, whoever that is [RU5 PF6]', async (t) => {
+test('different amounts for one id in one race: the first wins, whoever that is [RU5 PF6 KT4]', async (t) => {
   const database = await kitDatabase(t);
   await haveAccounts(database);
   const partner = await startKit(database);
@@ -280,7 +280,7 @@ async function raw(url: string, name: string): Promise<string> {
   return bytes.toString('latin1').split('\r\n', 1)[0] ?? '';
 }
 
-test('a payment for an unknown or inactive account is kept and fails with a reason [FR1 ST3 PF5]', async (t) => {
+test('a payment for an unknown or inactive account is kept and fails with a reason [FR1 ST3 PF5 KT14]', async (t) => {
   const database = await kitDatabase(t);
   await haveAccounts(database, { status: 'inactive' });
   const partner = await startKit(database);

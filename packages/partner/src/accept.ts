@@ -2,8 +2,8 @@
  * Put Account Payment, up to the durable row (B4, ST1, RU5).
  *
  * enters:  a checked request of an authenticated client.
- * leaves:  the payment of its id, new or as it was, after the commit that holds it (Q3); or Refusal CONFLICT.
- * holds:   one row per platform_payment_id for ever (Q1, PF2); the first request's content never changes.
+ * leaves:  the payment of its id, new or as it was, after the commit that holds it (KT3); or Refusal CONFLICT.
+ * holds:   one row per platform_payment_id for ever (KT1, PF2); the first request's content never changes.
  * next:    a new row goes to apply.ts in memory; after a crash that finds it in the table, by its status.
  *
  * Requests that arrive while a commit is under way share the next: INSERT … ON CONFLICT DO NOTHING, and for those that existed a

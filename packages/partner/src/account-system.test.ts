@@ -152,7 +152,7 @@ test('books in the kit’s own database cannot be settled from outside: they wou
   await assert.rejects(partner.app.partnerKit.settle('p', { outcome: 'posted' }), /answering post/);
 });
 
-test('what does not move is counted: processing, unsettled, the pool, refused callers, the time of the core [RU3 S3]', async (t) => {
+test('what does not move is counted: processing, unsettled, the pool, refused callers, the time of the core [RU3 S3 LV7]', async (t) => {
   const database = await kitDatabase(t);
   const metrics = createMetrics({ processFigures: false });
   const asked = Promise.withResolvers<void>();

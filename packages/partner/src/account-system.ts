@@ -66,7 +66,7 @@ interface AccountReads {
   ): Promise<readonly string[]> | readonly string[];
 }
 
-/** Books in the kit's own database: they move in the transaction that ends the payment, so both happen or neither (Q6). */
+/** Books in the kit's own database: they move in the transaction that ends the payment, so both happen or neither (KT6). */
 export interface AccountsInTransaction extends AccountReads {
   readonly posts: 'in_transaction';
   /**

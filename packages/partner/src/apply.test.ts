@@ -70,7 +70,7 @@ async function owed(database: Database, account_id = 'A-1'): Promise<number> {
   return row!.owed;
 }
 
-test('what a crash left processing is finished by the next start, once [RU3 ST2]', async (t) => {
+test('what a crash left processing is finished by the next start, once [RU3 ST2 KT13]', async (t) => {
   const database = await kitDatabase(t);
   await haveAccounts(database);
   await accepted(database, ['left-1', 'left-2', 'left-3']);
@@ -98,7 +98,7 @@ test('more than one page left by a crash is finished, whatever the order of the 
   assert.equal(row?.['n'], 2_300);
 });
 
-test('two replicas that apply the same payments post each once [ST2 RU2]', async (t) => {
+test('two replicas that apply the same payments post each once [ST2 RU2 KT2]', async (t) => {
   const database = await kitDatabase(t);
   await haveAccounts(database, {}, { account_id: 'A-2' });
   const ids = Array.from({ length: 300 }, (_, index) => `p-${index}`);
@@ -123,7 +123,7 @@ test('two replicas that apply the same payments post each once [ST2 RU2]', async
   assert.deepEqual([await owed(database), await owed(database, 'A-2')], [85_000, 85_000]);
 });
 
-test('a crash in the middle of posting leaves neither half, and the next try makes both [ST2 PF8]', async (t) => {
+test('a crash in the middle of posting leaves neither half, and the next try makes both [ST2 PF8 KT6]', async (t) => {
   const database = await kitDatabase(t);
   await haveAccounts(database);
   const [row] = await accepted(database, ['half']);
@@ -201,7 +201,7 @@ test('a payment that is answered later is asked for again and then ends [ST1 ST2
   assert.equal(await statusOf(database, 'nightly'), 'succeeded');
 });
 
-test('cancel racing the posting: one terminal status, and the books agree with it [ST4 RU2]', async (t) => {
+test('cancel racing the posting: one terminal status, and the books agree with it [ST4 RU2 KT5]', async (t) => {
   const database = await kitDatabase(t);
   await haveAccounts(database);
   const ids = Array.from({ length: 60 }, (_, index) => `race-${index}`);
@@ -508,7 +508,7 @@ test('a long failure reason is cut to what the wire takes [PF5]', async (t) => {
   assert.ok(reason.length <= 500 && reason.startsWith('x'.repeat(499)) && reason.isWellFormed());
 });
 
-test('a clock of the database that steps back never puts posted_at before initiated_at [PF7 PF8]', async (t) => {
+test('a clock of the database that steps back never puts posted_at before initiated_at [PF7 PF8 KT7]', async (t) => {
   const database = await kitDatabase(t);
   // As if the payment had been accepted before the clock was set back by an hour.
   await database.query(
@@ -575,7 +575,7 @@ function turn(): Promise<void> {
   });
 }
 
-test('a clock that steps back by an hour keeps no payment processing for that hour [RU3]', async (t) => {
+test('a clock that steps back by an hour keeps no payment processing for that hour [RU3 EE7]', async (t) => {
   const database = await kitDatabase(t);
   await haveAccounts(database);
   // Accepted, and left by a crash, just before the step.

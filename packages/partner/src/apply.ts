@@ -3,8 +3,8 @@
  *
  * enters:  payments just accepted, from accept.ts in memory; those that a crash, an error or "later" left, from the table.
  * leaves:  terminal rows, told to the waiting reads (status.ts) after their commit.
- * holds:   a payment is posted at most once (Q2) and its status says so from the same commit (Q6); nothing stays processing
- *          because a process died (Q13); one payment that cannot be posted delays no other by more than two seconds (L3).
+ * holds:   a payment is posted at most once (KT2) and its status says so from the same commit (KT6); nothing stays processing
+ *          because a process died (KT13); one payment that cannot be posted delays no other by more than two seconds (LV3).
  * next:    post-in-transaction.ts for books in the kit's database, post-in-own-system.ts for books elsewhere; here is what they
  *          share: what is in hand, when it is tried again, and the look at the table.
  *
@@ -27,7 +27,7 @@ import { findStanding, findUnfinished, type PaymentRow, type UnfinishedPayment }
 const maxInHand = 100_000;
 /** A payment that has been processing for so long was left by someone; those in hand here are skipped whatever their age. */
 const sweepAgeMs = 2_000;
-/** Pause between two looks at the table: with the age above, what a crash left is ended within seconds (Q13). */
+/** Pause between two looks at the table: with the age above, what a crash left is ended within seconds (KT13). */
 const sweepPauseMs = 1_000;
 /** The pause is at least so many times as long as the looks took: a hundred thousand nightly payments cost a tenth of a connection. */
 const sweepPauseFactor = 10;

@@ -238,7 +238,7 @@ test('strangers who call themselves long names fill no memory [OA1]', async (t) 
   assert.ok(heapBytes() - before < 12_000_000, `grown by ${heapBytes() - before} bytes`);
 });
 
-test('read does not write and write does not read [SC1]', async (t) => {
+test('read does not write and write does not read [SC1 KT11]', async (t) => {
   const partner = await oauthPartner(t);
   const [read, write] = [await tokenOf(partner, 'read'), await tokenOf(partner, 'write')];
   const put = await partner.call('PUT', paymentPath('p'), { ...bearer(read), body: instruction() });
@@ -276,7 +276,7 @@ test('a client gets the scopes it was given and no others [SC1 OA3]', async (t) 
   assert.equal(doubled.body['scope'], 'read write');
 });
 
-test('no credential, a garbled or an unknown one reaches no handler [S3 OA4]', async (t) => {
+test('no credential, a garbled or an unknown one reaches no handler [S3 OA4 KT11]', async (t) => {
   const partner = await oauthPartner(t);
   const good = await tokenOf(partner);
   const headers: Record<string, string>[] = [
@@ -345,7 +345,7 @@ test('checks are answered from memory between two looks at the table [OA4]', asy
   assert.equal(looks, 2);
 });
 
-test('an expired token is refused, whatever the wall clock says [OA3 LI1]', async (t) => {
+test('an expired token is refused, whatever the wall clock says [OA3 LI1 KT11]', async (t) => {
   const database = await kitDatabase(t);
   const clock = manualClock();
   const door = openDoor({ auth: { method: 'oauth', clients: [client] }, database, clock });

@@ -41,7 +41,7 @@ async function findings(database: Database | Transaction): Promise<unknown[]> {
   );
 }
 
-test('the books add up after payments, repeats, failures, cancels and imports side by side [ST2 PF6 S5]', async (t) => {
+test('the books add up after payments, repeats, failures, cancels and imports side by side [ST2 PF6 S5 KT12]', async (t) => {
   const seed = Number(process.env['SEED'] ?? 20_261_121);
   t.diagnostic(`seed ${seed}`);
   const random = seededRandom(seed);
@@ -108,7 +108,7 @@ test('the checker of the books finds what does not add up', async (t) => {
   assert.deepEqual(await findings(database), []);
 });
 
-test('what has ended or was posted cannot be changed or removed, by no statement at all [RU2 PF2 PF6]', async (t) => {
+test('what has ended or was posted cannot be changed or removed, by no statement at all [RU2 PF2 PF6 KT5]', async (t) => {
   const database = await kitDatabase(t);
   await haveAccounts(database);
   const partner = await startKit(database);
@@ -169,7 +169,7 @@ test('what has ended or was posted cannot be changed or removed, by no statement
   }
 });
 
-test('a payment can be posted to the books once only, even by a caller that asks twice [PF2 ST2]', async (t) => {
+test('a payment can be posted to the books once only, even by a caller that asks twice [PF2 ST2 KT2]', async (t) => {
   const database = await kitDatabase(t);
   await haveAccounts(database);
   const posting = {

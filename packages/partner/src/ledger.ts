@@ -4,10 +4,10 @@
  * A transfer is one movement and has two entries that sum to zero: line 1 on the customer's account, line 2 on the biller's side
  * of it (`:received` for payments, `:billed` for what an import says is owed; a colon is in no id of the wire). What an account
  * owes is at every moment the sum of its entries: a payment of 500 is -500 on the account, an import that raises the bill from
- * 1,000 to 1,200 is +200. The balance column is that sum kept at hand, and moves in the same transaction as the entries (Q12).
+ * 1,000 to 1,200 is +200. The balance column is that sum kept at hand, and moves in the same transaction as the entries (KT12).
  *
  * Postings come hundreds at a time inside the kit's transaction; accounts are locked in sorted order, so that replicas that post
- * to the same accounts wait in one direction only. A payment's transfer bears its id: a second one cannot be written (Q2).
+ * to the same accounts wait in one direction only. A payment's transfer bears its id: a second one cannot be written (KT2).
  */
 import { Refusal, type AccountRecord } from '@duebridge/contract';
 import { sql, type Database, type Transaction } from '@duebridge/runtime';

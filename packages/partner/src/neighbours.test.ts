@@ -80,7 +80,7 @@ async function when(holds: () => boolean, what: string): Promise<void> {
   }
 }
 
-test('an account row that another session keeps locked delays no payment of another account [ST2 RU3]', async (t) => {
+test('an account row that another session keeps locked delays no payment of another account [ST2 RU3 LV3]', async (t) => {
   const database = await kitDatabase(t);
   await haveAccounts(database, {}, { account_id: 'locked' });
   const applier = applierOn(database);
@@ -280,7 +280,7 @@ test('while a call runs, however late, its payment is in no other call, at no re
   assert.equal(row?.posted_at, row?.initiated_at, 'never before it was accepted');
 });
 
-test('a call that never returns holds up nothing but its payment, and not the stop [ST2]', async (t) => {
+test('a call that never returns holds up nothing but its payment, and not the stop [ST2 LV5]', async (t) => {
   const database = await kitDatabase(t);
   const { accounts } = core(
     ({ platform_payment_id: id }) =>

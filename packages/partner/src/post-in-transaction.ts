@@ -3,7 +3,7 @@
  *
  * enters:  payments from apply.ts, one by one.
  * leaves:  what became of each; ended rows to `announce` after their commit.
- * holds:   status and posting change together (Q6); a payment whose posting fails, hangs or waits for a lock delays others by at
+ * holds:   status and posting change together (KT6); a payment whose posting fails, hangs or waits for a lock delays others by at
  *          most two seconds, once.
  *
  * Two lanes. The main lane takes hundreds per transaction, one transaction after the other, because each gathers more that way and

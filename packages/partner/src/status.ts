@@ -2,7 +2,7 @@
  * Reads of payments (B3, B5), and the waiting read (decision 24).
  *
  * enters:  the id of a payment; for a waiting read, how long.
- * leaves:  its row as the primary has it now (Q8, Q9), or after its status changed.
+ * leaves:  its row as the primary has it now (KT8, KT9), or after its status changed.
  * holds:   a reader waits first and looks second, so that no change falls between; it is woken by what this replica ended
  *          (apply.ts, admin.ts announce) at once, and by what another replica ended within the pause of the look below.
  *

@@ -73,7 +73,7 @@ const insertStatement = sql(
 
 /**
  * Inserts those whose id is new, in one statement that is its own transaction, and gives their rows by id; an id that existed is
- * absent (RU5). The ids must be distinct. When this has resolved the rows are on disk (Q3).
+ * absent (RU5). The ids must be distinct. When this has resolved the rows are on disk (KT3).
  */
 export async function insertPayments(
   database: Database,
@@ -124,7 +124,7 @@ const findStatement = sql(
   `SELECT ${columns} FROM duebridge_partner.payment WHERE platform_payment_id = ANY($1::text[])`,
 );
 
-/** Reads payments by id, from the primary (Q8, Q9); those that do not exist are absent. */
+/** Reads payments by id, from the primary (KT8, KT9); those that do not exist are absent. */
 export async function findPayments(
   database: Database | Transaction,
   ids: readonly string[],
@@ -190,7 +190,7 @@ const endStatement = sql(
    SELECT ${columns} FROM ended`,
 );
 
-/** Ends those that are still processing (Q5) and gives their rows as they are after the commit; the others are untouched. */
+/** Ends those that are still processing (KT5) and gives their rows as they are after the commit; the others are untouched. */
 export function endPayments(
   tx: Transaction | Database,
   ends: readonly PaymentEnd[],

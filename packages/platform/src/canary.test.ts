@@ -1,6 +1,6 @@
 /**
  * Secrets and personal data are planted at every door of a platform, and every place that something can come out of is searched
- * (reliability P15, 4.5): the log at its most talkative, the figures, each answer with its headers, each row of each table.
+ * (reliability PL15, 4.5): the log at its most talkative, the figures, each answer with its headers, each row of each table.
  */
 import assert from 'node:assert/strict';
 import { createServer } from 'node:http';
@@ -52,7 +52,7 @@ async function startTellTale(
   return self;
 }
 
-test('secrets and personal data planted at every door come out of no other', async (t) => {
+test('secrets and personal data planted at every door come out of no other [PL15]', async (t) => {
   const partner = await startTestPartner(t);
   const tellTale = await startTellTale(t);
   const adminKey = 'canary-admin-key-of-many-characters';

@@ -3,7 +3,7 @@
  * canceled. The real thing is a bank's or a processor's adapter; what ships is a sandbox that moves no money and says so.
  *
  * holds: each act is idempotent by platform_payment_id, so that the engine may repeat it after any crash; funds are captured at
- *        most once and never both captured and voided (P7). Card and bank numbers never come here.
+ *        most once and never both captured and voided (PL7). Card and bank numbers never come here.
  */
 import { groupCommit, sql, type Database } from '@duebridge/runtime';
 

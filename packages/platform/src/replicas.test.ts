@@ -34,7 +34,7 @@ function elsewhere(path: string, session: string, init: RequestInit = {}): Promi
   });
 }
 
-test('a token of one replica opens the flow at another, and both confirm the one payment [S4 TK1]', async () => {
+test('a token of one replica opens the flow at another, and both confirm the one payment [S4 TK1 PL11]', async () => {
   const made = await here.token(credentials);
   const exchanged = await elsewhere('/v1/flow/session', String(made.body['token']), {
     method: 'POST',

@@ -293,7 +293,7 @@ export function openPlatformDatabase(
 }
 
 /**
- * Opens the three pools of a server, so that none starves another (L10): the front's slow reads must not keep the engine from
+ * Opens the three pools of a server, so that none starves another (LV10): the front's slow reads must not keep the engine from
  * recording what partners answered, and neither may keep the heartbeat from renewing the lease.
  */
 async function openPools(

@@ -156,7 +156,7 @@ test('a unique key holds the column by which its table is distributed', async (t
   });
   assert.deepEqual(
     lacking.map(({ key }) => key),
-    // One payment stands in for another (P3), and a session has an id beside its secret: both are unique over all shards today.
+    // One payment stands in for another (PL3), and a session has an id beside its secret: both are unique over all shards today.
     ['flow_payments_replaces_key', 'sessions_session_id_key'],
   );
 });

@@ -139,7 +139,7 @@ test('one bad row fails alone, beside a table that holds the others', async (t) 
   assert.deepEqual(rows, [{ count: 3 }]);
 });
 
-test('a lost connection is told to all and repeated for none: it may have happened', async () => {
+test('a lost connection is told to all and repeated for none: it may have happened [EE5]', async () => {
   let flushes = 0;
   const group = groupCommit({
     flush: () => {

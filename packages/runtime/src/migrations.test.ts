@@ -172,7 +172,7 @@ test('a migration that meets a busy table lets the traffic pass, and comes throu
   assert.deepEqual(await done, ['003-column.sql']);
 });
 
-test('a migration that deadlocks with the traffic is tried again, and the traffic loses nothing', async (t) => {
+test('a migration that deadlocks with the traffic is tried again, and the traffic loses nothing [EE10]', async (t) => {
   const { database, here, add } = await migrated(t);
   await database.query('CREATE TABLE test_ground.other AS SELECT 1 AS one');
   await database.query(`INSERT INTO test_ground.payment VALUES ('p1', 1)`);

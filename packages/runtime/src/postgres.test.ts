@@ -245,7 +245,7 @@ test('a database is made once, however many ask', async (t) => {
   await admin.query(`DROP DATABASE ${name}`);
 });
 
-test('a database that would lose acknowledged payments is refused wherever that was set', async (t) => {
+test('a database that would lose acknowledged payments is refused wherever that was set [KT3]', async (t) => {
   const own = await testDatabase(t, { migrations });
   await checkDurability(own);
   const name = new URL(own.url).pathname.slice(1);

@@ -67,7 +67,7 @@ CREATE INDEX payment_initiated ON duebridge_partner.payment (initiated_at);
 -- Duplicate detection (FR1), and the operator's question about one account.
 CREATE INDEX payment_account ON duebridge_partner.payment (account_id, biller_id);
 
--- RU2, and P1's counterpart here: terminal rows never change, and what the first request said never does.
+-- RU2, and PL1's counterpart here: terminal rows never change, and what the first request said never does.
 CREATE TRIGGER payment_terminal_never_changes BEFORE UPDATE ON duebridge_partner.payment FOR EACH ROW
   WHEN (OLD.status <> 'processing'
     OR OLD.platform_payment_id <> NEW.platform_payment_id OR OLD.payment_id <> NEW.payment_id
@@ -130,7 +130,7 @@ CREATE TABLE duebridge_partner.account (
   CONSTRAINT account_name_whole CHECK ((first_name IS NULL) = (last_name IS NULL))
 );
 
--- One movement. A payment's transfer bears the payment's id, so there can be one only (Q2); an import's bears a colon, which no
+-- One movement. A payment's transfer bears the payment's id, so there can be one only (KT2); an import's bears a colon, which no
 -- id of the wire has.
 CREATE TABLE duebridge_partner.transfer (
   transfer_id text COLLATE "C" PRIMARY KEY,

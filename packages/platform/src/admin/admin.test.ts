@@ -192,7 +192,7 @@ test('a payment that has not ended after a day stands on a list for people, and 
   assertCode(await platform.admin('GET', '/admin/v1/payments?overdue=yes'), 'INVALID_REQUEST');
 });
 
-test('a payment is read with every step of its life, each with its time and who took it', async () => {
+test('a payment is read with every step of its life, each with its time and who took it [EE8]', async () => {
   partner.endings.set('a2', { status: 'succeeded', posted_at: new Date().toISOString() });
   const id = await pay('a2');
   const answer = await platform.admin('GET', `/admin/v1/payments/${id}`);

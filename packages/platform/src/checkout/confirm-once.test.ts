@@ -56,7 +56,7 @@ function open(on: Database, taken: PaymentRow[], at = clock): Payments {
   });
 }
 
-test('the engine hears of a payment after its commit, once, and it is in one of its slots [S4]', async () => {
+test('the engine hears of a payment after its commit, once, and it is in one of its slots [S4 PL1]', async () => {
   const taken: PaymentRow[] = [];
   const payments = open(database, taken);
   const session = newSession();
@@ -73,7 +73,7 @@ test('the engine hears of a payment after its commit, once, and it is in one of 
   assert.equal(row?.slot, 7);
 });
 
-test('a commit whose answer is lost leaves no payment that nobody drives [S4]', async () => {
+test('a commit whose answer is lost leaves no payment that nobody drives [S4 PL1 PL9]', async () => {
   const taken: PaymentRow[] = [];
   let lost = 0;
   const cut: Database = {

@@ -30,7 +30,7 @@ const row: PaymentRow = {
   settled_at: null,
 };
 
-test('a payment whose outcome is unknown is on its way, never failed', () => {
+test('a payment whose outcome is unknown is on its way, never failed [EE9]', () => {
   for (const stage of ['created', 'authorized', 'dispatching', 'review'] as const) {
     const shown = toFlowPayment({ ...row, stage });
     assert.equal(shown.status, 'processing');

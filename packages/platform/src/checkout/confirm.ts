@@ -1,5 +1,5 @@
 /**
- * Stage 4: the customer's instruction becomes a payment row, owned by this worker, due now (S4, P1, P3).
+ * Stage 4: the customer's instruction becomes a payment row, owned by this worker, due now (S4, PL1, PL3).
  *
  * enters: a session and what the customer confirmed.  leaves: the one payment that the session stands on, made now or before.
  * holds:  however often, from however many tabs and tokens a confirm comes, one payment is made; only `replaces`, naming a payment
@@ -266,7 +266,7 @@ async function takeIfCommitted(
 
 // For the customer's eyes ----------------------------------------------------------------------------------------------------
 
-/** The payment as its customer sees it. What is not known to have ended is processing, never failed (E9). */
+/** The payment as its customer sees it. What is not known to have ended is processing, never failed (EE9). */
 export function toFlowPayment(payment: PaymentRow): FlowPayment {
   const reason = payment.failure_reason === null ? '' : plainText(payment.failure_reason);
   return {

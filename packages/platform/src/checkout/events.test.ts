@@ -216,7 +216,7 @@ test('an ended stream gives its place back', async (t) => {
   }
 });
 
-test('the streams together leave most connections to requests', () => {
+test('the streams together leave most connections to requests [LV10]', () => {
   const app = createServer();
   const { perFlow, perAddress, inAll } = STREAM_LIMITS;
   assert.ok(perFlow < perAddress && perAddress < inAll);

@@ -132,7 +132,7 @@ test('a token opens the flow, the flow shows the bill, the bill is paid to its e
   assert.deepEqual((await readSession(session)).payment, end);
 });
 
-test('an unknown, a garbled and an expired token open nothing, and say which they are [S1]', async () => {
+test('an unknown, a garbled and an expired token open nothing, and say which they are [S1 PL12]', async () => {
   assertCode(await exchange(`dbt_${'A'.repeat(43)}`), 'TOKEN_INVALID');
   assertCode(await exchange('x'), 'TOKEN_INVALID');
   const bare = await platform.call('POST', '/v1/flow/session', { body: {} });
@@ -190,7 +190,7 @@ test('a session that has ended, or was never one, opens nothing', async () => {
   }
 });
 
-test('a hundred confirms from two tabs and two tokens make one payment [S4]', async () => {
+test('a hundred confirms from two tabs and two tokens make one payment [S4 PL3]', async () => {
   const account = newAccount();
   const customer = newCustomer();
   const one = await platform.session(credentials, account, customer);
@@ -225,7 +225,7 @@ test('a reload that brings a fresh token lands on the payment under way, and can
   assert.equal(await paymentsOf(account), 1);
 });
 
-test('a tab drawn before the other tab paid does not pay a second time, even after the end [S4]', async () => {
+test('a tab drawn before the other tab paid does not pay a second time, even after the end [S4 PL3]', async () => {
   const account = newAccount(succeeded());
   const customer = newCustomer();
   const one = await platform.session(credentials, account, customer);
@@ -260,7 +260,7 @@ test('a session renewed in the middle of the flow repeats its confirm without a 
   assert.equal((await exchange(stranger.token, { continues: 'nonsense' })).status, 200);
 });
 
-test('a token makes one successful payment, however often it is exchanged afterwards [S4]', async () => {
+test('a token makes one successful payment, however often it is exchanged afterwards [S4 PL12]', async () => {
   const account = newAccount(succeeded());
   const { token, session } = await platform.session(credentials, account, newCustomer());
   const payment = await pay(session);

@@ -1,7 +1,7 @@
 /**
  * A flow: one customer paying at one account of one partner, over any number of tokens, sessions, tabs and reloads. Imports no stage.
  *
- * Which payment does a session stand on? The one that whoever looks at its page must see instead of a pay button (P3, decision 50):
+ * Which payment does a session stand on? The one that whoever looks at its page must see instead of a pay button (PL3, decision 50):
  *   1. the flow's latest payment, while it is processing: whatever the outcome, the customer has paid until the partner says no;
  *   2. the flow's latest payment, if it was made after this session was opened: its page was drawn without it;
  *   3. when the session's own token made a payment: its latest, if that succeeded, for a token makes one successful payment

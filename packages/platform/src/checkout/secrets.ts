@@ -1,6 +1,6 @@
 /**
  * The secrets that open the flow, and what is kept of them: random values of 256 bits of which only a hash is stored, and keyed
- * names under which a customer is known again without being named (decision 8, P11, P15).
+ * names under which a customer is known again without being named (decision 8, PL11, PL15).
  */
 import { createHmac, hash, randomBytes, type KeyObject } from 'node:crypto';
 

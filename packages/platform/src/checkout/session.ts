@@ -5,7 +5,7 @@
  *         to that page alone; then the bill, or the payment that the session stands on.
  * holds:  a token opens sessions until it expires, any number of them, and they all belong to one flow (decision 50): a reload, a
  *         second tab or a lost answer costs nobody a token and makes nobody pay twice; a session is bound for its life to the partner,
- *         the account and the customer of its token (P12).
+ *         the account and the customer of its token (PL12).
  * next:   payment.ts, when the customer confirms.
  */
 import {

@@ -43,7 +43,7 @@ test('a customer in, a token out: 200, JSON, the one field, an expiry in the hea
   assert.equal(await rows('tokens'), before + 1);
 });
 
-test('a 200 means that the row is there, under a hash, and what is personal is sealed [TK1]', async () => {
+test('a 200 means that the row is there, under a hash, and what is personal is sealed [TK1 PL11]', async () => {
   const { body } = await platform.token(credentials);
   const hash = hashSecret(String(body['token']));
   const [row] = await platform.database.query(

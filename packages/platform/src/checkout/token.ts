@@ -1,7 +1,7 @@
 /**
  * Stage 2: Create Token. A customer comes in, the start value of the payment flow goes out (S1, A1, A2, TR1-TR4, TK1).
  *
- * enters: the client that keys.ts knew, and a body that the schema has passed.  leaves: a token, its row committed (P11).
+ * enters: the client that keys.ts knew, and a body that the schema has passed.  leaves: a token, its row committed (PL11).
  * holds:  only a hash of the token is stored; what is personal is sealed in a row of its own; and only a partner's definite "no such
  *         account" keeps a token back, unless the partner wants more (decision 7).
  * next:   the customer's browser brings the token to session.ts.

@@ -5,7 +5,7 @@
  *         is settled, waits for an operator, or belongs to another worker.
  * holds:  what is due when lives in memory; a poll that finds no change writes nothing (performance F4). A payment is in one queue
  *         or has one step under way, never both: only the end of a step queues it again. What goes wrong with one payment stays
- *         with it (F90), and a slow partner fills its own queue and no other (P16).
+ *         with it (F90), and a slow partner fills its own queue and no other (PL16).
  */
 import type { PaymentStage } from '@duebridge/contract';
 import { isDatabaseTrouble, messageOf } from '@duebridge/runtime';

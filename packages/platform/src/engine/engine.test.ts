@@ -27,7 +27,7 @@ const settled = (row: PaymentRow): boolean => row.settled_at !== null;
 const inReview = (row: PaymentRow): boolean => row.stage === 'review';
 const puts = (seen: readonly Seen[]): Seen[] => seen.filter((one) => one.method === 'PUT');
 
-test('a payment is put once, polled until it has ended, and then left alone [S4 RU4 EV1 B4 B5]', async (t) => {
+test('a payment is put once, polled until it has ended, and then left alone [S4 RU4 EV1 B4 B5 PL8]', async (t) => {
   const place = await stand(t);
   const partner = await scriptedPartner(t);
   partner.pollsToEnd = 3;
@@ -80,7 +80,7 @@ test('the put carries the id in the path, the amount and the batch, and no perso
   assert.match(String(put?.headers['traceparent']), /^00-[0-9a-f]{32}-[0-9a-f]{16}-01$/);
 });
 
-test('a lost, broken or hostile answer leads to the same put with the same bytes, never to failed [RU5 S4 ID1]', async (t) => {
+test('a lost, broken or hostile answer leads to the same put with the same bytes, never to failed [RU5 S4 ID1 PL2 PL5]', async (t) => {
   const place = await stand(t);
   const partner = await scriptedPartner(t);
   await place.register('acme', partner.url, { budget: { call_timeout_ms: 150, wait_seconds: 0 } });
@@ -136,7 +136,7 @@ test('a lost, broken or hostile answer leads to the same put with the same bytes
   assert.deepEqual(await actsOf(place, row.platform_payment_id), ['authorize', 'capture']);
 });
 
-test('trouble with polls ends nothing and the true end is still found [RU4 ST3]', async (t) => {
+test('trouble with polls ends nothing and the true end is still found [RU4 ST3 PL5]', async (t) => {
   const place = await stand(t);
   const partner = await scriptedPartner(t);
   await place.register('acme', partner.url);
@@ -163,7 +163,7 @@ test('trouble with polls ends nothing and the true end is still found [RU4 ST3]'
   assert.deepEqual(await actsOf(place, row.platform_payment_id), ['authorize', 'void']);
 });
 
-test('a canceled payment releases the funds [ST4]', async (t) => {
+test('a canceled payment releases the funds [ST4 PL7]', async (t) => {
   const place = await stand(t);
   const partner = await scriptedPartner(t);
   await place.register('acme', partner.url);
@@ -196,7 +196,7 @@ test('a put answered with a terminal record ends the payment without a poll [RU5
   assert.equal(partner.seen.length, 1);
 });
 
-test('a partner that no longer finds what it accepted gets the same put again [RU5 PF2]', async (t) => {
+test('a partner that no longer finds what it accepted gets the same put again [RU5 PF2 EE6]', async (t) => {
   const place = await stand(t);
   const partner = await scriptedPartner(t);
   await place.register('acme', partner.url);
@@ -537,7 +537,7 @@ test('a poll that finds no change writes nothing to its row', async (t) => {
   assert.deepEqual(await version(), before);
 });
 
-test('a partner that hangs every call delays no payment of another', async (t) => {
+test('a partner that hangs every call delays no payment of another [PL16 LV3]', async (t) => {
   const place = await stand(t);
   const dead = await scriptedPartner(t);
   const healthy = await scriptedPartner(t);
@@ -580,7 +580,7 @@ test('a partner that is down is left in peace and found again when it is back', 
   }
 });
 
-test('calls of two workers together never exceed the budget of a partner', async (t) => {
+test('calls of two workers together never exceed the budget of a partner [PL16]', async (t) => {
   const place = await stand(t);
   const partner = await scriptedPartner(t);
   await place.register('acme', partner.url, {
@@ -609,7 +609,7 @@ test('calls of two workers together never exceed the budget of a partner', async
   assert.ok(most <= 3, `${most} calls at once`);
 });
 
-test('calls per second stay within the budget', async (t) => {
+test('calls per second stay within the budget [PL16]', async (t) => {
   const place = await stand(t);
   const partner = await scriptedPartner(t);
   partner.pollsToEnd = 0;
@@ -653,7 +653,7 @@ test('Retry-After is waited for, on a refusal and on an answer that is right', a
   assert.ok((third?.at ?? 0) - (second?.at ?? 0) >= 999);
 });
 
-test('a redirect is not followed and the key goes nowhere else [S3 KY1]', async (t) => {
+test('a redirect is not followed and the key goes nowhere else [S3 KY1 PL14]', async (t) => {
   const place = await stand(t);
   const partner = await scriptedPartner(t);
   const thief = await scriptedPartner(t);
@@ -744,7 +744,7 @@ test('one open read replaces polls when the partner holds it until there is news
   assert.equal(partner.seen.length, 2);
 });
 
-test('a stop gives up open reads at once, releases every payment, and the next worker finishes them', async (t) => {
+test('a stop gives up open reads at once, releases every payment, and the next worker finishes them [LV5]', async (t) => {
   const place = await stand(t);
   const partner = await scriptedPartner(t);
   let holding = true;
@@ -799,7 +799,7 @@ test('payments in no slot, or in one whose owner is dead, are driven; those of a
   assert.equal((await place.until(other.platform_payment_id, settled)).status, 'succeeded');
 });
 
-test('a worker that lost its lease comes back as another and writes nothing under its old name', async (t) => {
+test('a worker that lost its lease comes back as another and writes nothing under its old name [PL10]', async (t) => {
   const log = keptLog();
   const place = await stand(t, { log });
   const partner = await scriptedPartner(t);

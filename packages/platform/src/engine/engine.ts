@@ -9,7 +9,7 @@
  *   owns and what it reads from them stands in worker.ts, what it does with a payment in dispatcher.ts.
  * - What is due when lives in memory; a poll that finds no change writes nothing (performance F4). After a crash everything that
  *   was in flight is taken over and due soon.
- * - Claim, commit, call, record: no transaction spans a call, and the intent is durable before the first PUT (P1).
+ * - Claim, commit, call, record: no transaction spans a call, and the intent is durable before the first PUT (PL1).
  * - Every write carries the fence (store/payments.ts). A worker that could not prove its lease drops all it held, aborts its calls
  *   and comes back as another.
  * - The loops here wait for nothing that can be slow but their own work: the heartbeat, the look at the slots, the shares, the
@@ -59,7 +59,7 @@ export interface Engine {
    * that ends it. Read the row once after subscribing.
    */
   watch(platform_payment_id: string, changed: (payment: PaymentRow) => void): () => void;
-  /** Whether the engine works, for readiness (L2). */
+  /** Whether the engine works, for readiness (LV2). */
   readonly health: EngineHealth;
   /** One round at once: heartbeat, slots, shares, watched payments of other workers, closing of batches. Resolves when it is done. */
   tick(): Promise<void>;

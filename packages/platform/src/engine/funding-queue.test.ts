@@ -11,7 +11,7 @@ const settled = (row: PaymentRow): boolean => row.settled_at !== null;
 const all = (): boolean => true;
 const never = (): Promise<never> => new Promise<never>(() => undefined);
 
-test('partners take turns at a funding method: ten thousand payments of one keep no other waiting [L3]', () => {
+test('partners take turns at a funding method: ten thousand payments of one keep no other waiting [LV3]', () => {
   const queue = new FundingQueue<{ at: number; name: string }>();
   for (let count = 0; count < 10_000; count += 1) queue.push({ at: 0, name: 'dead' }, 'dead');
   for (const name of ['b', 'c']) queue.push({ at: 1, name }, name);
@@ -37,7 +37,7 @@ test('256 calls that hang hold up a method for a second, and what hangs does not
   assert.equal(underWay, 1_024);
 });
 
-test('a funding method that never answers holds up neither the others nor a stop [L3 L5]', async (t) => {
+test('a funding method that never answers holds up neither the others nor a stop [LV3 LV5]', async (t) => {
   const place = await stand(t);
   const partner = await scriptedPartner(t);
   await place.register('acme', partner.url);
@@ -76,7 +76,7 @@ test('an authorization that arrives after the release is declined', async (t) =>
   assert.deepEqual(await actsOf(place, platform_payment_id), ['void']);
 });
 
-test('an outage of the database is logged once, and all that waited for it goes on at once [L8]', async (t) => {
+test('an outage of the database is logged once, and all that waited for it goes on at once [LV8]', async (t) => {
   const log = keptLog();
   const place = await stand(t, { log });
   const partner = await scriptedPartner(t);

@@ -1,5 +1,5 @@
 /**
- * The lease in every order of events (L1): a model of the database executes each request at some time, answers it at some time
+ * The lease in every order of events (LV1): a model of the database executes each request at some time, answers it at some time
  * or never, and the worker may be stalled in between.
  */
 import assert from 'node:assert/strict';
@@ -170,7 +170,7 @@ function heals(world: World): void {
   assert.fail('it never comes to a lease');
 }
 
-test('in every order of the first nine events a lease is never relied on too long and is always got again', () => {
+test('in every order of the first nine events a lease is never relied on too long and is always got again [LV1]', () => {
   let front = new Map([['start', START]]);
   let seen = 0;
   for (let depth = 0; depth < 9; depth += 1) {

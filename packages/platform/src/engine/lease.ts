@@ -1,5 +1,5 @@
 /**
- * The lease of a worker: how it is got, proven, lost and got again (L1).
+ * The lease of a worker: how it is got, proven, lost and got again (LV1).
  *
  * A worker is a row with a heartbeat. While the row is fresh, no other worker touches what this one drives; once it is stale, any
  * other may take over. So a worker has to know by its own clock, before the others can, that its lease is no longer proven.

@@ -1,6 +1,6 @@
 /**
  * An engine never dies unseen: a lease is not lost to the worker's own work, nor to what others do to the database, and where it
- * is lost all the same, readiness says so and the worker comes back (L1, L2, L10).
+ * is lost all the same, readiness says so and the worker comes back (LV1, LV2, LV10).
  */
 import assert from 'node:assert/strict';
 import test from 'node:test';
@@ -9,7 +9,7 @@ import { startTestPlatform } from '../checkout/testing.ts';
 import { PartnerQueue } from './partner-queue.ts';
 import { around, eventually, scriptedPartner, stand } from './testing.ts';
 
-test('a worker that reads what it took over for longer than its lease keeps it, and drives what is confirmed meanwhile', async (t) => {
+test('a worker that reads what it took over for longer than its lease keeps it, and drives what is confirmed meanwhile [LV1]', async (t) => {
   const place = await stand(t);
   const partner = await scriptedPartner(t);
   await place.register('acme', partner.url);
@@ -38,7 +38,7 @@ test('a worker that reads what it took over for longer than its lease keeps it, 
   await place.until(orphan.platform_payment_id, (now) => now.settled_at !== null);
 });
 
-test('a call that is due and could start, and does not, is counted; one that has to wait is not', () => {
+test('a call that is due and could start, and does not, is counted; one that has to wait is not [LV2]', () => {
   const queue = new PartnerQueue<{ at: number }>('acme', 1_000, 60_000);
   queue.applyBudget({ max_concurrent_calls: 4, max_calls_per_second: 10 });
   queue.share = 4;
@@ -123,7 +123,7 @@ test('more slow requests than the front has connections leave the heartbeat as i
   await Promise.all(slow);
 });
 
-test('readiness fails when the heartbeat cannot be renewed, and comes back with it', async (t) => {
+test('readiness fails when the heartbeat cannot be renewed, and comes back with it [LV2]', async (t) => {
   const place = await startTestPlatform(t);
   const ready = async () => {
     const response = await fetch(new URL('/readyz', place.url));

@@ -1,5 +1,5 @@
 /**
- * The engine's figures. Labels are partners and closed lists, never ids of payments or customers (P15).
+ * The engine's figures. Labels are partners and closed lists, never ids of payments or customers (PL15).
  */
 import type { Metrics } from '@duebridge/runtime';
 

@@ -1,5 +1,5 @@
 /**
- * No payment waits for another (L3, L4): whatever is refused, slow, hung or broken for ever at a partner, the payments beside it go on.
+ * No payment waits for another (LV3, LV4): whatever is refused, slow, hung or broken for ever at a partner, the payments beside it go on.
  *
  * Each test compares the times of healthy payments beside the sick ones with those of healthy payments alone, in the same run: a
  * slow machine slows both. `SLACK_MS` is what a busy machine may add to a median of a few milliseconds.
@@ -91,31 +91,31 @@ async function compare(place: Place, sick: number): Promise<void> {
   assert.ok(worst(together) <= worst(alone) + 2_000, told);
 }
 
-test('one payment answered 401 for ever holds up no other [L3]', async (t) => {
+test('one payment answered 401 for ever holds up no other [LV3]', async (t) => {
   await compare(
     await beside(t, () => ({ status: 401, json: {} }), { times: { holdMs: 60_000 } }),
     1,
   );
 });
 
-test('one payment answered 403 for ever holds up no other [L3]', async (t) => {
+test('one payment answered 403 for ever holds up no other [LV3]', async (t) => {
   await compare(
     await beside(t, () => ({ status: 403, json: {} }), { times: { holdMs: 60_000 } }),
     1,
   );
 });
 
-test('payments answered 500 for ever hold up no other [L3]', async (t) => {
+test('payments answered 500 for ever hold up no other [LV3]', async (t) => {
   const times = { breakMs: 200, maxBreakMs: 400, maxRetryMs: 1_000 };
   await compare(await beside(t, () => ({ status: 500, json: {} }), { times }), 20);
 });
 
-test('payments that hang for ever hold up no other [L3]', async (t) => {
+test('payments that hang for ever hold up no other [LV3]', async (t) => {
   const times = { breakMs: 200, maxBreakMs: 400, maxRetryMs: 1_000 };
   await compare(await beside(t, () => () => undefined, { times }), 20);
 });
 
-test('a new PUT does not wait for the polls of hundreds of accepted payments [L4]', async (t) => {
+test('a new PUT does not wait for the polls of hundreds of accepted payments [LV4]', async (t) => {
   const place = await beside(
     t,
     (seen) =>
@@ -142,7 +142,7 @@ test('a new PUT does not wait for the polls of hundreds of accepted payments [L4
   assert.ok(before <= 10, `${before} calls went before it`);
 });
 
-test('a partner that comes back is used again within two seconds, by all that waited for it [L8]', async (t) => {
+test('a partner that comes back is used again within two seconds, by all that waited for it [LV8]', async (t) => {
   let isDown = true;
   const place = await beside(t, () => (isDown ? { status: 503, json: {} } : undefined), {
     times: { breakMs: 200, maxBreakMs: 500, retryMs: 50, maxRetryMs: 600_000 },

@@ -1,6 +1,6 @@
 /**
  * No payment that is on its way may be left with nobody who drives it, whatever answer of the database is lost or late and
- * whatever its clock does (P9).
+ * whatever its clock does (PL9).
  */
 import assert from 'node:assert/strict';
 import test from 'node:test';
@@ -144,7 +144,7 @@ test('a lease that looked lost for a moment leaves no payment behind', async (t)
   assert.equal(partner.created.length, 1);
 });
 
-test('a worker that died before the database clock stepped back is not taken for alive', async (t) => {
+test('a worker that died before the database clock stepped back is not taken for alive [EE7]', async (t) => {
   const place = await stand(t);
   const partner = await scriptedPartner(t);
   await place.register('acme', partner.url);
@@ -167,7 +167,7 @@ test('a worker that died before the database clock stepped back is not taken for
   assert.equal(plan.take.includes(700), false);
 });
 
-test('whatever answers of the database are lost, every payment ends once and its funds with it [S4 RU2 RU5]', async (t) => {
+test('whatever answers of the database are lost, every payment ends once and its funds with it [S4 RU2 RU5 EE1]', async (t) => {
   const seed = Number(process.env['SEED'] ?? Date.now() % 1_000_000);
   t.diagnostic(`seed ${seed}`);
   const random = seededRandom(seed);

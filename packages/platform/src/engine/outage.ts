@@ -1,5 +1,5 @@
 /**
- * An outage of the database: whoever meets it waits here, one probe asks whether it is over, and all go on at once (L8). It is logged
+ * An outage of the database: whoever meets it waits here, one probe asks whether it is over, and all go on at once (LV8). It is logged
  * when it begins and when it ends, not once for each payment.
  */
 import { messageOf, type Clock, type Database, type Log } from '@duebridge/runtime';

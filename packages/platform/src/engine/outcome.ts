@@ -3,7 +3,7 @@
  *
  * enters: the intent, and what came back.  leaves: an outcome for payment-steps.ts.
  * holds:  only a validated record of this very payment accepts or ends it, and ends it only by one of the three terminal words.
- *         Whatever else comes leaves the outcome unknown, and unknown is resolved by the same PUT with the same bytes (RU5, P2, P5).
+ *         Whatever else comes leaves the outcome unknown, and unknown is resolved by the same PUT with the same bytes (RU5, PL2, PL5).
  */
 import type { Exchange } from '../partners/http-call.ts';
 import type { NotSent } from '../partners/client.ts';

@@ -1,5 +1,5 @@
 /**
- * The list of workers: one row each as proof of life (P9, P10, F84-F87).
+ * The list of workers: one row each as proof of life (PL9, PL10, F84-F87).
  *
  * A worker that dies is noticed by the age of its heartbeat in the database's time; a worker that merely cannot reach the database
  * notices itself, by its own monotonic clock, before the others do (lease.ts). It then drops all it held and comes back as another
@@ -10,7 +10,7 @@ import type { Queryable } from '../store/payments.ts';
 
 /**
  * The database's time as this process knows it: learned at every heartbeat, carried on by the monotonic clock in between, so that a
- * step of the wall clock does not show in it (E7). Statements take it as a parameter, because a sharded PostgreSQL refuses the
+ * step of the wall clock does not show in it (EE7). Statements take it as a parameter, because a sharded PostgreSQL refuses the
  * clock's own function in an UPDATE.
  */
 export class DatabaseTime {
@@ -92,7 +92,7 @@ export async function forgetDeadWorkers(on: Queryable, leaseMs: number): Promise
   await on.query(
     sql(
       'worker_forget',
-      // A heartbeat from further ahead was written before the clock stepped back and proves nothing (E7).
+      // A heartbeat from further ahead was written before the clock stepped back and proves nothing (EE7).
       `DELETE FROM duebridge_platform.workers
         WHERE heartbeat_at <= now() - 10 * $1 * interval '1 millisecond'
            OR heartbeat_at > now() + 10 * $1 * interval '1 millisecond'`,

@@ -1,5 +1,5 @@
 /**
- * One partner's queue: what is due when, and how much may be under way (decision 25, P16). A slow or dead partner fills its own
+ * One partner's queue: what is due when, and how much may be under way (decision 25, PL16). A slow or dead partner fills its own
  * queue and no other. No timers and no calls in here: the dispatcher asks, with the time of its monotonic clock.
  *
  * Three lanes share the partner's budget, so that no payment waits for another. `submit`: a payment's first PUT. `poll`: payments that
@@ -153,7 +153,7 @@ export class PartnerQueue<T extends Due> {
   /** Calls started within the second that begins at `from`, and in the one before. */
   #measured = { from: 0, count: 0, before: 0 };
 
-  /** `maxBreakMs` is how late the recovery of a partner that was down is noticed at worst (P9, L8). */
+  /** `maxBreakMs` is how late the recovery of a partner that was down is noticed at worst (PL9, LV8). */
   constructor(partner_id: string, firstBreakMs: number, maxBreakMs: number) {
     this.partner_id = partner_id;
     this.#firstBreakMs = firstBreakMs;
@@ -259,7 +259,7 @@ export class PartnerQueue<T extends Due> {
   /**
    * For how long a call has been due although one could have started: since it was due, since the partner was last held back, and
    * since a call last started, whichever is latest. A queue that moves slowly, because the budget is small or the partner is down,
-   * still starts a call now and then; one whose engine has died does not (L2).
+   * still starts a call now and then; one whose engine has died does not (LV2).
    */
   stalledMs(now: number): number {
     const next = this.nextAt;

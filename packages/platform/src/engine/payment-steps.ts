@@ -399,7 +399,7 @@ function crossed(payment: Readonly<PaymentMemory>, around: Surroundings): Decisi
 
 /**
  * 401, 403 and the like usually concern every payment of the partner, and then the queue is held. But a partner that goes on
- * answering others refuses this one alone: it waits, and they do not (L3).
+ * answering others refuses this one alone: it waits, and they do not (LV3).
  */
 function held(
   payment: Readonly<PaymentMemory>,

@@ -29,7 +29,7 @@ const MAX_BATCH = 500;
 /** Writes waiting at most: one per payment under way, and a worker holds up to a million. */
 const MAX_QUEUED = 2_000_000;
 
-/** One act of each phase for a payment's funds (P7). */
+/** One act of each phase for a payment's funds (PL7). */
 const FUNDS_ACT = 'sandbox_funds_pkey';
 
 /** What the writes stand on. */

@@ -48,7 +48,7 @@ async function refuses(promise: Promise<unknown>, code: ErrorCode): Promise<void
   await assert.rejects(promise, (error) => error instanceof Refusal && error.code === code);
 }
 
-test('a refused payment that the partner does not know is closed as failed, its funds released [ST3 FR1]', async (t) => {
+test('a refused payment that the partner does not know is closed as failed, its funds released [ST3 FR1 LV6]', async (t) => {
   const { place, partner, id } = await refusedPayment(t);
   const gets = partner.seen.filter((seen) => seen.method === 'GET').length;
   const closed = await closeRejected(place, because(id));

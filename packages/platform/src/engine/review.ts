@@ -4,7 +4,7 @@
  * enters: a payment in review, and what the operator states.  leaves: a terminal row in no slot; a worker takes it over and
  *         releases the funds, and the customer may pay anew.
  * holds:  the partner is asked by a GET at that very moment. Nothing is closed that the partner shows to have, whatever the operator
- *         states, and a partner that does not answer leaves the payment where it is (P5).
+ *         states, and a partner that does not answer leaves the payment where it is (PL5).
  */
 import { Refusal } from '@duebridge/contract';
 import type { Database } from '@duebridge/runtime';

@@ -1,4 +1,4 @@
-/** Slots are shared out evenly, by every worker alone, and taken over at the same cost whatever is in flight (L9). */
+/** Slots are shared out evenly, by every worker alone, and taken over at the same cost whatever is in flight (LV9). */
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import fc from 'fast-check';
@@ -95,7 +95,7 @@ async function evenly(place: Stand, engines: readonly Engine[]): Promise<void> {
   });
 }
 
-test('load spreads by itself when a worker joins and when one leaves, and no payment is lost or doubled [S4]', async (t) => {
+test('load spreads by itself when a worker joins and when one leaves, and no payment is lost or doubled [S4 LV9]', async (t) => {
   const place = await stand(t);
   const partner = await scriptedPartner(t);
   partner.pollsToEnd = Number.POSITIVE_INFINITY;
@@ -143,7 +143,7 @@ test('a worker that registered and never looks at the slots keeps none from the 
   assert.equal(await slotsOf(place, engine), SLOTS);
 });
 
-test('a payment committed into a slot that was taken meanwhile is found by the new owner', async (t) => {
+test('a payment committed into a slot that was taken meanwhile is found by the new owner [PL9]', async (t) => {
   const place = await stand(t);
   const partner = await scriptedPartner(t);
   await place.register('acme', partner.url);
@@ -154,7 +154,7 @@ test('a payment committed into a slot that was taken meanwhile is found by the n
   assert.equal((await place.until(row.platform_payment_id, settled)).status, 'succeeded');
 });
 
-test('taking over writes no payment, however many there are, and payments in review are not even read', async (t) => {
+test('taking over writes no payment, however many there are, and payments in review are not even read [LV9]', async (t) => {
   const place = await stand(t);
   const partner = await scriptedPartner(t);
   partner.pollsToEnd = Number.POSITIVE_INFINITY;
@@ -204,7 +204,7 @@ test('taking over writes no payment, however many there are, and payments in rev
   assert.deepEqual(await written(), before);
 });
 
-test('arrivals of a worker without slots are driven, whatever their number', async (t) => {
+test('arrivals of a worker without slots are driven, whatever their number [PL9]', async (t) => {
   const place = await stand(t);
   const partner = await scriptedPartner(t);
   await place.register('acme', partner.url, {

@@ -7,7 +7,7 @@
  * holds:  a payment is driven here while this worker owns its slot; the database checks that at every write (store/payments.ts), so
  *         whatever this worker believes, a slot that another owns now is another's. What is loaded is read page by page beside the
  *         lease and the rounds, which wait for none of it. Nothing stays behind: what the table holds of our slots is counted again
- *         and again, in turn, and a slot that holds more than memory does is read again (P9).
+ *         and again, in turn, and a slot that holds more than memory does is read again (PL9).
  */
 import { messageOf } from '@duebridge/runtime';
 import { ARRIVALS, type PaymentRow } from '../store/payments.ts';
@@ -36,7 +36,7 @@ import {
 const MIN_NEED = 4;
 /** Between exchanges that are asked for because a share is too small: grows it within a fraction of a second. */
 const HURRY_MS = 50;
-/** Loaded payments are spread over as long as their partner's budget needs for them, but over no more than this (P9). */
+/** Loaded payments are spread over as long as their partner's budget needs for them, but over no more than this (PL9). */
 const MAX_SPREAD_MS = 60_000;
 /** Slots whose payments are counted in one statement: with a million in flight, a tenth of a second of the database's time. */
 const COUNT_AT_ONCE = 64;
@@ -295,7 +295,7 @@ export class Worker {
         if (this.#ended || !this.#slots.has(slot)) return fresh;
         for (const row of rows) {
           const { platform_payment_id } = row;
-          // One that came to its end since the page was read is not driven again (P8).
+          // One that came to its end since the page was read is not driven again (PL8).
           if (meanwhile.has(platform_payment_id) || this.#dispatcher.has(platform_payment_id))
             continue;
           this.#dispatcher.add(row, this.#spreadMs(row, count));

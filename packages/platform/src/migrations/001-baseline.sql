@@ -1,7 +1,7 @@
 -- Partners, workers, batches, payments, the sandbox's funds and the audit.
 -- Wire names down to the column. What must hold whatever the code does is a constraint or a trigger here:
--- the intent never changes (P1), only the allowed edges are walked and a terminal row stays as it is (P4, RU2),
--- nothing is ever deleted (PF2), and the audit only grows (E8).
+-- the intent never changes (PL1), only the allowed edges are walked and a terminal row stays as it is (PL4, RU2),
+-- nothing is ever deleted (PF2), and the audit only grows (EE8).
 
 CREATE TABLE duebridge_platform.partners (
   partner_id text PRIMARY KEY CHECK (partner_id ~ '^[a-z0-9][a-z0-9-]{0,62}$'),
@@ -226,7 +226,7 @@ CREATE TRIGGER audit_kept BEFORE UPDATE OR DELETE OR TRUNCATE ON duebridge_platf
   FOR EACH STATEMENT EXECUTE FUNCTION duebridge_platform.kept_for_ever();
 
 -- The sandbox's funds (decision 19). One line per act and payment; the two unique rules are what "captured at most once, and
--- never both captured and released" means (P7).
+-- never both captured and released" means (PL7).
 CREATE TABLE duebridge_platform.sandbox_funds (
   platform_payment_id text NOT NULL,
   act text NOT NULL CHECK (act IN ('authorize', 'decline', 'capture', 'void')),
@@ -324,7 +324,7 @@ CREATE TABLE duebridge_platform.sessions (
 CREATE INDEX sessions_by_expiry ON duebridge_platform.sessions (expires_at);
 
 -- One row for each customer and account that has paid: the row that a confirm locks, so that any
--- number of tabs, reloads and tokens make one payment (P3).
+-- number of tabs, reloads and tokens make one payment (PL3).
 CREATE TABLE duebridge_platform.flows (
   flow_id bytea PRIMARY KEY CHECK (octet_length(flow_id) = 32),
   partner_id text NOT NULL,

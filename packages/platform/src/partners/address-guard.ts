@@ -1,5 +1,5 @@
 /**
- * Which addresses the platform may call: public ones only, unless private ones are admitted (P14, reliability 4.3).
+ * Which addresses the platform may call: public ones only, unless private ones are admitted (PL14, reliability 4.3).
  *
  * The guard stands in two places. A URL is judged after parsing, because 127.1, 2130706433, 0x7f.1 and full-width digits all
  * become 127.0.0.1 there and no name lookup follows; and every address a name resolves to is judged at connect, and only those

@@ -1,8 +1,8 @@
 /**
  * Every operation of a partner, sent: paths, credentials, limits (S2, S3). Judging what came back is the stage's own, elsewhere.
  *
- * holds: a call goes to the partner's registered origin and to no other (P14); an access token is fetched once for all who wait,
- *        and a 401 leads to one new token and one repeat (P13); what is sent and received is never logged, its kind is (P15).
+ * holds: a call goes to the partner's registered origin and to no other (PL14); an access token is fetched once for all who wait,
+ *        and a 401 leads to one new token and one repeat (PL13); what is sent and received is never logged, its kind is (PL15).
  */
 import { randomBytes } from 'node:crypto';
 import {
@@ -97,7 +97,7 @@ export interface PartnerClient {
     account: Omit<PaymentKey, 'platform_payment_id'>,
     options?: CallOptions,
   ): Promise<BalanceOutcome>;
-  /** B4: the PUT; the same bytes for the same payment, always (P2). */
+  /** B4: the PUT; the same bytes for the same payment, always (PL2). */
   submit(
     partner: Partner,
     payment: PaymentOrder,
@@ -139,7 +139,7 @@ const INTERACTIVE_CONNECTIONS = 8;
 const TOKEN_DEADLINE_MS = 10_000;
 
 /**
- * The bytes of a PUT. The order of the fields is part of what never changes (P2): a retry after an upgrade must not differ.
+ * The bytes of a PUT. The order of the fields is part of what never changes (PL2): a retry after an upgrade must not differ.
  */
 function instructionBytes(payment: PaymentOrder): string {
   const { amount_in_cents, platform_batch_id, platform_payment_id } = payment;

@@ -246,7 +246,7 @@ async function registerOAuth(
   });
 }
 
-test('a thousand waiting payments fetch one token, and each call carries it as Bearer [OA2 OA3 OA4]', async (t) => {
+test('a thousand waiting payments fetch one token, and each call carries it as Bearer [OA2 OA3 OA4 PL13]', async (t) => {
   const place = await stand(t);
   const partner = await scriptedPartner(t);
   partner.pollsToEnd = 0;
@@ -265,7 +265,7 @@ test('a thousand waiting payments fetch one token, and each call carries it as B
   }
 });
 
-test('a revoked token leads to one new fetch and one repeat, whoever waits [OA4]', async (t) => {
+test('a revoked token leads to one new fetch and one repeat, whoever waits [OA4 PL13]', async (t) => {
   const place = await stand(t);
   const partner = await scriptedPartner(t);
   await registerOAuth(place, 'acme', partner.url, `${partner.url}/oauth/token`);

@@ -29,7 +29,7 @@ export type Access = 'read' | 'write';
 export interface TokenSource {
   /** A token that is valid now and covers the access. */
   token(access: Access): Promise<TokenOutcome>;
-  /** The partner answered 401 to this token: the next call fetches another, unless somebody has already (F12, P13). */
+  /** The partner answered 401 to this token: the next call fetches another, unless somebody has already (F12, PL13). */
   refused(access_token: string): void;
 }
 

@@ -60,7 +60,7 @@ test('a believed record accepts or ends the payment, and nothing else does [PF1 
   assert.equal(kindOf(answer({ status: 'canceled' })), 'ended canceled');
 });
 
-test('no trouble on the way or at the partner ever ends a payment [S4 RU5]', () => {
+test('no trouble on the way or at the partner ever ends a payment [S4 RU5 PL5]', () => {
   const statuses = [
     100, 199, 201, 202, 204, 205, 206, 226, 300, 301, 302, 303, 304, 307, 308, 400, 401, 402, 403,
     404, 405, 406, 408, 409, 410, 411, 413, 415, 417, 418, 422, 423, 425, 426, 428, 429, 431, 451,
@@ -165,7 +165,7 @@ test('what is not strictly a payment record teaches nothing [S5 PF6 PF7]', () =>
   );
 });
 
-test('a record that repeats another payment, amount, account or batch freezes ours [PF2 PF3 PF6]', () => {
+test('a record that repeats another payment, amount, account or batch freezes ours [PF2 PF3 PF6 PL6]', () => {
   assert.equal(kindOf(answer({ platform_payment_id: 'pay-2' })), 'mismatch platform_payment_id');
   assert.equal(kindOf(answer({ amount_in_cents: 12_344 })), 'mismatch amount_in_cents');
   assert.equal(
@@ -243,7 +243,7 @@ test('times of any zone are kept in UTC [PF7 PF8]', () => {
   );
 });
 
-test('whatever JSON comes, a payment ends only by a record that repeats it exactly [PF6]', () => {
+test('whatever JSON comes, a payment ends only by a record that repeats it exactly [PF6 PL6]', () => {
   const field = fc.constantFrom(...Object.keys(record), 'failure_reason', 'other');
   const value = fc.oneof(
     fc.jsonValue(),

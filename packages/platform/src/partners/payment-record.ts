@@ -1,5 +1,5 @@
 /**
- * Whether a partner's payment record can be believed, and what it says (P5, P6, reliability F26-F38). Pure.
+ * Whether a partner's payment record can be believed, and what it says (PL5, PL6, reliability F26-F38). Pure.
  *
  * The answer is hostile input: fields are taken one by one, compared with the intent that we committed before the first PUT, and
  * everything that is not plainly a terminal record of this very payment leaves the payment as it was.
@@ -129,7 +129,7 @@ function notPosted(posted: number | undefined): Anomaly | undefined {
   return posted === undefined ? undefined : 'posted_though_not_succeeded';
 }
 
-/** Id and amount must be there and equal; account, biller and batch must be equal where they are there (P6). */
+/** Id and amount must be there and equal; account, biller and batch must be equal where they are there (PL6). */
 function mismatch(intent: Intent, fields: PaymentReply): MismatchField | undefined {
   if (fields.platform_payment_id !== intent.platform_payment_id) return 'platform_payment_id';
   if (fields.amount_in_cents !== intent.amount_in_cents) return 'amount_in_cents';

@@ -74,7 +74,7 @@ test('a biller names its biller_id and an aggregator has none [TR4]', async (t) 
   await registry.add({ ...bare, kind: 'aggregator' }, 'test');
 });
 
-test('what would send a secret or a payment astray is refused at the registration', async (t) => {
+test('what would send a secret or a payment astray is refused at the registration [PL14]', async (t) => {
   const registry = (await registries(t)).open();
   const wrong: [Partial<PartnerRegistration>, string][] = [
     [{ base_url: 'http://pay.acme.example' }, 'body.base_url'],
@@ -216,7 +216,7 @@ test('after a rotation every secret is under the new key and the old key can go'
   assert.deepEqual(alone.credentials(partner), registration.auth);
 });
 
-test('addresses that are not of the public internet are told, in every way of writing them', () => {
+test('addresses that are not of the public internet are told, in every way of writing them [PL14]', () => {
   const local = [
     '127.0.0.1',
     '10.1.2.3',

@@ -182,7 +182,7 @@ export function openPartnerRegistry(options: PartnerRegistryOptions): PartnerReg
     string,
     { readonly at: number; readonly found: Promise<Partner | undefined> }
   >();
-  // Beside the objects instead of in them: whatever prints or serialises a Partner cannot print a secret (P15).
+  // Beside the objects instead of in them: whatever prints or serialises a Partner cannot print a secret (PL15).
   const sealedOf = new WeakMap<Partner, string>();
 
   const place = (partner_id: string): string => `partners/${partner_id}/auth`;

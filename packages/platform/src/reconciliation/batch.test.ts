@@ -193,7 +193,7 @@ test('a batch closes once, after its cut-off, when its last payment has ended; t
   );
 });
 
-test('equal statements settle a batch in one call; without one each payment is read [PF3]', async (t) => {
+test('equal statements settle a batch in one call; without one each payment is read [PF3 EE3]', async (t) => {
   const { place, partner, batch, rows } = await paidBatch(t, 4);
   const read = await reconcileBatch(place, batch, {}, 'operator');
   assert.deepEqual(read, {

@@ -1,5 +1,5 @@
 /**
- * Stage 9, reconciliation: one batch of ours against the partner's book (PF3, E3, decision 26).
+ * Stage 9, reconciliation: one batch of ours against the partner's book (PF3, EE3, decision 26).
  *
  * enters: a batch, and perhaps the partner's own file.  leaves: every disagreement, typed; the outcome stands in the audit.
  * holds:  nothing is repaired here: a difference is for people (an operator resumes, refunds, or asks the partner).
@@ -36,7 +36,7 @@ export interface ReconcileGround {
   readonly client: PartnerClient;
 }
 
-/** Payments read at once: beside the engine's calls, so few (P16). */
+/** Payments read at once: beside the engine's calls, so few (PL16). */
 const READ_AT_ONCE = 4;
 /** A partner that cannot be reached now is asked again after this. */
 const RETRY_AFTER_S = '30';

@@ -1,5 +1,5 @@
 /**
- * The audit: who did what and why, append-only (E8). The lines of a payment are written by the statement that changes it; this is
+ * The audit: who did what and why, append-only (EE8). The lines of a payment are written by the statement that changes it; this is
  * for the rest, and for reading.
  */
 import type { AuditEntry } from '@duebridge/contract';
@@ -11,7 +11,7 @@ const noteStatement = sql(
   `INSERT INTO duebridge_platform.audit (actor, event, platform_payment_id, partner_id, detail) VALUES ($1, $2, $3, $4, $5)`,
 );
 
-/** Writes one line. `detail` holds no personal data and no secret (P15). */
+/** Writes one line. `detail` holds no personal data and no secret (PL15). */
 export async function note(
   on: Queryable,
   line: {

@@ -27,7 +27,7 @@ async function refused(
   });
 }
 
-test('what the customer confirmed cannot be changed by any statement [PF2 PF3 PF6]', async (t) => {
+test('what the customer confirmed cannot be changed by any statement [PF2 PF3 PF6 PL1 PL2]', async (t) => {
   const { database, id } = await ground(t);
   for (const change of [
     "platform_payment_id = 'other'",
@@ -48,7 +48,7 @@ test('what the customer confirmed cannot be changed by any statement [PF2 PF3 PF
   }
 });
 
-test('a terminal payment never changes again, and no payment is ever deleted [RU2 PF2]', async (t) => {
+test('a terminal payment never changes again, and no payment is ever deleted [RU2 PF2 PL4]', async (t) => {
   const { database, id } = await ground(t);
   const [dispatched] = await advance(database, writer('me'), [
     { platform_payment_id: id, from: 'created', to: 'dispatching' },
@@ -92,7 +92,7 @@ test('a terminal payment never changes again, and no payment is ever deleted [RU
   await refused(database, 'TRUNCATE duebridge_platform.payments', [], 'kept_for_ever');
 });
 
-test('only the allowed steps are taken, and a payment starts as processing [RU1 ST1]', async (t) => {
+test('only the allowed steps are taken, and a payment starts as processing [RU1 ST1 PL4]', async (t) => {
   const { database, id } = await ground(t);
   await refused(
     database,
@@ -147,7 +147,7 @@ test('what the partner said at acceptance never changes [PF1 PF7]', async (t) =>
   }
 });
 
-test('a step that another owner, or another stage, would take changes nothing', async (t) => {
+test('a step that another owner, or another stage, would take changes nothing [PL10]', async (t) => {
   const { database, id } = await ground(t);
   const step = { platform_payment_id: id, to: 'dispatching' } as const;
   assert.deepEqual(await advance(database, writer('another'), [{ ...step, from: 'created' }]), [
@@ -159,14 +159,14 @@ test('a step that another owner, or another stage, would take changes nothing', 
   assert.equal((await findPayment(database, id))?.stage, 'created');
 });
 
-test('the audit takes lines and gives none up', async (t) => {
+test('the audit takes lines and gives none up [EE8]', async (t) => {
   const { database } = await ground(t);
   await refused(database, "UPDATE duebridge_platform.audit SET event = 'x'", [], 'kept_for_ever');
   await refused(database, 'DELETE FROM duebridge_platform.audit', [], 'kept_for_ever');
   await refused(database, 'TRUNCATE duebridge_platform.audit', [], 'kept_for_ever');
 });
 
-test('funds are captured or released once, whatever is asked how often', async (t) => {
+test('funds are captured or released once, whatever is asked how often [PL7]', async (t) => {
   const place = await ground(t);
   const order = {
     platform_payment_id: place.id,

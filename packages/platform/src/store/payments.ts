@@ -6,7 +6,7 @@
  * accepted it may stop in review, and an operator sends it back to dispatching. `status` stays `processing` until it has ended.
  *
  * holds: every write of a worker names its worker, which must own the payment's slot, `status = 'processing'`, and the stage it
- * believes in (the fence, P10): a stale worker changes no row and learns so. The database refuses every other edge, and any change of the intent (P1, P4).
+ * believes in (the fence, PL10): a stale worker changes no row and learns so. The database refuses every other edge, and any change of the intent (PL1, PL4).
  */
 import type { PaymentStage, PaymentStatus, TerminalStatus } from '@duebridge/contract';
 import { sql, type Transaction } from '@duebridge/runtime';
@@ -51,7 +51,7 @@ export const PAYMENT_COLUMNS = `p.platform_payment_id, p.partner_id, p.biller_id
   p.amount_in_cents, p.session_id, p.funding_method, p.status, p.stage, p.review_reason, p.rejection_message, p.slot,
   p.payment_id, p.failure_reason, p.ended_by, p.initiated_at, p.posted_at, p.created_at, p.accepted_at, p.ended_at, p.settled_at`;
 
-/** What the customer confirmed: never changes after the insert (P1). */
+/** What the customer confirmed: never changes after the insert (PL1). */
 export interface PaymentIntent {
   readonly partner_id: string;
   readonly biller_id: string;
@@ -79,7 +79,7 @@ const insertStatement = sql(
 
 /**
  * Writes the intent with a new platform_payment_id (UUIDv7, decision 13) and its audit line; no call leaves before this is
- * committed (P1). `slot` is from `engine.slotForNew`, whose engine then gets the row by `engine.take`; -1 leaves it to any worker.
+ * committed (PL1). `slot` is from `engine.slotForNew`, whose engine then gets the row by `engine.take`; -1 leaves it to any worker.
  */
 export async function insertPayment(
   on: Queryable,
@@ -140,7 +140,7 @@ const sessionStatement = sql(
   `SELECT ${PAYMENT_COLUMNS} FROM duebridge_platform.payments p WHERE p.session_id = $1 ORDER BY p.platform_payment_id DESC LIMIT 100`,
 );
 
-/** The payments of a flow session, newest first; more than one only through `replaces` (P3). */
+/** The payments of a flow session, newest first; more than one only through `replaces` (PL3). */
 export function paymentsOfSession(on: Queryable, session_id: string): Promise<PaymentRow[]> {
   return on.query<PaymentRow>(sessionStatement, [session_id]);
 }
@@ -191,7 +191,7 @@ export interface Writer {
 export const ARRIVALS = -1;
 
 /**
- * The fence (P10): the worker `$1` owns the slot of payment `p`; `s` is slots. The sum keeps the planner from going the other way,
+ * The fence (PL10): the worker `$1` owns the slot of payment `p`; `s` is slots. The sum keeps the planner from going the other way,
  * from a worker's slots to all of their payments, which it would take for few as long as nothing is known of a new table.
  */
 export const FENCE = `s.slot = p.slot + 0 AND s.worker_id = $1`;

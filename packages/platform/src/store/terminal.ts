@@ -1,5 +1,5 @@
 /**
- * Stage 8, the end: the one place that writes a final status, once (RU2, P4, P6), and then what follows it for the funds.
+ * Stage 8, the end: the one place that writes a final status, once (RU2, PL4, PL6), and then what follows it for the funds.
  *
  * enters: a payment of ours that has not ended, and why it ends: a believed record of the partner, declined funds, or an
  *         operator's withdrawal while no PUT can have left (decision 18).
@@ -56,7 +56,7 @@ const endStatement = sql(
       WHERE p.platform_payment_id = u.id AND ${FENCE} AND p.status = 'processing' AND p.stage = u.from_stage
       RETURNING p.*, u.settles, u.from_stage
    ), moved AS (
-     -- Without ON CONFLICT: funds that were captured or released before must not look settled now (P7).
+     -- Without ON CONFLICT: funds that were captured or released before must not look settled now (PL7).
      INSERT INTO duebridge_platform.sandbox_funds (platform_payment_id, act, funding_method, amount_in_cents)
      SELECT p.platform_payment_id, CASE p.status WHEN 'succeeded' THEN 'capture' ELSE 'void' END, p.funding_method, p.amount_in_cents
        FROM p WHERE p.settles
