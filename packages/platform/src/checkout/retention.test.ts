@@ -1,7 +1,9 @@
 import assert from 'node:assert/strict';
 import test, { after } from 'node:test';
+import { openDatabase } from '@duebridge/runtime';
+import { v7 as uuidv7 } from 'uuid';
 import { bearer, startTestPartner, startTestPlatform } from './testing.ts';
-import { forget } from './retention.ts';
+import { attemptDays, forget } from './retention.ts';
 import { openSealer } from '../partners/seal.ts';
 
 const sealKey = Buffer.alloc(32, 9).toString('base64');
@@ -55,9 +57,9 @@ test('who only looked is forgotten in a day, who paid in ninety, and the payment
   ) as { email: string };
   assert.equal(email, 'paid@example.com');
 
-  assert.deepEqual(await forget(database), { customers: 0, tokens: 0, sessions: 0 });
+  assert.deepEqual(await forget(database), { customers: 0, tokens: 0, sessions: 0, attempts: 0 });
   await pass(2);
-  assert.deepEqual(await forget(database), { customers: 1, tokens: 2, sessions: 2 });
+  assert.deepEqual(await forget(database), { customers: 1, tokens: 2, sessions: 2, attempts: 0 });
   const left = async (): Promise<boolean[]> =>
     (
       await database.query<{ sealed: boolean }>(
@@ -66,7 +68,7 @@ test('who only looked is forgotten in a day, who paid in ninety, and the payment
     ).map((row) => row.sealed);
   assert.deepEqual(await left(), [false, true]);
   await pass(89);
-  assert.deepEqual(await forget(database), { customers: 1, tokens: 0, sessions: 0 });
+  assert.deepEqual(await forget(database), { customers: 1, tokens: 0, sessions: 0, attempts: 0 });
   assert.deepEqual(await left(), [false, false]);
   const payments = await database.query(
     `SELECT p.amount_in_cents, f.customer_id = $2 AS traced
@@ -74,4 +76,83 @@ test('who only looked is forgotten in a day, who paid in ninety, and the payment
     [id, payer.customer_id],
   );
   assert.deepEqual(payments, [{ amount_in_cents: 500, traced: true }]);
+});
+
+/** Payments made and settled so many days ago, or made then and not settled yet, each with the evidence of one PUT. Gives their ids. */
+async function tried(count: number, days: number, settled: boolean): Promise<string[]> {
+  const at = Date.now() - days * 86_400_000;
+  const ids = Array.from({ length: count }, () => uuidv7({ msecs: at }));
+  const when = new Date(at).toISOString();
+  await database.transaction(async (tx) => {
+    await tx.query('SET LOCAL session_replication_role = replica');
+    await tx.query(
+      `INSERT INTO duebridge_platform.payments (platform_payment_id, partner_id, biller_id, account_id, platform_batch_id, amount_in_cents,
+              funding_method, slot, created_at, stage, status, review_reason, failure_reason, ended_at, settled_at)
+       SELECT id, $2, 'b', 'A', 'old', 1, 'sandbox_bank', CASE WHEN $3 THEN 1 END, $4::timestamptz,
+              CASE WHEN $3 THEN 'ended' ELSE 'review' END, CASE WHEN $3 THEN 'failed' ELSE 'processing' END,
+              CASE WHEN NOT $3 THEN 'asked' END, CASE WHEN $3 THEN 'no' END,
+              CASE WHEN $3 THEN $4::timestamptz END, CASE WHEN $3 THEN $4::timestamptz END
+         FROM unnest($1::text[]) AS id`,
+      [ids, partner_id, settled, when],
+    );
+    await tx.query(
+      `INSERT INTO duebridge_platform.attempts (platform_payment_id, at, entries)
+       SELECT id, $2::timestamptz, '[]' FROM unnest($1::text[]) AS id`,
+      [ids, when],
+    );
+  });
+  return ids;
+}
+
+test('evidence goes when its payment was settled long ago, and stays while a payment is not settled', async () => {
+  const old = await tried(3, attemptDays + 1, true);
+  const stuck = await tried(2, attemptDays + 1, false);
+  const young = await tried(2, attemptDays - 1, true);
+  const ids = [...old, ...stuck, ...young];
+  assert.equal((await forget(database)).attempts, old.length);
+  const left = await database.query<{ id: string }>(
+    'SELECT platform_payment_id AS id FROM duebridge_platform.attempts WHERE platform_payment_id = ANY($1)',
+    [ids],
+  );
+  assert.deepEqual(new Set(left.map((row) => row.id)), new Set([...stuck, ...young]));
+  const payments = await database.query(
+    'SELECT 1 FROM duebridge_platform.payments WHERE platform_payment_id = ANY($1)',
+    [ids],
+  );
+  assert.equal(payments.length, ids.length, 'a payment went with its evidence');
+  assert.equal((await forget(database)).attempts, 0);
+});
+
+test('what is too much for one statement goes by several, and young evidence is not read', async () => {
+  await tried(20_000, 1, true);
+  await tried(5_500, attemptDays + 1, true);
+  await database.withConnection(async (connection) => {
+    await connection.query('VACUUM ANALYZE duebridge_platform.attempts');
+    await connection.query('VACUUM ANALYZE duebridge_platform.payments');
+  });
+  // One connection, which tells what it has read when it is asked.
+  const one = openDatabase({
+    url: database.url,
+    applicationName: 'retention',
+    maxConnections: 1,
+  });
+  try {
+    const read = async (): Promise<Record<string, number>> => {
+      await one.query('SELECT pg_stat_force_next_flush()');
+      const tables = await one.query<{ relname: string; n: number }>(
+        `SELECT relname, seq_tup_read + coalesce(idx_tup_fetch, 0) AS n FROM pg_stat_user_tables
+          WHERE schemaname = 'duebridge_platform' AND relname IN ('attempts', 'payments')`,
+      );
+      return Object.fromEntries(tables.map(({ relname, n }) => [relname, n]));
+    };
+    const before = await read();
+    assert.equal((await forget(one)).attempts, 5_500);
+    const after = await read();
+    for (const table of ['attempts', 'payments']) {
+      const rows = (after[table] ?? 0) - (before[table] ?? 0);
+      assert.ok(rows >= 5_500 && rows < 20_000, `${table}: ${rows} rows were read`);
+    }
+  } finally {
+    await one.close();
+  }
 });

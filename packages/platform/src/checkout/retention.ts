@@ -1,6 +1,6 @@
 /**
- * Forgetting: personal data that has served its time is erased, tokens and sessions that have ended are removed. The facts of
- * payments stay (reliability 4.5).
+ * Retention: personal data is erased when its time is over; tokens and sessions that have ended, and the evidence of payments settled
+ * long ago, are removed. The payments themselves stay forever.
  */
 import { sql, type Clock, type Database, type Log } from '@duebridge/runtime';
 
@@ -10,6 +10,11 @@ const everyMs = 60 * 60 * 1000;
 const batchRows = 5_000;
 /** Statements of one look at most; what is left waits for the next. */
 const maxBatches = 200;
+/**
+ * How long the evidence of a payment is kept after it was settled, in days. Customers may dispute a card payment for 120 days, and the
+ * partner is asked what it answered some weeks after that.
+ */
+export const attemptDays = 180;
 
 const erase = sql(
   'retention_erase',
@@ -32,11 +37,34 @@ const removeSessions = sql(
      (SELECT session_hash FROM duebridge_platform.sessions WHERE expires_at < now() - interval '1 day' LIMIT ${batchRows})
    RETURNING 1`,
 );
+/**
+ * Reads `attempts` in the order of its primary key, which starts with a UUIDv7 and so with the time at which the payment was made: the
+ * oldest come first, and the scan ends before payments that are too young to have been settled so long ago. The settlement is a scalar
+ * subquery because PostgreSQL could turn a join into a merge that reads every payment ever made; ARRAY keeps the delete on the key too.
+ * A payment that is not settled keeps its evidence, however old it is.
+ */
+const removeAttempts = sql(
+  'retention_attempts',
+  `DELETE FROM duebridge_platform.attempts WHERE platform_payment_id = ANY(ARRAY
+     (SELECT a.platform_payment_id FROM duebridge_platform.attempts a
+       WHERE a.platform_payment_id < (SELECT substr(h, 1, 8) || '-' || substr(h, 9, 4) || '-7000-8000-000000000000'
+               FROM lpad(to_hex((extract(epoch FROM now() - interval '${attemptDays} days') * 1000)::bigint), 12, '0') AS h)
+         AND (SELECT p.settled_at FROM duebridge_platform.payments p WHERE p.platform_payment_id = a.platform_payment_id)
+             < now() - interval '${attemptDays} days'
+       ORDER BY a.platform_payment_id LIMIT ${batchRows}))
+   RETURNING 1`,
+);
 
-/** One look. Gives how many customers were erased, and tokens and sessions removed. Any number of replicas may look at once. */
-export async function forget(
-  database: Database,
-): Promise<{ customers: number; tokens: number; sessions: number }> {
+/** What one look erased (customers) and removed, in rows. */
+interface Forgotten {
+  readonly customers: number;
+  readonly tokens: number;
+  readonly sessions: number;
+  readonly attempts: number;
+}
+
+/** One look. Any number of replicas may look at once. */
+export async function forget(database: Database): Promise<Forgotten> {
   const drain = async (statement: typeof erase): Promise<number> => {
     let rows = 0;
     for (let batch = 0; batch < maxBatches; batch += 1) {
@@ -50,6 +78,7 @@ export async function forget(
     customers: await drain(erase),
     tokens: await drain(removeTokens),
     sessions: await drain(removeSessions),
+    attempts: await drain(removeAttempts),
   };
 }
 
@@ -63,9 +92,9 @@ export async function keepForgetting(options: {
   const { database, clock, log, signal } = options;
   while (!signal.aborted) {
     try {
-      log.debug(await forget(database), 'looked for what is to be forgotten');
+      log.debug(await forget(database), 'retention sweep done');
     } catch (error) {
-      log.warn({ error }, 'what is to be forgotten could not be looked for');
+      log.warn({ error }, 'retention sweep failed');
     }
     await clock.sleep(everyMs, signal);
   }

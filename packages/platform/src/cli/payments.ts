@@ -1,6 +1,7 @@
 import type {
   Attempt,
   PaymentDetail,
+  PaymentStage,
   PaymentPage,
   PaymentView,
   ReviewClose,
@@ -237,11 +238,19 @@ function describePayment({ payment, attempts, audit, pending_close }: PaymentDet
     pending_close === null
       ? []
       : [`${pending_close.requested_by} asked to close it: ${pending_close.reason}`];
-  return [columns(facts), ...waiting, attemptTable(attempts), auditTable(audit)].join('\n\n');
+  return [
+    columns(facts),
+    ...waiting,
+    attemptTable(attempts, payment.stage),
+    auditTable(audit),
+  ].join('\n\n');
 }
 
-function attemptTable(attempts: readonly Attempt[]): string {
-  if (attempts.length === 0) return 'Nothing was tried yet.';
+function attemptTable(attempts: readonly Attempt[], stage: PaymentStage): string {
+  // Once a payment has ended, retention or the erasure of a person may have removed what was tried.
+  if (attempts.length === 0) {
+    return stage === 'ended' ? 'No attempts are kept.' : 'Nothing was tried yet.';
+  }
   return table(
     ['TRIED AT', 'CALL', 'TIMES', 'HTTP', 'RESULT', 'MS', 'REQUEST ID', 'ANSWER'],
     attempts.map((one) => [
