@@ -8,6 +8,7 @@ import type {
   AccountRecord,
   BatchPage,
   BatchStatement,
+  BatchView,
   PaymentDetail,
   PaymentRecord,
   Reconciliation,
@@ -102,7 +103,10 @@ test('a bill is paid once, and both books agree to the cent [S1 S2 S3 S4 ST1 ST2
   // 9. Both sides say the same about the batch: the same lines give the same digest. (batch.ts, statement.ts)
   const { batches } = await admin<BatchPage>('GET', '/batches');
   assert.equal(batches.length, 1);
-  const ours = batches[0]!.statement;
+  const { statement: ours } = await admin<BatchView>(
+    'GET',
+    `/batches/${batches[0]!.platform_batch_id}`,
+  );
   assert.equal(ours.platform_batch_id, record.body.platform_batch_id);
   const theirs = await call<BatchStatement>(
     'GET',

@@ -231,7 +231,16 @@ export const BatchView = Type.Object({
 });
 export type BatchView = Static<typeof BatchView>;
 
-export const BatchPage = Type.Object({ batches: Type.Array(BatchView) });
+/** A batch in a list. The statement of an open batch is made of all its payments, so a list leaves it out. */
+export const ListedBatch = Type.Object({
+  ...BatchView.properties,
+  statement: Type.Union([BatchStatement, Type.Null()], {
+    description: 'Null while the batch is open: read the batch for the statement of that moment.',
+  }),
+});
+export type ListedBatch = Static<typeof ListedBatch>;
+
+export const BatchPage = Type.Object({ batches: Type.Array(ListedBatch) });
 export type BatchPage = Static<typeof BatchPage>;
 
 /** One disagreement between our book and the partner's (glossary: difference). */

@@ -51,8 +51,10 @@ export function addBatches(command: Command, terminal: Terminal): void {
             one.partner_id,
             one.cutoff_at,
             one.closed_at ?? '-',
-            String(one.statement.count),
-            String(one.statement.totals.reduce((sum, total) => sum + total.amount_in_cents, 0)),
+            String(one.statement?.count ?? '-'),
+            String(
+              one.statement?.totals.reduce((sum, total) => sum + total.amount_in_cents, 0) ?? '-',
+            ),
           ]),
         ),
       );

@@ -327,7 +327,7 @@ test('a payment that joins between the look and the closing keeps its batch open
   assert.equal((await getBatch(place.database, platform_batch_id)).closed_at, null);
 });
 
-test('whether a large batch can be closed is one look, and all batches of an evening close in one round, each once', async (t) => {
+test('listing batches reads no payment, whether a large one can be closed is one look, and all batches of an evening close in one round, each once', async (t) => {
   const place = await stand(t);
   await place.register('acme', 'http://127.0.0.1:9');
   const partner = await place.registry.get('acme');
@@ -370,6 +370,11 @@ test('whether a large batch can be closed is one look, and all batches of an eve
     );
     return row?.n ?? 0;
   };
+  const counted = await read();
+  const listed = await listBatches(one);
+  assert.equal(listed.length, ids.length);
+  assert.ok(listed.every((batch) => batch.statement === null));
+  assert.equal(await read(), counted, 'the list read payments');
   // Two workers, each with half of the slots.
   await place.database.query(`UPDATE duebridge_platform.slots SET worker_id = 'w' || slot % 2`);
   const before = await read();

@@ -10,6 +10,7 @@ import {
   Refusal,
   type BatchStatement,
   type BatchView,
+  type ListedBatch,
   type PaymentStatus,
 } from '@duebridge/contract';
 import { sql, type Database } from '@duebridge/runtime';
@@ -164,20 +165,11 @@ export function linesOfBatch(on: Queryable, platform_batch_id: string): Promise<
   );
 }
 
-interface BatchRow {
-  readonly platform_batch_id: string;
-  readonly partner_id: string;
-  readonly opened_at: string;
-  readonly cutoff_at: string;
-  readonly closed_at: string | null;
-  readonly statement: BatchStatement | null;
-}
-
 const BATCH_COLUMNS = 'platform_batch_id, partner_id, opened_at, cutoff_at, closed_at, statement';
 
 /** A batch with its statement: the written one, or the one of this moment while it is open. Throws Refusal BATCH_NOT_FOUND. */
 export async function getBatch(on: Queryable, platform_batch_id: string): Promise<BatchView> {
-  const [row] = await on.query<BatchRow>(
+  const [row] = await on.query<ListedBatch>(
     sql(
       'batch_get',
       `SELECT ${BATCH_COLUMNS} FROM duebridge_platform.batches WHERE platform_batch_id = $1`,
@@ -185,12 +177,14 @@ export async function getBatch(on: Queryable, platform_batch_id: string): Promis
     [platform_batch_id],
   );
   if (row === undefined) throw new Refusal('BATCH_NOT_FOUND');
-  return view(on, row);
+  const statement =
+    row.statement ?? statementOf(platform_batch_id, await linesOfBatch(on, platform_batch_id));
+  return { ...row, statement };
 }
 
-/** Batches, latest cut-off first, at most 100. */
-export async function listBatches(on: Queryable, partner_id?: string): Promise<BatchView[]> {
-  const rows = await on.query<BatchRow>(
+/** Batches, latest cut-off first, at most 100. Reads no payment, so an open batch, whose statement is not written, has null there. */
+export function listBatches(on: Queryable, partner_id?: string): Promise<ListedBatch[]> {
+  return on.query<ListedBatch>(
     sql(
       'batch_list',
       `SELECT ${BATCH_COLUMNS} FROM duebridge_platform.batches WHERE $1::text IS NULL OR partner_id = $1
@@ -198,19 +192,6 @@ export async function listBatches(on: Queryable, partner_id?: string): Promise<B
     ),
     [partner_id ?? null],
   );
-  const views: BatchView[] = [];
-  for (const row of rows) views.push(await view(on, row));
-  return views;
-}
-
-async function view(on: Queryable, row: BatchRow): Promise<BatchView> {
-  const { platform_batch_id, statement, ...rest } = row;
-  return {
-    platform_batch_id,
-    ...rest,
-    statement:
-      statement ?? statementOf(platform_batch_id, await linesOfBatch(on, platform_batch_id)),
-  };
 }
 
 /**

@@ -4,6 +4,7 @@ import type {
   BatchView,
   DifferencePage,
   Figures,
+  ListedBatch,
   OpenDifference,
   OperatorKeyGrant,
   OperatorView,
@@ -291,7 +292,7 @@ async function readGauge(name: string, partner_id: string): Promise<number> {
 // Batches and differences ------------------------------------------------------------------------------------------------------
 
 export function BatchesPage() {
-  const { data, error } = useRead('batches', () => get<{ batches: BatchView[] }>('/batches'));
+  const { data, error } = useRead('batches', () => get<{ batches: ListedBatch[] }>('/batches'));
   return (
     <>
       <h1>Batches</h1>
@@ -309,12 +310,19 @@ export function BatchesPage() {
             ),
           },
           { head: 'Partner', cell: (one) => one.partner_id },
-          { head: 'Payments', number: true, cell: (one) => one.statement.count },
+          { head: 'Payments', number: true, cell: (one) => one.statement?.count ?? '–' },
           {
             head: 'Sum',
             number: true,
             cell: (one) =>
-              money(one.statement.totals.reduce((sum, total) => sum + total.amount_in_cents, 0)),
+              one.statement === null
+                ? '–'
+                : money(
+                    one.statement.totals.reduce(
+                      (sum, { amount_in_cents }) => sum + amount_in_cents,
+                      0,
+                    ),
+                  ),
           },
           { head: 'Window ends', cell: (one) => moment(one.cutoff_at) },
           { head: 'Closed', cell: (one) => moment(one.closed_at) },
