@@ -133,12 +133,16 @@ export const variables = {
 
 /** Variables that only other programs of the project read; a shared environment may hold them. A test compares them with theirs. */
 export const variablesOfOthers = [
-  ...['DUEBRIDGE_SEAL_KEY', 'DUEBRIDGE_KEY_PEPPER'].flatMap((name) => [name, `${name}_FILE`]),
+  ...['DUEBRIDGE_SEAL_KEY', 'DUEBRIDGE_KEY_PEPPER', 'DUEBRIDGE_SMTP_URL'].flatMap((name) => [
+    name,
+    `${name}_FILE`,
+  ]),
   'DUEBRIDGE_ALLOW_PRIVATE_ADDRESSES',
   'DUEBRIDGE_CLIENT_RATE',
   'DUEBRIDGE_IP_RATE',
   'DUEBRIDGE_RETENTION_DAYS',
   'DUEBRIDGE_SECOND_PERSON_ABOVE_CENTS',
+  'DUEBRIDGE_MAIL_FROM',
   'DUEBRIDGE_OIDC_*',
 ];
 

