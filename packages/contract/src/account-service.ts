@@ -1,6 +1,6 @@
 /**
  * The account service: three small operations that a biller's own program hosts, in any language, and the partner kit calls
- * (`--accounts-url`, decision 70). The kit does the interface; the service knows the accounts.
+ * (`--accounts-url`, decision 70). The kit implements the interface; the service holds the accounts.
  */
 import { Type, type Static } from 'typebox';
 import { AccountRecord } from './account.ts';
@@ -15,7 +15,7 @@ import {
 } from './fields.ts';
 import { routeTable } from './routes.ts';
 
-/** The header of the signature: `t=UNIX SECONDS,v1=HEX`. */
+/** Header that carries the signature: `t=UNIX SECONDS,v1=HEX`. */
 export const SIGNATURE_HEADER = 'Duebridge-Signature';
 
 /** A payment to be posted. */
@@ -30,7 +30,7 @@ export const AccountPosting = Type.Object({
 });
 export type AccountPosting = Static<typeof AccountPosting>;
 
-/** What became of a payment. */
+/** Outcome of a payment. */
 export const AccountOutcome = Type.Union([
   Type.Object(
     {

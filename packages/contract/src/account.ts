@@ -1,11 +1,11 @@
 /**
- * The account as a partner answers it (AC1, decision 4).
+ * The account as a partner returns it (AC1, decision 4).
  */
 import { Type, type Static } from 'typebox';
 import { Balance } from './customer.ts';
 import { AccountId, AmountInCents, BillerId } from './fields.ts';
 
-/** What a biller allows on one account; absent means no such rule (decision 4). */
+/** Limits that a biller sets on one account; an absent field means no limit (decision 4). */
 export const PaymentRules = Type.Object({
   min_amount_in_cents: Type.Optional(AmountInCents),
   max_amount_in_cents: Type.Optional(AmountInCents),
@@ -24,8 +24,8 @@ export const AccountRecord = Type.Object({
 export type AccountRecord = Static<typeof AccountRecord>;
 
 /**
- * What the platform needs of any partner's account answer: a JSON object. Each field is then read
- * on its own, and one that is absent or odd is shown as unknown (decision 4: a tolerant reader).
+ * The platform requires only a JSON object as a partner's account answer. Each field is then read on its own; a missing or
+ * malformed one counts as unknown (decision 4: a tolerant reader).
  */
 export const AccountReply = Type.Object({
   biller_id: Type.Optional(Type.Unknown()),

@@ -1,6 +1,6 @@
 /**
- * What an operator asks of the platform, in the same table form as routes.ts: the command line and the console use nothing else
- * (decision 32). `role` is the least role that may call an operation (decision 38); reading needs `viewer`.
+ * The platform's admin operations, as a table like the one in routes.ts. The command line and the console use nothing else
+ * (decision 32). `role` is the minimum role that may call an operation (decision 38); reading needs `viewer`.
  */
 import { Type } from 'typebox';
 import {

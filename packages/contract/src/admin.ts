@@ -1,6 +1,6 @@
 /**
- * The admin APIs: what an operator's command line and console ask of the platform (decision 32) and
- * of the partner kit. Ours, strict: unknown fields are refused, because here they are typing errors.
+ * The admin APIs of the platform (decision 32) and of the partner kit, used by the command line and the console. They are our own
+ * and strict: unknown fields are refused, because here they are typing errors.
  */
 import { Type, type Static } from 'typebox';
 import {
@@ -17,7 +17,7 @@ import { PAYMENT_STATUSES } from './status.ts';
 
 const strict = { additionalProperties: false } as const;
 
-/** Ids that an operator gives to partners. */
+/** Id that an operator assigns to a partner. */
 export const PartnerId = Type.String({ pattern: '^[a-z0-9][a-z0-9-]{0,62}$' });
 
 /** How the partner's endpoints are protected (S3): OAuth 2.0 (OA1) or a static key (KY1). Write-only. */
@@ -43,7 +43,7 @@ export const PartnerAuth = Type.Union([
 ]);
 export type PartnerAuth = Static<typeof PartnerAuth>;
 
-/** Path templates of a partner that departs from decision 1; absent ones keep the default. */
+/** Path templates of a partner whose paths differ from decision 1; absent ones keep the default. */
 export const PartnerPaths = Type.Object(
   {
     get_account: Type.Optional(Type.String({ maxLength: 512 })),
@@ -57,7 +57,7 @@ export const PartnerPaths = Type.Object(
 );
 export type PartnerPaths = Static<typeof PartnerPaths>;
 
-/** What the platform may ask of one partner at once (decision 25). */
+/** Limits on the platform's calls to one partner (decision 25). */
 export const PartnerBudget = Type.Object(
   {
     max_concurrent_calls: Type.Optional(Type.Integer({ minimum: 1, maximum: 1000 })),
@@ -109,7 +109,7 @@ const partnerFields = {
 export const PartnerRegistration = Type.Object({ ...partnerFields, auth: PartnerAuth }, strict);
 export type PartnerRegistration = Static<typeof PartnerRegistration>;
 
-/** Changes to a registered partner: every field but its id; what is absent stays as it is. */
+/** Changes to a registered partner: every field except its id; absent fields stay unchanged. */
 export const PartnerChange = Type.Object(
   {
     name: Type.Optional(partnerFields.name),
@@ -129,7 +129,7 @@ export const PartnerChange = Type.Object(
 );
 export type PartnerChange = Static<typeof PartnerChange>;
 
-/** A partner as the admin API answers it: no secret in it. */
+/** A partner as the admin API returns it, without secrets. */
 export const PartnerView = Type.Object({
   ...partnerFields,
   auth: Type.Object({
@@ -145,7 +145,7 @@ export const PartnerView = Type.Object({
 });
 export type PartnerView = Static<typeof PartnerView>;
 
-/** A fresh API key: the one time that it is shown (AU1, reliability 4.1). */
+/** A new API key, shown only this once (AU1, reliability 4.1). */
 export const ClientKeyGrant = Type.Object({
   partner_id: PartnerId,
   client_id: Type.String(),
@@ -170,7 +170,7 @@ export const ClientKeyView = Type.Object({
 });
 export type ClientKeyView = Static<typeof ClientKeyView>;
 
-/** Where a payment is inside the platform; the four wire words stay in `status`. */
+/** How far a payment is inside the platform; `status` holds the four values of the interface. */
 export const PAYMENT_STAGES = [
   'created',
   'authorized',
@@ -181,7 +181,7 @@ export const PAYMENT_STAGES = [
 ] as const;
 export type PaymentStage = (typeof PAYMENT_STAGES)[number];
 
-/** A payment as an operator sees it. The account is masked: the whole id stands in the partner's books. */
+/** A payment as an operator sees it. The account is masked; the partner has the full id. */
 export const PaymentView = Type.Object({
   platform_payment_id: PlatformPaymentId,
   payment_id: Type.Union([Type.String(), Type.Null()]),
@@ -216,11 +216,11 @@ export const PaymentPage = Type.Object({
 });
 export type PaymentPage = Static<typeof PaymentPage>;
 
-/** Every act of an operator says why (EE8). */
+/** Every action of an operator states a reason (EE8). */
 export const OperatorReason = Type.Object({ reason: text('Why; kept in the audit.') }, strict);
 export type OperatorReason = Static<typeof OperatorReason>;
 
-/** One batch with our statement, and where it stands (decision 26). */
+/** One batch with its state and our statement (decision 26). */
 export const BatchView = Type.Object({
   platform_batch_id: PlatformBatchId,
   partner_id: PartnerId,
@@ -243,7 +243,7 @@ export type ListedBatch = Static<typeof ListedBatch>;
 export const BatchPage = Type.Object({ batches: Type.Array(ListedBatch) });
 export type BatchPage = Static<typeof BatchPage>;
 
-/** One disagreement between our book and the partner's (glossary: difference). */
+/** One disagreement between our ledger and the partner's (glossary: difference). */
 export const Difference = Type.Object({
   platform_payment_id: PlatformPaymentId,
   kind: Type.Enum(['missing_here', 'missing_there', 'amount', 'status', 'time']),

@@ -1,9 +1,9 @@
 /**
- * The rules of the interface, each with the id by which code, tests, checks and documents name it.
- * The wording is ours and short; a project test holds that every id is claimed by a test or a check.
+ * The rules of the interface, each with the id that code, tests, checks and documents use. The wording is our own summary; a
+ * project test makes sure that a test or a check claims every id.
  */
 
-/** One rule. `gap` marks what the interface does not show and a decision fills. */
+/** One rule. `gap` marks a point that the interface leaves open and a decision fills. */
 export interface Clause {
   readonly rule: string;
   readonly gap?: true;

@@ -57,7 +57,7 @@ export const TokenRequest = Type.Object({
 });
 export type TokenRequest = Static<typeof TokenRequest>;
 
-/** TK1: the single field. Its expiry travels in the header Token-Expires-At (decision 8). */
+/** TK1: the single field. The expiry is sent in the header Token-Expires-At (decision 8). */
 export const TokenReply = Type.Object(
   { token: Type.String({ description: 'Opens the payment flow for this customer.' }) },
   { additionalProperties: false },

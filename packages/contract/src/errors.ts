@@ -1,12 +1,12 @@
 /**
- * Every error that either side answers with: one catalogue, so that servers, clients, the API
- * documents and the guides cannot disagree (ER1, ER2, decision 5).
+ * Catalogue of every error that either side returns. Servers, clients, the API documents and the guides all use it, so that they
+ * cannot disagree (ER1, ER2, decision 5).
  */
 
 interface CatalogueEntry {
   /** HTTP status. */
   readonly status: number;
-  /** What the caller is told when the thrower says nothing better. */
+  /** Default message, used unless the code that throws gives a more specific one. */
   readonly message: string;
   /** What the caller should do; printed in the API documents. */
   readonly remedy: string;
@@ -144,7 +144,7 @@ export const ERRORS = {
 /** A code of the catalogue. */
 export type ErrorCode = keyof typeof ERRORS;
 
-/** One thing that is wrong: where (dotted path from `body`, `path`, `query` or `headers`) and what. */
+/** One problem: its place (dotted path from `body`, `path`, `query` or `headers`) and a description. */
 export interface Detail {
   readonly path: string;
   readonly problem: string;
@@ -158,9 +158,9 @@ export interface ErrorBody {
 }
 
 /**
- * The caller is wrong, or must wait: thrown anywhere, turned into an answer at the border.
- * Takes a code of the catalogue; `details` names what to mend, `headers` travel with the answer
- * (Retry-After, WWW-Authenticate, Allow). Nothing secret may be put into any of them.
+ * The caller made a mistake or must wait. Thrown anywhere; the server turns it into the error response. Takes a code of the
+ * catalogue; `details` names what to fix, and `headers` are sent with the response (Retry-After, WWW-Authenticate, Allow). None
+ * of them may contain a secret.
  */
 export class Refusal extends Error {
   readonly code: ErrorCode;
@@ -184,7 +184,7 @@ export class Refusal extends Error {
     this.headers = options.headers ?? {};
   }
 
-  /** The answer's body (decision 5). */
+  /** The body of the error response (decision 5). */
   toBody(): ErrorBody {
     return {
       code: this.code,

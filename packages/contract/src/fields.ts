@@ -1,5 +1,5 @@
 /**
- * The small schemas that the resources are made of: ids, amounts, texts, times.
+ * The field schemas that the resources are built from: ids, amounts, strings, times.
  */
 import { Type } from 'typebox';
 import { MAX_AMOUNT_IN_CENTS, MIN_AMOUNT_IN_CENTS } from './money.ts';
@@ -11,12 +11,12 @@ export const MAX_TEXT_LENGTH = 256;
 export const MAX_FAILURE_REASON_LENGTH = 500;
 
 /**
- * Ids that the partner chooses, byte-exact (decision 13). "." and ".." are excluded because every
- * URL parser on the way would take them for a step in the path.
+ * Ids that the partner chooses, byte-exact (decision 13). "." and ".." are excluded because every URL parser on the way would
+ * resolve them as path segments.
  */
 const PARTNER_ID_PATTERN = '^(?!\\.{1,2}$)[A-Za-z0-9._~-]{1,128}$';
 
-/** Ids that the platform mints (decision 13). */
+/** Ids that the platform generates (decision 13). */
 const PLATFORM_ID_PATTERN = '^(?!\\.{1,2}$)[A-Za-z0-9._-]{1,64}$';
 
 export const BillerId = Type.String({
@@ -46,7 +46,7 @@ export const AmountInCents = Type.Integer({
   description: 'Whole US cents, written as a plain integer (S5, PF6, decision 11).',
 });
 
-/** A free text that is neither empty nor blank. */
+/** Free text that is neither empty nor blank. */
 export const text = (description: string, maxLength = MAX_TEXT_LENGTH) =>
   Type.String({ minLength: 1, maxLength, pattern: '\\S', description });
 

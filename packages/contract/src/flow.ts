@@ -1,6 +1,6 @@
 /**
- * The flow API: what the hosted payment page asks of the platform (decision 31). Ours, strict, and
- * described like the rest, so that a partner can build a page of its own.
+ * The flow API, which the hosted payment page calls (decision 31). It is our own and strict, and documented like the other APIs,
+ * so that a partner can build its own page.
  */
 import { Type, type Static } from 'typebox';
 import { PaymentRules } from './account.ts';
@@ -30,10 +30,10 @@ export const FlowSessionRequest = Type.Object(
 );
 export type FlowSessionRequest = Static<typeof FlowSessionRequest>;
 
-/** How far a payment is, for the person who waits. */
+/** Progress of a payment, for the waiting customer. */
 export const PAYMENT_PROGRESS = ['sending', 'accepted', 'ended'] as const;
 
-/** What a failure means for whoever may try again. */
+/** Kinds of failure; the kind decides whether the customer may try again. */
 export const FAILURE_KINDS = [
   'declined',
   'duplicate',
@@ -74,7 +74,7 @@ export const FlowPayment = Type.Object({
 });
 export type FlowPayment = Static<typeof FlowPayment>;
 
-/** Everything that the page shows before the payment, read live. */
+/** Everything that the page shows before the payment, read at the time of the request. */
 export const FlowSession = Type.Object({
   session_id: Type.String(),
   expires_at: instant('The end of the session.'),
@@ -123,7 +123,7 @@ export const FlowSession = Type.Object({
 });
 export type FlowSession = Static<typeof FlowSession>;
 
-/** What the exchange gives: the secret stays in the memory of the page, in no storage and no URL. */
+/** Result of the exchange. The page keeps the secret in memory only, never in storage or a URL. */
 export const FlowSessionGrant = Type.Object({
   session: Type.String({ description: 'The secret; send it as a Bearer credential.' }),
   session_id: Type.String({ description: 'Safe to show and to log.' }),
@@ -133,8 +133,8 @@ export const FlowSessionGrant = Type.Object({
 export type FlowSessionGrant = Static<typeof FlowSessionGrant>;
 
 /**
- * Confirm. However often it is sent, a session has one payment; only `replaces`, naming the last
- * payment after that one failed or was canceled, makes another (PL3).
+ * Confirm. A session has one payment, however often this is sent. Another payment requires `replaces` with the id of the last
+ * one, which must have failed or been canceled (PL3).
  */
 export const FlowPaymentRequest = Type.Object(
   {

@@ -13,9 +13,9 @@ test('a number that is not a plain whole number is never an amount [S5 PF6]', ()
   assert.equal(parseJson('-12'), -12);
 });
 
-test('two equal keys are refused: the last one would silently win', () => {
+test('duplicate keys are refused: otherwise the last one would silently win', () => {
   assert.throws(() => parseJson('{"amount_in_cents":1,"amount_in_cents":100}'), JsonProblem);
-  // The same key in disguise.
+  // The same key, escaped.
   assert.throws(() => parseJson('{"a":1,"\\u0061":2}'), JsonProblem);
 });
 
@@ -25,7 +25,7 @@ test('keys that reach the prototype are refused, escaped or not', () => {
   }
 });
 
-test('texts that PostgreSQL or a key comparison would fold are refused', () => {
+test('strings that PostgreSQL refuses or that collide as keys are refused', () => {
   for (const text of [
     '"\\u0000"',
     '"\\ud800"',
@@ -39,14 +39,14 @@ test('texts that PostgreSQL or a key comparison would fold are refused', () => {
   assert.equal(parseJson('"\\ud83d\\ude00 \\u00e9"'), '😀 é');
 });
 
-test('a bottomless body is refused before it exhausts the stack', () => {
+test('a deeply nested body is refused before it exhausts the stack', () => {
   const nested = (depth: number) => '['.repeat(depth) + ']'.repeat(depth);
   assert.throws(() => parseJson(nested(100_000)), JsonProblem);
   assert.throws(() => parseJson(nested(MAX_JSON_DEPTH + 2)), JsonProblem);
   assert.ok(Array.isArray(parseJson(nested(MAX_JSON_DEPTH))));
 });
 
-test('what is not JSON is refused: empty, cut off, trailing, BOM, NaN', () => {
+test('invalid JSON is refused: empty, truncated, trailing text, BOM, NaN', () => {
   for (const text of [
     '',
     ' ',
@@ -67,7 +67,7 @@ test('what is not JSON is refused: empty, cut off, trailing, BOM, NaN', () => {
   }
 });
 
-test('every JSON value without odd numbers or keys reads as JSON.parse reads it', () => {
+test('every JSON value without unusual numbers or keys parses as with JSON.parse', () => {
   const odd = new Set(['__proto__', 'constructor', 'prototype']);
   const leaf = fc.oneof(
     fc.constant(null),
@@ -96,7 +96,7 @@ test('every JSON value without odd numbers or keys reads as JSON.parse reads it'
   );
 });
 
-test('any text at all gives a value or a JsonProblem, never another error', () => {
+test('any text returns a value or throws JsonProblem, never another error', () => {
   fc.assert(
     fc.property(fc.string({ unit: 'binary', maxLength: 200 }), (text) => {
       try {

@@ -1,19 +1,19 @@
 /**
- * Strict JSON: what `JSON.parse` hides decides about money here (decision 11, reliability F26, F96-F98).
+ * Strict JSON parser, for differences that `JSON.parse` hides and that change an amount (decision 11, reliability F26, F96-F98).
  *
- * `JSON.parse` turns 1e2, 100.0 and 100.000000000000001 into 100 and 2^53+1 into 2^53, keeps the last
- * of two equal keys, and lets `__proto__` through. This reader refuses duplicate and dangerous keys,
- * lone surrogates, NUL and bottomless nesting, and keeps the source text of every number that is not
- * a plain whole number, so that such a number is an object to every schema and never an amount.
+ * `JSON.parse` turns 1e2, 100.0 and 100.000000000000001 into 100 and 2^53+1 into 2^53, keeps the last of two equal keys, and lets
+ * `__proto__` through. This parser refuses duplicate and dangerous keys, lone surrogates, NUL and deep nesting. It keeps the
+ * source text of every number that is not a plain integer; such a number is an object to every schema and therefore never an
+ * amount.
  */
 
-/** Deepest nesting read; the wire needs 3, and a bound keeps a hostile body from exhausting the stack. */
+/** Maximum nesting depth. The wire needs 3; the limit keeps a hostile body from exhausting the stack. */
 export const MAX_JSON_DEPTH = 32;
 
-/** Keys that have bitten JavaScript programs that copy objects (reliability F26). */
+/** Keys that can change the prototype when a JavaScript program copies an object (reliability F26). */
 const DANGEROUS_KEYS = new Set(['__proto__', 'constructor', 'prototype']);
 
-/** A number that is not a plain whole number within ±(2^53-1): its source text, unrounded. */
+/** A number that is not a plain integer within ±(2^53-1), kept as its source text, unrounded. */
 export class OtherNumber {
   readonly source: string;
   constructor(source: string) {
@@ -24,7 +24,7 @@ export class OtherNumber {
   }
 }
 
-/** What the reader gives: as `JSON.parse`, but other numbers as `OtherNumber`. */
+/** Result of `parseJson`: as from `JSON.parse`, but with `OtherNumber` for other numbers. */
 export type Json =
   | null
   | boolean
@@ -34,7 +34,7 @@ export type Json =
   | readonly Json[]
   | { readonly [key: string]: Json };
 
-/** The text is not acceptable JSON; `problem` says what and where, without quoting the text. */
+/** The text is not acceptable JSON; `problem` gives the reason and the position without quoting the text. */
 export class JsonProblem extends Error {
   readonly problem: string;
   constructor(problem: string) {
@@ -45,11 +45,12 @@ export class JsonProblem extends Error {
 }
 
 /**
- * Reads one JSON text. Throws JsonProblem; never anything else, whatever the text holds.
+ * Parses one JSON text. Throws JsonProblem and no other error, for any text.
  *
- * A value whose escapes make NUL or half a surrogate pair cannot be stored. `unstorable` says what to do with it: `refuse` the
- * text (a request: its sender can be told), or `replace` the character by U+FFFD (an answer to a call of ours: a payment must
- * not stay open because of one character in its reason). Keys are always refused.
+ * PostgreSQL cannot store a string whose escapes produce NUL or half a surrogate pair. `unstorable` says how to handle one:
+ * `refuse` the text (for requests, whose sender gets the error), or `replace` the character with U+FFFD (for answers to our own
+ * calls, so that a payment does not stay open because of one character in its reason). Such characters in keys are always
+ * refused.
  */
 export function parseJson(
   text: string,
@@ -144,8 +145,8 @@ class Reader {
     this.#at += source.length;
     if (!source.includes('\\')) return source.slice(1, -1);
     const text = JSON.parse(source) as string;
-    // An escape can still make what raw text may not hold: PostgreSQL refuses NUL, and two
-    // different lone surrogates become one and the same replacement character as keys.
+    // An escape can still produce characters that raw text may not contain: PostgreSQL refuses NUL, and two different lone
+    // surrogates become the same replacement character as keys.
     if (replaces) return text.replaceAll('\u0000', '\uFFFD').toWellFormed();
     if (text.includes('\u0000')) this.#fail('a text holds the character NUL');
     if (!text.isWellFormed()) this.#fail('a text holds half a surrogate pair');

@@ -1,8 +1,8 @@
 /**
- * Money on the wire and in code: whole cents, never a fraction, never a float (S5, decision 11).
+ * Money on the wire and in code: whole cents, never a fraction or a float (S5, decision 11).
  */
 
-/** A whole number of US cents (decision 19). Only `toCents` makes one. */
+/** A whole number of US cents (decision 19). Only `toCents` creates one. */
 export type Cents = number & { readonly __unit: 'cents' };
 
 /** Smallest payment: one cent (decision 11; zero and negative amounts are refused). */
@@ -12,20 +12,19 @@ export const MIN_AMOUNT_IN_CENTS = 1;
 export const MAX_AMOUNT_IN_CENTS = 99_999_999_999;
 
 /**
- * Brands a number that is already known to be whole cents (a balance may be zero or negative).
- * Takes a safe integer; throws RangeError for anything else, because that is a bug, not bad input:
- * bad input never gets past the schemas.
+ * Brands a number that is already known to be whole cents (a balance may be zero or negative). Takes a safe integer. Throws
+ * RangeError for anything else, because that is a bug: the schemas already refuse bad input.
  */
 export function toCents(value: number): Cents {
   if (!Number.isSafeInteger(value)) throw new RangeError(`not a whole number of cents: ${value}`);
   return value as Cents;
 }
 
-/** Cents as dollars for people: 123450 gives "$1,234.50" in `en-US`. Exact for every safe integer. */
+/** Formats cents as dollars: 123450 is "$1,234.50" in `en-US`. Exact for every safe integer. */
 export function formatCents(value: number, locale = 'en-US'): string {
   const cents = toCents(value);
   const [dollars, rest] = [Math.trunc(Math.abs(cents) / 100), Math.abs(cents) % 100];
-  // A decimal text instead of a division: Intl keeps all its digits, a float would not.
+  // A decimal string instead of a division: Intl keeps all its digits, a float would not.
   const decimal =
     `${cents < 0 ? '-' : ''}${dollars}.${String(rest).padStart(2, '0')}` as `${number}`;
   return new Intl.NumberFormat(locale, { style: 'currency', currency: 'USD' }).format(decimal);

@@ -1,10 +1,10 @@
 /**
- * OAuth 2.0 client credentials as the interface has them (OA1-OA4, SC1). The token endpoint answers
- * in the form of RFC 6749, not in that of the error catalogue (decision 5).
+ * OAuth 2.0 client credentials as the interface defines them (OA1-OA4, SC1). Errors of the token endpoint have the form of RFC
+ * 6749, not that of the error catalogue (decision 5).
  */
 import { Type, type Static } from 'typebox';
 
-/** Queries take read, Put Account Payment takes write (SC1). */
+/** Queries need read, Put Account Payment needs write (SC1). */
 export const SCOPES = ['read', 'write'] as const;
 export type Scope = (typeof SCOPES)[number];
 

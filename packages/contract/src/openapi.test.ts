@@ -11,7 +11,7 @@ const info = {
   servers: [{ url: '/', description: 'here' }],
 };
 
-test('every refusal an operation may give stands in its document [ER3]', () => {
+test('every error that an operation may return is in its document [ER3]', () => {
   const document = renderOpenApi(platformRoutes, info) as {
     paths: Record<string, Record<string, { responses: Record<string, unknown> }>>;
   };
@@ -42,7 +42,7 @@ test('a generated client gets one type for a resource, not a nameless copy at ea
   for (const [, name = ''] of text.matchAll(/"\$ref":"#\/components\/schemas\/(\w+)"/g)) {
     assert.ok(name in schemas, `${name} is referred to and not there`);
   }
-  // The record stands in the document once; every operation that answers it refers to it.
+  // The document contains the record once; every operation that returns it refers to it.
   assert.equal(text.split('"initiated_at":{').length, 2);
   assert.ok(!('BatchPage' in schemas), 'a resource of another listener does not belong here');
 });

@@ -1,6 +1,6 @@
 /**
- * Renders a route table as an OpenAPI 3.1 document. Nothing in it is written by hand: what the
- * servers check is what the document says.
+ * Renders a route table as an OpenAPI 3.1 document. Nothing in it is written by hand, so the document matches what the servers
+ * check.
  */
 import type { TSchema } from 'typebox';
 import * as account from './account.ts';
@@ -13,14 +13,14 @@ import * as operate from './operate.ts';
 import * as payment from './payment.ts';
 import { COMMON_ERRORS, pathFields, type Route } from './routes.ts';
 
-/** What a document says about itself. */
+/** Title, version and description of a document. */
 export interface OpenApiInfo {
   readonly title: string;
   readonly description: string;
   readonly version: string;
   /** Base addresses; a relative `/` when the host differs per environment. */
   readonly servers: readonly { readonly url: string; readonly description: string }[];
-  /** Static keys replace OAuth at a partner that chose them (KY1): the header's name. */
+  /** Header name of the static key, for a partner that uses one instead of OAuth (KY1). */
   readonly keyHeader?: string;
 }
 
@@ -28,7 +28,7 @@ type Node = { [key: string]: unknown };
 
 const SCHEMAS = '#/components/schemas/';
 
-/** The resources under the names that the contract exports them by. */
+/** The resources, under their export names. */
 const RESOURCES: Readonly<Record<string, TSchema>> = Object.fromEntries(
   Object.entries({
     ...account,
@@ -52,7 +52,7 @@ const NAMES: ReadonlyMap<unknown, string> = new Map(
   Object.entries(RESOURCES).map(([name, schema]) => [propertiesOf(schema), name]),
 );
 
-/** Takes a table of routes; gives the document as a plain JSON value. */
+/** Takes a table of routes; returns the document as a plain JSON value. */
 export function renderOpenApi(routes: Readonly<Record<string, Route>>, info: OpenApiInfo): Node {
   const paths: Record<string, Node> = {};
   for (const route of Object.values(routes)) {

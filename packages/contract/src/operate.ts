@@ -1,6 +1,6 @@
 /**
  * The admin API, second half: operators and their roles (decision 38), the attempts of a payment, searches, reviews, people,
- * differences, and what an overview shows. Strict like admin.ts: an unknown field is a typing error.
+ * differences, and the overview. Strict like admin.ts: an unknown field is a typing error.
  */
 import { Type, type Static } from 'typebox';
 import { AuditEntry, PartnerId, PaymentView } from './admin.ts';
@@ -23,11 +23,11 @@ const cursor = Type.Optional(Type.String({ maxLength: 256 }));
 
 // Operators ------------------------------------------------------------------------------------------------------------------
 
-/** What an operator may do, from least to most: read; act on payments and batches; change partners, keys and operators. */
+/** Roles in ascending order: read; act on payments and batches; change partners, keys and operators. */
 export const OPERATOR_ROLES = ['viewer', 'operator', 'admin'] as const;
 export type OperatorRole = (typeof OPERATOR_ROLES)[number];
 
-/** True when `role` may do what `needed` may. */
+/** True when `role` includes the rights of `needed`. */
 export function roleCovers(role: OperatorRole, needed: OperatorRole): boolean {
   return OPERATOR_ROLES.indexOf(role) >= OPERATOR_ROLES.indexOf(needed);
 }
@@ -83,7 +83,7 @@ export const OperatorView = Type.Object({
 });
 export type OperatorView = Static<typeof OperatorView>;
 
-/** A fresh operator key: the one time that it is shown. */
+/** A new operator key, shown only this once. */
 export const OperatorKeyGrant = Type.Object({
   operator_id: OperatorId,
   key_id: Type.String(),
@@ -91,7 +91,7 @@ export const OperatorKeyGrant = Type.Object({
 });
 export type OperatorKeyGrant = Static<typeof OperatorKeyGrant>;
 
-/** Who is asking. */
+/** The operator who makes the request. */
 export const OperatorSelf = Type.Object({
   operator_id: Type.String({ description: 'As the audit names it.' }),
   name: Type.String(),
@@ -104,7 +104,7 @@ export type OperatorSelf = Static<typeof OperatorSelf>;
 
 // Attempts -------------------------------------------------------------------------------------------------------------------
 
-/** One call about a payment, or a run of polls that all said the same. */
+/** One call for a payment, or a series of polls with the same answer. */
 export const Attempt = Type.Object({
   kind: Type.Enum(['put', 'get']),
   at: instant('When it was sent; of a run, the first.'),
@@ -142,14 +142,14 @@ export const PaymentDetail = Type.Object({
 });
 export type PaymentDetail = Static<typeof PaymentDetail>;
 
-/** What came of asking to close a review: closed, or waiting for a second person. */
+/** Result of a request to close a review: closed, or waiting for a second operator. */
 export const ReviewClose = Type.Object({
   outcome: Type.Enum(['closed', 'second_person_needed']),
   payment: PaymentView,
 });
 export type ReviewClose = Static<typeof ReviewClose>;
 
-/** The whole account id of a payment, for one who said why. */
+/** The full account id of a payment, for an operator who gave a reason. */
 export const UnmaskedAccount = Type.Object({
   platform_payment_id: PlatformPaymentId,
   biller_id: BillerId,
@@ -157,7 +157,7 @@ export const UnmaskedAccount = Type.Object({
 });
 export type UnmaskedAccount = Static<typeof UnmaskedAccount>;
 
-// Finding --------------------------------------------------------------------------------------------------------------------
+// Search ---------------------------------------------------------------------------------------------------------------------
 
 const day = (description: string) =>
   Type.Optional(Type.String({ format: 'date-time', description }));
@@ -194,7 +194,7 @@ const filterFields = {
 export const PaymentQuery = Type.Object({ ...filterFields, limit: pageLimit, cursor }, strict);
 export type PaymentQuery = Static<typeof PaymentQuery>;
 
-/** The same, with what must not stand in an address: an account id or an e-mail address. */
+/** The same, with criteria that must not appear in a URL: an account id or an e-mail address. */
 export const PaymentSearch = Type.Object(
   {
     ...filterFields,
@@ -221,7 +221,7 @@ export type ExportQuery = Static<typeof ExportQuery>;
 
 // Partners -------------------------------------------------------------------------------------------------------------------
 
-/** What a try of a partner's address and credentials found. Nothing is changed at the partner. */
+/** Result of testing a partner's address and credentials. Nothing is changed at the partner. */
 export const PartnerTest = Type.Object({
   partner_id: PartnerId,
   reachable: Type.Boolean(),
@@ -273,7 +273,7 @@ export const PersonRequest = Type.Object(
 );
 export type PersonRequest = Static<typeof PersonRequest>;
 
-/** What is held about a person who was found by e-mail address. */
+/** The data stored about a person who was found by e-mail address. */
 export const Person = Type.Object({
   records: Type.Array(
     Type.Object({
@@ -310,7 +310,7 @@ export const DIFFERENCE_KINDS = [
   'time',
 ] as const;
 
-/** A difference as it is kept until somebody has resolved it. */
+/** A difference, stored until an operator has resolved it. */
 export const OpenDifference = Type.Object({
   difference_id: Type.String(),
   platform_batch_id: PlatformBatchId,
@@ -349,7 +349,7 @@ export type DifferencePage = Static<typeof DifferencePage>;
 
 // Overview -------------------------------------------------------------------------------------------------------------------
 
-/** What waits for people and how the partners do, in one read. */
+/** Payments and differences that need a person, and the state of each partner, in one request. */
 export const Overview = Type.Object({
   in_flight: Type.Integer({ minimum: 0 }),
   oldest_in_flight_at: nullable(instant('When the oldest payment that has not ended was made.')),
@@ -367,7 +367,7 @@ export const Overview = Type.Object({
 });
 export type Overview = Static<typeof Overview>;
 
-/** Outcomes and times to the end in equal steps of time; for the charts. */
+/** Outcomes and times to a terminal status per equal time interval; for the charts. */
 export const Figures = Type.Object({
   step_seconds: Type.Integer({ minimum: 1 }),
   points: Type.Array(

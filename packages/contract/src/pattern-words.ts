@@ -1,6 +1,6 @@
-/** What the patterns and formats of the schemas ask for, in words: a person who mistyped an id is not shown a regular expression. */
+/** The patterns and formats of the schemas in words, so that error messages do not show a regular expression. */
 
-/** By the source of the pattern, as the schemas have it. A test fails for a pattern of an operation that is missing here. */
+/** Keyed by the pattern's source. A test fails when the pattern of an operation is missing here. */
 export const PATTERN_WORDS: Readonly<Record<string, string>> = {
   '^(?!\\.{1,2}$)[A-Za-z0-9._~-]{1,128}$':
     'must be 1 to 128 letters, digits, or any of . _ ~ -, other than . and ..',
@@ -21,7 +21,7 @@ export const PATTERN_WORDS: Readonly<Record<string, string>> = {
   '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$': 'must be a UUID in lower case',
 };
 
-/** By the name of the format. */
+/** Keyed by the format's name. */
 export const FORMAT_WORDS: Readonly<Record<string, string>> = {
   date: 'must be a date, such as 2026-03-01',
   'date-time': 'must be a time with its zone, such as 2026-03-01T09:30:00Z',

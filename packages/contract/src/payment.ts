@@ -1,5 +1,6 @@
 /**
- * The payment: what the platform puts, and the record that the partner keeps for ever (PF1-PF9).
+ * The payment: the body of the platform's PUT, and the record that the partner keeps forever
+ * (PF1-PF9).
  */
 import { Type, type Static } from 'typebox';
 import {
@@ -21,7 +22,7 @@ export const PaymentInstruction = Type.Object({
 });
 export type PaymentInstruction = Static<typeof PaymentInstruction>;
 
-/** The record as our partner kit answers it (decision 3). */
+/** The record as our partner kit returns it (decision 3). */
 export const PaymentRecord = Type.Object({
   payment_id: Type.String({ description: 'The identifier at the partner (PF1).' }),
   platform_payment_id: PlatformPaymentId,
@@ -46,9 +47,8 @@ export const PaymentRecord = Type.Object({
 export type PaymentRecord = Static<typeof PaymentRecord>;
 
 /**
- * The least that a payment answer of any partner must hold to be believed: what the interface names
- * as required. Rules between fields (posted_at against status, echo against intent) are judged after
- * this (decision 22). Extra fields are ignored.
+ * The minimum that the platform accepts as a partner's payment answer: the fields that the interface requires. Rules between
+ * fields (posted_at against status, echo against intent) are checked afterwards (decision 22). Extra fields are ignored.
  */
 export const PaymentReply = Type.Object({
   payment_id: Type.String({ minLength: 1, maxLength: 256 }),

@@ -18,7 +18,7 @@ const tables: Readonly<Record<string, Readonly<Record<string, Route>>>> = {
   partnerAdminRoutes,
 };
 
-test('no operation is hidden: the table is the whole list of both sides', () => {
+test('the tables list every operation of both sides', () => {
   const list = Object.values(tables)
     .flatMap((table) => Object.values(table))
     .map((route) => `${route.method} ${route.path}`);
@@ -77,7 +77,7 @@ test('no operation is hidden: the table is the whole list of both sides', () => 
   ]);
 });
 
-test('every path field has a schema, and every source names a rule that exists', () => {
+test('every path field has a schema, and every source names an existing rule', () => {
   for (const table of Object.values(tables)) {
     for (const [id, route] of Object.entries(table)) {
       assert.equal(route.id, id);
@@ -91,7 +91,7 @@ test('every path field has a schema, and every source names a rule that exists',
   assert.equal(Object.keys(CLAUSES).length, 52);
 });
 
-test('a value cannot step out of its place in a path', () => {
+test('a value cannot change the rest of a path', () => {
   const template = '/biller/{biller_id}/account/{account_id}';
   assert.equal(
     fillPath(template, { biller_id: '../x', account_id: 'a/b?c#d' }),

@@ -1,6 +1,6 @@
 /**
- * Every operation of both sides in one table: servers mount it, clients call by it, the API documents
- * are printed from it, and the conformance checks read it. Nothing about an operation is written twice.
+ * Every operation of both sides in one table. Servers mount it, clients use it for their calls, the API documents are generated
+ * from it, and the conformance checks read it. Each operation is described only here.
  */
 import { Type, type Static, type TObject, type TSchema } from 'typebox';
 import { AccountRecord } from './account.ts';
@@ -25,7 +25,7 @@ import type { OperatorRole } from './operate.ts';
 import { AccessTokenReply, AccessTokenRequest, type Scope } from './oauth.ts';
 import { BatchStatement, PaymentInstruction, PaymentRecord } from './payment.ts';
 
-/** How a caller of the operation proves who it is. */
+/** How a caller of the operation authenticates. */
 export type RouteAuth =
   | 'none'
   | 'client_key' // X-Client-Id and X-Api-Key (AU1)
@@ -35,7 +35,7 @@ export type RouteAuth =
   | 'admin' // Bearer: the admin key
   | 'signature'; // Duebridge-Signature over method, path and body (decision 70)
 
-/** One operation. Paths hold `{name}` for each field of `params`, one whole segment each. */
+/** One operation. Its path contains `{name}` for each field of `params`, as one whole segment. */
 export interface Route {
   readonly id: string;
   readonly method: 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE';
@@ -45,19 +45,19 @@ export interface Route {
   readonly source: string;
   readonly auth: RouteAuth;
   readonly scope?: Scope;
-  /** The least role of the operator who may call it (decision 38); `viewer` unless named. */
+  /** The minimum role that may call it (decision 38); default `viewer`. */
   readonly role?: OperatorRole;
   readonly params?: TObject;
   readonly query?: TObject;
   readonly body?: TSchema;
-  /** Media type of the body; JSON unless named. A CSV body is handed over as a stream, unread. */
+  /** Media type of the body; default JSON. A CSV body is passed on as an unread stream. */
   readonly bodyType?: 'application/json' | 'application/x-www-form-urlencoded' | 'text/csv';
   readonly reply: TSchema;
-  /** Media type of the 200 answer; JSON unless named. */
+  /** Media type of the 200 answer; default JSON. */
   readonly replyType?: 'application/json' | 'text/event-stream' | 'text/csv';
-  /** Headers of the 200 answer beside X-Request-Id. */
+  /** Headers of the 200 answer besides X-Request-Id. */
   readonly replyHeaders?: Readonly<Record<string, string>>;
-  /** Codes of the catalogue it may answer with, beside those that every operation may. */
+  /** Error codes that it may return, in addition to those that every operation may return. */
   readonly errors: readonly ErrorCode[];
   /** Errors in the form of RFC 6749 instead of the catalogue's (decision 5). */
   readonly oauthErrors?: true;
@@ -69,16 +69,16 @@ type Field<R, K extends string> = R extends { readonly [P in K]: infer S extends
 
 /** The path fields of an operation. */
 export type RouteParams<R extends Route> = Field<R, 'params'>;
-/** The query fields of an operation: texts, as they stand in the URL. */
+/** The query fields of an operation: strings, as in the URL. */
 export type RouteQuery<R extends Route> = Field<R, 'query'>;
-/** The body of an operation; undefined where it takes none. */
+/** The body of an operation; undefined when it takes none. */
 export type RouteBody<R extends Route> = R extends { readonly body: infer S extends TSchema }
   ? Static<S>
   : undefined;
 /** The body of the 200 answer of an operation. */
 export type RouteReply<R extends Route> = Static<R['reply']>;
 
-/** Every operation may answer with these: they come from the ground, not from the handler. */
+/** Every operation may return these: the server itself returns them, not the handler. */
 export const COMMON_ERRORS = [
   'INVALID_REQUEST',
   'METHOD_NOT_ALLOWED',
@@ -89,7 +89,7 @@ export const COMMON_ERRORS = [
   'SERVICE_UNAVAILABLE',
 ] as const satisfies readonly ErrorCode[];
 
-/** Types a table of operations by what stands in it. */
+/** Types a table of operations by its entries. */
 export const routeTable = <const T extends Readonly<Record<string, Route>>>(routes: T): T => routes;
 
 const accountParams = Type.Object({ biller_id: BillerId, account_id: AccountId });
@@ -316,14 +316,14 @@ export const partnerAdminRoutes = routeTable({
   },
 });
 
-/** The names of a path's fields, in order: `/payment/{platform_payment_id}` gives that one. */
+/** The names of a path's fields, in order: `platform_payment_id` for `/payment/{platform_payment_id}`. */
 export function pathFields(path: string): string[] {
   return [...path.matchAll(/\{([a-z_]+)\}/g)].map((match) => match[1] ?? '');
 }
 
 /**
- * Fills a path template; each value becomes exactly one encoded segment, so that no value can step
- * out of its place (reliability 4.3). Throws RangeError for a missing or empty value, "." or "..".
+ * Fills a path template. Each value becomes exactly one encoded segment, so that no value can change the rest of the path
+ * (reliability 4.3). Throws RangeError for a missing or empty value, "." or "..".
  */
 export function fillPath(template: string, values: Readonly<Record<string, string>>): string {
   return template.replaceAll(/\{([a-z_]+)\}/g, (_, name: string) => {

@@ -1,8 +1,8 @@
 /**
- * The four words a payment's status can be, and the only ways from one to another.
+ * The four values of a payment's status and the allowed transitions.
  *
- * A payment is born `processing` (RU1, ST1). From there it goes once, to one of the three terminal
- * words (ST2 posted, ST3 could not be completed, ST4 canceled), and then never again (RU2).
+ * A payment starts as `processing` (RU1, ST1). It changes once, to one of the three terminal statuses (ST2 posted, ST3 could not
+ * be completed, ST4 canceled), and then never again (RU2).
  */
 
 /** Every status, in the order of a payment's life (PF4). */
@@ -21,7 +21,7 @@ export const TRANSITIONS: Readonly<Record<PaymentStatus, readonly PaymentStatus[
   canceled: [],
 };
 
-/** True for exactly one of the four words, case and spaces included (PF4). */
+/** True for exactly the four status strings; case and spaces matter (PF4). */
 export function isPaymentStatus(value: unknown): value is PaymentStatus {
   return PAYMENT_STATUSES.some((status) => status === value);
 }
@@ -31,7 +31,7 @@ export function isTerminal(status: PaymentStatus): status is TerminalStatus {
   return TERMINAL_STATUSES.some((terminal) => terminal === status);
 }
 
-/** True when the table allows the move; staying put is not a move. */
+/** True when the table allows the transition; a status does not transition to itself. */
 export function canMove(from: PaymentStatus, to: PaymentStatus): boolean {
   return TRANSITIONS[from].includes(to);
 }

@@ -1,8 +1,8 @@
 /**
- * Dates and instants as the wire has them (PF7, PF8, TR3, decision 12).
+ * Dates and times on the wire (PF7, PF8, TR3, decision 12).
  *
- * `Date.parse` takes 2026-02-30 for the second of March and a time without an offset for local time;
- * both would silently move money's timestamps, so the text is checked part by part first.
+ * `Date.parse` reads 2026-02-30 as the second of March, and a time without an offset as local time. Both would silently change a
+ * payment's timestamps, so each part of the text is checked first.
  */
 
 const DATE = /^(\d{4})-(\d{2})-(\d{2})$/;
@@ -23,13 +23,13 @@ export function isDateTime(text: string): boolean {
   return read(text) !== undefined;
 }
 
-/** Years of four digits in UTC, none of them 0000: what lies beyond cannot be written in this form, nor stored. */
+/** Years 0001 to 9999 in UTC: others cannot be written in this format or stored. */
 const FIRST_INSTANT = Date.parse('0001-01-01T00:00:00.000Z');
 const LAST_INSTANT = Date.parse('9999-12-31T23:59:59.999Z');
 
 /**
- * An ISO 8601 instant with its zone, as milliseconds since 1970 (PF7, PF8).
- * Gives undefined for a time without a zone, a date that does not exist, a leap second, or a year beyond 1 to 9999 in UTC.
+ * An ISO 8601 instant with its zone, as milliseconds since 1970 (PF7, PF8). Returns undefined for a time without a zone, a date
+ * that does not exist, a leap second, or a year beyond 1 to 9999 in UTC.
  */
 export function parseInstant(text: string): number | undefined {
   const parts = read(text);

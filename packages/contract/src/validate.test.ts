@@ -48,12 +48,12 @@ test('nothing is coerced into an amount: text, boolean, null, array, fraction, z
   }
 });
 
-test('a platform payment cannot come without its batch [PF3]', () => {
+test('a payment without its batch is refused [PF3]', () => {
   const problems = instruction.problems({ amount_in_cents: 1 }, 'body');
   assert.deepEqual(problems, [{ path: 'body.platform_batch_id', problem: 'is required' }]);
 });
 
-test('ids that a URL would fold or a database refuse are not ids', () => {
+test('ids that a URL would change or a database would refuse are rejected', () => {
   for (const id of ['', '.', '..', 'a/b', 'a b', 'é', 'x'.repeat(65), 'a\u0000', 'a~b']) {
     assert.equal(
       instruction.holds({ amount_in_cents: 1, platform_batch_id: id }),
@@ -63,7 +63,7 @@ test('ids that a URL would fold or a database refuse are not ids', () => {
   }
 });
 
-test('each required field of the token request is missed by name [TR1 TR2]', () => {
+test('each missing field of the token request is named [TR1 TR2]', () => {
   assert.deepEqual(tokenRequest.problems(customer, 'body'), []);
   for (const name of Object.keys(customer)) {
     const body: Record<string, unknown> = { ...customer };
@@ -81,7 +81,7 @@ test('each required field of the token request is missed by name [TR1 TR2]', () 
   }
 });
 
-test('balance and identifiers may be absent, but not wrong [TR3 TR4]', () => {
+test('balance and identifiers may be absent, but not invalid [TR3 TR4]', () => {
   const wrong = [
     { balance: { amount_due_in_cents: 12.5 } },
     { balance: { amount_due_in_cents: '1250' } },
@@ -109,7 +109,7 @@ test('a misspelt field of the admin API is named, in words that say what is wron
   ]);
 });
 
-test('what a pattern or a format asks for is said in words, for every operation', () => {
+test('the pattern or format of a field is explained in words, for every operation', () => {
   const unsaid: string[] = [];
   const look = (schema: unknown, place: string): void => {
     if (typeof schema !== 'object' || schema === null) return;

@@ -1,6 +1,6 @@
 /**
- * Turns a schema into a check. No coercion, no defaults, no removal: what was sent is judged as sent
- * (decision 11).
+ * Compiles a schema into a check. Nothing is coerced, defaulted or removed: the check sees the value as it was sent (decision
+ * 11).
  */
 import type { Static, TSchema } from 'typebox';
 import { Compile } from 'typebox/compile';
@@ -13,18 +13,18 @@ Format.Set('date', isDate);
 Format.Set('date-time', (text) => parseInstant(text) !== undefined);
 Format.Set('iso-date-time', isDateTime);
 
-/** Most problems named in one answer: enough to mend a form at once, too few to flood a log. */
+/** Maximum number of problems in one answer: enough to fix a form in one go, too few to flood a log. */
 const MAX_DETAILS = 20;
 
 /** A compiled schema. */
 export interface Check<T> {
-  /** True when the value is as the schema says. */
+  /** True when the value matches the schema. */
   holds(value: unknown): value is T;
-  /** What is wrong with it, each under `root` (such as `body`); empty when it holds. */
+  /** The problems, with paths that start at `root` (such as `body`); empty when the value matches. */
   problems(value: unknown, root: string): readonly Detail[];
 }
 
-/** Compiles a schema once, at start. Takes a TypeBox schema; gives a check of its static type. */
+/** Compiles a schema; call it once, at startup. Takes a TypeBox schema; returns a check of its static type. */
 export function compileCheck<S extends TSchema>(schema: S): Check<Static<S>> {
   const compiled = Compile(schema);
   return {
@@ -55,7 +55,7 @@ function toDetails(error: SchemaError, root: string): Detail[] {
         problem: 'is required',
       }));
     case 'boolean':
-      // Comes before the next one, for the same field, and in the schema library's words.
+      // The schema library reports this before the next one, for the same field, in its own words.
       return [{ path: place, problem: 'is not known here' }];
     case 'additionalProperties':
       return error.params.additionalProperties.map((name) => ({
