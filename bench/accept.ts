@@ -1,14 +1,15 @@
 /**
- * F1 and F2: how fast the partner kit accepts payments durably over HTTP, and how fast it posts them, beside
+ * F1 and F2: how fast the partner kit accepts payments durably over HTTP, and how fast it posts them, compared with
  *   bare      64 connections that each insert one row of the same table and wait for the commit: what the database gives
  *   handler   the handler most people write: a Fastify server, one INSERT … ON CONFLICT for each request
  *
- * All are driven on this machine, in alternating rounds, each in its own empty database. Servers run in processes of their own; the
- * caller writes prepared bytes to sockets and reads only what tells where an answer ends, so that little of the machine goes to it.
+ * All are driven on this machine, in alternating rounds, each in its own empty database. Servers run in separate processes; the
+ * caller writes prepared bytes to sockets and parses only enough to find the end of each answer, so that it uses little of the
+ * machine.
  *
  *     node bench/accept.ts [--rounds 3] [--seconds 5] [--connections 256]
  *
- * The last lines are the ratios: median of the rounds, with the least and the greatest.
+ * The last lines are the ratios: the median of the rounds, with minimum and maximum.
  */
 import assert from 'node:assert/strict';
 import { fork, type ChildProcess } from 'node:child_process';
@@ -28,7 +29,7 @@ import { testServer } from '@duebridge/runtime/testing';
 import { fastify } from 'fastify';
 import pg from 'pg';
 
-/** Accounts paid into: enough that most payments of one transaction go to different ones, as with a real biller. */
+/** Number of accounts: enough that most payments of one transaction go to different ones, as with a real biller. */
 const accountCount = 10_000;
 const key = 'a-static-key-for-benchmarks';
 /** Connections of the bare loop: where the figure it stands for was best (performance.md). */
@@ -43,7 +44,7 @@ const { values: flags } = parseArgs({
   args: process.argv.slice(2).filter((argument) => argument !== '--'),
 });
 
-/** What a server process is told, and what it tells back. */
+/** Messages to a server process and back. */
 interface Start {
   readonly kind: 'kit' | 'kit-accept' | 'handler';
   readonly url: string;
@@ -121,7 +122,7 @@ async function drop(adminUrl: string, name: string): Promise<void> {
   await admin.end();
 }
 
-/** The row that the kit writes, one to a statement. */
+/** The row that the kit writes, one per statement. */
 const insertOne = {
   name: 'insert_one',
   text: `INSERT INTO duebridge_partner.payment (platform_payment_id, payment_id, platform_batch_id, biller_id, account_id, client_id, amount_in_cents)
@@ -129,7 +130,7 @@ const insertOne = {
          RETURNING payment_id, initiated_at`,
 };
 
-/** Ids as the platform mints them: they grow with time (UUIDv7), so that an index grows at one end. */
+/** Ids as the platform generates them: ordered by time (UUIDv7), so that an index grows at one end. */
 let minted = 0;
 function mint(): string {
   minted += 1;
@@ -164,7 +165,10 @@ async function bareLoop(url: string, seconds: number): Promise<number> {
   return perSecond;
 }
 
-/** Starts a server of a kind, puts payments for some seconds, and where it posts, waits until all have ended. Gives payments a second. */
+/**
+ * Starts a server of a kind, puts payments for some seconds and, if it posts them, waits until all have ended. Returns payments
+ * per second.
+ */
 async function drive(
   kind: Start['kind'],
   url: string,
@@ -174,7 +178,7 @@ async function drive(
   const child = fork(new URL(import.meta.url), [], { execArgv: [] });
   child.send({ kind, url } satisfies Start);
   const [{ port }] = (await once(child, 'message')) as [{ port: number }];
-  // A moment to warm up, which counts nowhere.
+  // A warm-up that is not counted.
   await put(port, connections, 1);
   if (kind === 'kit') await allEnded(url);
   const began = performance.now();
@@ -195,7 +199,7 @@ async function allEnded(url: string): Promise<void> {
   const client = new pg.Client(url);
   await client.connect();
   for (;;) {
-    // A look every 20 ms: what it finds late is little beside the seconds measured.
+    // Checks every 20 ms; the resulting error is small compared with the seconds measured.
     await new Promise((resolve) => setTimeout(resolve, 20));
     const { rows } = await client.query<{ left: number }>(
       `SELECT count(*)::int AS left FROM (SELECT FROM duebridge_partner.payment_processing LIMIT 1) AS one`,
@@ -209,7 +213,7 @@ async function allEnded(url: string): Promise<void> {
   await client.end();
 }
 
-/** Puts payments over so many connections, each with one request under way, and gives how many were answered 200. */
+/** Puts payments over this many connections, each with one request in flight. Returns how many were answered 200. */
 async function put(port: number, connections: number, seconds: number): Promise<number> {
   let done = 0;
   const until = performance.now() + seconds * 1000;
@@ -260,7 +264,7 @@ async function serve({ kind, url }: Start): Promise<void> {
   process.exit(0);
 }
 
-/** The kit. Without posting, payments stay in their time to cancel: F1 is about accepting. */
+/** The kit. Without posting, payments stay in their cancel window, because F1 measures accepting. */
 async function kitServer(url: string, posting: boolean) {
   const database = openDatabase({ url, applicationName: 'bench kit' });
   const app = createServer();
@@ -273,7 +277,7 @@ async function kitServer(url: string, posting: boolean) {
   return app;
 }
 
-/** What most people write. */
+/** The usual hand-written handler. */
 async function handlerServer(url: string) {
   const pool = new pg.Pool({ connectionString: url, max: bareConnections });
   const app = fastify();

@@ -2,9 +2,9 @@
  * F5: a million payments in flight in one worker: its memory, and how long another worker needs to take them all over after a kill.
  *
  * The payments are put into the table as a dead platform would have left them: accepted by a partner, in slots of a worker that
- * nobody hears of any more. No statistics are gathered, as on a new database. Then a real platform starts in a process of its own,
- * is killed when it holds them all, and a second one takes over while the first one's lease runs out. The partner is paused, so that
- * what is measured is taking over and holding, not driving.
+ * no longer sends heartbeats. No statistics are gathered, as on a new database. Then a real platform starts in a process of its
+ * own, is killed when it holds them all, and a second one takes over when the first one's lease expires. The partner is paused,
+ * so that the benchmark measures taking over and holding payments, not driving them.
  *
  *     node bench/adopt.ts [--payments 1000000] [--partners 20]
  *
@@ -40,7 +40,7 @@ const { values: flags } = parseArgs({
   args: process.argv.slice(2).filter((argument) => argument !== '--'),
 });
 
-/** Gives up when a worker does not hold everything by then. */
+/** Time limit for a worker to hold every payment. */
 const patienceMs = 180_000;
 const secrets = {
   sealKey: Buffer.alloc(32, 7).toString('base64'),
@@ -73,7 +73,7 @@ async function main(): Promise<boolean> {
     const lost = await database.query<{ count: number }>(
       "SELECT count(*) AS count FROM duebridge_platform.workers WHERE heartbeat_at < now() - interval '5 s'",
     );
-    // The killed worker may still be on the list; a second one that is stale lost its lease.
+    // The killed worker may still be listed; a second stale worker has lost its lease.
     const kept = (lost[0]?.count ?? 0) <= 1;
     const leaseMs = 10_000;
     const seconds = (second.heldMs - leaseMs) / 1_000;
@@ -96,7 +96,7 @@ function report(what: string, taken: Taken): void {
   );
 }
 
-/** Payments that their partners have accepted, in every slot, whose worker is dead. */
+/** Inserts accepted payments into every slot, owned by a dead worker. */
 async function fill(database: Database, payments: number, partners: number): Promise<void> {
   const registry = openPartnerRegistry({
     database,
@@ -122,7 +122,7 @@ async function fill(database: Database, payments: number, partners: number): Pro
     await registry.change(partner_id, { paused: true }, 'bench');
   }
   await database.transaction(async (tx) => {
-    // Straight to where they are in the middle of their lives; the guards of the table would lead each there step by step.
+    // Insert them directly in their accepted state; the table's triggers would require every stage in between.
     await tx.query('SET LOCAL session_replication_role = replica');
     await tx.query(
       `INSERT INTO duebridge_platform.batches (platform_batch_id, partner_id, cutoff_at)
@@ -141,7 +141,7 @@ async function fill(database: Database, payments: number, partners: number): Pro
   });
 }
 
-/** Starts a platform and waits until it holds everything. */
+/** Starts a platform and waits until it holds every payment. */
 async function takeOver(url: string, payments: number, children: ChildProcess[]): Promise<Taken> {
   const startedAt = performance.now();
   const child = fork(new URL(import.meta.url), [], {
@@ -160,7 +160,7 @@ async function takeOver(url: string, payments: number, children: ChildProcess[])
     await delay(100);
   }
   const heldMs = performance.now() - startedAt;
-  // Let what was read be collected: what is asked for is what holding them costs.
+  // Let the garbage collector free what loading used: the figure is the memory for holding the payments.
   await delay(3_000);
   assert(child.pid !== undefined);
   return { child, startedMs, heldMs, megabytes: megabytesOf(child.pid) };

@@ -1,13 +1,14 @@
 /**
- * F3 and F4: how fast the platform drives payments from created to terminal (a PUT, one poll), durable at each change, beside
+ * F3 and F4: how fast the platform drives payments from created to terminal (a PUT, one poll), durable at each change, compared
+ * with
  *   bare      an undici loop that makes the same two calls for each payment and stores nothing
  * and what a poll that finds no change costs the database.
  *
- * The stub partner runs in a process of its own; engine, loop and PostgreSQL share this machine with it. Rounds alternate.
+ * The stub partner runs in a separate process; engine, loop and PostgreSQL share this machine with it. Rounds alternate.
  *
  *     node bench/drive.ts [--rounds 3] [--payments 10000] [--concurrency 64]
  *
- * The last lines are the ratio, median of the rounds with the least and the greatest, and the writes of a poll.
+ * The last lines are the ratio (the median of the rounds, with minimum and maximum) and the writes per poll.
  */
 import assert from 'node:assert/strict';
 import { fork, type ChildProcess } from 'node:child_process';
@@ -36,9 +37,9 @@ const { values: flags } = parseArgs({
   args: process.argv.slice(2).filter((argument) => argument !== '--' && argument !== 'stub'),
 });
 
-/** Payments of the second figure: they stay processing and are asked again and again. */
+/** Payments for the second figure: they stay processing and are polled repeatedly. */
 const idlePayments = 2_000;
-/** How long their polls are counted: the delays between them grow. */
+/** How long their polls are counted; the delays between polls grow. */
 const idleMs = 6_000;
 
 async function main(): Promise<void> {
@@ -224,7 +225,7 @@ async function pollsOnly(
   const place = await ground(serverUrl, partnerUrl, 32);
   const polled = async (): Promise<number> =>
     Number(await (await fetch(`${partnerUrl}/count`)).text());
-  // The versions of all rows, not PostgreSQL's own counts: those reach us late, and later the busier the machine is.
+  // Compare the versions of all rows instead of PostgreSQL's statistics, which arrive late on a busy machine.
   const versions = async (): Promise<Set<string>> => {
     const rows = await place.database.query<{ version: string }>(
       `SELECT 'payment ' || platform_payment_id || xmin || ctid AS version FROM duebridge_platform.payments
@@ -258,7 +259,7 @@ async function startStub(): Promise<{ url: string; process: ChildProcess }> {
   return { url: `http://127.0.0.1:${port}`, process: child };
 }
 
-/** Answers PUT with processing and GET with succeeded, or with processing for ever below /never. */
+/** Answers PUT with processing and GET with succeeded, or always with processing below /never. */
 function stub(): void {
   let never = 0;
   const server = createServer((request, response) => {

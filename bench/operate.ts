@@ -1,6 +1,6 @@
 /**
- * How long an operator waits: every page and search of the admin API over 1,000,000 payments (`--payments N` for others), each asked
- * ten times after one that warms it. Prints the median and the worst of each, the slowest last; ends with 1 when a median is over
+ * How long an operator waits: calls every page and search of the admin API on 1,000,000 payments (or `--payments N`), ten times
+ * each after one warm-up call. Prints the median and the maximum of each, the slowest last; exits with 1 when a median is over
  * 300 ms.
  */
 import { randomBytes } from 'node:crypto';

@@ -2,7 +2,7 @@
 import type { ErrorBody } from '@duebridge/contract';
 import { request } from 'undici';
 
-/** Sends one JSON request. Gives the body of the 200 answer; throws Error with the sentence of any other. */
+/** Sends one JSON request. Returns the body of a 200 answer; throws Error with the message of any other. */
 export async function call<T>(
   method: 'GET' | 'POST' | 'PATCH',
   url: string,

@@ -1,4 +1,6 @@
-/** What can go wrong with `npm start` on somebody's machine: ports, two at once, an impatient Ctrl-C, a folder removed under it. */
+/**
+ * What can go wrong with `npm start`: ports in use, two demos at once, an early Ctrl-C, a data directory removed while it runs.
+ */
 import assert from 'node:assert/strict';
 import { spawn, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
@@ -9,13 +11,13 @@ import path from 'node:path';
 import test, { type TestContext } from 'node:test';
 
 const doorway = path.join(import.meta.dirname, '..', 'bin', 'duebridge.ts');
-/** Distances of the demo's ports from the first. */
+/** Offsets of the demo's ports from the first. */
 const offsets = [0, 1, 100, 101, 110, 111, 200];
 
 interface Run {
   readonly child: ChildProcess;
   readonly ended: Promise<{ code: number | null; out: string; err: string }>;
-  /** Resolves when the output holds `words`; rejects when the process ends before. */
+  /** Resolves when the output holds `words`; rejects when the process ends first. */
   said(words: string): Promise<void>;
 }
 
@@ -57,16 +59,16 @@ function demo(t: TestContext, dataDirectory: string, port: number, ...args: stri
 
 async function folder(t: TestContext): Promise<string> {
   const made = await mkdtemp(path.join(tmpdir(), 'duebridge-demo-'));
-  // Started by root, the server's id must get in, or the cluster lies elsewhere.
+  // When root starts it, the server's user id must be able to enter, or the cluster is stored elsewhere.
   await chmod(made, 0o711);
   t.after(() => rm(made, { recursive: true, force: true }));
   return made;
 }
 
-/** A first port with all ports of a demo free behind it. */
+/** A first port from which all ports of a demo are free. */
 async function freeBase(): Promise<number> {
   for (;;) {
-    // Below the ports that the system gives out by itself.
+    // Below the system's ephemeral ports.
     const base = 10_000 + Math.floor(Math.random() * 20_000);
     const free = await Promise.all(offsets.map((offset) => isFree(base + offset)));
     if (free.every(Boolean)) return base;
@@ -91,7 +93,7 @@ async function processesOf(directory: string): Promise<string[]> {
   return found;
 }
 
-test('PORT moves every port, and a later start elsewhere in the same folder pays again', async (t) => {
+test('PORT moves every port, and a later start on other ports in the same folder pays again', async (t) => {
   const directory = await folder(t);
   for (let start = 0; start < 2; start += 1) {
     const base = await freeBase();
@@ -104,7 +106,7 @@ test('PORT moves every port, and a later start elsewhere in the same folder pays
   }
 });
 
-test('of two demos one runs; the other says in a sentence what to do, and neither hangs', async (t) => {
+test('of two demos one runs; the other exits with a sentence that says what to do, and neither hangs', async (t) => {
   const [directory, base] = [await folder(t), await freeBase()];
   const both = [demo(t, directory, base), demo(t, directory, base)] as const;
   const first = await Promise.race(
@@ -123,18 +125,18 @@ test('of two demos one runs; the other says in a sentence what to do, and neithe
   assert.equal(elsewhere.code, 2, elsewhere.err);
   assert.match(elsewhere.err, /^duebridge: port \d+ \(platform\) is taken, .* set PORT .*\n$/);
 
-  // Its folder is removed under it: it stops all the same, and leaves no server behind.
+  // Its data directory is removed while it runs: it still stops and leaves no server behind.
   assert.notDeepEqual(await processesOf(directory), []);
   await rm(directory, { recursive: true, force: true });
   running.child.kill('SIGINT');
   const { code, err } = await running.ended;
-  // Its last writes had nowhere to go: it may say so, in sentences.
+  // Its last writes may fail; any errors it prints must be sentences.
   assert.ok(code === 0 || code === 1, err);
   assert.doesNotMatch(err, /^ +at /m);
   assert.deepEqual(await processesOf(directory), []);
 });
 
-test('Ctrl-C while everything still starts stops it, and leaves no server behind', async (t) => {
+test('Ctrl-C during startup stops the demo and leaves no server behind', async (t) => {
   const directory = await folder(t);
   const run = demo(t, directory, await freeBase());
   await run.said('starting platform');
@@ -146,7 +148,7 @@ test('Ctrl-C while everything still starts stops it, and leaves no server behind
   assert.deepEqual(await processesOf(directory), []);
 });
 
-test('a reader that goes away early ends a command quietly', async (t) => {
+test('a command ends quietly when the reader of its output closes the pipe', async (t) => {
   const child = spawn(process.execPath, [doorway, 'platform', '--help'], {
     env: { PATH: process.env['PATH'] },
     stdio: ['ignore', 'pipe', 'pipe'],

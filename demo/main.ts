@@ -1,13 +1,14 @@
 /**
- * `duebridge demo`, what `npm start` runs: everything up on an embedded PostgreSQL, one real payment told from token to posted, and
- * the addresses to try. With --once it stops after the story: exit code 0 when the payment succeeded, 1 when it did not.
+ * `duebridge demo`, what `npm start` runs: it starts everything on an embedded PostgreSQL, shows one real payment from token to
+ * posted, and prints the addresses to try. With --once it stops after that: exit code 0 when the payment succeeded, 1 when it did
+ * not.
  */
 import { exitCodes } from '@duebridge/runtime/cli';
 import { Command } from 'commander';
 import type { Story } from './story.ts';
 import { pageOf, screen } from './screen.ts';
 
-/** How long a stop may take once it was asked for, in milliseconds; what is acknowledged is on disk anyway. */
+/** Time limit of a stop, in milliseconds; everything acknowledged is already on disk. */
 const stopTimeoutMs = 15_000;
 
 /** The command. `--json` prints one JSON value on standard output, everything for people on standard error. */
@@ -34,7 +35,7 @@ Environment:
       );
       out.line();
       const stop = stopSignal(() => out.line('Stopping …'));
-      // Loaded after the first lines, which a person sees at once.
+      // Loaded after the first lines are printed, so that they appear at once.
       const [{ bringUp }, { tellStory }] = await Promise.all([
         import('./servers.ts'),
         import('./story.ts'),
@@ -77,7 +78,7 @@ function toJson(story: Story, ms: number): object {
 }
 
 /**
- * The first Ctrl-C asks for a stop, also while everything still starts; the second ends at once, and so does a stop that takes too
+ * The first Ctrl-C requests a stop, also during startup. The second ends the process at once, and so does a stop that takes too
  * long. Every acknowledged payment is on disk.
  */
 function stopSignal(onAsked: () => void): { readonly asked: boolean; promise: Promise<undefined> } {

@@ -1,4 +1,6 @@
-/** What the demo shows in the terminal: one line in place while it starts, then the addresses, then the story. */
+/**
+ * The demo's terminal output: one updated line while it starts, then the addresses, then the story.
+ */
 import type { WriteStream } from 'node:tty';
 import type { Demo } from './servers.ts';
 import type { Step, Story } from './story.ts';
@@ -6,14 +8,14 @@ import type { Step, Story } from './story.ts';
 /** Where the demo's lines go. */
 export interface Screen {
   line(text?: string): void;
-  /** What is being done; replaced by the next on a terminal. */
+  /** The current step; on a terminal the next one replaces it. */
   progress(text: string): void;
   block(lines: readonly string[]): void;
   step(step: Step): void;
   end(story: Story, ms: number): void;
 }
 
-/** Takes the stream to write to; colours only on a terminal that has not asked for none. */
+/** Takes the stream to write to. Uses colours only on a terminal, unless they are disabled. */
 export function screen(stream: NodeJS.WriteStream | WriteStream): Screen {
   const colour = stream.isTTY && process.env['NO_COLOR'] === undefined;
   const paint = (code: number, text: string): string =>

@@ -1,6 +1,6 @@
 /**
- * Brings up both sides in one process: a platform, two partners (an aggregator behind OAuth 2.0 and a biller behind a static key),
- * and the biller's own site. Each has its own database, as it would elsewhere; they meet over HTTP alone.
+ * Brings up both sides in one process: a platform, two partners (an aggregator behind OAuth 2.0 and a biller behind a static
+ * key), and the biller's own site. Each has its own database, as in production; they communicate only over HTTP.
  */
 import { readFile } from 'node:fs/promises';
 import { createServer } from 'node:net';
@@ -33,7 +33,7 @@ import {
 } from './settings.ts';
 import { startDemoSite, type DemoAccount as SiteAccount } from './site/server.ts';
 
-/** Ports of decision 29, counted from that of the platform; the second partner stands beside the first. */
+/** Ports of decision 29, as offsets from the platform's port; the second partner's ports follow the first one's. */
 const OFFSETS = {
   platform: 0,
   'platform admin': 1,
@@ -45,11 +45,11 @@ const OFFSETS = {
 } as const;
 type Ports = Readonly<Record<keyof typeof OFFSETS, number>>;
 
-/** PORT moves the platform, and everything else with it. */
+/** PORT moves the platform's port and all others with it. */
 const VARIABLES = {
   port: {
     name: 'PORT',
-    // The highest port of the demo stands 200 above it.
+    // The highest port of the demo is 200 above it.
     parse: integer(1, 65_335),
     default: 4000,
     description: 'port of the platform; the others follow it at fixed distances',
@@ -66,14 +66,14 @@ function siteOrigin(ports: Ports): string {
   return `http://localhost:${ports['demo site']}`;
 }
 
-/** A partner of the demo, as a visitor meets it. */
+/** A partner of the demo, as a visitor sees it. */
 export interface DemoPartner {
   readonly partner_id: string;
   readonly name: string;
   readonly about: string;
   readonly server: RunningPartner;
   readonly client: ClientKey;
-  /** How its own operator would reach its endpoints: headers that open them. */
+  /** Headers with which its own operator can call its endpoints. */
   readonly accounts: readonly DemoAccount[];
 }
 
@@ -85,7 +85,7 @@ export interface DemoAccount {
   readonly first_name: string;
   readonly last_name: string;
   readonly amount_due: string;
-  /** Empty for none; equal to `max_amount` where the bill is paid whole or not at all. */
+  /** Empty for none; equal to `max_amount` when only the full bill can be paid. */
   readonly min_amount: string;
   readonly max_amount: string;
 }
@@ -99,7 +99,7 @@ export interface Demo {
 }
 
 /**
- * Starts everything; says what it does through `progress`. Throws ConfigurationError when a port is taken, or when another demo runs
+ * Starts everything; reports each step to `progress`. Throws ConfigurationError when a port is taken, or when another demo runs
  * in the same data directory.
  */
 export async function bringUp(progress: (text: string) => void): Promise<Demo> {
@@ -128,7 +128,7 @@ async function openAll(
   progress: (text: string) => void,
   closers: (() => Promise<unknown>)[],
 ): Promise<Omit<Demo, 'stop'>> {
-  // Logs go to standard error, and the story is for people: only what went wrong stands between its lines.
+  // Logs go to standard error and the story is for people, so only problems appear between its lines.
   const log = createLogger({ name: 'demo', level: 'error' });
   progress('PostgreSQL');
   const postgres = await startEmbeddedPostgres({ dataDirectory, log });
@@ -143,13 +143,13 @@ async function openAll(
     closers.push(() => server.stop());
     return server;
   };
-  // The platform alone first: of two demos that start at once, the one that gets this port gets all of them.
+  // Start the platform first and alone: of two demos that start at once, the one that gets this port gets all of them.
   const platform = await startPlatform({
     dataDirectory,
     log,
     port: ports.platform,
     adminPort: ports['platform admin'],
-    // Partners of the demo stand on this machine, without TLS.
+    // The demo's partners run on this machine, without TLS.
     allowPrivateAddresses: true,
   });
   closers.push(() => platform.stop());
@@ -269,9 +269,9 @@ function northwindRegistration(
   };
 }
 
-// What is done once -----------------------------------------------------------------------------------------------------------
+// One-time setup --------------------------------------------------------------------------------------------------------------
 
-/** Loads the billing system's export the first time; later starts keep what has been paid since. */
+/** Loads the billing system's export on the first start; later starts keep the payments made since. */
 async function load(
   settings: Settings,
   partner_id: string,
@@ -291,7 +291,7 @@ async function register(platform: Platform, registration: PartnerRegistration): 
   const { partner_id, base_url, origins, auth } = registration;
   const known = partners.find((one) => one.partner_id === partner_id);
   if (known === undefined) await call('POST', url, headers, registration);
-  // Another PORT than at the start before: the partner is where it is now.
+  // PORT may differ from the previous start, so update the partner's address.
   else if (known.base_url !== base_url || String(known.origins) !== String(origins)) {
     await call('PATCH', `${url}/${partner_id}`, headers, { base_url, origins, auth });
   }
@@ -327,7 +327,7 @@ function exportOf(partner_id: string): URL {
   return new URL(`./accounts/${partner_id}.csv`, import.meta.url);
 }
 
-/** The lines of an export of ours: no field of it holds a comma or a quote. */
+/** The lines of one of our export files, whose fields contain no comma or quote. */
 async function accountsOf(partner_id: string): Promise<DemoAccount[]> {
   const [header = '', ...lines] = (await readFile(exportOf(partner_id), 'utf8')).trim().split('\n');
   const names = header.split(',');
@@ -339,7 +339,7 @@ async function accountsOf(partner_id: string): Promise<DemoAccount[]> {
   });
 }
 
-/** One account of each kind that a customer can meet, an ordinary one first. */
+/** One account of each kind, an ordinary one first. */
 function showcase(accounts: readonly DemoAccount[]): SiteAccount[] {
   const kinds: readonly [string, (account: DemoAccount) => boolean][] = [
     [

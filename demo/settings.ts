@@ -1,5 +1,6 @@
 /**
- * What the demo makes once and keeps in its data directory: the secrets that two partners and the platform would have exchanged.
+ * Settings that the demo creates once and keeps in its data directory: the secrets that two partners and the platform would have
+ * exchanged.
  */
 import { randomBytes } from 'node:crypto';
 import { mkdir, readFile, rename, writeFile } from 'node:fs/promises';
@@ -16,15 +17,15 @@ export interface ClientKey {
   readonly api_key: string;
 }
 
-/** Kept between starts, readable by its owner alone. */
+/** Kept between starts, readable only by its owner. */
 export interface Settings {
-  /** What the aggregator gave to the platform (OA1). */
+  /** Credentials that the aggregator issued to the platform (OA1). */
   readonly oauth_secret: string;
-  /** What the biller gave to the platform (KY1). */
+  /** Key that the biller issued to the platform (KY1). */
   readonly static_key: string;
   /** Partners whose accounts have been loaded; loading again would undo what was paid. */
   readonly loaded: readonly string[];
-  /** What the platform issued to each partner (AU1), by partner id. */
+  /** Credentials that the platform issued to each partner (AU1), by partner id. */
   readonly clients: Readonly<Record<string, ClientKey>>;
 }
 
@@ -53,7 +54,7 @@ export async function readSettings(): Promise<Settings> {
   }
 }
 
-/** Keeps the settings: whole or not at all. */
+/** Writes the settings atomically. */
 export async function keepSettings(settings: Settings): Promise<void> {
   await mkdir(dataDirectory, { recursive: true });
   const draft = `${file}.${process.pid}`;

@@ -14,14 +14,14 @@ import {
 import { bearer, call } from './admin.ts';
 import type { Demo, DemoAccount } from './servers.ts';
 
-/** A line of the story: when (milliseconds from its begin), what, and how it went. */
+/** A line of the story: time in milliseconds since its start, event and result. */
 export interface Step {
   readonly at: number;
   readonly what: string;
   readonly says: string;
 }
 
-/** The story's end. */
+/** Result of the story. */
 export interface Story {
   readonly payment: FlowPayment;
   readonly account: DemoAccount;
@@ -29,16 +29,16 @@ export interface Story {
   readonly balance_after_in_cents: number;
 }
 
-/** The story pays this much, or the whole bill when it is less. */
+/** Amount that the story pays, or the whole bill when it is smaller. */
 const AMOUNT_IN_CENTS = 2_500;
 
-/** Bills smaller than this are passed over: the story is about a payment that moves a balance one can see. */
+/** Bills smaller than this are skipped, so that the payment changes the balance visibly. */
 const SMALLEST_BILL_IN_CENTS = 500;
 
-/** How long the payment may take; it takes a fraction of a second. */
+/** Time limit for the payment, which takes a fraction of a second. */
 const PATIENCE_MS = 30_000;
 
-/** The invented customer whose details the partner posts. */
+/** The fictitious customer whose details the partner posts. */
 const CUSTOMER = {
   first_name: 'Ada',
   last_name: 'Lovelace',
@@ -47,7 +47,7 @@ const CUSTOMER = {
   address: { address_line_1: '1 Main St', city: 'Austin', state: 'TX', zip: '78701' },
 } as const;
 
-/** Tells the story step by step. Throws when a call is refused or the payment does not end in time. */
+/** Runs the story step by step. Throws when a call is refused or the payment does not end in time. */
 export async function tellStory(demo: Demo, tell: (step: Step) => void): Promise<Story> {
   const begin = performance.now();
   const now = (): number => performance.now() - begin;
@@ -127,7 +127,7 @@ async function follow(
   throw new Error(`payment ${platform_payment_id} did not end within ${PATIENCE_MS / 1000} s`);
 }
 
-/** What the platform's own audit trail tells of the time between. */
+/** The events in between, from the platform's own audit trail. */
 async function tellAudit(
   demo: Demo,
   payment: FlowPayment,
@@ -160,7 +160,7 @@ async function tellAudit(
   });
 }
 
-/** The events of a payment's audit that a reader of the story meets. */
+/** The audit events of a payment that the story shows. */
 const AUDIT_WORDS: Readonly<Record<string, { what: string; says: string }>> = {
   payment_dispatching: { what: 'PUT', says: 'the intent is committed and the PUT leaves' },
   payment_accepted: {
@@ -174,7 +174,7 @@ async function balanceOf(platformUrl: string, session: Record<string, string>): 
   return bill.account.balance?.amount_due_in_cents ?? 0;
 }
 
-/** Enough of a secret to recognise it by. */
+/** The first characters of a secret, enough to recognise it. */
 function mask(secret: string): string {
   return `${secret.slice(0, 8)}…`;
 }

@@ -1,11 +1,11 @@
 /**
- * Builds what the registry gets: for each package a folder of its own below `dist/packages`, with JavaScript, declarations, maps,
- * migrations and assets, and with the manifest that an installed package needs (decision 80).
+ * Builds the packages to publish: each gets a folder below `dist/packages`, with JavaScript, declarations, maps, migrations and
+ * assets, and with the manifest that an installed package needs (decision 80).
  *
  *   npm run build                      writes dist/packages
- *   npm run build -- --pack FOLDER     and packs each into a tarball in FOLDER
+ *   npm run build -- --pack FOLDER     also packs each into a tarball in FOLDER
  *
- * The workspace itself runs from source: its `exports` name `.ts` files, which Node runs as they stand in a workspace and refuses
+ * The workspace itself runs from source: its `exports` name `.ts` files, which Node runs directly in a workspace but refuses
  * below node_modules. The manifests written here name the built files instead, so nobody needs a custom condition.
  */
 import { execFile } from 'node:child_process';
@@ -26,7 +26,7 @@ import { buildWeb } from '../packages/web/build.ts';
 const run = promisify(execFile);
 const root = join(import.meta.dirname, '..');
 
-/** The oldest Node whose features are used: what undici 8 asks for. Its tests run there too (test/consumers). */
+/** The oldest supported Node: the minimum that undici 8 requires. Its tests run there too (test/consumers). */
 const TARGET = 'es2023';
 
 /** Entries that exist for our own tests only. */
@@ -34,7 +34,7 @@ const INTERNAL_EXPORTS = new Set(['./testing']);
 
 type Target = string | { readonly [condition: string]: Target };
 
-/** The part of a package.json that is read here. */
+/** The fields of a package.json that this script reads. */
 interface Manifest {
   readonly name: string;
   readonly version: string;
@@ -54,7 +54,7 @@ interface Package {
   readonly manifest: Manifest;
   /** The folder in the repository, relative to its root. */
   readonly folder: string;
-  /** Source folders in it; each lands in `dist` without its common first part. */
+  /** Its source folders; each is built into `dist` without their common prefix. */
   readonly sources: readonly string[];
   /** Files that the code reads at run time, as globs. */
   readonly assets: readonly string[];
@@ -84,8 +84,8 @@ function packages(): Package[] {
 }
 
 /**
- * Builds every package into `folder`, which it replaces, and gives the folder of each. `web: false` takes the browser files as the
- * last web build left them. Throws when types do not check, when an entry was not emitted, or when the versions differ.
+ * Builds every package into `folder`, which it replaces, and returns the folder of each. `web: false` uses the browser files of
+ * the last web build. Throws when types do not check, when an entry was not emitted, or when the versions differ.
  */
 export async function buildPackages(
   folder = join(root, 'dist/packages'),
@@ -107,7 +107,9 @@ export async function buildPackages(
   }
 }
 
-/** The source files that a package's manifest names, relative to the root. Only what they reach is built: no test is. */
+/**
+ * The source files that a package's manifest names, relative to the root. Only files that they reach are built, so no test is.
+ */
 function entries({ manifest, folder }: Package): string[] {
   const exported = Object.entries(manifest.exports ?? {})
     .filter(([name]) => !INTERNAL_EXPORTS.has(name))
@@ -117,7 +119,7 @@ function entries({ manifest, folder }: Package): string[] {
     .map((target) => join(folder, target));
 }
 
-/** Where TypeScript finds what packages import of each other: `@duebridge/partner/main` is its source file. */
+/** Where TypeScript finds the imports between packages: `@duebridge/partner/main` is its source file. */
 function sourcePaths(all: readonly Package[]): Record<string, string[]> {
   return Object.fromEntries(
     all.flatMap(({ manifest, folder }) =>
@@ -145,7 +147,7 @@ async function compile(all: readonly Package[], outDir: string): Promise<void> {
     rootDir: root,
     outDir,
     typeRoots: [join(root, 'node_modules/@types')],
-    // Files found through node_modules count as somebody else's and would not be emitted.
+    // TypeScript treats files found through node_modules as external and would not emit them.
     paths: sourcePaths(all),
   };
   writeFileSync(
@@ -219,7 +221,7 @@ function mapped(text: string, to: string, target: string, inside: string): strin
   });
 }
 
-/** TypeScript leaves `.ts` in the imports of declarations; no consumer has those files. */
+/** TypeScript leaves `.ts` in the imports of declarations, but consumers do not have those files. */
 function imported(text: string, file: string): string {
   return file.endsWith('.d.ts')
     ? text.replaceAll(/((?:from|import)\s*\(?\s*["']\.{1,2}\/[^"']+)\.ts(["'])/g, '$1.js$2')
@@ -270,7 +272,10 @@ function javascript(target: string, strip: string): string {
   return target.replace(/^\.\//, '').slice(strip.length).replace(/\.ts$/, '.js');
 }
 
-/** Our packages fit each other exactly; a fix in somebody else's package must not wait for a release of ours. */
+/**
+ * Our own packages require each other's exact version; other dependencies get ranges, so that a fix does not wait for our
+ * release.
+ */
 function ranged(dependencies: Manifest['dependencies']): Record<string, string> | undefined {
   return (
     dependencies &&
@@ -299,7 +304,7 @@ function copy(from: string, to: string): void {
   cpSync(from, to);
 }
 
-/** Packs staged folders into tarballs in `folder`; gives their paths. */
+/** Packs staged folders into tarballs in `folder`; returns their paths. */
 export async function pack(staged: readonly string[], folder: string): Promise<string[]> {
   mkdirSync(folder, { recursive: true });
   const { stdout } = await run(

@@ -5,7 +5,7 @@
  *   npm test -- --only types,lint some steps
  *   npm test -- --tests packages/partner   the tests below a folder, or of one file
  *
- * One embedded PostgreSQL serves every test file; each file makes its own database in it.
+ * One embedded PostgreSQL serves every test file; each file creates its own database in it.
  */
 import { spawn } from 'node:child_process';
 import { globSync, mkdtempSync, rmSync } from 'node:fs';
@@ -16,7 +16,7 @@ import { parseArgs } from 'node:util';
 const root = join(import.meta.dirname, '..');
 const bin = (name: string): string => join(root, 'node_modules', '.bin', name);
 
-/** A file that needs longer than this hangs; the slowest takes about a third of it. */
+/** Time limit per test file: one that takes longer hangs. The slowest takes about a third of it. */
 const FILE_TIMEOUT_MS = 240_000;
 
 interface Step {

@@ -1,6 +1,6 @@
 /**
- * Takes a picture of every page of the operator console over a platform with a small working day in it:
- * `npm run screenshots:console [-- --dark] [-- --to FOLDER]`. Writes to `dist/screenshots` (git-ignored).
+ * Takes a picture of every page of the operator console on a platform with sample data of one working day: `npm run
+ * screenshots:console [-- --dark] [-- --to FOLDER]`. Writes to `dist/screenshots` (git-ignored).
  */
 import { mkdirSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';

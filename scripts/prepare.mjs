@@ -1,6 +1,6 @@
 /**
- * What npm runs after an install: builds the pages that browsers get. Plain JavaScript, because an install without development
- * packages (npm ci --omit=dev) has neither the build tool nor the pinned Node that reads TypeScript.
+ * npm runs this after an install: it builds the browser files. Plain JavaScript, because an install without development packages
+ * (npm ci --omit=dev) has neither the build tool nor the pinned Node that reads TypeScript.
  */
 import { spawnSync } from 'node:child_process';
 import { existsSync } from 'node:fs';

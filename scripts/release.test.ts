@@ -1,4 +1,4 @@
-/** A release says one version everywhere, takes its notes from the changelog, and is refused when the two do not agree. */
+/** A release uses one version everywhere, takes its notes from the changelog, and is refused when the two disagree. */
 import assert from 'node:assert/strict';
 import { cpSync, globSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -8,7 +8,7 @@ import { notes, PUBLISHED, setVersion } from './release.ts';
 
 const root = join(import.meta.dirname, '..');
 
-/** The manifests and the changelog of the repository, in a folder of the test. */
+/** Copies of the repository's manifests and changelog, in a folder of the test. */
 function copy(t: TestContext): string {
   const folder = mkdtempSync(join(tmpdir(), 'duebridge-release-'));
   t.after(() => rmSync(folder, { recursive: true, force: true }));
@@ -34,7 +34,7 @@ test('a release gives every package its version and the unreleased notes its nam
   assert.throws(() => setVersion(folder, '7.9.0', '2027-01-03'), /nothing under \[Unreleased\]/);
 });
 
-test('a tag whose version the packages or the changelog do not say publishes nothing', (t) => {
+test('a tag whose version is missing from the packages or the changelog publishes nothing', (t) => {
   const folder = copy(t);
   assert.throws(() => notes(folder, '7.8.9'), /does not say 7\.8\.9/);
   setVersion(folder, '7.8.9', '2027-01-02');
@@ -42,7 +42,7 @@ test('a tag whose version the packages or the changelog do not say publishes not
   assert.throws(() => setVersion(folder, 'v8', '2027-01-02'), /no version/);
 });
 
-test('every package is published, after those that it depends on', () => {
+test('every package is published after the packages that it depends on', () => {
   const found = globSync(['package.json', 'packages/*/package.json'], { cwd: root }).map(
     (file) =>
       JSON.parse(readFileSync(join(root, file), 'utf8')) as {

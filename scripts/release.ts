@@ -6,12 +6,12 @@
  *   node scripts/release.ts notes 0.2.0   check that everything says 0.2.0, and print its notes
  *   node scripts/release.ts folders       the built folders, in the order in which they are published
  *
- * `set`, a commit and the tag v0.2.0 are all that a person does; .github/workflows/publish.yml does the rest.
+ * A person runs `set`, commits and pushes the tag v0.2.0; .github/workflows/publish.yml does the rest.
  */
 import { globSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 
-/** As semver.org has it, without build data, which npm ignores. */
+/** A version as semver.org defines it, without build metadata, which npm ignores. */
 const VERSION = /^\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?$/;
 
 /** In the order in which they depend on each other, so that a package never appears before what it needs. */
@@ -39,7 +39,10 @@ function manifests(root: string): [file: string, manifest: Manifest][] {
   ]);
 }
 
-/** Gives every package the version, and CHANGELOG.md a section of that name with what was unreleased. Throws for nothing to release. */
+/**
+ * Sets the version of every package and moves the unreleased notes of CHANGELOG.md into a section of that name. Throws when there
+ * is nothing to release.
+ */
 export function setVersion(root: string, version: string, day: string): void {
   if (!VERSION.test(version)) throw new Error(`"${version}" is no version; write it as 1.2.3`);
   const file = join(root, 'CHANGELOG.md');
@@ -65,7 +68,7 @@ export function setVersion(root: string, version: string, day: string): void {
   writeFileSync(file, changelog.replace('## [Unreleased]\n', heading));
 }
 
-/** The notes of a version. Throws when a package has another version, or CHANGELOG.md no section of it. */
+/** The notes of a version. Throws when a package has another version or CHANGELOG.md has no section for it. */
 export function notes(root: string, version: string): string {
   for (const [path, manifest] of manifests(root)) {
     const used = Object.entries({ ...manifest.dependencies, ...manifest.devDependencies })
@@ -84,7 +87,7 @@ export function notes(root: string, version: string): string {
   return found;
 }
 
-/** What stands below a version's heading; undefined when there is no such heading. */
+/** The text below a version's heading; undefined when there is no such heading. */
 function section(changelog: string, version: string): string | undefined {
   const part = changelog.split(/^## /m).find((text) => text.startsWith(`[${version}]`));
   return part?.slice(part.indexOf('\n')).trim();

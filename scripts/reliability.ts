@@ -1,11 +1,11 @@
 /**
- * Drives the simulator through many seeds on all cores and prints the sheet of what was driven, broken and found.
+ * Drives the simulator through many seeds on all cores and prints a summary of the runs, the injected faults and the findings.
  *
  *   npm run reliability                           1,000 seeds
  *   npm run reliability -- --seeds 20000          more of them
  *   npm run reliability -- --replay 4711          one seed, with its events as a page (simulation-4711.html)
  *
- * Exit code 0 when every guarantee held, 1 when one was broken, 3 for a mistake in the words.
+ * Exit code 0 when every guarantee held, 1 when one was broken, 3 for wrong arguments.
  */
 import { spawn } from 'node:child_process';
 import { availableParallelism } from 'node:os';
@@ -13,7 +13,7 @@ import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 
 const simulator = join(import.meta.dirname, '../test/simulation/seeds.ts');
-/** Seeds of one process: it is then replaced, because what was killed in its worlds is never freed. */
+/** Seeds per process. It is then replaced, because the memory of killed simulated processes is never freed. */
 const SEEDS_PER_PROCESS = 50;
 
 interface Sheet {

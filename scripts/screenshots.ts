@@ -13,7 +13,7 @@ import { startScriptedFlow } from '../test/browser/scripted-flow.ts';
 import { tagOf } from '../packages/web/src/flow/tags.ts';
 import { SCREENS, walkTo } from '../test/browser/screens.ts';
 
-/** What the site of the tests puts on its window. */
+/** The functions that the test site defines on its window. */
 interface Site {
   start(options: object): Promise<string>;
 }

@@ -1,4 +1,4 @@
-/* The account page: the whole of what a biller's page needs to take a payment. */
+/* The account page: everything that a biller's page needs to take a payment. */
 import { log, tokenFor } from './shared.js';
 
 const card = document.querySelector('[data-account]');
@@ -26,7 +26,7 @@ async function open() {
     });
     await payment.mount();
   } catch (error) {
-    // Closed by the customer before it was there is nothing to speak of.
+    // The customer closed it before it was ready: not an error to report.
     if (error.code === 'destroyed') return;
     message.textContent = 'The payment page did not open. Please try again.';
     payment?.destroy();

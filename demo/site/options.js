@@ -25,7 +25,7 @@ document.querySelector('#open').addEventListener('click', () => {
   });
   shown = mine;
   log(mine);
-  // Without a pause before it: a browser lets a click open a page, and nothing else.
+  // Call this without awaiting first: a browser opens a page only directly from a click.
   mine.mount('#stage').catch((error) => {
     if (mine === shown && error.code !== 'destroyed') message.textContent = error.message;
   });

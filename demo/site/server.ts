@@ -1,9 +1,8 @@
 /**
  * The site of a demo biller, as its customers see it: an account page with a "Pay bill" button.
  *
- * It is what a partner's web engineer would write: a page under a strict policy, a backend that alone
- * knows the API key, and one endpoint that gives the page a token (S1, A1). It knows the platform by
- * its public address only.
+ * It is what a partner's web engineer would write: a page with a strict content security policy, a backend that alone has the API
+ * key, and one endpoint that returns a token to the page (S1, A1). It knows only the platform's public address.
  */
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
@@ -17,7 +16,7 @@ import {
   type TokenRequest,
 } from '@duebridge/contract';
 
-/** A customer of the biller, signed in for the sake of the demo. */
+/** A customer of the biller, already signed in for the demo. */
 export interface DemoAccount {
   readonly account_id: string;
   readonly biller_id?: string;
@@ -31,7 +30,7 @@ export interface DemoAccount {
 }
 
 export interface DemoSiteOptions {
-  /** 0 takes a free one. */
+  /** 0 picks a free one. */
   readonly port: number;
   /** Default `localhost`. */
   readonly host?: string;
@@ -43,7 +42,7 @@ export interface DemoSiteOptions {
   readonly billerName: string;
   /** At least one; the first is shown first. */
   readonly accounts: readonly DemoAccount[];
-  /** What the biller's books say now; absent or undefined: the page shows no amount. */
+  /** The amount now due in the biller's ledger; if absent or undefined, the page shows no amount. */
   readonly readBalance?: (account: DemoAccount) => Promise<Balance | undefined>;
 }
 
@@ -57,7 +56,7 @@ interface SdkManifest {
   readonly sdk: { readonly file: string; readonly sri: string };
 }
 
-/** The page sends an account id; more is not a request of ours. */
+/** The page sends only an account id; a larger body is not from our page. */
 const MAX_BODY = 1024;
 /** A person waits for it; the platform answers well within its own 2 s (decision 7). */
 const TOKEN_TIMEOUT_MS = 8_000;
@@ -75,7 +74,7 @@ export async function startDemoSite(options: DemoSiteOptions): Promise<DemoSite>
   const platform = new URL(options.platformUrl).origin;
   const server = createServer((request, response) => {
     void answer(request, response).catch(() => {
-      // What went wrong may hold a key or a name: the customer is told that, and nothing more.
+      // The error may contain a key or a name, so the customer sees only a general message.
       if (response.headersSent) response.destroy();
       else reply(response, 502, 'text/plain', 'The payment service cannot be reached right now.');
     });
@@ -108,7 +107,7 @@ export async function startDemoSite(options: DemoSiteOptions): Promise<DemoSite>
 
   /** The one thing a partner's backend does for the SDK: a customer in, a token out. */
   async function token(request: IncomingMessage, response: ServerResponse): Promise<void> {
-    // Only our own pages may ask; another site's would say "cross-site" here.
+    // Only our own pages may call this; a request from another site has "cross-site" here.
     const from = request.headers['sec-fetch-site'];
     if (from !== undefined && from !== 'same-origin') return reply(response, 403, 'text/plain', '');
     const { account_id } = JSON.parse(await read(request)) as { account_id?: unknown };
@@ -190,7 +189,7 @@ export async function startDemoSite(options: DemoSiteOptions): Promise<DemoSite>
     reply(response, 200, 'text/html', html);
   }
 
-  /** Read once a page: a new version of the SDK is picked up with its hash, or not at all. */
+  /** Read once per page view, so that a new version of the SDK is always used with its matching hash. */
   async function manifest(): Promise<SdkManifest> {
     const answered = await fetch(`${platform}/sdk/v1/manifest.json`, {
       signal: AbortSignal.timeout(TOKEN_TIMEOUT_MS),

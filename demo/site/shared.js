@@ -1,6 +1,6 @@
-/* What both pages share. */
+/* Code that both pages share. */
 
-/** Asks this site's own backend, which alone has the API key. The token is passed on, never kept. */
+/** Asks this site's own backend, which alone has the API key. The token is passed on and never stored. */
 export async function tokenFor(account) {
   const answer = await fetch('/api/token', {
     method: 'POST',

@@ -17,7 +17,7 @@ import { promisify } from 'node:util';
 import { gzipSync } from 'node:zlib';
 import { buildWeb, checkSizes, release, SIZE_LIMITS } from './build.ts';
 
-test('the build gives what its manifest says: names with hashes, the integrity, sizes within limits', async (t) => {
+test('the build matches its manifest: names with hashes, the integrity, sizes within limits', async (t) => {
   const folder = mkdtempSync(join(tmpdir(), 'duebridge-build-'));
   t.after(() => rmSync(folder, { recursive: true, force: true }));
   const dist = join(folder, 'dist');
@@ -37,7 +37,7 @@ test('the build gives what its manifest says: names with hashes, the integrity, 
   const names = named.match(/(?:flow|words-\w\w)-[\w-]{8}\.(?:json|js|css)/g) ?? [];
   assert.deepEqual([...new Set(names)].sort(), manifest.flow.assets);
   assert.doesNotMatch(html, /__(?:FIRST|CSS|JS)/);
-  // What runs inline is what the policy names, and nothing else.
+  // The policy names exactly the inline script and style.
   const inline = (tag: string): string[] =>
     [...html.matchAll(new RegExp(`<${tag}>([^]*?)</${tag}>`, 'g'))].map(
       ([, text = '']) => `sha256-${createHash('sha256').update(text).digest('base64')}`,
@@ -48,7 +48,7 @@ test('the build gives what its manifest says: names with hashes, the integrity, 
   assert.equal(html.match(/content="__PARTNER__"/g)?.length, 1);
   assert.deepEqual(readdirSync(folder), ['dist'], 'a draft was left behind');
 
-  // What package.json promises to those who import it.
+  // The exports of package.json.
   const { exports } = JSON.parse(
     readFileSync(join(import.meta.dirname, 'package.json'), 'utf8'),
   ) as { exports: Record<string, string | Record<string, string>> };
@@ -61,11 +61,11 @@ test('the build gives what its manifest says: names with hashes, the integrity, 
   for (const file of console) assert.ok(existsSync(join(dist, 'console', file)), file);
   assert.ok(manifest.console.gzip_bytes <= SIZE_LIMITS.console);
 
-  // The same source, the same bytes: an immutable address must never change its content.
+  // The same source must produce the same bytes: the content of an immutable URL must never change.
   assert.deepEqual(await buildWeb(dist), manifest);
 });
 
-test('the types that a partner gets stand alone, and refuse what the SDK refuses', async (t) => {
+test('the types that a partner gets need no other package, and refuse what the SDK refuses', async (t) => {
   const folder = mkdtempSync(join(tmpdir(), 'duebridge-types-'));
   t.after(() => rmSync(folder, { recursive: true, force: true }));
   const modules = join(import.meta.dirname, '../../node_modules');
@@ -104,7 +104,7 @@ test('a file over its limit fails the build', () => {
   assert.ok(checkSizes({ sdk: 'small' }).sdk < 100);
 });
 
-test('a release is kept with its bytes, once, and a change of it fails the build', async (t) => {
+test('a release is kept once with its exact bytes, and a change to it fails the build', async (t) => {
   const folder = mkdtempSync(join(tmpdir(), 'duebridge-release-'));
   t.after(() => rmSync(folder, { recursive: true, force: true }));
   const [dist, released] = [join(folder, 'dist'), join(folder, 'released')];

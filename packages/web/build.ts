@@ -1,9 +1,9 @@
 /**
- * Builds what browsers get into `dist` (README.md says what lies where) and fails when a file is over
- * its limit. Needs the npm install and nothing else; runs on every install, so it is quick and quiet.
+ * Builds what browsers get into `dist` (README.md describes the layout) and fails when a file exceeds its size limit. Needs only
+ * the npm install. It runs on every install, so it is quick and quiet.
  *
  *   node packages/web/build.ts [folder]
- *   node packages/web/build.ts --release     keeps what was built for as long as partners may pin it (decision 87)
+ *   node packages/web/build.ts --release     keeps the built files for as long as partners may pin them (decision 87)
  */
 import { execFile } from 'node:child_process';
 import { createHash } from 'node:crypto';
@@ -25,13 +25,13 @@ import { es } from './src/flow/words/es.ts';
 import { fr } from './src/flow/words/fr.ts';
 import { pt } from './src/flow/words/pt.ts';
 
-/** Bytes, gzip level 9. What a phone on a poor line should wait for at most. */
+/** Limits in bytes, gzip level 9: the most that a phone on a slow connection should download. */
 export const SIZE_LIMITS = {
   sdk: 3000,
   react: 800,
   flow_js: 20_000,
   flow_css: 3000,
-  /** The words of each language, loaded when they are asked for. */
+  /** The words of each language, loaded on demand. */
   words: 4000,
   /** The page itself, with the style and the script of its first bytes. */
   flow_html: 1500,
@@ -73,7 +73,7 @@ export async function buildWeb(
   folder = join(here, 'dist'),
   released = join(here, 'released'),
 ): Promise<Manifest> {
-  // Beside the target, so that the last step is a rename: nobody meets half a build.
+  // In the target's parent folder, so that the last step is a rename and nobody sees a partial build.
   const draft = `${folder}.${process.pid}`;
   const types = typesTo(join(draft, 'npm/types'));
   const words = Object.entries({ en, es, fr, pt }).map(([tag, catalogue]) => {
@@ -169,7 +169,7 @@ export async function buildWeb(
     write('console/console.html', consoleHtml);
     write(`console/${consoleNames.js}`, textOf(consoleJs));
     write(`console/${consoleNames.css}`, textOf(consoleCss));
-    // What was released stays, under the same names; a build that makes the same bytes again changes nothing.
+    // Released files stay under the same names; a build with the same bytes changes nothing.
     for (const [path, text] of before.files) write(path, text);
     // What the two share is a file of its own, so everything goes along.
     for (const item of modules) write(`npm/${item.fileName}`, textOf(item));
@@ -185,7 +185,7 @@ export async function buildWeb(
   }
 }
 
-/** The React wrapper uses the SDK beside it instead of bringing another. */
+/** The React wrapper imports the SDK next to it instead of bundling a copy. */
 const sdkStaysOutside: Plugin = {
   name: 'sdk-stays-outside',
   enforce: 'pre',
@@ -202,7 +202,7 @@ async function bundle(
   format: 'iife' | 'es',
   minify: boolean,
   page: {
-    /** Files are called by their content too: their addresses never change what they give. */
+    /** File names contain a hash of the content, so the content of a URL never changes. */
     readonly hashed?: boolean;
     readonly words?: Readonly<Record<string, string>>;
   } = {},
@@ -222,7 +222,7 @@ async function bundle(
     },
     build: {
       write: false,
-      // What every browser of the last three years runs; smaller than code for older ones.
+      // Supported by every browser of the last three years, and smaller than code for older ones.
       target: 'es2022',
       minify,
       modulePreload: false,
@@ -252,7 +252,7 @@ async function bundle(
 const textOf = (item: Output[number]): string =>
   item.type === 'chunk' ? item.code : String(item.source);
 
-/** The one file of a bundle. Throws when there is another: it would be missing wherever the first is loaded. */
+/** The only file of a bundle. Throws when there is another, which would be missing where the first is loaded. */
 function only(output: Output): string {
   const [first, ...others] = output;
   if (others.length > 0)
@@ -288,8 +288,8 @@ function readReleases(released: string): { releases: Release[]; files: Map<strin
 }
 
 /**
- * Keeps the present build as a release: copies what browsers may pin into `released/<version>/` and adds it to the table. Throws
- * when the version has been released with other bytes: it needs a new number.
+ * Keeps the current build as a release: copies the files that pages may pin into `released/<version>/` and adds them to the
+ * table. Throws when the version was already released with other bytes, because it then needs a new number.
  */
 export async function release(
   options: { dist?: string; released?: string; now?: Date } = {},
@@ -325,7 +325,7 @@ export async function release(
   return made;
 }
 
-/** Gives the gzip size of each file; throws RangeError, naming those that are over their limits. */
+/** Returns the gzip size of each file; throws RangeError, naming those that are over their limits. */
 export function checkSizes<K extends keyof typeof SIZE_LIMITS>(
   files: Readonly<Record<K, string>>,
   called?: string,

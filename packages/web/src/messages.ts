@@ -1,5 +1,5 @@
 /**
- * What the SDK and the page say to each other. Both ends are built from this file.
+ * The messages between the SDK and the page. Both ends are built from this file.
  *
  * 1. page -> site   `Hello` by postMessage, to registered origins only, never to `*`
  * 2. site -> page   `Init` by postMessage to the platform's origin, with the nonce and a MessagePort
@@ -18,7 +18,9 @@ import type {
 /** The version of the protocol; a page of another version is not answered. */
 export const PROTOCOL = 'duebridge/1';
 
-/** What the first bytes of a page say instead when a file of it did not come (flow/first.js). */
+/**
+ * Sent instead by the page's inline script when a file of the page did not load (flow/first.js).
+ */
 export const FAILED = 'duebridge/1 failed';
 
 export interface Failed {
@@ -27,7 +29,7 @@ export interface Failed {
 
 export interface Hello {
   readonly duebridge: typeof PROTOCOL;
-  /** Random, once a page load: an answer without it is not an answer to this page. */
+  /** Random for each page load: an answer without it is not for this page. */
   readonly nonce: string;
 }
 
@@ -35,7 +37,7 @@ export interface Init extends Hello {
   readonly display: DisplayMode;
   readonly locale: string;
   readonly appearance: Appearance;
-  /** Whether a new token can be asked for when the first has ended. */
+  /** Whether the site can supply a new token when the first has expired. */
   readonly renews: boolean;
 }
 
@@ -49,7 +51,7 @@ export type ToSite =
   | { readonly type: 'resize'; readonly height: number }
   | { readonly type: 'exit'; readonly exit: DuebridgeEvents['exit'] };
 
-/** From the site to the page. `token: null` says that none could be had. */
+/** From the site to the page. `token: null` means that the site could not get one. */
 export type ToPage =
   | { readonly type: 'token'; readonly token: string | null }
   | {

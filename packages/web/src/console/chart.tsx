@@ -1,11 +1,11 @@
-/** Charts over time, each with its table: a canvas says nothing to whoever cannot see it. */
+/** Charts over time, each with a table for people who cannot see the canvas. */
 import type { Figures } from '@duebridge/contract';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import uPlot from 'uplot';
 import { lasting, moment, Table } from './parts.tsx';
 
 type Point = Figures['points'][number];
-/** Below this many samples a percentile says little; the table says how many there were. */
+/** Below this many samples a percentile means little; the table shows the number of samples. */
 const fewSamples = 20;
 
 function color(name: string): string {

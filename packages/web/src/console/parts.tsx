@@ -109,7 +109,7 @@ export function useRead<T>(key: string, read: () => Promise<T>, { live = true } 
         const data = await read();
         if (!gone) setState({ key, data });
       } catch (error) {
-        // What is shown stays: a lost read is no reason to empty the page.
+        // Keep what is shown: a failed read must not empty the page.
         const text = error instanceof ApiError ? error.message : String(error);
         if (!gone)
           setState((before) => ({ ...(before.key === key ? before : {}), key, error: text }));
@@ -134,7 +134,7 @@ export function useRead<T>(key: string, read: () => Promise<T>, { live = true } 
   };
 }
 
-/** The trouble of a read, told once and politely. */
+/** The error of a read, announced once and politely. */
 export function Trouble({ error }: { error: string | undefined }) {
   return (
     <p class="trouble" role="status">
@@ -143,7 +143,7 @@ export function Trouble({ error }: { error: string | undefined }) {
   );
 }
 
-/** What was just done or learned, for whoever sees the page and whoever hears it. */
+/** The result of the last action, shown and announced to screen readers. */
 export const announcement = signal('');
 
 // Tables ---------------------------------------------------------------------------------------------------------------------

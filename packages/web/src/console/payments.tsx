@@ -85,12 +85,12 @@ export function PaymentsPage() {
       isSearch
         ? post<PaymentPage>('/payments/search', { ...filter, ...personal })
         : get<PaymentPage>(`/payments?${new URLSearchParams(filter)}`),
-    // Each search of a person is a line of the audit: one look, one line.
+    // Each search for a person is audited, so search only once.
     { live: !isSearch },
   );
   const [shown, setShown] = useState<{ key: string; page: PaymentPage }>();
   const [own, setOwn] = useState(ownViews);
-  // Rows stay where they are: what is new waits behind a button, what is known is brought up to date in its place.
+  // Rows keep their place: new payments wait behind a button, and known ones are updated in place.
   useEffect(() => {
     if (data === undefined) return;
     if (shown?.key !== key) {

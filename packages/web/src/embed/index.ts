@@ -1,5 +1,5 @@
 /**
- * The embedded SDK: makes the frame, proves to it who the site is, hands tokens over, reports back.
+ * The embedded SDK: creates the frame, proves the site's identity to it, passes tokens to it, and reports events.
  *
  * A life: idle -> loading (frame made) -> connected (the page is genuine, and has its port) -> ready
  * (first screen shown) -> exited. Importing does nothing, on a server as well; the first touch of the
@@ -71,7 +71,7 @@ export function createDuebridge(options: DuebridgeOptions): Duebridge {
       try {
         (listener as (value: DuebridgeEvents[K]) => void)(value);
       } catch (error) {
-        // A mistake in the site's listener is the site's to see, and must not stop the payment page.
+        // An error in the site's listener is reported to the site and must not stop the payment page.
         reportError(error);
       }
     }
@@ -149,12 +149,12 @@ export function createDuebridge(options: DuebridgeOptions): Duebridge {
       const refused = (): void =>
         fail('frame_refused', `${url}: register ${location.origin}, allow frame-src`);
       const exit = (value: DuebridgeEvents['exit']): void => {
-        // In the page the last screen stays, until the site takes it away.
+        // With `inline` the last screen stays until the site removes it.
         if (display === 'inline') state = 'exited';
         else leave?.('exited');
         emit('exit', value);
       };
-      /** Closed by the browser's own means: the page is gone without a word. */
+      /** The browser closed the page, which could not send a message. */
       const closed = (): void => {
         const reason = payment?.status === 'succeeded' ? 'completed' : 'user';
         exit({ reason, at, sessionId: '', payment });
@@ -347,7 +347,7 @@ function makeFrame(src: string): HTMLIFrameElement {
   const frame = document.createElement('iframe');
   frame.src = src;
   frame.referrerPolicy = 'no-referrer';
-  // Each word is needed: print() needs modals, the receipt needs downloads. No top navigation.
+  // Each token is needed: print() needs modals, the receipt needs downloads. No top navigation.
   frame.setAttribute(
     'sandbox',
     'allow-scripts allow-same-origin allow-forms allow-modals allow-downloads allow-popups',

@@ -13,12 +13,12 @@ import type {
 import type { DuebridgeErrorCode } from '../embed/types.ts';
 import { eventReader } from './sse.ts';
 
-/** Longer than the platform's own deadline for a live read, shorter than a person's patience. */
+/** Longer than the platform's own deadline for a live read, short enough for a waiting person. */
 const REQUEST_TIMEOUT_MS = 20_000;
-/** The platform sends a line at least every 15 s; twice that in silence is a dead line. */
+/** The platform sends a line at least every 15 s; after twice that without one, the connection is dead. */
 const SILENCE_MS = 30_000;
 
-/** Why a call did not work. `network`: it is not known whether it arrived. */
+/** Why a call failed. `network`: it is unknown whether the request arrived. */
 export class CallError extends Error {
   readonly code: DuebridgeErrorCode;
   /** The code of the catalogue; `network` when there was no answer. */
@@ -53,18 +53,18 @@ const PROBLEMS: Partial<Record<CallError['wire'], DuebridgeErrorCode>> = {
 
 /** How the page reaches the platform. */
 export interface Api {
-  /** Exchanges a token; the session's secret stays in here. */
+  /** Exchanges a token; the session's secret never leaves this module. */
   open(token: string, request: FlowSessionRequest): Promise<FlowSessionGrant>;
   session(): Promise<FlowSession>;
   pay(request: FlowPaymentRequest): Promise<FlowPayment>;
   payment(id: string): Promise<FlowPayment>;
-  /** Follows a payment; settles when the stream ends, for whatever reason but a refusal. */
+  /** Follows a payment; settles when the stream ends for any reason except a refusal. */
   follow(id: string, heard: (payment: FlowPayment) => unknown, signal: AbortSignal): Promise<void>;
-  /** The platform's clock in ms, so that a wrong clock here shows no wrong times. */
+  /** The platform's clock in ms, so that a wrong clock on this device does not show wrong times. */
   now(): number;
 }
 
-/** `base` is the platform's root; all addresses stand below it. */
+/** `base` is the platform's root; all addresses are relative to it. */
 export function createApi(base: URL): Api {
   let secret = '';
   let ahead = 0;
@@ -105,7 +105,7 @@ export function createApi(base: URL): Api {
     try {
       return (await answer.json()) as T;
     } catch {
-      // Cut off in the middle: the same as no answer.
+      // A truncated answer counts as no answer.
       throw new CallError('network');
     }
   }
@@ -141,7 +141,7 @@ export function createApi(base: URL): Api {
         }
       } catch (error) {
         if (error instanceof CallError) throw error;
-        // A broken stream tells nothing about the payment; the caller asks again.
+        // A broken stream says nothing about the payment; the caller polls.
       } finally {
         clearTimeout(timer);
         silent.abort();
@@ -151,10 +151,10 @@ export function createApi(base: URL): Api {
   };
 }
 
-/** Anything that is not a refusal of the platform is a fault of this page. */
+/** Any other error than a refusal by the platform is a bug in this page. */
 export function callError(error: unknown): CallError {
   if (error instanceof CallError) return error;
-  // The customer gets an honest screen all the same; the console gets the mistake.
+  // The customer still gets a problem screen; the error goes to the browser console.
   reportError(error);
   return new CallError('INTERNAL_ERROR');
 }

@@ -1,9 +1,9 @@
 /**
- * The site's look, as far as it stays readable and is nothing but a look.
+ * The site's appearance, limited to values that keep the page readable and cannot do anything else.
  */
 import type { Appearance, ThemeVar } from '../embed/types.ts';
 
-/** WCAG 1.4.3: the least contrast of text. */
+/** WCAG 1.4.3: the minimum contrast of text. */
 const READABLE = 4.5;
 
 const THEMES = {
@@ -12,9 +12,8 @@ const THEMES = {
 };
 
 /**
- * Takes the appearance and whether the customer's system is dark; gives the custom properties to set.
- * What is not a plain colour, a length in px or a font list is left out; so is a pair of colours under
- * 4.5:1.
+ * Takes the appearance and whether the customer's system is dark; returns the custom properties to set. Values other than a plain
+ * colour, a length in px or a font list are ignored, and so is a pair of colours under 4.5:1.
  */
 export function themeProperties(
   appearance: Appearance,

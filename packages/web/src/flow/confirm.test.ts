@@ -22,7 +22,7 @@ const refusal = (wire: CallError['wire'], status: number): CallError =>
   new CallError(wire, new Response(null, { status }));
 const network = (): CallError => new CallError('network');
 
-/** Confirms against answers given in order; the last is given forever. */
+/** Confirms against the given answers in order; the last one repeats forever. */
 async function confirm(
   answers: readonly (FlowPayment | CallError)[],
   change: Partial<Confirming> & { replaces?: string } = {},
@@ -61,12 +61,12 @@ test('a confirm is sent until it is answered, however often the network goes', a
   assert.deepEqual(lost, [true, true, false]);
 });
 
-test('a platform that answers with faults is asked three times, then nobody claims to know', async () => {
+test('after three server errors the outcome of a confirm is reported as unknown', async () => {
   const { sent, confirmed } = await confirm([refusal('INTERNAL_ERROR', 500)]);
   assert.deepEqual([confirmed.kind, sent], ['unclear', 3]);
 });
 
-test('a session that ends under a confirm shows the payment that was made before its answer was lost', async () => {
+test('when the session expires during a confirm, the page shows the payment whose answer was lost', async () => {
   const made = payment();
   const found = await confirm([network(), refusal('SESSION_EXPIRED', 401)], {
     read: async () => session(made),
@@ -75,12 +75,12 @@ test('a session that ends under a confirm shows the payment that was made before
   assert.equal(found.sent, 2);
   const none = await confirm([refusal('SESSION_EXPIRED', 401)], { renew: async () => false });
   assert.equal(none.confirmed.kind, 'ended');
-  // Renewed, and nothing made: sent again.
+  // The session was renewed and no payment was made: the confirm is sent again.
   const again = await confirm([refusal('SESSION_EXPIRED', 401), payment()]);
   assert.deepEqual([again.confirmed.kind, again.sent], ['payment', 2]);
 });
 
-test('the payment that is replaced is not taken for the one that was made', async () => {
+test('the replaced payment is not mistaken for the new one', async () => {
   const old = payment({ status: 'failed', progress: 'ended' });
   const { confirmed } = await confirm([refusal('CONFLICT', 409)], {
     replaces: 'one',
@@ -89,12 +89,12 @@ test('the payment that is replaced is not taken for the one that was made', asyn
   assert.equal(confirmed.kind, 'unclear');
 });
 
-test('an amount that is out of range now is told with the bill as it is now', async () => {
+test('an amount that is no longer allowed is reported with the current bill', async () => {
   const { confirmed } = await confirm([refusal('AMOUNT_OUT_OF_RANGE', 422)]);
   assert.equal(confirmed.kind, 'amount_refused');
 });
 
-test('a read that fails after a refusal is tried again with the confirm, and ends nothing', async () => {
+test('a read that fails after a refusal is retried with the confirm and does not end the flow', async () => {
   let reads = 0;
   const { confirmed, sent } = await confirm([refusal('CONFLICT', 409)], {
     read: async () => {
@@ -106,7 +106,7 @@ test('a read that fails after a refusal is tried again with the confirm, and end
   assert.deepEqual([confirmed.kind, sent], ['payment', 3]);
 });
 
-test('a payment is followed by stream, then by polls, and nothing but an end ends it', async () => {
+test('a payment is followed by stream, then by polls, until it has a terminal status', async () => {
   const heard: string[] = [];
   const polls = [network(), refusal('PAYMENT_NOT_FOUND', 404), refusal('INTERNAL_ERROR', 500)];
   let streams = 0;
@@ -133,11 +133,11 @@ test('a payment is followed by stream, then by polls, and nothing but an end end
   });
   assert.equal(end, 'done');
   assert.deepEqual(heard, ['processing', 'processing', 'succeeded']);
-  // Given up for polling after three that brought nothing.
+  // After three streams without an event the page polls instead.
   assert.equal(streams, 3);
 });
 
-test('a session that ends while a payment is followed ends the following, not the payment', async () => {
+test('a session that expires while a payment is followed stops the following, not the payment', async () => {
   const heard: FlowPayment[] = [];
   const end = await followPayment('one', {
     api: {

@@ -1,18 +1,18 @@
 /**
- * The confirm: sent until the platform has answered, whatever happens to the network and the session. The platform mints the
- * payment and keeps one per flow, so the same request may be sent as often as it takes.
+ * The confirm: it is sent until the platform has answered, whatever happens to the network and the session. The platform creates
+ * the payment and keeps one per flow, so the same request may be repeated any number of times.
  */
 import type { FlowPayment, FlowPaymentRequest, FlowSession } from '@duebridge/contract';
 import { callError, CallError, type Api } from './api.ts';
 import { FIRST_WAIT_MS, longer, type Waiting } from './waiting.ts';
 
-/** Confirms answered with a fault of the platform before the customer is told. */
+/** Number of confirms that may get a server error before the customer sees a problem. */
 const MAX_FAULTS = 3;
 
-/** What came of it. */
+/** Result of a confirm. */
 export type Confirmed =
   | { readonly kind: 'payment'; readonly payment: FlowPayment }
-  /** The account's rules have changed; nothing was made. */
+  /** The account's rules have changed; no payment was made. */
   | {
       readonly kind: 'amount_refused';
       readonly session: FlowSession;
@@ -20,20 +20,20 @@ export type Confirmed =
     }
   /** The session has ended and no other could be had. */
   | { readonly kind: 'ended' }
-  /** Whether there is a payment is not known: the next try reads before it sends. */
+  /** It is unknown whether there is a payment: the next attempt reads before it sends. */
   | { readonly kind: 'unclear'; readonly failed: CallError };
 
 export interface Confirming {
   readonly api: Pick<Api, 'pay' | 'session'>;
   readonly waiting: Pick<Waiting, 'pause'>;
-  /** A new session in place of one that has ended; false when there is none to be had. */
+  /** Replaces an ended session with a new one; false when that is not possible. */
   readonly renew: () => Promise<boolean>;
   /** Reads the session, renewing it when it has ended. */
   readonly read: () => Promise<FlowSession>;
   readonly connection: (lost: boolean) => void;
 }
 
-/** Sends it until it is answered. Never rejects. */
+/** Sends the confirm until it is answered. Never rejects. */
 export async function confirmPayment(
   request: FlowPaymentRequest,
   by: Confirming,
@@ -52,7 +52,7 @@ export async function confirmPayment(
           await by.waiting.pause(wait);
         } else if (failed.wire === 'SESSION_EXPIRED') {
           if (!(await by.renew())) return { kind: 'ended' };
-          // The answer that was lost with the session may have made the payment.
+          // The confirm whose answer was lost with the session may have created the payment.
           const { payment } = await found(request, by);
           if (payment) return { kind: 'payment', payment };
         } else if (failed.wire === 'CONFLICT') {
@@ -64,7 +64,7 @@ export async function confirmPayment(
             ? { kind: 'payment', payment }
             : { kind: 'amount_refused', session, requestId: failed.requestId };
         } else if (failed.code === 'internal' && failed.status >= 408) {
-          // It may have arrived: the same again, until the platform answers.
+          // The request may have arrived: repeat it until the platform answers.
           faults += 1;
           if (faults >= MAX_FAULTS) return { kind: 'unclear', failed };
           await by.waiting.pause(Math.max(failed.retryAfterMs ?? 0, wait));

@@ -1,6 +1,6 @@
 /**
- * Makes things happen: opens the session, reads the bill, confirms, follows, and tells `state.ts` what came of it. Each press of a
- * button is a method here; what is shown is `state`.
+ * Performs the flow's actions: opens the session, reads the bill, confirms, follows the payment, and dispatches the results to
+ * `state.ts`. Each button calls a method here; `state` is what the page shows.
  */
 import type { FlowPayment, FlowSession } from '@duebridge/contract';
 import type { DuebridgeErrorCode, PaymentUpdate } from '../embed/types.ts';
@@ -23,14 +23,14 @@ import { createWaiting, FIRST_WAIT_MS, longer } from './waiting.ts';
 
 /** Longest failure reason shown (decision 16). */
 const MAX_REASON = 500;
-/** Reads before the customer is told; each waits longer than the one before. */
+/** Failed reads before the customer sees a problem; each waits longer than the previous one. */
 const MAX_READS = 3;
 /** How long before its end a session warns (WCAG 2.2.1 asks for 20 s at least). */
 const WARNING_MS = 120_000;
 /** After this the page says that the biller is slow, unless the biller usually takes longer. */
 const SLOW_MS = 30_000;
 
-/** Makes the flow for a page that knows its site. Call `start()` once. */
+/** Creates the flow for a page that is connected to its site. Call `start()` once. */
 export class Flow {
   state: State = initialState(!navigator.onLine);
   /** The locale in which typed amounts are read. */
@@ -166,7 +166,7 @@ export class Flow {
     try {
       if (!(await this.#renew())) this.#ended();
     } catch (error) {
-      // A lost network ends nothing: the session is there until its time, and the button still is.
+      // A lost network does not end the session: it is valid until its expiry, and the button stays.
       if (callError(error).wire === 'network') this.#connection(true);
       else this.#ended();
     }
@@ -199,7 +199,7 @@ export class Flow {
           await this.#waiting.pause(wait);
           wait = longer(wait);
         } else if (!tried && this.canRenew && spent(failed)) {
-          // A token that lay about too long: a fresh one, unseen by the customer.
+          // The token expired before it was used: get a new one without showing a problem.
           tried = true;
         } else {
           const helps = failed.code === 'token_expired' || failed.code === 'internal';
@@ -209,11 +209,11 @@ export class Flow {
     }
   }
 
-  /** Gets a token and a session for it; gives the bill if it came along, false when the site has no token to give. */
+  /** Gets a token and a session for it. Returns the bill if it came with the session, false when the site has no token. */
   async #open(why: 'initial' | 'expired'): Promise<FlowSession | undefined | false> {
     const starting = this.state.screen.name === 'loading';
     const token = await this.#site.token(why, () => {
-      // A slow site is not a site without a token: say whom the page waits for, and go on when it comes.
+      // A slow site may still supply a token: say that the page is waiting for it, and continue when it arrives.
       if (starting) this.#stop('token_slow');
     });
     // Without a network the site could not ask either: that is no fault of its tokens.
@@ -229,13 +229,13 @@ export class Flow {
     const left = Date.parse(grant.expires_at) - this.#api.now();
     this.#warning = setTimeout(
       () => this.#happens({ type: 'session_ends', at: Date.now() + Math.min(left, WARNING_MS) }),
-      // Longer waits than a timer can hold would fire at once.
+      // A delay above the maximum of a timer would fire at once.
       Math.min(Math.max(left - WARNING_MS, 0), 2 ** 31 - 1),
     );
     return grant.bill;
   }
 
-  /** A new session in place of one that has ended; one renewal at a time. */
+  /** Replaces an ended session with a new one; one renewal at a time. */
   #renew(): Promise<boolean> {
     if (!this.canRenew) return Promise.resolve(false);
     this.#renewing ??= this.#open('expired')
@@ -288,7 +288,7 @@ export class Flow {
 
   // Following ---------------------------------------------------------------------------------------------------------------
 
-  /** Shows a payment, and what becomes of it until it has ended. */
+  /** Shows a payment and follows it until it has ended. */
   #follow(payment: FlowPayment): void {
     this.#following.abort();
     const following = new AbortController();
@@ -368,7 +368,7 @@ export class Flow {
   }
 }
 
-/** Partner texts become plain text once, here, so that no screen can forget it. */
+/** Strings from a partner become plain text here, once, so that no screen can forget it. */
 function tidy(session: FlowSession): FlowSession {
   return {
     ...session,

@@ -1,11 +1,11 @@
 /**
- * Following a payment to its end: a stream while streams work, polls when they do not. Nothing but an end is taken for an end.
+ * Following a payment to its end: by stream while streams work, otherwise by polls. Only a terminal status counts as the end.
  */
 import type { FlowPayment } from '@duebridge/contract';
 import { callError, spent, type Api } from './api.ts';
 import { FIRST_WAIT_MS, longer, type Waiting } from './waiting.ts';
 
-/** Between polls when streams do not work but answers do. */
+/** Delay between polls when streams fail but requests work. */
 const POLL_MS = 2_000;
 /** A stream that failed this often in a row is given up for polling (a proxy that buffers, a server with no stream to spare). */
 const MAX_STREAM_FAILURES = 3;
@@ -68,7 +68,7 @@ async function stream(
   const either = AbortSignal.any([signal, stop.signal]);
   await waiting.during(
     () => online() || stop.abort(),
-    // Why it failed does not matter: the poll that follows meets the same trouble, and deals with it.
+    // The reason does not matter: the next poll meets the same problem and handles it.
     () => api.follow(id, hear, either).catch(callError),
   );
 }

@@ -11,7 +11,7 @@ const CATALOGUES: Readonly<Record<string, Words>> = { en, es, fr, pt };
 /** Words that two languages really share. */
 const SAME: readonly Word[] = ['problem_reference', 'continue', 'due_today', 'posted'];
 
-test('each language says everything, with the same blanks to fill', () => {
+test('each language has every text, with the same placeholders', () => {
   const blanks = (text: string): string[] => [...new Set(text.match(/\{\w+\}/g))].sort();
   for (const tag of TAGS.slice(1)) {
     const other = CATALOGUES[tag]!;
@@ -25,7 +25,7 @@ test('each language says everything, with the same blanks to fill', () => {
   }
 });
 
-test('what a site asks for becomes a language that we have', () => {
+test('a requested locale maps to a language that we have', () => {
   const chosen = [
     'en',
     'en-GB',

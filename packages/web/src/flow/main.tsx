@@ -1,5 +1,5 @@
 /**
- * The page: meets its site, applies the look and the language, shows the screen that Flow is at.
+ * The page: connects to its site, applies appearance and language, and shows the current screen of Flow.
  */
 import { render, type VNode } from 'preact';
 import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
@@ -266,7 +266,7 @@ function Announcer({ text }: { readonly text: string }): VNode {
   useEffect(() => {
     const wait = Math.max(0, last.current + ANNOUNCE_EVERY_MS - Date.now());
     const timer = setTimeout(() => {
-      // Silence takes nobody's time.
+      // An empty announcement needs no delay.
       if (text !== '') last.current = Date.now();
       say(text);
     }, wait);

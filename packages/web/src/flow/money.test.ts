@@ -24,7 +24,7 @@ test('amounts are read as people write them, and never rounded [S5]', () => {
     ['1.234', 'es-ES', 123_400],
     ['1,234,567.89', 'en-US', 123_456_789],
     ['999,999,999.99', 'en-US', MAX_CENTS],
-    // Which of 1.23 and 1234 is meant? Better to ask than to guess.
+    // Either 1.23 or 1234 may be meant: ask instead of guessing.
     ['1.234', 'en-US', undefined],
     ['1,234', 'es-ES', undefined],
     ['1,23,456', 'en-US', undefined],
@@ -45,7 +45,7 @@ test('amounts are read as people write them, and never rounded [S5]', () => {
   }
 });
 
-test('what the page writes into the field it can read again', () => {
+test('the page can parse the amount that it writes into the field', () => {
   for (const locale of ['en-US', 'es-US', 'es-ES', 'es-MX']) {
     for (const cents of [1, 99, 100, 12_345, 100_000, MAX_CENTS]) {
       assert.equal(parseAmount(amountText(cents, locale), locale), cents, `${cents} in ${locale}`);

@@ -5,7 +5,7 @@
 /** The largest that the interface carries (decision 11). */
 export const MAX_CENTS = 99_999_999_999;
 
-/** Cents as dollars: 123450 gives "$1,234.50" in en-US. */
+/** Formats cents as dollars: 123450 is "$1,234.50" in en-US. */
 export function formatMoney(cents: number, locale: string): string {
   const whole = Math.trunc(Math.abs(cents) / 100);
   const rest = String(Math.abs(cents) % 100).padStart(2, '0');

@@ -1,5 +1,5 @@
 /**
- * The receipt as a thing to keep: rows that the screen shows, and two files that open anywhere.
+ * The receipt to keep: the rows that the screen shows, and two files that open anywhere.
  */
 import type { FlowPayment, FlowSession } from '@duebridge/contract';
 import type { Language } from './i18n.ts';
@@ -67,6 +67,6 @@ export function saveFile(name: string, type: string, text: string): void {
   link.href = url;
   link.download = name;
   link.click();
-  // The download has taken hold of it by the next turn; kept longer it would be memory lost.
+  // The download has started by the next turn of the event loop; revoking frees the memory.
   setTimeout(() => URL.revokeObjectURL(url), 1_000);
 }

@@ -1,27 +1,27 @@
 /**
- * The page's end of the line to the site that shows it. Tells only registered origins that it is
- * there, believes only the window it stands in, and only with the nonce it gave.
+ * The page's end of the connection to the site that shows it. It announces itself only to registered origins, and accepts answers
+ * only from its parent window and with the nonce that it sent.
  */
 import { PROTOCOL, type Hello, type Init, type ToPage, type ToSite } from '../messages.ts';
 import type { TokenReason } from '../embed/types.ts';
 
 /** A site's backend that has not given a token by then is slow: the page says so while it waits, and mount() has not given up. */
 const TOKEN_SLOW_MS = 10_000;
-/** A site that does not answer hello is not ours; its own SDK gives up later than this. */
+/** A site that does not answer the hello in this time is not a registered one; its SDK waits longer than this. */
 const INIT_TIMEOUT_MS = 8_000;
 
-/** The line to the site. */
+/** The connection to the site. */
 export interface Site {
   readonly origin: string;
   readonly init: Init;
   send(message: ToSite): void;
-  /** A fresh token; null when the site has none to give. `slow` is called once when the site takes long. */
+  /** A new token; null when the site has none. `slow` is called once when the site takes long. */
   token(why: TokenReason, slow: () => void): Promise<string | null>;
-  /** Hears what else the site says. */
+  /** Listens to the site's other messages. */
   listen(heard: (message: ToPage) => void): void;
 }
 
-/** Connects; undefined when the page stands alone or on a site that may not show it. */
+/** Connects; undefined when the page is not embedded or the site may not show it. */
 export function findSite(registered: readonly string[]): Promise<Site | undefined> {
   const above = window.parent === window ? (window.opener as Window | null) : window.parent;
   if (!above) return Promise.resolve(undefined);

@@ -29,7 +29,7 @@ test('events come out the same one character at a time', () => {
   assert.deepEqual(heard, EVENTS);
 });
 
-test('an event without end does not fill the memory', () => {
+test('an endless event does not fill the memory', () => {
   const read = eventReader(() => {});
   assert.throws(() => {
     for (let size = 0; size < 200; size += 1) read(`data: ${'x'.repeat(1_000)}\n`);

@@ -65,14 +65,14 @@ test('a bill is reviewed, confirmed, sent, followed to its receipt', () => {
   assert.deepEqual(names, ['review', 'confirm', 'confirm', 'status', 'status', 'receipt']);
 });
 
-test('a payment that has ended does not go back, whatever answer comes late [RU2]', () => {
+test('a late answer does not change a payment that has ended [RU2]', () => {
   for (const status of ['succeeded', 'failed', 'canceled'] as const) {
     const ended = after(read(), { type: 'heard', payment: payment({ status, progress: 'ended' }) });
     assert.equal(reduce(ended, { type: 'heard', payment: payment() }), ended, status);
   }
 });
 
-test('a session that brings a payment opens on it, except on the one that is to be replaced', () => {
+test('a session with a payment opens on it, unless that payment is to be replaced', () => {
   const failed = payment({ status: 'failed', progress: 'ended' });
   assert.equal(screenOf(after(read({ payment: payment() }))), 'status');
   const again = after(
@@ -86,7 +86,7 @@ test('a session that brings a payment opens on it, except on the one that is to 
   assert.equal(paymentOf(reduce(again, { type: 'heard', payment: other }).screen), other);
 });
 
-test('an amount far above the bill is asked about, with what may have been meant', () => {
+test('an amount far above the bill is questioned, with a suggestion of what may have been meant', () => {
   const typed = (text: string, cents: number, due = 17_084): State =>
     after(
       read({
@@ -110,12 +110,12 @@ test('an amount far above the bill is asked about, with what may have been meant
     amount: 51_253,
     meant: undefined,
   });
-  // A credit and an unknown balance are no measure.
+  // A credit or an unknown balance is nothing to compare with.
   assert.equal(screenOf(typed('500', 50_000, -100)), 'confirm');
   assert.equal(screenOf(typed('500', 50_000, 0)), 'confirm');
 });
 
-test('what was typed and chosen outlives going back, a new read and a refused amount', () => {
+test('the typed amount and the choices survive going back, a new read and a refused amount', () => {
   const state = after(
     read(),
     { type: 'edits_amount' },
@@ -141,7 +141,7 @@ test('what was typed and chosen outlives going back, a new read and a refused am
   );
 });
 
-test('while a confirm is sent nothing that it said can be changed', () => {
+test('nothing can be changed while a confirm is being sent', () => {
   const sending = after(read(), { type: 'chose', amount: 100 }, { type: 'sends' });
   assert.equal(reduce(sending, { type: 'method', method: 'card' }), sending);
   assert.equal(reduce(sending, { type: 'chose', amount: 200 }), sending);
@@ -181,7 +181,7 @@ test('whatever happens in whatever order, there is a screen, and an ended paymen
         const next = reduce(state, one);
         const [before, now] = [paymentOf(state.screen), paymentOf(next.screen)];
         if (before?.progress === 'ended' && one.type === 'heard') assert.equal(now, before);
-        // A payment stands on the two screens that show one, and nowhere else.
+        // Only the two screens that show a payment hold one.
         assert.equal(now !== undefined, ['status', 'receipt'].includes(nameOf(next.screen) ?? ''));
         state = next;
       }
@@ -201,7 +201,7 @@ const rules = (
     },
   });
 
-test('what may be paid follows from the rules of the account and from what is due', () => {
+test('the payable amounts follow from the rules of the account and from the amount due', () => {
   assert.deepEqual(rules(500), { min: 1, max: MAX_CENTS, full: 500, fixed: undefined });
   assert.deepEqual(rules(undefined).full, undefined);
   assert.deepEqual(rules(0).full, undefined);
@@ -212,7 +212,7 @@ test('what may be paid follows from the rules of the account and from what is du
   assert.deepEqual([fixed.full, fixed.fixed], [500, 500]);
 });
 
-test('an amount outside the rules is refused at its edges', () => {
+test('an amount outside the limits is refused, tested at the limits', () => {
   const allowed = rules(500, { min_amount_in_cents: 100, max_amount_in_cents: 1_000 });
   assert.equal(judgeAmount('0.99', 99, allowed), 'amount_too_small');
   assert.equal(judgeAmount('1', 100, allowed), undefined);

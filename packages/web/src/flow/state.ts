@@ -1,11 +1,11 @@
 /**
- * What the page shows, as a value, and how it changes: a pure function of what was and what happened. No network, no clock, no
- * document; `flow.ts` makes things happen and tells them here.
+ * The page's state and its transitions, as a pure function of the previous state and an event. It uses no network, clock or
+ * document; `flow.ts` performs the actions and dispatches their results here.
  *
  *   loading -> review -> [amount] -> confirm -> status -> receipt, and `problem` from anywhere
  *
- * A screen is only ever a view of what the platform answered: a payment is `processing` until the platform says otherwise, whatever
- * becomes of this page, its network or its session.
+ * A screen only shows what the platform answered: a payment is `processing` until the platform returns another status, whatever
+ * happens to this page, its network or its session.
  */
 import type { FlowPayment, FlowSession } from '@duebridge/contract';
 import type { DuebridgeErrorCode, ScreenName } from '../embed/types.ts';
@@ -23,7 +23,7 @@ export interface AmountRules {
   readonly max: number;
   /** The amount due, if it is known and can be paid as it is. */
   readonly full: number | undefined;
-  /** There is nothing to choose: the account takes this amount and no other. */
+  /** The account accepts only this amount, so there is no choice. */
   readonly fixed: number | undefined;
 }
 
@@ -34,7 +34,7 @@ export interface Bill {
   readonly method: string | undefined;
   /** As typed; kept while the customer goes back and forth. */
   readonly typed: string;
-  /** The payment that failed or was canceled and that the next one stands in for. */
+  /** The failed or canceled payment that the next one replaces. */
   readonly replaces: string | undefined;
 }
 
@@ -117,7 +117,7 @@ export function initialState(offline: boolean): State {
   return { screen, offline, endsAt: undefined, asksToClose: false, left: false };
 }
 
-/** The state after something has happened. What makes no sense where the page is changes nothing. */
+/** The state after an event. An event that does not apply to the current screen changes nothing. */
 export function reduce(state: State, what: Happening): State {
   const { screen } = state;
   const { bill } = screen;
@@ -187,7 +187,7 @@ export function paymentOf(screen: Screen): FlowPayment | undefined {
   return screen.name === 'status' || screen.name === 'receipt' ? screen.payment : undefined;
 }
 
-/** The name that the site hears; undefined before the first screen. */
+/** The screen name that is reported to the site; undefined before the first screen. */
 export function nameOf(screen: Screen): ScreenName | undefined {
   return screen.name === 'loading' ? undefined : screen.name;
 }
@@ -202,7 +202,7 @@ function billFrom(session: FlowSession, before: Bill | undefined): Bill {
   };
 }
 
-/** The screen of a payment. Answers may overtake each other: a payment that has ended does not go back (RU2). */
+/** The screen of a payment. Answers may arrive out of order: a payment that has ended does not change (RU2). */
 function paid(state: State, bill: Bill, payment: FlowPayment): State {
   const { screen } = state;
   const known = paymentOf(screen);
@@ -237,7 +237,7 @@ function farAbove(
 ): { amount: number; meant: number | undefined } | undefined {
   const due = session.account.balance?.amount_due_in_cents;
   if (due === undefined || due <= 0 || amount <= due * FAR_ABOVE) return undefined;
-  // Without its decimal point an amount is a hundred times itself.
+  // Without its decimal point an amount becomes a hundred times larger.
   const shifted = amount / 100;
   const meant = Number.isInteger(shifted) && shifted <= due * FAR_ABOVE && shifted >= rules.min;
   return { amount, meant: meant ? shifted : undefined };

@@ -4,14 +4,14 @@ import { themeProperties, contrast } from './appearance.ts';
 import { receiptHtml, receiptText } from './receipt.ts';
 import { escapeHtml, plainText } from './text.ts';
 
-test('a text of a partner keeps its words and loses what is not words', () => {
+test('control characters are removed from strings of a partner, and the words are kept', () => {
   assert.equal(plainText('  Pay\r\n\tus \u202Elater\u202C\u0000\u200B now '), 'Pay us later now');
   assert.equal(plainText('é'.repeat(200), 10), `${'é'.repeat(9)}…`);
   assert.equal(plainText('😀'.repeat(200), 10), `${'😀'.repeat(9)}…`);
   assert.equal(plainText('¿Qué? 日本 العربية'), '¿Qué? 日本 العربية');
 });
 
-test('markup in a receipt that is kept stays text', () => {
+test('markup in a saved receipt stays text', () => {
   const row = ['<b>&"', "'><script>alert(1)</script>"] as const;
   const html = receiptHtml('<title>', [row], '<i>note', 'en');
   assert.doesNotMatch(html.replace(/<style>[^]*<\/style>/, ''), /<script|<b>|<i>|<title><title>/);
@@ -37,7 +37,7 @@ test('colours of a site are applied only when the text stays readable', () => {
   assert.equal(look({ accent: '#0a5' })['--accent'], '#0a5');
 });
 
-test('a look is nothing but a look', () => {
+test('appearance values that are not plain colours, lengths or fonts are ignored', () => {
   const { properties } = themeProperties(
     {
       variables: {

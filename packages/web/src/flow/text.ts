@@ -1,5 +1,5 @@
 /**
- * Words that come from a partner are shown as text only, and only the part of them that is words.
+ * Strings from a partner are shown as plain text, without control characters.
  */
 
 /** Control characters, and those that turn the reading direction: they can make one text look like another. */

@@ -1,5 +1,5 @@
 /**
- * Waiting for the network, as one page does it: longer each time, and no longer once the network or the customer is back.
+ * Delays between retries: longer each time, and cut short when the network or the customer is back.
  */
 
 /** From 1 s to 15 s, times this. */
