@@ -3,7 +3,7 @@
  *
  * enters:  a checked request of an authenticated client.
  * leaves:  the payment of its id, new or as it was, after the commit that holds it (KT3); or Refusal CONFLICT.
- * holds:   one row per platform_payment_id for ever (KT1, PF2); the first request's content never changes.
+ * holds:   one row per platform_payment_id forever (KT1, PF2); the first request's content never changes.
  * next:    a new row goes to apply.ts in memory; after a crash that finds it in the table, by its status.
  *
  * Requests that arrive while a commit is under way share the next: INSERT … ON CONFLICT DO NOTHING, and for those that existed a
@@ -36,7 +36,7 @@ const maxQueued = 10_000;
 /** The accepting end of the kit. */
 export interface Acceptance {
   /**
-   * Gives the payment of this id (RU5). Refuses with INVALID_REQUEST when the body names another id than the path (decision 2),
+   * Returns the payment of this id (RU5). Refuses with INVALID_REQUEST when the body names another id than the path (decision 2),
    * and with CONFLICT when the id belongs to another client (decision 9).
    */
   put(

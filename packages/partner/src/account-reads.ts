@@ -40,9 +40,9 @@ export function onlyServed(
 
 /** Reads accounts and balances, and believes no answer that it has not checked. */
 export interface AccountReads {
-  /** Gives the account record (decision 4). Refuses with ACCOUNT_NOT_FOUND, and SERVICE_UNAVAILABLE when the books cannot say. */
+  /** Returns the account record (decision 4). Refuses with ACCOUNT_NOT_FOUND, and SERVICE_UNAVAILABLE when the books cannot say. */
   account(path: AccountPath): Promise<AccountRecord>;
-  /** Gives the balance; an account without one answers an empty object, as no field is required (TR3). Refuses as `account`. */
+  /** Returns the balance; an account without one answers an empty object, as no field is required (TR3). Refuses as `account`. */
   balance(path: AccountPath): Promise<Balance>;
 }
 

@@ -52,9 +52,9 @@ export interface Later {
 export type PostOutcome = FinalOutcome | Later;
 
 interface AccountReads {
-  /** Gives the account, or undefined when there is none (404). Ids are compared byte by byte (decision 13). */
+  /** Returns the account, or undefined when there is none (404). Ids are compared byte by byte (decision 13). */
   findAccount(biller_id: string, account_id: string): Promise<AccountRecord | undefined>;
-  /** Gives the balance, undefined when there is no such account. Without it, Get Balance answers the account's `balance`. */
+  /** Returns the balance, undefined when there is no such account. Without it, Get Balance answers the account's `balance`. */
   findBalance?(biller_id: string, account_id: string): Promise<Balance | undefined>;
   /**
    * Names new payments: gives one `payment_id` for each, 1 to 128 characters, never the same twice. Without it they are UUIDs. It
@@ -130,7 +130,7 @@ export interface BillerRules {
 const belowMinimum = 'The amount is below the minimum that the biller allows.';
 
 /**
- * Gives the reason for which a payment of this amount must fail on this account, in words for the customer, or undefined. Takes
+ * Returns the reason for which a payment of this amount must fail on this account, in words for the customer, or undefined. Takes
  * the account as it is at that moment; undefined: there is none.
  */
 export function reasonAgainst(

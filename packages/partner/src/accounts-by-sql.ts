@@ -88,7 +88,7 @@ interface AccountRow {
   readonly max_amount_in_cents?: number | null;
 }
 
-/** Gives the AccountSystem over statements that were checked. */
+/** Returns the AccountSystem over statements that were checked. */
 export function accountsBySql(database: Database, statements: Statements): AccountsInTransaction {
   const find = async (
     on: Database | Transaction,

@@ -32,7 +32,7 @@ export interface AccountServiceOptions {
   readonly clock?: Clock;
 }
 
-/** Gives the AccountSystem. Throws ConfigurationError for an address or a secret that would not do. */
+/** Returns the AccountSystem. Throws ConfigurationError for an address or a secret that would not do. */
 export function accountsOverHttp(options: AccountServiceOptions): AccountsInOwnSystem {
   const { secret, clock = systemClock } = options;
   const base = readBase(options.url);

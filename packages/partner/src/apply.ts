@@ -44,7 +44,7 @@ const standingPause = { ms: 10_000, factor: 100 };
 export interface Applier {
   /** Takes payments that were just committed. Never waits, never throws: the table holds them. */
   take(payments: readonly PaymentRow[]): void;
-  /** One look at the table for payments that were left; resolves when those it found have been tried. Gives how many. */
+  /** One look at the table for payments that were left; resolves when those it found have been tried. Returns how many. */
   sweep(ageMs?: number): Promise<number>;
   /** Cancels a payment (ST4): at once, or by the replica that has handed it to the biller's own system. */
   cancel(platform_payment_id: string, actor: string, reason: string): Promise<CancelOutcome>;

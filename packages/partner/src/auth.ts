@@ -68,7 +68,7 @@ export interface Caller {
 /** The door in front of the operations. */
 export interface Door {
   /**
-   * Gives the caller, or refuses: UNAUTHORIZED when there is no good credential, INSUFFICIENT_SCOPE when it does not cover the
+   * Returns the caller, or refuses: UNAUTHORIZED when there is no good credential, INSUFFICIENT_SCOPE when it does not cover the
    * operation. Answers without waiting when memory knows.
    */
   authenticate(headers: IncomingHttpHeaders, scope: Scope): Caller | Promise<Caller>;
@@ -77,7 +77,7 @@ export interface Door {
     form: AccessTokenRequest,
     authorization: string | undefined,
   ) => Promise<AccessTokenReply>;
-  /** Ends all access tokens of a client, at every replica within five seconds; gives how many. */
+  /** Ends all access tokens of a client, at every replica within five seconds; returns how many. */
   revoke(client_id: string): Promise<number>;
 }
 

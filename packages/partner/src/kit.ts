@@ -92,9 +92,9 @@ export interface PartnerKit {
     outcome: FinalOutcome,
     actor?: string,
   ): Promise<SettleOutcome>;
-  /** Ends all access tokens of an OAuth client, at every replica within five seconds; gives how many. */
+  /** Ends all access tokens of an OAuth client, at every replica within five seconds; returns how many. */
   revokeTokens(client_id: string): Promise<number>;
-  /** Looks at once for payments that were left processing, instead of at the next round; gives how many were tried. */
+  /** Looks at once for payments that were left processing, instead of at the next round; returns how many were tried. */
   sweep(): Promise<number>;
 }
 

@@ -60,7 +60,7 @@ const askCancelMs = { atMost: 5_000, pause: 100 };
 export interface OwnSystemPoster extends Poster {
   /** Cancels a payment that a replica has claimed, if no call holds it and its last word was a `later` that admits it. */
   cancelClaimed(claimed: ClaimedOutcome, actor: string, reason: string): Promise<CancelOutcome>;
-  /** Answers the cancels that other replicas asked for; gives the rows of those canceled. */
+  /** Answers the cancels that other replicas asked for; returns the rows of those canceled. */
   answerCancels(): Promise<PaymentRow[]>;
 }
 

@@ -63,7 +63,7 @@ export class TooLate extends Error {
   override readonly name = 'TooLate';
 }
 
-/** Gives what `work` gives, or throws TooLate after `ms`. The work goes on; what it throws then is nobody's any more. */
+/** Returns what `work` gives, or throws TooLate after `ms`. The work goes on; what it throws then is nobody's any more. */
 export async function within<T>(ms: number, what: string, work: Promise<T>): Promise<T> {
   let timer: NodeJS.Timeout | undefined;
   const late = new Promise<never>((_resolve, reject) => {

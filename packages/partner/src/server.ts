@@ -81,7 +81,7 @@ export interface RunningPartner {
   stop(): Promise<void>;
 }
 
-/** Makes or updates the kit's tables. Gives the names of the migrations applied now. */
+/** Makes or updates the kit's tables. Returns the names of the migrations applied now. */
 export function migratePartner(database: Database, log: Log = silentLog): Promise<string[]> {
   return migrate(database, migrations, { log });
 }

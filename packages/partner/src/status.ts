@@ -27,13 +27,13 @@ const lookPauseMs = 40;
 
 /** The reading end of the kit. */
 export interface StatusReads {
-  /** Gives the payment, or undefined when there is none or `isTheirs` denies it. */
+  /** Returns the payment, or undefined when there is none or `isTheirs` denies it. */
   read(
     platform_payment_id: string,
     isTheirs: (payment: PaymentRow) => boolean,
   ): Promise<PaymentRow | undefined>;
   /**
-   * Gives the payment as soon as it has ended, or as it is when `ms` milliseconds have passed or `signal` aborts. One that
+   * Returns the payment as soon as it has ended, or as it is when `ms` milliseconds have passed or `signal` aborts. One that
    * `isTheirs` denies is answered as absent, at once: not even time may tell that it exists.
    * `applied` is false when too many wait already and this one did not.
    */

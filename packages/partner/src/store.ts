@@ -311,7 +311,7 @@ export interface AuditLine {
   readonly detail: Readonly<Record<string, string | number>>;
 }
 
-/** Mismatches kept for one payment: a caller that repeats wrong requests for ever must not fill the disk. */
+/** Mismatches kept for one payment: a caller that repeats wrong requests forever must not fill the disk. */
 const maxMismatches = 100;
 
 const auditStatement = sql(

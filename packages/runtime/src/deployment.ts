@@ -21,7 +21,7 @@ interface Row {
 }
 
 /**
- * Compares the secrets with the database's, remembering those it has not met yet. Gives the id of the deployment. Throws
+ * Compares the secrets with the database's, remembering those it has not met yet. Returns the id of the deployment. Throws
  * ConfigurationError naming every variable that does not fit.
  */
 export async function checkDeployment(

@@ -108,7 +108,7 @@ interface Place {
 }
 
 /**
- * Gives a running server for the data directory: attaches to the one that runs, replaces one that does not answer, makes the
+ * Returns a running server for the data directory: attaches to the one that runs, replaces one that does not answer, makes the
  * cluster at the first start. Throws ConfigurationError when the surroundings do not allow it.
  */
 export async function startEmbeddedPostgres(

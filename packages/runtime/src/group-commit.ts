@@ -34,7 +34,7 @@ export interface GroupCommitOptions<In, Out> {
 
 /** The gathering end. */
 export interface GroupCommit<In, Out> {
-  /** Gives the item's result after its flush. Throws Refusal 503 when the queue is full, and what the flush threw. */
+  /** Returns the item's result after its flush. Throws Refusal 503 when the queue is full, and what the flush threw. */
   add(item: In): Promise<Out>;
   /** Resolves when everything added so far has been flushed or has failed. For a graceful stop: stop adding, then drain. */
   drain(): Promise<void>;

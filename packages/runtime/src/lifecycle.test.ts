@@ -3,7 +3,7 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import test, { type TestContext } from 'node:test';
 
-/** Runs a service in its own process; `body` is the code of its start. Gives its exit code and what it printed. */
+/** Runs a service in its own process; `body` is the code of its start. Returns its exit code and what it printed. */
 async function life(
   t: TestContext,
   body: string,
@@ -55,7 +55,7 @@ test('a stop that hangs or fails, and a start that hangs, end with 1, a wrong co
   const codes = await Promise.all([
     life(t, `${up} return { stop: () => new Promise(() => {}) };`, stopOnUp),
     life(t, `${up} return { stop: () => Promise.reject(new Error('x')) };`, stopOnUp),
-    // A start that waits for ever, for a database say, is stopped in the same time.
+    // A start that waits forever, for a database say, is stopped in the same time.
     life(t, `${up} return new Promise(() => {});`, stopOnUp),
     life(t, `throw new ConfigurationError('set X');`),
     life(t, `throw new Error('x');`),

@@ -233,7 +233,7 @@ function settingsOf(statementTimeoutMs: number): Record<string, string> {
     DateStyle: 'ISO, MDY',
     default_transaction_isolation: 'read committed',
     statement_timeout: String(statementTimeoutMs),
-    // A session that stops in the middle of a transaction (a stalled process) must not hold its row locks for ever.
+    // A session that stops in the middle of a transaction (a stalled process) must not hold its row locks forever.
     idle_in_transaction_session_timeout: String(statementTimeoutMs),
   };
 }
@@ -497,7 +497,7 @@ function isoUtc(text: string): string {
 // Setting up ---------------------------------------------------------------------------------------------------------------
 
 /**
- * Makes database `name` on the server of `adminUrl` unless it is there, and gives its url. However many processes ask at once,
+ * Makes database `name` on the server of `adminUrl` unless it is there, and returns its url. However many processes ask at once,
  * one makes it.
  */
 export async function ensureDatabase(adminUrl: string, name: string): Promise<string> {

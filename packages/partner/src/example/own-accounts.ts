@@ -49,7 +49,7 @@ function toRecord({ customer_no, closed, cents, pay_by, least, most }: Customer)
   };
 }
 
-/** Gives the AccountSystem of the waterworks; its tables are in the kit's database, so both move in one transaction. */
+/** Returns the AccountSystem of the waterworks; its tables are in the kit's database, so both move in one transaction. */
 export function waterworks(database: Database): AccountsInTransaction {
   return {
     posts: 'in_transaction',

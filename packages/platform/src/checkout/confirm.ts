@@ -2,10 +2,10 @@
  * Stage 4: the customer's instruction becomes a payment row, owned by this worker, due now (S4, PL1, PL3).
  *
  * enters: a session and what the customer confirmed.  leaves: the one payment that the session stands on, made now or before.
- * holds:  however often, from however many tabs and tokens a confirm comes, one payment is made; only `replaces`, naming a payment
- *         that failed or was canceled, makes another, and once; the row is committed before the engine hears of it; no call to the
- *         partner happens inside the transaction.
- * next:   engine.take drives it; the row carries it there should this process die in between.
+ * holds:  a confirm makes one payment, however often it is sent and from however many tabs and tokens. Only `replaces`, which names
+ *         a payment that failed or was canceled, makes another, and does so once; the row is committed before the engine hears of
+ *         it; no call to the partner happens inside the transaction.
+ * next:   engine.take drives it; if this process dies in between, another worker finds the row.
  */
 import { MAX_FAILURE_REASON_LENGTH, Refusal } from '@duebridge/contract';
 import type { Detail, FlowPayment, FlowPaymentRequest, PaymentRules } from '@duebridge/contract';
@@ -33,22 +33,22 @@ import { findPayment, insertPayment, type PaymentRow, type Queryable } from '../
 const accountDeadlineMs = 5_000;
 /** When an account cannot be read, the page tries again after this. */
 const retryAfterSeconds = '5';
-/** Pause between two looks for a payment whose commit was not answered. */
+/** Pause between two lookups of a payment whose commit was not answered. */
 const resolveEveryMs = 1_000;
 
 /** Stage 4. */
 export interface Payments {
   /**
-   * Gives the payment that this confirm means, made now or before. Throws Refusal ACCOUNT_NOT_FOUND, AMOUNT_OUT_OF_RANGE,
+   * Returns the payment that this confirm asks for, whether made now or earlier. Throws Refusal ACCOUNT_NOT_FOUND, AMOUNT_OUT_OF_RANGE,
    * PARTNER_UNREACHABLE (nothing was stored), CONFLICT (`replaces` names a payment that may not be replaced), INVALID_REQUEST (no such
    * funding method).
    */
   confirm(session: Session, request: FlowPaymentRequest): Promise<PaymentRow>;
-  /** A payment of the session's flow. Throws Refusal PAYMENT_NOT_FOUND for any other id, whoever's it is. */
+  /** A payment of the session's flow. Throws Refusal PAYMENT_NOT_FOUND for any other id, including another customer's. */
   read(session: Session, platform_payment_id: string): Promise<PaymentRow>;
 }
 
-/** What a confirm comes to: a payment that is there, or a new one. */
+/** The result of a confirm: an existing payment, or a new one. */
 type Decision =
   | { readonly kind: 'give'; readonly payment: PaymentRow }
   | { readonly kind: 'make'; readonly replaces: string | null };
@@ -69,7 +69,7 @@ export function openPayments(options: {
   const { database, registry, client, engine, funding, clock, log, paidRetentionDays, signal } =
     options;
 
-  /** One transaction: hold the flow, look again, write the intent into the batch that is open at `now`. */
+  /** One transaction: lock the flow, check again, write the intent into the batch that is open at `now`. */
   const makeAt = async (
     session: PayableSession,
     partner: Partner,
@@ -125,7 +125,7 @@ export function openPayments(options: {
       return await makeAt(session, partner, request, now);
     } catch (error) {
       if (constraintOf(error) !== 'payments_batch_open') throw error;
-      // By the database's clock the window has ended and its batch is closed; ours is behind. What comes now is of the next window.
+      // Our clock is behind the database's, by which the window has ended and its batch is closed. Use the next window.
       return makeAt(session, partner, request, cutoffAfter(partner, now));
     }
   };
@@ -156,7 +156,7 @@ export function openPayments(options: {
   };
 }
 
-/** What a confirm means as things stand: asked once without the lock, and once more with it. */
+/** What a confirm means in the current state. Evaluated once without the lock and once more under it. */
 async function decide(
   on: Queryable,
   session: PayableSession,
@@ -169,7 +169,7 @@ async function decide(
       ? { kind: 'make', replaces: null }
       : { kind: 'give', payment: standing };
   }
-  // A second try that is sent twice gives what the first sending made.
+  // A `replaces` that is sent twice returns the payment that the first request made.
   const replacement = await replacementOf(on, session, replaces);
   if (replacement !== undefined) return { kind: 'give', payment: replacement };
   if (standing?.platform_payment_id !== replaces || !mayReplace(standing)) {
@@ -180,7 +180,7 @@ async function decide(
   return { kind: 'make', replaces };
 }
 
-/** A failure as a duplicate says that the debt is paid already: a second try would pay it twice. */
+/** A payment that failed as a duplicate means the debt is already paid: another attempt would pay it twice. */
 function mayReplace(payment: PaymentRow): boolean {
   return (
     payment.status === 'canceled' ||
@@ -229,15 +229,15 @@ const keepStatement = sql(
     WHERE customer_id = $1`,
 );
 
-/** A customer who pays is remembered for longer than one who only looked. */
+/** Personal data of a customer who pays is kept longer than that of one who only looked. */
 async function keepCustomer(tx: Transaction, customer_id: string, days: number): Promise<void> {
   await tx.query(keepStatement, [customer_id, days]);
 }
 
 /**
- * Looks until the database answers whether the payment is there, and hands it to the engine if it is. When the process stops before
- * that, the engine has given its slots back, and another worker takes the payment over. A commit may outlive its connection: only
- * when its hold on the flow is gone has it happened or not.
+ * Retries until the database tells whether the payment exists, and hands it to the engine if it does. If the process stops first,
+ * the engine has released its slots, and another worker takes the payment over. A commit may outlive its connection: its outcome is
+ * settled only once its lock on the flow is gone.
  */
 async function takeIfCommitted(
   session: PayableSession,
@@ -266,7 +266,7 @@ async function takeIfCommitted(
 
 // For the customer's eyes ----------------------------------------------------------------------------------------------------
 
-/** The payment as its customer sees it. What is not known to have ended is processing, never failed (EE9). */
+/** The payment as its customer sees it. A payment that is not known to have ended is shown as processing, never as failed (EE9). */
 export function toFlowPayment(payment: PaymentRow): FlowPayment {
   const reason = payment.failure_reason === null ? '' : plainText(payment.failure_reason);
   return {
@@ -294,10 +294,10 @@ function progressOf(payment: PaymentRow): FlowPayment['progress'] {
   return payment.payment_id === null ? 'sending' : 'accepted';
 }
 
-/** Characters that a partner's text may not bring onto a page: controls, and those that turn the direction of writing. */
+/** Characters removed from a partner's text before it is shown: control characters and bidirectional overrides. */
 const unsafe = /[\p{Cc}\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]/gu;
 
-/** A partner's text as plain text of one line: at most 500 characters, nothing in it that is no character to read. */
+/** A partner's text as one line of plain text: at most 500 characters, all of them printable. */
 export function plainText(text: string): string {
   const line = text.toWellFormed().replaceAll(/\s+/g, ' ').replaceAll(unsafe, '').trim();
   return Array.from(line).slice(0, MAX_FAILURE_REASON_LENGTH).join('');

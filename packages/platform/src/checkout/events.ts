@@ -3,10 +3,10 @@
  *
  * enters: a payment of the caller's flow.  leaves: one `payment` event at once, one for each change that the customer can see, and the
  *         end of the stream after the terminal one.
- * holds:  the stream ends with its session, with the client and with the server; a flow has few streams, the oldest makes room; an
- *         address and all addresses together have a share of the connections, beyond which a page is refused and polls instead, so
- *         that no customer shuts the listener for others; silence is filled with comments, so that nothing on the way takes the connection for dead. A dropped stream loses nothing:
- *         the page reads the payment again.
+ * holds:  the stream ends with its session, with the client and with the server; each flow has a small limit of streams, and a new
+ *         one closes the oldest. Streams are also limited per address and in total; beyond that a page is refused and polls
+ *         instead, so no customer can exhaust the listener for others. Comments are sent during silence, so that no proxy takes the
+ *         connection for dead. A dropped stream loses nothing: the page reads the payment again.
  */
 import { isTerminal, Refusal } from '@duebridge/contract';
 import type { Clock } from '@duebridge/runtime';
@@ -15,26 +15,27 @@ import type { Engine } from '../engine/engine.ts';
 import { toFlowPayment } from './confirm.ts';
 import type { PaymentRow } from '../store/payments.ts';
 
-/** A comment line this often: under the 15 s after which the page and some proxies give a silent connection up. */
+/** Interval between comment lines: under the 15 s after which the page and some proxies drop a silent connection. */
 const heartbeatMs = 10_000;
 /**
- * Streams at once. Of one flow, however many sessions and tokens it has: a page needs one, and a page that has just lost its network
- * two; six tabs are many. Of one address: an office or a mobile network behind one address has many customers, but few of them wait
- * for a payment at the same moment. In all: well under the 10,000 connections of the listener, whose rest is for requests.
+ * Limits on concurrent streams. Per flow, over all its sessions and tokens: a page needs one, or two just after it lost its
+ * network; six tabs are many. Per address: an office or a mobile network behind one address has many customers, but few of them
+ * wait for a payment at the same moment. In total: well under the 10,000 connections of the listener, so that the rest is left for
+ * requests.
  */
 export const STREAM_LIMITS = { perFlow: 12, perAddress: 500, inAll: 4_000 } as const;
-/** A page that is refused a stream polls; it may ask for one again after this. */
+/** Retry-After of a refused stream; the page polls meanwhile. */
 const retryAfterSeconds = '30';
-/** Bytes that may wait for a client that does not read: some hundred events, then it is cut. */
+/** Bytes buffered for a client that does not read, about a hundred events. Beyond this its stream is closed. */
 const maxWaitingBytes = 64 * 1024;
 
 /** The open streams of a server. */
 export interface PaymentEvents {
   /**
    * Answers `reply` with the stream; resolves when it has ended. `read` gives the payment as it is
-   * now, or throws, which is answered as usual; `signal` ends the stream;
+   * now, or throws, and the error is answered as for any request; `signal` ends the stream;
    * `expiresAt` is the end of the session in wall milliseconds. `flow` names whose streams are counted together, `address` the
-   * client's. Throws Refusal TOO_MANY_REQUESTS when the address or the server has its share open.
+   * client's. Throws Refusal TOO_MANY_REQUESTS when the address or the server has reached its limit.
    */
   follow(options: {
     reply: FastifyReply;
@@ -49,7 +50,7 @@ export interface PaymentEvents {
   readonly size: number;
 }
 
-/** Opens the streams of a server over the engine's notices. */
+/** Creates the streams of a server on top of the engine's notifications. */
 export function openPaymentEvents(options: {
   engine: Pick<Engine, 'watch'>;
   clock: Clock;
@@ -95,7 +96,7 @@ export function openPaymentEvents(options: {
         last = data;
         if (isTerminal(row.status)) stop();
       };
-      // Subscribed before it is read, so that no change falls between the two.
+      // Subscribe before reading, so that no change is missed in between.
       let opened = false;
       let noticed: PaymentRow | undefined;
       const unwatch = engine.watch(platform_payment_id, (row) => {
@@ -138,9 +139,9 @@ function open(reply: FastifyReply): void {
   reply.raw.writeHead(200, {
     ...Object.fromEntries(headers),
     'content-type': 'text/event-stream; charset=utf-8',
-    // A stream ends with its connection: one kept open afterwards would hold up the stop of the server.
+    // Close the connection with the stream: a connection kept open would delay the server's stop.
     connection: 'close',
-    // Proxies that gather an answer before they pass it on would hold every event back.
+    // Tells buffering proxies to pass each event on at once.
     'x-accel-buffering': 'no',
   });
 }

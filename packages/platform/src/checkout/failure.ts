@@ -1,7 +1,7 @@
 /**
- * What a failed payment means for its customer (FR1). Decides whether the page offers another try, so prose does not decide: only
- * the interface's own reasons, in its words or in our kit's, and the platform's own knowledge that the funds said no. A reason that
- * may speak of a duplicate in whatever words makes the page warn and ask, never refuse.
+ * What a failed payment means for its customer (FR1). It decides whether the page offers another attempt, so free text is not
+ * interpreted. Only the interface's own reasons count, in its words or our kit's, and the platform's own knowledge that the funds
+ * were declined. A reason that may describe a duplicate, in any wording, makes the page warn and ask, never refuse.
  */
 import { FAILURE_REASONS, type FailureKind } from '@duebridge/contract';
 import type { PaymentRow } from '../store/payments.ts';
@@ -14,7 +14,7 @@ const words = (text: string): string =>
     .replaceAll(/[^\p{L}\p{N}]+/gu, ' ')
     .trim();
 
-/** Whole reasons, never a part of one: "this is not a duplicate payment" is not among them. */
+/** Matched against the whole reason, never a part of it: "this is not a duplicate payment" is not among them. */
 const KNOWN: ReadonlyMap<string, FailureKind> = new Map(
   (
     [
@@ -32,7 +32,7 @@ const KNOWN: ReadonlyMap<string, FailureKind> = new Map(
   ).map(([reason, kind]) => [words(reason), kind]),
 );
 
-/** Duplicate, duplicado, doublon, em duplicidade; already paid, ya pagado, déjà payé, já pago. Too much is found rather than too little. */
+/** Duplicate, duplicado, doublon, em duplicidade; already paid, ya pagado, déjà payé, já pago. Prefers false positives to misses. */
 const MAYBE_DUPLICATE =
   /\b(?:dup[li]+c|doubl|already (?:been |was )?(?:paid|posted|received|processed|made)|twice|second payment|ya (?:se |fue |ha sido |est[aá] )?(?:pag|registr|recib)|d[ée]j[àa]|j[áa] (?:foi |est[áa] )?(?:pag|regist|receb)|segundo pag)/iu;
 

@@ -1,7 +1,7 @@
 /**
  * A flow: one customer paying at one account of one partner, over any number of tokens, sessions, tabs and reloads. Imports no stage.
  *
- * Which payment does a session stand on? The one that whoever looks at its page must see instead of a pay button (PL3, decision 50):
+ * A session stands on the payment that its page must show instead of a pay button (PL3, decision 50):
  *   1. the flow's latest payment, while it is processing: whatever the outcome, the customer has paid until the partner says no;
  *   2. the flow's latest payment, if it was made after this session was opened: its page was drawn without it;
  *   3. when the session's own token made a payment: its latest, if that succeeded, for a token makes one successful payment
@@ -85,7 +85,7 @@ export async function flowAsItStands(
       ? latest
       : undefined;
   const ofToken = found.find((candidate) => candidate.of_token);
-  // A try that came to nothing stands only until there is a later one, whose ever: the bill may be paid by now.
+  // A failed or canceled payment is shown only until a later one exists, from any token: the bill may be paid by now.
   const own = ofToken === undefined || ofToken.status === 'succeeded' ? ofToken : latest;
   const standing = latest?.status === 'processing' ? latest : (unseen ?? own);
   return {
@@ -131,7 +131,7 @@ const lock = sql(
   'SELECT 1 FROM duebridge_platform.flows WHERE flow_id = $1 FOR UPDATE',
 );
 
-/** Holds the flow until the transaction ends: confirms of one flow happen one after the other. */
+/** Locks the flow until the transaction ends, which serializes the confirms of one flow. */
 export async function lockFlow(tx: Transaction, session: PayableSession): Promise<void> {
   const { flow_id, partner_id, biller_id, account_id } = session;
   await tx.query(insertFlow, [flow_id, partner_id, biller_id, account_id]);
@@ -147,7 +147,7 @@ const insertFlowPayment = sql(
    UPDATE duebridge_platform.flows SET latest_payment_id = $2 WHERE flow_id = $1`,
 );
 
-/** Makes a payment just inserted the flow's latest. The caller holds the flow. */
+/** Makes a payment just inserted the flow's latest. The caller holds the flow's lock. */
 export async function noteFlowPayment(
   tx: Transaction,
   session: PayableSession,
@@ -189,7 +189,7 @@ const selectFlowPayment = sql(
     WHERE fp.platform_payment_id = $2 AND fp.flow_id = $1`,
 );
 
-/** A payment of the session's flow, or undefined: for another's id as for one that never was. */
+/** A payment of the session's flow, or undefined, both for another flow's payment and for an unknown id. */
 export async function flowPayment(
   on: Queryable,
   session: Session,

@@ -1,9 +1,9 @@
 /**
- * Stage 1: who asks. Client ids and API keys of the token endpoint (AU1, decision 6).
+ * Stage 1: authentication. Client ids and API keys of the token endpoint (AU1, decision 6).
  *
  * enters: the two headers of a request.  leaves: the client and its partner, or a Refusal.
- * holds:  the key itself is shown once, at issue, and never stored: the database has an HMAC of it under a pepper that the
- *         database has not. Two keys of a client may be active, so that a key is rotated without a gap. A revoked key is
+ * holds:  the key itself is shown once, when it is issued, and never stored: the database holds its HMAC under a pepper that is
+ *         kept outside the database. A client may have two active keys, so that it can rotate them without a gap. A revoked key is
  *         refused here at once and at every other replica within `cacheMs`.
  * next:   token.ts.
  */
@@ -12,14 +12,14 @@ import { crc32 } from 'node:zlib';
 import { Refusal, type ClientKeyGrant, type ClientKeyView } from '@duebridge/contract';
 import { constraintOf, sql, type Clock, type Database, type Log } from '@duebridge/runtime';
 
-/** Answers of the database are believed this long: the bound on how late a revocation is felt (reliability 4.1). */
+/** How long a key read from the database is cached; bounds how late a revocation takes effect (reliability 4.1). */
 const cacheMs = 5_000;
-/** Clients remembered at most; a deployment has tens, and unknown ids are never remembered. */
+/** Clients cached at most. A deployment has tens; unknown ids are never cached. */
 const maxCachedClients = 10_000;
-/** How often the use of keys is written down: `last_used_at` tells a dead key from a living one, not the second of its use. */
+/** How often key use is saved: `last_used_at` tells unused keys from used ones and need not be exact to the second. */
 const usedEveryMs = 30_000;
 
-/** Other texts were never issued; the database is not asked for them. */
+/** The form of an issued key. Anything else is rejected without a query. */
 const clientIdPattern = /^dbc_[0-9a-f]{32}$/;
 const keyIdPattern = /^key_[0-9a-f]{16}$/;
 
@@ -33,20 +33,20 @@ export interface Client {
 /** Issues, rotates, verifies and revokes API keys. */
 export interface ClientKeys {
   /**
-   * Issues a key for a new client of the partner, or a second one for an existing client (rotation). The only time that the
-   * key is given. Throws Refusal NOT_FOUND for a client that the partner has not, CONFLICT when two keys are active.
+   * Issues a key for a new client of the partner, or a second one for an existing client (rotation). The key is returned only here.
+   * Throws Refusal NOT_FOUND for a client that is not the partner's, CONFLICT when two keys are active.
    */
   issue(partner_id: string, client_id: string | undefined, actor: string): Promise<ClientKeyGrant>;
   /** All keys of a partner, oldest first, without their secrets. */
   list(partner_id: string): Promise<ClientKeyView[]>;
-  /** Revokes a key; revoking it again changes nothing. Throws Refusal NOT_FOUND for a key that the partner has not. */
+  /** Revokes a key; revoking it again changes nothing. Throws Refusal NOT_FOUND for a key that is not the partner's. */
   revoke(partner_id: string, key_id: string, actor: string): Promise<ClientKeyView>;
   /**
-   * Tells whose credentials these are. Throws Refusal NOT_FOUND for a client id that was never issued (ER1) and UNAUTHORIZED
+   * Identifies the client by its credentials. Throws Refusal NOT_FOUND for a client id that was never issued (ER1) and UNAUTHORIZED
    * for a missing header and for a wrong or revoked key, after the same work as for a right one (decision 6).
    */
   verify(client_id: string | undefined, api_key: string | undefined): Promise<Client>;
-  /** Writes down which keys were used since the last time. The server calls it now and then, and when it stops. */
+  /** Saves which keys were used since the last call. The server calls it periodically and when it stops. */
   flushUsed(): Promise<void>;
 }
 
@@ -73,7 +73,7 @@ const insertClient = sql(
   'keys_insert_client',
   'INSERT INTO duebridge_platform.clients (client_id, partner_id) VALUES ($1, $2)',
 );
-/** The lowest free slot of two; none free gives slot 3, which the table refuses. */
+/** The lowest free slot of two. If none is free this is slot 3, which a table constraint rejects. */
 const insertKey = sql(
   'keys_insert_key',
   `WITH issued AS (
@@ -112,7 +112,7 @@ const revokeKey = sql(
    INSERT INTO duebridge_platform.audit (actor, event, partner_id, detail)
    SELECT $3, 'key_revoked', $1, jsonb_build_object('client_id', client_id, 'key_id', key_id) FROM revoked`,
 );
-/** A client without an active key still gives a row: it is known (401), unlike one that was never issued (404). */
+/** A client without an active key still returns a row: it is known (401), unlike one that was never issued (404). */
 const selectActive = sql(
   'keys_active',
   `SELECT c.partner_id, k.key_id, k.digest
@@ -136,14 +136,14 @@ export function openClientKeys(options: {
   const used = new Set<string>();
   let usedFlushedAt = clock.monotonic();
   const digestOf = (key: string): Buffer => createHmac('sha256', pepper).update(key).digest();
-  /** What a key is compared with where there is nothing to compare it with. */
+  /** Compared with when the client has no key, so that the work is the same. */
   const nobody = randomBytes(32);
 
   const activeKeys = (client_id: string): Promise<readonly ActiveKey[]> => {
     const now = clock.monotonic();
     const cached = cache.get(client_id);
     if (cached !== undefined && now - cached.readAt < cacheMs) return cached.keys;
-    // The age counts from before the read, so that what is believed is never older than cacheMs.
+    // The age counts from before the read, so that a cached entry is never older than cacheMs.
     const keys = database.query<ActiveKey>(selectActive, [client_id]);
     if (cache.size >= maxCachedClients) cache.clear();
     cache.set(client_id, { readAt: now, keys });
@@ -210,7 +210,7 @@ export function openClientKeys(options: {
     },
 
     async revoke(partner_id, key_id, actor) {
-      // Ids come from a path; what was never one of ours is not asked of the database, which chokes on some characters.
+      // Ids come from a path. Ids that we cannot have issued are not sent to the database, which rejects some characters.
       if (!keyIdPattern.test(key_id)) throw new Refusal('NOT_FOUND');
       await database.query(revokeKey, [partner_id, key_id, actor]);
       const [row] = await database.query<KeyRow>(selectKey, [partner_id, key_id]);
@@ -225,8 +225,7 @@ export function openClientKeys(options: {
           ? []
           : await activeKeys(client_id);
       const digest = digestOf(api_key ?? '');
-      // Every request compares twice, whatever there is to compare: neither the number of keys nor
-      // which of them fits shows in the time taken.
+      // Every request makes two comparisons, so that timing reveals neither the number of keys nor which one matched.
       let match: ActiveKey | undefined;
       for (const key of [keys[0], keys[1]]) {
         const stored = key?.digest ?? null;
@@ -243,7 +242,7 @@ export function openClientKeys(options: {
   };
 }
 
-/** A 401 names its scheme (RFC 9110 section 15.5.2); ours is no registered one, so it names the header to mend. */
+/** A 401 names its scheme (RFC 9110 section 15.5.2); ours is not a registered one, so it names the header to fix. */
 function unauthorized(): Refusal {
   return new Refusal('UNAUTHORIZED', {
     headers: { 'WWW-Authenticate': 'ApiKey header="X-Api-Key"' },
@@ -251,8 +250,9 @@ function unauthorized(): Refusal {
 }
 
 /**
- * A key of 256 random bits, with a prefix and a checksum by which scanners of leaked secrets know it for sure
- * (reliability 4.1). The checksum is never looked at here: refusing by it would answer faster than refusing by the digest.
+ * A key of 256 random bits, with a prefix and a checksum by which secret scanners recognize it with certainty
+ * (reliability 4.1). The checksum is never verified here: rejecting by checksum would be faster than rejecting by digest, and so
+ * leak timing.
  */
 function newApiKey(): string {
   const secret = randomBytes(32);

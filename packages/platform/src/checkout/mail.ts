@@ -1,10 +1,11 @@
 /**
- * Mails to customers: a receipt when a payment succeeded, and word when it failed. Off unless SMTP is set up.
+ * Mails to customers: a receipt when a payment succeeded, and a notice when it failed. Off unless SMTP is configured.
  *
  * enters: ends of payments, read from the audit.  leaves: one mail for each, to the address the partner gave for the customer.
- * holds:  a mail is queued in the table before it is sent, once for each payment; one worker takes it at a time, and only the mail
- *         server's word marks it as sent. A process that dies between that word and the mark leaves a mail that is sent again after
- *         ten minutes, under the same Message-ID, by which mailboxes know it. An address never stands in the queue or in a log.
+ * holds:  a mail is queued in the table before it is sent, once for each payment; one worker takes it at a time, and it is marked
+ *         as sent only after the mail server accepted it. If the process dies between the two, the mail is sent again after ten
+ *         minutes under the same Message-ID, by which mailboxes recognize the duplicate. Addresses are never stored in the queue or
+ *         logged.
  */
 import { createHash } from 'node:crypto';
 import { messageOf, sql, type Clock, type Database, type Log } from '@duebridge/runtime';
@@ -13,13 +14,13 @@ import { maskAccountId } from '../mask.ts';
 import type { PartnerRegistry } from '../partners/registry.ts';
 import type { Sealer } from '../partners/seal.ts';
 
-/** Between two looks; a customer who waits for the mail waits about this long. */
+/** Pause between polls of the queue; roughly how long a customer waits for the mail. */
 const everyMs = 2_000;
-/** Mails of one look. */
+/** Mails taken per poll. */
 const atOnce = 20;
-/** Longest that a try may take before another worker takes the mail over. */
+/** Longest an attempt may take before another worker takes the mail over. */
 const claimMinutes = 10;
-/** Tries before a mail is given up: with the pauses between them, about a day. */
+/** Attempts before a mail is given up: with the pauses between them, about a day. */
 const maxTries = 12;
 
 /** How mails are sent. */
@@ -29,7 +30,7 @@ export interface MailTransport {
   readonly from: string;
 }
 
-/** What mailing stands on. */
+/** What mailing depends on. */
 export interface MailGround {
   readonly database: Database;
   readonly registry: PartnerRegistry;
@@ -44,8 +45,8 @@ const progressStatement = sql(
   `INSERT INTO duebridge_platform.mail_progress (read_to) VALUES (clock_timestamp()) ON CONFLICT (one) DO NOTHING`,
 );
 /**
- * An end's time is taken before its transaction commits, so each reading goes back a minute, longer than any statement may run; what is
- * queued already stays as it is.
+ * A payment's end time is taken before its transaction commits, so each read overlaps the last by a minute, which is longer than
+ * any statement may run. Mails already queued are left as they are.
  */
 const queueStatement = sql(
   'mail_queue',
@@ -123,7 +124,7 @@ export async function keepMailing(ground: MailGround & { signal: AbortSignal }):
         await database.query(queueStatement);
         const due = await database.query<Claimed>(claimStatement);
         for (const mail of due) await sendOne(ground, mailer, mail);
-        // Without a pause while there is more: a backlog goes as fast as the mail server takes it.
+        // No pause while there is more: a backlog drains as fast as the mail server accepts it.
         if (due.length === atOnce) continue;
       } catch (error) {
         log.warn({ error: messageOf(error) }, 'mails have to wait for the database');
@@ -142,7 +143,7 @@ async function sendOne(
 ): Promise<void> {
   const { database, registry, sealer, transport, log } = ground;
   const [content] = await database.query<Content>(contentStatement, [platform_payment_id]);
-  // A payment that no customer confirmed, or one whose customer was erased: there is nobody to write to.
+  // No customer confirmed this payment, or the customer was erased: there is no recipient.
   if (content === undefined || content.sealed === null) {
     await database.query(giveUpStatement, [platform_payment_id]);
     return;
@@ -178,7 +179,7 @@ async function sendOne(
   await database.query(sentStatement, [platform_payment_id]);
 }
 
-/** A name that is the same at every try, and tells a mail server nothing about the payment. */
+/** The same on every attempt, and reveals nothing about the payment to a mail server. */
 function messageName(platform_payment_id: string): string {
   return createHash('sha256').update(`mail ${platform_payment_id}`).digest('hex').slice(0, 32);
 }
@@ -187,7 +188,7 @@ function domainOf(from: string): string {
   return /@([A-Za-z0-9.-]+)/.exec(from)?.[1] ?? 'localhost';
 }
 
-/** The mail server's own refusal of this mail (5xx): another try would be refused too. */
+/** The mail server rejected this mail permanently (5xx): a retry would be rejected too. */
 function isForGood(error: unknown): boolean {
   const code =
     error instanceof Error && 'responseCode' in error ? Number(error.responseCode) : undefined;
@@ -200,14 +201,14 @@ function codeOf(error: unknown): string {
 
 const dollars = new Intl.NumberFormat('en-US', { style: 'currency', currency: 'USD' });
 
-/** What is written: plain text, and nothing in it that must not stand in a mailbox. Pure. */
+/** The text of the mail: plain text without data that does not belong in a mailbox. Pure. */
 export function textOf(
   kind: 'receipt' | 'failed',
   content: Omit<Content, 'customer_id' | 'sealed'>,
   partner: { readonly name: string; readonly support: string | null },
 ): { readonly subject: string; readonly text: string } {
   const amount = dollars.format(content.amount_in_cents / 100);
-  // A header is one line whatever a partner's name holds.
+  // Keep the header on one line, whatever the partner's name contains.
   const name = partner.name.replaceAll(/[\p{Cc}\s]+/gu, ' ').trim();
   const help =
     partner.support === null

@@ -1,10 +1,10 @@
 /**
  * What browsers load: the SDK for the partner's page and the hosted payment page with its files.
  *
- * enters: what the build of packages/web wrote into its dist folder.  leaves: those bytes, each with the headers that keep a
- *         payment page safe in a frame (S1, decision 31).
- * holds:  a page is framed only by the origins registered for its partner, and an unknown partner's by nobody; nothing here
- *         reads a token, a session or a cookie.
+ * enters: the files that the build of packages/web wrote into its dist folder. leaves: those bytes, with the headers that keep a
+ *         framed payment page safe (S1, decision 31).
+ * holds:  only the origins registered for a partner may frame its page, and nobody may frame that of an unknown partner; nothing
+ *         here reads a token, a session or a cookie.
  */
 import { hash } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
@@ -21,7 +21,7 @@ interface Asset {
   readonly gzip: Buffer;
 }
 
-/** Everything the build made, in memory: under 200 kB. */
+/** All build output, held in memory: under 200 kB. */
 interface Pages {
   readonly manifest: Asset;
   /** Every SDK that may be pinned, with its integrity. */
@@ -41,7 +41,7 @@ interface Release {
   readonly flow: { readonly assets: readonly string[] };
 }
 
-/** The part of dist/manifest.json that is served by. */
+/** The part of dist/manifest.json that the server uses. */
 interface Manifest extends Release {
   readonly flow: {
     readonly html: string;
@@ -57,14 +57,14 @@ const partnerId = compileCheck(PartnerId);
 /** Where the build of @duebridge/web writes, in the workspace and in an installed package. */
 const builtPages = new URL('./dist/', import.meta.resolve('@duebridge/web/package.json'));
 
-/** Five minutes: a mended SDK reaches every page soon, a busy page does not ask at each view. */
+/** Five minutes: a fixed SDK reaches every page soon, and a busy page does not request it on every view. */
 const sdkCache = 'public, max-age=300';
-/** The name holds a hash of the content, so that it never changes. */
+/** The name contains a hash of the content, so the file never changes. */
 const immutable = 'public, max-age=31536000, immutable';
 
 /**
- * Content policy of the payment page without its frame-ancestors. Header, not meta: browsers ignore frame-ancestors there. The style
- * and the script of the first bytes are named by their hashes; no other inline one runs.
+ * Content policy of the payment page without its frame-ancestors. Header, not meta: browsers ignore frame-ancestors there. The
+ * inline style and script of the shell are allowed by their hashes; no other inline code runs.
  */
 const flowPolicy = ({ flow }: Manifest): string[] => [
   "default-src 'none'",
@@ -78,12 +78,14 @@ const flowPolicy = ({ flow }: Manifest): string[] => [
   "trusted-types 'none'",
 ];
 
-/** Tells whoever frames it that the platform is there; the SDK asks when a payment page stays silent, to tell a refusal from an outage. */
+/**
+ * Tells the embedding page that the platform is up. The SDK loads it when a payment page stays silent, to tell a refusal from an outage.
+ */
 const pingScript = "parent.postMessage('duebridge/ping','*')";
 const pingPage = `<!doctype html><title>ping</title><script>${pingScript}</script>`;
 const pingPolicy = `default-src 'none'; script-src 'sha256-${hash('sha256', pingScript, 'base64')}'`;
 
-/** A third-party page may load the SDK, a page under COEP too; there is no secret in it. */
+/** Any third-party page may load the SDK, including one under COEP; it contains no secret. */
 const sdkHeaders = {
   'Access-Control-Allow-Origin': '*',
   'Cross-Origin-Resource-Policy': 'cross-origin',
@@ -112,7 +114,7 @@ export function servePages(
   let loaded: Promise<Pages> | undefined;
   const pages = (): Promise<Pages> => {
     loaded ??= loadPages(dist).catch((error: unknown) => {
-      // Looked for again at the next request: the build may be under way.
+      // Checked again at the next request: the build may be running.
       loaded = undefined;
       throw error;
     });

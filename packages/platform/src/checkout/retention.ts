@@ -1,14 +1,14 @@
 /**
- * Retention: personal data is erased when its time is over; tokens and sessions that have ended, and the evidence of payments settled
- * long ago, are removed. The payments themselves stay forever.
+ * Retention: erases personal data whose retention period is over, and removes expired tokens and sessions and the evidence of
+ * payments settled long ago. The payments themselves stay forever.
  */
 import { sql, type Clock, type Database, type Log } from '@duebridge/runtime';
 
-/** How often to look: data is kept up to this much longer than promised. */
+/** Interval between sweeps: data is kept up to this much longer than promised. */
 const everyMs = 60 * 60 * 1000;
-/** Rows of one statement: it stays far below the statement time limit. */
+/** Rows per statement, to stay far below the statement time limit. */
 const batchRows = 5_000;
-/** Statements of one look at most; what is left waits for the next. */
+/** Statements per sweep at most; the rest waits for the next sweep. */
 const maxBatches = 200;
 /**
  * How long the evidence of a payment is kept after it was settled, in days. Customers may dispute a card payment for 120 days, and the
@@ -23,7 +23,7 @@ const erase = sql(
                            WHERE erased_at IS NULL AND erase_after < now() LIMIT ${batchRows})
    RETURNING 1`,
 );
-/** A day after their end: until then a token is still told to have expired, which a page can mend by itself. */
+/** A day after their end: until then a token is reported as expired, which a page can fix by itself. */
 const removeTokens = sql(
   'retention_tokens',
   `DELETE FROM duebridge_platform.tokens WHERE token_hash IN
@@ -55,7 +55,7 @@ const removeAttempts = sql(
    RETURNING 1`,
 );
 
-/** What one look erased (customers) and removed, in rows. */
+/** What one sweep erased (customers) and removed, in rows. */
 interface Forgotten {
   readonly customers: number;
   readonly tokens: number;
@@ -63,7 +63,7 @@ interface Forgotten {
   readonly attempts: number;
 }
 
-/** One look. Any number of replicas may look at once. */
+/** One sweep. Any number of replicas may sweep at once. */
 export async function forget(database: Database): Promise<Forgotten> {
   const drain = async (statement: typeof erase): Promise<number> => {
     let rows = 0;
@@ -82,7 +82,7 @@ export async function forget(database: Database): Promise<Forgotten> {
   };
 }
 
-/** Looks every hour until `signal` aborts; resolves then. */
+/** Sweeps every hour until `signal` aborts, then resolves. */
 export async function keepForgetting(options: {
   database: Database;
   clock: Clock;

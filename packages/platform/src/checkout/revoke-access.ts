@@ -1,6 +1,6 @@
 /**
- * Ending what a client was given: after a leaked key, the tokens and sessions made with it must not pay on. Payments that were
- * confirmed go on; their customers confirmed them.
+ * Ends a client's tokens and sessions: after a key leaked, what was made with it must make no further payments. Payments already
+ * confirmed continue, because their customers confirmed them.
  */
 import { Refusal, type RevokedAccess } from '@duebridge/contract';
 import { sql, type Database } from '@duebridge/runtime';
@@ -19,7 +19,7 @@ const revokeStatement = sql(
    SELECT (SELECT count(*) FROM ended)::int AS sessions, (SELECT count(*) FROM gone)::int AS tokens`,
 );
 
-/** Ends the tokens and sessions of a client. Throws Refusal NOT_FOUND for a client that the partner has not. */
+/** Ends the tokens and sessions of a client. Throws Refusal NOT_FOUND for a client that is not the partner's. */
 export function revokeAccess(
   database: Database,
   of: {

@@ -1,10 +1,10 @@
 /**
- * The secrets that open the flow, and what is kept of them: random values of 256 bits of which only a hash is stored, and keyed
- * names under which a customer is known again without being named (decision 8, PL11, PL15).
+ * The secrets of the flow and their stored forms: random 256-bit values of which only a hash is stored, and keyed digests that
+ * recognize a returning customer without storing who it is (decision 8, PL11, PL15).
  */
 import { createHmac, hash, randomBytes, type KeyObject } from 'node:crypto';
 
-/** A new secret: the prefix says to people and to scanners what it is, the 256 random bits are all that it means. */
+/** A new secret: a prefix that tells people and scanners what it is, and 256 random bits. */
 export function newSecret(prefix: 'dbt_' | 'dbs_'): string {
   return `${prefix}${randomBytes(32).toString('base64url')}`;
 }
@@ -15,9 +15,9 @@ export function hashSecret(secret: string): Buffer {
 }
 
 /**
- * Names what one customer pays at one account of one partner: 32 bytes, the same for every token of theirs, and no name of anybody
- * to whoever lacks the pepper. The customer is known by their e-mail address, without case and outer spaces, and in one Unicode
- * form: the same letters typed on two systems are the same address.
+ * Identifies one customer at one account of one partner: 32 bytes, the same for every token of theirs, and meaningless without the
+ * pepper. The customer is identified by e-mail address, ignoring case and surrounding spaces, in one Unicode form: the same letters
+ * typed on two systems are the same address.
  */
 export function flowId(
   pepper: KeyObject,
@@ -33,7 +33,7 @@ export function flowId(
   return createHmac('sha256', pepper).update('flow').update(name).digest();
 }
 
-/** By which a person is found again: 32 bytes of their e-mail address under the pepper, without case and outer spaces. */
+/** Finds a person again: 32 bytes of the e-mail address under the pepper, ignoring case and surrounding spaces. */
 export function emailDigest(pepper: KeyObject, email: string): Buffer {
   return createHmac('sha256', pepper).update('email').update(email.trim().toLowerCase()).digest();
 }

@@ -2,11 +2,11 @@
  * Stage 3: a token becomes a flow session, and the session shows the bill, read live (S1, decisions 8 and 31).
  *
  * enters: the token that the partner's page passed on, and the origin that the frame saw above it.  leaves: a session secret, known
- *         to that page alone; then the bill, or the payment that the session stands on.
- * holds:  a token opens sessions until it expires, any number of them, and they all belong to one flow (decision 50): a reload, a
- *         second tab or a lost answer costs nobody a token and makes nobody pay twice; a session is bound for its life to the partner,
- *         the account and the customer of its token (PL12).
- * next:   payment.ts, when the customer confirms.
+ *         to that page alone; then the bill, or the session's current payment.
+ * holds:  a token opens any number of sessions until it expires, and they all belong to one flow (decision 50): a reload, a second
+ *         tab or a lost answer uses up no token and causes no second payment; a session stays bound to the partner, the account and
+ *         the customer of its token (PL12).
+ * next:   confirm.ts, when the customer confirms.
  */
 import {
   Refusal,
@@ -30,22 +30,22 @@ import type { Partner, PartnerRegistry } from '../partners/registry.ts';
 import { toFlowPayment } from './confirm.ts';
 import { hashSecret, newSecret } from './secrets.ts';
 
-/** How long a session lives: time to read a bill and see most payments end, and no longer than a person sits before it. */
+/** Life of a session: enough to read a bill and see most payments end, and no longer than a person stays at the page. */
 const sessionMinutes = 60;
 /** Sessions that one token opens: a page and its reloads need a few; a token in wrong hands gets no more. */
 export const maxSessionsPerToken = 20;
 /** How long the partner may take for account and balance together while the page shows that it loads. */
 const billDeadlineMs = 5_000;
-/** The same when a payment stands already: the page needs the bill only for its margin. */
+/** The same when a payment exists already: the page then shows the bill only beside the payment. */
 const marginDeadlineMs = 1_500;
 /** When the partner cannot be read, the page tries again after this. */
 const retryAfterSeconds = '5';
 
-/** Longer than the token may have left would be a promise; a page that was opened this often waits a while. */
+/** Retry-After when a token has opened too many sessions. */
 const tokenRetrySeconds = '60';
-/** Ended payments that a usual time is learned from, and the least that are enough. */
+/** Ended payments that the usual time is computed from, and the minimum needed. */
 const [usualSample, usualLeast] = [200, 20];
-/** How long a learned time is good for. */
+/** How long a computed time is reused. */
 const usualForMs = 60_000;
 
 /** RFC 6750: what every 401 of a Bearer operation carries. */
@@ -54,16 +54,16 @@ const bearerChallenge = { 'WWW-Authenticate': 'Bearer' };
 /** Stage 3. */
 export interface Sessions {
   /**
-   * Exchanges a token, and reads the bill with it where the partner answers: a page saves a round trip. Throws Refusal TOKEN_INVALID
-   * (never issued, or long gone), TOKEN_EXPIRED, ORIGIN_NOT_ALLOWED (the page around the frame is not one of the partner's),
-   * TOO_MANY_REQUESTS (the token has opened its share of sessions).
+   * Exchanges a token, and reads the bill in the same call if the partner answers, which saves the page a round trip. Throws
+   * Refusal TOKEN_INVALID (never issued, or long gone), TOKEN_EXPIRED, ORIGIN_NOT_ALLOWED (the page around the frame is not one of
+   * the partner's), TOO_MANY_REQUESTS (the token has opened its share of sessions).
    */
   open(token: string | undefined, request: FlowSessionRequest): Promise<FlowSessionGrant>;
-  /** The session of a secret. Throws Refusal SESSION_EXPIRED for one that has ended or never was. */
+  /** The session of a secret. Throws Refusal SESSION_EXPIRED for one that has ended or never existed. */
   authenticate(secret: string | undefined): Promise<Session>;
   /**
    * What the page shows. Throws Refusal ACCOUNT_NOT_FOUND (not found, inactive, or never named) and PARTNER_UNREACHABLE, both only
-   * while no payment stands: then the payment is shown whatever the partner says.
+   * while there is no payment: an existing payment is shown whatever the partner says.
    */
   read(session: Session): Promise<FlowSession>;
 }
@@ -74,7 +74,7 @@ const selectToken = sql(
   'session_token',
   'SELECT partner_id, expires_at > now() AS open FROM duebridge_platform.tokens WHERE token_hash = $1',
 );
-/** A session that continues another of the same flow has seen what that one had seen when it was opened. */
+/** A session that continues another of the same flow starts from what that one knew when it was opened. */
 const insertSession = sql(
   'session_insert',
   `WITH t AS (
@@ -108,7 +108,7 @@ export function openSessions(options: {
 }): Sessions {
   const { database, registry, client, funding, clock } = options;
   const usualSeconds = openUsualTimes(database, clock);
-  /** The bill, within so many milliseconds altogether. */
+  /** The bill, read within this many milliseconds in total. */
   const billWithin = (
     deadlineMs: number,
     partner: Partner,
@@ -178,7 +178,7 @@ export function openSessions(options: {
         throw new Refusal('TOO_MANY_REQUESTS', { headers: { 'Retry-After': tokenRetrySeconds } });
       }
       const { session_id, expires_at } = opened;
-      // The session is open whatever the partner says: the page asks again, and is told why there is no bill.
+      // The session is open even if the partner fails: the page asks again, and is told why there is no bill.
       const bill = await read(opened).catch((error: unknown) => {
         if (error instanceof Refusal) return undefined;
         throw error;
@@ -196,7 +196,7 @@ export function openSessions(options: {
   };
 }
 
-/** Account and balance as the partner has them now; what it leaves out comes from the token, or is shown as unknown (decision 4). */
+/** Account and balance as the partner has them now; missing fields come from the token, or are shown as unknown (decision 4). */
 async function readBill(
   client: PartnerClient,
   partner: Partner,
@@ -278,7 +278,7 @@ function openUsualTimes(
 
 const uuidPattern = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
 
-/** A session id that was never one of ours continues nothing. */
+/** Ignore a session id that we cannot have issued. */
 function uuidOrNull(text: string | undefined): string | null {
   return text !== undefined && uuidPattern.test(text) ? text : null;
 }

@@ -1,9 +1,9 @@
 /**
- * Stage 2: Create Token. A customer comes in, the start value of the payment flow goes out (S1, A1, A2, TR1-TR4, TK1).
+ * Stage 2: Create Token. Takes a customer, returns the start value of the payment flow (S1, A1, A2, TR1-TR4, TK1).
  *
- * enters: the client that keys.ts knew, and a body that the schema has passed.  leaves: a token, its row committed (PL11).
- * holds:  only a hash of the token is stored; what is personal is sealed in a row of its own; and only a partner's definite "no such
- *         account" keeps a token back, unless the partner wants more (decision 7).
+ * enters: the client that keys.ts authenticated, and a body that passed the schema.  leaves: a token, its row committed (PL11).
+ * holds:  only a hash of the token is stored; personal data is sealed in a row of its own; only a partner's definite "no such
+ *         account" prevents a token, unless the partner asks for stricter checks (decision 7).
  * next:   the customer's browser brings the token to session.ts.
  */
 import { Refusal, type TokenRequest } from '@duebridge/contract';
@@ -16,15 +16,17 @@ import type { Partner, PartnerRegistry } from '../partners/registry.ts';
 import type { Sealer } from '../partners/seal.ts';
 import { emailDigest, flowId, hashSecret, newSecret } from './secrets.ts';
 
-/** How long a token opens the flow (decision 8): a page left open over lunch asks for another. */
+/** Life of a token (decision 8): a page left open over lunch asks for another. */
 const tokenMinutes = 30;
 /** How long the partner may take to say whether the account exists (decision 7): a customer waits for the page. */
 const accountDeadlineMs = 2_000;
-/** Customers who open the flow and pay nothing are forgotten after this; payment.ts keeps those who pay for longer. */
+/**
+ * Personal data of customers who open the flow and pay nothing is erased after this; confirm.ts keeps that of those who pay for longer.
+ */
 const unpaidHours = 24;
-/** Tokens in one statement at most: beyond some hundreds a flush gets longer, not better. */
+/** Tokens in one statement at most: beyond a few hundred a flush only takes longer. */
 const maxBatch = 500;
-/** Tokens waiting at most: about a second's worth; those beyond get 503 and come back. */
+/** Tokens waiting at most: about one second of load; beyond that, requests get 503 and are retried. */
 const maxQueued = 10_000;
 
 /** A token just made. */
@@ -43,7 +45,7 @@ export interface Tokens {
    * not answer).
    */
   create(caller: Client, request: TokenRequest): Promise<TokenGrant>;
-  /** Resolves when every token asked for so far is stored or refused. */
+  /** Resolves when every token requested so far is stored or refused. */
   drain(): Promise<void>;
 }
 
@@ -109,7 +111,7 @@ export function openTokens(options: {
         items.map((item) => item.balance),
         items.map((item) => item.email_digest),
       ]);
-      // One statement, one now(): whatever order the rows come back in, the expiry is the same.
+      // One statement has one now(), so all rows have the same expiry, in whatever order they come back.
       return stored.map((row) => row.expires_at);
     },
   });
@@ -166,7 +168,7 @@ function accountOf(partner: Partner, request: TokenRequest): Account | undefined
   return { biller_id, account_id: given.account_id };
 }
 
-/** Asks the partner for the account, as far as the partner wants it (decision 7). */
+/** Checks the account with the partner, to the degree that the partner's registration asks for (decision 7). */
 async function checkAccount(
   client: PartnerClient,
   partner: Partner,
@@ -191,7 +193,7 @@ async function checkAccount(
   }
 }
 
-/** The balance's own fields: unknown ones beside them are not ours to keep. */
+/** Keeps the known fields of the balance and drops unknown ones. */
 function snapshot(balance: NonNullable<TokenRequest['balance']>): object {
   const { amount_due_in_cents, due_date, last_updated_at } = balance;
   return { amount_due_in_cents, due_date, last_updated_at };

@@ -12,7 +12,7 @@ const platform = await startTestPlatform({ after });
 await platform.register(partner, { partner_id: 'water' });
 const credentials = await platform.credentials('water');
 
-/** Runs a command; words are as a shell would split them. Gives what it printed, or throws what it threw. */
+/** Runs a command; words are as a shell would split them. Returns what it printed, or throws what it threw. */
 async function run(words: readonly string[], key: string = platform.adminKey): Promise<string> {
   let out = '';
   const command = platformCommand({

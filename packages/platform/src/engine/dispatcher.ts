@@ -373,7 +373,7 @@ export class Dispatcher {
     if (this.#underWay === 0) this.#idle?.();
   }
 
-  /** A step threw. Gives the delay until it is tried again. */
+  /** A step threw. Returns the delay until it is tried again. */
   async #failed(payment: ActivePayment, error: unknown): Promise<number> {
     if (this.#ended) return BUG_PAUSE_MS;
     if (isDatabaseTrouble(error)) {
@@ -572,7 +572,7 @@ export class Dispatcher {
     );
   }
 
-  /** Carries out what an event leads to. Gives the delay of the next step, or `forget`. */
+  /** Carries out what an event leads to. Returns the delay of the next step, or `forget`. */
   async #apply(
     payment: ActivePayment,
     partner: Partner | undefined,
@@ -725,7 +725,7 @@ export class Dispatcher {
     );
   }
 
-  /** Writes one step. Gives the row after it, or undefined when the payment was dropped, or begun anew as its row says it is. */
+  /** Writes one step. Returns the row after it, or undefined when the payment was dropped, or begun anew as its row says it is. */
   async #write(payment: ActivePayment, write: StepWrite): Promise<PaymentRow | undefined> {
     await this.#saving.get(payment);
     if (write.kind !== 'end') await this.#save(payment);

@@ -115,7 +115,7 @@ test('a lost, broken or hostile answer leads to the same put with the same bytes
     (seen) => () => {
       partner.right(seen);
     },
-    // A drip that would go on for ever: each byte well within any timeout between bytes.
+    // A drip that would go on forever: each byte well within any timeout between bytes.
     () => (response) => {
       response.writeHead(200, { 'content-type': 'application/json' });
       const drip = setInterval(() => response.write(' '), 20);

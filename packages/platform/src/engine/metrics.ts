@@ -26,7 +26,7 @@ export interface EngineMetrics {
  */
 const MAX_LABELS = 500;
 
-/** Gives the label of a partner: its id for the first MAX_LABELS that are named, `other` after that. */
+/** Returns the label of a partner: its id for the first MAX_LABELS that are named, `other` after that. */
 function partnerLabels(): (partner_id: string) => string {
   const known = new Set<string>();
   return (partner_id) => {

@@ -1,5 +1,5 @@
 /**
- * No payment waits for another (LV3, LV4): whatever is refused, slow, hung or broken for ever at a partner, the payments beside it go on.
+ * No payment waits for another (LV3, LV4): whatever is refused, slow, hung or broken forever at a partner, the payments beside it go on.
  *
  * Each test compares the times of healthy payments beside the sick ones with those of healthy payments alone, in the same run: a
  * slow machine slows both. `SLACK_MS` is what a busy machine may add to a median of a few milliseconds.

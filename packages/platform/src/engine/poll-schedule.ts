@@ -147,7 +147,7 @@ export function nextPollMs(
 }
 
 /**
- * The poll times that minimise the expected delay of detection when a payment costs `budget` polls on average. Gives ages in
+ * The poll times that minimise the expected delay of detection when a payment costs `budget` polls on average. Returns ages in
  * milliseconds, ascending. `weights` are those of a SettlementTimes.
  */
 export function planPolls(weights: Float64Array, budget: number): number[] {

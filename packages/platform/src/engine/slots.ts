@@ -119,7 +119,7 @@ const takeStatement = sql(
   RETURNING s.slot`,
 );
 
-/** Takes slots from the owners that a view showed, which were dead or nobody. Gives those that are now this worker's. */
+/** Takes slots from the owners that a view showed, which were dead or nobody. Returns those that are now this worker's. */
 export async function takeSlots(
   on: Queryable,
   worker_id: string,
@@ -230,7 +230,7 @@ const placeStatement = sql(
   RETURNING ${PAYMENT_COLUMNS}, ${AGE}`,
 );
 
-/** Moves up to PAGE payments from ARRIVALS into slots of this worker, by turns. Gives their rows. */
+/** Moves up to PAGE payments from ARRIVALS into slots of this worker, by turns. Returns their rows. */
 export async function placeArrivals(
   on: Queryable,
   worker_id: string,

@@ -283,7 +283,7 @@ export class Worker {
     }
   }
 
-  /** Reads one slot page by page. Gives how many payments were new. */
+  /** Reads one slot page by page. Returns how many payments were new. */
   async #loadSlot(slot: number, count: number): Promise<number> {
     let cursor = '';
     let fresh = 0;

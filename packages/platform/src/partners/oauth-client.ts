@@ -226,7 +226,7 @@ export function lifeInSeconds(expires_in: Json | undefined): number {
 const MAX_RETRY_AFTER_MS = 15 * 60_000;
 
 /**
- * Reads Retry-After: whole seconds, or an HTTP date against our wall clock. Gives milliseconds within [0, 15 min], or undefined
+ * Reads Retry-After: whole seconds, or an HTTP date against our wall clock. Returns milliseconds within [0, 15 min], or undefined
  * for anything that is neither (F09, F10).
  */
 export function retryAfterMs(header: string | undefined, now: number): number | undefined {

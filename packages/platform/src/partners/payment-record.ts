@@ -72,7 +72,7 @@ const replyCheck = compileCheck(PaymentReply);
 /** Judges the JSON of a 200 answer against the intent. */
 export function judgeRecord(intent: Intent, json: Json | undefined): RecordJudgement {
   if (typeof json !== 'object' || json === null || Array.isArray(json)) return { kind: 'invalid' };
-  // posted_at is judged on its own: a time without a zone there must lead to review, not to asking for ever.
+  // posted_at is judged on its own: a time without a zone there must lead to review, not to asking forever.
   const { posted_at, ...fields } = json as { readonly [key: string]: Json };
   if (!replyCheck.holds(fields)) return { kind: 'invalid' };
   const field = mismatch(intent, fields);

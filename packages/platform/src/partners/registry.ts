@@ -66,7 +66,7 @@ export interface PartnerRegistry {
   credentials(partner: Partner): PartnerAuth;
   /** Notes why the engine holds its calls back, or null when it no longer does; an operator's pause is left alone. */
   hold(partner_id: string, reason: string | null, actor: string): Promise<void>;
-  /** Seals every secret anew with the first sealing key; gives how many were. */
+  /** Seals every secret anew with the first sealing key; returns how many were. */
   reseal(): Promise<number>;
 }
 

@@ -233,7 +233,7 @@ const dueStatement = sql(
 /**
  * Closes batches whose cut-off has passed and whose payments have all ended: each in one transaction that holds the batch, so that
  * no payment joins while it is counted. With `of`, those that fall to the slots of that worker; any number of workers may do so at
- * once. Gives the ids of those closed here; stops early when `signal` aborts.
+ * once. Returns the ids of those closed here; stops early when `signal` aborts.
  */
 export async function closeBatches(
   database: Database,

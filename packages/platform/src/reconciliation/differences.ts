@@ -37,7 +37,7 @@ const goneStatement = sql(
 );
 
 /**
- * Keeps what a run over a batch found; gives how many earlier differences it found no more. `actor` is whoever ran it. All of it in
+ * Keeps what a run over a batch found; returns how many earlier differences it found no more. `actor` is whoever ran it. All of it in
  * the caller's transaction, which holds the batch, so that two runs do not undo each other.
  */
 export async function keepDifferences(

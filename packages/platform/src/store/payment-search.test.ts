@@ -32,7 +32,7 @@ function touched(plan: Plan): number {
     : below + thrown;
 }
 
-/** Runs a search; gives what it found, and how many rows its statements touched. */
+/** Runs a search; returns what it found, and how many rows its statements touched. */
 async function cost<T>(
   search: (on: Queryable) => Promise<T[]>,
 ): Promise<{ found: T[]; rows: number }> {

@@ -223,7 +223,7 @@ const advanceStatement = sql(
 );
 
 /**
- * Takes steps of many payments in one statement with their audit lines. Gives for each the row after it, or undefined where the
+ * Takes steps of many payments in one statement with their audit lines. Returns for each the row after it, or undefined where the
  * fence refused: the payment belongs to another worker now, or has moved on. One payment may stand in it once.
  */
 export async function advance(

@@ -76,7 +76,7 @@ const endStatement = sql(
    SELECT ${PAYMENT_COLUMNS} FROM p`,
 );
 
-/** Ends many payments in one statement. Gives for each the terminal row, or undefined where the fence refused. */
+/** Ends many payments in one statement. Returns for each the terminal row, or undefined where the fence refused. */
 export async function endPayments(
   on: Queryable,
   writer: Writer,
@@ -113,7 +113,7 @@ const settleStatement = sql(
    SELECT ${PAYMENT_COLUMNS} FROM p`,
 );
 
-/** Notes that the funds of ended payments were captured or released. Gives the rows that this worker had to note. */
+/** Notes that the funds of ended payments were captured or released. Returns the rows that this worker had to note. */
 export function settlePayments(
   on: Queryable,
   writer: Writer,
@@ -230,7 +230,7 @@ const closeReviewStatement = sql(
 
 /**
  * Ends a payment in review for an operator; any worker then releases the funds. Only engine/review.ts calls it, which first asks the
- * partner. Gives the terminal row, or undefined when the payment is not in that review any more.
+ * partner. Returns the terminal row, or undefined when the payment is not in that review any more.
  */
 export async function closePayment(
   on: Queryable,

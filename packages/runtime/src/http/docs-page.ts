@@ -1,6 +1,6 @@
 /** The page at /docs: the OpenAPI document as plain HTML, without scripts, so that the strictest browser policy holds (decision 33). */
 
-/** Renders an OpenAPI document. Takes the document as served; gives a whole HTML page. */
+/** Renders an OpenAPI document. Takes the document as served; returns a whole HTML page. */
 export function docsPage(document: object): string {
   const info = inside(document, 'info');
   const paths = Object.entries(inside(document, 'paths')).flatMap(([path, methods]) =>
