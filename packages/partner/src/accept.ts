@@ -6,12 +6,13 @@
  * holds:   one row per platform_payment_id forever (KT1, PF2); the first request's content never changes.
  * next:    a new row goes to apply.ts in memory; after a crash that finds it in the table, by its status.
  *
- * Requests that arrive while a commit is under way share the next: INSERT … ON CONFLICT DO NOTHING, and for those that existed a
- * separate SELECT, each its own READ COMMITTED transaction, so that it sees what the insert lost against. One statement that does
- * both answers empty under a race in 40 of 100 cases; checking before inserting makes duplicates or errors (reliability fact 4).
+ * Requests that arrive while a commit is in flight share the next one: INSERT … ON CONFLICT DO NOTHING, then a separate SELECT for
+ * those that existed. Each is its own READ COMMITTED transaction, so that the SELECT sees the rows that the insert conflicted with.
+ * One statement that does both returned nothing in 40 of 100 races; checking before inserting makes duplicates or errors
+ * (reliability fact 4).
  *
- * Whether account and amount are good is not asked here: a payment for an unknown account is accepted and then failed, so that it
- * leaves a trace and every repeat gets the same answer (decision 10).
+ * Account and amount are not validated here: a payment for an unknown account is accepted and then fails, so that it leaves a trace
+ * and every retry gets the same answer (decision 10).
  */
 import assert from 'node:assert/strict';
 import { Refusal, type PaymentInstruction } from '@duebridge/contract';
@@ -28,9 +29,9 @@ import {
   type PaymentRow,
 } from './store.ts';
 
-/** Payments in one insert: beyond some hundreds the statement grows faster than the commit it saves. */
+/** Payments in one insert: beyond a few hundred the statement costs more than the commit it saves. */
 const maxBatch = 512;
-/** Requests waiting for their insert: at 5,000 a second two seconds, after which a caller had better come back (F73). */
+/** Requests waiting for their insert: two seconds of work at 5,000 a second. Beyond that a caller should retry later (F73). */
 const maxQueued = 10_000;
 
 /** The accepting end of the kit. */
@@ -48,7 +49,7 @@ export interface Acceptance {
     },
     body: PaymentInstruction,
   ): Promise<PaymentRow>;
-  /** Resolves when everything that was put is on disk or has failed. */
+  /** Resolves when every payment put so far is on disk or has failed. */
   drain(): Promise<void>;
 }
 
@@ -68,7 +69,7 @@ export function openAcceptance(options: {
   const { database, handOver, newPaymentIds, metrics, log, clock } = options;
 
   const flush = async (requests: Request[]): Promise<PaymentRow[]> => {
-    // Of requests with one id that came together the first is inserted; the others are repeats of it.
+    // Of concurrent requests with the same id the first is inserted; the others are repeats of it.
     const firsts = new Map<string, Request>();
     for (const request of requests) {
       if (!firsts.has(request.platform_payment_id)) {
@@ -125,10 +126,10 @@ export function openAcceptance(options: {
   };
 }
 
-/** Long enough for any name of a payment; what a platform takes (decision 3). */
+/** Maximum length of a payment_id; what a platform accepts (decision 3). */
 const maxPaymentIdLength = 128;
 
-/** The requests with their names. A wrong answer is a bug of the account system: nothing is accepted, and callers come back. */
+/** The requests with their payment ids. A wrong answer is a bug in the account system: nothing is accepted, and callers retry. */
 async function withNames(
   newPaymentIds: NonNullable<AccountSystem['newPaymentIds']>,
   requests: readonly Request[],
@@ -160,12 +161,12 @@ async function withNames(
 
 function rowOf(rows: ReadonlyMap<string, PaymentRow>, request: NewPayment): PaymentRow {
   const row = rows.get(request.platform_payment_id);
-  // What the insert lost against is committed, and nothing is ever deleted.
+  // The conflicting rows are committed, and no payment is ever deleted.
   assert(row, 'an id was neither inserted nor found');
   return row;
 }
 
-/** What a repeat says otherwise than the first request (decision 9); empty for an honest repeat. */
+/** The fields in which a repeat differs from the first request (decision 9); empty for an identical repeat. */
 function auditOf(request: Request, row: PaymentRow): AuditLine[] {
   const { platform_payment_id } = request;
   const actor = `client ${request.client_id}`;

@@ -1,16 +1,16 @@
 /**
- * Takes processing payments to their end: has their account system post them and writes what became of it (ST2, ST3, RU3).
+ * Takes processing payments to their end: has the account system post them and records the result (ST2, ST3, RU3).
  *
- * enters:  payments just accepted, from accept.ts in memory; those that a crash, an error or "later" left, from the table.
+ * enters:  payments just accepted, from accept.ts in memory; payments left by a crash, an error or "later", from the table.
  * leaves:  terminal rows, told to the waiting reads (status.ts) after their commit.
  * holds:   a payment is posted at most once (KT2) and its status says so from the same commit (KT6); nothing stays processing
- *          because a process died (KT13); one payment that cannot be posted delays no other by more than two seconds (LV3).
- * next:    post-in-transaction.ts for books in the kit's database, post-in-own-system.ts for books elsewhere; here is what they
- *          share: what is in hand, when it is tried again, and the look at the table.
+ *          because a process died (KT13); a payment that cannot be posted delays no other by more than two seconds (LV3).
+ * next:    post-in-transaction.ts for a ledger in the kit's database, post-in-own-system.ts for one elsewhere. This file has what
+ *          they share: payments in hand, retries, and the sweep of the table.
  *
- * Who applies what is decided by row locks where posting and ending are one transaction: each replica applies what it accepted, at
- * once; `sweep` looks for what has been processing for too long and applies it too. Two replicas at the same payment cost a moment's
- * wait: the second finds it ended. Where a call lies between, claims decide (claims.ts).
+ * Where posting and ending are one transaction, row locks decide which replica applies a payment: each replica applies what it
+ * accepted at once, and `sweep` applies what has been processing for too long. If two replicas meet at one payment, the second
+ * waits a moment and finds it ended. Where a call to another system lies in between, claims decide (claims.ts).
  */
 import { messageOf, type Clock, type Database, type Log } from '@duebridge/runtime';
 import type { AccountSystem, BillerRules } from './account-system.ts';
@@ -25,32 +25,32 @@ import { findStanding, findUnfinished, type PaymentRow, type UnfinishedPayment }
 
 /** Payments in hand at most; more are left to the sweep, which finds them in the table (memory stays bounded). */
 const maxInHand = 100_000;
-/** A payment that has been processing for so long was left by someone; those in hand here are skipped whatever their age. */
+/** A payment that has been processing for this long was left behind. Payments in hand here are skipped whatever their age. */
 const sweepAgeMs = 2_000;
-/** Pause between two looks at the table: with the age above, what a crash left is ended within seconds (KT13). */
+/** Pause between two sweeps: with the age above, payments left by a crash end within seconds (KT13). */
 const sweepPauseMs = 1_000;
-/** The pause is at least so many times as long as the looks took: a hundred thousand nightly payments cost a tenth of a connection. */
+/** The pause is at least this many times as long as the sweep took: a hundred thousand nightly payments cost a tenth of a connection. */
 const sweepPauseFactor = 10;
-/** Rows of one look; the next goes on from there, so that thousands of nightly payments hide no new one. */
+/** Rows per page; the next page continues from there, so that thousands of nightly payments hide no new one. */
 const sweepRows = 1_000;
 /** After an error or a "later": first pause and longest. */
 const retryMs = { first: 1_000, longest: 60_000 };
-/** After an outage, or when a lock or a call holds a payment: the same each time, so that all goes on at once when it is over. */
+/** Pause after an outage, or while a lock or a call holds a payment. It does not grow, so that work resumes at once when it is over. */
 const holdOffMs = 500;
-/** How often the figures of what has not ended are counted, and how many times as long as that takes they rest at least. */
+/** How often the metrics of unfinished payments are counted, and the minimum rest as a multiple of the time the count took. */
 const standingPause = { ms: 10_000, factor: 100 };
 
 /** The applying end of the kit. */
 export interface Applier {
-  /** Takes payments that were just committed. Never waits, never throws: the table holds them. */
+  /** Takes payments that were just committed. Never waits and never throws: the table holds them. */
   take(payments: readonly PaymentRow[]): void;
-  /** One look at the table for payments that were left; resolves when those it found have been tried. Returns how many. */
+  /** Sweeps the table once for payments left behind. Resolves when those it found have been tried; returns how many. */
   sweep(ageMs?: number): Promise<number>;
   /** Cancels a payment (ST4): at once, or by the replica that has handed it to the biller's own system. */
   cancel(platform_payment_id: string, actor: string, reason: string): Promise<CancelOutcome>;
-  /** Begins to sweep: everything at once, then as time goes by. */
+  /** Starts sweeping: everything once at the start, then at intervals. */
   start(): void;
-  /** Ends sweeping and resolves when what is in hand has been tried, within some seconds whatever hangs. */
+  /** Stops sweeping. Resolves when the payments in hand have been tried, or after a few seconds if something hangs. */
   stop(): Promise<void>;
 }
 
@@ -58,7 +58,7 @@ export interface Applier {
 export interface ApplierOptions {
   readonly database: Database;
   readonly accounts: AccountSystem;
-  /** Undefined: any biller that has accounts. Else a payment for another biller fails. */
+  /** Undefined: any biller that has accounts. Otherwise a payment for another biller fails. */
   readonly billers: readonly BillerRules[] | undefined;
   /** Time between acceptance and posting in which an operator can cancel, in milliseconds (ST4). */
   readonly holdMs: number;
@@ -114,7 +114,7 @@ export function openApplier(options: ApplierOptions): Applier {
     if (retries.size > maxInHand) retries.delete(retries.keys().next().value ?? id);
   };
 
-  /** An outage is told when it begins and when it is over, not for each payment. */
+  /** Log an outage when it begins and when it ends, not for each payment. */
   const noteOutage = (error: unknown): void => {
     if (!isOut) log.warn({ error: messageOf(error) }, 'payments cannot be applied; trying again');
     isOut = true;
@@ -136,7 +136,7 @@ export function openApplier(options: ApplierOptions): Applier {
     if (tried.result === 'outage') noteOutage(tried.error);
     else noteWorking();
     if (tried.result === 'failed') {
-      // It stays processing, which is the truth, and the sweep tries again.
+      // The payment correctly stays processing, and the sweep retries it.
       const line = { platform_payment_id: id, error: messageOf(tried.error) };
       if (isFirst) log.error(line, 'not applied; tried again');
       else log.warn(line, 'not applied again');
@@ -154,7 +154,7 @@ export function openApplier(options: ApplierOptions): Applier {
     const least = Math.max(ageMs, holdMs);
     const found = await findUnfinished(database, {
       ageMs: least,
-      // Where there is a time to cancel in, a payment of unknown age waits for all of it.
+      // If the age is unknown, wait the full cancel window.
       aheadMs: holdMs > 0 ? null : least,
       replica_id: lease.replica_id,
       after: place,
@@ -170,12 +170,12 @@ export function openApplier(options: ApplierOptions): Applier {
   };
 
   const sweepForEver = async (): Promise<void> => {
-    // The first look takes everything: whatever was processing when this replica last ended.
+    // The first sweep takes every payment that was processing when this replica last stopped.
     let ageMs = 0;
     while (!stopped.signal.aborted) {
       try {
         const tried = Promise.all((await find(ageMs)).map(apply));
-        // Not longer: a payment that hangs must not stop the looking.
+        // Wait no longer: a payment that hangs must not stop the sweep.
         const over = new AbortController();
         const end = AbortSignal.any([over.signal, stopped.signal]);
         await Promise.race([tried, clock.sleep(sweepPauseMs, end)]);
@@ -202,7 +202,7 @@ export function openApplier(options: ApplierOptions): Applier {
         metrics.standing('processing', processing);
         metrics.standing('unsettled', unsettled);
       } catch {
-        // The figures stay as they were; the look tells of the outage.
+        // Keep the last counts; the sweep logs the outage.
       }
       const tookMs = clock.monotonic() - began;
       await clock.sleep(Math.max(standingPause.ms, tookMs * standingPause.factor), stopped.signal);
@@ -211,7 +211,7 @@ export function openApplier(options: ApplierOptions): Applier {
 
   return {
     take(payments) {
-      // With a time to cancel in, the sweep applies them when it has passed.
+      // With a cancel window, the sweep applies them when it has passed.
       if (holdMs > 0 || stopped.signal.aborted) return;
       for (const payment of payments) {
         if (inHand.size < maxInHand) void apply({ ...payment, claimed_by: null });
@@ -229,7 +229,7 @@ export function openApplier(options: ApplierOptions): Applier {
           ? outcome
           : own
             ? await own.cancelClaimed(outcome, actor, reason)
-            : // Left by an account system that was there before: nobody knows what it did.
+            : // Left by an account system configured earlier; its outcome is unknown.
               ({ outcome: 'too_late', payment: outcome.payment } as const);
       if (final.outcome === 'canceled') announce([final.payment]);
       return final;

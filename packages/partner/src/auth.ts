@@ -4,7 +4,7 @@
  *
  * Checks are answered from memory. An access token is looked up in the table at its first use and again once the last look is
  * `recheckMs` old, so that a revocation holds at every replica within five seconds. Secrets, keys and tokens are compared and
- * stored as SHA-256: they are long and random, so nothing slower is called for, and equal lengths make the comparison constant.
+ * stored as SHA-256: they are long and random, so a slower hash is not needed, and equal lengths allow a constant-time comparison.
  */
 import { createHash, randomBytes, timingSafeEqual } from 'node:crypto';
 import {
@@ -27,7 +27,7 @@ import type { IncomingHttpHeaders } from 'node:http';
 /** A client application that the partner created for a platform (OA1). */
 export interface OAuthClient {
   readonly client_id: string;
-  /** One secret, or two while one replaces the other: both are good (reliability F67). */
+  /** One secret, or two during a rotation: both are valid (reliability F67). */
   readonly secrets: readonly string[];
   /** Scopes it may ask for; default both (SC1). */
   readonly scopes?: readonly Scope[];
@@ -46,11 +46,11 @@ export interface KeyOptions {
   readonly method: 'key';
   /** Such as `x-api-key` or `Authorization`. */
   readonly header: string;
-  /** One key, or two while one replaces the other. */
+  /** One key, or two during a rotation. */
   readonly keys: readonly string[];
   /**
-   * Client ids under which the same caller put payments before: an OAuth client it no longer uses, or `static-key`. Those stay
-   * its own, so that a change of credentials does not cut it off from what it put (PF2).
+   * Client ids under which the same caller put payments earlier: an OAuth client it no longer uses, or `static-key`. Those payments
+   * stay its own, so that a change of credentials does not cut it off from them (PF2).
    */
   readonly formerly?: readonly string[];
 }
@@ -61,18 +61,18 @@ export type AuthOptions = OAuthOptions | KeyOptions;
 /** An authenticated caller. */
 export interface Caller {
   readonly client_id: string;
-  /** Whose payments are its own: its client id, and those it had before. */
+  /** The client ids whose payments it may see: its own, and those it had earlier. */
   readonly owns: ReadonlySet<string>;
 }
 
-/** The door in front of the operations. */
+/** The authenticator in front of the operations. */
 export interface Door {
   /**
-   * Returns the caller, or refuses: UNAUTHORIZED when there is no good credential, INSUFFICIENT_SCOPE when it does not cover the
-   * operation. Answers without waiting when memory knows.
+   * Returns the caller, or refuses: UNAUTHORIZED when there is no valid credential, INSUFFICIENT_SCOPE when it does not cover the
+   * operation. Returns synchronously when the answer is in memory.
    */
   authenticate(headers: IncomingHttpHeaders, scope: Scope): Caller | Promise<Caller>;
-  /** Issues an access token (OA2, OA3); undefined where a key protects the operations. Refuses with OAuthRefusal. */
+  /** Issues an access token (OA2, OA3); undefined where a key protects the operations. Throws OAuthRefusal. */
   readonly issue?: (
     form: AccessTokenRequest,
     authorization: string | undefined,
@@ -83,21 +83,21 @@ export interface Door {
 
 /** Life of an access token in seconds: the interface's sample. */
 const tokenSeconds = 3_600;
-/** A token known from memory is looked up again after this; with the time of the look itself, under five seconds. */
+/** A token known from memory is looked up again after this; with the time of the lookup itself, under five seconds. */
 const recheckMs = 4_000;
 /** Tokens kept in memory; a platform uses one for each of its processes. */
 const maxRemembered = 10_000;
-/** Tokens that are not known are remembered too, so that repeating one costs nothing. */
+/** Unknown tokens are cached too, so that repeating one costs no query. */
 const maxRefused = 10_000;
 /** Shortest secret or key: 16 characters of a random text are beyond guessing. */
 const minSecretLength = 16;
-/** Failed tries of one client id a second, and at once; beyond it they are answered 429. The right secret is always taken. */
+/** Failed attempts of one client id per second, and the burst; beyond it they get 429. The right secret is always accepted. */
 const failures = { perSecond: 1, burst: 20 };
 
-/** The client id of payments that were put with the static key: there is one holder. */
+/** The client id of payments that were put with the static key, which has one holder. */
 const KEY_HOLDER = 'static-key';
 
-/** Makes the door. Throws ConfigurationError when the options are not usable. */
+/** Makes the authenticator. Throws ConfigurationError when the options are not usable. */
 export function openDoor(options: {
   auth: AuthOptions;
   database: Database;
@@ -160,7 +160,7 @@ function sha256(text: string): Buffer {
   return createHash('sha256').update(text).digest();
 }
 
-/** Compares with all of them whatever the outcome, so that time tells nothing. */
+/** Compares with all of them whatever the outcome, so that timing reveals nothing. */
 function isOneOf(digest: Buffer, digests: readonly Buffer[]): boolean {
   let found = false;
   for (const known of digests) found = timingSafeEqual(digest, known) || found;
@@ -201,7 +201,7 @@ const revokeStatement = sql(
     WHERE client_id = $1 AND revoked_at IS NULL AND expires_at > clock_timestamp() RETURNING 1`,
 );
 
-// A few at a time with every token that is issued: the table stays as small as the tokens that live.
+// Delete a few expired tokens with every token issued, which keeps the table as small as the set of live tokens.
 const forgetStatement = sql(
   'kit_forget_tokens',
   `DELETE FROM duebridge_partner.access_token WHERE token_sha256 IN (
@@ -219,7 +219,7 @@ function oauthDoor(
   const refused = new Map<string, number>();
   const looks = new Map<string, Promise<KnownToken | undefined>>();
   const failed = rateLimiter({ ...failures, maxKeys: maxRemembered, clock });
-  // Compared with when the client id is not known, so that it takes as long as a known one.
+  // Compared with when the client id is unknown, so that both cases take the same time.
   const nobody: KnownClient = { caller: callerOf(''), secrets: [randomBytes(32)], scopes: [] };
 
   const look = async (token: string): Promise<KnownToken | undefined> => {
@@ -237,7 +237,7 @@ function oauthDoor(
     const granted = row.scope.split(' ');
     const found: KnownToken = {
       caller: client.caller,
-      // What the client may no longer have, its older tokens no longer give.
+      // A scope withdrawn from the client is withdrawn from its older tokens too.
       scopes: client.scopes.filter((scope) => granted.includes(scope)),
       expiresAt: checkedAt + row.seconds_left * 1000,
       checkedAt,
@@ -246,7 +246,7 @@ function oauthDoor(
     return found;
   };
 
-  /** One look for one token at a time, however many calls carry it. */
+  /** One lookup per token at a time, however many calls carry it. */
   const lookOnce = (token: string): Promise<KnownToken | undefined> => {
     const underWay = looks.get(token);
     if (underWay) return underWay;
@@ -271,7 +271,7 @@ function oauthDoor(
       const digest = sha256(given.client_secret);
       const isRight = isOneOf(digest, (client ?? nobody).secrets);
       if (!client || !isRight) {
-        // By its digest: the id is the caller's text, of any length, and many of them are remembered.
+        // Keyed by digest: the id is the caller's text, of any length, and many are kept.
         const permit = failed.take(sha256(given.client_id).toString('base64'));
         if (!permit.ok) {
           throw new Refusal('TOO_MANY_REQUESTS', {
@@ -325,7 +325,7 @@ function readClients(clients: readonly OAuthClient[]): ReadonlyMap<string, Known
   return known;
 }
 
-/** Keeps a bounded map: the first key set is the first forgotten. */
+/** Sets a key in a bounded map: the oldest key is evicted first. */
 function remember<T>(map: Map<string, T>, key: string, value: T, limit: number): void {
   map.delete(key);
   map.set(key, value);
@@ -342,7 +342,7 @@ function admit(token: KnownToken | undefined, scope: Scope, now: number): Caller
   return token.caller;
 }
 
-/** The token of `Authorization: Bearer TOKEN` (OA4). What cannot be one of ours is refused without a look. */
+/** The token of `Authorization: Bearer TOKEN` (OA4). A token that cannot be ours is refused without a query. */
 function bearerToken(authorization: string | undefined): string {
   if (authorization === undefined) {
     throw new Refusal('UNAUTHORIZED', { headers: { 'WWW-Authenticate': 'Bearer' } });
@@ -396,7 +396,7 @@ function basicCredentials(authorization: string): { client_id: string; client_se
       client_secret: formDecode(pair.slice(colon + 1)),
     };
   } catch {
-    // A percent sign that encodes nothing.
+    // Malformed percent-encoding.
     throw invalidClient();
   }
 }

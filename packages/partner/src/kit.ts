@@ -1,6 +1,6 @@
 /**
- * The kit put together: authentication, the stages and their lives, mounted on a server that reads strictly. Nothing is decided here.
- * plugin.ts and handler.ts bring such a server into whatever the partner already runs.
+ * Assembles the kit: mounts authentication and the stages on a server that parses strictly, and starts and stops them with it. No
+ * decisions are made here. plugin.ts and handler.ts embed such a server in what the partner already runs.
  */
 import {
   Refusal,
@@ -36,7 +36,7 @@ import { openStatusReads, waitPreference } from './status.ts';
 import { settlePayment, type SettleOutcome } from './settle.ts';
 import { toRecord, type PaymentRow } from './store.ts';
 
-/** Path templates of the operations; those that are absent are the defaults. */
+/** Path templates of the operations; absent ones are the defaults. */
 export type KitPaths = PartnerPaths & { readonly access_token?: string };
 
 /** The whole path of one operation. */
@@ -55,19 +55,19 @@ export function servedPaths(
     .map((id) => ({ method: partnerRoutes[id].method, path: pathOf(id, options) }));
 }
 
-/** What a partner decides. */
+/** What a partner configures. */
 export interface PartnerKitOptions {
   /** The kit's own tables live here; `migratePartner` makes them. */
   readonly database: Database;
   /** How the operations are protected (S3). */
   readonly auth: AuthOptions;
-  /** The books; default: `ledger(database)`. */
+  /** The account system; default: `ledger(database)`. */
   readonly accounts?: AccountSystem;
   /** The billers served, with their rules. Default: every biller that has accounts, without rules. */
   readonly billers?: readonly BillerRules[];
-  /** Path templates that depart from the defaults (decision 1); each must hold the same fields. */
+  /** Path templates that differ from the defaults (decision 1); each must contain the same fields. */
   readonly paths?: KitPaths;
-  /** What every path begins with, such as `/pay`; default nothing. */
+  /** Prefix of every path, such as `/pay`; default none. */
   readonly prefix?: string;
   /** Time between acceptance and posting in which an operator can cancel, in milliseconds (ST4); default 0. */
   readonly holdMs?: number;
@@ -85,7 +85,7 @@ export interface PartnerKit {
   /**
    * Ends a payment as the biller's own system reports it (for one that answered `later` and calls back); `actor` is kept in the
    * audit. Reporting the same again is harmless; a report that contradicts a recorded end changes nothing and is kept in the audit.
-   * Throws WrongAnswer when the outcome is none, and ConfigurationError for books in the kit's own database.
+   * Throws WrongAnswer when the outcome is not a valid one, and ConfigurationError when the ledger is in the kit's own database.
    */
   settle(
     platform_payment_id: string,
@@ -94,7 +94,7 @@ export interface PartnerKit {
   ): Promise<SettleOutcome>;
   /** Ends all access tokens of an OAuth client, at every replica within five seconds; returns how many. */
   revokeTokens(client_id: string): Promise<number>;
-  /** Looks at once for payments that were left processing, instead of at the next round; returns how many were tried. */
+  /** Sweeps now for payments that were left processing, instead of at the next round; returns how many were tried. */
   sweep(): Promise<number>;
 }
 
@@ -103,7 +103,7 @@ declare module 'fastify' {
     partnerKit: PartnerKit;
   }
   interface FastifyRequest {
-    /** Set by the door before the handler of a partner operation runs. */
+    /** Set by the authenticator before the handler of a partner operation runs. */
     partnerCaller: Caller | null;
   }
 }
@@ -186,7 +186,7 @@ export async function mountKit(app: FastifyInstance, options: PartnerKitOptions)
     applier.start();
     done();
   });
-  // Waiting reads end when the server begins to close, requests under way are answered, and only then the stages end.
+  // When the server begins to close, waiting reads end, then requests in flight are answered, and only then do the stages stop.
   app.addHook('onClose', async () => {
     await acceptance.drain();
     await Promise.all([applier.stop(), reads.stop()]);
@@ -263,7 +263,7 @@ export async function mountKit(app: FastifyInstance, options: PartnerKitOptions)
     async (call) => {
       const { params, headers, reply } = call;
       const { owns } = callerOf(call.request);
-      // Under another account's path the payment does not exist (decision 9).
+      // A payment does not exist under another account's path (decision 9).
       const isTheirs = (payment: PaymentRow): boolean =>
         owns.has(payment.client_id) &&
         payment.biller_id === params.biller_id &&

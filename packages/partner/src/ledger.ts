@@ -4,10 +4,10 @@
  * A transfer is one movement and has two entries that sum to zero: line 1 on the customer's account, line 2 on the biller's side
  * of it (`:received` for payments, `:billed` for what an import says is owed; a colon is in no id of the wire). What an account
  * owes is at every moment the sum of its entries: a payment of 500 is -500 on the account, an import that raises the bill from
- * 1,000 to 1,200 is +200. The balance column is that sum kept at hand, and moves in the same transaction as the entries (KT12).
+ * 1,000 to 1,200 is +200. The balance column caches that sum, and changes in the same transaction as the entries (KT12).
  *
- * Postings come hundreds at a time inside the kit's transaction; accounts are locked in sorted order, so that replicas that post
- * to the same accounts wait in one direction only. A payment's transfer bears its id: a second one cannot be written (KT2).
+ * Postings run hundreds at a time inside the kit's transaction. Accounts are locked in sorted order, so that replicas that post to
+ * the same accounts cannot deadlock. A payment's transfer carries its id, so a second one cannot be written (KT2).
  */
 import { Refusal, type AccountRecord } from '@duebridge/contract';
 import { sql, type Database, type Transaction } from '@duebridge/runtime';
@@ -41,7 +41,7 @@ const findAccountStatement = sql(
   `SELECT ${accountColumns} FROM duebridge_partner.account WHERE account_id = $2 AND biller_id = $1`,
 );
 
-/** The default books, in the kit's database. */
+/** The default ledger, in the kit's database. */
 export function ledger(database: Database): AccountsInTransaction {
   return {
     posts: 'in_transaction',
@@ -93,7 +93,7 @@ async function lockAccounts(
   return new Map(rows.map((row) => [keyOf(row), row]));
 }
 
-/** Both ids in one text; a colon is in neither. */
+/** Both ids in one text; neither can contain a colon. */
 function keyOf(account: { readonly biller_id: string; readonly account_id: string }): string {
   return `${account.biller_id}:${account.account_id}`;
 }
@@ -128,7 +128,7 @@ interface Movement {
   readonly amount_in_cents: number;
 }
 
-// One statement, so that no failure between can leave a transfer without its entries or a balance beside its sum.
+// One statement, so that no failure can leave a transfer without its entries, or a balance that disagrees with them.
 const transferStatement = sql(
   'kit_write_transfers',
   `WITH movement AS MATERIALIZED (
@@ -170,7 +170,7 @@ async function writeTransfers(
 /** Key of the advisory lock under which imports run; any constant does, as such locks are per database. */
 const importLock = 7_033_124_800_419;
 
-/** One account as an import gives it; a field that is undefined keeps what is stored (for a new account: its default). */
+/** One account of an import; a field that is undefined keeps what is stored (for a new account: its default). */
 export interface ImportedAccount {
   readonly biller_id: string;
   readonly account_id: string;
@@ -213,11 +213,12 @@ const putAccountsStatement = sql(
 
 /**
  * Creates and updates accounts in one transaction: all or nothing. The accounts must be distinct. A changed amount due is written
- * as a transfer, so that the books still sum up; payments that are posted meanwhile wait, and then count on top of it.
+ * as a transfer, so that the ledger stays balanced; payments posted meanwhile wait, and are then applied on top of it.
  *
- * `as_of` (ISO 8601 with offset) is the moment of which the amounts are true: payments posted since then are taken off them, and an
- * amount older than the one stored is left out. Without it the amounts are the last word, which is refused for an account that has
- * been paid here: the import would take payments back that its figures cannot know (Refusal INVALID_REQUEST, naming the accounts).
+ * `as_of` (ISO 8601 with offset) is the time at which the amounts were correct: payments posted since then are subtracted from
+ * them, and an amount older than the stored one is ignored. Without it the amounts are final, which is refused for an account that
+ * has been paid here: the import would undo payments that its figures cannot include (Refusal INVALID_REQUEST, naming the
+ * accounts).
  */
 export function importAccounts(
   database: Database,
@@ -225,7 +226,7 @@ export function importAccounts(
   as_of: string | null = null,
 ): Promise<ImportResult> {
   return database.transaction(async (tx) => {
-    // One import at a time: two that create the same account would each post its whole bill. Postings go on.
+    // One import at a time: two that create the same account would each post its whole bill. Postings are not blocked.
     await tx.query('SELECT pg_advisory_xact_lock($1)', [importLock]);
     const sorted = accounts.toSorted((one, other) => compare(one, other));
     const stored = await lockAccounts(tx, sorted);
@@ -245,7 +246,7 @@ export function importAccounts(
       );
     }
     const merged = changed.map((account) => merge(account, stored.get(keyOf(account)), as_of));
-    // Each was right in the file; with the other amount as stored they contradict each other.
+    // Each amount was valid in the file, but contradicts the other amount as stored.
     refuse(
       merged.filter(
         ({ min_amount_in_cents: min, max_amount_in_cents: max }) => (min ?? 0) > (max ?? Infinity),
@@ -280,7 +281,7 @@ function refuse(accounts: readonly { readonly account_id: string }[], problem: s
   });
 }
 
-/** By account, what payments through the kit have added to what is owed (negative) since `as_of`, or ever. */
+/** By account, the sum (negative) that payments through the kit have added to the amount owed since `as_of`, or ever. */
 async function paidSince(
   tx: Transaction,
   accounts: readonly ImportedAccount[],

@@ -2,13 +2,13 @@
  * Reads of payments (B3, B5), and the waiting read (decision 24).
  *
  * enters:  the id of a payment; for a waiting read, how long.
- * leaves:  its row as the primary has it now (KT8, KT9), or after its status changed.
- * holds:   a reader waits first and looks second, so that no change falls between; it is woken by what this replica ended
- *          (apply.ts, admin.ts announce) at once, and by what another replica ended within the pause of the look below.
+ * leaves:  its current row from the primary (KT8, KT9), or its row after a status change.
+ * holds:   a reader registers before it reads, so that no change is missed. It is woken at once by payments that this replica ended
+ *          (apply.ts and admin.ts announce them), and by those of another replica within the polling pause below.
  *
- * The look asks for all waited ids in one statement and then pauses for ten times as long as that took, so that it never takes
- * more than a tenth of a connection. LISTEN/NOTIFY was not taken: every notifying commit queues behind a lock of the whole
- * database server, which is dear where postings are many, and its payload holds 200 ids at most.
+ * The poll reads all awaited ids in one statement and then pauses for ten times as long as that took, so that it never uses more
+ * than a tenth of a connection. LISTEN/NOTIFY was rejected: every notifying commit queues behind a lock of the whole database
+ * server, which is expensive under many postings, and its payload holds 200 ids at most.
  */
 import type { Clock, Database, Log } from '@duebridge/runtime';
 import { messageOf } from '@duebridge/runtime';
@@ -16,26 +16,26 @@ import type { KitMetrics } from './metrics.ts';
 import { findEnded, findPayments, type PaymentRow } from './store.ts';
 
 /**
- * Reads that wait at once; the next are answered without waiting, as by a partner that knows no waiting reads. Each holds a
- * connection, so it is well below the 10,000 of a server, and a server of fewer gives at most half of them.
+ * Maximum of concurrent waiting reads; further ones are answered at once, as if waiting were not supported. Each holds a
+ * connection, so the limit is well below the 10,000 of a server, and at most half the connections of a smaller one.
  */
 const maxWaiting = 4_000;
 /** Longest wait granted, in milliseconds; below the 30 s after which many proxies cut a silent connection. */
 const longestWaitMs = 25_000;
-/** Shortest pause between two looks for what other replicas ended: half of it is the mean delay such a reader sees. */
+/** Shortest pause between two polls for payments that other replicas ended: half of it is the mean delay of such a reader. */
 const lookPauseMs = 40;
 
 /** The reading end of the kit. */
 export interface StatusReads {
-  /** Returns the payment, or undefined when there is none or `isTheirs` denies it. */
+  /** Returns the payment, or undefined when there is none or `isTheirs` rejects it. */
   read(
     platform_payment_id: string,
     isTheirs: (payment: PaymentRow) => boolean,
   ): Promise<PaymentRow | undefined>;
   /**
    * Returns the payment as soon as it has ended, or as it is when `ms` milliseconds have passed or `signal` aborts. One that
-   * `isTheirs` denies is answered as absent, at once: not even time may tell that it exists.
-   * `applied` is false when too many wait already and this one did not.
+   * `isTheirs` rejects is answered as absent, at once, so that timing does not reveal that it exists. `applied` is false when too
+   * many reads wait already and this one did not wait.
    */
   readWaiting(
     platform_payment_id: string,
@@ -86,7 +86,7 @@ export function openStatusReads(options: {
     }
   };
 
-  /** Runs while anybody waits. */
+  /** Runs while any read waits. */
   const look = async (): Promise<void> => {
     while (waiters.size > 0 && !stopped.signal.aborted) {
       const began = clock.monotonic();

@@ -1,19 +1,19 @@
 /**
- * Time and chance, injected: nothing else in the project reads the system's clock, waits, or draws a random number, so a test
- * owns all three (reliability 3.1). `manualClock` of the testing face is the other implementation.
+ * Injected time and randomness: nothing else in the project reads the system's clock, waits, or draws a random number, so a test
+ * controls all three (reliability 3.1). `manualClock` of the testing entry point is the other implementation.
  */
 import { randomInt } from 'node:crypto';
 
-/** A source of time and chance. */
+/** A source of time and randomness. */
 export interface Clock {
   /** Wall time in milliseconds since 1970; it may step either way (reliability F87), so never subtract two of them. */
   now(): number;
   /** Milliseconds from an arbitrary start that never step back: for intervals and deadlines. */
   monotonic(): number;
   /**
-   * Resolves after `ms` milliseconds, or at once when `signal` aborts (it never rejects; look at the signal). Any length is
-   * right, those beyond a timer's 2^31 ms included, which setTimeout would fire after 1 ms (reliability F58). Zero, negative
-   * and NaN resolve in the next turn of the event loop. A waiting sleep keeps the process alive.
+   * Resolves after `ms` milliseconds, or at once when `signal` aborts (it never rejects; look at the signal). Any length works,
+   * including those beyond a timer's 2^31 ms, which setTimeout would fire after 1 ms (reliability F58). Zero, negative and NaN
+   * resolve in the next turn of the event loop. A waiting sleep keeps the process alive.
    */
   sleep(ms: number, signal?: AbortSignal): Promise<void>;
   /** A number in [0, 1): for jitter and sampling, never for secrets. */
@@ -46,7 +46,7 @@ function sleep(ms: number, signal?: AbortSignal): Promise<void> {
     };
     const arm = (): void => {
       const left = until - performance.now();
-      // A timer counts from the start of the event loop's turn, so it may fire early; then the rest is waited for.
+      // A timer counts from the start of the event loop's turn, so it may fire early; then wait for the rest.
       if (left <= 0) done();
       else timer = setTimeout(arm, Math.min(Math.ceil(left), longestTimerMs));
     };

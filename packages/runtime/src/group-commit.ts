@@ -1,21 +1,22 @@
 /**
- * Many concurrent calls, one statement: what arrives while a flush is under way goes together in the next one. Under load one
- * commit, and so one wait for the disk, serves hundreds of callers; a lone caller is served at once.
+ * Combines many concurrent calls into one statement: items that arrive during a flush go into the next one together. Under load one
+ * commit, and so one disk sync, serves hundreds of callers; a single caller is served at once.
  *
  * enters: one item per call.  leaves: that item's own result, after the flush that held it has ended.
- * holds:  an item is in at most one flush at a time; order within a flush is the order of arrival; a caller hears of its own fate
- *         alone: one bad item does not fail its neighbours, and a lost connection is told to all it may concern, never repeated here.
+ * holds:  an item is in at most one flush at a time; order within a flush is the order of arrival; each caller gets only its own
+ *         result: one bad item does not fail the others. A lost connection is reported to every caller it may affect, and never
+ *         retried here.
  */
 import assert from 'node:assert/strict';
 import { Refusal } from '@duebridge/contract';
 import { systemClock, type Clock } from './clock.ts';
 import { DatabaseUnavailable } from './errors.ts';
 
-/** How to gather and how to write. */
+/** How to collect items and how to write them. */
 export interface GroupCommitOptions<In, Out> {
   /**
    * Writes the items in one transaction and gives one result for each, in their order. A DatabaseUnavailable fails all of them;
-   * any other error of a flush of many is taken as the fault of some item, and each is flushed alone.
+   * any other error of a flush of many is attributed to one of its items, and each item is then flushed alone.
    */
   flush: (items: In[]) => Promise<Out[]>;
   /** Items in one flush at most: a statement's memory and the delay of its first caller grow with it. */
@@ -23,16 +24,17 @@ export interface GroupCommitOptions<In, Out> {
   /** Items waiting at most; the next caller is refused with 503 (reliability F73). */
   maxQueued: number;
   /**
-   * How long a flush that would not be full waits for company, in milliseconds; default 0. Measured on two cores: 0 gives 6 and 10
-   * times the rate of one INSERT per call at 64 and 256 callers, 1 ms two and six times, so what gathers during a flush is enough.
+   * How long a flush that is not full waits for more items, in milliseconds; default 0. Measured on two cores: 0 gives 6 and 10
+   * times the rate of one INSERT per call at 64 and 256 callers, 1 ms two and six times, so the items that arrive during a flush
+   * are enough.
    */
   lingerMs?: number;
-  /** Flushes under way at once; default 1. More help only where the disk serves several commits at once. */
+  /** Concurrent flushes; default 1. More help only where the disk serves several commits at once. */
   concurrency?: number;
   clock?: Clock;
 }
 
-/** The gathering end. */
+/** A running group commit. */
 export interface GroupCommit<In, Out> {
   /** Returns the item's result after its flush. Throws Refusal 503 when the queue is full, and what the flush threw. */
   add(item: In): Promise<Out>;
@@ -60,7 +62,7 @@ export function groupCommit<In, Out>(options: GroupCommitOptions<In, Out>): Grou
   const flushAll = async (batch: Waiting<In, Out>[]): Promise<void> => {
     const results = await flush(batch.map((waiting) => waiting.item));
     assert.equal(results.length, batch.length, 'a flush gave another number of results than items');
-    // As many results as items, so each has its own.
+    // `flush` returns one result per item.
     batch.forEach((waiting, index) => waiting.resolve(results[index] as Out));
   };
 
@@ -128,7 +130,7 @@ export function groupCommit<In, Out>(options: GroupCommitOptions<In, Out>): Grou
         );
       return new Promise<Out>((resolve, reject) => {
         queue.push({ item, resolve, reject });
-        // A full flush waits for nobody.
+        // A full flush does not wait.
         if (queue.length >= maxBatch) lingering?.abort();
         schedule();
       });

@@ -2,17 +2,16 @@
  * PostgreSQL for both servers: a pool with deadlines, statements prepared by name, transactions that are retried when PostgreSQL
  * asks for it, and a check that an acknowledged write is a durable one. Migrations are in migrations.ts.
  *
- * Nothing is asked of the connection's start that a pooler refuses (decision 34). On a direct connection the settings we rely on
- * (UTC, READ COMMITTED, time limits) are made once per session. Behind a pooler such as PgBouncer two transactions of one client
- * may run in two sessions, so there each statement runs in a transaction that makes the settings for itself, and nothing is
+ * The connection's startup message contains no option that a pooler refuses (decision 34). On a direct connection the settings we
+ * rely on (UTC, READ COMMITTED, time limits) are set once per session. Behind a pooler such as PgBouncer two transactions of one
+ * client may run in two sessions, so there each statement runs in a transaction that applies the settings itself, and nothing is
  * prepared by name. Neither the database's defaults nor options in the address change what a statement does.
  *
  * What a caller may rely on: a row's bigint is a safe integer, its timestamptz an ISO 8601 text in UTC with milliseconds
  * (decision 12), its date the text YYYY-MM-DD; and an error is either a `DatabaseUnavailable` (try later; nothing is wrong with
  * the statement) or PostgreSQL's own error, whose SQLSTATE `sqlState` gives.
  *
- * One file, because its parts share what nobody else may see: a session of the pool, how it is to be used, and what an error says
- * about it.
+ * This is one file because its parts share private state: a session of the pool, how it may be used, and what an error says about it.
  */
 import assert from 'node:assert/strict';
 import { setTimeout as delay } from 'node:timers/promises';
@@ -70,7 +69,7 @@ export interface Database {
     values?: readonly unknown[],
   ): Promise<Row[]>;
   /**
-   * Runs `work` in a transaction and gives its result after the commit. On a serialization failure or deadlock (40001, 40P01) the
+   * Runs `work` in a transaction and returns its result after the commit. On a serialization failure or deadlock (40001, 40P01) the
    * whole of `work` runs again, so it must do nothing outside the database. An error that `work` throws rolls back and is thrown.
    * A connection lost before COMMIT was sent is `not_executed`; one lost while its answer was awaited is `unknown`, never repeated.
    */
@@ -83,7 +82,7 @@ export interface Database {
   close(): Promise<void>;
 }
 
-/** How to reach a database and how long to bear with it. */
+/** How to reach a database, and its time limits. */
 export interface DatabaseOptions {
   /** `postgres://user:password@host:port/database?sslmode=…`. */
   url: string;
@@ -98,7 +97,7 @@ export interface DatabaseOptions {
   /** Callers that may wait for a connection; the next is refused at once. Default 5,000: a queue beyond that outlives its deadlines. */
   maxWaiting?: number;
   /**
-   * Plans go by keys alone: nested loops over indexes, whatever the statistics say. For a caller whose every statement names keys. A
+   * Restricts plans to nested loops over indexes, whatever the statistics say. For a caller whose every statement names keys. A
    * new table has no statistics, and a plan that was right while it was empty is kept for minutes while it fills: an update of 64
    * rows then joined all of it and took 2.7 s.
    */
@@ -106,11 +105,11 @@ export interface DatabaseOptions {
   log?: Log;
 }
 
-/** Repeats of a transaction that PostgreSQL broke off; a hot row resolves within a few, a wrong lock order never does. */
+/** Retries of a transaction that PostgreSQL rolled back; a contended row resolves within a few, a wrong lock order never does. */
 const maxAttempts = 8;
 /** First pause between two attempts in milliseconds; doubled each time, jittered, so that the same two do not meet again. */
 const firstPauseMs = 4;
-/** The client's own limit above the server's: a connection that died without a word ends a call here. */
+/** The client's own limit, above the server's: it ends a call whose connection died silently. */
 const deadConnectionGraceMs = 5_000;
 
 /** Opens a pool. No connection is made until the first statement. Throws ConfigurationError when the url cannot be read. */
@@ -133,11 +132,11 @@ export function openDatabase(options: DatabaseOptions): Database {
   });
   // An idle connection that breaks (restart, failover) is dropped by the pool; without a listener Node would end the process.
   pool.on('error', (error) => log.warn({ error: messageOf(error) }, 'idle connection lost'));
-  // The same on a connection that is in use: its statement fails by itself, the event says nothing more.
+  // The same on a connection in use: its statement fails by itself, so the event can be ignored.
   pool.on('connect', (client) => client.on('error', ignore));
 
   let closing: Promise<void> | undefined;
-  /** What was found out about each connection of the pool. */
+  /** What is known about each connection of the pool. */
   const sessions = new WeakMap<PoolClient, Session>();
 
   const withClient = async <T>(
@@ -204,7 +203,7 @@ export function openDatabase(options: DatabaseOptions): Database {
 }
 
 function ignore(): void {
-  // Said by the failing statement itself.
+  // The failing statement reports it.
 }
 
 function assertDatabaseUrl(url: string): void {
@@ -219,7 +218,7 @@ function assertDatabaseUrl(url: string): void {
 /** A connection of the pool, and how it is to be used. */
 interface Session {
   client: ClientBase;
-  /** Whether a pooler stands between: then the session belongs to a transaction, not to the connection. */
+  /** Whether there is a pooler in between: then the session belongs to a transaction, not to the connection. */
   pooled: boolean;
   /** `SET LOCAL …` of the settings that a transaction has to make itself behind a pooler; empty on a direct connection. */
   settings: string;
@@ -238,7 +237,7 @@ function settingsOf(statementTimeoutMs: number): Record<string, string> {
   };
 }
 
-/** Compiling is off as well: a plan that has no other way than a scan would look dear enough for it. */
+/** JIT compilation is off as well: a plan that can only scan would look expensive enough to trigger it. */
 const PLANS_BY_KEY = {
   enable_seqscan: 'off',
   enable_hashjoin: 'off',
@@ -247,9 +246,9 @@ const PLANS_BY_KEY = {
 };
 
 /**
- * Makes the settings of a new connection, and finds out whether a pooler stands between. PostgreSQL tells each client its
- * session's process id; a pooler tells one that it made up. One statement does both, so that behind a pooler, where the settings
- * would stay in somebody else's session, they end with it.
+ * Applies the settings to a new connection, and detects a pooler. PostgreSQL sends each client its session's process id; a pooler
+ * sends one that it made up. One statement does both, so that behind a pooler, where the settings would stay in somebody else's
+ * session, they end with it.
  */
 async function setUp(
   client: PoolClient,
@@ -293,13 +292,13 @@ async function run<Row>(
       ? config
       : Object.assign(config, { query_timeout: clientTimeoutMs }),
   );
-  // The caller names the shape of its own statement's rows; nothing here could know it.
+  // The caller declares the row type of its own statement; it cannot be checked here.
   return result.rows as Row[];
 }
 
 /**
  * Outside a transaction, a plan that a migration made stale (0A000 from the plan cache) is parsed afresh under another name and
- * run again: the refusal came before execution, so nothing happened twice. Inside one, the caller sees the error and repeats.
+ * run again: the refusal came before execution, so nothing happened twice. Inside one, the caller gets the error and retries.
  */
 async function runRefreshed<Row>(
   session: Session,
@@ -410,14 +409,14 @@ export function isDatabaseTrouble(error: unknown): boolean {
 }
 
 /**
- * SQLSTATEs that say the database cannot work now. Those that end the connection leave the outcome open; the others are an
+ * SQLSTATEs that say the database is unavailable. Those that end the connection leave the outcome open; the others are an
  * answer, and an answered error has rolled back.
  */
 function answeredTrouble(state: string): 'definite' | 'open' | undefined {
   if (state.startsWith('08') || state.startsWith('57P')) return 'open'; // connection exceptions, shutdowns
   if (state.startsWith('53')) return 'definite'; // disk full, out of memory, too many connections
   if (state.startsWith('58')) return 'open'; // the operating system failed beneath it
-  if (state.startsWith('28') || state === '3D000') return 'definite'; // let in no more: password changed, database gone
+  if (state.startsWith('28') || state === '3D000') return 'definite'; // no longer admitted: password changed, database gone
   switch (state) {
     case '25006': // read only: a failover left us on a replica
     case '57014': // statement time limit
@@ -497,8 +496,7 @@ function isoUtc(text: string): string {
 // Setting up ---------------------------------------------------------------------------------------------------------------
 
 /**
- * Makes database `name` on the server of `adminUrl` unless it is there, and returns its url. However many processes ask at once,
- * one makes it.
+ * Creates database `name` on the server of `adminUrl` unless it exists, and returns its url. Safe to call from many processes at once.
  */
 export async function ensureDatabase(adminUrl: string, name: string): Promise<string> {
   assert.match(name, /^[a-z][a-z0-9_]{0,62}$/, 'a database name is lower case, at most 63 bytes');
@@ -519,13 +517,14 @@ export async function ensureDatabase(adminUrl: string, name: string): Promise<st
   return url.href;
 }
 
-/** The oldest PostgreSQL whose behaviour the statements were tried on. */
+/** The oldest PostgreSQL on which the statements were tested. */
 const oldestVersion = 15;
 
 /**
  * Refuses a database whose acknowledgement does not mean a durable write (reliability F74, F75): synchronous_commit off loses
- * acknowledged payments at a mere process kill, fsync or full_page_writes off at a power cut. Looks at what new sessions of this
- * user get, wherever it was set; `local` and the remote_ levels are fine. Call it at the start, on a new pool. Throws ConfigurationError naming every finding.
+ * acknowledged payments at a mere process kill, fsync or full_page_writes off at a power cut. It checks the settings that new
+ * sessions of this user get, wherever they were set; `local` and the remote_ levels are fine. Call it at the start, on a new pool.
+ * Throws ConfigurationError naming every finding.
  */
 export async function checkDurability(database: Database): Promise<void> {
   const [row] = await database.query<Record<string, string>>(

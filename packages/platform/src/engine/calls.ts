@@ -1,8 +1,8 @@
 /**
- * The calls of a payment: one step is sent, and what came back is handed on as an event for payment-steps.ts.
+ * The calls of a payment: sends one step, and returns the answer as an event for payment-steps.ts.
  *
  * enters: a payment that is due, and its next step.  leaves: an event; nothing here decides or writes.
- * holds:  a transaction never spans a call. `free` gives the place in the partner's queue back as soon as the answer is in, before
+ * holds:  a transaction never spans a call. `free` releases the slot in the partner's queue as soon as the answer arrives, before
  *         it is recorded.
  */
 import { retryAfterMs } from '../partners/oauth-client.ts';
@@ -17,7 +17,7 @@ import type { AnswerFacts, PaymentEvent } from './payment-steps.ts';
 /** A payment as its calls carry it. */
 export type CallOrder = PaymentOrder & Intent & FundingOrder;
 
-/** What the calls stand on. */
+/** What the calls depend on. */
 export interface CallContext {
   readonly client: PartnerClient;
   /** Wall time in milliseconds, for Retry-After dates. */
@@ -28,7 +28,7 @@ export interface CallContext {
   readonly counted: (call: 'submit' | 'poll', outcome: string) => void;
 }
 
-/** An answer without news that came sooner was not held, whatever it says. Waits are asked for in whole seconds. */
+/** An answer without news that arrives sooner was not held, whatever it claims. Waits are requested in whole seconds. */
 const LEAST_HELD_MS = 900;
 
 /** Asks the funding port for the authorization. Throws what the port throws, and when `signal` is aborted, whatever the port does. */
@@ -55,7 +55,7 @@ export async function settleFunds(
   return { kind: 'funds_settled' };
 }
 
-/** The port's own promise, or a rejection as soon as the signal is aborted: a port that ignores it must hold up nobody. */
+/** The port's own promise, or a rejection as soon as the signal is aborted: a port that ignores it must not delay others. */
 function unlessAborted<T>(promise: Promise<T>, signal: AbortSignal): Promise<T> {
   return new Promise((resolve, reject) => {
     const abort = (): void => reject(new Error('the funding port did not answer in time'));
@@ -65,7 +65,7 @@ function unlessAborted<T>(promise: Promise<T>, signal: AbortSignal): Promise<T> 
   });
 }
 
-/** Sends the PUT, and where the partner calls it wrong, the one GET that tells whether it has the payment all the same (F11). */
+/** Sends the PUT. If the partner rejects it as invalid, sends one GET to find out whether it has the payment anyway (F11). */
 export async function submit(
   options: CallContext,
   partner: Partner,
@@ -87,7 +87,7 @@ export async function submit(
   return { kind: 'rejected', rejection: outcome, found, facts: factsOf(options, startedAt, look) };
 }
 
-/** Sends a poll; `waitSeconds` above 0 asks the partner to hold its answer until there is news (decision 24). */
+/** Sends a poll; `waitSeconds` above 0 asks the partner to hold its answer until the payment changes (decision 24). */
 export async function poll(
   options: CallContext,
   partner: Partner,
@@ -115,7 +115,7 @@ function factsOf({ now }: CallContext, startedAt: number, answer: Exchange | Not
   };
 }
 
-/** An outcome as the label of a figure. */
+/** An outcome as a metric label. */
 function labelOf(outcome: SubmitOutcome | PollOutcome): string {
   switch (outcome.kind) {
     case 'unknown':

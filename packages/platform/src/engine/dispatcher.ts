@@ -3,9 +3,9 @@
  *
  * enters: payments, by `add`.  leaves: each is called, decided (payment-steps.ts), recorded (records.ts) and queued again, until it
  *         is settled, waits for an operator, or belongs to another worker.
- * holds:  what is due when lives in memory; a poll that finds no change writes nothing (performance F4). A payment is in one queue
- *         or has one step under way, never both: only the end of a step queues it again. What goes wrong with one payment stays
- *         with it (F90), and a slow partner fills its own queue and no other (PL16).
+ * holds:  due times are kept in memory; a poll that finds no change writes nothing (performance F4). A payment is in one queue
+ *         or has one step under way, never both: only the end of a step queues it again. An error in one payment affects no other
+ *         (F90), and a slow partner fills only its own queue (PL16).
  */
 import type { PaymentStage } from '@duebridge/contract';
 import { isDatabaseTrouble, messageOf } from '@duebridge/runtime';
@@ -38,7 +38,7 @@ import { learn, OVERDUE_AFTER_MS } from './poll-schedule.ts';
 import { PaymentRecords } from './records.ts';
 import { SLOTS, type LoadedRow } from './slots.ts';
 
-/** A payment in memory: as small as can be, because a worker holds up to a million (performance F5). */
+/** A payment in memory, kept as small as possible because a worker holds up to a million (performance F5). */
 export interface ActivePayment extends PaymentMemory {
   /** When its next step is due, in whole monotonic milliseconds: a fraction would cost 16 bytes for each payment. */
   at: number;
@@ -49,7 +49,7 @@ export interface ActivePayment extends PaymentMemory {
   readonly platform_batch_id: string;
   readonly amount_in_cents: number;
   readonly funding_method: string;
-  /** Wall time of creation in whole seconds, for the figure of the oldest. */
+  /** Wall time of creation in whole seconds, for the metric of the oldest payment. */
   readonly createdAt: number;
   /** See slots.ts. */
   readonly slot: number;
@@ -64,19 +64,19 @@ export interface Lease {
   holds(): boolean;
   /** Whether this worker owns the slot, as far as it knows; the database decides at each write. */
   owns(slot: number): boolean;
-  /** The share of a partner's budget is too small for what is due. */
+  /** Called when the share of a partner's budget is too small for what is due. */
   askForMore(queue: PartnerQueue<ActivePayment>): void;
 }
 
-/** A call to the funding port that takes longer is given up and made again: every act is idempotent. */
+/** A call to the funding port that takes longer is aborted and retried: every operation of the port is idempotent. */
 const FUNDING_DEADLINE_MS = 15_000;
-/** Texts that are shared by payments at most. */
+/** Maximum number of shared texts. */
 const MAX_TEXTS = 10_000;
-/** Between looks whether calls under way in a slot have come to their record. */
+/** Interval of the check whether calls in flight in a slot have been recorded. */
 const LEAVE_LOOK_MS = 20;
-/** How long the write of an acceptance waits for the first poll, which may have news that makes it unnecessary. */
+/** How long the write of an acceptance is deferred for the first poll, which may make it unnecessary. */
 const SAVE_AFTER_MS = 50;
-/** Pause of a payment that met a bug of ours: logged each time, so neither lost nor a flood. */
+/** Pause of a payment after an error in our own code. Each one is logged: the payment is not lost and the log is not flooded. */
 const BUG_PAUSE_MS = 30_000;
 
 /** The payments of one worker. */
@@ -91,7 +91,7 @@ export class Dispatcher {
   readonly #queues = new Map<string, PartnerQueue<ActivePayment>>();
   /** Aborts the calls under way. */
   readonly #calls = new AbortController();
-  /** Aborts waiting reads: they would hold a stop for as long as they wait. */
+  /** Aborts waiting reads, which would otherwise delay a stop until they end. */
   readonly #waits = new AbortController();
   readonly #timers = new Map<object, { readonly at: number; readonly cancel: AbortController }>();
   /** Payments whose next step is a call to the funding port, by method. */
@@ -128,7 +128,7 @@ export class Dispatcher {
       database: options.database,
       writer: () => ({ worker_id: lease.workerId, at: lease.databaseNow() }),
       signal: this.#calls.signal,
-      // A stop lets what is under way come to its record, as long as the lease holds.
+      // A stop lets steps in flight be recorded, as long as the lease is held.
       mayWrite: () => lease.holds() && !this.#calls.signal.aborted,
     });
   }
@@ -171,7 +171,7 @@ export class Dispatcher {
     return longest;
   }
 
-  /** Begins to drive a row that this worker owns, `delayMs` from now. One that it drives already is left alone. */
+  /** Starts driving a row that this worker owns, `delayMs` from now. Does nothing if it drives it already. */
   add(row: PaymentRow | LoadedRow, delayMs = 0): void {
     const { slot } = row;
     if (this.#ended || slot === null || this.#payments.has(row.platform_payment_id)) return;
@@ -207,7 +207,7 @@ export class Dispatcher {
     this.#enqueue(payment);
   }
 
-  /** Begins anew with a row that an operator changed: what memory held of it is out of date. */
+  /** Restarts from a row that an operator changed, because its state in memory is out of date. */
   replace(row: LoadedRow, delayMs: number): void {
     const known = this.#payments.get(row.platform_payment_id);
     if (known !== undefined) this.#forget(known);
@@ -231,8 +231,8 @@ export class Dispatcher {
   }
 
   /**
-   * Forgets the payments of slots that are another worker's, or are about to be. Resolves when no step of them is under way, or
-   * after `ms`: one that is late meets the fence.
+   * Drops the payments of slots that belong to another worker or are about to. Resolves when none of their steps is in flight, or
+   * after `ms`: the fence rejects the write of a late step.
    */
   async leave(slots: ReadonlySet<number>, ms: number): Promise<void> {
     this.#saveAll();
@@ -254,7 +254,7 @@ export class Dispatcher {
     return queue;
   }
 
-  /** Ends it at once: nothing more is sent, and what is under way is aborted. */
+  /** Stops at once: sends nothing more, and aborts what is in flight. */
   drop(): void {
     this.#ended = true;
     this.#waits.abort();
@@ -268,7 +268,7 @@ export class Dispatcher {
     this.#unsaved.clear();
   }
 
-  /** Ends it gently: starts nothing, lets what is under way come to its record, aborts what takes longer than `ms`. */
+  /** Stops gracefully: starts nothing, lets steps in flight be recorded, and aborts those that take longer than `ms`. */
   async finish(ms: number): Promise<void> {
     const { clock } = this.#options;
     this.#ended = true;
@@ -283,7 +283,7 @@ export class Dispatcher {
       await Promise.race([idle, clock.sleep(ms, late.signal)]);
       late.abort();
       this.#calls.abort();
-      // What was aborted still has to fall through its own code.
+      // Aborted steps still have to unwind.
       await idle;
     }
     await this.#records.drain();
@@ -292,7 +292,7 @@ export class Dispatcher {
 
   // Queues and timers ---------------------------------------------------------------------------------------------------
 
-  /** Puts a payment where its next step is taken: the funding queue, or its partner's. */
+  /** Puts a payment into the queue for its next step: the funding queue or its partner's. */
   #enqueue(payment: ActivePayment): void {
     if (this.#ended || !this.#isCurrent(payment)) return;
     const step = nextStep(payment);
@@ -319,23 +319,23 @@ export class Dispatcher {
     this.#inSlot[slot] = (this.#inSlot[slot] ?? 0) + by;
   }
 
-  /** One text for all payments that have the same: a million of them would each keep one of its own. */
+  /** Returns one shared copy of a text, so that a million payments do not each keep their own. */
   #shared<T extends string>(text: T): T {
     const known = this.#texts.get(text);
     if (known !== undefined) return known as T;
-    // Batches come and go; those of payments in flight are few.
+    // Batches change over time, but payments in flight belong to few of them.
     if (this.#texts.size >= MAX_TEXTS) this.#texts.clear();
     this.#texts.set(text, text);
     return text;
   }
 
-  /** False for what was known of a payment before it was begun anew. */
+  /** False for the state of a payment from before it was restarted. */
   #isCurrent(payment: ActivePayment): boolean {
     return this.#payments.get(payment.platform_payment_id) === payment;
   }
 
   /**
-   * Runs one step of one payment and queues it again for when `work` says. Whatever `work` throws is that payment's alone (F90).
+   * Runs one step of one payment and queues it again for when `work` says. An error that `work` throws affects only that payment (F90).
    */
   #run(
     payment: ActivePayment,
@@ -373,7 +373,7 @@ export class Dispatcher {
     if (this.#underWay === 0) this.#idle?.();
   }
 
-  /** A step threw. Returns the delay until it is tried again. */
+  /** Handles a step that threw. Returns the delay until its retry. */
   async #failed(payment: ActivePayment, error: unknown): Promise<number> {
     if (this.#ended) return BUG_PAUSE_MS;
     if (isDatabaseTrouble(error)) {
@@ -415,7 +415,7 @@ export class Dispatcher {
     }
   }
 
-  /** Starts what is due and fits into the partner's budget; otherwise sets the timer for when the next call could start. */
+  /** Starts what is due and within the partner's budget; otherwise sets the timer for when the next call could start. */
   pump(queue: PartnerQueue<ActivePayment>): void {
     const isCurrent = (payment: ActivePayment): boolean => this.#isCurrent(payment);
     while (!this.#ended) {
@@ -438,7 +438,7 @@ export class Dispatcher {
     }
   }
 
-  /** Calls `pump` of that queue at a time; an earlier time replaces a later one. */
+  /** Schedules `pump` of that queue; an earlier time replaces a later one. */
   #wake(queue: object, at: number, pump: () => void): void {
     const timer = this.#timers.get(queue);
     if (timer !== undefined && timer.at <= at) return;
@@ -471,7 +471,7 @@ export class Dispatcher {
         ? settleFunds(funding, order, payment.status === 'succeeded', signal)
         : authorizeFunds(funding, order, signal));
     } catch (error) {
-      // A port in the platform's own database shares its outages.
+      // A funding port in the platform's own database fails when the database does.
       if (isDatabaseTrouble(error)) throw error;
       const { platform_payment_id } = payment;
       log.error(
@@ -493,7 +493,7 @@ export class Dispatcher {
   async #authorized(payment: ActivePayment): Promise<number | 'forget'> {
     const { registry, clock } = this.#options;
     const partner = await registry.get(payment.queue.partner_id);
-    // A paused partner is as good as one that is held back: what waits for it can still be withdrawn (decision 18).
+    // Treat a paused partner like one that is held back: payments that wait for it can still be withdrawn (decision 18).
     const partnerIsOpen = partner?.paused === false && payment.queue.isOpen(clock.monotonic());
     return this.#apply(payment, partner, { kind: 'authorized' }, partnerIsOpen);
   }
@@ -513,7 +513,7 @@ export class Dispatcher {
       if (recorded === undefined) return 'forget';
       this.#reached('after_dispatching');
     }
-    // The lease may have run out while we waited for the database.
+    // The lease may have expired while we waited for the database.
     if (this.#ended || !this.#lease.holds()) return 'forget';
     const event = await this.#call(payment, partner);
     free();
@@ -538,7 +538,7 @@ export class Dispatcher {
         signal: waits ? this.#waits.signal : this.#calls.signal,
         waitSeconds: waits ? partner.budget.wait_seconds : 0,
       });
-      // An answer with news need not say that it waited.
+      // An answer with news does not have to confirm that it waited.
       if (waits && (event.facts.waited || event.outcome.kind === 'processing')) {
         queue.waits = event.facts.waited;
       }
@@ -590,7 +590,7 @@ export class Dispatcher {
       partnerIsOpen,
       settlements: queue.settlements,
       canWait: this.#canWait(queue, partner),
-      // As coarse as the times it is compared with.
+      // Whole milliseconds, like the times it is compared with.
       workedAt: Math.floor(queue.workedAt),
     });
     if (partner !== undefined && decision.signal !== undefined) {
@@ -612,7 +612,7 @@ export class Dispatcher {
     return row.settled_at === null ? decision.next : 'forget';
   }
 
-  /** What follows a write that changed the row. */
+  /** Continues after a write that changed the row. */
   #recorded(
     payment: ActivePayment,
     write: StepWrite,
@@ -657,7 +657,7 @@ export class Dispatcher {
     acceptedAt: number | undefined,
   ): void {
     if (posted_at !== null && initiated_at !== null) {
-      // Both by the partner's clock: exact, whatever that clock shows.
+      // Both times come from the partner's clock, so their difference is exact whatever that clock shows.
       learn(queue.settlements, Date.parse(posted_at) - Date.parse(initiated_at));
       this.#metrics.detected(Math.max(0, this.#options.clock.now() - Date.parse(posted_at)));
     } else if (acceptedAt !== undefined) {
@@ -665,7 +665,7 @@ export class Dispatcher {
     }
   }
 
-  /** Acts on what an answer says of the partner as a whole. */
+  /** Acts on what an answer says about the partner as a whole. */
   async #heed({ queue }: ActivePayment, partner: Partner, signal: PartnerSignal): Promise<void> {
     const { clock, log, registry } = this.#options;
     const { partner_id } = queue;
@@ -674,7 +674,7 @@ export class Dispatcher {
     switch (signal.kind) {
       case 'works':
         if (queue.succeeded(now)) {
-          // What failed with the partner is due at once; what failed by itself keeps its delay.
+          // Payments that failed because of the partner are due at once; a payment that failed by itself keeps its delay.
           queue.forgive((one) => {
             if (one.ownFaults > 0) return 'retry';
             one.tries = 0;
@@ -725,11 +725,11 @@ export class Dispatcher {
     );
   }
 
-  /** Writes one step. Returns the row after it, or undefined when the payment was dropped, or begun anew as its row says it is. */
+  /** Writes one step. Returns the row after it, or undefined when the payment was dropped, or restarted from its row. */
   async #write(payment: ActivePayment, write: StepWrite): Promise<PaymentRow | undefined> {
     await this.#saving.get(payment);
     if (write.kind !== 'end') await this.#save(payment);
-    // An end says all that the acceptance would: what has not been written yet need not be.
+    // The end includes what the acceptance would record, so a deferred acceptance need not be written.
     const from = this.#unsaved.delete(payment) ? 'dispatching' : payment.stage;
     return this.#writeFrom(payment, from, write);
   }
@@ -766,7 +766,10 @@ export class Dispatcher {
     }
   }
 
-  /** The payment is accepted, in memory at once and in its row soon: most have news at their first poll, and then one write is enough. */
+  /**
+   * Marks the payment as accepted, in memory at once and in its row soon. Most payments end at their first poll, and then one write
+   * is enough.
+   */
   #saveSoon(payment: ActivePayment, acceptance: StepWrite): void {
     payment.stage = 'accepted';
     if (acceptance.kind === 'advance' && acceptance.acceptance !== undefined) {
@@ -784,7 +787,7 @@ export class Dispatcher {
     for (const payment of this.#unsaved.keys()) void this.#save(payment);
   }
 
-  /** Writes the acceptance of a payment if that is still to be done. What it throws is that payment's alone: it is tried again. */
+  /** Writes the acceptance of a payment if it is still pending. An error affects only that payment, and the write is retried. */
   async #save(payment: ActivePayment): Promise<void> {
     const acceptance = this.#unsaved.get(payment);
     if (acceptance === undefined) return this.#saving.get(payment);
@@ -796,7 +799,7 @@ export class Dispatcher {
       } catch (error) {
         const { platform_payment_id } = payment;
         this.#options.log.error({ platform_payment_id, error }, 'could not write an acceptance');
-        // As its row has it: a PUT may have left. The same PUT again tells what became of it.
+        // Return to the state in the row: a PUT may have left. Repeating the same PUT tells the outcome.
         payment.stage = 'dispatching';
       } finally {
         this.#saving.delete(payment);
@@ -825,7 +828,7 @@ function orderOf(payment: ActivePayment): CallOrder {
     : payment;
 }
 
-/** What an operator reads beside the partner. */
+/** The reason that an operator sees next to the partner. */
 const HOLD_TEXTS: Readonly<Record<HoldReason, string>> = {
   credentials: 'The partner refuses the credentials; tried again once a minute.',
   scope: 'The credentials do not cover what is asked (scope); tried again once a minute.',

@@ -5,15 +5,15 @@
  *         funds captured or released.
  *
  * holds:
- * - A worker is one life of this process: it begins when a lease is held (lease.ts) and ends with it, or with the stop. What slots it
- *   owns and what it reads from them stands in worker.ts, what it does with a payment in dispatcher.ts.
- * - What is due when lives in memory; a poll that finds no change writes nothing (performance F4). After a crash everything that
- *   was in flight is taken over and due soon.
+ * - A worker lives as long as one lease: it begins when a lease is held (lease.ts) and ends with it, or with the stop. worker.ts
+ *   holds its slots and what it reads from them, dispatcher.ts drives its payments.
+ * - Due times are kept in memory; a poll that finds no change writes nothing (performance F4). After a crash every payment in
+ *   flight is taken over and is due soon.
  * - Claim, commit, call, record: no transaction spans a call, and the intent is durable before the first PUT (PL1).
- * - Every write carries the fence (store/payments.ts). A worker that could not prove its lease drops all it held, aborts its calls
- *   and comes back as another.
- * - The loops here wait for nothing that can be slow but their own work: the heartbeat, the look at the slots, the shares, the
- *   watched payments and the closing of batches each have one.
+ * - Every write carries the fence (store/payments.ts). A worker that cannot prove its lease drops everything, aborts its calls and
+ *   restarts under another id.
+ * - Each loop waits only for its own work, so that a slow one delays no other: the heartbeat, the slots, the shares, the watched
+ *   payments and the closing of batches each have a loop.
  */
 import assert from 'node:assert/strict';
 import { messageOf, type Database } from '@duebridge/runtime';
@@ -46,26 +46,27 @@ export interface Engine {
    */
   slotForNew(): number;
   /**
-   * Begins: asks for a lease, takes over what nobody drives, and drives until `stop`. Resolves when the first request for a lease
-   * was answered, and the slots were looked at once or did not come in time; does not wait for what is taken over; a database that does not answer is asked again.
+   * Starts: acquires a lease, takes over payments that nobody drives, and runs until `stop`. Resolves when the first lease request
+   * was answered and the slots were read once or the read timed out. It does not wait for the takeover, and retries while the
+   * database does not answer.
    */
   start(): Promise<void>;
-  /** Finishes or gives up what is under way, releases ownership and takes the worker off the list; at most 10 s (F82). */
+  /** Finishes or aborts what is in flight, releases ownership and removes the worker from the list; at most 10 s (F82). */
   stop(): Promise<void>;
-  /** Drives a payment just committed in the slot of `slotForNew`, at once. Never throws, returns before anything is sent. */
+  /** Starts driving a payment just committed in the slot from `slotForNew`. Never throws; returns before anything is sent. */
   take(payment: PaymentRow): void;
   /**
-   * Calls back with the row each time the payment's stage or status changes, whichever worker drives it; gives the function
-   * that ends it. Read the row once after subscribing.
+   * Calls back with the row each time the payment's stage or status changes, whichever worker drives it. Returns the function that
+   * unsubscribes. Read the row once after subscribing.
    */
   watch(platform_payment_id: string, changed: (payment: PaymentRow) => void): () => void;
   /** Whether the engine works, for readiness (LV2). */
   readonly health: EngineHealth;
-  /** One round at once: heartbeat, slots, shares, watched payments of other workers, closing of batches. Resolves when it is done. */
+  /** Runs one round now: heartbeat, slots, shares, watched payments of other workers, closing of batches. Resolves when it is done. */
   tick(): Promise<void>;
 }
 
-/** What readiness asks of an engine. Every part is true while it works. */
+/** The readiness of an engine. Every field is true while it works. */
 export interface EngineHealth {
   /** The lease was proven within its length. */
   readonly lease: boolean;
@@ -73,12 +74,14 @@ export interface EngineHealth {
   readonly calls: boolean;
 }
 
-/** A due call of a partner that is neither paused nor down starts within a second; a minute means that the engine has stopped. */
+/**
+ * A due call to a partner that is neither paused nor down starts within a second. A minute without one means that the engine has stalled.
+ */
 const MAX_STALL_MS = 60_000;
 
-/** What an engine may have beside its options. */
+/** Optional dependencies of an engine. */
 interface Surroundings {
-  /** Connections of the heartbeat alone, so that nothing that is slow can end the lease; default `database`. */
+  /** A connection pool for the heartbeat alone, so that slow statements cannot cost the lease; default `database`. */
   readonly leaseDatabase?: Database;
 }
 
@@ -97,7 +100,7 @@ const DEFAULT_TIMES: EngineTimes = {
   pollMs: FIRST_POLL_MS,
 };
 
-/** How long a start waits for the first look at the slots: a server opens its listeners within three seconds. */
+/** How long a start waits for the first read of the slots: a server opens its listeners within three seconds. */
 const FIRST_ROUND_MS = 1_500;
 
 /** Makes the engine. Nothing happens before `start`. */
@@ -116,7 +119,7 @@ class RunningEngine implements Engine {
   #workerId = '';
   #lease: Lease | undefined;
   #worker: Worker | undefined;
-  /** The look at the slots that is under way. */
+  /** The check of the slots that is running. */
   #round: Promise<boolean> | undefined;
   #stopping = new AbortController();
   #loops: Promise<void> = Promise.resolve();
@@ -190,7 +193,7 @@ class RunningEngine implements Engine {
       this.#every(this.#times.closeMs, () => this.#close()),
     ]).then(() => undefined);
     await this.#lease.asked;
-    // So that a payment confirmed from now on finds a slot of its own. One that does not is driven all the same.
+    // From here on a confirmed payment usually gets a slot of this worker. One that does not is driven as well, from ARRIVALS.
     const late = new AbortController();
     await Promise.race([this.#round, clock.sleep(FIRST_ROUND_MS, late.signal)]).catch(
       () => undefined,
@@ -214,7 +217,7 @@ class RunningEngine implements Engine {
       await worker?.release();
       if (worker !== undefined) await removeWorker(this.#options.database, worker.workerId);
     } catch (error) {
-      // They are taken over when the lease has run out.
+      // Others take them over when the lease has expired.
       this.#options.log.warn({ error: messageOf(error) }, 'could not release the slots');
     }
     await lease.end();
@@ -222,7 +225,7 @@ class RunningEngine implements Engine {
   }
 
   take(payment: PaymentRow): void {
-    // Without a lease, or after the stop: the row is taken over with its slot.
+    // No lease, or stopped: the row is taken over with its slot.
     this.#worker?.add(payment);
   }
 
@@ -248,7 +251,7 @@ class RunningEngine implements Engine {
     await this.#close();
   }
 
-  /** Runs a piece of housekeeping until the stop; what fails is tried again at its next turn. */
+  /** Runs a housekeeping task until the stop; a failed run is retried at the next turn. */
   async #every(ms: number, work: () => Promise<void>): Promise<void> {
     const { clock, log } = this.#options;
     const { signal } = this.#stopping;
@@ -280,13 +283,13 @@ class RunningEngine implements Engine {
     });
   }
 
-  /** A worker without a lease is as good as dead: others take over what it had. */
+  /** A worker without a lease counts as dead: others take over what it had. */
   #drop(): void {
     this.#worker?.drop();
     this.#worker = undefined;
   }
 
-  /** Looks at the slots until the stop: sooner again while this worker owns fewer than it should. */
+  /** Checks the slots until the stop, more often while this worker owns fewer than it should. */
   async #rounds(): Promise<void> {
     const { clock, log } = this.#options;
     const { signal } = this.#stopping;
@@ -303,7 +306,7 @@ class RunningEngine implements Engine {
     }
   }
 
-  /** One look at the slots at a time. The lease does not wait for it. */
+  /** Runs one check of the slots at a time. The lease does not wait for it. */
   #takeOver(): Promise<boolean> {
     this.#round ??= this.#takeOverOnce().finally(() => {
       this.#round = undefined;

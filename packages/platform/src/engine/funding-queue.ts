@@ -1,16 +1,16 @@
 /**
  * Payments whose next step is a call to the funding port: one queue for each method, with a lane for each partner.
  *
- * holds: a method that hangs fills its own queue and no other. Partners take turns, so that 10,000 payments of one do not keep another
- *        waiting. A call that has run for a second no longer counts against the cap of a method: it hangs, and others may go.
+ * holds: a method that hangs fills its own queue and no other. Partners take turns, so that 10,000 payments of one do not delay
+ *        another. A call that has run for a second counts as hung and no longer counts against the cap of its method.
  */
 import { DueHeap, type Due } from './partner-queue.ts';
 
-/** Calls of one method under way at once, those that run for longer than a second apart. */
+/** Concurrent calls of one method, not counting those that have run for longer than a second. */
 const MAX_CALLS = 256;
-/** A call that takes longer hangs, as far as the others are concerned. */
+/** A call that takes longer counts as hung. */
 const HANGS_AFTER_MS = 1_000;
-/** Calls of one method under way, whatever they do: what hangs must not grow without end. */
+/** Concurrent calls of one method, including hung ones, which must not grow without bound. */
 const MAX_WITH_HANGING = 1_024;
 
 /** A call under way. */
@@ -28,7 +28,7 @@ export type FundingTurn<T> =
 
 /** The queue of one funding method. */
 export class FundingQueue<T extends Due> {
-  /** By partner; the one whose turn was last stands last. */
+  /** By partner, in order of turns: the partner served last is last. */
   readonly #lanes = new Map<string, DueHeap<T>>();
   /** In the order in which they started. */
   readonly #recent = new Set<FundingCall>();
@@ -43,7 +43,9 @@ export class FundingQueue<T extends Due> {
     lane.push(item);
   }
 
-  /** What could start at `now`; it is then under way, until `ended`. `isCurrent` is false for what must be dropped instead. */
+  /**
+   * Takes what may start at `now`; it counts as in flight until `ended`. `isCurrent` is false for an entry that must be dropped instead.
+   */
   take(now: number, isCurrent: (item: T) => boolean): FundingTurn<T> {
     for (const call of this.#recent) {
       if (call.startedAt + HANGS_AFTER_MS > now) break;
@@ -75,7 +77,7 @@ export class FundingQueue<T extends Due> {
     return next === Number.POSITIVE_INFINITY ? { kind: 'empty' } : { kind: 'wait', until: next };
   }
 
-  /** Gives the place of a call that has ended back. */
+  /** Releases the place of a call that has ended. */
   ended(call: FundingCall): void {
     if (!this.#recent.delete(call)) this.#hanging.delete(call);
   }

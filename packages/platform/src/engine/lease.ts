@@ -1,5 +1,5 @@
 /**
- * The lease of a worker: how it is got, proven, lost and got again (LV1).
+ * The lease of a worker: how it is acquired, proven, lost and acquired again (LV1).
  *
  * A worker is a row with a heartbeat. While the row is fresh, no other worker touches what this one drives; once it is stale, any
  * other may take over. So a worker has to know by its own clock, before the others can, that its lease is no longer proven.
@@ -10,9 +10,9 @@
  *   A stop leads from `none` and `registering` to `ended`; a lease that is held stays held and is renewed until `end`, because
  *   what is under way still has to be recorded.
  *
- * `step` is the whole of it, and pure: a state, something that happened and the time give the next state and what to do.
- * `keepLease` is its loop. It never waits for an answer: an answer is an event like the passing of time, so nothing that hangs
- * can keep a lost lease from being seen, or a new one from being asked for.
+ * `step` is the whole state machine, and pure: it maps a state, an event and the time to the next state and the actions.
+ * `keepLease` is its loop. It never waits for an answer: an answer is an event like the passing of time, so a hung request can
+ * neither hide a lost lease nor delay the request for a new one.
  */
 import { messageOf, type Clock, type Log } from '@duebridge/runtime';
 
@@ -31,12 +31,12 @@ export type LeaseState =
   | {
       readonly kind: 'held';
       readonly worker_id: string;
-      /** The latest request that the database confirmed left then: the heartbeat in the row cannot be older. */
+      /** When the latest confirmed request was sent: the heartbeat in the row cannot be older. */
       readonly provenAt: number;
       /** When the renewal now under way was sent, if one is. */
       readonly askedAt: number | undefined;
       readonly renewAt: number;
-      /** A stop is under way: once lost, it is not asked for again. */
+      /** A stop has begun: a lost lease is not requested again. */
       readonly leaving: boolean;
     }
   | { readonly kind: 'ended' };
@@ -68,13 +68,13 @@ export type LeaseAct =
   /** Takes a worker off the list: one that lost its lease, or that was registered too late to be used. */
   | { readonly kind: 'remove'; readonly worker_id: string };
 
-/** Of the lease, the part for which a worker relies on it: it has to let go well before others may take over. */
+/** Fraction of the lease for which a worker relies on it: it must let go well before others may take over. */
 const KEPT_PART = 0.7;
-/** Of the lease, the part after which a request without an answer is sent again beside it: its connection may be dead. */
+/** Fraction of the lease after which an unanswered request is sent again in parallel: its connection may be dead. */
 const ASK_PART = 0.2;
-/** Of the lease, the part after which a registration is given up: what is left has to be long enough for a renewal. */
+/** Fraction of the lease after which a registration is abandoned: the rest must be long enough for a renewal. */
 const REGISTER_PART = 0.4;
-/** Of the time between heartbeats, the part after which a request that failed is sent again. */
+/** Fraction of the heartbeat interval after which a failed request is retried. */
 const RETRY_PART = 0.25;
 
 /** For how long a worker relies on its lease after it was proven. */
@@ -82,7 +82,7 @@ export function keptMs(times: LeaseTimes): number {
   return times.leaseMs * KEPT_PART;
 }
 
-/** The next state, and what to do. `newId` names a new worker. Pure apart from it. */
+/** The next state and the actions. `newId` names a new worker. Pure apart from it. */
 export function step(
   state: LeaseState,
   event: LeaseEvent,
@@ -103,14 +103,14 @@ export function step(
   return { state: next, acts };
 }
 
-/** What time alone has done to a state. */
+/** Applies the passing of time to a state. */
 function expired(state: LeaseState, now: number, times: LeaseTimes, acts: LeaseAct[]): LeaseState {
   switch (state.kind) {
     case 'none':
     case 'ended':
       return state;
     case 'registering':
-      // The answer may still come; `happened` then takes the row off the list again.
+      // The answer may still arrive; `happened` then removes the row again.
       return now - state.askedAt >= registerMs(times) ? { kind: 'none', retryAt: now } : state;
     case 'held':
       return now - state.provenAt >= keptMs(times) ? lost(state, now, acts) : state;
@@ -171,7 +171,7 @@ type Held = LeaseState & { kind: 'held' };
 
 function lost(state: Held, now: number, acts: LeaseAct[]): LeaseState {
   const { worker_id } = state;
-  // Its row is removed as well: others need not wait until it is stale before they take over.
+  // Remove its row too, so that others can take over without waiting until it is stale.
   acts.push({ kind: 'drop', worker_id }, { kind: 'remove', worker_id });
   return state.leaving ? { kind: 'ended' } : { kind: 'none', retryAt: now };
 }
@@ -207,7 +207,7 @@ export function dueAt(state: LeaseState, times: LeaseTimes): number | undefined 
   }
 }
 
-/** What a lease stands on. */
+/** What a lease depends on. */
 export interface LeaseOptions {
   readonly clock: Clock;
   readonly log: Log;
@@ -215,9 +215,9 @@ export interface LeaseOptions {
   readonly newId: () => string;
   /** Puts the worker on the list. */
   readonly register: (worker_id: string) => Promise<void>;
-  /** Renews the heartbeat in one statement. False when the lease had run out. */
+  /** Renews the heartbeat in one statement. False when the lease had expired. */
   readonly renew: (worker_id: string) => Promise<boolean>;
-  /** Takes a worker off the list that drives nothing, or nothing any more. */
+  /** Removes a worker that drives nothing from the list. */
   readonly remove: (worker_id: string) => Promise<void>;
   /** The lease is held; it was proven at `provenAt`. Must not throw and must not wait. */
   readonly begin: (worker_id: string, provenAt: number) => void;
@@ -229,13 +229,13 @@ export interface LeaseOptions {
 
 /** A lease that is kept. */
 export interface Lease {
-  /** The worker whose lease is held and can be relied on at this moment; undefined when there is none. */
+  /** The worker whose lease is held and proven at this moment; undefined when there is none. */
   readonly worker_id: string | undefined;
-  /** Milliseconds since the lease was last proven, or since it was first asked for: what readiness and the metric show. */
+  /** Milliseconds since the lease was last proven, or since it was first requested; shown by readiness and the metric. */
   readonly ageMs: number;
   /** Resolves when the first request has been answered, whatever the answer. */
   readonly asked: Promise<void>;
-  /** A stop begins: a lease that is held is kept, one that is not is no longer asked for. */
+  /** Begins a stop: a held lease is kept, and a new one is no longer requested. */
   leave(): void;
   /** The stop is done. Resolves when no registration is under way that would leave a row behind. */
   end(): Promise<void>;
@@ -243,7 +243,7 @@ export interface Lease {
   renewNow(): Promise<void>;
 }
 
-/** Asks for a lease and keeps it until `end`. */
+/** Acquires a lease and keeps it until `end`. */
 export function keepLease(options: LeaseOptions): Lease {
   const { clock, log, times } = options;
   let state: LeaseState = { kind: 'none', retryAt: clock.monotonic() };
@@ -326,7 +326,7 @@ export function keepLease(options: LeaseOptions): Lease {
         isFailing = false;
         feed({ kind, worker_id, askedAt });
       } catch (error) {
-        // An outage is logged once, not at each try.
+        // Log an outage once, not at each attempt.
         if (!isFailing) log.warn({ error: messageOf(error) }, 'the heartbeat failed; retrying');
         isFailing = true;
         feed({ kind: 'failed', worker_id, askedAt });
@@ -336,7 +336,7 @@ export function keepLease(options: LeaseOptions): Lease {
       answers = [];
       for (const done of waiting) done();
     };
-    // A stop waits for a registration, whose row it would leave behind, and not for a heartbeat.
+    // A stop waits for a pending registration, which would leave a row behind, but not for a heartbeat.
     if (asking === 'register') track(answer());
     else void answer();
   };

@@ -12,7 +12,7 @@ export interface EngineMetrics {
   polled(partner_id: string, outcome: string): void;
   /** A payment ended, `ms` after its customer confirmed it. */
   ended(partner_id: string, status: string, ms: number): void;
-  /** The partner broke the interface in a way that decides nothing, or that froze a payment. */
+  /** The partner broke the interface, in a way that had no effect or that froze a payment. */
   breached(partner_id: string, kind: string): void;
   broken(partner_id: string, open: boolean): void;
   /** Milliseconds from the end at the partner to the end here. */
@@ -37,7 +37,7 @@ function partnerLabels(): (partner_id: string) => string {
   };
 }
 
-/** Registers the figures; `inFlight` and `ages` are read when they are asked for. Without metrics, counts nothing. */
+/** Registers the metrics; `inFlight` and `ages` are read on each scrape. Without metrics, counts nothing. */
 export function engineMetrics(
   metrics: Metrics | undefined,
   now: { inFlight(): number; ages(): { readonly oldestSeconds: number; readonly overdue: number } },

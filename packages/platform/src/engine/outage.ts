@@ -1,10 +1,10 @@
 /**
- * An outage of the database: whoever meets it waits here, one probe asks whether it is over, and all go on at once (LV8). It is logged
- * when it begins and when it ends, not once for each payment.
+ * An outage of the database: every caller that meets it waits here, a single probe checks whether it is over, and then all resume
+ * at once (LV8). The log has one line when it begins and one when it ends, not one for each payment.
  */
 import { messageOf, type Clock, type Database, type Log } from '@duebridge/runtime';
 
-/** Between probes: how late the end of an outage is noticed at worst. */
+/** Interval between probes; bounds how late the end of an outage is noticed. */
 const PROBE_MS = 250;
 
 /** One database's outages. */
@@ -16,7 +16,10 @@ export class Outage {
     this.#options = options;
   }
 
-  /** Resolves when the database answers again, at the earliest after one pause, or when `signal` is aborted. `cause` is what was met. */
+  /**
+   * Resolves when the database answers again, at the earliest after one pause, or when `signal` is aborted. `cause` is the error
+   * that the caller met.
+   */
   over(signal: AbortSignal, cause: unknown): Promise<void> {
     this.#over ??= this.#probe(signal, cause).finally(() => {
       this.#over = undefined;

@@ -1,9 +1,10 @@
 /**
- * Stages 6 and 7, submit and poll: what the answer to a PUT or to a GET teaches (decisions 21 and 22). Pure; the client sends.
+ * Stages 6 and 7, submit and poll: what the answer to a PUT or to a GET means (decisions 21 and 22). Pure; the client sends.
  *
  * enters: the intent, and what came back.  leaves: an outcome for payment-steps.ts.
  * holds:  only a validated record of this very payment accepts or ends it, and ends it only by one of the three terminal words.
- *         Whatever else comes leaves the outcome unknown, and unknown is resolved by the same PUT with the same bytes (RU5, PL2, PL5).
+ *         Any other answer leaves the outcome unknown, and an unknown outcome is resolved by the same PUT with the same bytes (RU5,
+ *         PL2, PL5).
  */
 import type { Exchange } from '../partners/http-call.ts';
 import type { NotSent } from '../partners/client.ts';
@@ -36,10 +37,10 @@ export type UnknownReason =
   | 'other_status' // 1xx, 201-206 (F45)
   | 'no_token'; // the token endpoint does not answer
 
-/** Why the partner's calls are held back until an operator has looked; tried again once a minute (F12, F13, F47, F60, F62). */
+/** Why the partner's calls are held back until an operator acts; retried once a minute (F12, F13, F47, F60, F62). */
 export type HoldReason = 'credentials' | 'scope' | 'certificate' | 'address';
 
-/** What every answer about a payment can teach, whichever call it answers. */
+/** Outcomes that any answer about a payment can have, whichever call it answers. */
 export type AnswerOutcome =
   | {
       readonly kind: 'processing';
@@ -52,7 +53,7 @@ export type AnswerOutcome =
   | { readonly kind: 'unknown'; readonly reason: UnknownReason }
   | { readonly kind: 'held'; readonly reason: HoldReason };
 
-/** What a PUT can teach. `rejected`: the partner says that the request itself is wrong (400, 422), with its code and message, if it gave any. */
+/** Outcomes of a PUT. `rejected`: the partner says that the request itself is wrong (400, 422), with its code and message, if any. */
 export type SubmitOutcome =
   | AnswerOutcome
   | {
@@ -77,8 +78,8 @@ export function judgeSubmit(intent: Intent, answer: Exchange | NotSent): SubmitO
 }
 
 /**
- * What a GET can teach. `not_found` is `believed` when the partner itself says so: a JSON body with a code. A proxy or a route that is
- * gone also answers 404, and says nothing about the payment.
+ * Outcomes of a GET. `not_found` is `believed` when the partner itself says so, in a JSON body with a code. A 404 of a proxy or of
+ * a missing route says nothing about the payment.
  */
 export type PollOutcome =
   AnswerOutcome | { readonly kind: 'not_found'; readonly believed: boolean };
@@ -142,7 +143,7 @@ function unknownStatus(status: number): UnknownReason {
   return status >= 400 ? 'misconfigured' : 'other_status';
 }
 
-/** The code of an error body, if it is a short plain word: nothing a partner writes goes into a record unseen. */
+/** The code of an error body, if it is a short plain word: unchecked partner text never enters a record. */
 function errorCode(json: unknown): string | undefined {
   if (typeof json !== 'object' || json === null || !('code' in json)) return undefined;
   return typeof json.code === 'string' && /^[A-Za-z0-9_.-]{1,64}$/.test(json.code)

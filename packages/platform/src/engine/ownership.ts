@@ -1,9 +1,9 @@
 /**
  * The list of workers: one row each as proof of life (PL9, PL10, F84-F87).
  *
- * A worker that dies is noticed by the age of its heartbeat in the database's time; a worker that merely cannot reach the database
- * notices itself, by its own monotonic clock, before the others do (lease.ts). It then drops all it held and comes back as another
- * worker: whatever the old one still had under way meets a fence that no longer matches.
+ * A dead worker is detected by the age of its heartbeat in the database's time. A worker that merely cannot reach the database
+ * detects this by its own monotonic clock before the others do (lease.ts). It then drops everything and restarts as another worker;
+ * writes that the old one still had in flight fail at the fence.
  */
 import { sql, type Clock, type Database } from '@duebridge/runtime';
 import type { Queryable } from '../store/payments.ts';
@@ -22,7 +22,7 @@ export class DatabaseTime {
     this.#aheadMs = clock.now() - clock.monotonic();
   }
 
-  /** Runs a statement that gives the database's time, and learns from it: it was taken between the two looks at our clock. */
+  /** Runs a statement that returns the database's time and records it; that time lies between our two clock readings. */
   async learn<Row extends { readonly now_ms: number }>(run: () => Promise<Row[]>): Promise<Row[]> {
     const before = this.#clock.monotonic();
     const rows = await run();
@@ -79,7 +79,7 @@ const renewStatement = sql(
   RETURNING ${NOW_MS}`,
 );
 
-/** Takes a worker off the list: whatever names it is anybody's. */
+/** Removes a worker from the list: anybody may take what names it as its owner. */
 export async function removeWorker(database: Database, worker_id: string): Promise<void> {
   await database.query(
     sql('worker_remove', 'DELETE FROM duebridge_platform.workers WHERE worker_id = $1'),
@@ -87,7 +87,7 @@ export async function removeWorker(database: Database, worker_id: string): Promi
   );
 }
 
-/** Takes long dead workers off the list; taking over does not need their rows. */
+/** Removes workers that died long ago from the list; takeover does not need their rows. */
 export async function forgetDeadWorkers(on: Queryable, leaseMs: number): Promise<void> {
   await on.query(
     sql(

@@ -1,13 +1,14 @@
 /**
- * One partner's queue: what is due when, and how much may be under way (decision 25, PL16). A slow or dead partner fills its own
- * queue and no other. No timers and no calls in here: the dispatcher asks, with the time of its monotonic clock.
+ * One partner's queue: what is due when, and how many calls may be in flight (decision 25, PL16). A slow or dead partner fills only
+ * its own queue. This module has no timers and makes no calls: the dispatcher asks it, passing the time of its monotonic clock.
  *
  * Three lanes share the partner's budget, so that no payment waits for another. `submit`: a payment's first PUT. `poll`: payments that
  * the partner has. `retry`: payments whose last call failed. Where more is due than the budget lets through, the lanes take turns by
  * weight; `retry` never has more than a quarter of the calls under way, and on trial comes last.
  *
- * The breaker and the holds are about the partner, so only what speaks for the partner counts: a failure is the payment's own when
- * the partner answered other payments as one that works since that payment's call before (payment-steps.ts decides).
+ * The breaker and the holds concern the partner, so a failure counts only if it says something about the partner. It is the
+ * payment's own failure if, since that payment's previous call, the partner answered other payments normally (payment-steps.ts
+ * decides).
  */
 import { newSettlementTimes, type SettlementTimes } from './poll-schedule.ts';
 
@@ -71,20 +72,20 @@ export class DueHeap<T extends Due> {
 export type QueueLane = 'submit' | 'poll' | 'retry';
 
 const LANES: readonly QueueLane[] = ['submit', 'poll', 'retry'];
-/** Turns of a lane while all have something due: new payments first, because a customer watches. */
+/** Weight of each lane while all have something due: new payments first, because a customer is waiting. */
 const TURNS: Readonly<Record<QueueLane, number>> = { submit: 4, poll: 2, retry: 1 };
-/** Part of the calls under way that a lane may have: what hangs in one leaves room for the others. */
+/** Fraction of the calls in flight that a lane may have, so that hung calls of one leave room for the others. */
 const PARTS: Readonly<Record<QueueLane, number>> = { submit: 0.75, poll: 0.75, retry: 0.25 };
 
 /** Failures in a row, from any payments, after which the partner is taken to be down. */
 const BREAKER_THRESHOLD = 5;
-/** A trial that takes longer than this does not keep the next one waiting: the partner may be back, and that call lost. */
+/** A trial that takes longer than this does not block the next one: the partner may have recovered, and the call may be lost. */
 const TRIAL_MS = 2_000;
-/** The bucket holds this much of a second: enough for an even stream, too little for a burst the partner would feel. */
+/** The token bucket holds this fraction of a second: enough for an even stream, too little for a burst that would strain the partner. */
 const BURST_S = 0.1;
-/** 429 answers within this time are one piece of news: calls under way when the first came do not slow us down further. */
+/** 429 answers within this time count once: calls in flight when the first arrived do not slow us down further. */
 const ONE_SLOWDOWN_MS = 500;
-/** A partner that does not apply Prefer: wait is asked once more after this: it may have been upgraded. */
+/** A partner that does not apply Prefer: wait is asked again after this, since it may have been upgraded. */
 const ASK_TO_WAIT_AGAIN_MS = 10 * 60_000;
 /** Calls per second are never slowed below this: less would look like an outage. */
 const LEAST_RATE = 0.5;
@@ -92,9 +93,9 @@ const LEAST_RATE = 0.5;
 /** What could start now. */
 export type Turn<T> =
   | { readonly kind: 'start'; readonly item: T; readonly lane: QueueLane }
-  /** Nothing before this time. `short`: for want of calls per second. */
+  /** Nothing may start before this time. `short`: because the calls per second are used up. */
   | { readonly kind: 'wait'; readonly until: number; readonly short: boolean }
-  /** As many calls are under way as may be; one that ends makes room, or what is due at `until`. `short`: the share is used up. */
+  /** The maximum of calls is in flight; wait for one to end, or for what is due at `until`. `short`: the share is used up. */
   | { readonly kind: 'full'; readonly until: number | undefined; readonly short: boolean }
   | { readonly kind: 'empty' };
 
@@ -110,7 +111,7 @@ export class PartnerQueue<T extends Due> {
   share = 0;
   /** Calls per second that this worker has registered for. */
   rate = 0;
-  /** At the last beat other workers held what this one wanted. */
+  /** At the last heartbeat other workers held what this one wanted. */
   isShort = false;
   /** What the partner allows all workers together. */
   cap = 1;
@@ -123,7 +124,7 @@ export class PartnerQueue<T extends Due> {
   waits: boolean | undefined;
   /** Monotonic time at which it was last asked to wait. */
   askedToWaitAt = Number.NEGATIVE_INFINITY;
-  /** Monotonic time at which the partner last answered as one that works. */
+  /** Monotonic time of the partner's last normal answer. */
   workedAt = Number.NEGATIVE_INFINITY;
   readonly #lanes: Readonly<Record<QueueLane, DueHeap<T>>> = {
     submit: new DueHeap(),
@@ -131,7 +132,7 @@ export class PartnerQueue<T extends Due> {
     retry: new DueHeap(),
   };
   readonly #underWay: Record<QueueLane, number> = { submit: 0, poll: 0, retry: 0 };
-  /** Turns taken, each divided by its lane's weight: the least goes next. */
+  /** Turns taken, divided by the lane's weight: the lane with the least is next. */
   readonly #turns: Record<QueueLane, number> = { submit: 0, poll: 0, retry: 0 };
   readonly #firstBreakMs: number;
   readonly #maxBreakMs: number;
@@ -143,7 +144,7 @@ export class PartnerQueue<T extends Due> {
   #restsUntil = 0;
   /** Nothing starts before this: a confirmed hold, until the next trial. */
   #heldUntil = 0;
-  /** The breaker lets no retry through before this. */
+  /** The breaker allows no retry before this. */
   #brokenUntil = 0;
   #startedAt = Number.NEGATIVE_INFINITY;
   /** A refusal put the queue on trial: the next one confirms the hold. */
@@ -171,7 +172,7 @@ export class PartnerQueue<T extends Due> {
     return ats.length === 0 ? undefined : Math.min(...ats);
   }
 
-  /** Takes over what the partner allows all workers together. */
+  /** Sets the limits that the partner allows all workers together. */
   applyBudget(budget: { max_concurrent_calls: number; max_calls_per_second: number }): void {
     this.cap = budget.max_concurrent_calls;
     this.callsPerSecond = budget.max_calls_per_second;
@@ -179,7 +180,7 @@ export class PartnerQueue<T extends Due> {
 
   push(item: T, lane: QueueLane): void {
     const heap = this.#lanes[lane];
-    // A lane that was empty has no turns to make up for.
+    // A lane that was empty has no claim to the turns it missed.
     if (heap.size === 0) this.#turns[lane] = Math.max(this.#turns[lane], this.#leastTurns());
     heap.push(item);
   }
@@ -190,8 +191,8 @@ export class PartnerQueue<T extends Due> {
   }
 
   /**
-   * Whether a read may ask to wait now. One that is not known to apply it is asked by one read at a time, because a read that waits
-   * notices a partner that stalls only after its wait.
+   * Whether a read may ask to wait now. Until the partner is known to apply it, only one read at a time asks, because a waiting
+   * read notices a stalled partner only after its wait.
    */
   canWait(now: number): boolean {
     if (this.onTrial || this.waiting >= Math.floor(this.share / 2)) return false;
@@ -201,7 +202,7 @@ export class PartnerQueue<T extends Due> {
   }
 
   /**
-   * What could start at `now`; it is then under way, until `ended`. `isCurrent` is false for what must be dropped instead.
+   * Takes what may start at `now`; it counts as in flight until `ended`. `isCurrent` is false for an entry that must be dropped instead.
    */
   take(now: number, isCurrent: (item: T) => boolean): Turn<T> {
     for (const lane of LANES) {
@@ -222,7 +223,7 @@ export class PartnerQueue<T extends Due> {
     if (lane === undefined) return { kind: 'full', until: later, short: this.share < this.cap };
     const ready = this.readyAt(now, lane);
     if (ready > now) {
-      // What is due later may be allowed earlier.
+      // An entry that is due later may be allowed to start earlier.
       const until = Math.min(ready, later ?? ready);
       return { kind: 'wait', until, short: this.rate < this.callsPerSecond };
     }
@@ -232,18 +233,18 @@ export class PartnerQueue<T extends Due> {
     return { kind: 'start', item, lane };
   }
 
-  /** Gives the place of a call that has ended back. */
+  /** Releases the place of a call that has ended. */
   ended(lane: QueueLane): void {
     this.inFlight -= 1;
     this.#underWay[lane] -= 1;
   }
 
-  /** When the next call of a lane may start, not before `now`; the count of those under way is not looked at. */
+  /** When the next call of a lane may start, not before `now`; ignores the number of calls in flight. */
   readyAt(now: number, lane: QueueLane = 'retry'): number {
     this.#fill(now);
     const rate = this.#rateAt(now);
     const token = this.#tokens >= 1 ? now : now + ((1 - this.#tokens) / rate) * 1_000;
-    // What has not failed may be the trial a second after the last one: it must not wait for what failed before it.
+    // A payment that has not failed may be the trial a second after the last one: it must not wait behind failed ones.
     const broken =
       lane === 'retry'
         ? this.#brokenUntil
@@ -263,7 +264,7 @@ export class PartnerQueue<T extends Due> {
    */
   stalledMs(now: number): number {
     const next = this.nextAt;
-    // What other workers hold is waited for, not stalled.
+    // Waiting for other workers to release their share is not a stall.
     if (next === undefined || this.isShort) return 0;
     const could = Math.max(
       next,
@@ -281,7 +282,7 @@ export class PartnerQueue<T extends Due> {
   }
 
   /**
-   * The partner answered as one that works. True when it had been down or held: payments that failed with it are then due at once.
+   * Records a normal answer of the partner. True when it had been down or held: payments that failed because of it are then due at once.
    */
   succeeded(now: number): boolean {
     const was = this.onTrial;
@@ -295,13 +296,13 @@ export class PartnerQueue<T extends Due> {
     return was;
   }
 
-  /** Moves what waits for a retry and is not at fault itself to where it would be without its failures. */
+  /** Moves payments that wait for a retry, and did not fail by themselves, to where they would be without the failures. */
   forgive(laneOf: (item: T) => QueueLane): void {
     const waiting = this.#lanes.retry.takeAll();
     for (const item of waiting) this.push(item, laneOf(item));
   }
 
-  /** The partner did not answer as one that works. True when this opened the breaker. */
+  /** Records a failure of the partner. True when this opened the breaker. */
   failed(now: number, random: number): boolean {
     this.#failures += 1;
     if (this.#failures < BREAKER_THRESHOLD) return false;
@@ -314,9 +315,9 @@ export class PartnerQueue<T extends Due> {
   }
 
   /**
-   * The partner refused a call in a way that concerns all of them. The first refusal lets one trial through at a time; the refusal of
+   * Records a refusal that concerns all calls. After the first refusal only one trial at a time may start; the refusal of
    * another payment, or of the same one again, confirms it, and then nothing starts for `ms`. `forAll`: nothing needs confirming.
-   * True when the reason is news.
+   * True when the reason is new.
    */
   refused(
     now: number,
@@ -334,7 +335,7 @@ export class PartnerQueue<T extends Due> {
     return isNews;
   }
 
-  /** 429 without a Retry-After: half of what was really sent from now on, and then slowly more again. */
+  /** 429 without a Retry-After: halve the rate that was actually sent, then raise it slowly. */
   slowDown(now: number): void {
     if (this.#slowed !== undefined && now - this.#slowed.at < ONE_SLOWDOWN_MS) return;
     const { from, count, before } = this.#measured;
@@ -347,22 +348,22 @@ export class PartnerQueue<T extends Due> {
   #rateAt(now: number): number {
     if (this.#slowed === undefined) return this.rate;
     const seconds = (now - this.#slowed.at) / 1_000;
-    // Additive at first; after a while without another 429 the limit was a passing one, and the rate comes back faster.
+    // Additive at first. After a while without another 429 the limit was temporary, and the rate recovers faster.
     const grown = this.#slowed.rate * (1 + seconds / 10) + seconds + seconds ** 2 / 10;
     return Math.min(this.rate, grown);
   }
 
-  /** Calls that could be under way. */
+  /** Maximum of calls in flight. */
   #room(now: number): number {
     if (this.rate === 0) return 0;
     if (!this.onTrial) return this.share;
     return Math.min(this.share, now - this.#startedAt >= TRIAL_MS ? this.inFlight + 1 : 1);
   }
 
-  /** The lane that is due and whose turn it is; undefined when those that are due have all they may have. */
+  /** The lane that is due and whose turn it is; undefined when every due lane has reached its limit. */
   #choose(now: number): QueueLane | undefined {
     const due = LANES.filter((lane) => (this.#lanes[lane].peek()?.at ?? Infinity) <= now);
-    // On trial what has not failed goes first: it tells more.
+    // On trial, a payment that has not failed goes first: its result says more about the partner.
     if (this.onTrial) return due[0];
     let chosen: QueueLane | undefined;
     for (const lane of due) {
@@ -373,7 +374,7 @@ export class PartnerQueue<T extends Due> {
     return chosen;
   }
 
-  /** When the earliest is due of those lanes that have nothing due now. */
+  /** The earliest due time among the lanes that have nothing due now. */
   #dueAfter(now: number): number | undefined {
     const ats = LANES.flatMap((lane) => this.#lanes[lane].peek()?.at ?? []).filter(
       (at) => at > now,

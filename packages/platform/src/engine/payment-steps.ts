@@ -2,19 +2,19 @@
  * What happens to a payment next: one pure function from the payment and an event to a decision.
  *
  * enters: what memory holds of a payment, an event (an answer of the partner, judged by outcome.ts, or of the funding port), the
- *         partner's queue as it stands, the time and a source of chance.
+ *         state of the partner's queue, the time and a source of randomness.
  * leaves: a decision: what to remember, what the answer says about the partner, the one write, and when the next step is due.
- * holds:  no clock, no network, no database, so that a simulator drives the very rules that production runs.
+ * holds:  no clock, no network, no database, so that a simulator runs the same rules as production.
  *
  * The life of a payment, by `stage`. `created`: the intent is durable; the next step authorizes the funds. `authorized`: the funds
  * are reserved and the partner cannot be called yet. `dispatching`: a PUT may have left; the next step is the PUT. `accepted`: the
  * partner has it; the next step is a poll, or the same PUT again when the partner no longer finds it. `ended`: the status is
  * terminal; the next step captures or releases the funds, and then the payment is forgotten. `review`: an operator has to look.
  *
- * What a crash repeats. Before `dispatching` is written: the authorization. Between it and the write of the acceptance: the PUT, with
- * the same bytes. Between the acceptance and the end: a poll. Between the end and the settlement: the capture or the release. Where
- * the funds are kept in the platform's own database, they are reserved in the statement that writes `dispatching`, and captured or
- * released in the one that writes the end, so that nothing lies between.
+ * After a crash these calls are repeated. Before `dispatching` is written: the authorization. Between it and the write of the
+ * acceptance: the PUT, with the same bytes. Between the acceptance and the end: a poll. Between the end and the settlement: the
+ * capture or the release. Where the funds are kept in the platform's own database, they are reserved in the statement that writes
+ * `dispatching`, and captured or released in the one that writes the end, so that no crash can fall in between.
  */
 import type { PaymentStage, PaymentStatus } from '@duebridge/contract';
 import type { Acceptance, Anomaly } from '../partners/payment-record.ts';
@@ -28,7 +28,7 @@ import type {
 } from './outcome.ts';
 import { nextPollMs, retryMs, type SettlementTimes } from './poll-schedule.ts';
 
-/** What memory holds of a payment beside its intent: as little as can be, because a worker holds up to a million. */
+/** The in-memory state of a payment in addition to its intent, kept minimal because a worker holds up to a million. */
 export interface PaymentMemory {
   stage: PaymentStage;
   status: PaymentStatus;
@@ -40,11 +40,11 @@ export interface PaymentMemory {
   polls: number;
   /** Failures in a row. */
   tries: number;
-  /** Monotonic time of the last failure since the partner last answered this payment as one that works. */
+  /** Monotonic time of the last failure since the partner last answered this payment normally. */
   failedAt: number | undefined;
-  /** Failures in a row that were this payment's own: the partner answered others meanwhile as one that works. */
+  /** Consecutive failures of this payment alone: the partner answered others normally meanwhile. */
   ownFaults: number;
-  /** The last answer was about another payment: crossed on a connection, or wrong (F50). */
+  /** The last answer was about another payment: answers crossed on a connection, or a wrong answer (F50). */
   wasCrossed: boolean;
   /** Polls that showed succeeded without posted_at. */
   grace: number;
@@ -66,7 +66,7 @@ export function nextStep(payment: Readonly<PaymentMemory>): Step {
   return payment.stage === 'accepted' && !payment.resubmit ? 'poll' : 'submit';
 }
 
-/** What an answer says beside the record in it. */
+/** Facts about an answer apart from the record in it. */
 export interface AnswerFacts {
   /** The HTTP status; undefined when there was no reply. */
   readonly status: number | undefined;
@@ -78,7 +78,7 @@ export interface AnswerFacts {
   readonly waited: boolean;
 }
 
-/** What can happen to a payment. */
+/** The events of a payment. */
 export type PaymentEvent =
   | { readonly kind: 'authorized' }
   | { readonly kind: 'declined'; readonly reason: string }
@@ -90,7 +90,7 @@ export type PaymentEvent =
       readonly outcome: Exclude<SubmitOutcome, { kind: 'rejected' }>;
       readonly facts: AnswerFacts;
     }
-  /** The partner called the request wrong (400, 422), and was then asked by a GET whether it has the payment all the same (F11). */
+  /** The partner rejected the request as invalid (400, 422), and a GET then asked whether it has the payment anyway (F11). */
   | {
       readonly kind: 'rejected';
       readonly rejection: Extract<SubmitOutcome, { kind: 'rejected' }>;
@@ -99,7 +99,7 @@ export type PaymentEvent =
     }
   | { readonly kind: 'polled'; readonly outcome: PollOutcome; readonly facts: AnswerFacts };
 
-/** What a decision depends on beside the payment and the event. */
+/** What a decision depends on apart from the payment and the event. */
 export interface Surroundings {
   /** Monotonic milliseconds. */
   readonly now: number;
@@ -116,7 +116,7 @@ export interface Surroundings {
   readonly settlements: SettlementTimes;
   /** The next read may ask the partner to wait. */
   readonly canWait: boolean;
-  /** Monotonic time at which the partner last answered any payment as one that works. */
+  /** Monotonic time at which the partner last answered any payment normally. */
   readonly workedAt: number;
 }
 
@@ -131,11 +131,11 @@ export interface StepTimes {
 /** What an answer says about the partner as a whole. */
 export type PartnerSignal =
   | { readonly kind: 'works' }
-  /** It did not answer as one that works: this counts for the breaker. */
+  /** It failed to answer normally, which counts for the breaker. */
   | { readonly kind: 'fails'; readonly reason: string; readonly restMs: number | undefined }
-  /** It asked for rest, or for fewer calls when it did not say for how long. */
+  /** It asked for a pause, or for fewer calls if it did not say for how long. */
   | { readonly kind: 'too_fast'; readonly restMs: number | undefined }
-  /** An operator has to look before calls can succeed. `forAll`: the call did not even leave. */
+  /** An operator must act before calls can succeed. `forAll`: the call was not even sent. */
   | { readonly kind: 'held'; readonly reason: HoldReason; readonly forAll: boolean };
 
 /** The one write of a step. */
@@ -168,7 +168,7 @@ export interface Decision {
   /** Breaches of the interface to count and to log. */
   readonly breaches: readonly string[];
   readonly memory: Partial<PaymentMemory>;
-  /** Answers were crossed on a connection: none of those open is used again (F50). */
+  /** Answers were crossed on a connection: discard all open connections (F50). */
   readonly resetConnections?: boolean;
   readonly write?: StepWrite;
   /** Milliseconds until the next step is due; `forget` when there is none. */
@@ -177,7 +177,7 @@ export interface Decision {
 
 /** Polls that show succeeded without posted_at before the payment goes to review (F35). */
 const GRACE_POLLS = 5;
-/** Up to this age an open read replaces polls; longer, it would hold a connection for a payment that nobody waits for. */
+/** Up to this age an open read replaces polls; beyond it, a connection would be held for a payment that nobody is waiting for. */
 export const WAITING_AGE_MS = 10 * 60_000;
 
 /** Decides what an event leads to. Pure. */
@@ -259,7 +259,7 @@ function rejected(
   const { rejection, found, facts } = event;
   if (found.kind !== 'not_found') return learnt(payment, found, facts, around);
   const { code, message, status } = rejection;
-  // A payment that the partner once accepted is a person's to end: it may have been posted before it was forgotten.
+  // Only an operator may end a payment that the partner once accepted: it may have been posted before the partner lost it.
   const isFinal = code !== undefined && around.refusals.includes(code);
   if (isFinal && found.believed && payment.payment_id === null) {
     return {
@@ -289,8 +289,8 @@ function polled(
     const decision = learnt(payment, outcome, facts, around);
     return { ...decision, memory: { polls, ...decision.memory } };
   }
-  // It answered 200 to the PUT and does not find it now: a breach, and no proof of anything. The same PUT again (F15, decision 22).
-  // Where the partner itself says that it does not know the payment, this is written down: it may then take it under a new id.
+  // Accepted earlier, now a 404: a breach that proves nothing. Send the same PUT again (F15, decision 22). If the partner itself
+  // says that it does not know the payment, record that: it may then accept it under a new id.
   const tries = payment.tries + 1;
   const reason = 'accepted_payment_not_found';
   return {
@@ -386,7 +386,10 @@ function acceptance(
   };
 }
 
-/** Another payment's answer: perhaps crossed on a connection. It is asked once more on fresh ones before anybody has to look (F50). */
+/**
+ * The answer is about another payment, perhaps crossed on a connection. Ask once more on fresh connections before involving an
+ * operator (F50).
+ */
 function crossed(payment: Readonly<PaymentMemory>, around: Surroundings): Decision {
   const tries = payment.tries + 1;
   return {
@@ -398,8 +401,8 @@ function crossed(payment: Readonly<PaymentMemory>, around: Surroundings): Decisi
 }
 
 /**
- * 401, 403 and the like usually concern every payment of the partner, and then the queue is held. But a partner that goes on
- * answering others refuses this one alone: it waits, and they do not (LV3).
+ * 401, 403 and the like usually concern every payment of the partner, and then the queue is held. But if the partner keeps
+ * answering others, it refuses only this payment: this one waits, and the others do not (LV3).
  */
 function held(
   payment: Readonly<PaymentMemory>,
@@ -448,7 +451,8 @@ function signalOf(
   around: Surroundings,
 ): PartnerSignal | undefined {
   const asksForRest = facts.status === 429 || facts.status === 503;
-  // A first request for rest is obeyed for all; one that is repeated to this payment alone, while others are answered, is its own.
+  // The first request for a pause applies to all payments. One repeated to this payment alone, while others are answered, applies
+  // to it alone.
   const isItsOwn = isOwnFault && payment.tries > 0;
   const restMs = asksForRest && !isItsOwn ? retryAfter(facts, around) : undefined;
   if (reason === 'too_many_requests') return { kind: 'too_fast', restMs };
@@ -456,14 +460,14 @@ function signalOf(
   return restMs === undefined ? undefined : { kind: 'too_fast', restMs };
 }
 
-/** A payment that has failed alone this often is at fault itself, whatever the partner does meanwhile. */
+/** A payment that has failed alone this often is itself the cause, whatever the partner does meanwhile. */
 const PROVEN_FAULTS = 2;
-/** One that has failed alone once is suspected for as long as the partner has answered others within this time. */
+/** A payment that has failed alone once stays under suspicion while the partner has answered others within this time. */
 const SUSPECTED_MS = 2_000;
 
 /**
- * Counts a failure as the payment's own when the partner answered others as one that works since the payment's failure before, or
- * since this call left. One such failure may be the first of an outage; only the second proves something.
+ * Counts a failure as the payment's own if the partner answered others normally since the payment's previous failure, or since this
+ * call left. One such failure may be the first of an outage; only the second is proof.
  */
 function countOwn(
   payment: Readonly<PaymentMemory>,
@@ -515,12 +519,12 @@ function pollIn(
   });
 }
 
-/** Our own delay, or the partner's Retry-After when that is longer, on any answer (decision 23, F09). */
+/** The longer of our own delay and the partner's Retry-After, on any answer (decision 23, F09). */
 function later(ms: number, facts: AnswerFacts, around: Surroundings): number {
   return Math.max(ms, retryAfter(facts, around) ?? 0);
 }
 
-/** Jitter only upwards: earlier would not be what was asked for. */
+/** Add jitter only: calling earlier than Retry-After would ignore the request. */
 function retryAfter(facts: AnswerFacts, { random }: Surroundings): number | undefined {
   return facts.retryAfterMs === undefined ? undefined : facts.retryAfterMs * (1 + random() * 0.1);
 }

@@ -1,9 +1,9 @@
 /**
- * When to ask next (decision 23). Pure: everything is computed from ages, samples and a random number that are handed in.
+ * When to poll next (decision 23). Pure: everything is computed from the ages, samples and random number passed in.
  *
  * Until a partner is known: 1 s, x1.6, capped at 60 s in the first hour, 15 min in the first day, then hourly. Once enough of its
- * payments have ended, their times make a distribution, and polls are placed where they lower the expected delay of detection
- * most for what they cost: an inspection schedule. A payment is never given up: after 24 h it stands on the operator's list.
+ * payments have ended, their times form a distribution, and polls are placed where they reduce the expected detection delay most
+ * per poll: an inspection schedule. A payment is never given up: after 24 h it stands on the operator's list.
  */
 
 /** First delay after acceptance, in milliseconds. */
@@ -12,7 +12,7 @@ export const FIRST_POLL_MS = 1_000;
 const GROWTH = 1.6;
 const HOUR_MS = 3_600_000;
 const DAY_MS = 24 * HOUR_MS;
-/** Longest delay by age: a person may still wait within the hour; within the day an operator may; after that nobody does. */
+/** Longest delay by age: a customer may wait within the first hour and an operator within the first day; after that nobody does. */
 const CAPS: readonly (readonly [olderThanMs: number, capMs: number])[] = [
   [DAY_MS, HOUR_MS],
   [HOUR_MS, 15 * 60_000],
@@ -22,7 +22,7 @@ const CAPS: readonly (readonly [olderThanMs: number, capMs: number])[] = [
 /** After this age a payment that has not ended stands on the operator's list (F39); it is never failed for it. */
 export const OVERDUE_AFTER_MS = DAY_MS;
 
-/** Delay before an unknown outcome is tried again: short once, because most breaks are of one connection (F06). */
+/** Delay before the first retry of an unknown outcome: short, because most failures concern a single connection (F06). */
 export const FIRST_RETRY_MS = 250;
 /** Longest delay between tries of one payment, and between trials of a partner that is down. */
 export const MAX_RETRY_MS = 60_000;
@@ -57,7 +57,7 @@ export function retryMs(
 
 /** Polls a payment may cost on average: what the default schedule spends on one that takes ten seconds. */
 const DEFAULT_POLLS_PER_PAYMENT = 5;
-/** Ended payments needed before the distribution is trusted: below that, one odd payment would bend it. */
+/** Ended payments needed before the distribution is trusted: with fewer, one outlier would distort it. */
 const ENOUGH_SAMPLES = 50;
 /** After this many samples the weight of old ones is halved: a partner's settlement times change. */
 const HALVE_AT = 2_000;
@@ -81,7 +81,7 @@ export interface SettlementTimes {
   plannedAt: number;
 }
 
-/** A partner about which nothing is known. */
+/** The state of a partner about which nothing is known. */
 export function newSettlementTimes(): SettlementTimes {
   return { weights: new Float64Array(BINS), total: 0, plan: undefined, plannedAt: 0 };
 }
@@ -142,7 +142,8 @@ export function nextPollMs(
   const at = settlements.plan.find((time) => time > ageMs * 1.001 + 1);
   const gap = at === undefined ? defaultPollMs(ageMs, polls, 0.5, options.firstMs) : at - ageMs;
   const cap = LEARNT_CAPS.find(([olderThanMs]) => ageMs >= olderThanMs)?.[1] ?? 15 * 60_000;
-  // Later only, and little: the plan stands just behind where payments end. Enough to keep a thousand from asking in one instant.
+  // Jitter only later, and little, because planned polls lie just after the usual end times. It keeps a thousand payments from
+  // polling at the same instant.
   return Math.min(gap, cap) * (1 + random * 0.02) + 1;
 }
 
@@ -159,7 +160,7 @@ export function planPolls(weights: Float64Array, budget: number): number[] {
     mass.push(weight);
   });
   if (times.length === 0) return [];
-  // The price of a poll in milliseconds of delay: the dearer, the fewer. Searched for on a logarithmic scale.
+  // The cost of a poll in milliseconds of delay: a higher cost means fewer polls. Found by a search on a logarithmic scale.
   let [cheap, dear] = [1e-3, edgeMs(BINS)];
   let best = cheapestPlan(times, mass, dear);
   for (let round = 0; round < 30; round += 1) {
@@ -192,7 +193,7 @@ function cheapestPlan(
     let seen = 0;
     let least = Number.POSITIVE_INFINITY;
     for (let to = from; to < count; to += 1) {
-      // Moving the poll one bin later lets all that ended before it wait on.
+      // Moving the poll one bin later delays the detection of everything that ended before it.
       if (to > from) waited += seen * ((times[to] ?? 0) - (times[to - 1] ?? 0));
       seen += mass[to] ?? 0;
       const whole = price * survivors + waited + (cost[to + 1] ?? 0);

@@ -1,9 +1,9 @@
 /**
- * The writes of a worker: the steps of many payments gathered into one statement each, a few milliseconds apart at most.
+ * The writes of a worker: steps of many payments, at most a few milliseconds apart, are combined into one statement.
  *
  * enters: a step that a payment takes.  leaves: the row after it, or nothing when the payment is no longer this worker's.
- * holds:  every statement carries the fence (store/payments.ts). While the database does not answer, a write is repeated until it
- *         does: the guarded statement makes that harmless, because a step already taken changes no row.
+ * holds:  every statement carries the fence (store/payments.ts). A write is retried until the database answers. The guarded
+ *         statement makes that harmless, because a step that was already taken changes no row.
  */
 import { Refusal, type PaymentStage } from '@duebridge/contract';
 import {
@@ -32,7 +32,7 @@ const MAX_QUEUED = 2_000_000;
 /** One act of each phase for a payment's funds (PL7). */
 const FUNDS_ACT = 'sandbox_funds_pkey';
 
-/** What the writes stand on. */
+/** What the writes depend on. */
 export interface RecordOptions {
   readonly database: Database;
   /** Who writes, at the time of a write. */
@@ -44,11 +44,11 @@ export interface RecordOptions {
   readonly signal: AbortSignal;
 }
 
-/** What a write came to. `refused`: the row did not change, and this is how it stands now. */
+/** The result of a write. `refused`: the row did not change; this is its current state. */
 export type Recorded =
   | { readonly kind: 'changed'; readonly row: PaymentRow }
   | { readonly kind: 'refused'; readonly row: PaymentRow | undefined }
-  /** Not written, and nothing more may be: the lease is lost or the worker stops. */
+  /** Not written, and nothing more may be written: the lease is lost or the worker is stopping. */
   | { readonly kind: 'given_up' };
 
 /** The writes of one worker. */
@@ -61,7 +61,7 @@ export class PaymentRecords {
   constructor(options: RecordOptions) {
     this.#options = options;
     const { database, writer } = options;
-    // Two flushes: while one waits for the disk the other fills; the rows of one payment are never in both.
+    // Two flushes: one fills while the other waits for the disk; the rows of one payment are never in both.
     const limits = { maxBatch: MAX_BATCH, maxQueued: MAX_QUEUED, concurrency: 2 };
     this.#advances = groupCommit({
       ...limits,
@@ -90,11 +90,11 @@ export class PaymentRecords {
       try {
         const row = await this.#add(platform_payment_id, from, step);
         if (row !== undefined) return { kind: 'changed', row };
-        // Another worker's by now, withdrawn by an operator, or written already by a try whose answer was lost (F70).
+        // It belongs to another worker by now, was withdrawn by an operator, or was written by an attempt whose answer was lost (F70).
         return { kind: 'refused', row: await findPayment(database, platform_payment_id) };
       } catch (error) {
         if (step.kind === 'end' && step.settles === true && constraintOf(error) === FUNDS_ACT) {
-          // The funds were captured or released before: the end is written alone, and the port then says what is wrong.
+          // The funds were captured or released earlier: write the end alone, and let the port report what is wrong.
           return this.write(platform_payment_id, from, { ...step, settles: false });
         }
         if (!isDatabaseTrouble(error) && !(error instanceof Refusal)) throw error;

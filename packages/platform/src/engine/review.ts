@@ -3,8 +3,8 @@
  *
  * enters: a payment in review, and what the operator states.  leaves: a terminal row in no slot; a worker takes it over and
  *         releases the funds, and the customer may pay anew.
- * holds:  the partner is asked by a GET at that very moment. Nothing is closed that the partner shows to have, whatever the operator
- *         states, and a partner that does not answer leaves the payment where it is (PL5).
+ * holds:  the partner is asked by a GET at that moment. A payment that the partner shows as existing is never closed, whatever the
+ *         operator states. If the partner does not answer, the payment stays in review (PL5).
  */
 import { Refusal } from '@duebridge/contract';
 import type { Database } from '@duebridge/runtime';
@@ -15,7 +15,7 @@ import { closePayment } from '../store/terminal.ts';
 import { judgePoll, type PollOutcome } from './outcome.ts';
 import { refusalText } from './payment-steps.ts';
 
-/** What the closing stands on. */
+/** What closing a payment depends on. */
 export interface ReviewGround {
   readonly database: Database;
   readonly registry: PartnerRegistry;
@@ -28,7 +28,7 @@ export interface ReviewAct {
   /** In the operator's words; kept in the audit. */
   readonly reason: string;
   readonly actor: string;
-  /** The second person, where the amount needs one; the caller checks that. */
+  /** The second approver, if the amount requires one; the caller checks that. */
   readonly approved_by?: string;
 }
 
@@ -73,18 +73,18 @@ export async function closeReview(
   const { payment, review_reason } = await inReview(ground, act.platform_payment_id);
   const found = await askPartner(ground, payment);
   switch (found.kind) {
-    // Its own record says that it has the payment: it is resumed, and ends as the partner says.
+    // The partner's record shows the payment: resume it, and let it end as the partner says.
     case 'processing':
     case 'incomplete':
       throw notClosable(found);
     case 'ended':
       if (found.ending.status === 'succeeded') throw notClosable(found);
       break;
-    // The partner does not answer now; what it confirmed may have changed.
+    // The partner does not answer now, and what it confirmed earlier may have changed.
     case 'unknown':
     case 'held':
       throw notClosable(found);
-    // Nothing that could be believed stands against the operator's word.
+    // No credible answer contradicts the operator.
     case 'not_found':
     case 'mismatch':
       break;
@@ -112,7 +112,7 @@ async function inReview(
 async function askPartner(ground: ReviewGround, payment: PaymentRow): Promise<PollOutcome> {
   const partner = await ground.registry.get(payment.partner_id);
   if (partner === undefined) throw new Refusal('NOT_FOUND');
-  // Whatever payment_id it has now: a partner that forgot the payment may have taken it under another.
+  // Ignore the payment_id: a partner that lost the payment may have accepted it again under another.
   return judgePoll({ ...payment, payment_id: null }, await ground.client.poll(partner, payment));
 }
 
@@ -157,7 +157,7 @@ function notClosable(found: PollOutcome): Refusal {
   }
 }
 
-/** What the GET gave, in a word for the audit. */
+/** The result of the GET, as one word for the audit. */
 function evidenceOf(found: PollOutcome): string {
   switch (found.kind) {
     case 'not_found':

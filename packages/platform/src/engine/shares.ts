@@ -1,13 +1,13 @@
 /**
  * How the workers share out a partner's budget without a lock between them (decisions 25 and 62).
  *
- * Each worker claims a part in a row of its own, and uses what it has claimed only as far as the claims of all together stay within
- * the budget. A claim is written first and the others are read after that, so of two that claim at once at least one sees the other:
- * whoever sees too much uses that much less than it claimed, and corrects its claim the next time. Nobody ever uses more than the
- * budget, nobody waits for anybody, and a worker that is frozen in the middle holds nothing but what it had.
+ * Each worker claims a part in a row of its own, and uses its claim only as far as all claims together stay within the budget. It
+ * writes its claim first and then reads the others, so of two workers that claim at once at least one sees the other. A worker that
+ * sees the budget exceeded uses that much less than it claimed, and corrects its claim the next time. The workers never exceed the
+ * budget, never wait for each other, and a worker that freezes in the middle holds only what it had.
  *
- * A newcomer waits until the others have let go, at most one round. Claims of the dead are not counted. What a worker needs is
- * rounded up to a power of two, so that in a steady stream nothing is written at all.
+ * A new worker waits until the others have reduced their claims, at most one round. Claims of dead workers are not counted. Each
+ * need is rounded up to a power of two, so that a steady load causes no writes.
  */
 import { sql } from '@duebridge/runtime';
 import type { Queryable } from '../store/payments.ts';
@@ -16,7 +16,7 @@ import type { Queryable } from '../store/payments.ts';
 export interface Want {
   /** What the partner allows all workers together. */
   readonly cap: number;
-  /** What this worker could use now; 0 when it has nothing for this partner. */
+  /** What this worker can use now; 0 when it has nothing for this partner. */
   readonly need: number;
   /** What is in use and cannot be given back yet: a share never falls below it. */
   readonly inUse: number;
@@ -47,7 +47,7 @@ interface ClaimRow extends Claim {
   readonly worker_id: string;
 }
 
-/** How long an odd part of a small budget stays with one worker before it goes to the next, in milliseconds. */
+/** How long the indivisible remainder of a small budget stays with one worker before it moves to the next, in milliseconds. */
 const TURN_MS = 5_000;
 
 const readStatement = sql(
@@ -79,7 +79,7 @@ const forgetStatement = sql(
     WHERE NOT EXISTS (SELECT 1 FROM duebridge_platform.workers w WHERE w.worker_id = s.worker_id)`,
 );
 
-/** Removes the claims of workers that are on the list no more. */
+/** Removes the claims of workers that are no longer on the list. */
 export async function forgetShares(on: Queryable): Promise<void> {
   await on.query(forgetStatement);
 }
@@ -98,7 +98,7 @@ export class Shares {
     this.#leaseMs = leaseMs;
   }
 
-  /** True when something is claimed of this partner's budget, so that giving it up has to be told. */
+  /** True when this worker has a claim on this partner's budget, so that it must publish when it gives it up. */
   has(partner_id: string): boolean {
     return this.#claimed.has(partner_id);
   }
@@ -121,7 +121,7 @@ export class Shares {
       const others = before.get(partner_id) ?? [];
       const calls = shareOf(this.#worker_id, 'calls', demand.calls, others, turn);
       const rate = shareOf(this.#worker_id, 'rate', demand.rate, others, turn);
-      // More may be under way than when the demand was counted.
+      // More calls may be in flight now than when the demand was counted.
       const underWay = restrict(partner_id, { calls, rate });
       const claim = {
         calls: Math.max(calls, underWay),
@@ -136,7 +136,7 @@ export class Shares {
       }
     }
     await this.#write(claims);
-    // Whoever claimed at the same time is seen now, or has seen us.
+    // We see every concurrent claim now, or its worker has seen ours.
     const after = await this.#read(raised);
     const granted = new Map<string, Share>();
     for (const [partner_id, { calls, rate }] of claims) {
@@ -183,7 +183,7 @@ export class Shares {
         changed.push([partner_id, claim]);
       }
     }
-    // Until the answer is in, nothing is known of these rows.
+    // Until the answer arrives, the state of these rows is unknown.
     for (const partner_id of gone) this.#claimed.set(partner_id, undefined);
     for (const [partner_id] of changed) this.#claimed.set(partner_id, undefined);
     if (gone.length > 0) {
@@ -227,8 +227,8 @@ function shareOf(
 }
 
 /**
- * Parts of `cap` for these needs: nobody gets more than it needs, what one leaves goes to the others, and a remainder that does
- * not divide goes round by `turn`. Pure.
+ * Parts of `cap` for these needs: no worker gets more than it needs, unused parts go to the others, and an indivisible remainder
+ * rotates by `turn`. Pure.
  */
 export function evenParts(cap: number, needs: readonly number[], turn: number): number[] {
   const parts = needs.map(() => 0);

@@ -2,9 +2,9 @@
  * Who drives which payments: a payment is in one of 1,024 slots, and a worker owns slots (decision 61).
  *
  * Taking over from the dead, and sharing out after a join, changes rows of this one small table, however many payments are in
- * flight. Every worker reads the whole table now and then and works out the same plan: each living worker should own as many slots
- * as any other; whoever has too many gives some back, and what is free goes to those that have too few, to each its own part, so that
- * two workers seldom reach for the same slot. Where they do, each change names the owner it expects, and the first one wins.
+ * flight. Every worker reads the whole table periodically and computes the same plan: all live workers should own the same number
+ * of slots. A worker with too many releases some, and the free ones are divided among those with too few, so that two workers
+ * seldom try to take the same slot. If they do, the first one wins, because each change names the owner it expects.
  *
  * The process that creates a payment puts it into a slot of its own worker and drives it at once. One that owns no slot (it has
  * just started, or lost its lease) leaves it in ARRIVALS; the owner of slot 0 moves what arrives there into its own slots.
@@ -14,16 +14,16 @@ import { ARRIVALS, PAYMENT_COLUMNS, type PaymentRow, type Queryable } from '../s
 
 /** How many slots there are: enough that twenty workers differ by 2 % at most, few enough to be read every second. */
 export const SLOTS = 1_024;
-/** The owner of this slot looks after ARRIVALS. */
+/** The owner of this slot distributes ARRIVALS. */
 export const ARRIVALS_KEEPER = 0;
 
 /** The slots as they stand in the database. */
 export interface SlotView {
   /** Owner by slot; null where there is none. */
   readonly owners: readonly (string | null)[];
-  /** Workers whose lease has not run out, and that look at the slots. */
+  /** Workers whose lease has not expired and that read the slots. */
   readonly active: readonly string[];
-  /** Workers whose lease has not run out. Only what belongs to none of them may be taken. */
+  /** Workers whose lease has not expired. Only slots that belong to none of them may be taken. */
   readonly living: readonly string[];
 }
 
@@ -35,7 +35,7 @@ export interface SlotPlan {
   readonly target: number;
 }
 
-/** The plan for `me`, from what every worker sees alike. Pure. */
+/** The plan for `me`, from data that every worker sees alike. Pure. */
 export function planSlots({ owners, active, living }: SlotView, me: string): SlotPlan {
   const workers = [...new Set([...active, me])].toSorted();
   const alive = new Set([...living, ...workers]);
@@ -48,7 +48,7 @@ export function planSlots({ owners, active, living }: SlotView, me: string): Slo
   const targets = targetsOf(workers, (worker) => owned.get(worker)?.length ?? 0);
   const mine = owned.get(me) ?? [];
   const target = targets.get(me) ?? 0;
-  // The free slots go round in the order of the workers, to each as many as it lacks.
+  // Assign the free slots in the order of the workers, to each as many as it lacks.
   let from = 0;
   for (const worker of workers) {
     if (worker === me) break;
@@ -61,7 +61,7 @@ export function planSlots({ owners, active, living }: SlotView, me: string): Slo
   };
 }
 
-/** Even parts of all slots; where they do not divide, one more for those that own most, so that nothing moves without need. */
+/** Divides all slots evenly. A remainder goes to the workers that own most, so that no slot moves without need. */
 function targetsOf(
   workers: readonly string[],
   owns: (worker: string) => number,
@@ -90,7 +90,7 @@ const roundStatement = sql(
   `UPDATE duebridge_platform.workers SET round_at = now() WHERE worker_id = $1`,
 );
 
-/** Tells the others that this worker looks at the slots, and reads them. */
+/** Records that this worker reads the slots, and reads them. */
 export async function readSlots(
   on: Queryable,
   worker_id: string,
@@ -119,7 +119,7 @@ const takeStatement = sql(
   RETURNING s.slot`,
 );
 
-/** Takes slots from the owners that a view showed, which were dead or nobody. Returns those that are now this worker's. */
+/** Takes slots from the owners that a view showed, which were dead or null. Returns those that are now this worker's. */
 export async function takeSlots(
   on: Queryable,
   worker_id: string,
@@ -127,7 +127,7 @@ export async function takeSlots(
   owners: SlotView['owners'],
 ): Promise<number[]> {
   if (slots.length === 0) return [];
-  // In one order everywhere, so that two that take the same ones do not wait for each other in a circle.
+  // Locks in one order everywhere, so that two workers that take the same slots cannot deadlock.
   const sorted = slots.toSorted((a, b) => a - b);
   const rows = await on.query<{ slot: number }>(takeStatement, [
     worker_id,
@@ -142,7 +142,7 @@ const giveStatement = sql(
   `UPDATE duebridge_platform.slots SET worker_id = NULL WHERE worker_id = $1 AND slot = ANY($2)`,
 );
 
-/** Gives slots back: anybody may take them. */
+/** Releases slots: any worker may take them. */
 export async function giveSlots(
   on: Queryable,
   worker_id: string,
@@ -156,7 +156,7 @@ const giveAllStatement = sql(
   `UPDATE duebridge_platform.slots SET worker_id = NULL WHERE worker_id = $1`,
 );
 
-/** Gives all slots of a worker back: the graceful end, which costs the same whatever is in flight. */
+/** Releases all slots of a worker on a graceful stop; the cost does not depend on the payments in flight. */
 export async function giveAllSlots(on: Queryable, worker_id: string): Promise<void> {
   await on.query(giveAllStatement, [worker_id]);
 }
@@ -176,7 +176,7 @@ export async function countSlots(
   return new Map(rows.map((row) => [row.slot, row.payments]));
 }
 
-/** What a worker needs of a payment to drive it, and no more: up to a million are loaded at once. */
+/** The minimum that a worker needs to drive a payment: up to a million are loaded at once. */
 export interface LoadedRow extends Pick<
   PaymentRow,
   | 'platform_payment_id'
@@ -207,7 +207,7 @@ const pageStatement = sql(
     ORDER BY p.platform_payment_id LIMIT $3`,
 );
 
-/** Payments read by one statement at most: some megabytes, and a few milliseconds of our time. */
+/** Payments read by one statement at most: a few megabytes, and a few milliseconds of CPU time. */
 export const PAGE = 2_000;
 
 /** The payments in flight of a slot, after `cursor` in the order of their ids; at most PAGE. */

@@ -1,13 +1,13 @@
 /**
  * One life of a worker: from the moment it holds a lease to its stop, or to the loss of the lease. See engine.ts.
  *
- * Here stand the slots it owns, what it loads from them, and its shares of the partners' budgets; dispatcher.ts drives the payments.
+ * It keeps the slots it owns, loads their payments, and holds its shares of the partners' budgets; dispatcher.ts drives the payments.
  *
  * enters: a lease, and every `round` of the engine.  leaves: payments in the dispatcher's hands.
  * holds:  a payment is driven here while this worker owns its slot; the database checks that at every write (store/payments.ts), so
- *         whatever this worker believes, a slot that another owns now is another's. What is loaded is read page by page beside the
- *         lease and the rounds, which wait for none of it. Nothing stays behind: what the table holds of our slots is counted again
- *         and again, in turn, and a slot that holds more than memory does is read again (PL9).
+ *         a stale belief of this worker has no effect. Payments are loaded page by page, concurrently with the lease and the
+ *         rounds, which do not wait for it. No payment is left behind: the rows of our slots are counted in turn, and a slot that
+ *         has more rows than memory holds is read again (PL9).
  */
 import { messageOf } from '@duebridge/runtime';
 import { ARRIVALS, type PaymentRow } from '../store/payments.ts';
@@ -34,7 +34,7 @@ import {
 
 /** A worker with anything for a partner claims this many calls at once, so that a first burst need not wait for a round. */
 const MIN_NEED = 4;
-/** Between exchanges that are asked for because a share is too small: grows it within a fraction of a second. */
+/** Minimum interval of exchanges requested because a share is too small, so that it grows within a fraction of a second. */
 const HURRY_MS = 50;
 /** Loaded payments are spread over as long as their partner's budget needs for them, but over no more than this (PL9). */
 const MAX_SPREAD_MS = 60_000;
@@ -42,9 +42,9 @@ const MAX_SPREAD_MS = 60_000;
 const COUNT_AT_ONCE = 64;
 /** Rounds in which every slot is counted once: at the usual round every 2 s, within half a minute. */
 const SWEEP_ROUNDS = 16;
-/** Slots that are read at once: one is parsed while the next is on its way. */
+/** Slots read concurrently: one is parsed while the next is in transit. */
 const LOADERS = 3;
-/** How long a slot that is given back waits for calls under way to come to their record. */
+/** How long the release of a slot waits for calls in flight to be recorded. */
 const LEAVE_MS = 2_000;
 
 /** One life of a worker. */
@@ -55,10 +55,10 @@ export class Worker {
   readonly #dispatcher: Dispatcher;
   readonly #shares: Shares;
   readonly #slots = new Set<number>();
-  /** Slots that may hold payments that are not in memory. */
+  /** Slots that may have payments that are not in memory. */
   readonly #unread = new Set<number>();
   #ended = false;
-  /** When the request left that proved the lease last. */
+  /** When the request that last proved the lease was sent. */
   #provenAt: number;
   #loading: Promise<void> | undefined;
   #sweptTo = 0;
@@ -147,8 +147,8 @@ export class Worker {
   // Slots ---------------------------------------------------------------------------------------------------------------
 
   /**
-   * One look at the slots: takes what this worker should own, gives back what it should not, and reads what it does not know. True
-   * when it owns as many as it should; otherwise the next look is due soon. Does not wait for what is read.
+   * Checks the slots once: takes those it should own, releases those it should not, and starts reading new ones. True when it owns
+   * as many as it should; otherwise the next check is due soon. Does not wait for the reading.
    */
   async round(): Promise<boolean> {
     if (this.#ended) return true;
@@ -158,7 +158,7 @@ export class Worker {
     this.#follow(view.owners);
     const plan = planSlots(view, this.workerId);
     if (plan.take.length > 0) {
-      // If the answer is lost, the next look shows what was taken.
+      // If the answer is lost, the next check shows what was taken.
       const taken = await takeSlots(database, this.workerId, plan.take, view.owners);
       if (this.#ended) return true;
       this.#own(taken);
@@ -175,7 +175,7 @@ export class Worker {
     await this.#loading;
   }
 
-  /** Believes the table: what names this worker is ours, and nothing else is. */
+  /** Follows the table: a slot is ours only if it names this worker. */
   #follow(owners: readonly (string | null)[]): void {
     const lost = [...this.#slots].filter((slot) => owners[slot] !== this.workerId);
     if (lost.length > 0) {
@@ -205,7 +205,7 @@ export class Worker {
     this.#newSlots = [...this.#slots];
   }
 
-  /** Gives slots back, after what is under way in them has come to its record. */
+  /** Releases slots after the steps in flight in them have been recorded. */
   async #give(slots: readonly number[]): Promise<void> {
     if (slots.length === 0) return;
     this.#disown(slots);
@@ -220,19 +220,19 @@ export class Worker {
       try {
         rows = await placeArrivals(this.#options.database, this.workerId, this.#newSlots);
       } catch (error) {
-        // They may have been placed all the same.
+        // They may have been placed nevertheless.
         for (const slot of this.#slots) this.#unread.add(slot);
         throw error;
       }
       if (this.#ended) return;
       await this.#learnBudgets(rows);
-      // What memory held of one of them is out of date: an operator has changed it.
+      // The state in memory is out of date for a row that an operator has changed.
       for (const row of rows) this.#dispatcher.replace(row, this.#spreadMs(row, rows.length));
       if (rows.length < PAGE) return;
     }
   }
 
-  /** Looks at some slots in turn, so that nothing that should be driven stays unknown, whatever went wrong. */
+  /** Checks some slots in turn, so that every payment is found eventually, whatever went wrong. */
   #sweep(): void {
     const slots = this.#newSlots;
     const some = Math.ceil(slots.length / SWEEP_ROUNDS);
@@ -245,7 +245,7 @@ export class Worker {
 
   // Loading -------------------------------------------------------------------------------------------------------------
 
-  /** Reads what is unread, beside everything else; what fails is tried again at the next round. */
+  /** Reads the unread slots in the background; a failed read is retried at the next round. */
   #load(): void {
     this.#loading ??= this.#loadUnread()
       .catch((error: unknown) => {
@@ -295,7 +295,7 @@ export class Worker {
         if (this.#ended || !this.#slots.has(slot)) return fresh;
         for (const row of rows) {
           const { platform_payment_id } = row;
-          // One that came to its end since the page was read is not driven again (PL8).
+          // A payment that ended since the page was read is not driven again (PL8).
           if (meanwhile.has(platform_payment_id) || this.#dispatcher.has(platform_payment_id))
             continue;
           this.#dispatcher.add(row, this.#spreadMs(row, count));
@@ -317,7 +317,7 @@ export class Worker {
     }
   }
 
-  /** A few go at once; many are spread over the time that the partner's budget needs for them. */
+  /** A few payments are due at once; many are spread over the time that the partner's budget needs for them. */
   #spreadMs(row: LoadedRow, count: number): number {
     const rate = this.#dispatcher.queueOf(row.partner_id).callsPerSecond;
     return (
@@ -371,7 +371,7 @@ export class Worker {
     }
   }
 
-  /** What the queue could use until the next round: more than it uses, so that a burst need not wait, but not all there is. */
+  /** What the queue could use until the next round: more than it uses now, so that a burst need not wait, but not the whole budget. */
   #demandOf(queue: PartnerQueue<ActivePayment>, now: number): Demand {
     const next = queue.nextAt;
     const works =
@@ -396,7 +396,10 @@ export class Worker {
     };
   }
 
-  /** A share is too small for what is due: asks at once, but not in a storm. What others hold is asked for at the usual round. */
+  /**
+   * Requests a larger share when it is too small for what is due: at once, but at a limited rate. A share that others hold is
+   * requested at the usual round.
+   */
   #hurry(queue: PartnerQueue<ActivePayment>): void {
     if (this.#hurrying || this.#ended || queue.isShort) return;
     this.#hurrying = true;
@@ -407,7 +410,7 @@ export class Worker {
       this.#hurriedAt = clock.monotonic();
       this.#hurrying = false;
       if (this.#ended) return;
-      // An exchange that began before the need arose does not know of it.
+      // An exchange that began before the need arose did not include it.
       await this.#exchanging;
       await this.exchange();
     })().catch((error: unknown) => {
@@ -418,27 +421,27 @@ export class Worker {
 
   // The end -------------------------------------------------------------------------------------------------------------
 
-  /** Ends it at once: nothing more is sent, and what is under way is aborted. */
+  /** Stops at once: sends nothing more, and aborts what is in flight. */
   drop(): void {
     this.#ended = true;
     this.#slots.clear();
     this.#dispatcher.drop();
   }
 
-  /** Ends it gently: starts nothing, lets what is under way come to its record, aborts what takes longer than `ms`. */
+  /** Stops gracefully: starts nothing, lets steps in flight be recorded, and aborts those that take longer than `ms`. */
   async finish(ms: number): Promise<void> {
     this.#ended = true;
     await this.#dispatcher.finish(ms);
     this.drop();
   }
 
-  /** After the end: every slot is anybody's. Costs the same whatever was in flight. */
+  /** Releases every slot after the end. The cost does not depend on the payments in flight. */
   async release(): Promise<void> {
     await giveAllSlots(this.#options.database, this.workerId);
   }
 }
 
-/** A need, rounded up so that it seldom changes: what is claimed is a row that every other worker reads. */
+/** Rounds a need up so that it seldom changes, because every other worker reads the claim. */
 function powerOfTwo(need: number): number {
   return 2 ** Math.ceil(Math.log2(Math.max(1, need)));
 }
