@@ -1,6 +1,5 @@
 /**
- * Account and balance reads (B1, B2, AC1): what the AccountSystem knows, at the moment it is asked. Nothing is kept here, so
- * nothing can be stale.
+ * Account and balance reads (B1, B2, AC1): read from the AccountSystem on every request. Nothing is cached, so nothing can be stale.
  */
 import { AccountRecord, Balance, compileCheck, Refusal, type Detail } from '@duebridge/contract';
 import { DatabaseUnavailable, messageOf, type Clock, type Log } from '@duebridge/runtime';
@@ -38,15 +37,18 @@ export function onlyServed(
   };
 }
 
-/** Reads accounts and balances, and believes no answer that it has not checked. */
+/** Reads accounts and balances, and validates every answer. */
 export interface AccountReads {
-  /** Returns the account record (decision 4). Refuses with ACCOUNT_NOT_FOUND, and SERVICE_UNAVAILABLE when the books cannot say. */
+  /**
+   * Returns the account record (decision 4). Refuses with ACCOUNT_NOT_FOUND, and SERVICE_UNAVAILABLE when the account system gives
+   * no answer.
+   */
   account(path: AccountPath): Promise<AccountRecord>;
   /** Returns the balance; an account without one answers an empty object, as no field is required (TR3). Refuses as `account`. */
   balance(path: AccountPath): Promise<Balance>;
 }
 
-/** How long the books may take, in milliseconds: a platform asks while a customer waits. */
+/** How long the account system may take, in milliseconds: a customer is waiting. */
 const deadlineMs = 5_000;
 const isAccount = compileCheck(AccountRecord);
 const isBalance = compileCheck(Balance);
@@ -61,7 +63,7 @@ export function openAccountReads(options: {
 }): AccountReads {
   const { accounts, metrics, log, clock } = options;
 
-  /** Asks the books; an error, a late or a wrong answer says nothing about the account, so the caller is to come back. */
+  /** Asks the account system. An error, a late or an invalid answer says nothing about the account, so the caller should retry. */
   const ask = async <T>(
     operation: 'find_account' | 'find_balance',
     question: () => Promise<T | undefined>,
@@ -95,7 +97,7 @@ export function openAccountReads(options: {
       (answer) => {
         const problems = isAccount.problems(answer, 'account');
         if (problems.length > 0) return problems;
-        // A case-insensitive look-up finds the account of somebody else.
+        // A case-insensitive lookup may return another customer's account.
         const isOther = answer.biller_id !== biller_id || answer.account_id !== account_id;
         return isOther ? [{ path: 'account', problem: 'is not the one that was asked for' }] : [];
       },

@@ -1,9 +1,9 @@
 /**
  * The operator's cancel (ST4, decision 18), and how a replica asks another for one.
  *
- * A payment that nobody has handed to a biller's own system is canceled at once, under its lock. One that a replica has claimed is
- * that replica's to cancel, because it alone knows whether a call holds it at this moment: others leave a request in the row, the
- * replica sees it at its next look, within a second, and cancels the payment or drops the request.
+ * A payment that nobody has handed to a biller's own system is canceled at once, under its lock. Only the replica that has claimed
+ * a payment may cancel it, because it alone knows whether a call holds it at this moment. Other replicas leave a request in the
+ * row; the claimer sees it at its next poll, within a second, and cancels the payment or drops the request.
  */
 import assert from 'node:assert/strict';
 import { sql, type Database } from '@duebridge/runtime';
@@ -52,8 +52,8 @@ export function cancelPayment(
   claimer?: string,
 ): Promise<CancelOutcome | ClaimedOutcome> {
   return database.transaction(async (tx) => {
-    // Looked at under its lock and only then changed: an update first and a look after could meet a payment accepted in between,
-    // and call too late what had only just begun.
+    // Read the row under its lock before changing it: an update followed by a read could meet a payment accepted in between, and
+    // report a new payment as too late to cancel.
     const [payment] = await tx.query<PaymentRow>(lockAnyStatement, [platform_payment_id]);
     if (!payment) return { outcome: 'not_found' };
     if (payment.status === 'canceled') return { outcome: 'was_canceled', payment };

@@ -13,7 +13,7 @@ import {
   type Transaction,
 } from '@duebridge/runtime';
 
-/** How long a lease lives after its last renewal: what a dead replica has claimed waits for so long. */
+/** Life of a lease after its last renewal; payments that a dead replica claimed wait this long. */
 const leaseMs = 30_000;
 /** Pause between renewals. */
 const renewMs = 5_000;
@@ -38,7 +38,7 @@ const renewStatement = sql(
    ON CONFLICT (replica_id) DO UPDATE SET lease_until = excluded.lease_until`,
 );
 
-// Rows of replicas that ended long ago; a payment they claimed is anybody's with or without the row.
+// Rows of replicas that ended long ago; a payment they claimed is anybody's whether or not the row exists.
 const forgetStatement = sql(
   'kit_forget_replicas',
   `DELETE FROM duebridge_partner.replica WHERE lease_until < clock_timestamp() - interval '1 day'`,
@@ -75,7 +75,7 @@ export function openLease(options: { database: Database; log: Log; clock: Clock 
         isFailing = false;
         await database.query(forgetStatement);
       } catch (error) {
-        // Said once for an outage.
+        // Logged once per outage.
         if (!isFailing) log.warn({ error: messageOf(error) }, 'could not renew the lease');
         isFailing = true;
       }
@@ -112,7 +112,7 @@ export function openLease(options: { database: Database; log: Log; clock: Clock 
   };
 }
 
-// Another replica's claim falls with its lease, whatever became of its call.
+// Another replica's claim ends with its lease, whatever the result of its call.
 const claimStatement = sql(
   'kit_claim_payments',
   `WITH held AS (

@@ -1,5 +1,5 @@
 /**
- * Posts payments to books in a system of the biller's own: claimed and committed, posted by a call outside any transaction, ended.
+ * Posts payments to the biller's own system: claims and commits them, posts them by a call outside any transaction, and ends them.
  *
  * enters:  payments from apply.ts, one by one.
  * leaves:  what became of each; ended rows to `announce` after their commit.
@@ -47,7 +47,7 @@ import {
 const defaults = { batch: 1, concurrency: 8, deadlineMs: 10_000 };
 /** How long a look-up may take, in milliseconds. */
 const lookupMs = 5_000;
-/** Calls beyond their deadline that are borne with, as a multiple of the calls at once: a system that hangs gets no more. */
+/** Calls tolerated beyond their deadline, as a multiple of the concurrent calls: a hung system gets no more. */
 const lateFactor = 8;
 /** Payments in one claim: several wait for their commit together. */
 const maxClaims = 512;
@@ -206,7 +206,7 @@ export function openOwnSystemPoster(options: {
     giveUp.unref();
     let isOpen = true;
     let isLate = false;
-    // An account system that throws instead of rejecting is heard all the same.
+    // Also handle an account system that throws instead of rejecting.
     const running = Promise.resolve()
       .then(() => run(aborting.signal))
       .finally(() => {
@@ -257,7 +257,7 @@ export function openOwnSystemPoster(options: {
         .map(async (item) => {
           const { payment } = item;
           const id = payment.platform_payment_id;
-          // Claimed by us at an earlier try: nothing is written again.
+          // Claimed by us at an earlier attempt: write nothing.
           if (payment.claimed_by === lease.replica_id) item.isUnknown ||= unknown.has(id);
           else {
             const state = await claims.add(payment);

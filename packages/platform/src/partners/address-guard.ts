@@ -1,9 +1,9 @@
 /**
  * Which addresses the platform may call: public ones only, unless private ones are admitted (PL14, reliability 4.3).
  *
- * The guard stands in two places. A URL is judged after parsing, because 127.1, 2130706433, 0x7f.1 and full-width digits all
- * become 127.0.0.1 there and no name lookup follows; and every address a name resolves to is judged at connect, and only those
- * judged are connected to, so that a name which changes between the check and the call gains nothing (F48).
+ * The guard checks twice. It checks a URL after parsing, because 127.1, 2130706433, 0x7f.1 and full-width digits all become
+ * 127.0.0.1 there and no name lookup follows. It checks every address that a name resolves to at connect time, and only checked
+ * addresses are connected to, so that a name that changes between the check and the call cannot bypass it (F48).
  */
 import { lookup, type LookupAddress, type LookupOptions } from 'node:dns';
 import ipaddr from 'ipaddr.js';
@@ -19,7 +19,7 @@ export function urlProblem(text: string, allowPrivate: boolean): string | undefi
   if (url.hash !== '' || text.includes('#')) return 'must have no fragment';
   if (allowPrivate) return undefined;
   if (literalAddress(url.hostname) !== undefined) return 'must name a host, not an address';
-  // A dot at the end names the same host: `localhost.` is localhost.
+  // A trailing dot names the same host: `localhost.` is localhost.
   const name = url.hostname.replace(/\.$/, '');
   if (name === 'localhost' || name.endsWith('.localhost') || !name.includes('.')) {
     return 'must name a public host';
@@ -45,9 +45,9 @@ const GLOBAL_UNICAST = ipaddr.IPv6.parseCIDR('2000::/3');
 export function isPublicAddress(address: string): boolean {
   if (!ipaddr.isValid(address)) return false;
   const parsed = ipaddr.parse(address);
-  // A library's list of what is special ends somewhere; the list of what is public is one prefix.
+  // Allow the one public prefix: a library's list of special ranges may be incomplete.
   if (parsed instanceof ipaddr.IPv6 && !parsed.match(GLOBAL_UNICAST)) return false;
-  // Forms that carry an IPv4 address inside are refused whole: a public peer has no need of them.
+  // Refuse all forms that embed an IPv4 address: a public peer does not need them.
   return parsed.range() === 'unicast';
 }
 
@@ -66,7 +66,7 @@ type LookupCallback = (
   family?: number,
 ) => void;
 
-/** A `lookup` for net.connect that gives only public addresses, pinned for the connection about to be made. */
+/** A `lookup` for net.connect that returns only public addresses, pinned for the connection about to be made. */
 export function guardedLookup(
   hostname: string,
   options: LookupOptions,

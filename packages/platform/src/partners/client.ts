@@ -1,8 +1,9 @@
 /**
- * Every operation of a partner, sent: paths, credentials, limits (S2, S3). Judging what came back is the stage's own, elsewhere.
+ * Sends every operation of a partner: paths, credentials, limits (S2, S3). The calling stage interprets the answer.
  *
- * holds: a call goes to the partner's registered origin and to no other (PL14); an access token is fetched once for all who wait,
- *        and a 401 leads to one new token and one repeat (PL13); what is sent and received is never logged, its kind is (PL15).
+ * holds: a call goes to the partner's registered origin and to no other (PL14); concurrent callers share one fetch of an access
+ *        token, and a 401 leads to one new token and one retry (PL13); contents sent and received are never logged, only their kind
+ *        is (PL15).
  */
 import { randomBytes } from 'node:crypto';
 import {
@@ -36,26 +37,26 @@ export interface PaymentOrder extends PaymentKey {
   readonly platform_batch_id: string;
 }
 
-/** An account as a partner showed it, as much of it as could be read (decision 4). */
+/** The readable part of an account as its partner returned it (decision 4). */
 export interface AccountView {
   readonly status: 'active' | 'inactive' | 'unknown';
   readonly balance?: Balance;
   readonly payment_rules?: PaymentRules;
 }
 
-/** What a read of an account taught. Only a definite 404 is `not_found` (decision 7). */
+/** The result of reading an account. Only a definite 404 is `not_found` (decision 7). */
 export type AccountOutcome =
   | { readonly kind: 'found'; readonly account: AccountView }
   | { readonly kind: 'not_found' }
   | { readonly kind: 'unreachable'; readonly reason: string };
 
-/** What a read of a balance taught. */
+/** The result of reading a balance. */
 export type BalanceOutcome =
   | { readonly kind: 'found'; readonly balance: Balance }
   | { readonly kind: 'not_found' }
   | { readonly kind: 'unreachable'; readonly reason: string };
 
-/** Nothing was sent: no access token could be had. */
+/** Nothing was sent: no access token could be obtained. */
 export interface NotSent {
   readonly kind: 'not_sent';
   readonly reason: 'refused' | 'scope' | 'invalid_answer' | 'unreachable';
@@ -77,7 +78,7 @@ export interface AnsweredCall {
   readonly secrets: readonly string[];
 }
 
-/** How long a call may take and what ends it early. */
+/** The time limit of a call, and what ends it early. */
 export interface CallOptions {
   readonly deadlineMs?: number;
   readonly signal?: AbortSignal;
@@ -120,7 +121,7 @@ export interface PartnerClient {
   close(): Promise<void>;
 }
 
-/** What the client stands on. */
+/** What the client depends on. */
 export interface PartnerClientOptions {
   readonly registry: PartnerRegistry;
   readonly clock: Clock;
@@ -133,9 +134,9 @@ export interface PartnerClientOptions {
 
 /** A customer waits for these reads. */
 const INTERACTIVE_DEADLINE_MS = 5_000;
-/** Connections for reads that a customer waits for, beside those of the engine, so that polls never stand in their way. */
+/** Connections for reads that a customer waits for, separate from those of the engine, so that polls never block them. */
 const INTERACTIVE_CONNECTIONS = 8;
-/** The token endpoint answers within this or is treated as not there. */
+/** The token endpoint counts as unreachable when it takes longer. */
 const TOKEN_DEADLINE_MS = 10_000;
 
 /**
@@ -147,7 +148,7 @@ function instructionBytes(payment: PaymentOrder): string {
 }
 
 interface Line {
-  /** The registration it was made for, or one read later that differs in nothing that matters here. */
+  /** The registration it was made for, or a later read of it without relevant changes. */
   madeFor: Partner;
   readonly basePath: string;
   readonly drive: Peer;
@@ -157,7 +158,7 @@ interface Line {
   readonly keyHeaders: Readonly<Record<string, string>>;
 }
 
-/** Opens the client. Connections, tokens and keys are kept per partner and made anew when the registration changed. */
+/** Opens the client. Connections, tokens and keys are kept per partner and recreated when its registration changes. */
 export function createPartnerClient(options: PartnerClientOptions): PartnerClient {
   const { registry, clock, log, allowPrivateAddresses } = options;
   const lines = new Map<string, Line>();
@@ -284,7 +285,7 @@ export function createPartnerClient(options: PartnerClientOptions): PartnerClien
     const sent_at = clock.now();
     const startedAt = clock.monotonic();
     const answer = await send(partner, { ...what, requestId }, given);
-    // Our own stop is no answer and no attempt of the partner's to be explained.
+    // A call that our own stop aborted is not evidence about the partner.
     if (answer.kind === 'no_reply' && answer.reason === 'stopped') return answer;
     options.answered?.({
       kind,
@@ -392,7 +393,7 @@ function keyOf({ platform_payment_id, biller_id, account_id }: PaymentKey): Reco
   return { platform_payment_id, biller_id, account_id };
 }
 
-/** A registration read again is another object; its connections and tokens stay good unless what they rest on changed. */
+/** Each read of a registration returns a new object; its connections and tokens stay valid unless the fields they depend on changed. */
 function sameLine(old: Partner, fresh: Partner, registry: PartnerRegistry): boolean {
   return (
     old.base_url === fresh.base_url &&
@@ -426,13 +427,13 @@ function fieldsOf(json: Json | undefined): Fields | undefined {
     : undefined;
 }
 
-/** What an answer to Get Account teaches (AC1, decisions 4 and 7). Pure; a field that cannot be read is left out. */
+/** What an answer to Get Account means (AC1, decisions 4 and 7). Pure; a field that cannot be read is left out. */
 export function judgeAccount(
   asked: { readonly biller_id: string; readonly account_id: string },
   answer: Exchange | NotSent,
 ): AccountOutcome {
   if (answer.kind !== 'reply') return { kind: 'unreachable', reason: answer.reason };
-  // Only an answer of the partner's own making is definite: a proxy's HTML page says nothing about the account.
+  // Only the partner's own answer is definite: a proxy's HTML page says nothing about the account.
   if (answer.status === 404 && answer.json !== undefined) return { kind: 'not_found' };
   const fields = answer.status === 200 ? fieldsOf(answer.json) : undefined;
   if (fields === undefined) return { kind: 'unreachable', reason: `status_${answer.status}` };
@@ -462,7 +463,7 @@ function paymentRules(fields: Fields | undefined): PaymentRules | undefined {
   return Object.keys(rules).length === 0 ? undefined : rules;
 }
 
-/** What an answer to Get Balance teaches (B2, TR3). Pure. */
+/** What an answer to Get Balance means (B2, TR3). Pure. */
 export function judgeBalance(answer: Exchange | NotSent): BalanceOutcome {
   if (answer.kind !== 'reply') return { kind: 'unreachable', reason: answer.reason };
   if (answer.status === 404 && answer.json !== undefined) return { kind: 'not_found' };

@@ -1,7 +1,8 @@
 /**
- * One HTTP call to a partner, under every limit that a hostile or broken peer calls for (reliability 4.3, F03-F06, F19-F26, F40-F48).
+ * One HTTP call to a partner, with the limits needed against a hostile or broken peer (reliability 4.3, F03-F06, F19-F26, F40-F48).
  *
- * enters: a method, a URL, headers and perhaps a body.  leaves: a reply that was read whole and parsed strictly, or why there is none.
+ * enters: a method, a URL, headers and perhaps a body. leaves: a reply that was read completely and parsed strictly, or the reason
+ *         why there is none.
  * holds:  no redirect is followed, one deadline covers everything from the name lookup to the last byte, answers are cut at
  *         256 KiB, certificates are always verified, and private addresses are not connected to unless admitted. It never throws.
  */
@@ -14,7 +15,7 @@ import { AddressRefused, guardedLookup, isPublicAddress, literalAddress } from '
 const MAX_REPLY_BYTES = 256 * 1024;
 /** Longest header block read: what common servers send at most; undici refuses more. */
 const MAX_HEADER_BYTES = 16 * 1024;
-/** A peer that does not complete TCP and TLS in this time is treated as not there. */
+/** A peer that does not complete TCP and TLS in this time counts as unreachable. */
 const CONNECT_TIMEOUT_MS = 3_000;
 /** An idle connection is closed after this, below the 5 s that Node servers keep one, so that few are closed under a request (F06). */
 const KEEP_ALIVE_MS = 4_000;
@@ -67,7 +68,7 @@ export interface Call {
 /** Keep-alive connections to one origin. */
 export interface Peer {
   exchange(call: Call): Promise<Exchange>;
-  /** Lets running calls end and closes the connections; later calls give `stopped`. */
+  /** Lets running calls end and closes the connections; later calls return `stopped`. */
   close(): Promise<void>;
 }
 
@@ -84,7 +85,7 @@ export function openPeer(
     keepAliveTimeout: KEEP_ALIVE_MS,
     maxHeaderSize: MAX_HEADER_BYTES,
     maxResponseSize: MAX_REPLY_BYTES,
-    // The one deadline rules; undici's own timers would end a waiting read or miss a drip.
+    // Only our deadline applies: undici's own timers would end a waiting read or miss a slow drip.
     headersTimeout: 0,
     bodyTimeout: 0,
   });
@@ -204,7 +205,7 @@ async function bodyOf(answer: Dispatcher.ResponseData): Promise<Uint8Array> {
   let length = 0;
   for await (const chunk of answer.body as AsyncIterable<Uint8Array>) {
     length += chunk.length;
-    // undici counts too; this one is ours, whatever a later version counts.
+    // undici counts too, but do not depend on what a later version counts.
     if (length > MAX_REPLY_BYTES) throw new TooLarge();
     chunks.push(chunk);
   }
@@ -224,7 +225,7 @@ function noReply(reason: NoReply['reason']): NoReply {
   return { kind: 'no_reply', reason };
 }
 
-/** Sorts what undici, Node and OpenSSL throw; anything else is a connection that failed. */
+/** Classifies the errors of undici, Node and OpenSSL; any other error is a failed connection. */
 function reasonOf(error: unknown): NoReply['reason'] {
   const code = codeOf(error);
   switch (code) {

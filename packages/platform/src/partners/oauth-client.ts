@@ -2,8 +2,8 @@
  * The OAuth 2.0 client of a partner (OA2-OA4, decision 14, reliability F51-F68).
  *
  * enters: a partner's credentials.  leaves: an access token to put behind `Bearer`, or why there is none.
- * holds:  one fetch in flight per partner, whoever waits (F65); tokens are renewed on use, no timers (F58); a token is never used
- *         beyond its true expiry, and while the endpoint fails an old one is used until then (F63).
+ * holds:  one fetch in flight per partner, shared by all callers (F65); tokens are renewed on use, without timers (F58); a token is
+ *         never used beyond its true expiry, and while the endpoint fails the old one is used until then (F63).
  */
 import { parseInstant, type Json, OtherNumber, type PartnerAuth } from '@duebridge/contract';
 import type { Clock } from '@duebridge/runtime';
@@ -12,7 +12,7 @@ import type { Exchange } from './http-call.ts';
 /** The credentials of the OAuth method. */
 export type OAuthCredentials = Extract<PartnerAuth, { method: 'oauth' }>;
 
-/** An access token, or why there is none. `refused` needs an operator; `unreachable` will pass. */
+/** An access token, or why there is none. `refused` needs an operator; `unreachable` is temporary. */
 export type TokenOutcome =
   | { readonly kind: 'token'; readonly access_token: string }
   | {
@@ -39,7 +39,7 @@ const DEFAULT_LIFE_S = 300;
 const MAX_LIFE_S = 3_600;
 /** Longest token sent: servers refuse longer header blocks (F61). */
 const MAX_TOKEN_LENGTH = 4_096;
-/** After a refusal of the credentials the endpoint is asked again once a minute (F62); an operator mends it meanwhile. */
+/** After a refusal of the credentials the endpoint is asked again once a minute (F62), until an operator has fixed them. */
 const REFUSED_PAUSE_MS = 60_000;
 /** After any other failure, the next fetch waits this long, doubled each time up to the cap, so that an outage is not a storm. */
 const FIRST_PAUSE_MS = 250;
@@ -93,7 +93,7 @@ export function openTokenSource(options: {
       expiresAt: startedAt + lifeMs,
       renewAt: startedAt + renewalMs(judged.lifeS),
     };
-    // Less than what a PUT needs: asked for again in a minute, for the partner may mend it long before the token is old (F60).
+    // Less than a PUT needs: ask again in a minute, since the partner may fix it long before the token expires (F60).
     const less = scope.split(' ').includes('write') && !covers(token, token.access_token, 'write');
     held = less
       ? { ...token, renewAt: Math.min(token.renewAt, startedAt + REFUSED_PAUSE_MS) }
@@ -160,7 +160,7 @@ export function tokenForm(credentials: OAuthCredentials, scope: string): string 
   }).toString();
 }
 
-/** What an answer of the token endpoint teaches (OA3). Pure. */
+/** What an answer of the token endpoint means (OA3). Pure. */
 export function judgeToken(exchange: Exchange):
   | {
       readonly kind: 'granted';
@@ -176,7 +176,7 @@ export function judgeToken(exchange: Exchange):
       retryAfter: exchange.kind === 'reply' ? exchange.retryAfter : undefined,
     }) as const;
   if (exchange.kind === 'no_reply') {
-    // A certificate or an address that may not be used mends itself as little as a wrong secret.
+    // Like a wrong secret, a bad certificate or a forbidden address does not fix itself.
     return none(
       exchange.reason === 'certificate' || exchange.reason === 'address'
         ? 'refused'

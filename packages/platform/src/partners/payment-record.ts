@@ -1,8 +1,8 @@
 /**
  * Whether a partner's payment record can be believed, and what it says (PL5, PL6, reliability F26-F38). Pure.
  *
- * The answer is hostile input: fields are taken one by one, compared with the intent that we committed before the first PUT, and
- * everything that is not plainly a terminal record of this very payment leaves the payment as it was.
+ * The answer is untrusted input: fields are read one by one and compared with the intent that we committed before the first PUT.
+ * Anything but a clear terminal record of this very payment leaves the payment unchanged.
  */
 import {
   compileCheck,
@@ -32,7 +32,7 @@ export interface Acceptance {
   readonly initiated_at: string;
 }
 
-/** A breach that does not decide anything by itself; it is counted, and logged once per payment. */
+/** A breach that has no effect by itself; it is counted, and logged once per payment. */
 export type Anomaly =
   | 'unknown_status' // F32
   | 'posted_while_processing'
@@ -40,7 +40,7 @@ export type Anomaly =
   | 'posted_before_initiated'
   | 'failed_without_reason';
 
-/** What a record taught. */
+/** The result of judging a record. */
 export type RecordJudgement =
   | {
       readonly kind: 'processing';
@@ -52,7 +52,7 @@ export type RecordJudgement =
   | { readonly kind: 'incomplete'; readonly acceptance: Acceptance }
   /** Another payment, or another amount, account or batch than ours (F27, F28, F30, F31): frozen for an operator. */
   | { readonly kind: 'mismatch'; readonly field: MismatchField }
-  /** Not a payment record: nothing learnt (F24, F29, F33). */
+  /** Not a payment record: it says nothing (F24, F29, F33). */
   | { readonly kind: 'invalid' };
 
 /** A field whose echo differed from the intent. */
@@ -129,7 +129,7 @@ function notPosted(posted: number | undefined): Anomaly | undefined {
   return posted === undefined ? undefined : 'posted_though_not_succeeded';
 }
 
-/** Id and amount must be there and equal; account, biller and batch must be equal where they are there (PL6). */
+/** Id and amount must be present and equal; account, biller and batch must be equal if present (PL6). */
 function mismatch(intent: Intent, fields: PaymentReply): MismatchField | undefined {
   if (fields.platform_payment_id !== intent.platform_payment_id) return 'platform_payment_id';
   if (fields.amount_in_cents !== intent.amount_in_cents) return 'amount_in_cents';
@@ -149,6 +149,6 @@ function differs(echo: unknown, ours: string): boolean {
 export function reasonText(reason: unknown): string | undefined {
   if (typeof reason !== 'string') return undefined;
   const plain = reason.replaceAll(/\p{Cc}+/gu, ' ').trim();
-  // By code points: a cut through a pair would leave half a character.
+  // Cut by code points, so that no surrogate pair is split.
   return plain === '' ? undefined : Array.from(plain).slice(0, MAX_FAILURE_REASON_LENGTH).join('');
 }

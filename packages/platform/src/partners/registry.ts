@@ -1,8 +1,8 @@
 /**
  * The registry of partners: who they are, where they are called, with which credentials and within which budget.
  *
- * holds: secrets are sealed in the database and never stand in a `Partner` or a `PartnerView`; a change reaches every process
- * within five seconds, because a read is at most that old (decision 25, reliability 4.1).
+ * holds: secrets are sealed in the database and never part of a `Partner` or a `PartnerView`; a change reaches every process within
+ *        five seconds, because a cached read is at most that old (decision 25, reliability 4.1).
  */
 import {
   fillPath,
@@ -47,7 +47,7 @@ export interface Partner {
   readonly auth: PartnerView['auth'];
   /** True: an operator wants nothing sent. */
   readonly paused: boolean;
-  /** Why nothing is sent, or what the engine met; null when all is well. */
+  /** Why nothing is sent, or what error the engine met; null when all is well. */
   readonly pause_reason: string | null;
   readonly created_at: string;
 }
@@ -60,7 +60,7 @@ export interface PartnerRegistry {
   change(partner_id: string, change: PartnerChange, actor: string): Promise<PartnerView>;
   /** The partner as it was at most five seconds ago; undefined when there is none. */
   get(partner_id: string): Promise<Partner | undefined>;
-  /** All partners, by id, as they are now. */
+  /** All partners, by id, read now. */
   list(): Promise<PartnerView[]>;
   /** The credentials to call this partner with: for partner-client alone. Throws ConfigurationError when they do not open. */
   credentials(partner: Partner): PartnerAuth;
@@ -70,7 +70,7 @@ export interface PartnerRegistry {
   reseal(): Promise<number>;
 }
 
-/** What the registry stands on. `sealKey` as `openSealer` reads it. */
+/** What the registry depends on. `sealKey` as `openSealer` reads it. */
 export interface PartnerRegistryOptions {
   readonly database: Database;
   readonly sealKey: string;
@@ -99,7 +99,7 @@ const DEFAULT_BUDGET: Readonly<Required<PartnerBudget>> = {
   wait_seconds: 20,
 };
 
-/** Oldest a read may be, in milliseconds: the bound within which a pause or a rotated secret is in force everywhere. */
+/** Oldest a read may be, in milliseconds: a pause or a rotated secret takes effect everywhere within this time. */
 const CACHE_MS = 5_000;
 
 interface StoredPartner {
@@ -182,7 +182,7 @@ export function openPartnerRegistry(options: PartnerRegistryOptions): PartnerReg
     string,
     { readonly at: number; readonly found: Promise<Partner | undefined> }
   >();
-  // Beside the objects instead of in them: whatever prints or serialises a Partner cannot print a secret (PL15).
+  // Keep secrets outside the objects, so that printing or serialising a Partner cannot reveal one (PL15).
   const sealedOf = new WeakMap<Partner, string>();
 
   const place = (partner_id: string): string => `partners/${partner_id}/auth`;
@@ -224,7 +224,7 @@ export function openPartnerRegistry(options: PartnerRegistryOptions): PartnerReg
     const found = read(partner_id).then((row) => (row === undefined ? undefined : toPartner(row)));
     const entry = { at, found };
     cache.set(partner_id, entry);
-    // Neither a failure nor an absence is kept: the one would outlive its cause, the other would let strangers fill the map.
+    // Cache neither failures nor absences: a failure would outlive its cause, and strangers could fill the map with absences.
     const forget = (): void => {
       if (cache.get(partner_id) === entry) cache.delete(partner_id);
     };
@@ -378,7 +378,7 @@ function trimmed(base_url: string): string {
   return base_url.replace(/\/+$/, '');
 }
 
-/** An operator's pause says so; resuming clears whatever stood there; new credentials clear what the old ones met. */
+/** A pause sets the operator's reason; resuming clears any reason; new credentials clear the errors of the old ones. */
 function pauseReason(before: StoredPartner, change: PartnerChange): string | null {
   if (change.paused === true) {
     return change.reason === undefined
@@ -474,7 +474,7 @@ function queryProblem(base_url: string): string | undefined {
 
 function originProblem(text: string): string | undefined {
   const url = URL.canParse(text) ? new URL(text) : undefined;
-  // It stands in a policy header, where `;` and `,` would begin another directive or policy.
+  // It is written into a policy header, where `;` and `,` would begin another directive or policy.
   if (url === undefined || url.origin !== text || !isHostName(url.hostname)) {
     return 'must be one exact origin, such as https://www.example.com';
   }

@@ -2,10 +2,10 @@
  * Evidence: what was sent to a partner for one payment, and what came back.
  *
  * enters: every answer to a PUT or a status GET, from the partner client.  leaves: rows of `attempts`, and one log line for each.
- * holds:  a poll without news costs no write: a run of polls that say the same is counted in memory and written with the next
- *         news, so a crash loses at most such counts. Evidence never delays or fails a payment; when the database is away it is
- *         dropped, and the log says so. Bodies are kept for answers that were not the expected record only: cut to 1,000
- *         characters, secrets, account ids and contact data taken out, and sealed.
+ * holds:  a poll without news costs no write: a run of identical polls is counted in memory and written with the next change, so a
+ *         crash loses at most such counts. Evidence never delays or fails a payment; when the database is unavailable it is
+ *         dropped, and this is logged. Bodies are kept for answers that were not the expected record only: cut to 1,000 characters,
+ *         secrets, account ids and contact data taken out, and sealed.
  */
 import type { Attempt } from '@duebridge/contract';
 import { messageOf, sql, type Clock, type Database, type Log } from '@duebridge/runtime';
@@ -13,9 +13,9 @@ import type { AnsweredCall } from '../partners/client.ts';
 import type { Sealer } from '../partners/seal.ts';
 import type { Queryable } from './payments.ts';
 
-/** News waits so long for more of its payment: most payments end within it, and cost one row. */
+/** How long an entry waits for more of its payment before it is written: most payments end within it and cost one row. */
 const flushEveryMs = 2_000;
-/** Payments whose runs are counted in memory at most; about 30 MB. Beyond, the one polled longest ago is written out. */
+/** Payments whose runs are counted in memory at most; about 30 MB. Beyond this, the one polled longest ago is written out. */
 const maxKept = 100_000;
 /** Rows of one statement. */
 const maxRows = 500;
@@ -48,7 +48,7 @@ interface Entry {
 
 interface Kept {
   readonly entries: Entry[];
-  /** False while the last entry is a run that is written already, or that tells nothing new. */
+  /** False while the last entry is a run that is already written or has nothing new. */
   news: boolean;
   since: number;
 }
@@ -113,7 +113,7 @@ export function openAttempts(options: {
         entries: JSON.stringify(mine.entries),
       });
       const last = mine.entries.at(-1);
-      // A run goes on in memory: its next polls are counted from nought and written with the next news.
+      // The run continues in memory: its next polls are counted from zero and written with the next change.
       if (last?.kind === 'get' && last.result === 'processing') {
         mine.entries.splice(0, mine.entries.length, { ...last, count: 0 });
         mine.news = false;
@@ -203,7 +203,7 @@ function dropOldest(kept: Map<string, Kept>): void {
   if (oldest.done !== true) kept.delete(oldest.value);
 }
 
-/** Two entries that tell the same: only polls are folded, each PUT stands alone. */
+/** Whether two entries are identical: only polls are folded, every PUT keeps its own entry. */
 function isSame(one: Entry, other: Entry): boolean {
   return (
     one.kind === 'get' &&

@@ -1,6 +1,6 @@
 /**
- * The audit: who did what and why, append-only (EE8). The lines of a payment are written by the statement that changes it; this is
- * for the rest, and for reading.
+ * The audit: who did what and why, append-only (EE8). The statement that changes a payment writes its audit line; this module
+ * writes all other lines, and reads them.
  */
 import type { AuditEntry } from '@duebridge/contract';
 import { sql } from '@duebridge/runtime';
@@ -42,7 +42,7 @@ export function auditOfPayment(on: Queryable, platform_payment_id: string): Prom
   );
 }
 
-/** Which lines to list; what is absent does not matter. */
+/** Which lines to list; an absent field does not filter. */
 export interface AuditFilter {
   readonly actor?: string | undefined;
   readonly event?: string | undefined;
@@ -56,7 +56,7 @@ export interface AuditFilter {
   readonly limit: number;
 }
 
-/** A line with what tells its place among the others. */
+/** A line and its sort position. */
 export interface AuditLine extends AuditEntry {
   readonly audit_id: string;
   /** `at` to the microsecond, as PostgreSQL has it. */
@@ -88,7 +88,7 @@ export function listAudit(on: Queryable, filter: AuditFilter): Promise<AuditLine
   };
   if (filter.actor !== undefined) {
     add('actor = ?', filter.actor);
-    // In so many words, so that the plan may use the index of what people did.
+    // Repeats the condition of the partial index of human actions, so that the plan can use it.
     if (!/^(worker-|session )/.test(filter.actor))
       where.push(`actor NOT LIKE 'worker-%' AND actor NOT LIKE 'session %'`);
   }
@@ -100,7 +100,7 @@ export function listAudit(on: Queryable, filter: AuditFilter): Promise<AuditLine
   }
   if (filter.platform_payment_id !== undefined)
     add('platform_payment_id = ?', filter.platform_payment_id);
-  // About the partner itself; what happened to its payments stands with them.
+  // Lines about the partner itself; those about its payments are listed with the payments.
   if (filter.partner_id !== undefined)
     add('partner_id = ? AND platform_payment_id IS NULL', filter.partner_id);
   if (filter.from !== undefined) add('at >= ?', filter.from);

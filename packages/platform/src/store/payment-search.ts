@@ -1,14 +1,15 @@
 /**
  * Finding payments among millions: by any id, account, amount, day, partner, batch, status, or person.
  *
- * holds: the newest first, page by page; every filter has an index behind it, and none over a column that changes in a payment's
- *        life: failures and partners' ids are found in the audit, which only grows, and what is in flight stands in its own index.
+ * holds: newest first, page by page. Every filter uses an index, and no index covers a column that changes during a payment's life:
+ *        failures and partners' ids are found in the audit, which is append-only, and payments in flight have an index of their
+ *        own.
  */
 import type { PaymentStage, PaymentStatus } from '@duebridge/contract';
 import { sql } from '@duebridge/runtime';
 import { PAYMENT_COLUMNS, type PaymentRow, type Queryable } from './payments.ts';
 
-/** Which payments; what is absent does not matter. */
+/** Which payments; an absent field does not filter. */
 export interface PaymentFilter {
   readonly status?: PaymentStatus | undefined;
   readonly stage?: PaymentStage | undefined;
@@ -69,7 +70,7 @@ export async function listPayments(on: Queryable, filter: PaymentFilter): Promis
     filter.account_id === undefined &&
     filter.amount_in_cents === undefined;
   if (byAudit) {
-    // The words stand in the text, so that the plan may use the partial index.
+    // The values are literals in the statement, so that the plan can use the partial index.
     add(`a.event = 'payment_ended' AND a.detail ->> 'status' IN ('failed', 'canceled')`);
     add(`a.detail ->> 'status' = '${filter.status}'`);
   } else if (filter.status !== undefined) {

@@ -1,18 +1,19 @@
 /**
  * The payment row: its shape, its statements, the guarded transition.
  *
- * A payment's life is told by `stage`: created (the intent is durable) -> authorized (the funds are reserved; written only when
+ * `stage` is the state of a payment: created (the intent is durable) -> authorized (the funds are reserved; written only when
  * the first PUT has to wait) -> dispatching (a PUT may have left) -> accepted (the partner has it) -> ended; from dispatching or
  * accepted it may stop in review, and an operator sends it back to dispatching. `status` stays `processing` until it has ended.
  *
  * holds: every write of a worker names its worker, which must own the payment's slot, `status = 'processing'`, and the stage it
- * believes in (the fence, PL10): a stale worker changes no row and learns so. The database refuses every other edge, and any change of the intent (PL1, PL4).
+ * believes in (the fence, PL10): a stale worker changes no row and is told so. The database rejects every other transition, and any
+ * change of the intent (PL1, PL4).
  */
 import type { PaymentStage, PaymentStatus, TerminalStatus } from '@duebridge/contract';
 import { sql, type Transaction } from '@duebridge/runtime';
 import { v7 as uuidv7 } from 'uuid';
 
-/** Whatever runs a statement: the pool, or a transaction. */
+/** Runs statements: the pool, or a transaction. */
 export type Queryable = Pick<Transaction, 'query'>;
 
 /** A payment as stored. Times are ISO 8601 texts in UTC with milliseconds (decision 12). */
@@ -35,7 +36,7 @@ export interface PaymentRow {
   readonly slot: number | null;
   readonly payment_id: string | null;
   readonly failure_reason: string | null;
-  /** Whose word ended it: the partner's, or that of the funds, which then never reached the partner. */
+  /** What ended it: the partner's answer, or declined funds; then the payment never reached the partner. */
   readonly ended_by: 'partner' | 'refusal' | 'funding' | 'operator' | null;
   readonly initiated_at: string | null;
   readonly posted_at: string | null;
@@ -224,7 +225,7 @@ const advanceStatement = sql(
 
 /**
  * Takes steps of many payments in one statement with their audit lines. Returns for each the row after it, or undefined where the
- * fence refused: the payment belongs to another worker now, or has moved on. One payment may stand in it once.
+ * fence refused: the payment belongs to another worker now, or has moved on. A payment may appear in it only once.
  */
 export async function advance(
   on: Queryable,

@@ -4,7 +4,7 @@
  * enters: a payment of ours that has not ended, and why it ends: a believed record of the partner, declined funds, or an
  *         operator's withdrawal while no PUT can have left (decision 18).
  * leaves: the terminal row, with its audit line in the same statement; polling stops (RU4).
- * holds:  the guard `status = 'processing'` makes the first writer win, and the trigger keeps the row as it is ever after.
+ * holds:  the guard `status = 'processing'` makes the first writer win, and a trigger rejects every later change of the outcome.
  * next:   capture or void, noted in settled_at; then batch.ts.
  */
 import { Refusal, type PaymentStage } from '@duebridge/contract';
@@ -194,7 +194,7 @@ export async function resumePayment(
   throw new Refusal('CONFLICT', { message: 'The payment is not in review' });
 }
 
-/** How an operator closes a payment in review, and what made that right. */
+/** How an operator closes a payment in review, and on what grounds. */
 export interface Closing {
   readonly platform_payment_id: string;
   readonly status: 'failed' | 'canceled';
@@ -205,9 +205,9 @@ export interface Closing {
   /** Why, in the operator's words. */
   readonly reason: string;
   readonly actor: string;
-  /** The second person, where one was needed. */
+  /** The second approver, if one was needed. */
   readonly approved_by: string | null;
-  /** What the partner's GET gave at that moment. */
+  /** The result of the partner's GET at that moment. */
   readonly evidence: string;
 }
 
