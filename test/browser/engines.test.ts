@@ -9,6 +9,7 @@ import { join } from 'node:path';
 import test, { after, before, suite } from 'node:test';
 import type { AxeResults } from 'axe-core';
 import {
+  DriverLost,
   ENGINES,
   MISSING,
   startEngine,
@@ -71,15 +72,25 @@ function inOne(name: EngineName): void {
         t.diagnostic(MISSING[name]);
         return;
       }
-      const tabs: Tab[] = [];
+      const once = async (): Promise<void> => {
+        const tabs: Tab[] = [];
+        try {
+          await body(async (world, at = `${rig.flow.site('acme')}/`) => {
+            const tab = await (engine as Engine).open(rig.flow.payOrigin);
+            tabs.push(tab);
+            return visitSite(tab, world, at);
+          });
+        } finally {
+          for (const tab of tabs) await tab.close().catch(() => {});
+        }
+      };
       try {
-        await body(async (world, at = `${rig.flow.site('acme')}/`) => {
-          const tab = await (engine as Engine).open(rig.flow.payOrigin);
-          tabs.push(tab);
-          return visitSite(tab, world, at);
-        });
-      } finally {
-        for (const tab of tabs) await tab.close().catch(() => {});
+        await once();
+      } catch (error) {
+        // A browser that crashed says nothing about the page; a second one in a row fails the test.
+        if (!(error instanceof DriverLost)) throw error;
+        t.diagnostic(`${error.message}; the visit is repeated`);
+        await once();
       }
     });
   };

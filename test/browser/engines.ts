@@ -182,33 +182,49 @@ async function startWebKit(): Promise<Engine | undefined> {
     },
   );
   const [number] = (await once(display.stdio[3] as NodeJS.ReadableStream, 'data')) as [Buffer];
-  const port = await freePort();
-  const server = spawn(driver, [`--port=${port}`, '--host=127.0.0.1'], {
-    stdio: 'ignore',
-    env: {
-      ...process.env,
-      DISPLAY: `:${number.toString().trim()}`,
-      LANG: 'C.UTF-8',
-      // In a container there is neither a session bus nor an accessibility bus to be found.
-      NO_AT_BRIDGE: '1',
-      GTK_A11Y: 'none',
-    },
-  });
-  const url = `http://127.0.0.1:${port}`;
-  await eventually(async () => {
-    const answer = await fetch(`${url}/status`).catch(() => undefined);
-    return answer?.ok === true ? true : undefined;
-  });
-  const newSession = (): Promise<import('selenium-webdriver').WebDriver> =>
-    new webdriver.Builder()
-      .usingServer(url)
-      .withCapabilities(
-        new webdriver.Capabilities({
-          browserName: 'MiniBrowser',
-          'webkitgtk:browserOptions': { binary, args: ['--automation'] },
-        }),
-      )
-      .build();
+  const startDriver = async (): Promise<{ server: ChildProcess; url: string }> => {
+    const port = await freePort();
+    const server = spawn(driver, [`--port=${port}`, '--host=127.0.0.1'], {
+      stdio: 'ignore',
+      env: {
+        ...process.env,
+        DISPLAY: `:${number.toString().trim()}`,
+        LANG: 'C.UTF-8',
+        // In a container there is neither a session bus nor an accessibility bus to be found.
+        NO_AT_BRIDGE: '1',
+        GTK_A11Y: 'none',
+      },
+    });
+    const url = `http://127.0.0.1:${port}`;
+    await eventually(async () => {
+      const answer = await fetch(`${url}/status`).catch(() => undefined);
+      return answer?.ok === true ? true : undefined;
+    });
+    return { server, url };
+  };
+  let running = await startDriver();
+  /** A session; a driver that does not give one in time, or that has lost its browser, is replaced. */
+  const newSession = async (): Promise<import('selenium-webdriver').WebDriver> => {
+    for (let attempt = 1; ; attempt += 1) {
+      try {
+        const session = new webdriver.Builder()
+          .usingServer(running.url)
+          .withCapabilities(
+            new webdriver.Capabilities({
+              browserName: 'MiniBrowser',
+              'webkitgtk:browserOptions': { binary, args: ['--automation'] },
+            }),
+          )
+          .build();
+        await within('a session', session.getSession());
+        return session;
+      } catch (error) {
+        if (attempt === SESSION_ATTEMPTS) throw error;
+        running.server.kill('SIGKILL');
+        running = await startDriver();
+      }
+    }
+  };
   let version = 'WebKitGTK';
   return {
     name: 'webkit',
@@ -218,16 +234,16 @@ async function startWebKit(): Promise<Engine | undefined> {
     // A session each: it is what keeps storage apart.
     async open(frameUrl) {
       const session = await newSession();
-      const capabilities = await session.getCapabilities();
+      const capabilities = await within('capabilities', session.getCapabilities());
       version = `WebKitGTK ${String(capabilities.get('browserVersion'))}`;
       await session.manage().setTimeouts({ script: PATIENCE_MS, pageLoad: PATIENCE_MS });
       // The driver does not scroll the site to show what it clicks in a frame: everything has to be in view.
       await session.manage().window().setRect({ x: 0, y: 0, width: 1200, height: 1500 });
       const tab = webkitTab(session, await session.getWindowHandle(), frameUrl, webdriver);
-      return { ...tab, close: () => session.quit() };
+      return withDeadlines({ ...tab, close: () => session.quit() });
     },
     async stop() {
-      await Promise.all([ended(server), ended(display)]);
+      await Promise.all([ended(running.server), ended(display)]);
     },
   };
 }
@@ -286,6 +302,38 @@ function webkitTab(
       } as typeof import('selenium-webdriver'));
     },
     close: () => session.close(),
+  };
+}
+
+/** The driver, or the browser behind it, no longer answers: nothing that the page under test did. */
+export class DriverLost extends Error {}
+
+/** A WebDriver call that takes longer than this will not come back: scripts and loads have a limit of their own below it. */
+const DRIVER_MS = PATIENCE_MS + 10_000;
+const SESSION_ATTEMPTS = 3;
+
+/** The client of the driver waits forever for an answer, so each call gets a limit here. */
+async function within<T>(what: string, answer: Promise<T>): Promise<T> {
+  let timer: NodeJS.Timeout | undefined;
+  const late = new Promise<never>((_, reject) => {
+    timer = setTimeout(() => reject(new DriverLost(`${what}: no answer of the driver`)), DRIVER_MS);
+  });
+  try {
+    return await Promise.race([answer, late]);
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+function withDeadlines(tab: Tab): Tab {
+  return {
+    goto: (url) => within('goto', tab.goto(url)),
+    run: (where, script, ...given) => within('run', tab.run(where, script, ...given)),
+    click: (where, selector) => within('click', tab.click(where, selector)),
+    press: (key) => within('press', tab.press(key)),
+    type: (text) => within('type', tab.type(text)),
+    popup: async () => withDeadlines(await within('popup', tab.popup())),
+    close: () => within('close', tab.close()),
   };
 }
 
