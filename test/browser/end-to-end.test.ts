@@ -18,7 +18,7 @@ import { build, type Plugin, type Rolldown } from 'vite';
 import { startDemoSite, type DemoSite, type DemoSiteOptions } from '../../demo/site/server.ts';
 import { BothSides, type PartnerSide } from '../support/both-sides.ts';
 import { call, type Client } from '../support/customer.ts';
-import { MISSING, startEngine } from './engines.ts';
+import { DriverLost, MISSING, startEngine, type Engine } from './engines.ts';
 import { until, useRig } from './rig.ts';
 
 const root = join(import.meta.dirname, '../..');
@@ -45,7 +45,8 @@ before(async () => {
       'acme,A-3,inactive,Alan,Turing,10.00,2099-12-01,,\n' +
       'acme,A-4,active,Edsger,Dijkstra,33.00,2099-12-01,,\n' +
       'acme,A-5,active,Barbara,Liskov,51.00,2099-12-01,,\n' +
-      'acme,A-6,active,Radia,Perlman,62.00,2099-12-01,,\n',
+      'acme,A-6,active,Radia,Perlman,62.00,2099-12-01,,\n' +
+      'acme,A-7,active,Frances,Allen,71.00,2099-12-01,,\n',
   );
   const { register } = await sides.platform({ webDist: pathToFileURL(`${rig.dist}/`) });
   const sitePort = await freePort();
@@ -78,6 +79,7 @@ before(async () => {
       { account_id: 'A-4', first_name: 'Edsger', last_name: 'Dijkstra', ...person },
       { account_id: 'A-5', first_name: 'Barbara', last_name: 'Liskov', ...person },
       { account_id: 'A-6', first_name: 'Radia', last_name: 'Perlman', ...person },
+      { account_id: 'A-7', first_name: 'Frances', last_name: 'Allen', ...person },
     ],
     readBalance: async ({ account_id }) => (await balanceOf(account_id)) ?? {},
   };
@@ -124,9 +126,9 @@ test('a customer of the demo site pays a bill, and the ledger has it [S1 S4]', a
   assert.deepEqual(wrong, []);
 });
 
-for (const [name, account] of [
-  ['firefox', 'A-5'],
-  ['webkit', 'A-6'],
+for (const [name, account, another] of [
+  ['firefox', 'A-5', 'A-7'],
+  ['webkit', 'A-6', 'A-7'],
 ] as const) {
   test(`a customer of the demo site pays a bill in ${name} too [S1 S4]`, async (t) => {
     const engine = await startEngine(name);
@@ -135,20 +137,35 @@ for (const [name, account] of [
       return;
     }
     t.after(() => engine.stop());
-    const tab = await engine.open(client.platformUrl);
-    t.after(() => tab.close().catch(() => {}));
-    const reads = (where: 'page' | 'frame', selector: string, text: string): Promise<void> =>
-      until(() =>
-        tab
-          .run(
-            where,
-            (wanted, inside) => document.querySelector(wanted)?.textContent === inside,
-            selector,
-            text,
-          )
-          // A frame that is not there yet cannot be asked.
-          .catch(() => false),
-      );
+    try {
+      await paysIn(engine, account);
+    } catch (error) {
+      // A browser that crashed says nothing about the page; a second one in a row fails the test.
+      if (!(error instanceof DriverLost)) throw error;
+      t.diagnostic(`${error.message}; another bill is paid instead`);
+      await paysIn(engine, another);
+    }
+  });
+}
+
+async function paysIn(engine: Engine, account: string): Promise<void> {
+  const tab = await engine.open(client.platformUrl);
+  const reads = (where: 'page' | 'frame', selector: string, text: string): Promise<void> =>
+    until(() =>
+      tab
+        .run(
+          where,
+          (wanted, inside) => document.querySelector(wanted)?.textContent === inside,
+          selector,
+          text,
+        )
+        // A frame that is not there yet cannot be asked.
+        .catch((error: unknown) => {
+          if (error instanceof DriverLost) throw error;
+          return false;
+        }),
+    );
+  try {
     await tab.goto(`${site.url}/?account=${account}`);
     await tab.click('page', '#pay');
     await reads('frame', 'h1', 'Your bill from Acme Water');
@@ -159,7 +176,9 @@ for (const [name, account] of [
     await tab.click('frame', '.actions .main');
     await reads('page', '#message', 'Thank you. Your payment is posted.');
     assert.equal((await balanceOf(account))?.amount_due_in_cents, 0);
-  });
+  } finally {
+    await tab.close().catch(() => {});
+  }
 }
 
 test('the pages of the demo site shut nobody out, with the payment page open over them', async () => {

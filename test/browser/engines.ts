@@ -320,6 +320,12 @@ async function within<T>(what: string, answer: Promise<T>): Promise<T> {
   });
   try {
     return await Promise.race([answer, late]);
+  } catch (error) {
+    const gone =
+      error instanceof Error &&
+      (error.name === 'NoSuchSessionError' ||
+        /ECONNREFUSED|ECONNRESET|socket hang up/.test(error.message));
+    throw gone ? new DriverLost(`${what}: ${error.message}`) : error;
   } finally {
     clearTimeout(timer);
   }
