@@ -18,6 +18,7 @@ import assert from 'node:assert/strict';
 import { Refusal, type PaymentInstruction } from '@duebridge/contract';
 import { groupCommit, type Clock, type Database, type Log } from '@duebridge/runtime';
 import { WrongAnswer, type AccountSystem } from './account-system.ts';
+import { describeAccountSystemError } from './poster.ts';
 import type { Caller } from './auth.ts';
 import type { KitMetrics } from './metrics.ts';
 import {
@@ -134,15 +135,20 @@ async function withNames(
   newPaymentIds: NonNullable<AccountSystem['newPaymentIds']>,
   requests: readonly Request[],
 ): Promise<Request[]> {
-  const names = await newPaymentIds(
-    requests.map((request) => ({
-      platform_payment_id: request.platform_payment_id,
-      platform_batch_id: request.platform_batch_id,
-      biller_id: request.biller_id,
-      account_id: request.account_id,
-      amount_in_cents: request.amount_in_cents,
-    })),
-  );
+  const asked = requests.map((request) => ({
+    platform_payment_id: request.platform_payment_id,
+    platform_batch_id: request.platform_batch_id,
+    biller_id: request.biller_id,
+    account_id: request.account_id,
+    amount_in_cents: request.amount_in_cents,
+  }));
+  let names: readonly string[];
+  try {
+    names = await newPaymentIds(asked);
+  } catch (error) {
+    // Its own text ends up in the log of a bug, and may quote the customer.
+    throw new WrongAnswer(`newPaymentIds failed: ${describeAccountSystemError(error)}`);
+  }
   const isName = (name: unknown): name is string =>
     typeof name === 'string' &&
     /^[\u0021-\u007e]+$/.test(name) &&

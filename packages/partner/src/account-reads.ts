@@ -2,10 +2,10 @@
  * Account and balance reads (B1, B2, AC1): read from the AccountSystem on every request. Nothing is cached, so nothing can be stale.
  */
 import { AccountRecord, Balance, compileCheck, Refusal, type Detail } from '@duebridge/contract';
-import { DatabaseUnavailable, messageOf, type Clock, type Log } from '@duebridge/runtime';
+import { DatabaseUnavailable, type Clock, type Log } from '@duebridge/runtime';
 import { WrongAnswer, type AccountSystem, type BillerRules } from './account-system.ts';
 import type { KitMetrics } from './metrics.ts';
-import { within } from './poster.ts';
+import { describeAccountSystemError, within } from './poster.ts';
 
 /** Which account, as the path names it. */
 export interface AccountPath {
@@ -81,7 +81,10 @@ export function openAccountReads(options: {
       }
     } catch (error) {
       if (error instanceof Refusal || error instanceof DatabaseUnavailable) throw error;
-      log.error({ operation, error: messageOf(error) }, 'the account system gave no good answer');
+      log.error(
+        { operation, error: describeAccountSystemError(error) },
+        'the account system gave no good answer',
+      );
       throw new Refusal('SERVICE_UNAVAILABLE', { headers: { 'Retry-After': '5' } });
     } finally {
       metrics.observeCore(operation, (clock.monotonic() - began) / 1000);

@@ -2,9 +2,9 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import type { AccountRecord } from '@duebridge/contract';
-import { createMetrics, silentLog, systemClock } from '@duebridge/runtime';
+import { createLogger, createMetrics, silentLog, systemClock } from '@duebridge/runtime';
 import { openAccountReads } from './account-reads.ts';
-import type { AccountsInOwnSystem, PostOutcome } from './account-system.ts';
+import type { AccountsInOwnSystem, AccountSystem, PostOutcome } from './account-system.ts';
 import { kitMetrics } from './metrics.ts';
 import {
   ended,
@@ -67,6 +67,78 @@ test('an account record or a balance that is wrong, of another account, late or 
   await assert.rejects(late.account({ biller_id: 'acme', account_id: 'A-1' }), {
     code: 'SERVICE_UNAVAILABLE',
   });
+});
+
+/** Waits until it holds; fails after 20 s. */
+async function until(holds: () => boolean, what: string): Promise<void> {
+  const end = performance.now() + 20_000;
+  while (!holds()) {
+    assert.ok(performance.now() < end, `not in time: ${what}`);
+    await new Promise((resolve) => {
+      setTimeout(resolve, 10);
+    });
+  }
+}
+
+test('what the account system says of a customer in its errors reaches no line of the log [PL15]', async (t) => {
+  const database = await kitDatabase(t);
+  const customer = 'Josephine Plantedname';
+  const fail = (): Promise<never> => {
+    const error = new TypeError(`no row for\n    at ${customer} (her:1:1)`);
+    return Promise.reject(Object.assign(error, { code: 'E_CORE' }));
+  };
+  let inTransaction = 0;
+  const systems: Record<string, AccountSystem> = {
+    'own system': books(() => ({ outcome: 'posted' }), {
+      findAccount: fail,
+      post: fail,
+      lookup: fail,
+    }),
+    'thrown text': books(() => ({ outcome: 'posted' }), {
+      findAccount: () => {
+        throw customer as unknown as Error;
+      },
+      post: fail,
+    }),
+    'ids of its own': books(() => ({ outcome: 'posted' }), {
+      findAccount: fail,
+      newPaymentIds: fail,
+    }),
+    // What a function of the biller's own database raises.
+    'in the transaction': {
+      posts: 'in_transaction',
+      findAccount: fail,
+      async post(_payments, tx) {
+        inTransaction += 1;
+        await tx.query(`DO $$ BEGIN RAISE EXCEPTION 'no row for ${customer}'; END $$`);
+        return [];
+      },
+    },
+  };
+  for (const [name, accounts] of Object.entries(systems)) {
+    let written = '';
+    const log = createLogger({
+      name: 'test',
+      level: 'debug',
+      destination: { write: (line: string) => void (written += line) },
+    });
+    const partner = await startKit(database, { accounts, log });
+    const read = await partner.call('GET', '/biller/acme/account/A-1');
+    assert.equal(read.status, 503);
+    const id = name.replaceAll(' ', '-');
+    const put = await partner.call('PUT', paymentPath(id), { body: instruction() });
+    assert.equal(put.status, name === 'ids of its own' ? 500 : 200);
+    if (put.status === 200) {
+      await until(() => /not applied; tried again/.test(written), `${name}: the failed post`);
+    }
+    await partner.close();
+    assert.match(written, /the account system gave no good answer/, name);
+    assert.doesNotMatch(written, /plantedname/i, name);
+    // What remains tells the biller's engineer where to look.
+    if (name === 'own system') assert.match(written, /TypeError E_CORE at/);
+    if (name === 'in the transaction') assert.match(written, /P0001/);
+  }
+  assert.ok(inTransaction > 0);
 });
 
 test('a biller names its payments itself: the name is in the first answer and never changes [PF1 RU5]', async (t) => {

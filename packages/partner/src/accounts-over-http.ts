@@ -15,7 +15,12 @@ import {
   type AccountRecord,
 } from '@duebridge/contract';
 import { ConfigurationError, systemClock, type Clock } from '@duebridge/runtime';
-import type { AccountsInOwnSystem, CallOptions, PostOutcome } from './account-system.ts';
+import {
+  WrongAnswer,
+  type AccountsInOwnSystem,
+  type CallOptions,
+  type PostOutcome,
+} from './account-system.ts';
 
 /** Most bytes of an answer that are read. */
 const maxAnswerBytes = 64 * 1024;
@@ -68,7 +73,7 @@ export function accountsOverHttp(options: AccountServiceOptions): AccountsInOwnS
     const text = await readText(response);
     if (response.status === 404 && route.id !== 'post_payment') return undefined;
     if (response.status !== 200) {
-      throw new Error(`the account service answered ${route.id} with ${response.status}`);
+      throw new WrongAnswer(`the account service answered ${route.id} with ${response.status}`);
     }
     return parseJson(text);
   };
@@ -120,7 +125,9 @@ async function readText(response: Response): Promise<string> {
   for await (const part of response.body ?? []) {
     bytes += part.byteLength;
     if (bytes > maxAnswerBytes) {
-      throw new Error(`the answer of the account service is longer than ${maxAnswerBytes} bytes`);
+      throw new WrongAnswer(
+        `the answer of the account service is longer than ${maxAnswerBytes} bytes`,
+      );
     }
     parts.push(part);
   }

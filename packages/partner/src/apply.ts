@@ -20,7 +20,7 @@ import { openLease } from './claims.ts';
 import type { KitMetrics } from './metrics.ts';
 import { openOwnSystemPoster, type OwnSystemPoster } from './post-in-own-system.ts';
 import { openTransactionPoster } from './post-in-transaction.ts';
-import type { Poster, Tried } from './poster.ts';
+import { describeAccountSystemError, type Poster, type Tried } from './poster.ts';
 import { findStanding, findUnfinished, type PaymentRow, type UnfinishedPayment } from './store.ts';
 
 /** Payments in hand at most; more are left to the sweep, which finds them in the table (memory stays bounded). */
@@ -137,7 +137,7 @@ export function openApplier(options: ApplierOptions): Applier {
     else noteWorking();
     if (tried.result === 'failed') {
       // The payment correctly stays processing, and the sweep retries it.
-      const line = { platform_payment_id: id, error: messageOf(tried.error) };
+      const line = { platform_payment_id: id, error: describeAccountSystemError(tried.error) };
       if (isFirst) log.error(line, 'not applied; tried again');
       else log.warn(line, 'not applied again');
     }

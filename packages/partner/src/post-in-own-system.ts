@@ -13,7 +13,7 @@
  * signal aborted. Only the life of this process bounds a call that does neither; `settle` ends its payments.
  */
 import assert from 'node:assert/strict';
-import { groupCommit, messageOf, type Clock, type Database, type Log } from '@duebridge/runtime';
+import { groupCommit, type Clock, type Database, type Log } from '@duebridge/runtime';
 import {
   checkedOutcome,
   checkedOutcomes,
@@ -32,7 +32,15 @@ import {
 } from './cancel.ts';
 import { claimPayments, type Lease } from './claims.ts';
 import type { KitMetrics } from './metrics.ts';
-import { endOf, TooLate, toPosting, within, type Poster, type Tried } from './poster.ts';
+import {
+  describeAccountSystemError,
+  endOf,
+  TooLate,
+  toPosting,
+  within,
+  type Poster,
+  type Tried,
+} from './poster.ts';
 import {
   endPayments,
   findPayments,
@@ -227,7 +235,10 @@ export function openOwnSystemPoster(options: {
         late += 1;
         running.then(onLate).catch((problem: unknown) => {
           for (const id of ids) unknown.add(id);
-          log.warn({ payments: ids.length, error: messageOf(problem) }, 'a late call failed');
+          log.warn(
+            { payments: ids.length, error: describeAccountSystemError(problem) },
+            'a late call failed',
+          );
         });
       }
       throw error;

@@ -1,5 +1,6 @@
 /** What apply.ts asks of either way of posting, and what both share. */
-import type { CheckedOutcome, Posting } from './account-system.ts';
+import { DatabaseUnavailable, kindOfError } from '@duebridge/runtime';
+import { WrongAnswer, type CheckedOutcome, type Posting } from './account-system.ts';
 import type { PaymentEnd, PaymentRow, UnfinishedPayment } from './store.ts';
 
 /**
@@ -61,6 +62,18 @@ export function endOf(
 /** A call that took longer than it may. */
 export class TooLate extends Error {
   override readonly name = 'TooLate';
+}
+
+/**
+ * What the log may say of an error of an account system: our own sentences whole, of everything else only its kind and place, because
+ * its message may quote the customer.
+ */
+export function describeAccountSystemError(error: unknown): string {
+  const isOurs =
+    error instanceof WrongAnswer ||
+    error instanceof TooLate ||
+    error instanceof DatabaseUnavailable;
+  return isOurs ? error.message : kindOfError(error);
 }
 
 /** Returns what `work` gives, or throws TooLate after `ms`. The work goes on; what it throws then is nobody's any more. */

@@ -50,7 +50,7 @@ export interface PartnerConfig {
   readonly port?: number | undefined;
   /** Address of the admin listener; default 127.0.0.1, whatever `host` is. */
   readonly adminHost?: string | undefined;
-  /** Names by which a proxy on this machine asks the admin listener; default: localhost and its addresses alone. */
+  /** Names by which the admin listener may be asked, besides addresses; default: localhost alone on this machine, any name elsewhere. */
   readonly adminHosts?: readonly string[] | undefined;
   /** Port of the admin listener; default 4101 (decision 29), 0 for any free one. */
   readonly adminPort?: number | undefined;

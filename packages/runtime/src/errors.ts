@@ -49,3 +49,21 @@ export function messageOf(error: unknown): string {
   }
   return error instanceof Error ? error.message : String(error);
 }
+
+/**
+ * What a log may say of an error that somebody else's code threw (a biller's account system, a funding adapter): its kind, its code
+ * and where it was thrown. Never its message: one that quotes the customer's name or an account's row would pass the redaction,
+ * which goes by keys (PL15).
+ */
+export function kindOfError(error: unknown): string {
+  if (!(error instanceof Error)) return `a thrown ${error === null ? 'null' : typeof error}`;
+  const name = /^[A-Za-z_$][\w$]{0,59}$/.test(error.name) ? error.name : 'Error';
+  const code = 'code' in error ? String(error.code) : '';
+  // The stack begins with the message; only what stands behind it is a place in the code.
+  const header = `${error.name}: ${error.message}\n`;
+  const stack = error.stack ?? '';
+  const frame = stack.startsWith(header) ? stack.slice(header.length).split('\n', 1)[0] : undefined;
+  return [name, /^\w{1,40}$/.test(code) ? code : '', frame?.trim() ?? '']
+    .filter((part) => part !== '')
+    .join(' ');
+}

@@ -40,8 +40,8 @@ export function serverVariables(defaults: {
         value.split(',').map((name) => name.trim().toLowerCase()),
       default: undefined,
       description:
-        'names by which a proxy on this machine asks the admin listener, with commas between',
-      otherwise: 'localhost and its addresses alone',
+        'hosts under which the admin listener answers, with commas between; addresses always',
+      otherwise: 'localhost; any if ADMIN_HOST is set',
     },
     databaseUrl: {
       name: 'DATABASE_URL',

@@ -8,7 +8,7 @@
  *         (F90), and a slow partner fills only its own queue (PL16).
  */
 import type { PaymentStage } from '@duebridge/contract';
-import { isDatabaseTrouble, messageOf } from '@duebridge/runtime';
+import { isDatabaseTrouble, kindOfError, messageOf } from '@duebridge/runtime';
 import type { Partner } from '../partners/registry.ts';
 import type { PaymentRow } from '../store/payments.ts';
 import {
@@ -475,7 +475,7 @@ export class Dispatcher {
       if (isDatabaseTrouble(error)) throw error;
       const { platform_payment_id } = payment;
       log.error(
-        { platform_payment_id, error: messageOf(error) },
+        { platform_payment_id, error: kindOfError(error) },
         'the funding port failed; it is asked again',
       );
       event = { kind: 'funding_failed' };

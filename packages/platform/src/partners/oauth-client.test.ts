@@ -208,6 +208,32 @@ test('while the endpoint fails the old token is used to its true end, and not a 
   assert.equal(await tokenOf(tokens), 'unreachable');
 });
 
+test('the token endpoint’s own Retry-After is waited for, as seconds and as a date', async () => {
+  for (const header of ['120', 'in two minutes'] as const) {
+    const { tokens, clock, fetches } = source((n) => ({
+      ...reply(n === 1 ? 503 : 200, n === 1 ? {} : { access_token: 't2', token_type: 'Bearer' }),
+      retryAfter: header === '120' ? header : new Date(clock.now() + 120_000).toUTCString(),
+    }));
+    assert.equal(await tokenOf(tokens), 'unreachable');
+    await clock.advance(118_000);
+    assert.equal(await tokenOf(tokens), 'unreachable');
+    assert.equal(fetches(), 1, 'not asked before the time that it named');
+    await clock.advance(14_001);
+    assert.equal(await tokenOf(tokens), 't2');
+  }
+  // One that names years is a mistake: a quarter of an hour is the longest wait, and nonsense is none.
+  const absurd = source((n) => ({ ...reply(n === 1 ? 429 : 503, {}), retryAfter: '999999999' }));
+  await tokenOf(absurd.tokens);
+  await absurd.clock.advance(15 * 60_000 * 1.1 + 1);
+  await tokenOf(absurd.tokens);
+  assert.equal(absurd.fetches(), 2);
+  const nonsense = source(() => ({ ...reply(503, {}), retryAfter: 'soon' }));
+  await tokenOf(nonsense.tokens);
+  await nonsense.clock.advance(250);
+  await tokenOf(nonsense.tokens);
+  assert.equal(nonsense.fetches(), 2);
+});
+
 test('refused credentials are tried once a minute, not once a payment', async () => {
   const { tokens, clock, fetches } = source(() => reply(400, { error: 'invalid_client' }));
   for (let time = 0; time < 100; time += 1) assert.equal(await tokenOf(tokens), 'refused');

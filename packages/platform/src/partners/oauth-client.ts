@@ -80,7 +80,10 @@ export function openTokenSource(options: {
         judged.reason === 'refused'
           ? REFUSED_PAUSE_MS
           : Math.min(MAX_PAUSE_MS, FIRST_PAUSE_MS * 2 ** (failures - 1));
-      blocked = { until: clock.monotonic() + pause * (0.75 + clock.random() / 4), outcome: judged };
+      // Never before the endpoint's own Retry-After; jitter only behind it, so that workers do not come back together.
+      const asked = (retryAfterMs(judged.retryAfter, clock.now()) ?? 0) * (1 + clock.random() / 10);
+      const ours = pause * (0.75 + clock.random() / 4);
+      blocked = { until: clock.monotonic() + Math.max(asked, ours), outcome: judged };
       return judged;
     }
     failures = 0;

@@ -240,7 +240,8 @@ test('requests are counted by pattern, never by path', async (t) => {
 
 test('a listener of this machine is asked by names of this machine, so that no page reaches it under its own', async (t) => {
   assert.equal(hostsOf('0.0.0.0', undefined), undefined);
-  assert.equal(hostsOf('10.0.0.7', ['admin.example']), undefined);
+  // Named by its operator, a listener that other machines reach is asked by that name alone, too.
+  assert.deepEqual(hostsOf('0.0.0.0', ['Admin.Example']), ['admin.example']);
   const { port } = await listening(t, { hosts: hostsOf('127.0.0.1', ['admin.example']) }, (app) =>
     mountOperations(app, { openapi: {} }),
   );
@@ -252,6 +253,9 @@ test('a listener of this machine is asked by names of this machine, so that no p
     '[::1]:4001',
     'Admin.Example',
     'LOCALHOST:1',
+    // As a scraper and a probe ask: a browser's page cannot make an address its own name.
+    '10.0.0.7:4001',
+    '[fd00::7]',
   ]) {
     assert.match(await ask(host), /^HTTP\/1\.1 200 /, host);
   }
@@ -259,7 +263,8 @@ test('a listener of this machine is asked by names of this machine, so that no p
     'evil.example',
     'localhost.evil.example',
     '127.0.0.1.evil.example',
-    '10.0.0.7',
+    '10.0.0.7.evil.example',
+    '10.0.0',
     '',
   ]) {
     assert.match(await ask(host), /^HTTP\/1\.1 400 /, host);

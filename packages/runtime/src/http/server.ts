@@ -11,6 +11,7 @@ import { Refusal, type Detail } from '@duebridge/contract';
 import { fastify, type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify';
 import { randomUUID } from 'node:crypto';
 import type { IncomingMessage } from 'node:http';
+import { isIP } from 'node:net';
 import { systemClock, type Clock } from '../clock.ts';
 import { silentLog, type Log } from '../log.ts';
 import type { Metrics } from '../metrics.ts';
@@ -221,17 +222,24 @@ function hostProblem(
 ): Detail | undefined {
   if (hosts === undefined) return undefined;
   const name = (headers.host ?? '').replace(/:\d*$/, '').toLowerCase();
-  if (/^(localhost|127(\.\d{1,3}){3}|\[::1\])$/.test(name) || hosts.includes(name))
-    return undefined;
+  // A page reaches us under a name that its owner made lead here. An address is no such name: probes and scrapers use it.
+  const isAddress = isIP(name.replace(/^\[(.*)\]$/, '$1')) > 0;
+  if (name === 'localhost' || isAddress || hosts.includes(name)) return undefined;
   return { path: 'headers.host', problem: 'is no name of this listener' };
 }
 
-/** What `hosts` is for a listener at `address`: one that other machines reach has a network or a proxy to guard it. */
+/**
+ * What `hosts` is for a listener at `address`. One of this machine takes the given names and its own; one that other machines reach
+ * takes the given names alone once there are any, and every name until then, because its own are known to its network only.
+ */
 export function hostsOf(
   address: string,
   names: readonly string[] | undefined,
 ): readonly string[] | undefined {
-  return /^(localhost|127(\.\d{1,3}){3}|::1)$/.test(address) ? (names ?? []) : undefined;
+  const isOfThisMachine = /^(localhost|127(\.\d{1,3}){3}|::1)$/.test(address);
+  return isOfThisMachine || (names ?? []).length > 0
+    ? (names ?? []).map((name) => name.toLowerCase())
+    : undefined;
 }
 
 /** Every path that is mounted, as a pattern: to tell an unknown path (404) from a wrong method (405). */
