@@ -11,12 +11,14 @@ import { spawn } from 'node:child_process';
 import { globSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { pathToFileURL } from 'node:url';
 import { parseArgs } from 'node:util';
 
 const root = join(import.meta.dirname, '..');
 const bin = (name: string): string => join(root, 'node_modules', '.bin', name);
 
-/** Time limit per test file: one that takes longer hangs. The slowest takes about a third of it. */
+/** Limits of one test and of one test file: what takes longer hangs. The slowest file takes about a third of it. */
+const TEST_TIMEOUT_MS = 240_000;
 const FILE_TIMEOUT_MS = 420_000;
 
 interface Step {
@@ -103,10 +105,14 @@ async function tests(): Promise<boolean> {
         '--test',
         '--test-reporter=spec',
         '--test-concurrency=2',
-        `--test-timeout=${FILE_TIMEOUT_MS}`,
+        `--test-timeout=${TEST_TIMEOUT_MS}`,
+        `--import=${pathToFileURL(join(root, 'test/support/file-limit.ts')).href}`,
         ...files.sort(),
       ],
-      { DUEBRIDGE_TEST_DATABASE_URL: postgres.url },
+      {
+        DUEBRIDGE_TEST_DATABASE_URL: postgres.url,
+        DUEBRIDGE_TEST_FILE_MS: String(FILE_TIMEOUT_MS),
+      },
     );
   } finally {
     await postgres.stop();

@@ -9,7 +9,6 @@ import { join } from 'node:path';
 import test, { after, before, suite } from 'node:test';
 import type { AxeResults } from 'axe-core';
 import {
-  DriverLost,
   ENGINES,
   MISSING,
   startEngine,
@@ -17,10 +16,13 @@ import {
   type EngineName,
   type Tab,
 } from './engines.ts';
+import { DriverLost } from './webdriver.ts';
 import { until, useRig, values, type Heard, type SiteOptions } from './rig.ts';
 import { succeeds, type World } from './scripted-flow.ts';
 
 const rig = useRig();
+/** A browser that crashes is started again; the last of these visits fails the test. */
+const VISITS = 3;
 const axe = readFileSync(
   join(import.meta.dirname, '../../node_modules/axe-core/axe.min.js'),
   'utf8',
@@ -72,7 +74,8 @@ function inOne(name: EngineName): void {
         t.diagnostic(MISSING[name]);
         return;
       }
-      const once = async (): Promise<void> => {
+      /** Whether the visit ended; false when the browser was lost, which says nothing about the page. */
+      const visited = async (): Promise<boolean> => {
         const tabs: Tab[] = [];
         try {
           await body(async (world, at = `${rig.flow.site('acme')}/`) => {
@@ -80,17 +83,20 @@ function inOne(name: EngineName): void {
             tabs.push(tab);
             return visitSite(tab, world, at);
           });
+          return true;
+        } catch (error) {
+          if (!(error instanceof DriverLost) && !tabs.some((tab) => tab.lost())) throw error;
+          t.diagnostic(`the browser was lost: ${String(error)}`);
+          return false;
         } finally {
           for (const tab of tabs) await tab.close().catch(() => {});
         }
       };
-      try {
-        await once();
-      } catch (error) {
-        // A browser that crashed says nothing about the page; a second one in a row fails the test.
-        if (!(error instanceof DriverLost)) throw error;
-        t.diagnostic(`${error.message}; the visit is repeated`);
-        await once();
+      for (let visit = 1; !(await visited()); visit += 1) {
+        assert.ok(visit < VISITS, `${name} was lost in each of ${VISITS} visits`);
+        await engine.stop().catch(() => {});
+        engine = await startEngine(name);
+        assert.ok(engine, `${name} does not start again`);
       }
     });
   };
@@ -543,7 +549,12 @@ function pageActs(
 ): Pick<Visit, 'title' | 'press' | 'sees' | 'pay'> {
   /** A frame that is being replaced cannot be asked: not yet. */
   const holds = (asked: () => Promise<boolean>): Promise<void> =>
-    until(() => asked().catch(() => false));
+    until(() =>
+      asked().catch((error: unknown) => {
+        if (tab.lost()) throw error;
+        return false;
+      }),
+    );
   const title = (text: string): Promise<void> =>
     holds(() =>
       tab.run(where, (wanted) => document.querySelector('h1')?.textContent === wanted, text),

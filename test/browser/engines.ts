@@ -10,9 +10,9 @@ import { spawn, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { accessSync, constants, globSync } from 'node:fs';
 import { join } from 'node:path';
-import { freePort } from '@duebridge/runtime/testing';
 import type { Browser as Chromium, Page as ChromiumPage } from 'playwright-core';
 import { launchChromium } from './chromium.ts';
+import { DriverLost, WebDriverSession } from './webdriver.ts';
 
 export const ENGINES = ['chromium', 'firefox', 'webkit'] as const;
 export type EngineName = (typeof ENGINES)[number];
@@ -35,8 +35,13 @@ export interface Tab {
   type(text: string): Promise<void>;
   /** The window that a script or a link opened, once it is there. */
   popup(): Promise<Tab>;
+  /** Whether the browser, or what drives it, is gone: then a step's failure says nothing about the page. */
+  lost(): boolean;
   close(): Promise<void>;
 }
+
+/** The steps of a tab, before they have a limit. */
+type Steps = Omit<Tab, 'lost' | 'popup'> & { popup(): Promise<Steps> };
 
 export interface Engine {
   readonly name: EngineName;
@@ -77,16 +82,17 @@ async function startChromium(): Promise<Engine> {
   return {
     name: 'chromium',
     version: `Chromium ${browser.version()}`,
-    async open(frameUrl) {
-      const context = await browser.newContext();
-      context.setDefaultTimeout(PATIENCE_MS);
-      return chromiumTab(await context.newPage(), frameUrl);
-    },
-    stop: () => browser.close(),
+    open: (frameUrl) =>
+      guarded(async () => {
+        const context = await browser.newContext();
+        context.setDefaultTimeout(PATIENCE_MS);
+        return chromiumTab(await context.newPage(), frameUrl);
+      }),
+    stop: () => within('stop', browser.close()),
   };
 }
 
-function chromiumTab(page: ChromiumPage, frameUrl: string): Tab {
+function chromiumTab(page: ChromiumPage, frameUrl: string): Steps {
   const opened: ChromiumPage[] = [];
   page.on('popup', (popup) => opened.push(popup));
   const at = (where: Where): ChromiumPage | import('playwright-core').Frame => {
@@ -118,6 +124,7 @@ async function startFirefox(): Promise<Engine | undefined> {
     browser: 'firefox',
     executablePath,
     headless: true,
+    protocolTimeout: PATIENCE_MS + 5_000,
     // Nothing that calls home.
     extraPrefsFirefox: {
       'app.update.enabled': false,
@@ -131,15 +138,16 @@ async function startFirefox(): Promise<Engine | undefined> {
   return {
     name: 'firefox',
     version: await browser.version(),
-    async open(frameUrl) {
-      const context = await browser.createBrowserContext();
-      return firefoxTab(await context.newPage(), frameUrl);
-    },
-    stop: () => browser.close(),
+    open: (frameUrl) =>
+      guarded(async () => {
+        const context = await browser.createBrowserContext();
+        return firefoxTab(await context.newPage(), frameUrl);
+      }),
+    stop: () => within('stop', browser.close()),
   };
 }
 
-function firefoxTab(page: import('puppeteer-core').Page, frameUrl: string): Tab {
+function firefoxTab(page: import('puppeteer-core').Page, frameUrl: string): Steps {
   const opened: import('puppeteer-core').Page[] = [];
   page.on('popup', (popup) => popup && opened.push(popup));
   page.setDefaultTimeout(PATIENCE_MS);
@@ -169,62 +177,16 @@ function firefoxTab(page: import('puppeteer-core').Page, frameUrl: string): Tab 
 // WebKit ----------------------------------------------------------------------------------------------------------------------
 
 async function startWebKit(): Promise<Engine | undefined> {
-  const driver = onPath(['WebKitWebDriver']);
+  const program = onPath(['WebKitWebDriver']);
   const xvfb = onPath(['Xvfb']);
   const [binary] = globSync('/usr/lib/*/webkit2gtk-4.*/MiniBrowser').sort().toReversed();
-  if (driver === undefined || xvfb === undefined || binary === undefined) return undefined;
-  const webdriver = await import('selenium-webdriver');
+  if (program === undefined || xvfb === undefined || binary === undefined) return undefined;
   const display = spawn(
     xvfb,
     ['-displayfd', '3', '-screen', '0', '1280x1600x24', '-nolisten', 'tcp'],
-    {
-      stdio: ['ignore', 'ignore', 'ignore', 'pipe'],
-    },
+    { stdio: ['ignore', 'ignore', 'ignore', 'pipe'] },
   );
-  const [number] = (await once(display.stdio[3] as NodeJS.ReadableStream, 'data')) as [Buffer];
-  const startDriver = async (): Promise<{ server: ChildProcess; url: string }> => {
-    const port = await freePort();
-    const server = spawn(driver, [`--port=${port}`, '--host=127.0.0.1'], {
-      stdio: 'ignore',
-      env: {
-        ...process.env,
-        DISPLAY: `:${number.toString().trim()}`,
-        LANG: 'C.UTF-8',
-        // In a container there is neither a session bus nor an accessibility bus to be found.
-        NO_AT_BRIDGE: '1',
-        GTK_A11Y: 'none',
-      },
-    });
-    const url = `http://127.0.0.1:${port}`;
-    await eventually(async () => {
-      const answer = await fetch(`${url}/status`).catch(() => undefined);
-      return answer?.ok === true ? true : undefined;
-    });
-    return { server, url };
-  };
-  let running = await startDriver();
-  /** A session; a driver that does not give one in time, or that has lost its browser, is replaced. */
-  const newSession = async (): Promise<import('selenium-webdriver').WebDriver> => {
-    for (let attempt = 1; ; attempt += 1) {
-      try {
-        const session = new webdriver.Builder()
-          .usingServer(running.url)
-          .withCapabilities(
-            new webdriver.Capabilities({
-              browserName: 'MiniBrowser',
-              'webkitgtk:browserOptions': { binary, args: ['--automation'] },
-            }),
-          )
-          .build();
-        await within('a session', session.getSession());
-        return session;
-      } catch (error) {
-        if (attempt === SESSION_ATTEMPTS) throw error;
-        running.server.kill('SIGKILL');
-        running = await startDriver();
-      }
-    }
-  };
+  const number = await within('Xvfb', displayNumber(display));
   let version = 'WebKitGTK';
   return {
     name: 'webkit',
@@ -233,117 +195,153 @@ async function startWebKit(): Promise<Engine | undefined> {
     },
     // A session each: it is what keeps storage apart.
     async open(frameUrl) {
-      const session = await newSession();
-      const capabilities = await within('capabilities', session.getCapabilities());
-      version = `WebKitGTK ${String(capabilities.get('browserVersion'))}`;
-      await session.manage().setTimeouts({ script: PATIENCE_MS, pageLoad: PATIENCE_MS });
-      // The driver does not scroll the site to show what it clicks in a frame: everything has to be in view.
-      await session.manage().window().setRect({ x: 0, y: 0, width: 1200, height: 1500 });
-      const tab = webkitTab(session, await session.getWindowHandle(), frameUrl, webdriver);
-      return withDeadlines({ ...tab, close: () => session.quit() });
+      const session = await WebDriverSession.start({
+        program,
+        patienceMs: PATIENCE_MS,
+        capabilities: {
+          browserName: 'MiniBrowser',
+          'webkitgtk:browserOptions': { binary, args: ['--automation'] },
+        },
+        environment: {
+          ...process.env,
+          DISPLAY: `:${number}`,
+          LANG: 'C.UTF-8',
+          // In a container there is neither a session bus nor an accessibility bus to be found.
+          NO_AT_BRIDGE: '1',
+          GTK_A11Y: 'none',
+        },
+      });
+      version = `WebKitGTK ${session.browserVersion}`;
+      try {
+        // The driver does not scroll the site to show what it clicks in a frame: everything has to be in view.
+        const view = { x: 0, y: 0, width: 1200, height: 1500 };
+        await session.command('POST', '/window/rect', view);
+        const tab = webkitTab(session, await session.command('GET', '/window'), frameUrl);
+        return { ...tab, close: () => session.end() };
+      } catch (error) {
+        await session.end();
+        throw error;
+      }
     },
     async stop() {
-      await Promise.all([ended(running.server), ended(display)]);
+      await ended(display);
     },
   };
 }
 
-function webkitTab(
-  session: import('selenium-webdriver').WebDriver,
-  handle: string,
-  frameUrl: string,
-  { By, Key }: typeof import('selenium-webdriver'),
-): Tab {
+/** Xvfb chooses a display that is free and tells its number. */
+async function displayNumber(display: ChildProcess): Promise<string> {
+  const [number] = (await once(display.stdio[3] as NodeJS.ReadableStream, 'data')) as [Buffer];
+  return number.toString().trim();
+}
+
+/** WebDriver's names of the keys that are not characters. */
+const KEYS: Readonly<Record<string, string>> = {
+  Tab: '\uE004',
+  Enter: '\uE007',
+  Escape: '\uE00C',
+};
+
+function webkitTab(session: WebDriverSession, handle: string, frameUrl: string): Tab {
   const to = async (where: Where): Promise<void> => {
-    await session.switchTo().window(handle);
-    await session.switchTo().defaultContent();
+    await session.command('POST', '/window', { handle });
+    await session.command('POST', '/frame', { id: null });
     if (where === 'page') return;
-    const [frame] = await session.findElements(By.css(`iframe[src^="${frameUrl}"]`));
+    const [frame] = await session.elements(`iframe[src^="${frameUrl}"]`);
     if (!frame) throw new Error('the payment page is not there');
-    await session.switchTo().frame(frame);
+    await session.command('POST', '/frame', { id: frame });
   };
   return {
+    lost: () => session.lost,
     async goto(url) {
       await to('page');
-      await session.get(url);
+      await session.command('POST', '/url', { url });
     },
     async run(where, script, ...given) {
       await to(where);
-      const answer = (await session.executeAsyncScript(
-        `const done = arguments[arguments.length - 1];
-         Promise.resolve().then(() => ${call(script, given)}).then(
-           (value) => done({ value: value === undefined ? null : JSON.stringify(value) }),
-           (error) => done({ error: String(error && error.stack || error) }));`,
-      )) as { value?: string | null; error?: string };
+      const answer = await session.command<{ value?: string | null; error?: string }>(
+        'POST',
+        '/execute/async',
+        {
+          args: [],
+          script: `const done = arguments[arguments.length - 1];
+            Promise.resolve().then(() => ${call(script, given)}).then(
+              (value) => done({ value: value === undefined ? null : JSON.stringify(value) }),
+              (error) => done({ error: String(error && error.stack || error) }));`,
+        },
+      );
       if (answer.error !== undefined) throw new Error(answer.error);
       return (typeof answer.value === 'string' ? JSON.parse(answer.value) : undefined) as never;
     },
     async click(where, selector) {
       await to(where);
-      const element = await eventually(
-        async () => (await session.findElements(By.css(selector)))[0],
-      );
-      await element.click();
+      await session.click(await eventually(async () => (await session.elements(selector))[0]));
     },
-    async press(key) {
-      const name = key.toUpperCase() as 'ENTER';
-      await session.actions().sendKeys(Key[name]).perform();
-    },
-    async type(text) {
-      await session.actions().sendKeys(text).perform();
-    },
+    press: (key) => session.keys([KEYS[key] ?? key]),
+    type: (text) => session.keys(text.split('')),
     async popup() {
       const opened = await eventually(async () =>
-        (await session.getAllWindowHandles()).find((one) => one !== handle),
+        (await session.command<string[]>('GET', '/window/handles')).find((one) => one !== handle),
       );
-      return webkitTab(session, opened, frameUrl, {
-        By,
-        Key,
-      } as typeof import('selenium-webdriver'));
+      return webkitTab(session, opened, frameUrl);
     },
-    close: () => session.close(),
+    async close() {
+      await session.command('POST', '/window', { handle });
+      await session.command('DELETE', '/window');
+    },
   };
 }
 
-/** The driver, or the browser behind it, no longer answers: nothing that the page under test did. */
-export class DriverLost extends Error {}
+// Help ------------------------------------------------------------------------------------------------------------------------
 
-/** A WebDriver call that takes longer than this will not come back: scripts and loads have a limit of their own below it. */
-const DRIVER_MS = PATIENCE_MS + 10_000;
-const SESSION_ATTEMPTS = 3;
+/** A step that takes longer than this will not come back: scripts and loads have a limit of their own below it. */
+const STEP_MS = PATIENCE_MS + 10_000;
 
-/** The client of the driver waits forever for an answer, so each call gets a limit here. */
 async function within<T>(what: string, answer: Promise<T>): Promise<T> {
   let timer: NodeJS.Timeout | undefined;
   const late = new Promise<never>((_, reject) => {
-    timer = setTimeout(() => reject(new DriverLost(`${what}: no answer of the driver`)), DRIVER_MS);
+    timer = setTimeout(() => reject(new DriverLost(`${what}: no answer`)), STEP_MS);
   });
   try {
     return await Promise.race([answer, late]);
-  } catch (error) {
-    const gone =
-      error instanceof Error &&
-      (error.name === 'NoSuchSessionError' ||
-        /ECONNREFUSED|ECONNRESET|socket hang up/.test(error.message));
-    throw gone ? new DriverLost(`${what}: ${error.message}`) : error;
   } finally {
     clearTimeout(timer);
   }
 }
 
-function withDeadlines(tab: Tab): Tab {
-  return {
-    goto: (url) => within('goto', tab.goto(url)),
-    run: (where, script, ...given) => within('run', tab.run(where, script, ...given)),
-    click: (where, selector) => within('click', tab.click(where, selector)),
-    press: (key) => within('press', tab.press(key)),
-    type: (text) => within('type', tab.type(text)),
-    popup: async () => withDeadlines(await within('popup', tab.popup())),
-    close: () => within('close', tab.close()),
-  };
+/** What playwright and puppeteer say when the browser or its page crashed. */
+const GONE = /TargetCloseError|ConnectionClosedError|Target crashed|has been closed|Session closed/;
+
+/** Opens a tab whose steps have a limit. A tab that does not open, or a step without an answer, means that its browser is gone. */
+async function guarded(opening: () => Promise<Steps>): Promise<Tab> {
+  const state = { lost: false };
+  try {
+    return guardedTab(await within('open', opening()), state);
+  } catch (error) {
+    throw error instanceof DriverLost ? error : new DriverLost(`open: ${String(error)}`);
+  }
 }
 
-// Help ------------------------------------------------------------------------------------------------------------------------
+function guardedTab(tab: Steps, state: { lost: boolean }): Tab {
+  const step = async <T>(what: string, answer: Promise<T>): Promise<T> => {
+    try {
+      return await within(what, answer);
+    } catch (error) {
+      if (error instanceof DriverLost || GONE.test(String(error))) state.lost = true;
+      throw error;
+    }
+  };
+  return {
+    lost: () => state.lost,
+    goto: (url) => step('goto', tab.goto(url)),
+    run: (where, script, ...given) => step('run', tab.run(where, script, ...given)),
+    click: (where, selector) => step('click', tab.click(where, selector)),
+    press: (key) => step('press', tab.press(key)),
+    type: (text) => step('type', tab.type(text)),
+    popup: async () => guardedTab(await step('popup', tab.popup()), state),
+    close: () => step('close', tab.close()),
+  };
+}
 
 /** The text of a call: the one form that all three drivers take and await. */
 function call(script: (...given: never[]) => unknown, given: readonly unknown[]): string {
