@@ -255,7 +255,14 @@ function published(manifest: Manifest, strip: string) {
     ...(bin.length === 0 ? {} : { bin: Object.fromEntries(bin) as object }),
     files: ['dist', 'src', 'CHANGELOG.md'],
     sideEffects: false,
-    dependencies: ranged(manifest.dependencies),
+    // The container image has what whoever installs the command by npm chooses to add, such as what sends traces.
+    dependencies: ranged(
+      Object.fromEntries(
+        Object.entries(manifest.dependencies ?? {}).filter(
+          ([name]) => manifest.peerDependenciesMeta?.[name]?.optional !== true,
+        ),
+      ),
+    ),
     peerDependencies: manifest.peerDependencies,
     peerDependenciesMeta: manifest.peerDependenciesMeta,
     publishConfig: { access: 'public', provenance: true },

@@ -22,6 +22,7 @@ import { openOwnSystemPoster, type OwnSystemPoster } from './post-in-own-system.
 import { openTransactionPoster } from './post-in-transaction.ts';
 import { describeAccountSystemError, type Poster, type Tried } from './poster.ts';
 import { findStanding, findUnfinished, type PaymentRow, type UnfinishedPayment } from './store.ts';
+import type { KitTraces } from './traces.ts';
 
 /** Payments in hand at most; more are left to the sweep, which finds them in the table (memory stays bounded). */
 const maxInHand = 100_000;
@@ -64,6 +65,7 @@ export interface ApplierOptions {
   readonly holdMs: number;
   /** Called with the new rows after their commit. */
   readonly announce: (ended: readonly PaymentRow[]) => void;
+  readonly traces?: KitTraces | undefined;
   readonly metrics: KitMetrics;
   readonly log: Log;
   readonly clock: Clock;
@@ -129,7 +131,9 @@ export function openApplier(options: ApplierOptions): Applier {
     if (inHand.has(id)) return;
     inHand.add(id);
     const isFirst = retries.get(id)?.failed !== true;
+    const span = options.traces?.posting(id);
     const tried = await poster.post(payment, !isFirst);
+    span?.end(tried.result);
     inHand.delete(id);
     if (tried.result === 'done') retries.delete(id);
     else remember(id, tried);

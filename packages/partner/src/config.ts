@@ -4,6 +4,7 @@ import {
   ConfigurationError,
   messageOf,
   readConfig,
+  tracingOf,
   type Config,
   type Environment,
 } from '@duebridge/runtime';
@@ -34,6 +35,7 @@ export function readPartnerConfig(
     databaseConnections: values.databaseConnections,
     dataDirectory: values.dataDirectory,
     adminKey: values.adminKey,
+    tracing: tracingOf(values),
     logLevel: values.logLevel,
   };
 }

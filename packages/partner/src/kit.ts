@@ -21,6 +21,7 @@ import {
   type Log,
   type Metrics,
   type MountOptions,
+  type Tracer,
 } from '@duebridge/runtime';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { onlyServed, openAccountReads } from './account-reads.ts';
@@ -35,6 +36,7 @@ import { openStatements } from './statement.ts';
 import { openStatusReads, waitPreference } from './status.ts';
 import { settlePayment, type SettleOutcome } from './settle.ts';
 import { toRecord, type PaymentRow } from './store.ts';
+import { openKitTraces } from './traces.ts';
 
 /** Path templates of the operations; absent ones are the defaults. */
 export type KitPaths = PartnerPaths & { readonly access_token?: string };
@@ -76,6 +78,8 @@ export interface PartnerKitOptions {
   readonly clock?: Clock;
   readonly log?: Log;
   readonly metrics?: Metrics;
+  /** Makes spans of acceptances, reads and postings in the traces of their callers (OpenTelemetry); default: none are made. */
+  readonly tracer?: Tracer;
 }
 
 /** What a running kit offers beside its routes: `app.partnerKit`. */
@@ -128,6 +132,7 @@ export async function mountKit(app: FastifyInstance, options: PartnerKitOptions)
     log,
     clock,
   });
+  const traces = options.tracer && openKitTraces(options.tracer);
   const door = openDoor({ auth, database, clock });
   const reads = openStatusReads({
     database,
@@ -143,6 +148,7 @@ export async function mountKit(app: FastifyInstance, options: PartnerKitOptions)
     billers: options.billers,
     holdMs: options.holdMs ?? 0,
     announce: (ended) => reads.announce(ended),
+    traces,
     metrics,
     log,
     clock,
@@ -253,8 +259,10 @@ export async function mountKit(app: FastifyInstance, options: PartnerKitOptions)
   mount(
     app,
     partnerRoutes.put_account_payment,
-    async ({ params, body, request }) =>
-      toRecord(await acceptance.put(callerOf(request), params, body)),
+    async ({ params, body, request }) => {
+      const put = (): Promise<PaymentRow> => acceptance.put(callerOf(request), params, body);
+      return toRecord(await (traces ? traces.accept(request, params, put) : put()));
+    },
     at('put_account_payment'),
   );
   mount(
@@ -270,8 +278,11 @@ export async function mountKit(app: FastifyInstance, options: PartnerKitOptions)
         payment.account_id === params.account_id;
       const id = params.platform_payment_id;
       const seconds = waitPreference(headers['prefer']);
-      if (seconds === 0) return recordOf(await reads.read(id, isTheirs));
-      const read = await reads.readWaiting(id, isTheirs, seconds * 1000, call.signal);
+      const reading = async (): Promise<{ payment: PaymentRow | undefined; applied: boolean }> =>
+        seconds === 0
+          ? { payment: await reads.read(id, isTheirs), applied: false }
+          : reads.readWaiting(id, isTheirs, seconds * 1000, call.signal);
+      const read = await (traces ? traces.read(call.request, id, reading) : reading());
       if (read.applied) reply.header('preference-applied', 'wait');
       return recordOf(read.payment);
     },

@@ -26,6 +26,7 @@ import {
   type Log,
   type ServerDatabase,
   type ServerDatabaseOptions,
+  type Tracing,
 } from '@duebridge/runtime';
 import type { FastifyInstance } from 'fastify';
 import type { AccountSystem, BillerRules } from './account-system.ts';
@@ -64,6 +65,8 @@ export interface PartnerConfig {
   readonly dataDirectory?: string | undefined;
   /** Bearer key of the admin API; default: made once and kept in the data directory. */
   readonly adminKey?: string | undefined;
+  /** Opens the traces of this server; default none. */
+  readonly tracing?: (() => Promise<Tracing>) | undefined;
   readonly log?: Log | undefined;
 }
 
@@ -115,6 +118,7 @@ export async function startPartner(config: PartnerConfig): Promise<RunningPartne
   const opened = await openPartnerDatabase(config, { secrets: [] });
   const { database } = opened;
   const metrics = createMetrics();
+  const tracing = await config.tracing?.();
   const singleHeaders = auth.method === 'key' ? [auth.header] : [];
   const app = createServer({ log, metrics, singleHeaders });
   const adminHost = config.adminHost ?? '127.0.0.1';
@@ -122,6 +126,7 @@ export async function startPartner(config: PartnerConfig): Promise<RunningPartne
   const stop = async (): Promise<void> => {
     await Promise.all([app.close(), admin.close()]);
     await opened.close();
+    await tracing?.close();
   };
   try {
     const ready = async (): Promise<Record<string, boolean>> => ({
@@ -132,6 +137,7 @@ export async function startPartner(config: PartnerConfig): Promise<RunningPartne
       auth,
       log,
       metrics,
+      ...(tracing === undefined ? {} : { tracer: tracing.tracer }),
       ...(config.accounts === undefined ? {} : { accounts: await config.accounts(database) }),
       ...(billers === undefined ? {} : { billers }),
       ...(config.holdMs === undefined ? {} : { holdMs: config.holdMs }),

@@ -16,6 +16,7 @@ import type { OAuthClient } from './auth.ts';
 const maxHoldSeconds = 86_400;
 
 const common = serverVariables({
+  service: 'duebridge-partner',
   port: 4100,
   adminPort: 4101,
   connections: 10,
@@ -128,6 +129,9 @@ export const variables = {
     description: 'seconds in which an accepted payment can be canceled before it is posted',
   },
   adminKey: common.adminKey,
+  tracesEndpoint: common.tracesEndpoint,
+  tracesRatio: common.tracesRatio,
+  tracesService: common.tracesService,
   logLevel: common.logLevel,
 } as const satisfies Readonly<Record<string, Variable<unknown>>>;
 

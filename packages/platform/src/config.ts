@@ -12,9 +12,11 @@ import {
   dataDirectory,
   keptSecret,
   readConfig,
+  tracingOf,
   type Clock,
   type DeploymentSecret,
   type Log,
+  type Tracing,
 } from '@duebridge/runtime';
 import type { OpenIdProvider } from './admin/openid.ts';
 import { openSealer } from './partners/seal.ts';
@@ -62,6 +64,8 @@ export interface PlatformConfig {
   readonly mailFrom?: string | undefined;
   /** OpenID Connect provider that signs operators in to the console; default none. */
   readonly openId?: OpenIdProvider | undefined;
+  /** Opens the traces of this server; default none. */
+  readonly tracing?: (() => Promise<Tracing>) | undefined;
   readonly log?: Log;
   readonly clock?: Clock;
   /** Folder of the built pages, with a slash at its end; default that of packages/web. */
@@ -95,10 +99,14 @@ export function readPlatformConfig(
     oidcClientId,
     oidcClientSecret,
     oidcRedirectUrl,
+    tracesEndpoint,
+    tracesRatio,
+    tracesService,
     ...read
   } = readConfig(variables, env, { alsoKnown: variablesOfOthers });
   return {
     ...read,
+    tracing: tracingOf({ tracesEndpoint, tracesRatio, tracesService }),
     openId: openIdOf({ oidcIssuer, oidcClientId, oidcClientSecret, oidcRedirectUrl }),
     clientRate: { perSecond: clientRate, burst: 2 * clientRate },
     ipRate: ipRate === 0 ? undefined : { perSecond: ipRate, burst: 2 * ipRate },

@@ -94,6 +94,9 @@ async function openAll(
   const allowPrivateAddresses = config.allowPrivateAddresses ?? false;
   const { checked, sealKey, keyPepper, adminKey } = await readSecrets(config);
   const metrics = createMetrics();
+  const tracing = await config.tracing?.();
+  // Closed last: what is under way until then has spans.
+  if (tracing !== undefined) closers.push(() => tracing.close());
   const {
     front: database,
     engine: engineDatabase,
@@ -124,6 +127,7 @@ async function openAll(
     clock,
     log,
     metrics,
+    tracing,
     allowPrivateAddresses,
     answered: (call) => attempts.note(call),
   });
@@ -156,6 +160,7 @@ async function openAll(
     funding,
     clock,
     log,
+    tracing,
     paidRetentionDays: config.paidRetentionDays ?? 90,
     signal: stopping.signal,
   });

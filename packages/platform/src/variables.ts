@@ -26,6 +26,7 @@ export function pepperText(value: string): string {
 }
 
 const common = serverVariables({
+  service: 'duebridge-platform',
   port: 4000,
   adminPort: 4001,
   connections: 20,
@@ -131,6 +132,9 @@ export const variables = {
     default: 100_000,
     description: 'closing a review of more than this needs a second person',
   },
+  tracesEndpoint: common.tracesEndpoint,
+  tracesRatio: common.tracesRatio,
+  tracesService: common.tracesService,
   logLevel: common.logLevel,
 } as const satisfies Readonly<Record<string, Variable<unknown>>>;
 

@@ -1,9 +1,11 @@
 /** The variables that both servers read, so that one name means one thing in either. */
-import { address, integer, oneOf, secret, text } from './config.ts';
+import { address, fraction, integer, oneOf, secret, text } from './config.ts';
 import { dataDirectory } from './data-directory.ts';
 
 /** The rows of the environment table that both servers have; only the defaults of numbers differ. */
 export function serverVariables(defaults: {
+  /** Name of the server in traces. */
+  service: string;
   port: number;
   adminPort: number;
   connections: number;
@@ -71,6 +73,26 @@ export function serverVariables(defaults: {
       description: 'bearer key of the admin API',
       otherwise: 'made once and kept in the data directory',
       secret: true,
+    },
+    tracesEndpoint: {
+      name: 'OTEL_EXPORTER_OTLP_ENDPOINT',
+      parse: address('http:', 'https:'),
+      default: undefined,
+      description:
+        'OpenTelemetry collector that takes traces by OTLP over HTTP, as http://collector:4318',
+      otherwise: 'no traces are made',
+    },
+    tracesRatio: {
+      name: 'OTEL_TRACES_SAMPLER_ARG',
+      parse: fraction,
+      default: 1,
+      description: 'part of the payments that is traced, from 0 to 1',
+    },
+    tracesService: {
+      name: 'OTEL_SERVICE_NAME',
+      parse: text,
+      default: defaults.service,
+      description: 'name of this server in the traces',
     },
     logLevel: {
       name: 'LOG_LEVEL',

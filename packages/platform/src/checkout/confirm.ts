@@ -10,7 +10,7 @@
 import { MAX_FAILURE_REASON_LENGTH, Refusal } from '@duebridge/contract';
 import type { Detail, FlowPayment, FlowPaymentRequest, PaymentRules } from '@duebridge/contract';
 import { constraintOf, DatabaseUnavailable, sql } from '@duebridge/runtime';
-import type { Clock, Database, Log, Transaction } from '@duebridge/runtime';
+import type { Clock, Database, Log, Tracing, Transaction } from '@duebridge/runtime';
 import { batchFor, cutoffAfter } from '../reconciliation/batch.ts';
 import type { Engine } from '../engine/engine.ts';
 import {
@@ -62,12 +62,14 @@ export function openPayments(options: {
   funding: Funding;
   clock: Clock;
   log: Log;
+  tracing?: Tracing | undefined;
   paidRetentionDays: number;
   /** Aborts when the process stops. */
   signal: AbortSignal;
 }): Payments {
   const { database, registry, client, engine, funding, clock, log, paidRetentionDays, signal } =
     options;
+  const { tracing } = options;
 
   /** One transaction: lock the flow, check again, write the intent into the batch that is open at `now`. */
   const makeAt = async (
@@ -76,6 +78,7 @@ export function openPayments(options: {
     request: FlowPaymentRequest,
     now: number,
   ): Promise<PaymentRow> => {
+    const began = clock.now();
     let made: PaymentRow | undefined;
     try {
       const payment = await database.transaction(async (tx) => {
@@ -98,7 +101,13 @@ export function openPayments(options: {
         await keepCustomer(tx, session.customer_id, paidRetentionDays);
         return made;
       });
-      if (payment === made) engine.take(payment);
+      if (payment === made) {
+        const { platform_payment_id, partner_id } = payment;
+        tracing?.began(platform_payment_id, 'confirm payment', began, {
+          'duebridge.partner_id': partner_id,
+        });
+        engine.take(payment);
+      }
       return payment;
     } catch (error) {
       // The commit may have happened: then the payment is in a slot of this worker, which does not know of it yet.

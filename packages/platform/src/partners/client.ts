@@ -14,7 +14,15 @@ import {
   type Json,
   type PaymentRules,
 } from '@duebridge/contract';
-import type { Clock, Log, Metrics } from '@duebridge/runtime';
+import {
+  failSpan,
+  traceparentOf,
+  type Clock,
+  type Log,
+  type Metrics,
+  type Span,
+  type Tracing,
+} from '@duebridge/runtime';
 import {
   openTokenSource,
   type Access,
@@ -127,6 +135,7 @@ export interface PartnerClientOptions {
   readonly clock: Clock;
   readonly log: Log;
   readonly metrics?: Metrics;
+  readonly tracing?: Tracing | undefined;
   readonly allowPrivateAddresses: boolean;
   /** Called with every answer to `submit` and `poll`, before it is returned; must not throw. */
   readonly answered?: (call: AnsweredCall) => void;
@@ -156,6 +165,28 @@ interface Line {
   readonly tokenPeer: Peer | undefined;
   readonly tokens: TokenSource | undefined;
   readonly keyHeaders: Readonly<Record<string, string>>;
+}
+
+/** What a call is named in traces and logs. */
+const CALL_NAMES = { put: 'PUT payment', get: 'GET payment' } as const;
+
+/** One line for each attempt: at debug when the partner answered as expected, at info when it did not. Nothing of the body. */
+function logAttempt(log: Log, answer: Exchange | NotSent, line: Record<string, unknown>): void {
+  if (answer.kind !== 'reply') log.info({ ...line, reason: answer.reason }, 'attempt not answered');
+  else if (answer.status === 200) log.debug({ ...line, status: 200 }, 'attempt answered');
+  else log.info({ ...line, status: answer.status }, 'attempt answered');
+}
+
+function endSpan(span: Span, answer: Exchange | NotSent): void {
+  if (answer.kind === 'reply') {
+    span.setAttribute('http.response.status_code', answer.status);
+    if (answer.status >= 400) failSpan(span, `status ${answer.status}`);
+  } else {
+    span.setAttribute('error.type', `${answer.kind}_${answer.reason}`);
+    // A call that our own stop aborted says nothing about the partner.
+    if (answer.reason !== 'stopped') failSpan(span, answer.reason);
+  }
+  span.end();
 }
 
 /** Opens the client. Connections, tokens and keys are kept per partner and recreated when its registration changes. */
@@ -241,6 +272,7 @@ export function createPartnerClient(options: PartnerClientOptions): PartnerClien
       readonly headers?: Readonly<Record<string, string>>;
       readonly interactive?: boolean;
       readonly requestId?: string;
+      readonly traceparent?: string | undefined;
     },
     { deadlineMs = partner.budget.call_timeout_ms, signal }: CallOptions,
   ): Promise<Exchange | NotSent> => {
@@ -254,7 +286,8 @@ export function createPartnerClient(options: PartnerClientOptions): PartnerClien
           ...(what.body === undefined ? {} : { 'content-type': 'application/json' }),
           ...what.headers,
           'x-request-id': requestId,
-          traceparent: traceparent(what.values['platform_payment_id'], requestId),
+          traceparent:
+            what.traceparent ?? traceparent(what.values['platform_payment_id'], requestId),
           ...authorization,
         },
         ...(what.body === undefined ? {} : { body: what.body }),
@@ -284,16 +317,32 @@ export function createPartnerClient(options: PartnerClientOptions): PartnerClien
     const requestId = randomBytes(16).toString('hex');
     const sent_at = clock.now();
     const startedAt = clock.monotonic();
-    const answer = await send(partner, { ...what, requestId }, given);
+    const span = options.tracing?.call(payment.platform_payment_id, CALL_NAMES[kind], {
+      'duebridge.partner_id': partner.partner_id,
+      'duebridge.request_id': requestId,
+      'http.request.method': what.method,
+      'http.route': what.template,
+    });
+    const traced = span === undefined ? {} : { traceparent: traceparentOf(span) };
+    const answer = await send(partner, { ...what, ...traced, requestId }, given);
+    if (span !== undefined) endSpan(span, answer);
     // A call that our own stop aborted is not evidence about the partner.
     if (answer.kind === 'no_reply' && answer.reason === 'stopped') return answer;
+    const took_ms = clock.monotonic() - startedAt;
+    logAttempt(log, answer, {
+      call: CALL_NAMES[kind],
+      partner_id: partner.partner_id,
+      platform_payment_id: payment.platform_payment_id,
+      request_id: requestId,
+      ms: Math.round(took_ms),
+    });
     options.answered?.({
       kind,
       partner_id: partner.partner_id,
       platform_payment_id: payment.platform_payment_id,
       account_id: payment.account_id,
       sent_at,
-      took_ms: clock.monotonic() - startedAt,
+      took_ms,
       request_id: requestId,
       answer,
       secrets: Object.values(lineOf(partner).keyHeaders),

@@ -1,0 +1,98 @@
+/**
+ * The kit's spans in the traces of its callers (OpenTelemetry): acceptance, status reads, and the posting that follows.
+ *
+ * A posting belongs to the trace of the request that was accepted; that is kept in memory until the payment has ended. A payment
+ * that another process accepted, or this one before a restart, is posted in a trace of its own.
+ */
+import {
+  failSpan,
+  ROOT_CONTEXT,
+  SpanKind,
+  trace,
+  traceOf,
+  type Span,
+  type TraceContext,
+  type Tracer,
+} from '@duebridge/runtime';
+import type { Tried } from './poster.ts';
+
+/** Payments whose trace is remembered until they are posted, at most; beyond that a posting has a trace of its own. */
+const maxRemembered = 10_000;
+
+/** The spans that the kit makes. */
+export interface KitTraces {
+  /** Runs the acceptance of a payment in a span of the caller's trace. */
+  accept<T>(
+    request: Request,
+    params: { readonly platform_payment_id: string },
+    work: () => Promise<T>,
+  ): Promise<T>;
+  /** Runs a read of a payment's status in a span of the caller's trace. */
+  read<T>(request: Request, platform_payment_id: string, work: () => Promise<T>): Promise<T>;
+  /** Begins the span of one try to post a payment; `end` takes what became of it. */
+  posting(platform_payment_id: string): { end(result: Tried['result']): void };
+}
+
+/** What a span needs of a request. */
+interface Request {
+  readonly id: string;
+  readonly headers: Readonly<Record<string, string | string[] | undefined>>;
+}
+
+/** Opens the kit's spans. */
+export function openKitTraces(tracer: Tracer): KitTraces {
+  const accepted = new Map<string, TraceContext>();
+
+  const serving = (name: string, request: Request, platform_payment_id: string): Span =>
+    tracer.startSpan(
+      name,
+      {
+        kind: SpanKind.SERVER,
+        attributes: {
+          'duebridge.payment_id': platform_payment_id,
+          'duebridge.request_id': request.id,
+        },
+      },
+      traceOf(request.headers['traceparent']),
+    );
+
+  return {
+    accept(request, { platform_payment_id }, work) {
+      const span = serving('accept payment', request, platform_payment_id);
+      // A repeat of a request does not move the posting into its own trace.
+      if (!accepted.has(platform_payment_id)) {
+        accepted.set(platform_payment_id, trace.setSpan(ROOT_CONTEXT, span));
+        if (accepted.size > maxRemembered) accepted.delete(accepted.keys().next().value ?? '');
+      }
+      return during(span, work);
+    },
+    read: (request, platform_payment_id, work) =>
+      during(serving('read payment', request, platform_payment_id), work),
+    posting(platform_payment_id) {
+      const span = tracer.startSpan(
+        'post payment',
+        { attributes: { 'duebridge.payment_id': platform_payment_id } },
+        accepted.get(platform_payment_id) ?? ROOT_CONTEXT,
+      );
+      return {
+        end(result) {
+          span.setAttribute('duebridge.result', result);
+          if (result === 'failed' || result === 'outage') failSpan(span, result);
+          if (result === 'done') accepted.delete(platform_payment_id);
+          span.end();
+        },
+      };
+    },
+  };
+}
+
+async function during<T>(span: Span, work: () => Promise<T>): Promise<T> {
+  try {
+    return await work();
+  } catch (error) {
+    failSpan(span, error instanceof Error ? error.name : 'error');
+    throw error;
+  } finally {
+    span.end();
+  }
+}
