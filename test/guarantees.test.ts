@@ -18,6 +18,9 @@ const ID = /\b(?:PL|KT|EE|LV)\d{1,2}\b/g;
 const OLD_ID = /(?<![\w.#$/-])[PQEL](?:[1-9]|1[0-6])(?![\w.])/;
 const TITLE = /\b(?:test|it)\(\s*(['"`])((?:(?!\1).)*?)\s*\[([A-Z0-9 ]+)\]\1/gs;
 
+/** One guarantee: its id, the sentence and where it is enforced, without the list of its tests. */
+const LINE = /^- \*\*([A-Z]{2}\d{1,2})\*\*[^\n]*\n(?: {2}(?!- )[^\n]*\n)*/gm;
+
 const testFiles = globSync(
   ['packages/*/{src,test}/**/*.test.{ts,tsx}', 'packages/*/*.test.ts', 'test/**/*.test.ts'],
   { cwd: root },
@@ -41,7 +44,7 @@ test('a guarantee without a test, or a list of tests that is not theirs, does no
   const page = read(PAGE);
   const stripped = page.replaceAll(/^ {2}- (?:Tests: )?\[[^\]]*\]\(\S*\.test\.tsx?\).*\n/gm, '');
   const written = stripped.replaceAll(
-    /^- \*\*([A-Z]{2}\d{1,2})\*\*[^\n]*\n(?: {2}(?!- )[^\n]*\n)*/gm,
+    LINE,
     (line, id: string) =>
       `${line.trimEnd()}\n${(tests.get(id) ?? [])
         .map(({ file, title }) => `  - [${title}](${relative('docs', file)})\n`)
@@ -55,6 +58,10 @@ test('a guarantee without a test, or a list of tests that is not theirs, does no
   else assert.equal(page, printed, `DUEBRIDGE_UPDATE_DOCS=1 writes ${PAGE} anew`);
   const bare = listed(printed).filter((id) => !tests.has(id));
   assert.deepEqual(bare, [], 'no test carries these ids');
+  const nowhere = [...printed.matchAll(LINE)]
+    .filter(([line]) => !/Enforced (?:in|by)\s/.test(line))
+    .map(([, id]) => id);
+  assert.deepEqual(nowhere, [], 'these lines do not say where they are enforced');
 });
 
 test('an id in the code leads to a line that can be opened', () => {
