@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import { formatCents, toCents } from './money.ts';
+import { formatCents, wholeCents } from './money.ts';
 
 test('cents are formatted as dollars without the rounding error of a division [S5]', () => {
   assert.equal(formatCents(0), '$0.00');
@@ -11,6 +11,6 @@ test('cents are formatted as dollars without the rounding error of a division [S
 
 test('a value that is not whole cents throws at once', () => {
   for (const value of [0.5, Number.NaN, Infinity, 2 ** 53]) {
-    assert.throws(() => toCents(value), RangeError);
+    assert.throws(() => wholeCents(value), RangeError);
   }
 });

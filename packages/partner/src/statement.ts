@@ -9,7 +9,7 @@ import { createHash } from 'node:crypto';
 import {
   PAYMENT_STATUSES,
   Refusal,
-  toCents,
+  wholeCents,
   type BatchStatement,
   type PaymentStatus,
 } from '@duebridge/contract';
@@ -121,7 +121,7 @@ export function batchStatement(
         count: totals.reduce((sum, total) => sum + total.count, 0),
         totals: PAYMENT_STATUSES.flatMap((status) => {
           const total = totals.find((one) => one.status === status);
-          return total ? [{ ...total, amount_in_cents: toCents(total.amount_in_cents) }] : [];
+          return total ? [{ ...total, amount_in_cents: wholeCents(total.amount_in_cents) }] : [];
         }),
         sha256: hash.digest('hex'),
       };
