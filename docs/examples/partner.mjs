@@ -26,7 +26,7 @@ database.exec(`
     PRIMARY KEY (biller_id, account_id)
   ) STRICT;
   CREATE TABLE IF NOT EXISTS payment (
-    platform_payment_id TEXT PRIMARY KEY,  -- over all accounts, for ever: this is the whole idempotency
+    platform_payment_id TEXT PRIMARY KEY,  -- over all accounts, forever: this is the whole idempotency
     payment_id TEXT NOT NULL, platform_batch_id TEXT NOT NULL,
     biller_id TEXT NOT NULL, account_id TEXT NOT NULL, amount_in_cents INTEGER NOT NULL,
     status TEXT NOT NULL, initiated_at TEXT NOT NULL, posted_at TEXT, failure_reason TEXT

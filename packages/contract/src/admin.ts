@@ -1,6 +1,6 @@
 /**
  * The admin APIs of the platform (decision 32) and of the partner kit, used by the command line and the console. They are our own
- * and strict: unknown fields are refused, because here they are typing errors.
+ * and strict: unknown fields are refused, because here they are typos.
  */
 import { Type, type Static } from 'typebox';
 import {
@@ -27,7 +27,7 @@ export const PartnerAuth = Type.Union([
       method: Type.Literal('oauth'),
       token_url: Type.String({ maxLength: 2048 }),
       client_id: text('Issued by the partner.'),
-      client_secret: text('Issued by the partner; sealed at rest, never answered.', 1024),
+      client_secret: text('Issued by the partner; encrypted at rest, never returned.', 1024),
       scope: Type.Optional(Type.String({ maxLength: 256 })),
     },
     strict,
@@ -36,7 +36,7 @@ export const PartnerAuth = Type.Union([
     {
       method: Type.Literal('key'),
       header: text('Name of the header that carries the key.'),
-      key: text('The key; sealed at rest, never answered.', 1024),
+      key: text('The key; encrypted at rest, never returned.', 1024),
     },
     strict,
   ),
@@ -165,7 +165,7 @@ export const ClientKeyView = Type.Object({
   client_id: Type.String(),
   key_id: Type.String(),
   created_at: instant('When it was issued.'),
-  last_used_at: Type.Union([instant('When it last opened the door.'), Type.Null()]),
+  last_used_at: Type.Union([instant('When it was last accepted.'), Type.Null()]),
   revoked_at: Type.Union([instant('When it was revoked.'), Type.Null()]),
 });
 export type ClientKeyView = Static<typeof ClientKeyView>;

@@ -21,7 +21,7 @@ export const CLAUSES = {
   TR4: { rule: 'External identifiers: account_id always, biller_id from an aggregator.' },
   TK1: { rule: 'The token answer holds the one text field token.' },
   PF1: { rule: 'payment_id is the identifier at the partner.' },
-  PF2: { rule: 'platform_payment_id is unique over all payments and kept for ever.' },
+  PF2: { rule: 'platform_payment_id is unique over all payments and kept forever.' },
   PF3: { rule: 'platform_batch_id comes with every payment request and is stored.' },
   PF4: { rule: 'status is one of four words.' },
   PF5: { rule: 'A failed payment carries a reason that a person can read.' },

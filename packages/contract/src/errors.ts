@@ -17,7 +17,7 @@ export const ERRORS = {
   INVALID_REQUEST: {
     status: 400,
     message: 'The request is not valid',
-    remedy: 'Mend the fields named in details; the same request will be refused again.',
+    remedy: 'Fix the fields named in details; the same request will be refused again.',
   },
   UNAUTHORIZED: {
     status: 401,
@@ -27,7 +27,7 @@ export const ERRORS = {
   TOKEN_INVALID: {
     status: 401,
     message: 'The token is not valid',
-    remedy: 'Ask for a new token; this one was never issued, or is long gone.',
+    remedy: 'Ask for a new token; this one was never issued, or was removed long ago.',
   },
   TOKEN_EXPIRED: {
     status: 401,
@@ -37,7 +37,7 @@ export const ERRORS = {
   SESSION_EXPIRED: {
     status: 401,
     message: 'The session has expired',
-    remedy: 'Open the flow again with a new token; a payment already made goes on.',
+    remedy: 'Open the flow again with a new token; a payment already made continues.',
   },
   INSUFFICIENT_SCOPE: {
     status: 403,
@@ -47,7 +47,7 @@ export const ERRORS = {
   INSUFFICIENT_ROLE: {
     status: 403,
     message: 'Your role does not allow this',
-    remedy: 'Ask an operator with the role that the operation names.',
+    remedy: 'Ask an operator who has the role that the operation names.',
   },
   CSRF_TOKEN_REQUIRED: {
     status: 403,

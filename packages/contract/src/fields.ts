@@ -32,7 +32,7 @@ export const AccountId = Type.String({
 export const PlatformPaymentId = Type.String({
   pattern: PLATFORM_ID_PATTERN,
   description:
-    'Minted by the platform, unique over all payments, kept for ever: the idempotency key (PF2, decision 13).',
+    'Minted by the platform, unique over all payments, kept forever: the idempotency key (PF2, decision 13).',
 });
 
 export const PlatformBatchId = Type.String({

@@ -109,7 +109,7 @@ export const FlowSession = Type.Object({
       { amount_in_cents: AmountInCents, created_at: instant('When it was confirmed.') },
       {
         description:
-          'A payment for the same account by somebody else that is still processing: whoever pays now pays beside it.',
+          'A payment for the same account by somebody else that is still processing: paying now makes a second payment.',
       },
     ),
   ),

@@ -140,7 +140,7 @@ test('different amounts for one id in one race: the first wins, whoever that is 
   assert.equal(audit?.['n'], 40);
 });
 
-test('a mismatch repeated for ever does not fill the audit [LI1]', async (t) => {
+test('a mismatch repeated forever does not fill the audit [LI1]', async (t) => {
   const database = await kitDatabase(t);
   const partner = await startKit(database, { holdMs: 600_000 });
   await partner.call('PUT', paymentPath('one'), { body: instruction(1) });

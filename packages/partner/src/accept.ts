@@ -118,7 +118,10 @@ export function openAcceptance(options: {
         amount_in_cents,
       });
       if (!owns.has(payment.client_id)) {
-        log.warn({ client_id, platform_payment_id }, 'an id of another client was put');
+        log.warn(
+          { client_id, platform_payment_id },
+          'platform_payment_id belongs to another client',
+        );
         throw new Refusal('CONFLICT', { message: 'This id cannot be used' });
       }
       return payment;

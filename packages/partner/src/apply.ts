@@ -122,7 +122,7 @@ export function openApplier(options: ApplierOptions): Applier {
     isOut = true;
   };
   const noteWorking = (): void => {
-    if (isOut) log.info({}, 'payments are applied again');
+    if (isOut) log.info({}, 'posting of payments resumed');
     isOut = false;
   };
 

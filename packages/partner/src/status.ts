@@ -93,7 +93,7 @@ export function openStatusReads(options: {
       try {
         announce(await findEnded(database, [...waiters.keys()]));
       } catch (error) {
-        log.warn({ error: messageOf(error) }, 'the look for ended payments failed');
+        log.warn({ error: messageOf(error) }, 'could not look for ended payments');
       }
       const tookMs = clock.monotonic() - began;
       await clock.sleep(Math.max(lookPauseMs, tookMs * 10), stopped.signal);

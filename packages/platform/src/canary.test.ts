@@ -1,5 +1,5 @@
 /**
- * Secrets and personal data are planted at every door of a platform, and every place that something can come out of is searched
+ * Secrets and personal data are planted at every entrance of a platform, and every place that something can come out of is searched
  * (reliability PL15, 4.5): the log at its most talkative, the figures, each answer with its headers, each row of each table.
  */
 import assert from 'node:assert/strict';
@@ -52,7 +52,7 @@ async function startTellTale(
   return self;
 }
 
-test('secrets and personal data planted at every door come out of no other [PL15]', async (t) => {
+test('secrets and personal data planted at every entrance leave by no exit [PL15]', async (t) => {
   const partner = await startTestPartner(t);
   const tellTale = await startTellTale(t);
   const adminKey = 'canary-admin-key-of-many-characters';
@@ -107,7 +107,7 @@ test('secrets and personal data planted at every door come out of no other [PL15
     const sending = { headers: credentials, raw };
     await expect(400, platform.call('POST', '/v1/sbi/token', sending));
   }
-  for (const [spoil, mend] of [
+  for (const [spoil, repair] of [
     [
       'ALTER TABLE duebridge_platform.customers RENAME TO elsewhere',
       'ALTER TABLE duebridge_platform.elsewhere RENAME TO customers',
@@ -119,7 +119,7 @@ test('secrets and personal data planted at every door come out of no other [PL15
   ] as const) {
     await platform.database.query(spoil);
     await expect(500, platform.token(credentials));
-    await platform.database.query(mend);
+    await platform.database.query(repair);
   }
 
   // A partner that cannot be read: without an access token, and with one, which new credentials bring.

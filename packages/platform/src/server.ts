@@ -103,7 +103,7 @@ async function openAll(
     heartbeat,
   } = await openPools(config, checked, log, closers);
   if (allowPrivateAddresses) {
-    log.warn({}, 'partners at http and private addresses are admitted: for development only');
+    log.warn({}, 'partners at http and private addresses are allowed: for development only');
   }
 
   const registry = openPartnerRegistry({

@@ -299,7 +299,7 @@ function installedBinaries(): string {
   return path.join(path.dirname(face), '../native');
 }
 
-test('binaries that the server may not reach, and whose links npm did not make, are copied and mended once', async (t) => {
+test('binaries that the server may not reach, and whose links npm did not make, are copied and repaired once', async (t) => {
   const data = await folder(t);
   const installed = installedBinaries();
   const closed = path.join(path.dirname(data), 'closed');

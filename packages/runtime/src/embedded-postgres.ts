@@ -164,12 +164,15 @@ function userOf(
         await withLock(place.dataDirectory, async () => {
           if (leaving.signal.aborted) return;
           current = (await attach(place, log)) ?? (await start(current.port));
-          log.warn({ pid: current.pid }, 'the embedded PostgreSQL had died and runs again');
+          log.warn({ pid: current.pid }, 'embedded PostgreSQL died and was restarted');
           watch();
         });
         return;
       } catch (error) {
-        log.error({ error: messageOf(error) }, 'the embedded PostgreSQL died and does not start');
+        log.error(
+          { error: messageOf(error) },
+          'embedded PostgreSQL died and could not be restarted',
+        );
         await delay(revivePauseMs * tried);
       }
     }

@@ -31,7 +31,7 @@ export async function runService(options: RunOptions): Promise<void> {
   const onSignal = (signal: NodeJS.Signals): void => {
     signals += 1;
     if (signals > 1) {
-      log.warn({ signal }, 'second signal: ending at once');
+      log.warn({ signal }, 'second signal: exiting immediately');
       process.exit(exitCodes.failed);
     }
     log.info({ signal }, 'stopping');
@@ -53,7 +53,7 @@ export async function runService(options: RunOptions): Promise<void> {
   process.on('unhandledRejection', onBug).on('uncaughtException', onBug);
 
   for (const variable of options.unknownVariables ?? []) {
-    log.warn({ variable }, 'this variable is not known to this version');
+    log.warn({ variable }, 'unknown variable');
   }
   let service: Service;
   try {

@@ -385,7 +385,7 @@ async function withRetries<T>(log: Log, attempt: () => Promise<T>): Promise<T> {
           cause: error,
         });
       }
-      log.debug({ state, tried }, 'transaction repeated');
+      log.debug({ state, tried }, 'transaction retried');
       await delay(firstPauseMs * 2 ** (tried - 1) * (0.5 + Math.random()));
     }
   }

@@ -1,5 +1,5 @@
 /**
- * What is judged: the target file, the flags that override it, and the sentence that fixs either.
+ * What is judged: the target file, the flags that override it, and the sentence that fixes either.
  *
  * One JSON file holds all that the judge must know of a server: where it is, how to prove who calls,
  * the paths where they differ from ours (decision 1), accounts to work with, declared limits and the

@@ -102,7 +102,7 @@ function readFields(body: string, fromPage: boolean): Record<string, unknown> {
     const value: unknown = JSON.parse(body);
     if (typeof value === 'object' && value !== null) return { ...value };
   } catch {
-    // Falls through: one answer foreverything that is no object.
+    // Falls through: one answer for everything that is no object.
   }
   throw invalid('body', 'must be a JSON object');
 }

@@ -123,7 +123,7 @@ test('a partner is registered once, read, changed and paused, and its secret is 
   assertCode(await platform.admin('GET', '/admin/v1/partners/%00'), 'INVALID_REQUEST');
 });
 
-test('a key is issued, rotated, listed and revoked, and at the door the revocation counts [AU1]', async () => {
+test('a key is issued, rotated, listed and revoked, and its next use is refused [AU1]', async () => {
   const path = '/admin/v1/partners/water/keys';
   const first = (await platform.admin('POST', path, {})).body;
   const second = await platform.admin('POST', path, { client_id: first['client_id'] });

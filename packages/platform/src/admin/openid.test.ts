@@ -83,7 +83,7 @@ function browser() {
       url = new URL(location, url);
       body = undefined;
     }
-    throw new Error('redirected for ever');
+    throw new Error('redirected forever');
   };
   return {
     visit,

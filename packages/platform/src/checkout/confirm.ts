@@ -268,7 +268,10 @@ async function takeIfCommitted(
       if (payment !== undefined) engine.take(payment);
       return;
     } catch (error) {
-      log.warn({ error, platform_payment_id }, 'whether a payment was stored is not known yet');
+      log.warn(
+        { error, platform_payment_id },
+        'commit outcome unknown: checking whether the payment was stored',
+      );
     }
   }
 }

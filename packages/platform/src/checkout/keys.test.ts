@@ -35,7 +35,7 @@ async function codeOf(promise: Promise<unknown>): Promise<string> {
   );
 }
 
-test('an issued key opens the door for its own partner alone [AU1]', async () => {
+test('an issued key authenticates its own partner alone [AU1]', async () => {
   const keys = open();
   const [a, b] = [await newPartner(), await newPartner()];
   const one = await keys.issue(a, undefined, 'test');

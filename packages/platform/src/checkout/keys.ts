@@ -166,7 +166,7 @@ export function openClientKeys(options: {
     used.add(key_id);
     if (clock.monotonic() - usedFlushedAt < usedEveryMs) return;
     flushUsed().catch((error: unknown) => {
-      log.warn({ error }, 'the use of API keys could not be written down');
+      log.warn({ error }, 'could not save API key last-used times');
     });
   };
 

@@ -127,7 +127,7 @@ export async function keepMailing(ground: MailGround & { signal: AbortSignal }):
         // No pause while there is more: a backlog drains as fast as the mail server accepts it.
         if (due.length === atOnce) continue;
       } catch (error) {
-        log.warn({ error: messageOf(error) }, 'mails have to wait for the database');
+        log.warn({ error: messageOf(error) }, 'could not read the mail queue');
       }
       await clock.sleep(everyMs, signal);
     }

@@ -142,7 +142,7 @@ test('a payment page runs its own scripts alone, is kept by nobody and tells nob
   });
 });
 
-test('the SDK loads on any site, its versioned file for ever, and no other file of the folder', async () => {
+test('the SDK loads on any site, its versioned file forever, and no other file of the folder', async () => {
   await build();
   const latest = await app.inject('/sdk/v1/duebridge.js');
   assert.equal(latest.body, 'window.duebridge = {};');

@@ -104,7 +104,7 @@ test('any required field that is missing is named, and nothing is stored [TR1 TR
   }
 });
 
-test('no wrong value is mended into a right one [TR1 TR2 TR3 S5]', async () => {
+test('no wrong value is turned into a right one [TR1 TR2 TR3 S5]', async () => {
   const whole = tokenRequest();
   const address = whole['address'] as object;
   for (const body of [

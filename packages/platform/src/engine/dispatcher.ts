@@ -683,11 +683,11 @@ export class Dispatcher {
           });
           this.pump(queue);
           this.#metrics.broken(partner_id, false);
-          log.info({ partner_id }, 'the partner works again');
+          log.info({ partner_id }, 'partner recovered');
         }
         if (partner.pause_reason === null) return;
         registry.hold(partner_id, null, workerId).catch((error: unknown) => {
-          log.warn({ error: messageOf(error) }, 'the end of a hold could not be noted');
+          log.warn({ error: messageOf(error) }, 'could not record the end of a hold');
         });
         return;
       case 'fails':

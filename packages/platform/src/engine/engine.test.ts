@@ -301,7 +301,7 @@ test('an answer about another amount freezes the payment until an operator resum
   assert.equal(partner.seen.length, calls, 'a frozen payment is left alone');
   assert.deepEqual(await actsOf(place, row.platform_payment_id), ['authorize']);
   wrong = false;
-  await resumePayment(place.database, row.platform_payment_id, 'mended at the partner', 'operator');
+  await resumePayment(place.database, row.platform_payment_id, 'fixed at the partner', 'operator');
   await engine.tick();
   assert.equal((await place.until(row.platform_payment_id, settled)).status, 'succeeded');
   assert.equal(new Set(puts(partner.seen).map((put) => put.body)).size, 1);

@@ -91,26 +91,26 @@ async function compare(place: Place, sick: number): Promise<void> {
   assert.ok(worst(together) <= worst(alone) + 2_000, told);
 }
 
-test('one payment answered 401 for ever holds up no other [LV3]', async (t) => {
+test('one payment answered 401 forever holds up no other [LV3]', async (t) => {
   await compare(
     await beside(t, () => ({ status: 401, json: {} }), { times: { holdMs: 60_000 } }),
     1,
   );
 });
 
-test('one payment answered 403 for ever holds up no other [LV3]', async (t) => {
+test('one payment answered 403 forever holds up no other [LV3]', async (t) => {
   await compare(
     await beside(t, () => ({ status: 403, json: {} }), { times: { holdMs: 60_000 } }),
     1,
   );
 });
 
-test('payments answered 500 for ever hold up no other [LV3]', async (t) => {
+test('payments answered 500 forever hold up no other [LV3]', async (t) => {
   const times = { breakMs: 200, maxBreakMs: 400, maxRetryMs: 1_000 };
   await compare(await beside(t, () => ({ status: 500, json: {} }), { times }), 20);
 });
 
-test('payments that hang for ever hold up no other [LV3]', async (t) => {
+test('payments that hang forever hold up no other [LV3]', async (t) => {
   const times = { breakMs: 200, maxBreakMs: 400, maxRetryMs: 1_000 };
   await compare(await beside(t, () => () => undefined, { times }), 20);
 });

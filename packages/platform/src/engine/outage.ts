@@ -41,6 +41,6 @@ export class Outage {
         // Still away.
       }
     }
-    log.info({ ms: Math.round(clock.monotonic() - from) }, 'the database answers again');
+    log.info({ ms: Math.round(clock.monotonic() - from) }, 'database available again');
   }
 }

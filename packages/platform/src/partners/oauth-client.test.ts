@@ -106,7 +106,7 @@ test('a token answer that is not one is refused before it reaches a header [OA3]
   );
 });
 
-test('what will pass is told from what an operator must mend', () => {
+test('what will pass is told from what an operator must fix', () => {
   const reason = (exchange: Exchange): string => {
     const judged = judgeToken(exchange);
     return judged.kind === 'no_token' ? judged.reason : judged.kind;

@@ -135,7 +135,7 @@ function countIds(...books: readonly (readonly StatementLine[])[]): number {
 }
 
 const idCheck = compileCheck(PlatformPaymentId);
-/** Problems named in one answer: enough to mend an export. */
+/** Problems named in one answer: enough to fix an export. */
 const MAX_DETAILS = 20;
 /** Largest file, in bytes: a million lines. */
 const MAX_FILE_BYTES = 64 * 1024 * 1024;

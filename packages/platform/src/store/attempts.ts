@@ -164,7 +164,7 @@ export function openAttempts(options: {
       try {
         await write(ids);
       } catch (error) {
-        log.warn({ error: messageOf(error), payments: ids.length }, 'attempts were not recorded');
+        log.warn({ error: messageOf(error), payments: ids.length }, 'could not record attempts');
       }
     },
   };

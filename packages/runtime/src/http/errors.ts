@@ -59,7 +59,7 @@ export function answerError(
   if (refusal.code === 'INTERNAL_ERROR') {
     log.error({ error, request_id: request.id, route: request.routeOptions.url }, 'a bug');
   } else if (error instanceof DatabaseUnavailable) {
-    log.warn({ error: messageOf(error), request_id: request.id }, 'the database is away');
+    log.warn({ error: messageOf(error), request_id: request.id }, 'database unavailable');
   }
   const oauth = inOAuthForm && refusal.status < 500 && refusal.status !== 429;
   const body = oauth

@@ -635,7 +635,7 @@ export function PeoplePage() {
             label="Erase this person"
             danger
             blocked={needsAdmin()}
-            about={`Erases name, addresses and phone of ${asked} for ever. The facts of payments stay.`}
+            about={`Erases name, addresses and phone of ${asked} forever. The facts of payments stay.`}
             act={async (reason) => {
               const done = await post<PersonErasure>('/people/erase', { email: asked, reason });
               setPerson(undefined);

@@ -11,7 +11,7 @@ export const p61: PartnerCase = {
   severity: 'must',
   profile: 'contract',
   stage: 'last',
-  sends: 'GET, the same PUT, and GET again, forevery payment of this run that has ended',
+  sends: 'GET, the same PUT, and GET again, for every payment of this run that has ended',
   expects: 'the record with which it ended, each time',
   likely_cause:
     'A repeat puts an ended payment back to processing, a failed one is tried again by itself, or a later job rewrites the record.',
