@@ -225,7 +225,7 @@ test('nothing acknowledged is lost and nothing is paid twice, whatever is killed
     `SELECT platform_payment_id AS id, status, amount_in_cents AS cents, account_id
        FROM duebridge_partner.payment ORDER BY 1`,
   );
-  assert.deepEqual(here, there, 'the two books differ');
+  assert.deepEqual(here, there, 'the two sides differ');
   assert.deepEqual([...new Set(here.map((row) => row.status))], ['succeeded']);
   const byId = new Map(here.map((row) => [row.id, row]));
   for (const { id, amount_in_cents, account_id } of paid) {

@@ -78,7 +78,7 @@ for (const { file, command } of EXAMPLES) {
     } finally {
       await stop(first.child);
     }
-    // Killed and started again on its books, and asked for the same ids a day later.
+    // Killed and started again on its database, and asked for the same ids a day later.
     const second = await start(command, file, books);
     try {
       const report = await judgePartner(partnerTarget({ ...draft, base_url: second.url }, {}), {

@@ -155,7 +155,7 @@ test('every command of the runbook does what its section says', async () => {
       EMAIL: 'asks@example.com',
       DIFFERENCE: difference?.difference_id ?? 'there is none',
     });
-    // Comparing says by its exit code that the books differ.
+    // Comparing says by its exit code that the two sides differ.
     const differs = line.includes(' reconcile ');
     assert.equal(code, differs ? 1 : 0, `${line}\n${said}`);
     if (line.includes('payment withdraw')) {

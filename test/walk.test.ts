@@ -19,8 +19,8 @@ import { call, createToken, openSession } from './support/customer.ts';
 const sides = new BothSides();
 after(() => sides.stop());
 
-test('a bill is paid once, and both books agree to the cent [S1 S2 S3 S4 ST1 ST2 RU1 PF3 EV1 EE2 EE3]', async () => {
-  // A biller mounts the partner kit on its books. (packages/partner)
+test('a bill is paid once, and both sides agree to the cent [S1 S2 S3 S4 ST1 ST2 RU1 PF3 EV1 EE2 EE3]', async () => {
+  // A biller mounts the partner kit on its accounts. (packages/partner)
   const key = { 'x-api-key': 'the-key-that-the-biller-chose' };
   const partner = await sides.partner({
     auth: { method: 'key', header: 'x-api-key', keys: [key['x-api-key']] },

@@ -15,7 +15,7 @@ import { call, type Client } from './customer.ts';
 /** A platform and what a test needs to reach into it. */
 export interface PlatformSide {
   readonly platform: Platform;
-  /** The platform's own books, to look at. */
+  /** The platform's database, to look at. */
   readonly books: Database;
   /** Registers a partner and issues it a key. */
   readonly register: (registration: Registration) => Promise<Client>;
@@ -30,7 +30,7 @@ export interface PlatformSide {
 /** A partner's registration; origins may be left out. */
 export type Registration = Omit<PartnerRegistration, 'origins'> & { readonly origins?: string[] };
 
-/** A partner kit and its books. */
+/** A partner kit and its database. */
 export interface PartnerSide {
   readonly server: RunningPartner;
   readonly books: Database;

@@ -81,7 +81,7 @@ const partnerFields = {
   kind: Type.Enum(['biller', 'aggregator']),
   biller_id: Type.Optional(BillerId),
   support_contact: Type.Optional(
-    text('Where customers get help: an e-mail address, a number or a page; stands in receipts.'),
+    text('Where customers get help: an e-mail address, a number or a page; printed on receipts.'),
   ),
   biller_names: Type.Optional(
     Type.Record(BillerId, text('Shown to customers.'), {

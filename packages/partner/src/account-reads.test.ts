@@ -84,7 +84,7 @@ test('the balance follows a payment, and reading changes nothing [B2 S5]', async
   assert.equal((await partner.call('GET', path)).body['amount_due_in_cents'], -10_000);
 });
 
-test('books may answer the balance apart, or have none [B2 TR3]', async (t) => {
+test('an account system may answer the balance apart, or have none [B2 TR3]', async (t) => {
   const database = await kitDatabase(t);
   const record = { biller_id: 'acme', account_id: 'A-1', status: 'active' } as const;
   const books = {

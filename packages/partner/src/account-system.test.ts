@@ -18,7 +18,7 @@ import {
 
 const record: AccountRecord = { biller_id: 'acme', account_id: 'A-1', status: 'active' };
 
-/** Books elsewhere that answer as they are told. */
+/** An account system elsewhere that answers as it is told. */
 function books(
   post: () => PostOutcome,
   more: Partial<AccountsInOwnSystem> = {},
@@ -216,7 +216,7 @@ test('a core that calls back ends its payment with settle, and wakes who waits f
   );
 });
 
-test('books in the kit’s own database cannot be settled from outside: they would not have moved [ST2]', async (t) => {
+test('accounts in the kit’s own database cannot be settled from outside: no balance would have changed [ST2]', async (t) => {
   const database = await kitDatabase(t);
   await haveAccounts(database);
   const partner = await startKit(database, { holdMs: 600_000 });

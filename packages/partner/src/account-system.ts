@@ -1,5 +1,5 @@
 /**
- * What the kit asks of the books behind it: the AccountSystem. `ledger.ts` is the default one; a biller whose accounts live in a
+ * What the kit asks of the accounts behind it: the AccountSystem. `ledger.ts` is the default one; a biller whose accounts live in a
  * system of its own writes one in a few dozen lines (example/own-accounts.ts) and changes nothing else.
  *
  * What an AccountSystem answers is checked before it is believed: its account records and balances by account-reads.ts, its
@@ -28,7 +28,7 @@ export interface Posting {
   readonly initiated_at: string;
 }
 
-/** How a payment ended in the books. */
+/** How a payment ended in the account system. */
 export type FinalOutcome =
   /** It is final (ST2). `posted_at`: when, ISO 8601 with offset; absent: now. */
   | { readonly outcome: 'posted'; readonly posted_at?: string }
@@ -66,7 +66,7 @@ interface AccountReads {
   ): Promise<readonly string[]> | readonly string[];
 }
 
-/** Books in the kit's own database: they move in the transaction that ends the payment, so both happen or neither (KT6). */
+/** Accounts in the kit's own database: balances change in the transaction that ends the payment, so both happen or neither (KT6). */
 export interface AccountsInTransaction extends AccountReads {
   readonly posts: 'in_transaction';
   /**
@@ -91,7 +91,7 @@ export interface CallOptions {
   readonly giveUpMs?: number;
 }
 
-/** Books in another system, reached by its own means: it must itself keep a repeated id from posting twice. */
+/** Accounts in another system, which must keep a repeated id from posting twice. */
 export interface AccountsInOwnSystem extends AccountReads {
   readonly posts: 'in_own_system';
   readonly calls?: CallOptions;
@@ -109,7 +109,7 @@ export interface AccountsInOwnSystem extends AccountReads {
   lookup?(platform_payment_id: string, signal: AbortSignal): Promise<PostOutcome | undefined>;
 }
 
-/** The books behind the kit. */
+/** The accounts behind the kit. */
 export type AccountSystem = AccountsInTransaction | AccountsInOwnSystem;
 
 /** What a biller allows on all its accounts. */

@@ -1,5 +1,5 @@
 /**
- * Books in tables of the biller's own, in the kit's database, reached by three statements in a file (decision 70): an AccountSystem
+ * Accounts in the biller's own tables, in the kit's database, reached by three statements in a file (decision 70): an AccountSystem
  * for a biller that has PostgreSQL and no wish to write a program. Postings and payments end in one transaction.
  *
  *     -- name: find_account        $1 biller_id, $2 account_id

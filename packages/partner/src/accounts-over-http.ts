@@ -1,5 +1,5 @@
 /**
- * Books behind a biller's own HTTP service (decision 70): an AccountSystem that calls three small operations, so that a biller in any
+ * Accounts behind a biller's own HTTP service (decision 70): an AccountSystem that calls three small operations, so that a biller in any
  * language keeps its accounts where they are and runs the kit beside them.
  *
  * Requests are signed and not redirected; answers are read to a limit, strictly, and checked like those of any AccountSystem. Only a

@@ -201,7 +201,7 @@ test('a payment that is answered later is asked for again and then ends [ST1 ST2
   assert.equal(await statusOf(database, 'nightly'), 'succeeded');
 });
 
-test('cancel racing the posting: one terminal status, and the books agree with it [ST4 RU2 KT5]', async (t) => {
+test('cancel racing the posting: one terminal status, and the ledger agrees with it [ST4 RU2 KT5]', async (t) => {
   const database = await kitDatabase(t);
   await haveAccounts(database);
   const ids = Array.from({ length: 60 }, (_, index) => `race-${index}`);
@@ -386,7 +386,7 @@ test('a failed or canceled payment is nobody’s duplicate [FR1]', async (t) => 
   assert.equal(await statusOf(database, 'third'), 'succeeded');
 });
 
-/** Books in a system of their own: a map, which keeps a repeated id from counting twice. */
+/** An account system of its own: a map, which keeps a repeated id from counting twice. */
 function ownSystem(behave?: (payments: readonly Posting[]) => void | Promise<void>): {
   accounts: AccountsInOwnSystem;
   posted: Map<string, number>;
@@ -416,7 +416,7 @@ function ownSystem(behave?: (payments: readonly Posting[]) => void | Promise<voi
   };
 }
 
-test('books in another system: the outcome of its call is the payment’s end [ST2 ST3]', async (t) => {
+test('accounts in another system: the outcome of its call is the payment’s end [ST2 ST3]', async (t) => {
   const database = await kitDatabase(t);
   const { accounts, posted } = ownSystem();
   const applier = applierOn(database, { accounts });
@@ -430,7 +430,7 @@ test('books in another system: the outcome of its call is the payment’s end [S
   assert.equal(posted.get('good'), 100);
 });
 
-test('books in another system: while it is asked, and when its answer was lost, no cancel comes between [ST4]', async (t) => {
+test('accounts in another system: while it is asked, and when its answer was lost, no cancel comes between [ST4]', async (t) => {
   const database = await kitDatabase(t);
   const asked = Promise.withResolvers<void>();
   const answer = Promise.withResolvers<void>();
@@ -463,7 +463,7 @@ test('books in another system: while it is asked, and when its answer was lost, 
   assert.equal(await statusOf(database, 'p'), 'succeeded');
 });
 
-test('books in another system: one payment it chokes on holds up no other [ST2]', async (t) => {
+test('accounts in another system: one payment it chokes on holds up no other [ST2]', async (t) => {
   const database = await kitDatabase(t);
   const { accounts } = ownSystem((payments) => {
     if (payments.some(({ platform_payment_id: id }) => id === 'poison'))

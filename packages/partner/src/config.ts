@@ -52,7 +52,7 @@ function readValues(env: Environment): Values {
   return readConfig(variables, env, { alsoKnown: variablesOfOthers });
 }
 
-/** The books: in the ledger (undefined), behind an HTTP service, or in tables that three statements reach. */
+/** Where the accounts are: in the ledger (undefined), behind an HTTP service, or in tables that three statements reach. */
 function accountsOf(values: Omit<Values, 'holdSeconds'>): PartnerConfig['accounts'] {
   const { accountsUrl: url, accountsSecret: secret, accountsSql: file } = values;
   if (url !== undefined && file !== undefined) {

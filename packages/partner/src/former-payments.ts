@@ -42,7 +42,7 @@ const storedStatement = sql(
 
 /**
  * Stores payments that ended on a former server, a thousand in a transaction; those whose id is known here are left as they are, so
- * the import can be run again. Books and balances are not touched. Takes rows as `parseFormerPayments` gives them.
+ * the import can be run again. Accounts and balances do not change. Takes rows as `parseFormerPayments` gives them.
  */
 export async function importFormerPayments(
   database: Database,

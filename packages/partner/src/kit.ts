@@ -171,7 +171,7 @@ export async function mountKit(app: FastifyInstance, options: PartnerKitOptions)
     async settle(id, outcome, actor = 'account system') {
       if (accounts.posts === 'in_transaction') {
         throw new ConfigurationError(
-          'settle is for accounts in a system of their own: books in the database of the kit end a payment by answering post',
+          'settle is for accounts in a system of their own: accounts in the database of the kit end a payment by answering post',
         );
       }
       const settled = await settlePayment(database, id, outcome, actor);

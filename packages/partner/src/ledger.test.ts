@@ -13,7 +13,7 @@ import {
   testAccount,
 } from './testing.ts';
 
-/** What does not add up in the books; each row is a finding, so an empty answer is a good one. */
+/** What does not add up in the ledger; each row is a finding, so an empty answer is a good one. */
 async function findings(database: Database | Transaction): Promise<unknown[]> {
   return database.query(
     `SELECT 'transfer does not sum to zero' AS finding, transfer_id AS what FROM duebridge_partner.entry
@@ -41,7 +41,7 @@ async function findings(database: Database | Transaction): Promise<unknown[]> {
   );
 }
 
-test('the books add up after payments, repeats, failures, cancels and imports side by side [ST2 PF6 S5 KT12]', async (t) => {
+test('the ledger adds up after payments, repeats, failures, cancels and imports side by side [ST2 PF6 S5 KT12]', async (t) => {
   const seed = Number(process.env['SEED'] ?? 20_261_121);
   t.diagnostic(`seed ${seed}`);
   const random = seededRandom(seed);
@@ -87,7 +87,7 @@ test('the books add up after payments, repeats, failures, cancels and imports si
   assert.ok(statuses.length >= 2, 'the run must have met more than one end');
 });
 
-test('the checker of the books finds what does not add up', async (t) => {
+test('the checker of the ledger finds what does not add up', async (t) => {
   const database = await kitDatabase(t);
   await haveAccounts(database);
   const forgeries = [
@@ -169,7 +169,7 @@ test('what has ended or was posted cannot be changed or removed, by no statement
   }
 });
 
-test('a payment can be posted to the books once only, even by a caller that asks twice [PF2 ST2 KT2]', async (t) => {
+test('a payment can be posted to the ledger once only, even by a caller that asks twice [PF2 ST2 KT2]', async (t) => {
   const database = await kitDatabase(t);
   await haveAccounts(database);
   const posting = {

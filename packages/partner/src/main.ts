@@ -74,7 +74,7 @@ Exit codes: 0 done, 1 failed, 2 configuration, 3 usage.`,
     });
   partner
     .command('migrate')
-    .description('bring the database to this version, and end')
+    .description('apply missing migrations, then exit')
     .addOption(jsonOption())
     .action(async (options: { json?: true }) => {
       const [{ readDatabaseConfig }, { openPartnerDatabase }] = await Promise.all([
@@ -120,7 +120,7 @@ Exit codes: 0 done, 1 failed, 2 configuration, 3 usage.`,
     .option('--account <id>', 'of one account')
     .option('--batch <id>', 'of one batch')
     .option('--limit <n>', 'at most this many, up to 1000', '100')
-    .option('--cursor <cursor>', 'go on from the next_cursor of the page before')
+    .option('--cursor <cursor>', 'continue from the next_cursor of the previous page')
     .action((options: PaymentsOptions) => showPayments(terminal, options));
 
   const payment = partner.command('payment').description('act on one payment');

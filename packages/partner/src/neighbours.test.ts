@@ -154,7 +154,7 @@ for (const [name, wrong] of Object.entries(wrongs)) {
     const posted = await database.query(
       `SELECT 1 FROM duebridge_partner.transfer WHERE kind = 'payment'`,
     );
-    assert.equal(posted.length, 20, 'what the books say is what the payments say');
+    assert.equal(posted.length, 20, 'the ledger agrees with the payments');
   });
 }
 
@@ -180,7 +180,7 @@ test('a posting in the kit’s transaction that never returns holds up itself al
   await applier.stop();
 });
 
-/** Books elsewhere that do as they are told, and note what they are asked. */
+/** An account system elsewhere that answers as it is told and records what it is asked. */
 function core(
   behave: (payment: Posting, signal: AbortSignal) => Promise<PostOutcome> | PostOutcome,
   more: Partial<AccountsInOwnSystem> = {},

@@ -7,7 +7,7 @@
  *          comes; a payment whose outcome is not known is never canceled, and is looked up before it is posted again.
  *
  * A crash between claim and call, or between call and end, leaves a claimed payment. When the lease has run out another replica takes
- * it over, asks `lookup` where there is one, and posts the same id again where nobody knows it: once in the books by PF2.
+ * it over, asks `lookup` where there is one, and posts the same id again where nobody knows it; PF2 makes that one posting.
  *
  * A call beyond its deadline gives its place to others and goes on; its payments stay with it until it returns, or throws after its
  * signal aborted. Only the life of this process bounds a call that does neither; `settle` ends its payments.
@@ -162,7 +162,7 @@ export function openOwnSystemPoster(options: {
     },
   });
 
-  /** Writes what the books said of a payment. Throws when it could not be written; it is asked for again then. */
+  /** Stores the account system's outcome of a payment. Throws when it could not be stored; the caller then asks again. */
   const record = async (payment: PaymentRow, outcome: CheckedOutcome): Promise<Tried> => {
     const id = payment.platform_payment_id;
     unknown.delete(id);
@@ -180,7 +180,7 @@ export function openOwnSystemPoster(options: {
     return { result: 'later', until: outcome.until };
   };
 
-  /** The books say that a payment ended otherwise than it has here (settle came first): nobody may miss that. */
+  /** The account system reports another end than the one recorded (settle came first): log it and count it. */
   const noteContradiction = async (end: PaymentEnd): Promise<void> => {
     const id = end.platform_payment_id;
     const stored = (await findPayments(database, [id])).get(id);

@@ -1,5 +1,5 @@
 /**
- * Posts payments to books in the kit's own database: judged, posted and ended in one transaction.
+ * Posts payments to accounts in the kit's own database: decided, posted and ended in one transaction.
  *
  * enters:  payments from apply.ts, one by one.
  * leaves:  what became of each; ended rows to `announce` after their commit.
@@ -30,7 +30,7 @@ import {
 const maxBatch = 512;
 /** How long a transaction waits for one lock, in milliseconds: the payments beside it wait as long. */
 const lockTimeoutMs = 250;
-/** How long the books may take, in milliseconds: for many, for one at its first try, and for one at a later try. */
+/** How long the account system may take, in milliseconds: for many, for one at its first try, and for one at a later try. */
 const deadlineMs = { group: 1_500, first: 2_000, repeat: 10_000 };
 /** A group that takes longer is halved, one that takes less may double: so that a slow account system gets what it can do. */
 const groupMs = { atMost: 700, atLeast: 200 };

@@ -41,7 +41,7 @@ export interface PartnerConfig {
   readonly auth: AuthOptions;
   /** The billers served, with their rules; default: every biller that has accounts. */
   readonly billers?: readonly BillerRules[] | undefined;
-  /** Makes the books on the opened database; default: the ledger. */
+  /** Makes the account system on the opened database; default: the ledger. */
   readonly accounts?: ((database: Database) => AccountSystem | Promise<AccountSystem>) | undefined;
   /** Time between acceptance and posting in which an operator can cancel, in milliseconds; default 0. */
   readonly holdMs?: number | undefined;

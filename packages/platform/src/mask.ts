@@ -1,5 +1,5 @@
 /**
- * What may be shown of an account id: enough for its holder to know it again, too little to use it.
+ * What may be shown of an account id: enough for its holder to recognise it, too little to use it.
  */
 
 /** Most characters shown (frontend: the customer compares them with a bill). */

@@ -1,4 +1,4 @@
-/** The configuration of a server: read from the environment once and whole, so that everything wrong is told at once. */
+/** The configuration of a server: read from the environment once and whole, so that all problems are reported at once. */
 import { readFileSync } from 'node:fs';
 import { ConfigurationError, messageOf } from './errors.ts';
 
@@ -11,7 +11,7 @@ export interface Variable<T> {
   readonly parse: Parser<T>;
   readonly description: string;
   readonly default?: T;
-  /** What holds when nothing is given, for --help, where the default itself would not tell. */
+  /** What --help shows as the default, where the value itself says too little. */
   readonly otherwise?: string;
   /** May be given as a file too: NAME_FILE names one that holds it, as container hosts mount secrets. */
   readonly secret?: true;
@@ -94,7 +94,7 @@ export type Config<S> = { readonly [K in keyof S]: S[K] extends Variable<infer T
 /** Variables of the project that no server's table holds: tests, demo and tools read them. */
 const readElsewhere = ['DUEBRIDGE_TEST_DATABASE_URL', 'DUEBRIDGE_ADMIN_URL'];
 
-/** A name this close to a known one is a slip of the pen: two letters, or one pair of them swapped. */
+/** A name this close to a known one is probably a typo: two letters, or one pair of them swapped. */
 const slipDistance = 2;
 
 /**
@@ -136,8 +136,8 @@ export function readConfig<const S extends Variables>(
 }
 
 /**
- * The DUEBRIDGE_ variables of `env` that this version does not know and that are no slip of the pen: of a newer version, perhaps,
- * whose deployment goes back to this one. A server logs them at its start and goes on.
+ * The DUEBRIDGE_ variables of `env` that this version does not know and that are not typos: perhaps of a newer version,
+ * whose deployment is rolled back to this one. A server logs them at its start and continues.
  */
 export function unknownVariables(
   spec: Variables,

@@ -18,7 +18,7 @@ export function adminKeyFile(directory: string, server: ServerName): string {
 }
 
 /**
- * Returns a file that root made in a user's data directory to that user, so that the user can start there again; a file made by
+ * Gives a file that root made in a user's data directory to that user, so that the user can start there again; a file made by
  * anybody else has its owner already.
  */
 export async function keepOwner(file: string, directory: string): Promise<void> {

@@ -1,6 +1,6 @@
 /**
- * The errors of the ground: a start that cannot go on because of how it was set up, and a database that cannot answer.
- * They stand apart from the modules that throw them so that the command line can tell them without loading a server.
+ * Errors that both servers share: a start that its configuration prevents, and a database that cannot answer.
+ * They are apart from the modules that throw them, so that the command line can print them without loading a server.
  */
 
 /** Exit codes of every command (decision 30). */
@@ -31,7 +31,7 @@ export class ConfigurationError extends Error {
  * connection in time, a time limit hit (reliability F69, F73, F78). The HTTP layer answers 503 with Retry-After.
  *
  * `outcome` tells what is known of the statement: `not_executed` means it surely left no trace; `unknown` means that it may have
- * been committed (13 % of the calls that failed in a kill test had been), so whoever wrote must read again before deciding.
+ * been committed (13 % of the calls that failed in a kill test had been), so the writer must read again before deciding.
  */
 export class DatabaseUnavailable extends Error {
   override readonly name = 'DatabaseUnavailable';

@@ -1,4 +1,4 @@
-/** The ground both servers stand on: database, time, HTTP, service life. Imports the contract only. */
+/** What both servers share: database, time, HTTP, service life. Imports the contract only. */
 export * from './clock.ts';
 export * from './config.ts';
 export * from './data-directory.ts';

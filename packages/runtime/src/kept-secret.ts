@@ -1,5 +1,5 @@
 /**
- * A secret that a server makes once and keeps in a file of its own, for whoever starts without giving one (decisions 28 and 53).
+ * A secret that a server makes once and keeps in a file of its own, for a start that is given none (decisions 28 and 53).
  */
 import { randomBytes } from 'node:crypto';
 import { link, mkdir, readFile, unlink, writeFile } from 'node:fs/promises';

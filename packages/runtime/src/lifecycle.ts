@@ -1,4 +1,4 @@
-/** A service's life: a start that fails with a sentence, and one graceful stop. */
+/** The life of a service: a start that fails with one sentence, and one graceful stop. */
 import { ConfigurationError, exitCodes } from './errors.ts';
 import type { Log } from './log.ts';
 
@@ -60,7 +60,7 @@ export async function runService(options: RunOptions): Promise<void> {
     service = await options.start();
   } catch (error) {
     const isConfiguration = error instanceof ConfigurationError;
-    // A sentence for the configuration, in the form of every other command; everything for a bug.
+    // A configuration error prints one sentence, as every other command does; a bug prints everything.
     if (isConfiguration) process.stderr.write(`duebridge: ${error.message}\n`);
     else log.error({ error: asError(error) }, 'the start failed');
     process.exit(isConfiguration ? error.exitCode : exitCodes.failed);

@@ -1,4 +1,4 @@
-/** A log that cannot tell a secret. */
+/** A log that never contains a secret. */
 import { pino, type DestinationStream, type LevelWithSilent, type Logger } from 'pino';
 
 /** Keys whose values never reach a log, at any depth and in any case (reliability PL15). */

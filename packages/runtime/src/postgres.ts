@@ -224,7 +224,7 @@ interface Session {
   settings: string;
 }
 
-/** What each session is told. */
+/** The settings of each session. */
 function settingsOf(statementTimeoutMs: number): Record<string, string> {
   return {
     // Text forms of time depend on these two; the parsers below rely on them.

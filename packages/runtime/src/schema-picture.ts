@@ -1,5 +1,5 @@
 /**
- * `schema.sql`: the database as all migrations leave it, for whoever reads; nothing is made from it. A test of each package compares
+ * `schema.sql`: the database as all migrations leave it, for reading only; nothing is generated from it. A test of each package compares
  * it with the migrations; DUEBRIDGE_WRITE_SCHEMA=1 writes it anew.
  */
 import assert from 'node:assert/strict';

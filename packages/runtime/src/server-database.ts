@@ -1,6 +1,6 @@
 /**
  * The database of a server: the one of DATABASE_URL, or the embedded one. Opened, checked and migrated the same way by both
- * servers, and whatever is wrong with it is told in one sentence.
+ * servers, and a problem with it is reported in one sentence.
  */
 import { dataDirectory as defaultDataDirectory, type ServerName } from './data-directory.ts';
 import { checkDeployment, type DeploymentSecret } from './deployment.ts';
@@ -145,7 +145,7 @@ export function describeDatabaseTrouble(
   return `the database at ${place} does not answer (${deepest(error)}): start it, or correct DATABASE_URL`;
 }
 
-/** What the driver or PostgreSQL said itself, without our words around it. */
+/** The message of the driver or of PostgreSQL, without our words around it. */
 function deepest(error: unknown): string {
   return error instanceof DatabaseUnavailable && error.cause !== undefined
     ? deepest(error.cause)

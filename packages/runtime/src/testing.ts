@@ -1,5 +1,5 @@
 /**
- * What tests need of the ground: a fresh database in a tenth of a second, and time and chance in the test's own hands.
+ * What tests need: a fresh database in a tenth of a second, and time and chance in the test's own hands.
  * A test fakes only time, chance and the outside world; PostgreSQL is always the real one.
  */
 import assert from 'node:assert/strict';

@@ -1,4 +1,4 @@
--- The books of a biller that were there long before the kit: its own names, its own units, its own way to remember payments.
+-- The accounts of a biller, older than the kit: its own names, its own units, its own way to remember payments.
 CREATE SCHEMA waterworks;
 CREATE TABLE waterworks.customers (
   customer_no integer PRIMARY KEY,

@@ -1,4 +1,4 @@
-/** The kit on the books of a biller that has its own: customers by number, dollars as numeric, receipts (own-accounts.sql). */
+/** The kit on a biller's own accounts: customers by number, dollars as numeric, receipts (own-accounts.sql). */
 import {
   reasonAgainst,
   type AccountsInTransaction,

@@ -1,6 +1,6 @@
 /**
  * The operator console's page and files, on the admin listener. They hold no data: what the page shows it reads from the admin API,
- * with the cookie of whoever signed in.
+ * with the cookie of the operator who signed in.
  */
 import { readFile } from 'node:fs/promises';
 import { promisify } from 'node:util';

@@ -105,7 +105,7 @@ export function mountOpenId(
       if (oidc_subject === undefined) throw new Error('the ID token names nobody');
       await startSession(operators, { oidc_subject }, reply, isSecure(request));
     } catch (error) {
-      // Why goes to the log; whoever tried learns that it did not work.
+      // The reason goes to the log; the caller learns only that it did not work.
       log.warn({ error: messageOf(error) }, 'a sign-in by OpenID Connect was refused');
       return reply.header('Set-Cookie', clear).redirect('/console?refused');
     }

@@ -31,7 +31,7 @@ const usedEveryMs = 60_000;
 const keyPattern = /^dbo_[A-Za-z0-9_-]{43}$/;
 const keyIdPattern = /^opk_[0-9a-f]{16}$/;
 
-/** Whoever asks. */
+/** The caller. */
 export interface Operator {
   /** As the audit names them. */
   readonly actor: string;

@@ -27,7 +27,7 @@ export function addAudit(command: Command, terminal: Terminal): void {
     .option('--from <time>', 'at or after, such as 2026-03-21T00:00:00Z')
     .option('--to <time>', 'before')
     .option('--limit <n>', 'at most this many; 50')
-    .option('--cursor <cursor>', 'go on from the next_cursor of the page before')
+    .option('--cursor <cursor>', 'continue from the next_cursor of the previous page')
     .addOption(jsonOption())
     .action(async (options: AuditOptions) => {
       const { actor, event, partner, payment, from, to, limit, cursor } = options;

@@ -84,7 +84,7 @@ export function addBatches(command: Command, terminal: Terminal): void {
     .option('--partner <id>', 'of one partner')
     .option('--batch <id>', 'of one batch')
     .option('--limit <n>', 'at most this many; 50')
-    .option('--cursor <cursor>', 'go on from the next_cursor of the page before')
+    .option('--cursor <cursor>', 'continue from the next_cursor of the previous page')
     .addOption(jsonOption())
     .action(
       async (options: {

@@ -68,7 +68,9 @@ export function addKeys(command: Command, terminal: Terminal): void {
     });
   key
     .command('revoke-access')
-    .description('end every token and session that a client was given; payments made go on')
+    .description(
+      'end every token and session that a client was given; payments already made continue',
+    )
     .argument('<client_id>', 'from key list')
     .requiredOption('--partner <id>', 'whose client')
     .requiredOption('--reason <text>', 'kept in the audit')

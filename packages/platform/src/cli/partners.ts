@@ -84,7 +84,7 @@ export function addPartners(command: Command, terminal: Terminal): void {
     )
     .option('--scope <scopes>', 'oauth: such as "read write"')
     .option('--origin <origin...>', 'sites that may show the payment page')
-    .option('--support <contact>', 'where customers get help; stands in receipts')
+    .option('--support <contact>', 'where customers get help; printed on receipts')
     .addOption(
       new Option(
         '--account-check <mode>',
@@ -106,7 +106,7 @@ export function addPartners(command: Command, terminal: Terminal): void {
       auth: await partnerAuth(add, options, terminal),
     };
     const view = await ask<PartnerView>(terminal, 'POST', '/admin/v1/partners', registration);
-    // Tried at once: a typing error in an address or a key is found now, and not by the first customer.
+    // Tried at once: a typo in an address or a key is found now, not by the first customer.
     const test = await ask<PartnerTest>(
       terminal,
       'POST',
@@ -138,7 +138,7 @@ export function addPartners(command: Command, terminal: Terminal): void {
     .option('--base-url <url>', 'where its operations are, prefix included')
     .option('--origin <origin...>', 'sites that may show the payment page; all of them')
     .addOption(billerNameOption())
-    .option('--support <contact>', 'where customers get help; stands in receipts')
+    .option('--support <contact>', 'where customers get help; printed on receipts')
     .option('--reason <text>', 'kept in the audit')
     .addOption(
       new Option('--auth <method>', 'new credentials, with the options of partner add').choices([

@@ -109,7 +109,7 @@ export function addPayments(command: Command, terminal: Terminal): void {
     .option('--account <account_id>', 'of one account; the audit keeps that you searched')
     .option('--email <address>', 'of one person; the audit keeps that you searched')
     .option('--limit <n>', 'at most this many; 50')
-    .option('--cursor <cursor>', 'go on from the next_cursor of the page before')
+    .option('--cursor <cursor>', 'continue from the next_cursor of the previous page')
     .addOption(jsonOption())
     .action(async (id: string | undefined, options: PaymentsOptions) => {
       if (id !== undefined) {
@@ -188,7 +188,7 @@ export function addPayments(command: Command, terminal: Terminal): void {
       );
     });
   for (const [verb, description] of [
-    ['resume', 'take a payment out of review: the same id and bytes are put again'],
+    ['resume', 'take a payment out of review: the same id and bytes are sent again'],
     ['withdraw', 'cancel a payment that cannot have left yet'],
   ] as const) {
     payment

@@ -12,7 +12,7 @@ import { variables, variablesOfOthers } from '../variables.ts';
 export function addServing(command: Command, terminal: Terminal): void {
   command
     .command('serve')
-    .description('run the platform until it is told to stop')
+    .description('run the platform until it is stopped')
     .addHelpText('after', environmentHelp(variables))
     .option('--no-migrate', 'refuse a database that lacks a migration, instead of applying it')
     .action(async (options: { migrate: boolean }) => {
@@ -33,7 +33,7 @@ export function addServing(command: Command, terminal: Terminal): void {
 
   command
     .command('migrate')
-    .description('bring the database to this version, and end')
+    .description('apply missing migrations, then exit')
     .addOption(jsonOption())
     .action(async (options: { json?: true }) => {
       const [{ readPlatformConfig }, { openPlatformDatabase }] = await Promise.all([

@@ -71,7 +71,7 @@ export interface NotSent {
   readonly retryAfter: string | undefined;
 }
 
-/** A PUT or a status GET with its answer, for whoever keeps the evidence (store/attempts.ts). */
+/** A PUT or a status GET with its answer, for store/attempts.ts, which keeps the evidence. */
 export interface AnsweredCall {
   readonly kind: 'put' | 'get';
   readonly partner_id: string;

@@ -89,7 +89,7 @@ test('a statement is the same whatever the order of its lines, and another when 
   );
 });
 
-test('two books are compared line by line, and every disagreement has its kind', () => {
+test('two statements are compared line by line, and every disagreement has its kind', () => {
   const ours: StatementLine[] = [
     { platform_payment_id: 'a', status: 'succeeded', amount_in_cents: 100 },
     { platform_payment_id: 'b', status: 'succeeded', amount_in_cents: 100 },

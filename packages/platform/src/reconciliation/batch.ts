@@ -111,10 +111,10 @@ export async function batchFor(on: Queryable, partner: Partner, now: number): Pr
   };
   const found = await find();
   if (found !== undefined) return found;
-  // The day is for people, the rest makes it unique over all partners.
+  // The day is for people to read; the rest makes the id unique over all partners.
   const id = `${windowDay(partner, Date.parse(cutoff))}-${randomBytes(10).toString('hex')}`;
   await on.query(openWindow, [id, partner.partner_id, cutoff]);
-  // Another may have opened it first; at READ COMMITTED the separate read sees theirs.
+  // Another process may have opened it first; at READ COMMITTED the separate read sees its row.
   const opened = await find();
   if (opened === undefined) throw new Error('a batch window opened by another was not seen');
   return opened;
@@ -127,7 +127,7 @@ export interface StatementLine {
   readonly amount_in_cents: number;
 }
 
-/** The statement of these lines (decision 26). Pure; any order in, one statement out. */
+/** The statement of these lines (decision 26). Pure; the order of the lines does not matter. */
 export function statementOf(
   platform_batch_id: string,
   lines: readonly StatementLine[],
@@ -148,8 +148,8 @@ export function statementOf(
 }
 
 /**
- * Condition on `payments p`: a PUT may have left. What ended before that (funds declined, withdrawn) is in no partner's book, so it
- * is in no statement, or two right books would never agree.
+ * Condition on `payments p`: a PUT may have left. What ended before that (funds declined, withdrawn) was
+ * never at the partner, so no statement counts it; otherwise two correct sides would never agree.
  */
 export const REACHED_THE_PARTNER = `p.stage NOT IN ('created', 'authorized') AND NOT (p.stage = 'ended' AND p.accepted_at IS NULL)`;
 
@@ -216,12 +216,12 @@ export async function closeBatchNow(
   throw conflict('A payment of the batch has not ended: end it first');
 }
 
-/** Batches that are looked at by one statement: with 5,000 partners, all of one evening in a few dozen. */
+/** Batches per statement: those of 5,000 partners in one evening take a few dozen statements. */
 const LOOKED_AT_ONCE = 200;
 
 const dueStatement = sql(
   'batch_due',
-  // Each batch falls to one slot and so to one worker: they close at once, and none stands in another's way.
+  // Each batch belongs to one slot and so to one worker: workers close different batches at the same time.
   `SELECT b.platform_batch_id
      FROM duebridge_platform.batches b, duebridge_platform.slots s
     WHERE b.closed_at IS NULL AND b.cutoff_at <= now() AND b.platform_batch_id > $1
@@ -250,7 +250,7 @@ export async function closeBatches(
     ]);
     for (const { platform_batch_id } of due) {
       if (options.signal?.aborted === true) return closed;
-      // Outside of the transaction first: a batch that waits for a payment in review is not locked in every round.
+      // First outside the transaction, so that a batch that waits for a payment in review is not locked every round.
       if (await isOpen(database, platform_batch_id)) continue;
       if (await closeBatch(database, platform_batch_id, actor)) closed.push(platform_batch_id);
     }
@@ -260,7 +260,7 @@ export async function closeBatches(
   }
 }
 
-/** Whether a payment of the batch has not ended. One look into the index of what is not settled, however large the batch is. */
+/** Whether a payment of the batch is still open. Reads the index of unsettled payments only, however large the batch is. */
 async function isOpen(on: Queryable, platform_batch_id: string): Promise<boolean> {
   return (await on.query(openPayment, [platform_batch_id])).length > 0;
 }
@@ -286,7 +286,7 @@ function closeBatch(
       [platform_batch_id],
     );
     if (held.length === 0) return false;
-    // One may have joined since the look, not sent yet and so in no line, but on its way to the partner under this batch's id.
+    // A payment may have joined since then: not sent yet and so in no line, but about to reach the partner under this batch's id.
     if (await isOpen(tx, platform_batch_id)) return false;
     const lines = await linesOfBatch(tx, platform_batch_id);
     await tx.query(

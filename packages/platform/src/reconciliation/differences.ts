@@ -1,9 +1,9 @@
 /**
- * Differences that stay: what reconciliations found, until somebody resolved it (decision 26).
+ * Open differences: what reconciliations found, until an operator resolves it (decision 26).
  *
  * enters: the differences of one run over one batch.  leaves: rows that keep when each was first found and last seen.
- * holds:  one open row for each kind of difference of a payment; a run that no longer finds one resolves it by itself and says so;
- *         people resolve the rest with a note, which the audit keeps. Nothing is repaired here.
+ * holds:  one open row per payment and kind of difference; a run that no longer finds it resolves it and says so;
+ *         operators resolve the rest with a note, which the audit keeps. Nothing is repaired here.
  */
 import {
   Refusal,
@@ -37,7 +37,7 @@ const goneStatement = sql(
 );
 
 /**
- * Keeps what a run over a batch found; returns how many earlier differences it found no more. `actor` is whoever ran it. All of it in
+ * Keeps what a run over a batch found; returns how many earlier differences it no longer found. `actor` ran it. All of it in
  * the caller's transaction, which holds the batch, so that two runs do not undo each other.
  */
 export async function keepDifferences(

@@ -1,8 +1,8 @@
 /**
- * Stage 9, reconciliation: one batch of ours against the partner's book (PF3, EE3, decision 26).
+ * Stage 9, reconciliation: one batch of ours against the partner's records (PF3, EE3, decision 26).
  *
- * enters: a batch, and perhaps the partner's own file.  leaves: every disagreement, typed; the outcome stands in the audit.
- * holds:  nothing is repaired here: a difference is for people (an operator resumes, refunds, or asks the partner).
+ * enters: a batch, and perhaps the partner's own file.  leaves: every disagreement, typed; the outcome is in the audit.
+ * holds:  nothing is repaired here: an operator decides on a difference (resume, refund, or ask the partner).
  *
  * The partner is asked for its statement first: two equal hashes settle a batch of any size in one call. A partner without
  * statements, and one whose statement differs, is read payment by payment. A file, when given, is compared instead.
@@ -29,16 +29,16 @@ import type { NotSent, PartnerClient } from '../partners/client.ts';
 import type { Partner, PartnerRegistry } from '../partners/registry.ts';
 import { PAYMENT_COLUMNS, type PaymentRow } from '../store/payments.ts';
 
-/** What reconciliation stands on. */
+/** What reconciliation needs. */
 export interface ReconcileGround {
   readonly database: Database;
   readonly registry: PartnerRegistry;
   readonly client: PartnerClient;
 }
 
-/** Payments read at once: beside the engine's calls, so few (PL16). */
+/** Payments read at once. Few, because the engine calls the same partner (PL16). */
 const READ_AT_ONCE = 4;
-/** A partner that cannot be reached now is asked again after this. */
+/** Retry-After when the partner cannot be reached. */
 const RETRY_AFTER_S = '30';
 
 /**
@@ -63,7 +63,7 @@ export async function reconcileBatch(
 }
 
 /**
- * Compares a batch with a file that arrives as a stream: lines are read as they come, so that 100,000 of them hold nothing up. Throws
+ * Compares a batch with a file that arrives as a stream: lines are read as they come, so that 100,000 of them block nothing. Throws
  * Refusal BATCH_NOT_FOUND, PAYLOAD_TOO_LARGE, and INVALID_REQUEST for a file that cannot be read.
  */
 export async function reconcileFile(
@@ -129,9 +129,9 @@ async function compareWithFile(
   };
 }
 
-/** Payments that either book has: what differences are counted against. */
-function countIds(...books: readonly (readonly StatementLine[])[]): number {
-  return new Set(books.flatMap((lines) => lines.map((line) => line.platform_payment_id))).size;
+/** Payments that either side has: the number that differences are counted against. */
+function countIds(...sides: readonly (readonly StatementLine[])[]): number {
+  return new Set(sides.flatMap((lines) => lines.map((line) => line.platform_payment_id))).size;
 }
 
 const idCheck = compileCheck(PlatformPaymentId);
@@ -139,7 +139,7 @@ const idCheck = compileCheck(PlatformPaymentId);
 const MAX_DETAILS = 20;
 /** Largest file, in bytes: a million lines. */
 const MAX_FILE_BYTES = 64 * 1024 * 1024;
-/** Lines read before others get their turn: a millisecond or two. */
+/** Lines read before the event loop gets a turn: a millisecond or two. */
 const LINES_AT_ONCE = 2_000;
 
 /** The lines of an export in one text. Throws Refusal INVALID_REQUEST. */
@@ -149,7 +149,7 @@ export function readLines(csv: string): StatementLine[] {
   return reader.end();
 }
 
-/** The lines of an export that arrives in pieces; lets others run in between. */
+/** The lines of an export that arrives in pieces; yields to the event loop in between. */
 async function readFile(file: AsyncIterable<Uint8Array>): Promise<StatementLine[]> {
   const reader = lineReader();
   const utf8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
@@ -184,7 +184,7 @@ async function readFile(file: AsyncIterable<Uint8Array>): Promise<StatementLine[
   return reader.end();
 }
 
-/** Reads lines `platform_payment_id,status,amount_in_cents`; a heading line is passed over. `end` throws Refusal INVALID_REQUEST. */
+/** Reads lines `platform_payment_id,status,amount_in_cents`; a heading line is skipped. `end` throws Refusal INVALID_REQUEST. */
 function lineReader(): { read(texts: readonly string[]): void; end(): StatementLine[] } {
   const lines: StatementLine[] = [];
   const details: Detail[] = [];
@@ -197,7 +197,7 @@ function lineReader(): { read(texts: readonly string[]): void; end(): StatementL
       .map((field) => field.trim().replace(/^"(.*)"$/, '$1'));
     const [platform_payment_id, status, amount = ''] = fields;
     if (text.trim() === '' || platform_payment_id === 'platform_payment_id') return;
-    // The rule of decision 11, but for zero, which a book may hold for a payment that came to nothing.
+    // Decision 11, except for zero, which an export may have for a payment that came to nothing.
     if (
       fields.length === 3 &&
       idCheck.holds(platform_payment_id) &&
@@ -221,7 +221,7 @@ function lineReader(): { read(texts: readonly string[]): void; end(): StatementL
   };
 }
 
-/** Two books, line against line, in the order of the ids. An id that stands twice there counts with the sum of its amounts. Pure. */
+/** Compares two lists of lines in the order of their ids. An id that occurs twice in theirs counts with the sum of its amounts. Pure. */
 export function compareLines(
   ours: readonly StatementLine[],
   theirs: readonly StatementLine[],
@@ -292,7 +292,7 @@ async function compareWithPartner(
     return { platform_batch_id, method: 'statement', compared: here.count, differences: [] };
   }
   const differences = await readEach(client, partner, payments);
-  // Those of ours that its statement can count: not what it does not have, or has in another batch.
+  // Ours that its statement can count: without those it lacks or has in another batch.
   const absent = differences.filter(
     ({ kind, there }) =>
       kind === 'missing_there' && (there === null || there === 'another platform_batch_id'),
@@ -306,7 +306,7 @@ async function compareWithPartner(
       there: `${there.count} payments`,
     });
   }
-  // What only the partner has is compared too: otherwise six differences could stand in five payments.
+  // Payments that only the partner has are counted too; otherwise the report could say six differences in five payments.
   const extra = differences.filter(({ kind }) => kind === 'missing_here').length;
   const compared = payments.length + extra;
   return { platform_batch_id, method: 'payments', compared, differences };
@@ -314,7 +314,7 @@ async function compareWithPartner(
 
 const statementCheck = compileCheck(BatchStatement);
 
-/** The partner's statement; undefined when it has none to offer (the extension is not everybody's). Pure. */
+/** The partner's statement; undefined when it does not offer the extension. Pure. */
 function judgeStatement(answer: Exchange | NotSent): BatchStatement | undefined {
   if (answer.kind !== 'reply' || answer.status !== 200) return undefined;
   return statementCheck.holds(answer.json) ? answer.json : undefined;
@@ -342,7 +342,7 @@ async function readEach(
   return inIdOrder(differences);
 }
 
-/** How one payment differs from what its partner answered; undefined when the answer tells nothing. Pure. */
+/** How one payment differs from what its partner answered; undefined when the answer is inconclusive. Pure. */
 function comparePayment(payment: PaymentRow, answer: Exchange | NotSent): Difference[] | undefined {
   const { platform_payment_id, status: here } = payment;
   if (answer.kind !== 'reply') return undefined;
@@ -355,7 +355,7 @@ function comparePayment(payment: PaymentRow, answer: Exchange | NotSent): Differ
     case 'invalid':
       return undefined;
     case 'mismatch':
-      // With another amount it is our payment, wrongly booked; with another id, account or batch it is not our payment.
+      // With another amount it is our payment, recorded wrongly; with another id, account or batch it is not our payment.
       return [
         judged.field === 'amount_in_cents'
           ? {

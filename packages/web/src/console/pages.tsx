@@ -497,7 +497,7 @@ function resolutionOf(one: OpenDifference, again: () => void) {
     <Act
       label="Resolve"
       blocked={isViewer()}
-      about={`Resolves the difference ${one.kind} of payment ${one.platform_payment_id}. Nothing is changed in either book.`}
+      about={`Resolves the difference ${one.kind} of payment ${one.platform_payment_id}. Nothing is changed on either side.`}
       reasonLabel="How it was resolved, kept in the audit"
       act={async (reason) => {
         await post(`/differences/${one.difference_id}/resolve`, { reason });

@@ -239,7 +239,7 @@ export function createDuebridge(options: DuebridgeOptions): Duebridge {
       after(options.loadTimeoutMs ?? LOAD_TIMEOUT_MS, () =>
         fail('load_timeout', `${url} did not answer in time: try again`, true),
       );
-      // A turn later: whoever mounts and unmounts at once (React's StrictMode) costs no token.
+      // A turn later, so that mounting and unmounting at once (React's StrictMode) costs no token.
       after(0, () => {
         if (!asked) early = getToken('initial');
       });
