@@ -23,6 +23,8 @@ import { PlatformBatchId, PlatformPaymentId } from './fields.ts';
 import {
   AuditPage,
   AuditQuery,
+  AuditVerification,
+  AuditVerificationQuery,
   DifferencePage,
   DifferenceQuery,
   ExportQuery,
@@ -266,6 +268,17 @@ export const platformAdminRoutes = routeTable({
     auth: 'admin',
     query: AuditQuery,
     reply: AuditPage,
+    errors: ['UNAUTHORIZED'],
+  },
+  verify_audit: {
+    id: 'verify_audit',
+    method: 'GET',
+    path: '/admin/v1/audit/verification',
+    summary: 'Compare the audit with its seals',
+    source: 'decision 135',
+    auth: 'admin',
+    query: AuditVerificationQuery,
+    reply: AuditVerification,
     errors: ['UNAUTHORIZED'],
   },
   get_self: {

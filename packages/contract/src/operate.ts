@@ -262,6 +262,47 @@ export const AuditPage = Type.Object({
 });
 export type AuditPage = Static<typeof AuditPage>;
 
+/** Which seals of the audit to compare with its lines (decision 135). */
+export const AuditVerificationQuery = Type.Object(
+  {
+    after: Type.Optional(
+      Type.String({ pattern: '^[0-9]{1,12}$', description: 'Number of a seal; 0 is the start.' }),
+    ),
+    limit: Type.Optional(
+      Type.String({ pattern: '^([1-9]|[1-4][0-9]|50)$', description: 'Seals at most; 50.' }),
+    ),
+  },
+  strict,
+);
+export type AuditVerificationQuery = Static<typeof AuditVerificationQuery>;
+
+/** What the comparison found. */
+export const AuditVerification = Type.Object({
+  seals: Type.Integer({ minimum: 0, description: 'Seals that were compared and hold.' }),
+  lines: Type.Integer({ minimum: 0, description: 'Lines under them.' }),
+  through: nullable(
+    Type.Object(
+      {
+        seal_no: Type.Integer({ minimum: 1 }),
+        seal: Type.String({ pattern: '^[0-9a-f]{64}$' }),
+        to: Type.String(),
+      },
+      { description: 'The last seal that holds: compare it with one noted elsewhere.' },
+    ),
+  ),
+  next: nullable(Type.Integer({ minimum: 1, description: 'Go on after this seal.' })),
+  broken: nullable(
+    Type.Object({
+      seal_no: Type.Integer({ minimum: 1 }),
+      what: Type.Enum(['altered', 'removed', 'inserted', 'seal_missing', 'seal_altered']),
+      at: nullable(Type.String()),
+      audit_id: nullable(Type.String()),
+    }),
+  ),
+  unsealed: Type.Integer({ minimum: 0, description: 'Lines of the last minute, not sealed yet.' }),
+});
+export type AuditVerification = Static<typeof AuditVerification>;
+
 // People ---------------------------------------------------------------------------------------------------------------------
 
 export const PersonRequest = Type.Object(

@@ -51,6 +51,7 @@ test('the tables list every operation of both sides', () => {
     'GET /admin/v1/batches/{platform_batch_id}',
     'POST /admin/v1/batches/{platform_batch_id}/reconcile',
     'GET /admin/v1/audit',
+    'GET /admin/v1/audit/verification',
     'GET /admin/v1/me',
     'GET /admin/v1/operators',
     'POST /admin/v1/operators',
@@ -74,6 +75,7 @@ test('the tables list every operation of both sides', () => {
     'POST /admin/v1/accounts/import',
     'GET /admin/v1/payments',
     'POST /admin/v1/payments/{platform_payment_id}/cancel',
+    'GET /admin/v1/audit/verification',
   ]);
 });
 

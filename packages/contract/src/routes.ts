@@ -21,7 +21,7 @@ import {
   FlowSessionGrant,
   FlowSessionRequest,
 } from './flow.ts';
-import type { OperatorRole } from './operate.ts';
+import { AuditVerification, AuditVerificationQuery, type OperatorRole } from './operate.ts';
 import { AccessTokenReply, AccessTokenRequest, type Scope } from './oauth.ts';
 import { BatchStatement, PaymentInstruction, PaymentRecord } from './payment.ts';
 
@@ -313,6 +313,17 @@ export const partnerAdminRoutes = routeTable({
     body: OperatorReason,
     reply: PaymentRecord,
     errors: ['UNAUTHORIZED', 'PAYMENT_NOT_FOUND', 'CONFLICT', 'UNSUPPORTED_MEDIA_TYPE'],
+  },
+  verify_kit_audit: {
+    id: 'verify_kit_audit',
+    method: 'GET',
+    path: '/admin/v1/audit/verification',
+    summary: 'Compare the audit with its seals',
+    source: 'decision 135',
+    auth: 'admin',
+    query: AuditVerificationQuery,
+    reply: AuditVerification,
+    errors: ['UNAUTHORIZED'],
   },
 });
 

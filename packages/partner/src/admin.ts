@@ -8,13 +8,13 @@ import {
   type KitPaymentPage,
   type KitPaymentQuery,
 } from '@duebridge/contract';
-import { adminGuard, mount, type Database } from '@duebridge/runtime';
+import { adminGuard, mount, openAuditChain, type Database } from '@duebridge/runtime';
 import type { FastifyInstance } from 'fastify';
 import { parseAccountsCsv } from './accounts-csv.ts';
 import type { BillerRules } from './account-system.ts';
 import type { PartnerKit } from './kit.ts';
 import { importAccounts } from './ledger.ts';
-import { listPayments, toRecord, type Place } from './store.ts';
+import { auditTables, listPayments, toRecord, type Place } from './store.ts';
 
 /** Payments in one page when the operator names no number, and at most (the query's pattern). */
 const defaultPageRows = 100;
@@ -33,6 +33,7 @@ export interface PartnerAdminOptions {
 /** Mounts the operator's operations on a server of `createServer`. Throws ConfigurationError for a weak key. */
 export function mountPartnerAdmin(app: FastifyInstance, options: PartnerAdminOptions): void {
   const { database, kit, billers } = options;
+  const auditChain = openAuditChain({ database, tables: auditTables });
   const guard = { onRequest: adminGuard(options.adminKey) };
 
   mount(
@@ -85,6 +86,12 @@ export function mountPartnerAdmin(app: FastifyInstance, options: PartnerAdminOpt
         }
       }
     },
+    guard,
+  );
+  mount(
+    app,
+    partnerAdminRoutes.verify_kit_audit,
+    ({ query }) => auditChain.verify(Number(query.after ?? 0), Number(query.limit ?? 50)),
     guard,
   );
 }

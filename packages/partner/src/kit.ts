@@ -12,8 +12,10 @@ import {
 import {
   checkDurability,
   ConfigurationError,
+  keepSealing,
   mount,
   OAuthRefusal,
+  openAuditChain,
   silentLog,
   systemClock,
   type Clock,
@@ -35,7 +37,7 @@ import { kitMetrics } from './metrics.ts';
 import { openStatements } from './statement.ts';
 import { openStatusReads, waitPreference } from './status.ts';
 import { settlePayment, type SettleOutcome } from './settle.ts';
-import { toRecord, type PaymentRow } from './store.ts';
+import { auditTables, toRecord, type PaymentRow } from './store.ts';
 import { openKitTraces } from './traces.ts';
 
 /** Path templates of the operations; absent ones are the defaults. */
@@ -188,14 +190,20 @@ export async function mountKit(app: FastifyInstance, options: PartnerKitOptions)
     sweep: () => applier.sweep(0),
   } satisfies PartnerKit);
 
+  // Without a key: the kit has no secret beside its database (decision 135).
+  const chain = openAuditChain({ database, tables: auditTables });
+  const sealing = new AbortController();
+  let sealed: Promise<void> | undefined;
   app.addHook('onReady', (done) => {
     applier.start();
+    sealed = keepSealing({ chain, clock, log, signal: sealing.signal });
     done();
   });
   // When the server begins to close, waiting reads end, then requests in flight are answered, and only then do the stages stop.
   app.addHook('onClose', async () => {
+    sealing.abort();
     await acceptance.drain();
-    await Promise.all([applier.stop(), reads.stop()]);
+    await Promise.all([applier.stop(), reads.stop(), sealed]);
   });
 
   const counted = (error: unknown): unknown => {

@@ -2,7 +2,12 @@
  * `duebridge partner …` (decision 30). `serve` and `migrate` open the database; the others speak to the admin API of a running
  * server, like any operator's tool (decision 32).
  */
-import type { AccountImportResult, KitPaymentPage, PaymentRecord } from '@duebridge/contract';
+import type {
+  AccountImportResult,
+  AuditVerification,
+  KitPaymentPage,
+  PaymentRecord,
+} from '@duebridge/contract';
 import { fillPath, formatCents, partnerAdminRoutes } from '@duebridge/contract';
 import {
   askAdmin,
@@ -16,6 +21,8 @@ import {
   readTextFile,
   table,
   unknownVariables,
+  verifyAudit,
+  type AuditVerifyOptions,
   type Terminal,
 } from '@duebridge/runtime/cli';
 import { Command } from 'commander';
@@ -122,6 +129,23 @@ Exit codes: 0 done, 1 failed, 2 configuration, 3 usage.`,
     .option('--limit <n>', 'at most this many, up to 1000', '100')
     .option('--cursor <cursor>', 'continue from the next_cursor of the previous page')
     .action((options: PaymentsOptions) => showPayments(terminal, options));
+
+  const audit = partner
+    .command('audit')
+    .description('what happened to payments besides their life');
+  adminOptions(audit.command('verify'))
+    .option('--expect <number:seal>', 'a seal noted earlier, which must be there unchanged')
+    .description('compare the audit with its seals: was a line altered, removed or put in?')
+    .action((options: AdminOptions & AuditVerifyOptions) =>
+      verifyAudit(terminal, options, (query) =>
+        ask<AuditVerification>(
+          terminal,
+          options,
+          'GET',
+          `${partnerAdminRoutes.verify_kit_audit.path}${query}`,
+        ),
+      ),
+    );
 
   const payment = partner.command('payment').description('act on one payment');
   adminOptions(payment.command('cancel'))

@@ -35,6 +35,30 @@ CREATE TABLE duebridge_partner.account (
 
 CREATE TRIGGER account_never_removed BEFORE DELETE ON duebridge_partner.account FOR EACH ROW EXECUTE FUNCTION duebridge_partner.refuse_change();
 
+CREATE TABLE duebridge_partner.audit_seals (
+  seal_no bigint NOT NULL,
+  from_at timestamp with time zone NOT NULL,
+  to_at timestamp with time zone NOT NULL,
+  sealed_at timestamp with time zone NOT NULL,
+  lines integer NOT NULL,
+  digests bytea NOT NULL,
+  previous bytea NOT NULL,
+  seal bytea NOT NULL,
+  CONSTRAINT audit_seals_pkey PRIMARY KEY (seal_no),
+  CONSTRAINT audit_seals_check CHECK ((octet_length(digests) = (32 * lines))),
+  CONSTRAINT audit_seals_lines_check CHECK ((lines >= 0)),
+  CONSTRAINT audit_seals_previous_check CHECK ((octet_length(previous) = 32)),
+  CONSTRAINT audit_seals_seal_check CHECK ((octet_length(seal) = 32)),
+  CONSTRAINT audit_seals_seal_no_check CHECK ((seal_no > 0)),
+  CONSTRAINT audit_seals_stretch CHECK ((from_at <= to_at))
+);
+
+CREATE INDEX audit_seals_end ON duebridge_partner.audit_seals USING btree (to_at);
+
+CREATE TRIGGER audit_seals_append_only BEFORE DELETE OR UPDATE ON duebridge_partner.audit_seals FOR EACH ROW EXECUTE FUNCTION duebridge_partner.refuse_change();
+
+CREATE TRIGGER audit_seals_never_emptied BEFORE TRUNCATE ON duebridge_partner.audit_seals FOR EACH STATEMENT EXECUTE FUNCTION duebridge_partner.refuse_change();
+
 CREATE TABLE duebridge_partner.deployment (
   one boolean NOT NULL DEFAULT true,
   deployment_id uuid NOT NULL,
@@ -106,6 +130,8 @@ CREATE TABLE duebridge_partner.payment_audit (
   CONSTRAINT payment_audit_pkey PRIMARY KEY (audit_id),
   CONSTRAINT payment_audit_event_known CHECK ((event = ANY (ARRAY['mismatch'::text, 'foreign_client'::text, 'canceled'::text, 'settled'::text, 'contradicted'::text, 'imported'::text])))
 );
+
+CREATE INDEX payment_audit_at ON duebridge_partner.payment_audit USING btree (at, audit_id);
 
 CREATE INDEX payment_audit_payment ON duebridge_partner.payment_audit USING btree (platform_payment_id);
 

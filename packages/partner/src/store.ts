@@ -7,7 +7,7 @@
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import type { PaymentRecord, PaymentStatus, TerminalStatus } from '@duebridge/contract';
-import { sql, type Database, type Transaction } from '@duebridge/runtime';
+import { sql, type AuditTables, type Database, type Transaction } from '@duebridge/runtime';
 
 /** A payment as the table has it: the record of the wire (decision 3) and who put it. */
 export interface PaymentRow {
@@ -310,6 +310,13 @@ export interface AuditLine {
     'mismatch' | 'foreign_client' | 'canceled' | 'settled' | 'contradicted' | 'imported';
   readonly detail: Readonly<Record<string, string | number>>;
 }
+
+/** What the seals of the audit cover (decision 135). The order of the columns is part of every digest. */
+export const auditTables: AuditTables = {
+  lines: 'duebridge_partner.payment_audit',
+  seals: 'duebridge_partner.audit_seals',
+  columns: ['platform_payment_id', 'actor', 'event', 'detail'],
+};
 
 /** Mismatches kept for one payment: a caller that repeats wrong requests forever must not fill the disk. */
 const maxMismatches = 100;

@@ -35,6 +35,28 @@ CREATE INDEX audit_unsuccessful ON duebridge_platform.audit USING btree (((detai
 
 CREATE TRIGGER audit_kept BEFORE DELETE OR UPDATE OR TRUNCATE ON duebridge_platform.audit FOR EACH STATEMENT EXECUTE FUNCTION duebridge_platform.kept_for_ever();
 
+CREATE TABLE duebridge_platform.audit_seals (
+  seal_no bigint NOT NULL,
+  from_at timestamp with time zone NOT NULL,
+  to_at timestamp with time zone NOT NULL,
+  sealed_at timestamp with time zone NOT NULL,
+  lines integer NOT NULL,
+  digests bytea NOT NULL,
+  previous bytea NOT NULL,
+  seal bytea NOT NULL,
+  CONSTRAINT audit_seals_pkey PRIMARY KEY (seal_no),
+  CONSTRAINT audit_seals_check CHECK ((octet_length(digests) = (32 * lines))),
+  CONSTRAINT audit_seals_lines_check CHECK ((lines >= 0)),
+  CONSTRAINT audit_seals_previous_check CHECK ((octet_length(previous) = 32)),
+  CONSTRAINT audit_seals_seal_check CHECK ((octet_length(seal) = 32)),
+  CONSTRAINT audit_seals_seal_no_check CHECK ((seal_no > 0)),
+  CONSTRAINT audit_seals_stretch CHECK ((from_at <= to_at))
+);
+
+CREATE INDEX audit_seals_end ON duebridge_platform.audit_seals USING btree (to_at);
+
+CREATE TRIGGER audit_seals_kept BEFORE DELETE OR UPDATE OR TRUNCATE ON duebridge_platform.audit_seals FOR EACH STATEMENT EXECUTE FUNCTION duebridge_platform.kept_for_ever();
+
 CREATE TABLE duebridge_platform.batches (
   platform_batch_id text NOT NULL,
   partner_id text NOT NULL,

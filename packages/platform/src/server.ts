@@ -4,6 +4,7 @@
  * The public listener takes Create Token, the flow API and the pages; the admin listener takes the admin API and the figures, and is
  * bound to this machine unless it is told otherwise.
  */
+import { createSecretKey, hkdfSync } from 'node:crypto';
 import { platformAdminRoutes, platformRoutes, Refusal, renderOpenApi } from '@duebridge/contract';
 import {
   ConfigurationError,
@@ -12,9 +13,11 @@ import {
   createMetrics,
   createServer,
   hostsOf,
+  keepSealing,
   listen,
   mount,
   mountOperations,
+  openAuditChain,
   openDatabase,
   openServerDatabase,
   rateLimiter,
@@ -50,6 +53,7 @@ import { openSealer } from './partners/seal.ts';
 import { keepAttempts, openAttempts } from './store/attempts.ts';
 import { openSessions, type Sessions } from './checkout/session.ts';
 import { openTokens, type Tokens } from './checkout/token.ts';
+import { auditTables } from './store/audit.ts';
 
 /** Version of the API documents: that of the packages. */
 const version = '0.1.0';
@@ -200,11 +204,25 @@ async function openAll(
           log,
           signal: stopping.signal,
         });
+  // Keyed with what is outside the database, so that whoever can write to it cannot make seals of their own.
+  const sealing = hkdfSync('sha256', keyPepper, '', 'duebridge audit seals', 32);
+  const auditChain = openAuditChain({
+    database,
+    tables: auditTables,
+    key: createSecretKey(Buffer.from(sealing)),
+  });
+  metrics.gauge(
+    'duebridge_audit_seal_age_seconds',
+    'Since when the audit has not been sealed',
+    [],
+    () => auditChain.ageMs / 1_000,
+  );
+  const sealed = keepSealing({ chain: auditChain, clock, log, signal: stopping.signal });
   const figures = openFigures(database);
   const gauges = keepGauges({ database, metrics, figures, clock, log, signal: stopping.signal });
   closers.push(async () => {
     stopping.abort();
-    await Promise.all([forgetting, gauges, mailing]);
+    await Promise.all([forgetting, gauges, mailing, sealed]);
   });
 
   const ready = async (): Promise<Record<string, boolean>> => ({
@@ -240,6 +258,7 @@ async function openAll(
     operators,
     attempts,
     figures,
+    auditChain,
     sealer,
     pepper: keyPepper,
     clock,

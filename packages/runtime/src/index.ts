@@ -1,4 +1,5 @@
 /** What both servers share: database, time, HTTP, service life. Imports the contract only. */
+export * from './audit-chain.ts';
 export * from './clock.ts';
 export * from './config.ts';
 export * from './data-directory.ts';

@@ -16,7 +16,13 @@ import {
   type PaymentView,
   type Route,
 } from '@duebridge/contract';
-import { mount, type Clock, type Database, type Handler } from '@duebridge/runtime';
+import {
+  mount,
+  type AuditChain,
+  type Clock,
+  type Database,
+  type Handler,
+} from '@duebridge/runtime';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import type { ClientKeys } from '../checkout/keys.ts';
 import { emailDigest } from '../checkout/secrets.ts';
@@ -58,6 +64,7 @@ export interface AdminGround {
   readonly pepper: KeyObject;
   readonly clock: Clock;
   readonly figures: ReadFigures;
+  readonly auditChain: AuditChain;
   /** Closing a review above this needs a second person. */
   readonly secondPersonAboveCents: number;
   /** Who sent a request. Throws Refusal UNAUTHORIZED, or CSRF_TOKEN_REQUIRED. */
@@ -297,6 +304,9 @@ export function mountAdmin(app: FastifyInstance, ground: AdminGround): void {
         rows.length > limit && last !== undefined ? `${last.exact_at}~${last.audit_id}` : null,
     };
   });
+  serve(routes.verify_audit, ({ query }) =>
+    ground.auditChain.verify(Number(query.after ?? 0), Number(query.limit ?? 50)),
+  );
   serve(routes.get_overview, () => overview(database));
   serve(routes.get_figures, ({ query }) => ground.figures(query, clock.now()));
 }

@@ -1,5 +1,13 @@
-import type { AuditEntry, AuditPage } from '@duebridge/contract';
-import { jsonOption, print, queryOf, table, type Terminal } from '@duebridge/runtime/cli';
+import type { AuditEntry, AuditPage, AuditVerification } from '@duebridge/contract';
+import {
+  jsonOption,
+  print,
+  queryOf,
+  table,
+  verifyAudit,
+  type AuditVerifyOptions,
+  type Terminal,
+} from '@duebridge/runtime/cli';
 import type { Command } from 'commander';
 import { adminPath, ask } from './ask.ts';
 
@@ -17,7 +25,7 @@ interface AuditOptions {
 
 /** `duebridge platform audit`. */
 export function addAudit(command: Command, terminal: Terminal): void {
-  command
+  const audit = command
     .command('audit')
     .description('who did what and why, newest first')
     .option('--actor <name>', 'of one operator, such as ada, or admin-key')
@@ -51,6 +59,20 @@ export function addAudit(command: Command, terminal: Terminal): void {
         return auditTable(page.entries) + more;
       });
     });
+  audit
+    .command('verify')
+    .description('compare the audit with its seals: was a line altered, removed or put in?')
+    .option('--expect <number:seal>', 'a seal noted earlier, which must be there unchanged')
+    .addOption(jsonOption())
+    // `--json` before the subcommand is the option of `audit`.
+    .action((options: AuditVerifyOptions, self: Command) =>
+      verifyAudit(
+        terminal,
+        { ...self.optsWithGlobals<AuditVerifyOptions>(), ...options },
+        (query) =>
+          ask<AuditVerification>(terminal, 'GET', `${adminPath`audit/verification`}${query}`),
+      ),
+    );
 }
 
 /** Entries of the audit in columns. */

@@ -224,3 +224,25 @@ test('a file that is no export is refused with the lines to correct, and nothing
   const found = await json<{ differences: object[] }>(['differences', '--batch', batch]);
   assert.deepEqual(found.differences, []);
 });
+
+test('the audit is compared with its seals by one command, which fails with one sentence', async () => {
+  assert.match(
+    await run(['audit', 'verify']),
+    /^The audit holds: \d+ lines? under \d+ seals?, \d+ not sealed yet/,
+  );
+  const wrong = `7:${'0'.repeat(64)}`;
+  await assert.rejects(run(['audit', 'verify', '--expect', wrong]), {
+    exitCode: 1,
+    message: /^the audit is broken: seal 7 is not the one that was expected/,
+  });
+  await assert.rejects(run(['audit', 'verify', '--expect', 'seven']), { exitCode: 3 });
+  // A seal that somebody made who has the database and not the key.
+  await platform.database.query(
+    `INSERT INTO duebridge_platform.audit_seals (seal_no, from_at, to_at, sealed_at, lines, digests, previous, seal)
+     VALUES (1000000, now(), now(), now(), 0, '', decode(repeat('00', 32), 'hex'), sha256('forged'))`,
+  );
+  await assert.rejects(run(['audit', 'verify', '--json']), {
+    exitCode: 1,
+    message: 'the audit is broken at seal 1000000: a seal before it was removed',
+  });
+});

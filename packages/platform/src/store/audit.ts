@@ -3,8 +3,15 @@
  * writes all other lines, and reads them.
  */
 import type { AuditEntry } from '@duebridge/contract';
-import { sql } from '@duebridge/runtime';
+import { sql, type AuditTables } from '@duebridge/runtime';
 import type { AuditDetail, Queryable } from './payments.ts';
+
+/** What the seals of the audit cover (decision 135). The order of the columns is part of every digest. */
+export const auditTables: AuditTables = {
+  lines: 'duebridge_platform.audit',
+  seals: 'duebridge_platform.audit_seals',
+  columns: ['actor', 'event', 'platform_payment_id', 'partner_id', 'detail'],
+};
 
 const noteStatement = sql(
   'audit_note',

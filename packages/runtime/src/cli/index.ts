@@ -4,5 +4,6 @@ export * from '../data-directory.ts';
 export * from '../errors.ts';
 export * from '../server-variables.ts';
 export * from './admin-client.ts';
+export * from './audit-verify.ts';
 export * from './print.ts';
 export * from './terminal.ts';

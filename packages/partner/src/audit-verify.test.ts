@@ -1,0 +1,69 @@
+/** The seals over the kit's audit, as its operator checks them (decision 135). */
+import assert from 'node:assert/strict';
+import test from 'node:test';
+import { openAuditChain } from '@duebridge/runtime';
+import { partnerCommand } from './main.ts';
+import { startPartner } from './server.ts';
+import { auditTables } from './store.ts';
+import {
+  haveAccounts,
+  instruction,
+  kitDatabase,
+  paymentPath,
+  testKey,
+  withKey,
+} from './testing.ts';
+
+test('what happened to a payment is sealed, and a line that was taken out is missed [EE8]', async (t) => {
+  const database = await kitDatabase(t, 'seals');
+  await haveAccounts(database);
+  const partner = await startPartner({
+    auth: { method: 'key', header: 'x-api-key', keys: [testKey] },
+    databaseUrl: database.url,
+    adminKey: 'an-admin-key-of-the-test',
+    port: 0,
+    adminPort: 0,
+  });
+  database.closing(() => partner.stop());
+  const run = async (...words: string[]): Promise<string> => {
+    let out = '';
+    const command = partnerCommand({
+      env: { DUEBRIDGE_ADMIN_URL: partner.adminUrl, DUEBRIDGE_ADMIN_KEY: partner.adminKey },
+      stdin: (async function* () {})(),
+      write: (text) => {
+        out += text;
+      },
+    });
+    await command.parseAsync(words, { from: 'user' });
+    return out;
+  };
+
+  // A repeat with another amount is written down (decision 9).
+  for (const amount of [100, 200, 300]) {
+    const put = await fetch(`${partner.url}${paymentPath('p')}`, {
+      method: 'PUT',
+      headers: { ...withKey, 'content-type': 'application/json' },
+      body: instruction(amount),
+    });
+    assert.equal(put.status, 200);
+  }
+  const chain = openAuditChain({ database, tables: auditTables, marginMs: 0 });
+  for (let round = 0; round < 3; round += 1) await chain.seal();
+  const said = await run('audit', 'verify');
+  assert.match(said, /^The audit holds: 2 lines under [12] seals, 0 not sealed yet\.\n/);
+  const seal = /Newest seal: (\S+), up to /.exec(said)?.[1] ?? '';
+  assert.match(await run('audit', 'verify', '--expect', seal), /^The audit holds/);
+  const json = JSON.parse(await run('audit', 'verify', '--json')) as Record<string, unknown>;
+  assert.deepEqual([json['lines'], json['broken']], [2, null]);
+
+  await database.transaction(async (tx) => {
+    await tx.query('SET LOCAL session_replication_role = replica');
+    await tx.query(
+      `DELETE FROM duebridge_partner.payment_audit WHERE detail ->> 'amount_in_cents' = '300'`,
+    );
+  });
+  await assert.rejects(run('audit', 'verify'), {
+    exitCode: 1,
+    message: /^the audit is broken at seal [12]: a line after \S+ was removed$/,
+  });
+});

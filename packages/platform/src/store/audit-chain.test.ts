@@ -1,0 +1,231 @@
+/** The seals over the audit: what somebody with the database in their hands does to it is found, and where (decision 135). */
+import assert from 'node:assert/strict';
+import { createSecretKey } from 'node:crypto';
+import test, { type TestContext } from 'node:test';
+import { openAuditChain, type AuditChain, type Database } from '@duebridge/runtime';
+import { testDatabase, type TestDatabase } from '@duebridge/runtime/testing';
+import { migrations } from '../migrations.ts';
+import { auditTables, note } from './audit.ts';
+
+const key = createSecretKey(Buffer.alloc(32, 7));
+
+/** An audit whose lines are sealed at once instead of after half a minute. */
+function chainOf(database: Database, withKey = true): AuditChain {
+  const tables = auditTables;
+  return openAuditChain({ database, tables, marginMs: 0, ...(withKey ? { key } : {}) });
+}
+
+function audited(t: TestContext): Promise<TestDatabase> {
+  return testDatabase(t, { migrations, name: 'chain' });
+}
+
+async function say(on: Pick<Database, 'query'>, ...events: string[]): Promise<void> {
+  for (const event of events) {
+    await note(on, {
+      actor: 'ada',
+      event,
+      platform_payment_id: 'p',
+      detail: { reason: `of ${event}` },
+    });
+  }
+}
+
+/** Seals all that is there: the first round sees which transactions run, the next that they have ended. */
+async function sealAll(chain: AuditChain): Promise<void> {
+  await chain.seal();
+  await chain.seal();
+}
+
+/** Everything, in as many pages as it takes. */
+async function verify(chain: AuditChain, limit = 3) {
+  const sum = { seals: 0, lines: 0 };
+  for (let after = 0; ;) {
+    const page = await chain.verify(after, limit);
+    sum.seals += page.seals;
+    sum.lines += page.lines;
+    if (page.next === null) return { ...page, ...sum };
+    after = page.next;
+  }
+}
+
+/** What only the owner of the tables can do, and undoes: the triggers refuse it to everybody else. */
+async function tamper(database: Database, ...statements: string[]): Promise<void> {
+  await database.transaction(async (tx) => {
+    await tx.query('SET LOCAL session_replication_role = replica');
+    for (const statement of statements) await tx.query(statement);
+  });
+}
+
+test('a line that was altered, removed, exchanged, put in or moved is found, and so is a seal [EE8]', async (t) => {
+  const database = await audited(t);
+  const chain = chainOf(database);
+  for (const events of [['one', 'two'], ['three', 'four', 'five'], ['six']]) {
+    await say(database, ...events);
+    await sealAll(chain);
+  }
+  await say(database, 'seven');
+  const whole = await verify(chain);
+  assert.deepEqual([whole.seals, whole.lines, whole.unsealed, whole.broken], [3, 6, 1, null]);
+
+  const lines = 'duebridge_platform.audit';
+  const seals = 'duebridge_platform.audit_seals';
+  const of = (event: string): string => `WHERE event = '${event}'`;
+  await database.query(`CREATE TABLE public.lines AS SELECT * FROM ${lines}`);
+  await database.query(`CREATE TABLE public.seals AS SELECT * FROM ${seals}`);
+  const cases: readonly [what: string, seal_no: number, ...statements: string[]][] = [
+    ['altered', 2, `UPDATE ${lines} SET detail = '{"reason": "another"}' ${of('four')}`],
+    ['altered', 2, `UPDATE ${lines} SET actor = 'bob' ${of('three')}`],
+    ['altered', 2, `UPDATE ${lines} SET platform_payment_id = NULL ${of('five')}`],
+    // A digest over texts put together would not see a letter that goes from one column to the next.
+    ['altered', 1, `UPDATE ${lines} SET actor = 'adao', event = 'ne' ${of('one')}`],
+    ['removed', 1, `DELETE FROM ${lines} ${of('one')}`],
+    ['removed', 2, `DELETE FROM ${lines} ${of('four')}`],
+    ['removed', 3, `DELETE FROM ${lines} ${of('six')}`],
+    [
+      'altered',
+      2,
+      `UPDATE ${lines} SET at = (SELECT at FROM public.lines ${of('five')}) ${of('three')}`,
+      `UPDATE ${lines} SET at = (SELECT at FROM public.lines ${of('three')}) ${of('five')}`,
+    ],
+    [
+      'inserted',
+      2,
+      `INSERT INTO ${lines} (at, actor, event) SELECT at + interval '1 microsecond', 'eve', 'x' FROM public.lines ${of('four')}`,
+    ],
+    ['inserted', 1, `INSERT INTO ${lines} (at, actor, event) VALUES ('2001-01-01', 'eve', 'x')`],
+    ['seal_missing', 2, `DELETE FROM ${seals} WHERE seal_no = 1`],
+    ['seal_missing', 3, `DELETE FROM ${seals} WHERE seal_no = 2`],
+    [
+      'seal_altered',
+      2,
+      `DELETE FROM ${lines} ${of('five')}`,
+      `UPDATE ${seals} SET lines = 2, digests = substr(digests, 1, 64) WHERE seal_no = 2`,
+    ],
+    [
+      'seal_altered',
+      3,
+      `UPDATE ${seals} SET from_at = from_at - interval '1 second' WHERE seal_no = 3`,
+    ],
+    [
+      'seal_altered',
+      2,
+      `UPDATE ${seals} SET to_at = to_at - interval '1 microsecond' WHERE seal_no = 2`,
+    ],
+  ];
+  for (const [what, seal_no, ...statements] of cases) {
+    await tamper(database, ...statements);
+    const { broken } = await verify(chain);
+    assert.deepEqual([broken?.what, broken?.seal_no], [what, seal_no], statements.join('; '));
+    await tamper(
+      database,
+      `DELETE FROM ${lines}`,
+      `INSERT INTO ${lines} SELECT * FROM public.lines`,
+      `DELETE FROM ${seals}`,
+      `INSERT INTO ${seals} SELECT * FROM public.seals`,
+    );
+    assert.equal((await verify(chain)).broken, null);
+  }
+
+  // Cutting off the end leaves a chain that holds: only a seal noted elsewhere shows it.
+  await tamper(
+    database,
+    `DELETE FROM ${lines} ${of('six')}`,
+    `DELETE FROM ${seals} WHERE seal_no = 3`,
+  );
+  const cut = await verify(chain);
+  assert.deepEqual([cut.broken, cut.through?.seal_no], [null, 2]);
+});
+
+test('who can write to the database and lacks the key cannot make seals that hold [EE8]', async (t) => {
+  const database = await audited(t);
+  await say(database, 'one', 'two');
+  await sealAll(chainOf(database));
+  await tamper(
+    database,
+    `DELETE FROM duebridge_platform.audit WHERE event = 'two'`,
+    `DELETE FROM duebridge_platform.audit_seals`,
+  );
+  const forger = chainOf(database, false);
+  await sealAll(forger);
+  assert.equal((await verify(forger)).broken, null);
+  assert.equal((await verify(chainOf(database))).broken?.what, 'seal_altered');
+});
+
+test('a line of a transaction that is still open is waited for, and sealed once it is there [EE8]', async (t) => {
+  const database = await audited(t);
+  const chain = chainOf(database);
+  const [opened, close] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+  const slow = database.transaction(async (tx) => {
+    await say(tx, 'slow');
+    opened.resolve();
+    await close.promise;
+  });
+  await opened.promise;
+  await say(database, 'quick');
+  for (let round = 0; round < 4; round += 1) assert.equal(await chain.seal(), undefined);
+  close.resolve();
+  await slow;
+  await sealAll(chain);
+  const done = await verify(chain);
+  assert.deepEqual([done.lines, done.unsealed, done.broken], [2, 0, null]);
+});
+
+test('replicas that seal at once make one chain, of any number of lines of one moment [EE8]', async (t) => {
+  const database = await audited(t);
+  const write = (count: number, at = 'clock_timestamp()'): Promise<unknown> =>
+    database.query(
+      `INSERT INTO duebridge_platform.audit (at, actor, event) SELECT ${at}, 'ada', 'x' FROM generate_series(1, ${count})`,
+    );
+  // More than a seal takes; then as many of one and the same time.
+  await write(4_100);
+  await write(2_500, 'now()');
+  const chains = Array.from({ length: 4 }, () => chainOf(database));
+  for (let round = 0; round < 3; round += 1) {
+    await Promise.all(chains.map((chain) => chain.seal()));
+    await write(3);
+  }
+  await Promise.all(chains.map((chain) => sealAll(chain)));
+  const done = await verify(chains[0] as AuditChain, 2);
+  assert.deepEqual([done.lines, done.unsealed, done.broken], [6_609, 0, null]);
+  assert.ok(done.seals >= 4);
+});
+
+test('a database whose clock went back an hour goes on sealing, and nothing counts as put in [EE8]', async (t) => {
+  const database = await audited(t);
+  const hour = `interval '1 hour'`;
+  /** The database as it was while its clock was an hour ahead. */
+  const ahead: Database = {
+    ...database,
+    async query<Row>(statement: Parameters<Database['query']>[0], values?: readonly unknown[]) {
+      const rows = await database.query<Row & { now?: string }>(statement, values);
+      const [row] = rows;
+      if (typeof row?.now !== 'string') return rows;
+      const at = new Date(Date.parse(row.now) + 3_600_000).toISOString();
+      return [{ ...row, now: at.replace('Z', '000Z') }];
+    },
+  };
+  await database.query(
+    `INSERT INTO duebridge_platform.audit (at, actor, event) SELECT clock_timestamp() + ${hour} - interval '1 second' * n, 'ada', 'before'
+       FROM generate_series(0, 9) AS n`,
+  );
+  await sealAll(chainOf(ahead));
+  const chain = chainOf(database);
+  for (const event of ['after', 'the', 'step']) {
+    await say(database, event);
+    await sealAll(chain);
+  }
+  // And when the time comes round again that was sealed before the step:
+  await database.query(
+    `INSERT INTO duebridge_platform.audit (at, actor, event) SELECT clock_timestamp() + ${hour} - interval '5.5 seconds', 'ada', 'later'`,
+  );
+  const later = chainOf(ahead);
+  await sealAll(later);
+  await sealAll(later);
+  const done = await verify(chain);
+  assert.deepEqual([done.lines, done.unsealed, done.broken], [14, 0, null]);
+  // What is put in afterwards still shows.
+  await database.query(
+    `INSERT INTO duebridge_platform.audit (at, actor, event) SELECT clock_timestamp() - interval '2 hours', 'eve', 'x'`,
+  );
+  assert.equal((await verify(chain)).broken?.what, 'inserted');
+});

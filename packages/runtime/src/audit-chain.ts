@@ -1,0 +1,401 @@
+/**
+ * Seals over an audit table, so that what was written there can be shown to be what is there now (decision 135).
+ *
+ * enters: lines that any transaction appended, each with the database's time.
+ * leaves: a chain of seals. Each holds the SHA-256 of every line of one stretch of time and a digest over those, the stretch and the
+ *         seal before it, keyed where the server has a secret outside the database.
+ * holds:  writing a line costs nothing more than before; a line is sealed once every transaction that could still write beside it has
+ *         ended. Any replica may seal: the number of a seal is its primary key, so one of them wins.
+ */
+import assert from 'node:assert/strict';
+import { createHash, createHmac, type KeyObject } from 'node:crypto';
+import type { Clock } from './clock.ts';
+import { messageOf } from './errors.ts';
+import type { Log } from './log.ts';
+import { sql, type Database, type NamedStatement } from './postgres.ts';
+
+/** The audit of one side. */
+export interface AuditTables {
+  /** Schema and table of the lines, which have the columns `at` and `audit_id`, and an index over both. */
+  readonly lines: string;
+  /** Schema and table of the seals. */
+  readonly seals: string;
+  /** The other columns of a line, in the order in which they are digested. It never changes for a line that was sealed. */
+  readonly columns: readonly string[];
+}
+
+/** Where the chain is found not to hold, in the first place. */
+export interface BrokenAudit {
+  readonly seal_no: number;
+  /** `altered`: a line says something else than when it was sealed, or one was exchanged for another. */
+  readonly what: 'altered' | 'removed' | 'inserted' | 'seal_missing' | 'seal_altered';
+  /** The line that should not be there as it is, or the time of the last good line before the one that is gone. */
+  readonly at: string | null;
+  readonly audit_id: string | null;
+}
+
+/** What a check of some seals found. */
+export interface AuditCheck {
+  /** Seals and lines that were compared. */
+  readonly seals: number;
+  readonly lines: number;
+  /** The last good seal: compare it with one noted elsewhere. Null: none was good, or none is there. */
+  readonly through: { readonly seal_no: number; readonly seal: string; readonly to: string } | null;
+  /** After which seal to go on; null: this was the last. */
+  readonly next: number | null;
+  readonly broken: BrokenAudit | null;
+  /** Lines that no seal covers yet, told with the last seals; ordinarily those of the last minute. */
+  readonly unsealed: number;
+}
+
+/** The seals of one audit. */
+export interface AuditChain {
+  /** Seals what is ready; returns the newest seal of this call, or undefined when there was none to make. Call it every few seconds. */
+  seal(): Promise<{ readonly seal_no: number; readonly seal: string } | undefined>;
+  /** Compares at most `limit` seals behind number `after` with the lines of their time. */
+  verify(after: number, limit: number): Promise<AuditCheck>;
+  /** Milliseconds since the end of the newest seal's stretch at the last call of `seal`; 0 before it. */
+  readonly ageMs: number;
+}
+
+/** Lines in one seal: 64 kB of digests, and fine enough to say where something is wrong. */
+const LINES_PER_SEAL = 2_000;
+/** Seals in one round: more than the engine writes in ten seconds at its fastest. */
+const SEALS_PER_ROUND = 100;
+/**
+ * How old a line is when it is sealed. Longer than a statement may take, because a line has its time a moment before its transaction has
+ * a number by which the wait for it can be told.
+ */
+const MARGIN_MS = 30_000;
+/** With nothing to seal, the stretch is closed this often all the same: nothing can be slipped into it afterwards. */
+const EMPTY_SEAL_MS = 10 * 60_000;
+/** The clock of the database went back by more than this: the times of new lines lie in stretches that are sealed. */
+const CLOCK_STEP_MS = 2_000;
+/** How far to look back then: when the clock went back is not known, only that no round has seen it before. */
+const LOOK_BACK_MS = 10 * 60_000;
+const DIGEST_BYTES = 32;
+const NO_SEAL = Buffer.alloc(DIGEST_BYTES);
+
+interface SealRow {
+  readonly seal_no: number;
+  readonly from_at: string;
+  readonly to_at: string;
+  readonly sealed_at: string;
+  readonly lines: number;
+  readonly digests: Buffer;
+  readonly previous: Buffer;
+  readonly seal: Buffer;
+}
+
+interface LineDigest {
+  readonly digest: Buffer;
+  readonly at: string;
+  readonly audit_id: string;
+}
+
+/** Where the first seal begins, in the form that times have here: to the microsecond, in UTC. */
+const BEGINNING = '-infinity';
+const utc = (column: string): string =>
+  `CASE WHEN ${column} = '-infinity' THEN '-infinity' ELSE to_char(${column}, 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') END`;
+
+/**
+ * Opens the seals of an audit. `key` is a secret outside the database: with it, nobody who can only write to the database can make a
+ * chain of his own. `marginMs` is for tests.
+ */
+export function openAuditChain(options: {
+  readonly database: Database;
+  readonly tables: AuditTables;
+  readonly key?: KeyObject;
+  readonly marginMs?: number;
+}): AuditChain {
+  const { database, tables, key, marginMs = MARGIN_MS } = options;
+  const statements = statementsOf(tables);
+  let ageMs = 0;
+  /** Times whose older lines can no longer become more, and how that is known: see `horizon`. */
+  let waitsFor: { readonly at: string; readonly next: number } | undefined;
+  let settled: string | undefined;
+
+  const sealOf = (row: Omit<SealRow, 'seal'>): Buffer => {
+    const text = JSON.stringify([
+      row.seal_no,
+      row.from_at,
+      row.to_at,
+      row.sealed_at,
+      row.lines,
+      createHash('sha256').update(row.digests).digest('hex'),
+      row.previous.toString('hex'),
+    ]);
+    return key === undefined
+      ? createHash('sha256').update(text).digest()
+      : createHmac('sha256', key).update(text).digest();
+  };
+
+  /**
+   * Up to which time nothing can be added any more. Of each time it is remembered which transaction would be the next; once all before
+   * that one have ended, so have all that could have written a line older than the margin before that time.
+   */
+  const horizon = async (): Promise<{ now: string; horizon: string | undefined }> => {
+    const [row] = await database.query<{ now: string; oldest: number; next: number }>(
+      statements.now,
+    );
+    assert(row);
+    if (waitsFor !== undefined && row.oldest >= waitsFor.next) {
+      settled = waitsFor.at;
+      waitsFor = undefined;
+    }
+    waitsFor ??= { at: row.now, next: row.next };
+    return {
+      now: row.now,
+      horizon: settled === undefined ? undefined : shifted(settled, -marginMs),
+    };
+  };
+
+  const write = async (row: Omit<SealRow, 'seal'>): Promise<Buffer | undefined> => {
+    const seal = sealOf(row);
+    const { seal_no, from_at, to_at, sealed_at, lines, digests, previous } = row;
+    const values = [seal_no, from_at, to_at, sealed_at, lines, digests, previous, seal];
+    const made = await database.query(statements.add, values);
+    return made.length === 0 ? undefined : seal;
+  };
+
+  /** Digests of lines in (from, to] that a seal holds already: after the clock went back, stretches overlap. */
+  const sealedWithin = async (from: string, to: string, but: number): Promise<Set<string>> => {
+    const rows = await database.query<{ digests: Buffer }>(statements.overlapping, [from, to, but]);
+    return new Set(rows.flatMap(({ digests }) => partsOf(digests)));
+  };
+
+  const sealOne = async (
+    now: string,
+    until: string | undefined,
+  ): Promise<{ seal_no: number; seal: string; isFull: boolean } | undefined> => {
+    const [last] = await database.query<SealRow>(statements.last);
+    const from_at = last?.to_at ?? BEGINNING;
+    ageMs = last === undefined ? 0 : Math.max(0, millis(now) - millis(last.to_at));
+    const seal_no = (last?.seal_no ?? 0) + 1;
+    const previous = last?.seal ?? NO_SEAL;
+    if (last !== undefined && millis(now) < millis(last.sealed_at) - CLOCK_STEP_MS) {
+      // An empty seal that goes back as well records it; the next ones seal what is written meanwhile.
+      const back = shifted(now, -marginMs - LOOK_BACK_MS);
+      const none = { lines: 0, digests: Buffer.alloc(0), previous };
+      const seal = await write({ seal_no, from_at: back, to_at: back, sealed_at: now, ...none });
+      // Times remembered before the step lie in the future now.
+      waitsFor = undefined;
+      settled = undefined;
+      return seal && { seal_no, seal: seal.toString('hex'), isFull: false };
+    }
+    if (until === undefined) return undefined;
+    if (from_at !== BEGINNING && until <= from_at) return undefined;
+    const found = await database.query<LineDigest>(statements.ready, [from_at, until]);
+    const isFull = found.length >= LINES_PER_SEAL;
+    const isDue = from_at === BEGINNING || millis(until) - millis(from_at) >= EMPTY_SEAL_MS;
+    if (found.length === 0 && !isDue) return undefined;
+    const to_at = (isFull ? found.at(-1)?.at : undefined) ?? until;
+    const known = await sealedWithin(from_at, to_at, seal_no);
+    const fresh = found.filter(({ digest }) => !known.has(digest.toString('hex')));
+    const seal = await write({
+      seal_no,
+      from_at,
+      to_at,
+      sealed_at: now,
+      lines: fresh.length,
+      digests: Buffer.concat(fresh.map(({ digest }) => digest)),
+      previous,
+    });
+    return seal && { seal_no, seal: seal.toString('hex'), isFull };
+  };
+
+  /** Compares one seal with the seal before it and with the lines of its stretch. */
+  const compare = async (
+    row: SealRow,
+    before: SealRow | undefined,
+  ): Promise<BrokenAudit | undefined> => {
+    const broken = (
+      what: BrokenAudit['what'],
+      line?: { at: string; audit_id: string | null },
+    ): BrokenAudit => ({
+      seal_no: row.seal_no,
+      what,
+      at: line?.at ?? null,
+      audit_id: line?.audit_id ?? null,
+    });
+    if (row.seal_no !== (before?.seal_no ?? 0) + 1) return broken('seal_missing');
+    const goesBack = row.lines === 0 && row.from_at === row.to_at;
+    if (
+      !row.seal.equals(sealOf(row)) ||
+      !row.previous.equals(before?.seal ?? NO_SEAL) ||
+      row.digests.length !== row.lines * DIGEST_BYTES ||
+      (row.from_at !== (before?.to_at ?? BEGINNING) && !goesBack)
+    ) {
+      return broken('seal_altered');
+    }
+    if (goesBack) return undefined;
+    const lines = await database.query<LineDigest>(statements.within, [row.from_at, row.to_at]);
+    if (Buffer.concat(lines.map(({ digest }) => digest)).equals(row.digests)) return undefined;
+    const sealed = partsOf(row.digests);
+    const there = new Set(lines.map(({ digest }) => digest.toString('hex')));
+    const strange = lines.filter(({ digest }) => !sealed.includes(digest.toString('hex')));
+    const elsewhere =
+      strange.length === 0
+        ? new Set<string>()
+        : await sealedWithin(row.from_at, row.to_at, row.seal_no);
+    const extra = strange.find(({ digest }) => !elsewhere.has(digest.toString('hex')));
+    const gone = sealed.findIndex((digest) => !there.has(digest));
+    if (extra !== undefined) return broken(gone < 0 ? 'inserted' : 'altered', extra);
+    if (gone < 0) return undefined;
+    const good = sealed.slice(0, gone).findLast((digest) => there.has(digest));
+    const line = lines.find(({ digest }) => digest.toString('hex') === good);
+    return broken('removed', { at: line?.at ?? row.from_at, audit_id: null });
+  };
+
+  return {
+    async seal() {
+      const { now, horizon: until } = await horizon();
+      let newest: { seal_no: number; seal: string } | undefined;
+      for (let made = 0; made < SEALS_PER_ROUND; made += 1) {
+        const one = await sealOne(now, until);
+        newest = one ?? newest;
+        if (one?.isFull !== true) break;
+      }
+      return newest;
+    },
+    async verify(after, limit) {
+      const [first] = after === 0 ? [] : await database.query<SealRow>(statements.one, [after]);
+      const rows = await database.query<SealRow>(statements.some, [after, limit]);
+      let before: SealRow | undefined = first;
+      let lines = 0;
+      let broken: BrokenAudit | undefined;
+      if (after > 0 && first === undefined) {
+        broken = { seal_no: after, what: 'seal_missing', at: null, audit_id: null };
+      }
+      let seals = 0;
+      for (const row of broken === undefined ? rows : []) {
+        broken = await compare(row, before);
+        if (broken !== undefined) break;
+        seals += 1;
+        lines += row.lines;
+        before = row;
+      }
+      const isLast = rows.length < limit;
+      const [rest] =
+        broken === undefined && isLast
+          ? await database.query<{ lines: number }>(statements.rest, [before?.to_at ?? BEGINNING])
+          : [];
+      return {
+        seals,
+        lines,
+        through:
+          before === undefined
+            ? null
+            : { seal_no: before.seal_no, seal: before.seal.toString('hex'), to: before.to_at },
+        next: broken === undefined && !isLast ? (rows.at(-1)?.seal_no ?? null) : null,
+        broken: broken ?? null,
+        unsealed: rest?.lines ?? 0,
+      };
+    },
+    get ageMs() {
+      return ageMs;
+    },
+  };
+}
+
+/** How often a replica looks for lines to seal. */
+const EVERY_MS = 10_000;
+/** How often the newest seal is logged: what stands in a log elsewhere shows that the end of the chain was cut off. */
+const LOGGED_EVERY_MS = 60 * 60_000;
+
+/** Seals every ten seconds until `signal` aborts; resolves then. */
+export async function keepSealing(options: {
+  readonly chain: AuditChain;
+  readonly clock: Clock;
+  readonly log: Log;
+  readonly signal: AbortSignal;
+}): Promise<void> {
+  const { chain, clock, log, signal } = options;
+  let loggedAt = -Infinity;
+  let isFailing = false;
+  while (!signal.aborted) {
+    try {
+      const newest = await chain.seal();
+      isFailing = false;
+      if (newest !== undefined && clock.monotonic() - loggedAt >= LOGGED_EVERY_MS) {
+        log.info(
+          { seal_no: newest.seal_no, seal: newest.seal },
+          'the audit is sealed up to this seal',
+        );
+        loggedAt = clock.monotonic();
+      }
+    } catch (error) {
+      if (!isFailing) log.warn({ error: messageOf(error) }, 'could not seal the audit; retrying');
+      isFailing = true;
+    }
+    await clock.sleep(EVERY_MS, signal);
+  }
+}
+
+/** The statements over one side's tables. */
+function statementsOf({
+  lines,
+  seals,
+  columns,
+}: AuditTables): Record<
+  'now' | 'last' | 'one' | 'some' | 'add' | 'overlapping' | 'ready' | 'within' | 'rest',
+  NamedStatement
+> {
+  const prefix = `${lines.split('.')[0]}_seal`;
+  // An array of values as JSON cannot be read in two ways, and PostgreSQL writes jsonb in one way only.
+  const digest = `sha256(convert_to(jsonb_build_array(audit_id, ${utc('at')}, ${columns.join(', ')})::text, 'UTF8')) AS digest`;
+  const line = `${digest}, ${utc('at')} AS at, audit_id::text AS audit_id`;
+  const seal = `seal_no, ${utc('from_at')} AS from_at, ${utc('to_at')} AS to_at, ${utc('sealed_at')} AS sealed_at, lines, digests, previous, seal`;
+  return {
+    now: sql(
+      `${prefix}_now`,
+      `SELECT ${utc('clock_timestamp()')} AS now, pg_snapshot_xmin(pg_current_snapshot())::text::bigint AS oldest,
+              pg_snapshot_xmax(pg_current_snapshot())::text::bigint AS next`,
+    ),
+    last: sql(`${prefix}_last`, `SELECT ${seal} FROM ${seals} ORDER BY seal_no DESC LIMIT 1`),
+    one: sql(`${prefix}_one`, `SELECT ${seal} FROM ${seals} WHERE seal_no = $1`),
+    some: sql(
+      `${prefix}_some`,
+      `SELECT ${seal} FROM ${seals} WHERE seal_no > $1 ORDER BY seal_no LIMIT $2`,
+    ),
+    add: sql(
+      `${prefix}_add`,
+      `INSERT INTO ${seals} (seal_no, from_at, to_at, sealed_at, lines, digests, previous, seal)
+       VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT (seal_no) DO NOTHING RETURNING 1`,
+    ),
+    overlapping: sql(
+      `${prefix}_overlapping`,
+      `SELECT digests FROM ${seals} WHERE to_at > $1 AND from_at < $2 AND seal_no <> $3`,
+    ),
+    // Lines of one time are sealed together, so that a time can be the end of a stretch.
+    ready: sql(
+      `${prefix}_ready`,
+      `SELECT ${line} FROM (
+         SELECT * FROM ${lines} WHERE at > $1 AND at <= $2 ORDER BY at FETCH FIRST ${LINES_PER_SEAL} ROWS WITH TIES
+       ) AS ready ORDER BY ready.at, ready.audit_id`,
+    ),
+    within: sql(
+      `${prefix}_within`,
+      `SELECT ${line} FROM ${lines} AS line WHERE line.at > $1 AND line.at <= $2 ORDER BY line.at, line.audit_id`,
+    ),
+    rest: sql(`${prefix}_rest`, `SELECT count(*) AS lines FROM ${lines} WHERE at > $1`),
+  };
+}
+
+/** Digests one by one, as text that can be looked up. */
+function partsOf(digests: Buffer): string[] {
+  return Array.from({ length: Math.floor(digests.length / DIGEST_BYTES) }, (_, index) =>
+    digests.subarray(index * DIGEST_BYTES, (index + 1) * DIGEST_BYTES).toString('hex'),
+  );
+}
+
+/** A time of these tables in milliseconds; microseconds are cut. */
+function millis(text: string): number {
+  return text === BEGINNING ? -Infinity : Date.parse(text);
+}
+
+/** A time of these tables, moved by whole milliseconds; the microseconds stay. */
+function shifted(text: string, ms: number): string {
+  const micros = text.slice(23, 26);
+  return new Date(Date.parse(text) + ms).toISOString().replace('Z', `${micros}Z`);
+}

@@ -1,0 +1,90 @@
+/** `audit verify` of both commands: compares an audit with its seals through the admin API, page by page (decision 135). */
+import type { AuditVerification } from '@duebridge/contract';
+import { CommandError, exitCodes } from '../errors.ts';
+import { queryOf } from './admin-client.ts';
+import { print } from './print.ts';
+import type { Terminal } from './terminal.ts';
+
+/** What the command was given. */
+export interface AuditVerifyOptions {
+  /** `NUMBER:SEAL`, as it was printed or logged earlier. */
+  readonly expect?: string;
+  readonly json?: true;
+}
+
+type Ask = (query: string) => Promise<AuditVerification>;
+
+/**
+ * Compares everything and prints what was found. Throws CommandError with exit code 1 and one sentence when a seal does not hold, or
+ * the one that is expected is another or gone.
+ */
+export async function verifyAudit(
+  terminal: Terminal,
+  options: AuditVerifyOptions,
+  ask: Ask,
+): Promise<void> {
+  await assertExpected(options.expect, ask);
+  const sum = { seals: 0, lines: 0 };
+  let after = 0;
+  for (;;) {
+    const page = await ask(queryOf({ after: String(after) }));
+    sum.seals += page.seals;
+    sum.lines += page.lines;
+    if (page.broken !== null) {
+      if (options.json) print(terminal, options, { ...page, ...sum }, () => '');
+      throw new CommandError(sentence(page.broken), exitCodes.failed);
+    }
+    if (page.next === null) {
+      print(terminal, options, { ...page, ...sum }, () => {
+        const through =
+          page.through === null
+            ? 'No seal was made yet.'
+            : `Newest seal: ${page.through.seal_no}:${page.through.seal}, up to ${page.through.to}`;
+        const lines = `${sum.lines} ${sum.lines === 1 ? 'line' : 'lines'}`;
+        const seals = `${sum.seals} ${sum.seals === 1 ? 'seal' : 'seals'}`;
+        return `The audit holds: ${lines} under ${seals}, ${page.unsealed} not sealed yet.\n${through}`;
+      });
+      return;
+    }
+    after = page.next;
+  }
+}
+
+async function assertExpected(expected: string | undefined, ask: Ask): Promise<void> {
+  if (expected === undefined) return;
+  const [, number = '', seal] = /^([1-9][0-9]{0,11}):([0-9a-f]{64})$/.exec(expected) ?? [];
+  if (seal === undefined) {
+    throw new CommandError(
+      '--expect takes NUMBER:SEAL, as this command prints it or the log says it',
+      exitCodes.usage,
+    );
+  }
+  const { through } = await ask(queryOf({ after: String(Number(number) - 1), limit: '1' }));
+  if (through?.seal_no === Number(number) && through.seal === seal) return;
+  throw new CommandError(
+    `the audit is broken: seal ${number} is not the one that was expected, so the audit was cut off or sealed anew`,
+    exitCodes.failed,
+  );
+}
+
+function sentence({
+  seal_no,
+  what,
+  at,
+  audit_id,
+}: NonNullable<AuditVerification['broken']>): string {
+  const line = `line ${audit_id} of ${at}`;
+  const where = `the audit is broken at seal ${seal_no}: `;
+  switch (what) {
+    case 'altered':
+      return `${where}${line} is not what was sealed`;
+    case 'inserted':
+      return `${where}${line} was put in after its time was sealed`;
+    case 'removed':
+      return `${where}a line after ${at} was removed`;
+    case 'seal_missing':
+      return `${where}a seal before it was removed`;
+    case 'seal_altered':
+      return `${where}the seal itself is not the one that was made`;
+  }
+}
