@@ -48,9 +48,14 @@ test('what happened to a payment is sealed, and a line that was taken out is mis
     assert.equal(put.status, 200);
   }
   const chain = openAuditChain({ database, tables: auditTables, marginMs: 0 });
-  for (let round = 0; round < 3; round += 1) await chain.seal();
+  // A transaction of another database on the same server is waited for too.
+  const end = performance.now() + 30_000;
+  while ((await chain.verify(0, 50)).lines < 2) {
+    assert.ok(performance.now() < end, 'the lines were not sealed in time');
+    await chain.seal();
+  }
   const said = await run('audit', 'verify');
-  assert.match(said, /^The audit holds: 2 lines under [12] seals, 0 not sealed yet\.\n/);
+  assert.match(said, /^The audit holds: 2 lines under \d+ seals?, 0 not sealed yet\.\n/);
   const seal = /Newest seal: (\S+), up to /.exec(said)?.[1] ?? '';
   assert.match(await run('audit', 'verify', '--expect', seal), /^The audit holds/);
   const json = JSON.parse(await run('audit', 'verify', '--json')) as Record<string, unknown>;
@@ -64,6 +69,6 @@ test('what happened to a payment is sealed, and a line that was taken out is mis
   });
   await assert.rejects(run('audit', 'verify'), {
     exitCode: 1,
-    message: /^the audit is broken at seal [12]: a line after \S+ was removed$/,
+    message: /^the audit is broken at seal \d+: a line after \S+ was removed$/,
   });
 });
