@@ -1,9 +1,12 @@
 /**
- * Drives the simulator through many seeds on all cores and prints a summary of the runs, the injected faults and the findings.
+ * Proves the guarantees under faults and prints the sheet: the simulator over many seeds, the planted bugs and forged histories that it
+ * must catch, and the crash rig on real processes.
  *
- *   npm run reliability                           1,000 seeds
- *   npm run reliability -- --seeds 20000          more of them
- *   npm run reliability -- --replay 4711          one seed, with its events as a page (simulation-4711.html)
+ *   npm run reliability                                1,000 seeds, the planted bugs, 10 rounds of the crash rig
+ *   npm run reliability -- --seeds 20000 --rounds 0    more seeds, no rig
+ *   npm run reliability -- --long                      500 rounds of the crash rig, in two rigs side by side
+ *   npm run reliability -- --long --minutes 60 --seed 7   as many as fit into an hour, from another seed
+ *   npm run reliability -- --replay 4711               one seed, with its events as a page (simulation-4711.html)
  *
  * Exit code 0 when every guarantee held, 1 when one was broken, 3 for wrong arguments.
  */
@@ -11,19 +14,41 @@ import { spawn } from 'node:child_process';
 import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
+import { PLANTED } from '../test/simulation/planted.ts';
 
-const simulator = join(import.meta.dirname, '../test/simulation/seeds.ts');
+const root = join(import.meta.dirname, '..');
 /** Seeds per process. It is then replaced, because the memory of killed simulated processes is never freed. */
 const SEEDS_PER_PROCESS = 50;
+/** Rigs side by side: a round mostly waits for leases to run out. */
+const RIGS = 2;
+/** Hours of a year. */
+const YEAR_H = 8_766;
 
-interface Sheet {
+interface Simulated {
   readonly seeds: number;
   readonly payments: number;
   readonly virtual_hours: number;
   readonly converged_p99_ms: number;
   readonly faults: Readonly<Record<string, number>>;
   readonly answers: Readonly<Record<string, number>>;
-  readonly violations: readonly { seed: number; rule: string; what: string }[];
+  readonly violations: readonly Broken[];
+}
+interface Round {
+  readonly name: string;
+  readonly kind: string;
+  readonly seed: number;
+  readonly mode: string;
+  readonly reached: boolean;
+  readonly payments: number;
+  readonly acknowledged: number;
+  readonly convergedMs: number;
+  readonly violations: readonly { rule: string; what: string }[];
+  readonly did: Readonly<Record<string, number>>;
+}
+interface Broken {
+  readonly seed: number;
+  readonly rule: string;
+  readonly what: string;
 }
 
 const options = readOptions();
@@ -36,19 +61,76 @@ if (options.replay !== undefined) {
   report(sheet.violations);
   process.exitCode = sheet.violations.length === 0 ? 0 : 1;
 } else {
-  process.exitCode = await many(options.from, options.seeds, options.json);
+  process.exitCode = await everything();
 }
 
-async function many(from: number, seeds: number, json: boolean): Promise<number> {
+async function everything(): Promise<number> {
   const started = performance.now();
+  const simulated = await manySeeds(options.seed, options.seeds);
+  const seconds = Math.round((performance.now() - started) / 1_000);
+  const caught = options.planted ? await plantedBugs() : undefined;
+  const canaries = await forgedHistories();
+  const { rounds, notHere } = await manyRounds(options.seed, options.rounds, options.minutes);
+  const violations: Broken[] = [
+    ...simulated.flatMap((sheet) => sheet.violations),
+    ...rounds.flatMap(({ seed, name, violations }) =>
+      violations.map(({ rule, what }) => ({ seed, rule, what: `${name}: ${what}` })),
+    ),
+  ];
+  const sum = <T>(from: readonly T[], pick: (one: T) => number): number =>
+    from.reduce((total, one) => total + pick(one), 0);
+  const converged = rounds.map(({ convergedMs }) => convergedMs).sort((a, b) => a - b);
+  const of = (...rules: readonly string[]): number =>
+    violations.filter(({ rule }) => rules.includes(rule)).length;
+  const sheet: Record<string, string | number | Readonly<Record<string, number>>> = {
+    'payments driven': `${sum(simulated, (one) => one.payments)} simulated, ${sum(rounds, (one) => one.payments)} on real processes`,
+    seeds: `${sum(simulated, (one) => one.seeds)} from ${options.seed}, in ${seconds} s on ${availableParallelism()} cores`,
+    'simulated time': `${Math.round(sum(simulated, (one) => one.virtual_hours))} hours (${(sum(simulated, (one) => one.virtual_hours) / YEAR_H).toFixed(2)} years)`,
+    'rounds on real processes': `${rounds.length}, of them ${rounds.filter(({ kind }) => kind.includes('KILL')).length} with kills`,
+    'fault not reached in its round': rounds.filter(({ reached }) => !reached).length,
+    violations: violations.length,
+    'acknowledged and lost': of('PL1', 'KT3'),
+    'posted or charged twice': of('KT2', 'PL3', 'PL7'),
+    'stuck after healing': of('LV6'),
+    'planted bugs caught': caught === undefined ? 'not run' : `${caught} of ${PLANTED.length}`,
+    'forged histories refused': canaries,
+    'time to converge after healing': `simulated p99 ${Math.round(Math.max(0, ...simulated.map((one) => one.converged_p99_ms)) / 1_000)} s (virtual); real processes p50 ${at(converged, 0.5)} s, p99 ${at(converged, 0.99)} s`,
+    'faults on real processes, rounds': counted(rounds.map(({ kind }) => ({ [kind]: 1 }))),
+    'faults on real processes, single': counted(rounds.map(({ did }) => did)),
+    'faults in the simulation': counted(simulated.map(({ faults }) => faults)),
+    'answers in the simulation': counted(simulated.map(({ answers }) => answers)),
+  };
+  const notTested = [
+    'power loss, and a disk that lies about what it has written (no FUSE layer such as LazyFS is driven): the servers refuse to start on a database with fsync or full_page_writes off',
+    'failover by a cluster manager such as Patroni: the rig promotes a synchronous standby itself',
+    'lock waits, deadlocks and serialization failures in the simulation, whose database has one session; the crash rig and the tests on a server have them',
+    'parsing of HTTP in the simulation, where answers are handed over as the client would parse them; the gateway of the crash rig sends bytes',
+    ...(rounds.length === 0 ? ['real processes: no round of the crash rig was run'] : notHere),
+  ];
+  if (options.json) {
+    console.log(
+      JSON.stringify({ ...sheet, not_tested: notTested, broken: violations }, undefined, 2),
+    );
+  } else {
+    for (const [name, value] of Object.entries(sheet)) {
+      console.log(`${name.padEnd(34)} ${typeof value === 'object' ? listed(value) : value}`);
+    }
+    for (const what of notTested) console.log(`${'not tested'.padEnd(34)} ${what}`);
+  }
+  report(violations);
+  const isProven = caught === undefined || caught === PLANTED.length;
+  return violations.length === 0 && isProven ? 0 : 1;
+}
+
+// The simulator -------------------------------------------------------------------------------------------------------------
+
+async function manySeeds(from: number, seeds: number): Promise<Simulated[]> {
   const chunks: [number, number][] = [];
   for (let at = from; at < from + seeds; at += SEEDS_PER_PROCESS) {
     chunks.push([at, Math.min(SEEDS_PER_PROCESS, from + seeds - at)]);
   }
-  const sheets: Sheet[] = [];
-  console.error(
-    `Simulating ${seeds} seeds from ${from}; about ${Math.ceil(seeds / 4)} s on two cores.`,
-  );
+  const sheets: Simulated[] = [];
+  if (seeds > 0) console.error(`Simulating ${seeds} seeds from ${from}.`);
   await Promise.all(
     Array.from({ length: availableParallelism() }, async () => {
       for (let next = chunks.shift(); next !== undefined; next = chunks.shift()) {
@@ -58,75 +140,166 @@ async function many(from: number, seeds: number, json: boolean): Promise<number>
       }
     }),
   );
-  const sum = (pick: (sheet: Sheet) => number): number =>
-    sheets.reduce((total, sheet) => total + pick(sheet), 0);
-  const merged = (
-    pick: (sheet: Sheet) => Readonly<Record<string, number>>,
-  ): Record<string, number> => {
-    const all: Record<string, number> = {};
-    for (const sheet of sheets) {
-      for (const [name, count] of Object.entries(pick(sheet))) all[name] = (all[name] ?? 0) + count;
-    }
-    return all;
-  };
-  const violations = sheets.flatMap((sheet) => sheet.violations);
-  const sheet = {
-    seeds: sum((one) => one.seeds),
-    first_seed: from,
-    payments_driven: sum((one) => one.payments),
-    simulated_hours: Math.round(sum((one) => one.virtual_hours) * 10) / 10,
-    seconds: Math.round((performance.now() - started) / 1_000),
-    faults: merged((one) => one.faults),
-    answers: merged((one) => one.answers),
-    converged_p99_ms_worst: Math.max(...sheets.map((one) => one.converged_p99_ms)),
-    violations: violations.length,
-    not_tested: [
-      'lock waits, deadlocks and serialization failures: the simulated database has one session',
-      'HTTP parsing at the platform: answers are handed over as the client would parse them',
-      'power loss, and a database that lies about its disk',
-    ],
-  };
-  if (json) console.log(JSON.stringify({ ...sheet, violations }, undefined, 2));
-  else {
-    for (const [name, value] of Object.entries(sheet)) {
-      console.log(
-        `${name.replaceAll('_', ' ').padEnd(24)} ${typeof value === 'object' ? JSON.stringify(value) : value}`,
-      );
-    }
-  }
-  report(violations);
-  return violations.length === 0 ? 0 : 1;
+  return sheets;
 }
 
-function report(violations: Sheet['violations']): void {
+async function simulate(from: number, count: number, more: readonly string[]): Promise<Simulated> {
+  const printed = await run('test/simulation/seeds.ts', [
+    '--from',
+    String(from),
+    '--count',
+    String(count),
+    ...more,
+  ]);
+  return JSON.parse(printed) as Simulated;
+}
+
+/** How many planted bugs the simulator catches. */
+async function plantedBugs(): Promise<number> {
+  console.error(`Planting ${PLANTED.length} bugs, one after the other.`);
+  const parts = await Promise.all(
+    Array.from({ length: RIGS }, (_, part) =>
+      run('test/simulation/catch.ts', [
+        '--bugs',
+        PLANTED.map((_bug, index) => index)
+          .filter((index) => index % RIGS === part)
+          .join(','),
+      ]),
+    ),
+  );
+  const lines = parts.flatMap((part) => part.trim().split('\n'));
+  return lines.filter((line) => (JSON.parse(line) as { caught: unknown }).caught !== null).length;
+}
+
+/** Each checker refuses the histories that were forged for it. */
+async function forgedHistories(): Promise<string> {
+  const printed = await run(
+    'test/simulation/checkers.test.ts',
+    [],
+    ['--test', '--test-reporter=tap'],
+  );
+  const count = (word: string): number =>
+    Number(new RegExp(`^# ${word} (\\d+)`, 'm').exec(printed)?.[1] ?? 0);
+  return `${count('pass')} of ${count('tests')}`;
+}
+
+// The crash rig -------------------------------------------------------------------------------------------------------------
+
+async function manyRounds(
+  seed: number,
+  rounds: number,
+  minutes: number | undefined,
+): Promise<{ rounds: Round[]; notHere: string[] }> {
+  const found: Round[] = [];
+  const notHere = new Set<string>();
+  if (rounds === 0) return { rounds: found, notHere: [] };
+  console.error(`Running ${rounds} rounds on real processes from seed ${seed}.`);
+  const rigs = Math.min(RIGS, Math.ceil(rounds / 10));
+  await Promise.all(
+    Array.from({ length: rigs }, (_, index) =>
+      run(
+        'test/rig/rounds.ts',
+        [
+          '--rounds',
+          String(Math.ceil((rounds - index) / rigs)),
+          '--seed',
+          String(seed + index),
+          ...(minutes === undefined ? [] : ['--minutes', String(minutes)]),
+        ],
+        [],
+        (line) => {
+          const value = JSON.parse(line) as Round | { not_here: string[] };
+          if ('not_here' in value) {
+            for (const what of value.not_here) notHere.add(what);
+            return;
+          }
+          found.push(value);
+          const { name, reached, violations } = value;
+          const end = violations.length > 0 ? 'BROKEN' : reached ? 'held' : 'held, not reached';
+          console.error(`${found.length} of ${rounds}: ${name}: ${end}`);
+        },
+      ),
+    ),
+  );
+  return { rounds: found, notHere: [...notHere] };
+}
+
+// Small things --------------------------------------------------------------------------------------------------------------
+
+function report(violations: readonly Broken[]): void {
   for (const { seed, rule, what } of violations.slice(0, 50)) {
     console.error(`seed ${seed}: ${rule} ${what}`);
   }
 }
 
-function simulate(from: number, count: number, more: readonly string[]): Promise<Sheet> {
+function counted(all: readonly Readonly<Record<string, number>>[]): Record<string, number> {
+  const sums: Record<string, number> = {};
+  for (const one of all) {
+    for (const [name, times] of Object.entries(one)) sums[name] = (sums[name] ?? 0) + times;
+  }
+  return Object.fromEntries(Object.entries(sums).sort(([a], [b]) => (a < b ? -1 : 1)));
+}
+
+function listed(counts: Readonly<Record<string, number>>): string {
+  return Object.entries(counts)
+    .map(([name, times]) => `${name} ${times}`)
+    .join(', ');
+}
+
+/** A quantile of sorted milliseconds, as seconds. */
+function at(sorted: readonly number[], share: number): string {
+  const ms = sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))];
+  return ms === undefined ? '-' : (ms / 1_000).toFixed(1);
+}
+
+/** Runs a program of this repository and gives what it printed; `line` hears each line at once. */
+function run(
+  file: string,
+  args: readonly string[],
+  node: readonly string[] = [],
+  line: (text: string) => void = () => undefined,
+): Promise<string> {
   return new Promise((resolve, reject) => {
-    const child = spawn(
-      process.execPath,
-      [simulator, '--from', String(from), '--count', String(count), ...more],
-      { stdio: ['ignore', 'pipe', 'inherit'] },
-    );
+    const child = spawn(process.execPath, [...node, join(root, file), ...args], {
+      stdio: ['ignore', 'pipe', 'inherit'],
+    });
     let printed = '';
-    child.stdout.setEncoding('utf8').on('data', (text: string) => (printed += text));
+    let rest = '';
+    child.stdout.setEncoding('utf8').on('data', (text: string) => {
+      printed += text;
+      const lines = (rest + text).split('\n');
+      rest = lines.pop() ?? '';
+      for (const one of lines) line(one);
+    });
     child.on('error', reject);
     child.on('close', (code) => {
-      if (printed === '') reject(new Error(`the simulator ended with ${code ?? 'a signal'}`));
-      else resolve(JSON.parse(printed) as Sheet);
+      if (printed === '') reject(new Error(`${file} ended with ${code ?? 'a signal'}`));
+      else resolve(printed);
     });
   });
 }
 
-function readOptions(): { seeds: number; from: number; replay: number | undefined; json: boolean } {
+interface Options {
+  readonly seeds: number;
+  readonly seed: number;
+  readonly rounds: number;
+  readonly minutes: number | undefined;
+  readonly planted: boolean;
+  readonly replay: number | undefined;
+  readonly json: boolean;
+}
+
+function readOptions(): Options {
   try {
     const { values } = parseArgs({
+      allowNegative: true,
       options: {
         seeds: { type: 'string', default: '1000' },
-        from: { type: 'string', default: '1' },
+        seed: { type: 'string', default: '1' },
+        long: { type: 'boolean', default: false },
+        rounds: { type: 'string' },
+        minutes: { type: 'string' },
+        planted: { type: 'boolean', default: true },
         replay: { type: 'string' },
         json: { type: 'boolean', default: false },
       },
@@ -135,10 +308,15 @@ function readOptions(): { seeds: number; from: number; replay: number | undefine
       if (!/^\d{1,9}$/.test(text)) throw new Error(`--${name} takes a whole number`);
       return Number(text);
     };
+    const maybe = (name: string, text: string | undefined): number | undefined =>
+      text === undefined ? undefined : whole(name, text);
     return {
       seeds: whole('seeds', values.seeds),
-      from: whole('from', values.from),
-      replay: values.replay === undefined ? undefined : whole('replay', values.replay),
+      seed: whole('seed', values.seed),
+      rounds: maybe('rounds', values.rounds) ?? (values.long ? 500 : 10),
+      minutes: maybe('minutes', values.minutes),
+      planted: values.planted,
+      replay: maybe('replay', values.replay),
       json: values.json,
     };
   } catch (error) {

@@ -1,0 +1,316 @@
+/**
+ * What happens to whole databases: a failover to a synchronous standby, and a restore of an older backup on either side. Each drill
+ * runs on a rig of its own rounds and judges itself, because a restore rightly loses what came after the backup: what must hold is
+ * that reconciliation names exactly that, and that nothing is posted or charged twice.
+ */
+import { execFileSync, spawn, type ChildProcess } from 'node:child_process';
+import { once } from 'node:events';
+import {
+  appendFileSync,
+  closeSync,
+  openSync,
+  readFileSync,
+  readlinkSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs';
+import { join } from 'node:path';
+import { openDatabase, type Database } from '@duebridge/runtime';
+import { freePort } from '@duebridge/runtime/testing';
+import type { Server } from '../support/processes.ts';
+import { pause, type Judged, type Load, type Rig } from './rig.ts';
+
+/** How long a standby may take to start, catch up, and take over. */
+const STANDBY_MS = 60_000;
+
+/** One drill. */
+export interface Drill {
+  readonly name: string;
+  readonly kind: string;
+  run(rig: Rig): Promise<Judged>;
+}
+
+/** The drills, in an order in which one may follow the other on the same rig; after the failover the old primary serves nobody. */
+export const DRILLS: readonly Drill[] = [
+  {
+    name: 'the kit is restored from an older backup',
+    kind: 'restore of a backup',
+    run: restoreKit,
+  },
+  {
+    name: 'the platform is restored from an older backup',
+    kind: 'restore of a backup',
+    run: restorePlatform,
+  },
+  {
+    name: 'failover to a synchronous standby under load',
+    kind: 'failover',
+    run: failover,
+  },
+];
+
+// Restores ------------------------------------------------------------------------------------------------------------------
+
+async function restoreKit(rig: Rig): Promise<Judged> {
+  rig.begin();
+  const before = rig.load(6, 100);
+  await before.done;
+  await whileStopped(rig, rig.kits, 'theirs', async (maintenance, database) => {
+    await maintenance.query(`CREATE DATABASE rig_backup TEMPLATE ${database}`);
+  });
+  const old = new Set(await idsOf(rig.ours, `status <> 'processing'`));
+  const load = rig.load(10, 150);
+  // Some have ended, some are under way.
+  for (const until = performance.now() + 10_000; performance.now() < until; await pause(20)) {
+    const ended = await idsOf(rig.ours, `status <> 'processing'`);
+    if (ended.filter((id) => !old.has(id)).length >= 3) break;
+  }
+  let endedHere = new Set<string>();
+  await whileStopped(rig, rig.kits, 'theirs', async (maintenance, database) => {
+    endedHere = new Set(await idsOf(rig.ours, `status <> 'processing'`));
+    await maintenance.query(`DROP DATABASE ${database}`);
+    await maintenance.query(`ALTER DATABASE rig_backup RENAME TO ${database}`);
+  });
+  await rig.heal();
+  await load.done;
+  const lost = await settled(rig, async () => {
+    const there = new Set(await idsOf(rig.theirs));
+    return [...endedHere].filter((id) => !there.has(id));
+  });
+  return named(rig, both(before, load), 'missing_there', lost);
+}
+
+async function restorePlatform(rig: Rig): Promise<Judged> {
+  rig.begin();
+  const before = rig.load(10, 120);
+  await pause(900);
+  // In the backup some payments are under way; after the restore they are put again.
+  await whileStopped(rig, rig.workers, 'ours', async (maintenance, database) => {
+    await maintenance.query(`CREATE DATABASE rig_backup TEMPLATE ${database}`);
+  });
+  await before.done;
+  const load = rig.load(8, 100);
+  await load.done;
+  await settled(rig, () => Promise.resolve([]));
+  await whileStopped(rig, rig.workers, 'ours', async (maintenance, database) => {
+    await maintenance.query(`DROP DATABASE ${database}`);
+    await maintenance.query(`ALTER DATABASE rig_backup RENAME TO ${database}`);
+  });
+  // Rows go back with the backup, and from there forward again.
+  rig.history.events.splice(
+    0,
+    Infinity,
+    ...rig.history.events.filter(({ kind }) => kind !== 'row'),
+  );
+  await rig.heal();
+  const lost = await settled(rig, async () => {
+    const here = new Set(await idsOf(rig.ours));
+    return (await idsOf(rig.theirs)).filter((id) => !here.has(id));
+  });
+  return named(rig, both(before, load), 'missing_here', lost);
+}
+
+/** Judges the round without what the restore lost, and demands that reconciliation names just that. */
+async function named(rig: Rig, load: Load, kind: string, lost: readonly string[]): Promise<Judged> {
+  const found = await rig.differences();
+  for (const id of lost) rig.lost.add(`${kind} ${id}`);
+  const judged = await rig.judge(load, new Set(lost));
+  const violations = [
+    ...(lost.length === 0
+      ? [{ rule: 'EE6', what: 'the restore lost nothing, so it showed nothing' }]
+      : []),
+    ...[...rig.lost.difference(found)].map((what) => ({
+      rule: 'EE6',
+      what: `reconciliation does not name ${what}`,
+    })),
+    ...[...found.difference(rig.lost)].map((what) => ({
+      rule: 'EE6',
+      what: `reconciliation names ${what}, which no restore lost`,
+    })),
+  ];
+  return { ...judged, violations: [...judged.violations, ...violations] };
+}
+
+/** Waits until nothing is under way, then asks. */
+async function settled<T>(rig: Rig, ask: () => Promise<T>): Promise<T> {
+  const until = performance.now() + 60_000;
+  for (;;) {
+    const open = await idsOf(rig.ours, 'settled_at IS NULL');
+    if (open.length === 0) return ask();
+    if (performance.now() > until) throw new Error(`not settled: ${open.join(' ')}`);
+    await pause(100);
+  }
+}
+
+function both(one: Load, other: Load): Load {
+  return {
+    done: Promise.all([one.done, other.done]).then(() => undefined),
+    stop() {
+      one.stop();
+      other.stop();
+    },
+    callOff() {
+      one.callOff();
+      other.callOff();
+    },
+  };
+}
+
+function idsOf(database: Database, where = 'true'): Promise<string[]> {
+  const table = `SELECT platform_payment_id AS id FROM`;
+  return database
+    .query<{ found: boolean }>(
+      `SELECT to_regclass('duebridge_platform.payments') IS NOT NULL AS found`,
+    )
+    .then(([row]) =>
+      database.query<{ id: string }>(
+        `${table} ${row?.found === true ? 'duebridge_platform.payments' : 'duebridge_partner.payment'} WHERE ${where}`,
+      ),
+    )
+    .then((rows) => rows.map(({ id }) => id));
+}
+
+/** Kills the servers of one side and runs `work` on the maintenance database while nobody is connected to theirs. */
+async function whileStopped(
+  rig: Rig,
+  servers: readonly Server[],
+  side: 'ours' | 'theirs',
+  work: (maintenance: Database, database: string) => Promise<void>,
+): Promise<void> {
+  await Promise.all(servers.map((server) => server.kill()));
+  const database = side === 'ours' ? 'rig_platform' : 'rig_partner';
+  const maintenance = openDatabase({ url: rig.postgres.url, applicationName: 'crash rig' });
+  // Whoever is still connected (the rig itself, a server killed a moment ago) would keep the database from being copied.
+  await rig.withoutUsers(side, maintenance, database, () => work(maintenance, database));
+  await maintenance.close();
+  await Promise.all(servers.map((server) => server.start()));
+}
+
+// Failover ------------------------------------------------------------------------------------------------------------------
+
+async function failover(rig: Rig): Promise<Judged> {
+  const standby = await startStandby(rig);
+  try {
+    rig.begin();
+    const load = rig.load(14, 140);
+    await pause(800 + rig.random() * 800);
+    for (const proxy of [rig.platformProxy, rig.kitProxy]) proxy.faults.cut = true;
+    const { pid } = rig.postgres;
+    process.kill(pid, 'SIGKILL');
+    for (const proxy of [rig.platformProxy, rig.kitProxy]) {
+      proxy.drop();
+      proxy.upstream = { host: '127.0.0.1', port: standby.port };
+    }
+    await standby.promote();
+    await rig.connectTo(standby.port);
+    await rig.heal();
+    return await rig.judge(load);
+  } finally {
+    await standby.stop();
+  }
+}
+
+interface Standby {
+  readonly port: number;
+  promote(): Promise<void>;
+  stop(): Promise<void>;
+}
+
+/** A second server on a copy of the first, which acknowledges nothing any more that the second has not on its disk. */
+async function startStandby(rig: Rig): Promise<Standby> {
+  const primary = openDatabase({
+    url: rig.postgres.url,
+    applicationName: 'crash rig',
+    statementTimeoutMs: STANDBY_MS,
+  });
+  const folder = join(rig.postgres.clusterDirectory, '..', `standby-${Date.now()}`);
+  const [place] = await primary.query<{ data_directory: string }>('SHOW data_directory');
+  const from = place?.data_directory ?? '';
+  await primary.withConnection(async (connection) => {
+    await connection.query(`SELECT pg_backup_start('crash rig', true)`);
+    execFileSync('cp', ['-a', from, folder]);
+    const [label] = await connection.query<{ labelfile: string }>(
+      'SELECT labelfile FROM pg_backup_stop(false)',
+    );
+    writeFileSync(join(folder, 'backup_label'), label?.labelfile ?? '');
+  });
+  rmSync(join(folder, 'postmaster.pid'), { force: true });
+  writeFileSync(join(folder, 'standby.signal'), '');
+  const { hostname, port: primaryPort, username, password } = new URL(rig.postgres.url);
+  appendFileSync(
+    join(folder, 'postgresql.auto.conf'),
+    `primary_conninfo = 'host=${hostname} port=${primaryPort} user=${username} password=${password} application_name=rig_standby'\n` +
+      `synchronous_standby_names = ''\n`,
+  );
+  const port = await freePort();
+  const { uid, gid } = statSync(from);
+  execFileSync('chown', ['-R', `${uid}:${gid}`, folder]);
+  // The same program, the same user, the same libraries as the first.
+  const process_ = `/proc/${rig.postgres.pid}`;
+  const environment = Object.fromEntries(
+    readFileSync(`${process_}/environ`, 'utf8')
+      .split('\0')
+      .filter((line) => line.includes('='))
+      .map((line) => [line.slice(0, line.indexOf('=')), line.slice(line.indexOf('=') + 1)]),
+  );
+  const log = openSync(join(rig.folder, 'standby.log'), 'a');
+  const server: ChildProcess = spawn(
+    readlinkSync(`${process_}/exe`),
+    // Its settings too: a standby with fewer connections refuses to start. What is said last counts.
+    [
+      ...readFileSync(`${process_}/cmdline`, 'utf8').split('\0').slice(1, -1),
+      '-D',
+      folder,
+      '-p',
+      String(port),
+    ],
+    {
+      env: environment,
+      cwd: '/',
+      stdio: ['ignore', log, log],
+      ...(process.getuid?.() === 0 ? { uid, gid } : {}),
+    },
+  );
+  closeSync(log);
+  const address = new URL(rig.postgres.url);
+  address.port = String(port);
+  const standby = openDatabase({ url: address.href, applicationName: 'crash rig' });
+  const until = performance.now() + STANDBY_MS;
+  const wait = async (what: string, holds: () => Promise<boolean>): Promise<void> => {
+    while (!(await holds().catch(() => false))) {
+      if (performance.now() > until) throw new Error(`the standby: ${what} did not come`);
+      await pause(100);
+    }
+  };
+  await primary.query(`ALTER SYSTEM SET synchronous_standby_names = '*'`);
+  await primary.query('SELECT pg_reload_conf()');
+  await wait('synchronous replication', async () => {
+    const [row] = await primary.query<{ sync_state: string }>(
+      `SELECT sync_state FROM pg_stat_replication WHERE application_name = 'rig_standby'`,
+    );
+    return row?.sync_state === 'sync';
+  });
+  await primary.close();
+  return {
+    port,
+    async promote() {
+      await standby.query('SELECT pg_promote(true, 60)');
+      await wait('promotion', async () => {
+        const [row] = await standby.query<{ standby: boolean }>(
+          'SELECT pg_is_in_recovery() AS standby',
+        );
+        return row?.standby === false;
+      });
+    },
+    async stop() {
+      await standby.close();
+      if (server.exitCode === null && server.signalCode === null) {
+        const exit = once(server, 'exit');
+        server.kill('SIGQUIT');
+        await exit;
+      }
+      rmSync(folder, { recursive: true, force: true });
+    },
+  };
+}

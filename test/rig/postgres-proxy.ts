@@ -1,0 +1,182 @@
+/**
+ * A TCP proxy in front of PostgreSQL that reads the protocol just far enough to know what commits: it can be slow, cut off, or silent,
+ * and it can drop a connection exactly between a COMMIT and its answer, when nobody but the database knows what happened.
+ */
+import { createServer, connect, type Server, type Socket } from 'node:net';
+import { once } from 'node:events';
+
+/** What the proxy does to new and open connections. */
+export interface PostgresFaults {
+  /** Refuses new connections and has dropped the open ones. */
+  cut: boolean;
+  /** Keeps connections open and lets nothing pass. */
+  silent: boolean;
+  /** Milliseconds added to each direction. */
+  latencyMs: number;
+  /** Chance that a commit's answer is dropped, with its connection. */
+  lostCommit: number;
+}
+
+/** No faults. */
+export function healthyPostgres(): PostgresFaults {
+  return { cut: false, silent: false, latencyMs: 0, lostCommit: 0 };
+}
+
+/** Between looks whether a silence is over. */
+const SILENCE_MS = 20;
+
+/** A proxy for one server; `upstream` may change (failover). */
+export class PostgresProxy {
+  readonly faults = healthyPostgres();
+  /** Commits whose answer was dropped. */
+  lostCommits = 0;
+  upstream: { readonly host: string; readonly port: number };
+  readonly #random: () => number;
+  readonly #server: Server;
+  readonly #open = new Set<Socket>();
+
+  constructor(upstream: { host: string; port: number }, random: () => number) {
+    this.upstream = upstream;
+    this.#random = random;
+    this.#server = createServer((client) => this.#serve(client));
+  }
+
+  /** Listens on a free port of this machine and gives it. */
+  async listen(): Promise<number> {
+    this.#server.listen(0, '127.0.0.1');
+    await once(this.#server, 'listening');
+    const address = this.#server.address();
+    if (address === null || typeof address === 'string') throw new Error('no port');
+    return address.port;
+  }
+
+  /** Drops every open connection, as a network does. */
+  drop(): void {
+    for (const socket of this.#open) socket.destroy();
+  }
+
+  async close(): Promise<void> {
+    this.drop();
+    this.#server.close();
+    await once(this.#server, 'close');
+  }
+
+  #serve(client: Socket): void {
+    if (this.faults.cut) {
+      client.destroy();
+      return;
+    }
+    const server = connect(this.upstream);
+    client.setNoDelay(true);
+    server.setNoDelay(true);
+    const end = (): void => {
+      client.destroy();
+      server.destroy();
+    };
+    for (const socket of [client, server]) {
+      this.#open.add(socket);
+      socket.on('error', end);
+      socket.on('close', () => {
+        this.#open.delete(socket);
+        end();
+      });
+    }
+    const watch = new Session();
+    this.#pass(client, server, (data) => {
+      watch.asked(data);
+      return false;
+    });
+    this.#pass(server, client, (data) => {
+      if (!watch.answered(data)) return false;
+      const isLost = this.#random() < this.faults.lostCommit;
+      if (isLost) this.lostCommits += 1;
+      return isLost;
+    });
+  }
+
+  /** Carries one direction in order, through latency and silence; `isCut` looks at each piece and may end the connection. */
+  #pass(from: Socket, to: Socket, isCut: (data: Buffer) => boolean): void {
+    let before: Promise<void> = Promise.resolve();
+    from.on('data', (data) => {
+      const due = performance.now() + this.faults.latencyMs;
+      // What travels already arrives late as well, so the order stays.
+      const carry = async (): Promise<void> => {
+        const left = due - performance.now();
+        if (left > 0) await pause(left);
+        while (this.faults.silent && !to.destroyed) await pause(SILENCE_MS);
+        if (to.destroyed) return;
+        if (isCut(data)) {
+          from.destroy();
+          to.destroy();
+        } else to.write(data);
+      };
+      before = before.then(carry);
+    });
+  }
+}
+
+function pause(ms: number): Promise<void> {
+  return new Promise((resolve) => {
+    setTimeout(resolve, ms);
+  });
+}
+
+/** One connection: whether the next answer is that of a commit. */
+class Session {
+  #toServer: Buffer = Buffer.alloc(0);
+  #toClient: Buffer = Buffer.alloc(0);
+  #hasBegun = false;
+  /** A transaction block is open, as the server said last. */
+  #isInBlock = false;
+  /** Texts of the statements prepared by name. */
+  readonly #prepared = new Map<string, string>();
+  /** What has been asked and not answered writes, or commits. */
+  #commits = false;
+
+  asked(data: Buffer): void {
+    this.#toServer = Buffer.concat([this.#toServer, data]);
+    if (!this.#hasBegun) {
+      const length = this.#toServer.length < 4 ? Infinity : this.#toServer.readInt32BE(0);
+      if (this.#toServer.length < length) return;
+      this.#hasBegun = true;
+      this.#toServer = this.#toServer.subarray(length);
+    }
+    this.#toServer = eachMessage(this.#toServer, (type, body) => {
+      const texts = body.toString('latin1').split('\0');
+      if (type === 'Q') this.#note(texts[0] ?? '');
+      if (type === 'P') this.#prepared.set(texts[0] ?? '', texts[1] ?? '');
+      if (type === 'B') this.#note(this.#prepared.get(texts[1] ?? '') ?? '');
+    });
+  }
+
+  /** Whether the data ends the answer of a commit. */
+  answered(data: Buffer): boolean {
+    this.#toClient = Buffer.concat([this.#toClient, data]);
+    let isCommitted = false;
+    this.#toClient = eachMessage(this.#toClient, (type, body) => {
+      if (type !== 'Z') return;
+      this.#isInBlock = body.toString('latin1') !== 'I';
+      isCommitted ||= this.#commits;
+      this.#commits = false;
+    });
+    return isCommitted;
+  }
+
+  #note(text: string): void {
+    this.#commits ||= this.#isInBlock
+      ? /^\s*COMMIT/i.test(text)
+      : /\b(?:INSERT|UPDATE|DELETE)\b/i.test(text);
+  }
+}
+
+/** Calls back for each whole message and gives what is left. */
+function eachMessage(data: Buffer, seen: (type: string, body: Buffer) => void): Buffer {
+  let at = 0;
+  while (data.length - at >= 5) {
+    const length = data.readInt32BE(at + 1);
+    if (data.length - at < length + 1) break;
+    seen(String.fromCharCode(data[at] ?? 0), data.subarray(at + 5, at + 1 + length));
+    at += length + 1;
+  }
+  return data.subarray(at);
+}

@@ -1,0 +1,53 @@
+/**
+ * The crash rig in short: a few rounds of faults on real processes, other ones each day, and a failover. `npm run reliability -- --long`
+ * runs all of them, hundreds of times.
+ */
+import assert from 'node:assert/strict';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import test from 'node:test';
+import { seededRandom } from '@duebridge/runtime/testing';
+import { DRILLS } from './drills.ts';
+import { faultsOf, oneRound } from './faults.ts';
+import { Rig, type Judged } from './rig.ts';
+
+const seed = Number(process.env['DUEBRIDGE_SEED'] ?? Math.floor(Date.now() / 86_400_000));
+
+/** What is quick, and happens every time; kills of a worker wait for its lease and belong to the long form and to crash.test.ts. */
+const ALWAYS = ['commits of the platform', 'a gateway does', 'the next version'];
+
+test('kills, lost commits, a bad gateway, a newer version and a failover lose and double nothing [EE1 EE2 EE4 EE5 EE10 LV6 S4 PF2 RU2 RU5]', async (t) => {
+  t.diagnostic(`DUEBRIDGE_SEED=${seed} runs the same faults again`);
+  const random = seededRandom(seed);
+  const folder = await mkdtemp(join(tmpdir(), 'duebridge-rig-'));
+  const mode = seed % 2 === 0 ? 'books' : 'own';
+  const rig = await Rig.open({ folder, seed, mode, accounts: 2_000 });
+  t.after(async () => {
+    await rig.close();
+    await rm(folder, { recursive: true, force: true });
+  });
+  const faults = faultsOf(mode, undefined);
+  const kitSteps = faults.filter(({ name }) => /^killed at step \d+, kit/.test(name));
+  const today = kitSteps[Math.floor(random() * kitSteps.length)];
+  const chosen = faults.filter(
+    (fault) => fault === today || ALWAYS.some((name) => fault.name.startsWith(name)),
+  );
+  assert.equal(chosen.length, 1 + ALWAYS.length);
+  const held = (name: string, { violations, acknowledged, convergedMs }: Judged): void => {
+    t.diagnostic(`${name}: ${acknowledged} payments, all ended ${convergedMs} ms after healing`);
+    assert.deepEqual(violations, [], name);
+    assert.ok(acknowledged >= 10, `${name}: only ${acknowledged} payments, the load was no load`);
+  };
+  for (const fault of chosen) {
+    const { reached, ...judged } = await oneRound(rig, fault);
+    assert.ok(reached, `${fault.name}: did not happen`);
+    held(fault.name, judged);
+  }
+  const failover = DRILLS.find(({ kind }) => kind === 'failover');
+  assert.ok(failover);
+  held(failover.name, await failover.run(rig));
+  t.diagnostic(
+    'pauses in locks, full disks, stepped clocks and restores are left to the long form',
+  );
+});

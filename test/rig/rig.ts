@@ -1,0 +1,657 @@
+/**
+ * Both sides as real processes under faults: two platform workers and two kits, each behind proxies of ours, over a real PostgreSQL.
+ * A round drives payments, lets one fault happen in the middle, heals, and waits until everything has come to its end; then the
+ * simulator's checkers judge what was recorded.
+ *
+ * Kits keep their accounts in their own database (`books`) or in front of another system (`own`).
+ */
+import { execFileSync } from 'node:child_process';
+import { existsSync, mkdirSync, rmSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import type { ClientKeyGrant, Reconciliation } from '@duebridge/contract';
+import {
+  ensureDatabase,
+  openDatabase,
+  startEmbeddedPostgres,
+  type Database,
+  type EmbeddedPostgres,
+} from '@duebridge/runtime';
+import { freePort, seededRandom } from '@duebridge/runtime/testing';
+import { request } from 'undici';
+import { check, type Violation } from '../simulation/checkers.ts';
+import { History, type Ending, type PartnerRow, type PlatformRow } from '../simulation/history.ts';
+import { Browser, call, createToken, type Answer } from '../support/customer.ts';
+import { Gateway } from '../support/gateway.ts';
+import { Server } from '../support/processes.ts';
+import { OwnSystem } from './own-system.ts';
+import { healthyPostgres, PostgresProxy } from './postgres-proxy.ts';
+import type { Armed } from './preload.ts';
+
+/** After healing every payment has to have ended and been settled within this time. */
+const BOUND_MS = 90_000;
+const KEY = 'static-key-of-the-crash-rig';
+const ADMIN_KEY = 'admin-key-of-the-crash-rig';
+const SECRET = 'secret-of-the-account-service';
+const OPENING_BALANCE_IN_CENTS = 1_000_000;
+const ACCOUNTS = 20_000;
+/** Debian's library that fakes the wall clock of one process. */
+const FAKETIME = '/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1';
+export const hasFaketime = existsSync(FAKETIME);
+
+/** What a rig is opened with. */
+export interface RigOptions {
+  readonly folder: string;
+  readonly seed: number;
+  readonly mode: 'books' | 'own';
+  /** Accounts at the biller; each is paid once. */
+  readonly accounts?: number;
+}
+
+/** What a round came to. */
+export interface Judged {
+  readonly payments: number;
+  /** Payments that a customer was told of. */
+  readonly acknowledged: number;
+  readonly violations: readonly Violation[];
+  /** From healing to the last settlement. */
+  readonly convergedMs: number;
+}
+
+/** Customers of one round. */
+export interface Load {
+  /** Resolves when every customer has been served, or was called off. */
+  readonly done: Promise<void>;
+  /** No more customers come than have to. */
+  stop(): void;
+  /** Calls off those who still insist. */
+  callOff(): void;
+}
+
+interface Client {
+  readonly client_id: string;
+  readonly api_key: string;
+}
+
+/** Everything that runs. */
+export class Rig {
+  readonly random: () => number;
+  readonly mode: RigOptions['mode'];
+  readonly folder: string;
+  readonly postgres: EmbeddedPostgres;
+  readonly platformProxy: PostgresProxy;
+  readonly kitProxy: PostgresProxy;
+  readonly gateway: Gateway;
+  readonly own: OwnSystem;
+  readonly workers: readonly Server[];
+  readonly kits: readonly Server[];
+  /** Direct connections, past every fault. */
+  ours: Database;
+  theirs: Database;
+  history: History;
+  /** Wall clocks of the second worker and the second kit; undefined where libfaketime is not installed. */
+  readonly clockFile: string | undefined;
+  readonly #adminPorts: readonly number[];
+  readonly #admin = { authorization: `Bearer ${ADMIN_KEY}` };
+  #client: Client = { client_id: '', api_key: '' };
+  #nextAccount = 0;
+  readonly #accounts: number;
+  /** Payments of earlier rounds, which are judged again at the end only. */
+  readonly #judged = new Set<string>();
+  /** Differences that a restore left for good, as `kind id`. */
+  readonly lost = new Set<string>();
+  #extra: Violation[] = [];
+  #acknowledged = 0;
+  #looking = new AbortController();
+  #looked: Promise<void> = Promise.resolve();
+
+  private constructor(
+    options: RigOptions,
+    parts: {
+      postgres: EmbeddedPostgres;
+      platformProxy: PostgresProxy;
+      kitProxy: PostgresProxy;
+      gateway: Gateway;
+      own: OwnSystem;
+      workers: readonly Server[];
+      kits: readonly Server[];
+      adminPorts: readonly number[];
+      ours: Database;
+      theirs: Database;
+      random: () => number;
+      history: History;
+      clockFile: string | undefined;
+    },
+  ) {
+    this.mode = options.mode;
+    this.folder = options.folder;
+    this.#accounts = options.accounts ?? ACCOUNTS;
+    this.random = parts.random;
+    this.postgres = parts.postgres;
+    this.platformProxy = parts.platformProxy;
+    this.kitProxy = parts.kitProxy;
+    this.gateway = parts.gateway;
+    this.own = parts.own;
+    this.workers = parts.workers;
+    this.kits = parts.kits;
+    this.#adminPorts = parts.adminPorts;
+    this.ours = parts.ours;
+    this.theirs = parts.theirs;
+    this.history = parts.history;
+    this.clockFile = parts.clockFile;
+  }
+
+  /** Starts everything. Close it, also after a failure. */
+  static async open(options: RigOptions): Promise<Rig> {
+    const { folder, seed, mode } = options;
+    const random = seededRandom(seed);
+    mkdirSync(folder, { recursive: true });
+    const postgres = await startEmbeddedPostgres({ dataDirectory: join(folder, 'data') });
+    const platformUrl = await ensureDatabase(postgres.url, 'rig_platform');
+    const kitUrl = await ensureDatabase(postgres.url, 'rig_partner');
+    const upstream = { host: '127.0.0.1', port: Number(new URL(postgres.url).port) };
+    const platformProxy = new PostgresProxy(upstream, random);
+    const kitProxy = new PostgresProxy(upstream, random);
+    const through = async (proxy: PostgresProxy, url: string): Promise<string> => {
+      const address = new URL(url);
+      address.port = String(await proxy.listen());
+      return address.href;
+    };
+    const urls = {
+      platform: await through(platformProxy, platformUrl),
+      kit: await through(kitProxy, kitUrl),
+    };
+    const started = performance.now();
+    const history = new History(() => performance.now() - started);
+    const kits: Server[] = [];
+    const gateway = new Gateway(history, () => kits.map(({ url }) => url));
+    const own = new OwnSystem(random);
+    const [gatewayUrl, ownUrl] = await Promise.all([gateway.listen(), own.listen()]);
+    const ports = await Promise.all(Array.from({ length: 8 }, () => freePort()));
+    const clockFile = hasFaketime ? join(folder, 'clock') : undefined;
+    if (clockFile !== undefined) writeFileSync(clockFile, '+0');
+    const server = (
+      index: number,
+      name: string,
+      args: readonly string[],
+      env: Readonly<Record<string, string>>,
+    ): Server =>
+      new Server({
+        args,
+        port: ports[index] ?? 0,
+        env: {
+          ADMIN_PORT: String(ports[index + 4]),
+          DUEBRIDGE_ADMIN_KEY: ADMIN_KEY,
+          DUEBRIDGE_DATA_DIR: folder,
+          LOG_LEVEL: 'warn',
+          // The second of each side lives on a host whose clock may step.
+          ...(clockFile === undefined || index % 2 === 0
+            ? {}
+            : {
+                LD_PRELOAD: FAKETIME,
+                FAKETIME_TIMESTAMP_FILE: clockFile,
+                FAKETIME_CACHE_DURATION: '1',
+                FAKETIME_DONT_FAKE_MONOTONIC: '1',
+                DONT_FAKE_MONOTONIC: '1',
+              }),
+          ...env,
+        },
+        logFile: join(folder, `${name}.log`),
+        preload: join(import.meta.dirname, 'preload.ts'),
+      });
+    const workers = ['worker-1', 'worker-2'].map((name, index) =>
+      server(index, name, ['platform', 'serve'], {
+        DATABASE_URL: urls.platform,
+        DUEBRIDGE_SEAL_KEY: Buffer.alloc(32, 's').toString('base64'),
+        DUEBRIDGE_KEY_PEPPER: Buffer.alloc(32, 'p').toString('base64'),
+        DUEBRIDGE_ALLOW_PRIVATE_ADDRESSES: '1',
+        DUEBRIDGE_IP_RATE: '0',
+        DUEBRIDGE_CLIENT_RATE: '1000',
+      }),
+    );
+    kits.push(
+      ...['kit-1', 'kit-2'].map((name, index) =>
+        server(index + 2, name, ['partner', 'serve'], {
+          DATABASE_URL: urls.kit,
+          DUEBRIDGE_PARTNER_KEY: KEY,
+          ...(mode === 'books'
+            ? {}
+            : {
+                DUEBRIDGE_PARTNER_ACCOUNTS_URL: ownUrl,
+                DUEBRIDGE_PARTNER_ACCOUNTS_SECRET: SECRET,
+              }),
+        }),
+      ),
+    );
+    const rig = new Rig(options, {
+      postgres,
+      platformProxy,
+      kitProxy,
+      gateway,
+      own,
+      workers,
+      kits,
+      adminPorts: ports.slice(4),
+      ours: openDatabase({ url: platformUrl, applicationName: 'crash rig' }),
+      theirs: openDatabase({ url: kitUrl, applicationName: 'crash rig' }),
+      random,
+      history,
+      clockFile,
+    });
+    try {
+      await Promise.all([...workers, ...kits].map((one) => one.start()));
+      await rig.#setUp(gatewayUrl);
+    } catch (error) {
+      await rig.close();
+      throw error;
+    }
+    return rig;
+  }
+
+  async close(): Promise<void> {
+    this.#looking.abort();
+    await this.#looked;
+    await Promise.all(
+      [...this.workers, ...this.kits].map(async (server) => {
+        server.signal('SIGCONT');
+        await server.kill();
+      }),
+    );
+    await Promise.all([this.ours.close(), this.theirs.close()]);
+    await Promise.all([this.gateway.close(), this.own.close()]);
+    await Promise.all([this.platformProxy.close(), this.kitProxy.close()]);
+    await this.postgres.stop();
+  }
+
+  // A round -----------------------------------------------------------------------------------------------------------------
+
+  /** Begins to write down what happens to rows, for one round. */
+  begin(): void {
+    this.history.events.length = 0;
+    this.#extra = [];
+    this.#acknowledged = 0;
+    this.own.complaints.length = 0;
+    this.#looking = new AbortController();
+    this.#looked = this.#look(this.#looking.signal);
+  }
+
+  /** Customers who pay, one every `everyMs`: `least` of them, and more until the load is stopped. Each insists until it is served. */
+  load(least: number, everyMs: number, most = least): Load {
+    const closing = new AbortController();
+    const stopped = new AbortController();
+    const one = async (): Promise<void> => {
+      try {
+        await this.#pay(closing.signal);
+      } catch (error) {
+        if (closing.signal.aborted) return;
+        this.#extra.push({
+          rule: 'LV6',
+          what: error instanceof Error ? error.message : String(error),
+        });
+      }
+    };
+    const all = async (): Promise<void> => {
+      const customers: Promise<void>[] = [];
+      while (customers.length < most && !(stopped.signal.aborted && customers.length >= least)) {
+        customers.push(one());
+        await pause(everyMs);
+      }
+      await Promise.all(customers);
+    };
+    return {
+      done: all(),
+      stop: () => stopped.abort(),
+      callOff: () => closing.abort(),
+    };
+  }
+
+  /** Ends every fault: proxies carry again, stopped processes go on, dead ones are started, clocks are right. */
+  async heal(): Promise<void> {
+    Object.assign(this.platformProxy.faults, healthyPostgres());
+    Object.assign(this.kitProxy.faults, healthyPostgres());
+    this.gateway.behave = () => 'pass';
+    this.gateway.latencyMs = 0;
+    this.gateway.isCut = false;
+    this.own.lostAnswer = 0;
+    if (this.clockFile !== undefined) writeFileSync(this.clockFile, '+0');
+    await Promise.all([...this.workers, ...this.kits].map((server) => this.#revive(server)));
+  }
+
+  /** Waits until everything has ended and judges the round. `forgiven`: payments that a restored backup rightly lost. */
+  async judge(load: Load, forgiven: ReadonlySet<string> = new Set()): Promise<Judged> {
+    const healedAt = performance.now();
+    this.history.add({ kind: 'healed' });
+    const until = healedAt + BOUND_MS;
+    const timer = setTimeout(() => load.callOff(), BOUND_MS);
+    await load.done;
+    clearTimeout(timer);
+    const open = `SELECT count(*)::int AS count FROM duebridge_platform.payments WHERE settled_at IS NULL AND stage <> 'review'`;
+    for (;;) {
+      const [left] = await this.ours.query<{ count: number }>(open);
+      if (left?.count === 0 || performance.now() > until) break;
+      await pause(100);
+    }
+    const convergedMs = Math.round(performance.now() - healedAt);
+    this.#looking.abort();
+    await this.#looked;
+    const end = await this.#ending();
+    const isMine = ({ id }: { readonly id: string }): boolean =>
+      !this.#judged.has(id) && !forgiven.has(id);
+    const mine = <T extends { readonly id: string }>(rows: readonly T[]): T[] =>
+      rows.filter(isMine);
+    const rows = mine(end.platform);
+    const violations = [
+      ...check({
+        // Reconciliation asks for payments of earlier rounds as well.
+        events: this.history.events.filter((event) => !('id' in event) || isMine(event)),
+        end: {
+          platform: rows,
+          funds: mine(end.funds),
+          partner: mine(end.partner),
+          postings: mine(end.postings),
+        },
+        forgetful: forgiven.size > 0 ? new Set(['gas']) : new Set(),
+        wrong: new Set(),
+      }),
+      ...this.#extra,
+      ...this.own.complaints.map((what) => ({ rule: 'KT2', what })),
+    ];
+    for (const { id } of end.platform) this.#judged.add(id);
+    for (const id of forgiven) this.#judged.add(id);
+    return { payments: rows.length, acknowledged: this.#acknowledged, violations, convergedMs };
+  }
+
+  // What faults use ---------------------------------------------------------------------------------------------------------
+
+  /** Has a process killed or stopped at a step; resolves with whether it came there within `ms`. */
+  async strike(
+    server: Server,
+    at: string,
+    signal: Armed['signal'],
+    nth: number,
+    ms: number,
+  ): Promise<boolean> {
+    const file = join(this.folder, `reached-${Math.floor(this.random() * 1e9)}`);
+    const order: Armed = { at, signal, nth, file };
+    server.send(order);
+    for (const until = performance.now() + ms; performance.now() < until; await pause(15)) {
+      if (!existsSync(file)) continue;
+      rmSync(file);
+      return true;
+    }
+    // Whoever comes there later must not die of it any more.
+    server.send({ ...order, at: 'never' });
+    return existsSync(file);
+  }
+
+  /** Asks the platform's admin API, at whichever worker answers. */
+  async admin<T>(method: 'GET' | 'POST', path: string, body?: unknown): Promise<Answer<T>> {
+    let last: Answer<T> | undefined;
+    for (const port of this.#adminPorts.slice(0, 2)) {
+      last = await call<T>(method, `http://127.0.0.1:${port}${path}`, this.#admin, body);
+      if (last.status === 200) break;
+    }
+    if (last === undefined) throw new Error('no admin port');
+    return last;
+  }
+
+  /** Restarts PostgreSQL's postmaster the hard way and waits until it is back. */
+  async killPostgres(): Promise<void> {
+    const { pid } = this.postgres;
+    process.kill(pid, 'SIGKILL');
+    const until = performance.now() + 60_000;
+    while (this.postgres.pid === pid) {
+      if (performance.now() > until) throw new Error('PostgreSQL did not come back');
+      await pause(20);
+    }
+  }
+
+  /** Differences that reconciliation with the partner's own file finds over all batches, as `kind id`. */
+  async differences(): Promise<Set<string>> {
+    const batches = await this.ours.query<{ platform_batch_id: string }>(
+      'SELECT platform_batch_id FROM duebridge_platform.batches',
+    );
+    const found = new Set<string>();
+    for (const { platform_batch_id } of batches) {
+      const lines = await this.theirs.query<{ line: string }>(
+        `SELECT concat_ws(',', platform_payment_id, status, amount_in_cents) AS line FROM duebridge_partner.payment
+          WHERE platform_batch_id = $1`,
+        [platform_batch_id],
+      );
+      const answer = await request(
+        `http://127.0.0.1:${this.#adminPorts[0]}/admin/v1/batches/${platform_batch_id}/reconcile-file`,
+        {
+          method: 'POST',
+          headers: { ...this.#admin, 'content-type': 'text/csv' },
+          body: lines.map(({ line }) => `${line}\n`).join(''),
+        },
+      );
+      const body = await answer.body.text();
+      if (answer.statusCode !== 200)
+        throw new Error(`reconciliation: ${answer.statusCode} ${body}`);
+      for (const { kind, platform_payment_id } of (JSON.parse(body) as Reconciliation)
+        .differences) {
+        found.add(`${kind} ${platform_payment_id}`);
+      }
+    }
+    return found;
+  }
+
+  /** Runs `work` while nobody is connected to a database of one side; our own connection to it is made anew afterwards. */
+  async withoutUsers(
+    side: 'ours' | 'theirs',
+    maintenance: Database,
+    database: string,
+    work: () => Promise<void>,
+  ): Promise<void> {
+    await this[side].close();
+    await maintenance.query(
+      'SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = $1',
+      [database],
+    );
+    const users = 'SELECT count(*)::int AS count FROM pg_stat_activity WHERE datname = $1';
+    while ((await maintenance.query<{ count: number }>(users, [database]))[0]?.count !== 0) {
+      await pause(20);
+    }
+    await work();
+    this[side] = openDatabase({
+      url: urlOf(this.postgres.url, database),
+      applicationName: 'crash rig',
+    });
+  }
+
+  /** Makes our own connections to another server on this machine. */
+  async connectTo(port: number): Promise<void> {
+    await Promise.all([this.ours.close(), this.theirs.close()]);
+    const at = (database: string): Database => {
+      const address = new URL(urlOf(this.postgres.url, database));
+      address.port = String(port);
+      return openDatabase({ url: address.href, applicationName: 'crash rig' });
+    };
+    this.ours = at('rig_platform');
+    this.theirs = at('rig_partner');
+  }
+
+  /** Single faults since the last call, by kind: what the gateway did, and commits whose answer was lost. */
+  injected(): Record<string, number> {
+    const { did } = this.gateway;
+    const found: Record<string, number> = {};
+    for (const [behaviour, times] of did)
+      if (behaviour !== 'pass') found[`gateway: ${behaviour}`] = times;
+    did.clear();
+    const lost = this.platformProxy.lostCommits + this.kitProxy.lostCommits;
+    if (lost > 0) found['answer of a commit lost'] = lost;
+    this.platformProxy.lostCommits = this.kitProxy.lostCommits = 0;
+    return found;
+  }
+
+  /** Starts a process that was killed, and lets a stopped one go on; a start that meets a fault is repeated, as by a supervisor. */
+  async #revive(server: Server): Promise<void> {
+    server.signal('SIGCONT');
+    for (let tried = 0; ; tried += 1) {
+      if (server.isAlive) return;
+      try {
+        await server.start();
+      } catch (error) {
+        await server.kill();
+        if (tried === 5) throw error;
+      }
+    }
+  }
+
+  async #setUp(gatewayUrl: string): Promise<void> {
+    if (this.mode === 'books') {
+      const lines = Array.from(
+        { length: this.#accounts },
+        (_, index) => `gas,acc-${index},active,${OPENING_BALANCE_IN_CENTS}`,
+      );
+      for (let from = 0; from < lines.length; from += 1_000) {
+        const imported = await call(
+          'POST',
+          `http://127.0.0.1:${this.#adminPorts[2]}/admin/v1/accounts/import`,
+          this.#admin,
+          {
+            csv: `biller_id,account_id,status,amount_due_in_cents\n${lines.slice(from, from + 1_000).join('\n')}\n`,
+          },
+        );
+        if (imported.status !== 200) throw new Error(`import: ${JSON.stringify(imported)}`);
+      }
+    }
+    const registered = await this.admin('POST', '/admin/v1/partners', {
+      partner_id: 'gas',
+      name: 'Gas',
+      kind: 'biller',
+      biller_id: 'gas',
+      base_url: gatewayUrl,
+      origins: [],
+      auth: { method: 'key', header: 'x-api-key', key: KEY },
+      account_check: 'off',
+      budget: { call_timeout_ms: 2_000, wait_seconds: 2 },
+    });
+    if (registered.status !== 200) throw new Error(`register: ${JSON.stringify(registered)}`);
+    const granted = await this.admin<ClientKeyGrant>('POST', '/admin/v1/partners/gas/keys', {});
+    this.#client = granted.body;
+  }
+
+  /** One customer, from the token to the payment, who tries again at the other platform whatever happens. */
+  async #pay(signal: AbortSignal): Promise<void> {
+    const account = this.#nextAccount;
+    this.#nextAccount += 1;
+    if (account >= this.#accounts) throw new Error('the accounts of the rig are used up');
+    const account_id = `acc-${account}`;
+    const cents = 100 + Math.floor(this.random() * 10_000);
+    const insist = async <T>(step: (url: string) => Promise<Answer<T>>): Promise<T> => {
+      for (let tried = account; ; tried += 1) {
+        const url = this.workers[tried % this.workers.length]?.url ?? '';
+        const answer = await step(url).catch(() => undefined);
+        if (answer?.status === 200) return answer.body;
+        if (signal.aborted) throw new Error(`the customer of ${account_id} was never served`);
+        if (answer !== undefined && ![429, 500, 503].includes(answer.status)) {
+          throw new Error(
+            `the customer of ${account_id} was refused: ${answer.status} ${JSON.stringify(answer.body)}`,
+          );
+        }
+        await pause(60);
+      }
+    };
+    const { token } = await insist((platformUrl) =>
+      createToken({ platformUrl, ...this.#client }, { account_id }),
+    );
+    const { session } = await insist((url) =>
+      call<{ session: string }>(
+        'POST',
+        `${url}/v1/flow/session`,
+        { authorization: `Bearer ${token}` },
+        {},
+      ),
+    );
+    const confirm = async (): Promise<string> => {
+      const body = await insist((url) => new Browser(url, session).confirm(cents));
+      return body.platform_payment_id;
+    };
+    const id = await confirm();
+    this.#acknowledged += 1;
+    this.history.add({ kind: 'confirmed', id, partner: 'gas', cents });
+    const again = await confirm();
+    if (again !== id) this.#extra.push({ rule: 'PL3', what: `one flow made ${id} and ${again}` });
+  }
+
+  /** Writes down how rows change. */
+  async #look(signal: AbortSignal): Promise<void> {
+    const seen = new Map<string, string>();
+    while (!signal.aborted) {
+      try {
+        const rows = await this.ours.query<{
+          id: string;
+          stage: string;
+          status: string;
+          slot: number | null;
+        }>(
+          `SELECT platform_payment_id AS id, stage, status, slot FROM duebridge_platform.payments
+            WHERE created_at > clock_timestamp() - interval '5 minutes'`,
+        );
+        for (const { id, stage, status, slot } of rows) {
+          const now = `${stage} ${status} ${slot ?? ''}`;
+          if (seen.get(id) === now || this.#judged.has(id)) continue;
+          seen.set(id, now);
+          this.history.add({ kind: 'row', id, stage, status, slot });
+        }
+      } catch {
+        // The database is away; there is nothing to see.
+      }
+      await pause(150);
+    }
+  }
+
+  async #ending(): Promise<Ending> {
+    const platform = await this.ours.query<PlatformRow>(
+      `SELECT platform_payment_id AS id, partner_id AS partner, status, stage, settled_at IS NOT NULL AS settled,
+              amount_in_cents AS cents, review_reason
+         FROM duebridge_platform.payments ORDER BY 1`,
+    );
+    const funds = await this.ours.query<Ending['funds'][number]>(
+      'SELECT platform_payment_id AS id, act, amount_in_cents AS cents FROM duebridge_platform.sandbox_funds ORDER BY 1, phase',
+    );
+    const partner = await this.theirs.query<PartnerRow>(
+      `SELECT platform_payment_id AS id, biller_id AS partner, status, amount_in_cents AS cents FROM duebridge_partner.payment ORDER BY 1`,
+    );
+    const postings =
+      this.mode === 'own'
+        ? [...this.own.booked.values()]
+        : await this.theirs.query<{ id: string; cents: number }>(
+            `SELECT transfer_id AS id, abs(amount_in_cents) AS cents FROM duebridge_partner.entry
+               JOIN duebridge_partner.transfer USING (transfer_id) WHERE line = 2 AND kind = 'payment'`,
+          );
+    return { platform, funds, partner, postings };
+  }
+}
+
+function urlOf(url: string, database: string): string {
+  const address = new URL(url);
+  address.pathname = `/${database}`;
+  return address.href;
+}
+
+/** Waits. */
+export function pause(ms: number): Promise<void> {
+  return new Promise((resolve) => {
+    setTimeout(resolve, ms);
+  });
+}
+
+/** A folder on a disk of so many megabytes, or undefined where this user may not mount one. */
+export function smallDisk(folder: string, megabytes: number): string | undefined {
+  mkdirSync(folder, { recursive: true });
+  try {
+    execFileSync('mount', ['-t', 'tmpfs', '-o', `size=${megabytes}m,mode=755`, 'tmpfs', folder], {
+      stdio: 'ignore',
+    });
+    return folder;
+  } catch {
+    return undefined;
+  }
+}
+
+/** Takes the disk away again. */
+export function removeDisk(folder: string): void {
+  execFileSync('umount', ['-l', folder], { stdio: 'ignore' });
+}

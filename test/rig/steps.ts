@@ -1,0 +1,64 @@
+/**
+ * The numbered steps at which the crash rig kills or pauses a process: each is a moment in the life of a payment that the program
+ * passes anyway, recognized by the name of a prepared statement, a commit, or a message on the wire. Nothing in the product code knows
+ * of them; preload.ts watches for them from inside the process. A step that no payment reaches any more fails the rig, so the list
+ * cannot go stale.
+ */
+
+/** Which processes pass the step. `books`: kits on accounts of their own database; `own`: kits before another system. */
+export type Side = 'platform' | 'kit' | 'kit books' | 'kit own';
+
+/** One step. */
+export interface Step {
+  readonly side: Side;
+  /** What preload.ts reports there. */
+  readonly at: string;
+  /** Whether the process holds a lock of the database there, or a lease or claim that others wait for. */
+  readonly locked?: true;
+  /** Only reached when a worker takes over from another, so another one has to die first. */
+  readonly takesOver?: true;
+}
+
+/** The steps, in the order of a payment's life. A step's number is its place in the list, from 1. */
+export const STEPS: readonly Step[] = [
+  { side: 'platform', at: 'before token_insert' },
+  { side: 'platform', at: 'after token_insert' },
+  { side: 'platform', at: 'after flow_lock', locked: true },
+  { side: 'platform', at: 'before payment_insert', locked: true },
+  { side: 'platform', at: 'after payment_insert', locked: true },
+  { side: 'platform', at: 'before commit of payment_insert', locked: true },
+  { side: 'platform', at: 'after commit of payment_insert' },
+  { side: 'platform', at: 'before payment_advance' },
+  { side: 'platform', at: 'after payment_advance' },
+  { side: 'platform', at: 'sends PUT' },
+  { side: 'platform', at: 'sent PUT' },
+  { side: 'platform', at: 'hears PUT' },
+  { side: 'platform', at: 'heard PUT' },
+  { side: 'platform', at: 'sends GET' },
+  { side: 'platform', at: 'heard GET' },
+  { side: 'platform', at: 'before payment_end' },
+  { side: 'platform', at: 'after payment_end' },
+  { side: 'platform', at: 'before worker_renew', locked: true },
+  { side: 'platform', at: 'after worker_renew', locked: true },
+  { side: 'platform', at: 'before slot_take', takesOver: true },
+  { side: 'platform', at: 'after slot_take', takesOver: true },
+  { side: 'kit', at: 'asked PUT' },
+  { side: 'kit', at: 'before kit_insert_payments' },
+  { side: 'kit', at: 'after kit_insert_payments' },
+  { side: 'kit', at: 'told PUT' },
+  { side: 'kit', at: 'asked GET' },
+  { side: 'kit books', at: 'after kit_lock_payments', locked: true },
+  { side: 'kit books', at: 'after kit_lock_accounts', locked: true },
+  { side: 'kit books', at: 'after kit_write_transfers', locked: true },
+  { side: 'kit books', at: 'after kit_end_payments', locked: true },
+  { side: 'kit books', at: 'before commit of kit_end_payments', locked: true },
+  { side: 'kit books', at: 'after commit of kit_end_payments' },
+  { side: 'kit own', at: 'before kit_claim_payments' },
+  { side: 'kit own', at: 'after kit_claim_payments', locked: true },
+  { side: 'kit own', at: 'sends POST', locked: true },
+  { side: 'kit own', at: 'sent POST', locked: true },
+  { side: 'kit own', at: 'heard POST', locked: true },
+  { side: 'kit own', at: 'before kit_end_payments' },
+  { side: 'kit own', at: 'after kit_end_payments' },
+  { side: 'kit own', at: 'before kit_renew_lease', locked: true },
+];
