@@ -38,11 +38,27 @@ const sweepRows = 1_000;
 const retryMs = { first: 1_000, longest: 60_000 };
 /** Pause after an outage, or while a lock or a call holds a payment. It does not grow, so that work resumes at once when it is over. */
 const holdOffMs = 500;
+/** How late a sweep may be before the replica is not ready: longer than any single statement of a round may take. */
+const sweepLateMs = 15_000;
+/** How long payments in hand may wait while not one is tried and no call is open, before the replica is not ready. */
+const postingStallMs = 60_000;
 /** How often the metrics of unfinished payments are counted, and the minimum rest as a multiple of the time the count took. */
 const standingPause = { ms: 10_000, factor: 100 };
 
+/** Whether the applying end works, for readiness (LV2). Every field is true while it does. */
+export interface KitHealth {
+  /** The sweep for payments left behind runs on time. */
+  readonly sweep: boolean;
+  /** The lease of this replica is renewed; true where posting needs none. */
+  readonly lease: boolean;
+  /** Payments in hand are being tried. A biller's own system that does not answer is no fault of this replica. */
+  readonly posting: boolean;
+}
+
 /** The applying end of the kit. */
 export interface Applier {
+  /** Whether it works. */
+  readonly health: KitHealth;
   /** Takes payments that were just committed. Never waits and never throws: the table holds them. */
   take(payments: readonly PaymentRow[]): void;
   /** Sweeps the table once for payments left behind. Resolves when those it found have been tried; returns how many. */
@@ -84,6 +100,10 @@ export function openApplier(options: ApplierOptions): Applier {
   let lookMs = 0;
   let isOut = false;
   let idle: (() => void)[] = [];
+  /** By when the sweep under way, or the next one, has to end. */
+  let sweepDueAt = Infinity;
+  /** When a payment was last tried, or first taken into an empty hand. */
+  let triedAt = 0;
   metrics.watch('apply_queue', () => inHand.size);
 
   const announce = (ended: readonly PaymentRow[]): void => {
@@ -129,12 +149,14 @@ export function openApplier(options: ApplierOptions): Applier {
   const apply = async (payment: UnfinishedPayment): Promise<void> => {
     const id = payment.platform_payment_id;
     if (inHand.has(id)) return;
+    if (inHand.size === 0) triedAt = clock.monotonic();
     inHand.add(id);
     const isFirst = retries.get(id)?.failed !== true;
     const span = options.traces?.posting(id);
     const tried = await poster.post(payment, !isFirst);
     span?.end(tried.result);
     inHand.delete(id);
+    triedAt = clock.monotonic();
     if (tried.result === 'done') retries.delete(id);
     else remember(id, tried);
     if (tried.result === 'outage') noteOutage(tried.error);
@@ -186,6 +208,7 @@ export function openApplier(options: ApplierOptions): Applier {
         over.abort();
         if (own) announce(await own.answerCancels());
         noteWorking();
+        sweepDueAt = clock.monotonic() + sweepLateMs;
         // More pages follow at once.
         if (place !== '' && inHand.size < maxInHand) continue;
         ageMs = sweepAgeMs;
@@ -194,6 +217,8 @@ export function openApplier(options: ApplierOptions): Applier {
       }
       const pauseMs = Math.max(sweepPauseMs, lookMs * sweepPauseFactor);
       lookMs = 0;
+      // An outage does not move the time: the sweep is late from the first round that failed.
+      if (!isOut) sweepDueAt = clock.monotonic() + pauseMs + sweepLateMs;
       await clock.sleep(pauseMs, stopped.signal);
     }
   };
@@ -238,7 +263,16 @@ export function openApplier(options: ApplierOptions): Applier {
       if (final.outcome === 'canceled') announce([final.payment]);
       return final;
     },
+    get health() {
+      const now = clock.monotonic();
+      return {
+        sweep: now <= sweepDueAt,
+        lease: lease.isRenewed(),
+        posting: inHand.size === 0 || now - triedAt < postingStallMs || own?.isCalling() === true,
+      };
+    },
     start() {
+      sweepDueAt = clock.monotonic() + sweepLateMs;
       sweeping = Promise.all([sweepForEver(), countForEver()]).then(() => undefined);
     },
     async stop() {

@@ -27,6 +27,8 @@ export interface Lease {
   hold(): Promise<void>;
   /** Whether calls may begin. */
   lives(): boolean;
+  /** False when a lease that was held has not been renewed in time, so that no call may begin. */
+  isRenewed(): boolean;
   /** Ends renewing. With `release` others take over at once; without it when the lease has run out. */
   stop(release: boolean): Promise<void>;
 }
@@ -97,6 +99,7 @@ export function openLease(options: { database: Database; log: Log; clock: Clock 
       return first;
     },
     lives: () => clock.monotonic() - renewedAt < trustMs,
+    isRenewed: () => renewing === undefined || clock.monotonic() - renewedAt < trustMs,
     async stop(release) {
       stopped.abort();
       await renewing;

@@ -29,7 +29,7 @@ import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { onlyServed, openAccountReads } from './account-reads.ts';
 import { openAcceptance } from './accept.ts';
 import type { AccountSystem, BillerRules, FinalOutcome } from './account-system.ts';
-import { openApplier } from './apply.ts';
+import { openApplier, type KitHealth } from './apply.ts';
 import { openDoor, type AuthOptions, type Caller } from './auth.ts';
 import type { CancelOutcome } from './cancel.ts';
 import { ledger } from './ledger.ts';
@@ -102,6 +102,8 @@ export interface PartnerKit {
   revokeTokens(client_id: string): Promise<number>;
   /** Sweeps now for payments that were left processing, instead of at the next round; returns how many were tried. */
   sweep(): Promise<number>;
+  /** Whether accepted payments are being applied, for a readiness check; every field is true while they are. */
+  readonly health: KitHealth;
 }
 
 declare module 'fastify' {
@@ -188,6 +190,9 @@ export async function mountKit(app: FastifyInstance, options: PartnerKitOptions)
     },
     revokeTokens: (client_id: string) => door.revoke(client_id),
     sweep: () => applier.sweep(0),
+    get health() {
+      return applier.health;
+    },
   } satisfies PartnerKit);
 
   // Without a key: the kit has no secret beside its database (decision 135).

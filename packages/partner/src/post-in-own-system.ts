@@ -68,6 +68,8 @@ const askCancelMs = { atMost: 5_000, pause: 100 };
 export interface OwnSystemPoster extends Poster {
   /** Cancels a payment that a replica has claimed, if no call holds it and its last word was a `later` that admits it. */
   cancelClaimed(claimed: ClaimedOutcome, actor: string, reason: string): Promise<CancelOutcome>;
+  /** Whether a call to the account system is open: then what is in hand may be waiting for its answer. */
+  isCalling(): boolean;
   /** Answers the cancels that other replicas asked for; returns the rows of those canceled. */
   answerCancels(): Promise<PaymentRow[]>;
 }
@@ -409,6 +411,7 @@ export function openOwnSystemPoster(options: {
         schedule();
       });
     },
+    isCalling: () => open.size > 0,
     async cancelClaimed({ by, payment }, actor, reason) {
       const id = payment.platform_payment_id;
       if (by === lease.replica_id) {

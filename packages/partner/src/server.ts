@@ -131,6 +131,7 @@ export async function startPartner(config: PartnerConfig): Promise<RunningPartne
   try {
     const ready = async (): Promise<Record<string, boolean>> => ({
       database: await takesWrites(database),
+      ...app.partnerKit.health,
     });
     await app.register(partnerKit, {
       database,

@@ -126,3 +126,37 @@ test('many statements of large batches take turns, and a PUT does not wait for t
   assert.ok(most <= 2, `${most} at once`);
   assert.ok(begun <= 6, `${begun} were read where six say the same`);
 });
+
+test('thirty statements over 200,000 payments do not delay a PUT: it is answered before the first of them [B4 LI1]', async (t) => {
+  const database = await kitDatabase(t);
+  await database.transaction(async (tx) => {
+    // In the final state at once; the triggers would want each on its way there.
+    await tx.query('SET LOCAL session_replication_role = replica');
+    await tx.query(
+      `INSERT INTO duebridge_partner.payment
+         (platform_payment_id, payment_id, platform_batch_id, biller_id, account_id, client_id, amount_in_cents, status, failure_reason, ended_at)
+       SELECT 'p-' || lpad(n::text, 7, '0'), 'P-' || n, 'b-' || n % 2, 'acme', 'A-1', 'static-key', n, 'failed', 'no', now()
+         FROM generate_series(1, 200000) n`,
+    );
+  });
+  const partner = await startKit(database, { holdMs: 600_000 });
+  let answered = 0;
+  const asked = (batch: string): Promise<number> =>
+    partner.call('GET', `/batch/${batch}`).then(({ body }) => {
+      answered += 1;
+      return body['count'] as number;
+    });
+  const statements = Array.from({ length: 30 }, (_, index) => asked(`b-${index % 2}`));
+  const began = performance.now();
+  for (let put = 0; put < 5; put += 1) {
+    const { status } = await partner.call('PUT', paymentPath(`new-${put}`), {
+      body: instruction(),
+    });
+    assert.equal(status, 200);
+    assert.ok(answered === 0 || put > 0, 'a statement was answered before the first PUT');
+  }
+  t.diagnostic(
+    `five PUTs in ${Math.round(performance.now() - began)} ms, ${answered} statements meanwhile`,
+  );
+  assert.deepEqual(new Set(await Promise.all(statements)), new Set([100_000]));
+});

@@ -9,6 +9,7 @@ import {
   closeBatches,
   cutoffAfter,
   getBatch,
+  linesOfBatch,
   listBatches,
   statementOf,
   type StatementLine,
@@ -388,4 +389,48 @@ test('listing batches reads no payment, whether a large one can be closed is one
     'one worker did nearly all of it',
   );
   assert.ok((await read()) - before < 5_000, 'the ended payments of the large batch were read');
+});
+
+test('closing a batch, and showing an open one, hold a page of its lines at a time', async (t) => {
+  const place = await stand(t);
+  await place.register('acme', 'http://127.0.0.1:9');
+  const partner = await place.registry.get('acme');
+  assert(partner);
+  const batch = await batchFor(place.database, partner, Date.now() - 2 * 86_400_000);
+  const count = 12_345;
+  await place.database.transaction(async (tx) => {
+    await tx.query('SET LOCAL session_replication_role = replica');
+    // Not in the order of their ids.
+    await tx.query(
+      `INSERT INTO duebridge_platform.payments (platform_payment_id, partner_id, biller_id, account_id, platform_batch_id,
+              amount_in_cents, funding_method, slot, stage, status, payment_id, initiated_at, accepted_at, posted_at, ended_at, settled_at)
+       SELECT md5(n::text), 'acme', 'acme', 'A', $1, n, 'sandbox_bank', 1, 'ended', 'succeeded', 'P-' || n, now(), now(), now(), now(), now()
+         FROM generate_series(1, $2::int) n`,
+      [batch, count],
+    );
+  });
+  const lines = await linesOfBatch(place.database, batch);
+  assert.equal(lines.length, count);
+  let most = 0;
+  const counting: Database = {
+    ...place.database,
+    transaction: (work, options) =>
+      place.database.transaction(
+        (tx) =>
+          work({
+            async query<Row>(statement: Statement, values?: readonly unknown[]): Promise<Row[]> {
+              const rows = await tx.query<Row>(statement, values);
+              most = Math.max(most, rows.length);
+              return rows;
+            },
+          }),
+        options,
+      ),
+  };
+  const expected = statementOf(batch, lines);
+  assert.deepEqual((await getBatch(counting, batch)).statement, expected);
+  assert.deepEqual(await closeBatches(counting, 'test'), [batch]);
+  assert.deepEqual((await getBatch(place.database, batch)).statement, expected);
+  assert.equal(expected.totals[0]?.amount_in_cents, (count * (count + 1)) / 2);
+  assert.equal(most, 5_000, 'the lines came otherwise than page by page');
 });

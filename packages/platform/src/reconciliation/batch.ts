@@ -13,7 +13,7 @@ import {
   type ListedBatch,
   type PaymentStatus,
 } from '@duebridge/contract';
-import { sql, type Database } from '@duebridge/runtime';
+import { sql, type Database, type Transaction } from '@duebridge/runtime';
 import type { Partner } from '../partners/registry.ts';
 import type { Queryable } from '../store/payments.ts';
 
@@ -127,24 +127,48 @@ export interface StatementLine {
   readonly amount_in_cents: number;
 }
 
+/** A statement under construction. Holds sums and a hash, not the lines, so a batch of millions needs no memory. */
+interface StatementBuilder {
+  /** Adds a line; lines must come in the order of their ids, by byte. */
+  add(line: StatementLine): void;
+  end(): BatchStatement;
+}
+
+function statementBuilder(platform_batch_id: string): StatementBuilder {
+  const hash = createHash('sha256');
+  const totals = new Map<PaymentStatus, { count: number; amount_in_cents: number }>();
+  let count = 0;
+  return {
+    add({ platform_payment_id, status, amount_in_cents }) {
+      hash.update(`${platform_payment_id},${status},${amount_in_cents}\n`);
+      count += 1;
+      const total = totals.get(status) ?? { count: 0, amount_in_cents: 0 };
+      total.count += 1;
+      total.amount_in_cents += amount_in_cents;
+      totals.set(status, total);
+    },
+    end: () => ({
+      platform_batch_id,
+      count,
+      totals: PAYMENT_STATUSES.flatMap((status) => {
+        const total = totals.get(status);
+        return total === undefined ? [] : [{ status, ...total }];
+      }),
+      sha256: hash.digest('hex'),
+    }),
+  };
+}
+
 /** The statement of these lines (decision 26). Pure; the order of the lines does not matter. */
 export function statementOf(
   platform_batch_id: string,
   lines: readonly StatementLine[],
 ): BatchStatement {
-  const totals = PAYMENT_STATUSES.flatMap((status) => {
-    const those = lines.filter((line) => line.status === status);
-    const amount_in_cents = those.reduce((sum, line) => sum + line.amount_in_cents, 0);
-    return those.length === 0 ? [] : [{ status, count: those.length, amount_in_cents }];
-  });
-  const texts = lines.map(
-    (line) => `${line.platform_payment_id},${line.status},${line.amount_in_cents}\n`,
-  );
+  const builder = statementBuilder(platform_batch_id);
   // By code unit, which for the ASCII of ids is by byte.
-  texts.sort((a, b) => (a < b ? -1 : 1));
-  const hash = createHash('sha256');
-  for (const text of texts) hash.update(text);
-  return { platform_batch_id, count: lines.length, totals, sha256: hash.digest('hex') };
+  const sorted = lines.toSorted((a, b) => (a.platform_payment_id < b.platform_payment_id ? -1 : 1));
+  for (const line of sorted) builder.add(line);
+  return builder.end();
 }
 
 /**
@@ -153,23 +177,50 @@ export function statementOf(
  */
 export const REACHED_THE_PARTNER = `p.stage NOT IN ('created', 'authorized') AND NOT (p.stage = 'ended' AND p.accepted_at IS NULL)`;
 
-/** The payments of a batch as statement lines: those that may have reached the partner. */
+const LINES = `SELECT p.platform_payment_id, p.status, p.amount_in_cents FROM duebridge_platform.payments p
+        WHERE p.platform_batch_id = $1 AND ${REACHED_THE_PARTNER} ORDER BY p.platform_payment_id COLLATE "C"`;
+
+/** The payments of a batch as statement lines, by id: those that may have reached the partner. Holds all of them in memory. */
 export function linesOfBatch(on: Queryable, platform_batch_id: string): Promise<StatementLine[]> {
-  return on.query<StatementLine>(
-    sql(
-      'batch_lines',
-      `SELECT p.platform_payment_id, p.status, p.amount_in_cents FROM duebridge_platform.payments p
-        WHERE p.platform_batch_id = $1 AND ${REACHED_THE_PARTNER}`,
-    ),
-    [platform_batch_id],
-  );
+  return on.query<StatementLine>(sql('batch_lines', LINES), [platform_batch_id]);
+}
+
+/** Lines fetched at once: under a megabyte, and a few milliseconds of the event loop. */
+const LINES_AT_ONCE = 5_000;
+/** Time limit of one statement while lines are read: the first fetch sorts the batch, about 4 s for a million lines. */
+const LINES_TIMEOUT_MS = 300_000;
+
+/** The statement of a batch as of one moment, read page by page. Use it where a batch may have millions of payments. */
+export function readStatement(
+  database: Database,
+  platform_batch_id: string,
+): Promise<BatchStatement> {
+  return database.transaction((tx) => readStatementIn(tx, platform_batch_id), {
+    statementTimeoutMs: LINES_TIMEOUT_MS,
+  });
+}
+
+async function readStatementIn(
+  tx: Transaction,
+  platform_batch_id: string,
+): Promise<BatchStatement> {
+  const builder = statementBuilder(platform_batch_id);
+  // A cursor sorts the lines once, however many pages they fill, and all pages are of one snapshot.
+  await tx.query(`DECLARE batch_lines NO SCROLL CURSOR FOR ${LINES}`, [platform_batch_id]);
+  for (;;) {
+    const page = await tx.query<StatementLine>(`FETCH ${LINES_AT_ONCE} FROM batch_lines`);
+    for (const line of page) builder.add(line);
+    if (page.length < LINES_AT_ONCE) break;
+  }
+  await tx.query('CLOSE batch_lines');
+  return builder.end();
 }
 
 const BATCH_COLUMNS = 'platform_batch_id, partner_id, opened_at, cutoff_at, closed_at, statement';
 
 /** A batch with its statement: the written one, or the one of this moment while it is open. Throws Refusal BATCH_NOT_FOUND. */
-export async function getBatch(on: Queryable, platform_batch_id: string): Promise<BatchView> {
-  const [row] = await on.query<ListedBatch>(
+export async function getBatch(database: Database, platform_batch_id: string): Promise<BatchView> {
+  const [row] = await database.query<ListedBatch>(
     sql(
       'batch_get',
       `SELECT ${BATCH_COLUMNS} FROM duebridge_platform.batches WHERE platform_batch_id = $1`,
@@ -177,8 +228,7 @@ export async function getBatch(on: Queryable, platform_batch_id: string): Promis
     [platform_batch_id],
   );
   if (row === undefined) throw new Refusal('BATCH_NOT_FOUND');
-  const statement =
-    row.statement ?? statementOf(platform_batch_id, await linesOfBatch(on, platform_batch_id));
+  const statement = row.statement ?? (await readStatement(database, platform_batch_id));
   return { ...row, statement };
 }
 
@@ -277,36 +327,33 @@ function closeBatch(
   actor: string,
   reason: string | null = null,
 ): Promise<boolean> {
-  return database.transaction(async (tx) => {
-    const held = await tx.query(
-      sql(
-        'batch_hold',
-        `SELECT 1 FROM duebridge_platform.batches WHERE platform_batch_id = $1 AND closed_at IS NULL AND cutoff_at <= now() FOR UPDATE`,
-      ),
-      [platform_batch_id],
-    );
-    if (held.length === 0) return false;
-    // A payment may have joined since then: not sent yet and so in no line, but about to reach the partner under this batch's id.
-    if (await isOpen(tx, platform_batch_id)) return false;
-    const lines = await linesOfBatch(tx, platform_batch_id);
-    await tx.query(
-      sql(
-        'batch_close',
-        `WITH closed AS (
+  return database.transaction(
+    async (tx) => {
+      const held = await tx.query(
+        sql(
+          'batch_hold',
+          `SELECT 1 FROM duebridge_platform.batches WHERE platform_batch_id = $1 AND closed_at IS NULL AND cutoff_at <= now() FOR UPDATE`,
+        ),
+        [platform_batch_id],
+      );
+      if (held.length === 0) return false;
+      // A payment may have joined since then: not sent yet and so in no line, but about to reach the partner under this batch's id.
+      if (await isOpen(tx, platform_batch_id)) return false;
+      const statement = await readStatementIn(tx, platform_batch_id);
+      await tx.query(
+        sql(
+          'batch_close',
+          `WITH closed AS (
            UPDATE duebridge_platform.batches SET closed_at = now(), statement = $2 WHERE platform_batch_id = $1 RETURNING partner_id
          )
          INSERT INTO duebridge_platform.audit (actor, event, partner_id, detail)
          SELECT $3, 'batch_closed', partner_id, jsonb_strip_nulls(jsonb_build_object('platform_batch_id', $1::text, 'count', $4::int, 'reason', $5::text))
            FROM closed`,
-      ),
-      [
-        platform_batch_id,
-        JSON.stringify(statementOf(platform_batch_id, lines)),
-        actor,
-        lines.length,
-        reason,
-      ],
-    );
-    return true;
-  });
+        ),
+        [platform_batch_id, JSON.stringify(statement), actor, statement.count, reason],
+      );
+      return true;
+    },
+    { statementTimeoutMs: LINES_TIMEOUT_MS },
+  );
 }

@@ -23,7 +23,7 @@ import { sql, type Database } from '@duebridge/runtime';
 import { note } from '../store/audit.ts';
 import { keepDifferences } from './differences.ts';
 import { judgeRecord } from '../partners/payment-record.ts';
-import { linesOfBatch, REACHED_THE_PARTNER, statementOf, type StatementLine } from './batch.ts';
+import { linesOfBatch, readStatement, REACHED_THE_PARTNER, type StatementLine } from './batch.ts';
 import type { Exchange } from '../partners/http-call.ts';
 import type { NotSent, PartnerClient } from '../partners/client.ts';
 import type { Partner, PartnerRegistry } from '../partners/registry.ts';
@@ -278,6 +278,11 @@ async function compareWithPartner(
 ): Promise<Reconciliation> {
   const partner = await registry.get(partner_id);
   if (partner === undefined) throw new Refusal('BATCH_NOT_FOUND');
+  const here = await readStatement(database, platform_batch_id);
+  const there = judgeStatement(await client.getStatement(partner, platform_batch_id));
+  if (there?.sha256 === here.sha256 && there.count === here.count) {
+    return { platform_batch_id, method: 'statement', compared: here.count, differences: [] };
+  }
   const payments = await database.query<PaymentRow>(
     sql(
       'reconcile_payments',
@@ -286,11 +291,6 @@ async function compareWithPartner(
     ),
     [platform_batch_id],
   );
-  const here = statementOf(platform_batch_id, payments);
-  const there = judgeStatement(await client.getStatement(partner, platform_batch_id));
-  if (there?.sha256 === here.sha256 && there.count === here.count) {
-    return { platform_batch_id, method: 'statement', compared: here.count, differences: [] };
-  }
   const differences = await readEach(client, partner, payments);
   // Ours that its statement can count: without those it lacks or has in another batch.
   const absent = differences.filter(

@@ -1,0 +1,216 @@
+/**
+ * A replica that takes payments and no longer applies them says so: its readiness follows the sweep, the lease and the poster, not
+ * the database alone (LV2).
+ */
+import assert from 'node:assert/strict';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import test from 'node:test';
+import {
+  DatabaseUnavailable,
+  silentLog,
+  systemClock,
+  type Clock,
+  type Database,
+} from '@duebridge/runtime';
+import type { AccountsInOwnSystem } from './account-system.ts';
+import { openApplier, type ApplierOptions } from './apply.ts';
+import { ledger } from './ledger.ts';
+import { kitMetrics } from './metrics.ts';
+import { startPartner } from './server.ts';
+import { insertPayments } from './store.ts';
+import { haveAccounts, kitDatabase, testKey } from './testing.ts';
+
+const ALL_WELL = { sweep: true, lease: true, posting: true };
+
+/** Time that a test moves; pauses of the code under test take a fiftieth. */
+function movable(): Clock & { move(ms: number): void } {
+  let ahead = 0;
+  return {
+    ...systemClock,
+    monotonic: () => systemClock.monotonic() + ahead,
+    sleep: (ms, signal) => systemClock.sleep(ms / 50, signal),
+    move(ms) {
+      ahead += ms;
+    },
+  };
+}
+
+function applierOn(database: Database, clock: Clock, more: Partial<ApplierOptions> = {}) {
+  return openApplier({
+    database,
+    accounts: ledger(database),
+    billers: undefined,
+    holdMs: 0,
+    announce: () => undefined,
+    metrics: kitMetrics(undefined),
+    log: silentLog,
+    clock,
+    ...more,
+  });
+}
+
+async function eventually(what: string, holds: () => boolean): Promise<void> {
+  const end = performance.now() + 20_000;
+  while (!holds()) {
+    assert.ok(performance.now() < end, `did not come: ${what}`);
+    await systemClock.sleep(5);
+  }
+}
+
+async function oneAccepted(database: Database) {
+  const [payment] = (
+    await insertPayments(database, [
+      {
+        platform_payment_id: 'p',
+        platform_batch_id: 'b',
+        biller_id: 'acme',
+        account_id: 'A-1',
+        client_id: 'static-key',
+        amount_in_cents: 100,
+      },
+    ])
+  ).values();
+  assert(payment);
+  return payment;
+}
+
+test('a sweep that fails or hangs for fifteen seconds makes the replica not ready; the next good one makes it ready [LV2]', async (t) => {
+  const database = await kitDatabase(t);
+  const clock = movable();
+  let mode: 'works' | 'fails' | 'hangs' = 'works';
+  let letGo = Promise.withResolvers<void>();
+  const watched: Database = {
+    ...database,
+    async query<Row>(...args: Parameters<Database['query']>): Promise<Row[]> {
+      if (mode === 'fails') throw new DatabaseUnavailable('it is away', 'not_executed');
+      if (mode === 'hangs') await letGo.promise;
+      return database.query<Row>(...args);
+    },
+  };
+  const applier = applierOn(watched, clock);
+  applier.start();
+  assert.deepEqual(applier.health, ALL_WELL);
+  for (const trouble of ['fails', 'hangs'] as const) {
+    mode = trouble;
+    letGo = Promise.withResolvers<void>();
+    await eventually('it is seen', () => {
+      clock.move(500);
+      return !applier.health.sweep;
+    });
+    mode = 'works';
+    letGo.resolve();
+    await eventually('it is ready again', () => applier.health.sweep);
+  }
+  await applier.stop();
+});
+
+test('a lease that is not renewed makes the replica not ready; one that is not needed does not [LV2]', async (t) => {
+  const database = await kitDatabase(t);
+  await haveAccounts(database);
+  const clock = movable();
+  let isAway = false;
+  const watched: Database = {
+    ...database,
+    query: <Row>(...args: Parameters<Database['query']>): Promise<Row[]> => {
+      const [statement] = args;
+      return isAway && typeof statement !== 'string' && statement.name === 'kit_renew_lease'
+        ? Promise.reject(new DatabaseUnavailable('it is away', 'unknown'))
+        : database.query<Row>(...args);
+    },
+  };
+  const accounts: AccountsInOwnSystem = {
+    posts: 'in_own_system',
+    findAccount: () => Promise.resolve(undefined),
+    post: (payments) => Promise.resolve(payments.map(() => ({ outcome: 'posted' }) as const)),
+  };
+  let posted = false;
+  const applier = applierOn(watched, clock, {
+    accounts,
+    announce: () => {
+      posted = true;
+    },
+  });
+  clock.move(60_000);
+  assert.deepEqual(applier.health, ALL_WELL, 'nothing needed a lease yet');
+  applier.take([await oneAccepted(database)]);
+  await eventually('it is posted', () => posted);
+  isAway = true;
+  clock.move(21_000);
+  assert.equal(applier.health.lease, false);
+  isAway = false;
+  await eventually('it is renewed', () => applier.health.lease);
+  await applier.stop();
+});
+
+test('payments in hand of which none is tried make the replica not ready; a slow account system does not [LV2]', async (t) => {
+  const database = await kitDatabase(t);
+  await haveAccounts(database);
+  const clock = movable();
+  const payment = await oneAccepted(database);
+
+  // A transaction that never ends, as only a bug or a lost answer could have it.
+  const ended = Promise.withResolvers<never>();
+  let begun = false;
+  const stuck = applierOn(
+    {
+      ...database,
+      transaction: () => {
+        begun = true;
+        return ended.promise;
+      },
+    },
+    clock,
+  );
+  stuck.take([payment]);
+  await eventually('it is tried', () => begun);
+  assert.equal(stuck.health.posting, true);
+  clock.move(61_000);
+  assert.equal(stuck.health.posting, false);
+  ended.reject(new Error('over'));
+  await stuck.stop();
+  assert.equal(stuck.health.posting, true);
+
+  let asked = false;
+  const answer = Promise.withResolvers<readonly [{ outcome: 'posted' }]>();
+  const slow = applierOn(database, clock, {
+    accounts: {
+      posts: 'in_own_system',
+      findAccount: () => Promise.resolve(undefined),
+      post: () => {
+        asked = true;
+        return answer.promise;
+      },
+      calls: { deadlineMs: 600_000 },
+    },
+  });
+  slow.take([payment]);
+  await eventually('the account system is asked', () => asked);
+  clock.move(61_000);
+  assert.equal(slow.health.posting, true);
+  answer.resolve([{ outcome: 'posted' }]);
+  await slow.stop();
+});
+
+test('/readyz names each of them, on both listeners', async (t) => {
+  const database = await kitDatabase(t);
+  const directory = await mkdtemp(path.join(tmpdir(), 'kit-ready-'));
+  t.after(() => rm(directory, { recursive: true, force: true }));
+  const partner = await startPartner({
+    auth: { method: 'key', header: 'x-api-key', keys: [testKey] },
+    databaseUrl: database.url,
+    dataDirectory: directory,
+    port: 0,
+    adminPort: 0,
+  });
+  database.closing(() => partner.stop());
+  for (const base of [partner.url, partner.adminUrl]) {
+    const response = await fetch(new URL('/readyz', base));
+    assert.equal(response.status, 200);
+    assert.deepEqual(await response.json(), {
+      ready: true,
+      checks: { database: true, ...ALL_WELL },
+    });
+  }
+});
