@@ -23,7 +23,7 @@ import type { EngineMetrics } from './metrics.ts';
 import type { HoldReason } from './outcome.ts';
 import type { EngineOptions, EngineStep, EngineTimes } from './options.ts';
 import { FundingQueue } from './funding-queue.ts';
-import { Outage } from './outage.ts';
+import type { Outage } from './outage.ts';
 import { PartnerQueue, type QueueLane } from './partner-queue.ts';
 import {
   decide,
@@ -115,6 +115,7 @@ export class Dispatcher {
     times: EngineTimes,
     metrics: EngineMetrics,
     lease: Lease,
+    outage: Outage,
     changed: (row: PaymentRow) => void,
   ) {
     this.#options = options;
@@ -122,7 +123,7 @@ export class Dispatcher {
     this.#metrics = metrics;
     this.#lease = lease;
     this.#changed = changed;
-    this.#outage = new Outage(options);
+    this.#outage = outage;
     this.#records = new PaymentRecords({
       outage: this.#outage,
       database: options.database,
@@ -706,13 +707,21 @@ export class Dispatcher {
         return;
       case 'held': {
         const { reason, forAll } = signal;
-        if (!queue.refused(now, { reason, ms: this.#times.holdMs, forAll })) return;
-        log.error(
-          { partner_id, reason: signal.reason },
-          'calls to the partner are held back; an operator has to look',
-        );
-        this.#metrics.broken(partner_id, true);
-        await registry.hold(partner_id, HOLD_TEXTS[signal.reason], workerId);
+        if (queue.refused(now, { reason, ms: this.#times.holdMs, forAll })) {
+          log.error(
+            { partner_id, reason },
+            'calls to the partner are held back; an operator has to look',
+          );
+          this.#metrics.broken(partner_id, true);
+        }
+        if (partner.pause_reason === HOLD_TEXTS[reason]) return;
+        // The payment does not wait for the note. If it fails, the next refusal finds none and makes it.
+        registry.hold(partner_id, HOLD_TEXTS[reason], workerId).catch((error: unknown) => {
+          log.warn(
+            { error: messageOf(error) },
+            'a hold could not be noted; the next refusal notes it',
+          );
+        });
       }
     }
   }

@@ -29,6 +29,7 @@ import {
   removeWorker,
   renewHeartbeat,
 } from './ownership.ts';
+import { Outage } from './outage.ts';
 import { forgetShares } from './shares.ts';
 import { ARRIVALS, findNews, type PaymentRow } from '../store/payments.ts';
 import { FIRST_POLL_MS, FIRST_RETRY_MS, MAX_RETRY_MS } from './poll-schedule.ts';
@@ -122,6 +123,9 @@ class RunningEngine implements Engine {
   /** The check of the slots that is running. */
   #round: Promise<boolean> | undefined;
   #stopping = new AbortController();
+  /** Aborted when the stop is done: until then, what is in flight may still have to wait for the database. */
+  #stopped = new AbortController();
+  #outage: Outage | undefined;
   #loops: Promise<void> = Promise.resolve();
   readonly #metrics: EngineMetrics;
   readonly #time: DatabaseTime;
@@ -172,7 +176,9 @@ class RunningEngine implements Engine {
   async start(): Promise<void> {
     assert(this.#lease === undefined, 'the engine runs already');
     this.#stopping = new AbortController();
+    this.#stopped = new AbortController();
     const { clock, log } = this.#options;
+    this.#outage = new Outage({ ...this.#options, signal: this.#stopped.signal });
     const database = this.#options.leaseDatabase ?? this.#options.database;
     this.#lease = keepLease({
       clock,
@@ -221,6 +227,7 @@ class RunningEngine implements Engine {
       this.#options.log.warn({ error: messageOf(error) }, 'could not release the slots');
     }
     await lease.end();
+    this.#stopped.abort();
     this.#lease = undefined;
   }
 
@@ -253,7 +260,7 @@ class RunningEngine implements Engine {
 
   /** Runs a housekeeping task until the stop; a failed run is retried at the next turn. */
   async #every(ms: number, work: () => Promise<void>): Promise<void> {
-    const { clock, log } = this.#options;
+    const { clock } = this.#options;
     const { signal } = this.#stopping;
     for (;;) {
       await clock.sleep(ms * (0.9 + clock.random() * 0.2), signal);
@@ -261,13 +268,15 @@ class RunningEngine implements Engine {
       try {
         await work();
       } catch (error) {
-        log.warn({ error: messageOf(error) }, 'housekeeping failed; retrying');
+        await this.#outage?.met(signal, error, 'housekeeping failed; retrying');
       }
     }
   }
 
   /** The lease is held: payments are driven under this id from here on. */
   #begin(workerId: string, provenAt: number): void {
+    assert(this.#outage !== undefined);
+    const outage = this.#outage;
     this.#workerId = workerId;
     this.#worker = new Worker(
       this.#options,
@@ -276,11 +285,12 @@ class RunningEngine implements Engine {
       workerId,
       provenAt,
       this.#time,
+      outage,
       (row) => this.#notify(row),
     );
-    this.#takeOver().catch((error: unknown) => {
-      this.#options.log.warn({ error: messageOf(error) }, 'taking over failed; retrying');
-    });
+    this.#takeOver().catch((error: unknown) =>
+      outage.met(this.#stopping.signal, error, 'taking over failed; retrying'),
+    );
   }
 
   /** A worker without a lease counts as dead: others take over what it had. */
@@ -291,7 +301,7 @@ class RunningEngine implements Engine {
 
   /** Checks the slots until the stop, more often while this worker owns fewer than it should. */
   async #rounds(): Promise<void> {
-    const { clock, log } = this.#options;
+    const { clock } = this.#options;
     const { signal } = this.#stopping;
     let isSettled = false;
     while (!signal.aborted) {
@@ -301,7 +311,7 @@ class RunningEngine implements Engine {
       try {
         isSettled = await this.#takeOver();
       } catch (error) {
-        log.warn({ error: messageOf(error) }, 'could not look at the slots; retrying');
+        await this.#outage?.met(signal, error, 'could not look at the slots; retrying');
       }
     }
   }

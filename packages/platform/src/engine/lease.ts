@@ -77,6 +77,9 @@ const REGISTER_PART = 0.4;
 /** Fraction of the heartbeat interval after which a failed request is retried. */
 const RETRY_PART = 0.25;
 
+/** Former workers of this process that are remembered; the lease of any other runs out by itself. */
+const MAX_LEFTOVERS = 100;
+
 /** For how long a worker relies on its lease after it was proven. */
 export function keptMs(times: LeaseTimes): number {
   return times.leaseMs * KEPT_PART;
@@ -250,6 +253,8 @@ export function keepLease(options: LeaseOptions): Lease {
   let provenAt = clock.monotonic();
   let alarm: { readonly at: number; readonly off: AbortController } | undefined;
   let isFailing = false;
+  /** Workers of this process that lost their lease and could not be taken off the list. */
+  const leftovers = new Set<string>();
   const asked = Promise.withResolvers<void>();
   let answers: (() => void)[] = [];
   const underWay = new Set<Promise<void>>();
@@ -295,24 +300,35 @@ export function keepLease(options: LeaseOptions): Lease {
         options.drop(act.worker_id);
         return;
       case 'remove':
-        track(
-          options.remove(act.worker_id).catch((error: unknown) => {
-            log.warn(
-              { error: messageOf(error) },
-              'could not take a worker off the list; others take over once its lease has run out',
-            );
-          }),
-        );
+        track(remove(act.worker_id));
         return;
       case 'register':
         ask(act, async () => {
           await options.register(act.worker_id);
+          // What this process drove before an outage is free at once, instead of when its old lease has run out.
+          await Promise.all([...leftovers].map(remove));
           return 'registered';
         });
         return;
       case 'renew':
         ask(act, async () => ((await options.renew(act.worker_id)) ? 'renewed' : 'refused'));
         return;
+    }
+  };
+
+  /** Takes a worker that drives nothing off the list, or notes it for the next time that the database answers. */
+  const remove = async (worker_id: string): Promise<void> => {
+    try {
+      await options.remove(worker_id);
+      leftovers.delete(worker_id);
+    } catch (error) {
+      if (leftovers.size < MAX_LEFTOVERS) leftovers.add(worker_id);
+      // An outage that cost the lease is in the log already.
+      if (isFailing) return;
+      log.warn(
+        { error: messageOf(error) },
+        'could not take a worker off the list; others take over once its lease has run out',
+      );
     }
   };
 

@@ -9,13 +9,13 @@
  *         rounds, which do not wait for it. No payment is left behind: the rows of our slots are counted in turn, and a slot that
  *         has more rows than memory holds is read again (PL9).
  */
-import { messageOf } from '@duebridge/runtime';
 import { ARRIVALS, type PaymentRow } from '../store/payments.ts';
 import { Dispatcher, type ActivePayment } from './dispatcher.ts';
 import { keptMs } from './lease.ts';
 import type { DatabaseTime } from './ownership.ts';
 import type { EngineMetrics } from './metrics.ts';
 import type { EngineOptions, EngineTimes } from './options.ts';
+import type { Outage } from './outage.ts';
 import type { PartnerQueue } from './partner-queue.ts';
 import { Shares, type Demand } from './shares.ts';
 import {
@@ -57,6 +57,7 @@ export class Worker {
   readonly #slots = new Set<number>();
   /** Slots that may have payments that are not in memory. */
   readonly #unread = new Set<number>();
+  readonly #outage: Outage;
   #ended = false;
   /** When the request that last proved the lease was sent. */
   #provenAt: number;
@@ -76,9 +77,11 @@ export class Worker {
     workerId: string,
     provenAt: number,
     time: DatabaseTime,
+    outage: Outage,
     changed: (row: PaymentRow) => void,
   ) {
     this.workerId = workerId;
+    this.#outage = outage;
     this.#options = options;
     this.#times = times;
     this.#provenAt = provenAt;
@@ -95,6 +98,7 @@ export class Worker {
         owns: (slot) => this.#slots.has(slot),
         askForMore: (queue) => this.#hurry(queue),
       },
+      outage,
       changed,
     );
   }
@@ -248,9 +252,9 @@ export class Worker {
   /** Reads the unread slots in the background; a failed read is retried at the next round. */
   #load(): void {
     this.#loading ??= this.#loadUnread()
-      .catch((error: unknown) => {
-        this.#options.log.warn({ error: messageOf(error) }, 'reading payments failed; retrying');
-      })
+      .catch((error: unknown) =>
+        this.#outage.met(this.#dispatcher.signal, error, 'reading payments failed; retrying'),
+      )
       .finally(() => {
         this.#loading = undefined;
       });
@@ -403,10 +407,11 @@ export class Worker {
   #hurry(queue: PartnerQueue<ActivePayment>): void {
     if (this.#hurrying || this.#ended || queue.isShort) return;
     this.#hurrying = true;
-    const { clock, log } = this.#options;
+    const { clock } = this.#options;
+    const { signal } = this.#dispatcher;
     const pause = Math.max(0, this.#hurriedAt + HURRY_MS - clock.monotonic());
     void (async () => {
-      if (pause > 0) await clock.sleep(pause, this.#dispatcher.signal);
+      if (pause > 0) await clock.sleep(pause, signal);
       this.#hurriedAt = clock.monotonic();
       this.#hurrying = false;
       if (this.#ended) return;
@@ -415,7 +420,7 @@ export class Worker {
       await this.exchange();
     })().catch((error: unknown) => {
       this.#hurrying = false;
-      log.warn({ error: messageOf(error) }, 'could not agree on shares; retrying');
+      return this.#outage.met(signal, error, 'could not agree on shares; retrying');
     });
   }
 

@@ -1,0 +1,349 @@
+/**
+ * Trouble beside the payments: a worker frozen while it holds locks, a hold that cannot be noted, a database that is away for
+ * seconds, a capture that always fails. Each harms what it touches and nothing else, and each is seen.
+ *
+ * With FROZEN_DATABASE set, this file is the worker that is frozen.
+ */
+import assert from 'node:assert/strict';
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import test, { describe, type TestContext } from 'node:test';
+import {
+  createMetrics,
+  DatabaseUnavailable,
+  openDatabase,
+  silentLog,
+  systemClock,
+  type Database,
+} from '@duebridge/runtime';
+import { parse } from 'yaml';
+import { keepGauges, openFigures, overview } from '../admin/overview.ts';
+import { sandboxFunding } from '../funding.ts';
+import { createPartnerClient } from '../partners/client.ts';
+import { openPartnerRegistry } from '../partners/registry.ts';
+import type { PaymentRow } from '../store/payments.ts';
+import { listPayments } from '../store/payment-search.ts';
+import { createEngine } from './engine.ts';
+import {
+  actsOf,
+  eventually,
+  keptLog,
+  SEAL_KEY,
+  scriptedPartner,
+  SHORT_TIMES,
+  stand,
+} from './testing.ts';
+
+const settled = (row: PaymentRow): boolean => row.settled_at !== null;
+
+const frozenDatabase = process.env['FROZEN_DATABASE'];
+if (frozenDatabase === undefined) tests();
+else await workAndFreeze(frozenDatabase);
+
+function tests(): void {
+  test('a worker frozen in the middle of its heartbeat, with its rows locked, ends no other lease [LV1 PL10]', async (t) => {
+    const place = await stand(t);
+    const partner = await scriptedPartner(t);
+    await place.register('acme', partner.url);
+    const child = spawn(process.execPath, [fileURLToPath(import.meta.url)], {
+      env: { ...process.env, FROZEN_DATABASE: place.database.url, NODE_TEST_CONTEXT: '' },
+      stdio: 'ignore',
+    });
+    const gone = once(child, 'exit');
+    place.database.closing(async () => {
+      child.kill('SIGKILL');
+      await gone;
+    });
+    const ownedBy = async (is: (worker_id: string) => boolean): Promise<number> => {
+      const rows = await place.database.query<{ worker_id: string | null }>(
+        'SELECT worker_id FROM duebridge_platform.slots',
+      );
+      return rows.filter(({ worker_id }) => worker_id !== null && is(worker_id)).length;
+    };
+    await eventually('the worker to be frozen owns every slot', async () =>
+      ownedBy(() => true).then((count) => count === 1_024),
+    );
+    const engine = place.engine();
+    await engine.start();
+    const mine = engine.workerId;
+    const isMine = (worker_id: string): boolean => worker_id === mine;
+    await eventually('both own half of the slots', async () => (await ownedBy(isMine)) === 512);
+
+    // What the frozen one could have locked at most: its heartbeat, its shares and its slots.
+    const other = openDatabase({
+      url: place.database.url,
+      applicationName: 'holds the locks of the frozen worker',
+      statementTimeoutMs: 0,
+    });
+    place.database.closing(() => other.close());
+    const held = Promise.withResolvers<void>();
+    const letGo = Promise.withResolvers<void>();
+    const holding = other.transaction(async (tx) => {
+      for (const table of ['workers', 'slots', 'shares']) {
+        await tx.query(
+          `SELECT 1 FROM duebridge_platform.${table} WHERE worker_id <> $1 FOR UPDATE`,
+          [mine],
+        );
+      }
+      held.resolve();
+      await letGo.promise;
+    });
+    await held.promise;
+    t.after(() => letGo.resolve());
+    await eventually('its heartbeat waits for the lock', async () => {
+      const rows = await place.database.query(
+        `SELECT 1 FROM pg_stat_activity
+          WHERE datname = current_database() AND application_name = 'to be frozen' AND wait_event_type = 'Lock'`,
+      );
+      return rows.length > 0;
+    });
+    child.kill('SIGSTOP');
+    // Longer than a lease.
+    const until = performance.now() + SHORT_TIMES.leaseMs + 1_000;
+    while (performance.now() < until) {
+      const row = await place.pay(engine, 'acme');
+      assert.equal((await place.until(row.platform_payment_id, settled)).status, 'succeeded');
+      assert.equal(engine.workerId, mine, 'the lease was lost to a frozen neighbour');
+      await systemClock.sleep(100);
+    }
+    letGo.resolve();
+    await holding;
+    await eventually('it takes over what the frozen one drove', async () =>
+      ownedBy(isMine).then((count) => count === 1_024),
+    );
+    child.kill('SIGCONT');
+    await eventually('the other comes back, and gets its part', async () =>
+      ownedBy(isMine).then((count) => count === 512),
+    );
+    assert.equal(engine.workerId, mine);
+  });
+
+  test('a hold that cannot be noted leaves each payment in one place of the queue, and all end when the partner admits us [LV3 LV6]', async (t) => {
+    const log = keptLog();
+    const place = await stand(t, { log });
+    const partner = await scriptedPartner(t);
+    await place.register('acme', partner.url);
+    let refused = 0;
+    const registry: typeof place.registry = {
+      ...place.registry,
+      hold(...hold) {
+        if (hold[1] === null) return place.registry.hold(...hold);
+        refused += 1;
+        return Promise.reject(
+          refused % 2 === 0
+            ? new Error('a bug')
+            : new DatabaseUnavailable('it is away', 'not_executed'),
+        );
+      },
+    };
+    const underWay = new Map<string, number>();
+    let most = 0;
+    partner.script = async (seen, itself) => {
+      const id = seen.path.split('/').at(-1) ?? '';
+      const now = (underWay.get(id) ?? 0) + 1;
+      underWay.set(id, now);
+      most = Math.max(most, now);
+      // Open for as long as a second call of the same payment would need to arrive.
+      await systemClock.sleep(20);
+      underWay.set(id, now - 1);
+      return refused < 4 ? { status: 401, json: {} } : itself.right(seen);
+    };
+    const engine = place.engine({ registry, options: { holdMs: 50 } });
+    await engine.start();
+    const rows = await Promise.all(Array.from({ length: 8 }, () => place.pay(engine, 'acme')));
+    for (const { platform_payment_id } of rows) {
+      assert.equal((await place.until(platform_payment_id, settled)).status, 'succeeded');
+      assert.deepEqual(await actsOf(place, platform_payment_id), ['authorize', 'capture']);
+    }
+    assert.ok(refused >= 4, 'no hold failed');
+    assert.equal(most, 1, 'two calls for one payment at once');
+  });
+
+  describe('a database that is away for six seconds', { concurrency: 2 }, () => {
+    for (const lease of ['kept', 'lost'] as const) {
+      test(`the lease is ${lease}: due work moves within a second of its return, and the log says so once [LV1 LV8]`, (t) =>
+        awayForSixSeconds(t, lease));
+    }
+  });
+
+  test('a capture that always fails is on the list, in the overview, in the metric, and its alert pages somebody [PL7 LV7]', async (t) => {
+    const log = keptLog();
+    const place = await stand(t, { log });
+    const partner = await scriptedPartner(t);
+    await place.register('acme', partner.url);
+    let captures = 0;
+    let isBroken = true;
+    const engine = place.engine({
+      funding: {
+        ...place.funding,
+        isInDatabase: undefined,
+        capture(order, call) {
+          captures += 1;
+          return isBroken
+            ? Promise.reject(new Error('the processor is sorry'))
+            : place.funding.capture(order, call);
+        },
+      },
+    });
+    await engine.start();
+    const { platform_payment_id } = await place.pay(engine, 'acme');
+    await eventually('the capture is tried again', () => captures >= 3);
+    const unsettled = await listPayments(place.database, { unsettled: true, limit: 10 });
+    assert.deepEqual(
+      unsettled.map((row) => [row.platform_payment_id, row.status]),
+      [[platform_payment_id, 'succeeded']],
+    );
+    assert.equal((await overview(place.database)).unsettled, 1);
+
+    // The gauges, a quarter of an hour later by the clock that reads them.
+    const metrics = createMetrics();
+    const over = new AbortController();
+    const gauges = keepGauges({
+      database: place.database,
+      metrics,
+      figures: openFigures(place.database),
+      clock: { ...systemClock, now: () => Date.now() + 16 * 60_000 },
+      log,
+      signal: over.signal,
+    });
+    const figure = async (name: string): Promise<number> =>
+      Number(new RegExp(`^${name} (.*)$`, 'm').exec(await metrics.text())?.[1]);
+    await eventually('the gauge is read', async () => (await figure('duebridge_unsettled')) === 1);
+    const age = await figure('duebridge_unsettled_oldest_seconds');
+    over.abort();
+    await gauges;
+    const rules = parse(
+      readFileSync(
+        join(import.meta.dirname, '../../../../deploy/prometheus/duebridge.rules.yml'),
+        'utf8',
+      ),
+    ) as { groups: { rules: { alert?: string; expr: string; labels?: { severity: string } }[] }[] };
+    const alert = rules.groups
+      .flatMap((group) => group.rules)
+      .find((rule) => rule.expr.includes('duebridge_unsettled_oldest_seconds'));
+    const limit = Number(
+      /^max\(duebridge_unsettled_oldest_seconds\) > (\d+)$/.exec(alert?.expr ?? '')?.[1],
+    );
+    assert.ok(age > limit, `an age of ${age} s against ${alert?.expr}`);
+    assert.equal(alert?.labels?.severity, 'page');
+
+    isBroken = false;
+    await place.until(platform_payment_id, settled);
+    assert.deepEqual(await actsOf(place, platform_payment_id), ['authorize', 'capture']);
+    assert.deepEqual(await listPayments(place.database, { unsettled: true, limit: 10 }), []);
+  });
+}
+
+/**
+ * The database is away for everything but the test. With the times of production, a lease that was about to be renewed is lost
+ * meanwhile; a longer one is kept.
+ */
+async function awayForSixSeconds(t: TestContext, lease: 'kept' | 'lost'): Promise<void> {
+  const log = keptLog();
+  const place = await stand(t, { log });
+  const partner = await scriptedPartner(t);
+  await place.register('acme', partner.url, {
+    budget: {
+      call_timeout_ms: 20_000,
+      wait_seconds: 0,
+      max_concurrent_calls: 64,
+      max_calls_per_second: 1_000,
+    },
+  });
+  let state: 'here' | 'about to go' | 'away' = 'here';
+  let backAt = Number.POSITIVE_INFINITY;
+  let firstEndAt: number | undefined;
+  let refused = 0;
+  const away = (): Promise<never> => {
+    refused += 1;
+    return Promise.reject(new DatabaseUnavailable('it is away', 'not_executed'));
+  };
+  const cut = (database: Database): Database => ({
+    ...database,
+    async query<Row>(...args: Parameters<Database['query']>): Promise<Row[]> {
+      const name = typeof args[0] === 'string' ? '' : args[0].name;
+      if (name === 'worker_renew' && state === 'about to go') state = 'away';
+      if (state === 'away') return away();
+      const rows = await database.query<Row>(...args);
+      if (name === 'payment_end' && rows.length > 0 && performance.now() > backAt) {
+        firstEndAt ??= performance.now();
+      }
+      return rows;
+    },
+    transaction: (work, options) =>
+      state === 'away' ? away() : database.transaction(work, options),
+  });
+  const database = cut(place.database);
+  const engine = createEngine({
+    database,
+    leaseDatabase: cut(place.database),
+    registry: place.registry,
+    client: place.client,
+    funding: sandboxFunding({ database }),
+    clock: systemClock,
+    log,
+    ...(lease === 'kept' ? { options: { leaseMs: 30_000 } } : {}),
+  });
+  place.database.closing(() => engine.stop());
+  await engine.start();
+  const { workerId } = engine;
+  await eventually('it owns every slot', () =>
+    log.lines.some(({ message }) => message === 'slots taken over'),
+  );
+  // The partner's answers arrive while the database is away.
+  const answers = Promise.withResolvers<void>();
+  partner.pollsToEnd = 0;
+  partner.script = async () => {
+    await answers.promise;
+    return undefined;
+  };
+  const rows = await Promise.all(Array.from({ length: 40 }, () => place.pay(engine, 'acme')));
+  await eventually('the first payments are sent', () => partner.seen.length >= 4);
+  state = 'about to go';
+  await eventually('the next heartbeat finds no database', () => refused > 0);
+  answers.resolve();
+  await eventually('payments wait for it', () => refused >= 5);
+  await systemClock.sleep(6_000);
+  state = 'here';
+  backAt = performance.now();
+  for (const { platform_payment_id } of rows) {
+    assert.equal((await place.until(platform_payment_id, settled)).status, 'succeeded');
+    assert.deepEqual(await actsOf(place, platform_payment_id), ['authorize', 'capture']);
+  }
+  assert(firstEndAt !== undefined);
+  t.diagnostic(`the first payment ended ${Math.round(firstEndAt - backAt)} ms after the return`);
+  assert.ok(firstEndAt - backAt < 1_000, `${firstEndAt - backAt} ms`);
+  assert.equal(engine.workerId === workerId, lease === 'kept');
+  const troubles = log.lines.filter(({ level }) => level === 'warn' || level === 'error');
+  assert.deepEqual(
+    troubles.map(({ message }) => message).toSorted(),
+    [
+      'the database does not answer; payments wait for it',
+      'the heartbeat failed; retrying',
+      ...(lease === 'lost'
+        ? ['the lease was lost: this worker drops its payments and registers again']
+        : []),
+    ].toSorted(),
+  );
+}
+
+async function workAndFreeze(url: string): Promise<void> {
+  const database = openDatabase({ url, applicationName: 'to be frozen' });
+  const base = { database, clock: systemClock, log: silentLog };
+  const registry = openPartnerRegistry({ ...base, sealKey: SEAL_KEY, allowPrivateAddresses: true });
+  const client = createPartnerClient({ ...base, registry, allowPrivateAddresses: true });
+  const engine = createEngine({
+    ...base,
+    registry,
+    client,
+    funding: sandboxFunding({ database }),
+    options: SHORT_TIMES,
+  });
+  await engine.start();
+  // The test ends it; should the test be gone, it ends by itself.
+  await systemClock.sleep(60_000);
+  process.exit(0);
+}
