@@ -99,7 +99,10 @@ async function readInstruction(request, platform_payment_id) {
   }
   let body;
   try {
-    body = JSON.parse(text);
+    // 1e2 and 1.0 are numbers to JavaScript; an amount is written in digits alone.
+    body = JSON.parse(text, (name, value, { source }) =>
+      name === 'amount_in_cents' && !/^[0-9]+$/.test(source) ? undefined : value,
+    );
   } catch {
     throw new Refusal(400, 'INVALID_REQUEST', 'The body is not JSON');
   }

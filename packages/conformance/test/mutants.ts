@@ -587,8 +587,8 @@ export const PARTNER_MUTANTS: readonly PartnerMutant[] = [
           const id = call.params['platform_payment_id'] ?? '';
           if (call.method !== 'PUT' || answer.status !== 200 || answered.has(id)) return undefined;
           return async (wire) => {
-            // Longer than the judge waits before it cuts.
-            await pause(60);
+            // Much longer than the judge waits before it cuts, however slow the machine.
+            await pause(250);
             if (wire.released.aborted) return;
             answered.set(id, partner.payments().findLast(ofId(id))?.key ?? id);
             wire.send(answer);
@@ -636,6 +636,60 @@ export const PARTNER_MUTANTS: readonly PartnerMutant[] = [
     behaviour: () => ({
       validate: (_call, problems) =>
         problems.filter(({ path }) => path !== 'body.platform_payment_id'),
+    }),
+  },
+  {
+    name: 'batch-not-needed',
+    wrong: 'takes a payment without a batch',
+    breaks: ['P42'],
+    verdict: 'WARN',
+    profile: 'strict',
+    behaviour: () => ({
+      validate: (_call, problems) =>
+        problems.filter(({ path }) => path !== 'body.platform_batch_id'),
+    }),
+  },
+  {
+    name: 'errors-without-code',
+    wrong: 'gives its errors no code',
+    breaks: ['P59'],
+    verdict: 'WARN',
+    profile: 'strict',
+    behaviour: () => ({
+      answer: (_call, answer) =>
+        answer.status < 400 || typeof answer.body !== 'object'
+          ? undefined
+          : { ...answer, body: { error: 'Something is wrong' } },
+    }),
+  },
+  {
+    name: 'breaks-on-bad-encoding',
+    wrong: 'fails inside when a path is not well encoded',
+    breaks: ['P12'],
+    verdict: 'WARN',
+    behaviour: () => ({
+      receive: (call) =>
+        call.path.includes('%zz')
+          ? {
+              status: 500,
+              body: { code: 'INTERNAL_ERROR', message: 'An unexpected error occurred' },
+            }
+          : undefined,
+    }),
+  },
+  {
+    name: 'reads-fields-of-a-list',
+    wrong: 'answers a body that is a list with 500',
+    breaks: ['P39'],
+    verdict: 'WARN',
+    behaviour: () => ({
+      receive: (call) =>
+        call.method === 'PUT' && call.text === '[]'
+          ? {
+              status: 500,
+              body: { code: 'INTERNAL_ERROR', message: 'An unexpected error occurred' },
+            }
+          : undefined,
     }),
   },
   {
@@ -1439,6 +1493,12 @@ export const CALLER_MUTANTS: readonly CallerMutant[] = [
     wrong: 'tries again with other bytes',
     breaks: ['C02'],
     also: ['C07', 'C13'],
+    verdict: 'FAIL',
+  },
+  {
+    name: 'forgets_the_end',
+    wrong: 'never tells its customer that the payment has ended',
+    breaks: ['C03'],
     verdict: 'FAIL',
   },
   { name: 'polls_on', wrong: 'polls on after the end', breaks: ['C03'], verdict: 'FAIL' },

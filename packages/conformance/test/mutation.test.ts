@@ -1,30 +1,71 @@
 /**
- * The short form of `npm run mutation`: a few mutants of the example server, chosen by a seed. Each is
- * caught by the judge, or stands below with the reason why nobody could see it (docs/conformance.md).
+ * The short form of `npm run mutation`: a few mutants of each right peer, chosen by a seed, and the
+ * books of the last full run. Each mutant is caught by the judge, or stands in survivors.ts with the
+ * reason why nobody could see it.
  */
 import assert from 'node:assert/strict';
-import test from 'node:test';
-import { mutate } from './mutation.ts';
+import { spawnSync } from 'node:child_process';
+import { readFileSync } from 'node:fs';
+import test, { describe } from 'node:test';
+import { mutate } from './mutation/main.ts';
+import { SUBJECTS } from './mutation/subjects.ts';
+import { kept, page, PAGE } from './mutation/summary.ts';
+import { explanationOf, SURVIVORS } from './mutation/survivors.ts';
 
-const SEED = 7;
+const SEED = 11;
 
-/** Places of the example whose mutants change nothing that a partner owes anybody. */
-const EXPLAINED: readonly RegExp[] = [
-  /^line (?:17|98):/, // the limit of request bodies
-  /^line 59: > -> >=/, // the maximum itself
-  /^line 112: 400/, // another refusal of the same request
-  /^line 164:/, // paths that nobody calls
-  /^line 17[89]:/, // errors that never happen
-  /^line 188: 200/, // how often it posts
-];
+/** Mutants of each peer. */
+const COUNTS: Readonly<Record<string, number>> = {
+  'partner.mjs': 4,
+  'partner.py': 3,
+};
 
-test(`mutants of the example server, seed ${SEED}, are caught or explained`, async () => {
-  const fates = await mutate({ count: 6, seed: SEED });
-  assert.equal(fates.length, 6);
-  const unexplained = fates
-    .filter(({ caught }) => caught.length === 0)
-    .map(({ mutation }) => mutation.told)
-    .filter((told) => !EXPLAINED.some((pattern) => pattern.test(told)));
-  assert.deepEqual(unexplained, []);
-  assert.ok(fates.some(({ caught }) => caught.length > 0));
+const python = spawnSync('python3', ['--version']).status === 0;
+
+describe(`a few mutants of each right peer, seed ${SEED}`, { concurrency: 3 }, () => {
+  for (const [name, count] of Object.entries(COUNTS)) {
+    test(`${count} of ${name} are caught or explained`, async (t) => {
+      if (name.endsWith('.py') && !python) {
+        t.diagnostic('python3 is not installed');
+        return;
+      }
+      const fates = await mutate(name, { count, seed: SEED });
+      assert.equal(fates.length, count);
+      const unexplained = fates
+        .filter(({ caught, reached }) => reached && caught.length === 0)
+        .map((fate) => `${fate.file} ${fate.name}`)
+        .filter((mutant) => explanationOf(name, mutant) === undefined);
+      assert.deepEqual(unexplained, []);
+    });
+  }
+});
+
+test('every survivor of the last full run is explained, and every explanation has a survivor', () => {
+  const scores = kept();
+  assert.ok(Object.keys(scores).every((name) => name in SUBJECTS));
+  for (const [name, { mutants, survivors, unreached, caught }] of Object.entries(scores)) {
+    assert.ok(mutants > 100, name);
+    assert.equal(caught + survivors.length + unreached.length, mutants);
+    assert.deepEqual(
+      survivors.filter((one) => explanationOf(name, one) === undefined),
+      [],
+      name,
+    );
+    for (const { places, why } of SURVIVORS[name] ?? []) {
+      for (const place of places) {
+        assert.ok(
+          survivors.some((one) => place.test(one)),
+          `${name}: nothing survives at ${place} (${why})`,
+        );
+      }
+    }
+  }
+});
+
+test('the page of the mutants tells what the last full run came to', () => {
+  assert.equal(
+    readFileSync(PAGE, 'utf8'),
+    page(kept()),
+    'stale: run packages/conformance/test/mutation/summary.ts again',
+  );
 });

@@ -342,6 +342,30 @@ export const WRONG_PARTNERS: readonly PartnerMutant[] = [
     }),
   }),
   wrong({
+    name: 'only-failed-is-booked',
+    wrong: 'books payments that fail, and not those that succeed',
+    breaks: 'P62',
+    behaviour: () => ({
+      ended: (payment, partner) => {
+        const sign = payment.status === 'succeeded' ? -1 : 1;
+        partner.post({ ...payment, amount_in_cents: sign * payment.amount_in_cents });
+      },
+    }),
+  }),
+  wrong({
+    name: 'balance-rises',
+    wrong: 'adds what was paid to the amount due',
+    breaks: 'P62',
+    behaviour: () => ({
+      ended: (payment, partner) => {
+        if (payment.status !== 'succeeded') return;
+        for (let twice = 0; twice < 2; twice += 1) {
+          partner.post({ ...payment, amount_in_cents: -payment.amount_in_cents });
+        }
+      },
+    }),
+  }),
+  wrong({
     name: 'booked-before-validated',
     wrong: 'books a payment that it then refuses for its amount',
     breaks: 'P62',

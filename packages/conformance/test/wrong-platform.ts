@@ -124,6 +124,7 @@ export type CallerFault =
   | 'new_id_on_retry'
   | 'new_bytes_on_retry'
   | 'polls_on'
+  | 'forgets_the_end'
   | 'ignores_retry_after'
   | 'floods'
   | 'token_for_each_call'
@@ -255,7 +256,8 @@ class SmallPlatform implements Driver {
       const same =
         record['platform_payment_id'] === id && record['amount_in_cents'] === amount_in_cents;
       if (!same && fault === 'mismatch_is_failure') payment.status = 'failed';
-      if (same || fault === 'believes_status_alone') payment.status = status;
+      if ((same && fault !== 'forgets_the_end') || fault === 'believes_status_alone')
+        payment.status = status;
       if (fault !== 'polls_on') return;
     }
   }

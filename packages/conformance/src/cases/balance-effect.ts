@@ -33,16 +33,19 @@ export async function measureBalances(t: PartnerContext): Promise<BalanceVerdict
   const { run } = t;
   if (run.unsettled) return { unmeasured: 'an account at rest was seen to change on its own' };
   if (run.balancesBefore.size === 0) return { unmeasured: 'no amount due is shown' };
-  const expected = await expectedFalls(t);
-  if (expected === undefined) return { unmeasured: 'a payment of this run has not ended' };
+  const sums = await sumsByEnd(t);
+  if (sums === undefined) return { unmeasured: 'a payment of this run has not ended' };
   const deadline = run.now() + run.pace.balance_lag_ms;
-  let effects = effectsOf(run.balancesBefore, await readBalances(t), expected);
+  let effects = effectsOf(run.balancesBefore, await readBalances(t), sums);
   while (effects.some(({ fell, expected }) => fell !== expected) && run.now() < deadline) {
     await run.sleep(run.pace.poll_first_ms);
-    effects = effectsOf(run.balancesBefore, await readBalances(t), expected);
+    effects = effectsOf(run.balancesBefore, await readBalances(t), sums);
   }
-  if (effects.some(({ fell, expected }) => fell > expected)) {
-    const follows = await run.once('the balance follows', () => balanceFollows(t));
+  const sure = effects.filter(fellByWhatFailed);
+  if (sure.length > 0) return { effects: sure };
+  if (effects.some((effect) => effect.fell > effect.expected || rose(effect))) {
+    const sign = effects.some(rose) ? -1 : 1;
+    const follows = await run.once('the balance follows', () => balanceFollows(t, sign));
     if (!follows) return { unmeasured: 'the amount due does not follow each payment at once' };
   }
   return { effects };
@@ -80,28 +83,33 @@ async function readBalances(t: PartnerContext): Promise<Balances> {
   return balances;
 }
 
-/** The cents that succeeded on each account; undefined when a payment has not ended. */
-async function expectedFalls(t: PartnerContext): Promise<ReadonlyMap<string, number> | undefined> {
-  const falls = new Map<string, number>();
+/** Cents by account. */
+type Sums = ReadonlyMap<string, number>;
+
+/** The cents that succeeded, and that failed or were canceled, on each account; undefined when a payment has not ended. */
+async function sumsByEnd(
+  t: PartnerContext,
+): Promise<{ readonly succeeded: Sums; readonly undone: Sums } | undefined> {
+  const succeeded = new Map<string, number>();
+  const undone = new Map<string, number>();
   const ends = t.run.intents.map(async ({ intent, first }) => {
     // One that was refused is nowhere to be found; one that is found all the same counts.
     if (first === undefined && (await t.read(intent)).status === 404) return true;
     const { end } = await t.end(intent);
     if (end === undefined) return false;
-    if (end.record['status'] === 'succeeded') {
-      const amount = end.record['amount_in_cents'];
-      const cents = typeof amount === 'number' ? amount : intent.amount_in_cents;
-      falls.set(intent.account_id, (falls.get(intent.account_id) ?? 0) + cents);
-    }
+    const sums = end.record['status'] === 'succeeded' ? succeeded : undone;
+    const amount = end.record['amount_in_cents'];
+    const cents = typeof amount === 'number' ? amount : intent.amount_in_cents;
+    sums.set(intent.account_id, (sums.get(intent.account_id) ?? 0) + cents);
     return true;
   });
-  return (await Promise.all(ends)).every(Boolean) ? falls : undefined;
+  return (await Promise.all(ends)).every(Boolean) ? { succeeded, undone } : undefined;
 }
 
 function effectsOf(
   before: Balances,
   after: Balances,
-  expected: ReadonlyMap<string, number>,
+  { succeeded, undone }: { readonly succeeded: Sums; readonly undone: Sums },
 ): AccountEffect[] {
   return [...before].flatMap(([account_id, { due }]) => {
     const now = after.get(account_id);
@@ -110,14 +118,28 @@ function effectsOf(
       : {
           account_id,
           fell: due - now.due,
-          expected: expected.get(account_id) ?? 0,
+          expected: succeeded.get(account_id) ?? 0,
+          undone: undone.get(account_id) ?? 0,
           reply: now.reply,
         };
   });
 }
 
-/** True when each of two payments shows in the amount due in the first read after its end. */
-async function balanceFollows(t: PartnerContext): Promise<boolean> {
+/** True when an account's amount due fell by exactly what failed there: no chance, whatever else it follows. */
+export function fellByWhatFailed({ fell, expected, undone }: AccountEffect): boolean {
+  return undone > 0 && fell === undone && fell !== expected;
+}
+
+/** True when an account's amount due grew by exactly what was paid: a sign is wrong, no new bill came by chance. */
+export function rose({ fell, expected }: AccountEffect): boolean {
+  return expected > 0 && fell === -expected;
+}
+
+/**
+ * True when each of two payments shows in the amount due in the first read after its end: as a fall
+ * of at least its amount, or, with the sign -1, as a rise.
+ */
+async function balanceFollows(t: PartnerContext, sign: 1 | -1): Promise<boolean> {
   for (const name of CONTROLS) {
     const { due: before } = await t.amountDue();
     const made = await t.sharedPayment(name);
@@ -125,7 +147,7 @@ async function balanceFollows(t: PartnerContext): Promise<boolean> {
     const { end } = await t.end(made.intent);
     if (end?.record['status'] !== 'succeeded') return false;
     const { due: after } = await t.amountDue();
-    if (after === undefined || before - after < made.intent.amount_in_cents) return false;
+    if (after === undefined || sign * (before - after) < made.intent.amount_in_cents) return false;
   }
   return true;
 }

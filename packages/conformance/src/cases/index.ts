@@ -50,6 +50,7 @@ import { p38 } from './put/p38-unknown-field.ts';
 import { p39 } from './put/p39-not-json.ts';
 import { p40 } from './put/p40-payment-to-unknown-account.ts';
 import { p41 } from './put/p41-payment-refused-by-rule.ts';
+import { p42 } from './put/p42-payment-without-batch.ts';
 import { p50 } from './poll/p50-polled-to-the-end.ts';
 import { p51 } from './poll/p51-posted-at.ts';
 import { p52 } from './poll/p52-failure-reason.ts';
@@ -127,6 +128,7 @@ export const PARTNER_CASES: readonly PartnerCase[] = [
   p39,
   p40,
   p41,
+  p42,
   p50,
   p51,
   p52,

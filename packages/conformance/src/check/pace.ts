@@ -36,5 +36,5 @@ export const USUAL_PACE: Pace = {
   quiet_ms: 3_000,
   at_once: 20,
   longest_wait_ms: 300_000,
-  repeat_ms: 30_000,
+  repeat_ms: 15_000,
 };

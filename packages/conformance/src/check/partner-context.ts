@@ -99,7 +99,9 @@ export type Balances = ReadonlyMap<string, { readonly due: number; readonly repl
 export interface AccountEffect {
   readonly account_id: string;
   readonly fell: number;
+  /** The sum of its payments that succeeded, and of those that failed or were canceled. */
   readonly expected: number;
+  readonly undone: number;
   readonly reply: Reply;
 }
 
@@ -362,6 +364,23 @@ export class PartnerContext extends Findings {
   async burst(sends: readonly (() => Promise<Reply>)[]): Promise<readonly Reply[]> {
     await this.proof('declared');
     return this.run.throttle.alone(() => Promise.all(sends.map((send) => send())));
+  }
+
+  /** Begins so many requests, one each `gap_ms`, without waiting for the answer of the one before. */
+  async paced(
+    count: number,
+    gap_ms: number,
+    send: () => Promise<Reply>,
+  ): Promise<readonly Reply[]> {
+    const sent: Promise<Reply>[] = [];
+    for (let place = 0; place < count; place += 1) {
+      if (place > 0) await this.run.sleep(gap_ms);
+      const reply = send();
+      // When the run is ended during a pause, nobody waits for what is under way: that is no crash.
+      reply.catch(() => undefined);
+      sent.push(reply);
+    }
+    return Promise.all(sent);
   }
 
   /** Calls an operation. Waits out a 429, and renews an expired access token. */

@@ -9,13 +9,23 @@ export const p12: PartnerCase = {
   severity: 'should',
   profile: 'contract',
   sends:
-    'GET account with ids that hold an encoded slash, letters outside ASCII, or 128 characters',
+    'GET account with ids that hold an encoded slash, a broken encoding, letters outside ASCII, or 128 characters',
   expects: 'no 5xx, and never another account than the one asked for',
   likely_cause:
     'A proxy or router decodes %2F before it splits the path, or the id is cut to a column length.',
   async run(t) {
     const { payable } = t.target.accounts;
     const ids = [`x/../${payable}`, `${payable}/`, `${payable}-é-账户`, 'a'.repeat(128)];
+    const broken = await t.send({
+      method: 'GET',
+      url: `${t.run.url('get_account', { biller_id: t.target.biller_id, account_id: payable })}%zz`,
+      headers: await t.proof('declared'),
+    });
+    t.should(broken.status !== undefined && broken.status < 500, {
+      expected: 'an answer below 500 for a path that is not well encoded',
+      got: tell(broken),
+      at: broken,
+    });
     for (const id of ids) {
       const reply = await t.readAccount(id);
       t.should(reply.status !== undefined && reply.status < 500, {

@@ -30,6 +30,14 @@ export const p13: PartnerCase = {
       got: `amount_due_in_cents is ${show(amount_due_in_cents)}`,
       at: reply,
     });
+    t.strict(
+      [amount_due_in_cents, due_date, last_updated_at].some((one) => one !== undefined),
+      {
+        expected: 'a Balance: amount_due_in_cents, due_date or last_updated_at',
+        got: tell(reply),
+        at: reply,
+      },
+    );
     t.should(due_date === undefined || (typeof due_date === 'string' && isDate(due_date)), {
       expected: 'due_date as YYYY-MM-DD, a day that exists',
       got: `due_date is ${show(due_date)}`,

@@ -43,8 +43,8 @@ export const c11: CallerCase = {
       'the platform never polled a payment that it had put',
     );
     for (const [place, payment] of payments.entries()) {
-      if ((told[place] ?? 0) === 0 || t.calls(payment).some(toldTheEnd)) continue;
       const status = await payment.status();
+      if ((told[place] ?? 0) === 0 || t.calls(payment).some(toldTheEnd)) continue;
       const last = t.calls(payment).at(-1);
       t.must(status === undefined || status === 'processing', {
         expected: `still processing, although the answer said "${words[place] ?? ''}"`,

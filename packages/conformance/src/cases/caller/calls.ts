@@ -72,7 +72,7 @@ export function bodyOf(call: ScriptedExchange): Readonly<Record<string, Json>> |
 }
 
 /** The status word in the answer that a call was given; undefined when there is none. */
-function statusGiven(call: ScriptedExchange): string | undefined {
+export function statusGiven(call: ScriptedExchange): string | undefined {
   const status = call.answer?.status === 200 ? parsed(call.answer.body)?.['status'] : undefined;
   return typeof status === 'string' ? status : undefined;
 }
@@ -114,8 +114,9 @@ export async function notEnded(
   after: string,
   clause: ClauseId,
 ): Promise<void> {
-  if (t.calls(payment).some(toldTheEnd)) return;
   const status = await payment.status();
+  // Looked at last: the end may have been told while the platform was asked.
+  if (t.calls(payment).some(toldTheEnd)) return;
   const last = t.calls(payment).at(-1);
   t.must(status === undefined || status === 'processing', {
     expected: `after ${after}: still processing`,

@@ -1,8 +1,10 @@
 import { parseInstant } from '@duebridge/contract';
 import type { PartnerCase } from '../../check/check.ts';
 import type { PartnerContext } from '../../check/partner-context.ts';
+import { Skipped } from '../../check/findings.ts';
 import { show } from '../../check/http.ts';
 import { sharedAll } from '../../check/planned-payments.ts';
+import { statusOf } from '../shared.ts';
 
 /** How far two clocks may stand apart (decision 12), and what rounding to a second may cost. */
 const SKEW_MS = 5 * 60_000;
@@ -21,7 +23,19 @@ export const p51: PartnerCase = {
   async run(t: PartnerContext) {
     const { subject } = await t.accepted();
     const { reply, record } = await t.ended(subject.intent);
-    t.given(record['status'] === 'succeeded', 'the payment did not succeed');
+    if (record['status'] !== 'succeeded') {
+      // Legal, but then nothing about a payment that succeeds has been tried.
+      throw new Skipped(
+        `a payment of ${subject.intent.amount_in_cents} cents to accounts.payable ended ${statusOf(record)}: name an account that can be paid`,
+        'wanting',
+      );
+    }
+    t.strict(record['failure_reason'] === undefined, {
+      expected: 'no failure_reason: it did not fail',
+      got: `failure_reason is ${show(record['failure_reason'])}`,
+      clause: 'PF5',
+      at: reply,
+    });
     const posted = record['posted_at'];
     const instant = typeof posted === 'string' ? parseInstant(posted) : undefined;
     const read = t.must(instant !== undefined, {

@@ -31,10 +31,12 @@ export const p54: PartnerCase = {
     if (!t.run.recheck) {
       const { subject } = await t.accepted();
       const { record } = await t.ended(subject.intent);
-      for (let poll = 0; poll < POLLS; poll += 1) {
-        await t.run.sleep(t.run.pace.after_end_ms);
-        // Each over a connection of its own: behind a balancer one replica in three may lag.
-        const reply = await t.read(subject.intent, { fresh: true });
+      await t.run.sleep(t.run.pace.after_end_ms);
+      // Each over a connection of its own: behind a balancer one replica in three may lag.
+      const replies = await t.paced(POLLS, t.run.pace.after_end_ms, () =>
+        t.read(subject.intent, { fresh: true }),
+      );
+      for (const reply of replies) {
         if (!isAnswer(t, reply)) return;
         const now = recordOf(reply);
         const same = t.must(

@@ -1,5 +1,5 @@
 import type { PartnerCase } from '../../check/check.ts';
-import { tell, type Reply } from '../../check/http.ts';
+import { tell } from '../../check/http.ts';
 import { sharedAll } from '../../check/planned-payments.ts';
 
 export const p57: PartnerCase = {
@@ -16,12 +16,10 @@ export const p57: PartnerCase = {
   async run(t) {
     const { subject } = await t.accepted();
     const { burst_per_second, burst_seconds } = t.run.pace;
-    const polls: Promise<Reply>[] = [];
-    for (let poll = 0; poll < burst_per_second * burst_seconds; poll += 1) {
-      polls.push(t.read(subject.intent, { burst: true }));
-      await t.run.sleep(1_000 / burst_per_second);
-    }
-    const bad = (await Promise.all(polls)).find(
+    const replies = await t.paced(burst_per_second * burst_seconds, 1_000 / burst_per_second, () =>
+      t.read(subject.intent, { burst: true }),
+    );
+    const bad = replies.find(
       (reply) =>
         reply.status !== 200 &&
         !(reply.status === 429 && reply.headers['retry-after'] !== undefined),

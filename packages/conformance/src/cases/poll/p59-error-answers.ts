@@ -1,11 +1,20 @@
 import type { PartnerCase } from '../../check/check.ts';
 import type { PartnerContext } from '../../check/partner-context.ts';
-import type { Exchange } from '../../check/http.ts';
-import { looksInternal } from '../shared.ts';
+import { show, type Exchange } from '../../check/http.ts';
+import { looksInternal, parsed } from '../shared.ts';
 
 /** Longest p95 of a read and of a PUT. */
 const MOST_READ_MS = 2_000;
 const MOST_PUT_MS = 10_000;
+
+/** The codes of decision 5 that a partner uses, by status. */
+const CODES: Readonly<Record<number, readonly string[]>> = {
+  400: ['INVALID_REQUEST'],
+  401: ['UNAUTHORIZED'],
+  403: ['INSUFFICIENT_SCOPE'],
+  404: ['NOT_FOUND', 'ACCOUNT_NOT_FOUND', 'PAYMENT_NOT_FOUND'],
+  415: ['UNSUPPORTED_MEDIA_TYPE'],
+};
 
 export const p59: PartnerCase = {
   id: 'P59',
@@ -54,6 +63,14 @@ export const p59: PartnerCase = {
       { expected: 'errors without a stack trace', got: (one) => `${one.status} with one` },
       (one) => looksInternal(one.answer_body),
     );
+    // The token endpoint answers in the form of RFC 6749 instead.
+    const coded = errors.filter(({ method }) => method !== 'POST');
+    const uncoded = coded.find((one) => codeProblem(one) !== undefined);
+    t.strict(uncoded === undefined, {
+      expected: 'errors with the code of decision 5, and a message',
+      got: uncoded === undefined ? '' : `${uncoded.status} with ${codeProblem(uncoded) ?? ''}`,
+      ...(uncoded === undefined ? {} : { at: uncoded }),
+    });
     const leak = all.find(({ leaked }) => leaked);
     t.should(leak === undefined, {
       expected: 'no credential in any answer',
@@ -75,3 +92,13 @@ export const p59: PartnerCase = {
     }
   },
 };
+
+/** What is wrong with the code and message of an error by decision 5; undefined when nothing is. */
+function codeProblem({ status, answer_body }: Exchange): string | undefined {
+  const { code, message } = parsed(answer_body) ?? {};
+  if (typeof message !== 'string' || message === '') return `message ${show(message)}`;
+  const codes = CODES[status ?? 0];
+  const right =
+    typeof code === 'string' && /^[A-Z][A-Z0-9_]*$/.test(code) && codes?.includes(code) !== false;
+  return right ? undefined : `code ${show(code)}`;
+}

@@ -35,6 +35,11 @@ export const p30: PartnerCase = {
       );
       if (!alone) return;
     }
+    t.strict(under.status === 404, {
+      expected: '404: a payment is found under its own account alone',
+      got: tell(under),
+      at: under,
+    });
     const read = await t.read(intent);
     t.must(recordOf(read)?.['payment_id'] === first['payment_id'], {
       expected: `payment_id ${show(first['payment_id'])} under its own account`,

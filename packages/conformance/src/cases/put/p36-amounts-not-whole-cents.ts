@@ -44,6 +44,13 @@ export const p36: PartnerCase = {
         at: put,
       });
       if (!refused) continue;
+      t.strict(put.status === 400 || put.status === 422, {
+        expected: '400 or 422: the request is wrong, not the credential or the address',
+        got: tell(put),
+        cause:
+          'To the platform, another refusal says nothing final: it repeats the request forever.',
+        at: put,
+      });
       const read = await t.read(intent);
       raise(!isSuccess(read), {
         expected: 'no payment under the refused id',

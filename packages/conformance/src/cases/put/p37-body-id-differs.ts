@@ -19,6 +19,12 @@ export const p37: PartnerCase = {
     const put = await t.put(intent, { fields: { platform_payment_id: other.platform_payment_id } });
     t.should(isRefusal(put), { expected: 'a refusal, such as 400', got: tell(put), at: put });
     if (!isRefusal(put)) return;
+    t.strict(put.status === 400 || put.status === 422, {
+      expected: '400 or 422: the request is wrong, not the credential or the address',
+      got: tell(put),
+      cause: 'To the platform, another refusal says nothing final: it repeats the request forever.',
+      at: put,
+    });
     for (const made of [intent, other]) {
       const read = await t.read(made);
       t.should(!isSuccess(read), {

@@ -5,22 +5,25 @@ import { own } from '../../check/planned-payments.ts';
 
 export const p39: PartnerCase = {
   id: 'P39',
-  title: 'A body that is no JSON, or does not say that it is',
+  title: 'A body that is no JSON object, or does not say that it is',
   clauses: ['ER3'],
   decisions: [5],
   severity: 'should',
   profile: 'contract',
-  sends: 'PUT payment with a body cut in half, and with content type text/plain',
+  sends:
+    'PUT payment with a body cut in half, with content type text/plain, and with a list, null or a text as the body',
   expects: '400 or 415, not 5xx, and no payment under that id',
   likely_cause: 'The exception of the parser reaches the outside as 500.',
-  creates: (target) => [own(target, 39), own(target, 39)],
+  creates: (target) => Array.from({ length: 5 }, () => own(target, 39)),
   async run(t) {
     const cut = t.intend(own(t.target, 39));
     const typed = t.intend(own(t.target, 39));
+    const others = ['[]', 'null', '"pay"'];
     const halves = instruction(cut);
     const tries = [
       { intent: cut, change: { body: halves.slice(0, halves.length / 2) } },
       { intent: typed, change: { headers: { 'content-type': 'text/plain' } } },
+      ...others.map((body) => ({ intent: t.intend(own(t.target, 39)), change: { body } })),
     ];
     for (const { intent, change } of tries) {
       const put = await t.put(intent, change);

@@ -1,7 +1,7 @@
 import type { PartnerCase } from '../../check/check.ts';
 import type { PartnerContext } from '../../check/partner-context.ts';
 import { sharedAll } from '../../check/planned-payments.ts';
-import { CONTROLS, measureBalances } from '../balance-effect.ts';
+import { CONTROLS, fellByWhatFailed, measureBalances, rose } from '../balance-effect.ts';
 
 export const p62: PartnerCase = {
   id: 'P62',
@@ -19,7 +19,26 @@ export const p62: PartnerCase = {
   async run(t: PartnerContext) {
     const verdict = await measureBalances(t);
     t.given(verdict.unmeasured === undefined, `not measured: ${verdict.unmeasured ?? ''}`);
-    for (const { account_id, fell, expected, reply } of verdict.effects) {
+    for (const effect of verdict.effects) {
+      const { account_id, fell, expected, reply } = effect;
+      if (rose(effect)) {
+        t.must(false, {
+          expected: `the amount due of ${account_id} falls by ${expected} cents, the sum of its payments that succeeded`,
+          got: `it rose by ${expected} cents`,
+          cause: 'The payment is added to what is owed instead of taken from it.',
+          at: reply,
+        });
+        continue;
+      }
+      if (fellByWhatFailed(effect)) {
+        t.must(false, {
+          expected: `the amount due of ${account_id} falls by ${expected} cents, the sum of its payments that succeeded`,
+          got: `it fell by ${fell} cents, the sum of its payments that failed or were canceled`,
+          clause: 'ST3',
+          at: reply,
+        });
+        continue;
+      }
       t.must(fell <= expected, {
         expected: `the amount due of ${account_id} falls by ${expected} cents, the sum of its payments that succeeded`,
         got: `it fell by ${fell} cents`,

@@ -1,0 +1,274 @@
+/**
+ * Wrong peers that nobody thought of: the sources of right peers, mutated mechanically, one operator,
+ * constant, condition, statement or field name at a time. Each mutant is started and judged until
+ * something is found against it; what the judge calls right is printed, to be explained
+ * (survivors.ts) or to become a check.
+ *
+ *   npm run mutation -- SUBJECT [--count N] [--seed N] [--at-once N] [--for SECONDS] [--results FILE]
+ *
+ * With --results, what was judged before is not judged again, so that a long run can be cut in pieces.
+ */
+import { appendFileSync, existsSync, mkdtempSync, readdirSync, readFileSync } from 'node:fs';
+import { rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { basename, join } from 'node:path';
+import { pathToFileURL } from 'node:url';
+import { parseArgs } from 'node:util';
+import type { RunReport } from '../../src/run.ts';
+import { mutated, mutations, type Mutation } from './mutations.ts';
+import { SUBJECTS, type Round } from './subjects.ts';
+
+/** How a mutant fared. */
+export interface Fate {
+  readonly file: string;
+  readonly line: number;
+  /** Mutation.name. */
+  readonly name: string;
+  /** The first checks that failed or warned, or what else kept the run from passing; empty when nothing did. */
+  readonly caught: readonly string[];
+  /** False when no request of a whole run leads to the place: then it was not judged at all. */
+  readonly reached: boolean;
+}
+
+/** A right peer that needs so much longer than usual to be judged never ends. */
+const ROUND_MS = 240_000;
+
+interface Candidate {
+  readonly file: string;
+  readonly source: string;
+  readonly mutation: Mutation;
+}
+
+/** Judges mutants of a subject: all that are new, or so many of them, chosen by the seed. */
+export async function mutate(
+  name: string,
+  options: {
+    readonly count?: number;
+    readonly seed?: number;
+    readonly at_once?: number;
+    /** Begins no more mutants after so long. */
+    readonly for_ms?: number;
+    /** Names (Fate) of those that need not be judged again. */
+    readonly known?: ReadonlySet<string>;
+    readonly told?: (fate: Fate) => void;
+  },
+): Promise<readonly Fate[]> {
+  const subject = SUBJECTS[name];
+  if (subject === undefined) {
+    throw new Error(`${name} is no subject: they are ${Object.keys(SUBJECTS).join(', ')}`);
+  }
+  const candidates = subject.files.flatMap((file): Candidate[] => {
+    const source = readFileSync(file, 'utf8');
+    return mutations(file, source).map((mutation) => ({ file, source, mutation }));
+  });
+  const wanted = candidates.filter(
+    ({ file, mutation }) => options.known?.has(`${basename(file)} ${mutation.name}`) !== true,
+  );
+  const chosen = sample(wanted, options.count, options.seed ?? 1);
+  if (chosen.length === 0) return [];
+  // The strict profile may warn of the subject itself: only what is new counts.
+  const rounds = await Promise.all(
+    Object.values(subject.rounds).map(async (round) => ({ round, ...(await untouched(round)) })),
+  );
+  const fates: Fate[] = [];
+  const queue = [...chosen];
+  const started = performance.now();
+  const take = (): Candidate | undefined =>
+    performance.now() - started < (options.for_ms ?? Infinity) ? queue.shift() : undefined;
+  const worker = async (): Promise<void> => {
+    for (let next = take(); next !== undefined; next = take()) {
+      const { file, source, mutation } = next;
+      const inside = rounds.filter(({ reaches }) => reaches(file, mutation.start));
+      let caught: readonly string[] = [];
+      for (const { round, before } of inside) {
+        if (caught.length === 0) {
+          caught = await judged(round, before, { file, text: mutated(source, mutation) });
+        }
+      }
+      const fate: Fate = {
+        file: basename(file),
+        line: mutation.line,
+        name: mutation.name,
+        caught,
+        reached: inside.length > 0,
+      };
+      fates.push(fate);
+      options.told?.(fate);
+    }
+  };
+  await Promise.all(Array.from({ length: options.at_once ?? 3 }, worker));
+  return fates;
+}
+
+/** What the judge has against the right peer, and which places of its source a run leads to. */
+async function untouched(round: Round): Promise<{
+  before: ReadonlySet<string>;
+  reaches: (file: string, offset: number) => boolean;
+}> {
+  const folder = mkdtempSync(join(tmpdir(), 'duebridge-coverage-'));
+  try {
+    const env = { NODE_V8_COVERAGE: folder };
+    const report = await inFolder((place) =>
+      round({
+        folder: place,
+        env,
+        judging: { signal: AbortSignal.timeout(ROUND_MS), onProgress: () => undefined },
+      }),
+    );
+    if (report === undefined) throw new Error('the subject itself does not start');
+    if (report.exit_code !== 0) {
+      const found = report.results.flatMap(({ id, findings }) =>
+        findings.map((one) => ({ id, one })),
+      );
+      throw new Error(`the subject itself does not pass: ${JSON.stringify(found, undefined, 1)}`);
+    }
+    return { before: new Set(against(report)), reaches: coverage(folder) };
+  } finally {
+    rmSync(folder, { recursive: true, force: true });
+  }
+}
+
+/** What is found against a changed source that is not found against the right one. */
+async function judged(
+  round: Round,
+  before: ReadonlySet<string>,
+  { file, text }: { file: string; text: string },
+): Promise<readonly string[]> {
+  return inFolder(async (folder) => {
+    const source = join(folder, basename(file));
+    writeFileSync(source, text);
+    const enough = new AbortController();
+    const report = await round({
+      folder,
+      env: { MUTANT_FILE: file, MUTANT_SOURCE: source },
+      judging: {
+        signal: AbortSignal.any([enough.signal, AbortSignal.timeout(ROUND_MS)]),
+        onProgress({ check, verdict }) {
+          if ((verdict === 'FAIL' || verdict === 'WARN') && !before.has(check)) enough.abort();
+        },
+      },
+    });
+    if (report === undefined) return ['does not start'];
+    return against(report).filter((one) => !before.has(one));
+  });
+}
+
+async function inFolder<T>(run: (folder: string) => Promise<T>): Promise<T> {
+  const folder = mkdtempSync(join(tmpdir(), 'duebridge-mutant-'));
+  try {
+    return await run(folder);
+  } finally {
+    rmSync(folder, { recursive: true, force: true });
+  }
+}
+
+/** The checks that found something; else whatever kept the run from passing. */
+function against(report: RunReport): readonly string[] {
+  const found = report.results
+    .filter(({ verdict }) => verdict === 'FAIL' || verdict === 'WARN')
+    .map(({ id }) => id);
+  return found.length === 0 && report.verdict !== 'passed' ? [report.verdict] : found;
+}
+
+interface Covered {
+  readonly result: readonly {
+    readonly url: string;
+    readonly functions: readonly {
+      readonly ranges: readonly {
+        readonly startOffset: number;
+        readonly endOffset: number;
+        readonly count: number;
+      }[];
+    }[];
+  }[];
+}
+
+/** Reads what Node wrote down: whether the code at an offset of a file was run. Python tells nothing: all was. */
+function coverage(folder: string): (file: string, offset: number) => boolean {
+  const scripts = readdirSync(folder).flatMap((name) => {
+    const { result } = JSON.parse(readFileSync(join(folder, name), 'utf8')) as Covered;
+    return result;
+  });
+  return (file, offset) => {
+    const url = pathToFileURL(file).href;
+    const own = scripts.filter((script) => script.url === url);
+    if (own.length === 0) return file.endsWith('.py');
+    return own.some(({ functions }) => {
+      const around = functions
+        .flatMap(({ ranges }) => ranges)
+        .filter(({ startOffset, endOffset }) => startOffset <= offset && offset < endOffset);
+      around.sort((one, other) => length(one) - length(other));
+      return (around[0]?.count ?? 0) > 0;
+    });
+  };
+}
+
+function length({ startOffset, endOffset }: { startOffset: number; endOffset: number }): number {
+  return endOffset - startOffset;
+}
+
+/** So many of a list, spread over it by a seed, in their order. */
+function sample<T>(all: readonly T[], count: number | undefined, seed: number): readonly T[] {
+  if (count === undefined || count >= all.length) return all;
+  let state = seed >>> 0;
+  const ranked = all.map((one, place) => {
+    state = (Math.imul(state, 1_664_525) + 1_013_904_223) >>> 0;
+    return { one, place, rank: state };
+  });
+  ranked.sort((one, other) => one.rank - other.rank);
+  return ranked
+    .slice(0, count)
+    .sort((one, other) => one.place - other.place)
+    .map(({ one }) => one);
+}
+
+async function main(): Promise<void> {
+  const { positionals, values } = parseArgs({
+    allowPositionals: true,
+    options: {
+      count: { type: 'string' },
+      seed: { type: 'string' },
+      'at-once': { type: 'string' },
+      for: { type: 'string' },
+      results: { type: 'string' },
+    },
+  });
+  const [name = ''] = positionals;
+  const { results } = values;
+  const earlier =
+    results !== undefined && existsSync(results)
+      ? readFileSync(results, 'utf8')
+          .split('\n')
+          .filter((line) => line !== '')
+          .map((line) => JSON.parse(line) as Fate)
+      : [];
+  const number = (text: string | undefined): number | undefined =>
+    text === undefined ? undefined : Number(text);
+  const count = number(values.count);
+  const seed = number(values.seed);
+  const at_once = number(values['at-once']);
+  const seconds = number(values.for);
+  const fresh = await mutate(name, {
+    ...(count === undefined ? {} : { count }),
+    ...(seed === undefined ? {} : { seed }),
+    ...(at_once === undefined ? {} : { at_once }),
+    ...(seconds === undefined ? {} : { for_ms: seconds * 1_000 }),
+    known: new Set(earlier.map((fate) => `${fate.file} ${fate.name}`)),
+    told(fate) {
+      if (results !== undefined) appendFileSync(results, `${JSON.stringify(fate)}\n`);
+      const word = fate.caught.length > 0 ? 'caught  ' : fate.reached ? 'SURVIVES' : 'unseen  ';
+      console.log(`${word} ${fate.file}:${fate.line} ${fate.name}  ${fate.caught.join(' ')}`);
+    },
+  });
+  const all = [...earlier, ...fresh];
+  const caught = all.filter((fate) => fate.caught.length > 0).length;
+  const unseen = all.filter(({ reached }) => !reached).length;
+  console.log(
+    `${caught} of ${all.length} mutants caught; ${unseen} stand where no request of the judge leads`,
+  );
+}
+
+if (import.meta.main) {
+  for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => process.exit(1));
+  await main();
+}
