@@ -1,6 +1,6 @@
 /**
- * docs/operations.md is true: its tables of variables are those of the code, its metrics are those that the servers expose, and a
- * role with exactly its grants serves.
+ * docs/operations.md is true: its tables of variables are those of the code, and its metrics are those that the servers
+ * expose. Its grants are checked by grants.test.ts.
  *
  * DUEBRIDGE_UPDATE_DOCS=1 prints the tables of variables again instead of comparing them.
  */
@@ -10,7 +10,6 @@ import { join } from 'node:path';
 import test, { type TestContext } from 'node:test';
 import { startPartner } from '@duebridge/partner';
 import { startPlatform } from '@duebridge/platform';
-import { openDatabase } from '@duebridge/runtime';
 import type { Variable } from '@duebridge/runtime/cli';
 import { testDatabase, type TestDatabase } from '@duebridge/runtime/testing';
 import { format, resolveConfig } from 'prettier';
@@ -100,33 +99,5 @@ for (const side of ['platform', 'partner'] as const) {
       ([, name = '']) => name,
     );
     assert.deepEqual(described.toSorted(), exposed.toSorted());
-  });
-
-  test(`a role with the page’s grants, and no other right, serves the ${side}`, async (t) => {
-    const owner = await database(t, side);
-    const [, grants = ''] = /^```sql\n([\s\S]*?)^```$/m.exec(page) ?? [];
-    assert.match(grants, /GRANT/);
-    const role = `served_${side}_${process.pid}`;
-    // Roles belong to the whole server, so the page's name is made the test's own.
-    await owner.query(
-      grants
-        .replaceAll('duebridge_service', role)
-        .replaceAll('duebridge_platform', `duebridge_${side}`)
-        .replaceAll('a-long-password', 'a-long-password-of-the-test'),
-    );
-    owner.closing(async () => {
-      await owner.query(`DROP OWNED BY ${role}; DROP ROLE ${role}`);
-    });
-    const url = new URL(owner.url);
-    url.username = role;
-    url.password = 'a-long-password-of-the-test';
-    const server = await start(side, url.href);
-    owner.closing(() => server.stop());
-    const asRole = openDatabase({ url: url.href, applicationName: 'test', maxConnections: 1 });
-    owner.closing(() => asRole.close());
-    await assert.rejects(
-      asRole.query(`CREATE TABLE duebridge_${side}.mine ()`),
-      /permission denied/,
-    );
   });
 }

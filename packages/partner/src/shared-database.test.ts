@@ -20,7 +20,7 @@ const pgbouncer = ['/usr/sbin', '/usr/bin', '/usr/local/bin']
   .map((folder) => path.join(folder, 'pgbouncer'))
   .find(existsSync);
 
-const page = path.join(import.meta.dirname, '../../..', 'docs/partner-kit.md');
+const page = path.join(import.meta.dirname, '../../..', 'docs/operations.md');
 
 /** A database with tables, a time zone and an isolation of its own, migrated by its owner; gives the address of the server's role. */
 async function foreignDatabase(t: TestContext): Promise<{ url: string; owner: string }> {
@@ -45,9 +45,11 @@ async function foreignDatabase(t: TestContext): Promise<{ url: string; owner: st
     await database.query('CREATE TABLE payment (id integer); CREATE TABLE account (x text)');
     await migratePartner(database);
     // The grants of the page, as they stand there.
-    const grants = /```sql\n(CREATE ROLE[\s\S]*?)```/.exec(await readFile(page, 'utf8'))?.[1];
-    assert.ok(grants !== undefined, 'docs/partner-kit.md shows the grants');
-    await database.query(grants.replaceAll('kit_server', role));
+    const marked = /<!-- grants of partner: begin -->\s+```sql\n([\s\S]*?)```/;
+    const grants = marked.exec(await readFile(page, 'utf8'))?.[1];
+    assert.ok(grants !== undefined, 'docs/operations.md shows the grants');
+    await database.query(`CREATE ROLE ${role} LOGIN PASSWORD 'change-me'`);
+    await database.query(grants.replaceAll('duebridge_partner_service', role));
     await importAccounts(database, [testAccount]);
   } finally {
     await database.close();
