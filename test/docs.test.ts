@@ -185,6 +185,16 @@ const OF_PEOPLE = new Set([
   'show_person',
   'erase_person',
   'get_overview',
+  'get_kit_payment',
+  'settle_payment',
+  'list_kit_batches',
+  'get_kit_batch',
+  'export_kit_batch',
+  'list_kit_audit',
+  'list_kit_credentials',
+  'issue_kit_credential',
+  'revoke_kit_credential',
+  'revoke_kit_tokens',
   'get_figures',
 ]);
 

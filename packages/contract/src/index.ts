@@ -9,6 +9,8 @@ export * from './errors.ts';
 export * from './fields.ts';
 export * from './flow.ts';
 export * from './json.ts';
+export * from './kit-admin-routes.ts';
+export * from './kit-admin.ts';
 export * from './money.ts';
 export * from './oauth.ts';
 export * from './openapi.ts';

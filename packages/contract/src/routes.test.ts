@@ -1,15 +1,9 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import { CLAUSES, isClauseId } from './clauses.ts';
-import {
-  fillPath,
-  partnerAdminRoutes,
-  partnerRoutes,
-  pathFields,
-  platformRoutes,
-  type Route,
-} from './routes.ts';
+import { fillPath, partnerRoutes, pathFields, platformRoutes, type Route } from './routes.ts';
 import { platformAdminRoutes } from './admin-routes.ts';
+import { partnerAdminRoutes } from './kit-admin-routes.ts';
 
 const tables: Readonly<Record<string, Readonly<Record<string, Route>>>> = {
   partnerRoutes,
@@ -76,6 +70,16 @@ test('the tables list every operation of both sides', () => {
     'GET /admin/v1/payments',
     'POST /admin/v1/payments/{platform_payment_id}/cancel',
     'GET /admin/v1/audit/verification',
+    'GET /admin/v1/payments/{platform_payment_id}',
+    'POST /admin/v1/payments/{platform_payment_id}/settle',
+    'GET /admin/v1/batches',
+    'GET /admin/v1/batches/{platform_batch_id}',
+    'GET /admin/v1/batches/{platform_batch_id}/lines',
+    'GET /admin/v1/audit',
+    'GET /admin/v1/credentials',
+    'POST /admin/v1/clients/{client_id}/credentials',
+    'POST /admin/v1/credentials/{credential_id}/revoke',
+    'POST /admin/v1/clients/{client_id}/revoke-tokens',
   ]);
 });
 

@@ -4,13 +4,6 @@
  */
 import { Type, type Static, type TObject, type TSchema } from 'typebox';
 import { AccountRecord } from './account.ts';
-import {
-  AccountImport,
-  AccountImportResult,
-  KitPaymentPage,
-  KitPaymentQuery,
-  OperatorReason,
-} from './admin.ts';
 import { Balance, TokenReply, TokenRequest } from './customer.ts';
 import type { ErrorCode } from './errors.ts';
 import { AccountId, BillerId, PlatformBatchId, PlatformPaymentId } from './fields.ts';
@@ -21,7 +14,7 @@ import {
   FlowSessionGrant,
   FlowSessionRequest,
 } from './flow.ts';
-import { AuditVerification, AuditVerificationQuery, type OperatorRole } from './operate.ts';
+import type { OperatorRole } from './operate.ts';
 import { AccessTokenReply, AccessTokenRequest, type Scope } from './oauth.ts';
 import { BatchStatement, PaymentInstruction, PaymentRecord } from './payment.ts';
 
@@ -273,57 +266,6 @@ export const platformRoutes = routeTable({
     reply: Type.String({ description: 'Each event `payment` carries a FlowPayment as JSON.' }),
     replyType: 'text/event-stream',
     errors: ['SESSION_EXPIRED', 'PAYMENT_NOT_FOUND', 'TOO_MANY_REQUESTS'],
-  },
-});
-
-const paymentParams = Type.Object({ platform_payment_id: PlatformPaymentId });
-
-/** The partner kit's admin listener. */
-export const partnerAdminRoutes = routeTable({
-  import_accounts: {
-    id: 'import_accounts',
-    method: 'POST',
-    path: '/admin/v1/accounts/import',
-    summary: 'Create and update accounts from a CSV text',
-    source: 'decision 30',
-    auth: 'admin',
-    body: AccountImport,
-    reply: AccountImportResult,
-    errors: ['UNAUTHORIZED', 'UNSUPPORTED_MEDIA_TYPE'],
-  },
-  list_kit_payments: {
-    id: 'list_kit_payments',
-    method: 'GET',
-    path: '/admin/v1/payments',
-    summary: 'List payments, newest first',
-    source: 'decision 30',
-    auth: 'admin',
-    query: KitPaymentQuery,
-    reply: KitPaymentPage,
-    errors: ['UNAUTHORIZED'],
-  },
-  cancel_payment: {
-    id: 'cancel_payment',
-    method: 'POST',
-    path: '/admin/v1/payments/{platform_payment_id}/cancel',
-    summary: 'Cancel a processing payment',
-    source: 'ST4, decision 18',
-    auth: 'admin',
-    params: paymentParams,
-    body: OperatorReason,
-    reply: PaymentRecord,
-    errors: ['UNAUTHORIZED', 'PAYMENT_NOT_FOUND', 'CONFLICT', 'UNSUPPORTED_MEDIA_TYPE'],
-  },
-  verify_kit_audit: {
-    id: 'verify_kit_audit',
-    method: 'GET',
-    path: '/admin/v1/audit/verification',
-    summary: 'Compare the audit with its seals',
-    source: 'decision 135',
-    auth: 'admin',
-    query: AuditVerificationQuery,
-    reply: AuditVerification,
-    errors: ['UNAUTHORIZED'],
   },
 });
 

@@ -6,7 +6,8 @@ import { TokenRequest } from './customer.ts';
 import { parseJson } from './json.ts';
 import { PaymentInstruction } from './payment.ts';
 import { FORMAT_WORDS, PATTERN_WORDS } from './pattern-words.ts';
-import { partnerAdminRoutes, partnerRoutes, platformRoutes, type Route } from './routes.ts';
+import { partnerAdminRoutes } from './kit-admin-routes.ts';
+import { partnerRoutes, platformRoutes, type Route } from './routes.ts';
 import { compileCheck } from './validate.ts';
 
 const instruction = compileCheck(PaymentInstruction);

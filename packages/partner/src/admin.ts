@@ -1,23 +1,53 @@
 /**
- * The operator's side of the kit (decision 30): import accounts, list payments, cancel one. On a listener of its own, behind a key
- * of its own; the command line uses only this.
+ * The operator's side of the kit (decisions 30 and 146): accounts, payments, batches, credentials and the audit of them. On a
+ * listener of its own, behind a key of its own; the command line uses only this.
  */
+import { Readable } from 'node:stream';
 import {
   partnerAdminRoutes,
+  PlatformBatchId,
+  compileCheck,
   Refusal,
+  type KitAuditPage,
+  type KitAuditQuery,
+  type KitBatchPage,
+  type KitBatchQuery,
   type KitPaymentPage,
   type KitPaymentQuery,
+  type KitSettle,
 } from '@duebridge/contract';
-import { adminGuard, mount, openAuditChain, type Database } from '@duebridge/runtime';
+import {
+  adminGuard,
+  ConfigurationError,
+  mount,
+  openAuditChain,
+  type Database,
+} from '@duebridge/runtime';
 import type { FastifyInstance } from 'fastify';
 import { parseAccountsCsv } from './accounts-csv.ts';
-import type { BillerRules } from './account-system.ts';
+import type { BillerRules, FinalOutcome } from './account-system.ts';
 import type { PartnerKit } from './kit.ts';
 import { importAccounts } from './ledger.ts';
-import { auditTables, listPayments, toRecord, type Place } from './store.ts';
+import { batchLines, listBatches, openStatements } from './statement.ts';
+import {
+  auditTables,
+  findPayments,
+  listPayments,
+  readAudit,
+  toRecord,
+  writeAudit,
+  type PaymentRow,
+  type Place,
+} from './store.ts';
 
 /** Payments in one page when the operator names no number, and at most (the query's pattern). */
 const defaultPageRows = 100;
+/** Batches in one page when the operator names no number: each is counted. */
+const defaultPageBatches = 10;
+/** Lines of the audit shown with one payment. */
+const auditOfPayment = 200;
+/** Who acts by the admin key. */
+const operator = 'operator';
 
 /** What the admin operations need. */
 export interface PartnerAdminOptions {
@@ -39,7 +69,7 @@ export function mountPartnerAdmin(app: FastifyInstance, options: PartnerAdminOpt
   mount(
     app,
     partnerAdminRoutes.import_accounts,
-    ({ body }) => {
+    async ({ body }) => {
       const parsed = parseAccountsCsv(
         body.csv,
         billers?.length === 1 ? billers[0]?.biller_id : undefined,
@@ -54,7 +84,16 @@ export function mountPartnerAdmin(app: FastifyInstance, options: PartnerAdminOpt
           details: strangers.map(({ account_id }) => ({ path: `account ${account_id}`, problem })),
         });
       }
-      return importAccounts(database, parsed.accounts, body.as_of ?? null);
+      const imported = await importAccounts(database, parsed.accounts, body.as_of ?? null);
+      await writeAudit(database, [
+        {
+          platform_payment_id: null,
+          actor: operator,
+          event: 'accounts_imported',
+          detail: { ...imported, ...(body.as_of === undefined ? {} : { as_of: body.as_of }) },
+        },
+      ]);
+      return imported;
     },
     guard,
   );
@@ -68,7 +107,7 @@ export function mountPartnerAdmin(app: FastifyInstance, options: PartnerAdminOpt
     app,
     partnerAdminRoutes.cancel_payment,
     async ({ params, body }) => {
-      const result = await kit.cancel(params.platform_payment_id, 'operator', body.reason);
+      const result = await kit.cancel(params.platform_payment_id, operator, body.reason);
       switch (result.outcome) {
         case 'canceled':
         case 'was_canceled':
@@ -94,6 +133,175 @@ export function mountPartnerAdmin(app: FastifyInstance, options: PartnerAdminOpt
     ({ query }) => auditChain.verify(Number(query.after ?? 0), Number(query.limit ?? 50)),
     guard,
   );
+  mount(
+    app,
+    partnerAdminRoutes.get_kit_payment,
+    async ({ params: { platform_payment_id } }) => ({
+      payment: toRecord(await paymentOf(database, platform_payment_id)),
+      audit: await readAudit(database, { platform_payment_id }, undefined, auditOfPayment),
+    }),
+    guard,
+  );
+  mount(
+    app,
+    partnerAdminRoutes.settle_payment,
+    async ({ params, body }) => toRecord(await settle(kit, params.platform_payment_id, body)),
+    guard,
+  );
+  mountBatches(app, database, guard);
+  mountCredentials(app, options, guard);
+  mount(app, partnerAdminRoutes.list_kit_audit, ({ query }) => auditPage(database, query), guard);
+}
+
+type Guard = { readonly onRequest: ReturnType<typeof adminGuard> };
+
+/** Decision 26: what the platform asks about a batch, its operator's counterpart here can answer too. */
+function mountBatches(app: FastifyInstance, database: Database, guard: Guard): void {
+  const statements = openStatements(database);
+  mount(app, partnerAdminRoutes.list_kit_batches, ({ query }) => batchPage(database, query), guard);
+  mount(
+    app,
+    partnerAdminRoutes.get_kit_batch,
+    async ({ params }) => {
+      const statement = await statements.read(null, params.platform_batch_id);
+      if (statement === undefined) throw new Refusal('BATCH_NOT_FOUND');
+      return statement;
+    },
+    guard,
+  );
+  mount(
+    app,
+    partnerAdminRoutes.export_kit_batch,
+    async ({ params: { platform_batch_id }, reply }) => {
+      const lines = await batchLines(database, platform_batch_id);
+      if (lines === undefined) throw new Refusal('BATCH_NOT_FOUND');
+      reply
+        .type('text/csv; charset=utf-8')
+        .header('Content-Disposition', `attachment; filename="${platform_batch_id}.csv"`);
+      // Fastify streams it; the table's type of the answer is the text as a whole.
+      return Readable.from(lines) as unknown as string;
+    },
+    guard,
+  );
+}
+
+/** Decision 146: credentials change while the servers run. */
+function mountCredentials(
+  app: FastifyInstance,
+  { database, kit }: PartnerAdminOptions,
+  guard: Guard,
+): void {
+  const { credentials } = kit;
+  mount(
+    app,
+    partnerAdminRoutes.list_kit_credentials,
+    async () => ({ credentials: await credentials.list() }),
+    guard,
+  );
+  mount(
+    app,
+    partnerAdminRoutes.issue_kit_credential,
+    ({ params, body }) => credentials.issue(params.client_id, operator, body.reason),
+    guard,
+  );
+  mount(
+    app,
+    partnerAdminRoutes.revoke_kit_credential,
+    ({ params, body }) => credentials.revoke(params.credential_id, operator, body.reason),
+    guard,
+  );
+  mount(
+    app,
+    partnerAdminRoutes.revoke_kit_tokens,
+    async ({ params: { client_id }, body: { reason } }) => {
+      const known = await credentials.list();
+      if (!known.some((one) => one.client_id === client_id)) throw new Refusal('NOT_FOUND');
+      const tokens_revoked = await kit.revokeTokens(client_id);
+      await writeAudit(database, [
+        {
+          platform_payment_id: null,
+          actor: operator,
+          event: 'tokens_revoked',
+          detail: { client_id, tokens_revoked, reason },
+        },
+      ]);
+      return { client_id, tokens_revoked };
+    },
+    guard,
+  );
+}
+
+async function paymentOf(database: Database, platform_payment_id: string): Promise<PaymentRow> {
+  const payment = (await findPayments(database, [platform_payment_id])).get(platform_payment_id);
+  if (payment === undefined) throw new Refusal('PAYMENT_NOT_FOUND');
+  return payment;
+}
+
+/** Ends a payment as the operator knows it from the biller's own system. A repeat of the same is answered as the first was. */
+async function settle(kit: PartnerKit, id: string, body: KitSettle): Promise<PaymentRow> {
+  const settled = await kit
+    .settle(id, outcomeOf(body), operator, body.reason)
+    .catch((error: unknown) => {
+      if (error instanceof ConfigurationError) {
+        throw new Refusal('CONFLICT', {
+          message:
+            'The accounts are in the database of the kit, which posts and ends payments by itself',
+        });
+      }
+      throw error;
+    });
+  if (settled.outcome === 'not_found') throw new Refusal('PAYMENT_NOT_FOUND');
+  if (settled.outcome === 'was_ended' && !settled.agrees) {
+    throw new Refusal('CONFLICT', {
+      message: `The payment has ${settled.payment.status}, which never changes; the report is kept in the audit`,
+    });
+  }
+  return settled.payment;
+}
+
+function outcomeOf({ outcome, posted_at, failure_reason }: KitSettle): FinalOutcome {
+  const problem = (path: string, text: string): Refusal =>
+    new Refusal('INVALID_REQUEST', { details: [{ path, problem: text }] });
+  if (posted_at !== undefined && outcome !== 'posted') {
+    throw problem('body.posted_at', 'goes with the outcome posted only');
+  }
+  if (outcome !== 'failed') {
+    if (failure_reason !== undefined) {
+      throw problem('body.failure_reason', 'goes with the outcome failed only');
+    }
+    return outcome === 'canceled'
+      ? { outcome }
+      : { outcome, ...(posted_at === undefined ? {} : { posted_at }) };
+  }
+  if (failure_reason === undefined) throw problem('body.failure_reason', 'is required');
+  return { outcome, reason: failure_reason };
+}
+
+const batchIdCheck = compileCheck(PlatformBatchId);
+
+async function batchPage(database: Database, query: KitBatchQuery): Promise<KitBatchPage> {
+  const { cursor } = query;
+  const limit = query.limit === undefined ? defaultPageBatches : Math.min(100, Number(query.limit));
+  if (cursor !== undefined && !batchIdCheck.holds(cursor)) throw wrongCursor();
+  const batches = await listBatches(database, cursor, limit);
+  const last = batches.at(-1)?.platform_batch_id;
+  return { batches, next_cursor: batches.length < limit ? null : (last ?? null) };
+}
+
+async function auditPage(database: Database, query: KitAuditQuery): Promise<KitAuditPage> {
+  const { limit, cursor, ...filter } = query;
+  const rows = limit === undefined ? defaultPageRows : Number(limit);
+  if (cursor !== undefined && !/^[1-9]\d{0,14}$/.test(cursor)) throw wrongCursor();
+  const before = cursor === undefined ? undefined : Number(cursor);
+  const entries = await readAudit(database, filter, before, rows);
+  const last = entries.at(-1);
+  const next_cursor = entries.length < rows || last === undefined ? null : String(last.audit_id);
+  return { entries, next_cursor };
+}
+
+function wrongCursor(): Refusal {
+  const problem = 'is not one that was given out';
+  return new Refusal('INVALID_REQUEST', { details: [{ path: 'query.cursor', problem }] });
 }
 
 async function paymentPage(database: Database, query: KitPaymentQuery): Promise<KitPaymentPage> {
@@ -125,8 +333,7 @@ function placeOf(cursor: string): Place {
     platform_payment_id === undefined ||
     Number.isNaN(Date.parse(initiated_at))
   ) {
-    const problem = 'is not one that was given out';
-    throw new Refusal('INVALID_REQUEST', { details: [{ path: 'query.cursor', problem }] });
+    throw wrongCursor();
   }
   return { initiated_at, platform_payment_id };
 }

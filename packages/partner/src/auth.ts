@@ -23,6 +23,7 @@ import {
   type Database,
 } from '@duebridge/runtime';
 import type { IncomingHttpHeaders } from 'node:http';
+import { openCredentials, type Credentials, type ValidDigests } from './credentials.ts';
 
 /** A client application that the partner created for a platform (OA1). */
 export interface OAuthClient {
@@ -79,6 +80,8 @@ export interface Door {
   ) => Promise<AccessTokenReply>;
   /** Ends all access tokens of a client, at every replica within five seconds; returns how many. */
   revoke(client_id: string): Promise<number>;
+  /** The client secrets or static keys, for the operator. */
+  readonly credentials: Credentials;
 }
 
 /** Life of an access token in seconds: the interface's sample. */
@@ -104,9 +107,15 @@ export function openDoor(options: {
   clock: Clock;
   recheckMs?: number;
 }): Door {
-  return options.auth.method === 'oauth'
-    ? oauthDoor(options.auth, options.database, options.clock, options.recheckMs ?? recheckMs)
-    : keyDoor(options.auth);
+  const { auth, database, clock } = options;
+  const ground = { database, clock, recheckMs: options.recheckMs ?? recheckMs };
+  return auth.method === 'oauth' ? oauthDoor(auth, ground) : keyDoor(auth, ground);
+}
+
+interface Ground {
+  readonly database: Database;
+  readonly clock: Clock;
+  readonly recheckMs: number;
 }
 
 // Static key ---------------------------------------------------------------------------------------------------------------
@@ -115,24 +124,35 @@ export function openDoor(options: {
 const unusableHeaders =
   /^(host|connection|cookie|content-.*|transfer-encoding|te|trailer|upgrade|expect|prefer|forwarded|via|x-forwarded-.*|x-request-id|accept.*|date)$/i;
 
-function keyDoor(options: KeyOptions): Door {
+function keyDoor(options: KeyOptions, ground: Ground): Door {
   const header = options.header.toLowerCase();
   if (!/^[!#$%&'*+.^_`|~0-9a-z-]+$/.test(header) || unusableHeaders.test(header)) {
     throw new ConfigurationError('the header of the static key must be an ordinary header name');
   }
   checkSecrets(options.keys, 'static key');
-  const digests = options.keys.map(sha256);
+  const credentials = openCredentials({
+    ...ground,
+    configured: new Map([[KEY_HOLDER, options.keys]]),
+  });
   const caller = callerOf(KEY_HOLDER, options.formerly);
   const unauthorized = (): Refusal =>
     new Refusal('UNAUTHORIZED', {
       headers: { 'WWW-Authenticate': `ApiKey header="${header}"` },
     });
+  const judge = (given: string, valid: ValidDigests): Caller => {
+    if (!isOneOf(sha256(given), valid.get(KEY_HOLDER) ?? [])) throw unauthorized();
+    return caller;
+  };
   return {
+    credentials,
     authenticate(headers) {
-      const given = headers[header];
       // The whole value, byte for byte: `Bearer KEY` is not the key (KY2, decision 15).
-      if (typeof given !== 'string' || !isOneOf(sha256(given), digests)) throw unauthorized();
-      return caller;
+      const given = headers[header];
+      if (typeof given !== 'string') throw unauthorized();
+      const valid = credentials.valid();
+      return valid instanceof Promise
+        ? valid.then((read) => judge(given, read))
+        : judge(given, valid);
     },
     revoke: () => Promise.resolve(0),
   };
@@ -171,7 +191,6 @@ function isOneOf(digest: Buffer, digests: readonly Buffer[]): boolean {
 
 interface KnownClient {
   readonly caller: Caller;
-  readonly secrets: readonly Buffer[];
   readonly scopes: readonly Scope[];
 }
 
@@ -208,19 +227,19 @@ const forgetStatement = sql(
      SELECT token_sha256 FROM duebridge_partner.access_token WHERE expires_at < clock_timestamp() - interval '1 day' LIMIT 10)`,
 );
 
-function oauthDoor(
-  options: OAuthOptions,
-  database: Database,
-  clock: Clock,
-  recheckAfterMs: number,
-): Door {
+function oauthDoor(options: OAuthOptions, ground: Ground): Door {
+  const { database, clock, recheckMs: recheckAfterMs } = ground;
   const clients = readClients(options.clients);
+  const credentials = openCredentials({
+    ...ground,
+    configured: new Map(options.clients.map(({ client_id, secrets }) => [client_id, secrets])),
+  });
   const known = new Map<string, KnownToken>();
   const refused = new Map<string, number>();
   const looks = new Map<string, Promise<KnownToken | undefined>>();
   const failed = rateLimiter({ ...failures, maxKeys: maxRemembered, clock });
   // Compared with when the client id is unknown, so that both cases take the same time.
-  const nobody: KnownClient = { caller: callerOf(''), secrets: [randomBytes(32)], scopes: [] };
+  const nobody = [randomBytes(32)];
 
   const look = async (token: string): Promise<KnownToken | undefined> => {
     const checkedAt = clock.monotonic();
@@ -256,6 +275,7 @@ function oauthDoor(
   };
 
   return {
+    credentials,
     authenticate(headers, scope) {
       const token = bearerToken(headers.authorization);
       const now = clock.monotonic();
@@ -269,7 +289,8 @@ function oauthDoor(
       const given = clientCredentials(form, authorization);
       const client = clients.get(given.client_id);
       const digest = sha256(given.client_secret);
-      const isRight = isOneOf(digest, (client ?? nobody).secrets);
+      const valid = (await credentials.valid()).get(given.client_id);
+      const isRight = isOneOf(digest, valid ?? nobody);
       if (!client || !isRight) {
         // Keyed by digest: the id is the caller's text, of any length, and many are kept.
         const permit = failed.take(sha256(given.client_id).toString('base64'));
@@ -318,7 +339,6 @@ function readClients(clients: readonly OAuthClient[]): ReadonlyMap<string, Known
     checkSecrets(secrets, 'client secret');
     known.set(client_id, {
       caller: callerOf(client_id, formerly),
-      secrets: secrets.map(sha256),
       scopes,
     });
   }

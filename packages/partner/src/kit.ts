@@ -32,6 +32,7 @@ import type { AccountSystem, BillerRules, FinalOutcome } from './account-system.
 import { openApplier, type KitHealth } from './apply.ts';
 import { openDoor, type AuthOptions, type Caller } from './auth.ts';
 import type { CancelOutcome } from './cancel.ts';
+import type { Credentials } from './credentials.ts';
 import { ledger } from './ledger.ts';
 import { kitMetrics } from './metrics.ts';
 import { openStatements } from './statement.ts';
@@ -97,9 +98,12 @@ export interface PartnerKit {
     platform_payment_id: string,
     outcome: FinalOutcome,
     actor?: string,
+    reason?: string,
   ): Promise<SettleOutcome>;
   /** Ends all access tokens of an OAuth client, at every replica within five seconds; returns how many. */
   revokeTokens(client_id: string): Promise<number>;
+  /** The client secrets or static keys that callers present: list, issue and revoke them while the servers run. */
+  readonly credentials: Credentials;
   /** Sweeps now for payments that were left processing, instead of at the next round; returns how many were tried. */
   sweep(): Promise<number>;
   /** Whether accepted payments are being applied, for a readiness check; every field is true while they are. */
@@ -172,13 +176,13 @@ export async function mountKit(app: FastifyInstance, options: PartnerKitOptions)
   app.decorateRequest('partnerCaller', null);
   app.decorate('partnerKit', {
     cancel: (id, actor, reason) => applier.cancel(id, actor, reason),
-    async settle(id, outcome, actor = 'account system') {
+    async settle(id, outcome, actor = 'account system', reason) {
       if (accounts.posts === 'in_transaction') {
         throw new ConfigurationError(
           'settle is for accounts in a system of their own: accounts in the database of the kit end a payment by answering post',
         );
       }
-      const settled = await settlePayment(database, id, outcome, actor);
+      const settled = await settlePayment(database, id, outcome, actor, reason);
       if (settled.outcome === 'settled') {
         reads.announce([settled.payment]);
         metrics.ended(settled.payment.status as TerminalStatus, 1);
@@ -189,6 +193,7 @@ export async function mountKit(app: FastifyInstance, options: PartnerKitOptions)
       return settled;
     },
     revokeTokens: (client_id: string) => door.revoke(client_id),
+    credentials: door.credentials,
     sweep: () => applier.sweep(0),
     get health() {
       return applier.health;

@@ -106,6 +106,30 @@ test('the command line: serve, import, pay, list, cancel, stop [S2 KY1 ST4]', as
   assert.equal(unknown.code, 1);
   assert.match((await run(env, ['payments'])).out, /pay-1 +canceled/);
 
+  // What its operator reads and does beside that (operators-day.test.ts has the API's own tests).
+  assert.match((await run(env, ['payment', 'show', 'pay-1'])).out, /canceled[^]*"reason":"test"/);
+  assert.match((await run(env, ['batch'])).out, /batch-1 +1 +0 +\$25\.00/);
+  assert.match((await run(env, ['batch', 'batch-1'])).out, /sha256 +[0-9a-f]{64}/);
+  const lines = await run(env, ['batch', 'export', 'batch-1']);
+  assert.equal(lines.out, 'platform_payment_id,status,amount_in_cents\npay-1,canceled,2500\n');
+  const settle = ['payment', 'settle', 'pay-1', '--outcome', 'posted', '--reason', 'test'];
+  const settled = await run(env, settle);
+  assert.deepEqual([settled.code, settled.out], [1, '']);
+  assert.match(settled.err, /database of the kit/);
+  const issue = ['credential', 'issue', 'static-key', '--reason', 'test', '--json'];
+  const { secret } = JSON.parse((await run(env, issue)).out) as { secret: string };
+  assert.equal(
+    (await fetch(`${url}${paymentPath('pay-1')}`, { headers: { 'x-api-key': secret } })).status,
+    200,
+  );
+  const credentials = (await run(env, ['credential', 'list'])).out;
+  assert.match(credentials, /static-key +environment[^]*static-key +issued/);
+  const [, id = ''] = /^([0-9a-f]{16}) +static-key +environment/m.exec(credentials) ?? [];
+  assert.equal((await run(env, ['credential', 'revoke', id, '--reason', 'test'])).code, 0);
+  const ended = await run(env, ['credential', 'revoke-tokens', 'static-key', '--reason', 'test']);
+  assert.equal(ended.out, '0 access tokens ended.\n');
+  assert.match((await run(env, ['audit', '--event', 'credential_revoked'])).out, new RegExp(id));
+
   for (const page of ['/healthz', '/readyz', '/openapi.json', '/docs']) {
     assert.equal((await fetch(`${url}${page}`)).status, 200, page);
   }

@@ -8,9 +8,8 @@ import type {
   KitPaymentPage,
   PaymentRecord,
 } from '@duebridge/contract';
-import { fillPath, formatCents, partnerAdminRoutes } from '@duebridge/contract';
+import { fillPath, partnerAdminRoutes } from '@duebridge/contract';
 import {
-  askAdmin,
   CommandError,
   environmentHelp,
   exitCodes,
@@ -19,7 +18,6 @@ import {
   processTerminal,
   queryOf,
   readTextFile,
-  table,
   unknownVariables,
   verifyAudit,
   type AuditVerifyOptions,
@@ -27,6 +25,7 @@ import {
 } from '@duebridge/runtime/cli';
 import { Command } from 'commander';
 import { formatAccountsCsv, parseAccountsCsv } from './accounts-csv.ts';
+import { addOperating, adminOptions, ask, paymentTable, type AdminOptions } from './operate.ts';
 import { variables, variablesOfOthers } from './variables.ts';
 
 /** Longest CSV text of one call to the admin API, under its limit of 60,000 and under 64 KiB when escaped as JSON. */
@@ -153,6 +152,7 @@ Exit codes: 0 done, 1 failed, 2 configuration, 3 usage.`,
     .requiredOption('--reason <text>', 'kept in the audit')
     .description('cancel a payment that is processing')
     .action((id: string, options: CancelOptions) => cancel(terminal, id, options));
+  addOperating(partner, { payment, audit }, terminal);
   return partner;
 }
 
@@ -160,11 +160,6 @@ interface ServeOptions {
   readonly migrate: boolean;
   readonly accountsUrl?: string;
   readonly accountsSql?: string;
-}
-
-interface AdminOptions {
-  readonly url?: string;
-  readonly json?: true;
 }
 
 interface ImportOptions extends AdminOptions {
@@ -188,12 +183,6 @@ interface PaymentsOptions extends AdminOptions {
 
 interface CancelOptions extends AdminOptions {
   readonly reason: string;
-}
-
-function adminOptions(command: Command): Command {
-  return command
-    .option('--url <url>', 'address of the admin API; http://127.0.0.1:4101')
-    .addOption(jsonOption());
 }
 
 async function importFile(terminal: Terminal, file: string, options: ImportOptions): Promise<void> {
@@ -277,31 +266,4 @@ async function cancel(terminal: Terminal, id: string, options: CancelOptions): P
     reason: options.reason,
   });
   print(terminal, options, payment, () => paymentTable([payment]));
-}
-
-function paymentTable(payments: readonly PaymentRecord[]): string {
-  return table(
-    ['ACCEPTED', 'PAYMENT', 'STATUS', 'AMOUNT', 'BILLER', 'ACCOUNT', 'REASON'],
-    payments.map((one) => [
-      one.initiated_at,
-      one.platform_payment_id,
-      one.status,
-      formatCents(one.amount_in_cents),
-      one.biller_id,
-      one.account_id,
-      one.failure_reason ?? '-',
-    ]),
-  );
-}
-
-/** One call of the kit's admin API; throws CommandError with a sentence for whatever does not succeed. */
-function ask<Reply>(
-  terminal: Terminal,
-  options: AdminOptions,
-  method: 'GET' | 'POST',
-  path: string,
-  body?: object,
-): Promise<Reply> {
-  const target = { server: 'partner', defaultPort: 4101, url: options.url } as const;
-  return askAdmin<Reply>(terminal, target, method, path, body);
 }

@@ -59,6 +59,19 @@ CREATE TRIGGER audit_seals_append_only BEFORE DELETE OR UPDATE ON duebridge_part
 
 CREATE TRIGGER audit_seals_never_emptied BEFORE TRUNCATE ON duebridge_partner.audit_seals FOR EACH STATEMENT EXECUTE FUNCTION duebridge_partner.refuse_change();
 
+CREATE TABLE duebridge_partner.credential (
+  credential_id text COLLATE "C" NOT NULL,
+  client_id text COLLATE "C" NOT NULL,
+  secret_sha256 bytea NOT NULL,
+  source text COLLATE "C" NOT NULL,
+  issued_at timestamp with time zone,
+  revoked_at timestamp with time zone,
+  CONSTRAINT credential_pkey PRIMARY KEY (credential_id),
+  CONSTRAINT credential_is_digest CHECK ((length(secret_sha256) = 32)),
+  CONSTRAINT credential_issued_here CHECK (((source = 'issued'::text) = (issued_at IS NOT NULL))),
+  CONSTRAINT credential_source_known CHECK ((source = ANY (ARRAY['environment'::text, 'issued'::text])))
+);
+
 CREATE TABLE duebridge_partner.deployment (
   one boolean NOT NULL DEFAULT true,
   deployment_id uuid NOT NULL,
@@ -123,12 +136,13 @@ CREATE TRIGGER payment_terminal_never_changes BEFORE UPDATE ON duebridge_partner
 CREATE TABLE duebridge_partner.payment_audit (
   audit_id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
   at timestamp with time zone NOT NULL DEFAULT clock_timestamp(),
-  platform_payment_id text COLLATE "C" NOT NULL,
+  platform_payment_id text COLLATE "C",
   actor text NOT NULL,
   event text NOT NULL,
   detail jsonb NOT NULL,
   CONSTRAINT payment_audit_pkey PRIMARY KEY (audit_id),
-  CONSTRAINT payment_audit_event_known CHECK ((event = ANY (ARRAY['mismatch'::text, 'foreign_client'::text, 'canceled'::text, 'settled'::text, 'contradicted'::text, 'imported'::text])))
+  CONSTRAINT payment_audit_event_known CHECK ((event = ANY (ARRAY['mismatch'::text, 'foreign_client'::text, 'canceled'::text, 'settled'::text, 'contradicted'::text, 'imported'::text, 'accounts_imported'::text, 'credential_issued'::text, 'credential_revoked'::text, 'tokens_revoked'::text]))),
+  CONSTRAINT payment_audit_of_payment CHECK (((platform_payment_id IS NULL) = (event = ANY (ARRAY['accounts_imported'::text, 'credential_issued'::text, 'credential_revoked'::text, 'tokens_revoked'::text]))))
 );
 
 CREATE INDEX payment_audit_at ON duebridge_partner.payment_audit USING btree (at, audit_id);

@@ -16,21 +16,22 @@ export type SettleOutcome =
   | { readonly outcome: 'was_ended'; readonly agrees: boolean; readonly payment: PaymentRow }
   | { readonly outcome: 'not_found' };
 
-/** Ends a payment that is processing. Throws WrongAnswer when the outcome is not one. */
+/** Ends a payment that is processing; a `reason` is kept in the audit. Throws WrongAnswer when the outcome is not one. */
 export function settlePayment(
   database: Database,
   platform_payment_id: string,
   reported: FinalOutcome,
   actor: string,
+  reason?: string,
 ): Promise<SettleOutcome> {
   const end = endOf(platform_payment_id, checkedOutcome(reported));
   if (!end) throw new TypeError('settle takes posted, failed or canceled');
+  const detail = { status: end.status, ...(reason === undefined ? {} : { reason }) };
   return database.transaction(async (tx): Promise<SettleOutcome> => {
     const [locked] = await lockPayments(tx, [platform_payment_id]);
     if (locked) {
       const [payment] = await endPayments(tx, [end]);
       assert(payment, 'a payment changed under its lock');
-      const detail = { status: end.status };
       await writeAudit(tx, [{ platform_payment_id, actor, event: 'settled', detail }]);
       return { outcome: 'settled', payment };
     }
@@ -38,7 +39,6 @@ export function settlePayment(
     if (!payment) return { outcome: 'not_found' };
     const agrees = payment.status === end.status;
     if (!agrees) {
-      const detail = { status: end.status };
       await writeAudit(tx, [{ platform_payment_id, actor, event: 'contradicted', detail }]);
     }
     return { outcome: 'was_ended', agrees, payment };

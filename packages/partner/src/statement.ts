@@ -11,9 +11,10 @@ import {
   Refusal,
   wholeCents,
   type BatchStatement,
+  type KitBatch,
   type PaymentStatus,
 } from '@duebridge/contract';
-import type { Database } from '@duebridge/runtime';
+import type { Database, Transaction } from '@duebridge/runtime';
 
 /** Rows in one page: 60 bytes each, so that neither side holds more than a few hundred kilobytes. */
 const pageRows = 5_000;
@@ -29,11 +30,11 @@ const openCursor = `DECLARE batch_pages NO SCROLL CURSOR FOR
   SELECT string_agg(line, '' ORDER BY platform_payment_id) AS lines
     FROM (SELECT platform_payment_id, format(E'%s,%s,%s\\n', platform_payment_id, status, amount_in_cents) AS line,
                  (row_number() OVER (ORDER BY platform_payment_id) - 1) / ${pageRows} AS page
-            FROM duebridge_partner.payment WHERE platform_batch_id = $1 AND client_id = ANY ($2)) AS numbered
+            FROM duebridge_partner.payment WHERE platform_batch_id = $1 AND ($2::text[] IS NULL OR client_id = ANY ($2))) AS numbered
    GROUP BY page ORDER BY page`;
 
 const totalsText = `SELECT status, count(*) AS count, sum(amount_in_cents)::bigint AS amount_in_cents
-   FROM duebridge_partner.payment WHERE platform_batch_id = $1 AND client_id = ANY ($2) GROUP BY status`;
+   FROM duebridge_partner.payment WHERE platform_batch_id = $1 AND ($2::text[] IS NULL OR client_id = ANY ($2)) GROUP BY status`;
 
 interface Total {
   readonly status: PaymentStatus;
@@ -44,11 +45,12 @@ interface Total {
 /** Reads statements, a few at a time. */
 export interface Statements {
   /**
-   * The statement of a batch as of one moment after the call, or undefined when none of these clients put a payment of it. Refuses
+   * The statement of a batch as of one moment after the call, or undefined when none of these clients (null: of any) put a payment
+   * of it. Refuses
    * with SERVICE_UNAVAILABLE when too many wait.
    */
   read(
-    client_ids: readonly string[],
+    client_ids: readonly string[] | null,
     platform_batch_id: string,
   ): Promise<BatchStatement | undefined>;
 }
@@ -74,7 +76,7 @@ export function openStatements(database: Database): Statements {
 
   return {
     read(client_ids, platform_batch_id) {
-      const key = JSON.stringify([platform_batch_id, ...client_ids.toSorted()]);
+      const key = JSON.stringify([platform_batch_id, client_ids?.toSorted() ?? null]);
       // One that has not begun serves everybody who asks until it does, and is newer than all their questions.
       const same = waiting.find((one) => one.key === key);
       if (same) return same.statement;
@@ -96,12 +98,12 @@ export function openStatements(database: Database): Statements {
 }
 
 /**
- * The statement of a batch, or undefined when none of these clients put a payment of it. All of it is as of one moment. The ids are
+ * The statement of a batch, or undefined when none of these clients (null: of any) put a payment of it. All of it is as of one moment. The ids are
  * in the order of their bytes (collation "C"), as the hash wants them.
  */
 export function batchStatement(
   database: Database,
-  client_ids: readonly string[],
+  client_ids: readonly string[] | null,
   platform_batch_id: string,
 ): Promise<BatchStatement | undefined> {
   return database.transaction(
@@ -110,12 +112,7 @@ export function batchStatement(
       const totals = await tx.query<Total>(totalsText, values);
       if (totals.length === 0) return undefined;
       const hash = createHash('sha256');
-      await tx.query(openCursor, values);
-      for (;;) {
-        const [page] = await tx.query<{ lines: string }>('FETCH 1 FROM batch_pages');
-        if (!page) break;
-        hash.update(page.lines);
-      }
+      for await (const lines of pagesOf(tx, values)) hash.update(lines);
       return {
         platform_batch_id,
         count: totals.reduce((sum, total) => sum + total.count, 0),
@@ -128,4 +125,70 @@ export function batchStatement(
     },
     { isolation: 'repeatable read', statementTimeoutMs },
   );
+}
+
+/** The lines of a batch, a page at a time, in the order of the ids. */
+async function* pagesOf(tx: Transaction, values: readonly unknown[]): AsyncGenerator<string> {
+  await tx.query(openCursor, [...values]);
+  for (;;) {
+    const [page] = await tx.query<{ lines: string }>('FETCH 1 FROM batch_pages');
+    if (!page) return;
+    yield page.lines;
+  }
+}
+
+// For the operator of the kit ------------------------------------------------------------------------------------------------
+
+// Distinct ids by jumping through their index: reading every payment to list a page of batches would take seconds.
+const batchesText = `WITH RECURSIVE id AS (
+    (SELECT platform_batch_id FROM duebridge_partner.payment WHERE ($1::text IS NULL OR platform_batch_id < $1)
+      ORDER BY platform_batch_id DESC LIMIT 1)
+    UNION ALL
+    SELECT (SELECT payment.platform_batch_id FROM duebridge_partner.payment
+             WHERE payment.platform_batch_id < id.platform_batch_id ORDER BY payment.platform_batch_id DESC LIMIT 1)
+      FROM id WHERE id.platform_batch_id IS NOT NULL
+  ), page AS (SELECT platform_batch_id FROM id WHERE platform_batch_id IS NOT NULL LIMIT $2)
+  SELECT page.platform_batch_id, sums.* FROM page CROSS JOIN LATERAL (
+    SELECT count(*) AS count, sum(amount_in_cents)::bigint AS amount_in_cents,
+           count(*) FILTER (WHERE status = 'processing') AS processing,
+           min(initiated_at) AS first_initiated_at, max(initiated_at) AS last_initiated_at
+      FROM duebridge_partner.payment WHERE payment.platform_batch_id = page.platform_batch_id) AS sums
+   ORDER BY page.platform_batch_id DESC`;
+
+/** Batches in the order of their ids, the last first, `limit` of them from before the one named. */
+export function listBatches(
+  database: Database,
+  before: string | undefined,
+  limit: number,
+): Promise<KitBatch[]> {
+  return database.query<KitBatch>(batchesText, [before ?? null, limit]);
+}
+
+/** Largest file of lines, in bytes: what a platform takes; about a million payments. */
+const maxLinesBytes = 64 * 1024 * 1024;
+
+/**
+ * The lines of a batch as CSV with a heading, in pieces, all as of one moment: the file that a platform reconciles with. Undefined
+ * when there is no such batch. Refuses with PAYLOAD_TOO_LARGE what a platform would not take.
+ */
+export async function batchLines(
+  database: Database,
+  platform_batch_id: string,
+): Promise<readonly string[] | undefined> {
+  const pieces = ['platform_payment_id,status,amount_in_cents\n'];
+  let bytes = 0;
+  await database.transaction(
+    async (tx) => {
+      for await (const lines of pagesOf(tx, [platform_batch_id, null])) {
+        // Ids, statuses and amounts are ASCII.
+        bytes += lines.length;
+        if (bytes > maxLinesBytes) {
+          throw new Refusal('PAYLOAD_TOO_LARGE', { message: 'The file would exceed 64 MiB' });
+        }
+        pieces.push(lines);
+      }
+    },
+    { isolation: 'repeatable read', statementTimeoutMs },
+  );
+  return bytes === 0 ? undefined : pieces;
 }

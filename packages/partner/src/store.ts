@@ -6,7 +6,12 @@
  */
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
-import type { PaymentRecord, PaymentStatus, TerminalStatus } from '@duebridge/contract';
+import type {
+  KitAuditEntry,
+  PaymentRecord,
+  PaymentStatus,
+  TerminalStatus,
+} from '@duebridge/contract';
 import { sql, type AuditTables, type Database, type Transaction } from '@duebridge/runtime';
 
 /** A payment as the table has it: the record of the wire (decision 3) and who put it. */
@@ -304,10 +309,20 @@ export async function findStanding(
 
 /** One line of the audit; `detail` holds amounts and ids of payments, never a customer's datum. */
 export interface AuditLine {
-  readonly platform_payment_id: string;
+  /** Null for an act of an operator that belongs to no payment. */
+  readonly platform_payment_id: string | null;
   readonly actor: string;
   readonly event:
-    'mismatch' | 'foreign_client' | 'canceled' | 'settled' | 'contradicted' | 'imported';
+    | 'mismatch'
+    | 'foreign_client'
+    | 'canceled'
+    | 'settled'
+    | 'contradicted'
+    | 'imported'
+    | 'accounts_imported'
+    | 'credential_issued'
+    | 'credential_revoked'
+    | 'tokens_revoked';
   readonly detail: Readonly<Record<string, string | number>>;
 }
 
@@ -342,6 +357,21 @@ export async function writeAudit(
     lines.map((line) => JSON.stringify(line.detail)),
     maxMismatches,
   ]);
+}
+
+const readAuditText = `SELECT audit_id, at, platform_payment_id, actor, event, detail FROM duebridge_partner.payment_audit
+  WHERE ($1::text IS NULL OR platform_payment_id = $1) AND ($2::text IS NULL OR event = $2)
+    AND ($3::bigint IS NULL OR audit_id < $3) ORDER BY audit_id DESC LIMIT $4`;
+
+/** Lines of the audit, the newest first, `limit` of them from before the one named. */
+export function readAudit(
+  database: Database,
+  filter: { readonly platform_payment_id?: string; readonly event?: string },
+  before: number | undefined,
+  limit: number,
+): Promise<KitAuditEntry[]> {
+  const values = [filter.platform_payment_id ?? null, filter.event ?? null, before ?? null, limit];
+  return database.query<KitAuditEntry>(readAuditText, values);
 }
 
 /** A place in the operator's list: that of a payment. */

@@ -1,0 +1,278 @@
+/** What the operator of a kit does in a day: batches, payments that another system ended, credentials that change, the audit of it. */
+import assert from 'node:assert/strict';
+import { createHash } from 'node:crypto';
+import test, { type TestContext } from 'node:test';
+import type {
+  BatchStatement,
+  KitAuditPage,
+  KitBatchPage,
+  KitCredential,
+  KitCredentialGrant,
+  KitCredentialList,
+} from '@duebridge/contract';
+import { createServer, systemClock } from '@duebridge/runtime';
+import type { TestDatabase } from '@duebridge/runtime/testing';
+import type { AccountsInOwnSystem } from './account-system.ts';
+import { mountPartnerAdmin } from './admin.ts';
+import { openDoor } from './auth.ts';
+import {
+  ended,
+  haveAccounts,
+  instruction,
+  kitDatabase,
+  paymentPath,
+  startKit,
+  testKey,
+  type TestPartner,
+} from './testing.ts';
+
+const adminKey = 'admin-key-of-the-tests';
+const reason = 'a test';
+
+interface Admin {
+  readonly partner: TestPartner;
+  readonly database: TestDatabase;
+  call<T>(
+    method: 'GET' | 'POST',
+    path: string,
+    body?: object,
+  ): Promise<{ status: number; body: T }>;
+  text(path: string): Promise<string>;
+}
+
+async function startAdmin(
+  t: TestContext,
+  options: Parameters<typeof startKit>[1] = {},
+): Promise<Admin> {
+  const database = await kitDatabase(t);
+  const partner = await startKit(database, options);
+  const app = createServer();
+  mountPartnerAdmin(app, { database, kit: partner.app.partnerKit, adminKey });
+  const url = await app.listen({ host: '127.0.0.1', port: 0 });
+  database.closing(() => app.close());
+  const ask = (method: string, path: string, body?: object): Promise<Response> =>
+    fetch(`${url}/admin/v1${path}`, {
+      method,
+      headers: {
+        authorization: `Bearer ${adminKey}`,
+        ...(body === undefined ? {} : { 'content-type': 'application/json' }),
+      },
+      ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+    });
+  return {
+    partner,
+    database,
+    async call<T>(method: string, path: string, body?: object) {
+      const response = await ask(method, path, body);
+      return { status: response.status, body: (await response.json()) as T };
+    },
+    text: async (path) => (await ask('GET', path)).text(),
+  };
+}
+
+test('batches are listed, their statement is the one that the platform reads, and their file has its digest [PF3]', async (t) => {
+  const admin = await startAdmin(t);
+  await haveAccounts(admin.database);
+  const put = (id: string, batch: string): Promise<unknown> =>
+    admin.partner.call('PUT', paymentPath(id), { body: instruction(100, batch) });
+  await Promise.all(Array.from({ length: 23 }, (_, index) => put(`p-${index}`, `b-${index % 5}`)));
+  for (let index = 0; index < 23; index += 1) await ended(admin.partner, `p-${index}`);
+
+  const seen: string[] = [];
+  let cursor: string | null = '';
+  while (cursor !== null) {
+    const query: string = cursor === '' ? '' : `&cursor=${cursor}`;
+    const page = await admin.call<KitBatchPage>('GET', `/batches?limit=2${query}`);
+    for (const batch of page.body.batches) {
+      seen.push(batch.platform_batch_id);
+      assert.equal(batch.amount_in_cents, batch.count * 100);
+      assert.equal(batch.processing, 0);
+    }
+    cursor = page.body.next_cursor;
+  }
+  assert.deepEqual(seen, ['b-4', 'b-3', 'b-2', 'b-1', 'b-0']);
+
+  const here = await admin.call<BatchStatement>('GET', '/batches/b-1');
+  const there = await admin.partner.call('GET', '/batch/b-1');
+  assert.deepEqual(here.body, there.body);
+  const file = await admin.text('/batches/b-1/lines');
+  const [head = '', ...lines] = file.split(/(?<=\n)/);
+  assert.equal(head, 'platform_payment_id,status,amount_in_cents\n');
+  assert.equal(lines.length, here.body.count);
+  assert.equal(createHash('sha256').update(lines.join('')).digest('hex'), here.body.sha256);
+
+  assert.equal((await admin.call('GET', '/batches/b-9')).status, 404);
+  assert.equal((await admin.call('GET', '/batches/b-9/lines')).status, 404);
+  assert.equal((await admin.call('GET', '/batches?cursor=a/b')).status, 400);
+});
+
+test('a payment that another system holds is ended as its operator says, once, and the audit says why [ST2 ST3 ST4 RU2]', async (t) => {
+  const accounts: AccountsInOwnSystem = {
+    posts: 'in_own_system',
+    findAccount: (biller_id, account_id) =>
+      Promise.resolve({ biller_id, account_id, status: 'active' as const }),
+    post: (payments) => Promise.resolve(payments.map(() => ({ outcome: 'later' as const }))),
+  };
+  const admin = await startAdmin(t, { accounts });
+  for (const id of ['p-1', 'p-2', 'p-3']) {
+    await admin.partner.call('PUT', paymentPath(id), { body: instruction() });
+  }
+  const settle = (id: string, body: object) =>
+    admin.call<{ status: string; posted_at: string | null; code: string }>(
+      'POST',
+      `/payments/${id}/settle`,
+      { reason: 'ticket 7', ...body },
+    );
+  for (const bad of [
+    { outcome: 'later' },
+    { outcome: 'failed' },
+    { outcome: 'posted', failure_reason: 'x' },
+    { outcome: 'canceled', posted_at: '2026-03-01T09:30:00Z' },
+    { outcome: 'posted', reason: '' },
+  ]) {
+    assert.equal((await settle('p-1', bad)).status, 400, JSON.stringify(bad));
+  }
+  const posted = await settle('p-1', { outcome: 'posted' });
+  assert.deepEqual([posted.status, posted.body.status], [200, 'succeeded']);
+  assert.deepEqual((await settle('p-1', { outcome: 'posted' })).body, posted.body);
+  const contradiction = await settle('p-1', { outcome: 'canceled' });
+  assert.deepEqual([contradiction.status, contradiction.body.code], [409, 'CONFLICT']);
+  const failed = await settle('p-2', { outcome: 'failed', failure_reason: 'The account moved.' });
+  assert.equal(failed.body.status, 'failed');
+  assert.equal((await settle('p-3', { outcome: 'canceled' })).body.status, 'canceled');
+  assert.equal((await settle('p-4', { outcome: 'posted' })).status, 404);
+  assert.deepEqual((await admin.partner.call('GET', paymentPath('p-1'))).body, posted.body);
+
+  interface Detail {
+    readonly audit: { event: string; actor: string; detail: Record<string, unknown> }[];
+  }
+  const shown = await admin.call<Detail>('GET', '/payments/p-1');
+  assert.deepEqual(
+    shown.body.audit.map(({ event, actor, detail }) => [event, actor, detail['reason']]),
+    [
+      ['contradicted', 'operator', 'ticket 7'],
+      ['settled', 'operator', 'ticket 7'],
+    ],
+  );
+});
+
+test('books in the database of the kit end payments by themselves: settle is refused in a sentence [KT6]', async (t) => {
+  const admin = await startAdmin(t, { holdMs: 600_000 });
+  await haveAccounts(admin.database);
+  await admin.partner.call('PUT', paymentPath('p'), { body: instruction() });
+  const refused = await admin.call<{ message: string }>('POST', '/payments/p/settle', {
+    outcome: 'posted',
+    reason,
+  });
+  assert.equal(refused.status, 409);
+  assert.match(refused.body.message, /database of the kit/);
+});
+
+test('a static key is replaced while the server runs: both work, then the new one alone [KY1 KY2]', async (t) => {
+  const admin = await startAdmin(t);
+  await haveAccounts(admin.database);
+  const read = async (key: string): Promise<number> => {
+    const headers = { 'x-api-key': key };
+    return (await admin.partner.call('GET', '/biller/acme/account/A-1', { headers })).status;
+  };
+  const list = async (): Promise<readonly KitCredential[]> =>
+    (await admin.call<KitCredentialList>('GET', '/credentials')).body.credentials;
+  const [first] = await list();
+  assert(first);
+  assert.deepEqual(
+    [first.client_id, first.source, first.revoked_at],
+    ['static-key', 'environment', null],
+  );
+  const revoke = (id: string) =>
+    admin.call<KitCredential>('POST', `/credentials/${id}/revoke`, { reason });
+  assert.equal((await revoke(first.credential_id)).status, 409, 'the last one stays');
+  assert.equal((await revoke('0123456789abcdef')).status, 404);
+
+  const issue = () =>
+    admin.call<KitCredentialGrant>('POST', '/clients/static-key/credentials', { reason });
+  const { body: grant } = await issue();
+  assert.deepEqual([await read(testKey), await read(grant.secret)], [200, 200]);
+  assert.equal((await revoke(first.credential_id)).status, 200);
+  assert.deepEqual([await read(testKey), await read(grant.secret)], [401, 200]);
+  assert.notEqual(
+    (await revoke(first.credential_id)).body.revoked_at,
+    null,
+    'a repeat is harmless',
+  );
+  // It holds for a replica that starts now, whatever its environment still says.
+  const door = openDoor({
+    auth: { method: 'key', header: 'x-api-key', keys: [testKey] },
+    database: admin.database,
+    clock: systemClock,
+  });
+  await assert.rejects(async () => door.authenticate({ 'x-api-key': testKey }, 'read'));
+
+  assert.equal((await admin.call('POST', '/clients/nobody/credentials', { reason })).status, 404);
+  for (let count = 0; count < 4; count += 1) assert.equal((await issue()).status, 200);
+  assert.equal((await issue()).status, 409, 'five at a time');
+  const told = JSON.stringify([await list(), (await admin.call('GET', '/audit')).body]);
+  assert(!told.includes(grant.secret) && !told.includes(testKey));
+});
+
+test('a client secret is replaced and tokens are ended while the server runs, everywhere within five seconds [OA1 OA3]', async (t) => {
+  const old = 'a-client-secret-of-the-tests';
+  const auth = { method: 'oauth', clients: [{ client_id: 'platform', secrets: [old] }] } as const;
+  const admin = await startAdmin(t, { auth });
+  const other = await startKit(admin.database, { auth });
+  await haveAccounts(admin.database);
+  const token = async (at: TestPartner, client_secret: string): Promise<string | undefined> => {
+    const body = new URLSearchParams({
+      grant_type: 'client_credentials',
+      client_id: 'platform',
+      client_secret,
+    }).toString();
+    const headers = { 'content-type': 'application/x-www-form-urlencoded' };
+    return (await at.call('POST', '/oauth/token', { headers, body })).body['access_token'] as
+      string | undefined;
+  };
+  const read = async (at: TestPartner, access_token: string | undefined): Promise<number> => {
+    const headers = { authorization: `Bearer ${access_token ?? ''}` };
+    return (await at.call('GET', '/biller/acme/account/A-1', { headers })).status;
+  };
+  const held = await token(other, old);
+  assert.equal(await read(other, held), 200);
+  const { body: grant } = await admin.call<KitCredentialGrant>(
+    'POST',
+    '/clients/platform/credentials',
+    { reason },
+  );
+  const { body: list } = await admin.call<KitCredentialList>('GET', '/credentials');
+  const before = list.credentials.find(({ source }) => source === 'environment');
+  await admin.call('POST', `/credentials/${before?.credential_id ?? ''}/revoke`, { reason });
+  assert.equal(await token(admin.partner, old), undefined);
+  assert.equal(typeof (await token(admin.partner, grant.secret)), 'string');
+  // A token outlives the secret that it was got with, until its client's tokens are revoked.
+  assert.equal(await read(other, held), 200);
+  const ended = await admin.call<{ tokens_revoked: number }>(
+    'POST',
+    '/clients/platform/revoke-tokens',
+    { reason },
+  );
+  assert.equal(ended.body.tokens_revoked, 2);
+  const until = performance.now() + 60_000;
+  const holds = async (): Promise<boolean> =>
+    (await read(other, held)) === 401 && (await token(other, old)) === undefined;
+  while (!(await holds())) {
+    assert(performance.now() < until, 'a revocation reaches the other replica');
+    await new Promise((resolve) => setTimeout(resolve, 200));
+  }
+
+  const { body: audit } = await admin.call<KitAuditPage>('GET', '/audit?limit=2');
+  assert.deepEqual(
+    audit.entries.map(({ event, actor }) => [event, actor]),
+    [
+      ['tokens_revoked', 'operator'],
+      ['credential_revoked', 'operator'],
+    ],
+  );
+  const next = await admin.call<KitAuditPage>('GET', `/audit?cursor=${audit.next_cursor ?? ''}`);
+  assert.deepEqual(
+    next.body.entries.map(({ event }) => event),
+    ['credential_issued'],
+  );
+});
