@@ -195,6 +195,8 @@ const OF_PEOPLE = new Set([
   'issue_kit_credential',
   'revoke_kit_credential',
   'revoke_kit_tokens',
+  'verify_audit',
+  'verify_kit_audit',
   'get_figures',
 ]);
 

@@ -29,14 +29,15 @@ import {
 const adminKey = 'admin-key-of-the-tests';
 const reason = 'a test';
 
+interface Answered<T> {
+  readonly status: number;
+  readonly body: T;
+}
+
 interface Admin {
   readonly partner: TestPartner;
   readonly database: TestDatabase;
-  call<T>(
-    method: 'GET' | 'POST',
-    path: string,
-    body?: object,
-  ): Promise<{ status: number; body: T }>;
+  call<T>(method: 'GET' | 'POST', path: string, body?: object): Promise<Answered<T>>;
   text(path: string): Promise<string>;
 }
 
@@ -62,7 +63,7 @@ async function startAdmin(
   return {
     partner,
     database,
-    async call<T>(method: string, path: string, body?: object) {
+    async call<T>(method: string, path: string, body?: object): Promise<Answered<T>> {
       const response = await ask(method, path, body);
       return { status: response.status, body: (await response.json()) as T };
     },
