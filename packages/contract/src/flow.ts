@@ -44,6 +44,46 @@ export const FAILURE_KINDS = [
 ] as const;
 export type FailureKind = (typeof FAILURE_KINDS)[number];
 
+/** A way to pay that is on offer. */
+export const FlowFundingMethod = Type.Object({
+  funding_method: Type.String(),
+  label: Type.String(),
+  sandbox: Type.Boolean({ description: 'True: no money moves.' }),
+  min_amount_in_cents: Type.Optional(AmountInCents),
+  max_amount_in_cents: Type.Optional(AmountInCents),
+  authorization_text: Type.Optional(
+    Type.Record(Type.String(), Type.String(), {
+      description:
+        'What the customer agrees to by paying, by language, `en` at least; `{biller}` and `{amount}` stand for the two.',
+    }),
+  ),
+  frame: Type.Optional(
+    Type.String({
+      description:
+        "The processor's page for its details, from the platform's root; a confirm then carries `instrument`.",
+    }),
+  ),
+  may_act: Type.Optional(
+    Type.Boolean({
+      description: 'The customer may have to approve the payment: follow `action` of the payment.',
+    }),
+  ),
+});
+export type FlowFundingMethod = Static<typeof FlowFundingMethod>;
+
+/** What the customer has to do before the funds are reserved. */
+export const FlowAction = Type.Union([
+  Type.Object({
+    kind: Type.Literal('redirect'),
+    url: Type.String({ description: 'A page of the processor or the bank; open it in a window.' }),
+  }),
+  Type.Object({
+    kind: Type.Literal('step_up'),
+    data: Type.String({ description: "For the method's own page (`frame`)." }),
+  }),
+]);
+export type FlowAction = Static<typeof FlowAction>;
+
 /** The payment as its customer sees it. An unknown outcome is `processing`, never failed (EE9). */
 export const FlowPayment = Type.Object({
   platform_payment_id: PlatformPaymentId,
@@ -65,6 +105,7 @@ export const FlowPayment = Type.Object({
         'What the failure means for the customer: declined (the funding method; the partner was never asked), duplicate, account and amount (a reason in the words of the interface), possible_duplicate (free text that may speak of one: warn, and ask), other.',
     }),
   ),
+  action: Type.Optional(FlowAction),
   duplicate: Type.Optional(
     Type.Boolean({
       description:
@@ -88,9 +129,7 @@ export const FlowSession = Type.Object({
     }),
     payment_rules: PaymentRules,
   }),
-  funding_methods: Type.Array(
-    Type.Object({ funding_method: Type.String(), label: Type.String(), sandbox: Type.Boolean() }),
-  ),
+  funding_methods: Type.Array(FlowFundingMethod),
   payment: Type.Union([FlowPayment, Type.Null()], {
     description: 'The payment of this session, if there is one: the page opens on it.',
   }),
@@ -140,6 +179,14 @@ export const FlowPaymentRequest = Type.Object(
   {
     amount_in_cents: AmountInCents,
     funding_method: Type.String({ minLength: 1, maxLength: 64 }),
+    instrument: Type.Optional(
+      Type.String({
+        // Twelve digits in a row may be a card or an account number: no token of a processor looks like one.
+        pattern: '^(?!.*[0-9]{12})[A-Za-z0-9_.-]{1,255}$',
+        description:
+          "The processor's own name for what the customer entered in the method's page. Never a card or bank number.",
+      }),
+    ),
     replaces: Type.Optional(PlatformPaymentId),
   },
   { additionalProperties: false },

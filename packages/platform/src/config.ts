@@ -19,11 +19,13 @@ import {
   type Tracing,
 } from '@duebridge/runtime';
 import type { OpenIdProvider } from './admin/openid.ts';
+import type { FundingConfig } from './funding/configured.ts';
+import type { StripeSettings } from './funding/stripe.ts';
 import { openSealer } from './partners/seal.ts';
 import { pepperText, variables, variablesOfOthers } from './variables.ts';
 
 /** Everything a platform needs to know. Fields left out have the defaults of the environment's variables. */
-export interface PlatformConfig {
+export interface PlatformConfig extends FundingConfig {
   /** Address of the public listener; default 127.0.0.1. */
   readonly host?: string;
   /** Port of the public listener; default 4000 (decision 29), 0 for any free one. */
@@ -66,6 +68,8 @@ export interface PlatformConfig {
   readonly openId?: OpenIdProvider | undefined;
   /** Opens the traces of this server; default none. */
   readonly tracing?: (() => Promise<Tracing>) | undefined;
+  /** The public listener as browsers reach it, such as https://pay.example.com; for returns from a processor's page. */
+  readonly publicUrl?: string | undefined;
   readonly log?: Log;
   readonly clock?: Clock;
   /** Folder of the built pages, with a slash at its end; default that of packages/web. */
@@ -102,11 +106,27 @@ export function readPlatformConfig(
     tracesEndpoint,
     tracesRatio,
     tracesService,
+    stripeSecretKey,
+    stripePublishableKey,
+    stripeWebhookSecret,
+    stripeMethods,
+    stripeBankMaxCents,
+    stripeApiUrl,
+    stripeScriptUrl,
     ...read
   } = readConfig(variables, env, { alsoKnown: variablesOfOthers });
   return {
     ...read,
     tracing: tracingOf({ tracesEndpoint, tracesRatio, tracesService }),
+    stripe: stripeOf({
+      secretKey: stripeSecretKey,
+      publishableKey: stripePublishableKey,
+      webhookSecrets: stripeWebhookSecret,
+      methods: stripeMethods,
+      bankMaxCents: stripeBankMaxCents,
+      apiUrl: stripeApiUrl,
+      scriptUrl: stripeScriptUrl,
+    }),
     openId: openIdOf({ oidcIssuer, oidcClientId, oidcClientSecret, oidcRedirectUrl }),
     clientRate: { perSecond: clientRate, burst: 2 * clientRate },
     ipRate: ipRate === 0 ? undefined : { perSecond: ipRate, burst: 2 * ipRate },
@@ -139,6 +159,35 @@ export async function readSecrets(config: PlatformConfig): Promise<PlatformSecre
     { variable: 'DUEBRIDGE_KEY_PEPPER', keys: [keyPepper] },
   ];
   return { checked, sealKey, keyPepper, adminKey };
+}
+
+/** Stripe's account: its three secrets or none of them. Throws ConfigurationError. */
+function stripeOf(
+  read: {
+    readonly [K in 'secretKey' | 'publishableKey' | 'webhookSecrets']:
+      StripeSettings[K] | undefined;
+  } & Omit<StripeSettings, 'secretKey' | 'publishableKey' | 'webhookSecrets'>,
+): StripeSettings | undefined {
+  const { secretKey, publishableKey, webhookSecrets } = read;
+  if ([secretKey, publishableKey, webhookSecrets].every((value) => value === undefined)) {
+    return undefined;
+  }
+  if (secretKey === undefined || publishableKey === undefined || webhookSecrets === undefined) {
+    throw new ConfigurationError(
+      'Stripe is set up in part: set DUEBRIDGE_STRIPE_SECRET_KEY, DUEBRIDGE_STRIPE_PUBLISHABLE_KEY and DUEBRIDGE_STRIPE_WEBHOOK_SECRET, or none of them',
+    );
+  }
+  if (isLive(secretKey) !== isLive(publishableKey)) {
+    throw new ConfigurationError(
+      'one of the Stripe keys is for test mode and the other is live: take both from the same mode',
+    );
+  }
+  return { ...read, secretKey, publishableKey, webhookSecrets };
+}
+
+/** Whether a Stripe key moves real money. */
+function isLive(key: string): boolean {
+  return /^[a-z]+_live_/.test(key);
 }
 
 /** The provider of the four variables: all of them or none. Throws ConfigurationError. */

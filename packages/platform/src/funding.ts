@@ -1,9 +1,10 @@
 /**
  * The customer's funds, behind a port (decision 19): authorize before the first PUT, capture after succeeded, void after failed or
- * canceled. The real thing is a bank's or a processor's adapter; what ships is a sandbox that moves no money and says so.
+ * canceled. Here are the port as the engine uses it, and a sandbox that moves no money and says so; processors are in funding/.
  *
  * holds: each act is idempotent by platform_payment_id, so that the engine may repeat it after any crash; funds are captured at
- *        most once and never both captured and voided (PL7). Card and bank numbers never come here.
+ *        most once and never both captured and voided (PL7): what must be given back after a capture is refunded (decision 111). Card
+ *        and bank numbers never come here.
  */
 import { groupCommit, sql, type Database } from '@duebridge/runtime';
 
@@ -14,6 +15,22 @@ export interface FundingMethod {
   readonly label: string;
   /** True: no money moves. */
   readonly sandbox: boolean;
+  /** Limits of this method, in cents, within those of the account. */
+  readonly min_amount_in_cents?: number;
+  readonly max_amount_in_cents?: number;
+  /** What the customer agrees to by paying, by language tag, `en` at least; `{biller}` and `{amount}` are filled in by the page. */
+  readonly authorization_text?: Readonly<Record<string, string>>;
+  /** The page that asks for the details, from the platform's root; a confirm then carries the instrument that it returns. */
+  readonly frame?: string;
+  /** The customer may have to approve the payment at the processor or at their bank. */
+  readonly may_act?: boolean;
+}
+
+/** Whose payment it is, without personal data. */
+export interface FundingCustomer {
+  readonly partner_id: string;
+  readonly biller_id: string;
+  readonly customer_id: string;
 }
 
 /** Which funds: always those of one payment. */
@@ -23,21 +40,44 @@ export interface FundingOrder {
   readonly amount_in_cents: number;
 }
 
-/** What came of an authorization; `reason` is for the customer, at most 500 characters. */
+/**
+ * What came of an authorization. `reason` is for the customer, at most 500 characters. `waits`: the customer or the processor has yet to
+ * act; ask again after so many milliseconds.
+ */
 export type Authorization =
-  { readonly kind: 'authorized' } | { readonly kind: 'declined'; readonly reason: string };
+  | { readonly kind: 'authorized' }
+  | { readonly kind: 'declined'; readonly reason: string }
+  | { readonly kind: 'waits'; readonly afterMs: number };
+
+/** What became of the funds after the end, where it is not what the payment's status says. */
+export type SettledFunds =
+  /** They had been taken although the payment failed, and were given back. */
+  | { readonly kind: 'refunded' }
+  /** The biller was paid, and the customer's funds cannot be collected any more: an operator's to solve. */
+  | { readonly kind: 'uncollected'; readonly reason: string };
 
 /** How long a call to the port may take: aborted at its deadline, and when the worker stops. */
 export interface FundingCallOptions {
   readonly signal: AbortSignal;
 }
 
+/** What the customer has to do before the funds are authorized. */
+export type FundingAction =
+  /** Go to this page of the processor or the bank, in a window of its own, and come back. */
+  | { readonly kind: 'redirect'; readonly url: string }
+  /** Something that the frame of the method does; `data` is the adapter's own. */
+  | { readonly kind: 'step_up'; readonly data: string };
+
 /**
- * The port. A call that throws, or is not answered by its deadline, is made again later with the same order, until it gives; the one
- * before may then still be under way.
+ * The port as the engine uses it. A call that throws, or is not answered by its deadline, is made again later with the same order, until
+ * it gives; the one before may then still be under way.
  */
 export interface Funding {
-  methods(): readonly FundingMethod[];
+  /** The methods on offer, for this amount where one is given. */
+  methods(
+    customer: FundingCustomer,
+    amount_in_cents?: number,
+  ): readonly FundingMethod[] | Promise<readonly FundingMethod[]>;
   /**
    * Given by a port that keeps its acts in the platform's own database, in `sandbox_funds`: true for an order that it authorizes,
    * captures and releases without asking anybody. The engine then writes the act in the statement that takes the payment on, and
@@ -45,9 +85,9 @@ export interface Funding {
    */
   readonly isInDatabase?: ((order: FundingOrder) => boolean) | undefined;
   authorize(order: FundingOrder, call?: FundingCallOptions): Promise<Authorization>;
-  capture(order: FundingOrder, call?: FundingCallOptions): Promise<void>;
+  capture(order: FundingOrder, call?: FundingCallOptions): Promise<SettledFunds | void>;
   /** Releases what was authorized, or is yet to be: an authorization that arrives after it is declined. */
-  void(order: FundingOrder, call?: FundingCallOptions): Promise<void>;
+  void(order: FundingOrder, call?: FundingCallOptions): Promise<SettledFunds | void>;
 }
 
 const SANDBOX_METHODS: readonly FundingMethod[] = [
@@ -74,11 +114,19 @@ const lookStatement = sql(
   `SELECT platform_payment_id, phase, act FROM duebridge_platform.sandbox_funds WHERE platform_payment_id = ANY($1)`,
 );
 
-type Act = 'authorize' | 'decline' | 'capture' | 'void';
+type Act = 'authorize' | 'decline' | 'capture' | 'void' | 'refund';
+
+const PHASES = {
+  authorize: 'hold',
+  decline: 'hold',
+  capture: 'settle',
+  void: 'settle',
+  refund: 'undo',
+} as const satisfies Record<Act, string>;
 
 interface Line {
   readonly platform_payment_id: string;
-  readonly phase: 'hold' | 'settle';
+  readonly phase: (typeof PHASES)[Act];
   readonly act: Act;
 }
 
@@ -104,7 +152,7 @@ export function sandboxFunding(options: { readonly database: Database }): Fundin
         lines.map((line) => [`${line.platform_payment_id} ${line.phase}`, line.act]),
       );
       return orders.map((order) => {
-        const phase = order.act === 'authorize' || order.act === 'decline' ? 'hold' : 'settle';
+        const phase = PHASES[order.act];
         // Nothing stands and nothing was written: they were released before, and are not reserved any more.
         return stands.get(`${order.platform_payment_id} ${phase}`) ?? 'decline';
       });
@@ -128,8 +176,9 @@ export function sandboxFunding(options: { readonly database: Database }): Fundin
     },
     async void(order) {
       const act = await acts.add({ ...order, act: 'void' });
-      if (act !== 'void')
-        throw new Error(`the funds of ${order.platform_payment_id} were captured before`);
+      if (act === 'void') return undefined;
+      await acts.add({ ...order, act: 'refund' });
+      return { kind: 'refunded' };
     },
   };
 }

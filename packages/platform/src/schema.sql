@@ -184,6 +184,46 @@ CREATE TABLE duebridge_platform.flows (
 
 CREATE INDEX flows_by_account ON duebridge_platform.flows USING btree (account_id, biller_id, partner_id);
 
+CREATE TABLE duebridge_platform.funding_events (
+  adapter text NOT NULL,
+  event_id text NOT NULL,
+  kind text NOT NULL,
+  platform_payment_id text NOT NULL,
+  received_at timestamp with time zone NOT NULL DEFAULT clock_timestamp(),
+  CONSTRAINT funding_events_pkey PRIMARY KEY (adapter, event_id),
+  CONSTRAINT funding_events_event_id_check CHECK (((length(event_id) >= 1) AND (length(event_id) <= 255)))
+);
+
+CREATE TABLE duebridge_platform.funds (
+  platform_payment_id text NOT NULL,
+  adapter text NOT NULL,
+  instrument text,
+  reference text,
+  state text NOT NULL DEFAULT 'new'::text,
+  action text,
+  act_by timestamp with time zone,
+  asked_at timestamp with time zone,
+  news_at timestamp with time zone,
+  expires_at timestamp with time zone,
+  reason text,
+  created_at timestamp with time zone NOT NULL DEFAULT clock_timestamp(),
+  CONSTRAINT funds_pkey PRIMARY KEY (platform_payment_id),
+  CONSTRAINT funds_action CHECK (((action IS NULL) OR (state = 'acting'::text))),
+  CONSTRAINT funds_instrument_check CHECK (((length(instrument) >= 1) AND (length(instrument) <= 255))),
+  CONSTRAINT funds_reason_check CHECK ((length(reason) <= 500)),
+  CONSTRAINT funds_reference CHECK (((reference IS NOT NULL) OR (state = ANY (ARRAY['new'::text, 'declined'::text, 'releasing'::text, 'released'::text])))),
+  CONSTRAINT funds_reference_check CHECK (((length(reference) >= 1) AND (length(reference) <= 255))),
+  CONSTRAINT funds_state_check CHECK ((state = ANY (ARRAY['new'::text, 'acting'::text, 'authorized'::text, 'declined'::text, 'captured'::text, 'releasing'::text, 'released'::text, 'refunded'::text, 'uncollected'::text])))
+);
+
+CREATE INDEX funds_expiring ON duebridge_platform.funds USING btree (expires_at) WHERE (state = 'authorized'::text);
+
+CREATE INDEX funds_releasing ON duebridge_platform.funds USING btree (platform_payment_id) WHERE (state = 'releasing'::text);
+
+CREATE TRIGGER funds_guard BEFORE UPDATE ON duebridge_platform.funds FOR EACH ROW EXECUTE FUNCTION duebridge_platform.funds_guard();
+
+CREATE TRIGGER funds_kept BEFORE DELETE OR TRUNCATE ON duebridge_platform.funds FOR EACH STATEMENT EXECUTE FUNCTION duebridge_platform.kept_for_ever();
+
 CREATE TABLE duebridge_platform.mail_progress (
   one boolean NOT NULL DEFAULT true,
   read_to timestamp with time zone NOT NULL,
@@ -357,16 +397,17 @@ CREATE TABLE duebridge_platform.review_closes (
 CREATE TABLE duebridge_platform.sandbox_funds (
   platform_payment_id text NOT NULL,
   act text NOT NULL,
-  phase text NOT NULL GENERATED ALWAYS AS (
-CASE
-    WHEN (act = ANY (ARRAY['authorize'::text, 'decline'::text])) THEN 'hold'::text
-    ELSE 'settle'::text
-END) STORED,
   funding_method text NOT NULL,
   amount_in_cents bigint NOT NULL,
   at timestamp with time zone NOT NULL DEFAULT clock_timestamp(),
+  phase text NOT NULL GENERATED ALWAYS AS (
+CASE
+    WHEN (act = ANY (ARRAY['authorize'::text, 'decline'::text])) THEN 'hold'::text
+    WHEN (act = 'refund'::text) THEN 'undo'::text
+    ELSE 'settle'::text
+END) STORED,
   CONSTRAINT sandbox_funds_pkey PRIMARY KEY (platform_payment_id, phase),
-  CONSTRAINT sandbox_funds_act_check CHECK ((act = ANY (ARRAY['authorize'::text, 'decline'::text, 'capture'::text, 'void'::text]))),
+  CONSTRAINT sandbox_funds_act_check CHECK ((act = ANY (ARRAY['authorize'::text, 'decline'::text, 'capture'::text, 'void'::text, 'refund'::text]))),
   CONSTRAINT sandbox_funds_amount_in_cents_check CHECK ((amount_in_cents > 0))
 );
 
@@ -448,6 +489,21 @@ BEGIN
      IS DISTINCT FROM (OLD.platform_batch_id, OLD.partner_id, OLD.opened_at, OLD.cutoff_at) THEN
     RAISE EXCEPTION 'a batch changes once: when it closes'
       USING ERRCODE = 'check_violation', CONSTRAINT = 'batches_once';
+  END IF;
+  RETURN NEW;
+END $function$
+;
+
+CREATE OR REPLACE FUNCTION duebridge_platform.funds_guard()
+ RETURNS trigger
+ LANGUAGE plpgsql
+AS $function$
+BEGIN
+  IF (NEW.platform_payment_id, NEW.adapter) IS DISTINCT FROM (OLD.platform_payment_id, OLD.adapter)
+     OR (OLD.reference IS NOT NULL AND NEW.reference IS DISTINCT FROM OLD.reference)
+     OR (OLD.state IN ('refunded', 'uncollected') AND NEW.state = 'authorized') THEN
+    RAISE EXCEPTION 'the adapter and the reference of funds never change'
+      USING ERRCODE = 'check_violation', CONSTRAINT = 'funds_once';
   END IF;
   RETURN NEW;
 END $function$

@@ -42,11 +42,14 @@ import { keepMailing } from './checkout/mail.ts';
 import { openPaymentEvents, type PaymentEvents } from './checkout/events.ts';
 import type { Session } from './checkout/flow.ts';
 import { sandboxFunding } from './funding.ts';
+import { openAdapters } from './funding/configured.ts';
+import { keepSweeping, openFunds, type Funds } from './funding/funds.ts';
+import { mountProcessorEvents } from './funding/processor-events.ts';
 import { openClientKeys, type Client, type ClientKeys } from './checkout/keys.ts';
 import { servePages } from './checkout/pages.ts';
 import { createPartnerClient } from './partners/client.ts';
 import { openPartnerRegistry } from './partners/registry.ts';
-import { openPayments, toFlowPayment, type Payments } from './checkout/confirm.ts';
+import { openPayments, withAction, type Payments } from './checkout/confirm.ts';
 import { keepForgetting } from './checkout/retention.ts';
 import { migrations } from './migrations.ts';
 import { openSealer } from './partners/seal.ts';
@@ -136,7 +139,18 @@ async function openAll(
     answered: (call) => attempts.note(call),
   });
   closers.push(() => client.close());
-  const funding = sandboxFunding({ database: engineDatabase });
+  const { adapters, offersSandbox } = await openAdapters(config);
+  const funding = openFunds({
+    database: engineDatabase,
+    sealer,
+    clock,
+    log,
+    metrics,
+    sandbox: sandboxFunding({ database: engineDatabase }),
+    offersSandbox,
+    adapters,
+    publicUrl: config.publicUrl,
+  });
   const engine = createEngine({
     database: engineDatabase,
     leaseDatabase: heartbeat,
@@ -218,11 +232,12 @@ async function openAll(
     () => auditChain.ageMs / 1_000,
   );
   const sealed = keepSealing({ chain: auditChain, clock, log, signal: stopping.signal });
+  const sweeping = keepSweeping({ funds: funding, clock, log, signal: stopping.signal });
   const figures = openFigures(database);
   const gauges = keepGauges({ database, metrics, figures, clock, log, signal: stopping.signal });
   closers.push(async () => {
     stopping.abort();
-    await Promise.all([forgetting, gauges, mailing, sealed]);
+    await Promise.all([forgetting, gauges, mailing, sealed, sweeping]);
   });
 
   const ready = async (): Promise<Record<string, boolean>> => ({
@@ -230,9 +245,11 @@ async function openAll(
     ...engine.health,
   });
   const publicApp = createServer({ log, clock, metrics });
-  mountPublic(publicApp, { config, keys, tokens, sessions, payments, events });
+  mountPublic(publicApp, { config, keys, tokens, sessions, payments, events, funding });
+  mountProcessorEvents(publicApp, { funding, log });
   servePages(publicApp, {
     registry,
+    adapters,
     ...(config.webDist === undefined ? {} : { dist: config.webDist }),
   });
   mountOperations(publicApp, {
@@ -402,9 +419,10 @@ function mountPublic(
     sessions: Sessions;
     payments: Payments;
     events: PaymentEvents;
+    funding: Funds;
   },
 ): void {
-  const { config, keys, tokens, sessions, payments, events } = stages;
+  const { config, keys, tokens, sessions, payments, events, funding } = stages;
   const clock = config.clock ?? systemClock;
   const clientRate = config.clientRate ?? { perSecond: 25, burst: 50 };
   const ipRate = 'ipRate' in config ? config.ipRate : { perSecond: 200, burst: 400 };
@@ -464,14 +482,14 @@ function mountPublic(
     app,
     platformRoutes.create_flow_payment,
     async ({ body, request }) =>
-      toFlowPayment(await payments.confirm(sessionOf.get(request), body)),
+      withAction(await payments.confirm(sessionOf.get(request), body), funding),
     withSession,
   );
   mount(
     app,
     platformRoutes.get_flow_payment,
     async ({ params, request }) =>
-      toFlowPayment(await payments.read(sessionOf.get(request), params.platform_payment_id)),
+      withAction(await payments.read(sessionOf.get(request), params.platform_payment_id), funding),
     withSession,
   );
   mount(

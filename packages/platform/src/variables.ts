@@ -25,6 +25,36 @@ export function pepperText(value: string): string {
   return value;
 }
 
+/** Names with commas between them. */
+function list(value: string): readonly string[] {
+  const names = value.split(',').map((name) => name.trim());
+  if (names.some((name) => name === '')) throw new Error('must be names with commas between them');
+  return names;
+}
+
+function stripeMethods(value: string): readonly ('card' | 'us_bank_account')[] {
+  return list(value).map((name) => {
+    if (name !== 'card' && name !== 'us_bank_account') {
+      throw new Error('must be card, us_bank_account, or both with a comma');
+    }
+    return name;
+  });
+}
+
+/** A text that begins as the given kind of key does: the commonest error is to paste another one. */
+function beginning(...starts: string[]): (value: string) => string {
+  return (value) => {
+    if (!starts.some((start) => value.startsWith(start))) {
+      throw new Error(`must begin with ${starts.join(' or ')}`);
+    }
+    return value;
+  };
+}
+
+function signingSecrets(value: string): readonly string[] {
+  return list(value).map(beginning('whsec_'));
+}
+
 const common = serverVariables({
   service: 'duebridge-platform',
   port: 4000,
@@ -135,6 +165,66 @@ export const variables = {
   tracesEndpoint: common.tracesEndpoint,
   tracesRatio: common.tracesRatio,
   tracesService: common.tracesService,
+  funding: {
+    name: 'DUEBRIDGE_FUNDING',
+    parse: list,
+    default: ['sandbox'],
+    description: 'funding adapters: sandbox, stripe, or a module as ./processor.ts, with commas',
+    otherwise: 'sandbox',
+  },
+  publicUrl: {
+    name: 'DUEBRIDGE_PUBLIC_URL',
+    parse: address('https:', 'http:'),
+    default: undefined,
+    description: 'the public listener as browsers reach it, for returns from a page of a processor',
+  },
+  stripeSecretKey: {
+    name: 'DUEBRIDGE_STRIPE_SECRET_KEY',
+    parse: beginning('sk_', 'rk_'),
+    default: undefined,
+    description: 'secret or restricted key of the Stripe account',
+    secret: true,
+  },
+  stripePublishableKey: {
+    name: 'DUEBRIDGE_STRIPE_PUBLISHABLE_KEY',
+    parse: beginning('pk_'),
+    default: undefined,
+    description: 'publishable key of the same account and mode',
+  },
+  stripeWebhookSecret: {
+    name: 'DUEBRIDGE_STRIPE_WEBHOOK_SECRET',
+    parse: signingSecrets,
+    default: undefined,
+    description: 'signing secret of the webhook endpoint; while rotating new,former',
+    secret: true,
+  },
+  stripeMethods: {
+    name: 'DUEBRIDGE_STRIPE_METHODS',
+    parse: stripeMethods,
+    default: ['card', 'us_bank_account'],
+    description: 'what Stripe offers: card, us_bank_account',
+    otherwise: 'both',
+  },
+  stripeBankMaxCents: {
+    name: 'DUEBRIDGE_STRIPE_BANK_MAX_CENTS',
+    parse: integer(50, 99_999_999),
+    default: 250_000,
+    description: 'largest bank debit, in cents: a debit may come back unpaid',
+  },
+  stripeApiUrl: {
+    name: 'DUEBRIDGE_STRIPE_API_URL',
+    parse: address('https:', 'http:'),
+    default: undefined,
+    otherwise: 'https://api.stripe.com',
+    description: 'where the Stripe API is, for a proxy or an imitation',
+  },
+  stripeScriptUrl: {
+    name: 'DUEBRIDGE_STRIPE_SCRIPT_URL',
+    parse: address('https:', 'http:'),
+    default: undefined,
+    otherwise: 'https://js.stripe.com/v3/',
+    description: 'where Stripe.js is, for an imitation',
+  },
   logLevel: common.logLevel,
 } as const satisfies Readonly<Record<string, Variable<unknown>>>;
 

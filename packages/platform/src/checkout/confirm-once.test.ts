@@ -5,7 +5,6 @@ import { DatabaseUnavailable, silentLog, type Database } from '@duebridge/runtim
 import { manualClock, testDatabase } from '@duebridge/runtime/testing';
 import { cutoffAfter } from '../reconciliation/batch.ts';
 import type { Session } from './flow.ts';
-import type { Funding } from '../funding.ts';
 import type { PartnerClient } from '../partners/client.ts';
 import type { Partner, PartnerRegistry } from '../partners/registry.ts';
 import { migrations } from '../migrations.ts';
@@ -47,8 +46,10 @@ function open(on: Database, taken: PaymentRow[], at = clock): Payments {
     } as unknown as PartnerClient,
     engine: { slotForNew: () => 7, take: (payment) => void taken.push(payment) },
     funding: {
-      methods: () => [{ funding_method: 'sandbox_bank', label: 'x', sandbox: true }],
-    } as unknown as Funding,
+      methods: () =>
+        Promise.resolve([{ funding_method: 'sandbox_bank', label: 'x', sandbox: true }]),
+      keep: () => Promise.resolve(),
+    },
     clock: at,
     log: silentLog,
     paidRetentionDays: 90,

@@ -23,7 +23,7 @@ import {
   type PayableSession,
   type Session,
 } from './flow.ts';
-import type { Funding } from '../funding.ts';
+import { isWithin, type Funds } from '../funding/funds.ts';
 import { failureKind } from './failure.ts';
 import type { PartnerClient } from '../partners/client.ts';
 import type { Partner, PartnerRegistry } from '../partners/registry.ts';
@@ -59,7 +59,7 @@ export function openPayments(options: {
   registry: PartnerRegistry;
   client: PartnerClient;
   engine: Pick<Engine, 'slotForNew' | 'take'>;
-  funding: Funding;
+  funding: Pick<Funds, 'methods' | 'keep'>;
   clock: Clock;
   log: Log;
   tracing?: Tracing | undefined;
@@ -97,6 +97,7 @@ export function openPayments(options: {
           slot: engine.slotForNew(),
           actor: `session ${session.session_id}`,
         });
+        await funding.keep(tx, made, request.instrument);
         await noteFlowPayment(tx, session, made.platform_payment_id, decision.replaces);
         await keepCustomer(tx, session.customer_id, paidRetentionDays);
         return made;
@@ -146,13 +147,18 @@ export function openPayments(options: {
       if (decision.kind === 'give') return decision.payment;
       const partner = await registry.get(session.partner_id);
       if (partner === undefined) throw new Refusal('ACCOUNT_NOT_FOUND');
-      if (!funding.methods().some((method) => method.funding_method === request.funding_method)) {
+      const methods = await funding.methods(session);
+      const method = methods.find((one) => one.funding_method === request.funding_method);
+      if (method === undefined) {
         throw new Refusal('INVALID_REQUEST', {
           details: [{ path: 'body.funding_method', problem: 'is not offered here' }],
         });
       }
       const rules = await readRules(client, partner, session);
-      const problems = amountProblems(request.amount_in_cents, rules);
+      const problems = amountProblems(
+        request.amount_in_cents,
+        isWithin(method, request.amount_in_cents) ? rules : method,
+      );
       if (problems.length > 0) throw new Refusal('AMOUNT_OUT_OF_RANGE', { details: problems });
       return make(session, partner, request, clock.now());
     },
@@ -299,6 +305,18 @@ export function toFlowPayment(payment: PaymentRow): FlowPayment {
         }
       : {}),
   };
+}
+
+/** The same with what the customer has to do for it, if anything. */
+export async function withAction(
+  payment: PaymentRow,
+  funding: Pick<Funds, 'actionOf'>,
+): Promise<FlowPayment> {
+  const shown = toFlowPayment(payment);
+  // Later stages have their funds already.
+  if (payment.stage !== 'created') return shown;
+  const action = await funding.actionOf(payment);
+  return action === undefined ? shown : { ...shown, action };
 }
 
 function progressOf(payment: PaymentRow): FlowPayment['progress'] {

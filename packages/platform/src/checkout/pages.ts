@@ -12,6 +12,7 @@ import { promisify } from 'node:util';
 import { gzip } from 'node:zlib';
 import { compileCheck, PartnerId, Refusal } from '@duebridge/contract';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import type { AdapterPage, FundingAdapter } from '../funding/adapter.ts';
 import type { PartnerRegistry } from '../partners/registry.ts';
 
 /** A file as it is sent. */
@@ -85,6 +86,14 @@ const pingScript = "parent.postMessage('duebridge/ping','*')";
 const pingPage = `<!doctype html><title>ping</title><script>${pingScript}</script>`;
 const pingPolicy = `default-src 'none'; script-src 'sha256-${hash('sha256', pingScript, 'base64')}'`;
 
+/** Where a processor sends customers back to: this window has done its part, and the payment page asks by itself. */
+const returnScript = 'close()';
+const returnPage = `<!doctype html><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>Payment</title><p>You can close this window. The payment page goes on by itself.<script>${returnScript}</script>`;
+const returnPolicy = `default-src 'none'; script-src 'sha256-${hash('sha256', returnScript, 'base64')}'; frame-ancestors 'none'`;
+
+/** The frame of a funding method: its fields fill it, whatever they are. */
+const fundStyle = 'html,body{margin:0;background:transparent}';
+
 /** Any third-party page may load the SDK, including one under COEP; it contains no secret. */
 const sdkHeaders = {
   'Access-Control-Allow-Origin': '*',
@@ -108,9 +117,11 @@ const flowHeaders = {
  */
 export function servePages(
   app: FastifyInstance,
-  options: { registry: PartnerRegistry; dist?: URL },
+  options: { registry: PartnerRegistry; dist?: URL; adapters?: readonly FundingAdapter[] },
 ): void {
-  const { registry, dist = builtPages } = options;
+  const { registry, dist = builtPages, adapters = [] } = options;
+  const fundingFrames = openFundingFrames(adapters);
+  const headers = { ...flowHeaders, ...fundingFrames.headers };
   let loaded: Promise<Pages> | undefined;
   const pages = (): Promise<Pages> => {
     loaded ??= loadPages(dist).catch((error: unknown) => {
@@ -157,24 +168,125 @@ export function servePages(
     return send(request, reply, asset);
   });
 
+  app.get<{ Params: { file: string } }>('/flow/fund/:file', async (request, reply) => {
+    const script = fundingFrames.scripts.get(request.params.file);
+    if (script === undefined) throw new Refusal('NOT_FOUND');
+    reply.headers({
+      'Cache-Control': sdkCache,
+      'Cross-Origin-Resource-Policy': 'same-origin',
+      'X-Content-Type-Options': 'nosniff',
+    });
+    return send(request, reply, await script());
+  });
+
+  app.get<{ Params: { partner: string; method: string } }>(
+    '/flow/v1/:partner/fund/:method',
+    async (request, reply) => {
+      const { partner: partner_id, method } = request.params;
+      const partner = partnerId.holds(partner_id) ? await registry.get(partner_id) : undefined;
+      const page = fundingFrames.page(method);
+      reply.headers(headers);
+      if (partner === undefined || page === undefined) return noPage(reply);
+      const settings = JSON.stringify({ ...page.settings, funding_method: method });
+      return reply
+        .header('Content-Security-Policy', fundPolicy(page, partner.origins))
+        .type('text/html; charset=utf-8')
+        .send(
+          `<!doctype html><html><head><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>Payment details</title><style>${fundStyle}</style><meta name="duebridge-fund" content="${escapeAttribute(settings)}"><script type="module" src="../../../fund/${fundingFrames.scriptOf(page)}"></script></head><body></body></html>`,
+        );
+    },
+  );
+
+  app.get('/flow/return', (_request, reply) =>
+    reply
+      .headers({ ...flowHeaders, 'Content-Security-Policy': returnPolicy })
+      .type('text/html; charset=utf-8')
+      .send(returnPage),
+  );
+
   app.get<{ Params: { partner: string } }>('/flow/v1/:partner', async (request, reply) => {
     const { flowHtml, flowPolicy: policy } = await pages();
     const { partner: partner_id } = request.params;
     const partner = partnerId.holds(partner_id) ? await registry.get(partner_id) : undefined;
-    reply.headers(flowHeaders);
-    if (partner === undefined) {
-      return reply
-        .code(404)
-        .header('Content-Security-Policy', "default-src 'none'; frame-ancestors 'none'")
-        .type('text/plain; charset=utf-8')
-        .send('There is no payment page at this address.\n');
-    }
+    reply.headers(headers);
+    if (partner === undefined) return noPage(reply);
     const framers = partner.origins.length === 0 ? "'none'" : partner.origins.join(' ');
     return reply
-      .header('Content-Security-Policy', `${policy}; frame-ancestors ${framers}`)
+      .header(
+        'Content-Security-Policy',
+        `${policy}${fundingFrames.policy}; frame-ancestors ${framers}`,
+      )
       .type('text/html; charset=utf-8')
       .send(fillPage(flowHtml, partner.partner_id, partner.origins));
   });
+}
+
+/** What a processor's adapter adds to the page: a document in a frame of its own, which is loaded when its method is chosen. */
+interface FundingFrames {
+  /** What the payment page's own policy needs for it. */
+  readonly policy: string;
+  /** Headers that differ from those of a page without such frames. */
+  readonly headers: Readonly<Record<string, string>>;
+  page(funding_method: string): AdapterPage | undefined;
+  /** Address of an adapter's script from the frame's, and the file there. */
+  readonly scripts: ReadonlyMap<string, () => Promise<Asset>>;
+  scriptOf(page: AdapterPage): string;
+}
+
+function openFundingFrames(adapters: readonly FundingAdapter[]): FundingFrames {
+  const pages = new Map<string, AdapterPage>();
+  const names = new Map<AdapterPage, string>();
+  const scripts = new Map<string, () => Promise<Asset>>();
+  for (const adapter of adapters) {
+    const { name, page } = adapter;
+    if (page === undefined) continue;
+    let file: Promise<Asset> | undefined;
+    names.set(page, `${name}.js`);
+    scripts.set(`${name}.js`, () => {
+      file ??= readFile(page.script).then((bytes) => toAsset(`${name}.js`, bytes));
+      return file;
+    });
+    for (const { funding_method, asks } of adapter.methods()) {
+      if (asks === true) pages.set(funding_method, page);
+    }
+  }
+  const outside = [...pages.values()].some((page) => page.policy['frame-src'] !== undefined);
+  return {
+    policy: pages.size === 0 ? '' : "; frame-src 'self'",
+    // Processors' frames do not opt into COEP, and a page under it could not show them: a site that requires it cannot either.
+    headers: outside ? { 'Cross-Origin-Embedder-Policy': 'unsafe-none' } : {},
+    page: (funding_method) => pages.get(funding_method),
+    scripts,
+    scriptOf: (page) => names.get(page) ?? '',
+  };
+}
+
+/** The frame's policy: closed, and opened by what the adapter names. */
+function fundPolicy(page: AdapterPage, framers: readonly string[]): string {
+  const closed: Readonly<Record<string, readonly string[]>> = {
+    'default-src': ["'none'"],
+    'script-src': ["'self'"],
+    'style-src': [`'sha256-${hash('sha256', fundStyle, 'base64')}'`],
+    'connect-src': [],
+    'img-src': ['data:'],
+    'frame-src': [],
+    'base-uri': ["'none'"],
+    'form-action': ["'none'"],
+  };
+  const directives = new Set([...Object.keys(closed), ...Object.keys(page.policy)]);
+  const lines = [...directives].flatMap((name) => {
+    const sources = [...(closed[name] ?? []), ...(page.policy[name] ?? [])];
+    return sources.length === 0 ? [] : [`${name} ${sources.join(' ')}`];
+  });
+  return [...lines, `frame-ancestors 'self' ${framers.join(' ')}`.trim()].join('; ');
+}
+
+function noPage(reply: FastifyReply): FastifyReply {
+  return reply
+    .code(404)
+    .header('Content-Security-Policy', "default-src 'none'; frame-ancestors 'none'")
+    .type('text/plain; charset=utf-8')
+    .send('There is no payment page at this address.\n');
 }
 
 /** Puts the partner into the shell's two placeholders, each inside a double-quoted attribute. */

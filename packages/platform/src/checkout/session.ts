@@ -23,11 +23,11 @@ import {
   type PayableSession,
   type Session,
 } from './flow.ts';
-import type { Funding } from '../funding.ts';
+import type { Funds } from '../funding/funds.ts';
 import { maskAccountId } from '../mask.ts';
 import type { PartnerClient } from '../partners/client.ts';
 import type { Partner, PartnerRegistry } from '../partners/registry.ts';
-import { toFlowPayment } from './confirm.ts';
+import { withAction } from './confirm.ts';
 import { hashSecret, newSecret } from './secrets.ts';
 
 /** Life of a session: enough to read a bill and see most payments end, and no longer than a person stays at the page. */
@@ -103,7 +103,7 @@ export function openSessions(options: {
   database: Database;
   registry: PartnerRegistry;
   client: PartnerClient;
-  funding: Funding;
+  funding: Pick<Funds, 'methods' | 'actionOf'>;
   clock: Clock;
 }): Sessions {
   const { database, registry, client, funding, clock } = options;
@@ -121,7 +121,7 @@ export function openSessions(options: {
     const partner = await registry.get(session.partner_id);
     if (partner === undefined || !isPayable(session)) throw new Refusal('ACCOUNT_NOT_FOUND');
     const { standing, latest } = await flowAsItStands(database, session);
-    const [bill, other, usual] = await Promise.all([
+    const [bill, other, usual, methods, payment] = await Promise.all([
       standing === undefined
         ? billWithin(billDeadlineMs, partner, session)
         : billWithin(marginDeadlineMs, partner, session).catch((error: unknown) => {
@@ -130,6 +130,8 @@ export function openSessions(options: {
           }),
       standing === undefined ? otherPayment(database, session) : undefined,
       usualSeconds(partner.partner_id),
+      funding.methods(session),
+      standing === undefined ? null : withAction(standing, funding),
     ]);
     return {
       session_id: session.session_id,
@@ -137,8 +139,8 @@ export function openSessions(options: {
       partner: { partner_id: partner.partner_id, name: partner.name },
       biller: { biller_id: session.biller_id, name: billerName(partner, session.biller_id) },
       account: { masked_account_id: maskAccountId(session.account_id), ...bill },
-      funding_methods: [...funding.methods()],
-      payment: standing === undefined ? null : toFlowPayment(standing),
+      funding_methods: [...methods],
+      payment,
       ...(latest?.status === 'succeeded' && latest.posted_at !== null
         ? {
             last_paid: {

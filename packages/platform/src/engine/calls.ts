@@ -38,9 +38,9 @@ export async function authorizeFunds(
   signal: AbortSignal,
 ): Promise<PaymentEvent> {
   const authorization = await unlessAborted(funding.authorize(order, { signal }), signal);
-  return authorization.kind === 'authorized'
-    ? { kind: 'authorized' }
-    : { kind: 'declined', reason: authorization.reason };
+  return authorization.kind === 'waits'
+    ? { kind: 'funding_waits', afterMs: authorization.afterMs }
+    : authorization;
 }
 
 /** Captures the funds of a payment that succeeded, releases those of any other. Throws as `authorizeFunds` does. */
@@ -51,8 +51,8 @@ export async function settleFunds(
   signal: AbortSignal,
 ): Promise<PaymentEvent> {
   const act = succeeded ? funding.capture(order, { signal }) : funding.void(order, { signal });
-  await unlessAborted(act, signal);
-  return { kind: 'funds_settled' };
+  const settled = await unlessAborted(act, signal);
+  return { kind: 'funds_settled', ...(settled ? { settled } : {}) };
 }
 
 /** The port's own promise, or a rejection as soon as the signal is aborted: a port that ignores it must not delay others. */

@@ -838,7 +838,7 @@ test('a worker that lost its lease comes back as another and writes nothing unde
       ...(await endPayments(place.database, writer(old), [
         { platform_payment_id, from: 'accepted', by: 'partner', ending },
       ])),
-      ...(await settlePayments(place.database, writer(old), [platform_payment_id])),
+      ...(await settlePayments(place.database, writer(old), [{ platform_payment_id }])),
     ],
     [undefined, undefined],
   );

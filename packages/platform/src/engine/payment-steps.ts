@@ -17,6 +17,7 @@
  * `dispatching`, and captured or released in the one that writes the end, so that no crash can fall in between.
  */
 import type { PaymentStage, PaymentStatus } from '@duebridge/contract';
+import type { SettledFunds } from '../funding.ts';
 import type { Acceptance, Anomaly } from '../partners/payment-record.ts';
 import type { AuditDetail, Ending } from '../store/payments.ts';
 import type {
@@ -82,8 +83,11 @@ export interface AnswerFacts {
 export type PaymentEvent =
   | { readonly kind: 'authorized' }
   | { readonly kind: 'declined'; readonly reason: string }
+  /** The customer or the processor has yet to act on the authorization. */
+  | { readonly kind: 'funding_waits'; readonly afterMs: number }
   | { readonly kind: 'funding_failed' }
-  | { readonly kind: 'funds_settled' }
+  /** `settled`: what became of the funds, where the payment's status does not say it. */
+  | { readonly kind: 'funds_settled'; readonly settled?: SettledFunds }
   /** The partner answered the PUT. */
   | {
       readonly kind: 'submitted';
@@ -157,7 +161,7 @@ export type StepWrite =
       /** Captures or releases the funds in the same statement. */
       readonly settles?: boolean;
     }
-  | { readonly kind: 'settle' };
+  | { readonly kind: 'settle'; readonly settled?: SettledFunds };
 
 /**
  * What to do, in this order: `signal`, `breaches`, `memory`, `write`, and, when the write changed the row, `next`. The next step need
@@ -196,12 +200,19 @@ export function decide(
         write: { kind: 'end', by: 'funding', ending: failedEnding(event.reason) },
         next: 0,
       };
+    case 'funding_waits':
+      return { breaches: [], memory: { tries: 0 }, next: event.afterMs };
     case 'funding_failed': {
       const tries = payment.tries + 1;
       return { breaches: [], memory: { tries }, next: retryIn(tries, around) };
     }
     case 'funds_settled':
-      return { breaches: [], memory: {}, write: { kind: 'settle' }, next: 'forget' };
+      return {
+        breaches: [],
+        memory: {},
+        write: { kind: 'settle', ...(event.settled ? { settled: event.settled } : {}) },
+        next: 'forget',
+      };
     case 'submitted':
       return learnt(payment, event.outcome, event.facts, around);
     case 'rejected':

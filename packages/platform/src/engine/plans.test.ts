@@ -108,7 +108,13 @@ async function everything(database: Database, ids: readonly string[]): Promise<v
       all.map((one) => ({ ...one, from: 'accepted', by: 'partner', ending })),
     ),
   );
-  changed(await settlePayments(database, writer('me'), ids));
+  changed(
+    await settlePayments(
+      database,
+      writer('me'),
+      ids.map((platform_payment_id) => ({ platform_payment_id })),
+    ),
+  );
   assert.equal(
     (await findPayments(database, ids)).some((row) => row.slot === ARRIVALS),
     false,

@@ -20,7 +20,7 @@ import {
   type PaymentRow,
   type Writer,
 } from '../store/payments.ts';
-import { endPayments, settlePayments, type End } from '../store/terminal.ts';
+import { endPayments, settlePayments, type End, type Settlement } from '../store/terminal.ts';
 import type { Outage } from './outage.ts';
 import type { StepWrite } from './payment-steps.ts';
 
@@ -56,7 +56,7 @@ export class PaymentRecords {
   readonly #options: RecordOptions;
   readonly #advances: GroupCommit<Advance, PaymentRow | undefined>;
   readonly #ends: GroupCommit<End, PaymentRow | undefined>;
-  readonly #settles: GroupCommit<{ readonly platform_payment_id: string }, PaymentRow | undefined>;
+  readonly #settles: GroupCommit<Settlement, PaymentRow | undefined>;
 
   constructor(options: RecordOptions) {
     this.#options = options;
@@ -71,11 +71,7 @@ export class PaymentRecords {
     this.#settles = groupCommit({
       ...limits,
       async flush(asked) {
-        const rows = await settlePayments(
-          database,
-          writer(),
-          asked.map((one) => one.platform_payment_id),
-        );
+        const rows = await settlePayments(database, writer(), asked);
         const byId = new Map(rows.map((row) => [row.platform_payment_id, row]));
         return asked.map((one) => byId.get(one.platform_payment_id));
       },
@@ -129,7 +125,10 @@ export class PaymentRecords {
         return this.#ends.add({ platform_payment_id, from, ...rest });
       }
       case 'settle':
-        return this.#settles.add({ platform_payment_id });
+        return this.#settles.add({
+          platform_payment_id,
+          ...(step.settled ? { settled: step.settled } : {}),
+        });
     }
   }
 }

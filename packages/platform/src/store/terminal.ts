@@ -9,6 +9,7 @@
  */
 import { Refusal, type PaymentStage } from '@duebridge/contract';
 import { sql, type Database } from '@duebridge/runtime';
+import type { SettledFunds } from '../funding.ts';
 import {
   ARRIVALS,
   FENCE,
@@ -98,16 +99,23 @@ export async function endPayments(
   return inOrder(ends, rows);
 }
 
+/** Funds that were captured or released; `settled` where that is not what the status of the payment says (decision 111). */
+export interface Settlement {
+  readonly platform_payment_id: string;
+  readonly settled?: SettledFunds;
+}
+
 const settleStatement = sql(
   'payment_settle',
   `WITH p AS (
      UPDATE duebridge_platform.payments AS p SET settled_at = $3::timestamptz
-       FROM duebridge_platform.slots AS s
-      WHERE p.platform_payment_id = ANY($2) AND ${FENCE} AND p.status <> 'processing' AND p.settled_at IS NULL
-      RETURNING p.*
+       FROM unnest($2::text[], $4::text[], $5::jsonb[]) AS u (id, event, detail), duebridge_platform.slots AS s
+      WHERE p.platform_payment_id = u.id AND ${FENCE} AND p.status <> 'processing' AND p.settled_at IS NULL
+      RETURNING p.*, u.event, u.detail
    ), noted AS (
-     INSERT INTO duebridge_platform.audit (actor, event, platform_payment_id, partner_id)
-     SELECT $1, CASE p.status WHEN 'succeeded' THEN 'funds_captured' ELSE 'funds_released' END, p.platform_payment_id, p.partner_id
+     INSERT INTO duebridge_platform.audit (actor, event, platform_payment_id, partner_id, detail)
+     SELECT $1, coalesce(p.event, CASE p.status WHEN 'succeeded' THEN 'funds_captured' ELSE 'funds_released' END),
+            p.platform_payment_id, p.partner_id, p.detail
        FROM p
    )
    SELECT ${PAYMENT_COLUMNS} FROM p`,
@@ -117,9 +125,17 @@ const settleStatement = sql(
 export function settlePayments(
   on: Queryable,
   writer: Writer,
-  ids: readonly string[],
+  settlements: readonly Settlement[],
 ): Promise<PaymentRow[]> {
-  return on.query<PaymentRow>(settleStatement, [writer.worker_id, ids, writer.at]);
+  return on.query<PaymentRow>(settleStatement, [
+    writer.worker_id,
+    settlements.map((one) => one.platform_payment_id),
+    writer.at,
+    settlements.map(({ settled }) => (settled === undefined ? null : `funds_${settled.kind}`)),
+    settlements.map(({ settled }) =>
+      JSON.stringify(settled?.kind === 'uncollected' ? { reason: settled.reason } : {}),
+    ),
+  ]);
 }
 
 const withdrawStatement = sql(

@@ -1,0 +1,499 @@
+/**
+ * Payments by Stripe from the confirm to the captured funds, against an imitation of its API (testing.ts), with a real platform, engine,
+ * partner and PostgreSQL; and each failure that Stripe's documentation names.
+ */
+import assert from 'node:assert/strict';
+import { suite, test, after } from 'node:test';
+import type { FlowPayment, FlowSession } from '@duebridge/contract';
+import { silentLog, systemClock } from '@duebridge/runtime';
+import { bearer, startTestPartner, startTestPlatform, type Answer } from '../checkout/testing.ts';
+import { sandboxFunding } from '../funding.ts';
+import { openSealer } from '../partners/seal.ts';
+import { openFunds, type Funds } from './funds.ts';
+import { stripeAdapter } from './stripe.ts';
+import { BANK_REFUSED, NUMBERS, startStripe } from './testing.ts';
+
+const SEAL_KEY = Buffer.alloc(32, 9).toString('base64');
+const stripe = await startStripe({ after });
+const partner = await startTestPartner({ after });
+const platform = await startTestPlatform(
+  { after },
+  {
+    funding: ['sandbox', 'stripe'],
+    stripe: { ...stripe.settings, bankMaxCents: 50_000 },
+    sealKey: SEAL_KEY,
+  },
+);
+const biller = await platform.register(partner);
+const credentials = await platform.credentials(biller.partner_id);
+const { database } = platform;
+
+const posted = (): object => ({ status: 'succeeded', posted_at: new Date().toISOString() });
+const failed = { status: 'failed', posted_at: null, failure_reason: 'Account closed' };
+
+let accounts = 0;
+/** A session for an account of its own; without an ending its payments stay in processing at the partner. */
+async function newSession(ending?: object): Promise<{ session: string; account: string }> {
+  accounts += 1;
+  const account = `s${accounts}`;
+  partner.accounts.set(account, { ...partner.accounts.get('a1'), account_id: account });
+  if (ending !== undefined) partner.endings.set(account, ending);
+  const { session } = await platform.session(credentials, account, `${account}@canary.example`);
+  return { session, account };
+}
+
+function confirm(session: string, change: object = {}): Promise<Answer> {
+  return platform.call('POST', '/v1/flow/payments', {
+    headers: bearer(session),
+    body: { amount_in_cents: 12_345, funding_method: 'stripe_card', ...change },
+  });
+}
+
+async function pay(session: string, number: string, change: object = {}): Promise<FlowPayment> {
+  const answer = await confirm(session, { instrument: stripe.token(number), ...change });
+  assert.equal(answer.status, 200, answer.text);
+  return answer.body as unknown as FlowPayment;
+}
+
+const BANK = { funding_method: 'stripe_us_bank_account' };
+
+async function read(
+  session: string,
+  { platform_payment_id: id }: FlowPayment,
+): Promise<FlowPayment> {
+  const answer = await platform.call('GET', `/v1/flow/payments/${id}`, {
+    headers: bearer(session),
+  });
+  assert.equal(answer.status, 200, answer.text);
+  return answer.body as unknown as FlowPayment;
+}
+
+async function bill(session: string): Promise<FlowSession> {
+  const answer = await platform.call('GET', '/v1/flow/session', { headers: bearer(session) });
+  assert.equal(answer.status, 200, answer.text);
+  return answer.body as unknown as FlowSession;
+}
+
+/** Polls until `holds` gives something, for at most 30 s. */
+async function until<T>(what: string, holds: () => Promise<T | undefined | false>): Promise<T> {
+  const end = Date.now() + 30_000;
+  for (;;) {
+    const found = await holds();
+    if (found !== undefined && found !== false) return found;
+    assert.ok(Date.now() < end, `never: ${what}`);
+    await new Promise((resolve) => {
+      setTimeout(resolve, 50);
+    });
+  }
+}
+
+const ended = (session: string, payment: FlowPayment): Promise<FlowPayment> =>
+  until('the payment ends', async () => {
+    const now = await read(session, payment);
+    return now.status !== 'processing' && now;
+  });
+
+/** The trail of a payment once its funds are settled. */
+const settled = ({ platform_payment_id: id }: FlowPayment): Promise<string[]> =>
+  until('the funds are settled', async () => {
+    const [row] = await database.query<{ settled: boolean }>(
+      'SELECT settled_at IS NOT NULL AS settled FROM duebridge_platform.payments WHERE platform_payment_id = $1',
+      [id],
+    );
+    return row?.settled === true && (await trail(id));
+  });
+
+async function trail(id: string): Promise<string[]> {
+  const lines = await database.query<{ event: string }>(
+    `SELECT event FROM duebridge_platform.audit WHERE platform_payment_id = $1 ORDER BY at, event`,
+    [id],
+  );
+  return lines.map(({ event }) => event);
+}
+
+async function stateOf({ platform_payment_id: id }: FlowPayment): Promise<string | undefined> {
+  const [row] = await database.query<{ state: string }>(
+    'SELECT state FROM duebridge_platform.funds WHERE platform_payment_id = $1',
+    [id],
+  );
+  return row?.state;
+}
+
+const acting = (session: string, payment: FlowPayment): Promise<FlowPayment['action'] & object> =>
+  until('the customer is asked', async () => (await read(session, payment)).action);
+
+function webhook(type: string, object: object, change = {}): Promise<Answer> {
+  const { raw, headers } = stripe.webhook(type, object, change);
+  return platform.call('POST', '/v1/funding/stripe/events', { raw, headers });
+}
+
+/** The port over the same rows, for a sweep now. */
+function funds(): Funds {
+  return openFunds({
+    database,
+    sealer: openSealer(SEAL_KEY),
+    clock: systemClock,
+    log: silentLog,
+    sandbox: sandboxFunding({ database }),
+    offersSandbox: true,
+    adapters: [stripeAdapter(stripe.settings)],
+  });
+}
+
+function customerOf(of: { readonly customer: unknown } | undefined) {
+  assert.ok(typeof of?.customer === 'string');
+  return stripe.customers.get(of.customer);
+}
+
+/** Makes some calls end otherwise: by their idempotency key, or by the amount of what they create; the first turn is 1. */
+type Fate = ReturnType<typeof stripe.script>;
+const fates = new Map<string, (turn: number) => Fate>();
+const turns = new Map<string, number>();
+stripe.script = (call) => {
+  for (const place of [call.key?.replace(/:\d+$/, ''), `amount ${call.form.get('amount')}`]) {
+    const fate = fates.get(place ?? '');
+    if (place === undefined || fate === undefined) continue;
+    const turn = (turns.get(place) ?? 0) + 1;
+    turns.set(place, turn);
+    return fate(turn);
+  }
+  return undefined;
+};
+
+suite('payments by Stripe', { concurrency: true }, () => {
+  test('a card is held before the biller hears of it, and taken once after the biller has posted [S4 S5 PL7]', async () => {
+    const { session, account } = await newSession();
+    const payment = await pay(session, NUMBERS.good);
+    const id = payment.platform_payment_id;
+    await until('the partner has it', () => Promise.resolve(partner.payments.has(id)));
+    const intent = stripe.intentOf(id);
+    assert.equal(intent.status, 'requires_capture');
+    assert.equal(intent.amount, 12_345);
+    assert.equal(intent.currency, 'usd');
+    assert.equal(stripe.taken.get(intent.id), undefined);
+    partner.endings.set(account, posted());
+    assert.equal((await ended(session, payment)).status, 'succeeded');
+    assert.ok((await settled(payment)).includes('funds_captured'));
+    assert.equal(stripe.taken.get(intent.id), 1);
+    assert.equal(stripe.intentOf(id).amount_received, 12_345);
+    const keys = stripe.calls.filter((call) => call.key?.startsWith(id)).map((call) => call.key);
+    assert.deepEqual(keys, [`${id}:create`, `${id}:confirm`, `${id}:capture`]);
+    assert.ok(platform.logged.every((line) => !line.includes(NUMBERS.good)));
+  });
+
+  test('both methods are offered beside the sandbox, with their limits and what the customer agrees to', async () => {
+    const { session } = await newSession();
+    const { funding_methods } = await bill(session);
+    assert.deepEqual(
+      funding_methods.map((method) => method.funding_method),
+      ['sandbox_bank', 'sandbox_declined', 'stripe_card', 'stripe_us_bank_account'],
+    );
+    const bank = funding_methods.at(-1);
+    assert.equal(bank?.max_amount_in_cents, 50_000);
+    assert.match(bank?.authorization_text?.['en'] ?? '', /\{biller\}.*\{amount\}/);
+    assert.equal(bank?.frame, `flow/v1/${biller.partner_id}/fund/stripe_us_bank_account`);
+    for (const [change, code] of [
+      [{ amount_in_cents: 50_001, ...BANK, instrument: 'ctoken_x' }, 'AMOUNT_OUT_OF_RANGE'],
+      [{}, 'INVALID_REQUEST'],
+      [{ instrument: '4242424242424242' }, 'INVALID_REQUEST'],
+      [{ instrument: 'acct-000123456789' }, 'INVALID_REQUEST'],
+      [{ instrument: 'ctoken_x', funding_method: 'sandbox_bank' }, 'INVALID_REQUEST'],
+      [{ instrument: 'ctoken_x', funding_method: 'stripe_cash' }, 'INVALID_REQUEST'],
+    ] as const) {
+      const refused = await confirm(session, change);
+      assert.equal(refused.body['code'], code, `${JSON.stringify(change)} ${refused.text}`);
+      assert.ok(!refused.text.includes('4242'));
+    }
+    assert.equal((await bill(session)).payment, null);
+  });
+
+  for (const [number, reason] of [
+    [NUMBERS.declined, 'The funding method was declined.'],
+    [NUMBERS.insufficient, 'There are not enough funds.'],
+  ] as const) {
+    test(`a declined card ends the payment before the biller hears of it: ${reason}`, async () => {
+      const { session } = await newSession(posted());
+      const payment = await pay(session, number);
+      const end = await ended(session, payment);
+      assert.equal(end.status, 'failed');
+      assert.equal(end.failure, 'declined');
+      assert.equal(end.failure_reason, reason);
+      // Canceled, so that a page that confirms it again holds nothing.
+      assert.equal(stripe.intentOf(payment.platform_payment_id).status, 'canceled');
+      assert.ok(!partner.payments.has(payment.platform_payment_id));
+      const again = await pay(session, NUMBERS.good, { replaces: payment.platform_payment_id });
+      assert.equal((await ended(session, again)).status, 'succeeded');
+    });
+  }
+
+  test('a card that asks for a confirmation is paid once the customer has given it', async () => {
+    const { session } = await newSession(posted());
+    const payment = await pay(session, NUMBERS.asks);
+    const action = await acting(session, payment);
+    const intent = stripe.intentOf(payment.platform_payment_id);
+    assert.deepEqual(action, { kind: 'step_up', data: intent.client_secret });
+    // A page that is loaded anew opens on it as well.
+    assert.deepEqual((await bill(session)).payment?.action, action);
+    const [row] = await database.query<{ action: string }>(
+      'SELECT action FROM duebridge_platform.funds WHERE platform_payment_id = $1',
+      [payment.platform_payment_id],
+    );
+    assert.ok(!row?.action.includes('secret'), 'sealed');
+    assert.ok(!partner.payments.has(payment.platform_payment_id));
+    stripe.act(intent.id, true);
+    const end = await ended(session, payment);
+    assert.equal(end.status, 'succeeded');
+    assert.equal(end.action, undefined);
+    await settled(payment);
+    assert.equal(stripe.taken.get(intent.id), 1);
+  });
+
+  test('a confirmation that fails at the bank declines the payment', async () => {
+    const { session } = await newSession(posted());
+    const payment = await pay(session, NUMBERS.asks);
+    await acting(session, payment);
+    const intent = stripe.intentOf(payment.platform_payment_id);
+    stripe.act(intent.id, false);
+    const end = await ended(session, payment);
+    assert.equal(end.failure, 'declined');
+    assert.equal(end.failure_reason, 'The bank could not confirm that it is you.');
+    assert.equal(intent.status, 'canceled');
+  });
+
+  test('a confirmation that nobody gives in time is called off at Stripe before the payment fails', async () => {
+    const { session } = await newSession(posted());
+    const payment = await pay(session, NUMBERS.asks);
+    await acting(session, payment);
+    await database.query(
+      `UPDATE duebridge_platform.funds SET act_by = now() - interval '1 second' WHERE platform_payment_id = $1`,
+      [payment.platform_payment_id],
+    );
+    const end = await ended(session, payment);
+    assert.equal(end.failure, 'declined');
+    assert.equal(end.failure_reason, 'The payment was not approved in time.');
+    const intent = stripe.intentOf(payment.platform_payment_id);
+    assert.equal(intent.status, 'canceled');
+    // The customer approves after all: nothing is left to approve.
+    stripe.act(intent.id, true);
+    assert.equal(intent.status, 'canceled');
+  });
+
+  test('an operator withdraws a payment while the customer is asked: its authorization is called off', async () => {
+    const { session } = await newSession(posted());
+    const payment = await pay(session, NUMBERS.asks);
+    await acting(session, payment);
+    const { status, text } = await platform.admin(
+      'POST',
+      `/admin/v1/payments/${payment.platform_payment_id}/withdraw`,
+      { reason: 'asked by telephone' },
+    );
+    assert.equal(status, 200, text);
+    assert.ok((await settled(payment)).includes('funds_released'));
+    assert.equal(stripe.intentOf(payment.platform_payment_id).status, 'canceled');
+    assert.equal(await stateOf(payment), 'released');
+  });
+
+  test('the answer of a capture is lost: the repeat carries the same key, and the card is charged once [PL7]', async () => {
+    const { session } = await newSession(posted());
+    const payment = await pay(session, NUMBERS.good);
+    const key = `${payment.platform_payment_id}:capture`;
+    fates.set(key, (turn) => (turn === 1 ? { kind: 'lose' } : undefined));
+    await settled(payment);
+    const captures = stripe.calls.filter((call) => call.key?.startsWith(key));
+    assert.ok(captures.length >= 2);
+    assert.deepEqual(new Set(captures.map((call) => call.key)), new Set([key]));
+    assert.equal(stripe.taken.get(stripe.intentOf(payment.platform_payment_id).id), 1);
+    assert.equal(await stateOf(payment), 'captured');
+  });
+
+  test('Stripe limits, fails and stays silent at every act: the payment goes on, and is charged once [PL7]', async () => {
+    const { session } = await newSession(posted());
+    /** 429, then an error that Stripe stores with the key and would repeat for a day, then as it should be. */
+    const flaky = (turn: number): Fate =>
+      turn === 1
+        ? { kind: 'fail', status: 429 }
+        : turn === 2
+          ? { kind: 'fail', status: 500, keepsKey: true }
+          : undefined;
+    fates.set('amount 23456', flaky);
+    const payment = await pay(session, NUMBERS.good, { amount_in_cents: 23_456 });
+    const id = payment.platform_payment_id;
+    fates.set(`${id}:confirm`, (turn) => (turn === 1 ? { kind: 'hang' } : flaky(turn - 1)));
+    fates.set(`${id}:capture`, flaky);
+    await settled(payment);
+    assert.equal((await read(session, payment)).status, 'succeeded');
+    assert.equal(stripe.taken.get(stripe.intentOf(id).id), 1);
+    for (const act of ['create', 'confirm', 'capture']) {
+      const keys = stripe.calls.filter(({ key }) => key?.startsWith(`${id}:${act}`));
+      assert.equal(keys.at(-1)?.key, `${id}:${act}:2`, act);
+    }
+  });
+
+  test('the authorization expired: the payment stays succeeded, and an operator learns that the funds are missing', async () => {
+    const { session, account } = await newSession();
+    const payment = await pay(session, NUMBERS.good);
+    const id = payment.platform_payment_id;
+    await until('the partner has it', () => Promise.resolve(partner.payments.has(id)));
+    stripe.expire(stripe.intentOf(id).id);
+    partner.endings.set(account, posted());
+    assert.equal((await ended(session, payment)).status, 'succeeded');
+    const events = await settled(payment);
+    assert.ok(events.includes('funds_uncollected') && !events.includes('funds_captured'));
+    assert.equal(await stateOf(payment), 'uncollected');
+    assert.ok(
+      platform.logged.some((line) => line.includes(id) && line.includes('cannot be collected')),
+    );
+  });
+
+  test('the payment fails at the biller: the card is released', async () => {
+    const { session } = await newSession(failed);
+    const payment = await pay(session, NUMBERS.good);
+    assert.ok((await settled(payment)).includes('funds_released'));
+    assert.equal(stripe.intentOf(payment.platform_payment_id).status, 'canceled');
+    // An event from before the release arrives after it: nothing changes.
+    const intent = stripe.intentOf(payment.platform_payment_id);
+    const late = await webhook('payment_intent.amount_capturable_updated', intent);
+    assert.deepEqual(late.body, { applied: true });
+    await funds().sweep();
+    assert.equal(await stateOf(payment), 'released');
+    assert.equal(
+      stripe.refunds.some((one) => one.payment_intent === intent.id),
+      false,
+    );
+  });
+
+  test('an authorization that ends soon is captured early, and refunded once when the payment fails late [PL7]', async () => {
+    const { session, account } = await newSession();
+    stripe.holdSeconds.set(34_567, 3_600);
+    const payment = await pay(session, NUMBERS.good, { amount_in_cents: 34_567 });
+    const id = payment.platform_payment_id;
+    await until('the partner has it', () => Promise.resolve(partner.payments.has(id)));
+    const intent = stripe.intentOf(id);
+    await Promise.all([funds().sweep(), funds().sweep()]);
+    assert.equal(stripe.taken.get(intent.id), 1);
+    assert.equal(await stateOf(payment), 'captured');
+    const key = `${id}:refund`;
+    fates.set(key, (turn) => (turn === 1 ? { kind: 'lose' } : undefined));
+    partner.endings.set(account, failed);
+    assert.equal((await ended(session, payment)).status, 'failed');
+    const events = await settled(payment);
+    assert.ok(events.includes('funds_captured_early') && events.includes('funds_refunded'));
+    assert.ok(!events.includes('funds_released'));
+    assert.equal(stripe.refunds.filter((one) => one.payment_intent === intent.id).length, 1);
+    assert.equal(await stateOf(payment), 'refunded');
+  });
+
+  test('funds that somebody captured at Stripe are refunded when the payment fails', async () => {
+    const { session, account } = await newSession();
+    const payment = await pay(session, NUMBERS.good);
+    const id = payment.platform_payment_id;
+    await until('the partner has it', () => Promise.resolve(partner.payments.has(id)));
+    const intent = stripe.intentOf(id);
+    stripe.captureByHand(intent.id);
+    await webhook('payment_intent.succeeded', intent);
+    partner.endings.set(account, failed);
+    assert.ok((await settled(payment)).includes('funds_refunded'));
+    assert.equal(stripe.refunds.filter((one) => one.payment_intent === intent.id).length, 1);
+  });
+
+  test('a dispute is noted once however often it is told, and a forged or an old webhook is refused', async () => {
+    const { session } = await newSession(posted());
+    const payment = await pay(session, NUMBERS.good);
+    await settled(payment);
+    const intent = stripe.intentOf(payment.platform_payment_id);
+    const dispute = {
+      id: 'dp_1',
+      object: 'dispute',
+      payment_intent: intent.id,
+      reason: 'fraudulent',
+      status: 'needs_response',
+      amount: intent.amount,
+    };
+    const disputes = async (): Promise<number> =>
+      (await trail(payment.platform_payment_id)).filter((event) => event === 'funds_disputed')
+        .length;
+    const forged = await webhook('charge.dispute.created', dispute, { secret: 'whsec_other' });
+    assert.equal(forged.status, 400);
+    const old = await webhook('charge.dispute.created', dispute, {
+      at: Math.floor(Date.now() / 1_000) - 3_600,
+    });
+    assert.equal(old.status, 400);
+    const { raw, headers } = stripe.webhook('charge.dispute.created', dispute);
+    const altered = await platform.call('POST', '/v1/funding/stripe/events', {
+      raw: raw.replace('fraudulent', 'duplicate!'),
+      headers,
+    });
+    assert.equal(altered.status, 400);
+    assert.equal(await disputes(), 0);
+    const answers = await Promise.all(
+      Array.from({ length: 5 }, () =>
+        platform.call('POST', '/v1/funding/stripe/events', { raw, headers }),
+      ),
+    );
+    assert.deepEqual(new Set(answers.map(({ status }) => status)), new Set([200]));
+    assert.equal(answers.filter(({ body }) => body['applied'] === true).length, 1);
+    assert.equal(await disputes(), 1);
+    // Events of other systems of the same account, and of kinds that concern nothing here.
+    for (const other of [
+      await webhook('payment_intent.succeeded', { ...intent, metadata: {} }),
+      await webhook('payment_intent.succeeded', {
+        ...intent,
+        metadata: { platform_payment_id: 'of-another-system' },
+      }),
+      await webhook('invoice.paid', {}),
+    ]) {
+      assert.deepEqual(other.body, { applied: false });
+    }
+    const nobody = await platform.call('POST', '/v1/funding/sandbox/events', { raw, headers });
+    assert.equal(nobody.status, 404);
+  });
+
+  test('a bank account is debited after the biller has posted, once, although the key is forgotten [PL7]', async () => {
+    const { session, account } = await newSession();
+    const payment = await pay(session, NUMBERS.bank, BANK);
+    const id = payment.platform_payment_id;
+    await until('the partner has it', () => Promise.resolve(partner.payments.has(id)));
+    assert.throws(() => stripe.intentOf(id), 'no debit yet');
+    const key = `${id}:capture`;
+    fates.set(key, (turn) => {
+      if (turn > 1) return undefined;
+      setImmediate(() => stripe.forgetKeys());
+      return { kind: 'lose' };
+    });
+    partner.endings.set(account, posted());
+    await settled(payment);
+    const debit = stripe.intentOf(id);
+    assert.equal(stripe.taken.get(debit.id), 1);
+    assert.equal(debit.amount, 12_345);
+    const customer = customerOf(debit);
+    assert.ok(customer !== undefined && customer.deleted !== true && customer.email === null);
+    // Days later the bank sends it back.
+    const returned = {
+      ...debit,
+      status: 'requires_payment_method',
+      last_payment_error: { type: 'card_error', code: 'insufficient_funds' },
+    };
+    await webhook('payment_intent.payment_failed', returned);
+    assert.ok((await trail(id)).includes('funds_returned'));
+    assert.equal(await stateOf(payment), 'uncollected');
+  });
+
+  test('a bank debit that is refused at once is an operator’s to collect', async () => {
+    const { session } = await newSession(posted());
+    const payment = await pay(session, BANK_REFUSED, BANK);
+    assert.ok((await settled(payment)).includes('funds_uncollected'));
+    assert.equal((await read(session, payment)).status, 'succeeded');
+  });
+
+  test('a payment by bank that fails debits nothing, and forgets the account', async () => {
+    const { session } = await newSession(failed);
+    const payment = await pay(session, NUMBERS.bank, BANK);
+    await settled(payment);
+    assert.throws(() => stripe.intentOf(payment.platform_payment_id));
+    const setup = [...stripe.setups.values()].find(
+      ({ metadata }) => metadata?.['platform_payment_id'] === payment.platform_payment_id,
+    );
+    assert.equal(customerOf(setup)?.deleted, true);
+    assert.equal(await stateOf(payment), 'released');
+  });
+});

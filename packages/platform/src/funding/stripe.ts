@@ -1,0 +1,590 @@
+/**
+ * Cards and US bank accounts by Stripe, with Stripe's own library (decisions 110 and 112). docs/funding.md tells how to go live.
+ *
+ * holds: the customer types into Stripe's fields, and the page returns a ConfirmationToken: no card or bank number comes here.
+ *        Idempotency keys are our payment ids with the name of the act. A key's answer is repeated by Stripe for a day and then
+ *        forgotten, so no act relies on its key alone: each looks at the object first, whose state allows it once.
+ *
+ * A card is held by a PaymentIntent with manual capture; the reference is the PaymentIntent. A bank account cannot be held: to authorize
+ * it is a SetupIntent, which verifies the account and takes the mandate, and to capture it is the debit. Each payment has a Stripe
+ * customer of its own without personal data, so that its debit can be found again without its key.
+ */
+import { Stripe } from 'stripe';
+import type {
+  AdapterMethod,
+  FundingAdapter,
+  FundsOrder,
+  PreparedOrder,
+  ProcessorAuthorization,
+  ProcessorCapture,
+  ProcessorEvent,
+  ProcessorRequest,
+} from './adapter.ts';
+import { UnverifiedEvent } from './adapter.ts';
+
+/** The Stripe account, and what of it is on offer. */
+export interface StripeSettings {
+  readonly secretKey: string;
+  readonly publishableKey: string;
+  /** Signing secrets of the webhook endpoint; two while one is rotated. */
+  readonly webhookSecrets: readonly string[];
+  /** Default: both. */
+  readonly methods?: readonly ('card' | 'us_bank_account')[];
+  /** Largest bank debit in cents: what may come back unpaid after the biller has posted the payment. */
+  readonly bankMaxCents?: number;
+  /** Longest call in milliseconds; default 8,000. */
+  readonly callMs?: number;
+  /** Where Stripe's API is; default https://api.stripe.com. */
+  readonly apiUrl?: string | undefined;
+  /** Stripe.js; default https://js.stripe.com/v3/. */
+  readonly scriptUrl?: string | undefined;
+}
+
+/** Stripe's limits of a charge in US dollars, in cents. */
+const [MIN_CENTS, MAX_CENTS] = [50, 99_999_999];
+/** Default of `bankMaxCents`: a large household bill. */
+const BANK_MAX_CENTS = 250_000;
+/** One call; the engine's own deadline is for the two or three of an act. */
+const CALL_MS = 8_000;
+/** How old a webhook may be, in seconds: Stripe's own default. A replayed one is found by its id as well. */
+const EVENT_TOLERANCE_S = 300;
+/** A key whose stored answer is an error is replaced by the next, at most this often in one call. */
+const MAX_KEYS = 4;
+
+const AGREEMENT = {
+  en: 'By paying, you authorize {biller} and its payment provider to debit {amount} from your bank account once the payment is posted. You may withdraw this authorization until then by contacting {biller}.',
+  es: 'Al pagar, usted autoriza a {biller} y a su proveedor de pagos a cargar {amount} en su cuenta bancaria cuando el pago se registre. Hasta entonces puede retirar la autorización contactando a {biller}.',
+  fr: 'En payant, vous autorisez {biller} et son prestataire de paiement à débiter {amount} de votre compte bancaire une fois le paiement enregistré. Vous pouvez retirer cette autorisation jusque-là en contactant {biller}.',
+  pt: 'Ao pagar, você autoriza {biller} e seu provedor de pagamentos a debitar {amount} de sua conta bancária quando o pagamento for registrado. Até lá, você pode retirar a autorização entrando em contato com {biller}.',
+};
+
+/** For the customer, by Stripe's code. Codes that hint at theft or fraud get the general text, as Stripe asks. */
+const DECLINES: Readonly<Record<string, string>> = {
+  insufficient_funds: 'There are not enough funds.',
+  expired_card: 'The card has expired.',
+  incorrect_cvc: 'The security code is not right.',
+  incorrect_number: 'The card number is not right.',
+  authentication_required: 'The bank asks for a confirmation that was not given.',
+  payment_intent_authentication_failure: 'The bank could not confirm that it is you.',
+  setup_intent_authentication_failure: 'The bank could not confirm that it is you.',
+};
+/** The codes of a capture that came too late. */
+const EXPIRED = new Set(['charge_expired_for_capture', 'capture_charge_authorization_expired']);
+const DECLINED = 'The funding method was declined.';
+const UNUSABLE = 'The payment details could not be used. Enter them again.';
+
+/** Opens the adapter; calls nothing. */
+export function stripeAdapter(settings: StripeSettings): FundingAdapter {
+  const { publishableKey, webhookSecrets, bankMaxCents = BANK_MAX_CENTS } = settings;
+  const api = new URL(settings.apiUrl ?? 'https://api.stripe.com');
+  const script = new URL(settings.scriptUrl ?? 'https://js.stripe.com/v3/');
+  const stripe = new Stripe(settings.secretKey, {
+    host: api.hostname,
+    port: api.port === '' ? (api.protocol === 'http:' ? 80 : 443) : api.port,
+    protocol: api.protocol === 'http:' ? 'http' : 'https',
+    timeout: settings.callMs ?? CALL_MS,
+    // The engine repeats calls, with its own delays.
+    maxNetworkRetries: 0,
+    telemetry: false,
+  });
+  const all: readonly AdapterMethod[] = [
+    {
+      funding_method: 'stripe_card',
+      label: 'Card',
+      sandbox: false,
+      asks: true,
+      may_act: true,
+      min_amount_in_cents: MIN_CENTS,
+      max_amount_in_cents: MAX_CENTS,
+    },
+    {
+      funding_method: 'stripe_us_bank_account',
+      label: 'Bank account',
+      sandbox: false,
+      asks: true,
+      may_act: true,
+      min_amount_in_cents: MIN_CENTS,
+      max_amount_in_cents: bankMaxCents,
+      authorization_text: AGREEMENT,
+    },
+  ];
+  const offered = settings.methods ?? ['card', 'us_bank_account'];
+  const methods = all.filter(({ funding_method }) =>
+    offered.some((one) => funding_method === `stripe_${one}`),
+  );
+  const card = cardFunds(stripe);
+  const bank = bankFunds(stripe);
+  const ways = (order: FundsOrder): Way =>
+    order.funding_method === 'stripe_us_bank_account' ? bank : card;
+  // In test mode Stripe serves its parts from the same hosts.
+  const outside =
+    settings.scriptUrl === undefined
+      ? ['https://js.stripe.com', 'https://*.js.stripe.com']
+      : [script.origin];
+  return {
+    name: 'stripe',
+    methods: () => methods,
+    prepare: (order) => ways(order).prepare(order),
+    authorize: (order) => ways(order).authorize(order),
+    capture: (order) => ways(order).capture(order),
+    void: (order) => ways(order).void(order),
+    refund: (order) => ways(order).refund(order),
+    page: {
+      script: new URL('./dist/fund/stripe.js', import.meta.resolve('@duebridge/web/package.json')),
+      settings: { publishable_key: publishableKey, script: script.href },
+      policy: {
+        'script-src': outside,
+        'frame-src': [
+          ...outside,
+          ...(settings.scriptUrl === undefined ? ['https://hooks.stripe.com'] : []),
+        ],
+        'connect-src': [
+          settings.scriptUrl === undefined ? 'https://api.stripe.com' : script.origin,
+        ],
+        'img-src': ['https://*.stripe.com'],
+      },
+    },
+    readEvent: (request) => readEvent(stripe, webhookSecrets, request),
+  };
+}
+
+/** How one kind of method is driven. */
+interface Way {
+  prepare(order: FundsOrder): Promise<string>;
+  authorize(order: PreparedOrder): Promise<ProcessorAuthorization>;
+  capture(order: PreparedOrder): Promise<ProcessorCapture>;
+  void(order: PreparedOrder): Promise<'released' | 'captured'>;
+  refund(order: PreparedOrder): Promise<void>;
+}
+
+// Cards ----------------------------------------------------------------------------------------------------------------------
+
+function cardFunds(stripe: Stripe): Way {
+  const look = (reference: string): Promise<Stripe.PaymentIntent> =>
+    stripe.paymentIntents.retrieve(reference, { expand: ['latest_charge'] });
+  /** Nothing can be held by a canceled one, whatever the page still sends. */
+  const giveUp = async (order: PreparedOrder, reason: string): Promise<ProcessorAuthorization> => {
+    await keyed(order, 'cancel', (key) => stripe.paymentIntents.cancel(order.reference, {}, key));
+    return { kind: 'declined', reason };
+  };
+  const judge = async (
+    order: PreparedOrder,
+    intent: Stripe.PaymentIntent,
+  ): Promise<ProcessorAuthorization | 'confirm'> => {
+    if (intent.amount !== order.amount_in_cents) {
+      throw new Error(`${intent.id} has another amount than ${order.platform_payment_id}`);
+    }
+    switch (intent.status) {
+      case 'requires_payment_method':
+        return intent.last_payment_error === null
+          ? 'confirm'
+          : giveUp(order, declineText(intent.last_payment_error));
+      case 'requires_confirmation':
+        return 'confirm';
+      case 'requires_action':
+        return actionOf(intent);
+      case 'processing':
+        return { kind: 'pending' };
+      case 'requires_capture':
+      case 'succeeded':
+        return { kind: 'authorized', ...expiryOf(intent) };
+      case 'canceled':
+        return { kind: 'declined', reason: DECLINED };
+      default:
+        // A status of a later version of the API proves nothing.
+        throw new Error(`${intent.id} has the unknown status ${intent.status}`);
+    }
+  };
+  return {
+    async prepare(order) {
+      const intent = await keyed(order, 'create', (key) =>
+        stripe.paymentIntents.create(
+          {
+            amount: order.amount_in_cents,
+            currency: 'usd',
+            capture_method: 'manual',
+            allowed_payment_method_types: ['card'],
+            metadata: { platform_payment_id: order.platform_payment_id },
+          },
+          key,
+        ),
+      );
+      return intent.id;
+    },
+    async authorize(order) {
+      const before = await judge(order, await look(order.reference));
+      if (before !== 'confirm') return before;
+      try {
+        const intent = await keyed(order, 'confirm', (key) =>
+          stripe.paymentIntents.confirm(
+            order.reference,
+            {
+              ...(order.instrument === undefined ? {} : { confirmation_token: order.instrument }),
+              use_stripe_sdk: true,
+              expand: ['latest_charge'],
+            },
+            key,
+          ),
+        );
+        const after = await judge(order, intent);
+        return after === 'confirm' ? { kind: 'pending' } : after;
+      } catch (error) {
+        if (!isRefusal(error)) throw error;
+        const after = await judge(order, await look(order.reference));
+        return after === 'confirm' ? giveUp(order, UNUSABLE) : after;
+      }
+    },
+    async capture(order) {
+      const { reference, amount_in_cents } = order;
+      const taken = (intent: Stripe.PaymentIntent): ProcessorCapture =>
+        intent.amount_received === amount_in_cents
+          ? { kind: 'captured' }
+          : {
+              kind: 'uncollectable',
+              reason: `${intent.id} was captured with ${intent.amount_received} cents only`,
+            };
+      try {
+        const intent = await keyed(order, 'capture', (key) =>
+          stripe.paymentIntents.capture(reference, {}, key),
+        );
+        if (intent.status === 'succeeded') return taken(intent);
+        throw new Error(`${reference} is ${intent.status} after its capture`);
+      } catch (error) {
+        if (!isRefusal(error)) throw error;
+        // Captured before, by a call whose answer was lost or by hand; or it expired.
+        const intent = await look(reference);
+        if (intent.status === 'succeeded') return taken(intent);
+        if (intent.status === 'canceled' || EXPIRED.has(error.code ?? '')) {
+          const why = intent.cancellation_reason ?? error.code ?? 'canceled';
+          return { kind: 'uncollectable', reason: `the authorization ${reference} ended (${why})` };
+        }
+        throw error;
+      }
+    },
+    async void(order) {
+      try {
+        await keyed(order, 'cancel', (key) =>
+          stripe.paymentIntents.cancel(order.reference, {}, key),
+        );
+        return 'released';
+      } catch (error) {
+        if (!isRefusal(error)) throw error;
+        const { status } = await look(order.reference);
+        if (status === 'canceled') return 'released';
+        if (status === 'succeeded') return 'captured';
+        throw error;
+      }
+    },
+    refund: (order) => refundOf(stripe, order, order.reference),
+  };
+}
+
+/** When the card's authorization ends, where Stripe says it. */
+function expiryOf({ latest_charge }: Stripe.PaymentIntent): { readonly expires_at?: number } {
+  if (latest_charge === null || typeof latest_charge === 'string') return {};
+  const before = latest_charge.payment_method_details?.card?.capture_before;
+  return before === undefined ? {} : { expires_at: before * 1_000 };
+}
+
+// Bank accounts --------------------------------------------------------------------------------------------------------------
+
+function bankFunds(stripe: Stripe): Way {
+  const metadataOf = (order: FundsOrder) => ({ platform_payment_id: order.platform_payment_id });
+  const giveUp = async (order: PreparedOrder, reason: string): Promise<ProcessorAuthorization> => {
+    await keyed(order, 'cancel', (key) => stripe.setupIntents.cancel(order.reference, {}, key));
+    return { kind: 'declined', reason };
+  };
+  const judge = async (
+    order: PreparedOrder,
+    intent: Stripe.SetupIntent,
+  ): Promise<ProcessorAuthorization | 'confirm'> => {
+    switch (intent.status) {
+      case 'requires_payment_method':
+        return intent.last_setup_error === null
+          ? 'confirm'
+          : giveUp(order, declineText(intent.last_setup_error));
+      case 'requires_confirmation':
+        return 'confirm';
+      case 'requires_action':
+        return actionOf(intent);
+      case 'processing':
+        return { kind: 'pending' };
+      case 'succeeded':
+        return { kind: 'authorized' };
+      case 'canceled':
+        return { kind: 'declined', reason: DECLINED };
+      default:
+        // A status of a later version of the API proves nothing.
+        throw new Error(`${intent.id} has the unknown status ${intent.status}`);
+    }
+  };
+  /** The debit of this payment, if one was made: its customer has no other. A list is current, unlike a search. */
+  const debitOf = async (customer: string): Promise<Stripe.PaymentIntent | undefined> => {
+    const { data } = await stripe.paymentIntents.list({ customer, limit: 10 });
+    return data.find((intent) => intent.status !== 'canceled');
+  };
+  const judgeDebit = (intent: Stripe.PaymentIntent): ProcessorCapture => {
+    const error = intent.last_payment_error;
+    return error === null
+      ? { kind: 'captured' }
+      : { kind: 'uncollectable', reason: `the debit ${intent.id} failed (${codeOf(error)})` };
+  };
+  return {
+    async prepare(order) {
+      const metadata = metadataOf(order);
+      const customer = await keyed(order, 'customer', (key) =>
+        stripe.customers.create({ metadata }, key),
+      );
+      const intent = await keyed(order, 'create', (key) =>
+        stripe.setupIntents.create(
+          {
+            customer: customer.id,
+            allowed_payment_method_types: ['us_bank_account'],
+            // Microdeposits would take days; the customer waits at the page.
+            payment_method_options: { us_bank_account: { verification_method: 'instant' } },
+            usage: 'off_session',
+            metadata,
+          },
+          key,
+        ),
+      );
+      return intent.id;
+    },
+    async authorize(order) {
+      const before = await judge(order, await stripe.setupIntents.retrieve(order.reference));
+      if (before !== 'confirm') return before;
+      try {
+        const intent = await keyed(order, 'confirm', (key) =>
+          stripe.setupIntents.confirm(
+            order.reference,
+            {
+              ...(order.instrument === undefined ? {} : { confirmation_token: order.instrument }),
+              use_stripe_sdk: true,
+            },
+            key,
+          ),
+        );
+        const after = await judge(order, intent);
+        return after === 'confirm' ? { kind: 'pending' } : after;
+      } catch (error) {
+        if (!isRefusal(error)) throw error;
+        const after = await judge(order, await stripe.setupIntents.retrieve(order.reference));
+        return after === 'confirm' ? giveUp(order, UNUSABLE) : after;
+      }
+    },
+    async capture(order) {
+      const setup = await stripe.setupIntents.retrieve(order.reference);
+      const customer = idOf(setup.customer);
+      const payment_method = idOf(setup.payment_method);
+      if (setup.status !== 'succeeded' || customer === undefined || payment_method === undefined) {
+        return { kind: 'uncollectable', reason: `the mandate ${setup.id} is ${setup.status}` };
+      }
+      const mandate = idOf(setup.mandate);
+      const before = await debitOf(customer);
+      if (before !== undefined) return judgeDebit(before);
+      try {
+        const debit = await keyed(order, 'capture', (key) =>
+          stripe.paymentIntents.create(
+            {
+              amount: order.amount_in_cents,
+              currency: 'usd',
+              customer,
+              payment_method,
+              allowed_payment_method_types: ['us_bank_account'],
+              ...(mandate === undefined ? {} : { mandate }),
+              confirm: true,
+              off_session: true,
+              metadata: metadataOf(order),
+            },
+            key,
+          ),
+        );
+        return judgeDebit(debit);
+      } catch (error) {
+        if (!isRefusal(error)) throw error;
+        const made = await debitOf(customer);
+        if (made !== undefined) return judgeDebit(made);
+        return { kind: 'uncollectable', reason: `the debit was refused (${codeOf(error)})` };
+      }
+    },
+    async void(order) {
+      const setup = await stripe.setupIntents.retrieve(order.reference);
+      const customer = idOf(setup.customer);
+      if (customer !== undefined && (await debitOf(customer)) !== undefined) return 'captured';
+      if (setup.status !== 'succeeded' && setup.status !== 'canceled') await giveUp(order, '');
+      if (customer === undefined) return 'released';
+      try {
+        // With its customer the bank account goes, and the mandate with it.
+        await stripe.customers.del(customer);
+      } catch (error) {
+        if (!isRefusal(error) || error.code !== 'resource_missing') throw error;
+      }
+      return 'released';
+    },
+    async refund(order) {
+      const setup = await stripe.setupIntents.retrieve(order.reference);
+      const debit = await debitOf(idOf(setup.customer) ?? '');
+      // A debit that failed has taken nothing.
+      if (debit === undefined || debit.last_payment_error !== null) return;
+      await refundOf(stripe, order, debit.id);
+    },
+  };
+}
+
+// What both need -------------------------------------------------------------------------------------------------------------
+
+async function refundOf(
+  stripe: Stripe,
+  order: PreparedOrder,
+  payment_intent: string,
+): Promise<void> {
+  try {
+    await keyed(order, 'refund', (key) =>
+      stripe.refunds.create(
+        { payment_intent, metadata: { platform_payment_id: order.platform_payment_id } },
+        key,
+      ),
+    );
+  } catch (error) {
+    // Refunded before, or the bank of the customer has taken it back already.
+    const done = ['charge_already_refunded', 'charge_disputed', 'refund_disputed_payment'];
+    if (!isRefusal(error) || !done.includes(error.code ?? '')) throw error;
+  }
+}
+
+/**
+ * Runs an act under its idempotency key. Stripe stores an error with the key too, a server error as well, and would repeat it for a
+ * day whatever happened since: such an answer is recognized by its header, and the next key is used. The object's state, not the key,
+ * is what lets the act happen once.
+ */
+async function keyed<T>(
+  order: FundsOrder,
+  act: string,
+  call: (key: { readonly idempotencyKey: string }) => Promise<T>,
+): Promise<T> {
+  const key = `${order.platform_payment_id}:${act}`;
+  for (let turn = 1; ; turn += 1) {
+    try {
+      return await call({ idempotencyKey: turn === 1 ? key : `${key}:${turn}` });
+    } catch (error) {
+      const replayed =
+        error instanceof Stripe.errors.StripeError &&
+        error.headers?.['idempotent-replayed'] === 'true';
+      if (!replayed || turn >= MAX_KEYS) throw error;
+    }
+  }
+}
+
+/** Stripe understood the request and did not do it: the card was declined, or the object's state does not allow it. */
+function isRefusal(error: unknown): error is Stripe.errors.StripeError {
+  return (
+    error instanceof Stripe.errors.StripeCardError ||
+    error instanceof Stripe.errors.StripeInvalidRequestError
+  );
+}
+
+function actionOf(intent: {
+  readonly client_secret: string | null;
+  readonly next_action: {
+    readonly redirect_to_url?: { readonly url: string | null } | undefined;
+  } | null;
+}): ProcessorAuthorization {
+  const url = intent.next_action?.redirect_to_url?.url;
+  if (url !== undefined && url !== null) {
+    return { kind: 'requires_action', action: { kind: 'redirect', url } };
+  }
+  if (intent.client_secret === null)
+    throw new Error('Stripe asks for an action and gave no secret');
+  return { kind: 'requires_action', action: { kind: 'step_up', data: intent.client_secret } };
+}
+
+interface Told {
+  readonly code?: string | undefined;
+  readonly decline_code?: string | undefined;
+}
+
+function codeOf({ code, decline_code }: Told): string {
+  return decline_code ?? code ?? 'no code';
+}
+
+function declineText(told: Told): string {
+  return DECLINES[told.decline_code ?? ''] ?? DECLINES[told.code ?? ''] ?? DECLINED;
+}
+
+function idOf(linked: string | { readonly id: string } | null): string | undefined {
+  if (linked === null) return undefined;
+  return typeof linked === 'string' ? linked : linked.id;
+}
+
+// Webhooks -------------------------------------------------------------------------------------------------------------------
+
+async function readEvent(
+  stripe: Stripe,
+  secrets: readonly string[],
+  request: ProcessorRequest,
+): Promise<ProcessorEvent | undefined> {
+  const event = verified(stripe, secrets, request.body, request.header('stripe-signature') ?? '');
+  const event_id = event.id;
+  const of = (
+    metadata: Stripe.Metadata | null,
+    kind: ProcessorEvent['kind'],
+    detail?: ProcessorEvent['detail'],
+  ): ProcessorEvent | undefined => {
+    const platform_payment_id = metadata?.['platform_payment_id'];
+    // An account may serve other systems too.
+    if (platform_payment_id === undefined) return undefined;
+    return { event_id, platform_payment_id, kind, ...(detail === undefined ? {} : { detail }) };
+  };
+  switch (event.type) {
+    case 'payment_intent.amount_capturable_updated':
+    case 'payment_intent.succeeded':
+      return of(event.data.object.metadata, 'taken');
+    case 'payment_intent.payment_failed': {
+      const { metadata, payment_method_types, last_payment_error } = event.data.object;
+      // A bank debit fails days after it was made; a card at once, and then the payment was never sent.
+      return payment_method_types.includes('us_bank_account')
+        ? of(metadata, 'returned', { code: codeOf(last_payment_error ?? {}) })
+        : of(metadata, 'news');
+    }
+    case 'payment_intent.requires_action':
+    case 'payment_intent.processing':
+    case 'payment_intent.canceled':
+    case 'setup_intent.requires_action':
+    case 'setup_intent.succeeded':
+    case 'setup_intent.setup_failed':
+    case 'setup_intent.canceled':
+      return of(event.data.object.metadata, 'news');
+    case 'charge.dispute.created':
+    case 'charge.dispute.closed': {
+      const { id, payment_intent, reason, status, amount } = event.data.object;
+      const reference = idOf(payment_intent);
+      if (reference === undefined) return undefined;
+      // A dispute does not repeat the metadata of its payment.
+      const { metadata } = await stripe.paymentIntents.retrieve(reference);
+      return of(metadata, 'disputed', { dispute: id, reason, status, amount_in_cents: amount });
+    }
+    case 'charge.refunded': {
+      const { metadata, amount_refunded } = event.data.object;
+      return of(metadata, 'refunded', { amount_in_cents: amount_refunded });
+    }
+    default:
+      return undefined;
+  }
+}
+
+function verified(
+  stripe: Stripe,
+  secrets: readonly string[],
+  body: Buffer,
+  signature: string,
+): Stripe.Event {
+  let last: unknown;
+  for (const secret of secrets) {
+    try {
+      return stripe.webhooks.constructEvent(body, signature, secret, EVENT_TOLERANCE_S);
+    } catch (error) {
+      last = error;
+    }
+  }
+  throw new UnverifiedEvent('the signature is not right', { cause: last });
+}

@@ -1,0 +1,655 @@
+/**
+ * An imitation of the part of Stripe's API that the adapter uses, over real HTTP: form bodies, idempotency keys, states, errors and
+ * signed webhooks. Every object it answers with has the type that Stripe's library publishes for it, which Stripe generates from its
+ * OpenAPI description, so that the compiler checks each field against that.
+ */
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import type { Cleanup } from '@duebridge/runtime/testing';
+import { Stripe } from 'stripe';
+import type { StripeSettings } from './stripe.ts';
+
+const SECRET_KEY = 'sk_test_imitation';
+const WEBHOOK_SECRET = 'whsec_imitation';
+
+/** What a test may do to a call: leave it; answer with an error instead; or do it and lose the answer. */
+type Fate =
+  | undefined
+  | { readonly kind: 'fail'; readonly status: number; readonly keepsKey?: boolean }
+  | { readonly kind: 'lose' }
+  | { readonly kind: 'hang' };
+
+/** A call as it came: `POST /v1/payment_intents/{id}/capture` without the id. */
+interface Call {
+  readonly method: string;
+  /** With every id replaced by `:id`. */
+  readonly route: string;
+  readonly id: string;
+  readonly form: ReadonlyMap<string, string>;
+  readonly key: string | undefined;
+}
+
+/** The imitation, and what a test may see and do. */
+export interface StripeImitation {
+  readonly url: string;
+  /** What a platform needs to use it. */
+  readonly settings: StripeSettings;
+  readonly calls: Call[];
+  readonly intents: Map<string, Stripe.PaymentIntent>;
+  readonly setups: Map<string, Stripe.SetupIntent>;
+  readonly customers: Map<string, Stripe.Customer | Stripe.DeletedCustomer>;
+  readonly refunds: Stripe.Refund[];
+  /** How often funds were really taken, by intent. */
+  readonly taken: Map<string, number>;
+  /** Seconds for which a card is held, by amount; else a week. */
+  readonly holdSeconds: Map<number, number>;
+  /** Asked before every call. */
+  script: (call: Call) => Fate;
+  /** What Stripe's fields return for a card or account number of its test list. */
+  token(number: string): string;
+  /** The intent of a payment. */
+  intentOf(platform_payment_id: string): Stripe.PaymentIntent;
+  /** The customer approves, or fails, the step-up of an intent. */
+  act(id: string, approves: boolean): void;
+  /** The authorization ends by itself. */
+  expire(id: string): void;
+  /** Somebody captures in the dashboard. */
+  captureByHand(id: string): void;
+  /** Idempotency keys are forgotten, as after a day. */
+  forgetKeys(): void;
+  /** A webhook as Stripe signs it: its body and its header. */
+  webhook(
+    type: string,
+    object: object,
+    change?: { readonly id?: string; readonly secret?: string; readonly at?: number },
+  ): { readonly raw: string; readonly headers: Record<string, string> };
+}
+
+/** Numbers of Stripe's documentation that do not simply succeed. */
+const CARD_DECLINED = '4000000000000002';
+const INSUFFICIENT = '4000000000009995';
+const ASKS = '4000000000003220';
+/** An account whose debits come back; its setup succeeds. */
+export const BANK_REFUSED = '000111111116';
+export const NUMBERS = {
+  good: '4242424242424242',
+  declined: CARD_DECLINED,
+  insufficient: INSUFFICIENT,
+  asks: ASKS,
+  bank: '000123456789',
+} as const;
+
+class Refused extends Error {
+  readonly status: number;
+  readonly body: object;
+  constructor(status: number, error: object) {
+    super(JSON.stringify(error));
+    this.status = status;
+    this.body = { error };
+  }
+}
+
+const seconds = (): number => Math.floor(Date.now() / 1_000);
+
+/** Starts the imitation on a free port. */
+export async function startStripe(cleanup: Cleanup): Promise<StripeImitation> {
+  const numbers = new Map<string, string>();
+  const charges = new Map<string, Stripe.Charge>();
+  const keys = new Map<
+    string,
+    { readonly text: string; readonly status: number; readonly body: string }
+  >();
+  let made = 0;
+  const newId = (kind: string): string => {
+    made += 1;
+    // Letters between the digits, as in Stripe's: never twelve digits in a row.
+    return `${kind}_${made}x${process.hrtime.bigint().toString(36)}`;
+  };
+  const server = createServer((request, response) => void answer(request, response));
+
+  const self: StripeImitation = {
+    url: '',
+    settings: {
+      secretKey: SECRET_KEY,
+      publishableKey: 'pk_test_imitation',
+      webhookSecrets: [WEBHOOK_SECRET],
+      callMs: 2_000,
+    },
+    calls: [],
+    intents: new Map(),
+    setups: new Map(),
+    customers: new Map(),
+    refunds: [],
+    taken: new Map(),
+    holdSeconds: new Map(),
+    script: () => undefined,
+    token(number) {
+      const id = newId('ctoken');
+      numbers.set(id, number);
+      return id;
+    },
+    intentOf(platform_payment_id) {
+      const found = [...self.intents.values()].find(
+        ({ metadata }) => metadata['platform_payment_id'] === platform_payment_id,
+      );
+      if (found === undefined) throw new Error(`no intent of ${platform_payment_id}`);
+      return found;
+    },
+    act(id, approves) {
+      const intent = self.intents.get(id);
+      if (intent?.status === 'requires_action') {
+        intent.next_action = null;
+        if (approves) hold(intent);
+        else
+          refuse(intent, 'payment_intent_authentication_failure', 'The customer did not confirm.');
+      }
+      const setup = self.setups.get(id);
+      if (setup?.status === 'requires_action') {
+        setup.next_action = null;
+        setup.status = approves ? 'succeeded' : 'requires_payment_method';
+      }
+    },
+    expire(id) {
+      const intent = get(self.intents, id);
+      intent.status = 'canceled';
+      intent.cancellation_reason = 'automatic';
+      intent.canceled_at = seconds();
+      intent.amount_capturable = 0;
+    },
+    captureByHand(id) {
+      take(get(self.intents, id));
+    },
+    forgetKeys: () => keys.clear(),
+    webhook(type, object, { id = newId('evt'), secret = WEBHOOK_SECRET, at = seconds() } = {}) {
+      const raw = JSON.stringify({
+        id,
+        object: 'event',
+        api_version: Stripe.API_VERSION ?? null,
+        created: at,
+        data: { object },
+        livemode: false,
+        pending_webhooks: 1,
+        request: { id: null, idempotency_key: null },
+        type,
+      });
+      const signature = new Stripe(SECRET_KEY).webhooks.generateTestHeaderString({
+        payload: raw,
+        secret,
+        timestamp: at,
+      });
+      return { raw, headers: { 'stripe-signature': signature } };
+    },
+  };
+
+  function get<T>(map: ReadonlyMap<string, T>, id: string): T {
+    const found = map.get(id);
+    if (found !== undefined) return found;
+    throw new Refused(404, {
+      type: 'invalid_request_error',
+      code: 'resource_missing',
+      message: `No such object: '${id}'`,
+      param: 'intent',
+    });
+  }
+
+  const unexpected = (intent: { readonly status: string }, kind: string): Refused =>
+    new Refused(400, {
+      type: 'invalid_request_error',
+      code: `${kind}_unexpected_state`,
+      message: `This object has a status of ${intent.status}, which does not allow that.`,
+    });
+
+  function hold(intent: Stripe.PaymentIntent): void {
+    const charge = newCharge(
+      newId('ch'),
+      intent,
+      seconds() + (self.holdSeconds.get(intent.amount) ?? 7 * 86_400),
+    );
+    charges.set(charge.id, charge);
+    intent.latest_charge = charge.id;
+    intent.status = 'requires_capture';
+    intent.amount_capturable = intent.amount;
+  }
+
+  function take(intent: Stripe.PaymentIntent): void {
+    intent.status = 'succeeded';
+    intent.amount_received = intent.amount;
+    intent.amount_capturable = 0;
+    self.taken.set(intent.id, (self.taken.get(intent.id) ?? 0) + 1);
+  }
+
+  /** The error of a card or bank as the library knows it, kept on the intent. */
+  function refuse(
+    intent: Stripe.PaymentIntent,
+    code: string,
+    message: string,
+    decline?: string,
+  ): object {
+    const error = {
+      type: 'card_error',
+      code,
+      message,
+      ...(decline === undefined ? {} : { decline_code: decline }),
+    } as const;
+    intent.status = 'requires_payment_method';
+    intent.payment_method = null;
+    intent.last_payment_error = error;
+    return error;
+  }
+
+  /** What each route does. */
+  const routes: Readonly<Record<string, (call: Call) => object>> = {
+    'POST /v1/payment_intents': ({ form }) => {
+      const amount = Number(form.get('amount'));
+      if (!Number.isInteger(amount) || amount < 50) {
+        throw new Refused(400, {
+          type: 'invalid_request_error',
+          code: 'amount_too_small',
+          message: 'Amount must be at least $0.50 usd',
+        });
+      }
+      const intent = newIntent(newId('pi'), amount, form);
+      self.intents.set(intent.id, intent);
+      if (form.get('confirm') === 'true') {
+        const setup = [...self.setups.values()].find((one) => one.customer === intent.customer);
+        if (setup?.payment_method === `pm_${BANK_REFUSED}`) {
+          throw new Refused(402, refuse(intent, 'debit_not_authorized', 'The debit was refused.'));
+        }
+        intent.status = 'processing';
+        self.taken.set(intent.id, (self.taken.get(intent.id) ?? 0) + 1);
+      }
+      return intent;
+    },
+    'GET /v1/payment_intents': ({ form }) => ({
+      object: 'list',
+      url: '/v1/payment_intents',
+      has_more: false,
+      data: [...self.intents.values()].filter(({ customer }) => customer === form.get('customer')),
+    }),
+    'GET /v1/payment_intents/:id': ({ id }) => get(self.intents, id),
+    'POST /v1/payment_intents/:id/confirm': ({ id, form }) => {
+      const intent = get(self.intents, id);
+      if (!['requires_payment_method', 'requires_confirmation'].includes(intent.status)) {
+        throw unexpected(intent, 'payment_intent');
+      }
+      const number = get(numbers, form.get('confirmation_token') ?? '');
+      if (number === CARD_DECLINED || number === INSUFFICIENT) {
+        const decline = number === INSUFFICIENT ? 'insufficient_funds' : 'generic_decline';
+        throw new Refused(402, refuse(intent, 'card_declined', 'Your card was declined.', decline));
+      }
+      intent.payment_method = newId('pm');
+      if (number === ASKS) {
+        intent.status = 'requires_action';
+        intent.next_action = { type: 'use_stripe_sdk', use_stripe_sdk: {} };
+      } else {
+        hold(intent);
+      }
+      return intent;
+    },
+    'POST /v1/payment_intents/:id/capture': ({ id }) => {
+      const intent = get(self.intents, id);
+      if (intent.status !== 'requires_capture') throw unexpected(intent, 'payment_intent');
+      take(intent);
+      return intent;
+    },
+    'POST /v1/payment_intents/:id/cancel': ({ id }) => {
+      const intent = get(self.intents, id);
+      if (intent.status === 'succeeded' || intent.status === 'canceled') {
+        throw unexpected(intent, 'payment_intent');
+      }
+      intent.status = 'canceled';
+      intent.canceled_at = seconds();
+      intent.amount_capturable = 0;
+      return intent;
+    },
+    'POST /v1/setup_intents': ({ form }) => {
+      const setup = newSetup(newId('seti'), form);
+      self.setups.set(setup.id, setup);
+      return setup;
+    },
+    'GET /v1/setup_intents/:id': ({ id }) => get(self.setups, id),
+    'POST /v1/setup_intents/:id/confirm': ({ id, form }) => {
+      const setup = get(self.setups, id);
+      if (setup.status !== 'requires_payment_method') throw unexpected(setup, 'setup_intent');
+      const number = get(numbers, form.get('confirmation_token') ?? '');
+      setup.status = 'succeeded';
+      setup.payment_method = `pm_${number}`;
+      setup.mandate = newId('mandate');
+      return setup;
+    },
+    'POST /v1/setup_intents/:id/cancel': ({ id }) => {
+      const setup = get(self.setups, id);
+      if (setup.status === 'succeeded' || setup.status === 'canceled') {
+        throw unexpected(setup, 'setup_intent');
+      }
+      setup.status = 'canceled';
+      return setup;
+    },
+    'POST /v1/customers': ({ form }) => {
+      const customer = newCustomer(newId('cus'), form);
+      self.customers.set(customer.id, customer);
+      return customer;
+    },
+    'DELETE /v1/customers/:id': ({ id }) => {
+      get(self.customers, id);
+      const gone: Stripe.DeletedCustomer = { id, object: 'customer', deleted: true };
+      self.customers.set(id, gone);
+      return gone;
+    },
+    'POST /v1/refunds': ({ form }) => {
+      const intent = get(self.intents, form.get('payment_intent') ?? '');
+      if (self.refunds.some((one) => one.payment_intent === intent.id)) {
+        throw new Refused(400, {
+          type: 'invalid_request_error',
+          code: 'charge_already_refunded',
+          message: 'Charge has already been refunded.',
+        });
+      }
+      const refund = newRefund(newId('re'), intent);
+      self.refunds.push(refund);
+      return refund;
+    },
+  };
+
+  const answer = async (request: IncomingMessage, response: ServerResponse): Promise<void> => {
+    let text = '';
+    for await (const chunk of request) text += String(chunk);
+    const url = new URL(request.url ?? '', 'http://stripe');
+    const id = /\/((?:pi|seti|cus)_[^/]+)/.exec(url.pathname)?.[1] ?? '';
+    const form = new Map(new URLSearchParams(text === '' ? url.search : text));
+    const key = request.headers['idempotency-key'];
+    const method = request.method ?? '';
+    const call: Call = {
+      method,
+      route: `${method} ${id === '' ? url.pathname : url.pathname.replace(id, ':id')}`,
+      id,
+      form,
+      key: typeof key === 'string' ? key : undefined,
+    };
+    self.calls.push(call);
+    const send = (status: number, body: string, headers: Record<string, string> = {}): void => {
+      response.writeHead(status, {
+        'content-type': 'application/json',
+        'request-id': newId('req'),
+        ...headers,
+      });
+      response.end(body);
+    };
+    const fate = self.script(call);
+    if (fate?.kind === 'hang') return;
+    const known = call.key === undefined ? undefined : keys.get(call.key);
+    if (known !== undefined) {
+      if (known.text !== text) {
+        return send(
+          400,
+          JSON.stringify({ error: { type: 'idempotency_error', message: 'Other parameters.' } }),
+        );
+      }
+      return send(known.status, known.body, { 'idempotent-replayed': 'true' });
+    }
+    if (fate?.kind === 'fail') {
+      const type = fate.status === 429 ? 'rate_limit_error' : 'api_error';
+      const body = JSON.stringify({ error: { type, message: `scripted ${fate.status}` } });
+      if (fate.keepsKey === true && call.key !== undefined) {
+        keys.set(call.key, { text, status: fate.status, body });
+      }
+      return send(fate.status, body);
+    }
+    let status = 200;
+    let body: object;
+    try {
+      if (request.headers.authorization !== `Bearer ${SECRET_KEY}`) {
+        throw new Refused(401, { type: 'invalid_request_error', message: 'Invalid API Key' });
+      }
+      const act = routes[call.route];
+      if (act === undefined) throw new Error(`the imitation has no ${call.route}`);
+      body = act(call);
+      const expands = [...form].some(
+        ([name, value]) => name.startsWith('expand') && value === 'latest_charge',
+      );
+      if (expands && 'latest_charge' in body) {
+        body = { ...body, latest_charge: charges.get(body.latest_charge as string) ?? null };
+      }
+    } catch (error) {
+      if (!(error instanceof Refused)) throw error;
+      ({ status, body } = error);
+    }
+    const json = JSON.stringify(body);
+    if (call.key !== undefined) keys.set(call.key, { text, status, body: json });
+    if (fate?.kind === 'lose') return void request.socket.destroy();
+    send(status, json);
+  };
+
+  await new Promise<void>((resolve) => {
+    server.listen(0, '127.0.0.1', resolve);
+  });
+  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  cleanup.after(async () => {
+    server.closeAllConnections();
+    await new Promise((resolve) => {
+      server.close(resolve);
+    });
+  });
+  return Object.assign(self, { url, settings: { ...self.settings, apiUrl: url } });
+}
+
+// Objects, each with every field that the library's types require -----------------------------------------------------------
+
+function metadataOf(form: ReadonlyMap<string, string>): Record<string, string> {
+  return Object.fromEntries(
+    [...form].flatMap(([name, value]) => {
+      const key = /^metadata\[(\w+)\]$/.exec(name)?.[1];
+      return key === undefined ? [] : [[key, value] as const];
+    }),
+  );
+}
+
+function typesOf(form: ReadonlyMap<string, string>): string[] {
+  return [...form].flatMap(([name, value]) =>
+    name.startsWith('allowed_payment_method_types') ? [value] : [],
+  );
+}
+
+function newIntent(
+  id: string,
+  amount: number,
+  form: ReadonlyMap<string, string>,
+): Stripe.PaymentIntent {
+  return {
+    id,
+    object: 'payment_intent',
+    allowed_payment_method_types: null,
+    amount,
+    amount_capturable: 0,
+    amount_received: 0,
+    application: null,
+    application_fee_amount: null,
+    automatic_payment_methods: null,
+    canceled_at: null,
+    cancellation_reason: null,
+    capture_method: form.get('capture_method') === 'manual' ? 'manual' : 'automatic',
+    client_secret: `${id}_secret_imitation`,
+    confirmation_method: 'automatic',
+    created: seconds(),
+    currency: form.get('currency') ?? '',
+    customer: form.get('customer') ?? null,
+    customer_account: null,
+    description: null,
+    excluded_payment_method_types: null,
+    last_payment_error: null,
+    latest_charge: null,
+    livemode: false,
+    managed_payments: null,
+    metadata: metadataOf(form),
+    next_action: null,
+    on_behalf_of: null,
+    payment_method: form.get('payment_method') ?? null,
+    payment_method_configuration_details: null,
+    payment_method_options: null,
+    payment_method_types: typesOf(form),
+    payment_record: null,
+    processing: null,
+    receipt_email: null,
+    review: null,
+    setup_future_usage: null,
+    shipping: null,
+    source: null,
+    statement_descriptor: null,
+    statement_descriptor_suffix: null,
+    status: 'requires_payment_method',
+    transfer_data: null,
+    transfer_group: null,
+  };
+}
+
+function newSetup(id: string, form: ReadonlyMap<string, string>): Stripe.SetupIntent {
+  return {
+    id,
+    object: 'setup_intent',
+    allowed_payment_method_types: null,
+    application: null,
+    automatic_payment_methods: null,
+    cancellation_reason: null,
+    client_secret: `${id}_secret_imitation`,
+    created: seconds(),
+    customer: form.get('customer') ?? null,
+    customer_account: null,
+    description: null,
+    excluded_payment_method_types: null,
+    flow_directions: null,
+    last_setup_error: null,
+    latest_attempt: null,
+    livemode: false,
+    managed_payments: null,
+    mandate: null,
+    metadata: metadataOf(form),
+    next_action: null,
+    on_behalf_of: null,
+    payment_method: null,
+    payment_method_configuration_details: null,
+    payment_method_options: null,
+    payment_method_types: typesOf(form),
+    single_use_mandate: null,
+    status: 'requires_payment_method',
+    usage: form.get('usage') ?? 'off_session',
+  };
+}
+
+function newCustomer(id: string, form: ReadonlyMap<string, string>): Stripe.Customer {
+  return {
+    id,
+    object: 'customer',
+    balance: 0,
+    created: seconds(),
+    default_source: null,
+    description: null,
+    email: form.get('email') ?? null,
+    invoice_settings: {
+      custom_fields: null,
+      default_payment_method: null,
+      footer: null,
+      rendering_options: null,
+    },
+    livemode: false,
+    metadata: metadataOf(form),
+    shipping: null,
+  };
+}
+
+function newRefund(id: string, intent: Stripe.PaymentIntent): Stripe.Refund {
+  return {
+    id,
+    object: 'refund',
+    amount: intent.amount,
+    balance_transaction: null,
+    charge: null,
+    created: seconds(),
+    currency: 'usd',
+    customer: null,
+    customer_account: null,
+    metadata: intent.metadata,
+    payment_intent: intent.id,
+    payment_method: null,
+    reason: null,
+    receipt_number: null,
+    source_transfer_reversal: null,
+    status: 'succeeded',
+    transfer_reversal: null,
+  };
+}
+
+function newCharge(
+  id: string,
+  intent: Stripe.PaymentIntent,
+  capture_before: number,
+): Stripe.Charge {
+  return {
+    id,
+    object: 'charge',
+    amount: intent.amount,
+    amount_captured: 0,
+    amount_refunded: 0,
+    application: null,
+    application_fee: null,
+    application_fee_amount: null,
+    balance_transaction: null,
+    billing_details: { address: null, email: null, name: null, phone: null, tax_id: null },
+    calculated_statement_descriptor: null,
+    captured: false,
+    created: seconds(),
+    currency: 'usd',
+    customer: null,
+    description: null,
+    disputed: false,
+    failure_balance_transaction: null,
+    failure_code: null,
+    failure_message: null,
+    fraud_details: null,
+    livemode: false,
+    metadata: intent.metadata,
+    on_behalf_of: null,
+    outcome: null,
+    paid: true,
+    payment_intent: intent.id,
+    payment_method: null,
+    payment_method_details: { type: 'card', card: cardDetails(capture_before) },
+    receipt_email: null,
+    receipt_number: null,
+    receipt_url: null,
+    refunded: false,
+    review: null,
+    shipping: null,
+    source: null,
+    source_transfer: null,
+    statement_descriptor: null,
+    statement_descriptor_suffix: null,
+    status: 'succeeded',
+    transfer_data: null,
+    transfer_group: null,
+  };
+}
+
+function cardDetails(capture_before: number): Stripe.Charge.PaymentMethodDetails.Card {
+  return {
+    amount_authorized: null,
+    authorization_code: null,
+    brand: 'visa',
+    capture_before,
+    checks: null,
+    country: 'US',
+    electronic_commerce_indicator: null,
+    exp_month: 12,
+    exp_year: 2_040,
+    funding: 'credit',
+    installments: null,
+    last4: '4242',
+    mandate: null,
+    network: 'visa',
+    network_token: null,
+    network_transaction_id: null,
+    regulated_status: 'unregulated',
+    three_d_secure: null,
+    transaction_link_id: null,
+    wallet: null,
+  };
+}
