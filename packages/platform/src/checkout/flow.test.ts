@@ -312,6 +312,37 @@ test('another id, another customer, another partner: the same 404 for all of the
   assertCode(odd, 'INVALID_REQUEST');
 });
 
+test('a payment of another partner is not given to a session even if the flow led to it', async () => {
+  const account = newAccount();
+  const mine = await platform.session(credentials, account, newCustomer());
+  const payment = await pay(mine.session);
+  const elsewhere = await platform.register(partner);
+  const theirs = await platform.session(
+    await platform.credentials(elsewhere.partner_id),
+    account,
+    'customer@canary.example',
+  );
+  const own = await pay(theirs.session);
+  // A mistake that hangs one partner's payment into the other's flow: the first wall is down.
+  await platform.database.query(
+    `UPDATE duebridge_platform.flow_payments SET flow_id =
+       (SELECT flow_id FROM duebridge_platform.flow_payments WHERE platform_payment_id = $2)
+      WHERE platform_payment_id = $1`,
+    [payment.platform_payment_id, own.platform_payment_id],
+  );
+  await platform.database.query(
+    `UPDATE duebridge_platform.flows SET latest_payment_id = $1 WHERE latest_payment_id = $2`,
+    [payment.platform_payment_id, own.platform_payment_id],
+  );
+  const headers = bearer(theirs.session);
+  for (const suffix of ['', '/events']) {
+    const path = `/v1/flow/payments/${payment.platform_payment_id}${suffix}`;
+    assertCode(await platform.call('GET', path, { headers }), 'PAYMENT_NOT_FOUND');
+  }
+  const shown = (await readSession(theirs.session)).payment?.platform_payment_id;
+  assert.notEqual(shown, payment.platform_payment_id);
+});
+
 test('a payment that failed is tried again once per try, however often the button is pressed [S4]', async () => {
   const account = newAccount(failed('The card office is closed'));
   const { session } = await platform.session(credentials, account, newCustomer());

@@ -48,7 +48,10 @@ interface Candidate extends PaymentRow {
   readonly of_token: boolean;
 }
 
-/** The flow's latest payment, and the latest of the token: one row when they are the same. */
+/**
+ * The flow's latest payment, and the latest of the token: one row when they are the same. Here and below a payment is read by the
+ * flow and by the session's partner and account as well: either would do, and neither has to be trusted alone (decision 136).
+ */
 const selectCandidates = sql(
   'flow_candidates',
   `SELECT ${PAYMENT_COLUMNS}, c.is_latest, c.of_token
@@ -61,7 +64,8 @@ const selectCandidates = sql(
              FROM duebridge_platform.flow_payments fp JOIN duebridge_platform.flows f USING (flow_id)
             WHERE fp.token_hash = $2 AND fp.flow_id = $1
             ORDER BY fp.created_at DESC LIMIT 1)) AS c
-     JOIN duebridge_platform.payments p USING (platform_payment_id)`,
+     JOIN duebridge_platform.payments p USING (platform_payment_id)
+    WHERE p.partner_id = $3 AND p.account_id = $4`,
 );
 
 /** The payment that the session stands on, or undefined; see above. */
@@ -78,7 +82,12 @@ export async function flowAsItStands(
   session: Session,
 ): Promise<{ readonly standing?: PaymentRow; readonly latest?: PaymentRow }> {
   if (!isPayable(session)) return {};
-  const found = await on.query<Candidate>(selectCandidates, [session.flow_id, session.token_hash]);
+  const found = await on.query<Candidate>(selectCandidates, [
+    session.flow_id,
+    session.token_hash,
+    session.partner_id,
+    session.account_id,
+  ]);
   const latest = found.find((candidate) => candidate.is_latest);
   const unseen =
     latest !== undefined && latest.platform_payment_id !== session.opened_after
@@ -167,7 +176,7 @@ export async function noteFlowPayment(
 const selectReplacement = sql(
   'flow_replacement',
   `SELECT ${PAYMENT_COLUMNS} FROM duebridge_platform.flow_payments fp JOIN duebridge_platform.payments p USING (platform_payment_id)
-    WHERE fp.replaces = $2 AND fp.flow_id = $1`,
+    WHERE fp.replaces = $2 AND fp.flow_id = $1 AND p.partner_id = $3 AND p.account_id = $4`,
 );
 
 /** The payment of this flow that was made in place of another, or undefined. */
@@ -179,6 +188,8 @@ export async function replacementOf(
   const [row] = await on.query<PaymentRow>(selectReplacement, [
     session.flow_id,
     platform_payment_id,
+    session.partner_id,
+    session.account_id,
   ]);
   return row;
 }
@@ -186,7 +197,7 @@ export async function replacementOf(
 const selectFlowPayment = sql(
   'flow_payment',
   `SELECT ${PAYMENT_COLUMNS} FROM duebridge_platform.flow_payments fp JOIN duebridge_platform.payments p USING (platform_payment_id)
-    WHERE fp.platform_payment_id = $2 AND fp.flow_id = $1`,
+    WHERE fp.platform_payment_id = $2 AND fp.flow_id = $1 AND p.partner_id = $3 AND p.account_id = $4`,
 );
 
 /** A payment of the session's flow, or undefined, both for another flow's payment and for an unknown id. */
@@ -199,6 +210,8 @@ export async function flowPayment(
   const [row] = await on.query<PaymentRow>(selectFlowPayment, [
     session.flow_id,
     platform_payment_id,
+    session.partner_id,
+    session.account_id,
   ]);
   return row;
 }

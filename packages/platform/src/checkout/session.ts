@@ -88,8 +88,8 @@ const insertSession = sql(
           CASE WHEN before.session_id IS NULL THEN f.latest_payment_id ELSE before.opened_after END,
           now() + interval '${sessionMinutes} minutes'
      FROM t
-     LEFT JOIN duebridge_platform.flows f ON f.flow_id = t.flow_id
-     LEFT JOIN duebridge_platform.sessions before ON before.session_id = $4 AND before.flow_id = t.flow_id
+     LEFT JOIN duebridge_platform.flows f ON f.flow_id = t.flow_id AND f.partner_id = t.partner_id
+     LEFT JOIN duebridge_platform.sessions before ON before.session_id = $4 AND before.flow_id = t.flow_id AND before.partner_id = t.partner_id
    RETURNING session_id, token_hash, partner_id, customer_id, biller_id, account_id, flow_id, balance, opened_after, expires_at`,
 );
 const selectSession = sql(

@@ -1,0 +1,85 @@
+/**
+ * No statement that serves a caller of one partner can read or write another partner's rows: each names the partner, or a secret, a
+ * flow or a client that belongs to one (decision 136). What serves operators and the engine stands for all partners and is not meant.
+ */
+import assert from 'node:assert/strict';
+import test from 'node:test';
+import { statementsOf, type Side } from './support/statements.ts';
+
+/** Tables with rows of several partners, on the platform, or of several clients, in the kit. */
+const TABLES: Readonly<Record<Side, readonly string[]>> = {
+  platform: [
+    'payments',
+    'tokens',
+    'sessions',
+    'flows',
+    'flow_payments',
+    'customers',
+    'clients',
+    'client_keys',
+  ],
+  partner: ['payment'],
+};
+
+/** What ties a row to one tenant: the column is compared with something, or written. */
+const TIES: Readonly<Record<Side, RegExp>> = {
+  platform: /\b(?:partner_id|client_id|flow_id|token_hash|session_hash) *(?:=|,|\))/,
+  partner: /\bclient_id *(?:= *ANY|,)/,
+};
+
+/** Stages that a caller of one tenant reaches. */
+const SERVES: Readonly<Record<Side, RegExp>> = {
+  // Retention and mail are sweeps over all partners, which no caller starts.
+  platform: /^checkout\/(?!retention|mail)/,
+  partner: /^(accept|status|statement|account-reads|kit)\.ts$/,
+};
+
+/** Statements without a tie, each by its beginning, with the reason. A new one needs a reason, too. */
+const WITHOUT: readonly (readonly [file: string, begins: string, why: string])[] = [
+  [
+    'checkout/confirm.ts',
+    'UPDATE duebridge_platform.customers',
+    'the id is the session’s own, read by its hash',
+  ],
+  [
+    'checkout/keys.ts',
+    'UPDATE duebridge_platform.client_keys SET last_used_at',
+    'ids of keys that were just verified',
+  ],
+];
+
+test('each statement that serves a caller names whose rows it means', () => {
+  const used = new Set<number>();
+  let seen = 0;
+  for (const side of ['platform', 'partner'] as const) {
+    const table = new RegExp(`duebridge_${side}\\.(${TABLES[side].join('|')})\\b`);
+    for (const { file, text } of statementsOf(side)) {
+      if (
+        !SERVES[side].test(file) ||
+        !table.test(text) ||
+        !/\b(SELECT|INSERT|UPDATE|DELETE)\b/.test(text)
+      )
+        continue;
+      seen += 1;
+      if (TIES[side].test(text)) continue;
+      const index = WITHOUT.findIndex(([of, begins]) => of === file && text.startsWith(begins));
+      assert.ok(index >= 0, `${file} names no partner: ${text}`);
+      used.add(index);
+    }
+  }
+  assert.ok(seen > 20, `${seen} statements were found`);
+  assert.equal(used.size, WITHOUT.length, 'an exception that is not needed any more');
+});
+
+test('a payment is read for a customer by flow and by partner, both', () => {
+  const reads = statementsOf('platform').filter(
+    ({ file, text }) =>
+      SERVES.platform.test(file) &&
+      /(?:FROM|JOIN) duebridge_platform\.payments p\b/.test(text) &&
+      text.includes('flow_id'),
+  );
+  assert.ok(reads.length >= 4);
+  for (const { text } of reads) {
+    assert.match(text, /[pf]\.partner_id = \$/, text);
+  }
+});
