@@ -6,7 +6,7 @@
  *
  * The stub partner runs in a separate process; engine, loop and PostgreSQL share this machine with it. Rounds alternate.
  *
- *     node bench/drive.ts [--rounds 3] [--payments 10000] [--concurrency 64]
+ *     node bench/drive.ts [--rounds 3] [--payments 10000] [--concurrency 64] [--profile FILE]
  *
  * The last lines are the ratio (the median of the rounds, with minimum and maximum) and the writes per poll.
  */
@@ -20,6 +20,7 @@ import { parseArgs } from 'node:util';
 import { ensureDatabase, migrate, openDatabase, silentLog, systemClock } from '@duebridge/runtime';
 import { testServer } from '@duebridge/runtime/testing';
 import { Pool } from 'undici';
+import { measureProcessorTime, startProfile } from './processor-time.ts';
 import { batchFor } from '../packages/platform/src/reconciliation/batch.ts';
 import { createEngine } from '../packages/platform/src/engine/engine.ts';
 import { sandboxFunding } from '../packages/platform/src/funding.ts';
@@ -33,6 +34,7 @@ const { values: flags } = parseArgs({
     rounds: { type: 'string', default: '3' },
     payments: { type: 'string', default: '10000' },
     concurrency: { type: 'string', default: '64' },
+    profile: { type: 'string' },
   },
   args: process.argv.slice(2).filter((argument) => argument !== '--' && argument !== 'stub'),
 });
@@ -120,6 +122,9 @@ async function ground(serverUrl: string, partnerUrl: string, concurrency: number
   const database = openDatabase({
     url: await ensureDatabase(serverUrl, name),
     applicationName: 'bench drive',
+    // As the platform opens the pool of its engine.
+    maxConnections: 8,
+    plansByKey: true,
   });
   await migrate(database, migrations);
   const base = { database, clock: systemClock, log: silentLog };
@@ -198,17 +203,27 @@ async function drive(
   const rows = await place.make(payments);
   let left = rows.length;
   const finished = Promise.withResolvers<void>();
+  // As a customer's page does: watches until the payment has ended.
   for (const row of rows) {
-    place.engine.watch(row.platform_payment_id, (now) => {
+    const unwatch = place.engine.watch(row.platform_payment_id, (now) => {
       if (now.stage !== 'ended') return;
+      unwatch();
       left -= 1;
       if (left === 0) finished.resolve();
     });
   }
+  const stopProfile = flags.profile === undefined ? undefined : await startProfile(flags.profile);
+  const processorTime = await measureProcessorTime(place.database);
   const startedAt = performance.now();
   for (const row of rows) place.engine.take(row);
   await finished.promise;
   const perSecond = payments / ((performance.now() - startedAt) / 1_000);
+  const { node, postgres } = processorTime();
+  await stopProfile?.();
+  const micros = (seconds: number): string => ((seconds * 1e6) / payments).toFixed(0);
+  console.log(
+    `  CPU of a payment: Node ${micros(node)} us, PostgreSQL ${micros(postgres)} us`,
+  );
   const [wrong] = await place.database.query<{ count: number }>(
     "SELECT count(*)::int AS count FROM duebridge_platform.payments WHERE status <> 'succeeded'",
   );
