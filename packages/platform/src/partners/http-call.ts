@@ -6,6 +6,7 @@
  * holds:  no redirect is followed, one deadline covers everything from the name lookup to the last byte, answers are cut at
  *         256 KiB, certificates are always verified, and private addresses are not connected to unless admitted. It never throws.
  */
+import type { IncomingHttpHeaders } from 'node:http';
 import { isIP } from 'node:net';
 import { JsonProblem, parseJson, type Json } from '@duebridge/contract';
 import { buildConnector, Pool, type Dispatcher } from 'undici';
@@ -127,32 +128,119 @@ function guardedConnector(allowPrivate: boolean): buildConnector.connector {
   };
 }
 
-async function exchange(pool: Pool, call: Call): Promise<Exchange> {
-  if (call.signal?.aborted === true || pool.closed || pool.destroyed) return noReply('stopped');
-  const controller = new AbortController();
-  let ended: 'timeout' | 'stopped' | undefined;
-  const end = (why: 'timeout' | 'stopped'): void => {
-    ended ??= why;
-    controller.abort();
-  };
-  const stop = (): void => end('stopped');
-  const timer = setTimeout(end, call.deadlineMs, 'timeout');
-  call.signal?.addEventListener('abort', stop);
-  try {
-    const answer = await pool.request({
-      method: call.method,
-      path: call.path,
-      headers: { ...STANDING_HEADERS, ...call.headers },
-      body: call.body ?? null,
-      signal: controller.signal,
-    });
-    return await read(answer);
-  } catch (error) {
-    return noReply(ended ?? reasonOf(error));
-  } finally {
-    clearTimeout(timer);
-    call.signal?.removeEventListener('abort', stop);
+function exchange(pool: Pool, call: Call): Promise<Exchange> {
+  if (call.signal?.aborted === true || pool.closed || pool.destroyed) {
+    return Promise.resolve(noReply('stopped'));
   }
+  return new Promise((resolve) => {
+    const handler = new CallHandler(call, resolve);
+    try {
+      pool.dispatch(
+        {
+          method: call.method,
+          path: call.path,
+          headers: { ...STANDING_HEADERS, ...call.headers },
+          body: call.body ?? null,
+        },
+        handler,
+      );
+    } catch (error) {
+      handler.onResponseError(undefined, error);
+    }
+  });
+}
+
+/**
+ * Collects the answer to one call. undici calls these methods directly: its promise interface wraps each answer in a stream and an
+ * abort signal, which cost as much CPU time as sending the request.
+ */
+class CallHandler implements Dispatcher.DispatchHandler {
+  readonly #resolve: (exchange: Exchange) => void;
+  readonly #signal: AbortSignal | undefined;
+  readonly #timer: NodeJS.Timeout;
+  #controller: Dispatcher.DispatchController | undefined;
+  #isDone = false;
+  #status = 0;
+  #headers: IncomingHttpHeaders = {};
+  #chunks: Uint8Array[] = [];
+  #length = 0;
+
+  constructor(call: Call, resolve: (exchange: Exchange) => void) {
+    this.#resolve = resolve;
+    this.#signal = call.signal;
+    this.#timer = setTimeout(CallHandler.#timeOut, call.deadlineMs, this);
+    if (call.signal !== undefined) callsUnder(call.signal).add(this);
+  }
+
+  static #timeOut(this: void, handler: CallHandler): void {
+    handler.end('timeout');
+  }
+
+  /** Ends the call at once, even while it waits for a connection; it is then not sent. */
+  end(reason: 'timeout' | 'stopped'): void {
+    this.#finish(noReply(reason));
+    this.#controller?.abort(new Error(reason));
+  }
+
+  onRequestStart(controller: Dispatcher.DispatchController): void {
+    this.#controller = controller;
+    if (this.#isDone) controller.abort(new Error('ended before it was sent'));
+  }
+
+  onResponseStart(
+    _: Dispatcher.DispatchController,
+    status: number,
+    headers: IncomingHttpHeaders,
+  ): void {
+    // 1xx answers come before the final one.
+    if (status < 200) return;
+    this.#status = status;
+    this.#headers = headers;
+  }
+
+  onResponseData(_: Dispatcher.DispatchController, chunk: Uint8Array): void {
+    this.#length += chunk.length;
+    // undici counts too, but do not depend on what a later version counts.
+    if (this.#length > MAX_REPLY_BYTES) throw new TooLarge();
+    this.#chunks.push(chunk);
+  }
+
+  onResponseEnd(): void {
+    if (this.#isDone) return;
+    const [only] = this.#chunks;
+    const bytes =
+      this.#chunks.length === 1 && only !== undefined
+        ? only
+        : Buffer.concat(this.#chunks, this.#length);
+    this.#finish(read(this.#status, this.#headers, bytes));
+  }
+
+  onResponseError(_: unknown, error: unknown): void {
+    this.#finish(noReply(reasonOf(error)));
+  }
+
+  #finish(exchange: Exchange): void {
+    if (this.#isDone) return;
+    this.#isDone = true;
+    clearTimeout(this.#timer);
+    if (this.#signal !== undefined) callsUnder(this.#signal).delete(this);
+    this.#resolve(exchange);
+  }
+}
+
+/** Calls under way by the signal that ends them: one listener for all, because adding one to a signal takes longer the more it has. */
+const underSignal = new WeakMap<AbortSignal, Set<CallHandler>>();
+
+function callsUnder(signal: AbortSignal): Set<CallHandler> {
+  const known = underSignal.get(signal);
+  if (known !== undefined) return known;
+  const calls = new Set<CallHandler>();
+  underSignal.set(signal, calls);
+  const stop = (): void => {
+    for (const call of calls) call.end('stopped');
+  };
+  signal.addEventListener('abort', stop, { once: true });
+  return calls;
 }
 
 /** Identity: a small body must not become a large one here (F41). No-store: a cache must not answer for the partner (F37). */
@@ -163,12 +251,13 @@ const STANDING_HEADERS = {
   'user-agent': 'duebridge',
 };
 
-async function read(answer: Dispatcher.ResponseData): Promise<Reply> {
-  const bytes = await bodyOf(answer);
-  const { headers } = answer;
+const PLAIN_JSON = /^application\/json\s*(;\s*charset="?utf-8"?\s*)?$/i;
+
+/** The answer from its parts. Pure. */
+function read(status: number, headers: IncomingHttpHeaders, bytes: Uint8Array): Reply {
   const reply = {
     kind: 'reply',
-    status: answer.statusCode,
+    status,
     retryAfter: single(headers['retry-after']),
     waited: /(^|[\s,;])wait([\s,;=]|$)/i.test(single(headers['preference-applied']) ?? ''),
   } as const;
@@ -177,11 +266,8 @@ async function read(answer: Dispatcher.ResponseData): Promise<Reply> {
     return { ...reply, json: undefined, problem: 'encoding', raw: '' };
   }
   const raw = (): string => looseUtf8.decode(bytes.subarray(0, MAX_RAW_BYTES));
-  if (
-    !/^application\/json\s*(;\s*charset="?utf-8"?\s*)?$/i.test(
-      single(headers['content-type']) ?? '',
-    )
-  ) {
+  const type = single(headers['content-type']) ?? '';
+  if (type !== 'application/json' && !PLAIN_JSON.test(type)) {
     return { ...reply, json: undefined, problem: 'content_type', raw: raw() };
   }
   try {
@@ -199,19 +285,6 @@ const strictUtf8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
 const looseUtf8 = new TextDecoder('utf-8');
 /** Bytes of a body that evidence is taken from. */
 const MAX_RAW_BYTES = 4_000;
-
-async function bodyOf(answer: Dispatcher.ResponseData): Promise<Uint8Array> {
-  const chunks: Uint8Array[] = [];
-  let length = 0;
-  for await (const chunk of answer.body as AsyncIterable<Uint8Array>) {
-    length += chunk.length;
-    // undici counts too, but do not depend on what a later version counts.
-    if (length > MAX_REPLY_BYTES) throw new TooLarge();
-    chunks.push(chunk);
-  }
-  const [only] = chunks;
-  return chunks.length === 1 && only !== undefined ? only : Buffer.concat(chunks, length);
-}
 
 class TooLarge extends Error {
   readonly code = 'UND_ERR_RES_EXCEEDED_MAX_SIZE';
