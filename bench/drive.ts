@@ -221,9 +221,7 @@ async function drive(
   const { node, postgres } = processorTime();
   await stopProfile?.();
   const micros = (seconds: number): string => ((seconds * 1e6) / payments).toFixed(0);
-  console.log(
-    `  CPU of a payment: Node ${micros(node)} us, PostgreSQL ${micros(postgres)} us`,
-  );
+  console.log(`  CPU of a payment: Node ${micros(node)} us, PostgreSQL ${micros(postgres)} us`);
   const [wrong] = await place.database.query<{ count: number }>(
     "SELECT count(*)::int AS count FROM duebridge_platform.payments WHERE status <> 'succeeded'",
   );

@@ -105,10 +105,44 @@ test('the shortcut for flat records gives what the strict reader gives, or leave
       return 'refused';
     }
   };
-  const key = fc.constantFrom('a', 'b', '2', '1', '__proto__', 'constructor', 'toJSON', '\\u0061', 'é', '');
+  const key = fc.constantFrom(
+    'a',
+    'b',
+    '2',
+    '1',
+    '__proto__',
+    'constructor',
+    'toJSON',
+    '\\u0061',
+    'é',
+    '',
+  );
   const value = fc.oneof(
-    fc.constantFrom('1', '-0', '1.0', '0.5', '1e2', '1e+21', '9007199254740991', '9007199254740993', '-7'),
-    fc.constantFrom('true', 'null', '"x"', '"\\u0000"', '"\\n"', '"\u2028"', '"\u007f"', '[]', '{}', '{"a":1.5}', '01', ''),
+    fc.constantFrom(
+      '1',
+      '-0',
+      '1.0',
+      '0.5',
+      '1e2',
+      '1e+21',
+      '9007199254740991',
+      '9007199254740993',
+      '-7',
+    ),
+    fc.constantFrom(
+      'true',
+      'null',
+      '"x"',
+      '"\\u0000"',
+      '"\\n"',
+      '"\u2028"',
+      '"\u007f"',
+      '[]',
+      '{}',
+      '{"a":1.5}',
+      '01',
+      '',
+    ),
     fc.string({ unit: 'binary', maxLength: 4 }).map((text) => JSON.stringify(text)),
   );
   fc.assert(

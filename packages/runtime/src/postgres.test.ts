@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import test, { after } from 'node:test';
 import { ConfigurationError, DatabaseUnavailable } from './errors.ts';
 import {
+  arrayText,
   checkDurability,
   constraintOf,
   ensureDatabase,
@@ -44,6 +45,18 @@ test('cents, times and dates come back as the wire writes them, whatever the tim
       nothing: null,
     },
   ]);
+});
+
+test('every text, number and flag in an array parameter arrives unchanged', async (t) => {
+  const database = await testDatabase(t, { migrations });
+  const texts = ['a', '', 'NULL', 'null', '"', '\\', '{', '}', ',', ' x ', 'a"b\\c', 'é\n', null];
+  const flags = [true, false, null];
+  const numbers = [0, -1, 99_999_999_999, null];
+  const [row] = await database.query(
+    'SELECT $1::text[] AS texts, $2::boolean[] AS flags, $3::bigint[] AS numbers, $4::text[] AS none',
+    [arrayText(texts), arrayText(flags), arrayText(numbers), arrayText([])],
+  );
+  assert.deepEqual(row, { texts, flags, numbers, none: [] });
 });
 
 test('an amount beyond 2^53 is a bug that stops, never a rounded amount', async (t) => {

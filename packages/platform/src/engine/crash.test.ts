@@ -12,6 +12,7 @@ import { openDatabase, silentLog, systemClock } from '@duebridge/runtime';
 import { createEngine, type EngineStep } from './engine.ts';
 import { SEAL_KEY, scriptedPartner, SHORT_TIMES, stand } from './testing.ts';
 import { sandboxFunding } from '../funding.ts';
+import { auditOfPayment } from '../store/audit.ts';
 import { ARRIVALS } from '../store/payments.ts';
 import { createPartnerClient } from '../partners/client.ts';
 import { openPartnerRegistry } from '../partners/registry.ts';
@@ -91,17 +92,15 @@ async function round(t: Parameters<typeof stand>[0], step: EngineStep, nth: numb
     { act: 'authorize', count: PAYMENTS },
     { act: 'capture', count: PAYMENTS },
   ]);
-  const lines = await place.database.query(
-    `SELECT event, count(*)::int AS count FROM duebridge_platform.audit
-      WHERE event IN ('payment_accepted', 'payment_ended', 'funds_captured') GROUP BY event ORDER BY event`,
-  );
-  assert.deepEqual(
-    lines,
-    ['funds_captured', 'payment_accepted', 'payment_ended'].map((event) => ({
-      event,
-      count: PAYMENTS,
-    })),
-  );
+  for (const row of rows) {
+    const trail = await auditOfPayment(place.database, row.platform_payment_id);
+    assert.deepEqual(
+      trail
+        .map((line) => line.event)
+        .filter((event) => ['payment_accepted', 'payment_ended', 'funds_captured'].includes(event)),
+      ['payment_accepted', 'payment_ended', 'funds_captured'],
+    );
+  }
 }
 
 async function victim(url: string, step: string, nth: number): Promise<void> {

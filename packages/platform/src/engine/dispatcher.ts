@@ -49,7 +49,7 @@ export interface ActivePayment extends PaymentMemory {
   readonly platform_batch_id: string;
   readonly amount_in_cents: number;
   readonly funding_method: string;
-  /** Wall time of creation in whole seconds, for the metric of the oldest payment. */
+  /** Wall time of creation in milliseconds from the dispatcher's own beginning, so that it is small; see `#createdAt`. */
   readonly createdAt: number;
   /** See slots.ts. */
   readonly slot: number;
@@ -85,7 +85,7 @@ export class Dispatcher {
   readonly #times: EngineTimes;
   readonly #metrics: EngineMetrics;
   readonly #lease: Lease;
-  readonly #changed: (row: PaymentRow) => void;
+  readonly #changed: (platform_payment_id: string) => void;
   readonly #records: PaymentRecords;
   readonly #payments = new Map<string, ActivePayment>();
   readonly #queues = new Map<string, PartnerQueue<ActivePayment>>();
@@ -106,6 +106,8 @@ export class Dispatcher {
   /** Each holds what was forgotten since its reader began. */
   readonly #readers = new Set<Set<string>>();
   readonly #texts = new Map<string, string>();
+  /** Wall time. */
+  readonly #beganAt: number;
   #ended = false;
   #underWay = 0;
   #idle: (() => void) | undefined;
@@ -116,13 +118,14 @@ export class Dispatcher {
     metrics: EngineMetrics,
     lease: Lease,
     outage: Outage,
-    changed: (row: PaymentRow) => void,
+    changed: (platform_payment_id: string) => void,
   ) {
     this.#options = options;
     this.#times = times;
     this.#metrics = metrics;
     this.#lease = lease;
     this.#changed = changed;
+    this.#beganAt = options.clock.now();
     this.#outage = outage;
     this.#records = new PaymentRecords({
       outage: this.#outage,
@@ -157,9 +160,10 @@ export class Dispatcher {
     const now = this.#options.clock.now();
     let oldest = now;
     let overdue = 0;
-    for (const { createdAt } of this.#payments.values()) {
-      oldest = Math.min(oldest, createdAt * 1_000);
-      if (now - createdAt * 1_000 > OVERDUE_AFTER_MS) overdue += 1;
+    for (const payment of this.#payments.values()) {
+      const createdAt = this.#createdAt(payment);
+      oldest = Math.min(oldest, createdAt);
+      if (now - createdAt > OVERDUE_AFTER_MS) overdue += 1;
     }
     return { oldestSeconds: (now - oldest) / 1_000, overdue };
   }
@@ -187,7 +191,7 @@ export class Dispatcher {
       platform_batch_id: this.#shared(row.platform_batch_id),
       amount_in_cents: row.amount_in_cents,
       funding_method: this.#shared(row.funding_method),
-      createdAt: Math.floor(Date.parse(row.created_at) / 1_000),
+      createdAt: Date.parse(row.created_at) - this.#beganAt,
       stage: this.#shared(row.stage),
       status: this.#shared(row.status),
       payment_id: row.payment_id,
@@ -318,6 +322,11 @@ export class Dispatcher {
 
   #count(slot: number, by: number): void {
     this.#inSlot[slot] = (this.#inSlot[slot] ?? 0) + by;
+  }
+
+  /** Wall time of a payment's creation in milliseconds. */
+  #createdAt({ createdAt }: ActivePayment): number {
+    return this.#beganAt + createdAt;
   }
 
   /** Returns one shared copy of a text, so that a million payments do not each keep their own. */
@@ -607,39 +616,35 @@ export class Dispatcher {
       this.#saveSoon(payment, decision.write);
       return decision.next;
     }
-    const row = await this.#write(payment, decision.write);
-    if (row === undefined) return 'forget';
-    this.#recorded(payment, decision.write, row, wasAccepted ? acceptedAt : undefined);
-    return row.settled_at === null ? decision.next : 'forget';
+    const written = await this.#write(payment, decision.write);
+    if (written === undefined) return 'forget';
+    this.#recorded(payment, written, wasAccepted ? acceptedAt : undefined);
+    return isSettled(written) ? 'forget' : decision.next;
   }
 
   /** Continues after a write that changed the row. */
-  #recorded(
-    payment: ActivePayment,
-    write: StepWrite,
-    row: PaymentRow,
-    acceptedAt: number | undefined,
-  ): void {
+  #recorded(payment: ActivePayment, write: StepWrite, acceptedAt: number | undefined): void {
     const { clock, log } = this.#options;
+    const { platform_payment_id } = payment;
     switch (write.kind) {
       case 'advance':
         if (write.reserves === true) this.#reached('after_authorize');
         if (write.to === 'dispatching') this.#reached('after_dispatching');
         if (write.to === 'review') {
-          const { platform_payment_id, review_reason } = row;
+          const { review_reason } = write;
           log.error({ platform_payment_id, review_reason }, 'a payment waits for an operator');
         }
         return;
       case 'end':
         this.#reached('after_ended');
-        if (row.settled_at !== null && write.settles === true) {
+        if (write.settles === true) {
           this.#reached('after_settle_call');
           this.#reached('after_settled');
         }
         this.#metrics.ended(
           payment.queue.partner_id,
-          row.status,
-          Date.parse(row.ended_at ?? row.created_at) - Date.parse(row.created_at),
+          write.ending.status,
+          Date.parse(this.#lease.databaseNow()) - this.#createdAt(payment),
         );
         if (write.by === 'partner') {
           this.#learnSettlementTime(payment, write.ending, clock.monotonic(), acceptedAt);
@@ -734,8 +739,8 @@ export class Dispatcher {
     );
   }
 
-  /** Writes one step. Returns the row after it, or undefined when the payment was dropped, or restarted from its row. */
-  async #write(payment: ActivePayment, write: StepWrite): Promise<PaymentRow | undefined> {
+  /** Writes one step. Returns it as it was written, or undefined when the payment was dropped, or restarted from its row. */
+  async #write(payment: ActivePayment, write: StepWrite): Promise<StepWrite | undefined> {
     await this.#saving.get(payment);
     if (write.kind !== 'end') await this.#save(payment);
     // The end includes what the acceptance would record, so a deferred acceptance need not be written.
@@ -747,17 +752,14 @@ export class Dispatcher {
     payment: ActivePayment,
     from: PaymentStage,
     write: StepWrite,
-  ): Promise<PaymentRow | undefined> {
+  ): Promise<StepWrite | undefined> {
     const recorded = await this.#records.write(payment.platform_payment_id, from, write);
     switch (recorded.kind) {
       case 'given_up':
         return undefined;
       case 'changed':
-        payment.stage = recorded.row.stage;
-        payment.status = recorded.row.status;
-        payment.payment_id = recorded.row.payment_id;
-        if (write.kind !== 'settle') this.#changed(recorded.row);
-        return recorded.row;
+        this.#took(payment, recorded.step);
+        return recorded.step;
       case 'refused': {
         this.#forget(payment);
         const { row } = recorded;
@@ -767,11 +769,33 @@ export class Dispatcher {
           this.#lease.owns(row.slot) &&
           row.settled_at === null
         ) {
-          this.#changed(row);
+          this.#changed(row.platform_payment_id);
           this.add(row);
         }
         return undefined;
       }
+    }
+  }
+
+  /** Changes the state in memory as a write has changed the row. */
+  #took(payment: ActivePayment, written: StepWrite): void {
+    switch (written.kind) {
+      case 'advance':
+        payment.stage = written.to;
+        payment.payment_id = written.acceptance?.payment_id ?? payment.payment_id;
+        // Until the partner has it, a watcher sees nothing new.
+        if (written.to === 'accepted' || written.to === 'review') {
+          this.#changed(payment.platform_payment_id);
+        }
+        return;
+      case 'end':
+        payment.stage = 'ended';
+        payment.status = written.ending.status;
+        payment.payment_id = written.ending.payment_id ?? payment.payment_id;
+        this.#changed(payment.platform_payment_id);
+        return;
+      case 'settle':
+        return;
     }
   }
 
@@ -822,6 +846,12 @@ export class Dispatcher {
   #reached(step: EngineStep): void {
     this.#options.options?.reached?.(step);
   }
+}
+
+/** Whether nothing is left to do after a write. Declined funds need no settlement. */
+function isSettled(written: StepWrite): boolean {
+  if (written.kind === 'end') return written.settles === true || written.by === 'funding';
+  return written.kind === 'settle';
 }
 
 /** The lane of the partner's queue that a payment waits in. */

@@ -840,7 +840,7 @@ test('a worker that lost its lease comes back as another and writes nothing unde
       ])),
       ...(await settlePayments(place.database, writer(old), [{ platform_payment_id }])),
     ],
-    [undefined, undefined],
+    [false, false, false],
   );
   partner.pollsToEnd = 0;
   assert.equal((await place.until(platform_payment_id, settled)).status, 'succeeded');

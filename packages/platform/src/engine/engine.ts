@@ -16,6 +16,7 @@
  *   payments and the closing of batches each have a loop.
  */
 import assert from 'node:assert/strict';
+import { setImmediate as immediate } from 'node:timers/promises';
 import { messageOf, type Database } from '@duebridge/runtime';
 import { v7 as uuidv7 } from 'uuid';
 import { closeBatches } from '../reconciliation/batch.ts';
@@ -31,7 +32,7 @@ import {
 } from './ownership.ts';
 import { Outage } from './outage.ts';
 import { forgetShares } from './shares.ts';
-import { ARRIVALS, findNews, type PaymentRow } from '../store/payments.ts';
+import { ARRIVALS, findNews, findPayments, type PaymentRow } from '../store/payments.ts';
 import { FIRST_POLL_MS, FIRST_RETRY_MS, MAX_RETRY_MS } from './poll-schedule.ts';
 import { Worker } from './worker.ts';
 
@@ -57,8 +58,8 @@ export interface Engine {
   /** Starts driving a payment just committed in the slot from `slotForNew`. Never throws; returns before anything is sent. */
   take(payment: PaymentRow): void;
   /**
-   * Calls back with the row each time the payment's stage or status changes, whichever worker drives it. Returns the function that
-   * unsubscribes. Read the row once after subscribing.
+   * Calls back with the row when the partner has accepted the payment, when it waits for an operator, and when it has ended,
+   * whichever worker drives it. Returns the function that unsubscribes. Read the row once after subscribing.
    */
   watch(platform_payment_id: string, changed: (payment: PaymentRow) => void): () => void;
   /** Whether the engine works, for readiness (LV2). */
@@ -117,6 +118,11 @@ class RunningEngine implements Engine {
   readonly #watchers: Watchers = new Map();
   /** What a watcher of another worker's payment was told last. */
   readonly #told = new Map<string, string>();
+  /** Watched payments of this worker that have changed, and those whose rows could not be read then. */
+  readonly #news = new Set<string>();
+  readonly #missed = new Set<string>();
+  /** One read after the other, so that an older row never reaches a watcher after a newer one. */
+  #telling: Promise<void> = Promise.resolve();
   #workerId = '';
   #lease: Lease | undefined;
   #worker: Worker | undefined;
@@ -286,7 +292,7 @@ class RunningEngine implements Engine {
       provenAt,
       this.#time,
       outage,
-      (row) => this.#notify(row),
+      (platform_payment_id) => this.#noticed(platform_payment_id),
     );
     this.#takeOver().catch((error: unknown) =>
       outage.met(this.#stopping.signal, error, 'taking over failed; retrying'),
@@ -344,11 +350,35 @@ class RunningEngine implements Engine {
     await forgetShares(database);
   }
 
+  /** A payment of this worker has changed: its watchers get the row, read for many payments at once. */
+  #noticed(platform_payment_id: string): void {
+    if (!this.#watchers.has(platform_payment_id)) return;
+    if (this.#news.size === 0) this.#telling = this.#telling.then(() => this.#tellNews());
+    this.#news.add(platform_payment_id);
+  }
+
+  async #tellNews(): Promise<void> {
+    // What changes in the same turn of the event loop is read together.
+    await immediate();
+    const ids = [...this.#news];
+    this.#news.clear();
+    try {
+      for (const row of await findPayments(this.#options.database, ids)) this.#notify(row);
+    } catch {
+      // The next look at the watched payments of other workers reads these too.
+      for (const id of ids) this.#missed.add(id);
+    }
+  }
+
   async #lookAtWatched(): Promise<void> {
-    const foreign = [...this.#watchers.keys()].filter((id) => this.#worker?.has(id) !== true);
+    const foreign = [...this.#watchers.keys()].filter(
+      (id) => this.#worker?.has(id) !== true || this.#missed.has(id),
+    );
     if (foreign.length === 0) return;
     const told = foreign.map((id) => this.#told.get(id) ?? '');
+    const missed = [...this.#missed];
     for (const row of await findNews(this.#options.database, foreign, told)) this.#notify(row);
+    for (const id of missed) this.#missed.delete(id);
   }
 
   #notify(row: PaymentRow): void {

@@ -1,7 +1,7 @@
 /**
  * The writes of a worker: steps of many payments, at most a few milliseconds apart, are combined into one statement.
  *
- * enters: a step that a payment takes.  leaves: the row after it, or nothing when the payment is no longer this worker's.
+ * enters: a step that a payment takes.  leaves: that it was taken, or the row as it is when the payment is no longer this worker's.
  * holds:  every statement carries the fence (store/payments.ts). A write is retried until the database answers. The guarded
  *         statement makes that harmless, because a step that was already taken changes no row.
  */
@@ -46,7 +46,8 @@ export interface RecordOptions {
 
 /** The result of a write. `refused`: the row did not change; this is its current state. */
 export type Recorded =
-  | { readonly kind: 'changed'; readonly row: PaymentRow }
+  /** The step as it was written, which may settle less than was asked for. */
+  | { readonly kind: 'changed'; readonly step: StepWrite }
   | { readonly kind: 'refused'; readonly row: PaymentRow | undefined }
   /** Not written, and nothing more may be written: the lease is lost or the worker is stopping. */
   | { readonly kind: 'given_up' };
@@ -54,9 +55,9 @@ export type Recorded =
 /** The writes of one worker. */
 export class PaymentRecords {
   readonly #options: RecordOptions;
-  readonly #advances: GroupCommit<Advance, PaymentRow | undefined>;
-  readonly #ends: GroupCommit<End, PaymentRow | undefined>;
-  readonly #settles: GroupCommit<Settlement, PaymentRow | undefined>;
+  readonly #advances: GroupCommit<Advance, boolean>;
+  readonly #ends: GroupCommit<End, boolean>;
+  readonly #settles: GroupCommit<Settlement, boolean>;
 
   constructor(options: RecordOptions) {
     this.#options = options;
@@ -70,11 +71,7 @@ export class PaymentRecords {
     this.#ends = groupCommit({ ...limits, flush: (ends) => endPayments(database, writer(), ends) });
     this.#settles = groupCommit({
       ...limits,
-      async flush(asked) {
-        const rows = await settlePayments(database, writer(), asked);
-        const byId = new Map(rows.map((row) => [row.platform_payment_id, row]));
-        return asked.map((one) => byId.get(one.platform_payment_id));
-      },
+      flush: (settled) => settlePayments(database, writer(), settled),
     });
   }
 
@@ -84,8 +81,7 @@ export class PaymentRecords {
     for (;;) {
       if (!mayWrite()) return { kind: 'given_up' };
       try {
-        const row = await this.#add(platform_payment_id, from, step);
-        if (row !== undefined) return { kind: 'changed', row };
+        if (await this.#add(platform_payment_id, from, step)) return { kind: 'changed', step };
         // It belongs to another worker by now, was withdrawn by an operator, or was written by an attempt whose answer was lost (F70).
         return { kind: 'refused', row: await findPayment(database, platform_payment_id) };
       } catch (error) {
@@ -105,11 +101,7 @@ export class PaymentRecords {
     await Promise.all([this.#advances.drain(), this.#ends.drain(), this.#settles.drain()]);
   }
 
-  #add(
-    platform_payment_id: string,
-    from: PaymentStage,
-    step: StepWrite,
-  ): Promise<PaymentRow | undefined> {
+  #add(platform_payment_id: string, from: PaymentStage, step: StepWrite): Promise<boolean> {
     switch (step.kind) {
       case 'advance': {
         const { kind: _, acceptance, ...rest } = step;

@@ -78,7 +78,7 @@ export class Worker {
     provenAt: number,
     time: DatabaseTime,
     outage: Outage,
-    changed: (row: PaymentRow) => void,
+    changed: (platform_payment_id: string) => void,
   ) {
     this.workerId = workerId;
     this.#outage = outage;

@@ -38,15 +38,42 @@ export async function note(
   ]);
 }
 
-/** The trail of one payment, oldest first. */
-export function auditOfPayment(on: Queryable, platform_payment_id: string): Promise<AuditEntry[]> {
-  return on.query<AuditEntry>(
+/** The trail of one payment, oldest first: each event on a line of its own, those of one statement at the same time. */
+export async function auditOfPayment(
+  on: Queryable,
+  platform_payment_id: string,
+): Promise<AuditEntry[]> {
+  const lines = await on.query<AuditEntry>(
     sql(
       'audit_of_payment',
       `SELECT at, actor, event, detail FROM duebridge_platform.audit WHERE platform_payment_id = $1 ORDER BY at, event LIMIT 1000`,
     ),
     [platform_payment_id],
   );
+  return lines.flatMap(eventsOf);
+}
+
+/**
+ * The events of a line. One statement writes one line, and the statement that ends a payment may also record its acceptance and
+ * settle its funds (store/terminal.ts). Pure.
+ */
+function eventsOf(line: AuditEntry): AuditEntry[] {
+  if (line.event !== 'payment_ended') return [line];
+  const { accepted, funds, ...detail } = line.detail;
+  const former = detail['former_payment_id'];
+  return [
+    ...(accepted === undefined
+      ? []
+      : [
+          {
+            ...line,
+            event: 'payment_accepted',
+            detail: former === undefined ? {} : { former_payment_id: former },
+          },
+        ]),
+    { ...line, detail },
+    ...(funds === undefined ? [] : [{ ...line, event: `funds_${String(funds)}`, detail: {} }]),
+  ];
 }
 
 /** Which lines to list; an absent field does not filter. */

@@ -10,7 +10,7 @@
  * change of the intent (PL1, PL4).
  */
 import type { PaymentStage, PaymentStatus, TerminalStatus } from '@duebridge/contract';
-import { sql, type Transaction } from '@duebridge/runtime';
+import { arrayText, sql, type Transaction } from '@duebridge/runtime';
 import { v7 as uuidv7 } from 'uuid';
 
 /** Runs statements: the pool, or a transaction. */
@@ -218,43 +218,52 @@ const advanceStatement = sql(
      ON CONFLICT (platform_payment_id, phase) DO NOTHING
    ), noted AS (
      INSERT INTO duebridge_platform.audit (actor, event, platform_payment_id, partner_id, detail)
-     SELECT $1, 'payment_' || p.stage, p.platform_payment_id, p.partner_id, p.detail || ${REPLACED} FROM p
+     SELECT $1, 'payment_' || p.stage, p.platform_payment_id, p.partner_id, coalesce(p.detail, '{}') || ${REPLACED} FROM p
    )
-   SELECT ${PAYMENT_COLUMNS} FROM p`,
+   SELECT p.platform_payment_id FROM p`,
 );
 
 /**
- * Takes steps of many payments in one statement with their audit lines. Returns for each the row after it, or undefined where the
- * fence refused: the payment belongs to another worker now, or has moved on. A payment may appear in it only once.
+ * Takes steps of many payments in one statement with their audit lines. Returns for each whether it was taken; false where the fence
+ * refused: the payment belongs to another worker now, or has moved on. A payment may appear in it only once.
  */
 export async function advance(
   on: Queryable,
   writer: Writer,
   steps: readonly Advance[],
-): Promise<(PaymentRow | undefined)[]> {
-  const rows = await on.query<PaymentRow>(advanceStatement, [
+): Promise<boolean[]> {
+  const changed = await on.query<ChangedId>(advanceStatement, [
     writer.worker_id,
-    steps.map((step) => step.platform_payment_id),
-    steps.map((step) => step.from),
-    steps.map((step) => step.to),
-    steps.map((step) => step.payment_id ?? null),
-    steps.map((step) => step.initiated_at ?? null),
-    steps.map((step) => step.review_reason ?? null),
-    steps.map((step) => step.rejection_message ?? null),
-    steps.map((step) => JSON.stringify(step.detail ?? {})),
+    column(steps, (step) => step.platform_payment_id),
+    column(steps, (step) => step.from),
+    column(steps, (step) => step.to),
+    column(steps, (step) => step.payment_id),
+    column(steps, (step) => step.initiated_at),
+    column(steps, (step) => step.review_reason),
+    column(steps, (step) => step.rejection_message),
+    column(steps, (step) => (step.detail === undefined ? null : JSON.stringify(step.detail))),
     writer.at,
-    steps.map((step) => step.reserves ?? false),
+    column(steps, (step) => step.reserves ?? false),
   ]);
-  return inOrder(steps, rows);
+  return wereChanged(steps, changed);
 }
 
-/** The rows that a statement gave back, in the order of what was asked; undefined where it gave none. */
-export function inOrder(
-  asked: readonly { readonly platform_payment_id: string }[],
-  rows: readonly PaymentRow[],
-): (PaymentRow | undefined)[] {
-  const byId = new Map(rows.map((row) => [row.platform_payment_id, row]));
-  return asked.map((one) => byId.get(one.platform_payment_id));
+/** The id of a row that a statement changed. A worker knows the rest of the row, as it wrote it. */
+export type ChangedId = Pick<PaymentRow, 'platform_payment_id'>;
+
+/** One column of a batch, as an array parameter. */
+export function column<Step>(
+  steps: readonly Step[],
+  value: (step: Step) => string | boolean | null | undefined,
+): string {
+  return arrayText(steps.map((step) => value(step) ?? null));
+}
+
+/** Which of the payments were changed, in the order of what was asked. */
+export function wereChanged(asked: readonly ChangedId[], changed: readonly ChangedId[]): boolean[] {
+  if (changed.length === asked.length) return asked.map(() => true);
+  const ids = new Set(changed.map((row) => row.platform_payment_id));
+  return asked.map((one) => ids.has(one.platform_payment_id));
 }
 
 /** How a payment ended (RU2). */

@@ -12,12 +12,14 @@ import { sql, type Database } from '@duebridge/runtime';
 import type { SettledFunds } from '../funding.ts';
 import {
   ARRIVALS,
+  column,
   FENCE,
   findPayment,
-  inOrder,
   PAYMENT_COLUMNS,
   REPLACED,
   TAKEN_AGAIN,
+  wereChanged,
+  type ChangedId,
   type Ending,
   type PaymentRow,
   type Queryable,
@@ -62,41 +64,39 @@ const endStatement = sql(
      SELECT p.platform_payment_id, CASE p.status WHEN 'succeeded' THEN 'capture' ELSE 'void' END, p.funding_method, p.amount_in_cents
        FROM p WHERE p.settles
    ), noted AS (
-     -- In this order in the trail. An acceptance that had not been written yet is part of the end (dispatcher.ts).
-     INSERT INTO duebridge_platform.audit (at, actor, event, platform_payment_id, partner_id, detail)
-     SELECT now(), $1, 'payment_accepted', p.platform_payment_id, p.partner_id, ${REPLACED}
-       FROM p WHERE p.ended_by = 'partner' AND p.from_stage = 'dispatching'
-     UNION ALL
-     SELECT now() + interval '1 microsecond', $1, 'payment_ended', p.platform_payment_id, p.partner_id,
-            jsonb_build_object('status', p.status, 'by', p.ended_by, 'payment_id', p.payment_id) || ${REPLACED} FROM p
-     UNION ALL
-     SELECT now() + interval '2 microseconds', $1, CASE p.status WHEN 'succeeded' THEN 'funds_captured' ELSE 'funds_released' END,
-            p.platform_payment_id, p.partner_id, '{}'
-       FROM p WHERE p.settles
+     -- One line for one statement: it also tells what became of the funds in it, and that the acceptance had not been written yet
+     -- and is part of the end (dispatcher.ts).
+     INSERT INTO duebridge_platform.audit (actor, event, platform_payment_id, partner_id, detail)
+     SELECT $1, 'payment_ended', p.platform_payment_id, p.partner_id,
+            jsonb_build_object('status', p.status, 'by', p.ended_by, 'payment_id', p.payment_id)
+              || CASE WHEN p.settles THEN jsonb_build_object('funds', CASE p.status WHEN 'succeeded' THEN 'captured' ELSE 'released' END)
+                      ELSE '{}' END
+              || CASE WHEN p.ended_by = 'partner' AND p.from_stage = 'dispatching' THEN '{"accepted": "now"}'::jsonb ELSE '{}' END
+              || ${REPLACED} FROM p
    )
-   SELECT ${PAYMENT_COLUMNS} FROM p`,
+   SELECT p.platform_payment_id FROM p`,
 );
 
-/** Ends many payments in one statement. Returns for each the terminal row, or undefined where the fence refused. */
+/** Ends many payments in one statement. Returns for each whether it was ended; false where the fence refused. */
 export async function endPayments(
   on: Queryable,
   writer: Writer,
   ends: readonly End[],
-): Promise<(PaymentRow | undefined)[]> {
-  const rows = await on.query<PaymentRow>(endStatement, [
+): Promise<boolean[]> {
+  const changed = await on.query<ChangedId>(endStatement, [
     writer.worker_id,
-    ends.map((end) => end.platform_payment_id),
-    ends.map((end) => end.from),
-    ends.map((end) => end.by),
-    ends.map((end) => end.ending.status),
-    ends.map((end) => end.ending.payment_id),
-    ends.map((end) => end.ending.initiated_at),
-    ends.map((end) => end.ending.posted_at),
-    ends.map((end) => end.ending.failure_reason),
+    column(ends, (end) => end.platform_payment_id),
+    column(ends, (end) => end.from),
+    column(ends, (end) => end.by),
+    column(ends, (end) => end.ending.status),
+    column(ends, (end) => end.ending.payment_id),
+    column(ends, (end) => end.ending.initiated_at),
+    column(ends, (end) => end.ending.posted_at),
+    column(ends, (end) => end.ending.failure_reason),
     writer.at,
-    ends.map((end) => end.settles ?? false),
+    column(ends, (end) => end.settles ?? false),
   ]);
-  return inOrder(ends, rows);
+  return wereChanged(ends, changed);
 }
 
 /** Funds that were captured or released; `settled` where that is not what the status of the payment says (decision 111). */
@@ -118,24 +118,25 @@ const settleStatement = sql(
             p.platform_payment_id, p.partner_id, p.detail
        FROM p
    )
-   SELECT ${PAYMENT_COLUMNS} FROM p`,
+   SELECT p.platform_payment_id FROM p`,
 );
 
-/** Notes that the funds of ended payments were captured or released. Returns the rows that this worker had to note. */
-export function settlePayments(
+/** Notes that the funds of ended payments were captured or released. Returns for each whether this worker had to note it. */
+export async function settlePayments(
   on: Queryable,
   writer: Writer,
   settlements: readonly Settlement[],
-): Promise<PaymentRow[]> {
-  return on.query<PaymentRow>(settleStatement, [
+): Promise<boolean[]> {
+  const changed = await on.query<ChangedId>(settleStatement, [
     writer.worker_id,
-    settlements.map((one) => one.platform_payment_id),
+    column(settlements, (one) => one.platform_payment_id),
     writer.at,
-    settlements.map(({ settled }) => (settled === undefined ? null : `funds_${settled.kind}`)),
-    settlements.map(({ settled }) =>
+    column(settlements, ({ settled }) => (settled === undefined ? null : `funds_${settled.kind}`)),
+    column(settlements, ({ settled }) =>
       JSON.stringify(settled?.kind === 'uncollected' ? { reason: settled.reason } : {}),
     ),
   ]);
+  return wereChanged(settlements, changed);
 }
 
 const withdrawStatement = sql(
