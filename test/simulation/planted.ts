@@ -26,8 +26,8 @@ export const PLANTED: readonly Planted[] = [
   {
     name: 'a settlement is not written down',
     file: 'platform/src/engine/payment-steps.ts',
-    find: "write: { kind: 'settle' }, next: 'forget'",
-    replace: "next: 'forget'",
+    find: "        write: { kind: 'settle', ...(event.settled ? { settled: event.settled } : {}) },\n",
+    replace: '',
   },
   {
     name: 'funds are taken without an authorization',
