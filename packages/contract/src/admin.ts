@@ -220,20 +220,38 @@ export type PaymentPage = Static<typeof PaymentPage>;
 export const OperatorReason = Type.Object({ reason: text('Why; kept in the audit.') }, strict);
 export type OperatorReason = Static<typeof OperatorReason>;
 
-/** One batch with its state and our statement (decision 26). */
-export const BatchView = Type.Object({
+/** The last comparison of a batch with its partner: what the partner said, beside what we say (decision 26). */
+export const BatchComparison = Type.Object({
+  compared_at: instant('Database time.'),
+  actor: Type.String(),
+  method: Type.Enum(['statement', 'payments', 'csv']),
+  compared: Type.Integer({ minimum: 0 }),
+  differences: Type.Integer({ minimum: 0 }),
+  partner_statement: Type.Union([BatchStatement, Type.Null()], {
+    description: 'As the partner gave it, or of its file; null where it has no statements.',
+  }),
+});
+export type BatchComparison = Static<typeof BatchComparison>;
+
+const batchFields = {
   platform_batch_id: PlatformBatchId,
   partner_id: PartnerId,
   opened_at: instant('When its first payment was made.'),
   cutoff_at: instant('No payment joins after this.'),
   closed_at: Type.Union([instant('When its last payment ended after the cut-off.'), Type.Null()]),
+};
+
+/** One batch with its state, our statement, and the partner's as it was last compared (decision 26). */
+export const BatchView = Type.Object({
+  ...batchFields,
   statement: BatchStatement,
+  comparison: Type.Union([BatchComparison, Type.Null()]),
 });
 export type BatchView = Static<typeof BatchView>;
 
 /** A batch in a list. The statement of an open batch is made of all its payments, so a list leaves it out. */
 export const ListedBatch = Type.Object({
-  ...BatchView.properties,
+  ...batchFields,
   statement: Type.Union([BatchStatement, Type.Null()], {
     description: 'Null while the batch is open: read the batch for the statement of that moment.',
   }),

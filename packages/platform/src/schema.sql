@@ -8,8 +8,6 @@ CREATE TABLE duebridge_platform.attempts (
   CONSTRAINT attempts_pkey PRIMARY KEY (platform_payment_id, at, part)
 );
 
-CREATE INDEX attempts_by_age ON duebridge_platform.attempts USING brin (at);
-
 CREATE TABLE duebridge_platform.audit (
   audit_id uuid NOT NULL DEFAULT gen_random_uuid(),
   at timestamp with time zone NOT NULL DEFAULT clock_timestamp(),
@@ -106,6 +104,21 @@ CREATE TABLE duebridge_platform.clients (
 );
 
 CREATE INDEX clients_by_partner ON duebridge_platform.clients USING btree (partner_id);
+
+CREATE TABLE duebridge_platform.comparisons (
+  platform_batch_id text NOT NULL,
+  compared_at timestamp with time zone NOT NULL DEFAULT clock_timestamp(),
+  comparison_id uuid NOT NULL DEFAULT gen_random_uuid(),
+  actor text NOT NULL,
+  method text NOT NULL,
+  compared integer NOT NULL,
+  differences integer NOT NULL,
+  partner_statement jsonb,
+  CONSTRAINT comparisons_pkey PRIMARY KEY (platform_batch_id, compared_at, comparison_id),
+  CONSTRAINT comparisons_method_check CHECK ((method = ANY (ARRAY['statement'::text, 'payments'::text, 'csv'::text])))
+);
+
+CREATE TRIGGER comparisons_kept BEFORE DELETE OR UPDATE OR TRUNCATE ON duebridge_platform.comparisons FOR EACH STATEMENT EXECUTE FUNCTION duebridge_platform.kept_for_ever();
 
 CREATE TABLE duebridge_platform.customers (
   customer_id uuid NOT NULL,

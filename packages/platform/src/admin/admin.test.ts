@@ -1,9 +1,11 @@
 import assert from 'node:assert/strict';
+import { createHash } from 'node:crypto';
 import test, { after } from 'node:test';
 import {
   ERRORS,
   fillPath,
   platformAdminRoutes,
+  type BatchComparison,
   type ErrorCode,
   type PaymentDetail,
   type PaymentPage,
@@ -232,8 +234,11 @@ test('a batch shows its statement and is compared with the partner, difference b
   const read = await platform.admin('GET', path);
   assert.equal(read.status, 200);
   assert.ok((read.body['statement'] as { count: number }).count > 0);
+  assert.equal(read.body['comparison'], null, 'nobody has compared it');
   const same = await platform.admin('POST', `${path}/reconcile`, {});
   assert.equal(same.status, 200, same.text);
+  const first = (await platform.admin('GET', path)).body['comparison'] as BatchComparison;
+  assert.deepEqual([first.actor, first.method], ['admin-key', same.body['method']]);
   const wrong = 'platform_payment_id,status,amount_in_cents\nnobody-knows,succeeded,5\n';
   const other = await platform.admin('POST', `${path}/reconcile`, { csv: wrong });
   const differences = other.body['differences'] as { kind: string; platform_payment_id: string }[];
@@ -244,6 +249,15 @@ test('a batch shows its statement and is compared with the partner, difference b
     ),
     other.text,
   );
+  // What the partner's file says as a whole stands beside our own statement.
+  const last = (await platform.admin('GET', path)).body['comparison'] as BatchComparison;
+  assert.deepEqual([last.method, last.differences], ['csv', differences.length]);
+  assert.deepEqual(last.partner_statement, {
+    platform_batch_id: batch.platform_batch_id,
+    count: 1,
+    totals: [{ status: 'succeeded', count: 1, amount_in_cents: 5 }],
+    sha256: createHash('sha256').update('nobody-knows,succeeded,5\n').digest('hex'),
+  });
   assertCode(await platform.admin('GET', '/admin/v1/batches/never'), 'BATCH_NOT_FOUND');
   assertCode(
     await platform.admin('POST', '/admin/v1/batches/never/reconcile', {}),

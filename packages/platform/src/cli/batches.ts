@@ -178,12 +178,28 @@ function describeBatch(batch: BatchView): string {
     ['closed_at', batch.closed_at ?? '-'],
     ['count', String(statement.count)],
     ['sha256', statement.sha256],
+    ...comparisonFacts(batch),
   ];
   const totals = table(
     ['STATUS', 'PAYMENTS', 'CENTS'],
     statement.totals.map((one) => [one.status, String(one.count), String(one.amount_in_cents)]),
   );
   return `${columns(facts)}\n\n${totals}`;
+}
+
+/** What the partner said when the batch was last compared, beside ours. */
+function comparisonFacts({ comparison, statement }: BatchView): string[][] {
+  if (comparison === null) return [['compared_at', 'never']];
+  const { compared_at, actor, method, differences, partner_statement: theirs } = comparison;
+  const agrees = theirs?.sha256 === statement.sha256 ? 'the same as ours' : 'not ours';
+  return [
+    ['compared_at', `${compared_at} by ${actor}, by ${method}: ${differences} differences`],
+    ['partner_count', String(theirs?.count ?? '-')],
+    [
+      'partner_sha256',
+      theirs === null ? '- (it has no statements)' : `${theirs.sha256} (${agrees})`,
+    ],
+  ];
 }
 
 function describeReconciliation(result: Reconciliation): string {

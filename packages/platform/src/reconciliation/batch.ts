@@ -9,6 +9,7 @@ import {
   PAYMENT_STATUSES,
   Refusal,
   type BatchStatement,
+  type BatchComparison,
   type BatchView,
   type ListedBatch,
   type PaymentStatus,
@@ -159,15 +160,21 @@ function statementBuilder(platform_batch_id: string): StatementBuilder {
   };
 }
 
-/** The statement of these lines (decision 26). Pure; the order of the lines does not matter. */
-export function statementOf(
+/**
+ * The statement of these lines (decision 26), whatever their order. In turns: a million lines must not hold up others, and an export
+ * stands in order already, which makes the sort one pass.
+ */
+export async function statementOf(
   platform_batch_id: string,
   lines: readonly StatementLine[],
-): BatchStatement {
+): Promise<BatchStatement> {
   const builder = statementBuilder(platform_batch_id);
   // By code unit, which for the ASCII of ids is by byte.
   const sorted = lines.toSorted((a, b) => (a.platform_payment_id < b.platform_payment_id ? -1 : 1));
-  for (const line of sorted) builder.add(line);
+  for (let from = 0; from < sorted.length; from += LINES_AT_ONCE) {
+    for (const line of sorted.slice(from, from + LINES_AT_ONCE)) builder.add(line);
+    await new Promise(setImmediate);
+  }
   return builder.end();
 }
 
@@ -218,6 +225,12 @@ async function readStatementIn(
 
 const BATCH_COLUMNS = 'platform_batch_id, partner_id, opened_at, cutoff_at, closed_at, statement';
 
+const lastComparison = sql(
+  'batch_comparison',
+  `SELECT compared_at, actor, method, compared, differences, partner_statement FROM duebridge_platform.comparisons
+    WHERE platform_batch_id = $1 ORDER BY compared_at DESC, comparison_id DESC LIMIT 1`,
+);
+
 /** A batch with its statement: the written one, or the one of this moment while it is open. Throws Refusal BATCH_NOT_FOUND. */
 export async function getBatch(database: Database, platform_batch_id: string): Promise<BatchView> {
   const [row] = await database.query<ListedBatch>(
@@ -229,7 +242,10 @@ export async function getBatch(database: Database, platform_batch_id: string): P
   );
   if (row === undefined) throw new Refusal('BATCH_NOT_FOUND');
   const statement = row.statement ?? (await readStatement(database, platform_batch_id));
-  return { ...row, statement };
+  const [comparison = null] = await database.query<BatchComparison>(lastComparison, [
+    platform_batch_id,
+  ]);
+  return { ...row, statement, comparison };
 }
 
 /** Batches, latest cut-off first, at most 100. Reads no payment, so an open batch, whose statement is not written, has null there. */

@@ -23,7 +23,13 @@ import { sql, type Database } from '@duebridge/runtime';
 import { note } from '../store/audit.ts';
 import { keepDifferences } from './differences.ts';
 import { judgeRecord } from '../partners/payment-record.ts';
-import { linesOfBatch, readStatement, REACHED_THE_PARTNER, type StatementLine } from './batch.ts';
+import {
+  linesOfBatch,
+  readStatement,
+  REACHED_THE_PARTNER,
+  statementOf,
+  type StatementLine,
+} from './batch.ts';
 import type { Exchange } from '../partners/http-call.ts';
 import type { NotSent, PartnerClient } from '../partners/client.ts';
 import type { Partner, PartnerRegistry } from '../partners/registry.ts';
@@ -54,12 +60,12 @@ export async function reconcileBatch(
 ): Promise<Reconciliation> {
   const { database } = ground;
   const partner_id = await partnerOf(database, platform_batch_id);
-  const result =
+  const found =
     request.csv === undefined
       ? await compareWithPartner(ground, platform_batch_id, partner_id)
       : await compareWithFile(database, platform_batch_id, readLines(request.csv));
-  await keep(database, partner_id, result, actor);
-  return result;
+  await keep(database, partner_id, found, actor);
+  return found.result;
 }
 
 /**
@@ -74,9 +80,9 @@ export async function reconcileFile(
 ): Promise<Reconciliation> {
   const partner_id = await partnerOf(database, platform_batch_id);
   const lines = await readFile(file);
-  const result = await compareWithFile(database, platform_batch_id, lines);
-  await keep(database, partner_id, result, actor);
-  return result;
+  const found = await compareWithFile(database, platform_batch_id, lines);
+  await keep(database, partner_id, found, actor);
+  return found.result;
 }
 
 async function partnerOf(database: Database, platform_batch_id: string): Promise<string> {
@@ -91,19 +97,38 @@ async function partnerOf(database: Database, platform_batch_id: string): Promise
   return batch.partner_id;
 }
 
-/** Keeps what a run found, with its line of the audit, in one transaction that holds the batch. */
+/** What a run found, and what the partner says about the batch as a whole. */
+interface Found {
+  readonly result: Reconciliation;
+  readonly theirs: BatchStatement | null;
+}
+
+/** Keeps what a run found and the partner's statement, with its line of the audit, in one transaction that holds the batch. */
 async function keep(
   database: Database,
   partner_id: string,
-  { platform_batch_id, method, compared, differences }: Reconciliation,
+  { result, theirs }: Found,
   actor: string,
 ): Promise<void> {
+  const { platform_batch_id, method, compared, differences } = result;
   await database.transaction(async (tx) => {
     await tx.query(
       'SELECT 1 FROM duebridge_platform.batches WHERE platform_batch_id = $1 FOR NO KEY UPDATE',
       [platform_batch_id],
     );
     const gone = await keepDifferences(tx, { platform_batch_id, partner_id, differences, actor });
+    await tx.query(
+      `INSERT INTO duebridge_platform.comparisons (platform_batch_id, actor, method, compared, differences, partner_statement)
+       VALUES ($1, $2, $3, $4, $5, $6)`,
+      [
+        platform_batch_id,
+        actor,
+        method,
+        compared,
+        differences.length,
+        theirs === null ? null : JSON.stringify(theirs),
+      ],
+    );
     await note(tx, {
       actor,
       event: 'batch_reconciled',
@@ -119,13 +144,16 @@ async function compareWithFile(
   database: Database,
   platform_batch_id: string,
   theirs: readonly StatementLine[],
-): Promise<Reconciliation> {
+): Promise<Found> {
   const ours = await linesOfBatch(database, platform_batch_id);
   return {
-    platform_batch_id,
-    method: 'csv',
-    compared: countIds(ours, theirs),
-    differences: compareLines(ours, theirs),
+    result: {
+      platform_batch_id,
+      method: 'csv',
+      compared: countIds(ours, theirs),
+      differences: compareLines(ours, theirs),
+    },
+    theirs: await statementOf(platform_batch_id, theirs),
   };
 }
 
@@ -275,13 +303,17 @@ async function compareWithPartner(
   { database, registry, client }: ReconcileGround,
   platform_batch_id: string,
   partner_id: string,
-): Promise<Reconciliation> {
+): Promise<Found> {
   const partner = await registry.get(partner_id);
   if (partner === undefined) throw new Refusal('BATCH_NOT_FOUND');
   const here = await readStatement(database, platform_batch_id);
   const there = judgeStatement(await client.getStatement(partner, platform_batch_id));
   if (there?.sha256 === here.sha256 && there.count === here.count) {
-    return { platform_batch_id, method: 'statement', compared: here.count, differences: [] };
+    const compared = here.count;
+    return {
+      result: { platform_batch_id, method: 'statement', compared, differences: [] },
+      theirs: there,
+    };
   }
   const payments = await database.query<PaymentRow>(
     sql(
@@ -309,7 +341,10 @@ async function compareWithPartner(
   // Payments that only the partner has are counted too; otherwise the report could say six differences in five payments.
   const extra = differences.filter(({ kind }) => kind === 'missing_here').length;
   const compared = payments.length + extra;
-  return { platform_batch_id, method: 'payments', compared, differences };
+  return {
+    result: { platform_batch_id, method: 'payments', compared, differences },
+    theirs: there ?? null,
+  };
 }
 
 const statementCheck = compileCheck(BatchStatement);

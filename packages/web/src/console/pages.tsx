@@ -15,7 +15,7 @@ import type {
   PersonErasure,
   Reconciliation,
 } from '@duebridge/contract';
-import type { TargetedEvent, TargetedSubmitEvent } from 'preact';
+import type { ComponentChildren, TargetedEvent, TargetedSubmitEvent } from 'preact';
 import { useState } from 'preact/hooks';
 import { call, get, post, self } from './api.ts';
 import { OutcomesChart, TimesChart } from './chart.tsx';
@@ -332,6 +332,32 @@ export function BatchesPage() {
   );
 }
 
+/** What the partner said when the batch was last compared. */
+function comparisonFacts({
+  comparison,
+  statement,
+}: BatchView): (readonly [string, ComponentChildren])[] {
+  if (comparison === null) return [['Compared with the partner', 'never']];
+  const { compared_at, actor, method, differences, partner_statement: theirs } = comparison;
+  return [
+    [
+      'Compared with the partner',
+      `${moment(compared_at)} by ${actor}, by ${method}: ${differences} differences`,
+    ],
+    [
+      'Statement of the partner',
+      theirs === null ? (
+        'It has none.'
+      ) : (
+        <>
+          {theirs.count} payments, <code>{theirs.sha256}</code>{' '}
+          {theirs.sha256 === statement.sha256 ? '(the same)' : '(another)'}
+        </>
+      ),
+    ],
+  ];
+}
+
 export function BatchPageOf({ id }: { id: string }) {
   const path = `/batches/${encodeURIComponent(id)}`;
   const { data, error, again } = useRead(`batch ${id}`, () => get<BatchView>(path));
@@ -344,6 +370,7 @@ export function BatchPageOf({ id }: { id: string }) {
       const found = await reconcile();
       setResult(found);
       setTurn(turn + 1);
+      again();
       announcement.value = `${found.differences.length} differences in ${found.compared} payments`;
     } catch (problem) {
       setTrouble(problem instanceof Error ? problem.message : String(problem));
@@ -378,6 +405,7 @@ export function BatchPageOf({ id }: { id: string }) {
                   [total.status, `${total.count}, ${money(total.amount_in_cents)}`] as const,
               ),
               ['SHA-256 of the statement', <code>{data.statement.sha256}</code>],
+              ...comparisonFacts(data),
             ]}
           />
           <div class="buttons">
