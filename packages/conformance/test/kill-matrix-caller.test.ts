@@ -65,7 +65,7 @@ describe('a right caller passes', { concurrency: AT_ONCE }, () => {
   });
 });
 
-describe('a wrong caller is caught by its check', { concurrency: AT_ONCE * 2 }, () => {
+describe('a wrong caller is caught by its check', { concurrency: AT_ONCE }, () => {
   for (const mutant of CALLER_MUTANTS) {
     test(`${mutant.breaks.join(' ')}: it ${mutant.wrong}`, async () => {
       isCaught(mutant, await judgeCaller(mutant.name, mutant.auth ?? 'key'));
