@@ -131,7 +131,9 @@ function responses(route: Route): Node {
     content: { [route.replyType ?? 'application/json']: { schema: plain(route.reply) } },
   };
   const all: Node = { '200': ok };
-  const codes = [...new Set<ErrorCode>([...COMMON_ERRORS, ...route.errors])];
+  // Every admin listener limits its callers.
+  const limits: ErrorCode[] = route.auth === 'admin' ? ['TOO_MANY_REQUESTS'] : [];
+  const codes = [...new Set<ErrorCode>([...COMMON_ERRORS, ...route.errors, ...limits])];
   for (const [status, group] of Map.groupBy(codes, (code) => ERRORS[code].status)) {
     all[String(status)] = {
       description: group

@@ -499,3 +499,35 @@ test('a key or client that would be weak or ambiguous is refused at the start [K
     assert.throws(() => openDoor({ auth, database, clock: manualClock() }), ConfigurationError);
   }
 });
+
+test('a client that takes a token for each call is slowed with Retry-After, and its tokens go on working [OA2 LI1]', async (t) => {
+  const database = await kitDatabase(t, 'issues');
+  const secret = 'a-secret-of-the-platform';
+  const partner = await startKit(database, {
+    auth: {
+      method: 'oauth',
+      clients: [
+        { client_id: 'platform', secrets: [secret] },
+        { client_id: 'other', secrets: [secret] },
+      ],
+    },
+  });
+  const ask = (client_id: string) =>
+    partner.call('POST', '/oauth/token', {
+      headers: { 'content-type': 'application/x-www-form-urlencoded' },
+      body: `grant_type=client_credentials&client_id=${client_id}&client_secret=${secret}`,
+    });
+  const first = await ask('platform');
+  let limited = first;
+  // Ten come back each second, so on a slow machine it takes more than the burst.
+  for (let asked = 0; asked < 20 && limited.status === 200; asked += 1) {
+    const answers = await Promise.all(Array.from({ length: 50 }, () => ask('platform')));
+    assert.ok(answers.every(({ status }) => status === 200 || status === 429));
+    limited = answers.find(({ status }) => status === 429) ?? limited;
+  }
+  assert.equal(limited.status, 429);
+  assert.ok(Number(limited.headers['retry-after']) >= 1);
+  assert.equal((await ask('other')).status, 200);
+  const headers = { authorization: `Bearer ${String(first.body['access_token'])}` };
+  assert.equal((await partner.call('GET', '/payment/none', { headers })).status, 404);
+});

@@ -19,6 +19,7 @@ import {
   OAuthRefusal,
   rateLimiter,
   sql,
+  tooManyRequests,
   type Clock,
   type Database,
 } from '@duebridge/runtime';
@@ -94,8 +95,13 @@ const maxRemembered = 10_000;
 const maxRefused = 10_000;
 /** Shortest secret or key: 16 characters of a random text are beyond guessing. */
 const minSecretLength = 16;
-/** Failed attempts of one client id per second, and the burst; beyond it they get 429. The right secret is always accepted. */
+/** Failed attempts of one client id per second, and the burst; beyond it they get 429. They do not count against the right secret. */
 const failures = { perSecond: 1, burst: 20 };
+/**
+ * Access tokens of one client per second, and the burst. A process of a platform takes one in 48 minutes, so this is for hundreds that
+ * start at once; one that takes a token for each call would fill the table and write for each read.
+ */
+const issues = { perSecond: 10, burst: 200 };
 
 /** The client id of payments that were put with the static key, which has one holder. */
 const KEY_HOLDER = 'static-key';
@@ -238,6 +244,7 @@ function oauthDoor(options: OAuthOptions, ground: Ground): Door {
   const refused = new Map<string, number>();
   const looks = new Map<string, Promise<KnownToken | undefined>>();
   const failed = rateLimiter({ ...failures, maxKeys: maxRemembered, clock });
+  const issued = rateLimiter({ ...issues, maxKeys: maxRemembered, clock });
   // Compared with when the client id is unknown, so that both cases take the same time.
   const nobody = [randomBytes(32)];
 
@@ -294,17 +301,15 @@ function oauthDoor(options: OAuthOptions, ground: Ground): Door {
       if (!client || !isRight) {
         // Keyed by digest: the id is the caller's text, of any length, and many are kept.
         const permit = failed.take(sha256(given.client_id).toString('base64'));
-        if (!permit.ok) {
-          throw new Refusal('TOO_MANY_REQUESTS', {
-            headers: { 'Retry-After': String(permit.retryAfterSeconds) },
-          });
-        }
+        if (!permit.ok) throw tooManyRequests(permit.retryAfterSeconds);
         throw invalidClient();
       }
       if (form.grant_type !== 'client_credentials') {
         throw new OAuthRefusal('unsupported_grant_type', 'grant_type must be client_credentials');
       }
       const scopes = grantedScopes(form.scope, client);
+      const permit = issued.take(client.caller.client_id);
+      if (!permit.ok) throw tooManyRequests(permit.retryAfterSeconds);
       const access_token = `dbp_${randomBytes(32).toString('base64url')}`;
       const scope = scopes.join(' ');
       await database.query(issueStatement, [

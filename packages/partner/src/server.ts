@@ -53,6 +53,8 @@ export interface PartnerConfig {
   readonly adminHost?: string | undefined;
   /** Names by which the admin listener may be asked, besides addresses; default: localhost alone on this machine, any name elsewhere. */
   readonly adminHosts?: readonly string[] | undefined;
+  /** Seconds for which browsers shall come by https only, said on both listeners; default: left to the proxy. */
+  readonly hstsSeconds?: number | undefined;
   /** Port of the admin listener; default 4101 (decision 29), 0 for any free one. */
   readonly adminPort?: number | undefined;
   /** Whether to apply missing migrations at the start; default true. */
@@ -120,9 +122,10 @@ export async function startPartner(config: PartnerConfig): Promise<RunningPartne
   const metrics = createMetrics();
   const tracing = await config.tracing?.();
   const singleHeaders = auth.method === 'key' ? [auth.header] : [];
-  const app = createServer({ log, metrics, singleHeaders });
+  const { hstsSeconds } = config;
+  const app = createServer({ log, metrics, singleHeaders, hstsSeconds });
   const adminHost = config.adminHost ?? '127.0.0.1';
-  const admin = createServer({ log, hosts: hostsOf(adminHost, config.adminHosts) });
+  const admin = createServer({ log, hstsSeconds, hosts: hostsOf(adminHost, config.adminHosts) });
   const stop = async (): Promise<void> => {
     await Promise.all([app.close(), admin.close()]);
     await opened.close();

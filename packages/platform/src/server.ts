@@ -5,7 +5,7 @@
  * bound to this machine unless it is told otherwise.
  */
 import { createSecretKey, hkdfSync } from 'node:crypto';
-import { platformAdminRoutes, platformRoutes, Refusal, renderOpenApi } from '@duebridge/contract';
+import { platformAdminRoutes, platformRoutes, renderOpenApi } from '@duebridge/contract';
 import {
   ConfigurationError,
   bearerOf,
@@ -23,6 +23,7 @@ import {
   rateLimiter,
   systemClock,
   takesWrites,
+  tooManyRequests,
   type Database,
   type DeploymentSecret,
   type Log,
@@ -244,7 +245,8 @@ async function openAll(
     database: await takesWrites(database),
     ...engine.health,
   });
-  const publicApp = createServer({ log, clock, metrics });
+  const { hstsSeconds } = config;
+  const publicApp = createServer({ log, clock, metrics, hstsSeconds });
   mountPublic(publicApp, { config, keys, tokens, sessions, payments, events, funding });
   mountProcessorEvents(publicApp, { funding, log });
   servePages(publicApp, {
@@ -265,7 +267,12 @@ async function openAll(
 
   // One server of a process keeps the figures of requests: the one that the world asks.
   const adminHost = config.adminHost ?? '127.0.0.1';
-  const adminApp = createServer({ log, clock, hosts: hostsOf(adminHost, config.adminHosts) });
+  const adminApp = createServer({
+    log,
+    clock,
+    hstsSeconds,
+    hosts: hostsOf(adminHost, config.adminHosts),
+  });
   const operators = openOperators({ database, adminKey, pepper: keyPepper, clock });
   mountAdmin(adminApp, {
     database,
@@ -280,7 +287,7 @@ async function openAll(
     pepper: keyPepper,
     clock,
     secondPersonAboveCents: config.secondPersonAboveCents ?? 100_000,
-    authenticate: adminAuthentication(operators),
+    authenticate: adminAuthentication(operators, clock),
   });
   mountSignIn(adminApp, { operators, clock, oidc: config.openId !== undefined });
   if (config.openId !== undefined) {
@@ -432,7 +439,7 @@ function mountPublic(
   /** Before anything is looked at: guessing and flooding end here. */
   const limitAddress = (request: FastifyRequest): void => {
     const permit = perAddress?.take(request.ip);
-    if (permit?.ok === false) throw tooMany(permit.retryAfterSeconds);
+    if (permit?.ok === false) throw tooManyRequests(permit.retryAfterSeconds);
   };
 
   const clients = callers<Client>();
@@ -452,7 +459,7 @@ function mountPublic(
           oneHeader(request, 'x-api-key'),
         );
         const permit = perClient.take(caller.client_id);
-        if (!permit.ok) throw tooMany(permit.retryAfterSeconds);
+        if (!permit.ok) throw tooManyRequests(permit.retryAfterSeconds);
         clients.set(request, caller);
       },
     },
@@ -512,12 +519,6 @@ function mountPublic(
     },
     withSession,
   );
-}
-
-function tooMany(retryAfterSeconds: number): Refusal {
-  return new Refusal('TOO_MANY_REQUESTS', {
-    headers: { 'Retry-After': String(retryAfterSeconds) },
-  });
 }
 
 function oneHeader(request: FastifyRequest, name: string): string | undefined {

@@ -70,6 +70,7 @@ export const variables = {
   adminHost: common.adminHost,
   adminPort: common.adminPort,
   adminHosts: common.adminHosts,
+  hstsSeconds: common.hstsSeconds,
   databaseUrl: common.databaseUrl,
   databaseConnections: common.databaseConnections,
   dataDirectory: common.dataDirectory,

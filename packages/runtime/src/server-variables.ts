@@ -45,6 +45,13 @@ export function serverVariables(defaults: {
         'hosts under which the admin listener answers, with commas between; addresses always',
       otherwise: 'localhost; any if ADMIN_HOST is set',
     },
+    hstsSeconds: {
+      name: 'DUEBRIDGE_HSTS_SECONDS',
+      parse: integer(0, 63_072_000),
+      default: undefined,
+      description: 'sends Strict-Transport-Security for this long, unless the proxy does',
+      otherwise: 'not sent',
+    },
     databaseUrl: {
       name: 'DATABASE_URL',
       parse: address('postgres:', 'postgresql:'),

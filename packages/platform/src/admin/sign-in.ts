@@ -6,7 +6,7 @@
  */
 import { timingSafeEqual } from 'node:crypto';
 import { Refusal } from '@duebridge/contract';
-import { rateLimiter, type Clock } from '@duebridge/runtime';
+import { limitCallers, rateLimiter, tooManyRequests, type Clock } from '@duebridge/runtime';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import type { Operator, Operators } from './operators.ts';
 
@@ -15,11 +15,13 @@ const cookieName = 'duebridge_console';
 /** Signs in from one address: a person mistypes a few times, a guesser wants millions. */
 const signInRate = { perSecond: 0.2, burst: 10, maxKeys: 10_000 };
 
-/** Makes the check of every admin request. Throws Refusal UNAUTHORIZED, or CSRF_TOKEN_REQUIRED. */
+/** Makes the check of every admin request. Throws Refusal UNAUTHORIZED, CSRF_TOKEN_REQUIRED or TOO_MANY_REQUESTS. */
 export function adminAuthentication(
   operators: Operators,
+  clock?: Clock,
 ): (request: FastifyRequest) => Promise<Operator> {
-  return async (request) => {
+  const limit = limitCallers(clock);
+  const authenticate = async (request: FastifyRequest): Promise<Operator> => {
     const cookie = sessionCookie(request);
     if (request.headers.authorization !== undefined || cookie === undefined) {
       return operators.verifyKey(bearer(request));
@@ -28,6 +30,12 @@ export function adminAuthentication(
     if (request.method !== 'GET' && request.method !== 'HEAD') assertCsrf(request, operator);
     return operator;
   };
+  return (request) =>
+    limit(
+      request,
+      () => authenticate(request),
+      ({ actor }) => actor,
+    );
 }
 
 function assertCsrf(request: FastifyRequest, operator: Operator): void {
@@ -61,11 +69,7 @@ export function mountSignIn(
   app.get('/console/sign-in', () => ({ oidc: options.oidc ?? false }));
   app.post('/console/sign-in', async (request, reply) => {
     const permit = attempts.take(request.ip);
-    if (!permit.ok) {
-      throw new Refusal('TOO_MANY_REQUESTS', {
-        headers: { 'Retry-After': String(permit.retryAfterSeconds) },
-      });
-    }
+    if (!permit.ok) throw tooManyRequests(permit.retryAfterSeconds);
     const operator = await operators.verifyKey(keyOf(request.body));
     await startSession(operators, operator, reply, isSecure(request));
     return reply.code(204).send();

@@ -2,13 +2,21 @@
 import { Refusal } from '@duebridge/contract';
 import type { FastifyRequest } from 'fastify';
 import { createHash, timingSafeEqual } from 'node:crypto';
+import type { Clock } from '../clock.ts';
 import { ConfigurationError } from '../errors.ts';
+import { limitCallers } from './caller-limits.ts';
 
 /** Shortest admin key, in characters: below that, guessing it becomes thinkable. */
 const minKeyLength = 16;
 
-/** Refuses every request without `adminKey` as 401. Throws ConfigurationError for a key that is too short. */
-export function adminGuard(adminKey: string): (request: FastifyRequest) => void {
+/**
+ * Refuses every request without `adminKey` as 401, and too many of either kind as 429. Throws ConfigurationError for a key that is
+ * too short.
+ */
+export function adminGuard(
+  adminKey: string,
+  clock?: Clock,
+): (request: FastifyRequest) => Promise<void> {
   if (adminKey.length < minKeyLength) {
     throw new ConfigurationError(
       `the admin key is too short: give DUEBRIDGE_ADMIN_KEY at least ${minKeyLength} characters`,
@@ -16,10 +24,17 @@ export function adminGuard(adminKey: string): (request: FastifyRequest) => void 
   }
   // Digests have one length, whatever was sent.
   const expected = sha256(adminKey);
-  return (request) => {
-    if (!timingSafeEqual(sha256(bearerOf(request) ?? ''), expected)) {
-      throw new Refusal('UNAUTHORIZED', { headers: { 'WWW-Authenticate': 'Bearer' } });
-    }
+  const limit = limitCallers(clock);
+  const check = (request: FastifyRequest): true => {
+    if (timingSafeEqual(sha256(bearerOf(request) ?? ''), expected)) return true;
+    throw new Refusal('UNAUTHORIZED', { headers: { 'WWW-Authenticate': 'Bearer' } });
+  };
+  return async (request) => {
+    await limit(
+      request,
+      () => check(request),
+      () => 'admin-key',
+    );
   };
 }
 

@@ -1,5 +1,6 @@
 /** HTTP for both servers, by job. */
 export * from './admin-guard.ts';
+export * from './caller-limits.ts';
 export * from './errors.ts';
 export * from './listen.ts';
 export * from './mount.ts';

@@ -69,6 +69,8 @@ export interface ServerOptions {
    * is within reach of every page in a browser here, if a name of that page's owner is made to lead to 127.0.0.1.
    */
   hosts?: readonly string[] | undefined;
+  /** Seconds for which browsers shall come by https only; default: said by the proxy that ends TLS, or not at all. */
+  hstsSeconds?: number | undefined;
 }
 
 /** Headers that decide who calls or how the body is read. Two of one are an attempt to be read in two ways (reliability F100). */
@@ -118,7 +120,7 @@ export function createServer(options: ServerOptions = {}): FastifyInstance {
     clientErrorHandler: answerBrokenRequest,
     frameworkErrors: (error, request, reply) => {
       // Paths that cannot be decoded come here before any hook has run.
-      setCommonHeaders(request, reply);
+      setCommonHeaders(request, reply, options.hstsSeconds);
       void answerError(log, error, request, reply);
     },
   });
@@ -135,7 +137,7 @@ export function createServer(options: ServerOptions = {}): FastifyInstance {
   followClosing(app, limits.closeTimeoutMs);
 
   app.addHook('onRequest', (request, reply, done) => {
-    setCommonHeaders(request, reply);
+    setCommonHeaders(request, reply, options.hstsSeconds);
     const problem = headerProblem(request.raw, single) ?? hostProblem(request.raw, options.hosts);
     if (problem === undefined) done();
     else {
@@ -182,12 +184,19 @@ function requestId(request: Pick<IncomingMessage, 'headers'>): string {
   return typeof given === 'string' && /^[A-Za-z0-9._-]{1,64}$/.test(given) ? given : randomUUID();
 }
 
-function setCommonHeaders(request: FastifyRequest, reply: FastifyReply): void {
+function setCommonHeaders(
+  request: FastifyRequest,
+  reply: FastifyReply,
+  hstsSeconds: number | undefined,
+): void {
   // no-store: a cached status of a payment is a wrong one (reliability F37).
   reply.headers({
     'x-request-id': request.id,
     'cache-control': 'no-store',
     'x-content-type-options': 'nosniff',
+    ...(hstsSeconds === undefined
+      ? undefined
+      : { 'strict-transport-security': `max-age=${hstsSeconds}` }),
   });
 }
 

@@ -1,0 +1,48 @@
+/** Rate limits of a listener for operators: who guesses keys is slowed by address, and a program that runs wild by its own key. */
+import { Refusal } from '@duebridge/contract';
+import type { FastifyRequest } from 'fastify';
+import { systemClock, type Clock } from '../clock.ts';
+import { rateLimiter } from './rate-limiter.ts';
+
+/** Wrong keys from one address: ten a minute, after as many as a handful of misconfigured scripts send before somebody looks. */
+const failures = { perSecond: 10 / 60, burst: 100 };
+/** Calls with one good key: far above what people and their scripts do, and what a database of ours answers beside its payments. */
+const calls = { perSecond: 200, burst: 1_000 };
+/** Addresses and callers remembered. */
+const maxKeys = 10_000;
+
+/** Wraps an authentication. */
+export type LimitCallers = <Caller>(
+  request: FastifyRequest,
+  authenticate: () => Caller | Promise<Caller>,
+  nameOf: (caller: Caller) => string,
+) => Promise<Caller>;
+
+/**
+ * Makes the limits of one listener. A refused key counts against its address, and beyond the limit 429 takes the place of 401; a good
+ * key is let in whatever its neighbours behind the same proxy do. Throws Refusal TOO_MANY_REQUESTS with Retry-After.
+ */
+export function limitCallers(clock: Clock = systemClock): LimitCallers {
+  const failed = rateLimiter({ ...failures, maxKeys, clock });
+  const called = rateLimiter({ ...calls, maxKeys, clock });
+  return async (request, authenticate, nameOf) => {
+    let caller;
+    try {
+      caller = await authenticate();
+    } catch (error) {
+      if (error instanceof Refusal && error.code === 'UNAUTHORIZED') {
+        const permit = failed.take(request.ip);
+        if (!permit.ok) throw tooManyRequests(permit.retryAfterSeconds);
+      }
+      throw error;
+    }
+    const permit = called.take(nameOf(caller));
+    if (!permit.ok) throw tooManyRequests(permit.retryAfterSeconds);
+    return caller;
+  };
+}
+
+/** 429 with the time to wait. */
+export function tooManyRequests(seconds: number): Refusal {
+  return new Refusal('TOO_MANY_REQUESTS', { headers: { 'Retry-After': String(seconds) } });
+}
