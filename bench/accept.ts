@@ -1,6 +1,7 @@
 /**
  * F1 and F2: how fast the partner kit accepts payments durably over HTTP, and how fast it posts them, compared with
- *   bare      64 connections that each insert one row of the same table and wait for the commit: what the database gives
+ *   pgbench   64 clients of pgbench that each insert one row of the same table and wait for the commit, where it is installed
+ *   bare      the same as a loop in Node
  *   handler   the handler most people write: a Fastify server, one INSERT … ON CONFLICT for each request
  *
  * All are driven on this machine, in alternating rounds, each in its own empty database. Servers run in separate processes; the
@@ -12,11 +13,14 @@
  * The last lines are the ratios: the median of the rounds, with minimum and maximum.
  */
 import assert from 'node:assert/strict';
-import { fork, type ChildProcess } from 'node:child_process';
+import { execFile, fork, type ChildProcess } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import { connect } from 'node:net';
-import { parseArgs } from 'node:util';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { parseArgs, promisify } from 'node:util';
 import {
   createServer,
   importAccounts,
@@ -28,6 +32,7 @@ import { ensureDatabase } from '@duebridge/runtime';
 import { testServer } from '@duebridge/runtime/testing';
 import { fastify } from 'fastify';
 import pg from 'pg';
+import { ratios, report } from './report.ts';
 
 /** Number of accounts: enough that most payments of one transaction go to different ones, as with a real biller. */
 const accountCount = 10_000;
@@ -41,7 +46,8 @@ const { values: flags } = parseArgs({
     seconds: { type: 'string', default: '5' },
     connections: { type: 'string', default: '256' },
   },
-  args: process.argv.slice(2).filter((argument) => argument !== '--'),
+  args: process.argv.slice(2).filter((argument) => argument !== '--' && argument !== 'serve'),
+  strict: false,
 });
 
 /** Messages to a server process and back. */
@@ -55,7 +61,10 @@ async function main(): Promise<void> {
   const seconds = Number(flags.seconds);
   const connections = Number(flags.connections);
   const server = await testServer();
-  const rates: Record<'bare' | 'handler' | 'accept' | 'post', number[]> = {
+  const hasPgbench = await isInstalled('pgbench');
+  if (!hasPgbench) console.log('pgbench is not installed: apt-get install postgresql-contrib');
+  const rates: Record<'pgbench' | 'bare' | 'handler' | 'accept' | 'post', number[]> = {
+    pgbench: [],
     bare: [],
     handler: [],
     accept: [],
@@ -64,43 +73,87 @@ async function main(): Promise<void> {
   const measure = async (work: (url: string) => Promise<number>): Promise<number> => {
     const name = `bench_${randomBytes(5).toString('hex')}`;
     const url = await ensureDatabase(server.url, name);
-    await prepare(url);
+    await prepareKit(url);
     const perSecond = await work(url);
     await drop(server.url, name);
     return perSecond;
   };
   for (let round = 1; round <= rounds; round += 1) {
+    if (hasPgbench) rates.pgbench.push(await measure((url) => pgbench(url, seconds)));
     rates.bare.push(await measure((url) => bareLoop(url, seconds)));
-    rates.handler.push(await measure((url) => drive('handler', url, connections, seconds)));
-    rates.accept.push(await measure((url) => drive('kit-accept', url, connections, seconds)));
-    rates.post.push(await measure((url) => drive('kit', url, connections, seconds)));
+    rates.handler.push(await measure((url) => driveKit('handler', url, connections, seconds)));
+    rates.accept.push(await measure((url) => driveKit('kit-accept', url, connections, seconds)));
+    rates.post.push(await measure((url) => driveKit('kit', url, connections, seconds)));
     const line = Object.entries(rates).map(([what, list]) => `${what} ${rate(list.at(-1) ?? 0)}`);
     console.log(`round ${round}: ${line.join(', ')}`);
   }
   await server.stop();
   console.log(`${connections} connections, ${seconds} s a measurement, fsync on, ${rounds} rounds`);
-  console.log(`F1 accept / bare INSERT loop: ${ratio(rates.accept, rates.bare)} (target 1.0)`);
-  console.log(
-    `F1 accept / one INSERT per request: ${ratio(rates.accept, rates.handler)} (target 2.5)`,
+  const both = [
+    ['pgbench', rates.pgbench],
+    ['bare INSERT loop', rates.bare],
+  ] as const;
+  for (const [what, theirs] of both.filter(([, list]) => list.length > 0)) {
+    report({
+      figure: 'F1',
+      what: `accept / ${what}`,
+      ...ratios(rates.accept, theirs),
+      target: 'at least 1.0',
+    });
+    report({
+      figure: 'F2',
+      what: `accept and post / ${what}`,
+      ...ratios(rates.post, theirs),
+      target: 'at least 0.5',
+    });
+  }
+  report({
+    figure: 'F1',
+    what: 'accept / one INSERT per request',
+    ...ratios(rates.accept, rates.handler),
+    target: 'at least 2.5',
+  });
+}
+
+async function isInstalled(program: string): Promise<boolean> {
+  return promisify(execFile)(program, ['--version']).then(
+    () => true,
+    () => false,
   );
-  console.log(
-    `F2 accept and post / bare INSERT loop: ${ratio(rates.post, rates.bare)} (target 0.5)`,
+}
+
+/** The same insert by pgbench: 64 clients on two threads, prepared. Returns rows per second. */
+async function pgbench(url: string, seconds: number): Promise<number> {
+  const folder = await mkdtemp(join(tmpdir(), 'duebridge-pgbench-'));
+  const script = join(folder, 'insert.sql');
+  await writeFile(
+    script,
+    `\\set account random(0, ${accountCount - 1})
+INSERT INTO duebridge_partner.payment (platform_payment_id, payment_id, platform_batch_id, biller_id, account_id, client_id, amount_in_cents)
+VALUES (gen_random_uuid()::text, gen_random_uuid(), 'batch-bare', 'acme', 'A-' || :account, 'static-key', 2500) ON CONFLICT (platform_payment_id) DO NOTHING;
+`,
   );
+  const words = [
+    '-n',
+    '-M',
+    'prepared',
+    '-c',
+    String(bareConnections),
+    '-j',
+    '2',
+    '-T',
+    String(seconds),
+  ];
+  const { stdout } = await promisify(execFile)('pgbench', [...words, '-f', script, url]);
+  await rm(folder, { recursive: true });
+  return Number(/tps = ([\d.]+)/.exec(stdout)?.[1]);
 }
 
 function rate(perSecond: number): string {
   return `${(perSecond / 1000).toFixed(2)} k/s`;
 }
 
-function ratio(ours: readonly number[], theirs: readonly number[]): string {
-  const ratios = ours
-    .map((value, index) => value / (theirs[index] ?? Number.NaN))
-    .sort((a, b) => a - b);
-  const median = ratios[Math.floor(ratios.length / 2)] ?? Number.NaN;
-  return `${median.toFixed(2)} (${ratios[0]?.toFixed(2)} to ${ratios.at(-1)?.toFixed(2)})`;
-}
-
-async function prepare(url: string): Promise<void> {
+export async function prepareKit(url: string): Promise<void> {
   const database = openDatabase({ url, applicationName: 'bench', statementTimeoutMs: 60_000 });
   await migratePartner(database);
   await importAccounts(
@@ -169,13 +222,13 @@ async function bareLoop(url: string, seconds: number): Promise<number> {
  * Starts a server of a kind, puts payments for some seconds and, if it posts them, waits until all have ended. Returns payments
  * per second.
  */
-async function drive(
+export async function driveKit(
   kind: Start['kind'],
   url: string,
   connections: number,
   seconds: number,
 ): Promise<number> {
-  const child = fork(new URL(import.meta.url), [], { execArgv: [] });
+  const child = fork(new URL(import.meta.url), ['serve'], { execArgv: [] });
   child.send({ kind, url } satisfies Start);
   const [{ port }] = (await once(child, 'message')) as [{ port: number }];
   // A warm-up that is not counted.
@@ -326,8 +379,9 @@ async function handlerServer(url: string) {
   return Promise.resolve(app);
 }
 
-if (process.send === undefined) await main();
-else {
+// As a child of itself it is the server; growth.ts imports it.
+if (process.argv[1] === import.meta.filename && process.send === undefined) await main();
+else if (process.argv[2] === 'serve') {
   const [start] = (await once(process, 'message')) as [Start];
   await serve(start);
 }

@@ -1,0 +1,95 @@
+/**
+ * `npm run bench`: runs the benchmarks, one after the other, each in a process of its own.
+ *
+ *     npm run bench                       all but the soak
+ *     npm run bench -- peers growth       some
+ *     npm run bench -- growth --payments 2000000   one, with its own options
+ *     npm run bench -- --json token       the figures as one JSON value on standard output, everything else on standard error
+ *
+ * Close everything else first: both cores are used by the benchmark itself, and a figure taken beside other work is noise.
+ */
+import { spawn } from 'node:child_process';
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+
+/** The benchmarks, in the order in which they run. */
+const BENCHMARKS: Readonly<Record<string, string>> = {
+  accept:
+    'F1 F2  durable PUTs at the partner kit, and posted in its ledger; beside pgbench and a plain handler',
+  drive:
+    'F3 F4  payments driven by the platform, beside a bare loop; writes of a poll without news',
+  peers: 'F3     the same job by a plain loop, graphile-worker, pg-boss, DBOS and openworkflow',
+  adopt: 'F5     a million payments in flight: memory, and how soon another worker has them',
+  growth: 'F6     F1 and F3 with millions of payments stored, against thousands',
+  partners: '       5,000 partners and 20 workers: metrics, closing of batches, shares, heartbeats',
+  detection: 'F7     delay until the end of a payment is known, beside fixed intervals and backoff',
+  token: 'F8     tokens per second, beside the same server without storage',
+  neighbours: 'F9 F12 time to the end of payments whose neighbours hang, fail or are refused',
+  start: 'F10    npm start to the first succeeded payment; duebridge --help',
+  operate: '       pages and searches of the admin API over a million payments',
+  soak: '       load for --minutes N (60): memory, latency and table sizes over time',
+};
+
+const words = process.argv.slice(2).filter((word) => word !== '--');
+const isJson = words.includes('--json');
+const rest = words.filter((word) => word !== '--json');
+const firstOption = rest.findIndex((word) => word.startsWith('-'));
+const names = firstOption < 0 ? rest : rest.slice(0, firstOption);
+const options = firstOption < 0 ? [] : rest.slice(firstOption);
+
+if (options.some((word) => word === '--help' || word === '-h')) {
+  console.log('npm run bench [-- NAME …] [--json] [options of the one NAME]\n');
+  for (const [name, what] of Object.entries(BENCHMARKS)) console.log(`  ${name.padEnd(11)}${what}`);
+  process.exit(0);
+}
+const unknown = names.find((name) => !(name in BENCHMARKS));
+if (unknown !== undefined) {
+  console.error(`There is no benchmark "${unknown}"; npm run bench -- --help lists them.`);
+  process.exit(3);
+}
+if (options.length > 0 && names.length !== 1) {
+  console.error(`Options such as ${options[0]} belong to one benchmark: name it first.`);
+  process.exit(3);
+}
+
+const folder = mkdtempSync(join(tmpdir(), 'duebridge-bench-'));
+const results = join(folder, 'figures.jsonl');
+const chosen = names.length > 0 ? names : Object.keys(BENCHMARKS).filter((name) => name !== 'soak');
+let failed = 0;
+for (const [index, name] of chosen.entries()) {
+  console.error(`[${index + 1}/${chosen.length}] ${name} …`);
+  const started = performance.now();
+  const code = await run(name);
+  const seconds = ((performance.now() - started) / 1_000).toFixed(0);
+  if (code !== 0) failed += 1;
+  console.error(
+    `[${index + 1}/${chosen.length}] ${name} ${code === 0 ? 'done' : 'FAILED'} after ${seconds} s`,
+  );
+}
+if (isJson) console.log(JSON.stringify(read(), null, 2));
+rmSync(folder, { recursive: true, force: true });
+process.exitCode = failed === 0 ? 0 : 1;
+
+function run(name: string): Promise<number> {
+  const child = spawn(process.execPath, [join(import.meta.dirname, `${name}.ts`), ...options], {
+    // Progress of a benchmark goes to standard error where standard output is for the figures.
+    stdio: ['ignore', isJson ? 2 : 'inherit', 'inherit'],
+    env: { ...process.env, BENCH_RESULTS: results },
+  });
+  return new Promise((resolve, reject) => {
+    child.on('error', reject);
+    child.on('exit', (code) => resolve(code ?? 1));
+  });
+}
+
+function read(): unknown[] {
+  try {
+    return readFileSync(results, 'utf8')
+      .split('\n')
+      .filter((line) => line !== '')
+      .map((line) => JSON.parse(line) as unknown);
+  } catch {
+    return [];
+  }
+}

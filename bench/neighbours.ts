@@ -1,0 +1,234 @@
+/**
+ * F9 and F12: the time from confirm to succeeded of healthy payments while their neighbours are in trouble, against the same
+ * without the trouble, in alternating rounds. A steady stream of `--rate` payments a second over ten partners; each trouble is
+ * there before the stream begins and until it has ended.
+ *
+ *     node bench/neighbours.ts [--rounds 3] [--rate 40] [--seconds 6] [--only hanging]
+ */
+import { parseArgs } from 'node:util';
+import { openDatabase, systemClock } from '@duebridge/runtime';
+import {
+  scriptedPartner,
+  stand,
+  type Seen,
+  type Stand,
+} from '../packages/platform/src/engine/testing.ts';
+import type { Engine } from '../packages/platform/src/engine/engine.ts';
+import { quantile, report, spread } from './report.ts';
+
+const { values: flags } = parseArgs({
+  options: {
+    rounds: { type: 'string', default: '3' },
+    rate: { type: 'string', default: '40' },
+    seconds: { type: 'string', default: '6' },
+    only: { type: 'string' },
+  },
+});
+const PARTNERS = 10;
+/** What the times of production would be. */
+const TIMES = {
+  leaseMs: 10_000,
+  beatMs: 2_000,
+  watchMs: 1_000,
+  pollMs: 100,
+  retryMs: 250,
+  maxRetryMs: 60_000,
+  holdMs: 60_000,
+  breakMs: 1_000,
+  maxBreakMs: 2_000,
+  pausedMs: 5_000,
+};
+
+interface Place {
+  readonly place: Stand;
+  readonly engine: Engine;
+  readonly funding: { hangs: boolean };
+}
+
+interface Trouble {
+  readonly figure: 'F9' | 'F12';
+  readonly what: string;
+  readonly target: string;
+  /** Makes the trouble; returns what ends it. */
+  readonly begin: (ground: Place) => Promise<() => Promise<void>>;
+}
+
+/** Payments of partner 0 whose account says what its partner does with them. */
+async function sick({ place, engine }: Place, account_id: string, count: number): Promise<void> {
+  for (let n = 0; n < count; n += 1) await place.pay(engine, 'partner-0', { account_id });
+}
+const nothing = (): Promise<void> => Promise.resolve();
+
+const TROUBLES: Readonly<Record<string, Trouble>> = {
+  hanging: {
+    figure: 'F9',
+    what: 'one of ten partners hangs every call',
+    target: 'at most 1.2',
+    begin: async (ground) => (await sick(ground, 'hangs', 100), nothing),
+  },
+  refused: {
+    figure: 'F12',
+    what: 'one payment is answered 403',
+    target: 'at most 1.5',
+    begin: async (ground) => (await sick(ground, 'refused', 1), nothing),
+  },
+  failing: {
+    figure: 'F12',
+    what: '40 payments are answered 500',
+    target: 'at most 1.5',
+    begin: async (ground) => (await sick(ground, 'broken', 40), nothing),
+  },
+  polls: {
+    figure: 'F12',
+    what: '3,000 accepted payments are polled',
+    target: 'at most 1.5',
+    begin: async (ground) => (await sick(ground, 'slow', 3_000), nothing),
+  },
+  funding: {
+    figure: 'F12',
+    what: '256 funding calls of one method hang',
+    target: 'at most 1.5',
+    async begin({ place, engine, funding }) {
+      funding.hangs = true;
+      for (let n = 0; n < 256; n += 1)
+        await place.pay(engine, 'partner-0', { funding_method: 'hanging' });
+      return () => Promise.resolve(void (funding.hangs = false));
+    },
+  },
+  locked: {
+    figure: 'F12',
+    what: 'the row of one payment is locked',
+    target: 'at most 1.5',
+    async begin({ place, engine }) {
+      const { platform_payment_id } = await place.pay(engine, 'partner-0', { account_id: 'slow' });
+      const other = openDatabase({
+        url: place.database.url,
+        applicationName: 'holds a lock',
+        statementTimeoutMs: 0,
+      });
+      const letGo = Promise.withResolvers<void>();
+      const held = Promise.withResolvers<void>();
+      const done = other.transaction(async (tx) => {
+        await tx.query(
+          'SELECT 1 FROM duebridge_platform.payments WHERE platform_payment_id = $1 FOR UPDATE',
+          [platform_payment_id],
+        );
+        held.resolve();
+        await letGo.promise;
+      });
+      await held.promise;
+      return async () => {
+        letGo.resolve();
+        await done;
+        await other.close();
+      };
+    },
+  },
+};
+
+/** One stream; returns the sorted times to the end in milliseconds. */
+async function stream(trouble: Trouble | undefined): Promise<number[]> {
+  const hooks: (() => Promise<void>)[] = [];
+  try {
+    const place = await stand({ after: (hook) => hooks.push(hook) });
+    const partner = await scriptedPartner({ after: (hook) => hooks.unshift(hook) });
+    partner.pollsToEnd = 0;
+    partner.script = (seen: Seen) => {
+      if (seen.path.includes('/account/hangs/')) return new Promise(() => undefined);
+      if (seen.path.includes('/account/refused/')) return { status: 403, json: {} };
+      if (seen.path.includes('/account/broken/')) return { status: 500, json: {} };
+      if (seen.path.includes('/account/slow/')) {
+        if (seen.method === 'PUT') return undefined;
+        const id = seen.path.split('/').at(-1)?.split('?')[0] ?? '';
+        return { json: partner.payments.get(id) };
+      }
+      return undefined;
+    };
+    for (let n = 0; n < PARTNERS; n += 1) {
+      await place.register(`partner-${n}`, partner.url, {
+        budget: {
+          call_timeout_ms: 10_000,
+          wait_seconds: 0,
+          max_concurrent_calls: 32,
+          max_calls_per_second: 200,
+        },
+      });
+    }
+    const funding = { hangs: false };
+    const engine = place.engine({
+      options: TIMES,
+      funding: {
+        ...place.funding,
+        isInDatabase: (order) => order.funding_method === 'sandbox_bank',
+        authorize: (order, call) =>
+          order.funding_method === 'hanging' && funding.hangs
+            ? new Promise((_resolve, reject) => {
+                call?.signal.addEventListener('abort', () => reject(new Error('aborted')));
+              })
+            : place.funding.authorize(order, call),
+      },
+    });
+    await engine.start();
+    // Warm: connections, plans, shares of every partner.
+    for (let n = 0; n < PARTNERS * 3; n += 1) {
+      const row = await place.pay(engine, `partner-${n % PARTNERS}`);
+      await place.until(row.platform_payment_id, (now) => now.stage === 'ended');
+    }
+    const end = await trouble?.begin({ place, engine, funding });
+    if (trouble !== undefined) await systemClock.sleep(1_000);
+    const times: number[] = [];
+    const all: Promise<void>[] = [];
+    const count = Number(flags.rate) * Number(flags.seconds);
+    const from = performance.now();
+    for (let n = 0; n < count; n += 1) {
+      const wait = from + (n * 1_000) / Number(flags.rate) - performance.now();
+      if (wait > 0) await systemClock.sleep(wait);
+      // For F9 the hanging partner itself is left out; for F12 its healthy payments count.
+      const first = trouble?.figure === 'F12' ? 0 : 1;
+      const partner_id = `partner-${first + (n % (PARTNERS - first))}`;
+      const began = performance.now();
+      const row = await place.pay(engine, partner_id);
+      all.push(
+        new Promise((resolve) => {
+          const unwatch = engine.watch(row.platform_payment_id, (now) => {
+            if (now.stage !== 'ended') return;
+            unwatch();
+            times.push(performance.now() - began);
+            resolve();
+          });
+        }),
+      );
+    }
+    await Promise.all(all);
+    await end?.();
+    return times.toSorted((a, b) => a - b);
+  } finally {
+    for (const hook of hooks) await hook();
+  }
+}
+
+for (const [name, trouble] of Object.entries(TROUBLES)) {
+  if (flags.only !== undefined && flags.only !== name) continue;
+  const [p50s, p99s, added]: [number[], number[], number[]] = [[], [], []];
+  for (let round = 1; round <= Number(flags.rounds); round += 1) {
+    const calm = await stream(undefined);
+    const with_it = await stream(trouble);
+    p50s.push(quantile(with_it, 0.5) / quantile(calm, 0.5));
+    p99s.push(quantile(with_it, 0.99) / quantile(calm, 0.99));
+    added.push(quantile(with_it, 0.99) - quantile(calm, 0.99));
+    console.log(
+      `${name}, round ${round}: p50 ${quantile(calm, 0.5).toFixed(0)} -> ${quantile(with_it, 0.5).toFixed(0)} ms, p99 ${quantile(calm, 0.99).toFixed(0)} -> ${quantile(with_it, 0.99).toFixed(0)} ms`,
+    );
+  }
+  const { figure, what, target } = trouble;
+  report({ figure, what: `p50 while ${what} / without`, ...spread(p50s), target });
+  report({ figure, what: `p99 while ${what} / without`, ...spread(p99s), target });
+  report({
+    figure,
+    what: `p99 while ${what}, added`,
+    ...spread(added),
+    unit: 'ms',
+    target: 'at most 2,000 ms',
+  });
+}
+process.exit(0);

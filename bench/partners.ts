@@ -1,0 +1,175 @@
+/**
+ * Many partners and many workers: what must not grow with them. 5,000 partners (`--partners`), of which every worker has calls for
+ * 1,000, and 20 workers (`--workers`):
+ *   - the heartbeat of a worker while all of them agree on shares, against the same alone
+ *   - one exchange of shares of one worker
+ *   - closing the batches of one evening, one for each partner
+ *   - the size of /metrics
+ */
+import assert from 'node:assert/strict';
+import { parseArgs } from 'node:util';
+import { createMetrics, openDatabase, systemClock } from '@duebridge/runtime';
+import { testDatabase } from '@duebridge/runtime/testing';
+import { engineMetrics } from '../packages/platform/src/engine/metrics.ts';
+import {
+  DatabaseTime,
+  registerWorker,
+  renewHeartbeat,
+} from '../packages/platform/src/engine/ownership.ts';
+import { Shares, type Demand } from '../packages/platform/src/engine/shares.ts';
+import { closeBatches } from '../packages/platform/src/reconciliation/batch.ts';
+import { migrations } from '../packages/platform/src/migrations.ts';
+import { quantile, report, spread } from './report.ts';
+
+const { values: flags } = parseArgs({
+  options: {
+    partners: { type: 'string', default: '5000' },
+    busy: { type: 'string', default: '1000' },
+    workers: { type: 'string', default: '20' },
+    rounds: { type: 'string', default: '5' },
+  },
+});
+const [partners, busy, workers, rounds] = [
+  flags.partners,
+  flags.busy,
+  flags.workers,
+  flags.rounds,
+].map(Number) as [number, number, number, number];
+
+const hooks: (() => Promise<void>)[] = [];
+try {
+  const database = await testDatabase(
+    { after: (hook) => hooks.push(hook) },
+    { migrations, name: 'partners' },
+  );
+  await database.transaction(async (tx) => {
+    await tx.query('SET LOCAL session_replication_role = replica');
+    await tx.query(
+      `INSERT INTO duebridge_platform.batches (platform_batch_id, partner_id, cutoff_at)
+       SELECT 'batch-' || n, 'partner-' || n, now() - interval '1 minute' FROM generate_series(1, $1::int) n`,
+      [partners],
+    );
+    await tx.query(
+      `INSERT INTO duebridge_platform.payments (platform_payment_id, partner_id, biller_id, account_id, platform_batch_id, amount_in_cents,
+              funding_method, stage, status, payment_id, initiated_at, accepted_at, posted_at, ended_at, settled_at)
+       SELECT 'p-' || n, 'partner-' || n % $1::int + 1, 'biller', 'A', 'batch-' || n % $1::int + 1, 100, 'sandbox_bank', 'ended', 'succeeded',
+              'P-' || n, now(), now(), now(), now(), now() FROM generate_series(1, 20 * $1::int) n`,
+      [partners],
+    );
+  });
+  await database.query('ANALYZE');
+
+  // Heartbeats and shares: each worker with the two pools of a platform.
+  const fleet = await Promise.all(
+    Array.from({ length: workers }, async (_, index) => {
+      const pool = (name: string) =>
+        openDatabase({
+          url: database.url,
+          applicationName: name,
+          maxConnections: 2,
+          plansByKey: true,
+        });
+      const [own, lease] = [pool('engine'), pool('lease')];
+      database.closing(() => own.close());
+      database.closing(() => lease.close());
+      const worker_id = `worker-${index}`;
+      const time = new DatabaseTime(systemClock);
+      await registerWorker(lease, worker_id, time);
+      return { worker_id, lease, time, shares: new Shares(own, worker_id, 600_000) };
+    }),
+  );
+  const beats = async (until: Promise<unknown>): Promise<number[]> => {
+    let isOver = false;
+    void until.finally(() => (isOver = true));
+    const times: number[] = [];
+    const [first] = fleet;
+    assert(first);
+    while (!isOver || times.length < 100) {
+      const from = performance.now();
+      assert.ok(await renewHeartbeat(first.lease, first.worker_id, 600_000, first.time));
+      times.push(performance.now() - from);
+      await systemClock.sleep(5);
+    }
+    return times.sort((a, b) => a - b);
+  };
+  const exchanges: number[] = [];
+  const agree = (round: number) =>
+    Promise.all(
+      fleet.map(async ({ shares }, index) => {
+        const demands = new Map<string, Demand>();
+        for (let n = 0; n < busy; n += 1) {
+          // Needs change between rounds, so that claims have to be written.
+          const need = 1 + ((n + round + index) % 4);
+          demands.set(`partner-${n}`, {
+            calls: { cap: 64, need, inUse: 0 },
+            rate: { cap: 100, need: need * 2, inUse: 0 },
+          });
+        }
+        const from = performance.now();
+        await shares.exchange(demands, Date.now(), () => 0);
+        exchanges.push(performance.now() - from);
+      }),
+    );
+  const alone = await beats(Promise.resolve());
+  const busyBeats = await beats(
+    (async () => {
+      for (let round = 0; round < rounds; round += 1) await agree(round);
+    })(),
+  );
+  const many = `${workers} workers with ${busy} partners each`;
+  report({
+    figure: 'partners',
+    what: `heartbeat p99 while ${many} agree on shares`,
+    value: quantile(busyBeats, 0.99),
+    unit: 'ms',
+    target: 'at most 2,000 ms',
+  });
+  report({
+    figure: 'partners',
+    what: 'heartbeat p99 alone',
+    value: quantile(alone, 0.99),
+    unit: 'ms',
+  });
+  report({
+    figure: 'partners',
+    what: `one exchange, all ${workers} at once`,
+    ...spread(exchanges),
+    unit: 'ms',
+  });
+
+  await database.query(
+    `UPDATE duebridge_platform.slots SET worker_id = 'worker-' || slot % $1::int`,
+    [workers],
+  );
+  const from = performance.now();
+  const closed = await Promise.all(
+    fleet.map(({ worker_id }) => closeBatches(database, worker_id, { of: worker_id })),
+  );
+  assert.equal(closed.flat().length, partners);
+  report({
+    figure: 'partners',
+    what: `closing ${partners} batches of 20 payments, by ${workers} workers in one process`,
+    value: (performance.now() - from) / 1_000,
+    unit: 's',
+  });
+
+  const metrics = createMetrics();
+  const counting = engineMetrics(metrics, {
+    inFlight: () => 0,
+    ages: () => ({ oldestSeconds: 0, overdue: 0 }),
+  });
+  for (let n = 0; n < partners; n += 1) {
+    counting.submitted(`partner-${n}`, 'accepted');
+    counting.polled(`partner-${n}`, 'processing');
+    counting.ended(`partner-${n}`, 'succeeded', 1_000);
+  }
+  report({
+    figure: 'partners',
+    what: `/metrics with ${partners} partners`,
+    value: (await metrics.text()).length / 1_000,
+    unit: 'kB',
+    target: 'at most 1,000 kB',
+  });
+} finally {
+  for (const hook of hooks) await hook();
+}

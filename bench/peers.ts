@@ -1,0 +1,276 @@
+/**
+ * F3 beside its peers: one payment is a PUT and a GET to the same stub partner, and each change has to be durable before the next
+ * call. In alternating rounds, each in its own database:
+ *   bare         the two calls, nothing stored: not durable, the upper limit
+ *   loop         a plain loop over rows of a table, with an UPDATE after each of the two calls
+ *   graphile     graphile-worker, one job a payment, default settings; and with its local queue
+ *   pg-boss      one job a payment
+ *   openworkflow one workflow a payment, a step a call
+ *   dbos         one workflow a payment, a step a call, started directly; its queue is slower
+ *   duebridge    our engine: funding, audit and fence included
+ * The jobs of a queue do both calls in one task, which is less than what we do: a crash in between repeats both.
+ *
+ *     node bench/peers.ts [--rounds 3] [--payments 2000] [--concurrency 64] [--only loop,pg-boss]
+ */
+import { randomBytes } from 'node:crypto';
+import { parseArgs } from 'node:util';
+import { DBOS } from '@dbos-inc/dbos-sdk';
+import { ensureDatabase } from '@duebridge/runtime';
+import { testServer } from '@duebridge/runtime/testing';
+import { Logger, run, runMigrations } from 'graphile-worker';
+import { OpenWorkflow } from 'openworkflow';
+import { BackendPostgres } from 'openworkflow/postgres';
+import { PgBoss } from 'pg-boss';
+import pg from 'pg';
+import { Pool } from 'undici';
+import { bare, drive, startStub } from './drive.ts';
+import { ratios, report } from './report.ts';
+
+const { values: flags } = parseArgs({
+  options: {
+    rounds: { type: 'string', default: '3' },
+    payments: { type: 'string', default: '2000' },
+    concurrency: { type: 'string', default: '64' },
+    only: { type: 'string' },
+  },
+});
+const payments = Number(flags.payments);
+const concurrency = Number(flags.concurrency);
+
+/** What every contender gets. */
+interface Race {
+  readonly url: string;
+  readonly put: (id: string) => Promise<void>;
+  readonly get: (id: string) => Promise<void>;
+}
+
+/** Runs a contender in a prepared state; returns payments per second. */
+type Contender = (race: Race) => Promise<number>;
+
+/** Times `work` until `done` payments were reported. */
+async function timed(start: (finished: () => void) => Promise<void>): Promise<number> {
+  const all = Promise.withResolvers<void>();
+  let left = payments;
+  const from = performance.now();
+  await start(() => {
+    left -= 1;
+    if (left === 0) all.resolve();
+  });
+  await all.promise;
+  return payments / ((performance.now() - from) / 1_000);
+}
+
+const ids = (): string[] => Array.from({ length: payments }, (_, index) => `p-${index}`);
+
+async function loop({ url, put, get }: Race): Promise<number> {
+  const pool = new pg.Pool({ connectionString: url, max: 10 });
+  await pool.query('CREATE TABLE payment (id text PRIMARY KEY, status text NOT NULL)');
+  await pool.query(`INSERT INTO payment SELECT unnest($1::text[]), 'created'`, [ids()]);
+  const update = (id: string, status: string) =>
+    pool.query({
+      name: 'step',
+      text: 'UPDATE payment SET status = $2 WHERE id = $1',
+      values: [id, status],
+    });
+  const rate = await timed(async (finished) => {
+    const queue = ids().values();
+    const work = async (): Promise<void> => {
+      for (const id of queue) {
+        await put(id);
+        await update(id, 'accepted');
+        await get(id);
+        await update(id, 'succeeded');
+        finished();
+      }
+    };
+    await Promise.all(Array.from({ length: concurrency }, work));
+  });
+  await pool.end();
+  return rate;
+}
+
+function graphile(localQueue: boolean): Contender {
+  return async ({ url, put, get }) => {
+    const logger = new Logger(() => () => undefined);
+    await runMigrations({ connectionString: url, logger });
+    const pool = new pg.Pool({ connectionString: url });
+    await pool.query(
+      `SELECT graphile_worker.add_jobs(array_agg(json_populate_record(NULL::graphile_worker.job_spec,
+         json_build_object('identifier', 'pay', 'payload', json_build_object('id', id))))) FROM unnest($1::text[]) AS id`,
+      [ids()],
+    );
+    await pool.end();
+    let runner: Awaited<ReturnType<typeof run>> | undefined;
+    const rate = await timed(async (finished) => {
+      runner = await run({
+        connectionString: url,
+        concurrency,
+        noHandleSignals: true,
+        logger,
+        preset: { worker: localQueue ? { localQueue: { size: 500 } } : {} },
+        maxPoolSize: 10,
+        taskList: {
+          async pay(payload) {
+            const { id } = payload as { id: string };
+            await put(id);
+            await get(id);
+            finished();
+          },
+        },
+      });
+    });
+    await runner?.stop();
+    return rate;
+  };
+}
+
+async function pgBoss({ url, put, get }: Race): Promise<number> {
+  const boss = new PgBoss({ connectionString: url, max: 10 });
+  boss.on('error', () => undefined);
+  await boss.start();
+  await boss.createQueue('pay');
+  await boss.insert(
+    'pay',
+    ids().map((id) => ({ data: { id } })),
+  );
+  const rate = await timed(async (finished) => {
+    // Its own way to many at once: batches, here as large as the calls that may be under way.
+    const options = { batchSize: concurrency, pollingIntervalSeconds: 0.5, localConcurrency: 4 };
+    await boss.work<{ id: string }>('pay', options, async (jobs) => {
+      await Promise.all(
+        jobs.map(async ({ data: { id } }) => {
+          await put(id);
+          await get(id);
+          finished();
+        }),
+      );
+    });
+  });
+  await boss.stop({ graceful: true });
+  return rate;
+}
+
+async function openWorkflow({ url, put, get }: Race): Promise<number> {
+  const backend = await BackendPostgres.connect(url);
+  const client = new OpenWorkflow({ backend });
+  let finished: () => void = () => undefined;
+  const pay = client.defineWorkflow<{ id: string }, null>(
+    { name: 'pay' },
+    async ({ input, step }) => {
+      await step.run({ name: 'put' }, () => put(input.id));
+      await step.run({ name: 'get' }, () => get(input.id));
+      finished();
+      return null;
+    },
+  );
+  for (const id of ids()) await pay.run({ id });
+  const worker = client.newWorker({ concurrency });
+  const rate = await timed(async (done) => {
+    finished = done;
+    await worker.start();
+  });
+  await worker.stop();
+  await backend.stop();
+  return rate;
+}
+
+let dbosCalls: Pick<Race, 'put' | 'get'> | undefined;
+const dbosPay = DBOS.registerWorkflow(
+  async (id: string) => {
+    await DBOS.runStep(async () => dbosCalls?.put(id), { name: 'put' });
+    await DBOS.runStep(async () => dbosCalls?.get(id), { name: 'get' });
+  },
+  { name: 'pay' },
+);
+
+async function dbos({ url, put, get }: Race): Promise<number> {
+  dbosCalls = { put, get };
+  DBOS.setConfig({
+    name: 'bench',
+    systemDatabaseUrl: url,
+    systemDatabasePoolSize: 10,
+    runAdminServer: false,
+    logLevel: 'error',
+  });
+  await DBOS.launch();
+  const rate = await timed(async (finished) => {
+    const queue = ids().values();
+    const work = async (): Promise<void> => {
+      for (const id of queue) {
+        await dbosPay(id);
+        finished();
+      }
+    };
+    await Promise.all(Array.from({ length: concurrency }, work));
+  });
+  await DBOS.shutdown();
+  return rate;
+}
+
+const contenders: Readonly<Record<string, Contender>> = {
+  loop,
+  graphile: graphile(false),
+  'graphile, local queue': graphile(true),
+  'pg-boss': pgBoss,
+  openworkflow: openWorkflow,
+  dbos,
+};
+
+const server = await testServer();
+const stub = await startStub();
+const body = JSON.stringify({
+  amount_in_cents: 12_345,
+  platform_batch_id: 'batch',
+  platform_payment_id: 'x',
+});
+try {
+  const rates = new Map<string, number[]>();
+  const note = (name: string, rate: number): void => {
+    rates.set(name, [...(rates.get(name) ?? []), rate]);
+    console.log(`  ${name}: ${Math.round(rate)}/s`);
+  };
+  const only = flags.only?.split(',');
+  for (let round = 1; round <= Number(flags.rounds); round += 1) {
+    console.log(`round ${round}`);
+    note('bare', await bare(stub.url, payments, concurrency));
+    for (const [name, contender] of Object.entries(contenders)) {
+      if (only !== undefined && !only.includes(name)) continue;
+      const pool = new Pool(stub.url, { connections: concurrency });
+      const call = async (method: 'PUT' | 'GET', id: string): Promise<void> => {
+        const answer = await pool.request({
+          path: `/biller/acme/account/A-1/payment/${id}`,
+          method,
+          headers: { 'content-type': 'application/json', 'x-api-key': 'benchmark-key-0123456789' },
+          body: method === 'PUT' ? body : null,
+        });
+        await answer.body.json();
+      };
+      const url = await ensureDatabase(server.url, `bench_${randomBytes(5).toString('hex')}`);
+      note(
+        name,
+        await contender({ url, put: (id) => call('PUT', id), get: (id) => call('GET', id) }),
+      );
+      await pool.close();
+      const admin = new pg.Client(server.url);
+      await admin.connect();
+      await admin.query(`DROP DATABASE ${new URL(url).pathname.slice(1)} WITH (FORCE)`);
+      await admin.end();
+    }
+    note('duebridge', (await drive(server.url, stub.url, payments, concurrency)).perSecond);
+  }
+  const ours = rates.get('duebridge') ?? [];
+  const targets: Record<string, string> = { bare: 'at least 0.6', loop: 'at least 1.5' };
+  for (const [name, theirs] of rates) {
+    if (name === 'duebridge') continue;
+    report({
+      figure: 'F3',
+      what: `drive / ${name}`,
+      ...ratios(ours, theirs),
+      target: targets[name] ?? 'at least 3',
+    });
+  }
+} finally {
+  stub.process.kill();
+  await server.stop();
+}
+process.exit(0);
