@@ -252,7 +252,8 @@ async function driveOn(place: Ground, payments: number): Promise<{ perSecond: nu
       if (left === 0) finished.resolve();
     });
   }
-  const stopProfile = flags.profile === undefined ? undefined : await startProfile(flags.profile);
+  const stopProfile =
+    typeof flags.profile === 'string' ? await startProfile(flags.profile) : undefined;
   const processorTime = await measureProcessorTime(place.database);
   const startedAt = performance.now();
   for (const row of rows) place.engine.take(row);

@@ -69,7 +69,8 @@ async function main(): Promise<void> {
   const rate = Number(flags.rate);
   const began = performance.now();
   const until = began + Number(flags.minutes) * 60_000;
-  let [times, inFlight, created, late]: [number[], number, number, number] = [[], 0, 0, 0];
+  const underWay = new Set<string>();
+  let [times, created, late]: [number[], number, number] = [[], 0, 0];
   let nextSample = began + EVERY_MS;
   while (performance.now() < until) {
     // A tenth of a second's payments at once, as confirms that share a flush.
@@ -79,11 +80,11 @@ async function main(): Promise<void> {
       const rows = await place.make(Math.min(due, 500));
       const from = performance.now();
       for (const row of rows) {
-        inFlight += 1;
+        underWay.add(row.platform_payment_id);
         const unwatch = place.engine.watch(row.platform_payment_id, (now) => {
           if (now.stage !== 'ended') return;
           unwatch();
-          inFlight -= 1;
+          underWay.delete(row.platform_payment_id);
           times.push(performance.now() - from);
         });
         place.engine.take(row);
@@ -108,7 +109,7 @@ async function main(): Promise<void> {
         engine_mb: megabytes('self'),
         kit_mb: megabytes(kit.pid),
         ended: sorted.length,
-        in_flight: inFlight,
+        in_flight: underWay.size,
         p50_ms: Math.round(quantile(sorted, 0.5)),
         p99_ms: Math.round(quantile(sorted, 0.99)),
         platform_table_mb: sizes.table_mb,
@@ -120,7 +121,7 @@ async function main(): Promise<void> {
     }
     await systemClock.sleep(100);
   }
-  for (const end = performance.now() + 60_000; inFlight > 0 && performance.now() < end;)
+  for (const end = performance.now() + 60_000; underWay.size > 0 && performance.now() < end;)
     await systemClock.sleep(100);
   const [books] = await place.database.query<{ wrong: number }>(
     `SELECT count(*) AS wrong FROM duebridge_platform.payments WHERE status <> 'succeeded'`,

@@ -127,8 +127,9 @@ async function main(): Promise<void> {
 /** Answers the statement that stores tokens at once, without the database. */
 function storeNothing(): void {
   const expires_at = new Date(Date.now() + 1_800_000).toISOString();
-  const query = pg.Client.prototype.query as (...args: unknown[]) => unknown;
-  pg.Client.prototype.query = function answer(this: pg.Client, ...args: unknown[]): unknown {
+  const { prototype } = pg.Client;
+  const query = Reflect.get(prototype, 'query') as (...args: unknown[]) => unknown;
+  const answer = function answer(this: pg.Client, ...args: unknown[]): unknown {
     const [asked] = args as [{ text?: string; values?: unknown[][] } | string];
     if (
       typeof asked === 'object' &&
@@ -137,7 +138,8 @@ function storeNothing(): void {
       return Promise.resolve({ rows: (asked.values?.[0] ?? []).map(() => ({ expires_at })) });
     }
     return query.apply(this, args);
-  } as typeof pg.Client.prototype.query;
+  };
+  Reflect.set(prototype, 'query', answer);
 }
 
 async function serve(): Promise<void> {
