@@ -33,6 +33,8 @@ export const SIZE_LIMITS = {
   flow_css: 3000,
   /** The words of each language, loaded on demand. */
   words: 4000,
+  /** The frame of a funding method, without what it loads from the processor. */
+  fund: 2000,
   /** The page itself, with the style and the script of its first bytes. */
   flow_html: 1500,
   /** All of the operator console's first load: page, script and style. */
@@ -82,15 +84,17 @@ export async function buildWeb(
   });
   const wordFiles = Object.fromEntries(words.map(({ tag, name }) => [tag, name]));
   try {
-    const [script, page, operators, modules, react, smallReact, firstJs] = await Promise.all([
-      bundle({ script: 'src/embed/script.ts' }, 'iife', true),
-      bundle({ flow: 'src/flow/main.tsx' }, 'es', true, { hashed: true, words: wordFiles }),
-      bundle({ console: 'src/console/main.tsx' }, 'es', true),
-      bundle({ embed: 'src/embed/index.ts', testing: 'src/embed/testing.ts' }, 'es', false),
-      bundle({ react: 'src/embed/react.tsx' }, 'es', false),
-      bundle({ react: 'src/embed/react.tsx' }, 'es', true),
-      bundle({ first: 'src/flow/first.js' }, 'iife', true),
-    ]);
+    const [script, page, operators, modules, react, smallReact, firstJs, stripe] =
+      await Promise.all([
+        bundle({ script: 'src/embed/script.ts' }, 'iife', true),
+        bundle({ flow: 'src/flow/main.tsx' }, 'es', true, { hashed: true, words: wordFiles }),
+        bundle({ console: 'src/console/main.tsx' }, 'es', true),
+        bundle({ embed: 'src/embed/index.ts', testing: 'src/embed/testing.ts' }, 'es', false),
+        bundle({ react: 'src/embed/react.tsx' }, 'es', false),
+        bundle({ react: 'src/embed/react.tsx' }, 'es', true),
+        bundle({ first: 'src/flow/first.js' }, 'iife', true),
+        bundle({ stripe: 'src/fund/stripe.ts' }, 'iife', true),
+      ]);
     const sdk = only(script);
     const flow = page.map((item) => ({
       name: item.fileName,
@@ -114,6 +118,7 @@ export async function buildWeb(
       .replace('__CSS__', () => style.name)
       .replace('__JS__', () => entry.name);
     for (const { name, text } of words) checkSizes({ words: text }, name);
+    checkSizes({ fund: only(stripe) }, 'fund/stripe.js');
     const assets = [...flow, ...words];
     const [consoleJs, consoleCss] = ['.js', '.css'].map((suffix) =>
       operators.find(({ fileName }) => fileName.endsWith(suffix)),
@@ -166,6 +171,7 @@ export async function buildWeb(
     write(`sdk/${sdkFile}`, sdk);
     write('flow/flow.html', html);
     for (const { name, text } of assets) write(`flow/${name}`, text);
+    write('fund/stripe.js', only(stripe));
     write('console/console.html', consoleHtml);
     write(`console/${consoleNames.js}`, textOf(consoleJs));
     write(`console/${consoleNames.css}`, textOf(consoleCss));

@@ -351,6 +351,33 @@ export async function startStripe(cleanup: Cleanup): Promise<StripeImitation> {
     },
   };
 
+  /** What Stripe serves to browsers: its script, its fields and its challenge, each as a frame of its own origin. */
+  const browser = ({ route, form }: Call, response: ServerResponse): boolean => {
+    const give = (type: string, body: string): true => {
+      response.writeHead(200, { 'content-type': type });
+      response.end(body);
+      return true;
+    };
+    switch (route) {
+      case 'GET /v3/':
+        return give('text/javascript', STRIPE_JS.replaceAll('__URL__', self.url));
+      case 'GET /fields':
+        return give('text/html', FIELDS);
+      case 'GET /challenge':
+        return give('text/html', CHALLENGE);
+      case 'POST /tokens':
+        return give('text/plain', self.token(form.get('number') ?? ''));
+      case 'POST /acts':
+        self.act(
+          (form.get('secret') ?? '').replace('_secret_imitation', ''),
+          form.get('approves') === 'yes',
+        );
+        return give('text/plain', 'ok');
+      default:
+        return false;
+    }
+  };
+
   const answer = async (request: IncomingMessage, response: ServerResponse): Promise<void> => {
     let text = '';
     for await (const chunk of request) text += String(chunk);
@@ -377,6 +404,7 @@ export async function startStripe(cleanup: Cleanup): Promise<StripeImitation> {
     };
     const fate = self.script(call);
     if (fate?.kind === 'hang') return;
+    if (browser(call, response)) return;
     const known = call.key === undefined ? undefined : keys.get(call.key);
     if (known !== undefined) {
       if (known.text !== text) {
@@ -430,7 +458,10 @@ export async function startStripe(cleanup: Cleanup): Promise<StripeImitation> {
       server.close(resolve);
     });
   });
-  return Object.assign(self, { url, settings: { ...self.settings, apiUrl: url } });
+  return Object.assign(self, {
+    url,
+    settings: { ...self.settings, apiUrl: url, scriptUrl: `${url}/v3/` },
+  });
 }
 
 // Objects, each with every field that the library's types require -----------------------------------------------------------
@@ -653,3 +684,62 @@ function cardDetails(capture_before: number): Stripe.Charge.PaymentMethodDetails
     wallet: null,
   };
 }
+
+// In the browser -------------------------------------------------------------------------------------------------------------
+
+/** Stripe.js, as far as the frame of the methods uses it: the customer types in a frame of Stripe's origin, and a token comes back. */
+const STRIPE_JS = `window.Stripe = (key) => {
+  if (!key.startsWith('pk_test_')) throw new Error('no publishable key');
+  const frame = (path, place) => {
+    const made = document.createElement('iframe');
+    made.src = '__URL__' + path;
+    made.title = 'Secure payment input frame';
+    made.width = '100%';
+    place.append(made);
+    return made;
+  };
+  const told = (made, message) => new Promise((resolve) => {
+    const hear = (event) => {
+      if (event.origin !== '__URL__' || event.source !== made.contentWindow) return;
+      removeEventListener('message', hear);
+      resolve(event.data);
+    };
+    addEventListener('message', hear);
+    if (message) made.contentWindow.postMessage(message, '__URL__');
+  });
+  let fields;
+  return {
+    elements: ({ mode, currency, captureMethod }) => {
+      if (currency !== 'usd' || (mode === 'payment' && captureMethod !== 'manual')) throw new Error('other options');
+      return {
+        create: () => ({ mount: (place) => void (fields = frame('/fields', place)) }),
+        submit: async () => {
+          const { number } = await told(fields, 'check');
+          return number === '' ? { error: { message: 'Your card number is incomplete.' } } : {};
+        },
+      };
+    },
+    createConfirmationToken: async () => ({ confirmationToken: { id: (await told(fields, 'token')).token } }),
+    handleNextAction: async ({ clientSecret }) => {
+      const made = frame('/challenge?secret=' + clientSecret, document.body);
+      const result = await told(made);
+      made.remove();
+      return result === 'yes' ? {} : { error: { message: 'We are unable to authenticate your payment method.' } };
+    },
+  };
+};`;
+
+const FIELDS = `<!doctype html><title>Fields</title><label>Number <input id="number" autocomplete="off"></label><script>
+addEventListener('message', async (event) => {
+  const number = document.querySelector('#number').value;
+  const token = event.data === 'token'
+    ? await (await fetch('/tokens', { method: 'POST', body: new URLSearchParams({ number }) })).text() : '';
+  event.source.postMessage(event.data === 'token' ? { token } : { number: number === '' ? '' : 'typed' }, event.origin);
+});</script>`;
+
+const CHALLENGE = `<!doctype html><title>Challenge</title><button id="yes">Approve</button><button id="no">Fail</button><script>
+for (const button of document.querySelectorAll('button')) button.addEventListener('click', async () => {
+  const secret = new URLSearchParams(location.search).get('secret');
+  await fetch('/acts', { method: 'POST', body: new URLSearchParams({ secret, approves: button.id }) });
+  parent.postMessage(button.id, '*');
+});</script>`;

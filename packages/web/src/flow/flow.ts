@@ -11,6 +11,8 @@ import { parseAmount } from './money.ts';
 import type { Site } from './site.ts';
 import {
   initialState,
+  methodFor,
+  methodOf,
   nameOf,
   paymentOf,
   reduce,
@@ -37,6 +39,8 @@ export class Flow {
   locale = 'en-US';
   /** The title of a problem in the customer's language; set by the page that has the words. */
   describe: (code: DuebridgeErrorCode) => string = (code) => code;
+  /** Asks the frame of the chosen funding method for what the customer entered; undefined when that is not complete. */
+  instrument: (() => Promise<string | undefined>) | undefined;
   readonly #site: Site;
   readonly #api: Api;
   readonly #changed: () => void;
@@ -88,13 +92,21 @@ export class Flow {
   /** Confirms; a second press while it is sent does nothing. */
   async pay(): Promise<void> {
     const { screen } = this.state;
-    if (screen.name !== 'confirm' || screen.sending || screen.bill.method === undefined) return;
+    if (screen.name !== 'confirm' || screen.sending) return;
     const { amount, bill } = screen;
+    const method = methodFor(bill, amount);
+    if (method === undefined) return;
     this.#happens({ type: 'sends' });
+    let instrument: string | undefined;
+    if (method.frame !== undefined) {
+      instrument = await this.instrument?.();
+      if (instrument === undefined) return this.#happens({ type: 'not_sent' });
+    }
     const confirmed = await confirmPayment(
       {
         amount_in_cents: amount,
-        funding_method: screen.bill.method,
+        funding_method: method.funding_method,
+        ...(instrument === undefined ? {} : { instrument }),
         ...(bill.replaces === undefined ? {} : { replaces: bill.replaces }),
       },
       {
@@ -297,16 +309,17 @@ export class Flow {
     if (payment.status !== 'processing') return;
     const usual = (this.state.screen.bill?.session.usual_seconds ?? 0) * 1_000;
     const slow = setTimeout(() => this.#happens({ type: 'slow' }), Math.max(SLOW_MS, usual));
-    void this.#until(slow, payment.platform_payment_id, following.signal);
+    void this.#until(slow, payment, following.signal);
   }
 
   /** Follows to the end of the payment or of the session. */
   async #until(
     slow: ReturnType<typeof setTimeout>,
-    id: string,
+    payment: FlowPayment,
     signal: AbortSignal,
   ): Promise<void> {
-    const end = await followPayment(id, {
+    const end = await followPayment(payment.platform_payment_id, {
+      acts: methodOf(this.state.screen.bill, payment)?.may_act === true,
       api: this.#api,
       waiting: this.#waiting,
       online: () => navigator.onLine,

@@ -19,6 +19,8 @@ export interface Following {
   readonly renewed: <T>(act: () => Promise<T>) => Promise<T>;
   readonly heard: (payment: FlowPayment) => void;
   readonly connection: (lost: boolean) => void;
+  /** The customer may have to approve the payment: it is polled until it is sent, because streams do not tell of that. */
+  readonly acts?: boolean;
   readonly signal: AbortSignal;
 }
 
@@ -36,7 +38,8 @@ export async function followPayment(id: string, by: Following): Promise<'done' |
   const going = (): boolean => !by.signal.aborted && last?.progress !== 'ended';
   let streamFailures = 0;
   for (let wait = FIRST_WAIT_MS; going();) {
-    if (streamFailures < MAX_STREAM_FAILURES && by.online()) {
+    const acts = by.acts === true && (last?.progress ?? 'sending') === 'sending';
+    if (!acts && streamFailures < MAX_STREAM_FAILURES && by.online()) {
       const before = last;
       await stream(id, by, hear);
       streamFailures = before === last ? streamFailures + 1 : 0;

@@ -5,6 +5,7 @@ import type { FlowPayment } from '@duebridge/contract';
 import type { ComponentChildren, VNode } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import type { Flow } from './flow.ts';
+import { Act, Agreement, FundingFrame } from './funding.tsx';
 import type { Language, Word } from './i18n.ts';
 import { amountText } from './money.ts';
 import {
@@ -15,7 +16,15 @@ import {
   shortReference,
   type Row,
 } from './receipt.ts';
-import { paymentOf, type Again, type Bill, type Screen } from './state.ts';
+import {
+  methodFor,
+  methodOf,
+  methodsFor,
+  paymentOf,
+  type Again,
+  type Bill,
+  type Screen,
+} from './state.ts';
 
 /** What every screen gets: its own part of the state. */
 interface Props<N extends Screen['name']> {
@@ -248,7 +257,8 @@ export function Confirm({ flow, words, screen }: Props<'confirm'>): VNode {
   const { bill, sending } = screen;
   const { session } = bill;
   const amount = money(screen.amount);
-  const methods = session.funding_methods;
+  const methods = methodsFor(bill, screen.amount);
+  const method = methodFor(bill, screen.amount);
   return (
     <form
       onSubmit={(event) => {
@@ -270,19 +280,27 @@ export function Confirm({ flow, words, screen }: Props<'confirm'>): VNode {
       {methods.length > 1 && (
         <fieldset disabled={sending}>
           <legend>{say('pay_with')}</legend>
-          {methods.map(({ funding_method: method, label }) => (
-            <label class="choice" key={method}>
+          {methods.map(({ funding_method: one, label }) => (
+            <label class="choice" key={one}>
               <input
                 type="radio"
                 name="funding"
-                checked={bill.method === method}
-                onChange={() => flow.chooseMethod(method)}
+                checked={method?.funding_method === one}
+                onChange={() => flow.chooseMethod(one)}
               />
               {label}
             </label>
           ))}
         </fieldset>
       )}
+      {method === undefined && <p class="note">{say('no_method', { amount })}</p>}
+      {method?.frame !== undefined && (
+        <FundingFrame
+          key={method.funding_method}
+          {...{ flow, words, method, amount: screen.amount }}
+        />
+      )}
+      {method && <Agreement {...{ words, method, amount, biller: session.biller.name }} />}
       <p class="small">{say('confirm_note')}</p>
       <div class="actions">
         {/* Not `disabled`: that would throw the keyboard's place away while sending. */}
@@ -318,6 +336,18 @@ function OnItsWay({ flow, words, screen }: Props<'status'>): VNode {
   const { session } = bill;
   const biller = session.biller.name;
   const usual = session.usual_seconds;
+  const { action } = payment;
+  const method = methodOf(bill, payment);
+  if (action && method) {
+    return (
+      <>
+        <Title>{say('act_title')}</Title>
+        <p class="total money">{words.money(payment.amount_in_cents)}</p>
+        <p>{say('act_note', { biller })}</p>
+        <Act {...{ flow, words, method, action, amount: payment.amount_in_cents }} />
+      </>
+    );
+  }
   const steps: readonly (readonly [Word, 'done' | 'now' | 'next'])[] =
     payment.progress === 'sending'
       ? [
@@ -451,9 +481,8 @@ function Canceled({ flow, words, screen }: Props<'status'>): VNode {
   );
 }
 
-const methodLabel = ({ session }: Bill, payment: FlowPayment): string =>
-  session.funding_methods.find((m) => m.funding_method === payment.funding_method)?.label ??
-  payment.funding_method;
+const methodLabel = (bill: Bill, payment: FlowPayment): string =>
+  methodOf(bill, payment)?.label ?? payment.funding_method;
 
 const endedRows = (words: Language, payment: FlowPayment): Row[] => [
   [words.say('amount'), words.money(payment.amount_in_cents)],

@@ -7,7 +7,7 @@
  * A screen only shows what the platform answered: a payment is `processing` until the platform returns another status, whatever
  * happens to this page, its network or its session.
  */
-import type { FlowPayment, FlowSession } from '@duebridge/contract';
+import type { FlowFundingMethod, FlowPayment, FlowSession } from '@duebridge/contract';
 import type { DuebridgeErrorCode, ScreenName } from '../embed/types.ts';
 import { MAX_CENTS } from './money.ts';
 
@@ -96,6 +96,8 @@ export type Happening =
   | { readonly type: 'method'; readonly method: string }
   | { readonly type: 'back' }
   | { readonly type: 'sends' }
+  /** The details of the funding method are not complete: nothing was sent. */
+  | { readonly type: 'not_sent' }
   /** The rules changed after the page was drawn; `session` is the bill as it is now. */
   | { readonly type: 'amount_refused'; readonly session: FlowSession }
   | { readonly type: 'heard'; readonly payment: FlowPayment }
@@ -157,6 +159,8 @@ export function reduce(state: State, what: Happening): State {
     }
     case 'sends':
       return screen.name === 'confirm' ? show({ ...screen, sending: true }) : state;
+    case 'not_sent':
+      return screen.name === 'confirm' ? show({ ...screen, sending: false }) : state;
     case 'amount_refused':
       return screen.name === 'confirm' ? refusedAmount(state, screen, what.session) : state;
     case 'heard':
@@ -180,6 +184,28 @@ export function reduce(state: State, what: Happening): State {
     case 'left':
       return { ...state, left: what.left, asksToClose: false };
   }
+}
+
+/** The funding methods that take this amount. */
+export function methodsFor({ session }: Bill, amount: number): FlowFundingMethod[] {
+  return session.funding_methods.filter(
+    ({ min_amount_in_cents: min = 0, max_amount_in_cents: max = amount }) =>
+      amount >= min && amount <= max,
+  );
+}
+
+/** The chosen one of them, or the first. */
+export function methodFor(bill: Bill, amount: number): FlowFundingMethod | undefined {
+  const methods = methodsFor(bill, amount);
+  return methods.find((method) => method.funding_method === bill.method) ?? methods[0];
+}
+
+/** The method that a payment was made with. */
+export function methodOf(
+  bill: Bill | undefined,
+  { funding_method }: FlowPayment,
+): FlowFundingMethod | undefined {
+  return bill?.session.funding_methods.find((method) => method.funding_method === funding_method);
 }
 
 /** The payment of a screen, where it has one. */

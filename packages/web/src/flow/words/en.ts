@@ -53,6 +53,13 @@ export const en = {
   pay_now: 'Pay {amount}',
   sending: 'Sending…',
 
+  no_method: 'No way to pay takes {amount}. Please go back and choose another amount.',
+  method_slow: 'This way to pay is not loading. Wait a moment, or choose another.',
+  act_title: 'Please approve the payment',
+  act_note:
+    'Your bank wants to make sure that it is you. The payment is sent to {biller} after that.',
+  act_open: 'Continue at your bank',
+
   status_title: 'Your payment is on its way',
   step_sent_now: 'Sending to {biller}',
   step_sent_done: 'Sent to {biller}',

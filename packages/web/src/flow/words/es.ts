@@ -55,6 +55,12 @@ export const es: Words = {
   pay_now: 'Pagar {amount}',
   sending: 'Enviando…',
 
+  no_method: 'Ninguna forma de pago admite {amount}. Vuelva atrás y elija otro importe.',
+  method_slow: 'Esta forma de pago no se carga. Espere un momento o elija otra.',
+  act_title: 'Apruebe el pago',
+  act_note: 'Su banco quiere asegurarse de que es usted. Después, el pago se envía a {biller}.',
+  act_open: 'Continuar en su banco',
+
   status_title: 'Su pago está en camino',
   step_sent_now: 'Enviando a {biller}',
   step_sent_done: 'Enviado a {biller}',

@@ -56,6 +56,15 @@ export const fr: Words = {
   pay_now: 'Payer {amount}',
   sending: 'Envoi…',
 
+  no_method:
+    'Aucun moyen de paiement n’accepte {amount}. Revenez en arrière et choisissez un autre montant.',
+  method_slow:
+    'Ce moyen de paiement ne se charge pas. Attendez un instant ou choisissez-en un autre.',
+  act_title: 'Veuillez approuver le paiement',
+  act_note:
+    'Votre banque veut s’assurer qu’il s’agit bien de vous. Le paiement est ensuite envoyé à {biller}.',
+  act_open: 'Continuer auprès de votre banque',
+
   status_title: 'Votre paiement est en cours',
   step_sent_now: 'Envoi à {biller}',
   step_sent_done: 'Envoyé à {biller}',

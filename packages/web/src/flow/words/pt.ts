@@ -55,6 +55,13 @@ export const pt: Words = {
   pay_now: 'Pagar {amount}',
   sending: 'Enviando…',
 
+  no_method: 'Nenhuma forma de pagamento aceita {amount}. Volte e escolha outro valor.',
+  method_slow: 'Esta forma de pagamento não está carregando. Aguarde um momento ou escolha outra.',
+  act_title: 'Aprove o pagamento',
+  act_note:
+    'Seu banco quer ter certeza de que é você. Depois disso, o pagamento é enviado a {biller}.',
+  act_open: 'Continuar no seu banco',
+
   status_title: 'Seu pagamento está a caminho',
   step_sent_now: 'Enviando para {biller}',
   step_sent_done: 'Enviado para {biller}',

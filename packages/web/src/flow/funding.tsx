@@ -1,0 +1,118 @@
+/**
+ * The part of the page that belongs to funding methods: what is on offer for an amount, the processor's frame, what the customer agrees
+ * to, and what they have to do at their bank.
+ */
+import type { FlowAction, FlowFundingMethod } from '@duebridge/contract';
+import type { VNode } from 'preact';
+import { useEffect, useRef, useState } from 'preact/hooks';
+import type { FromFund, ToFund } from '../fund/messages.ts';
+import type { Flow } from './flow.ts';
+import type { Language } from './i18n.ts';
+
+/** A processor's fields that are not there by then are said to be missing. */
+const SLOW_MS = 15_000;
+
+/** The processor's page in a frame. While it is shown it answers `flow.instrument`. */
+export function FundingFrame(props: {
+  readonly flow: Flow;
+  readonly words: Language;
+  readonly method: FlowFundingMethod;
+  readonly amount: number;
+  /** The data of a step-up that the customer has to do. */
+  readonly act?: string | undefined;
+}): VNode {
+  const { flow, words, method, amount, act } = props;
+  const frame = useRef<HTMLIFrameElement>(null);
+  const [state, setState] = useState<'loading' | 'slow' | 'there'>('loading');
+  useEffect(() => {
+    let there = false;
+    let answer: ((instrument: string | undefined) => void) | undefined;
+    const send = (message: ToFund): void =>
+      frame.current?.contentWindow?.postMessage(message, location.origin);
+    const hear = ({ origin, source, data }: MessageEvent<FromFund>): void => {
+      if (origin !== location.origin || source !== frame.current?.contentWindow) return;
+      switch (data.fund) {
+        case 'ready': {
+          const dark = document.documentElement.dataset['theme'] === 'dark';
+          return send({ fund: 'start', amount_in_cents: amount, locale: words.tag, dark, act });
+        }
+        case 'height':
+          // A step-up opens a window of its own in the frame: it keeps the height of the style.
+          if (frame.current && act === undefined && data.height > 0)
+            frame.current.style.height = `${data.height}px`;
+          there = true;
+          return setState('there');
+        case 'instrument':
+          return answer?.(data.instrument);
+        case 'problem':
+          return answer?.(undefined);
+        case 'acted':
+          return;
+      }
+    };
+    addEventListener('message', hear);
+    const slow = setTimeout(() => setState((now) => (now === 'loading' ? 'slow' : now)), SLOW_MS);
+    flow.instrument = () =>
+      new Promise((resolve) => {
+        answer?.(undefined);
+        answer = resolve;
+        if (there) return send({ fund: 'ask' });
+        setState('slow');
+        resolve(undefined);
+      });
+    return () => {
+      clearTimeout(slow);
+      removeEventListener('message', hear);
+      flow.instrument = undefined;
+      answer?.(undefined);
+    };
+  }, [method.frame, act]);
+  return (
+    <>
+      {state === 'slow' && <p class="note">{words.say('method_slow')}</p>}
+      <iframe
+        ref={frame}
+        class={act === undefined ? 'fund' : 'fund act'}
+        title={method.label}
+        src={new URL(method.frame ?? '', new URL('../../', location.href)).href}
+      />
+    </>
+  );
+}
+
+/** What the customer agrees to by paying in this way. */
+export function Agreement(props: {
+  readonly words: Language;
+  readonly method: FlowFundingMethod;
+  readonly biller: string;
+  readonly amount: string;
+}): VNode | null {
+  const { words, method, biller, amount } = props;
+  const texts = method.authorization_text;
+  const text = texts?.[words.tag] ?? texts?.['en'];
+  if (text === undefined) return null;
+  const values: Readonly<Record<string, string>> = { biller, amount };
+  return (
+    <p class="small">{text.replaceAll(/\{(\w+)\}/g, (_, name: string) => values[name] ?? '')}</p>
+  );
+}
+
+/** What the customer has to do before the payment is sent. */
+export function Act(props: {
+  readonly flow: Flow;
+  readonly words: Language;
+  readonly method: FlowFundingMethod;
+  readonly amount: number;
+  readonly action: FlowAction;
+}): VNode {
+  const { action, words } = props;
+  if (action.kind === 'step_up') return <FundingFrame {...props} act={action.data} />;
+  return (
+    <div class="actions">
+      {/* A window of its own: this frame may not take the site around it away. It comes back to a page that closes itself. */}
+      <button class="main" type="button" onClick={() => open(action.url, '_blank')}>
+        {words.say('act_open')}
+      </button>
+    </div>
+  );
+}

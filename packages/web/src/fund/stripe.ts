@@ -1,0 +1,115 @@
+/**
+ * The frame of the Stripe methods: shows Stripe's Payment Element, and turns what the customer typed there into a ConfirmationToken.
+ * Loads Stripe.js from the address that the platform's settings name. Runs in the frame's document alone (decision 113).
+ */
+import type { FromFund, ToFund } from './messages.ts';
+
+/** The part of Stripe.js that is used here. */
+interface StripeJs {
+  elements(options: object): Elements;
+  createConfirmationToken(options: {
+    readonly elements: Elements;
+  }): Promise<{ readonly error?: Told; readonly confirmationToken?: { readonly id: string } }>;
+  handleNextAction(options: { readonly clientSecret: string }): Promise<{ readonly error?: Told }>;
+}
+interface Elements {
+  create(type: 'payment'): { mount(place: HTMLElement): void };
+  submit(): Promise<{ readonly error?: Told }>;
+}
+interface Told {
+  /** For the customer, in their language. */
+  readonly message?: string;
+}
+type StripeGlobal = (key: string, options: { readonly locale: string }) => StripeJs;
+
+interface Settings {
+  readonly publishable_key: string;
+  readonly script: string;
+  readonly funding_method: string;
+}
+
+const settings = readSettings();
+const fields = document.createElement('div');
+const wrong = document.createElement('p');
+wrong.setAttribute('role', 'alert');
+wrong.hidden = true;
+document.body.append(fields, wrong);
+let asked: (() => Promise<void>) | undefined;
+
+addEventListener('message', (event: MessageEvent<ToFund>) => {
+  if (event.origin !== location.origin || event.source !== parent) return;
+  const message = event.data;
+  if (message.fund === 'start') void start(message).catch(failed);
+  else if (message.fund === 'ask') void asked?.().catch(failed);
+});
+new ResizeObserver(() => {
+  tell({ fund: 'height', height: Math.ceil(document.documentElement.scrollHeight) });
+}).observe(document.body);
+tell({ fund: 'ready' });
+
+async function start(message: Extract<ToFund, { fund: 'start' }>): Promise<void> {
+  const { amount_in_cents: amount, locale, dark, act } = message;
+  const stripe = (await load())(settings.publishable_key, { locale });
+  if (act !== undefined) {
+    // However it ends, the platform asks Stripe: only its answer counts.
+    await stripe.handleNextAction({ clientSecret: act });
+    tell({ fund: 'acted' });
+    return;
+  }
+  const bank = settings.funding_method.endsWith('us_bank_account');
+  const elements = stripe.elements({
+    currency: 'usd',
+    appearance: { theme: dark ? 'night' : 'stripe' },
+    // A bank account cannot be held: its mandate is taken now, and the debit follows (decision 112).
+    ...(bank
+      ? { mode: 'setup', paymentMethodTypes: ['us_bank_account'] }
+      : { mode: 'payment', amount, captureMethod: 'manual', paymentMethodTypes: ['card'] }),
+  });
+  elements.create('payment').mount(fields);
+  asked = async () => {
+    say(undefined);
+    const checked = await elements.submit();
+    if (checked.error) return failed(checked.error);
+    const made = await stripe.createConfirmationToken({ elements });
+    if (made.confirmationToken) tell({ fund: 'instrument', instrument: made.confirmationToken.id });
+    else failed(made.error ?? {});
+  };
+}
+
+let loaded: Promise<StripeGlobal> | undefined;
+
+function load(): Promise<StripeGlobal> {
+  loaded ??= new Promise((resolve, reject) => {
+    const script = document.createElement('script');
+    script.src = settings.script;
+    script.addEventListener('load', () => {
+      resolve((window as unknown as { readonly Stripe: StripeGlobal }).Stripe);
+    });
+    script.addEventListener('error', () => {
+      loaded = undefined;
+      reject(new Error('Stripe.js did not load'));
+    });
+    document.head.append(script);
+  });
+  return loaded;
+}
+
+function failed(told: unknown): void {
+  say(told instanceof Object && 'message' in told ? String(told.message) : '');
+  tell({ fund: 'problem' });
+}
+
+function say(text: string | undefined): void {
+  wrong.hidden = text === undefined || text === '';
+  wrong.textContent = text ?? '';
+  wrong.style.cssText = 'margin:.5rem 0 0;font:inherit;color:#c0123c';
+}
+
+function tell(message: FromFund): void {
+  parent.postMessage(message, location.origin);
+}
+
+function readSettings(): Settings {
+  const meta = document.querySelector<HTMLMetaElement>('meta[name=duebridge-fund]');
+  return JSON.parse(meta?.content ?? '{}') as Settings;
+}

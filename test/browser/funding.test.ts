@@ -1,0 +1,194 @@
+/**
+ * A customer pays by Stripe in a real browser: the method is chosen, Stripe's fields load in a frame of their own, the details go to
+ * Stripe alone, and the platform, the partner and their ledgers do the rest. Stripe is the imitation, with a script of its own.
+ */
+import assert from 'node:assert/strict';
+import test, { after, before } from 'node:test';
+import { pathToFileURL } from 'node:url';
+import { freePort } from '@duebridge/runtime/testing';
+import type { FrameLocator, Page } from 'playwright-core';
+import { startDemoSite, type DemoSite } from '../../demo/site/server.ts';
+import { NUMBERS, startStripe } from '../../packages/platform/src/funding/testing.ts';
+import { BothSides, type PlatformSide } from '../support/both-sides.ts';
+import { until, useRig } from './rig.ts';
+
+const rig = useRig();
+const sides = new BothSides();
+const key = 'the-key-that-the-biller-chose';
+const stripe = await startStripe({ after });
+let site: DemoSite;
+let platform: PlatformSide;
+
+before(async () => {
+  const partner = await sides.partner({
+    auth: { method: 'key', header: 'x-api-key', keys: [key] },
+    billers: [{ biller_id: 'acme', max_amount_in_cents: 100_000 }],
+  });
+  await partner.importAccounts(
+    'biller_id,account_id,status,first_name,last_name,amount_due,due_date,min_amount,max_amount\n' +
+      'acme,A-1,active,Ada,Lovelace,120.50,2099-12-01,,\n' +
+      'acme,A-2,active,Grace,Hopper,80.00,2099-12-01,,\n' +
+      'acme,A-3,active,Edsger,Dijkstra,33.00,2099-12-01,,\n' +
+      'acme,A-4,active,Barbara,Liskov,700.00,2099-12-01,,\n',
+  );
+  platform = await sides.platform({
+    webDist: pathToFileURL(`${rig.dist}/`),
+    funding: ['sandbox', 'stripe'],
+    stripe: { ...stripe.settings, bankMaxCents: 50_000 },
+  });
+  const sitePort = await freePort();
+  const client = await platform.register({
+    partner_id: 'acme',
+    name: 'Acme Water',
+    kind: 'biller',
+    biller_id: 'acme',
+    base_url: partner.server.url,
+    origins: [`http://localhost:${sitePort}`],
+    auth: { method: 'key', header: 'x-api-key', key },
+  });
+  const person = {
+    first_name: 'Ada',
+    last_name: 'Lovelace',
+    phone_number: '+15125550100',
+    address: { address_line_1: '1 Main St', city: 'Austin', state: 'TX', zip: '78701' },
+  };
+  site = await startDemoSite({
+    port: sitePort,
+    platformUrl: client.platformUrl,
+    clientId: client.client_id,
+    apiKey: client.api_key,
+    partnerId: 'acme',
+    billerName: 'Acme Water',
+    accounts: ['A-1', 'A-2', 'A-3', 'A-4'].map((account_id) => ({
+      account_id,
+      ...person,
+      email: `${account_id}@example.com`,
+    })),
+    readBalance: async () => ({}),
+  });
+});
+after(async () => {
+  await site?.stop();
+  await sides.stop();
+});
+
+interface Visit {
+  readonly page: Page;
+  readonly frame: FrameLocator;
+  /** The frame of the method, in the frame of the page. */
+  readonly fund: FrameLocator;
+  readonly requests: string[];
+  readonly wrong: string[];
+}
+
+/** The page of an account at the screen where the method is chosen. */
+async function toConfirm(account: string): Promise<Visit> {
+  const page = await (await rig.browser.newContext()).newPage();
+  page.setDefaultTimeout(20_000);
+  const requests: string[] = [];
+  const wrong: string[] = [];
+  page.on('request', (request) => requests.push(request.url()));
+  page.on('pageerror', (error) => wrong.push(error.message));
+  page.on('console', (message) => message.type() === 'error' && wrong.push(message.text()));
+  await page.goto(`${site.url}/?account=${account}`);
+  await page.getByRole('button', { name: 'Pay bill' }).click();
+  const frame = page.frameLocator('iframe');
+  await frame.getByRole('button', { name: 'Continue', exact: true }).click();
+  await frame.getByRole('heading', { name: 'Check your payment' }).waitFor();
+  return { page, frame, fund: frame.frameLocator('iframe.fund'), requests, wrong };
+}
+
+async function enter({ fund }: Visit, number: string): Promise<void> {
+  await fund.frameLocator('iframe').getByLabel('Number').fill(number);
+}
+
+const paid = ({ frame }: Visit): Promise<void> =>
+  frame.getByRole('heading', { name: 'Paid. Thank you!' }).waitFor();
+
+async function captured(amount: number): Promise<void> {
+  await until(() =>
+    [...stripe.intents.values()].some(
+      (intent) => intent.amount === amount && stripe.taken.get(intent.id) === 1,
+    ),
+  );
+}
+
+test('a card is paid from the click to the captured funds, and its number reaches Stripe alone [S1 S4]', async () => {
+  const visit = await toConfirm('A-1');
+  const { frame, fund, page, requests, wrong } = visit;
+  const stripeLoads = (): number => requests.filter((url) => url.startsWith(stripe.url)).length;
+  assert.equal(stripeLoads(), 0, 'nothing of Stripe is loaded before its method is chosen');
+  const bodies: string[] = [];
+  page.on('request', (request) => {
+    if (!request.url().startsWith(stripe.url)) bodies.push(request.postData() ?? '');
+  });
+  await frame.getByLabel('Card').check();
+  // Pressed too early: Stripe's own words, and nothing is sent.
+  await fund.frameLocator('iframe').getByLabel('Number').waitFor();
+  await frame.getByRole('button', { name: 'Pay $120.50' }).click();
+  await fund.getByText('Your card number is incomplete.').waitFor();
+  assert.equal(stripe.intents.size, 0);
+  await enter(visit, NUMBERS.good);
+  await frame.getByRole('button', { name: 'Pay $120.50' }).click();
+  await paid(visit);
+  await captured(12_050);
+  assert.ok(stripeLoads() > 0);
+  assert.ok(bodies.some((body) => body.includes('"instrument":"ctoken_')));
+  assert.ok(bodies.every((body) => !body.includes(NUMBERS.good)));
+  assert.deepEqual(wrong, []);
+});
+
+test('a card that asks for an approval is approved in the page, also after a reload', async () => {
+  const visit = await toConfirm('A-2');
+  const { frame, page, wrong } = visit;
+  await frame.getByLabel('Card').check();
+  await enter(visit, NUMBERS.asks);
+  await frame.getByRole('button', { name: 'Pay $80.00' }).click();
+  await frame.getByRole('heading', { name: 'Please approve the payment' }).waitFor();
+  await visit.fund.frameLocator('iframe').getByRole('button', { name: 'Approve' }).waitFor();
+  await page.reload();
+  await page.getByRole('button', { name: 'Pay bill' }).click();
+  await frame.getByRole('heading', { name: 'Please approve the payment' }).waitFor();
+  await visit.fund.frameLocator('iframe').getByRole('button', { name: 'Approve' }).click();
+  await paid(visit);
+  await captured(8_000);
+  assert.deepEqual(wrong, []);
+});
+
+test('a declined card is told as such, and the bill is then paid from a bank account', async () => {
+  const visit = await toConfirm('A-3');
+  const { frame, wrong } = visit;
+  await frame.getByLabel('Card').check();
+  await enter(visit, NUMBERS.declined);
+  await frame.getByRole('button', { name: 'Pay $33.00' }).click();
+  await frame.getByRole('heading', { name: 'Your payment method was declined' }).waitFor();
+  await frame.getByRole('button', { name: 'Choose another way to pay' }).click();
+  await frame.getByRole('button', { name: 'Continue', exact: true }).click();
+  await frame.getByLabel('Bank account', { exact: true }).check();
+  await frame
+    .getByText('you authorize Acme Water and its payment provider to debit $33.00')
+    .waitFor();
+  await enter(visit, NUMBERS.bank);
+  await frame.getByRole('button', { name: 'Pay $33.00' }).click();
+  await paid(visit);
+  await captured(3_300);
+  assert.deepEqual(wrong, []);
+});
+
+test('a method that does not take the amount is not offered, and Stripe’s frame admits nothing but Stripe', async () => {
+  const { frame } = await toConfirm('A-4');
+  await frame.getByLabel('Card').waitFor();
+  assert.equal(await frame.getByLabel('Bank account', { exact: true }).count(), 0);
+  const root = platform.platform.url;
+  const policy = async (path: string): Promise<string> =>
+    (await fetch(new URL(path, root))).headers.get('content-security-policy') ?? '';
+  const own = await policy('/flow/v1/acme');
+  assert.ok(own.includes("frame-src 'self'") && own.includes("trusted-types 'none'"));
+  assert.ok(!own.includes(stripe.url), 'the page itself admits nothing of Stripe');
+  const framed = await policy('/flow/v1/acme/fund/stripe_card');
+  assert.match(framed, /default-src 'none'/);
+  assert.ok(framed.includes(`script-src 'self' ${stripe.url}`));
+  assert.ok(framed.includes(`frame-ancestors 'self' ${new URL(site.url).origin}`));
+  assert.equal((await fetch(new URL('/flow/v1/acme/fund/sandbox_bank', root))).status, 404);
+  assert.equal((await fetch(new URL('/flow/v1/nobody/fund/stripe_card', root))).status, 404);
+});
