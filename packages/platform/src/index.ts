@@ -1,4 +1,15 @@
 /** The platform as a library: start one in this process. */
 export { readPlatformConfig, type PlatformConfig, type Rate } from './config.ts';
+export type {
+  AdapterMethod,
+  AdapterPage,
+  FundingAdapter,
+  FundsOrder,
+  PreparedOrder,
+  ProcessorAuthorization,
+  ProcessorCapture,
+  ProcessorEvent,
+  ProcessorRequest,
+} from './funding/adapter.ts';
 export { startPlatform, type Platform } from './server.ts';
 export { closeRejected, closeReview, type ReviewAct, type ReviewGround } from './engine/review.ts';

@@ -1,0 +1,269 @@
+/**
+ * docs/funding.md: its example of an adapter drives payments of a small processor over HTTP, and its settings are accepted. Then what a
+ * configuration may get wrong, and what a processor may do that Stripe does not.
+ */
+import assert from 'node:assert/strict';
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import test, { after } from 'node:test';
+import type { FlowPayment } from '@duebridge/contract';
+import { ConfigurationError, silentLog, systemClock } from '@duebridge/runtime';
+import { bearer, startTestPartner, startTestPlatform } from '../checkout/testing.ts';
+import { readPlatformConfig } from '../config.ts';
+import { sandboxFunding } from '../funding.ts';
+import { openSealer } from '../partners/seal.ts';
+import type { FundingAdapter } from './adapter.ts';
+import { openAdapters } from './configured.ts';
+import { openFunds } from './funds.ts';
+
+const page = 'funding.md';
+const guide = await readFile(new URL(`../../../../docs/${page}`, import.meta.url), 'utf8');
+const blocks = (language: string): string[] =>
+  [...guide.matchAll(new RegExp(`^ *\`\`\`${language}\\n([\\s\\S]*?)^ *\`\`\`$`, 'gm'))].map(
+    ([, text = '']) => text,
+  );
+
+const folder = await mkdtemp(join(tmpdir(), 'duebridge-funding-'));
+after(() => rm(folder, { recursive: true }));
+const example = join(folder, 'acme-pay.ts');
+await writeFile(example, blocks('ts')[0] ?? '');
+
+/** The processor of the example: holds by id, and every call by its idempotency key. */
+const holds = new Map<string, { id: string; state: string; url: string; amount: number }>();
+const done = new Map<string, number>();
+const returns = new Set<unknown>();
+const processor = createServer((request, response) => {
+  void (async () => {
+    let text = '';
+    for await (const chunk of request) text += String(chunk);
+    const key = String(request.headers['idempotency-key']);
+    const [, , id = '', act = ''] = (request.url ?? '').split('/');
+    if (request.method === 'POST') done.set(key, (done.get(key) ?? 0) + 1);
+    if (id === '') {
+      const { amount, return_url } = JSON.parse(text) as { amount: number; return_url: unknown };
+      returns.add(return_url);
+      const made = key.replace(':create', '');
+      const url = `https://acme-pay.example/approve/${made}`;
+      holds.set(made, holds.get(made) ?? { id: made, state: 'open', url, amount });
+      response.end(JSON.stringify(holds.get(made)));
+      return;
+    }
+    const hold = holds.get(id);
+    if (hold !== undefined) {
+      if (act === 'capture' && hold.state === 'held') hold.state = 'taken';
+      if (act === 'release' && hold.state !== 'taken') hold.state = 'ended';
+      if (act === 'refund') hold.state = 'refunded';
+    }
+    response.writeHead(hold === undefined ? 404 : 200).end(JSON.stringify(hold ?? {}));
+  })();
+});
+await new Promise<void>((resolve) => {
+  processor.listen(0, '127.0.0.1', resolve);
+});
+after(() => {
+  processor.closeAllConnections();
+  processor.close();
+});
+process.env['ACME_PAY_URL'] = `http://127.0.0.1:${(processor.address() as AddressInfo).port}`;
+process.env['ACME_PAY_KEY'] = 'acme-pay-key';
+
+/** A processor whose every word a test chooses, and what was asked of it. */
+const asked: string[] = [];
+const scripted: FundingAdapter = {
+  name: 'scripted',
+  methods: () => [{ funding_method: 'scripted', label: 'Scripted', sandbox: false }],
+  prepare: ({ platform_payment_id }) => Promise.resolve(`ref-${platform_payment_id}`),
+  authorize: () => Promise.resolve({ kind: 'declined', reason: 'No.' }),
+  capture: () => Promise.reject(new Error('never authorized')),
+  void({ reference }) {
+    asked.push(`void ${reference}`);
+    return Promise.resolve('captured');
+  },
+  refund({ reference }) {
+    asked.push(`refund ${reference}`);
+    return Promise.resolve();
+  },
+  readEvent: ({ body }) => Promise.resolve(JSON.parse(body.toString()) as never),
+};
+
+const SEAL_KEY = Buffer.alloc(32, 9).toString('base64');
+const partner = await startTestPartner({ after });
+const platform = await startTestPlatform(
+  { after },
+  {
+    funding: [example],
+    fundingAdapters: [scripted],
+    publicUrl: 'https://pay.example.com',
+    sealKey: SEAL_KEY,
+  },
+);
+const biller = await platform.register(partner);
+const credentials = await platform.credentials(biller.partner_id);
+
+let accounts = 0;
+async function pay(
+  ending: object,
+  funding_method: string,
+): Promise<{ readonly id: string; read(): Promise<FlowPayment> }> {
+  accounts += 1;
+  const account = `p${accounts}`;
+  partner.accounts.set(account, { ...partner.accounts.get('a1'), account_id: account });
+  partner.endings.set(account, ending);
+  const { session } = await platform.session(credentials, account, `${account}@canary.example`);
+  const headers = bearer(session);
+  const made = await platform.call('POST', '/v1/flow/payments', {
+    headers,
+    body: { amount_in_cents: 4_200, funding_method },
+  });
+  assert.equal(made.status, 200, made.text);
+  const id = String(made.body['platform_payment_id']);
+  return {
+    id,
+    read: async () =>
+      (await platform.call('GET', `/v1/flow/payments/${id}`, { headers }))
+        .body as unknown as FlowPayment,
+  };
+}
+
+async function until<T>(what: string, holds_: () => Promise<T | undefined | false>): Promise<T> {
+  const end = Date.now() + 30_000;
+  for (;;) {
+    const found = await holds_();
+    if (found !== undefined && found !== false) return found;
+    assert.ok(Date.now() < end, `never: ${what}`);
+    await new Promise((resolve) => {
+      setTimeout(resolve, 50);
+    });
+  }
+}
+
+const posted = (): object => ({ status: 'succeeded', posted_at: new Date().toISOString() });
+const failed = { status: 'failed', posted_at: null, failure_reason: 'Account closed' };
+
+test('the adapter of the guide sends a customer to approve and back, and takes the funds once', async () => {
+  assert.ok((blocks('ts')[0] ?? '').includes('satisfies FundingAdapter'));
+  const payment = await pay(posted(), 'acme_wallet');
+  const { action } = await until('the action', async () => {
+    const now = await payment.read();
+    return now.action !== undefined && now;
+  });
+  assert.deepEqual(action, {
+    kind: 'redirect',
+    url: `https://acme-pay.example/approve/${payment.id}`,
+  });
+  assert.deepEqual([...returns], ['https://pay.example.com/flow/return']);
+  const back = await platform.call('GET', '/flow/return');
+  assert.match(back.text, /close this window/);
+  assert.equal(holds.get(payment.id)?.amount, 4_200);
+  assert.ok(!partner.payments.has(payment.id), 'nothing is sent before the funds are held');
+  holds.get(payment.id)!.state = 'held';
+  await until('the capture', () => Promise.resolve(holds.get(payment.id)?.state === 'taken'));
+  assert.equal((await payment.read()).status, 'succeeded');
+  assert.equal(done.get(`${payment.id}:create`), 1);
+});
+
+test('a customer who refuses at the processor pays nothing, and funds that were taken at once are refunded', async () => {
+  const refused = await pay(posted(), 'acme_wallet');
+  await until('the hold', () => Promise.resolve(holds.has(refused.id)));
+  holds.get(refused.id)!.state = 'ended';
+  const end = await until('the end', async () => {
+    const now = await refused.read();
+    return now.status !== 'processing' && now;
+  });
+  assert.equal(end.failure_reason, 'Acme Pay declined the payment.');
+  const sale = await pay(failed, 'acme_wallet');
+  await until('the hold', () => Promise.resolve(holds.has(sale.id)));
+  // This processor takes instead of holding.
+  holds.get(sale.id)!.state = 'taken';
+  await until('the refund', () => Promise.resolve(holds.get(sale.id)?.state === 'refunded'));
+  assert.equal((await sale.read()).status, 'failed');
+  assert.equal(done.get(`${sale.id}:refund`), 1);
+});
+
+test('a processor that tells late that it took funds of a failed payment is made to give them back, once', async () => {
+  const payment = await pay(posted(), 'scripted');
+  await until('the end', async () => (await payment.read()).status === 'failed');
+  const event = { event_id: 'late-1', platform_payment_id: payment.id, kind: 'taken' };
+  for (const applied of [true, false]) {
+    const told = await platform.call('POST', '/v1/funding/scripted/events', {
+      raw: JSON.stringify(event),
+    });
+    assert.deepEqual(told.body, { applied });
+  }
+  const funds = openFunds({
+    database: platform.database,
+    sealer: openSealer(SEAL_KEY),
+    clock: systemClock,
+    log: silentLog,
+    sandbox: sandboxFunding({ database: platform.database }),
+    offersSandbox: false,
+    adapters: [scripted],
+  });
+  await funds.sweep();
+  await funds.sweep();
+  assert.deepEqual(asked, [`void ref-${payment.id}`, `refund ref-${payment.id}`]);
+});
+
+test('without the sandbox among them, only the configured methods are offered', async () => {
+  const { session } = await platform.session(credentials, 'a2', 'offer@canary.example');
+  const answer = await platform.call('GET', '/v1/flow/session', { headers: bearer(session) });
+  const methods = answer.body['funding_methods'] as { funding_method: string }[];
+  assert.deepEqual(
+    methods.map((method) => method.funding_method),
+    ['acme_wallet', 'scripted'],
+  );
+});
+
+test('the settings of the guide are accepted, and wrong ones are told in one sentence', async () => {
+  const [live = '', another = ''] = blocks('sh');
+  const env = (text: string): Record<string, string> =>
+    Object.fromEntries(
+      [...text.matchAll(/^ *(\w+)=(.*)$/gm)].map(([, name = '', value = '']) => [name, value]),
+    );
+  const key = join(folder, 'key');
+  const hook = join(folder, 'hook');
+  await writeFile(key, 'sk_test_0123456789\n');
+  await writeFile(hook, 'whsec_0123456789\n');
+  const stripe = {
+    ...env(live),
+    DUEBRIDGE_STRIPE_SECRET_KEY_FILE: key,
+    DUEBRIDGE_STRIPE_WEBHOOK_SECRET_FILE: hook,
+  };
+  const { adapters, offersSandbox } = await openAdapters(readPlatformConfig(stripe));
+  assert.equal(offersSandbox, false);
+  assert.deepEqual(
+    adapters.flatMap((adapter) => adapter.methods().map((method) => method.funding_method)),
+    ['stripe_card', 'stripe_us_bank_account'],
+  );
+  const both = readPlatformConfig({ ...stripe, ...env(another) });
+  assert.deepEqual(both.funding, ['stripe', './acme-pay.ts']);
+  assert.equal(both.publicUrl, 'https://pay.example.com');
+
+  const empty = join(folder, 'empty.ts');
+  await writeFile(empty, 'export default { name: "empty" };\n');
+  for (const [config, says] of [
+    [{ funding: ['stripe'] }, /DUEBRIDGE_STRIPE_SECRET_KEY/],
+    [{ funding: ['paypal'] }, /names paypal/],
+    [{ funding: [join(folder, 'nowhere.ts')] }, /cannot be loaded/],
+    [{ funding: [empty] }, /is no funding adapter/],
+    [{ fundingAdapters: [scripted, scripted] }, /two funding adapters have scripted/],
+    [{ fundingAdapters: [{ ...scripted, name: 'sandbox' }] }, /is named "sandbox"/],
+  ] as const) {
+    await assert.rejects(
+      openAdapters(config),
+      (error: unknown) => error instanceof ConfigurationError && says.test(error.message),
+      String(says),
+    );
+  }
+  for (const [change, says] of [
+    [{ DUEBRIDGE_STRIPE_PUBLISHABLE_KEY: 'pk_live_1' }, /one of the Stripe keys is for test mode/],
+    [{ DUEBRIDGE_STRIPE_PUBLISHABLE_KEY: 'sk_test_1' }, /must begin with pk_/],
+    [{ DUEBRIDGE_STRIPE_PUBLISHABLE_KEY: '' }, /Stripe is set up in part/],
+    [{ DUEBRIDGE_STRIPE_METHODS: 'card,klarna' }, /must be card, us_bank_account/],
+  ] as const) {
+    assert.throws(() => readPlatformConfig({ ...stripe, ...change }), says);
+  }
+});
