@@ -4,7 +4,7 @@ import { CALLER_CASES, PARTNER_CASES, TOKEN_CASES } from './cases/index.ts';
 
 export type { CaseInfo } from './check/check.ts';
 export type { Profile, Severity, Verdict } from './check/findings.ts';
-export type { Driven, Driver, MakeDriver } from './check/drivers.ts';
+export type { Driven, Driver, MakeDriver } from './check/driver.ts';
 export { fileHistory, memoryHistory, type History, type HistoryEntry } from './check/history.ts';
 export { USUAL_PACE, type Pace } from './check/pace.ts';
 export { jsonReport, junitReport, terminalReport } from './report/text.ts';

@@ -262,11 +262,22 @@ async function conformPlatform(file: string | undefined, flags: PlatformFlags): 
           ...options,
           signal,
           onPrompt: (sentence) => process.stderr.write(`${sentence}\n`),
+          ...(process.stdin.isTTY ? { onQuestion: ask } : {}),
         }),
       ),
       flags,
     );
   });
+}
+
+/** Asks the person at the terminal. */
+async function ask(question: string, signal: AbortSignal): Promise<string> {
+  const terminal = createInterface({ input: process.stdin, output: process.stderr });
+  try {
+    return await terminal.question(`${question} `, { signal });
+  } finally {
+    terminal.close();
+  }
 }
 
 /** Turns a target that cannot be used into CONFIG, in the form that was asked for. */

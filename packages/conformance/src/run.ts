@@ -12,7 +12,8 @@ import { Silent } from './check/http.ts';
 import type { CaseInfo, PartnerCase, Stage } from './check/check.ts';
 import { CALLER_CASES, PARTNER_CASES, TOKEN_CASES } from './cases/index.ts';
 import { CallerContext, CallerRun } from './check/caller-context.ts';
-import type { MakeDriver } from './check/drivers.ts';
+import type { MakeDriver } from './check/driver.ts';
+import { isByHand } from './check/drivers.ts';
 import { curl } from './report/curl.ts';
 import { Wire, type Exchange } from './check/http.ts';
 import { BALANCE_CHECK, readBalancesBefore } from './cases/balance-effect.ts';
@@ -28,6 +29,9 @@ import { platformPreflight, TokenContext, TokenRun } from './check/token-context
 
 /** How long a whole run may take beside the declared window; a usual one takes well under a minute. */
 const RUN_DEADLINE_MS = 300_000;
+
+/** How long a person may take to make all payments of a run. */
+const BY_HAND_DEADLINE_MS = 3 * 60 * 60_000;
 
 /** How often a declared window can lie in the way of a run: for all payments together, and for each of the two that
  * confirm an excess (P62). */
@@ -186,6 +190,8 @@ export interface PlatformRunOptions extends RunOptions {
   readonly driver?: MakeDriver;
   /** Told what a person shall pay at the platform now. */
   readonly onPrompt?: (sentence: string) => void;
+  /** Asks that person a question, and gives the line that was typed. */
+  readonly onQuestion?: (question: string, signal: AbortSignal) => Promise<string>;
 }
 
 /** The checks that look at payments of earlier runs. */
@@ -289,7 +295,9 @@ export async function judgePlatform(
   const profile = options.profile ?? 'contract';
   const now = options.now ?? Date.now;
   const cases = choose([...TOKEN_CASES, ...CALLER_CASES], profile, options.only);
-  const stop = stopper(RUN_DEADLINE_MS * 2, DEADLINE, options.signal);
+  const by_hand = options.driver === undefined && isByHand(target);
+  const deadline = by_hand ? BY_HAND_DEADLINE_MS : RUN_DEADLINE_MS * 2;
+  const stop = stopper(deadline, DEADLINE, options.signal);
   const wire = openWire(target.ca_file, now, stop.signal);
   wire.hide({ value: target.api_key, name: 'API_KEY' });
   const book = new ResultBook(options, wire, cases.length, now);
@@ -320,16 +328,14 @@ export async function judgePlatform(
       }
       const calls = CALLER_CASES.filter((one) => cases.includes(one));
       if (calls.length > 0 && target.caller !== undefined) {
-        const opened = await CallerRun.open(
-          run,
-          target.caller,
-          options.driver,
-          options.onPrompt ?? (() => undefined),
-        ).catch((error: unknown) => (error instanceof Error ? error : new Error(String(error))));
+        const opened = await CallerRun.open(run, target.caller, options.driver, {
+          told: options.onPrompt ?? (() => undefined),
+          ...(options.onQuestion === undefined ? {} : { asked: options.onQuestion }),
+        }).catch((error: unknown) => (error instanceof Error ? error : new Error(String(error))));
         if (opened instanceof Error) {
           const { host, port } = target.caller;
           book.problem ??= {
-            sentence: `The scripted partner cannot listen on ${host}:${port} (${opened.message}): free it, or fix caller.host, caller.port or caller.tls.`,
+            sentence: `The scripted partner or its page cannot listen on ${host}:${port} (${opened.message}): free it, or fix caller.host, caller.port, caller.page_port or caller.tls.`,
           };
         } else caller = opened;
       }

@@ -12,6 +12,7 @@ import test, { after, describe } from 'node:test';
 import { platformTarget, type Draft } from '../src/check/target.ts';
 import { judgePlatform, type RunReport } from '../src/run.ts';
 import { makeCertificate } from './tls-proxy.ts';
+import { openPlatformProxy } from './wrong-platform.ts';
 
 const folder = mkdtempSync(join(tmpdir(), 'duebridge-callers-'));
 after(() => rmSync(folder, { recursive: true, force: true }));
@@ -162,33 +163,115 @@ for (;;) {
     assert.equal(report.counts.PASS, 3);
   });
 
-  test('a person who is told what to pay passes too', async () => {
+  test('a person who pays by hand, on the page or at the terminal, passes every check', async () => {
     const port = await freePort();
     const client = CLIENTS[0]!;
     const { url, child } = await start(client, `http://127.0.0.1:${port}`, 'key');
     const told: string[] = [];
+    const asked: string[] = [];
+    let last = '';
+    const pay = async (cents: number): Promise<void> => {
+      const body = { biller_id: 'a-biller', account_id: 'A-1', amount_in_cents: cents };
+      const answer = await fetch(`${url}/pay`, { method: 'POST', body: JSON.stringify(body) });
+      last = ((await answer.json()) as { platform_payment_id: string }).platform_payment_id;
+    };
+    const status = async (): Promise<string> => {
+      const answer = await fetch(`${url}/payments/${last}`);
+      return ((await answer.json()) as { status: string }).status;
+    };
     try {
       const target = platformTarget(draft(port, 'key', {}), {});
       const report = await judgePlatform(target, {
         pace: PACE,
-        only: ['C01', 'C02', 'C03', 'C07', 'C09'],
         onPrompt(sentence) {
           told.push(sentence);
           const amount = /^Now pay \$(\d+)\.(\d\d) for account A-1 of a-biller;/.exec(sentence);
-          if (amount === null) return;
-          const body = {
-            biller_id: 'a-biller',
-            account_id: 'A-1',
-            amount_in_cents: Number(`${amount[1]}${amount[2]}`),
-          };
-          void fetch(`${url}/pay`, { method: 'POST', body: JSON.stringify(body) });
+          if (amount !== null) void pay(Number(`${amount[1]}${amount[2]}`));
+        },
+        async onQuestion(question) {
+          asked.push(question);
+          return status();
         },
       });
       assert.equal(findings(report), '');
-      assert.equal(report.counts.PASS, 5);
+      assert.equal(report.exit_code, 0);
+      assert.deepEqual(
+        skipped(report).filter((id) => id.startsWith('C')),
+        ['C05'],
+      );
       assert.match(told[0] ?? '', new RegExp(`127.0.0.1:${port}: register it`));
+      assert.match(asked[0] ?? '', /What does the platform tell its customer/);
     } finally {
       child.kill('SIGKILL');
+    }
+  });
+
+  test('the page says what to pay, takes the answer, and imitates the site of a biller', async () => {
+    const port = await freePort();
+    const client = CLIENTS[0]!;
+    const { url, child } = await start(client, `http://127.0.0.1:${port}`, 'key');
+    const tokens = await openPlatformProxy('biller');
+    const seen: string[] = [];
+    const done = new AbortController();
+    /** A person with a browser: opens the page, follows the link, pays what is asked for, and presses a button. */
+    const person = async (page: string): Promise<void> => {
+      let last = '';
+      while (!done.signal.aborted) {
+        const shown = await (await fetch(page)).text();
+        const amount = /Now pay <b>\$([\d,]+)\.(\d\d)<\/b> for account <b>A-1<\/b>/.exec(shown);
+        const number = /Payment (\d+)\./.exec(shown)?.[1] ?? '';
+        if (amount !== null && number !== last) {
+          last = number;
+          seen.push(await (await fetch(new URL('/site', page))).text());
+          const amount_in_cents = Number(`${amount[1]}${amount[2]}`);
+          const body = { biller_id: 'a-biller', account_id: 'A-1', amount_in_cents };
+          await fetch(`${url}/pay`, { method: 'POST', body: JSON.stringify(body) });
+        }
+        if (shown.includes('action="/status"')) {
+          const form = new URLSearchParams({ status: 'processing' });
+          const headers = { origin: 'https://elsewhere.example' };
+          const foreign = await fetch(new URL('/status', page), {
+            method: 'POST',
+            body: form,
+            headers,
+          });
+          assert.equal(foreign.status, 403);
+          await fetch(new URL('/status', page), { method: 'POST', body: form });
+        }
+        await new Promise((resolve) => setTimeout(resolve, 100));
+      }
+    };
+    let walked: Promise<void> | undefined;
+    try {
+      const target = platformTarget(
+        {
+          base_url: tokens.url,
+          client_id: tokens.client_id,
+          api_key: tokens.api_key,
+          ...draft(port, 'key', {
+            site_snippet: '<script>theirSdk.open("{token}")</script>',
+          }),
+        },
+        {},
+      );
+      const report = await judgePlatform(target, {
+        pace: PACE,
+        only: ['C01', 'C08'],
+        onPrompt(sentence) {
+          const page = /told here, and at (\S+)$/.exec(sentence)?.[1];
+          if (page !== undefined) walked = person(page);
+        },
+      });
+      assert.equal(findings(report), '');
+      assert.equal(report.counts.PASS, 2);
+      assert.match(seen[0] ?? '', /Amount due: \$10\.01/);
+      assert.match(seen[0] ?? '', /theirSdk\.open\("dbt_[\w-]{43}"\)/);
+      assert.equal(new Set(seen).size, seen.length, 'a token for each visit');
+    } finally {
+      done.abort();
+      await walked?.catch(() => undefined);
+      child.kill('SIGKILL');
+      await tokens.stop();
     }
   });
 });

@@ -1018,6 +1018,22 @@ export const TOKEN_MUTANTS: readonly TokenMutant[] = [
     behaviour: () => changeGiven((given) => ({ ...given, expires_in: 1_800 })),
   },
   {
+    name: 'expiry-unsaid',
+    wrong: 'does not say when a token expires',
+    breaks: ['T01'],
+    verdict: 'WARN',
+    profile: 'strict',
+    behaviour: () => ({ answer: (answer) => void delete answer.headers['token-expires-at'] }),
+  },
+  {
+    name: 'refuses-methods-in-silence',
+    wrong: 'does not say which method it takes instead',
+    breaks: ['T11'],
+    verdict: 'WARN',
+    profile: 'strict',
+    behaviour: () => ({ answer: (answer) => void delete answer.headers['allow'] }),
+  },
+  {
     name: 'balance-required',
     wrong: 'refuses a customer without a balance',
     breaks: ['T02'],

@@ -7,7 +7,7 @@ import http from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { JsonProblem, parseJson, platformRoutes } from '@duebridge/contract';
 import { request } from 'undici';
-import type { Driven, Driver, MakeDriver } from '../src/check/drivers.ts';
+import type { Driven, Driver, MakeDriver } from '../src/check/driver.ts';
 import { asObject } from '../src/check/http.ts';
 import { startScriptedPlatform, UNKNOWN_ACCOUNT } from '../src/sandbox/platform.ts';
 import type { Authentication } from '../src/check/target.ts';

@@ -7,8 +7,10 @@
  * asked for; nothing in it needs to tell of the judge.
  */
 import { readFileSync } from 'node:fs';
-import { JsonProblem, OtherNumber, parseJson } from '@duebridge/contract';
-import { driverOf, type Driven, type Driver, type MakeDriver } from './drivers.ts';
+import { JsonProblem, OtherNumber, parseJson, type Json } from '@duebridge/contract';
+import type { Person } from './by-hand.ts';
+import type { Driven, Driver, MakeDriver } from './driver.ts';
+import { driverOf } from './drivers.ts';
 import { Findings, Skipped } from './findings.ts';
 import { asObject, nothing, type Reply } from './http.ts';
 import {
@@ -54,10 +56,16 @@ class Expected implements CallerPayment {
   }
 }
 
+/** Before there is one. */
+const NO_DRIVER: Driver = {
+  at_once: 1,
+  pay: () => Promise.reject(new Skipped('nothing makes the platform pay yet')),
+};
+
 /** What all caller checks of one run share. */
 export class CallerRun {
   readonly partner: ScriptedPartner;
-  readonly driver: Driver;
+  driver: Driver = NO_DRIVER;
   readonly caller: CallerTarget;
   readonly tokens: TokenRun;
   /** The address that the platform is registered with. */
@@ -67,17 +75,11 @@ export class CallerRun {
   readonly #payments: Expected[] = [];
   readonly #raw: Call[] = [];
 
-  private constructor(
-    tokens: TokenRun,
-    caller: CallerTarget,
-    partner: ScriptedPartner,
-    make: (url: string) => Driver,
-  ) {
+  private constructor(tokens: TokenRun, caller: CallerTarget, partner: ScriptedPartner) {
     this.tokens = tokens;
     this.caller = caller;
     this.partner = partner;
     this.url = caller.public_url ?? partner.url;
-    this.driver = make(this.url);
   }
 
   /** Starts the scripted partner. Rejects when its port cannot be had, or its certificate cannot be read. */
@@ -85,7 +87,7 @@ export class CallerRun {
     tokens: TokenRun,
     caller: CallerTarget,
     driver: MakeDriver | undefined,
-    told: (sentence: string) => void,
+    person: Person,
   ): Promise<CallerRun> {
     const { authentication, tls } = caller;
     for (const { value, name } of secretsOf(authentication)) {
@@ -139,12 +141,13 @@ export class CallerRun {
         },
       },
     });
-    const run = new CallerRun(
-      tokens,
-      caller,
-      partner,
-      driver ?? ((url) => driverOf(tokens, caller, url, told)),
-    );
+    const run = new CallerRun(tokens, caller, partner);
+    try {
+      run.driver = await (driver?.(run.url) ?? driverOf(tokens, caller, run.url, person));
+    } catch (error) {
+      await partner.stop();
+      throw error;
+    }
     delegate.run = run;
     return run;
   }
@@ -186,15 +189,35 @@ export class CallerRun {
     // The amount tells payments apart; where only one is open, it is that one whatever it asks for.
     const own = open.find((payment) => payment.amount_in_cents === cents);
     const found = own ?? (open.length === 1 ? open[0] : undefined);
-    if (found !== undefined) found.platform_payment_id = id;
+    if (found === undefined) return;
+    found.platform_payment_id = id;
+    this.driver.arrived?.();
   }
 
   /** What befalls a call: what its payment was given, then what befalls all. */
   behavioursOf(call: Call): Behaviour[] {
     const id = idOf(call);
     const payment = this.#payments.find((one) => one.platform_payment_id === id);
-    return payment === undefined ? [this.behaviour] : [payment.behaviour, this.behaviour];
+    const all = [this.behaviour, this.#owes];
+    return payment === undefined ? all : [payment.behaviour, ...all];
   }
+
+  /** Shows the amount that a person is asked to pay as what the account owes. */
+  readonly #owes: Behaviour = {
+    answer: (call, answer) => {
+      const amount_due_in_cents = this.driver.due_in_cents?.();
+      const body = asObject(answer.body as Json | undefined);
+      if (amount_due_in_cents === undefined || body === undefined || answer.status !== 200) {
+        return undefined;
+      }
+      if (call.operation === 'get_balance') {
+        return { ...answer, body: { ...body, amount_due_in_cents } };
+      }
+      return call.operation === 'get_account'
+        ? { ...answer, body: { ...body, balance: { amount_due_in_cents } } }
+        : undefined;
+    },
+  };
 
   async close(): Promise<void> {
     this.driver.close?.();
@@ -272,10 +295,11 @@ export class CallerContext extends Findings {
 
   /** Waits for the first PUT of a payment; skips when none comes. */
   async arrived(payment: CallerPayment | undefined): Promise<void> {
-    const came = await this.until(() => payment !== undefined && this.puts(payment).length > 0);
+    const ms = Math.max(this.patience_ms, this.run.driver.arrival_ms ?? 0);
+    const put = (): boolean => payment !== undefined && this.puts(payment).length > 0;
     this.given(
-      came,
-      `the platform put no payment within ${this.run.caller.patience_seconds} s: register ${this.run.url} with it, and see that it can be reached`,
+      await this.until(put, ms),
+      `the platform put no payment within ${ms / 1_000} s: register ${this.run.url} with it, and see that it can be reached`,
     );
   }
 
@@ -314,9 +338,17 @@ export class CallerContext extends Findings {
     return this.run.partner.strayRequests() - this.#strayFrom;
   }
 
+  /** Longest wait for the platform's next call. */
+  get patience_ms(): number {
+    return this.run.caller.patience_seconds * 1_000;
+  }
+
   /** Waits until something is so, at most as long as the target's patience. Gives whether it came. */
-  async until(holds: () => boolean | Promise<boolean>): Promise<boolean> {
-    const deadline = this.run.tokens.now() + this.run.caller.patience_seconds * 1_000;
+  async until(
+    holds: () => boolean | Promise<boolean>,
+    ms: number = this.patience_ms,
+  ): Promise<boolean> {
+    const deadline = this.run.tokens.now() + ms;
     for (;;) {
       if (await holds()) return true;
       if (this.run.tokens.now() >= deadline) return false;

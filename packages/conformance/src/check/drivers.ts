@@ -4,31 +4,13 @@
  */
 import { spawn, type ChildProcess } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
-import { formatCents, platformRoutes, type Json } from '@duebridge/contract';
+import { platformRoutes, type Json } from '@duebridge/contract';
 import { Skipped } from './findings.ts';
 import { asObject, isSuccess, tell, type Reply } from './http.ts';
-import type { CallerTarget } from './target.ts';
+import { openByHand, type Person } from './by-hand.ts';
+import type { Driver } from './driver.ts';
+import type { CallerTarget, PlatformTarget } from './target.ts';
 import { fullBody, identifiers, TokenContext, tokenOf, type TokenRun } from './token-context.ts';
-
-/** A payment that a platform was asked to make. */
-export interface Driven {
-  /** Undefined where only the PUT that comes of it will tell. */
-  readonly platform_payment_id: string | undefined;
-  /** What the platform tells its customer now; undefined when it cannot be asked. */
-  readonly status: (platform_payment_id: string) => Promise<string | undefined>;
-}
-
-/** Makes the platform under test pay. */
-export interface Driver {
-  /** How many payments it can be asked for at the same moment. */
-  readonly at_once: number;
-  readonly pay: (amount_in_cents: number) => Promise<Driven>;
-  /** Ends what it has started. */
-  readonly close?: () => void;
-}
-
-/** Makes a driver, given the address at which the scripted partner listens. */
-export type MakeDriver = (partner_url: string) => Driver;
 
 /** Wait before a platform that cannot reach the partner is asked again. */
 const RETRY_MS = 500;
@@ -39,17 +21,23 @@ const ANSWER_TIMEOUT_MS = 15_000;
 /** Longest output of a command that is read. */
 const MAX_OUTPUT = 10_000;
 
-/** The driver that the target file names. `told` says to a person what to pay now. */
-export function driverOf(
+/** True when nothing but a person can make the platform pay. */
+export function isByHand({ flow, caller }: PlatformTarget): boolean {
+  if (caller === undefined || flow) return false;
+  return caller.pay_command === undefined && caller.pay_url === undefined;
+}
+
+/** The driver that the target file names. */
+export async function driverOf(
   tokens: TokenRun,
   caller: CallerTarget,
   partner_url: string,
-  told: (sentence: string) => void,
-): Driver {
+  person: Person,
+): Promise<Driver> {
   if (caller.pay_command !== undefined) return byCommand(caller, caller.pay_command, partner_url);
   if (caller.pay_url !== undefined) return byRequest(tokens, caller, caller.pay_url);
   if (tokens.target.flow) return byFlow(tokens, caller);
-  return byHand(caller, partner_url, told);
+  return openByHand(tokens, caller, partner_url, person);
 }
 
 /** A command for each payment; it may run as long as the payment does, and is ended with the run. */
@@ -136,26 +124,6 @@ function byRequest(tokens: TokenRun, caller: CallerTarget, pay_url: string): Dri
           return typeof status === 'string' ? status : undefined;
         },
       };
-    },
-  };
-}
-
-/** Tells a person what to pay, one payment after another. */
-function byHand(
-  caller: CallerTarget,
-  partner_url: string,
-  told: (sentence: string) => void,
-): Driver {
-  let first = true;
-  return {
-    at_once: 1,
-    async pay(amount_in_cents) {
-      if (first) told(`The partner to pay is at ${partner_url}: register it with the platform.`);
-      first = false;
-      told(
-        `Now pay ${formatCents(amount_in_cents)} for account ${caller.account_id} of ${caller.biller_id}; ${caller.patience_seconds} s are waited for it.`,
-      );
-      return { platform_payment_id: undefined, status: async () => undefined };
     },
   };
 }

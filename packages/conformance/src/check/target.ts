@@ -116,6 +116,8 @@ export interface CallerTarget {
   readonly account_id: string;
   /** Longest wait for the platform's next call. */
   readonly patience_seconds: number;
+  /** True when the target says so itself: only then is silence beyond it held against the platform. */
+  readonly patience_declared: boolean;
   /** Shell command that makes the platform pay: {biller_id}, {account_id} and {amount_in_cents} are filled in. */
   readonly pay_command?: string;
   /** Shell command that prints the status of {platform_payment_id}. */
@@ -124,6 +126,10 @@ export interface CallerTarget {
   readonly pay_url?: string;
   /** Address of a JSON object with the status of {platform_payment_id}. */
   readonly status_url?: string;
+  /** Port of the page that tells a person what to pay; any free one unless named. */
+  readonly page_port: number;
+  /** What the platform's SDK wants in a biller's page, as HTML with {token} in the place of the token. */
+  readonly site_snippet?: string;
 }
 
 /** The target is not usable as given: exit code 2, with one sentence that says what to fix. */
@@ -285,6 +291,9 @@ export function isLoopback(hostname: string): boolean {
   return /^(?:localhost|.+\.localhost|127(?:\.\d{1,3}){3}|\[::1\])$/.test(hostname);
 }
 
+/** How long a platform's next call is waited for unless the target says. */
+const USUAL_PATIENCE_SECONDS = 30;
+
 function callerTarget(read: Reader): CallerTarget {
   const tls = read.has('tls') ? read.inside('tls') : undefined;
   const url = (name: 'public_url' | 'pay_url' | 'status_url'): string | undefined =>
@@ -304,11 +313,14 @@ function callerTarget(read: Reader): CallerTarget {
     authentication: authentication(read.inside('authentication')),
     biller_id: read.text('biller_id', 'caller.biller_id'),
     account_id: read.text('account_id', 'caller.account_id'),
-    patience_seconds: read.count('patience_seconds') ?? 30,
+    patience_seconds: read.count('patience_seconds') ?? USUAL_PATIENCE_SECONDS,
+    patience_declared: read.has('patience_seconds'),
     ...present('pay_command', read.optional('pay_command')),
     ...present('status_command', read.optional('status_command')),
     ...present('pay_url', url('pay_url')),
     ...present('status_url', url('status_url')),
+    page_port: read.count('page_port') ?? 0,
+    ...present('site_snippet', read.optional('site_snippet')),
   };
 }
 

@@ -1,7 +1,7 @@
 import type { CallerCase } from '../../check/check.ts';
 import type { CallerContext } from '../../check/caller-context.ts';
 import type { Behaviour } from '../../sandbox/partner.ts';
-import { noDouble, sameBytes } from './calls.ts';
+import { goesOn, noDouble, sameBytes } from './calls.ts';
 
 /** PUTs that get no answer before one is let through. */
 const LOST = 2;
@@ -32,9 +32,10 @@ export const c02: CallerCase = {
       'no PUT could be accepted (see C09)',
     );
     const retried = await t.until(() => t.puts(payment).length > LOST);
-    t.must(retried, {
+    goesOn(t, payment, retried, {
       expected: `the same PUT again, until it is answered`,
       got: `${t.puts(payment).length} PUTs with this id`,
+      clause: 'RU5',
     });
     sameBytes(t, payment);
     noDouble(t, payment);

@@ -1,7 +1,15 @@
 import type { CallerCase } from '../../check/check.ts';
 import type { CallerContext, CallerPayment } from '../../check/caller-context.ts';
 import type { Behaviour } from '../../sandbox/partner.ts';
-import { inGroups, noDouble, notEnded, toldTheEnd, UNCLEAR, type UnclearAnswer } from './calls.ts';
+import {
+  goesOn,
+  inGroups,
+  noDouble,
+  notEnded,
+  toldTheEnd,
+  UNCLEAR,
+  type UnclearAnswer,
+} from './calls.ts';
 
 /** Faults that a person is asked to pay for. */
 const BY_HAND = ['500', '404', '200 with a web page'];
@@ -42,12 +50,10 @@ export const c10: CallerCase = {
       }
       await t.until(() => met.every(({ payment }) => told(payment)));
       for (const { payment, name } of met) {
-        const last = t.calls(payment).at(-1);
-        t.must(told(payment), {
+        goesOn(t, payment, told(payment), {
           expected: `after a poll answered with ${name}: polls until the end is told, within ${t.run.caller.patience_seconds} s`,
           got: 'the platform asked no more',
           clause: 'RU4',
-          ...(last === undefined ? {} : { at: t.cite(last) }),
         });
         noDouble(t, payment);
       }

@@ -2,7 +2,7 @@ import type { ClauseId } from '@duebridge/contract';
 import type { CallerCase } from '../../check/check.ts';
 import type { CallerContext, CallerPayment } from '../../check/caller-context.ts';
 import { recordOf, type Behaviour } from '../../sandbox/partner.ts';
-import { noDouble, notEnded, sameBytes, toldTheEnd } from './calls.ts';
+import { goesOn, noDouble, notEnded, sameBytes, toldTheEnd } from './calls.ts';
 
 /** Calls after which a platform that counts its tries would have given up. */
 const CALLS = 5;
@@ -95,12 +95,10 @@ async function asked(
   clause: ClauseId,
 ): Promise<void> {
   const told = await t.until(() => t.calls(payment).some(toldTheEnd));
-  const last = t.calls(payment).at(-1);
-  t.must(told, {
+  goesOn(t, payment, told, {
     expected: `${what}: calls until the end is told, within ${t.run.caller.patience_seconds} s`,
     got: `${t.calls(payment).length} calls, and then none`,
     clause,
-    ...(last === undefined ? {} : { at: t.cite(last) }),
   });
   sameBytes(t, payment);
   noDouble(t, payment);

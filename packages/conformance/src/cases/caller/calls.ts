@@ -82,6 +82,39 @@ export function toldTheEnd(call: ScriptedExchange): boolean {
   return ['succeeded', 'failed', 'canceled'].includes(statusGiven(call) ?? '');
 }
 
+/** How many times longer than any pause before a platform has to be silent before it has given up. */
+const GIVEN_UP = 2.5;
+
+/**
+ * Raises a must-finding when the platform has given up on a payment. One that may only be slower than
+ * the judge waits is not accused: then the target has to say how long it waits between two tries.
+ */
+export function goesOn(
+  t: CallerContext,
+  payment: CallerPayment,
+  holds: boolean,
+  finding: {
+    readonly expected: string;
+    readonly got: string;
+    readonly clause: ClauseId;
+    readonly cause?: string;
+  },
+): void {
+  const calls = t.calls(payment);
+  const last = calls.at(-1);
+  const times = calls.map(({ at_ms }) => at_ms);
+  const pauses = times.slice(1).map((time, place) => time - (times[place] ?? time));
+  const silence = t.run.partner.now() - (times.at(-1) ?? 0);
+  const declared = t.run.caller.patience_declared;
+  if (!holds && (!declared || silence < GIVEN_UP * Math.max(0, ...pauses))) {
+    t.wanting.push(
+      `no call for ${Math.round(silence / 1_000)} s (${finding.expected}): name in caller.patience_seconds the longest that the platform waits between two tries`,
+    );
+    return;
+  }
+  t.must(holds, { ...finding, ...(last === undefined ? {} : { at: t.cite(last) }) });
+}
+
 /** Raises a must-finding when PUTs of one payment differ in path or bytes (RU5). */
 export function sameBytes(t: CallerContext, payment: CallerPayment): void {
   const [first, ...rest] = t.puts(payment);

@@ -1,11 +1,13 @@
 import type { TokenCase } from '../../check/check.ts';
-import { asObject, isJson, tell } from '../../check/http.ts';
+import { isDateTime } from '@duebridge/contract';
+import { asObject, isJson, show, tell } from '../../check/http.ts';
 import { tokenOf } from '../../check/token-context.ts';
 
 export const t01: TokenCase = {
   id: 'T01',
   title: 'A token request with every field',
   clauses: ['A2', 'TK1', 'A1', 'S1'],
+  decisions: [5, 8],
   severity: 'must',
   profile: 'contract',
   sends: 'POST create token with every field of the interface',
@@ -16,6 +18,18 @@ export const t01: TokenCase = {
     t.must(reply.status === 200 && isJson(reply) && tokenOf(reply) !== undefined, {
       expected: '200 with {"token": "…"}',
       got: tell(reply),
+      at: reply,
+    });
+    t.strict(reply.headers['x-request-id'] !== undefined, {
+      expected: 'the header X-Request-Id, by which the answer is found in a log',
+      got: 'none',
+      clause: 'ER3',
+      at: reply,
+    });
+    const expires = reply.headers['token-expires-at'];
+    t.strict(tokenOf(reply) === undefined || (expires !== undefined && isDateTime(expires)), {
+      expected: 'the header Token-Expires-At, an ISO 8601 time',
+      got: show(expires),
       at: reply,
     });
     const fields = Object.keys(asObject(reply.json) ?? {});

@@ -1,5 +1,5 @@
 import type { TokenCase } from '../../check/check.ts';
-import { tell } from '../../check/http.ts';
+import { show, tell } from '../../check/http.ts';
 import { credentials } from '../../check/token-context.ts';
 
 export const t11: TokenCase = {
@@ -21,5 +21,10 @@ export const t11: TokenCase = {
       headers: credentials(t.target, { 'content-type': undefined }),
     });
     t.should(got.status === 405, { expected: '405', got: tell(got), at: got });
+    t.strict(got.status !== 405 || /\bPOST\b/.test(got.headers['allow'] ?? ''), {
+      expected: 'the header Allow: POST',
+      got: show(got.headers['allow']),
+      at: got,
+    });
   },
 };

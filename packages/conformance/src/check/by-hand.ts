@@ -1,0 +1,248 @@
+/**
+ * A platform that a person makes pay, for platforms that offer no other way: the judge says at the
+ * terminal, and on a small page, what to pay now, and asks afterwards what the platform tells its
+ * customer. The page also imitates a biller's site: it asks the platform for a token, and shows what
+ * the platform's SDK wants a biller to put into a page.
+ */
+import { randomBytes, randomUUID } from 'node:crypto';
+import http from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { formatCents, isPaymentStatus, PAYMENT_STATUSES } from '@duebridge/contract';
+import { html, Html, htmlAnswer, isForeign } from '../sandbox/html.ts';
+import type { Driver } from './driver.ts';
+import { isLoopback, type CallerTarget } from './target.ts';
+import { tell } from './http.ts';
+import { fullBody, identifiers, TokenContext, tokenOf, type TokenRun } from './token-context.ts';
+
+/** How a person is spoken to. */
+export interface Person {
+  /** Says one sentence. */
+  readonly told: (sentence: string) => void;
+  /** Asks a question, and gives the line that was typed; stops asking when the signal aborts. Absent where nobody can type. */
+  readonly asked?: (question: string, signal: AbortSignal) => Promise<string>;
+}
+
+/** How long a person may take to make one payment. */
+const PAY_MS = 5 * 60_000;
+
+/** How long a person may take to say what the platform tells. */
+const ANSWER_MS = 60_000;
+
+/** Least time between two questions about the same payment: between them the platform may learn something. */
+const ASK_AGAIN_MS = 3_000;
+
+/** How often an answer is looked for. */
+const LOOK_MS = 50;
+
+/** How often the page looks for the next thing to do. */
+const REFRESH_SECONDS = '2';
+
+/** Largest form that the page sends. */
+const MAX_FORM_BYTES = 1_000;
+
+interface Question {
+  readonly amount_in_cents: number;
+  readonly answer: (word: string) => void;
+}
+
+/** Opens the page, and gives the driver. Rejects when the page cannot listen on a port that the target names. */
+export async function openByHand(
+  tokens: TokenRun,
+  caller: CallerTarget,
+  partner_url: string,
+  person: Person,
+): Promise<Driver> {
+  const hand = new Hand(tokens, caller, partner_url, person);
+  await hand.listen();
+  return hand;
+}
+
+class Hand implements Driver {
+  readonly at_once = 1;
+  readonly arrival_ms = PAY_MS;
+  readonly #tokens: TokenRun;
+  readonly #caller: CallerTarget;
+  readonly #partner_url: string;
+  readonly #person: Person;
+  readonly #server: http.Server;
+  #url = '';
+  #asked = 0;
+  #due: number | undefined;
+  #question: Question | undefined;
+
+  constructor(tokens: TokenRun, caller: CallerTarget, partner_url: string, person: Person) {
+    this.#tokens = tokens;
+    this.#caller = caller;
+    this.#partner_url = partner_url;
+    this.#person = person;
+    this.#server = http.createServer({ requestTimeout: 30_000 }, (request, response) => {
+      void this.#serve(request, response).catch(() => response.destroy());
+    });
+  }
+
+  async listen(): Promise<void> {
+    await new Promise<void>((resolve, reject) => {
+      this.#server.once('error', reject);
+      this.#server.listen(this.#caller.page_port, '127.0.0.1', resolve);
+    });
+    this.#url = `http://127.0.0.1:${(this.#server.address() as AddressInfo).port}/`;
+    this.#person.told(
+      `The partner to pay is at ${this.#partner_url}: register it with the platform. What to pay is told here, and at ${this.#url}`,
+    );
+  }
+
+  /** The amount that the account owes while a payment is waited for: what a person is shown. */
+  due_in_cents = (): number | undefined => this.#due;
+
+  pay: Driver['pay'] = async (amount_in_cents) => {
+    const { account_id, biller_id } = this.#caller;
+    this.#asked += 1;
+    this.#due = amount_in_cents;
+    this.#person.told(
+      `Now pay ${formatCents(amount_in_cents)} for account ${account_id} of ${biller_id}; ${PAY_MS / 60_000} minutes are waited for it.`,
+    );
+    let next = 0;
+    return {
+      platform_payment_id: undefined,
+      status: async () => {
+        if (this.#tokens.now() < next) await this.#tokens.sleep(next - this.#tokens.now());
+        const word = await this.#ask(amount_in_cents);
+        next = this.#tokens.now() + ASK_AGAIN_MS;
+        return word;
+      },
+    };
+  };
+
+  arrived = (): void => {
+    this.#due = undefined;
+  };
+
+  close = (): void => {
+    this.#server.close();
+    this.#server.closeAllConnections();
+  };
+
+  /** What the platform tells its customer, by the person's word; undefined when it is not said. */
+  async #ask(amount_in_cents: number): Promise<string | undefined> {
+    const question = `What does the platform tell its customer of the payment of ${formatCents(amount_in_cents)} now? ${PAYMENT_STATUSES.join(', ')}, or Enter if it does not say.`;
+    const said: string[] = [];
+    const over = new AbortController();
+    this.#question = { amount_in_cents, answer: (word) => void said.push(word) };
+    if (this.#person.asked === undefined) this.#person.told(question);
+    else {
+      const typed = this.#person.asked(question, over.signal);
+      typed.then(
+        (word) => void said.push(word),
+        () => undefined,
+      );
+    }
+    try {
+      const deadline = this.#tokens.now() + ANSWER_MS;
+      while (said.length === 0 && this.#tokens.now() < deadline) await this.#tokens.sleep(LOOK_MS);
+    } finally {
+      over.abort();
+      this.#question = undefined;
+    }
+    const word = said[0]?.trim().toLowerCase();
+    return isPaymentStatus(word) ? word : undefined;
+  }
+
+  async #serve(request: http.IncomingMessage, response: http.ServerResponse): Promise<void> {
+    const send = (status: number, headers: http.OutgoingHttpHeaders, body: string): void => {
+      response.writeHead(status, { 'Cache-Control': 'no-store', ...headers }).end(body);
+    };
+    // A page of another site must neither answer for the person nor have tokens made.
+    const host = (request.headers.host ?? '').replace(/:\d+$/, '');
+    if (!isLoopback(host) || isForeign(request.headers)) return send(403, {}, '');
+    switch (`${request.method} ${request.url}`) {
+      case 'GET /': {
+        const page = this.#page();
+        const headers = { ...page.headers, Refresh: REFRESH_SECONDS };
+        return send(page.status, headers, typeof page.body === 'string' ? page.body : '');
+      }
+      case 'POST /status': {
+        let text = '';
+        for await (const piece of request) if (text.length < MAX_FORM_BYTES) text += String(piece);
+        this.#question?.answer(new URLSearchParams(text).get('status') ?? '');
+        return send(303, { Location: '/' }, '');
+      }
+      case 'GET /site':
+        return send(200, { 'Content-Type': 'text/html; charset=utf-8' }, await this.#site());
+      default:
+        return send(404, {}, '');
+    }
+  }
+
+  #page() {
+    const { account_id, biller_id } = this.#caller;
+    const question = this.#question;
+    const todo =
+      question !== undefined
+        ? html`<p>
+              What does the platform tell its customer of the payment of
+              <b>${formatCents(question.amount_in_cents)}</b> now?
+            </p>
+            <form method="post" action="/status" class="acts">
+              ${PAYMENT_STATUSES.map(
+                (word) => html`<button name="status" value="${word}">${word}</button>`,
+              )}
+              <button name="status" value="">it does not say</button>
+            </form>`
+        : this.#due === undefined
+          ? html`<p>Nothing to do now: the judge watches what the platform does.</p>`
+          : html`<p>
+                Now pay <b>${formatCents(this.#due)}</b> for account <b>${account_id}</b> of
+                <b>${biller_id}</b>.
+              </p>
+              ${
+                this.#tokens.target.has_token_endpoint
+                  ? html`<p><a href="/site" target="_blank">Open the biller's site</a></p>`
+                  : ''
+              }`;
+    return htmlAnswer(
+      'Pay by hand',
+      randomBytes(16).toString('base64'),
+      html`<h1>Pay by hand</h1>
+        ${todo}
+        <p>
+          Payment ${this.#asked}. The partner to pay is at ${this.#partner_url}; the platform has to
+          be registered with it.
+        </p>`,
+    );
+  }
+
+  /** The imitation of the biller's site: a token, and what the SDK wants in the page. */
+  async #site(): Promise<string> {
+    const { account_id, site_snippet } = this.#caller;
+    const due = this.#due ?? 0;
+    const context = new TokenContext(this.#tokens, 'driver');
+    // A platform may show a customer the payment that is open already, so each visit is another customer's.
+    const reply = await context.create({
+      ...fullBody(this.#tokens.target),
+      email: `ada.${randomUUID().slice(0, 8)}@example.com`,
+      balance: { amount_due_in_cents: due },
+      external_identifiers: identifiers(this.#tokens.target, account_id),
+    });
+    const token = tokenOf(reply);
+    if (token !== undefined) this.#tokens.wire.hide({ value: token, name: 'TOKEN' });
+    const page = html`<!doctype html>
+      <html lang="en">
+        <meta charset="utf-8" />
+        <meta name="viewport" content="width=device-width, initial-scale=1" />
+        <title>A biller's site</title>
+        <h1>Account ${account_id}</h1>
+        <p>Amount due: ${formatCents(due)}</p>
+        ${
+          token === undefined
+            ? html`<p>The platform gave no token: ${tell(reply)}</p>`
+            : site_snippet === undefined
+              ? html`<p>
+                  Token: <code>${token}</code>. Name in caller.site_snippet what the SDK of the
+                  platform wants in this page, with {token} in the place of the token.
+                </p>`
+              : new Html(site_snippet.replaceAll('{token}', html`${token}`.text))
+        }
+      </html>`;
+    return page.text;
+  }
+}
