@@ -6,17 +6,22 @@
  *   npm run reliability -- --seeds 20000 --rounds 0    more seeds, no rig
  *   npm run reliability -- --long                      500 rounds of the crash rig, in two rigs side by side
  *   npm run reliability -- --long --minutes 60 --seed 7   as many as fit into an hour, from another seed
+ *   npm run reliability -- --rounds 0 --log FILE       adds the rounds of an earlier run, as test/rig/rounds.ts printed them
+ *   npm run reliability -- --write                     keeps the sheet in docs/reliability.md
  *   npm run reliability -- --replay 4711               one seed, with its events as a page (simulation-4711.html)
+ *   npm run reliability -- --shrink 4711               the fewest faults and payments with which that seed still fails
  *
  * Exit code 0 when every guarantee held, 1 when one was broken, 3 for wrong arguments.
  */
 import { spawn } from 'node:child_process';
-import { availableParallelism } from 'node:os';
+import { readFileSync, writeFileSync } from 'node:fs';
+import { availableParallelism, cpus } from 'node:os';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { PLANTED } from '../test/simulation/planted.ts';
 
 const root = join(import.meta.dirname, '..');
+const PAGE = join(root, 'docs/reliability.md');
 /** Seeds per process. It is then replaced, because the memory of killed simulated processes is never freed. */
 const SEEDS_PER_PROCESS = 50;
 /** Rigs side by side: a round mostly waits for leases to run out. */
@@ -60,6 +65,11 @@ if (options.replay !== undefined) {
   );
   report(sheet.violations);
   process.exitCode = sheet.violations.length === 0 ? 0 : 1;
+} else if (options.shrink !== undefined) {
+  process.exitCode = await passThrough('test/simulation/shrink.ts', [
+    '--seed',
+    String(options.shrink),
+  ]);
 } else {
   process.exitCode = await everything();
 }
@@ -70,13 +80,16 @@ async function everything(): Promise<number> {
   const seconds = Math.round((performance.now() - started) / 1_000);
   const caught = options.planted ? await plantedBugs() : undefined;
   const canaries = await forgedHistories();
-  const { rounds, notHere } = await manyRounds(options.seed, options.rounds, options.minutes);
-  const violations: Broken[] = [
+  const driven = await manyRounds(options.seed, options.rounds, options.minutes);
+  const rounds = [...options.logs.flatMap(readRounds), ...driven.rounds];
+  const told: Broken[] = [
     ...simulated.flatMap((sheet) => sheet.violations),
     ...rounds.flatMap(({ seed, name, violations }) =>
       violations.map(({ rule, what }) => ({ seed, rule, what: `${name}: ${what}` })),
     ),
   ];
+  /** A round that the rig itself could not finish has shown nothing, in either way. */
+  const violations = told.filter(({ rule }) => rule !== 'rig');
   const sum = <T>(from: readonly T[], pick: (one: T) => number): number =>
     from.reduce((total, one) => total + pick(one), 0);
   const converged = rounds.map(({ convergedMs }) => convergedMs).sort((a, b) => a - b);
@@ -87,6 +100,7 @@ async function everything(): Promise<number> {
     seeds: `${sum(simulated, (one) => one.seeds)} from ${options.seed}, in ${seconds} s on ${availableParallelism()} cores`,
     'simulated time': `${Math.round(sum(simulated, (one) => one.virtual_hours))} hours (${(sum(simulated, (one) => one.virtual_hours) / YEAR_H).toFixed(2)} years)`,
     'rounds on real processes': `${rounds.length}, of them ${rounds.filter(({ kind }) => kind.includes('KILL')).length} with kills`,
+    'rounds that the rig could not finish': told.length - violations.length,
     'fault not reached in its round': rounds.filter(({ reached }) => !reached).length,
     violations: violations.length,
     'acknowledged and lost': of('PL1', 'KT3'),
@@ -105,21 +119,67 @@ async function everything(): Promise<number> {
     'failover by a cluster manager such as Patroni: the rig promotes a synchronous standby itself',
     'lock waits, deadlocks and serialization failures in the simulation, whose database has one session; the crash rig and the tests on a server have them',
     'parsing of HTTP in the simulation, where answers are handed over as the client would parse them; the gateway of the crash rig sends bytes',
-    ...(rounds.length === 0 ? ['real processes: no round of the crash rig was run'] : notHere),
+    ...(rounds.length === 0
+      ? ['real processes: no round of the crash rig was run']
+      : driven.notHere),
   ];
   if (options.json) {
-    console.log(
-      JSON.stringify({ ...sheet, not_tested: notTested, broken: violations }, undefined, 2),
-    );
+    console.log(JSON.stringify({ ...sheet, not_tested: notTested, broken: told }, undefined, 2));
   } else {
     for (const [name, value] of Object.entries(sheet)) {
       console.log(`${name.padEnd(34)} ${typeof value === 'object' ? listed(value) : value}`);
     }
     for (const what of notTested) console.log(`${'not tested'.padEnd(34)} ${what}`);
   }
-  report(violations);
+  report(told);
+  if (options.write) writeFileSync(PAGE, page(sheet, notTested));
   const isProven = caught === undefined || caught === PLANTED.length;
-  return violations.length === 0 && isProven ? 0 : 1;
+  return told.length === 0 && isProven ? 0 : 1;
+}
+
+/** The sheet as a page of the documentation. */
+function page(
+  sheet: Readonly<Record<string, string | number | Readonly<Record<string, number>>>>,
+  notTested: readonly string[],
+): string {
+  const figures = Object.entries(sheet).flatMap(([name, value]) =>
+    typeof value === 'object' ? [] : [{ name, value }],
+  );
+  const tables = Object.entries(sheet).flatMap(([name, value]) =>
+    typeof value === 'object' && Object.keys(value).length > 0 ? [{ name, value }] : [],
+  );
+  return `# Reliability, measured
+
+Written by \`npm run reliability -- --write\`, on ${new Date().toISOString().slice(0, 10)}, on a machine with ${cpus().length} cores. What each guarantee says, and
+the tests that prove it, is in [guarantees.md](guarantees.md); every fault of the catalogue and its test is in [faults.md](faults.md);
+how quickly each planted bug is caught is in [planted-bugs.md](planted-bugs.md).
+
+The simulator ([test/simulation](../test/simulation/world.ts)) runs both sides in one thread and in virtual time, from a seed. The
+crash rig ([test/rig](../test/rig/rig.ts)) runs two platform workers and two partner kits as processes over PostgreSQL, kills and
+pauses them at numbered steps ([steps.ts](../test/rig/steps.ts)), and breaks what is between them. The same checkers judge both.
+
+| figure | value |
+| --- | --- |
+${figures.map(({ name, value }) => `| ${name} | ${value} |`).join('\n')}
+
+## Not tested
+
+${notTested.map((what) => `- ${what[0]?.toUpperCase() ?? ''}${what.slice(1)}.`).join('\n')}
+
+## Faults by kind
+${tables
+  .map(
+    ({ name, value }) => `
+### ${name[0]?.toUpperCase() ?? ''}${name.slice(1)}
+
+| kind | times |
+| --- | ---: |
+${Object.entries(value)
+  .map(([kind, times]) => `| ${kind} | ${times} |`)
+  .join('\n')}
+`,
+  )
+  .join('')}`;
 }
 
 // The simulator -------------------------------------------------------------------------------------------------------------
@@ -224,6 +284,14 @@ async function manyRounds(
   return { rounds: found, notHere: [...notHere] };
 }
 
+/** The rounds in the output of an earlier run; its last line may be cut off. */
+function readRounds(file: string): Round[] {
+  return readFileSync(file, 'utf8')
+    .split('\n')
+    .filter((line) => line.startsWith('{"round"') && line.endsWith('}'))
+    .map((line) => JSON.parse(line) as Round);
+}
+
 // Small things --------------------------------------------------------------------------------------------------------------
 
 function report(violations: readonly Broken[]): void {
@@ -279,14 +347,25 @@ function run(
   });
 }
 
+function passThrough(file: string, args: readonly string[]): Promise<number> {
+  return new Promise((resolve, reject) => {
+    const child = spawn(process.execPath, [join(root, file), ...args], { stdio: 'inherit' });
+    child.on('error', reject);
+    child.on('close', (code) => resolve(code ?? 1));
+  });
+}
+
 interface Options {
   readonly seeds: number;
   readonly seed: number;
   readonly rounds: number;
   readonly minutes: number | undefined;
+  readonly logs: readonly string[];
   readonly planted: boolean;
   readonly replay: number | undefined;
+  readonly shrink: number | undefined;
   readonly json: boolean;
+  readonly write: boolean;
 }
 
 function readOptions(): Options {
@@ -299,9 +378,12 @@ function readOptions(): Options {
         long: { type: 'boolean', default: false },
         rounds: { type: 'string' },
         minutes: { type: 'string' },
+        log: { type: 'string', multiple: true, default: [] },
         planted: { type: 'boolean', default: true },
         replay: { type: 'string' },
+        shrink: { type: 'string' },
         json: { type: 'boolean', default: false },
+        write: { type: 'boolean', default: false },
       },
     });
     const whole = (name: string, text: string): number => {
@@ -315,9 +397,12 @@ function readOptions(): Options {
       seed: whole('seed', values.seed),
       rounds: maybe('rounds', values.rounds) ?? (values.long ? 500 : 10),
       minutes: maybe('minutes', values.minutes),
+      logs: values.log,
       planted: values.planted,
       replay: maybe('replay', values.replay),
+      shrink: maybe('shrink', values.shrink),
       json: values.json,
+      write: values.write,
     };
   } catch (error) {
     console.error(`reliability: ${error instanceof Error ? error.message : String(error)}`);

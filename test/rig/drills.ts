@@ -21,7 +21,7 @@ import { freePort } from '@duebridge/runtime/testing';
 import type { Server } from '../support/processes.ts';
 import { pause, type Judged, type Load, type Rig } from './rig.ts';
 
-/** How long a standby may take to start, catch up, and take over. */
+/** How long a standby may take to start, catch up, and take over, and payments to end. */
 const STANDBY_MS = 60_000;
 
 /** One drill. */
@@ -62,7 +62,7 @@ async function restoreKit(rig: Rig): Promise<Judged> {
   const old = new Set(await idsOf(rig.ours, `status <> 'processing'`));
   const load = rig.load(10, 150);
   // Some have ended, some are under way.
-  for (const until = performance.now() + 10_000; performance.now() < until; await pause(20)) {
+  for (const until = performance.now() + STANDBY_MS; performance.now() < until; await pause(20)) {
     const ended = await idsOf(rig.ours, `status <> 'processing'`);
     if (ended.filter((id) => !old.has(id)).length >= 3) break;
   }
@@ -118,7 +118,7 @@ async function named(rig: Rig, load: Load, kind: string, lost: readonly string[]
   const judged = await rig.judge(load, new Set(lost));
   const violations = [
     ...(lost.length === 0
-      ? [{ rule: 'EE6', what: 'the restore lost nothing, so it showed nothing' }]
+      ? [{ rule: 'rig', what: 'the restore lost nothing, so it showed nothing' }]
       : []),
     ...[...rig.lost.difference(found)].map((what) => ({
       rule: 'EE6',

@@ -44,6 +44,8 @@ const CUSTOMERS = { least: 10, everyMs: 170, most: 60 } as const;
 
 /** One round: customers pay, the fault happens, everything heals, and all of it is judged. */
 export async function oneRound(rig: Rig, fault: Fault): Promise<Judged & { reached: boolean }> {
+  // A process that came to its step too late for the round before may be dead.
+  await rig.heal();
   rig.begin();
   const load = rig.load(CUSTOMERS.least, CUSTOMERS.everyMs, CUSTOMERS.most);
   const reached = await fault.run(rig).finally(() => load.stop());

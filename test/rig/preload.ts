@@ -25,6 +25,8 @@ process.on('message', (message: Armed) => {
   armed = message;
   passed = 0;
 });
+// A rig that was killed leaves no servers behind.
+process.on('disconnect', () => process.kill(process.pid, 'SIGKILL'));
 // The channel keeps no server alive that has nothing else to do.
 process.channel?.unref();
 

@@ -8,7 +8,7 @@
 import assert from 'node:assert/strict';
 import { readFileSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
-import { PGlite, types } from '@electric-sql/pglite';
+import { messages, PGlite, protocol, types } from '@electric-sql/pglite';
 import {
   DatabaseUnavailable,
   type Database,
@@ -47,6 +47,10 @@ export class SimulatedPostgres {
   /** Tables in which the migrations put rows; `world.new_N` keeps those of the Nth. */
   readonly #seeded: readonly string[];
 
+  /** What is known of each statement, by its text: parsed and planned once for all worlds of the process. */
+  readonly #prepared = new Map<string, Prepared>();
+  readonly #parser = new protocol.Parser();
+
   private constructor(postgres: PGlite, tables: readonly string[], seeded: readonly string[]) {
     this.#postgres = postgres;
     this.#tables = tables;
@@ -66,7 +70,9 @@ export class SimulatedPostgres {
         SELECT CASE WHEN $1 IN ('fsync', 'full_page_writes') THEN 'on' ELSE pg_catalog.current_setting($1) END $$;
       SET TIME ZONE 'UTC';
       SET world.now = '0';
-      SET search_path = world, pg_catalog;`);
+      SET search_path = world, pg_catalog;
+      -- Every world runs the same few hundred statements over a few dozen rows: planning them anew took longer than running them.
+      SET plan_cache_mode = force_generic_plan;`);
     for (const side of SIDES) {
       const folder = join(import.meta.dirname, `../../packages/${side}/src/migrations`);
       await postgres.exec(`CREATE SCHEMA duebridge_${side}`);
@@ -94,12 +100,21 @@ export class SimulatedPostgres {
   async begin(world: World): Promise<void> {
     this.#world = world;
     this.#turn = Promise.resolve();
-    await this.#postgres.exec(`
-      SET session_replication_role = replica;
-      TRUNCATE ${this.#tables.join(', ')} RESTART IDENTITY CASCADE;
-      ${this.#seeded.map((name, index) => `INSERT INTO ${name} TABLE world.new_${index};`).join('\n')}
-      SET session_replication_role = origin;`);
-    await this.#tellTime();
+    // A table without a page has nothing to be emptied of. Emptied tables are as new, so that a seed meets no trace of another.
+    const { rows } = await this.#postgres.query<{ name: string }>(
+      'SELECT name FROM unnest($1::text[]) AS t (name) WHERE pg_relation_size(name::regclass) > 0',
+      [this.#tables],
+    );
+    const used = rows.map(({ name }) => name);
+    if (used.length > 0) {
+      await this.#postgres.exec(`
+        SET session_replication_role = replica;
+        TRUNCATE ${used.join(', ')} RESTART IDENTITY CASCADE;
+        ${this.#seeded.map((name, index) => (used.includes(name) ? `INSERT INTO ${name} TABLE world.new_${index};` : '')).join('\n')}
+        SET session_replication_role = origin;`);
+    }
+    this.#toldAt = -1;
+    this.#talk(this.#time());
   }
 
   /** The database as a process sees it, through `faults`. */
@@ -165,21 +180,80 @@ export class SimulatedPostgres {
   async #query<Row>(statement: Statement, values: readonly unknown[] = []): Promise<Row[]> {
     const world = this.#ofWorld();
     const text = typeof statement === 'string' ? statement : statement.text;
-    return world.busy(async () => {
-      await this.#tellTime();
-      const { rows } = await this.#postgres.query<Row>(text, [...values], {
-        parsers: PARSERS,
+    return world.busy(() => Promise.resolve().then(() => this.#run<Row>(text, values)));
+  }
+
+  /** Runs a statement that is prepared once. In one thread nobody else uses the session meanwhile, so it needs no promise. */
+  #run<Row>(text: string, values: readonly unknown[]): Row[] {
+    const { name, parameters, fields } = this.#prepare(text);
+    const { serialize } = protocol;
+    const rows: Row[] = [];
+    const answer = this.#talk([
+      ...this.#time(),
+      serialize.bind({
+        statement: name,
+        values: parameters.map((type, index) => this.#written(type, values[index])),
+      }),
+      serialize.execute({}),
+      serialize.sync(),
+    ]);
+    for (const message of answer) {
+      if (!(message instanceof messages.DataRowMessage)) continue;
+      const entries = fields.map(({ name, dataTypeID }, index) => {
+        const value = message.fields[index] ?? null;
+        const parse = PARSERS[dataTypeID] ?? this.#postgres.parsers[dataTypeID];
+        return [name, value === null || parse === undefined ? value : parse(value, dataTypeID)];
       });
-      return rows;
-    });
+      rows.push(Object.fromEntries(entries) as Row);
+    }
+    return rows;
+  }
+
+  #prepare(text: string): Prepared {
+    const known = this.#prepared.get(text);
+    if (known !== undefined) return known;
+    const name = `s${this.#prepared.size}`;
+    const { serialize } = protocol;
+    let parameters: readonly number[] = [];
+    let fields: Prepared['fields'] = [];
+    const answer = this.#talk([
+      serialize.parse({ name, text }),
+      serialize.describe({ type: 'S', name }),
+      serialize.sync(),
+    ]);
+    for (const message of answer) {
+      if (message instanceof messages.ParameterDescriptionMessage) parameters = message.dataTypeIDs;
+      if (message instanceof messages.RowDescriptionMessage) fields = message.fields;
+    }
+    const prepared = { name, parameters, fields };
+    this.#prepared.set(text, prepared);
+    return prepared;
+  }
+
+  #written(type: number, value: unknown): string | null {
+    if (value === null || value === undefined) return null;
+    const write = this.#postgres.serializers[type];
+    if (write !== undefined) return write(value);
+    return typeof value === 'string' ? value : JSON.stringify(value);
+  }
+
+  /** Sends messages and gives what came back. Throws PostgreSQL's error. */
+  #talk(sent: readonly Uint8Array[]): messages.BackendMessage[] {
+    const answer: messages.BackendMessage[] = [];
+    const data = this.#postgres.execProtocolRawSync(Buffer.concat(sent));
+    this.#parser.parse(data, (message) => answer.push(message));
+    const error = answer.find((message) => message instanceof messages.DatabaseError);
+    if (error !== undefined) throw error;
+    return answer;
   }
 
   #toldAt = -1;
-  async #tellTime(): Promise<void> {
+  /** Tells the session the world's time, if it has moved. */
+  #time(): Uint8Array[] {
     const now = this.#ofWorld().now();
-    if (now === this.#toldAt) return;
+    if (now === this.#toldAt) return [];
     this.#toldAt = now;
-    await this.#postgres.exec(`SET world.now = '${now}'`);
+    return [protocol.serialize.query(`SET world.now = '${now}'`)];
   }
 
   /** Waits for the session. A real statement takes no virtual time, so nobody waits for long. */
@@ -196,8 +270,15 @@ export class SimulatedPostgres {
   }
 }
 
+/** A statement that the session knows. */
+interface Prepared {
+  readonly name: string;
+  readonly parameters: readonly number[];
+  readonly fields: readonly { readonly name: string; readonly dataTypeID: number }[];
+}
+
 /** Values as runtime/postgres.ts gives them: a bigint as a safe integer, a time as ISO 8601 in UTC, a date as its text. */
-const PARSERS = {
+const PARSERS: Readonly<Record<number, (text: string) => unknown>> = {
   [types.INT8]: (text: string) => {
     const value = Number(text);
     assert(Number.isSafeInteger(value));

@@ -28,6 +28,8 @@ export interface Outcome {
   readonly seed: number;
   readonly violations: readonly Violation[];
   readonly history: History;
+  /** What the seed drew: payments and faults, by names that `without` takes. */
+  readonly parts: readonly string[];
   readonly payments: number;
   /** Faults that happened, by kind. */
   readonly faults: ReadonlyMap<string, number>;
@@ -49,8 +51,18 @@ const TROUBLES: readonly Trouble[] = [
   'other_amount',
 ];
 
-/** Runs one world to its end. */
-export async function runWorld(postgres: SimulatedPostgres, seed: number): Promise<Outcome> {
+/** Runs one world to its end, without those of its payments and faults that `without` names (shrink.ts). */
+export async function runWorld(
+  postgres: SimulatedPostgres,
+  seed: number,
+  without: ReadonlySet<string> = new Set(),
+): Promise<Outcome> {
+  const parts: string[] = [];
+  /** Everything is drawn, so that the rest of the world stays as it is, and then happens or not. */
+  const happens = (part: string): boolean => {
+    parts.push(part);
+    return !without.has(part);
+  };
   const random = seededRandom(seed);
   const world = new World(random);
   const history = new History(() => world.elapsed);
@@ -66,7 +78,8 @@ export async function runWorld(postgres: SimulatedPostgres, seed: number): Promi
   const between = (least: number, most: number): number => least + random() * (most - least);
   /** Only the one partner is in trouble, so that nobody else has a reason to wait. */
   const isCalm = on(0.25);
-  const trouble = TROUBLES[Math.floor(random() * TROUBLES.length)] ?? 'none';
+  const drawnTrouble = TROUBLES[Math.floor(random() * TROUBLES.length)] ?? 'none';
+  const trouble = happens(`partner: ${drawnTrouble}`) ? drawnTrouble : 'none';
   const database = healthyDatabase();
   const network = healthyNetwork();
   const processor = new Processor(world);
@@ -78,7 +91,7 @@ export async function runWorld(postgres: SimulatedPostgres, seed: number): Promi
     'troubled',
     'troubled-biller',
     trouble,
-    trouble === 'forgets' ? between(10_000, 40_000) : between(200, 3_000),
+    drawnTrouble === 'forgets' ? between(10_000, 40_000) : between(200, 3_000),
   );
   const sides: readonly SimulatedPartner[] = [kit, slow, troubled];
   const partners = new Map(sides.map((side) => [side.name, { partner: registration(side), side }]));
@@ -121,7 +134,9 @@ export async function runWorld(postgres: SimulatedPostgres, seed: number): Promi
   // Payments, all through the trouble.
   const payments = 8 + Math.floor(random() * 8);
   for (let made = 0; made < payments; made += 1) {
-    world.after(between(0, TROUBLE_MS * 0.7), () => {
+    const at = between(0, TROUBLE_MS * 0.7);
+    if (!happens(`payment ${made + 1}`)) continue;
+    world.after(at, () => {
       const alive = workers.filter(({ process }) => !process.isDead);
       const worker = alive[Math.floor(random() * alive.length)];
       const to = sides[Math.floor(random() * sides.length)]?.name ?? 'kit';
@@ -133,17 +148,29 @@ export async function runWorld(postgres: SimulatedPostgres, seed: number): Promi
   }
 
   if (!isCalm) {
-    if (on()) network.lostRequest = between(0.01, 0.2);
-    if (on()) network.lostAnswer = between(0.01, 0.2);
-    if (on(0.3)) network.stalled = between(0.01, 0.1);
-    if (on(0.3)) network.doubled = between(0.05, 0.3);
-    if (on(0.3)) network.gateway = between(0.02, 0.2);
-    if (on(0.3)) network.latencyMs = between(50, 800);
-    if (on(0.4)) database.lostBefore = between(0.002, 0.03);
-    if (on(0.4)) database.lostAnswer = between(0.002, 0.03);
-    if (on(0.3)) database.latencyMs = between(20, 600);
-    if (on(0.3)) processor.faults.before = between(0.02, 0.2);
-    if (on(0.3)) processor.faults.after = between(0.02, 0.2);
+    const drawn = <F extends object>(
+      chance: number,
+      faults: F,
+      name: keyof F & string,
+      least: number,
+      most: number,
+    ): void => {
+      if (!on(chance)) return;
+      const value = between(least, most);
+      if (happens(`${name} ${least < 1 ? value.toFixed(3) : Math.round(value)}`))
+        Object.assign(faults, { [name]: value });
+    };
+    drawn(0.5, network, 'lostRequest', 0.01, 0.2);
+    drawn(0.5, network, 'lostAnswer', 0.01, 0.2);
+    drawn(0.3, network, 'stalled', 0.01, 0.1);
+    drawn(0.3, network, 'doubled', 0.05, 0.3);
+    drawn(0.3, network, 'gateway', 0.02, 0.2);
+    drawn(0.3, network, 'latencyMs', 50, 800);
+    drawn(0.4, database, 'lostBefore', 0.002, 0.03);
+    drawn(0.4, database, 'lostAnswer', 0.002, 0.03);
+    drawn(0.3, database, 'latencyMs', 20, 600);
+    drawn(0.3, processor.faults, 'before', 0.02, 0.2);
+    drawn(0.3, processor.faults, 'after', 0.02, 0.2);
     const some = (): WorkerProcess | undefined =>
       workers.filter(({ process }) => !process.isDead)[Math.floor(random() * workers.length)];
     const acts: readonly (readonly [string, number, () => void])[] = [
@@ -195,19 +222,23 @@ export async function runWorld(postgres: SimulatedPostgres, seed: number): Promi
     for (const [what, chance, act] of acts) {
       if (!on(chance)) continue;
       for (let count = 1 + Math.floor(random() * 3); count > 0; count -= 1) {
-        world.after(between(1_000, TROUBLE_MS), () => {
+        const at = between(1_000, TROUBLE_MS);
+        if (!happens(`${what} at ${Math.round(at)} ms`)) continue;
+        world.after(at, () => {
           fault(what);
           act();
         });
       }
     }
   }
-  if (trouble === 'forgets') {
-    world.after(between(5_000, TROUBLE_MS), () => {
+  if (drawnTrouble === 'forgets') {
+    const at = between(5_000, TROUBLE_MS);
+    world.after(at, () => {
+      if (trouble !== 'forgets') return;
       fault('partner restored from a backup');
       troubled.forget();
     });
-  } else fault(`partner: ${trouble}`);
+  } else if (trouble !== 'none') fault(`partner: ${trouble}`);
 
   const rows = new Rows(postgres, history);
   await everyTwoSeconds(world, TROUBLE_MS, rows);
@@ -258,6 +289,7 @@ export async function runWorld(postgres: SimulatedPostgres, seed: number): Promi
     seed,
     violations,
     history,
+    parts,
     payments: end.platform.length,
     faults,
     virtualMs: world.elapsed - begun,

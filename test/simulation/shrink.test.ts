@@ -1,0 +1,51 @@
+/** A failing world is cut down to what matters: tried on planted bugs, whose causes are known. */
+import assert from 'node:assert/strict';
+import test from 'node:test';
+import { SimulatedPostgres } from './database.ts';
+import { withBug } from './plant.ts';
+import { PLANTED } from './planted.ts';
+import { History } from './history.ts';
+import { shrink } from './shrink.ts';
+import { runWorld } from './world.ts';
+
+test('a bug that every payment meets is shown with one payment and no fault', async () => {
+  const name = 'the kit posts a cent more than was asked for';
+  const runWorld = await withBug(PLANTED.findIndex((planted) => planted.name === name));
+  const postgres = await SimulatedPostgres.open();
+  const found = await shrink((without) => runWorld(postgres, 1, without));
+  await postgres.close();
+  assert.ok(found, `"${name}" breaks nothing`);
+  const { parts, of, violation } = found;
+  assert.ok(of >= 10, `the whole world has only ${of} parts`);
+  assert.equal(violation.rule, 'KT2');
+  assert.equal(parts.length, 1, parts.join(', '));
+  assert.match(parts[0] ?? '', /^payment \d+$/);
+});
+
+test('of many parts those are left that only together break something', async () => {
+  const parts = Array.from({ length: 23 }, (_, index) => `part ${index}`);
+  const needed = ['part 3', 'part 11', 'part 20'];
+  const tried: string[] = [];
+  const found = await shrink((without) => {
+    tried.push([...without].join(' '));
+    const breaks = needed.every((part) => !without.has(part));
+    return Promise.resolve({
+      seed: 1,
+      violations: breaks ? [{ rule: 'EE1', what: 'all three' }] : [],
+      history: new History(() => 0),
+      parts,
+      payments: 0,
+      faults: new Map(),
+      virtualMs: 0,
+      convergedMs: 0,
+    });
+  });
+  assert.deepEqual(found?.parts, needed);
+  assert.equal(found.worlds, tried.length);
+});
+
+test('a world that breaks nothing is not cut', async () => {
+  const postgres = await SimulatedPostgres.open();
+  assert.equal(await shrink((without) => runWorld(postgres, 42, without)), undefined);
+  await postgres.close();
+});
