@@ -198,6 +198,8 @@ const OF_PEOPLE = new Set([
   'verify_audit',
   'verify_kit_audit',
   'get_figures',
+  'get_failures',
+  'poll_payment',
 ]);
 
 test('no operation, and no refusal of one, is missing from the reference [ER3]', () => {

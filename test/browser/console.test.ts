@@ -69,7 +69,7 @@ async function auditOf(
   event: string,
 ): Promise<{ actor: string; detail: Record<string, unknown> }[]> {
   const answer = await work.platform.admin('GET', `/admin/v1/audit?event=${event}`);
-  return (answer.body as { entries: { actor: string; detail: Record<string, unknown> }[] }).entries;
+  return (answer.body as { entries: Awaited<ReturnType<typeof auditOf>> }).entries;
 }
 
 test('"I paid $25 yesterday": found by amount, its story read to the partner’s own answer', async () => {
@@ -288,6 +288,63 @@ test('a working day by keyboard alone: find, walk, open, act, leave', async () =
   await page.keyboard.press('Tab');
   await page.keyboard.press('Enter');
   await page.getByRole('heading', { level: 1, name: /failed/ }).waitFor();
+  await close();
+});
+
+test('several payments are picked and acted on together; each is judged by itself and stands in the audit', async () => {
+  const ids = [
+    await work.pay('refuses-5', 3_500, 'many-1@example.com'),
+    await work.pay('refuses-6', 3_600, 'many-2@example.com'),
+  ];
+  const { page, close } = await signIn('bob');
+  await page.goto(`${work.platform.adminUrl}/console/payments?stage=review`);
+  for (const id of ids) await page.getByLabel(`Pick ${id}`).check();
+  const picked = page.getByRole('region', { name: 'Picked payments' });
+  await picked.getByText('2 picked, $71.00 together.').waitFor();
+  await act(page, 'Withdraw the picked', 'both at once');
+  for (const id of ids) {
+    await picked.getByRole('listitem').filter({ hasText: id }).waitFor();
+    await page.getByLabel(`Pick ${id}`).check();
+  }
+  await act(page, 'Poll the picked now', 'ticket 12');
+  await page.getByText('Done for 2 of 2.').waitFor();
+  // Columns that few need are shown to whoever asks, and stay.
+  await page.getByText('Columns', { exact: true }).click();
+  await page.getByLabel('Batch', { exact: true }).check();
+  await page.reload();
+  await page.getByRole('columnheader', { name: 'Batch' }).waitFor();
+  await page.goto(`${work.platform.adminUrl}/console`);
+  await page
+    .getByRole('region', { name: /Reasons of failures/ })
+    .getByText('This account takes no payments online.')
+    .waitFor();
+  await close();
+  const polled = await auditOf('payment_polled');
+  assert.deepEqual(
+    new Set(
+      polled
+        .filter(({ detail }) => detail['reason'] === 'ticket 12')
+        .map((entry) => `${entry.actor} ${String(entry.detail['platform_payment_id'])}`),
+    ),
+    new Set(ids.map((id) => `bob ${id}`)),
+  );
+});
+
+test('Ctrl-K goes to a page by the beginning of its name, and to a payment by its id', async () => {
+  const { page, close } = await signIn('vic');
+  await page.keyboard.press('Control+k');
+  await page.getByRole('combobox', { name: 'Go to a page, or find an id' }).waitFor();
+  await page.keyboard.type('recon');
+  await page.keyboard.press('Enter');
+  await page.getByRole('heading', { level: 1, name: 'Reconciliation' }).waitFor();
+  await page.keyboard.press('Control+k');
+  await page.getByRole('combobox', { name: 'Go to a page, or find an id' }).waitFor();
+  await page.keyboard.type('there-17');
+  await page.getByRole('option', { name: 'Payments with the id there-17' }).waitFor();
+  await page.keyboard.press('ArrowDown');
+  await page.keyboard.press('Enter');
+  await page.waitForURL(/payments\?id=there-17/);
+  assert.equal(await page.getByRole('dialog').count(), 0);
   await close();
 });
 

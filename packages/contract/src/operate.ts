@@ -176,7 +176,8 @@ const filterFields = {
     Type.String({
       minLength: 1,
       maxLength: 256,
-      description: 'Any exact id: of the payment here, at the partner, of its batch or session.',
+      description:
+        'Any exact id: of the payment here, at the partner, at the payment processor, of its batch or session.',
     }),
   ),
   overdue: Type.Optional(
@@ -435,3 +436,23 @@ export const FigureQuery = Type.Object(
   strict,
 );
 export type FigureQuery = Static<typeof FigureQuery>;
+
+/** Why payments of a range failed, the commonest first. */
+export const FailureReasons = Type.Object({
+  reasons: Type.Array(
+    Type.Object({
+      reason: Type.String({ description: 'Numbers in it stand as #.' }),
+      count: Type.Integer({ minimum: 0 }),
+      before: Type.Integer({ minimum: 0, description: 'The same in the period before.' }),
+    }),
+  ),
+});
+export type FailureReasons = Static<typeof FailureReasons>;
+
+/** What the partner says of a payment now. Nothing was changed by asking. */
+export const PartnerAnswer = Type.Object({
+  platform_payment_id: PlatformPaymentId,
+  answer: Type.String({ description: 'A status, not_found, or why the answer says nothing.' }),
+  http_status: nullable(Type.Integer()),
+});
+export type PartnerAnswer = Static<typeof PartnerAnswer>;

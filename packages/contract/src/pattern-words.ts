@@ -18,6 +18,8 @@ export const PATTERN_WORDS: Readonly<Record<string, string>> = {
   '^[a-z_]{1,64}$': 'must be 1 to 64 lower-case letters or underscores',
   '^[a-z0-9][a-z0-9._-]{0,62}$':
     'must be 1 to 63 lower-case letters, digits, or any of . _ -, and begin with a letter or digit',
+  '^(?!.*[0-9]{12})[A-Za-z0-9_.-]{1,255}$':
+    'must be 1 to 255 letters, digits, or any of _ . -, and no card or bank number',
   '^[0-9]{1,12}$': 'must be a whole number of at most 12 digits',
   '^([1-9]|[1-4][0-9]|50)$': 'must be a whole number from 1 to 50',
   '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$': 'must be a UUID in lower case',

@@ -66,6 +66,8 @@ test('the tables list every operation of both sides', () => {
     'POST /admin/v1/people/erase',
     'GET /admin/v1/overview',
     'GET /admin/v1/figures',
+    'GET /admin/v1/failures',
+    'POST /admin/v1/payments/{platform_payment_id}/poll',
     'POST /admin/v1/accounts/import',
     'GET /admin/v1/payments',
     'POST /admin/v1/payments/{platform_payment_id}/cancel',

@@ -229,6 +229,8 @@ CREATE TABLE duebridge_platform.funds (
   CONSTRAINT funds_state_check CHECK ((state = ANY (ARRAY['new'::text, 'acting'::text, 'authorized'::text, 'declined'::text, 'captured'::text, 'releasing'::text, 'released'::text, 'refunded'::text, 'uncollected'::text])))
 );
 
+CREATE INDEX funds_by_reference ON duebridge_platform.funds USING btree (reference) WHERE (reference IS NOT NULL);
+
 CREATE INDEX funds_expiring ON duebridge_platform.funds USING btree (expires_at) WHERE (state = 'authorized'::text);
 
 CREATE INDEX funds_releasing ON duebridge_platform.funds USING btree (platform_payment_id) WHERE (state = 'releasing'::text);

@@ -41,6 +41,8 @@ import { findPayment, type PaymentRow } from '../store/payments.ts';
 import { resumePayment, withdrawPayment } from '../store/terminal.ts';
 import { closeReview, pendingClose } from './close-review.ts';
 import { exportPayments } from './export.ts';
+import { failureReasons } from './failures.ts';
+import { pollNow } from './poll-now.ts';
 import { assertRole, type Operator, type Operators } from './operators.ts';
 import { overview, type ReadFigures } from './overview.ts';
 import { testPartner } from './partner-test.ts';
@@ -229,6 +231,9 @@ export function mountAdmin(app: FastifyInstance, ground: AdminGround): void {
       await resumePayment(database, params.platform_payment_id, body.reason, who(request).actor),
     ),
   );
+  serve(routes.poll_payment, ({ params, body, request }) =>
+    pollNow(ground, params.platform_payment_id, body.reason, who(request).actor),
+  );
   serve(routes.withdraw_payment, async ({ params, body, request }) =>
     toPaymentView(
       await withdrawPayment(database, params.platform_payment_id, body.reason, who(request).actor),
@@ -309,6 +314,7 @@ export function mountAdmin(app: FastifyInstance, ground: AdminGround): void {
   );
   serve(routes.get_overview, () => overview(database));
   serve(routes.get_figures, ({ query }) => ground.figures(query, clock.now()));
+  serve(routes.get_failures, ({ query }) => failureReasons(database, query, clock.now()));
 }
 
 const uuidPattern = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;

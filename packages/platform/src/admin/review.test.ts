@@ -281,3 +281,65 @@ test('a payment is found by each of its ids, its amount, its day, and by how it 
   const { payments } = failed.body as { payments: { status: string }[] };
   assert.ok(payments.length > 0 && payments.every(({ status }) => status === 'failed'));
 });
+
+test('the partner is asked for the status at once, which changes nothing and stands in the audit and among the attempts', async () => {
+  const { id } = await inReview();
+  const before = await detailOf(id);
+  const refused = await vic('POST', `/admin/v1/payments/${id}/poll`, reason);
+  assert.equal(refused.status, 403);
+  const absent = await bob('POST', `/admin/v1/payments/${id}/poll`, reason);
+  assert.deepEqual(absent.body, { platform_payment_id: id, answer: 'not_found', http_status: 404 });
+  partner.knows = true;
+  const known = await bob('POST', `/admin/v1/payments/${id}/poll`, reason);
+  partner.knows = false;
+  // What this partner shows is not the payment: it bears another batch.
+  assert.match(String(known.body['answer']), /^mismatch_/);
+  const after = await detailOf(id);
+  assert.deepEqual(after.payment, before.payment);
+  await eventually('the answers stand among the attempts', async () => {
+    const polls = (await detailOf(id)).attempts.filter((one) => one.kind === 'get');
+    return polls.reduce((count, one) => count + one.count, 0) >= 2;
+  });
+  assert.deepEqual(
+    after.audit
+      .filter(({ event }) => event === 'payment_polled')
+      .map(({ actor, detail }) => [actor, detail['answer'], detail['reason']]),
+    [
+      ['bob', 'not_found', reason.reason],
+      ['bob', known.body['answer'], reason.reason],
+    ],
+  );
+  const nobody = await bob('POST', '/admin/v1/payments/never-was/poll', reason);
+  assert.equal(nobody.status, 404);
+});
+
+test('reasons of failures are ranked, their numbers taken for one, and a processor’s reference finds its payment', async () => {
+  for (const amount of [2_501, 2_502]) {
+    const { id } = await inReview(amount);
+    assert.equal((await ada('POST', `/admin/v1/payments/${id}/close`, reason)).status, 200);
+  }
+  const { id } = await inReview(2_503);
+  const failures = await vic('GET', '/admin/v1/failures?range=1h&partner_id=refuser');
+  const { reasons } = failures.body as { reasons: { reason: string; count: number }[] };
+  const [first] = reasons;
+  assert.ok(first !== undefined && first.count >= 2 && !/[0-9]/.test(first.reason), failures.text);
+  assert.deepEqual(
+    reasons.map(({ count }) => count),
+    reasons.map(({ count }) => count).toSorted((a, b) => b - a),
+  );
+  assert.deepEqual((await vic('GET', '/admin/v1/failures?partner_id=nobody')).body, {
+    reasons: [],
+  });
+
+  await platform.database.query(
+    `INSERT INTO duebridge_platform.funds (platform_payment_id, adapter, reference, state)
+     VALUES ($1, 'test', 'pi_3Reference17', 'authorized')`,
+    [id],
+  );
+  const found = await vic('GET', '/admin/v1/payments?id=pi_3Reference17');
+  const { payments } = found.body as { payments: { platform_payment_id: string }[] };
+  assert.deepEqual(
+    payments.map((one) => one.platform_payment_id),
+    [id],
+  );
+});

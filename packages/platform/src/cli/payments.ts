@@ -1,5 +1,6 @@
 import type {
   Attempt,
+  PartnerAnswer,
   PaymentDetail,
   PaymentStage,
   PaymentPage,
@@ -204,6 +205,18 @@ export function addPayments(command: Command, terminal: Terminal): void {
         print(terminal, options, view, () => paymentTable([view]));
       });
   }
+  payment
+    .command('poll')
+    .description('ask the partner for the status of a payment now; changes nothing')
+    .argument('<platform_payment_id>')
+    .requiredOption('--reason <text>', 'kept in the audit')
+    .addOption(jsonOption())
+    .action(async (id: string, options: { reason: string; json?: true }) => {
+      const { reason } = options;
+      const path = adminPath`payments/${id}/poll`;
+      const answer = await ask<PartnerAnswer>(terminal, 'POST', path, { reason });
+      print(terminal, options, answer, () => `The partner says: ${answer.answer}`);
+    });
 }
 
 /** Payments in columns. */

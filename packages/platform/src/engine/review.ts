@@ -158,7 +158,7 @@ function notClosable(found: PollOutcome): Refusal {
 }
 
 /** The result of the GET, as one word for the audit. */
-function evidenceOf(found: PollOutcome): string {
+export function evidenceOf(found: PollOutcome): string {
   switch (found.kind) {
     case 'not_found':
       return found.believed ? 'not_found' : 'not_found_by_whom';

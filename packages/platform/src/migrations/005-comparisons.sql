@@ -1,3 +1,4 @@
+-- additive
 -- What the partner said about a batch each time it was compared (decision 26): its statement, or that of its file, beside ours.
 CREATE TABLE duebridge_platform.comparisons (
   platform_batch_id text NOT NULL,

@@ -130,6 +130,7 @@ async function conditionOfId(
          WHEN EXISTS (SELECT 1 FROM duebridge_platform.payments p WHERE p.platform_payment_id = $1) THEN 'payment'
          WHEN EXISTS (SELECT 1 FROM duebridge_platform.payments p WHERE p.session_id = $1) THEN 'session'
          WHEN EXISTS (SELECT 1 FROM duebridge_platform.payments p WHERE p.platform_batch_id = $1) THEN 'batch'
+         WHEN EXISTS (SELECT 1 FROM duebridge_platform.funds f WHERE f.reference IS NOT NULL AND f.reference = $1) THEN 'funding'
          ELSE 'partner' END AS kind`,
     ),
     [id],
@@ -141,6 +142,11 @@ async function conditionOfId(
       return ['p.session_id = ?', id];
     case 'batch':
       return ['p.platform_batch_id = ?', id];
+    case 'funding':
+      return [
+        'p.platform_payment_id IN (SELECT f.platform_payment_id FROM duebridge_platform.funds f WHERE f.reference IS NOT NULL AND f.reference = ?)',
+        id,
+      ];
     default: {
       const rows = await on.query<{ platform_payment_id: string }>(
         sql(

@@ -153,10 +153,86 @@ function Console() {
       <main id="main" tabIndex={-1}>
         <Page />
       </main>
+      <Palette />
       <div class="announcement" role="status">
         {announcement.value}
       </div>
     </>
+  );
+}
+
+// Palette ----------------------------------------------------------------------------------------------------------------------
+
+function openPalette(): void {
+  const dialog = document.querySelector<HTMLDialogElement>('#palette');
+  if (dialog?.open !== false) return;
+  // Empty whatever was left in it; the event tells the component.
+  const input = dialog.querySelector('input');
+  if (input !== null) input.value = '';
+  input?.dispatchEvent(new Event('input'));
+  dialog.showModal();
+}
+
+/** Ctrl-K: a page by the beginning of its name, or a payment by any exact id. */
+function Palette() {
+  const [text, setText] = useState('');
+  const [at, setAt] = useState(0);
+  const wanted = text.trim().toLowerCase();
+  const found = [
+    ...places
+      .filter(([, path]) => path !== 'operators' || self.value?.role === 'admin')
+      .filter(([name]) => name.toLowerCase().includes(wanted))
+      .map(([name, path]) => [name, path === '' ? link() : link(path)] as const),
+    ...(wanted === ''
+      ? []
+      : [
+          [
+            `Payments with the id ${text.trim()}`,
+            `${link('payments')}?${new URLSearchParams({ id: text.trim() })}`,
+          ] as const,
+        ]),
+  ];
+  const choose = (index: number): void => {
+    const place = found[index];
+    document.querySelector<HTMLDialogElement>('#palette')?.close();
+    if (place !== undefined) go(place[1]);
+  };
+  return (
+    <dialog id="palette" aria-label="Go to">
+      <input
+        role="combobox"
+        aria-label="Go to a page, or find an id"
+        aria-expanded="true"
+        aria-controls="palette-list"
+        aria-activedescendant={`palette-${at}`}
+        autocomplete="off"
+        value={text}
+        onInput={({ currentTarget }) => {
+          setText(currentTarget.value);
+          setAt(0);
+        }}
+        onKeyDown={(event) => {
+          const step = event.key === 'ArrowDown' ? 1 : event.key === 'ArrowUp' ? -1 : 0;
+          if (step !== 0) setAt((at + step + found.length) % Math.max(1, found.length));
+          else if (event.key === 'Enter') choose(at);
+          else return;
+          event.preventDefault();
+        }}
+      />
+      <ul id="palette-list" role="listbox" aria-label="Places">
+        {found.map(([name, to], index) => (
+          <li
+            key={to}
+            id={`palette-${index}`}
+            role="option"
+            aria-selected={index === at}
+            onClick={() => choose(index)}
+          >
+            {name}
+          </li>
+        ))}
+      </ul>
+    </dialog>
   );
 }
 
@@ -166,6 +242,11 @@ let gone = false;
 
 addEventListener('keydown', (event) => {
   const { target, key } = event;
+  if (key.toLowerCase() === 'k' && (event.ctrlKey || event.metaKey) && self.value) {
+    event.preventDefault();
+    openPalette();
+    return;
+  }
   const inField = target instanceof Element && target.closest('input, textarea, select, dialog');
   if (inField !== null || event.ctrlKey || event.metaKey || event.altKey) return;
   if (!settings.value.shortcuts || self.value === null) return;

@@ -3,6 +3,7 @@ import type {
   AuditPage,
   BatchView,
   DifferencePage,
+  FailureReasons,
   Figures,
   ListedBatch,
   OpenDifference,
@@ -74,10 +75,14 @@ function useFigures(partner_id?: string) {
 export function OverviewPage() {
   const { data, error } = useRead('overview', () => get<Overview>('/overview'));
   const figures = useFigures();
+  const range = query.value.get('range') ?? '24h';
+  const failures = useRead(`failures ${range}`, () =>
+    get<FailureReasons>(`/failures?range=${range}`),
+  );
   return (
     <>
       <h1>Overview</h1>
-      <Trouble error={error ?? figures.error} />
+      <Trouble error={error ?? figures.error ?? failures.error} />
       {data === undefined ? (
         <p>Loading…</p>
       ) : (
@@ -111,6 +116,18 @@ export function OverviewPage() {
               },
               { head: 'Payments', number: true, cell: (one) => one.count },
               { head: 'Oldest waits', cell: (one) => age(one.oldest_at) },
+            ]}
+          />
+          <h2>Why payments failed</h2>
+          <Table
+            caption="Reasons of failures in this time, the commonest first"
+            rows={failures.data?.reasons ?? []}
+            keyOf={(one) => one.reason}
+            empty="No payment failed."
+            columns={[
+              { head: 'Reason', cell: (one) => one.reason },
+              { head: 'Payments', number: true, cell: (one) => one.count },
+              { head: 'The period before', number: true, cell: (one) => one.before },
             ]}
           />
           {data.partners_held.length === 0 ? null : (

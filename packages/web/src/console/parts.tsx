@@ -11,8 +11,15 @@ interface Settings {
   zone: 'local' | 'utc';
   shortcuts: boolean;
   everySeconds: number;
+  /** Headings of the columns of payments that are not shown. */
+  hidden: readonly string[];
 }
-const defaults: Settings = { zone: 'local', shortcuts: true, everySeconds: 5 };
+const defaults: Settings = {
+  zone: 'local',
+  shortcuts: true,
+  everySeconds: 5,
+  hidden: ['At the partner', 'Biller', 'Batch', 'Posted'],
+};
 
 function storedSettings(): Settings {
   try {

@@ -2,6 +2,7 @@
 import type {
   Attempt,
   AuditEntry,
+  PartnerAnswer,
   PaymentDetail,
   PaymentPage,
   PaymentView,
@@ -20,6 +21,8 @@ import {
   lasting,
   moment,
   money,
+  setting,
+  settings,
   Status,
   Table,
   Trouble,
@@ -90,6 +93,7 @@ export function PaymentsPage() {
   );
   const [shown, setShown] = useState<{ key: string; page: PaymentPage }>();
   const [own, setOwn] = useState(ownViews);
+  const [picked, setPicked] = useState<ReadonlySet<string>>(new Set());
   // Rows keep their place: new payments wait behind a button, and known ones are updated in place.
   useEffect(() => {
     if (data === undefined) return;
@@ -156,9 +160,14 @@ export function PaymentsPage() {
           rows={page.payments}
           keyOf={(one) => one.platform_payment_id}
           empty="No payment is like this."
-          columns={paymentColumns}
+          columns={[
+            ...(self.value?.role === 'viewer' ? [] : [pickColumn(picked, setPicked)]),
+            ...shownColumns(),
+          ]}
         />
       )}
+      <Bulk payments={page?.payments ?? []} picked={picked} done={() => setPicked(new Set())} />
+      <ColumnChoice />
       <p class="buttons">
         {more === null ? null : (
           <button type="button" onClick={() => void loadMore()}>
@@ -180,6 +189,130 @@ export function PaymentsPage() {
         </a>
       </p>
     </>
+  );
+}
+
+/** The column of the boxes that bulk acts go by. */
+function pickColumn(picked: ReadonlySet<string>, pick: (picked: ReadonlySet<string>) => void) {
+  return {
+    head: 'Pick',
+    cell: ({ platform_payment_id: id }: PaymentView) => (
+      <input
+        type="checkbox"
+        aria-label={`Pick ${id}`}
+        checked={picked.has(id)}
+        onChange={({ currentTarget }) => {
+          const next = new Set(picked);
+          if (currentTarget.checked) next.add(id);
+          else next.delete(id);
+          pick(next);
+        }}
+      />
+    ),
+  };
+}
+
+/** Acts on the picked payments, one call and one line of the audit each; tells those that were refused and why. */
+function Bulk(props: {
+  payments: readonly PaymentView[];
+  picked: ReadonlySet<string>;
+  done: () => void;
+}) {
+  const chosen = props.payments.filter((one) => props.picked.has(one.platform_payment_id));
+  const [refused, setRefused] = useState<readonly string[]>([]);
+  if (chosen.length === 0 && refused.length === 0) return null;
+  const sum = money(chosen.reduce((cents, one) => cents + one.amount_in_cents, 0));
+  const forEach = async (verb: string, reason: string): Promise<string> => {
+    const troubles: string[] = [];
+    let count = 0;
+    for (const { platform_payment_id: id } of chosen) {
+      announcement.value = `${(count += 1)} of ${chosen.length}`;
+      try {
+        await post(`/payments/${encodeURIComponent(id)}/${verb}`, { reason });
+      } catch (error) {
+        troubles.push(`${id}: ${error instanceof Error ? error.message : String(error)}`);
+      }
+    }
+    setRefused(troubles);
+    props.done();
+    return `Done for ${chosen.length - troubles.length} of ${chosen.length}.`;
+  };
+  const listed = chosen.map((one) => `${one.platform_payment_id} ${money(one.amount_in_cents)}`);
+  const about = (what: string): string =>
+    `${what} ${chosen.length} payments, ${sum} together: ${listed.join(', ')}. Each is checked by itself; what may not be done is refused and told.`;
+  return (
+    <section class="note" aria-label="Picked payments">
+      {chosen.length === 0 ? null : (
+        <>
+          <p>
+            {chosen.length} picked, {sum} together.
+          </p>
+          <div class="buttons">
+            <Act
+              label="Resume the picked"
+              about={about('Resumes')}
+              act={(reason) => forEach('resume', reason)}
+            />
+            <Act
+              label="Poll the picked now"
+              about={about('Asks the partners for the status of')}
+              act={(reason) => forEach('poll', reason)}
+            />
+            <Act
+              label="Withdraw the picked"
+              danger
+              about={about('Withdraws')}
+              act={(reason) => forEach('withdraw', reason)}
+            />
+          </div>
+        </>
+      )}
+      {refused.length === 0 ? null : (
+        <ul aria-label="Refused">
+          {refused.map((text) => (
+            <li key={text}>{text}</li>
+          ))}
+        </ul>
+      )}
+    </section>
+  );
+}
+
+/** The columns of the list of payments that this person wants to see. */
+function shownColumns() {
+  const { hidden } = settings.value;
+  return [...paymentColumns, ...moreColumns].filter((one) => !hidden.includes(one.head));
+}
+
+function ColumnChoice() {
+  const [open, setOpen] = useState(false);
+  const { hidden } = settings.value;
+  const columns = [...paymentColumns, ...moreColumns].filter(({ head }) => head !== 'Payment');
+  return (
+    <details onToggle={({ currentTarget }) => setOpen(currentTarget.open)}>
+      <summary>Columns</summary>
+      {open ? (
+        <fieldset class="columns">
+          <legend>Columns of the list</legend>
+          {columns.map(({ head }) => (
+            <label key={head}>
+              <input
+                type="checkbox"
+                checked={!hidden.includes(head)}
+                onChange={({ currentTarget }) =>
+                  setting({
+                    hidden: currentTarget.checked
+                      ? hidden.filter((one) => one !== head)
+                      : [...hidden, head],
+                  })
+                }
+              />{' '}
+              {head}
+            </label>
+          ))}
+        </fieldset>
+      ) : null}
+    </details>
   );
 }
 
@@ -208,6 +341,14 @@ export const paymentColumns = [
         : lasting(Date.parse(one.ended_at) - Date.parse(one.created_at)),
   },
   { head: 'Reason', cell: (one: PaymentView) => one.review_reason ?? one.failure_reason ?? '' },
+];
+
+/** Columns that are hidden until somebody asks for them. */
+const moreColumns = [
+  { head: 'At the partner', cell: (one: PaymentView) => one.payment_id ?? '–' },
+  { head: 'Biller', cell: (one: PaymentView) => one.biller_id },
+  { head: 'Batch', cell: (one: PaymentView) => one.platform_batch_id },
+  { head: 'Posted', cell: (one: PaymentView) => moment(one.posted_at) },
 ];
 
 async function copyCommand(params: URLSearchParams): Promise<void> {
@@ -406,6 +547,18 @@ export function PaymentPageOf({ id }: { id: string }) {
           act={async (reason) => {
             await post(`${path}/resume`, { reason });
             return did('Resumed.');
+          }}
+        />
+        <Act
+          label="Poll now"
+          blocked={
+            isViewer ??
+            (unsent === undefined ? 'Nothing has been sent to the partner yet.' : undefined)
+          }
+          about={`Asks the partner for the status of ${name} now. Nothing is changed: the next poll takes over what it says.`}
+          act={async (reason) => {
+            const { answer } = await post<PartnerAnswer>(`${path}/poll`, { reason });
+            return did(`The partner says: ${answer.replaceAll('_', ' ')}.`);
           }}
         />
         <Act

@@ -1,0 +1,38 @@
+/** Why payments fail, the commonest first, beside how often the same happened in the period before. */
+import type { FailureReasons, FigureQuery } from '@duebridge/contract';
+import { sql, type Database } from '@duebridge/runtime';
+import { firstIdAt } from '../store/payment-search.ts';
+
+const RANGE_MS = { '1h': 3_600_000, '24h': 86_400_000, '7d': 7 * 86_400_000 } as const;
+/** Reasons shown: those of partners are free texts. */
+const MAX_REASONS = 50;
+
+// Ids and amounts in a partner's text would make a reason of each payment: numbers count as one.
+const reasonsStatement = sql(
+  'failure_reasons',
+  `SELECT left(regexp_replace(p.failure_reason, '[0-9]+', '#', 'g'), 120) AS reason,
+          count(*) FILTER (WHERE p.created_at >= $2)::int AS count, count(*) FILTER (WHERE p.created_at < $2)::int AS before
+     FROM duebridge_platform.audit a CROSS JOIN LATERAL
+          (SELECT failure_reason, created_at, partner_id FROM duebridge_platform.payments one
+            WHERE one.platform_payment_id = a.platform_payment_id OFFSET 0) AS p
+    WHERE a.event = 'payment_ended' AND a.detail ->> 'status' IN ('failed', 'canceled') AND a.detail ->> 'status' = 'failed'
+      AND a.platform_payment_id >= $1 AND p.created_at >= $3 AND ($4::text IS NULL OR p.partner_id = $4)
+    GROUP BY 1 ORDER BY 2 DESC, 3 DESC, 1 LIMIT ${MAX_REASONS}`,
+);
+
+/** The reasons of payments that were confirmed in the range and failed; `now` in milliseconds since 1970. */
+export async function failureReasons(
+  database: Database,
+  { range = '24h', partner_id }: FigureQuery,
+  now: number,
+): Promise<FailureReasons> {
+  const from = now - RANGE_MS[range];
+  const before = from - RANGE_MS[range];
+  const reasons = await database.query<FailureReasons['reasons'][number]>(reasonsStatement, [
+    firstIdAt(before - 10 * 60_000),
+    new Date(from).toISOString(),
+    new Date(before).toISOString(),
+    partner_id ?? null,
+  ]);
+  return { reasons };
+}
