@@ -1,4 +1,4 @@
-/* The second page: inline and redirect, themes and languages, changed while the page is open. */
+/* The second page: inline and modal, themes and languages, changed while the page is open. */
 import { log, tokenFor } from './shared.js';
 
 const value = (id) => document.querySelector(`#${id}`).value;
@@ -25,7 +25,6 @@ document.querySelector('#open').addEventListener('click', () => {
   });
   shown = mine;
   log(mine);
-  // Call this without awaiting first: a browser opens a page only directly from a click.
   mine.mount('#stage').catch((error) => {
     if (mine === shown && error.code !== 'destroyed') message.textContent = error.message;
   });

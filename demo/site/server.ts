@@ -236,7 +236,7 @@ export async function startDemoSite(options: DemoSiteOptions): Promise<DemoSite>
     return `
       <h1>More ways to show it</h1>
       <section class="card controls" data-account="${escape(account?.account_id ?? '')}">
-        ${choose('display', 'Display', ['inline', 'modal', 'redirect'])}
+        ${choose('display', 'Display', ['inline', 'modal'])}
         ${choose('theme', 'Theme', ['auto', 'light', 'dark'])}
         ${choose('accent', 'Accent', ['default', '#7a1fa2', '#0a7d55', '#c2410c'])}
         ${choose('locale', 'Language', ['en-US', 'es-US'])}

@@ -28,6 +28,8 @@ import { pt } from './src/flow/words/pt.ts';
 /** Limits in bytes, gzip level 9: the most that a phone on a slow connection should download. */
 export const SIZE_LIMITS = {
   sdk: 3000,
+  /** The redirect alone: who uses it needs nothing else. */
+  redirect: 1200,
   react: 800,
   flow_js: 20_000,
   flow_css: 3000,
@@ -44,7 +46,13 @@ export const SIZE_LIMITS = {
 /** `dist/manifest.json`: what the platform serves. */
 export interface Manifest {
   readonly version: string;
-  readonly sdk: { file: string; sri: string; bytes: number; gzip_bytes: number };
+  readonly sdk: {
+    file: string;
+    sri: string;
+    bytes: number;
+    gzip_bytes: number;
+    redirect: { file: string; sri: string; gzip_bytes: number };
+  };
   readonly flow: {
     html: string;
     assets: readonly string[];
@@ -61,7 +69,12 @@ export interface Manifest {
 export interface Release {
   readonly version: string;
   readonly released_at: string;
-  readonly sdk: { readonly file: string; readonly sri: string };
+  readonly sdk: {
+    readonly file: string;
+    readonly sri: string;
+    /** Absent from versions before there was one. */
+    readonly redirect?: { readonly file: string; readonly sri: string };
+  };
   readonly flow: { readonly assets: readonly string[] };
 }
 
@@ -84,18 +97,28 @@ export async function buildWeb(
   });
   const wordFiles = Object.fromEntries(words.map(({ tag, name }) => [tag, name]));
   try {
-    const [script, page, operators, modules, react, smallReact, firstJs, stripe] =
+    const [script, redirectScript, page, operators, modules, react, smallReact, firstJs, stripe] =
       await Promise.all([
         bundle({ script: 'src/embed/script.ts' }, 'iife', true),
+        bundle({ redirect: 'src/embed/redirect-script.ts' }, 'iife', true),
         bundle({ flow: 'src/flow/main.tsx' }, 'es', true, { hashed: true, words: wordFiles }),
         bundle({ console: 'src/console/main.tsx' }, 'es', true),
-        bundle({ embed: 'src/embed/index.ts', testing: 'src/embed/testing.ts' }, 'es', false),
+        bundle(
+          {
+            embed: 'src/embed/index.ts',
+            redirect: 'src/embed/redirect.ts',
+            testing: 'src/embed/testing.ts',
+          },
+          'es',
+          false,
+        ),
         bundle({ react: 'src/embed/react.tsx' }, 'es', false),
         bundle({ react: 'src/embed/react.tsx' }, 'es', true),
         bundle({ first: 'src/flow/first.js' }, 'iife', true),
         bundle({ stripe: 'src/fund/stripe.ts' }, 'iife', true),
       ]);
     const sdk = only(script);
+    const redirect = only(redirectScript);
     const flow = page.map((item) => ({
       name: item.fileName,
       text: item.type === 'chunk' ? item.code : String(item.source),
@@ -135,6 +158,7 @@ export async function buildWeb(
     const gzipped = checkSizes({
       console: consoleHtml + textOf(consoleCss) + textOf(consoleJs),
       sdk,
+      redirect,
       react: only(smallReact),
       flow_js: entry.text,
       flow_css: style.text,
@@ -143,6 +167,7 @@ export async function buildWeb(
 
     const before = readReleases(released);
     const sdkFile = `duebridge-${version}-${hash(sdk)}.js`;
+    const redirectFile = `duebridge-redirect-${version}-${hash(redirect)}.js`;
     const manifest: Manifest = {
       version,
       sdk: {
@@ -150,6 +175,11 @@ export async function buildWeb(
         sri: integrity(sdk),
         bytes: Buffer.byteLength(sdk),
         gzip_bytes: gzipped.sdk,
+        redirect: {
+          file: redirectFile,
+          sri: integrity(redirect),
+          gzip_bytes: gzipped.redirect,
+        },
       },
       flow: {
         html: 'flow.html',
@@ -169,6 +199,7 @@ export async function buildWeb(
       writeFileSync(join(draft, path), text);
     };
     write(`sdk/${sdkFile}`, sdk);
+    write(`sdk/${redirectFile}`, redirect);
     write('flow/flow.html', html);
     for (const { name, text } of assets) write(`flow/${name}`, text);
     write('fund/stripe.js', only(stripe));
@@ -277,6 +308,12 @@ const integrity = (text: string): string =>
 const sha256 = (text: string): string =>
   `sha256-${createHash('sha256').update(text).digest('base64')}`;
 
+/** The scripts of a version that pages may pin. */
+const scriptsOf = ({ file, sri, redirect }: Release['sdk']): { file: string; sri: string }[] => [
+  { file, sri },
+  ...(redirect === undefined ? [] : [redirect]),
+];
+
 /** What was released before, from `released/`: one folder a version with `sdk/` and `flow/`, and `releases.json` over them. */
 function readReleases(released: string): { releases: Release[]; files: Map<string, string> } {
   const table = join(released, 'releases.json');
@@ -284,10 +321,12 @@ function readReleases(released: string): { releases: Release[]; files: Map<strin
   const files = new Map<string, string>();
   for (const { version: of, sdk, flow } of releases) {
     const read = (path: string): string => readFileSync(join(released, of, path), 'utf8');
-    const text = read(`sdk/${sdk.file}`);
-    if (integrity(text) !== sdk.sri)
-      throw new Error(`released/${of}/sdk/${sdk.file} is not what was released: restore it`);
-    files.set(`sdk/${sdk.file}`, text);
+    for (const { file, sri } of scriptsOf(sdk)) {
+      const text = read(`sdk/${file}`);
+      if (integrity(text) !== sri)
+        throw new Error(`released/${of}/sdk/${file} is not what was released: restore it`);
+      files.set(`sdk/${file}`, text);
+    }
     for (const name of flow.assets) files.set(`flow/${name}`, read(`flow/${name}`));
   }
   return { releases, files };
@@ -309,19 +348,20 @@ export async function release(
   const { file, sri } = sdk;
   const known = releases.find((one) => one.version === version);
   if (known !== undefined) {
-    if (known.sdk.sri === sri && flow.assets.every((name) => known.flow.assets.includes(name)))
-      return known;
+    const same = known.sdk.sri === sri && known.sdk.redirect?.sri === sdk.redirect.sri;
+    if (same && flow.assets.every((name) => known.flow.assets.includes(name))) return known;
     throw new Error(`version ${version} is released with other bytes: raise the version first`);
   }
   const folder = join(released, version);
-  for (const name of [`sdk/${file}`, ...flow.assets.map((asset) => `flow/${asset}`)]) {
+  const scripts = scriptsOf(sdk).map((script) => `sdk/${script.file}`);
+  for (const name of [...scripts, ...flow.assets.map((asset) => `flow/${asset}`)]) {
     mkdirSync(join(folder, name, '..'), { recursive: true });
     copyFileSync(join(dist, name), join(folder, name));
   }
   const made: Release = {
     version,
     released_at: now.toISOString(),
-    sdk: { file, sri },
+    sdk: { file, sri, redirect: { file: sdk.redirect.file, sri: sdk.redirect.sri } },
     flow: { assets: flow.assets },
   };
   writeFileSync(

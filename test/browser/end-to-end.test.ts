@@ -261,7 +261,7 @@ test('an account that takes no part payment offers none, a closed one says so', 
   ]);
 });
 
-test('the second page of the demo shows it inline and in Spanish, then as a page of its own', async () => {
+test('the second page of the demo shows it inline and in Spanish, then over the page', async () => {
   const { page, wrong } = await open(`${site.url}/options`);
   await page.getByLabel('Language').selectOption('es-US');
   await page.getByRole('button', { name: 'Open' }).click();
@@ -270,13 +270,11 @@ test('the second page of the demo shows it inline and in Spanish, then as a page
   await frame.locator('html[lang=es]').waitFor();
   await page.getByLabel('Theme').selectOption('dark');
   await frame.locator('html[data-theme=dark]').waitFor();
-  await page.getByLabel('Display').selectOption('redirect');
-  const [own] = await Promise.all([
-    page.waitForEvent('popup'),
-    page.getByRole('button', { name: 'Open' }).click(),
-  ]);
-  await own.getByRole('heading', { level: 1 }).waitFor();
-  await page.getByRole('button', { name: 'Close' }).click();
+  await page.getByLabel('Display').selectOption('modal');
+  await page.getByRole('button', { name: 'Open' }).click();
+  await page.frameLocator('dialog iframe').getByRole('heading', { level: 1 }).waitFor();
+  await page.keyboard.press('Escape');
+  await page.locator('dialog').waitFor({ state: 'detached' });
   assert.deepEqual(wrong, []);
 });
 

@@ -163,24 +163,6 @@ function payments(inEngine: InEngine): void {
     },
   );
 
-  inEngine('a page of its own takes the payment, and goes when it is done', async (visit) => {
-    const world = rig.flow.world();
-    const at = await visit(world);
-    await at.tab.run(
-      'page',
-      (settings) => {
-        const site = window as unknown as SiteWindow;
-        site.onOpen = () => void site.start(settings);
-      },
-      { partner: world.partner, frameOrigin: rig.flow.payOrigin, display: 'redirect' },
-    );
-    await at.tab.click('page', '#open');
-    const own = pageActs(await at.tab.popup(), 'page');
-    await own.pay();
-    await own.press('Done');
-    await until(async () => values(await at.heard(), 'exit').length === 1);
-  });
-
   inEngine('a reload of the site opens on the payment that is processing', async (visit) => {
     const world = rig.flow.world({ outcome: [] });
     const at = await visit(world);

@@ -156,7 +156,8 @@ export async function startScriptedFlow(dist: string): Promise<ScriptedFlow> {
     const origins = JSON.stringify(world.origins).replaceAll('"', '&quot;');
     const html = readFileSync(join(dist, 'flow', manifest.flow.html), 'utf8')
       .replace('__ORIGINS__', () => origins)
-      .replace('__PARTNER__', () => partner);
+      .replace('__PARTNER__', () => partner)
+      .replace('__VISIT__', '');
     response.writeHead(200, {
       'content-type': 'text/html; charset=utf-8',
       'content-security-policy':

@@ -161,6 +161,7 @@ test('options that cannot work are refused at once, with a code and a remedy', a
       { partner: '', fetchToken, frameOrigin },
       { partner: 'p', frameOrigin },
       { partner: 'p', fetchToken },
+      { partner: 'p', fetchToken, frameOrigin, display: 'redirect' },
       { partner: 'p', fetchToken, frameOrigin: 'pay.example' },
       { partner: 'p', fetchToken, frameOrigin: 'http://pay.example' },
       { partner: 'p', fetchToken, frameOrigin: 'javascript:alert(1)' },
@@ -176,7 +177,7 @@ test('options that cannot work are refused at once, with a code and a remedy', a
     });
   }, rig.flow.payOrigin);
   assert.deepEqual(new Set(refused), new Set(['DuebridgeError config_invalid true']));
-  assert.equal(refused.length, 7);
+  assert.equal(refused.length, 8);
   await visit.close();
 });
 
@@ -444,47 +445,6 @@ test('a modal page that does not load can be closed with Escape and with a click
       ['user', 'loading'],
     ],
   );
-  await visit.close();
-});
-
-test('a page of its own is opened by a click, takes the payment, and goes when it is done', async () => {
-  const world = rig.flow.world();
-  const visit = await rig.visit(world);
-  const open = async (): Promise<Page> => {
-    await visit.page.evaluate((options) => {
-      const site = window as unknown as Site;
-      site.onOpen = () => void site.start({ ...options, display: 'redirect' });
-    }, settings(world.partner));
-    const [page] = await Promise.all([
-      visit.page.waitForEvent('popup'),
-      visit.page.locator('#open').click(),
-    ]);
-    return page;
-  };
-  const page = await open();
-  assert.equal(page.url(), `${rig.flow.payOrigin}/flow/v1/${world.partner}`);
-  await page.getByRole('button', { name: 'Continue' }).click();
-  await page.getByRole('button', { name: 'Pay $123.45' }).click();
-  await page.getByRole('heading', { name: 'Paid. Thank you!' }).waitFor();
-  await Promise.all([
-    page.waitForEvent('close'),
-    page.getByRole('button', { name: 'Done' }).click(),
-  ]);
-  await until(async () => values(await visit.heard(), 'exit').length === 1);
-
-  const second = await open();
-  await second.getByRole('heading', { name: 'Paid. Thank you!' }).waitFor();
-  await second.close();
-  await until(async () => values(await visit.heard(), 'exit').length === 2);
-  const exits = values(await visit.heard(), 'exit') as { reason: string; at: string }[];
-  assert.deepEqual(
-    exits.map(({ reason, at }) => [reason, at]),
-    [
-      ['completed', 'receipt'],
-      ['completed', 'receipt'],
-    ],
-  );
-  assert.equal(await leftovers(visit.page), 0);
   await visit.close();
 });
 

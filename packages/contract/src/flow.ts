@@ -171,6 +171,56 @@ export const FlowSessionGrant = Type.Object({
 });
 export type FlowSessionGrant = Static<typeof FlowSessionGrant>;
 
+/** Body of the way back: where a customer who came with the whole tab (display `redirect`) goes. */
+export const FlowReturnRequest = Type.Object(
+  {
+    return_url: Type.String({
+      minLength: 1,
+      maxLength: 2048,
+      description:
+        'Where the customer goes; its origin must be registered for the partner. Its query must not hold a duebridge_result.',
+    }),
+    confirm_unanswered: Type.Optional(
+      Type.Boolean({
+        description:
+          'True when the page sent a confirm that was not answered: without a payment the result is then unknown, not none.',
+      }),
+    ),
+  },
+  { additionalProperties: false },
+);
+export type FlowReturnRequest = Static<typeof FlowReturnRequest>;
+
+/** Answer to it. */
+export const FlowReturn = Type.Object({
+  location: Type.String({
+    description:
+      'The return_url with the signed result in its query, as duebridge_result (decision 115).',
+  }),
+});
+export type FlowReturn = Static<typeof FlowReturn>;
+
+/** What a result says of the payment. `unknown` and `processing` may still become anything: neither means failed (EE9). */
+export const RETURN_STATUSES = [...PAYMENT_STATUSES, 'unknown', 'none'] as const;
+
+/** The signed result: the claims of a JWT, signed with Ed25519 under a key of `/flow/keys.json` (decision 115). */
+export interface FlowResult {
+  /** The partner that it is meant for. */
+  readonly aud: string;
+  /** Seconds since 1970. */
+  readonly iat: number;
+  /** A result that arrives later than this is refused. */
+  readonly exp: number;
+  /** Another one for each result. */
+  readonly jti: string;
+  /** SHA-256 of the token that opened the visit, in base64url: it names the customer's bill without telling it. */
+  readonly token_sha256: string;
+  readonly status: (typeof RETURN_STATUSES)[number];
+  /** With a payment. */
+  readonly platform_payment_id?: string;
+  readonly amount_in_cents?: number;
+}
+
 /**
  * Confirm. A session has one payment, however often this is sent. Another payment requires `replaces` with the id of the last
  * one, which must have failed or been canceled (PL3).

@@ -57,6 +57,7 @@ import { openSealer } from './partners/seal.ts';
 import { keepAttempts, openAttempts } from './store/attempts.ts';
 import { openSessions, type Sessions } from './checkout/session.ts';
 import { openTokens, type Tokens } from './checkout/token.ts';
+import { openVisits, type Visits } from './checkout/visit.ts';
 import { auditTables } from './store/audit.ts';
 
 /** Version of the API documents: that of the packages. */
@@ -247,10 +248,12 @@ async function openAll(
   });
   const { hstsSeconds } = config;
   const publicApp = createServer({ log, clock, metrics, hstsSeconds });
-  mountPublic(publicApp, { config, keys, tokens, sessions, payments, events, funding });
+  const visits = openVisits({ database, registry, sealer, sealKeys: sealKey, clock });
+  mountPublic(publicApp, { config, keys, tokens, sessions, payments, events, funding, visits });
   mountProcessorEvents(publicApp, { funding, log });
   servePages(publicApp, {
     registry,
+    visits,
     adapters,
     ...(config.webDist === undefined ? {} : { dist: config.webDist }),
   });
@@ -427,9 +430,10 @@ function mountPublic(
     payments: Payments;
     events: PaymentEvents;
     funding: Funds;
+    visits: Visits;
   },
 ): void {
-  const { config, keys, tokens, sessions, payments, events, funding } = stages;
+  const { config, keys, tokens, sessions, payments, events, funding, visits } = stages;
   const clock = config.clock ?? systemClock;
   const clientRate = config.clientRate ?? { perSecond: 25, burst: 50 };
   const ipRate = 'ipRate' in config ? config.ipRate : { perSecond: 200, burst: 400 };
@@ -490,6 +494,12 @@ function mountPublic(
     platformRoutes.create_flow_payment,
     async ({ body, request }) =>
       withAction(await payments.confirm(sessionOf.get(request), body), funding),
+    withSession,
+  );
+  mount(
+    app,
+    platformRoutes.create_flow_return,
+    ({ body, request }) => visits.leave(sessionOf.get(request), body),
     withSession,
   );
   mount(

@@ -1,13 +1,15 @@
 import assert from 'node:assert/strict';
-import { createHash } from 'node:crypto';
+import { createHash, randomBytes } from 'node:crypto';
 import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import test, { after } from 'node:test';
 import { pathToFileURL } from 'node:url';
 import { gunzipSync } from 'node:zlib';
-import { createServer } from '@duebridge/runtime';
+import { createServer, systemClock, type Database } from '@duebridge/runtime';
+import { openSealer } from '../partners/seal.ts';
 import { servePages } from './pages.ts';
+import { openVisits } from './visit.ts';
 import type { Partner, PartnerRegistry } from '../partners/registry.ts';
 
 const folder = await mkdtemp(path.join(tmpdir(), 'duebridge-pages-'));
@@ -28,7 +30,16 @@ const registry = {
 } as PartnerRegistry;
 
 const app = createServer();
-servePages(app, { registry, dist: pathToFileURL(`${folder}/`) });
+const sealKey = randomBytes(32).toString('base64');
+const visits = openVisits({
+  registry,
+  sealer: openSealer(sealKey),
+  sealKeys: sealKey,
+  clock: systemClock,
+  // Only the way back reads it.
+  database: {} as Database,
+});
+servePages(app, { registry, visits, dist: pathToFileURL(`${folder}/`) });
 after(() => app.close());
 
 async function build(): Promise<void> {

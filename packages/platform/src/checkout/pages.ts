@@ -4,7 +4,7 @@
  * enters: the files that the build of packages/web wrote into its dist folder. leaves: those bytes, with the headers that keep a
  *         framed payment page safe (S1, decision 31).
  * holds:  only the origins registered for a partner may frame its page, and nobody may frame that of an unknown partner; nothing
- *         here reads a token, a session or a cookie.
+ *         here reads a token or a session, and no cookie but that of a visit (visit.ts).
  */
 import { hash } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
@@ -13,7 +13,8 @@ import { gzip } from 'node:zlib';
 import { compileCheck, PartnerId, Refusal } from '@duebridge/contract';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import type { AdapterPage, FundingAdapter } from '../funding/adapter.ts';
-import type { PartnerRegistry } from '../partners/registry.ts';
+import type { Partner, PartnerRegistry } from '../partners/registry.ts';
+import { VISIT_SECONDS, type Visit, type Visits } from './visit.ts';
 
 /** A file as it is sent. */
 interface Asset {
@@ -27,8 +28,9 @@ interface Pages {
   readonly manifest: Asset;
   /** Every SDK that may be pinned, with its integrity. */
   readonly integrity: Asset;
-  /** The newest SDK. */
+  /** The newest SDK, and the newest script of `redirect`. */
   readonly sdk: Asset;
+  readonly redirect: Asset | undefined;
   /** The pinned addresses: this build's, and every release's (decision 87). */
   readonly sdkFiles: ReadonlyMap<string, Asset>;
   readonly flowHtml: string;
@@ -36,9 +38,15 @@ interface Pages {
   readonly flowAssets: ReadonlyMap<string, Asset>;
 }
 
+interface Script {
+  readonly file: string;
+  readonly sri: string;
+}
+
 interface Release {
   readonly version: string;
-  readonly sdk: { readonly file: string; readonly sri: string };
+  /** With the script of `redirect`, since there is one. */
+  readonly sdk: Script & { readonly redirect?: Script };
   readonly flow: { readonly assets: readonly string[] };
 }
 
@@ -112,14 +120,19 @@ const flowHeaders = {
 };
 
 /**
- * Serves `/sdk/v1/…`, `/flow/v1/{partner}`, `/flow/assets/…` and `/flow/ping` on `app`. Before the pages are built these answer 503 and say
+ * Serves `/sdk/v1/…`, `/flow/v1/{partner}`, `/flow/assets/…`, `/flow/keys.json` and `/flow/ping` on `app`. Before the pages are built these answer 503 and say
  * what to run; the APIs do not need them. `dist` ends with a slash.
  */
 export function servePages(
   app: FastifyInstance,
-  options: { registry: PartnerRegistry; dist?: URL; adapters?: readonly FundingAdapter[] },
+  options: {
+    registry: PartnerRegistry;
+    visits: Visits;
+    dist?: URL;
+    adapters?: readonly FundingAdapter[];
+  },
 ): void {
-  const { registry, dist = builtPages, adapters = [] } = options;
+  const { registry, visits, dist = builtPages, adapters = [] } = options;
   const fundingFrames = openFundingFrames(adapters);
   const headers = { ...flowHeaders, ...fundingFrames.headers };
   let loaded: Promise<Pages> | undefined;
@@ -133,7 +146,7 @@ export function servePages(
   };
 
   app.get<{ Params: { file: string } }>('/sdk/v1/:file', async (request, reply) => {
-    const { manifest, integrity, sdk, sdkFiles } = await pages();
+    const { manifest, integrity, sdk, redirect, sdkFiles } = await pages();
     reply.headers(sdkHeaders);
     switch (request.params.file) {
       case 'duebridge.js':
@@ -142,6 +155,9 @@ export function servePages(
         return send(request, reply.header('Cache-Control', sdkCache), manifest);
       case 'integrity.json':
         return send(request, reply.header('Cache-Control', sdkCache), integrity);
+      case 'duebridge-redirect.js':
+        if (redirect === undefined) throw new Refusal('NOT_FOUND');
+        return send(request, reply.header('Cache-Control', sdkCache), redirect);
       default: {
         const pinned = sdkFiles.get(request.params.file);
         if (pinned === undefined) throw new Refusal('NOT_FOUND');
@@ -204,21 +220,84 @@ export function servePages(
       .send(returnPage),
   );
 
-  app.get<{ Params: { partner: string } }>('/flow/v1/:partner', async (request, reply) => {
-    const { flowHtml, flowPolicy: policy } = await pages();
-    const { partner: partner_id } = request.params;
+  app.get('/flow/keys.json', (_request, reply) =>
+    reply.headers(sdkHeaders).header('Cache-Control', sdkCache).send(visits.keys),
+  );
+
+  /** The partner of a path; undefined after the answer that there is none. */
+  const partnerOf = async (
+    { partner: partner_id }: { partner: string },
+    reply: FastifyReply,
+  ): Promise<Partner | undefined> => {
     const partner = partnerId.holds(partner_id) ? await registry.get(partner_id) : undefined;
     reply.headers(headers);
-    if (partner === undefined) return noPage(reply);
-    const framers = partner.origins.length === 0 ? "'none'" : partner.origins.join(' ');
+    if (partner === undefined) void noPage(reply);
+    return partner;
+  };
+  const page = async (
+    reply: FastifyReply,
+    partner: Partner,
+    visit: OpenedVisit | undefined,
+  ): Promise<FastifyReply> => {
+    const { flowHtml, flowPolicy: policy } = await pages();
+    // A visit has the tab to itself: nobody frames it.
+    const { origins } = partner;
+    const framers =
+      visit !== undefined || origins.length === 0 ? "'none'" : partner.origins.join(' ');
     return reply
       .header(
         'Content-Security-Policy',
         `${policy}${fundingFrames.policy}; frame-ancestors ${framers}`,
       )
       .type('text/html; charset=utf-8')
-      .send(fillPage(flowHtml, partner.partner_id, partner.origins));
-  });
+      .send(fillPage(flowHtml, partner, visit));
+  };
+
+  app.get<{ Params: { partner: string }; Querystring: { visit?: string } }>(
+    '/flow/v1/:partner',
+    async (request, reply) => {
+      const partner = await partnerOf(request.params, reply);
+      if (partner === undefined) return reply;
+      const { visit: id } = request.query;
+      if (id === undefined) return page(reply, partner, undefined);
+      const sealed = visitIdPattern.test(id) ? cookieOf(request, visitCookie(id)) : undefined;
+      const visit = visits.read(partner.partner_id, id, sealed);
+      // Its hour is over, or the browser keeps no cookies: a payment that was made goes on.
+      return page(reply, partner, visit ?? { problem: 'token_expired' });
+    },
+  );
+
+  // The form of a partner's page (display `redirect`). The answer is an address to get, so that a reload or the back button sends
+  // no form again.
+  app.post<{ Params: { partner: string } }>(
+    '/flow/v1/:partner',
+    { config: { bodyType: 'application/x-www-form-urlencoded' } },
+    async (request, reply) => {
+      const partner = await partnerOf(request.params, reply);
+      if (partner === undefined) return reply;
+      try {
+        const { id, sealed } = visits.begin(partner, request.body, request.headers.origin);
+        const at = `/flow/v1/${partner.partner_id}`;
+        const secure = request.headers['x-forwarded-proto'] === 'https' ? '; Secure' : '';
+        // Lax: the customer comes from the partner's site.
+        const cookie = (name: string, value: string, seconds: number): string =>
+          `${name}=${value}; Path=${at}; Max-Age=${seconds}; HttpOnly; SameSite=Lax${secure}`;
+        // Browsers send the oldest first; more than a few would fill the headers of every request.
+        const others = visitCookies(request).slice(0, -KEPT_VISITS);
+        return await reply
+          .header('Set-Cookie', [
+            cookie(visitCookie(id), sealed, VISIT_SECONDS),
+            ...others.map((name) => cookie(name, '', 0)),
+          ])
+          .redirect(`${partner.partner_id}?visit=${id}`, 303);
+      } catch (error) {
+        if (!(error instanceof Refusal)) throw error;
+        reply.code(error.status);
+        const problem = error.code === 'ORIGIN_NOT_ALLOWED' ? 'origin_not_allowed' : 'internal';
+        return page(reply, partner, { problem, request_id: request.id });
+      }
+    },
+  );
 }
 
 /** What a processor's adapter adds to the page: a document in a frame of its own, which is loaded when its method is chosen. */
@@ -289,12 +368,39 @@ function noPage(reply: FastifyReply): FastifyReply {
     .send('There is no payment page at this address.\n');
 }
 
-/** Puts the partner into the shell's two placeholders, each inside a double-quoted attribute. */
-function fillPage(html: string, partner_id: string, origins: readonly string[]): string {
+/** A visit as its page is told of it, or why there is none. */
+type OpenedVisit = Visit | { readonly problem: string; readonly request_id?: string };
+
+/** Visits of one customer to one partner at a time, beside a new one. */
+const KEPT_VISITS = 2;
+const visitIdPattern = /^[A-Za-z0-9_-]{16}$/;
+const visitCookie = (id: string): string => `duebridge_visit_${id}`;
+
+const cookiesOf = (request: FastifyRequest): string[] =>
+  (request.headers.cookie ?? '').split(/;\s*/);
+
+function cookieOf(request: FastifyRequest, name: string): string | undefined {
+  const found = cookiesOf(request).find((one) => one.startsWith(`${name}=`));
+  return found?.slice(name.length + 1);
+}
+
+/** The names of the visits that the browser keeps. */
+function visitCookies(request: FastifyRequest): string[] {
+  const names = cookiesOf(request).map((one) => one.split('=', 1)[0] ?? '');
+  return names.filter((name) => /^duebridge_visit_[A-Za-z0-9_-]{16}$/.test(name));
+}
+
+/** Fills the shell's placeholders, each inside a double-quoted attribute. */
+function fillPage(
+  html: string,
+  { partner_id, origins }: Partner,
+  visit: OpenedVisit | undefined,
+): string {
   // Replacer functions: in a replacement text `$` would mean something.
   return html
     .replace('__ORIGINS__', () => escapeAttribute(JSON.stringify(origins)))
-    .replace('__PARTNER__', () => escapeAttribute(partner_id));
+    .replace('__PARTNER__', () => escapeAttribute(partner_id))
+    .replace('__VISIT__', () => escapeAttribute(visit === undefined ? '' : JSON.stringify(visit)));
 }
 
 function escapeAttribute(text: string): string {
@@ -329,18 +435,19 @@ async function loadPages(dist: URL): Promise<Pages> {
     );
     return new Map(await Promise.all(each));
   };
-  const table = releases.map(({ version, sdk }) => ({
-    version,
-    file: sdk.file,
-    integrity: sdk.sri,
-  }));
+  const scripts = releases.flatMap(({ version, sdk }) =>
+    [sdk, sdk.redirect].flatMap((script) => (script === undefined ? [] : [{ version, ...script }])),
+  );
+  const table = scripts.map(({ version, file, sri }) => ({ version, file, integrity: sri }));
+  const { redirect } = manifest.sdk;
   return {
     manifest: await asset('manifest.json'),
     integrity: await toAsset('integrity.json', Buffer.from(`${JSON.stringify(table)}\n`)),
     sdk: await asset(`sdk/${manifest.sdk.file}`),
+    redirect: redirect === undefined ? undefined : await asset(`sdk/${redirect.file}`),
     sdkFiles: await load(
       'sdk',
-      releases.map(({ sdk }) => sdk.file),
+      scripts.map(({ file }) => file),
     ),
     flowHtml: await readFile(new URL(`flow/${manifest.flow.html}`, dist), 'utf8'),
     flowPolicy: flowPolicy(manifest).join('; '),

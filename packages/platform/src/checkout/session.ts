@@ -164,7 +164,7 @@ export function openSessions(options: {
       if (partner === undefined) {
         throw new Refusal('TOKEN_INVALID', { headers: bearerChallenge });
       }
-      // Without an origin the page stands alone (display: redirect); in a frame the browser has asked frame-ancestors already.
+      // Without an origin it is a page of the partner's own making; in a frame the browser has asked frame-ancestors already.
       if (request.origin !== undefined && !partner.origins.includes(request.origin)) {
         throw new Refusal('ORIGIN_NOT_ALLOWED');
       }

@@ -14,11 +14,12 @@ declare global {
   }
 }
 
-const script = document.currentScript;
-const frameOrigin =
-  script instanceof HTMLScriptElement && script.src ? new URL(script.src).origin : undefined;
+const src = (document.currentScript as HTMLScriptElement | null)?.src;
+const frameOrigin = src ? new URL(src).origin : undefined;
 
 window.duebridge = {
+  // redirect-script.ts may have come first.
+  ...window.duebridge,
   createDuebridge: (options) =>
     createDuebridge({ ...options, frameOrigin: options.frameOrigin ?? frameOrigin }),
   DuebridgeError,

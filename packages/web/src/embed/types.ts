@@ -2,8 +2,8 @@
  * The public types of the embedded SDK. They stand alone: a partner needs no other package of ours.
  */
 
-/** How the payment page is shown: in the page, over the page, or as a page of its own. */
-export type DisplayMode = 'inline' | 'modal' | 'redirect';
+/** How the payment page is shown: in the page or over it. For a page in place of the site's own, see `embed/redirect`. */
+export type DisplayMode = 'inline' | 'modal';
 
 /** Colours as `#rgb` or `#rrggbb`; `radius` in px; `fontFamily` as in CSS. */
 export type ThemeVar = 'accent' | 'background' | 'text' | 'radius' | 'fontFamily';
@@ -75,7 +75,7 @@ export interface DuebridgeEvents {
   readonly ready: { readonly version: string };
   readonly screen: { readonly name: ScreenName };
   readonly payment: PaymentUpdate;
-  /** The customer has left; in `modal` and `redirect` the page is gone. */
+  /** The customer has left; in `modal` the page is gone. */
   readonly exit: {
     readonly reason: 'completed' | 'user' | 'error';
     /** The screen that was left; `loading` before the first. */
@@ -122,18 +122,14 @@ export interface DuebridgeErrorParts {
 
 /** Every error of the SDK. `cause` is what your own `fetchToken` threw, if it did. */
 export class DuebridgeError extends Error implements DuebridgeErrorParts {
-  readonly code: DuebridgeErrorCode;
-  readonly recoverable: boolean;
-  readonly displayMessage: string | undefined;
-  readonly requestId: string | undefined;
+  declare readonly code: DuebridgeErrorCode;
+  declare readonly recoverable: boolean;
+  declare readonly displayMessage: string | undefined;
+  declare readonly requestId: string | undefined;
 
   constructor(parts: DuebridgeErrorParts, cause?: unknown) {
     super(parts.message, { cause });
-    this.name = 'DuebridgeError';
-    this.code = parts.code;
-    this.recoverable = parts.recoverable;
-    this.displayMessage = parts.displayMessage;
-    this.requestId = parts.requestId;
+    Object.assign(this, parts, { name: 'DuebridgeError' });
   }
 }
 
@@ -141,8 +137,7 @@ export class DuebridgeError extends Error implements DuebridgeErrorParts {
 export interface Duebridge {
   /**
    * Shows the page; resolves when its first screen is there. Rejects with a DuebridgeError and leaves
-   * nothing behind; it never hangs. `inline` needs the element (or its selector) to stand in;
-   * `redirect` must be called straight from a click, or the browser blocks the new page.
+   * nothing behind; it never hangs. `inline` needs the element (or its selector) to stand in.
    */
   mount(target?: string | HTMLElement): Promise<void>;
   /**

@@ -6,6 +6,8 @@ import type {
   ErrorBody,
   FlowPayment,
   FlowPaymentRequest,
+  FlowReturn,
+  FlowReturnRequest,
   FlowSession,
   FlowSessionGrant,
   FlowSessionRequest,
@@ -58,6 +60,8 @@ export interface Api {
   session(): Promise<FlowSession>;
   pay(request: FlowPaymentRequest): Promise<FlowPayment>;
   payment(id: string): Promise<FlowPayment>;
+  /** The address of the partner with the signed result. */
+  leave(request: FlowReturnRequest): Promise<FlowReturn>;
   /** Follows a payment; settles when the stream ends for any reason except a refusal. */
   follow(id: string, heard: (payment: FlowPayment) => unknown, signal: AbortSignal): Promise<void>;
   /** The platform's clock in ms, so that a wrong clock on this device does not show wrong times. */
@@ -121,6 +125,7 @@ export function createApi(base: URL): Api {
     session: () => json('v1/flow/session'),
     pay: (request) => json('v1/flow/payments', secret, request),
     payment: (id) => json(paymentPath(id)),
+    leave: (request) => json('v1/flow/return', secret, request),
     async follow(id, heard, signal) {
       const silent = new AbortController();
       const both = AbortSignal.any([signal, silent.signal]);

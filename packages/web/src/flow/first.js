@@ -8,9 +8,8 @@ addEventListener(
   ({ target }) => {
     if (!(target instanceof HTMLScriptElement || target instanceof HTMLLinkElement)) return;
     const origins = document.querySelector('meta[name=duebridge-origins]').content;
-    const above = parent === window ? opener : parent;
-    for (const origin of JSON.parse(origins)) {
-      above?.postMessage({ duebridge: 'duebridge/1 failed' }, origin);
+    for (const origin of parent === window ? [] : JSON.parse(origins)) {
+      parent.postMessage({ duebridge: 'duebridge/1 failed' }, origin);
     }
     const show = () => {
       const late = document.querySelector('#late');

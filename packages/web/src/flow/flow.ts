@@ -50,6 +50,9 @@ export class Flow {
   #warning: ReturnType<typeof setTimeout> | undefined;
   #following = new AbortController();
   #told = '';
+  /** A confirm was sent and its answer is not known: there may be a payment that no read has shown yet. */
+  #unanswered = false;
+  #leaving = false;
 
   constructor(site: Site, api: Api, changed: () => void) {
     this.#site = site;
@@ -102,6 +105,7 @@ export class Flow {
       instrument = await this.instrument?.();
       if (instrument === undefined) return this.#happens({ type: 'not_sent' });
     }
+    this.#unanswered = true;
     const confirmed = await confirmPayment(
       {
         amount_in_cents: amount,
@@ -117,6 +121,7 @@ export class Flow {
         connection: (lost) => this.#connection(lost),
       },
     );
+    this.#unanswered = confirmed.kind === 'unclear' || confirmed.kind === 'ended';
     switch (confirmed.kind) {
       case 'payment':
         return this.#follow(confirmed.payment);
@@ -151,6 +156,10 @@ export class Flow {
       this.#happens({ type: 'asks_to_close', asks: true });
       return;
     }
+    if (this.#site.returnUrl !== undefined) {
+      void this.#goBack(this.#site.returnUrl);
+      return;
+    }
     const payment = paymentOf(screen);
     const reason =
       payment?.status === 'succeeded' ? 'completed' : screen.name === 'problem' ? 'error' : 'user';
@@ -164,13 +173,36 @@ export class Flow {
       },
     });
     // In the site's own page the frame stays where it is, so it has to say that it is done.
-    this.#happens({ type: 'left', left: this.#site.init.display === 'inline' });
+    this.#happens({ type: 'left', left: this.#site.display === 'inline' });
   }
   keepOpen(): void {
     this.#happens({ type: 'asks_to_close', asks: false });
   }
   comeBack(): void {
     this.#happens({ type: 'left', left: false });
+  }
+
+  /** Back to the site with a signed result; without one, which says nothing of a payment, when the session has ended. */
+  async #goBack(return_url: string): Promise<void> {
+    if (this.#leaving) return;
+    this.#leaving = true;
+    let to = return_url;
+    for (let wait = FIRST_WAIT_MS; ; wait = longer(wait)) {
+      try {
+        ({ location: to } = await this.#api.leave({
+          return_url,
+          confirm_unanswered: this.#unanswered,
+        }));
+        break;
+      } catch (error) {
+        if (callError(error).wire !== 'network') break;
+        // Without a network the browser could not show the site either.
+        this.#connection(true);
+        await this.#waiting.pause(wait);
+      }
+    }
+    // Not among the pages to go back to: Back leads to where the customer came from.
+    location.replace(to);
   }
 
   /** The customer answers the warning: a new session in place of the one that ends. */
@@ -186,6 +218,11 @@ export class Flow {
 
   get canRenew(): boolean {
     return this.#site.init.renews;
+  }
+
+  /** Leaving the page leads back to the site, in the same tab. */
+  get hasTab(): boolean {
+    return this.#site.returnUrl !== undefined;
   }
 
   /** The platform's clock. */
@@ -214,7 +251,8 @@ export class Flow {
           // The token expired before it was used: get a new one without showing a problem.
           tried = true;
         } else {
-          const helps = failed.code === 'token_expired' || failed.code === 'internal';
+          const helps =
+            failed.code === 'internal' || (failed.code === 'token_expired' && this.canRenew);
           return this.#stop(failed.code, failed.requestId, helps ? 'session' : undefined);
         }
       }

@@ -12,6 +12,7 @@ import { loadLanguage, type Language } from './i18n.ts';
 import {
   Amount,
   Confirm,
+  leaveLabel,
   Left,
   Loading,
   ProblemScreen,
@@ -20,7 +21,7 @@ import {
   Review,
   Status,
 } from './screens.tsx';
-import { findSite, type Site } from './site.ts';
+import { findSite, findVisit, type Site } from './site.ts';
 import { nameOf, paymentOf, type State } from './state.ts';
 import './style.css';
 
@@ -37,13 +38,13 @@ async function main(place: Element): Promise<void> {
   applyLook({});
   // Most sites ask for the language of their customer's browser: its words come while the two find each other.
   void loadLanguage(navigator.language);
-  const site = await findSite(registeredOrigins());
-  if (!site) {
+  const site = findVisit() ?? (await findSite(registeredOrigins()));
+  if (!site || 'problem' in site) {
     const words = await loadLanguage(navigator.language);
-    const alone = <ProblemScreen code="alone" biller={undefined} words={words} />;
     speak(words);
     place.replaceChildren();
-    render(<Frame screen={alone} />, place);
+    const why = { code: site?.problem ?? 'alone', requestId: site?.requestId };
+    render(<Frame screen={<ProblemScreen {...why} biller={undefined} words={words} />} />, place);
     return;
   }
   applyLook(site.init.appearance);
@@ -102,7 +103,7 @@ function App(props: {
     );
     seen.observe(document.body);
     // In a frame, Escape does not reach the site's dialog: the page has to pass it on.
-    if (site.init.display === 'modal') {
+    if (site.display === 'modal') {
       document.addEventListener('keydown', (event) => event.key === 'Escape' && flow.close());
     }
   }, []);
@@ -123,7 +124,7 @@ function App(props: {
     shown.current = place;
   }, [place]);
 
-  const closable = site.init.display !== 'inline';
+  const closable = site.display !== 'inline';
   return (
     <Frame
       screen={<ScreenOf flow={flow} words={words} state={state} closable={closable} />}
@@ -143,7 +144,7 @@ function App(props: {
             <button
               class="close"
               type="button"
-              aria-label={words.say('close')}
+              aria-label={leaveLabel(flow, words, 'close')}
               onClick={() => flow.close()}
             >
               <svg viewBox="0 0 24 24" aria-hidden="true">

@@ -33,6 +33,13 @@ interface Props<N extends Screen['name']> {
   readonly screen: Extract<Screen, { name: N }>;
 }
 
+/** What the button says that leaves the page: its own word in a frame; where it leads when the page has the whole tab. */
+export function leaveLabel(flow: Flow, { say }: Language, word: 'close' | 'done'): string {
+  if (!flow.hasTab) return say(word);
+  const site = flow.state.screen.bill?.session.partner.name ?? say('the_site');
+  return say('back_to', { site });
+}
+
 /** The shape of the bill before there is one: what the first bytes of the page show as well (flow.html). */
 export function Loading({ words }: { readonly words: Language }): VNode {
   return (
@@ -382,7 +389,7 @@ function OnItsWay({ flow, words, screen }: Props<'status'>): VNode {
       <Facts rows={[[say('reference'), shortReference(payment)]]} />
       <div class="actions">
         <button type="button" onClick={() => flow.close()}>
-          {say('close')}
+          {leaveLabel(flow, words, 'close')}
         </button>
       </div>
     </>
@@ -438,7 +445,7 @@ function Failed({ flow, words, screen }: Props<'status'>): VNode {
       key="close"
       onClick={() => flow.close()}
     >
-      {say('close')}
+      {leaveLabel(flow, words, 'close')}
     </button>
   );
   return (
@@ -471,7 +478,7 @@ function Canceled({ flow, words, screen }: Props<'status'>): VNode {
       <Facts rows={endedRows(words, screen.payment)} />
       <div class="actions">
         <button class="main" type="button" onClick={() => flow.close()}>
-          {say('close')}
+          {leaveLabel(flow, words, 'close')}
         </button>
         <button type="button" onClick={() => flow.tryAgain()}>
           {say('try_again')}
@@ -507,7 +514,7 @@ export function Receipt({ flow, words, screen }: Props<'receipt'>): VNode {
       <p class="small">{support}</p>
       <div class="actions">
         <button class="main" type="button" onClick={() => flow.close()}>
-          {say('done')}
+          {leaveLabel(flow, words, 'done')}
         </button>
         <div class="row">
           <button type="button" onClick={() => print()}>
@@ -616,7 +623,7 @@ export function ProblemScreen(props: {
         )}
         {props.close && (
           <button class={again ? '' : 'main'} type="button" onClick={props.close}>
-            {say('close')}
+            {props.flow ? leaveLabel(props.flow, props.words, 'close') : say('close')}
           </button>
         )}
       </div>

@@ -1,9 +1,10 @@
 /**
  * The page's end of the connection to the site that shows it. It announces itself only to registered origins, and accepts answers
- * only from its parent window and with the nonce that it sent.
+ * only from its parent window and with the nonce that it sent. A customer who came with the whole tab (display `redirect`) has
+ * left the site behind: then the platform says what the site asked for, and there is nobody to send messages to.
  */
 import { PROTOCOL, type Hello, type Init, type ToPage, type ToSite } from '../messages.ts';
-import type { TokenReason } from '../embed/types.ts';
+import type { Appearance, TokenReason } from '../embed/types.ts';
 
 /** A site's backend that has not given a token by then is slow: the page says so while it waits, and mount() has not given up. */
 const TOKEN_SLOW_MS = 10_000;
@@ -13,7 +14,11 @@ const INIT_TIMEOUT_MS = 8_000;
 /** The connection to the site. */
 export interface Site {
   readonly origin: string;
-  readonly init: Init;
+  readonly init: Omit<Init, 'duebridge' | 'nonce' | 'display'>;
+  /** How the page is shown; `tab`: it has the whole tab. */
+  readonly display: Init['display'] | 'tab';
+  /** Where the customer goes back to, when the page has the whole tab. */
+  readonly returnUrl?: string | undefined;
   send(message: ToSite): void;
   /** A new token; null when the site has none. `slow` is called once when the site takes long. */
   token(why: TokenReason, slow: () => void): Promise<string | null>;
@@ -21,16 +26,64 @@ export interface Site {
   listen(heard: (message: ToPage) => void): void;
 }
 
+/** What the platform says of a customer who came with the whole tab: of the visit, or why there is none. */
+type Visit =
+  | {
+      readonly token: string;
+      readonly origin: string;
+      readonly return_url: string;
+      readonly locale: string;
+      readonly appearance: string;
+    }
+  | { readonly problem: string; readonly request_id?: string };
+
+/** Why a visit cannot be paid in. */
+export interface NoVisit {
+  readonly problem: string;
+  readonly requestId: string | undefined;
+}
+
+/** The visit that stands in the page; undefined in a frame. Taken out of the document: its token is for this module alone. */
+export function findVisit(): Site | NoVisit | undefined {
+  const meta = document.querySelector<HTMLMetaElement>('meta[name=duebridge-visit]');
+  meta?.remove();
+  if (!meta?.content) return undefined;
+  const visit = JSON.parse(meta.content) as Visit;
+  if ('problem' in visit) return { problem: visit.problem, requestId: visit.request_id };
+  return {
+    origin: visit.origin,
+    init: {
+      locale: visit.locale || navigator.language,
+      appearance: appearanceOf(visit.appearance),
+      renews: false,
+    },
+    display: 'tab',
+    returnUrl: visit.return_url,
+    send: () => {},
+    token: (why) => Promise.resolve(why === 'initial' ? visit.token : null),
+    listen: () => {},
+  };
+}
+
+function appearanceOf(text: string): Appearance {
+  try {
+    const read: unknown = JSON.parse(text);
+    return typeof read === 'object' && read !== null ? read : {};
+  } catch {
+    return {};
+  }
+}
+
 /** Connects; undefined when the page is not embedded or the site may not show it. */
 export function findSite(registered: readonly string[]): Promise<Site | undefined> {
-  const above = window.parent === window ? (window.opener as Window | null) : window.parent;
-  if (!above) return Promise.resolve(undefined);
+  const above = window.parent;
+  if (above === window) return Promise.resolve(undefined);
   const hello: Hello = { duebridge: PROTOCOL, nonce: crypto.randomUUID() };
   // Where the browser says who is above, try only that one: each other try is an error in the console.
   // Firefox, and the HTML standard, answer "null" to a frame made with `referrerpolicy="no-referrer"`,
   // as every released SDK makes it; then all registered origins are tried, and the browser delivers to
   // the right one alone.
-  const embedder = window.parent === window ? undefined : location.ancestorOrigins?.[0];
+  const embedder = location.ancestorOrigins?.[0];
   const origins = registered.filter(
     (origin) => !embedder || embedder === 'null' || origin === embedder,
   );
@@ -68,6 +121,7 @@ function connected(origin: string, init: Init, port: MessagePort): Site {
   return {
     origin,
     init,
+    display: init.display,
     send: (message) => port.postMessage(message),
     token: (why, slow) =>
       new Promise((resolve) => {

@@ -5,6 +5,8 @@ export const en = {
   test_mode: 'Test mode: no money moves',
   close: 'Close',
   back: 'Back',
+  back_to: 'Back to {site}',
+  the_site: 'the site',
 
   review_title: 'Your bill from {biller}',
   review_nothing_title: 'Nothing is due',

@@ -7,6 +7,8 @@ export const es: Words = {
   test_mode: 'Modo de prueba: no se mueve dinero',
   close: 'Cerrar',
   back: 'Atrás',
+  back_to: 'Volver a {site}',
+  the_site: 'el sitio',
 
   review_title: 'Su factura de {biller}',
   review_nothing_title: 'No debe nada',

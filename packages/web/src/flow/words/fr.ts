@@ -7,6 +7,8 @@ export const fr: Words = {
   test_mode: 'Mode test : aucun argent n’est déplacé',
   close: 'Fermer',
   back: 'Retour',
+  back_to: 'Retour : {site}',
+  the_site: 'le site',
 
   review_title: 'Votre facture de {biller}',
   review_nothing_title: 'Vous ne devez rien',

@@ -7,6 +7,8 @@ export const pt: Words = {
   test_mode: 'Modo de teste: nenhum dinheiro é movimentado',
   close: 'Fechar',
   back: 'Voltar',
+  back_to: 'Voltar: {site}',
+  the_site: 'o site',
 
   review_title: 'Sua conta de {biller}',
   review_nothing_title: 'Não há nada a pagar',

@@ -1,0 +1,20 @@
+/** What every way into the payment page checks first, and how it says what is wrong. */
+import { DuebridgeError, type DuebridgeErrorCode } from './types.ts';
+
+const LOOPBACK = /^http:\/\/(localhost|[\w.-]+\.localhost|127\.0\.0\.1|\[::1\])(:\d+)?$/;
+
+export const failure = (
+  code: DuebridgeErrorCode,
+  message: string,
+  recoverable = false,
+  cause?: unknown,
+): DuebridgeError => new DuebridgeError({ code, message, recoverable }, cause);
+
+export const wrongConfig = (message: string): DuebridgeError => failure('config_invalid', message);
+
+/** The origin of the platform. Throws `config_invalid` for what is neither https nor this machine. */
+export function platformOrigin(given = ''): string {
+  const origin = URL.canParse(given) ? new URL(given).origin : '';
+  if (origin.startsWith('https://') || LOOPBACK.test(origin)) return origin;
+  throw wrongConfig(`frameOrigin "${given}": not the platform’s https address`);
+}

@@ -1,0 +1,49 @@
+/** `modal`: the native dialog that stands over the site, a sheet from the bottom on phones. */
+import type { Mounting } from './mounting.ts';
+
+/** Narrower than this the page over the site is a sheet, of one height on all screens. */
+const SHEET = '(max-width:600px)';
+
+export interface Dialog {
+  readonly element: HTMLDialogElement;
+  /** Its height is its own: the page's is not followed. */
+  readonly isSheet: boolean;
+}
+
+/** Shows the frame in a dialog until the mount ends. `close`: the customer asks; `closed`: the browser did it. */
+export function showDialog(
+  frame: HTMLElement,
+  listen: Mounting['listen'],
+  on: { readonly close: () => void; readonly closed: () => void; readonly waits: () => boolean },
+): Dialog {
+  const { style: page } = document.documentElement;
+  const { overflow } = page;
+  const isSheet = matchMedia(SHEET).matches;
+  const element = document.createElement('dialog');
+  element.ariaLabel = frame.title;
+  element.style.cssText =
+    'border:0;padding:0;margin:0;width:100%;height:100%;max-width:100%;max-height:100%;display:flex;background:#0000008c;outline:0';
+  frame.style.cssText += isSheet
+    ? ';margin:auto 0 0;height:92%;border-radius:16px 16px 0 0'
+    : ';margin:auto;max-width:30rem;max-height:100%;border-radius:16px';
+  element.addEventListener('cancel', (event) => {
+    event.preventDefault();
+    on.close();
+  });
+  // Browsers close on a second Escape whatever we say; the payment, if confirmed, goes on.
+  element.addEventListener('close', on.closed, listen);
+  element.addEventListener('click', () => on.waits() && on.close());
+  element.append(frame);
+  document.body.append(element);
+  page.overflow = 'hidden';
+  element.showModal();
+  // An empty frame would swallow Escape: the dialog itself has the focus until there is a page.
+  element.tabIndex = -1;
+  element.focus();
+  listen.signal.addEventListener('abort', () => {
+    element.close();
+    page.overflow = overflow;
+    element.remove();
+  });
+  return { element, isSheet };
+}

@@ -1,0 +1,178 @@
+/**
+ * `inline` and `modal`: makes the frame, proves the site's identity to the page in it, passes tokens to it, and reports events.
+ */
+import { FAILED, PROTOCOL, type Failed, type Hello, type Init, type ToSite } from '../messages.ts';
+import { showDialog, type Dialog } from './dialog.ts';
+import type { Given, Mounting, Shared } from './mounting.ts';
+import { DuebridgeError, type DuebridgeEvents, type PaymentUpdate } from './types.ts';
+
+/** After `load` the page's script has run; only an error page stays silent for longer. */
+const HELLO_TIMEOUT_MS = 2_000;
+/** A platform that is there answers a ping within this, on a poor line too. */
+const PING_TIMEOUT_MS = 3_000;
+
+/** Shows the page in `place`, or in a dialog over it, until the mount ends. */
+export function showFrame(shared: Shared, by: Mounting, place: HTMLElement): void {
+  const { options, emit } = shared;
+  const { display, frame: double } = options;
+  const before = document.activeElement;
+  const theme = shared.appearance?.theme ?? 'auto';
+  // The theme stands in the fragment, where the first bytes of the page can see it (and no server).
+  const element = double?.element ?? makeFrame(`${shared.url}#${theme}`);
+  let dialog: Dialog | undefined;
+  let at: DuebridgeEvents['exit']['at'] = 'loading';
+  let payment: PaymentUpdate | undefined;
+  let tokenError: unknown;
+  /** The token is asked for while the frame loads; null once it is used, or the page was quicker. */
+  let early: Promise<Given> | null | undefined;
+
+  const exit = (value: DuebridgeEvents['exit']): void => {
+    // With `inline` the last screen stays until the site removes it.
+    if (display === 'inline') shared.state = 'exited';
+    else shared.leave?.('exited');
+    emit('exit', value);
+  };
+  /** The browser closed the page, which could not send a message. */
+  const closed = (): void => {
+    const reason = payment?.status === 'succeeded' ? 'completed' : 'user';
+    exit({ reason, at, sessionId: '', payment });
+  };
+  const waits = (): boolean => shared.state !== 'ready';
+  /** The customer closes: the page decides, once there is one that can. */
+  const close = (): void => (waits() ? closed() : shared.post({ type: 'close' }));
+
+  const heard = async (message: ToSite): Promise<void> => {
+    switch (message.type) {
+      case 'token': {
+        const given = (message.why === 'initial' && early) || shared.getToken(message.why);
+        early = null;
+        const { token, error } = await given;
+        tokenError = error;
+        shared.post({ type: 'token', token });
+        break;
+      }
+      case 'ready':
+        if (shared.state !== 'exited') shared.state = 'ready';
+        if (dialog && document.activeElement === dialog.element) element.focus();
+        emit('ready', { version: message.version });
+        by.ready();
+        break;
+      case 'resize':
+        if (!dialog?.isSheet) element.style.height = `${message.height}px`;
+        emit('resize', { height: message.height });
+        break;
+      case 'exit':
+        exit(message.exit);
+        break;
+      case 'error':
+        emit('error', new DuebridgeError(message.error, tokenError));
+        break;
+      case 'screen':
+        at = message.name;
+        emit('screen', { name: at });
+        break;
+      case 'payment':
+        payment = message.payment;
+        emit('payment', payment);
+    }
+  };
+
+  // A turn later, so that mounting and unmounting at once (React's StrictMode) costs no token.
+  by.after(0, () => {
+    if (early === undefined) early = shared.getToken('initial');
+  });
+  const connect = meetPage(shared, by, element as HTMLIFrameElement, heard);
+  const { style } = element;
+  element.title = options.title ?? 'Bill payment';
+  style.cssText = 'border:0;width:100%;height:420px;display:block';
+  const dark =
+    theme === 'dark' || (theme === 'auto' && matchMedia('(prefers-color-scheme:dark)').matches);
+  style.background = dark ? '#14181f' : '#fff';
+  shared.focus = () => {
+    element.focus();
+    shared.post({ type: 'focus' });
+  };
+  by.listen.signal.addEventListener('abort', () => {
+    const held = document.activeElement === element || dialog;
+    element.remove();
+    // After the dialog has gone too.
+    if (held && before instanceof HTMLElement) queueMicrotask(() => before.focus());
+  });
+  if (display === 'modal') dialog = showDialog(element, by.listen, { close, closed, waits });
+  else place.append(element);
+  double?.connect(connect());
+}
+
+/** Waits for the page's hello and answers it with a port; gives the way to make that port for a page that sends none. */
+function meetPage(
+  shared: Shared,
+  { listen, after, fail, refused }: Mounting,
+  element: HTMLIFrameElement,
+  heard: (message: ToSite) => Promise<void>,
+): () => MessagePort {
+  const { origin } = shared;
+  let port: MessagePort | undefined;
+  let ping: HTMLIFrameElement | undefined;
+  const connect = (): MessagePort => {
+    port?.close();
+    const channel = new MessageChannel();
+    port = channel.port1;
+    port.addEventListener('message', (event: MessageEvent<ToSite>) => void heard(event.data));
+    port.start();
+    shared.post = (message) => channel.port1.postMessage(message);
+    if (shared.state === 'loading') shared.state = 'connected';
+    return channel.port2;
+  };
+  const unreachable = (): void =>
+    fail('platform_unreachable', `${origin} does not answer: try again`, true);
+  addEventListener(
+    'message',
+    ({ data, source, origin: from }: MessageEvent<Hello | Failed | null>) => {
+      if (!source || from !== origin) return;
+      // The platform is there, and yet its page is not shown: that is the site's address, or its policy.
+      if (source === ping?.contentWindow) return refused();
+      if (source !== element.contentWindow) return;
+      if (data?.duebridge === FAILED) return unreachable();
+      if (data?.duebridge !== PROTOCOL) return;
+      const init: Init = {
+        ...data,
+        display: shared.options.display,
+        locale: shared.language(),
+        appearance: shared.appearance ?? {},
+        renews: !!shared.options.fetchToken,
+      };
+      element.contentWindow?.postMessage(init, origin, [connect()]);
+    },
+    listen,
+  );
+  element.addEventListener(
+    'load',
+    () =>
+      after(HELLO_TIMEOUT_MS, () => {
+        if (port) return;
+        // Refused, or not there at all? Another page of the platform, for anybody to frame, says which.
+        ping = makeFrame(`${origin}/flow/ping`);
+        ping.hidden = true;
+        document.body.append(ping);
+        after(PING_TIMEOUT_MS, unreachable);
+      }),
+    listen,
+  );
+  listen.signal.addEventListener('abort', () => {
+    port?.close();
+    ping?.remove();
+  });
+  return connect;
+}
+
+export function makeFrame(src: string): HTMLIFrameElement {
+  const frame = document.createElement('iframe');
+  frame.src = src;
+  frame.referrerPolicy = 'no-referrer';
+  // Each token is needed: print() needs modals, the receipt needs downloads. No top navigation.
+  frame.setAttribute(
+    'sandbox',
+    'allow-scripts allow-same-origin allow-forms allow-modals allow-downloads allow-popups',
+  );
+  return frame;
+}

@@ -1,0 +1,94 @@
+/**
+ * The third way to the payment page: the whole tab goes there and comes back to `returnUrl` with a signed result. A module of its
+ * own, because who uses it needs nothing of the frame. The token travels in the body of a form, so that it is in no address, history
+ * or log (decision 115). A site's policy needs `form-action <platform>`.
+ */
+import { failure, platformOrigin, wrongConfig } from './config.ts';
+import { DuebridgeError, type DuebridgeOptions } from './types.ts';
+
+export { DuebridgeError };
+export type * from './types.ts';
+
+/** A browser that has not left for the platform by then will not. */
+const LEAVE_TIMEOUT_MS = 15_000;
+
+export interface RedirectOptions extends Pick<
+  DuebridgeOptions,
+  'partner' | 'fetchToken' | 'token' | 'frameOrigin' | 'locale' | 'appearance' | 'signal'
+> {
+  /** Where the customer comes back to, on a registered origin; the result stands in its query, as `duebridge_result`. */
+  readonly returnUrl: string;
+}
+
+/**
+ * Leaves for the payment page. The promise only ever rejects, with a DuebridgeError: `config_invalid`, `token_invalid` (with the
+ * backend's error as `cause`), `frame_refused` (the site's policy lacks form-action), `load_timeout`, and `destroyed` when `signal`
+ * aborts or the customer comes back with the browser's Back, so that the button can be used again.
+ */
+export async function redirectToPayment(options: RedirectOptions): Promise<never> {
+  const { partner, fetchToken, returnUrl, signal } = options;
+  if (!partner || !(fetchToken || options.token))
+    throw wrongConfig('partner and fetchToken or token are required');
+  if (!URL.canParse(returnUrl)) throw wrongConfig(`returnUrl "${returnUrl}" is not an address`);
+  const origin = platformOrigin(options.frameOrigin);
+  if (origin === location.origin) throw wrongConfig('frameOrigin is your own origin');
+  let token: string | undefined;
+  try {
+    token = fetchToken ? await fetchToken('initial') : options.token;
+  } catch (error) {
+    throw failure('token_invalid', 'your backend gave no token', true, error);
+  }
+  if (!token) throw failure('token_invalid', 'your backend gave no token', true);
+  if (signal?.aborted) throw failure('destroyed', 'aborted', true);
+  const url = `${origin}/flow/v1/${encodeURIComponent(partner)}`;
+  return new Promise((_, reject) => {
+    const stop = new AbortController();
+    const listen = { signal: stop.signal };
+    const end = (error: DuebridgeError): void => {
+      stop.abort();
+      clearTimeout(timer);
+      reject(error);
+    };
+    const timer = setTimeout(
+      () => end(failure('load_timeout', `${url} does not answer: try again`, true)),
+      LEAVE_TIMEOUT_MS,
+    );
+    // The browser's Back shows this page as it was left.
+    const back = (event: PageTransitionEvent): void => {
+      if (event.persisted) end(failure('destroyed', 'the customer came back', true));
+    };
+    addEventListener('pageshow', back, listen);
+    signal?.addEventListener('abort', () => end(failure('destroyed', 'aborted', true)), listen);
+    document.addEventListener(
+      'securitypolicyviolation',
+      ({ blockedURI }) => {
+        if (blockedURI.startsWith(origin)) end(failure('frame_refused', 'allow form-action'));
+      },
+      listen,
+    );
+    post(url, {
+      token,
+      return_url: returnUrl,
+      locale: options.locale || document.documentElement.lang || navigator.language,
+      appearance: JSON.stringify(options.appearance ?? {}),
+    });
+  });
+}
+
+function post(url: string, fields: Readonly<Record<string, string>>): void {
+  const form = document.createElement('form');
+  form.method = 'post';
+  form.action = url;
+  // Where the site itself stands in a frame, the page would be refused there.
+  form.target = '_top';
+  form.hidden = true;
+  for (const [name, value] of Object.entries(fields)) {
+    const field = document.createElement('input');
+    field.name = name;
+    field.value = value;
+    form.append(field);
+  }
+  document.body.append(form);
+  form.submit();
+  form.remove();
+}

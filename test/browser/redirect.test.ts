@@ -1,0 +1,371 @@
+/**
+ * The whole tab goes to the payment page and comes back (docs/redirect.md, decision 115): the guide's own files, a real platform and
+ * a real partner, in every engine that is installed. Then what a stranger may try with the result.
+ */
+import assert from 'node:assert/strict';
+import { spawn, type ChildProcess } from 'node:child_process';
+import { createHash, generateKeyPairSync, sign } from 'node:crypto';
+import { once } from 'node:events';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import test, { after, before, suite } from 'node:test';
+import { pathToFileURL } from 'node:url';
+import type { FlowResult, FlowReturn, FlowSessionGrant } from '@duebridge/contract';
+import { freePort } from '@duebridge/runtime/testing';
+import { BothSides, type PartnerSide } from '../support/both-sides.ts';
+import { call, createToken, type Client } from '../support/customer.ts';
+import { ENGINES, MISSING, startEngine, type Engine, type Tab } from './engines.ts';
+import { until, useRig } from './rig.ts';
+import { DriverLost } from './webdriver.ts';
+
+const root = join(import.meta.dirname, '../..');
+const guide = readFileSync(join(root, 'docs', 'redirect.md'), 'utf8');
+const rig = useRig();
+const sides = new BothSides();
+const key = 'the-key-that-the-biller-chose';
+/** A visit whose browser was lost is repeated, with another bill; the last of these fails the test. */
+const VISITS = 3;
+/** A bill and a site for each of them: two visits an engine. */
+const ACCOUNTS = Array.from({ length: 2 * VISITS * ENGINES.length }, (_, index) => `A-${index}`);
+
+let partner: PartnerSide;
+let client: Client;
+let folder: string;
+let readResult: (
+  jwt: string,
+  awaited: { platform: string; partner: string; token_sha256: string },
+) => Promise<FlowResult>;
+const sites: ChildProcess[] = [];
+const ports: number[] = [];
+
+before(async () => {
+  folder = mkdtempSync(join(tmpdir(), 'duebridge-redirect-'));
+  const blocks = [...guide.matchAll(/^```js\n([\s\S]*?)^```$/gm)].map(([, text = '']) => text);
+  ['result.mjs', 'server.mjs', 'pay.js'].forEach((name, index) =>
+    writeFileSync(join(folder, name), blocks[index] ?? ''),
+  );
+  ({ readResult } = (await import(pathToFileURL(join(folder, 'result.mjs')).href)) as {
+    readResult: typeof readResult;
+  });
+  partner = await sides.partner({
+    auth: { method: 'key', header: 'x-api-key', keys: [key] },
+    billers: [{ biller_id: 'acme', max_amount_in_cents: 100_000 }],
+  });
+  await partner.importAccounts(
+    'biller_id,account_id,status,first_name,last_name,amount_due,due_date,min_amount,max_amount\n' +
+      [...ACCOUNTS, 'A-99']
+        .map((account) => `acme,${account},active,Ada,Lovelace,42.42,2099-12-01,,\n`)
+        .join(''),
+  );
+  const { register } = await sides.platform({ webDist: pathToFileURL(`${rig.dist}/`) });
+  for (const _ of ACCOUNTS) ports.push(await freePort());
+  client = await register({
+    partner_id: 'acme',
+    name: 'Acme Water',
+    kind: 'biller',
+    biller_id: 'acme',
+    base_url: partner.server.url,
+    origins: ports.map((port) => `http://localhost:${port}`),
+    auth: { method: 'key', header: 'x-api-key', key },
+  });
+});
+after(async () => {
+  for (const site of sites) {
+    if (site.exitCode !== null || site.pid === undefined) continue;
+    site.kill();
+    await once(site, 'exit');
+  }
+  await sides.stop();
+  rmSync(folder, { recursive: true, force: true });
+});
+
+/** Starts the guide's site for a bill of its own; gives its address. */
+async function startSite(): Promise<string> {
+  const index = sites.length;
+  const site = spawn(process.execPath, ['server.mjs'], {
+    cwd: folder,
+    env: {
+      PLATFORM_URL: client.platformUrl,
+      PARTNER_ID: 'acme',
+      CLIENT_ID: client.client_id,
+      API_KEY: client.api_key,
+      ACCOUNT_ID: ACCOUNTS[index],
+      PORT: String(ports[index]),
+    },
+    stdio: ['ignore', 'pipe', 'inherit'],
+  });
+  sites.push(site);
+  assert.ok(site.stdout);
+  // Rejects when the process cannot be started; never waits for one that says nothing.
+  await once(site.stdout, 'data', { signal: AbortSignal.timeout(20_000) });
+  return `http://localhost:${ports[index]}`;
+}
+
+/** Waits until an element of the tab's own page has this text. */
+const reads = (tab: Tab, selector: string, text: string): Promise<void> =>
+  until(() =>
+    tab
+      .run(
+        'page',
+        (wanted, inside) => document.querySelector(wanted)?.textContent === inside,
+        selector,
+        text,
+      )
+      // A page that is being left cannot be asked.
+      .catch((error: unknown) => {
+        if (tab.lost()) throw error;
+        return false;
+      }),
+  );
+const addressOf = (tab: Tab): Promise<string> => tab.run('page', () => location.href);
+
+async function paysAndReturns(tab: Tab): Promise<void> {
+  const site = await startSite();
+  await tab.goto(`${site}/`);
+  await tab.click('page', '#pay');
+  await reads(tab, 'h1', 'Your bill from Acme Water');
+  const address = new URL(await addressOf(tab));
+  assert.equal(address.origin, client.platformUrl);
+  // The visit's name and nothing else: neither the token nor anything of the customer.
+  assert.match(
+    `${address.pathname}${address.search}${address.hash}`,
+    /^\/flow\/v1\/acme\?visit=[\w-]{16}$/,
+  );
+  const kept = await tab.run('page', () => [
+    localStorage.length,
+    sessionStorage.length,
+    document.cookie,
+    document.documentElement.outerHTML.includes('dbt_'),
+  ]);
+  assert.deepEqual(kept, [0, 0, '', false]);
+
+  await tab.click('page', '.actions .main');
+  await reads(tab, 'h1', 'Check your payment');
+  // A reload sends no form and costs nothing: the bill is there again.
+  await tab.goto(address.href);
+  await reads(tab, 'h1', 'Your bill from Acme Water');
+  await tab.click('page', '.actions .main');
+  await reads(tab, 'h1', 'Check your payment');
+  await tab.click('page', '.actions .main');
+  await reads(tab, 'h1', 'Paid. Thank you!');
+  await reads(tab, '.actions .main', 'Back to Acme Water');
+  await tab.click('page', '.actions .main');
+  await reads(tab, 'h1', 'Thank you. Your payment is posted.');
+  const returned = await addressOf(tab);
+  assert.ok(returned.startsWith(`${site}/paid?duebridge_result=`), returned);
+
+  // Shown again, by a reload or by whoever finds the address, it is not taken for another payment.
+  await tab.goto(returned);
+  await reads(tab, 'h1', 'We are looking up your payment.');
+  // The payment page of a visit that is over shows what was paid, and cannot pay again.
+  await tab.goto(address.href);
+  await reads(tab, 'h1', 'Paid. Thank you!');
+}
+
+/** The browser's Back from the payment page: the site again, with a button that works. */
+async function comesBack(tab: Tab): Promise<void> {
+  const site = await startSite();
+  await tab.goto(`${site}/`);
+  await tab.click('page', '#pay');
+  await reads(tab, 'h1', 'Your bill from Acme Water');
+  await tab.run('page', () => history.back());
+  await reads(tab, 'h1', 'Your bill');
+  await tab.click('page', '#pay');
+  await reads(tab, 'h1', 'Your bill from Acme Water');
+  await tab.click('page', 'header .close');
+  await reads(tab, 'h1', 'You have not paid.');
+}
+
+/** Whether the visit was seen to its end; false when the browser was lost, which says nothing about the page. */
+async function visited(engine: Engine, act: (tab: Tab) => Promise<void>): Promise<boolean> {
+  let tab: Tab | undefined;
+  try {
+    tab = await engine.open(client.platformUrl);
+    await act(tab);
+    return true;
+  } catch (error) {
+    if (error instanceof DriverLost || tab?.lost() === true) return false;
+    throw error;
+  } finally {
+    await tab?.close().catch(() => {});
+  }
+}
+
+suite('in every engine', { concurrency: ENGINES.length }, () => {
+  for (const name of ENGINES) {
+    test(`a customer goes to the page in ${name}, pays, and comes back with a result that verifies; Back does no harm [S1]`, async (t) => {
+      let engine = await startEngine(name);
+      if (engine === undefined) {
+        t.diagnostic(MISSING[name]);
+        return;
+      }
+      t.after(() => engine?.stop().catch(() => {}));
+      for (const act of [paysAndReturns, comesBack]) {
+        for (let visit = 1; !(await visited(engine, act)); visit += 1) {
+          assert.ok(visit < VISITS, `${name} was lost in each of ${VISITS} visits`);
+          t.diagnostic('the browser was lost; the visit is repeated');
+          await engine.stop().catch(() => {});
+          engine = await startEngine(name);
+          assert.ok(engine, `${name} does not start again`);
+        }
+      }
+    });
+  }
+});
+
+// What a stranger may try -----------------------------------------------------------------------------------------------------
+
+/** A visit without a browser: a token, its session, and a way to ask for the result. */
+async function openVisit(account: string): Promise<{
+  token: string;
+  token_sha256: string;
+  pay(): Promise<void>;
+  leave(change?: object): Promise<{ status: number; location: string; jwt: string }>;
+}> {
+  const made = await createToken(client, { account_id: account });
+  assert.equal(made.status, 200);
+  const { token } = made.body;
+  const { body: grant } = await call<FlowSessionGrant>(
+    'POST',
+    `${client.platformUrl}/v1/flow/session`,
+    { authorization: `Bearer ${token}` },
+    {},
+  );
+  const headers = { authorization: `Bearer ${grant.session}` };
+  return {
+    token,
+    token_sha256: createHash('sha256').update(token).digest('base64url'),
+    async pay() {
+      const paid = await call('POST', `${client.platformUrl}/v1/flow/payments`, headers, {
+        amount_in_cents: 4_242,
+        funding_method: 'sandbox_bank',
+      });
+      assert.equal(paid.status, 200);
+    },
+    async leave(change = {}) {
+      const { status, body } = await call<FlowReturn>(
+        'POST',
+        `${client.platformUrl}/v1/flow/return`,
+        headers,
+        { return_url: `http://localhost:${ports[0]}/paid?order=7&x=%20#end`, ...change },
+      );
+      const location = body.location ?? '';
+      const jwt = status === 200 ? new URL(location).searchParams.get('duebridge_result') : null;
+      return { status, location, jwt: jwt ?? '' };
+    },
+  };
+}
+const awaited = (token_sha256: string): Parameters<typeof readResult>[1] => ({
+  platform: client.platformUrl,
+  partner: 'acme',
+  token_sha256,
+});
+
+test('a result that was altered, forged, is late or is another’s is refused by the guide’s ten lines', async () => {
+  const [mine, other] = [await openVisit('A-99'), await openVisit('A-99')];
+  const { jwt, location } = await mine.leave();
+  assert.match(location, /\/paid\?order=7&x=%20&duebridge_result=[\w.-]+#end$/);
+  const result = await readResult(jwt, awaited(mine.token_sha256));
+  assert.equal(result.status, 'none');
+  assert.ok(result.exp - result.iat <= 600);
+
+  const [head = '', claims = '', signature = ''] = jwt.split('.');
+  const text = (value: object): string => Buffer.from(JSON.stringify(value)).toString('base64url');
+  const paid = text({ ...result, status: 'succeeded', amount_in_cents: 4_242 });
+  const { privateKey } = generateKeyPairSync('ed25519');
+  const signedByAnother = sign(null, Buffer.from(`${head}.${paid}`), privateKey).toString(
+    'base64url',
+  );
+  const kid = (JSON.parse(Buffer.from(head, 'base64url').toString()) as { kid: string }).kid;
+  for (const [why, forged] of [
+    ['claims', `${head}.${paid}.${signature}`],
+    ['signature', `${head}.${claims}.${signature.replace(/^./, (c) => (c === 'A' ? 'B' : 'A'))}`],
+    ['another key', `${head}.${paid}.${signedByAnother}`],
+    ['no algorithm', `${text({ alg: 'none', kid })}.${paid}.`],
+    ['unknown key', `${text({ alg: 'EdDSA', kid: 'x' })}.${paid}.${signedByAnother}`],
+    ['nothing', ''],
+  ] as const) {
+    await assert.rejects(readResult(forged, awaited(mine.token_sha256)), why);
+  }
+  // Replay: of another visit of the same customer, at another partner, and after its time.
+  await assert.rejects(readResult(jwt, awaited(other.token_sha256)));
+  await assert.rejects(readResult(jwt, { ...awaited(mine.token_sha256), partner: 'basin' }));
+  const { now } = Date;
+  Date.now = () => now() + 601_000;
+  try {
+    await assert.rejects(readResult(jwt, awaited(mine.token_sha256)));
+  } finally {
+    Date.now = now;
+  }
+});
+
+test('a payment that has not ended, or may exist, is never told as failed or as not made [EE9]', async () => {
+  const visit = await openVisit('A-99');
+  const read = async (change?: object): Promise<FlowResult> =>
+    readResult((await visit.leave(change)).jwt, awaited(visit.token_sha256));
+  assert.equal((await read({ confirm_unanswered: true })).status, 'unknown');
+  await visit.pay();
+  const first = await read();
+  assert.ok(first.status === 'processing' || first.status === 'succeeded', first.status);
+  await until(async () => (await read()).status === 'succeeded');
+  const { amount_in_cents, platform_payment_id } = await read();
+  assert.equal(amount_in_cents, 4_242);
+  assert.ok(platform_payment_id);
+});
+
+test('customers come from registered origins, and are sent to no others', async () => {
+  const visit = await openVisit('A-99');
+  for (const [return_url, status] of [
+    ['https://evil.example/paid', 403],
+    [`http://localhost.evil.example:${ports[0]}/`, 403],
+    ['javascript:alert(1)', 403],
+    [`http://user:secret@localhost:${ports[0]}/`, 400],
+    [`http://localhost:${ports[0]}/?duebridge_result=mine`, 400],
+    ['/paid', 400],
+  ] as const) {
+    assert.equal((await visit.leave({ return_url })).status, status, return_url);
+  }
+
+  const [port = 0] = ports;
+  const fields = { token: visit.token, return_url: `http://localhost:${port}/paid` };
+  const post = (origin: string | undefined, change: object = {}): Promise<Response> =>
+    fetch(`${client.platformUrl}/flow/v1/acme`, {
+      method: 'POST',
+      redirect: 'manual',
+      headers: origin === undefined ? {} : { origin },
+      body: new URLSearchParams({ ...fields, ...change }),
+    });
+  const good = await post(`http://localhost:${port}`);
+  assert.equal(good.status, 303);
+  const cookie = good.headers.get('set-cookie') ?? '';
+  assert.match(
+    cookie,
+    /^duebridge_visit_[\w-]{16}=.*; Path=\/flow\/v1\/acme; .*HttpOnly; SameSite=Lax$/,
+  );
+  assert.ok(!cookie.includes(visit.token));
+  // A hidden origin ("null") is none: whoever hides it could send customers to a bill of their own.
+  for (const origin of ['https://evil.example', 'null', undefined]) {
+    const refused = await post(origin);
+    assert.equal(refused.status, 403, origin);
+    assert.equal(refused.headers.get('set-cookie'), null);
+    assert.ok(!(await refused.text()).includes(visit.token));
+  }
+  const away = await post(`http://localhost:${port}`, { return_url: 'https://evil.example/' });
+  assert.equal(away.status, 403);
+
+  // The cookie of one visit does not open another, and nobody frames either.
+  const at = new URL(good.headers.get('location') ?? '', `${client.platformUrl}/flow/v1/acme`);
+  const [pair = ''] = cookie.split(';');
+  const opened = await fetch(at, { headers: { cookie: pair } });
+  assert.match(opened.headers.get('content-security-policy') ?? '', /frame-ancestors 'none'/);
+  assert.ok((await opened.text()).includes(visit.token));
+  const { searchParams } = at;
+  const otherId = `${searchParams.get('visit')?.slice(0, -1)}-`;
+  const renamed = pair.replace(/visit_[\w-]{16}/, `visit_${otherId}`);
+  searchParams.set('visit', otherId);
+  const stolen = await fetch(at, { headers: { cookie: renamed } });
+  const page = await stolen.text();
+  assert.ok(!page.includes(visit.token));
+  assert.ok(page.includes('token_expired'));
+});
