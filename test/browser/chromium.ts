@@ -61,20 +61,20 @@ async function unpacked(): Promise<string> {
   if (existsSync(join(folder, 'duebridge-fonts.conf'))) return folder;
   const draft = `${folder}.${process.pid}`;
   mkdirSync(draft, { recursive: true });
-  const before = process.env['TMPDIR'];
-  process.env['TMPDIR'] = draft;
   try {
-    const { default: sparticuz, inflate } = await import('@sparticuz/chromium');
-    await sparticuz.executablePath();
-    await inflate(join(modules, '@sparticuz/chromium/bin/al2023.tar.br'));
+    // In a process of its own: TMPDIR says where it unpacks to, and tests of this process make folders at the same time.
+    const libraries = join(modules, '@sparticuz/chromium/bin/al2023.tar.br');
+    await promisify(execFile)(
+      process.execPath,
+      [join(import.meta.dirname, 'unpack-chromium.ts'), libraries],
+      { env: { ...process.env, TMPDIR: draft } },
+    );
     writeFileSync(join(draft, 'duebridge-fonts.conf'), fontsConf(folder));
     renameSync(draft, folder);
   } catch (error) {
     // Two test files that start together: the first one's folder is as good.
     if (!existsSync(join(folder, 'duebridge-fonts.conf'))) throw error;
   } finally {
-    if (before === undefined) delete process.env['TMPDIR'];
-    else process.env['TMPDIR'] = before;
     rmSync(draft, { recursive: true, force: true });
   }
   return folder;
