@@ -63,17 +63,16 @@ export const PLANTED: readonly Planted[] = [
   },
   {
     name: 'every retry has an id of its own',
-    file: 'platform/src/engine/dispatcher.ts',
-    find: 'function orderOf(payment: ActivePayment): CallOrder {\n',
+    file: 'platform/src/engine/active-payment.ts',
+    find: '  return {\n    platform_payment_id,\n',
     replace:
-      'function orderOf(payment: ActivePayment): CallOrder {\n  if (payment.tries > 0) return { ...payment, platform_payment_id: `${payment.platform_payment_id.slice(0, 50)}-${payment.tries}` };\n',
+      '  return {\n    platform_payment_id: payment.tries > 0 ? `${platform_payment_id.slice(0, 50)}-${payment.tries}` : platform_payment_id,\n',
   },
   {
     name: 'a retry asks for another amount',
-    file: 'platform/src/engine/dispatcher.ts',
-    find: 'function orderOf(payment: ActivePayment): CallOrder {\n',
-    replace:
-      'function orderOf(payment: ActivePayment): CallOrder {\n  if (payment.tries > 0) return { ...payment, amount_in_cents: payment.amount_in_cents + payment.tries };\n',
+    file: 'platform/src/engine/active-payment.ts',
+    find: '    amount_in_cents,\n    funding_method: group',
+    replace: '    amount_in_cents: amount_in_cents + payment.tries,\n    funding_method: group',
   },
   {
     name: 'what a crash left processing is not looked for',

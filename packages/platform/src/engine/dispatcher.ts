@@ -11,14 +11,8 @@ import type { PaymentStage } from '@duebridge/contract';
 import { isDatabaseTrouble, kindOfError, messageOf } from '@duebridge/runtime';
 import type { Partner } from '../partners/registry.ts';
 import type { PaymentRow } from '../store/payments.ts';
-import {
-  authorizeFunds,
-  poll,
-  settleFunds,
-  submit,
-  type CallContext,
-  type CallOrder,
-} from './calls.ts';
+import { authorizeFunds, poll, settleFunds, submit, type CallContext } from './calls.ts';
+import { ActivePayment, orderOf, type PaymentGroup } from './active-payment.ts';
 import type { EngineMetrics } from './metrics.ts';
 import type { HoldReason } from './outcome.ts';
 import type { EngineOptions, EngineStep, EngineTimes } from './options.ts';
@@ -31,29 +25,11 @@ import {
   WAITING_AGE_MS,
   type PartnerSignal,
   type PaymentEvent,
-  type PaymentMemory,
   type StepWrite,
 } from './payment-steps.ts';
 import { learn, OVERDUE_AFTER_MS } from './poll-schedule.ts';
 import { PaymentRecords } from './records.ts';
 import { SLOTS, type LoadedRow } from './slots.ts';
-
-/** A payment in memory, kept as small as possible because a worker holds up to a million (performance F5). */
-export interface ActivePayment extends PaymentMemory {
-  /** When its next step is due, in whole monotonic milliseconds: a fraction would cost 16 bytes for each payment. */
-  at: number;
-  readonly platform_payment_id: string;
-  readonly queue: PartnerQueue<ActivePayment>;
-  readonly biller_id: string;
-  readonly account_id: string;
-  readonly platform_batch_id: string;
-  readonly amount_in_cents: number;
-  readonly funding_method: string;
-  /** Wall time of creation in milliseconds from the dispatcher's own beginning, so that it is small; see `#createdAt`. */
-  readonly createdAt: number;
-  /** See slots.ts. */
-  readonly slot: number;
-}
 
 /** What the dispatcher needs of the worker whose payments it drives. */
 export interface Lease {
@@ -70,8 +46,8 @@ export interface Lease {
 
 /** A call to the funding port that takes longer is aborted and retried: every operation of the port is idempotent. */
 const FUNDING_DEADLINE_MS = 15_000;
-/** Maximum number of shared texts. */
-const MAX_TEXTS = 10_000;
+/** Maximum number of groups in memory. */
+const MAX_GROUPS = 10_000;
 /** Interval of the check whether calls in flight in a slot have been recorded. */
 const LEAVE_LOOK_MS = 20;
 /** How long the write of an acceptance is deferred for the first poll, which may make it unnecessary. */
@@ -106,6 +82,7 @@ export class Dispatcher {
   /** Each holds what was forgotten since its reader began. */
   readonly #readers = new Set<Set<string>>();
   readonly #texts = new Map<string, string>();
+  readonly #groups = new Map<string, PaymentGroup>();
   /** Wall time. */
   readonly #beganAt: number;
   #ended = false;
@@ -182,31 +159,16 @@ export class Dispatcher {
     if (this.#ended || slot === null || this.#payments.has(row.platform_payment_id)) return;
     const now = this.#options.clock.monotonic();
     const age = 'accepted_age_ms' in row ? (row.accepted_age_ms ?? 0) : 0;
-    const payment: ActivePayment = {
-      at: Math.ceil(now + delayMs),
-      platform_payment_id: row.platform_payment_id,
-      queue: this.queueOf(row.partner_id),
-      biller_id: this.#shared(row.biller_id),
-      account_id: row.account_id,
-      platform_batch_id: this.#shared(row.platform_batch_id),
-      amount_in_cents: row.amount_in_cents,
-      funding_method: this.#shared(row.funding_method),
-      createdAt: Date.parse(row.created_at) - this.#beganAt,
-      stage: this.#shared(row.stage),
-      status: this.#shared(row.status),
-      payment_id: row.payment_id,
+    const payment = new ActivePayment(
+      { ...row, stage: this.#shared(row.stage), status: this.#shared(row.status) },
+      this.#groupOf(row),
       slot,
-      acceptedAt: Math.floor(now - age),
-      polls: 0,
-      tries: 0,
-      failedAt: undefined,
-      ownFaults: 0,
-      wasCrossed: false,
-      grace: 0,
-      resubmit: false,
-      funded: false,
-      anomaly: undefined,
-    };
+      {
+        at: Math.ceil(now + delayMs),
+        createdAt: Date.parse(row.created_at) - this.#beganAt,
+        acceptedAt: Math.floor(now - age),
+      },
+    );
     this.#payments.set(payment.platform_payment_id, payment);
     this.#count(slot, 1);
     this.#enqueue(payment);
@@ -299,10 +261,10 @@ export class Dispatcher {
 
   /** Puts a payment into the queue for its next step: the funding queue or its partner's. */
   #enqueue(payment: ActivePayment): void {
-    if (this.#ended || !this.#isCurrent(payment)) return;
+    if (this.#ended || !payment.isCurrent) return;
     const step = nextStep(payment);
     if (step === 'authorize' || step === 'settle') {
-      const queue = this.#fundingQueueOf(payment.funding_method);
+      const queue = this.#fundingQueueOf(payment.group.funding_method);
       queue.push(payment, payment.queue.partner_id);
       this.#pumpFunding(queue);
       return;
@@ -312,9 +274,10 @@ export class Dispatcher {
   }
 
   #forget(payment: ActivePayment): void {
-    if (!this.#isCurrent(payment)) return;
     const { platform_payment_id, slot } = payment;
+    if (this.#payments.get(platform_payment_id) !== payment) return;
     this.#payments.delete(platform_payment_id);
+    payment.forget();
     this.#unsaved.delete(payment);
     this.#count(slot, -1);
     for (const forgotten of this.#readers) forgotten.add(platform_payment_id);
@@ -324,24 +287,31 @@ export class Dispatcher {
     this.#inSlot[slot] = (this.#inSlot[slot] ?? 0) + by;
   }
 
+  #groupOf(row: PaymentRow | LoadedRow): PaymentGroup {
+    const { partner_id, biller_id, platform_batch_id, funding_method } = row;
+    const key = `${partner_id} ${biller_id} ${platform_batch_id} ${funding_method}`;
+    let group = this.#groups.get(key);
+    if (group === undefined) {
+      // Batches change over time, but payments in flight belong to few of them.
+      if (this.#groups.size >= MAX_GROUPS) this.#groups.clear();
+      const queue = this.queueOf(partner_id);
+      group = { queue, biller_id, platform_batch_id, funding_method };
+      this.#groups.set(key, group);
+    }
+    return group;
+  }
+
   /** Wall time of a payment's creation in milliseconds. */
   #createdAt({ createdAt }: ActivePayment): number {
     return this.#beganAt + createdAt;
   }
 
-  /** Returns one shared copy of a text, so that a million payments do not each keep their own. */
+  /** Returns one shared copy of a word of the schema, so that a million payments do not each keep their own. */
   #shared<T extends string>(text: T): T {
     const known = this.#texts.get(text);
     if (known !== undefined) return known as T;
-    // Batches change over time, but payments in flight belong to few of them.
-    if (this.#texts.size >= MAX_TEXTS) this.#texts.clear();
     this.#texts.set(text, text);
     return text;
-  }
-
-  /** False for the state of a payment from before it was restarted. */
-  #isCurrent(payment: ActivePayment): boolean {
-    return this.#payments.get(payment.platform_payment_id) === payment;
   }
 
   /**
@@ -353,7 +323,9 @@ export class Dispatcher {
     afterwards: () => void,
   ): void {
     const { clock } = this.#options;
-    this.#began(payment);
+    // A payment that is forgotten meanwhile has no slot any more.
+    const { slot } = payment;
+    this.#began(slot);
     void (async () => {
       let next: number | 'forget';
       try {
@@ -368,16 +340,16 @@ export class Dispatcher {
         this.#enqueue(payment);
       }
       afterwards();
-      this.#finished(payment);
+      this.#finished(slot);
     })();
   }
 
-  #began({ slot }: ActivePayment): void {
+  #began(slot: number): void {
     this.#underWay += 1;
     this.#underWayIn[slot] = (this.#underWayIn[slot] ?? 0) + 1;
   }
 
-  #finished({ slot }: ActivePayment): void {
+  #finished(slot: number): void {
     this.#underWay -= 1;
     this.#underWayIn[slot] = (this.#underWayIn[slot] ?? 0) - 1;
     if (this.#underWay === 0) this.#idle?.();
@@ -408,7 +380,6 @@ export class Dispatcher {
   }
 
   #pumpFunding(queue: FundingQueue<ActivePayment>): void {
-    const isCurrent = (payment: ActivePayment): boolean => this.#isCurrent(payment);
     while (!this.#ended) {
       const turn = queue.take(this.#options.clock.monotonic(), isCurrent);
       if (turn.kind === 'wait') this.#wake(queue, turn.until, () => this.#pumpFunding(queue));
@@ -427,7 +398,6 @@ export class Dispatcher {
 
   /** Starts what is due and within the partner's budget; otherwise sets the timer for when the next call could start. */
   pump(queue: PartnerQueue<ActivePayment>): void {
-    const isCurrent = (payment: ActivePayment): boolean => this.#isCurrent(payment);
     while (!this.#ended) {
       const turn = queue.take(this.#options.clock.monotonic(), isCurrent);
       if (turn.kind !== 'start') {
@@ -573,7 +543,7 @@ export class Dispatcher {
   }
 
   #fundsInDatabase(payment: ActivePayment): boolean {
-    return this.#options.funding.isInDatabase?.(payment) ?? false;
+    return this.#options.funding.isInDatabase?.(orderOf(payment)) ?? false;
   }
 
   #canWait(queue: PartnerQueue<ActivePayment>, partner: Partner | undefined): boolean {
@@ -591,7 +561,7 @@ export class Dispatcher {
   ): Promise<number | 'forget'> {
     const { clock, client } = this.#options;
     const { queue } = payment;
-    const decision = decide(payment, event, {
+    const decision = decide(payment.memory(), event, {
       now: Math.floor(clock.monotonic()),
       random: () => clock.random(),
       times: this.#times,
@@ -825,7 +795,8 @@ export class Dispatcher {
     const acceptance = this.#unsaved.get(payment);
     if (acceptance === undefined) return this.#saving.get(payment);
     this.#unsaved.delete(payment);
-    this.#began(payment);
+    const { slot } = payment;
+    this.#began(slot);
     const saving = (async () => {
       try {
         await this.#writeFrom(payment, 'dispatching', acceptance);
@@ -836,7 +807,7 @@ export class Dispatcher {
         payment.stage = 'dispatching';
       } finally {
         this.#saving.delete(payment);
-        this.#finished(payment);
+        this.#finished(slot);
       }
     })();
     this.#saving.set(payment, saving);
@@ -854,17 +825,15 @@ function isSettled(written: StepWrite): boolean {
   return written.kind === 'settle';
 }
 
+/** For the queues, which drop what is not. */
+function isCurrent(payment: ActivePayment): boolean {
+  return payment.isCurrent;
+}
+
 /** The lane of the partner's queue that a payment waits in. */
 function laneOf(payment: ActivePayment): QueueLane {
   if (payment.tries > 0) return 'retry';
   return nextStep(payment) === 'submit' ? 'submit' : 'poll';
-}
-
-/** The payment as its calls carry it. A PUT may be answered with another payment_id by a partner that forgot it (decision 22). */
-function orderOf(payment: ActivePayment): CallOrder {
-  return payment.stage === 'dispatching' && payment.payment_id !== null
-    ? { ...payment, payment_id: null }
-    : payment;
 }
 
 /** The reason that an operator sees next to the partner. */

@@ -226,13 +226,12 @@ test('a partner restored from a backup takes the payment under a new id, and the
     // The backup is older than the payment: its record and its posting are gone, and ids are given anew.
     restored = true;
     partner.payments.clear();
+    partner.paymentIdOf = (name) => `Q-${name}`;
     return undefined;
   };
   const engine = place.engine();
   await engine.start();
   const { platform_payment_id: id } = await place.pay(engine, 'acme');
-  await place.until(id, (row) => row.payment_id !== null);
-  partner.paymentIdOf = (name) => `Q-${name}`;
   const done = await place.until(id, settled);
   assert.deepEqual([done.status, done.payment_id], ['succeeded', `Q-${id}`]);
   // Both sides' records: one charge here, one posting there, of the same amount and under the same payment_id.

@@ -10,7 +10,8 @@
  *         has more rows than memory holds is read again (PL9).
  */
 import { ARRIVALS, type PaymentRow } from '../store/payments.ts';
-import { Dispatcher, type ActivePayment } from './dispatcher.ts';
+import type { ActivePayment } from './active-payment.ts';
+import { Dispatcher } from './dispatcher.ts';
 import { keptMs } from './lease.ts';
 import type { DatabaseTime } from './ownership.ts';
 import type { EngineMetrics } from './metrics.ts';
