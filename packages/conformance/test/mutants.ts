@@ -1517,6 +1517,12 @@ export const CALLER_MUTANTS: readonly CallerMutant[] = [
     breaks: ['C03'],
     verdict: 'FAIL',
   },
+  {
+    name: 'knows_two_words',
+    wrong: 'does not know that canceled is an end',
+    breaks: ['C03'],
+    verdict: 'FAIL',
+  },
   { name: 'polls_on', wrong: 'polls on after the end', breaks: ['C03'], verdict: 'FAIL' },
   {
     name: 'ignores_retry_after',

@@ -125,6 +125,7 @@ export type CallerFault =
   | 'new_bytes_on_retry'
   | 'polls_on'
   | 'forgets_the_end'
+  | 'knows_two_words'
   | 'ignores_retry_after'
   | 'floods'
   | 'token_for_each_call'
@@ -264,6 +265,7 @@ class SmallPlatform implements Driver {
 
   /** The end that a status word says; undefined when it says none. */
   #understood(word: string): string | undefined {
+    if (word === 'canceled' && this.#fault === 'knows_two_words') return undefined;
     if (ENDS.includes(word)) return word;
     if (this.#fault === 'words_without_case' && ENDS.includes(word.toLowerCase())) {
       return word.toLowerCase();

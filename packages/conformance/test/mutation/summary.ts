@@ -54,14 +54,15 @@ export function page(scores: Readonly<Record<string, Score>>): string {
   });
   return `# Mutants of right peers
 
-The kill matrix was made by people who know the checks. This page was made the other way round: six
+The kill matrix was made by people who know the checks. This page was made the other way round:
 right peers are mutated mechanically, one operator, constant, condition, statement, word, field name
 or clause of SQL at a time, and each mutant is started and judged in the strict profile. A mutant
 that survives either breaks nothing that a peer can see, which is explained below, or shows a hole in
 the judge, which is then closed by a check.
 
 \`npm run mutation -- partner.mjs\` judges all mutants of one peer again (\`--count 40 --seed 7\` takes
-forty of them). \`npm test\` judges a few of each, and fails when one survives that is not explained.
+forty of them). \`npm test\` judges a few of the servers' mutants, and fails when one survives that is
+not explained.
 
 <!-- prettier-ignore -->
 | the right peer | mutants | not reached | judged | caught | survive | caught of judged | caught of what can be seen |

@@ -102,6 +102,82 @@ export const SURVIVORS: Readonly<Record<string, readonly Explanation[]>> = {
       ],
     },
   ],
+  'sandbox-platform': [
+    {
+      why: 'How long a token lives, how much is read and remembered, and how many requests a second are let through: by a little, and within what the judge allows for.',
+      places: [
+        /TOKEN_LIFE_MS = /,
+        /MAX_BODY_BYTES = /,
+        /RATE_PER_SECOND = /,
+        /BURST = /,
+        /MAX_TOKENS/,
+        /MAX_RUNS = /,
+        /DRIVE_WITHIN_MS = /,
+        /allowance/,
+        /randomBytes\((?:24|32)\)/,
+        / requestTimeout: /,
+      ],
+    },
+    {
+      why: 'What the test itself names or sets: the account that is not found, the kind of client, the clock, the port.',
+      places: [
+        /UNKNOWN_ACCOUNT = /,
+        /kind: 'biller' as const/,
+        / clock\.now\(\) \+ offsetMs/,
+        /let offsetMs = 0/,
+        /server\.(?:once|listen)\(/,
+        / url: `http:/,
+        / client_id: client\.client_id, \| client_id -> api_key/,
+      ],
+    },
+    {
+      why: 'What the inspection page shows, and the clause that picks text from JSON for it.',
+      places: [/token_start: /, /account_id: external_identifiers/, /typeof answer\.body/],
+    },
+    {
+      why: 'The body is refused all the same, by the next rule, or the details of the refusal read otherwise.',
+      places: [
+        /problems\(json, 'body'\)/,
+        /details\.length > 0 \|\| /,
+        /throw new Refusal\('INVALID_REQUEST', \{ details/,
+      ],
+    },
+    {
+      why: 'Errors that did not happen, and bytes that are not UTF-8: the judge sends texts.',
+      places: [/instanceof Refusal\)/, /instanceof JsonProblem\)/, /isUtf8\(body\)/],
+    },
+    { why: 'A header that no rule asks for.', places: [/'Cache-Control'/] },
+    {
+      why: 'The size of a body to the byte, and the moment of expiry to the millisecond.',
+      places: [/let bytes = 0/, /bytes (?:<=|>) MAX_BODY_BYTES/, /isGood: /],
+    },
+    { why: 'Paths that nobody calls.', places: [/path === platformRoutes\.create_token\.path/] },
+  ],
+  'caller.mjs': [
+    {
+      why: 'How long it waits between two calls, and for an answer: by a little, or still within what any partner bears.',
+      places: [
+        /payment\.delay = /,
+        /AbortSignal\.timeout\(2_000\)/,
+        / delay: 250/,
+        /wait > payment\.delay/,
+        /seconds > 0\) wait = /,
+        /'retry-after'\) \?\? 'none'/,
+      ],
+    },
+    {
+      why: 'A content type on a request without a body, and on an answer to its own pages.',
+      places: [/method === 'PUT' \? \{ 'content-type'/, /setHeader\('content-type'/],
+    },
+    {
+      why: 'An error whose body is a whole, right record: no server is known that answers so.',
+      places: [/answer\.status !== 200\) return/],
+    },
+    {
+      why: 'Asked for a payment that it never made.',
+      places: [/payment === undefined \? 'unknown'/],
+    },
+  ],
 };
 
 /** Why a mutant of a subject may survive; undefined when nothing explains it. */

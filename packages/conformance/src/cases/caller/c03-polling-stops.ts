@@ -1,5 +1,10 @@
 import type { CallerCase } from '../../check/check.ts';
+import type { CallerContext, CallerPayment } from '../../check/caller-context.ts';
+import { onRecords, type Behaviour } from '../../sandbox/partner.ts';
 import { statusGiven, toldTheEnd } from './calls.ts';
+
+/** The three ends, each of one payment. */
+const ENDS = ['succeeded', 'failed', 'canceled'] as const;
 
 export const c03: CallerCase = {
   id: 'C03',
@@ -7,40 +12,64 @@ export const c03: CallerCase = {
   clauses: ['RU4', 'B5', 'EV1'],
   severity: 'must',
   profile: 'contract',
-  sends: 'nothing: the platform pays, and polls until it is told the end',
+  sends: 'the scripted partner ends one payment succeeded, one failed and one canceled',
   expects: 'that end, for the customer too; and no further call for that payment',
   likely_cause: 'The poll is rescheduled before the answer is looked at.',
   async run(t) {
-    const payment = await t.pay(3_001);
-    await t.accepted(payment);
-    const ended = await t.until(() => t.calls(payment).some(toldTheEnd));
-    const polled = t.must(ended, {
-      expected: 'polls until the payment has ended',
-      got: `${t.calls(payment).length} calls, none of which was told the end`,
-      cause: 'The answer to the PUT is taken for the end, or the poll asks at another address.',
-    });
-    if (!polled) return;
-    const told = t.calls(payment).find(toldTheEnd);
-    const word = told === undefined ? undefined : statusGiven(told);
-    let status: string | undefined;
-    const known = await t.until(async () => {
-      status = await payment.status();
-      return status === undefined || status === word;
-    });
-    t.must(known, {
-      expected: `status ${word ?? ''} for the customer, as the partner has said`,
-      got: `status ${status ?? ''}`,
-      clause: 'ST2',
-      cause: 'The end is read, and then lost before it is written down.',
-      ...(told === undefined ? {} : { at: t.cite(told) }),
-    });
-    await t.quiet();
-    const calls = t.calls(payment);
-    const after = calls[calls.findIndex(toldTheEnd) + 1];
-    t.must(after === undefined, {
-      expected: 'no call after the end',
-      got: `${calls.length - 1 - calls.findIndex(toldTheEnd)} more`,
-      ...(after === undefined ? {} : { at: t.cite(after) }),
-    });
+    const payments = await t.payAll(
+      ENDS.map((status, place) => ({ cents: 3_001 + place, behaviour: endsAs(status) })),
+    );
+    for (const payment of payments) await t.accepted(payment);
+    const ended = await t.until(() =>
+      payments.every((payment) => t.calls(payment).some(toldTheEnd)),
+    );
+    if (ended) await t.quiet();
+    for (const payment of payments) await followed(t, payment);
   },
 };
+
+/** The end that was told is what the customer is told, and nothing is called after it. */
+async function followed(t: CallerContext, payment: CallerPayment): Promise<void> {
+  const calls = t.calls(payment);
+  const place = calls.findIndex(toldTheEnd);
+  const told = calls[place];
+  const polled = t.must(told !== undefined, {
+    expected: 'polls until the payment has ended',
+    got: `${calls.length} calls, none of which was told the end`,
+    cause: 'The answer to the PUT is taken for the end, or the poll asks at another address.',
+  });
+  if (!polled || told === undefined) return;
+  const after = calls[place + 1];
+  t.must(after === undefined, {
+    expected: `no call after the end, ${statusGiven(told) ?? ''}`,
+    got: `${calls.length - 1 - place} more`,
+    ...(after === undefined ? {} : { at: t.cite(after) }),
+  });
+  const word = statusGiven(told);
+  let status: string | undefined;
+  const known = await t.until(async () => {
+    status = await payment.status();
+    return status === undefined || status === word;
+  });
+  t.must(known, {
+    expected: `status ${word ?? ''} for the customer, as the partner has said`,
+    got: `status ${status ?? ''}`,
+    clause: word === 'succeeded' ? 'ST2' : word === 'failed' ? 'ST3' : 'ST4',
+    cause: 'The end is read, and then lost before it is written down.',
+    at: t.cite(told),
+  });
+}
+
+/** Ends the payment so, at the end that the sandbox gives it. */
+function endsAs(status: (typeof ENDS)[number]): Behaviour {
+  return onRecords((record) =>
+    record['status'] !== 'succeeded' || status === 'succeeded'
+      ? record
+      : {
+          ...record,
+          status,
+          posted_at: null,
+          ...(status === 'failed' ? { failure_reason: 'The account is closed.' } : {}),
+        },
+  );
+}
