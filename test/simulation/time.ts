@@ -70,14 +70,16 @@ export class World {
   async run(ms: number, until: () => boolean = () => false): Promise<boolean> {
     const end = this.elapsed + ms;
     await this.#settle();
-    for (;;) {
+    for (let still = 0; ; still += 1) {
       if (until()) return true;
+      if (still > SPINS) throw new Spinning(this.elapsed);
       const next = pop(this.#wakeUps, end);
       if (next === undefined) {
         this.elapsed = end;
         return until();
       }
       if (next.canceled) continue;
+      if (next.at > this.elapsed) still = 0;
       this.elapsed = Math.max(this.elapsed, next.at);
       next.wake();
       await this.#settle();
@@ -87,7 +89,8 @@ export class World {
   /** Until nothing can run without time passing: promises, immediates and statements are through. */
   async #settle(): Promise<void> {
     let quiet = 0;
-    while (quiet < QUIET_TURNS) {
+    for (let turns = 0; quiet < QUIET_TURNS; turns += 1) {
+      if (turns > SPINS) throw new Spinning(this.elapsed);
       await turn();
       quiet = this.#busy > 0 ? 0 : quiet + 1;
     }
@@ -96,6 +99,16 @@ export class World {
 
 /** Turns of the event loop without a statement under way after which nothing is left to run: group commits take one each. */
 const QUIET_TURNS = 3;
+
+/** Wake-ups, or turns of the event loop, without any time passing: far more than a crowded world needs. */
+const SPINS = 100_000;
+
+/** Thrown when something goes on forever without waiting: on a real machine it would take a whole processor. */
+export class Spinning extends Error {
+  constructor(elapsed: number) {
+    super(`something goes round without waiting, ${Math.round(elapsed)} ms after the start`);
+  }
+}
 
 function turn(): Promise<void> {
   return new Promise((resolve) => {

@@ -10,7 +10,7 @@ import { healthyDatabase, type SimulatedPostgres } from './database.ts';
 import { History, type Ending, type PlatformRow } from './history.ts';
 import { healthyNetwork } from './network.ts';
 import { KitPartner, ModelPartner, type SimulatedPartner, type Trouble } from './partners.ts';
-import { World } from './time.ts';
+import { Spinning, World } from './time.ts';
 import { Processor, WorkerProcess, type Surroundings } from './worker.ts';
 
 /** How long everything goes wrong, in virtual milliseconds. */
@@ -57,16 +57,46 @@ export async function runWorld(
   seed: number,
   without: ReadonlySet<string> = new Set(),
 ): Promise<Outcome> {
-  const parts: string[] = [];
+  const random = seededRandom(seed);
+  const world = new World(random);
+  const story: Story = {
+    world,
+    random,
+    history: new History(() => world.elapsed),
+    faults: new Map(),
+    parts: [],
+  };
+  try {
+    return await live(postgres, seed, without, story);
+  } catch (error) {
+    if (!(error instanceof Spinning)) throw error;
+    const { history, parts, faults } = story;
+    const violations = [{ rule: 'LV5', what: error.message }];
+    const times = { virtualMs: world.elapsed, convergedMs: BOUND_MS };
+    return { seed, violations, history, parts, payments: 0, faults, ...times };
+  }
+}
+
+/** What is written down while a world lives. */
+interface Story {
+  readonly world: World;
+  readonly random: () => number;
+  readonly history: History;
+  readonly faults: Map<string, number>;
+  readonly parts: string[];
+}
+
+async function live(
+  postgres: SimulatedPostgres,
+  seed: number,
+  without: ReadonlySet<string>,
+  { world, random, history, faults, parts }: Story,
+): Promise<Outcome> {
   /** Everything is drawn, so that the rest of the world stays as it is, and then happens or not. */
   const happens = (part: string): boolean => {
     parts.push(part);
     return !without.has(part);
   };
-  const random = seededRandom(seed);
-  const world = new World(random);
-  const history = new History(() => world.elapsed);
-  const faults = new Map<string, number>();
   const fault = (what: string): void => {
     faults.set(what, (faults.get(what) ?? 0) + 1);
     history.add({ kind: 'fault', what });
