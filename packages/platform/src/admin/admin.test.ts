@@ -43,6 +43,7 @@ async function pay(account_id: string): Promise<string> {
 }
 
 test('no admin operation answers without the admin key, or with another', async () => {
+  let limited = 0;
   for (const route of Object.values(platformAdminRoutes)) {
     const path = fillPath(route.path, {
       partner_id: 'water',
@@ -58,11 +59,19 @@ test('no admin operation answers without the admin key, or with another', async 
         method: route.method,
         headers,
       });
+      const { code } = (await response.json()) as { code: string };
+      if (response.status === 429) {
+        // So many wrong keys come from nobody who means well.
+        assert.equal(code, 'TOO_MANY_REQUESTS');
+        limited += 1;
+        continue;
+      }
       assert.equal(response.status, 401, route.id);
       assert.equal(response.headers.get('www-authenticate'), 'Bearer');
-      assert.equal(((await response.json()) as { code: string }).code, 'UNAUTHORIZED');
+      assert.equal(code, 'UNAUTHORIZED');
     }
   }
+  assert.ok(limited < 100, 'the first hundred are told what is wrong');
 });
 
 test('admin operations and figures are not on the public listener', async () => {
