@@ -216,7 +216,7 @@ function audit(): Promise<string> {
     const words = ['audit', '--json', '--omit=dev', '--package-lock-only'];
     execFile('npm', words, { cwd: join(import.meta.dirname, '..') }, (error, out) =>
       // It ends with 1 for a finding as for a registry that is away: what it printed says which.
-      resolve(out === '' ? JSON.stringify({ message: String(error) }) : out),
+      resolve(out === '' ? JSON.stringify({ message: error?.message }) : out),
     );
   });
 }

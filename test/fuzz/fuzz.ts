@@ -273,7 +273,7 @@ async function sendOne(
     answer = await caller.request({
       origin: listener.url,
       path: made.path,
-      method: made.method as 'GET',
+      method: made.method,
       headers: { ...made.headers, 'x-request-id': randomBytes(8).toString('hex') },
       ...(made.body === undefined ? {} : { body: made.body }),
       signal: AbortSignal.timeout(HANG_MS),

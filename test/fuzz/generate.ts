@@ -170,7 +170,7 @@ export function json(schema: Schema, chance: Chance, spoil: number, name = ''): 
 }
 
 /** A text that is often right for the schema: patterns are tried with words that our ids, times and numbers look like. */
-export function text(schema: Schema, chance: Chance): string {
+function text(schema: Schema, chance: Chance): string {
   if (schema.enum !== undefined) return String(chance.of(schema.enum));
   const words = [
     'a1',
