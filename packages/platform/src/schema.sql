@@ -177,8 +177,8 @@ CREATE TABLE duebridge_platform.flow_payments (
   customer_id uuid NOT NULL,
   replaces text,
   created_at timestamp with time zone NOT NULL DEFAULT now(),
-  CONSTRAINT flow_payments_replaces_key UNIQUE (replaces),
-  CONSTRAINT flow_payments_pkey PRIMARY KEY (platform_payment_id)
+  CONSTRAINT flow_payments_replaces_key UNIQUE (flow_id, replaces),
+  CONSTRAINT flow_payments_pkey PRIMARY KEY (platform_payment_id, flow_id)
 );
 
 CREATE INDEX flow_payments_by_customer ON duebridge_platform.flow_payments USING btree (customer_id);
@@ -441,13 +441,14 @@ CREATE TABLE duebridge_platform.sessions (
   opened_after text,
   created_at timestamp with time zone NOT NULL DEFAULT now(),
   expires_at timestamp with time zone NOT NULL,
-  CONSTRAINT sessions_session_id_key UNIQUE (session_id),
   CONSTRAINT sessions_pkey PRIMARY KEY (session_hash),
   CONSTRAINT sessions_check CHECK (((flow_id IS NULL) = (account_id IS NULL))),
   CONSTRAINT sessions_session_hash_check CHECK ((octet_length(session_hash) = 32))
 );
 
 CREATE INDEX sessions_by_expiry ON duebridge_platform.sessions USING btree (expires_at);
+
+CREATE INDEX sessions_by_id ON duebridge_platform.sessions USING btree (session_id);
 
 CREATE TABLE duebridge_platform.shares (
   partner_id text NOT NULL,

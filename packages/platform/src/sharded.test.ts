@@ -3,28 +3,16 @@
  *
  * The rules are what Citus 13.2.2 refused of an earlier version: a volatile function in an UPDATE, now() inside CASE or COALESCE of
  * one, a recursive query, a subquery on a distributed table for each row of a reference table, a lock over several shards, and a
- * unique key without the column by which its table is distributed. What still breaks one is listed beside its rule; the lists may
- * only become shorter.
+ * unique key without the column by which its table is distributed.
  */
 import assert from 'node:assert/strict';
 import { globSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import test from 'node:test';
+import { ConfigurationError } from '@duebridge/runtime';
 import { testDatabase } from '@duebridge/runtime/testing';
 import { migrations } from './migrations.ts';
-
-/** Tables that grow with payments or customers, and the column by which each would be distributed; the others are small registries. */
-const DISTRIBUTED: Readonly<Record<string, string>> = {
-  attempts: 'platform_payment_id',
-  audit: 'audit_id',
-  customers: 'customer_id',
-  flow_payments: 'platform_payment_id',
-  flows: 'flow_id',
-  payments: 'platform_payment_id',
-  sandbox_funds: 'platform_payment_id',
-  sessions: 'session_hash',
-  tokens: 'token_hash',
-};
+import { DISTRIBUTED, distributeTables } from './store/distribution.ts';
 
 interface Found {
   readonly file: string;
@@ -87,8 +75,7 @@ test('no UPDATE calls a volatile function', () => {
         /\b(clock_timestamp|random|gen_random_uuid|timeofday)\(/.test(part),
       ),
     ),
-    // Registries of people and of what they decide: reference tables, and none of them on the way of a payment.
-    { 'admin/operators.ts': 3, 'reconciliation/differences.ts': 3 },
+    {},
   );
 });
 
@@ -121,8 +108,7 @@ test('no lock goes over several shards: what is locked is named by its key, or i
           !new RegExp(`\\b${column} = \\$\\d`).test(text),
       );
     }),
-    // It locks the one row of mail_progress, a registry; the audit that it names is only read.
-    { 'checkout/mail.ts': 1 },
+    {},
   );
 });
 
@@ -157,7 +143,59 @@ test('a unique key holds the column by which its table is distributed', async (t
   });
   assert.deepEqual(
     lacking.map(({ key }) => key),
-    // One payment stands in for another (PL3), and a session has an id beside its secret: both are unique over all shards today.
-    ['flow_payments_replaces_key', 'sessions_session_id_key'],
+    [],
   );
+});
+
+test('migrate --distribute names every table once, registries first, and says what is missing where there is no Citus', async (t) => {
+  const database = await testDatabase(t, { migrations, name: 'distribute' });
+  await assert.rejects(distributeTables(database), (error: Error) => {
+    assert.ok(error instanceof ConfigurationError);
+    assert.match(error.message, /CREATE EXTENSION citus/);
+    return true;
+  });
+  // What stands in for Citus refuses what Citus refuses: a key without the column, and a reference to what is not on every node.
+  await database.transaction(async (tx) => {
+    await tx.query('SET LOCAL allow_system_table_mods = on');
+    await tx.query(
+      `CREATE TABLE pg_catalog.pg_dist_partition (logicalrelid oid PRIMARY KEY, by text)`,
+    );
+    await tx.query(`
+      CREATE FUNCTION pg_catalog.create_distributed_table(t regclass, c text) RETURNS void LANGUAGE plpgsql AS $$
+      BEGIN
+        IF EXISTS (SELECT FROM pg_index x WHERE x.indrelid = t AND x.indisunique
+                    AND NOT (SELECT a.attnum FROM pg_attribute a WHERE a.attrelid = t AND a.attname = c) = ANY (x.indkey)) THEN
+          RAISE EXCEPTION 'a unique key of % lacks %', t, c;
+        END IF;
+        PERFORM pg_catalog.create_reference_table(t);
+        UPDATE pg_catalog.pg_dist_partition SET by = c WHERE logicalrelid = t;
+      END $$`);
+    await tx.query(`
+      CREATE FUNCTION pg_catalog.create_reference_table(t regclass) RETURNS void LANGUAGE plpgsql AS $$
+      BEGIN
+        IF EXISTS (SELECT FROM pg_constraint f WHERE f.contype = 'f' AND f.conrelid = t AND f.confrelid <> t
+                    AND NOT EXISTS (SELECT FROM pg_catalog.pg_dist_partition d WHERE d.logicalrelid = f.confrelid AND d.by IS NULL)) THEN
+          RAISE EXCEPTION '% references what is not on every node', t;
+        END IF;
+        INSERT INTO pg_catalog.pg_dist_partition VALUES (t);
+      END $$`);
+  });
+  const done = await distributeTables(database);
+  const tables = await database.query<{ name: string }>(
+    `SELECT tablename AS name FROM pg_catalog.pg_tables WHERE schemaname = 'duebridge_platform' ORDER BY 1`,
+  );
+  assert.deepEqual(
+    new Set(done.map((line) => line.split(' ')[0])),
+    new Set(
+      tables
+        .map(({ name }) => name)
+        .filter((name) => name !== 'migrations' && name !== 'deployment'),
+    ),
+  );
+  assert.deepEqual(
+    new Set(done.filter((line) => line.includes(' by '))),
+    new Set(Object.entries(DISTRIBUTED).map(([table, column]) => `${table} by ${column}`)),
+  );
+  assert.equal(done.length, new Set(done).size, 'a table twice');
+  assert.deepEqual(await distributeTables(database), [], 'the second time there is nothing to do');
 });

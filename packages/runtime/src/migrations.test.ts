@@ -212,3 +212,53 @@ test('a start with nothing to apply only reads, and one that may not apply says 
       error instanceof ConfigurationError && /lacks migration 003-new\.sql/.test(error.message),
   );
 });
+
+test('an index is built while its table is written, once, however many processes start and whatever was interrupted [EE10]', async (t) => {
+  const { database, url, here, add } = await migrated(t);
+  await database.query(
+    `INSERT INTO test_ground.payment SELECT 'p' || n, n FROM generate_series(1, 1000) n`,
+  );
+  const file = `-- additive\n-- concurrently\n-- Finds payments by their amount.\nCREATE INDEX CONCURRENTLY payment_amount ON test_ground.payment (amount_in_cents);\n`;
+  await add('003-amounts.sql', file);
+  // An interrupted build leaves an index that nothing uses.
+  await database.query('CREATE INDEX payment_amount ON test_ground.payment (amount_in_cents)');
+  await database.query(
+    `UPDATE pg_catalog.pg_index SET indisvalid = false WHERE indexrelid = 'test_ground.payment_amount'::regclass`,
+  );
+  const { log, heard } = heardLog();
+  const [begun, waiting] = [
+    heard('building an index; writes go on'),
+    heard('waiting for the index builds of another process'),
+  ];
+  // A transaction that has written holds up the build, as in any living database, and is not held up by it. It outlasts the time
+  // that a statement has in the pool.
+  const impatient = (name: string): Database => {
+    const one = openDatabase({ url, applicationName: name, statementTimeoutMs: 100 });
+    t.after(() => one.close());
+    return one;
+  };
+  const [written, release] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+  const writing = database.transaction(async (tx) => {
+    await tx.query(`UPDATE test_ground.payment SET amount_in_cents = 7 WHERE amount_in_cents = 1`);
+    written.resolve();
+    await release.promise;
+    await tx.query(`UPDATE test_ground.payment SET amount_in_cents = 8 WHERE amount_in_cents = 2`);
+  });
+  await written.promise;
+  const first = migrate(impatient('first'), here, { log });
+  const second = migrate(impatient('second'), here, { log });
+  await Promise.all([begun, waiting]);
+  await database.query(`INSERT INTO test_ground.payment VALUES ('meanwhile', 9)`);
+  release.resolve();
+  await writing;
+  assert.deepEqual((await Promise.all([first, second])).flat(), ['003-amounts.sql']);
+  const [index] = await database.query<{ valid: boolean }>(
+    `SELECT indisvalid AS valid FROM pg_catalog.pg_index WHERE indexrelid = 'test_ground.payment_amount'::regclass`,
+  );
+  assert.equal(index?.valid, true);
+  await add(
+    '004-wrong.sql',
+    '-- concurrently\nCREATE INDEX CONCURRENTLY one ON test_ground.payment (amount_in_cents);\nSELECT 1;\n',
+  );
+  await assert.rejects(migrate(database, here), ConfigurationError);
+});

@@ -4,7 +4,8 @@
  *
  * A start that finds nothing to apply only reads, so it needs no right to create anything. One that finds something takes a lock
  * first; another process that starts meanwhile waits for it, however long it takes. A migration that waits for a busy table gives
- * up its place every few seconds and tries again, because statements queue up behind it while it waits.
+ * up its place every few seconds and tries again, because statements queue up behind it while it waits. A file that begins with
+ * `-- concurrently` builds indexes on tables of any size without stopping a write.
  */
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
@@ -32,6 +33,11 @@ interface Migration {
    * serving during a rolling upgrade.
    */
   additive: boolean;
+  /**
+   * Whether it builds indexes while the tables are in use: `-- concurrently` stands among its first two lines. It holds CREATE INDEX
+   * CONCURRENTLY statements and nothing else, and runs outside a transaction; one that was interrupted is done again.
+   */
+  concurrently: boolean;
 }
 
 /** How often a migration that met locks or deadlocks is tried before it fails; with the pauses, more than ten minutes. */
@@ -70,7 +76,9 @@ export async function migrate(
   const done: string[] = [];
   for (const file of missing) {
     const apply = (): Promise<boolean> =>
-      applyOne(database, migrations.schema, file, lockTimeoutMs, log);
+      file.concurrently
+        ? buildIndexes(database, migrations.schema, file, retryPauseMs, log)
+        : applyOne(database, migrations.schema, file, lockTimeoutMs, log);
     if (await withPatience(log, file.name, retryPauseMs, apply)) {
       log.info({ migration: file.name, schema: migrations.schema }, 'migration applied');
       done.push(file.name);
@@ -100,10 +108,18 @@ export async function readMigrations(directory: URL): Promise<Migration[]> {
         name,
         text,
         sha256: createHash('sha256').update(text).digest('hex'),
-        additive: /^-- additive\s*$/m.test(text.split('\n', 1)[0] ?? ''),
+        ...markedIn(text),
       };
     }),
   );
+}
+
+function markedIn(text: string): Pick<Migration, 'additive' | 'concurrently'> {
+  const head = text.split('\n', 2).map((line) => line.trim());
+  return {
+    additive: head.includes('-- additive'),
+    concurrently: head.includes('-- concurrently'),
+  };
 }
 
 interface Applied {
@@ -180,6 +196,98 @@ function applyOne(
     return true;
   };
   return database.transaction(work, { statementTimeoutMs: 0 });
+}
+
+/** The indexes that a file builds: name and statement. Throws ConfigurationError when it holds anything else. */
+function indexesOf(file: Migration): { name: string; statement: string }[] {
+  return file.text
+    .replaceAll(/^\s*--.*$/gm, '')
+    .split(';')
+    .map((statement) => statement.trim())
+    .filter((statement) => statement !== '')
+    .map((statement) => {
+      const name = /^CREATE (?:UNIQUE )?INDEX CONCURRENTLY (\w+) ON /.exec(statement)?.[1];
+      if (name === undefined) {
+        throw new ConfigurationError(
+          `migration ${file.name} is marked concurrently and may hold only CREATE INDEX CONCURRENTLY name ON …: move the rest to a file of its own`,
+        );
+      }
+      return { name, statement };
+    });
+}
+
+/**
+ * Builds the indexes of one file without a transaction, unless another process does; gives whether it did. An index that an
+ * interrupted build left behind is invalid, and is removed first.
+ *
+ * A process that waits for its turn asks again and again instead of waiting for the lock: a build waits for every transaction that
+ * is older, so one that waited for the build would stop both.
+ */
+async function buildIndexes(
+  database: Database,
+  schema: string,
+  file: Migration,
+  retryPauseMs: number,
+  log: Log,
+): Promise<boolean> {
+  const indexes = indexesOf(file);
+  const lock = `duebridge index builds of ${schema}`;
+  let isWaiting = false;
+  for (;;) {
+    const built = await database.withConnection(
+      async (connection) => {
+        const [session] = await connection.query<{ locked: boolean; pid: number; timeout: string }>(
+          `SELECT pg_try_advisory_lock(hashtextextended($1, 0)) AS locked, pg_backend_pid() AS pid,
+                current_setting('statement_timeout') AS timeout`,
+          [lock],
+        );
+        if (session?.locked !== true) return undefined;
+        try {
+          if ((await appliedOf(connection, schema)).has(file.name)) return false;
+          await connection.query('SET statement_timeout = 0');
+          const [same] = await connection.query<{ pid: number }>('SELECT pg_backend_pid() AS pid');
+          if (same?.pid !== session.pid) {
+            throw new ConfigurationError(
+              `migration ${file.name} builds indexes and needs one session: run the migrate command with a direct connection to PostgreSQL, not through a pooler`,
+            );
+          }
+          for (const index of indexes) {
+            const [known] = await connection.query<{ valid: boolean }>(
+              `SELECT x.indisvalid AS valid FROM pg_catalog.pg_index x JOIN pg_catalog.pg_class c ON c.oid = x.indexrelid
+               JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = $1 AND c.relname = $2`,
+              [schema, index.name],
+            );
+            if (known?.valid === true) continue;
+            log.info(
+              { migration: file.name, index: index.name },
+              'building an index; writes go on',
+            );
+            if (known !== undefined) {
+              await connection.query(`DROP INDEX CONCURRENTLY ${schema}.${index.name}`);
+            }
+            await connection.query(index.statement);
+          }
+          await connection.query(
+            `INSERT INTO ${schema}.migrations (name, sha256, additive) VALUES ($1, $2, $3)`,
+            [file.name, file.sha256, file.additive],
+          );
+          return true;
+        } finally {
+          await connection.query(`SELECT set_config('statement_timeout', $1, false)`, [
+            session.timeout,
+          ]);
+          await connection.query('SELECT pg_advisory_unlock(hashtextextended($1, 0))', [lock]);
+        }
+      },
+      { noClientTimeout: true },
+    );
+    if (built !== undefined) return built;
+    if (!isWaiting) {
+      log.info({ migration: file.name }, 'waiting for the index builds of another process');
+    }
+    isWaiting = true;
+    await delay(Math.min(500, retryPauseMs));
+  }
 }
 
 /** Makes schema and list. Asks first: CREATE … IF NOT EXISTS demands the right to create even where nothing is to be created. */

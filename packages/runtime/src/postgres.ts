@@ -92,8 +92,14 @@ export interface Database {
    * A connection lost before COMMIT was sent is `not_executed`; one lost while its answer was awaited is `unknown`, never repeated.
    */
   transaction<T>(work: (tx: Transaction) => Promise<T>, options?: TransactionOptions): Promise<T>;
-  /** Runs `work` on one connection outside a transaction: session locks, LISTEN, tools. Not for use behind a pooler. */
-  withConnection<T>(work: (connection: Transaction) => Promise<T>): Promise<T>;
+  /**
+   * Runs `work` on one connection outside a transaction: session locks, LISTEN, tools. Not for use behind a pooler. With
+   * `noClientTimeout` the client waits for an answer without end: what limits a statement is the server's setting alone.
+   */
+  withConnection<T>(
+    work: (connection: Transaction) => Promise<T>,
+    options?: { readonly noClientTimeout?: boolean },
+  ): Promise<T>;
   /** Counts of the pool: open connections, those at rest, and callers waiting for one. */
   stats(): { open: number; idle: number; waiting: number };
   /** Ends all connections after the running statements. Later calls fail as DatabaseUnavailable. Calling it again is harmless. */
@@ -210,9 +216,18 @@ export function openDatabase(options: DatabaseOptions): Database {
         withClient((session) => oneTransaction(session, work, transactionOptions)),
       ),
     // After any error the session may hold a lock or an open transaction: that connection is not used again.
-    withConnection: (work) =>
+    withConnection: (work, options = {}) =>
       withClient(
-        (session) => work({ query: (statement, values) => run(session, statement, values) }),
+        (session) =>
+          work({
+            query: (statement, values) =>
+              run(
+                session,
+                statement,
+                values,
+                options.noClientTimeout === true ? noClientTimeoutMs : undefined,
+              ),
+          }),
         () => true,
       ),
     stats: () => ({ open: pool.totalCount, idle: pool.idleCount, waiting: pool.waitingCount }),

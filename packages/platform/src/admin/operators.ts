@@ -161,7 +161,7 @@ export function openOperators(options: {
       .query(
         sql(
           'operator_key_used',
-          'UPDATE duebridge_platform.operator_keys SET last_used_at = clock_timestamp() WHERE key_id = $1',
+          'UPDATE duebridge_platform.operator_keys SET last_used_at = now() WHERE key_id = $1',
         ),
         [key_id],
       )
@@ -252,7 +252,7 @@ export function openOperators(options: {
             `UPDATE duebridge_platform.operators
                 SET name = coalesce($2, name), role = coalesce($3, role),
                     oidc_subject = CASE WHEN $4 THEN $5 ELSE oidc_subject END,
-                    disabled_at = CASE $6::boolean WHEN true THEN coalesce(disabled_at, clock_timestamp())
+                    disabled_at = CASE $6::boolean WHEN true THEN coalesce(disabled_at, $7::timestamptz)
                                                    WHEN false THEN NULL ELSE disabled_at END
               WHERE operator_id = $1 RETURNING 1`,
             [
@@ -262,6 +262,8 @@ export function openOperators(options: {
               change.oidc_subject !== undefined,
               change.oidc_subject ?? null,
               change.disabled ?? null,
+              // A parameter: a sharded database takes no clock inside CASE.
+              new Date(clock.now()).toISOString(),
             ],
           );
           if (rows.length === 0) throw new Refusal('NOT_FOUND');
@@ -310,7 +312,7 @@ export function openOperators(options: {
         );
         if (known.length === 0) throw new Refusal('NOT_FOUND');
         const revoked = await tx.query(
-          `UPDATE duebridge_platform.operator_keys SET revoked_at = clock_timestamp()
+          `UPDATE duebridge_platform.operator_keys SET revoked_at = now()
             WHERE key_id = $1 AND revoked_at IS NULL RETURNING 1`,
           [key_id],
         );

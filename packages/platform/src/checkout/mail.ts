@@ -48,20 +48,30 @@ const progressStatement = sql(
  * A payment's end time is taken before its transaction commits, so each read overlaps the last by a minute, which is longer than
  * any statement may run. Mails already queued are left as they are.
  */
+async function queueMails(database: Database): Promise<void> {
+  await database.transaction(async (tx) => {
+    // The lock is on this one row of a registry: a sharded database locks no rows that it has to look for.
+    const [span] = await tx.query<{ read_to: string; now: string }>(spanStatement);
+    if (span === undefined) return;
+    await tx.query(queueStatement, [span.read_to]);
+    await tx.query(movedStatement, [span.now]);
+  });
+}
+const spanStatement = sql(
+  'mail_span',
+  `SELECT read_to::text AS read_to, clock_timestamp()::text AS now FROM duebridge_platform.mail_progress FOR UPDATE`,
+);
 const queueStatement = sql(
   'mail_queue',
-  `WITH span AS (
-     SELECT read_to, clock_timestamp() AS now FROM duebridge_platform.mail_progress FOR UPDATE
-   ), queued AS (
-     INSERT INTO duebridge_platform.mails (platform_payment_id, kind)
-     SELECT a.platform_payment_id, CASE a.detail ->> 'status' WHEN 'succeeded' THEN 'receipt' ELSE 'failed' END
-       FROM span, duebridge_platform.audit a
-      WHERE a.at > span.read_to - interval '1 minute' AND a.event = 'payment_ended' AND a.detail ->> 'status' IN ('succeeded', 'failed')
-     ON CONFLICT (platform_payment_id) DO NOTHING RETURNING 1
-   ), moved AS (
-     UPDATE duebridge_platform.mail_progress SET read_to = (SELECT now FROM span)
-   )
-   SELECT count(*)::int AS queued FROM queued`,
+  `INSERT INTO duebridge_platform.mails (platform_payment_id, kind)
+   SELECT a.platform_payment_id, CASE a.detail ->> 'status' WHEN 'succeeded' THEN 'receipt' ELSE 'failed' END
+     FROM duebridge_platform.audit a
+    WHERE a.at > $1::timestamptz - interval '1 minute' AND a.event = 'payment_ended' AND a.detail ->> 'status' IN ('succeeded', 'failed')
+   ON CONFLICT (platform_payment_id) DO NOTHING`,
+);
+const movedStatement = sql(
+  'mail_moved',
+  `UPDATE duebridge_platform.mail_progress SET read_to = $1::timestamptz`,
 );
 const claimStatement = sql(
   'mail_claim',
@@ -121,7 +131,7 @@ export async function keepMailing(ground: MailGround & { signal: AbortSignal }):
     while (!signal.aborted) {
       try {
         await database.query(progressStatement);
-        await database.query(queueStatement);
+        await queueMails(database);
         const due = await database.query<Claimed>(claimStatement);
         for (const mail of due) await sendOne(ground, mailer, mail);
         // No pause while there is more: a backlog drains as fast as the mail server accepts it.

@@ -34,18 +34,29 @@ export function addServing(command: Command, terminal: Terminal): void {
   command
     .command('migrate')
     .description('apply missing migrations, then exit')
+    .option('--distribute', 'then distribute the tables over the nodes of a Citus cluster')
     .addOption(jsonOption())
-    .action(async (options: { json?: true }) => {
-      const [{ readPlatformConfig }, { openPlatformDatabase }] = await Promise.all([
-        import('../config.ts'),
-        import('../server.ts'),
-      ]);
+    .action(async (options: { json?: true; distribute?: true }) => {
+      const [{ readPlatformConfig }, { openPlatformDatabase }, { distributeTables }] =
+        await Promise.all([
+          import('../config.ts'),
+          import('../server.ts'),
+          import('../store/distribution.ts'),
+        ]);
       const opened = await openPlatformDatabase(readPlatformConfig(terminal.env), { beside: true });
-      await opened.close();
-      print(terminal, options, { applied: opened.applied }, () =>
-        opened.applied.length === 0
-          ? 'The database is up to date.'
-          : `Applied ${opened.applied.join(', ')}.`,
+      const { applied } = opened;
+      let distributed: string[] = [];
+      try {
+        if (options.distribute === true) distributed = await distributeTables(opened.database);
+      } finally {
+        await opened.close();
+      }
+      const result = options.distribute === true ? { applied, distributed } : { applied };
+      print(terminal, options, result, () =>
+        [
+          applied.length === 0 ? 'The database is up to date.' : `Applied ${applied.join(', ')}.`,
+          ...distributed.map((table) => `Distributed ${table}.`),
+        ].join('\n'),
       );
     });
 }

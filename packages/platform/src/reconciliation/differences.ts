@@ -22,17 +22,17 @@ const MAX_ROWS = 5_000;
 const upsertStatement = sql(
   'differences_upsert',
   `INSERT INTO duebridge_platform.differences AS d
-          (difference_id, platform_batch_id, partner_id, platform_payment_id, kind, here, there, amount_in_cents)
-   SELECT u.id, $1, $2, u.payment, u.kind, u.here, u.there, p.amount_in_cents
+          (difference_id, platform_batch_id, partner_id, platform_payment_id, kind, here, there, amount_in_cents, seen_at)
+   SELECT u.id, $1, $2, u.payment, u.kind, u.here, u.there, p.amount_in_cents, $8::timestamptz
      FROM unnest($3::uuid[], $4::text[], $5::text[], $6::text[], $7::text[]) AS u (id, payment, kind, here, there)
      LEFT JOIN duebridge_platform.payments p ON p.platform_payment_id = u.payment
    ON CONFLICT (platform_batch_id, platform_payment_id, kind) WHERE resolved_at IS NULL
-   DO UPDATE SET seen_at = clock_timestamp(), here = excluded.here, there = excluded.there`,
+   DO UPDATE SET seen_at = excluded.seen_at, here = excluded.here, there = excluded.there`,
 );
 const goneStatement = sql(
   'differences_gone',
   `UPDATE duebridge_platform.differences d
-      SET resolved_at = clock_timestamp(), resolved_by = $2, resolution = 'a later reconciliation no longer finds it'
+      SET resolved_at = now(), resolved_by = $2, resolution = 'a later reconciliation no longer finds it'
     WHERE d.platform_batch_id = $1 AND d.resolved_at IS NULL AND d.seen_at < $3::timestamptz RETURNING 1`,
 );
 
@@ -61,6 +61,7 @@ export async function keepDifferences(
       some.map((one) => one.kind),
       some.map((one) => one.here),
       some.map((one) => one.there),
+      clock?.now,
     ]);
   }
   const gone = await on.query(goneStatement, [platform_batch_id, actor, clock?.now]);
@@ -105,7 +106,7 @@ export function resolveDifference(
 ): Promise<OpenDifference> {
   return database.transaction(async (tx) => {
     const [row] = await tx.query<OpenDifference>(
-      `UPDATE duebridge_platform.differences d SET resolved_at = clock_timestamp(), resolved_by = $2, resolution = $3
+      `UPDATE duebridge_platform.differences d SET resolved_at = now(), resolved_by = $2, resolution = $3
         WHERE d.difference_id = $1 AND d.resolved_at IS NULL RETURNING ${COLUMNS}`,
       [difference_id, actor, resolution],
     );

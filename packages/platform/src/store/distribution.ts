@@ -1,0 +1,90 @@
+/**
+ * How the platform's tables lie on a sharded PostgreSQL (Citus): what grows with payments or customers is distributed by the column
+ * that its statements name, everything else is a registry that each node holds whole. `duebridge platform migrate --distribute`
+ * applies it; sharded.test.ts checks that keys and statements fit it.
+ */
+import { ConfigurationError, type Database } from '@duebridge/runtime';
+
+const SCHEMA = 'duebridge_platform';
+
+/** The column by which each growing table is distributed. Every unique key of the table holds it. */
+export const DISTRIBUTED: Readonly<Record<string, string>> = {
+  attempts: 'platform_payment_id',
+  audit: 'audit_id',
+  customers: 'customer_id',
+  // With its flow, so that a confirm touches one shard, and "at most one stands in for another" is a key of one shard.
+  flow_payments: 'flow_id',
+  flows: 'flow_id',
+  funds: 'platform_payment_id',
+  payments: 'platform_payment_id',
+  sandbox_funds: 'platform_payment_id',
+  sessions: 'session_hash',
+  tokens: 'token_hash',
+};
+
+/** Tables that only the coordinator needs. */
+const LOCAL = new Set(['migrations', 'deployment']);
+
+/**
+ * Distributes every table that is not distributed yet; gives their names, as `payments by platform_payment_id`. Rows that are
+ * there move to their nodes, and writes wait meanwhile. Running it again after an upgrade distributes what is new. Throws
+ * ConfigurationError where Citus is missing or has no node to distribute to.
+ */
+export async function distributeTables(database: Database): Promise<string[]> {
+  const installed = await database.query(
+    `SELECT 1 FROM pg_catalog.pg_proc WHERE proname = 'create_distributed_table' AND pronamespace = 'pg_catalog'::regnamespace`,
+  );
+  if (installed.length === 0) {
+    throw new ConfigurationError(
+      'this database has no Citus: install it on every node, run CREATE EXTENSION citus in this database, add the workers with citus_add_node, then distribute again (docs/scale.md)',
+    );
+  }
+  const done: string[] = [];
+  for (const table of await tablesInOrder(database)) {
+    const column = DISTRIBUTED[table];
+    // Rows of a large table take as long as they take.
+    await database.transaction(
+      async (tx) => {
+        await (column === undefined
+          ? tx.query(`SELECT pg_catalog.create_reference_table($1::regclass)`, [
+              `${SCHEMA}.${table}`,
+            ])
+          : tx.query(`SELECT pg_catalog.create_distributed_table($1::regclass, $2::text)`, [
+              `${SCHEMA}.${table}`,
+              column,
+            ]));
+      },
+      { statementTimeoutMs: 0 },
+    );
+    done.push(column === undefined ? `${table} on every node` : `${table} by ${column}`);
+  }
+  return done;
+}
+
+/** Tables that are still on one node: registries first, and each after those that it references. */
+async function tablesInOrder(database: Database): Promise<string[]> {
+  const rows = await database.query<{ table: string; references: string[] }>(
+    `SELECT c.relname AS table,
+            ARRAY(SELECT r.relname::text FROM pg_catalog.pg_constraint f JOIN pg_catalog.pg_class r ON r.oid = f.confrelid
+                   WHERE f.contype = 'f' AND f.conrelid = c.oid AND r.oid <> c.oid) AS references
+       FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+      WHERE n.nspname = $1 AND c.relkind = 'r'
+        AND NOT EXISTS (SELECT 1 FROM pg_catalog.pg_dist_partition d WHERE d.logicalrelid = c.oid)
+      ORDER BY c.relname`,
+    [SCHEMA],
+  );
+  const left = new Map(
+    rows
+      .filter(({ table }) => !LOCAL.has(table))
+      .map(({ table, references }) => [table, references]),
+  );
+  const order: string[] = [];
+  while (left.size > 0) {
+    const ready = [...left].filter(([, references]) => references.every((one) => !left.has(one)));
+    if (ready.length === 0) throw new Error('tables reference each other in a circle');
+    for (const [table] of ready) left.delete(table);
+    order.push(...ready.map(([table]) => table));
+  }
+  const isDistributed = (table: string): number => (table in DISTRIBUTED ? 1 : 0);
+  return order.sort((a, b) => isDistributed(a) - isDistributed(b));
+}
