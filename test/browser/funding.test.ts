@@ -3,11 +3,14 @@
  * Stripe alone, and the platform, the partner and their ledgers do the rest. Stripe is the imitation, with a script of its own.
  */
 import assert from 'node:assert/strict';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
 import test, { after, before } from 'node:test';
 import { pathToFileURL } from 'node:url';
 import { freePort } from '@duebridge/runtime/testing';
 import type { FrameLocator, Page } from 'playwright-core';
 import { startDemoSite, type DemoSite } from '../../demo/site/server.ts';
+import type { FundingAdapter } from '../../packages/platform/src/funding/adapter.ts';
 import { NUMBERS, startStripe } from '../../packages/platform/src/funding/testing.ts';
 import { BothSides, type PlatformSide } from '../support/both-sides.ts';
 import { until, useRig } from './rig.ts';
@@ -19,7 +22,49 @@ const stripe = await startStripe({ after });
 let site: DemoSite;
 let platform: PlatformSide;
 
+/** A bank that customers are sent to, and come back from, as a processor of its own. */
+const approved = new Set<string>();
+const taken: string[] = [];
+const door = createServer((request, response) => {
+  const { pathname, searchParams } = new URL(request.url ?? '', 'http://bank');
+  if (pathname === '/ok') {
+    approved.add(searchParams.get('id') ?? '');
+    response.writeHead(303, { location: searchParams.get('back') ?? '' }).end();
+    return;
+  }
+  response.writeHead(200, { 'content-type': 'text/html' });
+  response.end(
+    `<!doctype html><title>Bank</title><a href="/ok${new URL(request.url ?? '', 'http://bank').search}">Allow it</a>`,
+  );
+});
+const bank: FundingAdapter = {
+  name: 'bank',
+  methods: () => [{ funding_method: 'bank', label: 'Your bank', sandbox: false, may_act: true }],
+  prepare: ({ platform_payment_id }) => Promise.resolve(platform_payment_id),
+  authorize({ reference, return_url = '' }) {
+    const { port } = door.address() as AddressInfo;
+    const query = new URLSearchParams({ id: reference, back: return_url });
+    return Promise.resolve(
+      approved.has(reference)
+        ? { kind: 'authorized' }
+        : {
+            kind: 'requires_action',
+            action: { kind: 'redirect', url: `http://127.0.0.1:${port}/?${query}` },
+          },
+    );
+  },
+  capture({ reference }) {
+    taken.push(reference);
+    return Promise.resolve({ kind: 'captured' });
+  },
+  void: () => Promise.resolve('released'),
+  refund: () => Promise.resolve(),
+};
+
 before(async () => {
+  await new Promise<void>((resolve) => {
+    door.listen(0, '127.0.0.1', resolve);
+  });
   const partner = await sides.partner({
     auth: { method: 'key', header: 'x-api-key', keys: [key] },
     billers: [{ biller_id: 'acme', max_amount_in_cents: 100_000 }],
@@ -29,9 +74,14 @@ before(async () => {
       'acme,A-1,active,Ada,Lovelace,120.50,2099-12-01,,\n' +
       'acme,A-2,active,Grace,Hopper,80.00,2099-12-01,,\n' +
       'acme,A-3,active,Edsger,Dijkstra,33.00,2099-12-01,,\n' +
-      'acme,A-4,active,Barbara,Liskov,700.00,2099-12-01,,\n',
+      'acme,A-4,active,Barbara,Liskov,700.00,2099-12-01,,\n' +
+      'acme,A-5,active,Radia,Perlman,62.00,2099-12-01,,\n',
   );
+  const port = await freePort();
   platform = await sides.platform({
+    port,
+    publicUrl: `http://127.0.0.1:${port}`,
+    fundingAdapters: [bank],
     webDist: pathToFileURL(`${rig.dist}/`),
     funding: ['sandbox', 'stripe'],
     stripe: { ...stripe.settings, bankMaxCents: 50_000 },
@@ -59,7 +109,7 @@ before(async () => {
     apiKey: client.api_key,
     partnerId: 'acme',
     billerName: 'Acme Water',
-    accounts: ['A-1', 'A-2', 'A-3', 'A-4'].map((account_id) => ({
+    accounts: ['A-1', 'A-2', 'A-3', 'A-4', 'A-5'].map((account_id) => ({
       account_id,
       ...person,
       email: `${account_id}@example.com`,
@@ -68,6 +118,8 @@ before(async () => {
   });
 });
 after(async () => {
+  door.closeAllConnections();
+  door.close();
   await site?.stop();
   await sides.stop();
 });
@@ -172,6 +224,22 @@ test('a declined card is told as such, and the bill is then paid from a bank acc
   await frame.getByRole('button', { name: 'Pay $33.00' }).click();
   await paid(visit);
   await captured(3_300);
+  assert.deepEqual(wrong, []);
+});
+
+test('a customer goes to the bank in a window of its own, which closes when they come back', async () => {
+  const visit = await toConfirm('A-5');
+  const { frame, page, wrong } = visit;
+  await frame.getByLabel('Your bank').check();
+  await frame.getByRole('button', { name: 'Pay $62.00' }).click();
+  const opened = page.context().waitForEvent('page');
+  await frame.getByRole('button', { name: 'Continue at your bank' }).click();
+  const tab = await opened;
+  const closed = tab.waitForEvent('close');
+  await tab.getByRole('link', { name: 'Allow it' }).click();
+  await closed;
+  await paid(visit);
+  await until(() => taken.length === 1);
   assert.deepEqual(wrong, []);
 });
 

@@ -308,18 +308,17 @@ suite('payments by Stripe', { concurrency: true }, () => {
 
   test('Stripe limits, fails and stays silent at every act: the payment goes on, and is charged once [PL7]', async () => {
     const { session } = await newSession(posted());
-    /** 429, then an error that Stripe stores with the key and would repeat for a day, then as it should be. */
-    const flaky = (turn: number): Fate =>
-      turn === 1
-        ? { kind: 'fail', status: 429 }
-        : turn === 2
-          ? { kind: 'fail', status: 500, keepsKey: true }
-          : undefined;
-    fates.set('amount 23456', flaky);
+    /** An error that Stripe stores with the key and would repeat for a day. */
+    const stored: Fate = { kind: 'fail', status: 500, keepsKey: true };
+    fates.set('amount 23456', (turn) => (turn === 1 ? stored : undefined));
     const payment = await pay(session, NUMBERS.good, { amount_in_cents: 23_456 });
     const id = payment.platform_payment_id;
-    fates.set(`${id}:confirm`, (turn) => (turn === 1 ? { kind: 'hang' } : flaky(turn - 1)));
-    fates.set(`${id}:capture`, flaky);
+    fates.set(`${id}:confirm`, (turn) =>
+      turn === 1 ? { kind: 'hang' } : turn === 2 ? stored : undefined,
+    );
+    fates.set(`${id}:capture`, (turn) =>
+      turn === 1 ? { kind: 'fail', status: 429 } : turn === 2 ? stored : undefined,
+    );
     await settled(payment);
     assert.equal((await read(session, payment)).status, 'succeeded');
     assert.equal(stripe.taken.get(stripe.intentOf(id).id), 1);

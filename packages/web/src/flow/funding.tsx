@@ -4,7 +4,7 @@
  */
 import type { FlowAction, FlowFundingMethod } from '@duebridge/contract';
 import type { VNode } from 'preact';
-import { useEffect, useRef, useState } from 'preact/hooks';
+import { useLayoutEffect, useRef, useState } from 'preact/hooks';
 import type { FromFund, ToFund } from '../fund/messages.ts';
 import type { Flow } from './flow.ts';
 import type { Language } from './i18n.ts';
@@ -24,7 +24,8 @@ export function FundingFrame(props: {
   const { flow, words, method, amount, act } = props;
   const frame = useRef<HTMLIFrameElement>(null);
   const [state, setState] = useState<'loading' | 'slow' | 'there'>('loading');
-  useEffect(() => {
+  // Before the paint: a frame that loads at once would not be heard later.
+  useLayoutEffect(() => {
     let there = false;
     let answer: ((instrument: string | undefined) => void) | undefined;
     const send = (message: ToFund): void =>
