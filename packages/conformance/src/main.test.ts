@@ -3,7 +3,7 @@
  * and nothing else, and no secret need stand in a shell's history.
  */
 import assert from 'node:assert/strict';
-import { spawn } from 'node:child_process';
+import { spawn, type ChildProcess } from 'node:child_process';
 import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -35,7 +35,11 @@ interface Ran {
   readonly err: string;
 }
 
-function conform(args: readonly string[], env: Record<string, string> = {}): Promise<Ran> {
+function conform(
+  args: readonly string[],
+  env: Record<string, string> = {},
+  told: (child: ChildProcess, err: string) => void = () => undefined,
+): Promise<Ran> {
   return new Promise((resolve) => {
     const child = spawn(process.execPath, [bin, 'conform', ...args], {
       cwd: folder,
@@ -43,7 +47,10 @@ function conform(args: readonly string[], env: Record<string, string> = {}): Pro
     });
     let [out, err] = ['', ''];
     child.stdout.on('data', (piece: Buffer) => (out += piece.toString()));
-    child.stderr.on('data', (piece: Buffer) => (err += piece.toString()));
+    child.stderr.on('data', (piece: Buffer) => {
+      err += piece.toString();
+      told(child, err);
+    });
     child.once('close', (code) => resolve({ code, out, err }));
   });
 }
@@ -146,6 +153,121 @@ describe('conform', { concurrency: 4 }, () => {
     ]);
     assert.equal(ran.code, 0, ran.out + ran.err);
     assert.match(readFileSync(join(folder, 'page.html'), 'utf8'), /^<!doctype html>/);
+  });
+
+  test('Ctrl-C ends a run: the report is written, the ids are kept, and the exit code is 2', async () => {
+    // Never ends a payment, so that the run is still waiting when it is ended.
+    const slow = await startScriptedPartner({
+      auth: { method: 'key', header: 'x-api-key', key: KEY },
+      processing_ms: 10 * 60_000,
+    });
+    try {
+      let pressed = false;
+      const flags = ['--base-url', slow.url, '--key', KEY, '--window-seconds', '200'];
+      const files = [
+        '--history',
+        'ended',
+        '--html',
+        'ended.html',
+        '--badge',
+        'ended.svg',
+        '--json',
+      ];
+      const ran = await conform([...where(), ...flags, ...files], {}, (child) => {
+        // The first lines tell what will be paid: the payments themselves follow.
+        if (pressed) return;
+        pressed = true;
+        const wait = setInterval(() => {
+          if (slow.payments().length < 5) return;
+          clearInterval(wait);
+          child.kill('SIGINT');
+        }, 20);
+        child.once('exit', () => clearInterval(wait));
+      });
+      const report = JSON.parse(ran.out) as RunReport;
+      assert.equal(report.stopped, 'the run was interrupted');
+      assert.equal(report.verdict, 'partial');
+      assert.equal(ran.code, 2, ran.err);
+      assert.match(ran.err, /Ending the run; the report of what was judged follows/);
+      assert.match(readFileSync(join(folder, 'ended.html'), 'utf8'), /^<!doctype html>/);
+      assert.match(readFileSync(join(folder, 'ended.svg'), 'utf8'), /partly judged/);
+      const ids = readFileSync(join(folder, 'ended', 'payments.json'), 'utf8');
+      assert.ok(slow.payments().some(({ platform_payment_id: id }) => ids.includes(id)));
+    } finally {
+      await slow.stop();
+    }
+  });
+
+  test('a kept report becomes a page and a badge again', async () => {
+    const ran = await conform([...where(), '--key', KEY, '--only', 'P20,P25', '--json']);
+    writeFileSync(join(folder, 'kept.json'), ran.out);
+    const forms = ['--html', 'kept.html', '--badge', 'kept.svg'];
+    const again = await conform(['report', 'kept.json', ...forms]);
+    assert.equal(again.code, 0, again.err);
+    assert.match(again.out, /2 of 2 checks passed/);
+    const svg = readFileSync(join(folder, 'kept.svg'), 'utf8');
+    assert.match(svg, /^<svg [^>]*aria-label="duebridge partner: 2\/2 passed"/);
+    assert.match(readFileSync(join(folder, 'kept.html'), 'utf8'), /P25/);
+    assert.equal((await conform(['report', 'no-such.json'])).code, 2);
+  });
+
+  test('a target file for OAuth asks for what OAuth needs', async () => {
+    const ran = await conform(['partner', 'init', 'oauth.json', '--auth', 'oauth']);
+    assert.equal(ran.code, 0, ran.err);
+    assert.match(ran.out, /set DUEBRIDGE_CONFORM_CLIENT_SECRET/);
+    const written = JSON.parse(readFileSync(join(folder, 'oauth.json'), 'utf8')) as {
+      authentication: Record<string, string>;
+    };
+    assert.deepEqual(Object.keys(written.authentication).sort(), [
+      'client_id',
+      'client_secret_env',
+      'method',
+      'scope',
+      'token_url',
+    ]);
+    const unset = await conform(['partner', 'oauth.json']);
+    assert.equal(unset.code, 2);
+    assert.match(unset.err, /DUEBRIDGE_CONFORM_CLIENT_SECRET, which is not set/);
+  });
+
+  test('a run that lacks a maximum is judged in part, unless that is allowed', async () => {
+    const part = [...where(), '--key', KEY, '--only', 'P20,P24'];
+    const ran = await conform(part);
+    assert.equal(ran.code, 2, ran.out);
+    assert.match(ran.out, /spending_cap_in_cents|max_amount_in_cents/);
+    const allowed = await conform([...part, '--allow-partial']);
+    assert.equal(allowed.code, 0, allowed.out);
+  });
+
+  test('a quick run says what it leaves out, at a server that is slow as well', async () => {
+    const slow = await startScriptedPartner({
+      auth: { method: 'key', header: 'x-api-key', key: KEY },
+      behaviour: {
+        async receive() {
+          await new Promise((resolve) => setTimeout(resolve, 300));
+          return undefined;
+        },
+      },
+    });
+    try {
+      const flags = [
+        '--base-url',
+        slow.url,
+        '--key',
+        KEY,
+        '--quick',
+        '--max-spend-cents',
+        '20000000000',
+      ];
+      const ran = await conform([...where(), ...flags, '--json']);
+      const report = JSON.parse(ran.out) as RunReport;
+      assert.match(ran.err, /A quick run leaves out .*P26/);
+      assert.ok(report.left_out?.includes('P26'));
+      assert.ok(report.duration_ms < 60_000);
+      assert.equal(report.counts.FAIL, 0, ran.out);
+    } finally {
+      await slow.stop();
+    }
   });
 
   test('a plan is told without a server', async () => {

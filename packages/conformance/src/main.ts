@@ -1,6 +1,8 @@
 /**
  * `duebridge conform`: judges a partner's server or a platform (decision 30).
  * Exit codes: 0 no must failed, 1 a must failed, 2 CONFIG or judged in part, 3 usage or nothing ran.
+ *
+ * One file, because it is mostly the table of the flags, and what each becomes in the target and the run.
  */
 import { spawn } from 'node:child_process';
 import { accessSync, constants, existsSync, readFileSync, writeFileSync } from 'node:fs';

@@ -5,6 +5,8 @@
  * Whatever the server does, a run ends: each request has a deadline, a server that falls silent ends
  * the run, and the run as a whole has a deadline. It never ends green with nothing checked, nor with
  * checks left out that the target file could have made possible.
+ *
+ * One file, because a run is one thing: what its report holds, the order of its stages, and the verdict that follows.
  */
 import { CLAUSES, type ClauseId } from '@duebridge/contract';
 import { Findings, Skipped, type Finding, type Profile, type Verdict } from './check/findings.ts';

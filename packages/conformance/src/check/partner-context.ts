@@ -5,6 +5,8 @@
  * A run has one PartnerRun; each check gets its own PartnerContext over it. Checks run side by side,
  * so that a server that takes two seconds a call, or half a minute to post, costs that time once. At
  * most `Pace.at_once` requests are under way; a server that answers 429 gets fewer, and time.
+ *
+ * One file, because checks meet it as one thing: what a run shares, and the operations by which a check uses it.
  */
 import { randomUUID, randomBytes } from 'node:crypto';
 import { fillPath } from '@duebridge/contract';

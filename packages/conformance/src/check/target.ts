@@ -5,6 +5,8 @@
  * the paths where they differ from ours (decision 1), accounts to work with, declared limits and the
  * time in which payments end. `conform partner init` writes one. Secrets may be named by environment
  * variable (`key_env`, `client_secret_env`, `api_key_env`), so that the file can be committed.
+ *
+ * One file, because it is one table: each field of the target file, what it is read from, and what is said when it is wrong.
  */
 import { readFileSync } from 'node:fs';
 import { partnerRoutes } from '@duebridge/contract';

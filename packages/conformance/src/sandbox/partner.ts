@@ -7,6 +7,9 @@
  * in for.
  *
  *   request -> receive -> authorize -> validate -> find or store -> answer -> the wire
+ *
+ * One file, so that a request is read from its first byte to its last in one place; what it remembers (state.ts), how it fails
+ * (faults.ts) and what it shows (page.ts) stand elsewhere.
  */
 import { isUtf8 } from 'node:buffer';
 import { randomBytes, randomUUID } from 'node:crypto';
