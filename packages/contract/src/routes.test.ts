@@ -28,6 +28,7 @@ test('the tables list every operation of both sides', () => {
     'POST /v1/flow/session',
     'GET /v1/flow/session',
     'POST /v1/flow/payments',
+    'POST /v1/flow/return',
     'GET /v1/flow/payments/{platform_payment_id}',
     'GET /v1/flow/payments/{platform_payment_id}/events',
     'POST /admin/v1/partners',
