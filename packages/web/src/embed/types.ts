@@ -5,15 +5,36 @@
 /** How the payment page is shown: in the page or over it. For a page in place of the site's own, see `embed/redirect`. */
 export type DisplayMode = 'inline' | 'modal';
 
-/** Colours as `#rgb` or `#rrggbb`; `radius` in px; `fontFamily` as in CSS. */
-export type ThemeVar = 'accent' | 'background' | 'text' | 'radius' | 'fontFamily';
+/** Colours as `#rgb` or `#rrggbb`; `radius` and `buttonRadius` in px; `fontFamily` as in CSS. */
+export type ThemeVar =
+  | 'accent'
+  | 'accentText'
+  | 'background'
+  | 'surface'
+  | 'text'
+  | 'mutedText'
+  | 'danger'
+  | 'success'
+  | 'border'
+  | 'radius'
+  | 'buttonRadius'
+  | 'fontFamily';
 
-/** The look of the frame. Pairs of colours that are hard to read (under 4.5:1) are not applied. */
+/** What a rule is about: the headings, the buttons, the labels of facts and fields. */
+export type RulePart = 'title' | 'button' | 'label';
+/** `fontWeight` 100 to 900; `textTransform` none, uppercase, capitalize; `letterSpacing` normal or a part of an em. */
+export type RuleProperty = 'fontWeight' | 'textTransform' | 'letterSpacing';
+
+/**
+ * The look of the frame. What is not known, has another form or is hard to read (colours under 4.5:1) is not applied, and told as an
+ * `error` event with the code `appearance_invalid`.
+ */
 export interface Appearance {
   readonly theme?: 'light' | 'dark' | 'auto' | undefined;
   /** The direction that the page is laid out in; default `ltr`, that of the languages there are. */
   readonly direction?: 'ltr' | 'rtl' | undefined;
   readonly variables?: Partial<Record<ThemeVar, string>> | undefined;
+  readonly rules?: Partial<Record<RulePart, Partial<Record<RuleProperty, string>>>> | undefined;
 }
 
 /** Why the frame asks for a token: for the first time, or because what it had has ended. */
@@ -92,6 +113,7 @@ export interface DuebridgeEvents {
 
 export type DuebridgeErrorCode =
   | 'config_invalid'
+  | 'appearance_invalid'
   | 'destroyed'
   | 'load_timeout'
   | 'frame_refused'

@@ -1,57 +1,132 @@
 /**
- * The site's appearance, limited to values that keep the page readable and cannot do anything else.
+ * The site's appearance, limited to values that keep the page readable and cannot do anything else. What is refused is said: a
+ * brand that silently looks otherwise would be searched for in the wrong place.
  */
-import type { Appearance, ThemeVar } from '../embed/types.ts';
+import type { Appearance, RuleProperty, ThemeVar } from '../embed/types.ts';
 
 /** WCAG 1.4.3: the minimum contrast of text. */
 const READABLE = 4.5;
 
 const THEMES = {
-  light: { background: '#ffffff', text: '#14181f', accent: '#0b5fd9' },
-  dark: { background: '#14181f', text: '#f3f5f8', accent: '#8ab8ff' },
+  light: { background: '#ffffff', surface: '#f4f6f9', text: '#14181f', accent: '#0b5fd9' },
+  dark: { background: '#14181f', surface: '#1e242e', text: '#f3f5f8', accent: '#8ab8ff' },
 };
 
+const COLOUR = /^#(?:[0-9a-f]{3}|[0-9a-f]{6})$/i;
+const LENGTH = /^\d{1,2}px$/;
+/** What a variable may be. Anything else could load, cover or break something. */
+const VARIABLES: Readonly<Record<ThemeVar, RegExp>> = {
+  accent: COLOUR,
+  accentText: COLOUR,
+  background: COLOUR,
+  surface: COLOUR,
+  text: COLOUR,
+  mutedText: COLOUR,
+  danger: COLOUR,
+  success: COLOUR,
+  border: COLOUR,
+  radius: LENGTH,
+  buttonRadius: LENGTH,
+  fontFamily: /^[\w\s"',-]{1,200}$/,
+};
+const PARTS = /^(?:title|button|label)$/;
+const PROPERTIES: Readonly<Record<RuleProperty, RegExp>> = {
+  fontWeight: /^[1-9]00$/,
+  textTransform: /^(?:none|uppercase|capitalize)$/,
+  letterSpacing: /^(?:normal|-?0?\.\d{1,2}em)$/,
+};
+
+/** What an appearance comes to. */
+export interface Look {
+  readonly theme: 'light' | 'dark';
+  /** Custom properties to set on the page. */
+  readonly properties: Readonly<Record<string, string>>;
+  /** What was not applied, and why: for the site's engineer. */
+  readonly problems: readonly string[];
+}
+
 /**
- * Takes the appearance and whether the customer's system is dark; returns the custom properties to set. Values other than a plain
- * colour, a length in px or a font list are ignored, and so is a pair of colours under 4.5:1.
+ * Takes the appearance and whether the customer's system is dark. Unknown names, values of another form and pairs of colours under
+ * 4.5:1 are not applied, and named in `problems`.
  */
-export function themeProperties(
-  appearance: Appearance,
-  systemIsDark: boolean,
-): { theme: 'light' | 'dark'; properties: Readonly<Record<string, string>> } {
+export function themeProperties(appearance: Appearance, systemIsDark: boolean): Look {
   const asked = appearance.theme ?? 'auto';
   const theme = asked === 'dark' || (asked === 'auto' && systemIsDark) ? 'dark' : 'light';
   const base = THEMES[theme];
-  const given = (name: ThemeVar, shape: RegExp): string | undefined => {
-    const value = appearance.variables?.[name];
-    return typeof value === 'string' && shape.test(value) ? value : undefined;
-  };
+  const problems: string[] = [];
   const properties: Record<string, string> = {};
+  const own = checked('variables', appearance.variables ?? {}, VARIABLES, problems);
+  const readable = (name: ThemeVar, colour: string, ...on: string[]): boolean => {
+    const fine = on.every((ground) => contrast(colour, ground) >= READABLE);
+    if (!fine) problems.push(`variables.${name} is hard to read`);
+    return fine;
+  };
 
-  const hex = /^#(?:[0-9a-f]{3}|[0-9a-f]{6})$/i;
-  let { background } = base;
-  const [ownBackground, ownText] = [given('background', hex), given('text', hex)];
-  if (ownBackground !== undefined || ownText !== undefined) {
-    const pair = [ownBackground ?? base.background, ownText ?? base.text] as const;
-    if (contrast(...pair) >= READABLE) {
-      background = pair[0];
-      // One colour for all text: a paler one of theirs might not be readable.
-      Object.assign(properties, { '--bg': pair[0], '--text': pair[1], '--muted': pair[1] });
-      properties['--soft'] = pair[0];
+  let { background, text, surface } = base;
+  if (own.background ?? own.text) {
+    const pair = [own.background ?? background, own.text ?? text] as const;
+    if (readable(own.text ? 'text' : 'background', pair[1], pair[0])) {
+      [background, text] = pair;
+      surface = background;
+      // One colour for all text: a paler one of ours might not be readable here.
+      Object.assign(properties, { '--bg': background, '--text': text, '--muted': text });
+      properties['--soft'] = surface;
     }
   }
-  const accent = given('accent', hex) ?? base.accent;
+  if (own.surface && readable('surface', own.surface, text))
+    properties['--soft'] = surface = own.surface;
+  for (const [name, property] of [
+    ['mutedText', '--muted'],
+    ['danger', '--wrong'],
+    ['success', '--right'],
+  ] as const) {
+    const colour = own[name];
+    if (colour && readable(name, colour, background, surface)) properties[property] = colour;
+  }
+  const accent = own.accent ?? base.accent;
   // Links need the contrast of text; where the accent lacks it, they are the text's colour, underlined.
-  const readable = contrast(accent, background) >= READABLE;
+  properties['--link'] = contrast(accent, background) >= READABLE ? accent : 'var(--text)';
   properties['--accent'] = accent;
   properties['--on-accent'] = contrast(accent, '#ffffff') >= READABLE ? '#ffffff' : '#000000';
-  properties['--link'] = readable ? accent : 'var(--text)';
+  if (own.accentText && readable('accentText', own.accentText, accent))
+    properties['--on-accent'] = own.accentText;
+  for (const [name, property] of [
+    ['border', '--line'],
+    ['radius', '--radius'],
+    ['buttonRadius', '--button-radius'],
+    ['fontFamily', '--font'],
+  ] as const) {
+    const value = own[name];
+    if (value) properties[property] = value;
+  }
 
-  const radius = given('radius', /^\d{1,2}px$/);
-  if (radius !== undefined) properties['--radius'] = radius;
-  const font = given('fontFamily', /^[\w\s"',-]{1,200}$/);
-  if (font !== undefined) properties['--font'] = font;
-  return { theme, properties };
+  for (const [part, rule] of Object.entries(appearance.rules ?? {})) {
+    if (!PARTS.test(part)) problems.push(`rules.${part} is not known`);
+    else
+      for (const [name, value] of Object.entries(
+        checked(`rules.${part}`, rule ?? {}, PROPERTIES, problems),
+      ))
+        properties[`--${part}-${name}`] = value;
+  }
+  return { theme, properties, problems };
+}
+
+/** The values that have the form of their names; the others are named in `problems`. */
+function checked<K extends string>(
+  where: string,
+  given: Readonly<Record<string, unknown>>,
+  shapes: Readonly<Record<K, RegExp>>,
+  problems: string[],
+): Partial<Record<K, string>> {
+  const good: Partial<Record<K, string>> = {};
+  for (const [name, value] of Object.entries(given)) {
+    if (value === undefined) continue;
+    if (!Object.hasOwn(shapes, name)) problems.push(`${where}.${name} is not known`);
+    else if (typeof value !== 'string' || !shapes[name as K].test(value))
+      problems.push(`${where}.${name} is not valid`);
+    else good[name as K] = value;
+  }
+  return good;
 }
 
 /** WCAG contrast of two hex colours, 1 to 21. */

@@ -47,14 +47,23 @@ async function main(place: Element): Promise<void> {
     render(<Frame screen={<ProblemScreen {...why} biller={undefined} words={words} />} />, place);
     return;
   }
-  applyLook(site.init.appearance);
+  const problems = applyLook(site.init.appearance);
   // The token is on its way while the words load.
   let changed = (): void => {};
   const flow = new Flow(site, createApi(new URL('../../', location.href)), () => changed());
   void flow.start();
   const words = await loadLanguage(site.init.locale);
   place.replaceChildren();
-  render(<App site={site} flow={flow} first={words} listen={(act) => (changed = act)} />, place);
+  render(
+    <App
+      site={site}
+      flow={flow}
+      first={words}
+      listen={(act) => (changed = act)}
+      problems={problems}
+    />,
+    place,
+  );
 }
 
 function registeredOrigins(): readonly string[] {
@@ -67,6 +76,7 @@ function App(props: {
   readonly site: Site;
   readonly flow: Flow;
   readonly first: Language;
+  readonly problems: readonly string[];
   readonly listen: (changed: () => void) => void;
 }): VNode {
   const { site, flow } = props;
@@ -84,6 +94,13 @@ function App(props: {
     // What has happened before this was listened for.
     setTurn((turn) => turn + 1);
     let appearance = site.init.appearance;
+    const tellLook = (problems: readonly string[]): void => {
+      if (problems.length === 0) return;
+      const message = problems.join('; ');
+      const code = 'appearance_invalid';
+      site.send({ type: 'error', error: { code, message, recoverable: true } });
+    };
+    tellLook(props.problems);
     matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () =>
       applyLook(appearance),
     );
@@ -91,7 +108,7 @@ function App(props: {
       if (message.type === 'update') {
         if (message.locale !== undefined) void loadLanguage(message.locale).then(setWords);
         appearance = message.appearance ?? appearance;
-        applyLook(appearance);
+        tellLook(applyLook(appearance));
       } else if (message.type === 'focus') {
         document.querySelector<HTMLElement>('#title')?.focus();
       } else if (message.type === 'close') {
@@ -299,12 +316,14 @@ function speak(words: Language): void {
   document.title = words.say('page_title');
 }
 
-function applyLook(appearance: Appearance): void {
+/** Applies it; gives what could not be applied. */
+function applyLook(appearance: Appearance): readonly string[] {
   const dark = matchMedia('(prefers-color-scheme: dark)').matches;
-  const { theme, properties } = themeProperties(appearance, dark);
+  const { theme, properties, problems } = themeProperties(appearance, dark);
   const { style, dataset } = document.documentElement;
   document.documentElement.dir = appearance.direction === 'rtl' ? 'rtl' : 'ltr';
   style.cssText = '';
   dataset['theme'] = theme;
   for (const [name, value] of Object.entries(properties)) style.setProperty(name, value);
+  return problems;
 }

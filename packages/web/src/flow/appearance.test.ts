@@ -1,0 +1,112 @@
+import assert from 'node:assert/strict';
+import test from 'node:test';
+import { contrast, themeProperties } from './appearance.ts';
+
+const problemsOf = (appearance: object): readonly string[] =>
+  themeProperties(appearance, false).problems;
+
+test('a brand that can be read is applied whole, and nothing is complained about', () => {
+  const { properties, problems } = themeProperties(
+    {
+      theme: 'light',
+      variables: {
+        accent: '#7a1fa2',
+        accentText: '#ffffff',
+        background: '#fffdf7',
+        surface: '#f6f0e4',
+        text: '#221a10',
+        mutedText: '#5b4d3a',
+        danger: '#9b1c1c',
+        success: '#0b5c33',
+        border: '#d8c9ae',
+        radius: '4px',
+        buttonRadius: '24px',
+        fontFamily: '"Gill Sans", Optima, sans-serif',
+      },
+      rules: { button: { fontWeight: '700', textTransform: 'uppercase', letterSpacing: '0.05em' } },
+    },
+    false,
+  );
+  assert.deepEqual(problems, []);
+  assert.deepEqual(properties, {
+    '--bg': '#fffdf7',
+    '--text': '#221a10',
+    '--muted': '#5b4d3a',
+    '--soft': '#f6f0e4',
+    '--wrong': '#9b1c1c',
+    '--right': '#0b5c33',
+    '--link': '#7a1fa2',
+    '--accent': '#7a1fa2',
+    '--on-accent': '#ffffff',
+    '--line': '#d8c9ae',
+    '--radius': '4px',
+    '--button-radius': '24px',
+    '--font': '"Gill Sans", Optima, sans-serif',
+    '--button-fontWeight': '700',
+    '--button-textTransform': 'uppercase',
+    '--button-letterSpacing': '0.05em',
+  });
+});
+
+test('a value that could load, cover or break something is refused by name', () => {
+  const unsafe: Record<string, string> = {
+    accent: 'red; background: url(https://evil.example)',
+    background: 'url(https://evil.example)',
+    text: 'var(--bg)',
+    radius: '999px',
+    fontFamily: 'x;} body {display: none',
+  };
+  for (const [name, value] of Object.entries(unsafe)) {
+    const { properties, problems } = themeProperties({ variables: { [name]: value } }, false);
+    assert.match(problems.join(), new RegExp(`^variables\\.${name} is not valid`));
+    assert.ok(!JSON.stringify(properties).includes(value), name);
+  }
+  assert.match(problemsOf({ variables: { accent: 7 } }).join(), /accent is not valid/);
+  assert.match(
+    problemsOf({ rules: { button: { letterSpacing: '9em' } } }).join(),
+    /rules\.button\.letterSpacing is not valid/,
+  );
+});
+
+test('a name that is not known is said, also one that every object has', () => {
+  assert.deepEqual(problemsOf({ variables: { accnet: '#000000', constructor: '#000000' } }), [
+    'variables.accnet is not known',
+    'variables.constructor is not known',
+  ]);
+  assert.deepEqual(problemsOf({ rules: { footer: {}, title: { color: 'red' } } }), [
+    'rules.footer is not known',
+    'rules.title.color is not known',
+  ]);
+});
+
+test('no text under 4.5:1 is ever applied, whatever colours are asked for', () => {
+  const shades = [
+    '#000',
+    '#444444',
+    '#777777',
+    '#aaaaaa',
+    '#ffffff',
+    '#ff0000',
+    '#00ff00',
+    '#0000ff',
+  ];
+  for (const theme of ['light', 'dark'] as const)
+    for (const background of shades)
+      for (const text of shades)
+        for (const surface of shades) {
+          const mutedText = '#808080';
+          const { properties, problems } = themeProperties(
+            { theme, variables: { background, text, surface, mutedText } },
+            false,
+          );
+          const dark = theme === 'dark';
+          const of = (name: string, otherwise: string): string => properties[name] ?? otherwise;
+          const shown = of('--text', dark ? '#f3f5f8' : '#14181f');
+          for (const [name, own] of [
+            ['--bg', dark ? '#14181f' : '#ffffff'],
+            ['--soft', dark ? '#1e242e' : '#f4f6f9'],
+          ] as const)
+            assert.ok(contrast(shown, of(name, own)) >= 4.5, `${background} ${text} ${surface}`);
+          if (properties['--bg'] !== background) assert.ok(problems.length > 0);
+        }
+});
