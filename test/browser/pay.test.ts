@@ -447,11 +447,17 @@ test('a biller that is out of reach for a moment costs a press of "Try again"', 
 });
 
 test('the receipt can be printed, and kept as a page and as text', async () => {
-  const world = rig.flow.world();
+  const world = rig.flow.world({
+    more: {
+      partner: { partner_id: 'acme', name: 'Acme Water', support_contact: 'help@acme.example' },
+      receipt: { payer_name: 'Ada \u202ELovelace', mailed_to: 'a•••@example.com' },
+    },
+  });
   const visit = await rig.visit(world, { timezoneId: 'America/Chicago' });
   await visit.start();
   await pay(visit);
   await visit.title('Paid. Thank you!');
+  await visit.frame.getByText('Ada Lovelace').waitFor();
   const files = [];
   for (const name of ['Save', 'Save as text']) {
     const [download] = await Promise.all([visit.page.waitForEvent('download'), visit.press(name)]);
@@ -469,7 +475,17 @@ test('the receipt can be printed, and kept as a page and as text', async () => {
     ),
   );
   for (const { text } of files) {
-    for (const part of ['$123.45', 'BP-7781', String(id), '••••4417', 'Mar 1, 2026, 12:00 PM CST'])
+    for (const part of [
+      '$123.45',
+      'BP-7781',
+      'Ada Lovelace',
+      'help@acme.example',
+      'a•••@example.com',
+      'Test bank account',
+      String(id),
+      '••••4417',
+      'Mar 1, 2026, 12:00 PM CST',
+    ])
       assert.ok(text.includes(part), part);
   }
   assert.doesNotMatch(files[0]!.text, /<script|src=|https?:/);

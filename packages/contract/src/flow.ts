@@ -119,7 +119,13 @@ export type FlowPayment = Static<typeof FlowPayment>;
 export const FlowSession = Type.Object({
   session_id: Type.String(),
   expires_at: instant('The end of the session.'),
-  partner: Type.Object({ partner_id: Type.String(), name: Type.String() }),
+  partner: Type.Object({
+    partner_id: Type.String(),
+    name: Type.String(),
+    support_contact: Type.Optional(
+      Type.String({ description: 'Where customers get help, as the partner registered it.' }),
+    ),
+  }),
   biller: Type.Object({ biller_id: Type.String(), name: Type.String() }),
   account: Type.Object({
     masked_account_id: Type.String({ description: 'All but the last four characters hidden.' }),
@@ -133,6 +139,23 @@ export const FlowSession = Type.Object({
   payment: Type.Union([FlowPayment, Type.Null()], {
     description: 'The payment of this session, if there is one: the page opens on it.',
   }),
+  receipt: Type.Optional(
+    Type.Object(
+      {
+        payer_name: Type.String(),
+        mailed_to: Type.Optional(
+          Type.String({
+            description:
+              'The masked address that the receipt is mailed to, where the platform sends mail.',
+          }),
+        ),
+      },
+      {
+        description:
+          'What a receipt says of its payer; only with a payment of this session that has succeeded.',
+      },
+    ),
+  ),
   last_paid: Type.Optional(
     Type.Object(
       {

@@ -171,7 +171,8 @@ async function openAll(
   closers.push(() => keys.flushUsed());
   const tokens = openTokens({ database, registry, client, sealer, pepper: keyPepper, clock, log });
   closers.push(() => tokens.drain());
-  const sessions = openSessions({ database, registry, client, funding, clock });
+  const mails = config.smtpUrl !== undefined;
+  const sessions = openSessions({ database, registry, client, funding, sealer, mails, clock });
   const payments = openPayments({
     database,
     registry,

@@ -526,6 +526,25 @@ test('a customer who comes back is told what was paid last', async () => {
   });
 });
 
+test('a receipt names its payer and where to ask, and nobody learns a name before there is one [PL15]', async () => {
+  const account = newAccount();
+  await platform.admin('PATCH', `/admin/v1/partners/${biller.partner_id}`, {
+    support_contact: 'help@water.example',
+  });
+  const { session, bill } = await platform.session(credentials, account, newCustomer());
+  assert.equal(bill?.partner.support_contact, 'help@water.example');
+  const payment = await pay(session);
+  const open = await readSession(session);
+  assert.equal(open.payment?.status, 'processing');
+  assert.equal(open.receipt, undefined);
+  partner.endings.set(account, succeeded());
+  await ended(session, payment.platform_payment_id);
+  // No mail server is set up here, so no address is shown.
+  assert.deepEqual((await readSession(session)).receipt, {
+    payer_name: 'Josephine-canary Quimby-canary',
+  });
+});
+
 test('the customer of an aggregator reads the name of the biller, where one is registered', async () => {
   const hub = await platform.register(partner, {
     kind: 'aggregator',

@@ -27,6 +27,7 @@ import type { Funds } from '../funding/funds.ts';
 import { maskAccountId } from '../mask.ts';
 import type { PartnerClient } from '../partners/client.ts';
 import type { Partner, PartnerRegistry } from '../partners/registry.ts';
+import type { Sealer } from '../partners/seal.ts';
 import { withAction } from './confirm.ts';
 import { hashSecret, newSecret } from './secrets.ts';
 
@@ -104,9 +105,12 @@ export function openSessions(options: {
   registry: PartnerRegistry;
   client: PartnerClient;
   funding: Pick<Funds, 'methods' | 'actionOf'>;
+  sealer: Sealer;
+  /** Whether receipts are mailed. */
+  mails: boolean;
   clock: Clock;
 }): Sessions {
-  const { database, registry, client, funding, clock } = options;
+  const { database, registry, client, funding, sealer, mails, clock } = options;
   const usualSeconds = openUsualTimes(database, clock);
   /** The bill, read within this many milliseconds in total. */
   const billWithin = (
@@ -121,7 +125,7 @@ export function openSessions(options: {
     const partner = await registry.get(session.partner_id);
     if (partner === undefined || !isPayable(session)) throw new Refusal('ACCOUNT_NOT_FOUND');
     const { standing, latest } = await flowAsItStands(database, session);
-    const [bill, other, usual, methods, payment] = await Promise.all([
+    const [bill, other, usual, methods, payment, receipt] = await Promise.all([
       standing === undefined
         ? billWithin(billDeadlineMs, partner, session)
         : billWithin(marginDeadlineMs, partner, session).catch((error: unknown) => {
@@ -132,15 +136,23 @@ export function openSessions(options: {
       usualSeconds(partner.partner_id),
       funding.methods(session),
       standing === undefined ? null : withAction(standing, funding),
+      standing?.status === 'succeeded'
+        ? readPayer(database, sealer, standing.platform_payment_id, mails)
+        : undefined,
     ]);
     return {
       session_id: session.session_id,
       expires_at: session.expires_at,
-      partner: { partner_id: partner.partner_id, name: partner.name },
+      partner: {
+        partner_id: partner.partner_id,
+        name: partner.name,
+        ...(partner.support_contact === null ? {} : { support_contact: partner.support_contact }),
+      },
       biller: { biller_id: session.biller_id, name: billerName(partner, session.biller_id) },
       account: { masked_account_id: maskAccountId(session.account_id), ...bill },
       funding_methods: [...methods],
       payment,
+      ...(receipt === undefined ? {} : { receipt }),
       ...(latest?.status === 'succeeded' && latest.posted_at !== null
         ? {
             last_paid: {
@@ -195,6 +207,37 @@ export function openSessions(options: {
     },
 
     read,
+  };
+}
+
+const selectPayer = sql(
+  'session_payer',
+  `SELECT c.customer_id, c.sealed
+     FROM duebridge_platform.flow_payments f JOIN duebridge_platform.customers c USING (customer_id)
+    WHERE f.platform_payment_id = $1`,
+);
+
+/** Who paid, for the receipt; undefined for a person who was erased. Nobody learns a name before there is something to receipt. */
+async function readPayer(
+  database: Database,
+  sealer: Sealer,
+  platform_payment_id: string,
+  mails: boolean,
+): Promise<FlowSession['receipt']> {
+  const [row] = await database.query<{ customer_id: string; sealed: string | null }>(selectPayer, [
+    platform_payment_id,
+  ]);
+  if (row === undefined || row.sealed === null) return undefined;
+  const customer = JSON.parse(sealer.open(row.sealed, `customers/${row.customer_id}`)) as {
+    first_name: string;
+    last_name: string;
+    email: string;
+  };
+  const { first_name, last_name, email } = customer;
+  const [name = '', domain = ''] = email.split(/@(?=[^@]*$)/);
+  return {
+    payer_name: `${first_name} ${last_name}`,
+    ...(mails ? { mailed_to: `${Array.from(name)[0] ?? ''}•••@${domain}` } : {}),
   };
 }
 

@@ -49,8 +49,8 @@ export interface Visit {
   readonly origin: string;
   readonly return_url: string;
   readonly locale: string;
-  /** The site's appearance as JSON; the page checks it. */
-  readonly appearance: string;
+  /** The site's appearance; the page checks what is in it. */
+  readonly appearance: object;
 }
 
 /** A visit just begun. */
@@ -104,9 +104,11 @@ export function openVisits(options: {
       if (origin === undefined || !partner.origins.includes(origin)) {
         throw new Refusal('ORIGIN_NOT_ALLOWED');
       }
-      const { token, return_url = '', locale = '', appearance = '{}' } = textsOf(form);
+      const { token, return_url = '', locale = '', appearance: look = '{}' } = textsOf(form);
       if (token === undefined) throw invalid('body.token', 'is required');
       checkReturnUrl(return_url, partner);
+      const appearance = objectOf(look);
+      if (appearance === undefined) throw invalid('body.appearance', 'is not an object in JSON');
       const visit: Visit = { token, origin, return_url, locale, appearance };
       const id = randomBytes(12).toString('base64url');
       const sealed = sealer.seal(JSON.stringify(visit), placeOf(partner.partner_id, id));
@@ -180,6 +182,16 @@ function textsOf(form: unknown): Readonly<Record<string, string>> {
   return Object.fromEntries(
     entries.filter((entry): entry is [string, string] => typeof entry[1] === 'string'),
   );
+}
+
+/** An object in JSON; undefined for any other text. */
+function objectOf(text: string): object | undefined {
+  try {
+    const read: unknown = JSON.parse(text);
+    return typeof read === 'object' && read !== null ? read : undefined;
+  } catch {
+    return undefined;
+  }
 }
 
 /** Throws Refusal for an address to which no customer may be sent. */

@@ -380,6 +380,18 @@ export class Flow {
     this.#told = text;
     this.#site.send({ type: 'payment', payment: told });
     if (payment.duplicate === true) this.#tell('duplicate_payment');
+    if (payment.status === 'succeeded' && !this.state.screen.bill?.session.receipt)
+      void this.#readReceipt();
+  }
+
+  /** Who paid stands in the session only now. Without it the receipt is as good for everything but the payer's own files. */
+  async #readReceipt(): Promise<void> {
+    try {
+      const session = tidy(await this.#renewed(() => this.#api.session()));
+      this.#happens({ type: 'receipted', session });
+    } catch (error) {
+      callError(error);
+    }
   }
 
   // Saying so ---------------------------------------------------------------------------------------------------------------

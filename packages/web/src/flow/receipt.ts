@@ -3,7 +3,7 @@
  */
 import type { FlowPayment, FlowSession } from '@duebridge/contract';
 import type { Language } from './i18n.ts';
-import { escapeHtml } from './text.ts';
+import { escapeHtml, plainText } from './text.ts';
 
 export type Row = readonly [label: string, value: string];
 
@@ -17,6 +17,9 @@ export function receiptRows(session: FlowSession, payment: FlowPayment, words: L
     [say('account'), session.account.masked_account_id],
     [say('amount'), words.money(payment.amount_in_cents)],
     [say('pay_with'), method?.label ?? payment.funding_method],
+    ...(session.receipt === undefined
+      ? []
+      : ([[say('paid_by'), plainText(session.receipt.payer_name)]] as const)),
     [say('initiated'), words.instant(payment.initiated_at ?? payment.created_at)],
     ...(payment.posted_at === null
       ? []
@@ -27,6 +30,16 @@ export function receiptRows(session: FlowSession, payment: FlowPayment, words: L
       ? []
       : ([[say('biller_reference', { biller }), payment.payment_id]] as const)),
   ];
+}
+
+/** Where to ask, and where the receipt goes. */
+export function receiptNote({ partner, biller, receipt }: FlowSession, { say }: Language): string {
+  const contact = plainText(partner.support_contact ?? '');
+  const help = say(contact === '' ? 'support' : 'support_at', { biller: biller.name, contact });
+  const { mailed_to: address } = receipt ?? {};
+  return address === undefined
+    ? help
+    : `${help} ${say('mailed_to', { address: plainText(address) })}`;
 }
 
 /** What a person reads out on the phone: the last eight characters of the id, in two groups. The whole id is on the receipt too. */

@@ -10,6 +10,7 @@ import type { Language, Word } from './i18n.ts';
 import { amountText } from './money.ts';
 import {
   receiptHtml,
+  receiptNote,
   receiptRows,
   receiptText,
   saveFile,
@@ -503,7 +504,7 @@ export function Receipt({ flow, words, screen }: Props<'receipt'>): VNode {
   const biller = session.biller.name;
   const rows = receiptRows(session, payment, words);
   const title = `${say('receipt')}: ${biller}`;
-  const support = say('support', { biller });
+  const support = receiptNote(session, words);
   const name = `receipt-${shortReference(payment)}`;
   return (
     <>

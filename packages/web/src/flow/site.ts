@@ -33,7 +33,7 @@ type Visit =
       readonly origin: string;
       readonly return_url: string;
       readonly locale: string;
-      readonly appearance: string;
+      readonly appearance: Appearance;
     }
   | { readonly problem: string; readonly request_id?: string };
 
@@ -54,7 +54,7 @@ export function findVisit(): Site | NoVisit | undefined {
     origin: visit.origin,
     init: {
       locale: visit.locale || navigator.language,
-      appearance: appearanceOf(visit.appearance),
+      appearance: visit.appearance,
       renews: false,
     },
     display: 'tab',
@@ -63,15 +63,6 @@ export function findVisit(): Site | NoVisit | undefined {
     token: (why) => Promise.resolve(why === 'initial' ? visit.token : null),
     listen: () => {},
   };
-}
-
-function appearanceOf(text: string): Appearance {
-  try {
-    const read: unknown = JSON.parse(text);
-    return typeof read === 'object' && read !== null ? read : {};
-  } catch {
-    return {};
-  }
 }
 
 /** Connects; undefined when the page is not embedded or the site may not show it. */

@@ -101,6 +101,8 @@ export type Happening =
   /** The rules changed after the page was drawn; `session` is the bill as it is now. */
   | { readonly type: 'amount_refused'; readonly session: FlowSession }
   | { readonly type: 'heard'; readonly payment: FlowPayment }
+  /** The session as it is after the payment succeeded: who paid, and where the receipt goes. */
+  | { readonly type: 'receipted'; readonly session: FlowSession }
   | { readonly type: 'slow' }
   | {
       readonly type: 'stopped';
@@ -165,6 +167,9 @@ export function reduce(state: State, what: Happening): State {
       return screen.name === 'confirm' ? refusedAmount(state, screen, what.session) : state;
     case 'heard':
       return bill ? paid(state, bill, what.payment) : state;
+    case 'receipted':
+      if (screen.name !== 'receipt') return state;
+      return show({ ...screen, bill: { ...screen.bill, session: what.session } });
     case 'slow':
       return screen.name === 'status' ? show({ ...screen, slow: true }) : state;
     case 'stopped': {
