@@ -28,8 +28,8 @@ const ARGS = [
   '--no-first-run',
 ];
 
-/** Starts one browser; the caller closes it. */
-export async function launchChromium(): Promise<Browser> {
+/** Starts one browser, with more arguments where they are given; the caller closes it. */
+export async function launchChromium(more: readonly string[] = []): Promise<Browser> {
   const folder = await unpacked();
   const executablePath = join(folder, 'chromium');
   const conf = join(folder, 'duebridge-own-fonts.conf');
@@ -43,7 +43,7 @@ export async function launchChromium(): Promise<Browser> {
   );
   const browser = await chromium.launch({
     executablePath,
-    args: ARGS,
+    args: [...ARGS, ...more],
     headless: true,
     env: { ...process.env, ...fonts, ...(starts ? {} : brought) },
   });

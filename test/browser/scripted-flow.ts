@@ -77,6 +77,8 @@ export interface ScriptedFlow {
   readonly files: Map<string, string>;
   /** Files of the page that are not there. */
   missing: RegExp | undefined;
+  /** Lets browsers keep the files of the page, as the real platform does. */
+  keepsFiles: boolean;
   /** True: the platform cuts every connection to its pages. */
   down: boolean;
   site(name: string): string;
@@ -93,7 +95,11 @@ export async function startScriptedFlow(dist: string): Promise<ScriptedFlow> {
   const streams = new Map<string, Set<ServerResponse>>();
   const files = new Map<string, string>();
   let port = 0;
-  const flow: Pick<ScriptedFlow, 'missing' | 'down'> = { missing: undefined, down: false };
+  const flow: Pick<ScriptedFlow, 'missing' | 'down' | 'keepsFiles'> = {
+    missing: undefined,
+    down: false,
+    keepsFiles: false,
+  };
   const server: Server = createServer((request, response) => {
     void handle(request, response).catch((error: unknown) => {
       response.destroy(error instanceof Error ? error : undefined);
@@ -138,6 +144,7 @@ export async function startScriptedFlow(dist: string): Promise<ScriptedFlow> {
       if (flow.missing?.test(last)) return refuse(response, 'NOT_FOUND');
       return send(response, 200, join(dist, 'flow', last), {
         'cross-origin-resource-policy': 'same-origin',
+        ...(flow.keepsFiles ? { 'cache-control': 'public, max-age=31536000, immutable' } : {}),
       });
     }
     if (top === 'flow') return page(last, response);
