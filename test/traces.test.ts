@@ -28,7 +28,7 @@ function kept(service: string): { readonly open: () => Promise<Tracing>; spans()
 async function pay(client: Client): Promise<string> {
   const { body } = await createToken(client, { account_id: 'ACCOUNT-17' });
   const browser = await openSession(client.platformUrl, body.token);
-  const { body: payment } = await browser.confirm(5_000);
+  const { body: payment } = await browser.confirm(9_876_543);
   const id = payment.platform_payment_id;
   assert.equal((await browser.ended(id, 60_000)).status, 'succeeded');
   return id;
@@ -114,7 +114,15 @@ test('confirm, calls, acceptance and posting of a payment are one trace, and one
       status,
     })),
   ]);
-  for (const datum of ['ACCOUNT-17', 'Ada', 'Lovelace', secret, client.api_key, '5000', '50.00']) {
+  for (const datum of [
+    'ACCOUNT-17',
+    'Ada',
+    'Lovelace',
+    secret,
+    client.api_key,
+    '9876543',
+    '98765.43',
+  ]) {
     assert(!told.includes(datum), `a span holds ${datum}`);
   }
 });
