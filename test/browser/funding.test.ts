@@ -174,6 +174,7 @@ test('a card is paid from the click to the captured funds, and its number reache
   page.on('request', (request) => {
     if (!request.url().startsWith(stripe.url)) bodies.push(request.postData() ?? '');
   });
+  assert.equal(await frame.getByText('Test mode').count(), 0, 'money may move here');
   await frame.getByLabel('Card').check();
   // Pressed too early: Stripe's own words, and nothing is sent.
   await fund.frameLocator('iframe').getByLabel('Number').waitFor();

@@ -153,7 +153,7 @@ function App(props: {
                 {biller}
               </p>
             )}
-            {screen.bill?.session.funding_methods.some((method) => method.sandbox) && (
+            {screen.bill?.session.funding_methods.every((method) => method.sandbox) && (
               <p class="test">{words.say('test_mode')}</p>
             )}
           </div>

@@ -7,6 +7,8 @@ import {
   amountRules,
   initialState,
   judgeAmount,
+  methodFor,
+  methodsFor,
   nameOf,
   paymentOf,
   reduce,
@@ -221,4 +223,33 @@ test('an amount outside the limits is refused, tested at the limits', () => {
   assert.equal(judgeAmount(' ', undefined, allowed), 'amount_empty');
   assert.equal(judgeAmount('ten', undefined, allowed), 'amount_unclear');
   assert.equal(judgeAmount('0', 0, rules(500)), 'amount_too_small');
+});
+
+test('details that are not complete leave the confirm as it was, and the button works again', () => {
+  const sending = after(read(), { type: 'chose', amount: 17_084 }, { type: 'sends' });
+  const back = reduce(sending, { type: 'not_sent' });
+  assert.deepEqual(back, after(read(), { type: 'chose', amount: 17_084 }));
+  const followed = after(read(), { type: 'heard', payment: payment() });
+  assert.equal(reduce(followed, { type: 'not_sent' }), followed);
+});
+
+test('only methods that take the amount are on offer, and a chosen one gives way when it does not', () => {
+  const funding_methods = [
+    { funding_method: 'bank', label: 'Bank', sandbox: false, max_amount_in_cents: 5_000 },
+    { funding_method: 'card', label: 'Card', sandbox: false, min_amount_in_cents: 50 },
+  ];
+  const { screen } = after(
+    read({ funding_methods }),
+    { type: 'chose', amount: 5_000 },
+    { type: 'method', method: 'bank' },
+  );
+  assert.ok(screen.bill);
+  const offered = (amount: number): string[] =>
+    methodsFor(screen.bill!, amount).map((method) => method.funding_method);
+  assert.deepEqual(
+    [offered(5_000), offered(5_001), offered(49)],
+    [['bank', 'card'], ['card'], ['bank']],
+  );
+  assert.equal(methodFor(screen.bill, 5_000)?.funding_method, 'bank');
+  assert.equal(methodFor(screen.bill, 5_001)?.funding_method, 'card');
 });
