@@ -81,7 +81,7 @@ test('the page of the faults is as the list has it', async () => {
   const text = `# Faults
 
 What goes wrong in the world, and the test that makes it happen. Written from [fault-list.ts](../test/fault-list.ts), which fails the
-build when a test that it names is gone.
+build when a test that it names is gone. Figures of long runs are in [reliability.md](reliability.md).
 
 ## At the partner and on the way to it
 

@@ -203,8 +203,8 @@ const OTHERS: readonly Fault[] = [
     kind: 'SIGTERM under load',
     async run(rig) {
       for (const server of [...rig.workers, ...rig.kits]) {
-        const code = await server.stop();
-        if (code !== 0) throw new Error(`a stop under load ended with ${code ?? 'a signal'}`);
+        if (!server.isAlive) throw new Error(`before it was stopped, ${server.ending}`);
+        if ((await server.stop()) !== 0) throw new Error(`stopped, ${server.ending}`);
         await server.start();
       }
       return true;

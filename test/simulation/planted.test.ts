@@ -1,8 +1,14 @@
-/** A simulator that catches nothing proves nothing: every bug that was planted on purpose has to be caught within a few worlds. */
+/**
+ * A simulator that catches nothing proves nothing: every bug that was planted on purpose has to be caught within a few worlds.
+ *
+ * DUEBRIDGE_UPDATE_DOCS=1 tries the worlds from the first one and writes docs/planted-bugs.md: how many it takes, and how long.
+ */
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
+import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import test from 'node:test';
+import { format, resolveConfig } from 'prettier';
 import { PLANTED } from './planted.ts';
 
 /** Worlds in which a bug has to be caught; they are always the same ones. */
@@ -10,9 +16,14 @@ const MAX_SEEDS = 60;
 /** Processes side by side. */
 const PROCESSES = 2;
 
+const PAGE = join(import.meta.dirname, '../../docs/planted-bugs.md');
+const updates = process.env['DUEBRIDGE_UPDATE_DOCS'] === '1';
+
 interface Caught {
   readonly bug: number;
+  /** Of processor time. */
   readonly seconds: number;
+  readonly tried: number;
   readonly caught: { readonly seed: number; readonly rule: string; readonly what: string } | null;
 }
 
@@ -33,7 +44,37 @@ test('every planted bug is caught', async (t) => {
       );
     });
   }
+  if (updates) writeFileSync(PAGE, await page(found));
 });
+
+test('the page of the planted bugs names each of them', () => {
+  const rows = [...readFileSync(PAGE, 'utf8').matchAll(/^\| +(\d+) \| (.+?) +\| `/gm)];
+  assert.deepEqual(
+    rows.map(([, , name]) => name),
+    PLANTED.map(({ name }) => name),
+    'DUEBRIDGE_UPDATE_DOCS=1 writes it anew',
+  );
+});
+
+/** The table for the documentation. */
+async function page(found: ReadonlyMap<number, Caught>): Promise<string> {
+  const rows = PLANTED.map(({ name, file }, index) => {
+    const one = found.get(index);
+    return `| ${index + 1} | ${name} | \`${file}\` | ${one?.caught?.rule ?? 'not caught'} | ${one?.tried ?? ''} | ${one?.seconds ?? ''} |`;
+  });
+  const text = `# Planted bugs
+
+Written by [planted.test.ts](../test/simulation/planted.test.ts). Each bug is a change that somebody could make, planted in the source while the
+simulator loads it; the build fails when one is not caught within ${MAX_SEEDS} worlds. Worlds are counted from seed 1, without a hint; time is
+that of one processor, with loading the changed code. A rule is a line of [guarantees.md](guarantees.md); \`bug\` is an assertion of
+our own that failed.
+
+| # | bug | file below packages/ | broken rule | worlds | seconds |
+| ---: | --- | --- | --- | ---: | ---: |
+${rows.join('\n')}
+`;
+  return format(text, { ...(await resolveConfig(PAGE)), parser: 'markdown' });
+}
 
 function run(bugs: readonly number[]): Promise<Caught[]> {
   const args = [
@@ -42,6 +83,7 @@ function run(bugs: readonly number[]): Promise<Caught[]> {
     bugs.join(','),
     '--seeds',
     String(MAX_SEEDS),
+    ...(updates ? ['--from-start'] : []),
   ];
   return new Promise((resolve, reject) => {
     execFile(process.execPath, args, { maxBuffer: 2 ** 24 }, (error, stdout, stderr) => {

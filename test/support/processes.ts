@@ -77,6 +77,12 @@ export class Server {
     return child !== undefined && child.exitCode === null && child.signalCode === null;
   }
 
+  /** How the process ended, in words, for a message. */
+  get ending(): string {
+    const { exitCode = null, signalCode = null } = this.#child ?? {};
+    return `${this.#args.join(' ')} ended with ${signalCode ?? exitCode ?? 'nothing yet'}, see ${this.#logFile}`;
+  }
+
   /** Sends the process a signal and waits for nothing; harmless when it has ended. */
   signal(signal: NodeJS.Signals): void {
     if (this.isAlive) this.#child?.kill(signal);

@@ -68,6 +68,38 @@ test('limits of an account, receipts that are there already, and receipt numbers
   assert.equal(balance.body['amount_due_in_cents'], 9_500);
 });
 
+test('an account that is being closed is waited for, and takes no payment afterwards [FR1 ST3]', async (t) => {
+  const database = await kitDatabase(t);
+  await database.query(await readFile(new URL('./own-accounts.sql', import.meta.url), 'utf8'));
+  await database.query(
+    `INSERT INTO waterworks.customers VALUES (1, 'Grace Hopper', false, 100, '2026-12-24')`,
+  );
+  const posting = {
+    platform_payment_id: 'p-1',
+    payment_id: 'RCPT-1',
+    platform_batch_id: 'batch-1',
+    biller_id: 'waterworks',
+    account_id: '1',
+    amount_in_cents: 500,
+    initiated_at: '2026-06-01T12:00:00.000Z',
+  };
+  // A clerk closes the account; the payment comes before that is committed.
+  const posted = await database.transaction(async (clerk) => {
+    await clerk.query('UPDATE waterworks.customers SET closed = true WHERE customer_no = 1');
+    const outcome = database.transaction((tx) => waterworks(database).post([posting], tx));
+    const isWaiting = `SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`;
+    for (const until = performance.now() + 8_000; performance.now() < until;) {
+      if ((await database.query(isWaiting)).length > 0) break;
+    }
+    return { outcome };
+  });
+  assert.deepEqual(
+    (await posted.outcome).map(({ outcome }) => outcome),
+    ['failed'],
+  );
+  assert.equal((await database.query('SELECT 1 FROM waterworks.receipts')).length, 0);
+});
+
 test('the example reads no more than the accounts it is asked for, among 500,000 [B1 ST2]', async (t) => {
   const database = await kitDatabase(t);
   await database.query(await readFile(new URL('./own-accounts.sql', import.meta.url), 'utf8'));
