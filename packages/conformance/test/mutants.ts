@@ -639,6 +639,14 @@ export const PARTNER_MUTANTS: readonly PartnerMutant[] = [
     }),
   },
   {
+    name: 'ids-mixed-up',
+    wrong: 'shows the account as the biller of a payment',
+    breaks: ['P20'],
+    verdict: 'WARN',
+    profile: 'strict',
+    behaviour: () => onRecords((record) => ({ ...record, biller_id: record['account_id'] ?? '' })),
+  },
+  {
     name: 'batch-not-needed',
     wrong: 'takes a payment without a batch',
     breaks: ['P42'],

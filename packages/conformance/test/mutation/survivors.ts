@@ -178,6 +178,38 @@ export const SURVIVORS: Readonly<Record<string, readonly Explanation[]>> = {
       places: [/payment === undefined \? 'unknown'/],
     },
   ],
+  'caller.py': [
+    {
+      why: 'How long it waits between two calls, and for an answer: by a little, or still within what any partner bears.',
+      places: [/TIMEOUT_SECONDS = /, /"delay"/, /time\.sleep\(max/],
+    },
+    {
+      why: 'Settings of the process: its port, its threads, its queue, and when it closes a connection.',
+      places: [
+        / "PORT" -> /,
+        /request_queue_size/,
+        /daemon(?:_threads| ?= ?True)/,
+        /daemon=True/,
+        /connection\.close\(\)/,
+      ],
+    },
+    {
+      why: 'What its own pages say, to which the judge is no caller of the interface; without them it is judged by its calls.',
+      places: [/self\.answer\(\{/, /send_response\(200\)/, /send_header\("Content-Type"/],
+    },
+    {
+      why: 'A content type on a request without a body.',
+      places: [/ if method == "PUT": /],
+    },
+    {
+      why: 'An error whose body is a whole, right record, and a record without a status: no server is known that answers so.',
+      places: [/if status != 200: /, /isinstance\(record, dict\) and "status" in record/],
+    },
+    {
+      why: 'The loop is left by the end of the payment all the same.',
+      places: [/while payment\["status"\] == "processing": /],
+    },
+  ],
 };
 
 /** Why a mutant of a subject may survive; undefined when nothing explains it. */

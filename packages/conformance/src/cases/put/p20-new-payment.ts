@@ -8,6 +8,7 @@ export const p20: PartnerCase = {
   id: 'P20',
   title: 'A new payment is put',
   clauses: ['B4', 'PF1', 'PF2', 'PF3', 'PF4'],
+  decisions: [3],
   severity: 'must',
   profile: 'contract',
   sends: 'PUT payment with a new id',
@@ -34,6 +35,15 @@ export const p20: PartnerCase = {
       t.must(record[name] === intent[name], {
         expected: `${name} ${show(intent[name])}`,
         got: `${name} is ${show(record[name])}`,
+        at: put,
+      });
+    }
+    const place = { biller_id: t.target.biller_id, account_id: intent.account_id };
+    for (const [name, value] of Object.entries(place)) {
+      t.strict(record[name] === undefined || record[name] === value, {
+        expected: `${name} ${show(value)}`,
+        got: `${name} is ${show(record[name])}`,
+        clause: 'PF9',
         at: put,
       });
     }
