@@ -117,7 +117,8 @@ export async function bare(url: string, payments: number, concurrency: number): 
 export interface Ground {
   readonly database: ReturnType<typeof openDatabase>;
   readonly engine: ReturnType<typeof createEngine>;
-  readonly make: (count: number) => Promise<PaymentRow[]>;
+  /** Inserts payments, 500 in a transaction unless it says otherwise. */
+  readonly make: (count: number, perTransaction?: number) => Promise<PaymentRow[]>;
   readonly close: () => Promise<void>;
 }
 
@@ -182,7 +183,7 @@ export async function groundIn(
   return {
     database,
     engine,
-    async make(count) {
+    async make(count, perTransaction = 500) {
       const partner = await registry.get('acme');
       assert(partner);
       const platform_batch_id = await batchFor(database, partner, Date.now());
@@ -190,7 +191,11 @@ export async function groundIn(
       while (rows.length < count) {
         const some = await database.transaction(async (tx) => {
           const made: PaymentRow[] = [];
-          for (let index = 0; index < 500 && rows.length + made.length < count; index += 1) {
+          for (
+            let index = 0;
+            index < perTransaction && rows.length + made.length < count;
+            index += 1
+          ) {
             made.push(
               await insertPayment(tx, {
                 partner_id: 'acme',
@@ -235,12 +240,17 @@ export async function driveIn(
   partnerUrl: string,
   payments: number,
   concurrency: number,
+  perTransaction?: number,
 ): Promise<{ perSecond: number }> {
-  return driveOn(await groundIn(url, partnerUrl, concurrency), payments);
+  return driveOn(await groundIn(url, partnerUrl, concurrency), payments, perTransaction);
 }
 
-async function driveOn(place: Ground, payments: number): Promise<{ perSecond: number }> {
-  const rows = await place.make(payments);
+async function driveOn(
+  place: Ground,
+  payments: number,
+  perTransaction?: number,
+): Promise<{ perSecond: number }> {
+  const rows = await place.make(payments, perTransaction);
   let left = rows.length;
   const finished = Promise.withResolvers<void>();
   // As a customer's page does: watches until the payment has ended.

@@ -27,6 +27,7 @@ const BENCHMARKS: Readonly<Record<string, string>> = {
   token: 'F8     tokens per second, beside the same server without storage',
   neighbours: 'F9 F12 time to the end of payments whose neighbours hang, fail or are refused',
   start: 'F10    npm start to the first succeeded payment; duebridge --help',
+  citus: '       F3 on a coordinator and two workers of Citus, where it is installed',
   operate: '       pages and searches of the admin API over a million payments',
   soak: '       load for --minutes N (60): memory, latency and table sizes over time',
 };

@@ -91,6 +91,14 @@ test('no UPDATE has now() inside CASE or COALESCE', () => {
   );
 });
 
+test('no RETURNING calls a function of time', () => {
+  assert.deepEqual(
+    breaking((text) => /\bRETURNING\b(?:(?!\bSELECT\b).)*\b(now|clock_timestamp)\(/.test(text)),
+    // An operator's act, not on the way of a payment.
+    { 'checkout/revoke-access.ts': 1 },
+  );
+});
+
 test('no query is recursive', () => {
   assert.deepEqual(
     breaking((text) => /\bRECURSIVE\b/.test(text)),

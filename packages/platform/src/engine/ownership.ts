@@ -22,13 +22,15 @@ export class DatabaseTime {
     this.#aheadMs = clock.now() - clock.monotonic();
   }
 
-  /** Runs a statement that returns the database's time and records it; that time lies between our two clock readings. */
-  async learn<Row extends { readonly now_ms: number }>(run: () => Promise<Row[]>): Promise<Row[]> {
+  /** Runs a statement that sets a heartbeat to the database's time, and records the time; that time lies between our two clock readings. */
+  async learn<Row extends { readonly heartbeat_at: string }>(
+    run: () => Promise<Row[]>,
+  ): Promise<Row[]> {
     const before = this.#clock.monotonic();
     const rows = await run();
     const after = this.#clock.monotonic();
     const [row] = rows;
-    if (row !== undefined) this.#aheadMs = row.now_ms - (before + after) / 2;
+    if (row !== undefined) this.#aheadMs = Date.parse(row.heartbeat_at) - (before + after) / 2;
     return rows;
   }
 
@@ -38,17 +40,16 @@ export class DatabaseTime {
   }
 }
 
-const NOW_MS = `(extract(epoch FROM now()) * 1000)::bigint AS now_ms`;
-
 /** Puts a new worker on the list. */
 export async function registerWorker(
   database: Database,
   worker_id: string,
   time?: DatabaseTime,
 ): Promise<void> {
-  const run = (): Promise<{ now_ms: number }[]> =>
+  // The column, not now(): a sharded database calls no function of time in RETURNING.
+  const run = (): Promise<{ heartbeat_at: string }[]> =>
     database.query(
-      `INSERT INTO duebridge_platform.workers (worker_id) VALUES ($1) RETURNING ${NOW_MS}`,
+      'INSERT INTO duebridge_platform.workers (worker_id) VALUES ($1) RETURNING heartbeat_at',
       [worker_id],
     );
   await (time === undefined ? run() : time.learn(run));
@@ -65,7 +66,7 @@ export async function renewHeartbeat(
   time: DatabaseTime,
 ): Promise<boolean> {
   const rows = await time.learn(() =>
-    database.query<{ now_ms: number }>(renewStatement, [worker_id, leaseMs]),
+    database.query<{ heartbeat_at: string }>(renewStatement, [worker_id, leaseMs]),
   );
   return rows.length > 0;
 }
@@ -76,7 +77,7 @@ const renewStatement = sql(
     WHERE worker_id = $1
       AND heartbeat_at > now() - $2 * interval '1 millisecond'
       AND heartbeat_at <= now() + $2 * interval '1 millisecond'
-  RETURNING ${NOW_MS}`,
+  RETURNING heartbeat_at`,
 );
 
 /** Removes a worker from the list: anybody may take what names it as its owner. */
