@@ -48,7 +48,6 @@ test('what happened to a payment is sealed, and a line that was taken out is mis
     assert.equal(put.status, 200);
   }
   const chain = openAuditChain({ database, tables: auditTables, marginMs: 0 });
-  // A transaction of another database on the same server is waited for too.
   const end = performance.now() + 30_000;
   while ((await chain.verify(0, 50)).lines < 2) {
     assert.ok(performance.now() < end, 'the lines were not sealed in time');

@@ -135,16 +135,14 @@ Exit codes: 0 done, 1 failed, 2 configuration, 3 usage.`,
   adminOptions(audit.command('verify'))
     .option('--expect <number:seal>', 'a seal noted earlier, which must be there unchanged')
     .description('compare the audit with its seals: was a line altered, removed or put in?')
-    .action((options: AdminOptions & AuditVerifyOptions) =>
-      verifyAudit(terminal, options, (query) =>
-        ask<AuditVerification>(
-          terminal,
-          options,
-          'GET',
-          `${partnerAdminRoutes.verify_kit_audit.path}${query}`,
-        ),
-      ),
-    );
+    .action((_own: AuditVerifyOptions, self: Command) => {
+      // `audit` has --url and --json too, and takes them first.
+      const options = self.optsWithGlobals<AdminOptions & AuditVerifyOptions>();
+      const path = partnerAdminRoutes.verify_kit_audit.path;
+      return verifyAudit(terminal, options, (query) =>
+        ask<AuditVerification>(terminal, options, 'GET', `${path}${query}`),
+      );
+    });
 
   const payment = partner.command('payment').description('act on one payment');
   adminOptions(payment.command('cancel'))

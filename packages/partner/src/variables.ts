@@ -149,6 +149,9 @@ export const variablesOfOthers = [
   'DUEBRIDGE_SECOND_PERSON_ABOVE_CENTS',
   'DUEBRIDGE_MAIL_FROM',
   'DUEBRIDGE_OIDC_*',
+  'DUEBRIDGE_FUNDING',
+  'DUEBRIDGE_PUBLIC_URL',
+  'DUEBRIDGE_STRIPE_*',
 ];
 
 // JSON in variables --------------------------------------------------------------------------------------------------------

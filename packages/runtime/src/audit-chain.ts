@@ -63,8 +63,8 @@ const LINES_PER_SEAL = 2_000;
 /** Seals in one round: more than the engine writes in ten seconds at its fastest. */
 const SEALS_PER_ROUND = 100;
 /**
- * How old a line is when it is sealed. Longer than a statement may take, because a line has its time a moment before its transaction has
- * a number by which the wait for it can be told.
+ * How old a line is when it is sealed. Longer than the statements before it in its transaction may take, because some lines have the time
+ * at which their transaction began, when it did not hold the lock yet.
  */
 const MARGIN_MS = 30_000;
 /** With nothing to seal, the stretch is closed this often all the same: nothing can be slipped into it afterwards. */
@@ -112,7 +112,7 @@ export function openAuditChain(options: {
   const statements = statementsOf(tables);
   let ageMs = 0;
   /** Times whose older lines can no longer become more, and how that is known: see `horizon`. */
-  let waitsFor: { readonly at: string; readonly next: number } | undefined;
+  let waitsFor: { readonly at: string; readonly writers: readonly string[] } | undefined;
   let settled: string | undefined;
 
   const sealOf = (row: Omit<SealRow, 'seal'>): Buffer => {
@@ -131,19 +131,19 @@ export function openAuditChain(options: {
   };
 
   /**
-   * Up to which time nothing can be added any more. Of each time it is remembered which transaction would be the next; once all before
-   * that one have ended, so have all that could have written a line older than the margin before that time.
+   * Up to which time nothing can be added any more. A transaction that has written a line holds the table's write lock until it ends. Of
+   * each time it is remembered who held it; once those have ended, no line older than the margin before that time can come.
    */
   const horizon = async (): Promise<{ now: string; horizon: string | undefined }> => {
-    const [row] = await database.query<{ now: string; oldest: number; next: number }>(
-      statements.now,
-    );
+    const [row] = await database.query<{ now: string; writers: string[] }>(statements.now);
     assert(row);
-    if (waitsFor !== undefined && row.oldest >= waitsFor.next) {
+    const writes = new Set(row.writers);
+    if (waitsFor !== undefined && !waitsFor.writers.some((writer) => writes.has(writer))) {
       settled = waitsFor.at;
       waitsFor = undefined;
     }
-    waitsFor ??= { at: row.now, next: row.next };
+    if (row.writers.length === 0) settled = row.now;
+    else waitsFor ??= { at: row.now, writers: row.writers };
     return {
       now: row.now,
       horizon: settled === undefined ? undefined : shifted(settled, -marginMs),
@@ -349,8 +349,10 @@ function statementsOf({
   return {
     now: sql(
       `${prefix}_now`,
-      `SELECT ${utc('clock_timestamp()')} AS now, pg_snapshot_xmin(pg_current_snapshot())::text::bigint AS oldest,
-              pg_snapshot_xmax(pg_current_snapshot())::text::bigint AS next`,
+      `SELECT ${utc('clock_timestamp()')} AS now,
+              ARRAY(SELECT DISTINCT virtualtransaction FROM pg_catalog.pg_locks
+                     WHERE locktype = 'relation' AND relation = '${lines}'::regclass AND mode = 'RowExclusiveLock'
+                       AND database = (SELECT oid FROM pg_catalog.pg_database WHERE datname = current_database())) AS writers`,
     ),
     last: sql(`${prefix}_last`, `SELECT ${seal} FROM ${seals} ORDER BY seal_no DESC LIMIT 1`),
     one: sql(`${prefix}_one`, `SELECT ${seal} FROM ${seals} WHERE seal_no = $1`),

@@ -30,7 +30,7 @@ async function say(on: Pick<Database, 'query'>, ...events: string[]): Promise<vo
   }
 }
 
-/** Seals all lines of the past. A transaction of another database on the same server is waited for too, so that takes some rounds. */
+/** Seals all lines of the past, in as many rounds as it takes. */
 async function sealAll(
   database: Database,
   chain: AuditChain,
