@@ -90,7 +90,12 @@ test('what a server reads at its start travels in its package', () => {
     assert.ok(migrations.length > 0);
     assert.equal(holds(`@duebridge/${side}`, 'dist/migrations/*.sql'), migrations.length);
   }
-  for (const file of ['dist/manifest.json', 'dist/sdk/duebridge-*.js', 'dist/flow/flow.html']) {
+  for (const file of [
+    'dist/manifest.json',
+    'dist/sdk/duebridge-[0-9]*.js',
+    'dist/sdk/duebridge-redirect-*.js',
+    'dist/flow/flow.html',
+  ]) {
     assert.equal(holds('@duebridge/web', file), 1, file);
   }
   assert.equal(holds('duebridge', 'dist/demo/accounts/*.csv'), 2);
