@@ -3,7 +3,13 @@ import assert from 'node:assert/strict';
 import test, { after } from 'node:test';
 import { SMTPServer } from 'smtp-server';
 import { eventually } from '../engine/testing.ts';
-import { bearer, startTestPartner, startTestPlatform, type TestPlatform } from './testing.ts';
+import {
+  bearer,
+  startTestPartner,
+  startTestPlatform,
+  tokenRequest,
+  type TestPlatform,
+} from './testing.ts';
 import { textOf } from './mail.ts';
 
 interface Taken {
@@ -71,6 +77,37 @@ test('a customer whose payment was posted gets one receipt, with the partner and
   assert.match(mail?.text ?? '', /help@water\.example/);
   assert.match(mail?.text ?? '', new RegExp(id));
   assert.doesNotMatch(mail?.text ?? '', /Josephine|Quimby|Account: +a1/);
+});
+
+test('a customer of an aggregator reads the name of their biller, not of the aggregator', async () => {
+  await platform.register(partner, {
+    partner_id: 'city-services',
+    kind: 'aggregator',
+    name: 'City Services',
+    biller_names: { 'lakeside-energy': 'Lakeside Energy' },
+  });
+  partner.accounts.set('a9', {
+    ...partner.accounts.get('a1'),
+    account_id: 'a9',
+    biller_id: 'lakeside-energy',
+  });
+  partner.endings.set('a9', succeeded);
+  const made = await platform.token(await platform.credentials('city-services'), {
+    ...tokenRequest('a9'),
+    email: 'lake@example.com',
+    external_identifiers: { biller_id: 'lakeside-energy', account_id: 'a9' },
+  });
+  const grant = await platform.call('POST', '/v1/flow/session', {
+    headers: bearer(String(made.body['token'])),
+    body: {},
+  });
+  const paid = await platform.call('POST', '/v1/flow/payments', {
+    headers: bearer(String(grant.body['session'])),
+    body: { amount_in_cents: 2_500, funding_method: 'sandbox_bank' },
+  });
+  assert.equal(paid.status, 200, paid.text);
+  await eventually('the receipt', () => to('lake@example.com').length > 0);
+  assert.match(to('lake@example.com')[0]?.text ?? '', /to Lakeside Energy/);
 });
 
 test('a customer whose payment failed is told why, and that nothing was charged', async () => {

@@ -11,7 +11,7 @@ import { createHash } from 'node:crypto';
 import { messageOf, sql, type Clock, type Database, type Log } from '@duebridge/runtime';
 import { createTransport } from 'nodemailer';
 import { maskAccountId } from '../mask.ts';
-import type { PartnerRegistry } from '../partners/registry.ts';
+import { billerName, type PartnerRegistry } from '../partners/registry.ts';
 import type { Sealer } from '../partners/seal.ts';
 
 /** Pause between polls of the queue; roughly how long a customer waits for the mail. */
@@ -169,7 +169,7 @@ async function sendOne(
       to: { name: '', address: customer.email },
       messageId: `<${messageName(platform_payment_id)}@${domainOf(transport.from)}>`,
       ...textOf(kind, content, {
-        name: partner?.name ?? content.partner_id,
+        name: partner ? billerName(partner, content.biller_id) : content.biller_id,
         support: partner?.support_contact ?? null,
       }),
     });
@@ -215,15 +215,15 @@ const dollars = new Intl.NumberFormat('en-US', { style: 'currency', currency: 'U
 export function textOf(
   kind: 'receipt' | 'failed',
   content: Omit<Content, 'customer_id' | 'sealed'>,
-  partner: { readonly name: string; readonly support: string | null },
+  biller: { readonly name: string; readonly support: string | null },
 ): { readonly subject: string; readonly text: string } {
   const amount = dollars.format(content.amount_in_cents / 100);
-  // Keep the header on one line, whatever the partner's name contains.
-  const name = partner.name.replaceAll(/[\p{Cc}\s]+/gu, ' ').trim();
+  // Keep the header on one line, whatever the biller's name contains.
+  const name = biller.name.replaceAll(/[\p{Cc}\s]+/gu, ' ').trim();
   const help =
-    partner.support === null
+    biller.support === null
       ? `Questions? Contact ${name}.`
-      : `Questions? Contact ${name}: ${partner.support}`;
+      : `Questions? Contact ${name}: ${biller.support}`;
   const facts = [
     `Amount:    ${amount}`,
     `Account:   ${maskAccountId(content.account_id)}`,

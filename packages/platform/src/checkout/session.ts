@@ -26,7 +26,7 @@ import {
 import type { Funds } from '../funding/funds.ts';
 import { maskAccountId } from '../mask.ts';
 import type { PartnerClient } from '../partners/client.ts';
-import type { Partner, PartnerRegistry } from '../partners/registry.ts';
+import { billerName, type Partner, type PartnerRegistry } from '../partners/registry.ts';
 import type { Sealer } from '../partners/seal.ts';
 import { withAction } from './confirm.ts';
 import { hashSecret, newSecret } from './secrets.ts';
@@ -284,13 +284,6 @@ function fromToken(session: Session): Bill {
     balance_source: session.balance === null ? 'none' : 'token',
     payment_rules: {},
   };
-}
-
-/** A plain biller's name is its registration's; an aggregator's billers are named there one by one, else by their id. */
-function billerName(partner: Partner, biller_id: string): string {
-  if (partner.kind === 'biller') return partner.name;
-  const names = new Map(Object.entries(partner.biller_names));
-  return names.get(biller_id) ?? biller_id;
 }
 
 const usualStatement = sql(

@@ -126,6 +126,15 @@ interface StoredPartner {
   readonly created_at: string;
 }
 
+/**
+ * What customers call the biller of a payment: a biller by the name of its registration, one of an aggregator by the name given for
+ * it, or by its id where none was given.
+ */
+export function billerName(partner: Partner, biller_id: string): string {
+  if (partner.kind === 'biller') return partner.name;
+  return new Map(Object.entries(partner.biller_names)).get(biller_id) ?? biller_id;
+}
+
 const COLUMNS = `partner_id, name, kind, biller_id, biller_names, support_contact, base_url, origins, paths, budget, refusals, account_check,
   batch_time_zone, batch_cutoff, auth_method, auth_public, auth_sealed, paused, pause_reason, created_at`;
 
