@@ -137,7 +137,7 @@ export function openSessions(options: {
       funding.methods(session),
       standing === undefined ? null : withAction(standing, funding),
       standing?.status === 'succeeded'
-        ? readPayer(database, sealer, standing.platform_payment_id, mails)
+        ? readPayer(database, sealer, standing.platform_payment_id, session.partner_id, mails)
         : undefined,
     ]);
     return {
@@ -214,7 +214,7 @@ const selectPayer = sql(
   'session_payer',
   `SELECT c.customer_id, c.sealed
      FROM duebridge_platform.flow_payments f JOIN duebridge_platform.customers c USING (customer_id)
-    WHERE f.platform_payment_id = $1`,
+    WHERE f.platform_payment_id = $1 AND c.partner_id = $2`,
 );
 
 /** Who paid, for the receipt; undefined for a person who was erased. Nobody learns a name before there is something to receipt. */
@@ -222,10 +222,12 @@ async function readPayer(
   database: Database,
   sealer: Sealer,
   platform_payment_id: string,
+  partner_id: string,
   mails: boolean,
 ): Promise<FlowSession['receipt']> {
   const [row] = await database.query<{ customer_id: string; sealed: string | null }>(selectPayer, [
     platform_payment_id,
+    partner_id,
   ]);
   if (row === undefined || row.sealed === null) return undefined;
   const customer = JSON.parse(sealer.open(row.sealed, `customers/${row.customer_id}`)) as {
