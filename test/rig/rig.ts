@@ -376,6 +376,8 @@ export class Rig {
     for (const until = performance.now() + ms; performance.now() < until; await pause(15)) {
       if (!existsSync(file)) continue;
       rmSync(file);
+      // The mark is written just before the signal: whoever looks at once would still find a living process.
+      if (signal === 'SIGKILL') await server.kill();
       return true;
     }
     // Whoever comes there later must not die of it any more.
