@@ -12,7 +12,7 @@ import { format, resolveConfig } from 'prettier';
 import { PLANTED } from './planted.ts';
 
 /** Worlds in which a bug has to be caught; they are always the same ones. */
-const MAX_SEEDS = 60;
+const MAX_SEEDS = 120;
 /** Processes side by side. */
 const PROCESSES = 2;
 

@@ -137,7 +137,7 @@ export const PLANTED: readonly Planted[] = [
     file: 'platform/src/engine/calls.ts',
     find: '    facts.waited &&\n',
     replace: '    facts.waited ||\n',
-    seed: 28,
+    seed: 101,
   },
   {
     name: 'funds of a payment that succeeded are released',
