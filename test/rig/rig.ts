@@ -4,6 +4,8 @@
  * simulator's checkers judge what was recorded.
  *
  * Kits keep their accounts in their own database (`books`) or in front of another system (`own`).
+ *
+ * One file because a round starts, breaks, heals and reads the same processes.
  */
 import { execFileSync } from 'node:child_process';
 import { existsSync, mkdirSync, rmSync, writeFileSync } from 'node:fs';

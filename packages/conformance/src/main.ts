@@ -3,6 +3,8 @@
  * Exit codes: 0 no must failed, 1 a must failed, 2 CONFIG or judged in part, 3 usage or nothing ran.
  *
  * One file, because it is mostly the table of the flags, and what each becomes in the target and the run.
+ *
+ * One file because it is the table of the commands and options; what they do is elsewhere.
  */
 import { spawn } from 'node:child_process';
 import { accessSync, constants, existsSync, readFileSync, writeFileSync } from 'node:fs';

@@ -7,6 +7,8 @@
  * checks left out that the target file could have made possible.
  *
  * One file, because a run is one thing: what its report holds, the order of its stages, and the verdict that follows.
+ *
+ * One file because the stages of a run share its report, its deadlines and its reasons to stop early.
  */
 import { CLAUSES, type ClauseId } from '@duebridge/contract';
 import { Findings, Skipped, type Finding, type Profile, type Verdict } from './check/findings.ts';

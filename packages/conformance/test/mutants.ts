@@ -4,6 +4,8 @@
  * The kill matrix runs every one of them and holds that its check catches it and that no must-check
  * fails that has no business with it; a right peer passes all. Without this a check could stay green
  * whatever a server does, and nobody would know.
+ *
+ * A table: one entry per wrong peer.
  */
 import { randomUUID } from 'node:crypto';
 import { leastBody } from '../src/check/token-context.ts';

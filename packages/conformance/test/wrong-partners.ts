@@ -2,6 +2,8 @@
  * Wrong partners by what an engineer gets wrong, written from the interface before the checks that
  * catch them: who may call, what a payment keeps, how exact money is, what moves a balance, what runs
  * at the same moment, which ids are equal, and what a restart forgets.
+ *
+ * A table: one entry per wrong partner.
  */
 import { onRecords, type Behaviour, type StoredPayment } from '../src/sandbox/partner.ts';
 import type { PartnerMutant } from './mutants.ts';

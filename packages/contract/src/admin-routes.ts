@@ -1,6 +1,8 @@
 /**
  * The platform's admin operations, as a table like the one in routes.ts. The command line and the console use nothing else
  * (decision 32). `role` is the minimum role that may call an operation (decision 38); reading needs `viewer`.
+ *
+ * A table: one entry per operation.
  */
 import { Type } from 'typebox';
 import {

@@ -3,6 +3,8 @@
  *
  * The public listener takes Create Token, the flow API and the pages; the admin listener takes the admin API and the figures, and is
  * bound to this machine unless it is told otherwise.
+ *
+ * One file because it is a list: what is opened, in which order, and mounted where.
  */
 import { createSecretKey, hkdfSync } from 'node:crypto';
 import { platformAdminRoutes, platformRoutes, renderOpenApi } from '@duebridge/contract';

@@ -16,8 +16,8 @@
  * PostgreSQL refuses to run as root. Started by root, it runs as an existing unprivileged id, and data and binaries are put where
  * that id can reach them. It listens on 127.0.0.1 alone and asks for a random password (SCRAM).
  *
- * Long, and one file: folder, ids, binaries, cluster and server are steps of one protocol between processes over one folder, and no
- * step means anything without the others. It reads in the order in which a start goes through them.
+ * One file because folder, ids, binaries, cluster and server are steps of one protocol between processes over one folder; it reads in
+ * the order of a start.
  */
 import assert from 'node:assert/strict';
 import { execFile, spawn, type ChildProcess } from 'node:child_process';

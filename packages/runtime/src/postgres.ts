@@ -11,7 +11,7 @@
  * (decision 12), its date the text YYYY-MM-DD; and an error is either a `DatabaseUnavailable` (try later; nothing is wrong with
  * the statement) or PostgreSQL's own error, whose SQLSTATE `sqlState` gives.
  *
- * This is one file because its parts share private state: a session of the pool, how it may be used, and what an error says about it.
+ * One file because its parts share private state: a session of the pool, how it may be used, and what an error says about it.
  */
 import assert from 'node:assert/strict';
 import { setTimeout as delay } from 'node:timers/promises';

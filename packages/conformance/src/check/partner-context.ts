@@ -7,6 +7,8 @@
  * most `Pace.at_once` requests are under way; a server that answers 429 gets fewer, and time.
  *
  * One file, because checks meet it as one thing: what a run shares, and the operations by which a check uses it.
+ *
+ * One file because operations, shared payments and waiting all read and write the state of the same run.
  */
 import { randomUUID, randomBytes } from 'node:crypto';
 import { fillPath } from '@duebridge/contract';

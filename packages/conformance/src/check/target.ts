@@ -7,6 +7,8 @@
  * variable (`key_env`, `client_secret_env`, `api_key_env`), so that the file can be committed.
  *
  * One file, because it is one table: each field of the target file, what it is read from, and what is said when it is wrong.
+ *
+ * One file because it is the list of the fields of a target file, each with its reading, its flag and its error.
  */
 import { readFileSync } from 'node:fs';
 import { partnerRoutes } from '@duebridge/contract';

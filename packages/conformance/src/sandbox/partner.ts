@@ -10,6 +10,8 @@
  *
  * One file, so that a request is read from its first byte to its last in one place; what it remembers (state.ts), how it fails
  * (faults.ts) and what it shows (page.ts) stand elsewhere.
+ *
+ * One file because a behaviour or a scenario may step in at every stage of a request, and each stage reads the same store.
  */
 import { isUtf8 } from 'node:buffer';
 import { randomBytes, randomUUID } from 'node:crypto';

@@ -5,6 +5,8 @@
  * caller then brings every payment to its end. `caller` says what a right caller does meanwhile. The
  * variants of one fault come in a fixed turn, and what is left to chance follows the seed, so that the
  * same faults come again.
+ *
+ * A table: one entry per scenario, read by id.
  */
 import { gzipSync } from 'node:zlib';
 import { Refusal } from '@duebridge/contract';

@@ -6,6 +6,8 @@
  * holds:  due times are kept in memory; a poll that finds no change writes nothing (performance F4). A payment is in one queue
  *         or has one step under way, never both: only the end of a step queues it again. An error in one payment affects no other
  *         (F90), and a slow partner fills only its own queue (PL16).
+ *
+ * One file because due times, the steps under way and the records of both are one set of invariants that no other file may touch.
  */
 import type { PaymentStage } from '@duebridge/contract';
 import { isDatabaseTrouble, kindOfError, messageOf } from '@duebridge/runtime';

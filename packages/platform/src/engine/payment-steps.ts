@@ -15,6 +15,8 @@
  * acceptance: the PUT, with the same bytes. Between the acceptance and the end: a poll. Between the end and the settlement: the
  * capture or the release. Where the funds are kept in the platform's own database, they are reserved in the statement that writes
  * `dispatching`, and captured or released in the one that writes the end, so that no crash can fall in between.
+ *
+ * One file because it is one decision: every rule that moves a payment is read here, in the order of its life.
  */
 import type { PaymentStage, PaymentStatus } from '@duebridge/contract';
 import type { SettledFunds } from '../funding.ts';

@@ -6,6 +6,8 @@
  *         decides what may follow: once a release has begun, no authorization is reported any more, and a late one is released too.
  *         Funds taken for a payment that failed or was canceled are refunded (decision 111). Sandbox orders pass through.
  * next:   the processor, by adapter.ts.
+ *
+ * One file because every act on funds is decided by the same row, whose states exclude each other.
  */
 import { Refusal } from '@duebridge/contract';
 import {

@@ -8,6 +8,8 @@
  * A card is held by a PaymentIntent with manual capture; the reference is the PaymentIntent. A bank account cannot be held: to authorize
  * it is a SetupIntent, which verifies the account and takes the mandate, and to capture it is the debit. Each payment has a Stripe
  * customer of its own without personal data, so that its debit can be found again without its key.
+ *
+ * One file because it is one adapter: the acts of the port in turn, and what Stripe answers to each.
  */
 import { Stripe } from 'stripe';
 import type {

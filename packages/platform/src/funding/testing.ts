@@ -2,6 +2,8 @@
  * An imitation of the part of Stripe's API that the adapter uses, over real HTTP: form bodies, idempotency keys, states, errors and
  * signed webhooks. Every object it answers with has the type that Stripe's library publishes for it, which Stripe generates from its
  * OpenAPI description, so that the compiler checks each field against that.
+ *
+ * One file because it imitates one API, whose objects refer to each other.
  */
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';

@@ -4,6 +4,8 @@
  * holds: a call goes to the partner's registered origin and to no other (PL14); concurrent callers share one fetch of an access
  *        token, and a 401 leads to one new token and one retry (PL13); contents sent and received are never logged, only their kind
  *        is (PL15).
+ *
+ * One file because the operations share one way to authenticate, retry after a 401 and read an answer.
  */
 import { randomBytes } from 'node:crypto';
 import {

@@ -3,6 +3,8 @@
  *
  * holds: secrets are sealed in the database and never part of a `Partner` or a `PartnerView`; a change reaches every process within
  *        five seconds, because a cached read is at most that old (decision 25, reliability 4.1).
+ *
+ * One file because reading, changing and caching a partner share the columns and the seal.
  */
 import {
   fillPath,

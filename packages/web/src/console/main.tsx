@@ -3,20 +3,14 @@ import { useEffect, useState } from 'preact/hooks';
 import { render, type TargetedSubmitEvent } from 'preact';
 import { useSignal } from '@preact/signals';
 import { call, self, whoAmI } from './api.ts';
-import {
-  AuditPageOf,
-  BatchesPage,
-  BatchPageOf,
-  OperatorsPage,
-  OverviewPage,
-  PartnerPage,
-  PartnersPage,
-  PeoplePage,
-  ReconciliationPage,
-  SettingsPage,
-} from './pages.tsx';
+import { AuditPageOf } from './audit.tsx';
+import { BatchesPage, BatchPageOf, ReconciliationPage } from './batches.tsx';
+import { OperatorsPage, SettingsPage } from './operators.tsx';
+import { OverviewPage } from './overview.tsx';
+import { PartnerPage, PartnersPage } from './partners.tsx';
 import { announcement, fieldsOf, moveRow, settings } from './parts.tsx';
 import { PaymentPageOf, PaymentsPage } from './payments.tsx';
+import { PeoplePage } from './people.tsx';
 import { followLinks, go, link, parts } from './route.ts';
 import 'uplot/dist/uPlot.min.css';
 import './style.css';

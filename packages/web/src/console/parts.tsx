@@ -2,7 +2,7 @@
 import type { ComponentChildren, TargetedSubmitEvent } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { signal } from '@preact/signals';
-import { ApiError } from './api.ts';
+import { ApiError, self } from './api.ts';
 
 // Settings -------------------------------------------------------------------------------------------------------------------
 
@@ -297,3 +297,10 @@ export function Facts({ facts }: { facts: readonly (readonly [string, ComponentC
     </dl>
   );
 }
+
+/** Why a viewer cannot act; undefined for others. */
+export const isViewer = (): string | undefined =>
+  self.value?.role === 'viewer' ? 'Your role only reads.' : undefined;
+/** Why only an admin can act; undefined for an admin. */
+export const needsAdmin = (): string | undefined =>
+  self.value?.role === 'admin' ? undefined : 'Needs the role admin.';

@@ -1,4 +1,8 @@
-/** Finding payments: filters as the address, saved views, a list that never moves under the reader, and one payment's story. */
+/**
+ * Finding payments: filters as the address, saved views, a list that never moves under the reader, and one payment's story.
+ *
+ * One file because the list, its filters and the payment beside it share one address and one selection.
+ */
 import type {
   Attempt,
   AuditEntry,

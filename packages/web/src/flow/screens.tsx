@@ -1,5 +1,7 @@
 /**
  * The screens. Each is a function of its state and the words; what a button does is a method of Flow.
+ *
+ * One file because it is a list: one function per screen, in the order in which a customer meets them.
  */
 import type { FlowPayment } from '@duebridge/contract';
 import type { ComponentChildren, VNode } from 'preact';

@@ -1,0 +1,268 @@
+/** Batches, their reconciliation, and the differences that are open. */
+import type {
+  BatchView,
+  DifferencePage,
+  ListedBatch,
+  OpenDifference,
+  Reconciliation,
+} from '@duebridge/contract';
+import type { ComponentChildren, TargetedEvent } from 'preact';
+import { useState } from 'preact/hooks';
+import { get, post } from './api.ts';
+import {
+  Act,
+  announcement,
+  Facts,
+  isViewer,
+  moment,
+  money,
+  Table,
+  Trouble,
+  useRead,
+} from './parts.tsx';
+import { link, query, withQuery } from './route.ts';
+
+export function BatchesPage() {
+  const { data, error } = useRead('batches', () => get<{ batches: ListedBatch[] }>('/batches'));
+  return (
+    <>
+      <h1>Batches</h1>
+      <Trouble error={error} />
+      <Table
+        caption="Batches, latest first"
+        rows={data?.batches ?? []}
+        keyOf={(one) => one.platform_batch_id}
+        empty={data === undefined ? 'Loading…' : 'No payment was made yet.'}
+        columns={[
+          {
+            head: 'Batch',
+            cell: (one) => (
+              <a href={link('batches', one.platform_batch_id)}>{one.platform_batch_id}</a>
+            ),
+          },
+          { head: 'Partner', cell: (one) => one.partner_id },
+          { head: 'Payments', number: true, cell: (one) => one.statement?.count ?? '–' },
+          {
+            head: 'Sum',
+            number: true,
+            cell: (one) =>
+              one.statement === null
+                ? '–'
+                : money(
+                    one.statement.totals.reduce(
+                      (sum, { amount_in_cents }) => sum + amount_in_cents,
+                      0,
+                    ),
+                  ),
+          },
+          { head: 'Window ends', cell: (one) => moment(one.cutoff_at) },
+          { head: 'Closed', cell: (one) => moment(one.closed_at) },
+        ]}
+      />
+    </>
+  );
+}
+
+/** What the partner said when the batch was last compared. */
+function comparisonFacts({
+  comparison,
+  statement,
+}: BatchView): (readonly [string, ComponentChildren])[] {
+  if (comparison === null) return [['Compared with the partner', 'never']];
+  const { compared_at, actor, method, differences, partner_statement: theirs } = comparison;
+  return [
+    [
+      'Compared with the partner',
+      `${moment(compared_at)} by ${actor}, by ${method}: ${differences} differences`,
+    ],
+    [
+      'Statement of the partner',
+      theirs === null ? (
+        'It has none.'
+      ) : (
+        <>
+          {theirs.count} payments, <code>{theirs.sha256}</code>{' '}
+          {theirs.sha256 === statement.sha256 ? '(the same)' : '(another)'}
+        </>
+      ),
+    ],
+  ];
+}
+
+export function BatchPageOf({ id }: { id: string }) {
+  const path = `/batches/${encodeURIComponent(id)}`;
+  const { data, error, again } = useRead(`batch ${id}`, () => get<BatchView>(path));
+  const [result, setResult] = useState<Reconciliation>();
+  const [trouble, setTrouble] = useState<string>();
+  const [turn, setTurn] = useState(0);
+  const run = async (reconcile: () => Promise<Reconciliation>): Promise<void> => {
+    setTrouble(undefined);
+    try {
+      const found = await reconcile();
+      setResult(found);
+      setTurn(turn + 1);
+      again();
+      announcement.value = `${found.differences.length} differences in ${found.compared} payments`;
+    } catch (problem) {
+      setTrouble(problem instanceof Error ? problem.message : String(problem));
+    }
+  };
+  const upload = (event: TargetedEvent<HTMLInputElement>): void => {
+    const file = event.currentTarget.files?.[0];
+    if (file !== undefined) void run(() => post<Reconciliation>(`${path}/reconcile-file`, file));
+    event.currentTarget.value = '';
+  };
+  return (
+    <>
+      <p>
+        <a href={link('batches')}>Batches</a>
+      </p>
+      <h1>Batch {id}</h1>
+      <Trouble error={error ?? trouble} />
+      {data === undefined ? null : (
+        <>
+          <Facts
+            facts={[
+              ['Partner', <a href={link('partners', data.partner_id)}>{data.partner_id}</a>],
+              ['Opened', moment(data.opened_at)],
+              ['Window ends', moment(data.cutoff_at)],
+              ['Closed', moment(data.closed_at)],
+              [
+                'Payments',
+                <a href={`${link('payments')}?platform_batch_id=${id}`}>{data.statement.count}</a>,
+              ],
+              ...data.statement.totals.map(
+                (total) =>
+                  [total.status, `${total.count}, ${money(total.amount_in_cents)}`] as const,
+              ),
+              ['SHA-256 of the statement', <code>{data.statement.sha256}</code>],
+              ...comparisonFacts(data),
+            ]}
+          />
+          <div class="buttons">
+            <button
+              type="button"
+              class="primary"
+              disabled={isViewer() !== undefined}
+              onClick={() => void run(() => post<Reconciliation>(`${path}/reconcile`, {}))}
+            >
+              Compare with the partner
+            </button>
+            <label class="button">
+              Compare with a file
+              <input
+                type="file"
+                accept=".csv,text/csv"
+                disabled={isViewer() !== undefined}
+                onChange={upload}
+              />
+            </label>
+            <Act
+              label="Close the batch"
+              blocked={isViewer() ?? (data.closed_at === null ? undefined : 'It is closed.')}
+              about={`Writes the statement of ${id}, once.`}
+              act={async (reason) => {
+                await post(`${path}/close`, { reason });
+                again();
+                return 'The batch is closed.';
+              }}
+            />
+          </div>
+        </>
+      )}
+      {result === undefined ? null : (
+        <p class="note">
+          Compared {result.compared} payments by {result.method}: {result.differences.length}{' '}
+          differences.
+        </p>
+      )}
+      <h2>Differences</h2>
+      <Differences key={turn} search={{ platform_batch_id: id }} />
+    </>
+  );
+}
+
+export function ReconciliationPage() {
+  const state = query.value.get('state') ?? 'open';
+  return (
+    <>
+      <h1>Reconciliation</h1>
+      <nav class="views" aria-label="State">
+        {['open', 'resolved'].map((one) => (
+          <a
+            key={one}
+            href={withQuery({ state: one })}
+            aria-current={one === state ? 'page' : undefined}
+          >
+            {one}
+          </a>
+        ))}
+      </nav>
+      <Differences search={{ state }} />
+    </>
+  );
+}
+
+/** How long a difference stands, as people who work through them sort it. */
+function ageing(found_at: string): string {
+  const hours = (Date.now() - Date.parse(found_at)) / 3_600_000;
+  if (hours < 1) return '0–1 h';
+  if (hours < 24) return '1–24 h';
+  return hours < 72 ? '1–3 d' : '> 3 d';
+}
+
+function Differences({ search }: { search: Record<string, string> }) {
+  const text = new URLSearchParams(search).toString();
+  const { data, error, again } = useRead(`differences ${text}`, () =>
+    get<DifferencePage>(`/differences?${text}`),
+  );
+  return (
+    <>
+      <Trouble error={error} />
+      <Table
+        caption="Differences, newest first"
+        rows={data?.differences ?? []}
+        keyOf={(one) => one.difference_id}
+        empty={data === undefined ? 'Loading…' : 'There is no difference.'}
+        columns={[
+          { head: 'Kind', cell: (one) => one.kind.replace('_', ' ') },
+          {
+            head: 'Payment',
+            cell: (one) => (
+              <a href={link('payments', one.platform_payment_id)}>{one.platform_payment_id}</a>
+            ),
+          },
+          { head: 'Here', cell: (one) => one.here ?? '–' },
+          { head: 'There', cell: (one) => one.there ?? '–' },
+          {
+            head: 'Amount',
+            number: true,
+            cell: (one) => (one.amount_in_cents === null ? '–' : money(one.amount_in_cents)),
+          },
+          {
+            head: 'Age',
+            cell: (one) => (one.resolved_at === null ? ageing(one.found_at) : 'resolved'),
+          },
+          { head: 'Resolution', cell: (one) => resolutionOf(one, again) },
+        ]}
+      />
+    </>
+  );
+}
+
+function resolutionOf(one: OpenDifference, again: () => void) {
+  if (one.resolved_at !== null) return `${one.resolution} (${one.resolved_by})`;
+  return (
+    <Act
+      label="Resolve"
+      blocked={isViewer()}
+      about={`Resolves the difference ${one.kind} of payment ${one.platform_payment_id}. Nothing is changed on either side.`}
+      reasonLabel="How it was resolved, kept in the audit"
+      act={async (reason) => {
+        await post(`/differences/${one.difference_id}/resolve`, { reason });
+        again();
+        return 'The difference is resolved.';
+      }}
+    />
+  );
+}

@@ -1,0 +1,168 @@
+/** Operators with their keys, and the settings of this browser. */
+import type { OperatorKeyGrant, OperatorView } from '@duebridge/contract';
+import type { TargetedSubmitEvent } from 'preact';
+import { useState } from 'preact/hooks';
+import { call, get, post } from './api.ts';
+import { Facts, setting, settings, Table, Trouble, useRead } from './parts.tsx';
+
+export function OperatorsPage() {
+  const { data, error, again } = useRead('operators', () =>
+    get<{ operators: OperatorView[] }>('/operators'),
+  );
+  const [grant, setGrant] = useState<OperatorKeyGrant>();
+  const [trouble, setTrouble] = useState<string>();
+  const attempt = async (work: () => Promise<unknown>): Promise<void> => {
+    setTrouble(undefined);
+    try {
+      await work();
+      again();
+    } catch (problem) {
+      setTrouble(problem instanceof Error ? problem.message : String(problem));
+    }
+  };
+  const add = (event: TargetedSubmitEvent<HTMLFormElement>): void => {
+    event.preventDefault();
+    void attempt(() => post('/operators', Object.fromEntries(new FormData(event.currentTarget))));
+  };
+  return (
+    <>
+      <h1>Operators</h1>
+      <Trouble error={error ?? trouble} />
+      {grant === undefined ? null : (
+        <p class="note" role="status">
+          The key of {grant.operator_id}, shown this once: <code>{grant.operator_key}</code>
+        </p>
+      )}
+      <Table
+        caption="Operators"
+        rows={data?.operators ?? []}
+        keyOf={(one) => one.operator_id}
+        empty={data === undefined ? 'Loading…' : 'Only the admin key of the deployment.'}
+        columns={[
+          { head: 'Operator', cell: (one) => one.operator_id },
+          { head: 'Name', cell: (one) => one.name },
+          { head: 'Role', cell: (one) => one.role },
+          { head: 'State', cell: (one) => (one.disabled_at === null ? 'active' : 'disabled') },
+          {
+            head: 'Active keys',
+            number: true,
+            cell: (one) => one.keys.filter((key) => key.revoked_at === null).length,
+          },
+          {
+            head: 'Act',
+            cell: (one) => (
+              <span class="buttons">
+                <button
+                  type="button"
+                  aria-label={`Issue a key to ${one.operator_id}`}
+                  onClick={() =>
+                    void attempt(async () =>
+                      setGrant(await post<OperatorKeyGrant>(`/operators/${one.operator_id}/keys`)),
+                    )
+                  }
+                >
+                  Issue a key
+                </button>
+                {one.keys
+                  .filter((key) => key.revoked_at === null)
+                  .map((key) => (
+                    <button
+                      key={key.key_id}
+                      type="button"
+                      onClick={() =>
+                        void attempt(() =>
+                          call(
+                            'DELETE',
+                            `/admin/v1/operators/${one.operator_id}/keys/${key.key_id}`,
+                          ),
+                        )
+                      }
+                    >
+                      Revoke {key.key_id.slice(0, 8)}
+                    </button>
+                  ))}
+              </span>
+            ),
+          },
+        ]}
+      />
+      <h2>Add an operator</h2>
+      <form class="filters" onSubmit={add}>
+        <label>
+          Id
+          <input name="operator_id" required pattern="[a-z0-9][a-z0-9._\-]*" />
+        </label>
+        <label>
+          Name
+          <input name="name" required />
+        </label>
+        <label>
+          Role
+          <select name="role">
+            <option>viewer</option>
+            <option>operator</option>
+            <option>admin</option>
+          </select>
+        </label>
+        <button type="submit" class="primary">
+          Add
+        </button>
+      </form>
+    </>
+  );
+}
+
+export function SettingsPage() {
+  const { zone, shortcuts, everySeconds } = settings.value;
+  return (
+    <>
+      <h1>Settings</h1>
+      <form class="settings">
+        <label>
+          Times in
+          <select
+            value={zone}
+            onChange={(event) =>
+              setting({ zone: event.currentTarget.value === 'utc' ? 'utc' : 'local' })
+            }
+          >
+            <option value="local">this computer’s zone</option>
+            <option value="utc">UTC</option>
+          </select>
+        </label>
+        <label>
+          Refresh every
+          <select
+            value={String(everySeconds)}
+            onChange={(event) => setting({ everySeconds: Number(event.currentTarget.value) })}
+          >
+            <option value="2">2 seconds</option>
+            <option value="5">5 seconds</option>
+            <option value="30">30 seconds</option>
+          </select>
+        </label>
+        <label class="check">
+          <input
+            type="checkbox"
+            checked={shortcuts}
+            onChange={(event) => setting({ shortcuts: event.currentTarget.checked })}
+          />
+          Shortcuts of one key
+        </label>
+      </form>
+      <h2>Keys</h2>
+      <Facts
+        facts={[
+          ['/', 'search'],
+          ['j k', 'next and previous row'],
+          ['Enter', 'open the row'],
+          [
+            'g o · g p · g t · g b · g r · g a',
+            'overview, payments, partners, batches, reconciliation, audit',
+          ],
+          ['?', 'this page'],
+        ]}
+      />
+    </>
+  );
+}

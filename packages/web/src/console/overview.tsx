@@ -1,0 +1,106 @@
+/** The overview: what waits for an operator, and how payments went. */
+import type { FailureReasons, Overview } from '@duebridge/contract';
+import { get } from './api.ts';
+import { OutcomesChart, TimesChart } from './chart.tsx';
+import { Ranges, useFigures } from './figures.tsx';
+import { age, Table, Trouble, useRead } from './parts.tsx';
+import { link, query } from './route.ts';
+
+export function OverviewPage() {
+  const { data, error } = useRead('overview', () => get<Overview>('/overview'));
+  const figures = useFigures();
+  const range = query.value.get('range') ?? '24h';
+  const failures = useRead(`failures ${range}`, () =>
+    get<FailureReasons>(`/failures?range=${range}`),
+  );
+  return (
+    <>
+      <h1>Overview</h1>
+      <Trouble error={error ?? figures.error ?? failures.error} />
+      {data === undefined ? (
+        <p>Loading…</p>
+      ) : (
+        <>
+          <ul class="cards">
+            <Card name="In flight" value={data.in_flight} to="?status=processing" />
+            <Card
+              name="Needs a human"
+              value={data.reviews.reduce((sum, one) => sum + one.count, 0)}
+              to="?stage=review"
+              alarm
+            />
+            <Card name="Overdue" value={data.overdue} to="?overdue=true" alarm />
+            <Card name="Unsettled" value={data.unsettled} to="?unsettled=true" />
+            <li class={data.open_differences > 0 ? 'alarm' : ''}>
+              <a href={link('reconciliation')}>
+                <strong>{data.open_differences}</strong> Open differences
+              </a>
+            </li>
+          </ul>
+          <h2>Waiting for a person</h2>
+          <Table
+            caption="Reviews by reason"
+            rows={data.reviews}
+            keyOf={(one) => one.reason}
+            empty="Nothing waits for a person."
+            columns={[
+              {
+                head: 'Reason',
+                cell: (one) => <a href={`${link('payments')}?stage=review`}>{one.reason}</a>,
+              },
+              { head: 'Payments', number: true, cell: (one) => one.count },
+              { head: 'Oldest waits', cell: (one) => age(one.oldest_at) },
+            ]}
+          />
+          <h2>Why payments failed</h2>
+          <Table
+            caption="Reasons of failures in this time, the commonest first"
+            rows={failures.data?.reasons ?? []}
+            keyOf={(one) => one.reason}
+            empty="No payment failed."
+            columns={[
+              { head: 'Reason', cell: (one) => one.reason },
+              { head: 'Payments', number: true, cell: (one) => one.count },
+              { head: 'The period before', number: true, cell: (one) => one.before },
+            ]}
+          />
+          {data.partners_held.length === 0 ? null : (
+            <>
+              <h2>Partners that are held</h2>
+              <Table
+                caption="Held partners"
+                rows={data.partners_held}
+                keyOf={(one) => one.partner_id}
+                empty=""
+                columns={[
+                  {
+                    head: 'Partner',
+                    cell: (one) => <a href={link('partners', one.partner_id)}>{one.partner_id}</a>,
+                  },
+                  { head: 'Why', cell: (one) => one.reason },
+                ]}
+              />
+            </>
+          )}
+        </>
+      )}
+      <Ranges />
+      {figures.data === undefined ? null : (
+        <>
+          <OutcomesChart figures={figures.data} />
+          <TimesChart figures={figures.data} />
+        </>
+      )}
+    </>
+  );
+}
+
+function Card(props: { name: string; value: number; to: string; alarm?: boolean }) {
+  return (
+    <li class={props.alarm === true && props.value > 0 ? 'alarm' : ''}>
+      <a href={link('payments') + props.to}>
+        <strong>{props.value}</strong> {props.name}
+      </a>
+    </li>
+  );
+}

@@ -1,0 +1,141 @@
+/** Partners: the list, and one with its health, its budget and its payments. */
+import type { PartnerTest, PartnerView } from '@duebridge/contract';
+import { useState } from 'preact/hooks';
+import { call, get, post } from './api.ts';
+import { OutcomesChart, TimesChart } from './chart.tsx';
+import { Ranges, useFigures } from './figures.tsx';
+import { Act, Facts, isViewer, needsAdmin, Table, Trouble, useRead } from './parts.tsx';
+import { link } from './route.ts';
+
+export function PartnersPage() {
+  const { data, error } = useRead('partners', () => get<{ partners: PartnerView[] }>('/partners'));
+  return (
+    <>
+      <h1>Partners</h1>
+      <Trouble error={error} />
+      <Table
+        caption="Partners"
+        rows={data?.partners ?? []}
+        keyOf={(one) => one.partner_id}
+        empty={
+          data === undefined
+            ? 'Loading…'
+            : 'No partner is registered yet: duebridge platform partner add.'
+        }
+        columns={[
+          {
+            head: 'Partner',
+            cell: (one) => <a href={link('partners', one.partner_id)}>{one.partner_id}</a>,
+          },
+          { head: 'Name', cell: (one) => one.name },
+          { head: 'Kind', cell: (one) => one.kind },
+          { head: 'State', cell: (one) => one.pause_reason ?? 'active' },
+          { head: 'Address', cell: (one) => one.base_url },
+        ]}
+      />
+    </>
+  );
+}
+
+export function PartnerPage({ id }: { id: string }) {
+  const path = `/partners/${encodeURIComponent(id)}`;
+  const { data, error, again } = useRead(`partner ${id}`, () => get<PartnerView>(path));
+  const breaker = useRead(`breaker ${id}`, () => readGauge('duebridge_breaker_open', id));
+  const figures = useFigures(id);
+  const [test, setTest] = useState<string>();
+  if (data === undefined) {
+    return (
+      <>
+        <h1>{id}</h1>
+        {error === undefined ? <p>Loading…</p> : <Trouble error={error} />}
+      </>
+    );
+  }
+  const { budget = {} } = data;
+  const last = figures.data?.points.findLast((point) => point.samples > 0);
+  const set = (paused: boolean) => async (reason: string) => {
+    await call('PATCH', `/admin/v1${path}`, { paused, reason });
+    again();
+    return paused ? `${id} is paused.` : `${id} is resumed.`;
+  };
+  return (
+    <>
+      <p>
+        <a href={link('partners')}>Partners</a>
+      </p>
+      <h1>{data.name}</h1>
+      <Trouble error={error} />
+      <Facts
+        facts={[
+          ['Partner', <code>{id}</code>],
+          ['State', data.pause_reason ?? 'active'],
+          ['Breaker here', breaker.data === 1 ? 'open: calls are held back' : 'closed'],
+          ['Address', data.base_url],
+          [
+            'Credentials',
+            data.auth.method === 'key'
+              ? `key in ${data.auth.header}`
+              : `OAuth at ${data.auth.token_url}`,
+          ],
+          ['Calls at once', String(budget.max_concurrent_calls ?? '64 (default)')],
+          ['Calls a second', String(budget.max_calls_per_second ?? '1000 (default)')],
+          [
+            'Usual time to posted',
+            last?.p50_ms === undefined || last.p50_ms === null
+              ? 'not known yet'
+              : `${Math.round(last.p50_ms)} ms; 95 of 100 within ${Math.round(last.p95_ms ?? 0)} ms`,
+          ],
+          ['Payments', <a href={`${link('payments')}?partner_id=${id}`}>of this partner</a>],
+        ]}
+      />
+      <div class="buttons">
+        {data.paused ? (
+          <Act
+            label="Resume"
+            blocked={needsAdmin()}
+            about={`Sends to ${id} again.`}
+            act={set(false)}
+          />
+        ) : (
+          <Act
+            label="Pause"
+            danger
+            blocked={needsAdmin()}
+            about={`Sends nothing to ${id} until it is resumed. Payments wait; none fails by it.`}
+            act={set(true)}
+          />
+        )}
+        <button
+          type="button"
+          disabled={isViewer() !== undefined}
+          onClick={() => {
+            setTest('Trying…');
+            post<PartnerTest>(`${path}/test`).then(
+              (found) => setTest(`${found.finding} (${found.took_ms} ms)`),
+              (trouble: unknown) => setTest(String(trouble)),
+            );
+          }}
+        >
+          Test the connection
+        </button>
+      </div>
+      <p role="status">{test}</p>
+      <Ranges />
+      {figures.data === undefined ? null : (
+        <>
+          <TimesChart figures={figures.data} />
+          <OutcomesChart figures={figures.data} />
+        </>
+      )}
+    </>
+  );
+}
+
+/** One gauge of this process, for one partner. */
+async function readGauge(name: string, partner_id: string): Promise<number> {
+  const text = await (await fetch('/metrics')).text();
+  const line = text
+    .split('\n')
+    .find((one) => one.startsWith(`${name}{partner_id="${partner_id}"}`));
+  return Number(line?.split(' ').at(-1) ?? 0);
+}
