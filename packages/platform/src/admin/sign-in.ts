@@ -12,8 +12,11 @@ import type { Operator, Operators } from './operators.ts';
 
 /** Name of the console's cookie. */
 const cookieName = 'duebridge_console';
-/** Signs in from one address: a person mistypes a few times, a guesser wants millions. */
-const signInRate = { perSecond: 0.2, burst: 10, maxKeys: 10_000 };
+/**
+ * Refused sign-ins from one address: a person mistypes a few times, a guesser wants millions. A good key is let in whatever others
+ * behind the same proxy did.
+ */
+const refusedSignIns = { perSecond: 0.2, burst: 10, maxKeys: 10_000 };
 
 /** Makes the check of every admin request. Throws Refusal UNAUTHORIZED, CSRF_TOKEN_REQUIRED or TOO_MANY_REQUESTS. */
 export function adminAuthentication(
@@ -64,13 +67,15 @@ export function mountSignIn(
   options: { readonly operators: Operators; readonly clock: Clock; readonly oidc?: boolean },
 ): void {
   const { operators, clock } = options;
-  const attempts = rateLimiter({ ...signInRate, clock });
+  const refused = rateLimiter({ ...refusedSignIns, clock });
   // Which ways there are: the page asks before anybody is known.
   app.get('/console/sign-in', () => ({ oidc: options.oidc ?? false }));
   app.post('/console/sign-in', async (request, reply) => {
-    const permit = attempts.take(request.ip);
-    if (!permit.ok) throw tooManyRequests(permit.retryAfterSeconds);
-    const operator = await operators.verifyKey(keyOf(request.body));
+    const operator = await operators.verifyKey(keyOf(request.body)).catch((error: unknown) => {
+      if (!(error instanceof Refusal)) throw error;
+      const permit = refused.take(request.ip);
+      throw permit.ok ? error : tooManyRequests(permit.retryAfterSeconds);
+    });
     await startSession(operators, operator, reply, isSecure(request));
     return reply.code(204).send();
   });
