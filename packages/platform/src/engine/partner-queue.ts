@@ -31,9 +31,45 @@ export class DueHeap<T extends Due> {
   }
 
   push(item: T): void {
+    this.#items.push(item);
+    this.#rise(this.#items.length - 1, item);
+  }
+
+  /** Empties the heap; in no order. */
+  takeAll(): T[] {
+    return this.#items.splice(0);
+  }
+
+  pop(): T | undefined {
+    return this.#remove(0);
+  }
+
+  /** Takes the item that became due last, among those due at `now`. Reads the whole heap, so it is for trials, not for every call. */
+  popLatest(now: number): T | undefined {
+    let latest: number | undefined;
+    let latestAt = Number.NEGATIVE_INFINITY;
+    for (const [index, item] of this.#items.entries()) {
+      if (item.at > now || item.at < latestAt) continue;
+      latest = index;
+      latestAt = item.at;
+    }
+    return latest === undefined ? undefined : this.#remove(latest);
+  }
+
+  #remove(at: number): T | undefined {
     const items = this.#items;
-    let at = items.length;
-    items.push(item);
+    const removed = items[at];
+    const last = items.pop();
+    if (last === undefined || at === items.length) return removed;
+    const above = items[(at - 1) >> 1];
+    if (at > 0 && above !== undefined && above.at > last.at) this.#rise(at, last);
+    else this.#sink(at, last);
+    return removed;
+  }
+
+  #rise(from: number, item: T): void {
+    const items = this.#items;
+    let at = from;
     while (at > 0) {
       const parent = (at - 1) >> 1;
       const above = items[parent];
@@ -44,27 +80,18 @@ export class DueHeap<T extends Due> {
     items[at] = item;
   }
 
-  /** Empties the heap; in no order. */
-  takeAll(): T[] {
-    return this.#items.splice(0);
-  }
-
-  pop(): T | undefined {
+  #sink(from: number, item: T): void {
     const items = this.#items;
-    const top = items[0];
-    const last = items.pop();
-    if (last === undefined || top === last) return top;
-    let at = 0;
+    let at = from;
     for (;;) {
       const left = items[2 * at + 1];
       const right = items[2 * at + 2];
       const lesser = right !== undefined && left !== undefined && right.at < left.at ? right : left;
-      if (lesser === undefined || lesser.at >= last.at) break;
+      if (lesser === undefined || lesser.at >= item.at) break;
       items[at] = lesser;
       at = 2 * at + (lesser === right ? 2 : 1);
     }
-    items[at] = last;
-    return top;
+    items[at] = item;
   }
 }
 
@@ -149,6 +176,8 @@ export class PartnerQueue<T extends Due> {
   #startedAt = Number.NEGATIVE_INFINITY;
   /** A refusal put the queue on trial: the next one confirms the hold. */
   #isSuspected = false;
+  /** Whether the last trial took the payment that came last. */
+  #isLatestNext = false;
   /** Calls per second after the last 429, and when that was. */
   #slowed: { readonly rate: number; readonly at: number } | undefined;
   /** Calls started within the second that begins at `from`, and in the one before. */
@@ -227,7 +256,7 @@ export class PartnerQueue<T extends Due> {
       const until = Math.min(ready, later ?? ready);
       return { kind: 'wait', until, short: this.rate < this.callsPerSecond };
     }
-    const item = this.#lanes[lane].pop();
+    const item = this.#next(now, lane, isCurrent);
     if (item === undefined) return { kind: 'empty' };
     this.#start(now, lane);
     return { kind: 'start', item, lane };
@@ -358,6 +387,20 @@ export class PartnerQueue<T extends Due> {
     if (this.rate === 0) return 0;
     if (!this.onTrial) return this.share;
     return Math.min(this.share, now - this.#startedAt >= TRIAL_MS ? this.inFlight + 1 : 1);
+  }
+
+  /**
+   * The next of a lane: the one that is due first. Of the trials every other is the payment that came last: behind 40 payments that
+   * the partner cannot take, the first healthy one is then tried at once, and its success ends the trial for all (LV3).
+   */
+  #next(now: number, lane: QueueLane, isCurrent: (item: T) => boolean): T | undefined {
+    const heap = this.#lanes[lane];
+    if (!this.onTrial || lane === 'retry') return heap.pop();
+    this.#isLatestNext = !this.#isLatestNext;
+    if (!this.#isLatestNext) return heap.pop();
+    let item = heap.popLatest(now);
+    while (item !== undefined && !isCurrent(item)) item = heap.popLatest(now);
+    return item;
   }
 
   /** The lane that is due and whose turn it is; undefined when every due lane has reached its limit. */

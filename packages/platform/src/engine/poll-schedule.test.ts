@@ -219,6 +219,58 @@ test('the breaker opens after failures in a row, tries one call at a time, and c
   assert.equal(queue.succeeded(now), false);
 });
 
+test('behind payments that a partner cannot take, the first healthy one is tried within a second', () => {
+  const queue = openQueue();
+  for (let count = 0; count < 40; count += 1) queue.push(item(`bad ${count}`, count), 'submit');
+  for (let count = 0; count < 5; count += 1) queue.failed(100, 0.999);
+  queue.push(item('good', 200), 'submit');
+  const tried: string[] = [];
+  let now = 200;
+  while (!tried.includes('good')) {
+    const turn = queue.take(now, all);
+    if (turn.kind === 'start') {
+      tried.push(turn.item.name);
+      queue.ended(turn.lane);
+      queue.failed(now, 0.999);
+    } else {
+      assert.equal(turn.kind, 'wait');
+      if (turn.kind === 'wait') now = turn.until;
+    }
+  }
+  assert.ok(now - 200 <= 1_000, `${now - 200} ms`);
+  // The oldest are tried as well: one that keeps coming does not shut them out.
+  for (let turns = 0; turns < 2;) {
+    const turn = queue.take(now, all);
+    if (turn.kind === 'start') {
+      tried.push(turn.item.name);
+      queue.ended(turn.lane);
+      turns += 1;
+    } else if (turn.kind === 'wait') now = turn.until;
+  }
+  assert.ok(tried.includes('bad 0'), tried.join());
+});
+
+test('the latest is taken out of the middle of a heap, and what is left keeps its order', () => {
+  const heap = new DueHeap<{ at: number }>();
+  const chance = seededRandom(7);
+  for (let count = 0; count < 500; count += 1) heap.push({ at: Math.floor(chance() * 1_000) });
+  const taken: number[] = [];
+  for (let count = 0; count < 50; count += 1) taken.push(heap.popLatest(600)?.at ?? -1);
+  assert.deepEqual(
+    taken,
+    taken.toSorted((a, b) => b - a),
+  );
+  assert.ok(taken.every((at) => at <= 600 && at > 300));
+  const left: number[] = [];
+  for (let next = heap.pop(); next !== undefined; next = heap.pop()) left.push(next.at);
+  assert.equal(left.length, 450);
+  assert.deepEqual(
+    left,
+    left.toSorted((a, b) => a - b),
+  );
+  assert.equal(heap.popLatest(600), undefined);
+});
+
 test('of what is due while the breaker is open, what has not failed is tried first, and within a second', () => {
   const queue = openQueue();
   for (let count = 0; count < 40; count += 1) queue.push(item('bad'), 'retry');
