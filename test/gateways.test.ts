@@ -122,6 +122,8 @@ test('whatever a gateway does, no payment is lost, doubled or stuck [S4 PF2 RU2 
       endOnFailure: true,
     },
   );
-  const met = BEHAVIOURS.filter((behaviour) => !gateway.did.has(behaviour));
-  assert.deepEqual(met, [], 'these never happened');
+  // A round ends with its payments, perhaps before a behaviour at the end of its list had its turn.
+  const unmet = (): Behaviour[] => BEHAVIOURS.filter((behaviour) => !gateway.did.has(behaviour));
+  for (let more = 0; more < BEHAVIOURS.length && unmet().length > 0; more += 1) await run(unmet());
+  assert.deepEqual(unmet(), [], 'these never happened');
 });
