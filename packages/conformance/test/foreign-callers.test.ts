@@ -169,14 +169,16 @@ for (;;) {
     const { url, child } = await start(client, `http://127.0.0.1:${port}`, 'key');
     const told: string[] = [];
     const asked: string[] = [];
-    let last = '';
-    const pay = async (cents: number): Promise<void> => {
-      const body = { biller_id: 'a-biller', account_id: 'A-1', amount_in_cents: cents };
+    /** The payments made, by the amount as the judge writes it: that is how it names them. */
+    const made = new Map<string, Promise<string>>();
+    const pay = async (amount_in_cents: number): Promise<string> => {
+      const body = { biller_id: 'a-biller', account_id: 'A-1', amount_in_cents };
       const answer = await fetch(`${url}/pay`, { method: 'POST', body: JSON.stringify(body) });
-      last = ((await answer.json()) as { platform_payment_id: string }).platform_payment_id;
+      return ((await answer.json()) as { platform_payment_id: string }).platform_payment_id;
     };
-    const status = async (): Promise<string> => {
-      const answer = await fetch(`${url}/payments/${last}`);
+    const status = async (question: string): Promise<string> => {
+      const [amount = ''] = /\$[\d,.]+\d/.exec(question) ?? [];
+      const answer = await fetch(`${url}/payments/${await made.get(amount)}`);
       return ((await answer.json()) as { status: string }).status;
     };
     try {
@@ -185,12 +187,14 @@ for (;;) {
         pace: PACE,
         onPrompt(sentence) {
           told.push(sentence);
-          const amount = /^Now pay \$(\d+)\.(\d\d) for account A-1 of a-biller;/.exec(sentence);
-          if (amount !== null) void pay(Number(`${amount[1]}${amount[2]}`));
+          const amount = /^Now pay (\$[\d,]+\.\d\d) for account A-1 of a-biller;/.exec(
+            sentence,
+          )?.[1];
+          if (amount !== undefined) made.set(amount, pay(Number(amount.replaceAll(/\D/g, ''))));
         },
         async onQuestion(question) {
           asked.push(question);
-          return status();
+          return status(question);
         },
       });
       assert.equal(findings(report), '');
