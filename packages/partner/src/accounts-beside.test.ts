@@ -1,7 +1,8 @@
 /** The kit beside any stack: accounts behind an HTTP service of the biller's, and behind three statements on its own tables. */
 import assert from 'node:assert/strict';
-import { spawn } from 'node:child_process';
+import { spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
+import { appendFileSync, mkdirSync, writeFileSync } from 'node:fs';
 import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
@@ -9,6 +10,7 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import test, { type TestContext } from 'node:test';
+import { setTimeout } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { accountServiceRoutes, SIGNATURE_HEADER } from '@duebridge/contract';
 import { freePort } from '@duebridge/runtime/testing';
@@ -23,60 +25,107 @@ const secret = 'a-secret-that-both-know';
 const example = (name: string): string =>
   fileURLToPath(new URL(`./example/${name}`, import.meta.url));
 
-/** Starts an example in another language; undefined, and said so, where its runtime is not installed. */
-async function startExample(
-  t: TestContext,
-  runtime: string,
-  book: string,
-): Promise<string | undefined> {
-  const port = await freePort();
-  const args =
-    runtime === 'php'
-      ? ['-S', `127.0.0.1:${port}`, example('account-service.php')]
-      : [example('account_service.py'), book, String(port)];
-  const child = spawn(runtime, args, {
-    env: { PATH: process.env['PATH'], ACCOUNTS_SECRET: secret, BOOKS: book },
-    stdio: 'ignore',
-  });
-  const failed = once(child, 'error').then(() => true);
-  t.after(() => child.kill('SIGKILL'));
-  const url = `http://127.0.0.1:${port}`;
-  for (const until = performance.now() + 30_000; performance.now() < until;) {
-    // Unsigned: any answer shows that it listens.
-    const answer = await Promise.race([
-      fetch(`${url}/accounts/acme/none`).then(
-        (response) => response.status,
-        () => 0,
-      ),
-      failed,
-    ]);
-    if (answer === true) {
-      t.diagnostic(`${runtime} is not installed`);
-      return undefined;
-    }
-    if (answer !== 0) {
-      assert.equal(answer, 401, 'a request without a signature');
-      return url;
-    }
-  }
-  return assert.fail(`${runtime} did not start to listen`);
+/** An example in another language: where its books are, and how it starts. */
+interface Example {
+  /** The program and arguments that succeed where the example can run. */
+  readonly probe: readonly [program: string, ...args: string[]];
+  readonly books: string;
+  start(books: string, port: number): string[];
+  /** Puts two accounts into its books: before it starts, or once it has made its tables. */
+  fill(books: string): void;
+  readonly filled: 'before it starts' | 'once it listens';
+  /** Leaves in its books what a crash in the middle of a write leaves there, of the payment `torn`. */
+  tear?(books: string): void;
 }
 
-for (const runtime of ['python3', 'php']) {
-  test(`an account service in ${runtime}: accounts read, payments booked once, refusals told [S2 B1 B2 ST2 ST3 PF2]`, async (t) => {
-    const directory = await mkdtemp(path.join(tmpdir(), 'kit-service-'));
-    t.after(() => rm(directory, { recursive: true, force: true }));
-    const book = path.join(directory, 'books.sqlite');
-    const url = await startExample(t, runtime, book);
-    if (url === undefined) return;
-    const accounts = accountsOverHttp({ url, secret });
-    // The service makes its tables at its first signed request, if not before.
-    assert.equal(await accounts.findAccount('acme', 'none'), undefined);
-    const books = new DatabaseSync(book);
-    t.after(() => books.close());
+const inSqlite = {
+  books: 'books.sqlite',
+  filled: 'once it listens',
+  fill(file: string) {
+    const books = new DatabaseSync(file);
     books.exec(
       `PRAGMA busy_timeout = 5000; INSERT INTO account VALUES ('acme', 'A-1', 1, 10000), ('acme', 'shut', 0, 1)`,
     );
+    books.close();
+  },
+} as const;
+
+const examples: Readonly<Record<'python3' | 'php' | 'java', Example>> = {
+  python3: {
+    ...inSqlite,
+    probe: ['python3', '--version'],
+    start: (books, port) => [example('account_service.py'), books, String(port)],
+  },
+  php: {
+    ...inSqlite,
+    probe: ['php', '--version'],
+    start: (_books, port) => ['-S', `127.0.0.1:${port}`, example('account-service.php')],
+  },
+  java: {
+    // A runtime without the compiler does not run a source file.
+    probe: ['java', '--describe-module', 'jdk.compiler'],
+    books: 'books',
+    filled: 'before it starts',
+    fill(folder) {
+      mkdirSync(folder);
+      writeFileSync(path.join(folder, 'accounts.csv'), 'acme,A-1,1,10000\nacme,shut,0,1\n');
+    },
+    tear: (folder) => appendFileSync(path.join(folder, 'bookings.csv'), 'torn,acme,A-1,1'),
+    start: (books, port) => [example('AccountService.java'), books, String(port)],
+  },
+};
+
+/** Starts an example; returns its address and what kills it. */
+async function startExample(
+  t: TestContext,
+  of: Example,
+  books: string,
+): Promise<{ url: string; kill: () => Promise<void> }> {
+  const port = await freePort();
+  const [program] = of.probe;
+  const child = spawn(program, of.start(books, port), {
+    env: { PATH: process.env['PATH'], ACCOUNTS_SECRET: secret, BOOKS: books },
+    stdio: 'ignore',
+  });
+  const kill = async (): Promise<void> => {
+    if (child.exitCode !== null || child.signalCode !== null) return;
+    child.kill('SIGKILL');
+    await once(child, 'exit');
+  };
+  t.after(kill);
+  const url = `http://127.0.0.1:${port}`;
+  for (const until = performance.now() + 60_000; performance.now() < until;) {
+    assert.equal(child.exitCode, null, `${program} ended instead of listening`);
+    // Unsigned: any answer shows that it listens.
+    const status = await fetch(`${url}/accounts/acme/none`).then(
+      (response) => response.status,
+      () => undefined,
+    );
+    if (status !== undefined) {
+      assert.equal(status, 401, 'a request without a signature');
+      return { url, kill };
+    }
+    await setTimeout(50);
+  }
+  return assert.fail(`${program} did not start to listen`);
+}
+
+for (const [name, of] of Object.entries(examples)) {
+  test(`an account service in ${name}: accounts read, payments booked once, refusals told [S2 B1 B2 ST2 ST3 PF2]`, async (t) => {
+    const directory = await mkdtemp(path.join(tmpdir(), 'kit-service-'));
+    t.after(() => rm(directory, { recursive: true, force: true }));
+    const [program, ...asked] = of.probe;
+    if (spawnSync(program, asked, { stdio: 'ignore' }).status !== 0) {
+      t.diagnostic(`${name} is not installed`);
+      return;
+    }
+    const books = path.join(directory, of.books);
+    if (of.filled === 'before it starts') of.fill(books);
+    const { url, kill } = await startExample(t, of, books);
+    const accounts = accountsOverHttp({ url, secret });
+    // The service makes its tables at its first signed request, if not before.
+    assert.equal(await accounts.findAccount('acme', 'none'), undefined);
+    if (of.filled === 'once it listens') of.fill(books);
     const database = await kitDatabase(t);
     const partner = await startKit(database, { accounts });
     const account = await partner.call('GET', '/biller/acme/account/A-1');
@@ -117,6 +166,16 @@ for (const runtime of ['python3', 'php']) {
       accountsOverHttp({ url, secret: 'some-other-secret' }).findAccount('acme', 'A-1'),
       /401/,
     );
+    // Killed and started again, it knows what it booked.
+    await kill();
+    of.tear?.(books);
+    const restarted = accountsOverHttp({ url: (await startExample(t, of, books)).url, secret });
+    assert.deepEqual(await restarted.lookup?.('p-1', signal), again);
+    assert.equal(await restarted.lookup?.('torn', signal), undefined);
+    const [repeated] = await restarted.post([posting!], signal);
+    assert.deepEqual(repeated, again);
+    const kept = await restarted.findAccount('acme', 'A-1');
+    assert.equal(kept?.balance?.amount_due_in_cents, 9_000);
   });
 }
 
