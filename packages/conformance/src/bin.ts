@@ -15,7 +15,7 @@ const program = conformCommand()
   .addCommand(sandboxCommand().name('sandbox'));
 for (const command of everyCommand(program)) command.exitOverride();
 
-// `duebridge … | head` closes our output early: that is no error of ours.
+// `duebridge … | head` closes our standard output early; that is not an error.
 process.stdout.on('error', (error: NodeJS.ErrnoException) => {
   if (error.code === 'EPIPE') process.exit();
   throw error;
@@ -25,7 +25,7 @@ try {
   await program.parseAsync();
 } catch (error) {
   if (error instanceof CommanderError) {
-    // Commander has printed its message; asking for help is not an error.
+    // Commander has already printed its message. Asking for help is not an error.
     process.exitCode = error.exitCode === 0 ? 0 : EXIT_USAGE;
   } else {
     const message = error instanceof Error ? error.message : String(error);

@@ -25,7 +25,7 @@ export {
   type PlatformTarget,
 } from './check/target.ts';
 
-/** Every check with the clauses that it judges: what the project counts as claimed. */
+/** Every check with the clauses that it judges: the coverage that the project claims. */
 export const CONFORMANCE_CASES: readonly {
   readonly id: string;
   readonly clauses: readonly ClauseId[];

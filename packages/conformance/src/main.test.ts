@@ -1,6 +1,6 @@
 /**
- * The command line of the judge: exit codes mean something, standard output holds what was asked for
- * and nothing else, and no secret need stand in a shell's history.
+ * The command line of the judge: meaningful exit codes, standard output that holds only what was requested, and no need to put a
+ * secret into the shell's history.
  */
 import assert from 'node:assert/strict';
 import { spawn, type ChildProcess } from 'node:child_process';
@@ -156,7 +156,7 @@ describe('conform', { concurrency: 4 }, () => {
   });
 
   test('Ctrl-C ends a run: the report is written, the ids are kept, and the exit code is 2', async () => {
-    // Never ends a payment, so that the run is still waiting when it is ended.
+    // Never ends a payment, so that the run is still waiting when the test ends it.
     const slow = await startScriptedPartner({
       auth: { method: 'key', header: 'x-api-key', key: KEY },
       processing_ms: 10 * 60_000,
@@ -174,7 +174,7 @@ describe('conform', { concurrency: 4 }, () => {
         '--json',
       ];
       const ran = await conform([...where(), ...flags, ...files], {}, (child) => {
-        // The first lines tell what will be paid: the payments themselves follow.
+        // The first lines announce the payments; the payments themselves follow.
         if (pressed) return;
         pressed = true;
         const wait = setInterval(() => {

@@ -1,10 +1,7 @@
 /**
  * `duebridge conform`: judges a partner's server or a platform (decision 30).
  * Exit codes: 0 no must failed, 1 a must failed, 2 CONFIG or judged in part, 3 usage or nothing ran.
- *
- * One file, because it is mostly the table of the flags, and what each becomes in the target and the run.
- *
- * One file because it is the table of the commands and options; what they do is elsewhere.
+ * One file because it is the table of the commands and options; their implementation is elsewhere.
  */
 import { spawn } from 'node:child_process';
 import { accessSync, constants, existsSync, readFileSync, writeFileSync } from 'node:fs';
@@ -47,13 +44,13 @@ const EXIT_CONFIG = 2;
 /** The command was wrong, or nothing ran (decision 30). */
 const EXIT_USAGE = 3;
 
-/** How often progress is told where there is no terminal to redraw. */
+/** Interval of progress lines when there is no terminal to redraw. */
 const TELL_EVERY_MS = 10_000;
 
-/** What the run last told. */
+/** The run's last progress message. */
 const heartbeat: { last: Progress | undefined } = { last: undefined };
 
-/** The flags that both subjects have. */
+/** The flags of both subjects. */
 interface CommonFlags {
   readonly profile: Profile;
   readonly only?: readonly string[];
@@ -151,7 +148,7 @@ export function conformCommand(): Command {
       new Option('--auth <method>', 'key or oauth').choices(['key', 'oauth']).default('key'),
     )
     .action((file: string | undefined, flags: { auth: 'key' | 'oauth' }, self: Command) => {
-      // The parent has a flag of the same name, and takes it where it stands before "init".
+      // The parent command has a flag of the same name and consumes it when it precedes "init".
       const method = self.optsWithGlobals<{ auth?: 'key' | 'oauth' }>().auth ?? flags.auth;
       process.exitCode = init(file ?? 'duebridge-target.json', method);
     });
@@ -284,7 +281,7 @@ async function ask(question: string, signal: AbortSignal): Promise<string> {
   }
 }
 
-/** Turns a target that cannot be used into CONFIG, in the form that was asked for. */
+/** Reports an unusable target as CONFIG, in the requested form. */
 async function guarded(flags: CommonFlags, run: () => Promise<number>): Promise<number> {
   try {
     return await run();
@@ -354,7 +351,7 @@ function forms(flags: OutputFlags): (readonly [string | undefined, (r: RunReport
   ];
 }
 
-/** Throws TargetProblem for a file that cannot be written, before anything is paid for its sake. */
+/** Throws TargetProblem for a file that cannot be written, before any payment is made. */
 function canWrite(flags: OutputFlags): void {
   for (const [file] of forms(flags)) {
     if (file === undefined) continue;
@@ -368,7 +365,7 @@ function canWrite(flags: OutputFlags): void {
   }
 }
 
-/** Prints and writes the report in every form asked for; gives the exit code. */
+/** Prints and writes the report in every requested form; returns the exit code. */
 function told(report: RunReport, flags: OutputFlags): number {
   for (const [file, form] of forms(flags)) {
     if (file === undefined) continue;
@@ -388,7 +385,7 @@ function told(report: RunReport, flags: OutputFlags): number {
   return report.exit_code;
 }
 
-/** A kept report in other forms. */
+/** Converts a saved report to other forms. */
 function reprint(file: string, flags: OutputFlags): number {
   let report: unknown;
   try {
@@ -417,10 +414,10 @@ function reprint(file: string, flags: OutputFlags): number {
   }
 }
 
-/** Runs with a signal that Ctrl-C aborts: the report is written all the same. A second Ctrl-C ends the process. */
+/** Runs with a signal that Ctrl-C aborts; the report is written anyway. A second Ctrl-C ends the process. */
 async function interruptible(run: (signal: AbortSignal) => Promise<RunReport>): Promise<RunReport> {
   const controller = new AbortController();
-  // A server that is slow, or takes its time to post, must not look like a judge that hangs.
+  // Show progress while the server is slow or takes time to post, so that the judge does not seem to hang.
   const timer = setInterval(() => {
     if (process.stderr.isTTY || heartbeat.last === undefined) return;
     const { done, total } = heartbeat.last;
@@ -441,7 +438,7 @@ async function interruptible(run: (signal: AbortSignal) => Promise<RunReport>): 
   }
 }
 
-/** How the server under test is restarted: by the declared command, or by the person at the terminal. */
+/** How to restart the server under test: by the declared command, or by the person at the terminal. */
 function restarter(
   command: string | undefined,
   ask: boolean,
@@ -521,7 +518,7 @@ function init(file: string, method: 'key' | 'oauth'): number {
   return 0;
 }
 
-/** What the environment gives where neither the file nor a flag does. */
+/** Values from the environment, used when neither the file nor a flag sets them. */
 function partnerEnvironment(): Draft {
   const { DUEBRIDGE_CONFORM_KEY: key, DUEBRIDGE_CONFORM_CLIENT_SECRET: client_secret } =
     process.env;
@@ -539,7 +536,7 @@ function partnerDraft(flags: PartnerFlags): Draft {
       method: flags.auth,
       header: flags.header,
       key: flags.key,
-      // A secret given here goes before the variable that the file names.
+      // A secret given here takes precedence over the variable named in the file.
       key_env: flags.key === undefined ? undefined : null,
       token_url: flags.tokenUrl,
       client_id: flags.clientId,

@@ -1,13 +1,9 @@
 /**
- * Runs the checks and tells how it went: pre-flight, then each check under its own context, then one
- * report value from which every form of report is printed.
- *
- * Whatever the server does, a run ends: each request has a deadline, a server that falls silent ends
- * the run, and the run as a whole has a deadline. It never ends green with nothing checked, nor with
- * checks left out that the target file could have made possible.
- *
- * One file, because a run is one thing: what its report holds, the order of its stages, and the verdict that follows.
- *
+ * Runs the checks and builds the report: pre-flight, then each check in its own context, then one report value from which every
+ * report form is printed.
+ * A run ends whatever the server does: each request has a deadline, a server that stops answering ends the run, and the run as a
+ * whole has a deadline. A run never passes when it checked nothing, or when it left out checks that the target file could have
+ * enabled.
  * One file because the stages of a run share its report, its deadlines and its reasons to stop early.
  */
 import { CLAUSES, type ClauseId } from '@duebridge/contract';
@@ -31,23 +27,25 @@ import { partnerPreflight, type ConfigProblem } from './check/preflight.ts';
 import { secretsOf, type PartnerTarget, type PlatformTarget } from './check/target.ts';
 import { platformPreflight, TokenContext, TokenRun } from './check/token-context.ts';
 
-/** How long a whole run may take beside the declared window; a usual one takes well under a minute. */
+/** Maximum duration of a whole run in addition to the declared window; a typical run takes well under a minute. */
 const RUN_DEADLINE_MS = 300_000;
 
-/** How long a person may take to make all payments of a run. */
+/** Maximum time that a person may take to make all payments of a run. */
 const BY_HAND_DEADLINE_MS = 3 * 60 * 60_000;
 
-/** How often a declared window can lie in the way of a run: for all payments together, and for each of the two that
- * confirm an excess (P62). */
+/**
+ * How many times the declared window can delay a run: once for all payments together, and once for each of the two that confirm
+ * an excess (P62).
+ */
 const WINDOWS_IN_A_ROW = 3;
 
-/** How long a quick run may take, reports included. */
+/** Maximum duration of a quick run, reports included. */
 const QUICK_DEADLINE_MS = 55_000;
 
 /** How long a quick run waits for payments to end. */
 const QUICK_WAIT_MS = 20_000;
 
-/** The checks of a quick run: who may call, that money is exact and moves once, and how a payment ends. */
+/** The checks of a quick run: access control, exact amounts that move once, and how a payment ends. */
 export const QUICK_CHECKS: readonly string[] = (
   'P01 P02 P03 P04 P05 P10 P13 P20 P21 P22 P23 P24 P25 P27 P28 P30 P32 P33 P34 P36 P40 P41 ' +
   'P50 P51 P52 P55 P56 P59 P60 P64'
@@ -58,17 +56,17 @@ export interface ReportedFinding {
   readonly severity: 'must' | 'should';
   readonly expected: string;
   readonly got: string;
-  /** The rule that it breaks, and its words. */
+  /** The rule that it breaks, with its text. */
   readonly clause: ClauseId;
   readonly rule: string;
   readonly likely_cause: string;
   /** Number of the exchange that shows it. */
   readonly exchange?: number;
-  /** The command that shows it again, secrets masked. */
+  /** The command that reproduces it, secrets masked. */
   readonly curl?: string;
 }
 
-/** How one check went. */
+/** The result of one check. */
 export interface CheckResult {
   readonly id: string;
   readonly title: string;
@@ -83,20 +81,20 @@ export interface CheckResult {
   readonly notes: readonly string[];
   /** Why it was not judged. */
   readonly skipped?: string;
-  /** What the target must declare before it, or the rest of it, can be judged. */
+  /** What the target must declare so that it, or the rest of it, can be judged. */
   readonly wanting?: readonly string[];
   /** How much was tried, where that depends on the server. */
   readonly tried?: string;
   readonly duration_ms: number;
   /** How many requests it sent. */
   readonly requests: number;
-  /** Number of an exchange that shows what it does, also when it passed. */
+  /** Number of an exchange that illustrates the check, set also when it passed. */
   readonly shown?: number;
-  /** Set when its failure is expected, with owner and day. */
+  /** Set when its failure is expected, with owner and deadline. */
   readonly excused?: KnownFailure;
 }
 
-/** A rule of the interface that was broken, once, however many checks found it. */
+/** A broken rule of the interface, listed once for all checks that found it. */
 export interface BrokenClause {
   readonly clause: ClauseId;
   readonly rule: string;
@@ -125,7 +123,7 @@ export interface RunReport {
   readonly duration_ms: number;
   /** Set for a quick run: the checks that it left out. */
   readonly left_out?: readonly string[];
-  /** Set when the run was ended before its end: why. */
+  /** Set when the run was ended early: the reason. */
   readonly stopped?: string;
   /**
    * passed; failed: a must was broken; partial: what was judged holds, but some could not be judged for want of
@@ -150,11 +148,11 @@ export interface RunReport {
   readonly results: readonly CheckResult[];
   /** The exchanges that findings and checks point to. */
   readonly exchanges: readonly Exchange[];
-  /** Checks in which the judge itself failed; a report of them is welcome. */
+  /** Checks in which the judge itself failed; please report these. */
   readonly judge_failed: readonly string[];
 }
 
-/** What is told while a run goes on. */
+/** Progress of a run. */
 export interface Progress {
   readonly done: number;
   readonly total: number;
@@ -162,7 +160,7 @@ export interface Progress {
   readonly verdict: Verdict;
 }
 
-/** What a run of either kind takes beside its target. */
+/** Options of either kind of run, besides its target. */
 export interface RunOptions {
   readonly profile?: Profile;
   /** Ids of the checks to run; all of the profile unless given. */
@@ -172,36 +170,36 @@ export interface RunOptions {
   readonly pace?: Partial<Pace>;
   readonly now?: () => number;
   readonly onProgress?: (progress: Progress) => void;
-  /** Ends the run early: what has been judged by then is reported. */
+  /** Ends the run early; the report covers what was judged until then. */
   readonly signal?: AbortSignal;
-  /** True to call a run passed that was judged in part. */
+  /** True to pass a run that was judged in part. */
   readonly allowPartial?: boolean;
 }
 
-/** What a run of a partner takes. */
+/** Options of a run against a partner. */
 export interface PartnerRunOptions extends RunOptions {
-  /** An answer within a minute: fewer checks, shorter waits; the report says what was left out. */
+  /** A result within a minute: fewer checks and shorter waits; the report lists what was left out. */
   readonly quick?: boolean;
-  /** Only looks at the payments of earlier runs again. */
+  /** Only reads the payments of earlier runs again. */
   readonly recheck?: boolean;
   /** Restarts the server under test (P66). */
   readonly restart?: () => Promise<void>;
 }
 
-/** What a run of a platform takes. */
+/** Options of a run against a platform. */
 export interface PlatformRunOptions extends RunOptions {
-  /** Makes the platform pay; what the target file names unless given. */
+  /** Makes the platform pay; the driver named by the target file unless given. */
   readonly driver?: MakeDriver;
-  /** Told what a person shall pay at the platform now. */
+  /** Called with the payment that a person should make at the platform now. */
   readonly onPrompt?: (sentence: string) => void;
-  /** Asks that person a question, and gives the line that was typed. */
+  /** Asks that person a question and returns the line typed. */
   readonly onQuestion?: (question: string, signal: AbortSignal) => Promise<string>;
 }
 
 /** The checks that look at payments of earlier runs. */
 export const RECHECKS: readonly string[] = ['P35', 'P50', 'P54'];
 
-/** Judges a partner's server. Never throws for what the server does; throws UsageProblem for an unknown check. */
+/** Judges a partner's server. Never throws because of the server; throws UsageProblem for an unknown check. */
 export async function judgePartner(
   target: PartnerTarget,
   options: PartnerRunOptions = {},
@@ -289,8 +287,8 @@ export async function judgePartner(
 }
 
 /**
- * Judges a platform: its token endpoint (T), and, where the target has a `caller`, how it calls a
- * partner (C). `driver` makes it pay; the flow of decision 31 unless given.
+ * Judges a platform: its token endpoint (T) and, when the target has a `caller`, how it calls a partner (C). `driver` makes it
+ * pay; the flow of decision 31 unless given.
  */
 export async function judgePlatform(
   target: PlatformTarget,
@@ -419,7 +417,7 @@ async function runPartnerCases(
   await side(stage('final'));
 }
 
-/** Resolves once each of so many has taken its turn. */
+/** Resolves when each of this many participants has taken its turn. */
 class Barrier {
   readonly all: Promise<void>;
   #open: number;
@@ -432,7 +430,7 @@ class Barrier {
     });
   }
 
-  /** One turn; calling it twice counts once. */
+  /** One turn; a second call has no effect. */
   turn(): () => void {
     let taken = false;
     return () => {
@@ -444,7 +442,7 @@ class Barrier {
   }
 }
 
-/** Collects how each check went. */
+/** Collects the results of the checks. */
 class ResultBook {
   problem: ConfigProblem | undefined;
   readonly #results = new Map<string, CheckResult>();
@@ -466,7 +464,7 @@ class ResultBook {
     this.#startedAt = now();
   }
 
-  /** What follows from an error that ended the run: a problem to report, or nothing but an early end. */
+  /** Handles an error that ended the run: a problem to report, or merely an early end. */
   ended(error: unknown): ConfigProblem | undefined {
     if (error instanceof Silent) return { sentence: error.message };
     if (!(error instanceof Stopped)) throw error;
@@ -474,7 +472,7 @@ class ResultBook {
     return undefined;
   }
 
-  /** Runs one check and files its result, whatever happens in it. */
+  /** Runs one check and records its result, whatever happens in it. */
   async judge(check: CaseInfo, context: Findings, run: () => Promise<void>): Promise<void> {
     const started = performance.now();
     let skipped: string | undefined;
@@ -646,7 +644,7 @@ function verdictOf(findings: readonly Finding[], skipped: string | undefined): V
   return skipped === undefined ? 'PASS' : 'SKIP';
 }
 
-/** What failed is remembered for `--failed`; a run of some checks only changes what it ran. */
+/** Records which checks failed, for `--failed`; a run of some checks only updates those. */
 function keepFailed(
   history: History,
   base_url: string,
@@ -663,12 +661,12 @@ function keepFailed(
 
 const DEADLINE = 'the deadline of the run was over: the server answers too slowly';
 
-/** The run was ended from outside: by its deadline, or by somebody who had seen enough. */
+/** The run was ended from outside: by its deadline or by the caller. */
 class Stopped extends Error {
   override readonly name = 'Stopped';
 }
 
-/** A signal that ends the run after so long, or when the caller's own signal says so. */
+/** A signal that aborts after this time, or when the caller's own signal does. */
 function stopper(
   ms: number,
   why: string,

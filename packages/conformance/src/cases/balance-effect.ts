@@ -1,9 +1,7 @@
 /**
- * What a run does to the amounts due: read before the first payment and after the last has ended.
- *
- * A balance may lag, be refreshed at night, or move for reasons of its own, so a fall that is too
- * small proves nothing, and one that is too large is believed only once two more payments have shown
- * that the balance follows each at once.
+ * The effect of a run on the amounts due, read before the first payment and after the last one has ended.
+ * A balance may lag, be refreshed nightly, or change for other reasons. A fall that is too small therefore proves nothing. A fall
+ * that is too large is reported only after two more payments have shown that the balance follows each payment immediately.
  */
 import type {
   AccountEffect,
@@ -14,13 +12,13 @@ import type {
 import type { Intent } from '../check/payment-fields.ts';
 import type { SharedName } from '../check/planned-payments.ts';
 
-/** The check that tells of the balances. */
+/** The check that reports on the balances. */
 export const BALANCE_CHECK = 'P62';
 
-/** The payments by which a balance is shown to follow at once. */
+/** The payments that show whether the balance follows immediately. */
 export const CONTROLS: readonly SharedName[] = ['control', 'second control'];
 
-/** Most effects of one payment by which an excess is explained: P27 puts it a hundred times. */
+/** Maximum number of effects of one payment that may explain an excess: P27 sends one PUT a hundred times. */
 const MOST_EFFECTS = 120;
 
 /** Reads the amounts due before anything is paid. */
@@ -28,7 +26,7 @@ export async function readBalancesBefore(t: PartnerContext): Promise<void> {
   t.run.balancesBefore = await readBalances(t);
 }
 
-/** The verdict over all payments so far; each of them has ended, or nothing can be said. */
+/** The verdict over all payments so far; unmeasured unless every one of them has ended. */
 export async function measureBalances(t: PartnerContext): Promise<BalanceVerdict> {
   const { run } = t;
   if (run.unsettled) return { unmeasured: 'an account at rest was seen to change on its own' };
@@ -52,8 +50,8 @@ export async function measureBalances(t: PartnerContext): Promise<BalanceVerdict
 }
 
 /**
- * Raises a must-finding when the amount due fell by more than the payments that succeeded, and the
- * excess is a multiple of this payment's amount. P62 tells of every other excess.
+ * Raises a must-finding when the amount due fell by more than the sum of the succeeded payments and the excess is a multiple of
+ * this payment's amount. P62 reports every other excess.
  */
 export async function oneEffect(t: PartnerContext, intent: Intent): Promise<void> {
   const verdict = await t.run.once('the balances', () => measureBalances(t));
@@ -93,7 +91,7 @@ async function sumsByEnd(
   const succeeded = new Map<string, number>();
   const undone = new Map<string, number>();
   const ends = t.run.intents.map(async ({ intent, first }) => {
-    // One that was refused is nowhere to be found; one that is found all the same counts.
+    // A refused payment must not exist; if a read finds it anyway, it counts.
     if (first === undefined && (await t.read(intent)).status === 404) return true;
     const { end } = await t.end(intent);
     if (end === undefined) return false;
@@ -125,19 +123,25 @@ function effectsOf(
   });
 }
 
-/** True when an account's amount due fell by exactly what failed there: no chance, whatever else it follows. */
+/**
+ * True when an account's amount due fell by exactly the sum of its failed payments. That is not a coincidence, whatever else
+ * changes the balance.
+ */
 export function fellByWhatFailed({ fell, expected, undone }: AccountEffect): boolean {
   return undone > 0 && fell === undone && fell !== expected;
 }
 
-/** True when an account's amount due grew by exactly what was paid: a sign is wrong, no new bill came by chance. */
+/**
+ * True when an account's amount due grew by exactly the amount paid: the sign is wrong, since a new bill of that amount would be
+ * a coincidence.
+ */
 export function rose({ fell, expected }: AccountEffect): boolean {
   return expected > 0 && fell === -expected;
 }
 
 /**
- * True when each of two payments shows in the amount due in the first read after its end: as a fall
- * of at least its amount, or, with the sign -1, as a rise.
+ * True when each of two payments shows in the first read of the amount due after its end: as a fall of at least its amount, or as
+ * a rise when the sign is -1.
  */
 async function balanceFollows(t: PartnerContext, sign: 1 | -1): Promise<boolean> {
   for (const name of CONTROLS) {

@@ -1,4 +1,4 @@
-/** Every check, in the order in which reports list them. A file beside this one that is in no list fails the build. */
+/** Every check, in report order. The build fails when a check file in this folder is missing from the lists. */
 import type { CallerCase, PartnerCase, TokenCase } from '../check/check.ts';
 import { c01 } from './caller/c01-batch-id.ts';
 import { c02 } from './caller/c02-same-put-after-lost-answer.ts';
@@ -173,9 +173,8 @@ export const TOKEN_CASES: readonly TokenCase[] = [
 ];
 
 /**
- * Checks of a platform's calls to a partner, in the order in which they run. The first request comes
- * first, because all others rest on it; the herd comes last, because a platform may learn from fifty
- * payments when to ask for the next.
+ * Checks of a platform's calls to a partner, in execution order. The first request runs first because all others depend on it.
+ * The herd runs last because a platform may adapt its poll schedule to fifty payments.
  */
 export const CALLER_CASES: readonly CallerCase[] = [
   c09,

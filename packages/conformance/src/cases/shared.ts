@@ -1,18 +1,18 @@
-/** What several checks have in common. */
+/** Shared by several checks. */
 import { JsonProblem, parseJson, type Json } from '@duebridge/contract';
 import type { Findings } from '../check/findings.ts';
 import { asObject, tell, type Reply } from '../check/http.ts';
 import type { PaymentFields } from '../check/payment-fields.ts';
 import type { PartnerTarget } from '../check/target.ts';
 
-/** Unfit for a target that uses a static key. */
+/** The check does not apply to a target that uses a static key. */
 export function oauthOnly(target: PartnerTarget): string | undefined {
   return target.authentication.method === 'oauth'
     ? undefined
     : 'the target uses a static key, not OAuth';
 }
 
-/** The fields of a payment that never change once they are there (RU5, PF2, PF6, PF7). */
+/** The fields of a payment that never change once set (RU5, PF2, PF6, PF7). */
 export const LASTING_FIELDS = [
   'payment_id',
   'platform_payment_id',
@@ -24,8 +24,8 @@ export const LASTING_FIELDS = [
 export const ENDED_FIELDS = [...LASTING_FIELDS, 'status', 'posted_at', 'failure_reason'] as const;
 
 /**
- * True for a failure reason that a person can read, in whatever language: words, or one word, but
- * neither a code nor what only a log should hold (PF5).
+ * True for a failure reason that a person can read, in any language: prose or a single word, but neither a code nor text that
+ * belongs in a log (PF5).
  */
 export function isReadableReason(reason: Json | undefined): boolean {
   return (
@@ -37,12 +37,12 @@ export function isReadableReason(reason: Json | undefined): boolean {
   );
 }
 
-/** True for one token of ASCII such as ERR_17, acct.closed or insufficient-funds:3. */
+/** True for a single ASCII token such as ERR_17, acct.closed or insufficient-funds:3. */
 function looksLikeCode(text: string): boolean {
   return /^[\x21-\x7e]+$/.test(text) && /[0-9_:/]|[a-z]\.[a-z]|[a-z][A-Z]/.test(text);
 }
 
-/** True for a text that quotes a database: its language, its errors, or the names of its constraints. */
+/** True for a text that quotes a database: SQL, an error, or the name of a constraint. */
 function tellsOfDatabase(text: string): boolean {
   return (
     /\b(?:select\s.+\sfrom|insert\s+into|delete\s+from|update\s+\S+\s+set)\b/is.test(text) ||
@@ -56,7 +56,7 @@ function tellsOfDatabase(text: string): boolean {
   );
 }
 
-/** True for a text that holds what only a log should: a stack trace or the name of an exception. */
+/** True for a text that belongs in a log: a stack trace or the name of an exception. */
 export function looksInternal(text: string): boolean {
   return /\n\s*at \S|^\s*at .+:\d+|Traceback \(most recent|\b\w+(?:Exception|Error)\b\s*[:(]|\.(?:js|ts|py|java|rb|go|php):\d+/m.test(
     text,
@@ -64,8 +64,8 @@ export function looksInternal(text: string): boolean {
 }
 
 /**
- * True when the reply is an answer to the question. One that is none (429, 5xx, nothing at all) says
- * nothing of the payment: it is raised as a warning, and never as a payment that changed or was lost.
+ * True when the reply answers the question. A reply that does not (429, 5xx, no answer) says nothing about the payment: it raises
+ * a warning, and never counts as a payment that changed or was lost.
  */
 export function isAnswer(t: Findings, reply: Reply): boolean {
   const { status } = reply;
@@ -79,7 +79,7 @@ export function isAnswer(t: Findings, reply: Reply): boolean {
   });
 }
 
-/** A kept body as an object; undefined when it is none. */
+/** A recorded body as an object; undefined when it is not an object. */
 export function parsed(text: string): Readonly<Record<string, Json>> | undefined {
   try {
     return asObject(parseJson(text));

@@ -1,8 +1,7 @@
 /**
- * A platform that a person makes pay, for platforms that offer no other way: the judge says at the
- * terminal, and on a small page, what to pay now, and asks afterwards what the platform tells its
- * customer. The page also imitates a biller's site: it asks the platform for a token, and shows what
- * the platform's SDK wants a biller to put into a page.
+ * A driver for platforms that only a person can make pay. At the terminal and on a small page, the judge says what to pay next
+ * and then asks what status the platform shows its customer. The page also imitates a biller's site: it requests a token from the
+ * platform and shows the markup that the platform's SDK needs in a page.
  */
 import { randomBytes, randomUUID } from 'node:crypto';
 import http from 'node:http';
@@ -14,30 +13,30 @@ import { isLoopback, type CallerTarget } from './target.ts';
 import { tell } from './http.ts';
 import { fullBody, identifiers, TokenContext, tokenOf, type TokenRun } from './token-context.ts';
 
-/** How a person is spoken to. */
+/** How the driver talks to the person. */
 export interface Person {
-  /** Says one sentence. */
+  /** Prints one sentence. */
   readonly told: (sentence: string) => void;
-  /** Asks a question, and gives the line that was typed; stops asking when the signal aborts. Absent where nobody can type. */
+  /** Asks a question and returns the line typed; stops when the signal aborts. Absent where nobody can type. */
   readonly asked?: (question: string, signal: AbortSignal) => Promise<string>;
 }
 
-/** How long a person may take to make one payment. */
+/** Time that a person has to make one payment. */
 const PAY_MS = 5 * 60_000;
 
-/** How long a person may take to say what the platform tells. */
+/** Time that a person has to report the platform's status. */
 const ANSWER_MS = 60_000;
 
-/** Least time between two questions about the same payment: between them the platform may learn something. */
+/** Minimum time between two questions about the same payment, so that the platform has time to learn something. */
 const ASK_AGAIN_MS = 3_000;
 
-/** How often an answer is looked for. */
+/** Interval at which the driver checks for an answer. */
 const LOOK_MS = 50;
 
-/** How often the page looks for the next thing to do. */
+/** Interval at which the page checks for the next task. */
 const REFRESH_SECONDS = '2';
 
-/** Largest form that the page sends. */
+/** Maximum size of the form that the page sends. */
 const MAX_FORM_BYTES = 1_000;
 
 interface Question {
@@ -45,7 +44,7 @@ interface Question {
   readonly answer: (word: string) => void;
 }
 
-/** Opens the page, and gives the driver. Rejects when the page cannot listen on a port that the target names. */
+/** Opens the page and returns the driver. Rejects when the page cannot listen on the port named by the target. */
 export async function openByHand(
   tokens: TokenRun,
   caller: CallerTarget,
@@ -91,7 +90,7 @@ class Hand implements Driver {
     );
   }
 
-  /** The amount that the account owes while a payment is waited for: what a person is shown. */
+  /** The amount due on the account while the driver waits for a payment: the amount shown to the person. */
   due_in_cents = (): number | undefined => this.#due;
 
   pay: Driver['pay'] = async (amount_in_cents) => {
@@ -122,7 +121,7 @@ class Hand implements Driver {
     this.#server.closeAllConnections();
   };
 
-  /** What the platform tells its customer, by the person's word; undefined when it is not said. */
+  /** The status that the platform shows its customer, as reported by the person; undefined when not reported. */
   async #ask(amount_in_cents: number): Promise<string | undefined> {
     const question = `What does the platform tell its customer of the payment of ${formatCents(amount_in_cents)} now? ${PAYMENT_STATUSES.join(', ')}, or Enter if it does not say.`;
     const said: string[] = [];
@@ -151,7 +150,7 @@ class Hand implements Driver {
     const send = (status: number, headers: http.OutgoingHttpHeaders, body: string): void => {
       response.writeHead(status, { 'Cache-Control': 'no-store', ...headers }).end(body);
     };
-    // A page of another site must neither answer for the person nor have tokens made.
+    // Pages of other sites must neither answer for the person nor request tokens.
     const host = (request.headers.host ?? '').replace(/:\d+$/, '');
     if (!isLoopback(host) || isForeign(request.headers)) return send(403, {}, '');
     switch (`${request.method} ${request.url}`) {
@@ -211,12 +210,12 @@ class Hand implements Driver {
     );
   }
 
-  /** The imitation of the biller's site: a token, and what the SDK wants in the page. */
+  /** The imitation of the biller's site: a token, and the SDK's markup in the page. */
   async #site(): Promise<string> {
     const { account_id, site_snippet } = this.#caller;
     const due = this.#due ?? 0;
     const context = new TokenContext(this.#tokens, 'driver');
-    // A platform may show a customer the payment that is open already, so each visit is another customer's.
+    // A platform may show a customer the payment that is already open, so each visit uses another customer.
     const reply = await context.create({
       ...fullBody(this.#tokens.target),
       email: `ada.${randomUUID().slice(0, 8)}@example.com`,

@@ -1,10 +1,9 @@
 /**
- * What a check of a platform's calls works with: a scripted partner that the platform under test is
- * registered with, a way to make the platform pay, and the calls that came of it.
- *
- * The judge cannot look into a platform: it plays the partner, answers each payment wrongly in one way,
- * and judges what the platform does next. A payment is known by the first PUT of the amount that was
- * asked for; nothing in it needs to tell of the judge.
+ * The context of a check of a platform's calls: a scripted partner registered with the platform under test, a way to make the
+ * platform pay, and the calls that result.
+ * The judge cannot look into a platform. It plays the partner, answers each payment incorrectly in one way, and judges what the
+ * platform does next. It recognises a payment by the first PUT with the requested amount; nothing in the payment has to reveal
+ * the judge.
  */
 import { readFileSync } from 'node:fs';
 import { JsonProblem, OtherNumber, parseJson, type Json } from '@duebridge/contract';
@@ -23,18 +22,18 @@ import {
 import { secretsOf, type CallerTarget } from './target.ts';
 import { credentials, type TokenRun } from './token-context.ts';
 
-/** How often the judge looks for a call that it waits for. */
+/** Interval at which the judge checks for an expected call. */
 const LOOK_MS = 20;
 
-/** Raw requests kept for C09, whose secrets the exchanges mask. */
+/** Raw requests kept for C09, because the recorded exchanges mask secrets. */
 const MAX_RAW = 5_000;
 
-/** A payment that the platform was asked for. */
+/** A payment that the judge asked the platform to make. */
 export interface CallerPayment {
   readonly amount_in_cents: number;
-  /** Undefined until its first PUT has come. */
+  /** Undefined until its first PUT arrives. */
   readonly platform_payment_id: string | undefined;
-  /** What the platform tells its customer now; undefined when it cannot be asked. */
+  /** The status that the platform shows its customer now; undefined when it cannot be asked. */
   readonly status: () => Promise<string | undefined>;
 }
 
@@ -62,15 +61,15 @@ const NO_DRIVER: Driver = {
   pay: () => Promise.reject(new Skipped('nothing makes the platform pay yet')),
 };
 
-/** What all caller checks of one run share. */
+/** Shared by all caller checks of one run. */
 export class CallerRun {
   readonly partner: ScriptedPartner;
   driver: Driver = NO_DRIVER;
   readonly caller: CallerTarget;
   readonly tokens: TokenRun;
-  /** The address that the platform is registered with. */
+  /** The address registered with the platform. */
   readonly url: string;
-  /** What the partner does to every call: nothing unless a check says. */
+  /** How the partner treats every call: normally, unless a check sets a fault. */
   behaviour: Behaviour = {};
   readonly #payments: Expected[] = [];
   readonly #raw: Call[] = [];
@@ -82,7 +81,7 @@ export class CallerRun {
     this.url = caller.public_url ?? partner.url;
   }
 
-  /** Starts the scripted partner. Rejects when its port cannot be had, or its certificate cannot be read. */
+  /** Starts the scripted partner. Rejects when its port is not available or its certificate cannot be read. */
   static async open(
     tokens: TokenRun,
     caller: CallerTarget,
@@ -152,12 +151,12 @@ export class CallerRun {
     return run;
   }
 
-  /** Every request since the start as it came, credentials and all. */
+  /** Every request since the start as received, credentials included. */
   get raw(): readonly Call[] {
     return this.#raw;
   }
 
-  /** Expects a payment, and asks the platform for it. */
+  /** Registers an expected payment and asks the platform to make it. */
   async pay(amount_in_cents: number, behaviour: Behaviour): Promise<CallerPayment> {
     const expected = new Expected(amount_in_cents, behaviour);
     this.#payments.push(expected);
@@ -171,14 +170,14 @@ export class CallerRun {
     return expected;
   }
 
-  /** Gives up on payments whose PUT has not come, so that a later one is not taken for them. */
+  /** Stops expecting payments whose PUT has not arrived, so that a later payment is not mistaken for one of them. */
   forget(): void {
     for (const payment of this.#payments.filter((one) => one.platform_payment_id === undefined)) {
       this.#payments.splice(this.#payments.indexOf(payment), 1);
     }
   }
 
-  /** Keeps a call, and finds the payment that a new id belongs to. */
+  /** Records a call, and finds the payment that a new id belongs to. */
   noteCall(call: Call): void {
     if (this.#raw.length < MAX_RAW) this.#raw.push(call);
     if (call.method !== 'PUT') return;
@@ -186,7 +185,7 @@ export class CallerRun {
     if (this.#payments.some((payment) => payment.platform_payment_id === id)) return;
     const open = this.#payments.filter((payment) => payment.platform_payment_id === undefined);
     const cents = amountOf(call.text);
-    // The amount tells payments apart; where only one is open, it is that one whatever it asks for.
+    // The amount identifies the payment. When only one is open, the call belongs to it regardless of the amount.
     const own = open.find((payment) => payment.amount_in_cents === cents);
     const found = own ?? (open.length === 1 ? open[0] : undefined);
     if (found === undefined) return;
@@ -194,7 +193,7 @@ export class CallerRun {
     this.driver.arrived?.();
   }
 
-  /** What befalls a call: what its payment was given, then what befalls all. */
+  /** The fault for a call: that of its payment first, then that for all calls. */
   behavioursOf(call: Call): Behaviour[] {
     const id = idOf(call);
     const payment = this.#payments.find((one) => one.platform_payment_id === id);
@@ -202,7 +201,7 @@ export class CallerRun {
     return payment === undefined ? all : [payment.behaviour, ...all];
   }
 
-  /** Shows the amount that a person is asked to pay as what the account owes. */
+  /** Shows the amount that a person is asked to pay as the account's amount due. */
   readonly #owes: Behaviour = {
     answer: (call, answer) => {
       const amount_due_in_cents = this.driver.due_in_cents?.();
@@ -225,7 +224,7 @@ export class CallerRun {
   }
 }
 
-/** The last segment of a call's path: the id, where the call is about a payment. */
+/** The last segment of a call's path, which is the id when the call is about a payment. */
 function idOf({ path }: Pick<Call, 'path'>): string {
   const last = (path.split('?')[0] ?? '').split('/').at(-1) ?? '';
   try {
@@ -235,7 +234,7 @@ function idOf({ path }: Pick<Call, 'path'>): string {
   }
 }
 
-/** The amount in a body, however it is written; undefined when there is none. */
+/** The amount in a body, in any notation; undefined when there is none. */
 function amountOf(text: string): number | undefined {
   try {
     const amount = asObject(parseJson(text))?.['amount_in_cents'];
@@ -248,7 +247,7 @@ function amountOf(text: string): number | undefined {
   }
 }
 
-/** What one caller check works with. */
+/** The context of one caller check. */
 export class CallerContext extends Findings {
   readonly run: CallerRun;
   readonly check: string;
@@ -266,17 +265,17 @@ export class CallerContext extends Findings {
     this.#strayFrom = run.partner.strayRequests();
   }
 
-  /** From now on the partner does so to every call. */
+  /** Applies this fault to every call from now on. */
   script(behaviour: Behaviour): void {
     this.run.behaviour = behaviour;
   }
 
-  /** Asks the platform for a payment; the partner behaves so towards that payment. Skips when it cannot be asked. */
+  /** Asks the platform for a payment, to which the partner applies this fault. Skips when the platform cannot be asked. */
   pay(amount_in_cents: number, behaviour: Behaviour = {}): Promise<CallerPayment> {
     return this.run.pay(amount_in_cents, behaviour);
   }
 
-  /** Asks for several payments, as many at the same moment as the platform can be asked for. */
+  /** Asks for several payments, in parallel as far as the platform allows. */
   async payAll(
     orders: readonly { readonly cents: number; readonly behaviour?: Behaviour }[],
   ): Promise<readonly CallerPayment[]> {
@@ -287,7 +286,7 @@ export class CallerContext extends Findings {
       payments.push(
         ...(await Promise.all(some.map(({ cents, behaviour }) => this.pay(cents, behaviour)))),
       );
-      // One after another, where a person or a command cannot be asked for two at once.
+      // One after another, when a person or a command cannot be asked for two in parallel.
       if (at_once === 1) await this.arrived(payments.at(-1));
     }
     return payments;
@@ -303,7 +302,7 @@ export class CallerContext extends Findings {
     );
   }
 
-  /** Waits for a PUT of the payment that is answered 200; skips when none comes: C09 tells why. */
+  /** Waits for a PUT of the payment that is answered 200; skips when none arrives: C09 reports the reason. */
   async accepted(payment: CallerPayment): Promise<void> {
     await this.arrived(payment);
     const taken = await this.until(() =>
@@ -325,7 +324,7 @@ export class CallerContext extends Findings {
     return this.calls(payment).filter(({ method }) => method === 'PUT');
   }
 
-  /** PUTs of this amount under another id: a payment made twice. */
+  /** PUTs of this amount under another id: a duplicate payment. */
   doubles(payment: CallerPayment): readonly ScriptedExchange[] {
     return this.puts().filter(
       (put) =>
@@ -343,7 +342,7 @@ export class CallerContext extends Findings {
     return this.run.caller.patience_seconds * 1_000;
   }
 
-  /** Waits until something is so, at most as long as the target's patience. Gives whether it came. */
+  /** Waits until the condition holds, at most as long as the target's patience. Returns whether it did. */
   async until(
     holds: () => boolean | Promise<boolean>,
     ms: number = this.patience_ms,
@@ -356,7 +355,7 @@ export class CallerContext extends Findings {
     }
   }
 
-  /** Lets time pass in which nothing more should come. */
+  /** Waits for a period in which no further call should arrive. */
   quiet(): Promise<void> {
     return this.run.tokens.sleep(this.run.tokens.pace.quiet_ms);
   }
@@ -384,7 +383,7 @@ export class CallerContext extends Findings {
   }
 }
 
-/** The credentials of the partner and of the token endpoint, for checks that look where they must not stand. */
+/** The credentials of the partner and of the token endpoint, for checks that search for leaked ones. */
 export function partnerSecrets(run: CallerRun): readonly string[] {
   return [
     ...secretsOf(run.caller.authentication).map(({ value }) => value),

@@ -1,7 +1,6 @@
 /**
- * What a check is: one rule of the interface in one file, with what it sends, what must hold, and what
- * usually causes a breach. It asserts its own precondition first: unmet is SKIP with the reason, never
- * a pass.
+ * A check: one rule of the interface in one file, with what it sends, what must hold, and what usually causes a breach. A check
+ * tests its own precondition first; when that is not met, the result is SKIP with the reason, never a pass.
  */
 import type { ClauseId } from '@duebridge/contract';
 import type { CallerContext } from './caller-context.ts';
@@ -11,21 +10,21 @@ import type { Planned } from './planned-payments.ts';
 import type { PartnerTarget } from './target.ts';
 import type { TokenContext } from './token-context.ts';
 
-/** What every check tells about itself. */
+/** The description of a check. */
 export interface CaseInfo {
   /** P01..P59 partner endpoints, T01..T16 token endpoint, C01..C08 the platform as caller. */
   readonly id: string;
-  /** One line, in the world's words. */
+  /** One line, in plain terms. */
   readonly title: string;
-  /** The first is the one that its findings break, unless they say another. */
+  /** The first clause is the one that its findings break, unless a finding names another. */
   readonly clauses: readonly [ClauseId, ...ClauseId[]];
-  /** The decisions it rests on where the interface is silent. */
+  /** The decisions it relies on where the interface is silent. */
   readonly decisions?: readonly number[];
-  /** The worst that it can raise. */
+  /** The highest severity that it can raise. */
   readonly severity: Severity;
-  /** The first profile that runs it. */
+  /** The least strict profile that runs it. */
   readonly profile: Profile;
-  /** What is sent, for a reader who has not read the interface. */
+  /** What the check sends, for a reader who has not read the interface. */
   readonly sends: string;
   /** What must hold, for the same reader. */
   readonly expects: string;
@@ -33,19 +32,21 @@ export interface CaseInfo {
   readonly likely_cause: string;
 }
 
-/** When a check runs: `first` before anything is paid; `main` side by side with all others; `last`
- * when every payment of the run has been waited for; `restart` alone; `final` when nothing is under way any more. */
+/**
+ * When a check runs. `first`: before any payment. `main`: in parallel with all others. `last`: after the run has waited for every
+ * payment. `restart`: alone. `final`: when nothing is in progress any more.
+ */
 export type Stage = 'first' | 'main' | 'last' | 'restart' | 'final';
 
 /** A check of a partner's server (P). */
 export interface PartnerCase extends CaseInfo {
   readonly stage?: Stage;
-  /** Why this target cannot be judged by it; undefined when it can. Known before anything is sent. */
+  /** Why this check does not apply to the target; undefined when it does. Decided before anything is sent. */
   readonly unfit?: (target: PartnerTarget) => string | undefined;
-  /** The payments that it may ask for: the plan adds them up. */
+  /** The payments that it may ask for; the plan adds them up. */
   readonly creates?: (target: PartnerTarget) => readonly Planned[];
   readonly run: (t: PartnerContext) => Promise<void>;
-  /** What it looks at once every check of its stage has sent what it sends: the balance, at rest again. */
+  /** What it checks after every check of its stage has sent its requests: for example the balance, at rest again. */
   readonly atEnd?: (t: PartnerContext) => Promise<void>;
 }
 

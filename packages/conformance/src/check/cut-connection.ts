@@ -1,10 +1,10 @@
-/** A request whose answer nobody takes (P34). */
+/** A request whose answer is never read (P34). */
 import { readFileSync } from 'node:fs';
 import { connect as connectTcp, type Socket } from 'node:net';
 import { connect as connectTls } from 'node:tls';
 import { errorCode, REQUEST_TIMEOUT_MS } from './http.ts';
 
-/** Writes `text`, waits, destroys the socket. Gives what went wrong before the cut, if anything. */
+/** Writes `text`, waits, destroys the socket. Returns what went wrong before the cut, if anything. */
 export function cutOff(
   url: URL,
   text: string,

@@ -1,25 +1,25 @@
-/** What makes the platform under test pay: drivers.ts and by-hand.ts hold the ways to do it. */
+/** The interface to the platform under test that makes it pay; drivers.ts and by-hand.ts implement it. */
 
-/** A payment that a platform was asked to make. */
+/** A payment that the platform was asked to make. */
 export interface Driven {
-  /** Undefined where only the PUT that comes of it will tell. */
+  /** Undefined when only the resulting PUT reveals it. */
   readonly platform_payment_id: string | undefined;
-  /** What the platform tells its customer now; undefined when it cannot be asked. */
+  /** The status that the platform shows its customer now; undefined when it cannot be asked. */
   readonly status: (platform_payment_id: string) => Promise<string | undefined>;
 }
 
 /** Makes the platform under test pay. */
 export interface Driver {
-  /** How many payments it can be asked for at the same moment. */
+  /** How many payments can be requested in parallel. */
   readonly at_once: number;
   readonly pay: (amount_in_cents: number) => Promise<Driven>;
-  /** How long the first PUT may take to come, where that is longer than the platform's next call. */
+  /** How long the first PUT may take to arrive, when longer than the platform's next call. */
   readonly arrival_ms?: number;
-  /** What the account owes while a payment is asked for; undefined when that is of no matter. */
+  /** The account's amount due while a payment is requested; undefined when it does not matter. */
   readonly due_in_cents?: () => number | undefined;
-  /** Told that the payment asked for has come. */
+  /** Called when the requested payment has arrived. */
   readonly arrived?: () => void;
-  /** Ends what it has started. */
+  /** Stops everything it has started. */
   readonly close?: () => void;
 }
 

@@ -1,6 +1,6 @@
 /**
- * Ways to make the platform under test pay: the flow of decision 31, a command, a request, or a person.
- * None needs the platform to be built for the judge.
+ * Ways to make the platform under test pay: the flow of decision 31, a command, a request, or a person. None requires the
+ * platform to be built for the judge.
  */
 import { spawn, type ChildProcess } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
@@ -12,22 +12,22 @@ import type { Driver } from './driver.ts';
 import type { CallerTarget, PlatformTarget } from './target.ts';
 import { fullBody, identifiers, TokenContext, tokenOf, type TokenRun } from './token-context.ts';
 
-/** Wait before a platform that cannot reach the partner is asked again. */
+/** Delay before a retry at a platform that cannot reach the partner. */
 const RETRY_MS = 500;
 
-/** Longest wait for an answer of the platform's own pages. */
+/** Maximum wait for an answer from the platform's own pages. */
 const ANSWER_TIMEOUT_MS = 15_000;
 
 /** Longest output of a command that is read. */
 const MAX_OUTPUT = 10_000;
 
-/** True when nothing but a person can make the platform pay. */
+/** True when only a person can make the platform pay. */
 export function isByHand({ flow, caller }: PlatformTarget): boolean {
   if (caller === undefined || flow) return false;
   return caller.pay_command === undefined && caller.pay_url === undefined;
 }
 
-/** The driver that the target file names. */
+/** The driver named by the target file. */
 export async function driverOf(
   tokens: TokenRun,
   caller: CallerTarget,
@@ -40,7 +40,7 @@ export async function driverOf(
   return openByHand(tokens, caller, partner_url, person);
 }
 
-/** A command for each payment; it may run as long as the payment does, and is ended with the run. */
+/** A command per payment. It may run as long as the payment does, and is killed at the end of the run. */
 function byCommand(caller: CallerTarget, command: string, partner_url: string): Driver {
   const children = new Set<ChildProcess>();
   const run = (line: string, values: Readonly<Record<string, string>>): ChildProcess => {
@@ -53,7 +53,7 @@ function byCommand(caller: CallerTarget, command: string, partner_url: string): 
     });
     children.add(child);
     child.once('close', () => children.delete(child));
-    // What the shell cannot start shows as a payment that never comes.
+    // A command that the shell cannot start shows as a payment that never arrives.
     child.once('error', () => children.delete(child));
     return child;
   };
@@ -82,10 +82,10 @@ function byCommand(caller: CallerTarget, command: string, partner_url: string): 
     close() {
       for (const { pid } of children) {
         try {
-          // Its whole group: a shell stands between the command and us.
+          // Kill the whole process group, because a shell runs between us and the command.
           if (pid !== undefined) process.kill(-pid, 'SIGTERM');
         } catch {
-          // It has ended by itself meanwhile.
+          // It has already exited.
         }
       }
     },
@@ -130,8 +130,8 @@ function byRequest(tokens: TokenRun, caller: CallerTarget, pay_url: string): Dri
 
 /** Pays by the flow of decision 31: token, session, payment. */
 function byFlow(tokens: TokenRun, caller: CallerTarget): Driver {
-  // A platform may show a customer the payment that stands on the account already, so each payment
-  // has a customer of its own; the run in the name keeps runs apart.
+  // Each payment uses its own customer, because a platform may show a customer the payment that is already open on the account.
+  // The run id in the name keeps runs apart.
   const family = randomUUID().slice(0, 8);
   let customers = 0;
   return {
@@ -169,7 +169,7 @@ function byFlow(tokens: TokenRun, caller: CallerTarget): Driver {
           url: target.base_url + platformRoutes.get_flow_session.path,
           headers: { authorization: `Bearer ${session}` },
         });
-      // A platform that found nobody at the partner's address a moment ago may wait before it looks again.
+      // A platform that found nobody at the partner's address a moment ago may wait before its next attempt.
       const deadline = tokens.now() + caller.patience_seconds * 1_000;
       let shown = await read();
       while (shown.status === 503 && tokens.now() < deadline) {

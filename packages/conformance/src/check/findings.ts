@@ -1,6 +1,6 @@
 /**
- * What a check can say: findings, a reason why it was not judged, and the verdict that follows. A
- * must-finding makes a check FAIL, a should-finding WARN.
+ * What a check can report: findings, or a reason why it could not judge, and the resulting verdict. A must-finding makes a check
+ * FAIL, a should-finding WARN.
  */
 import type { ClauseId } from '@duebridge/contract';
 import type { Exchange } from './http.ts';
@@ -8,19 +8,19 @@ import type { Exchange } from './http.ts';
 /** must: the interface or money is broken. should: a warning. */
 export type Severity = 'must' | 'should';
 
-/** contract: only what the interface says. strict: also the decisions where it is silent. */
+/** contract: only what the interface states. strict: also the decisions where the interface is silent. */
 export type Profile = 'contract' | 'strict';
 
-/** One thing found wrong. */
+/** One defect found. */
 export interface Finding {
   readonly severity: Severity;
-  /** What should have come. */
+  /** What was expected. */
   readonly expected: string;
-  /** What came. */
+  /** What was received. */
   readonly got: string;
-  /** The rule that it breaks, where it is another than the first of its check. */
+  /** The rule that it breaks, when not the first of its check. */
   readonly clause?: ClauseId;
-  /** What usually causes it, where that differs from what the check says. */
+  /** The usual cause, when it differs from the check's own. */
   readonly cause?: string;
   /** The exchange that shows it; absent when no single one does. */
   readonly exchange?: Exchange;
@@ -29,11 +29,13 @@ export interface Finding {
 /** PASS all held; FAIL a must was broken; WARN a should was; SKIP not judged; CONFIG the target is not reachable as declared. */
 export type Verdict = 'PASS' | 'FAIL' | 'WARN' | 'SKIP' | 'CONFIG';
 
-/** Why a check was not judged: `nothing to judge` says nothing against the run; `wanting` names what the target
- * file must declare first, and leaves the run judged in part. */
+/**
+ * Why a check was not judged. `nothing to judge` does not count against the run. `wanting` names what the target file must
+ * declare first; the run then counts as judged in part.
+ */
 export type SkipKind = 'nothing to judge' | 'wanting';
 
-/** Thrown by a context when the precondition of a check is not met; the runner turns it into SKIP. */
+/** Thrown by a context when the precondition of a check is not met; the runner reports it as SKIP. */
 export class Skipped extends Error {
   readonly reason: string;
   readonly kind: SkipKind;
@@ -45,14 +47,14 @@ export class Skipped extends Error {
   }
 }
 
-/** The findings of one check: the part that all contexts share. */
+/** The findings of one check: the part shared by all contexts. */
 export class Findings {
   readonly all: Finding[] = [];
-  /** Remarks that are not breaches, such as what could not be measured. */
+  /** Remarks that are not breaches, such as a value that could not be measured. */
   readonly notes: string[] = [];
-  /** What the target must declare before the rest of the check can be judged. */
+  /** What the target must declare so that the rest of the check can be judged. */
   readonly wanting: string[] = [];
-  /** How much was tried, where that depends on the server: reports claim this and no more. */
+  /** How much was tried, when that depends on the server; reports claim no more than this. */
   tried: string | undefined;
   readonly profile: Profile;
 
@@ -60,7 +62,7 @@ export class Findings {
     this.profile = profile;
   }
 
-  /** Raises a must-finding unless `holds`; gives `holds`, so that a check can go on or stop. */
+  /** Raises a must-finding unless `holds`. Returns `holds`, so that a check can continue or stop. */
   must(holds: boolean, finding: FindingText): boolean {
     return this.#raise('must', holds, finding);
   }
@@ -70,7 +72,7 @@ export class Findings {
     return this.#raise('should', holds, finding);
   }
 
-  /** Raises a should-finding unless `holds`, in the strict profile only: what a decision adds. */
+  /** Raises a should-finding unless `holds`, in the strict profile only: a rule that a decision adds. */
   strict(holds: boolean, finding: FindingText): boolean {
     return this.profile === 'strict' ? this.#raise('should', holds, finding) : true;
   }
@@ -90,7 +92,7 @@ export class Findings {
   }
 }
 
-/** The words of a finding, and the exchange (or the reply that carries it) that shows it. */
+/** The text of a finding, and the exchange (or the reply that carries it) that shows it. */
 export interface FindingText {
   readonly expected: string;
   readonly got: string;

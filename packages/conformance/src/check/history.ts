@@ -1,20 +1,19 @@
 /**
- * The judge's own history: the ids that its runs used at a server, and the record each ended with, so
- * that the next day can show whether the server still knows them (PF2: kept forever; RU2: a terminal
- * status never changes). Beside it stands what failed last, for `--failed`.
- *
- * Plain JSON in a folder (default `.duebridge-conform/`), written whole and renamed into place, so
- * that a run that is killed leaves the old file, never half a file.
+ * The judge's own history: the ids that its runs used at a server and the last record of each payment. A later run can then check
+ * that the server still knows them (PF2: kept forever; RU2: a terminal status never changes). It also keeps which checks failed
+ * last, for `--failed`.
+ * Plain JSON in a folder (default `.duebridge-conform/`), written to a new file that then replaces the old one, so that a killed
+ * run leaves the old file intact.
  */
 import { mkdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Json } from '@duebridge/contract';
 import type { Intent } from './payment-fields.ts';
 
-/** Where it lies unless told otherwise. */
+/** The default folder. */
 export const DEFAULT_HISTORY = '.duebridge-conform';
 
-/** Most payments remembered; the oldest are dropped. A full run makes about thirty. */
+/** Maximum number of payments remembered; the oldest are dropped. A full run makes about thirty. */
 const MAX_ENTRIES = 2_000;
 
 /** One payment of an earlier run. */
@@ -24,11 +23,11 @@ export interface HistoryEntry {
   readonly intent: Intent;
   /** ISO 8601. */
   readonly made_at: string;
-  /** The last record that the server gave for it. */
+  /** The last record that the server returned for it. */
   readonly record: Readonly<Record<string, Json>>;
 }
 
-/** What a run reads and adds to. */
+/** What a run reads from the history and adds to it. */
 export interface History {
   entries(): readonly HistoryEntry[];
   add(entries: readonly HistoryEntry[]): void;
@@ -37,7 +36,7 @@ export interface History {
   keepFailed(base_url: string, checks: readonly string[]): void;
 }
 
-/** A history in a folder; nothing is created before something is added. Unreadable files count as empty. */
+/** A history in a folder, which is created when the first entry is added. Unreadable files count as empty. */
 export function fileHistory(folder: string): History {
   const payments = join(folder, 'payments.json');
   const failed = join(folder, 'failed.json');
@@ -63,7 +62,7 @@ export function fileHistory(folder: string): History {
   };
 }
 
-/** A history that lives as long as the process. */
+/** A history in memory, lost when the process exits. */
 export function memoryHistory(entries: readonly HistoryEntry[] = []): History {
   const all = [...entries];
   const failed = new Map<string, readonly string[]>();

@@ -1,32 +1,30 @@
 /**
- * The judge's HTTP client: sends one request, never throws for what the other side does, and keeps
- * what was sent and what came, with every secret masked before it is stored.
- *
- * The server under test may answer anything or nothing (reliability F96-F102): every wait has a
- * deadline, every body a limit, redirects are never followed, and an answer that cannot be read is a
- * reply without a status, not an exception.
+ * The judge's HTTP client. It sends one request, never throws because of the other side, and records what was sent and received
+ * with every secret masked before storage.
+ * The server under test may answer anything or nothing (reliability F96-F102). Every wait has a deadline and every body a limit;
+ * redirects are never followed; an unreadable answer is a reply without a status, not an exception.
  */
 import { readFileSync } from 'node:fs';
 import { brotliDecompressSync, gunzipSync, inflateSync } from 'node:zlib';
 import { Agent, request } from 'undici';
 import { JsonProblem, OtherNumber, parseJson, type Json } from '@duebridge/contract';
 
-/** Longest wait for one whole answer: half again what P59 allows a PUT, so that slow is told from dead. */
+/** Maximum wait for one whole answer: 1.5 times what P59 allows a PUT, to distinguish slow from dead. */
 export const REQUEST_TIMEOUT_MS = 15_000;
 
-/** Longest wait for a connection. */
+/** Maximum wait for a connection. */
 export const CONNECT_TIMEOUT_MS = 3_000;
 
-/** Most bytes read of one answer (decision 16). */
+/** Maximum bytes read of one answer (decision 16). */
 const MAX_ANSWER_BYTES = 262_144;
 
-/** Most characters of one body that a report keeps: enough to see what is wrong, few enough to mail. */
+/** Maximum characters of one body kept for a report: enough to see the problem, few enough to mail. */
 const MAX_KEPT_CHARACTERS = 4_000;
 
-/** Requests in a row without an answer after which the run stops: a dead server, not a slow one. */
+/** Consecutive requests without an answer after which the run stops: the server is dead, not slow. */
 const MAX_SILENT_IN_A_ROW = 4;
 
-/** Most exchanges kept of one run; a run needs some hundreds. */
+/** Maximum number of exchanges kept per run; a run needs a few hundred. */
 const MAX_KEPT_EXCHANGES = 5_000;
 
 /** Thrown when the server no longer answers; the runner stops the run. */
@@ -37,7 +35,7 @@ export class Silent extends Error {
   }
 }
 
-/** One request and what came of it, fit to be shown: secrets are masked. */
+/** One request and its result, safe to show: secrets are masked. */
 export interface Exchange {
   readonly number: number;
   /** The check that sent it. */
@@ -48,22 +46,22 @@ export interface Exchange {
   readonly request_body: string;
   readonly sent_at: string;
   readonly duration_ms: number;
-  /** Absent when no answer came. */
+  /** Absent when no answer arrived. */
   readonly status?: number;
   readonly answer_headers: Readonly<Record<string, string>>;
   readonly answer_body: string;
   /** Why no answer came, for people. */
   readonly no_answer?: string;
-  /** True when the answer held a secret that the judge had sent. */
+  /** True when the answer contained a secret that the judge had sent. */
   readonly leaked: boolean;
-  /** True for one of many sent together. */
+  /** True for one of many requests sent together. */
   readonly burst?: true;
 }
 
 /** A reply as the checks see it. */
 export interface Reply {
   readonly exchange: Exchange;
-  /** Undefined when no answer came, or it was not HTTP. */
+  /** Undefined when no answer arrived, or it was not HTTP. */
   readonly status: number | undefined;
   readonly headers: Readonly<Record<string, string>>;
   readonly text: string;
@@ -76,29 +74,29 @@ export interface Reply {
   readonly came: number;
 }
 
-/** One request. Header names and values go out as they are. */
+/** One request. Header names and values are sent unchanged. */
 export interface Outgoing {
   readonly method: string;
   readonly url: string;
   readonly headers?: Readonly<Record<string, string>>;
   readonly body?: string;
   readonly timeout_ms?: number;
-  /** True to send it over a connection of its own, so that a balancer may choose another replica. */
+  /** True to send it over its own connection, so that a balancer may choose another replica. */
   readonly fresh?: boolean;
-  /** True for one of many requests meant to arrive together: how long it takes says nothing of the server. */
+  /** True for one of many requests meant to arrive together: its duration says nothing about the server. */
   readonly burst?: boolean;
 }
 
-/** A secret and the name that stands for it in reports and commands. */
+/** A secret and the name that replaces it in reports and commands. */
 export interface Secret {
   readonly value: string;
   readonly name: string;
 }
 
-/** Fields in which an answer grants a secret. */
+/** Fields in which an answer issues a secret. */
 const GRANTED = /("(?:token|access_token|session|client_secret|api_key)"\s*:\s*)"[^"]{8,}"/g;
 
-/** What every context sends through: one per run. */
+/** The transport shared by all contexts: one per run. */
 export class Wire {
   readonly exchanges: Exchange[] = [];
   readonly #agent: Agent;
@@ -109,7 +107,7 @@ export class Wire {
   #count = 0;
   #silentInARow = 0;
 
-  /** `ca_file`: PEM of an authority to trust beside the public ones. `stop` ends all that is under way. */
+  /** `ca_file`: PEM of an additional trusted authority. `stop` aborts everything in progress. */
   constructor(options: { ca_file?: string; now?: () => number; stop?: AbortSignal }) {
     this.#now = options.now ?? Date.now;
     this.#stop = options.stop;
@@ -119,22 +117,22 @@ export class Wire {
           timeout: CONNECT_TIMEOUT_MS,
           ...(options.ca_file === undefined ? {} : { ca: readFileSync(options.ca_file, 'utf8') }),
         },
-        // Shorter than any server's own idle time, so that no request meets a socket being closed.
+        // Shorter than any server's own idle timeout, so that no request meets a socket that is being closed.
         keepAliveTimeout: 1_000,
         keepAliveMaxTimeout: 1_000,
         headersTimeout: 0,
         bodyTimeout: 0,
       });
     this.#agent = agent();
-    // Its connections are closed after one request each, and so never carry a second one.
+    // Its connections are closed after one request, so none is ever reused.
     this.#freshAgent = agent();
   }
 
-  /** From now on `secret` is shown as its name. Texts too short to be secret are left alone. */
+  /** From now on shows `secret` by its name. Texts too short to be secret are left alone. */
   hide(secret: Secret): void {
     if (secret.value.length >= 4 && !this.#secrets.some((known) => known.value === secret.value)) {
       this.#secrets.push(secret);
-      // Longest first, so that a secret inside another cannot leave a piece of it behind.
+      // Longest first, so that replacing a secret inside another one cannot leave a part of the longer one behind.
       this.#secrets.sort((one, other) => other.value.length - one.value.length);
     }
   }
@@ -167,7 +165,7 @@ export class Wire {
     return reply;
   }
 
-  /** Files an exchange, also one that a check made by other means than `send`. */
+  /** Records an exchange, including one made by other means than `send`. */
   keep(check: string, out: Outgoing, came: Came, sent: number, duration: number): Reply {
     this.#count += 1;
     const exchange: Exchange = {
@@ -202,7 +200,7 @@ export class Wire {
     };
   }
 
-  /** Starts counting unanswered requests anew: the server is being restarted. */
+  /** Resets the count of unanswered requests, because the server is being restarted. */
   forgive(): void {
     this.#silentInARow = 0;
   }
@@ -265,12 +263,12 @@ export class Wire {
   }
 }
 
-/** A value as it stands in a form, where a space is a plus. */
+/** A value as form-encoded, where a space is a plus. */
 function formEncoded(value: string): string {
   return new URLSearchParams({ '': value }).toString().slice(1);
 }
 
-/** The text of a body, unpacked as its Content-Encoding says; undefined when it cannot be. */
+/** The text of a body, decompressed according to its Content-Encoding; undefined when it cannot be. */
 function unpack(bytes: Buffer, encoding: string | undefined): string | undefined {
   const bound = { maxOutputLength: MAX_ANSWER_BYTES };
   let body = bytes;
@@ -300,7 +298,7 @@ function unpack(bytes: Buffer, encoding: string | undefined): string | undefined
   return body.toString('utf8');
 }
 
-/** What came back, before masking. */
+/** What was received, before masking. */
 export interface Came {
   readonly status?: number;
   readonly headers: Readonly<Record<string, string>>;
@@ -309,12 +307,12 @@ export interface Came {
   readonly silent?: boolean;
 }
 
-/** No answer, and why. */
+/** No answer, with the reason. */
 export function nothing(problem: string): Came {
   return { headers: {}, text: '', problem };
 }
 
-/** A reply in a few words, such as `200 {"status":…}` or `no answer: …`. */
+/** A reply in brief, such as `200 {"status":…}` or `no answer: …`. */
 export function tell(reply: Reply): string {
   if (reply.status === undefined) return `no answer: ${reply.exchange.no_answer ?? 'unknown'}`;
   const body = reply.exchange.answer_body.replaceAll(/\s+/g, ' ').trim();
@@ -347,7 +345,7 @@ export function asObject(json: Json | undefined): Readonly<Record<string, Json>>
     : undefined;
 }
 
-/** A JSON value as it stood on the wire, short enough for a sentence. */
+/** A JSON value as sent on the wire, shortened for a sentence. */
 export function show(value: Json | undefined): string {
   if (value === undefined) return 'nothing';
   if (value instanceof OtherNumber) return value.source.slice(0, 60);

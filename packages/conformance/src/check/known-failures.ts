@@ -1,6 +1,4 @@
-/**
- * Failures that are known and have an owner: a run with only these is not red, until their day is over.
- */
+/** Known failures with an owner and a deadline. A run that has only these failures passes until the deadline. */
 import { readFileSync } from 'node:fs';
 import { isDate } from '@duebridge/contract';
 import { TargetProblem } from './target.ts';
@@ -49,7 +47,7 @@ export function readKnownFailures(file: string): readonly KnownFailure[] {
   });
 }
 
-/** The line that excuses a check on this day; undefined when none does. */
+/** The entry that excuses a check on this day; undefined when none does. */
 export function excuse(
   expected: readonly KnownFailure[],
   check: string,

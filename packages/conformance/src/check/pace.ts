@@ -1,27 +1,27 @@
 /** How fast the judge goes, and how long it waits. */
 import { REQUEST_TIMEOUT_MS } from './http.ts';
 
-/** How fast the judge goes. Tests shorten it; a real run uses USUAL_PACE. */
+/** The pace of the judge. Tests shorten it; a real run uses USUAL_PACE. */
 export interface Pace {
   /** First and longest wait between two polls of one payment. */
   readonly poll_first_ms: number;
   readonly poll_longest_ms: number;
-  /** P57: polls a second, and for how long. */
+  /** P57: polls per second, and for how long. */
   readonly burst_per_second: number;
   readonly burst_seconds: number;
-  /** P54: wait between two of the ten polls after the end. */
+  /** P54: delay between two of the ten polls after the end. */
   readonly after_end_ms: number;
   /** How long a balance may lag behind a status that says succeeded. */
   readonly balance_lag_ms: number;
-  /** Longest wait for one answer. */
+  /** Maximum wait for one answer. */
   readonly request_timeout_ms: number;
-  /** How long a platform must keep quiet about a payment that has ended (C03, C08). */
+  /** How long a platform must send no call for a payment that has ended (C03, C08). */
   readonly quiet_ms: number;
-  /** Most requests under way at once, bursts aside. */
+  /** Maximum concurrent requests, bursts excluded. */
   readonly at_once: number;
-  /** Longest that a run waits for payments to end; what takes longer is left to --recheck. */
+  /** Maximum time that a run waits for payments to end; --recheck covers those that take longer. */
   readonly longest_wait_ms: number;
-  /** How long a check may go on repeating one request one after another (P26). */
+  /** How long a check may keep repeating one request sequentially (P26). */
   readonly repeat_ms: number;
 }
 

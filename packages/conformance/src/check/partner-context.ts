@@ -1,13 +1,9 @@
 /**
- * What a check of a partner's server works with: the operations, payments that several checks share,
- * the balances, and waiting for the end of a payment.
- *
- * A run has one PartnerRun; each check gets its own PartnerContext over it. Checks run side by side,
- * so that a server that takes two seconds a call, or half a minute to post, costs that time once. At
- * most `Pace.at_once` requests are under way; a server that answers 429 gets fewer, and time.
- *
- * One file, because checks meet it as one thing: what a run shares, and the operations by which a check uses it.
- *
+ * The context of a check of a partner's server: the operations, payments shared by several checks, the balances, and waiting for
+ * the end of a payment.
+ * A run has one PartnerRun; each check gets its own PartnerContext over it. Checks run in parallel, so that a server that takes
+ * two seconds per call, or half a minute to post, costs that time only once. At most `Pace.at_once` requests are in progress; a
+ * server that answers 429 gets fewer requests and more time.
  * One file because operations, shared payments and waiting all read and write the state of the same run.
  */
 import { randomUUID, randomBytes } from 'node:crypto';
@@ -28,34 +24,34 @@ import {
 import { Throttle } from './throttle.ts';
 import type { PartnerOperation, PartnerTarget } from './target.ts';
 
-/** How old a payment must be to show that it is kept (P35, P54). */
+/** Minimum age of a payment that can show that payments are kept (P35, P54). */
 const DAY_MS = 24 * 60 * 60 * 1_000;
 
-/** Longest Retry-After that the judge waits out; a longer one is taken for a refusal. */
+/** Longest Retry-After that the judge waits out; a longer one counts as a refusal. */
 const LONGEST_RETRY_AFTER_MS = 10_000;
 
-/** Polls in a row that find nothing, and nothing before them, after which a payment counts as lost. */
+/** Consecutive polls without a record, with no record before them, after which a payment counts as lost. */
 const MAX_MISSING = 5;
 
-/** How many times longer an answer may take where many were asked for at the same moment. */
+/** How many times longer an answer may take when many were requested in parallel. */
 const BURST_PATIENCE = 4;
 
-/** Access tokens fetched for one request: one may live for seconds, and the request may wait for its turn. */
+/** Access tokens fetched for one request: a token may live for seconds only, and the request may be queued for longer. */
 const MOST_RENEWALS = 3;
 
-/** Wait after a 429 that does not say how long. */
+/** Delay after a 429 without Retry-After. */
 const UNSAID_WAIT_MS = 1_000;
 
-/** Time in which payments end unless the target says. */
+/** Time in which payments end unless the target declares another. */
 const USUAL_WINDOW_SECONDS = 60;
 
-/** Polls of a payment whose end is not waited for in this run. */
+/** Number of polls of a payment whose end this run does not wait for. */
 const POLLS_WITHOUT_WAITING = 2;
 
-/** Time beyond the declared window that one poll may take to come back. */
+/** Extra time beyond the declared window for one poll to return. */
 const WINDOW_SLACK_MS = 1_000;
 
-/** A payment that was asked for, and the first answer that told of it. */
+/** A requested payment, and the first answer that contained its record. */
 export interface Asked {
   readonly intent: Intent;
   /** Milliseconds since 1970. */
@@ -63,13 +59,13 @@ export interface Asked {
   first: { readonly reply: Reply; readonly record: PaymentFields } | undefined;
 }
 
-/** What polling a payment to its end saw. */
+/** What polling a payment to its end returned. */
 export interface Life {
   /** Every successful read, in order. */
   readonly reads: readonly { readonly reply: Reply; readonly record: PaymentFields }[];
   /** The read that first showed a terminal status; undefined when none came in the window. */
   readonly end: { readonly reply: Reply; readonly record: PaymentFields } | undefined;
-  /** The last reply, whatever it was. */
+  /** The last reply of any kind. */
   readonly last: Reply;
 }
 
@@ -77,29 +73,29 @@ export interface Life {
 export interface Subject {
   readonly intent: Intent;
   readonly put: Reply;
-  /** Read at once after the PUT. */
+  /** Read immediately after the PUT. */
   readonly read: Reply;
-  /** Get Payment, read at once; undefined when the partner does not offer it. */
+  /** Get Payment, read immediately; undefined when the partner does not offer it. */
   readonly other_read: Reply | undefined;
 }
 
-/** How a request proves who calls: as declared, not at all, or with these headers. */
+/** How a request authenticates: as declared, not at all, or with these headers. */
 export type Proof = 'declared' | 'none' | Readonly<Record<string, string>>;
 
 interface CallOptions {
   readonly proof?: Proof;
   readonly headers?: Readonly<Record<string, string>>;
   readonly body?: string;
-  /** True to send it at once, whatever else is under way, and to take a 429 as it comes. */
+  /** True to send it immediately, regardless of other requests, and to return a 429 without retrying. */
   readonly burst?: boolean;
-  /** True to send it over a connection of its own. */
+  /** True to send it over its own connection. */
   readonly fresh?: boolean;
 }
 
-/** The amount due of each account that the run knows; an account that shows none is missing. */
+/** The amount due of each account that the run knows; accounts that show none are missing. */
 export type Balances = ReadonlyMap<string, { readonly due: number; readonly reply: Reply }>;
 
-/** How far one account's amount due fell over a run, and how far its payments say that it should. */
+/** How far one account's amount due fell over a run, and how far its payments predict. */
 export interface AccountEffect {
   readonly account_id: string;
   readonly fell: number;
@@ -109,12 +105,12 @@ export interface AccountEffect {
   readonly reply: Reply;
 }
 
-/** What a run did to the balances; `unmeasured` says why nothing can be said of them. */
+/** The effect of a run on the balances; `unmeasured` says why it cannot be determined. */
 export type BalanceVerdict =
   | { readonly unmeasured: string }
   | { readonly unmeasured?: undefined; readonly effects: readonly AccountEffect[] };
 
-/** What all checks of one run share. */
+/** Shared by all checks of one run. */
 export class PartnerRun {
   readonly target: PartnerTarget;
   readonly profile: Profile;
@@ -123,17 +119,17 @@ export class PartnerRun {
   readonly pace: Pace;
   readonly throttle: Throttle;
   readonly now: () => number;
-  /** Every payment asked for under an id of its own. */
+  /** Every payment requested under its own id. */
   readonly intents: Asked[] = [];
-  /** The latest record that the server gave of each payment. */
+  /** The latest record of each payment that the server returned. */
   readonly records = new Map<string, PaymentFields>();
-  /** True when only payments of earlier runs are looked at, and none is made. */
+  /** True when the run only looks at payments of earlier runs and makes none. */
   readonly recheck: boolean;
-  /** Restarts the server under test; undefined where the target declares no way to. */
+  /** Restarts the server under test; undefined when the target declares no way to do so. */
   readonly restart: (() => Promise<void>) | undefined;
-  /** True once an account at rest was seen to change: what its balance does proves nothing. */
+  /** True once an account at rest was seen to change; its balance then proves nothing. */
   unsettled = false;
-  /** The amounts due before anything was paid. */
+  /** The amounts due before the first payment. */
   balancesBefore: Balances = new Map();
   readonly #own = new Map<string, Intent>();
   readonly #once = new Map<string, Promise<unknown>>();
@@ -166,12 +162,12 @@ export class PartnerRun {
     this.throttle = new Throttle(options.pace.at_once);
   }
 
-  /** True where payments end later than this run waits: --recheck looks for their ends. */
+  /** True when payments end later than this run waits; --recheck looks for their ends. */
   get endsLater(): boolean {
     return (this.target.terminal_window_seconds ?? 0) * 1_000 > this.pace.longest_wait_ms;
   }
 
-  /** How long the end of a payment is waited for. */
+  /** How long a run waits for the end of a payment. */
   get window_ms(): number {
     return this.endsLater
       ? 0
@@ -181,7 +177,7 @@ export class PartnerRun {
         );
   }
 
-  /** Cents asked for so far. */
+  /** Cents requested so far. */
   get asked_in_cents(): number {
     return this.#asked;
   }
@@ -190,7 +186,7 @@ export class PartnerRun {
     return this.#sleep(ms);
   }
 
-  /** Counts a new payment against the cap. Throws Skipped when it would pass it. */
+  /** Counts a new payment against the cap. Throws Skipped when it would exceed the cap. */
   spend(intent: Intent): void {
     if (
       this.intents.some((known) => known.intent.platform_payment_id === intent.platform_payment_id)
@@ -216,14 +212,14 @@ export class PartnerRun {
     if (asked !== undefined) asked.first ??= { reply, record };
   }
 
-  /** The payment of one check alone, the same each time it asks. */
+  /** The payment of a single check; the same one on each call. */
   own(check: string, make: () => Intent): Intent {
     const known = this.#own.get(check) ?? make();
     this.#own.set(check, known);
     return known;
   }
 
-  /** What several checks ask for and one run finds out once. */
+  /** Facts that several checks need and one run determines once. */
   once<T>(name: string, find: () => Promise<T>): Promise<T> {
     const known = this.#once.get(name);
     if (known !== undefined) return known as Promise<T>;
@@ -241,7 +237,7 @@ export class PartnerRun {
     return made;
   }
 
-  /** The life of a payment: polled once, however many checks wait for it. */
+  /** The life of a payment, polled once for all checks that wait for it. */
   life(intent: Intent, poll: () => Promise<Life>): Promise<Life> {
     const known = this.#lives.get(intent.platform_payment_id);
     if (known !== undefined) return known;
@@ -260,7 +256,7 @@ export class PartnerRun {
     return found;
   }
 
-  /** The access token in use, fetched once for all when there is none or four fifths of its life are over. */
+  /** The access token in use. Fetched once for all checks, when there is none or four fifths of its lifetime have passed. */
   async access(check: string): Promise<string | undefined> {
     if (this.#access === undefined || this.now() > (await this.#access).until) {
       this.#access = this.#fetchAccess(check);
@@ -276,7 +272,7 @@ export class PartnerRun {
     return { token, until: token === undefined ? 0 : this.now() + life * 800 };
   }
 
-  /** Forgets the access token in use, because the server refused it; another one that has come meanwhile stays. */
+  /** Discards the access token because the server refused it, unless it has been replaced in the meantime. */
   async dropAccess(authorization?: string): Promise<void> {
     const refused = this.#access;
     const token = (await refused)?.token;
@@ -284,7 +280,7 @@ export class PartnerRun {
     if (this.#access === refused && held) this.#access = undefined;
   }
 
-  /** Asks the partner's token endpoint (OA2); each field can be replaced. */
+  /** Calls the partner's token endpoint (OA2); each field can be replaced. */
   async fetchToken(
     check: string,
     change: { scope?: string; client_secret?: string; client_id?: string } = {},
@@ -308,7 +304,7 @@ export class PartnerRun {
     return reply;
   }
 
-  /** Where an operation is. */
+  /** The URL of an operation. */
   url(operation: PartnerOperation, values: Readonly<Record<string, string>>): string {
     const template = this.target.paths[operation];
     if (template === null) throw new Skipped(`the target does not offer ${operation}`);
@@ -316,13 +312,13 @@ export class PartnerRun {
   }
 }
 
-/** The access_token of a token answer; undefined when there is none to use. */
+/** The access_token of a token answer; undefined when there is no usable one. */
 export function accessToken(reply: Reply): string | undefined {
   const token = isSuccess(reply) ? asObject(reply.json)?.['access_token'] : undefined;
   return typeof token === 'string' && /^[\x21-\x7e]+$/.test(token) ? token : undefined;
 }
 
-/** What one check of a partner works with. */
+/** The context of one check of a partner. */
 export class PartnerContext extends Findings {
   readonly run: PartnerRun;
   readonly check: string;
@@ -337,12 +333,12 @@ export class PartnerContext extends Findings {
     return this.run.target;
   }
 
-  /** Sends a request as it is, with no credential of its own. */
+  /** Sends a request unchanged, without adding a credential. */
   send(out: Outgoing): Promise<Reply> {
     return this.#send(out, async () => ({}));
   }
 
-  /** `headers` are made when the request leaves: it may have waited long for its turn. */
+  /** `headers` are computed when the request is sent, because it may have been queued for long. */
   async #send(
     out: Outgoing,
     headers: () => Promise<Readonly<Record<string, string>>>,
@@ -362,15 +358,15 @@ export class PartnerContext extends Findings {
   }
 
   /**
-   * Sends many requests at the same moment, while no other check sends: a server that works them off
-   * one after another may take long for the last of them, and nobody else shall wait behind.
+   * Sends many requests in parallel while no other check sends. A server that processes them one by one may take long for the
+   * last, and no other check should have to wait behind them.
    */
   async burst(sends: readonly (() => Promise<Reply>)[]): Promise<readonly Reply[]> {
     await this.proof('declared');
     return this.run.throttle.alone(() => Promise.all(sends.map((send) => send())));
   }
 
-  /** Begins so many requests, one each `gap_ms`, without waiting for the answer of the one before. */
+  /** Starts this many requests, one every `gap_ms`, without waiting for the previous answer. */
   async paced(
     count: number,
     gap_ms: number,
@@ -380,14 +376,14 @@ export class PartnerContext extends Findings {
     for (let place = 0; place < count; place += 1) {
       if (place > 0) await this.run.sleep(gap_ms);
       const reply = send();
-      // When the run is ended during a pause, nobody waits for what is under way: that is no crash.
+      // When the run ends during a pause, nobody awaits the pending requests; avoid an unhandled rejection.
       reply.catch(() => undefined);
       sent.push(reply);
     }
     return Promise.all(sent);
   }
 
-  /** Calls an operation. Waits out a 429, and renews an expired access token. */
+  /** Calls an operation. Waits out a 429 and renews an expired access token. */
   async call(
     operation: PartnerOperation,
     values: Readonly<Record<string, string>>,
@@ -423,7 +419,7 @@ export class PartnerContext extends Findings {
     }
   }
 
-  /** The headers that prove who calls. */
+  /** The headers that authenticate the caller. */
   async proof(proof: Proof): Promise<Readonly<Record<string, string>>> {
     if (proof === 'none') return {};
     if (proof !== 'declared') return proof;
@@ -433,7 +429,7 @@ export class PartnerContext extends Findings {
     return token === undefined ? {} : { authorization: `Bearer ${token}` };
   }
 
-  /** A payment not asked for yet: a new id and, unless given, a new batch. */
+  /** A payment not requested yet: a new id and, unless given, a new batch. */
   intend(planned: Planned, platform_batch_id: string = randomUUID()): Intent {
     return {
       platform_payment_id: newPaymentId(this.run.now()),
@@ -443,7 +439,7 @@ export class PartnerContext extends Findings {
     };
   }
 
-  /** Puts a payment. `change` replaces parts of what goes out, not of the intent. */
+  /** Puts a payment. `change` replaces parts of the request, not of the intent. */
   async put(
     intent: Intent,
     change: CallOptions & { account_id?: string; fields?: Readonly<Record<string, unknown>> } = {},
@@ -511,7 +507,7 @@ export class PartnerContext extends Findings {
     return { due: typeof due === 'number' ? due : undefined, reply };
   }
 
-  /** The payment that most checks look at: new, put once, read at once. */
+  /** The payment that most checks use: new, put once, read immediately. */
   async subject(): Promise<Subject> {
     const subject = await this.sharedPayment('first');
     this.given(subject !== undefined, 'the target declares no payable account');
@@ -519,8 +515,8 @@ export class PartnerContext extends Findings {
   }
 
   /**
-   * A payment that several checks look at, put by whichever needs it first; undefined where the
-   * target declares no account or limit for it.
+   * A payment shared by several checks, put by the first that needs it; undefined when the target declares no account or limit
+   * for it.
    */
   async sharedPayment(name: SharedName): Promise<Subject | undefined> {
     const planned = shared(this.target, name);
@@ -535,7 +531,7 @@ export class PartnerContext extends Findings {
     });
   }
 
-  /** The subject's first record. Skips when its PUT was not answered with one: P20 tells that. */
+  /** The subject's first record. Skips when its PUT was not answered with one: P20 reports that. */
   async accepted(): Promise<{ subject: Subject; record: PaymentFields }> {
     const subject = await this.subject();
     const record = recordOf(subject.put);
@@ -543,12 +539,12 @@ export class PartnerContext extends Findings {
     return { subject, record };
   }
 
-  /** Polls a payment until it ends or the declared window is over; once, however many checks ask. */
+  /** Polls a payment until it ends or the declared window is over; once for all checks that ask. */
   end(intent: Intent): Promise<Life> {
     return this.run.life(intent, () => this.#poll(intent));
   }
 
-  /** As `end`, but skips when the payment did not end in the window: P50 tells that. */
+  /** Like `end`, but skips when the payment did not end in the window: P50 reports that. */
   async ended(intent: Intent): Promise<{ life: Life; reply: Reply; record: PaymentFields }> {
     const life = await this.end(intent);
     if (life.end === undefined) throw this.notEnded();
@@ -571,7 +567,7 @@ export class PartnerContext extends Findings {
       : new Skipped(`the payment did not end within ${declared} s (see P50)`);
   }
 
-  /** The payments of runs against this server that are at least so old. */
+  /** The payments of earlier runs against this server that have at least this age. */
   oldEntries(age_ms = DAY_MS): readonly HistoryEntry[] {
     return this.run.history
       .entries()
@@ -583,7 +579,7 @@ export class PartnerContext extends Findings {
       );
   }
 
-  /** Puts a payment of an earlier run again, byte for byte; it counts as no new spending. */
+  /** Puts a payment of an earlier run again, byte for byte; it does not count as new spending. */
   repeatOld({ intent }: HistoryEntry): Promise<Reply> {
     return this.call(
       'put_account_payment',
@@ -592,7 +588,7 @@ export class PartnerContext extends Findings {
     );
   }
 
-  /** Puts a payment and cuts the connection as soon as the request has left, `wait_ms` later. */
+  /** Puts a payment and cuts the connection `wait_ms` after the request was sent. */
   async putAndCut(intent: Intent, wait_ms: number): Promise<void> {
     this.run.spend(intent);
     const url = new URL(
@@ -653,7 +649,7 @@ export class PartnerContext extends Findings {
       if (this.run.endsLater && polls >= POLLS_WITHOUT_WAITING) {
         return { reads, end: undefined, last };
       }
-      // A payment that is never there will not end; P56 tells that it is missing.
+      // A payment that is never found will not end; P56 reports it as missing.
       const gone = last.status !== undefined && last.status >= 400 && last.status !== 429;
       missing = gone && reads.length === 0 ? missing + 1 : 0;
       if (this.run.now() + wait > deadline || missing >= MAX_MISSING) {
@@ -665,14 +661,14 @@ export class PartnerContext extends Findings {
   }
 }
 
-/** How long a Retry-After asks to wait; undefined when it does not say in seconds. */
+/** The wait that a Retry-After asks for; undefined when it is not in seconds. */
 function retryAfterMs(reply: Reply): number | undefined {
   const text = reply.headers['retry-after'];
   if (text === undefined || !/^\d{1,6}$/.test(text)) return undefined;
   return Number(text) * 1_000;
 }
 
-/** A UUIDv7, as the platform mints them (decision 13). */
+/** A UUIDv7, as minted by the platform (decision 13). */
 function newPaymentId(now: number): string {
   const bytes = randomBytes(16);
   bytes.writeUIntBE(now, 0, 6);

@@ -1,8 +1,8 @@
-/** A payment as the judge asks for it, and its record as it came back: nothing of that is believed yet. */
+/** A payment as requested by the judge, and its record as received, with no field trusted yet. */
 import type { Json } from '@duebridge/contract';
 import { asObject, isSuccess, tell, type Reply } from './http.ts';
 
-/** A payment that the judge asks for. */
+/** A payment that the judge requests. */
 export interface Intent {
   readonly platform_payment_id: string;
   readonly platform_batch_id: string;
@@ -10,20 +10,20 @@ export interface Intent {
   readonly account_id: string;
 }
 
-/** The fields of a payment as they came: nothing is believed yet. */
+/** The fields of a payment as received, with no field trusted yet. */
 export type PaymentFields = Readonly<Record<string, Json>>;
 
-/** The record of a 2xx answer; undefined when the answer is no such thing. */
+/** The record of a 2xx answer; undefined when the answer has none. */
 export function recordOf(reply: Reply): PaymentFields | undefined {
   return isSuccess(reply) ? asObject(reply.json) : undefined;
 }
 
-/** True for one of the three words that end a payment, as it stood on the wire. */
+/** True for one of the three terminal statuses, as received on the wire. */
 export function isTerminalWord(status: Json | undefined): boolean {
   return status === 'succeeded' || status === 'failed' || status === 'canceled';
 }
 
-/** What the judge puts (decision 2). */
+/** The body of the judge's PUT (decision 2). */
 export function instruction(
   intent: Intent,
   change: Readonly<Record<string, unknown>> = {},
@@ -36,7 +36,7 @@ export function instruction(
   });
 }
 
-/** The fields of two records that must agree; gives the names of those that do not. */
+/** Compares the fields of two records that must agree; returns the names of those that differ. */
 export function differences(
   one: PaymentFields,
   other: PaymentFields,
@@ -47,7 +47,7 @@ export function differences(
   );
 }
 
-/** `reply`'s record against the first one, in words: which fields differ and how. */
+/** Compares the reply's record with the first one; describes which fields differ and how. */
 export function tellDifferences(
   first: PaymentFields,
   reply: Reply,

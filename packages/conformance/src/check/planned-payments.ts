@@ -1,10 +1,10 @@
 /**
- * The payments that checks of a partner make, as amounts and accounts, so that the plan can add them
- * up before anything is sent and the checks then ask for exactly those.
+ * The payments that checks of a partner make, as amounts and accounts. The plan adds them up before anything is sent, and the
+ * checks then request exactly these.
  */
 import type { PartnerTarget } from './target.ts';
 
-/** One payment that a run may ask for. */
+/** One payment that a run may request. */
 export interface Planned {
   readonly amount_in_cents: number;
   readonly account_id: string;
@@ -12,18 +12,20 @@ export interface Planned {
   readonly shared?: string;
 }
 
-/** Odd amounts just beyond what 24 bits (a float of 32) and 32 bits hold: rounded or wrapped, they change (P24). */
+/**
+ * Odd amounts just above the range of 24 bits (a 32-bit float) and of 32 bits, so that rounding or wrapping changes them (P24).
+ */
 export const BEYOND_24_BITS = 16_777_217;
 export const BEYOND_32_BITS = 4_294_967_297;
 
-/** A small amount that this target takes; `offset` tells the payments of different checks apart. */
+/** A small amount that this target accepts; `offset` distinguishes the payments of different checks. */
 export function plainAmount(target: PartnerTarget, offset: number): number {
   const { min_amount_in_cents, max_amount_in_cents } = target.limits;
   const wish = Math.max(min_amount_in_cents, 100) + offset;
   return max_amount_in_cents === undefined ? wish : Math.min(wish, max_amount_in_cents);
 }
 
-/** A payment of a check's own, to the payable account. */
+/** A payment of a single check, to the payable account. */
 export function own(target: PartnerTarget, offset: number): Planned {
   return {
     amount_in_cents: plainAmount(target, offset),
@@ -31,10 +33,10 @@ export function own(target: PartnerTarget, offset: number): Planned {
   };
 }
 
-/** The payments that several checks look at. */
+/** The payments shared by several checks. */
 export type SharedName = 'first' | 'unknown' | 'inactive' | 'above' | 'control' | 'second control';
 
-/** A shared payment; undefined where the target declares no account or limit for it. */
+/** A shared payment; undefined when the target declares no account or limit for it. */
 export function shared(target: PartnerTarget, name: SharedName): Planned | undefined {
   const { payable, unknown, inactive } = target.accounts;
   const max = target.limits.max_amount_in_cents;

@@ -1,8 +1,7 @@
 /**
- * Before anything is judged: is the server where the target says, does it speak the protocol, does it
- * take the credential, does the known account answer? Most first runs fail on one of these, and a
- * wall of failed checks would say less than the one sentence that fixes it. Such a failure is CONFIG,
- * never FAIL, and is told within ten seconds.
+ * Runs before anything is judged: is the server at the declared address, does it speak the protocol, does it accept the
+ * credential, does the known account answer? Most first runs fail on one of these, and one sentence that fixes it helps more than
+ * a list of failed checks. Such a failure is CONFIG, never FAIL, and is reported within ten seconds.
  */
 import { lookup } from 'node:dns/promises';
 import { readFileSync } from 'node:fs';
@@ -11,10 +10,10 @@ import { connect as connectTls } from 'node:tls';
 import { errorCode, isSuccess, tell, type Exchange, type Reply, type Wire } from './http.ts';
 import { accessToken, PartnerContext, type PartnerRun } from './partner-context.ts';
 
-/** Longest wait for the first answer. With the connection it stays below ten seconds. */
+/** Maximum wait for the first answer. Together with the connection it stays below ten seconds. */
 const ANSWER_TIMEOUT_MS = 5_000;
 
-/** Longest wait for a name, a connection or a handshake. */
+/** Maximum wait for a name lookup, a connection or a handshake. */
 const REACH_TIMEOUT_MS = 3_000;
 
 /** Why nothing could be judged, in one sentence that says what to fix. */
@@ -23,10 +22,10 @@ export interface ConfigProblem {
   readonly exchange?: Exchange;
 }
 
-/** The name under which pre-flight exchanges are filed. */
+/** The name under which pre-flight exchanges are recorded. */
 export const PREFLIGHT = 'preflight';
 
-/** Looks at a partner's server. Gives undefined when the checks can begin. */
+/** Tests a partner's server. Returns undefined when the checks can begin. */
 export async function partnerPreflight(run: PartnerRun): Promise<ConfigProblem | undefined> {
   const { target } = run;
   const unreachable = await reach(target.base_url, 'base_url', target.ca_file);
@@ -63,7 +62,7 @@ export async function partnerPreflight(run: PartnerRun): Promise<ConfigProblem |
   return readProblem(read, run);
 }
 
-/** Looks whether an address can be reached. Gives the sentence when it cannot. */
+/** Tests whether an address can be reached. Returns the sentence to report when it cannot. */
 export async function reach(
   address: string,
   name: string,
@@ -116,7 +115,7 @@ export async function reach(
   });
 }
 
-/** What a certificate lacks, by Node's code. */
+/** What is wrong with a certificate, by Node's error code. */
 const CERTIFICATE_PROBLEMS: Readonly<Record<string, string>> = {
   DEPTH_ZERO_SELF_SIGNED_CERT: 'is signed by itself',
   SELF_SIGNED_CERT_IN_CHAIN: 'comes from an authority that is not public',

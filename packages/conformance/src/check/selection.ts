@@ -1,6 +1,4 @@
-/**
- * What a run will do, before it does it: which checks, which payments, how many cents.
- */
+/** What a run will do, computed before it starts: which checks, which payments, how many cents. */
 import type { CaseInfo, PartnerCase } from './check.ts';
 import type { Profile } from './findings.ts';
 import type { Planned } from './planned-payments.ts';
@@ -14,14 +12,14 @@ export class UsageProblem extends Error {
   }
 }
 
-/** The part of the money that one check may ask for. */
+/** The part of the budget that one check may request. */
 export interface PlannedMoney {
   readonly payments: number;
   readonly total_in_cents: number;
   readonly largest_in_cents: number;
 }
 
-/** Picks the checks of a profile, all or those named. Throws UsageProblem for a name that is none. */
+/** Selects the checks of a profile, all or those named. Throws UsageProblem for an unknown name. */
 export function choose<C extends CaseInfo>(
   cases: readonly C[],
   profile: Profile,
@@ -40,7 +38,7 @@ export function choose<C extends CaseInfo>(
   return cases.filter((one) => wanted.includes(one.id));
 }
 
-/** Adds up what the chosen checks may ask for; a payment that several share counts once. */
+/** Adds up what the chosen checks may request; a payment shared by several counts once. */
 export function addUp(cases: readonly PartnerCase[], target: PartnerTarget): PlannedMoney {
   const planned: Planned[] = [];
   for (const one of cases) {

@@ -1,14 +1,10 @@
 /**
- * What is judged: the target file, the flags that override it, and the sentence that fixes either.
- *
- * One JSON file holds all that the judge must know of a server: where it is, how to prove who calls,
- * the paths where they differ from ours (decision 1), accounts to work with, declared limits and the
- * time in which payments end. `conform partner init` writes one. Secrets may be named by environment
- * variable (`key_env`, `client_secret_env`, `api_key_env`), so that the file can be committed.
- *
- * One file, because it is one table: each field of the target file, what it is read from, and what is said when it is wrong.
- *
- * One file because it is the list of the fields of a target file, each with its reading, its flag and its error.
+ * The target file, the flags that override it, and the sentence that fixes an error in either.
+ * One JSON file holds everything the judge must know about a server: its address, the credentials, the paths where they differ
+ * from ours (decision 1), accounts to work with, declared limits, and the time in which payments end. `conform partner init`
+ * writes one. Secrets may be named by environment variable (`key_env`, `client_secret_env`, `api_key_env`), so that the file can
+ * be committed.
+ * One file because it is one table: each field of the target file, its reading, its flag and its error.
  */
 import { readFileSync } from 'node:fs';
 import { partnerRoutes } from '@duebridge/contract';
@@ -24,7 +20,7 @@ export const PARTNER_OPERATIONS = [
 ] as const;
 export type PartnerOperation = (typeof PARTNER_OPERATIONS)[number];
 
-/** The two methods (S3). */
+/** The two authentication methods (S3). */
 export type Authentication =
   | { readonly method: 'key'; readonly header: string; readonly key: string }
   | {
@@ -35,7 +31,7 @@ export type Authentication =
       readonly scope: string;
     };
 
-/** A request that the judge makes to have something done that no operation of the interface does. */
+/** A request that triggers something that no operation of the interface does. */
 export interface OutsideCall {
   readonly method: string;
   /** May hold `{platform_payment_id}`. */
@@ -48,7 +44,7 @@ export interface OutsideCall {
 export interface PartnerTarget {
   readonly base_url: string;
   readonly authentication: Authentication;
-  /** Path templates; null where the partner does not offer the operation. */
+  /** Path templates; null when the partner does not offer the operation. */
   readonly paths: Readonly<Record<PartnerOperation, string | null>>;
   readonly biller_id: string;
   readonly accounts: {
@@ -56,13 +52,13 @@ export interface PartnerTarget {
     readonly payable: string;
     /** Another active account, for P30. */
     readonly other?: string;
-    /** An id that no account has. */
+    /** An id that belongs to no account. */
     readonly unknown: string;
     readonly inactive?: string;
     /** An account whose payments the partner cancels, for P53. */
     readonly canceled?: string;
   };
-  /** How the judge has a processing payment canceled, for P53, where an account does not do it. */
+  /** How the judge gets a processing payment canceled, for P53, when no account does it. */
   readonly cancel?: OutsideCall;
   readonly limits: {
     readonly min_amount_in_cents: number;
@@ -73,16 +69,16 @@ export interface PartnerTarget {
   readonly terminal_window_seconds?: number;
   /** Shell command that restarts the server under test (P66). */
   readonly restart_command?: string;
-  /** Most cents that one run may ask for; absent when no cap was declared. */
+  /** Maximum cents that one run may request; absent when no cap was declared. */
   readonly spending_cap_in_cents?: number;
-  /** PEM file of an authority to trust beside the public ones. */
+  /** PEM file of an additional trusted authority. */
   readonly ca_file?: string;
 }
 
-/** A platform's server: its token endpoint (T), and where it sells the flow (C, T15). */
+/** A platform's server: its token endpoint (T), and where it offers the flow (C, T15). */
 export interface PlatformTarget {
   readonly base_url: string;
-  /** False where only its calls are judged (C): it then needs neither address nor client. */
+  /** False when only its calls are judged (C); the address and the client are then not needed. */
   readonly has_token_endpoint: boolean;
   readonly client_id: string;
   readonly api_key: string;
@@ -91,15 +87,15 @@ export interface PlatformTarget {
   readonly account_id?: string;
   /** An account id that the partner of this client does not know. */
   readonly unknown_account_id?: string;
-  /** True when the platform offers the flow of decision 31 at base_url; T15 and the C checks drive it. */
+  /** True when the platform offers the flow of decision 31 at base_url; T15 and the C checks use it. */
   readonly flow: boolean;
-  /** Headers that make a test build of the platform fail inside, for T12. */
+  /** Headers that make a test build of the platform fail internally, for T12. */
   readonly internal_fault_headers?: Readonly<Record<string, string>>;
-  /** How many tokens T13 asks for. */
+  /** How many tokens T13 requests. */
   readonly token_sample: number;
-  /** How many requests T14 sends at once. */
+  /** How many requests T14 sends in one burst. */
   readonly burst: number;
-  /** How many requests the platform lets through before it says 429: decision 16 unless declared (T14). */
+  /** How many requests the platform accepts before it answers 429: decision 16 unless declared (T14). */
   readonly rate: { readonly requests_per_second: number; readonly burst: number };
   /** The listening address and credentials of the scripted partner that the platform calls (C). */
   readonly caller?: CallerTarget;
@@ -111,16 +107,16 @@ export interface CallerTarget {
   /** Address to listen on; 127.0.0.1 unless named. */
   readonly host: string;
   readonly port: number;
-  /** The address that the platform is registered with, where it differs from host and port. */
+  /** The address registered with the platform, when it differs from host and port. */
   readonly public_url?: string;
-  /** PEM files with which the scripted partner speaks https. */
+  /** PEM files of the scripted partner's TLS key and certificate. */
   readonly tls?: { readonly cert_file: string; readonly key_file: string };
   readonly authentication: Authentication;
   readonly biller_id: string;
   readonly account_id: string;
-  /** Longest wait for the platform's next call. */
+  /** Maximum wait for the platform's next call. */
   readonly patience_seconds: number;
-  /** True when the target says so itself: only then is silence beyond it held against the platform. */
+  /** True when the target declares it: only then does a longer silence count against the platform. */
   readonly patience_declared: boolean;
   /** Shell command that makes the platform pay: {biller_id}, {account_id} and {amount_in_cents} are filled in. */
   readonly pay_command?: string;
@@ -130,13 +126,13 @@ export interface CallerTarget {
   readonly pay_url?: string;
   /** Address of a JSON object with the status of {platform_payment_id}. */
   readonly status_url?: string;
-  /** Port of the page that tells a person what to pay; any free one unless named. */
+  /** Port of the page that tells a person what to pay; any free one unless given. */
   readonly page_port: number;
-  /** What the platform's SDK wants in a biller's page, as HTML with {token} in the place of the token. */
+  /** The markup that the platform's SDK needs in a biller's page, as HTML with {token} as placeholder. */
   readonly site_snippet?: string;
 }
 
-/** The target is not usable as given: exit code 2, with one sentence that says what to fix. */
+/** The target cannot be used as given: exit code 2, with one sentence that says what to fix. */
 export class TargetProblem extends Error {
   constructor(sentence: string) {
     super(sentence);
@@ -144,7 +140,7 @@ export class TargetProblem extends Error {
   }
 }
 
-/** What the target file holds before flags: any JSON object. */
+/** The contents of the target file before flags: any JSON object. */
 export type Draft = Record<string, unknown>;
 
 /** Reads a target file. Throws TargetProblem when it is missing or not a JSON object. */
@@ -161,12 +157,12 @@ export function readDraft(file: string): Draft {
     const value: unknown = JSON.parse(text);
     if (isRecord(value)) return value;
   } catch {
-    // Told below: one sentence covers a broken text and a text that is no object.
+    // Reported below: one sentence covers invalid JSON and JSON that is not an object.
   }
   throw new TargetProblem(`The target file ${file} is not one JSON object: fix its syntax.`);
 }
 
-/** Lays flags over a draft: each undefined flag leaves the file's value, objects merge. */
+/** Merges flags into a draft: an undefined flag keeps the file's value, objects are merged. */
 export function overlay(draft: Draft, flags: Draft): Draft {
   const merged: Draft = { ...draft };
   for (const [name, value] of Object.entries(flags)) {
@@ -177,7 +173,7 @@ export function overlay(draft: Draft, flags: Draft): Draft {
   return merged;
 }
 
-/** Makes a partner target of a draft. Throws TargetProblem naming the first field that is wrong. */
+/** Builds a partner target from a draft. Throws TargetProblem naming the first invalid field. */
 export function partnerTarget(draft: Draft, env: NodeJS.ProcessEnv = process.env): PartnerTarget {
   const read = new Reader(draft, env);
   const accounts = read.inside('accounts');
@@ -214,7 +210,7 @@ export function partnerTarget(draft: Draft, env: NodeJS.ProcessEnv = process.env
   return target;
 }
 
-/** Makes a platform target of a draft. Throws TargetProblem naming the first field that is wrong. */
+/** Builds a platform target from a draft. Throws TargetProblem naming the first invalid field. */
 export function platformTarget(draft: Draft, env: NodeJS.ProcessEnv = process.env): PlatformTarget {
   const read = new Reader(draft, env);
   const kind = read.optional('kind') ?? 'biller';
@@ -224,7 +220,7 @@ export function platformTarget(draft: Draft, env: NodeJS.ProcessEnv = process.en
   const fault = read.headers('internal_fault_headers');
   const rate = read.inside('rate');
   const caller = read.has('caller') ? callerTarget(read.inside('caller')) : undefined;
-  // Whoever gives a caller and no address of a token endpoint wants the calls judged alone.
+  // A target with a caller but without a token endpoint asks for the calls alone to be judged.
   const caller_only = caller !== undefined && !read.has('base_url') && !read.has('client_id');
   read.know('api_key', 'api_key_env');
   const target: PlatformTarget = {
@@ -255,7 +251,7 @@ export function platformTarget(draft: Draft, env: NodeJS.ProcessEnv = process.en
   return target;
 }
 
-/** The secrets of an authentication, with the names that reports show instead. */
+/** The secrets of an authentication, with the names that replace them in reports. */
 export function secretsOf(authentication: Authentication): readonly Secret[] {
   return authentication.method === 'key'
     ? [{ value: authentication.key, name: 'API_KEY' }]
@@ -290,12 +286,12 @@ export function exampleTarget(method: 'key' | 'oauth'): Draft {
   };
 }
 
-/** True for a host name of this machine: the only one that plain http is allowed to. */
+/** True for a host name of this machine, the only kind of host for which plain http is allowed. */
 export function isLoopback(hostname: string): boolean {
   return /^(?:localhost|.+\.localhost|127(?:\.\d{1,3}){3}|\[::1\])$/.test(hostname);
 }
 
-/** How long a platform's next call is waited for unless the target says. */
+/** How long the judge waits for a platform's next call unless the target declares it. */
 const USUAL_PATIENCE_SECONDS = 30;
 
 function callerTarget(read: Reader): CallerTarget {
@@ -330,7 +326,7 @@ function callerTarget(read: Reader): CallerTarget {
 
 function authentication(read: Reader): Authentication {
   const method = read.optional('method');
-  // The fields of the other method may stand there too: flags and the environment choose between them.
+  // The fields of the other method may be present too: flags and the environment choose between them.
   read.know('header', 'key', 'key_env', 'token_url', 'client_id', 'scope');
   read.know('client_secret', 'client_secret_env');
   switch (method) {
@@ -404,7 +400,7 @@ class Reader {
   readonly #draft: Draft;
   readonly #env: NodeJS.ProcessEnv;
   readonly #place: string;
-  /** The fields that were asked for: all others are unknown. */
+  /** The fields read so far: all others are unknown. */
   readonly #known = new Set<string>();
   readonly #inside: Reader[] = [];
 
@@ -430,12 +426,12 @@ class Reader {
     return reader;
   }
 
-  /** Takes these fields for known, though nothing reads them. */
+  /** Marks these fields as known although nothing reads them. */
   know(...names: readonly string[]): void {
     for (const name of names) this.#known.add(name);
   }
 
-  /** Throws TargetProblem for the first field that nothing reads: a typing error must not go unseen. */
+  /** Throws TargetProblem for the first field that nothing reads, so that a typo is reported. */
   end(): void {
     const unknown = Object.keys(this.#draft).find(
       (name) => !this.#known.has(name) && this.#draft[name] !== undefined,
@@ -484,7 +480,7 @@ class Reader {
     return value;
   }
 
-  /** A secret that is to stand in a header as it is. */
+  /** A secret that is sent in a header unchanged. */
   headerSecret(name: string, flag: string): string {
     const value = this.secret(name, flag);
     if (/[^\x21-\x7e]/.test(value)) {

@@ -1,10 +1,10 @@
-/** How many requests of a run are under way at once, and how a 429 slows all of them. */
+/** Limits the concurrent requests of a run, and slows all of them down after a 429. */
 import type { Reply } from './http.ts';
 
-/** Answers of 429 in a row, over all checks, after which a server counts as one that refuses always. */
+/** Consecutive 429 answers, over all checks, after which the server counts as refusing everything. */
 const MAX_REFUSALS_IN_A_ROW = 60;
 
-/** Lets so many requests go at once, and fewer after each 429, which also holds back all others. */
+/** Allows this many concurrent requests, and fewer after each 429, which also delays all others. */
 export class Throttle {
   readonly #most: number;
   #allowed: number;
@@ -21,7 +21,7 @@ export class Throttle {
     this.#allowed = most;
   }
 
-  /** Runs something alone: once nothing else is under way, and while nothing else begins. */
+  /** Runs something exclusively: after everything in progress has finished, and before anything else starts. */
   async alone<T>(run: () => Promise<T>): Promise<T> {
     const before = this.#alone;
     let end: () => void = () => undefined;
@@ -40,12 +40,12 @@ export class Throttle {
     }
   }
 
-  /** True once the server has answered nothing but 429 for so long that repeating is of no use. */
+  /** True once the server has answered nothing but 429 for so long that a retry is pointless. */
   get refusesAlways(): boolean {
     return this.#refusals >= MAX_REFUSALS_IN_A_ROW;
   }
 
-  /** Sends when there is room; `hold` keeps time as the run does. */
+  /** Sends as soon as a slot is free; `hold` sleeps by the run's clock. */
   async send(
     run: () => Promise<Reply>,
     now: () => number,
@@ -65,7 +65,7 @@ export class Throttle {
     }
   }
 
-  /** Told of every answer. */
+  /** Called with every answer. */
   saw(status: number | undefined, wait_ms: number, now: number): void {
     if (status === 429) {
       this.#refusals += 1;

@@ -1,6 +1,4 @@
-/**
- * What a check of a platform's token endpoint works with (A1, A2, TR1-TR4, TK1, AU1).
- */
+/** The context of a check of a platform's token endpoint (A1, A2, TR1-TR4, TK1, AU1). */
 import { platformRoutes } from '@duebridge/contract';
 import { Findings, type Profile } from './findings.ts';
 import { asObject, isSuccess, tell, type Outgoing, type Reply, type Wire } from './http.ts';
@@ -8,16 +6,16 @@ import type { Pace } from './pace.ts';
 import { PREFLIGHT, reach, type ConfigProblem } from './preflight.ts';
 import type { PlatformTarget } from './target.ts';
 
-/** Longest wait for the first answer. */
+/** Maximum wait for the first answer. */
 const ANSWER_TIMEOUT_MS = 5_000;
 
-/** Longest Retry-After that the judge waits out; a longer one is taken for a refusal. */
+/** Longest Retry-After that the judge waits out; a longer one counts as a refusal. */
 const LONGEST_RETRY_AFTER_SECONDS = 10;
 
-/** Most repeats of one request answered 429; a platform that needs more is not waited for again. */
+/** Maximum repeats of one request answered 429; after a platform needed more, the judge does not wait for it again. */
 const MAX_RETRIES = 20;
 
-/** What all checks of one run share. */
+/** Shared by all checks of one run. */
 export class TokenRun {
   readonly target: PlatformTarget;
   readonly profile: Profile;
@@ -25,7 +23,7 @@ export class TokenRun {
   readonly pace: Pace;
   readonly now: () => number;
   readonly sleep: (ms: number) => Promise<void>;
-  /** True once a request was answered 429 however often it was sent. */
+  /** True once a request was answered 429 on every attempt. */
   refusesAlways = false;
 
   constructor(options: {
@@ -49,10 +47,10 @@ export class TokenRun {
   }
 }
 
-/** A body as a JavaScript value; checks take it apart. */
+/** A body as a JavaScript value, which checks can modify. */
 export type TokenBody = Record<string, unknown>;
 
-/** What one check of the token endpoint works with. */
+/** The context of one check of the token endpoint. */
 export class TokenContext extends Findings {
   readonly run: TokenRun;
   readonly check: string;
@@ -67,12 +65,12 @@ export class TokenContext extends Findings {
     return this.run.target;
   }
 
-  /** Sends a request as it is. */
+  /** Sends a request unchanged. */
   send(out: Outgoing): Promise<Reply> {
     return this.run.wire.send(this.check, { timeout_ms: this.run.pace.request_timeout_ms, ...out });
   }
 
-  /** Asks for a token, waiting out a 429 that says for how long. */
+  /** Requests a token, waiting out a 429 that says how long to wait. */
   async create(
     body: TokenBody | string = fullBody(this.target),
     headers: Readonly<Record<string, string | undefined>> = {},
@@ -99,7 +97,7 @@ export class TokenContext extends Findings {
     }
   }
 
-  /** Raises a finding when a request that must be refused was given a token. */
+  /** Raises a finding when a request that must be refused was issued a token. */
   refused(reply: Reply, what: string, severity: 'must' | 'should' = 'must'): boolean {
     const finding = { expected: `no token for ${what}`, got: tell(reply), at: reply };
     const refused = reply.status !== undefined && !isSuccess(reply) && tokenOf(reply) === undefined;
@@ -113,7 +111,7 @@ export function tokenOf(reply: Reply): string | undefined {
   return isSuccess(reply) && typeof token === 'string' && token !== '' ? token : undefined;
 }
 
-/** Every field of the request, with values that a right platform takes. */
+/** Every field of the request, with values that a correct platform accepts. */
 export function fullBody(target: PlatformTarget): TokenBody {
   return {
     ...leastBody(),
@@ -154,7 +152,7 @@ export function identifiers(target: PlatformTarget, account_id: string): TokenBo
   };
 }
 
-/** The headers of a token request; a header given as undefined is left out. */
+/** The headers of a token request; a header given as undefined is omitted. */
 export function credentials(
   target: PlatformTarget,
   change: Readonly<Record<string, string | undefined>>,
@@ -172,7 +170,7 @@ export function credentials(
   return sent;
 }
 
-/** Looks at a platform. Gives undefined when the checks can begin. */
+/** Tests a platform. Returns undefined when the checks can begin. */
 export async function platformPreflight(run: TokenRun): Promise<ConfigProblem | undefined> {
   const unreachable = await reach(run.target.base_url, 'base_url', run.target.ca_file);
   if (unreachable !== undefined) return { sentence: unreachable };

@@ -1,4 +1,4 @@
-/** The verdict of a run as a small picture, for a README. No script, no font, no address outside. */
+/** The verdict of a run as a small picture for a README: no script, no font, no external address. */
 import type { RunReport } from '../run.ts';
 
 const COLOURS: Readonly<Record<RunReport['verdict'], string>> = {
@@ -9,7 +9,7 @@ const COLOURS: Readonly<Record<RunReport['verdict'], string>> = {
   nothing: '#5d626d',
 };
 
-/** Width of one character in units of the picture, by which the two boxes are sized. */
+/** Character width in units of the picture; determines the width of the two boxes. */
 const CHARACTER = 6.6;
 
 /** The badge as SVG. */

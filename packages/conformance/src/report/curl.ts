@@ -1,6 +1,5 @@
 /**
- * One command that shows an exchange again. Secrets stand as shell variables, so that the command can
- * be pasted, mailed and kept.
+ * A curl command that repeats an exchange. Secrets appear as shell variables, so that the command can be pasted, mailed and kept.
  */
 import type { Exchange } from '../check/http.ts';
 

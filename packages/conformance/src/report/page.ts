@@ -1,9 +1,8 @@
 /**
- * The run as one page for people: a single HTML file without scripts or outside parts, readable by
- * someone who has never read the interface. It tells the verdict, then each broken rule once with
- * what was sent, what came and what should have come, then every check.
- *
- * Everything that a server said is text: it is escaped, never markup.
+ * The run as one page for people: a single HTML file without scripts or external resources, readable by someone who has never
+ * read the interface. It shows the verdict, then each broken rule once with what was sent, received and expected, then every
+ * check.
+ * Everything received from a server is text: it is escaped, never treated as markup.
  */
 import { CLAUSES, formatCents, type ClauseId } from '@duebridge/contract';
 import type { Verdict } from '../check/findings.ts';
@@ -12,7 +11,7 @@ import type { Exchange } from '../check/http.ts';
 import { headline } from './text.ts';
 import type { BrokenClause, CheckResult, RunReport } from '../run.ts';
 
-/** Signs beside the words, so that colour is never alone in telling. */
+/** Symbols beside the words, so that colour is never the only signal. */
 const SIGNS: Readonly<Record<Verdict, string>> = {
   PASS: '✓',
   FAIL: '✗',
@@ -42,8 +41,10 @@ const PARTS: readonly { readonly title: string; readonly ids: RegExp }[] = [
   { title: 'How the platform calls', ids: /^C/ },
 ];
 
-/** What a passed run has shown, in sentences worth sharing: each stands when all its checks passed, and says no more
- * than what was tried. */
+/**
+ * What a passed run has demonstrated, in sentences worth sharing. A sentence appears only when all its checks passed, and claims
+ * no more than was tried.
+ */
 const CLAIMS: readonly {
   readonly checks: readonly string[];
   readonly claim: (tried: (id: string) => string) => string;

@@ -1,11 +1,11 @@
 /**
- * A run told to a terminal, as JSON for programs, and as JUnit XML for build servers. The page for
- * people stands in page.ts. All print the one report value; none decides anything.
+ * A run as text for a terminal, as JSON for programs, and as JUnit XML for build servers; page.ts makes the page for people. All
+ * print the same report value; none makes decisions.
  */
 import { formatCents, type ClauseId } from '@duebridge/contract';
 import type { CheckResult, Progress, ReportedFinding, RunReport } from '../run.ts';
 
-/** Colours of a terminal; texts alone say the same. */
+/** Terminal colours; the text alone carries the same information. */
 interface Paint {
   readonly good: (text: string) => string;
   readonly bad: (text: string) => string;
@@ -27,7 +27,7 @@ export function terminalReport(report: RunReport, options: { colour: boolean }):
     lines.push(
       `${mark} ${paint.strong(broken.clause)}  ${broken.rule}  ${paint.dim(broken.checks.join(' '))}`,
     );
-    // The first check tells all, with the command; the others only that they found it too.
+    // The first check shows the details and the command; the others are only listed.
     const [first, ...others] = broken.checks.flatMap(
       (id) => report.results.find((one) => one.id === id) ?? [],
     );
@@ -66,7 +66,7 @@ export function terminalReport(report: RunReport, options: { colour: boolean }):
   return lines.join('\n');
 }
 
-/** The sentence under which a run is remembered. */
+/** A one-sentence summary of a run. */
 export function headline(report: RunReport, paint: Paint = painter(false)): string {
   const { counts, target, profile } = report;
   const ran = counts.PASS + counts.FAIL + counts.WARN;
@@ -99,7 +99,7 @@ function countsLine(report: RunReport): string {
   return parts.join(' · ');
 }
 
-/** What a run will create, told before it starts. */
+/** What a run will create, printed before it starts. */
 export function moneyLine(money: NonNullable<RunReport['money']>): string {
   const cap =
     money.cap_in_cents === undefined
@@ -108,19 +108,19 @@ export function moneyLine(money: NonNullable<RunReport['money']>): string {
   return `This run may create ${money.payments === 1 ? '1 payment' : `up to ${money.payments} payments`}, ${formatCents(money.total_in_cents)} (${money.total_in_cents} cents) in all, the largest ${formatCents(money.largest_in_cents)}; ${cap}.`;
 }
 
-/** One line that shows how far the run is. */
+/** One line of progress. */
 export function progressLine(progress: Progress): string {
   const width = 24;
   const filled = Math.round((progress.done / Math.max(1, progress.total)) * width);
   return `[${'#'.repeat(filled)}${'.'.repeat(width - filled)}] ${progress.done}/${progress.total} ${progress.check} ${progress.verdict}`;
 }
 
-/** The report value as JSON, one value with a line feed at its end. */
+/** The report value as JSON, terminated by a line feed. */
 export function jsonReport(report: RunReport): string {
   return `${JSON.stringify(report, undefined, 2)}\n`;
 }
 
-/** JUnit XML: one test suite, one test case a check. A warning passes and is told in system-out. */
+/** JUnit XML: one test suite, one test case per check. A warning passes and is shown in system-out. */
 export function junitReport(report: RunReport): string {
   const { results, config } = report;
   const failures = results.filter((one) => one.verdict === 'FAIL' && one.excused === undefined);
@@ -181,7 +181,7 @@ function plain(result: CheckResult): string {
   return told(result, painter(false)).join('\n').trim();
 }
 
-/** What a check found: all of it, or what breaks one rule. */
+/** What a check found: everything, or only the breaches of one rule. */
 function told(result: CheckResult, paint: Paint, clause?: ClauseId): string[] {
   const lines = [`    ${paint.strong(result.id)} ${result.title}${excusedWords(result)}`];
   const findings = clause === undefined ? result.findings : findingsOf(result, clause);
@@ -212,7 +212,7 @@ function excusedWords({ excused }: CheckResult): string {
     : ` (expected to fail until ${excused.until}, ${excused.owner}: ${excused.reason})`;
 }
 
-/** Escapes for XML, and drops what XML 1.0 cannot hold: a server may answer with any bytes. */
+/** Escapes for XML and drops characters that XML 1.0 does not allow: a server may answer with any bytes. */
 function xml(text: string): string {
   return text
     .replaceAll(/[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\u{10000}-\u{10ffff}]/gu, '\ufffd')

@@ -3,7 +3,7 @@ import { accessToken, type PartnerContext, type Proof } from '../../check/partne
 import { own } from '../../check/planned-payments.ts';
 import { refusesAll } from './refusal.ts';
 
-/** Most wrong credentials that are tried: the plan counts a payment for each. */
+/** Maximum number of wrong credentials tried; the plan reserves one payment for each. */
 const MOST = 7;
 
 export const p02: PartnerCase = {
@@ -56,7 +56,7 @@ function wrongTokens(token: string): (readonly [string, Proof])[] {
     ['no token after the word Bearer', 'Bearer'],
     ['Basic in place of Bearer', 'Basic ZHVlYnJpZGdlOndyb25n'],
     ['the token without its last letters', `Bearer ${token.slice(0, -4)}`],
-    // Not at the end: the last letter of base64 may hold bits that nobody reads.
+    // Never the last character: the final base64 character may carry bits that decoders ignore.
     ['the token with its end changed', `Bearer ${changed(token, token.length - 6)}`],
     ['the token with its middle changed', `Bearer ${changed(token, Math.floor(token.length / 2))}`],
   ];
@@ -67,7 +67,7 @@ function wrongTokens(token: string): (readonly [string, Proof])[] {
     .map(([name, authorization]) => [name, { authorization }] as const);
 }
 
-/** The text with another letter in one place. */
+/** The text with one character replaced. */
 function changed(text: string, place: number): string {
   const at = Math.max(0, place);
   return `${text.slice(0, at)}${text[at] === 'A' ? 'B' : 'A'}${text.slice(at + 1)}`;

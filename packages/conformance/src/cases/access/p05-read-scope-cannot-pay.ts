@@ -4,7 +4,7 @@ import { accessToken, type PartnerContext } from '../../check/partner-context.ts
 import { own, sharedAll } from '../../check/planned-payments.ts';
 import { oauthOnly } from '../shared.ts';
 
-/** Content types under which the scope must count all the same. */
+/** Content types for which the scope must be enforced too. */
 const TYPES = ['application/json', 'application/json; charset=utf-8', 'text/plain'];
 
 export const p05: PartnerCase = {

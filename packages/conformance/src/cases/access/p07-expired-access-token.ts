@@ -3,7 +3,7 @@ import { asObject, isSuccess, tell } from '../../check/http.ts';
 import { accessToken, type PartnerContext } from '../../check/partner-context.ts';
 import { oauthOnly } from '../shared.ts';
 
-/** Longest life of a token that the judge waits out. */
+/** Longest token lifetime for which the judge waits until expiry. */
 const LONGEST_WAIT_SECONDS = 10;
 
 export const p07: PartnerCase = {
@@ -25,7 +25,7 @@ export const p07: PartnerCase = {
       token !== undefined && typeof seconds === 'number' && seconds <= LONGEST_WAIT_SECONDS,
       `the token lives longer than ${LONGEST_WAIT_SECONDS} s`,
     );
-    // Half a second more than announced: both clocks tick, neither is exact.
+    // Wait half a second longer than announced, because neither clock is exact.
     await t.run.sleep(seconds * 1_000 + 500);
     const late = await t.readAccount(undefined, { proof: { authorization: `Bearer ${token}` } });
     t.should(late.status === 401, { expected: '401', got: tell(late), at: late });

@@ -42,7 +42,7 @@ export const p09: PartnerCase = {
   },
 };
 
-/** The protocol agreed on when at most TLS 1.1 is offered; undefined when the server refuses. */
+/** The protocol negotiated when the client offers at most TLS 1.1; undefined when the server refuses. */
 function oldHandshake(url: URL): Promise<string | undefined> {
   return new Promise((resolve) => {
     const socket = connectTls({
@@ -51,7 +51,7 @@ function oldHandshake(url: URL): Promise<string | undefined> {
       servername: url.hostname,
       minVersion: 'TLSv1',
       maxVersion: 'TLSv1.1',
-      // OpenSSL 3 offers these versions only when asked to lower its guard; nothing is sent over it.
+      // OpenSSL 3 offers these versions only at a lower security level. Nothing is sent over the connection.
       ciphers: 'DEFAULT@SECLEVEL=0',
       rejectUnauthorized: false,
     });

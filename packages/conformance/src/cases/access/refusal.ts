@@ -1,14 +1,14 @@
-/** What P01 and P02 have in common: all operations, with a credential that must be refused. */
+/** Shared by P01 and P02: call every operation with a credential that must be refused. */
 import { asObject, isRefusal, isSuccess, tell, type Reply } from '../../check/http.ts';
 import type { PartnerContext, Proof } from '../../check/partner-context.ts';
 import { own } from '../../check/planned-payments.ts';
 
-/** Fields that tell of an account or a payment. */
+/** Fields that reveal an account or a payment. */
 const DATA = ['balance', 'holder', 'account_id', 'amount_due_in_cents', 'payment_id', 'status'];
 
 /**
- * Calls every operation with each credential in turn; each must be refused without data, and no
- * payment made. `offset` sets the amount apart from that of other checks.
+ * Calls every operation with each credential in turn. Each call must be refused, must return no data and must not create a
+ * payment. `offset` keeps the amount distinct from those of other checks.
  */
 export async function refusesAll(
   t: PartnerContext,
@@ -53,7 +53,7 @@ function refused(t: PartnerContext, reply: Reply, what: string): void {
     at: reply,
   });
   if (!holds) return;
-  // A gateway may answer 404 for what it does not let through; that is still a refusal.
+  // A gateway may answer 404 for a request it blocks; that is still a refusal.
   const body = asObject(reply.json) ?? {};
   const shown = DATA.filter((field) => field in body && typeof body[field] !== 'number');
   const money = typeof body['amount_due_in_cents'] === 'number';

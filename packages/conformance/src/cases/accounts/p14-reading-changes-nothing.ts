@@ -2,10 +2,10 @@ import type { PartnerCase } from '../../check/check.ts';
 import { asObject, show, type Reply } from '../../check/http.ts';
 import type { PartnerContext } from '../../check/partner-context.ts';
 
-/** Reads of the account and of the balance in one go. */
+/** Consecutive reads of the account and of the balance. */
 const READS = 20;
 
-/** How often reading must move what resting leaves alone before it is believed. */
+/** How many times the values must change while reading, and not change at rest, before the check reports it. */
 const ROUNDS = 3;
 
 export const p14: PartnerCase = {
@@ -23,7 +23,8 @@ export const p14: PartnerCase = {
   async run(t) {
     const first = await look(t);
     if (new Set(first.map(({ shown }) => shown)).size === 1) return;
-    // It moves. A test system may be paid by others, or be refreshed: only reading may not be the cause.
+    // The values changed. Others may pay on a test system, or it may be refreshed; the check must rule out everything but the
+    // reads.
     let caused = 0;
     let last = first.at(-1);
     for (let round = 0; round < ROUNDS; round += 1) {

@@ -3,7 +3,7 @@ import type { CallerContext } from '../../check/caller-context.ts';
 import type { Behaviour } from '../../sandbox/partner.ts';
 import { goesOn, noDouble, sameBytes } from './calls.ts';
 
-/** PUTs that get no answer before one is let through. */
+/** PUTs left without an answer before one is answered. */
 const LOST = 2;
 
 export const c02: CallerCase = {

@@ -3,7 +3,7 @@ import type { CallerContext, CallerPayment } from '../../check/caller-context.ts
 import { onRecords, type Behaviour } from '../../sandbox/partner.ts';
 import { statusGiven, toldTheEnd } from './calls.ts';
 
-/** The three ends, each of one payment. */
+/** The three terminal statuses, one payment each. */
 const ENDS = ['succeeded', 'failed', 'canceled'] as const;
 
 export const c03: CallerCase = {
@@ -28,7 +28,7 @@ export const c03: CallerCase = {
   },
 };
 
-/** The end that was told is what the customer is told, and nothing is called after it. */
+/** The customer must be shown the status that the partner reported, and no call may follow it. */
 async function followed(t: CallerContext, payment: CallerPayment): Promise<void> {
   const calls = t.calls(payment);
   const place = calls.findIndex(toldTheEnd);
@@ -60,7 +60,7 @@ async function followed(t: CallerContext, payment: CallerPayment): Promise<void>
   });
 }
 
-/** Ends the payment so, at the end that the sandbox gives it. */
+/** Ends the payment with this status when the sandbox ends it. */
 function endsAs(status: (typeof ENDS)[number]): Behaviour {
   return onRecords((record) =>
     record['status'] !== 'succeeded' || status === 'succeeded'

@@ -3,16 +3,16 @@ import type { CallerContext, CallerPayment } from '../../check/caller-context.ts
 import { recordOf, type Behaviour, type Call } from '../../sandbox/partner.ts';
 import { toldTheEnd } from './calls.ts';
 
-/** What the scripted partner asks to wait. */
+/** The Retry-After that the scripted partner sends. */
 const WAIT_SECONDS = 2;
 
-/** How much earlier than asked still counts: timers and clocks are not exact. */
+/** How much earlier than asked is tolerated: timers and clocks are not exact. */
 const TOLERANCE_MS = 100;
 
 /** How long the payment can be polled after that. */
 const POLLED_MS = 1_200;
 
-/** Most calls for one payment in one second that any partner should have to bear. */
+/** Maximum number of calls per second for one payment that a partner should have to handle. */
 const MOST_A_SECOND = 10;
 
 export const c04: CallerCase = {
@@ -74,7 +74,7 @@ function waited(t: CallerContext, payment: CallerPayment, method: string, again:
   });
 }
 
-/** Answers the first call of the kind 429, and keeps the payment processing for a while after that. */
+/** Answers the first call of this kind with 429, then keeps the payment processing for a while. */
 function asksToWait(kind: (call: Call) => boolean): Behaviour {
   let asked: number | undefined;
   return {
@@ -87,7 +87,7 @@ function asksToWait(kind: (call: Call) => boolean): Behaviour {
         body: { code: 'TOO_MANY_REQUESTS', message: 'Too many requests' },
       };
     },
-    // There is then something to poll for; it is told at once, as by a partner that knows no waiting reads.
+    // The payment stays processing so that there is something to poll. Reply immediately, like a partner without waiting reads.
     answer(call, answer, partner) {
       const record = call.method === 'GET' ? recordOf(answer) : undefined;
       return record === undefined ||

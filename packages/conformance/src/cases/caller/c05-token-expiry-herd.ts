@@ -2,7 +2,7 @@ import { Refusal } from '@duebridge/contract';
 import type { CallerCase } from '../../check/check.ts';
 import type { CallerContext } from '../../check/caller-context.ts';
 
-/** Payments made at once. */
+/** Payments made in parallel. */
 const PARALLEL = 50;
 
 export const c05: CallerCase = {
@@ -33,7 +33,7 @@ export const c05: CallerCase = {
       },
       authorize(call, refusal) {
         const credential = call.headers.authorization ?? '';
-        // Until the platform has fetched a new token, all that it holds is refused.
+        // All tokens that the platform holds are refused until it fetches a new one.
         if (!fetched) refused.add(credential);
         return refused.has(credential) ? new Refusal('UNAUTHORIZED') : refusal;
       },
@@ -49,7 +49,7 @@ export const c05: CallerCase = {
       got: `${payments.filter((payment) => t.puts(payment).some((put) => put.answer?.status === 200)).length}`,
     });
     const fetches = t.calls().filter(({ operation }) => operation === 'access_token');
-    // The first may be the one that the platform fetched to make the payment before.
+    // The first request may be the one with which the platform fetched a token for the previous payment.
     const after = fetches.filter(({ number }) => number > (t.puts(before)[0]?.number ?? 0));
     t.should(after.length === 1, {
       expected: 'one token request',

@@ -13,7 +13,7 @@ import {
 
 const ALL = [SILENCE, ...UNCLEAR];
 
-/** Faults that a person is asked to pay for: each is one payment made by hand. */
+/** Faults used when a person makes the payments by hand, one payment each. */
 const BY_HAND = ['500', '404', '200 with a web page', 'a cut connection', 'no answer at all'];
 
 export const c07: CallerCase = {
@@ -55,7 +55,7 @@ export const c07: CallerCase = {
   },
 };
 
-/** Answers the first PUT wrongly, though the payment is taken. */
+/** Answers the first PUT incorrectly although the payment was accepted. */
 function firstPut(fault: UnclearAnswer): Behaviour {
   let met = false;
   return {

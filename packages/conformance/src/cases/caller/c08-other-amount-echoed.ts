@@ -20,7 +20,7 @@ export const c08: CallerCase = {
       { platform_payment_id: '00000000-0000-7000-8000-000000000000' },
     ];
     for (const wrong of wrongs) {
-      // The PUT is answered rightly, so that every platform takes the payment and comes to ask.
+      // The PUT is answered correctly, so that every platform accepts the payment and starts polling.
       const lies = onRecords((record, call) =>
         call.method === 'GET'
           ? { ...record, ...wrong }

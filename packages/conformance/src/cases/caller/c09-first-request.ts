@@ -171,7 +171,7 @@ function refusedTokens(t: CallerContext): number {
     .length;
 }
 
-/** What stands in a header, without showing what may be secret. */
+/** Describes a header value without revealing a possible secret. */
 function kindOf(value: string | undefined): string {
   if (value === undefined || value === '') return 'no such header';
   const [word = '', ...rest] = value.split(' ');

@@ -11,7 +11,7 @@ import {
   type UnclearAnswer,
 } from './calls.ts';
 
-/** Faults that a person is asked to pay for. */
+/** Faults used when a person makes the payments by hand. */
 const BY_HAND = ['500', '404', '200 with a web page'];
 
 export const c10: CallerCase = {
@@ -62,7 +62,7 @@ export const c10: CallerCase = {
   },
 };
 
-/** Answers the first poll wrongly; the payment is processing then, and ends a little later. */
+/** Answers the first poll incorrectly. The payment is processing at that time and ends a little later. */
 function firstPoll(fault: UnclearAnswer): { behaviour: Behaviour; met: () => boolean } {
   let met = false;
   return {

@@ -3,10 +3,10 @@ import type { CallerContext } from '../../check/caller-context.ts';
 import { onRecords } from '../../sandbox/partner.ts';
 import { toldTheEnd } from './calls.ts';
 
-/** Words that are none of the four, and what a careless reader takes them for. */
+/** Words that are not one of the four statuses, but that a careless parser would map to one of them. */
 const WORDS = ['completed', 'SUCCEEDED', 'success', 'declined', 'cancelled', ''];
 
-/** Polls that tell the wrong word before the right one comes. */
+/** Polls that return the unknown word before the valid status. */
 const TIMES = 2;
 
 export const c11: CallerCase = {
@@ -27,7 +27,7 @@ export const c11: CallerCase = {
       words.map((status, place) => ({
         cents: 11_001 + place,
         behaviour: onRecords((record, call) => {
-          // A PUT that is repeated meanwhile must not tell the end before the polls have told the word.
+          // A PUT repeated in the meantime must not reveal the end before the polls have returned the unknown word.
           if (call.method !== 'GET') return { ...record, status: 'processing', posted_at: null };
           if ((told[place] ?? 0) >= TIMES) return record;
           told[place] = (told[place] ?? 0) + 1;
@@ -52,7 +52,7 @@ export const c11: CallerCase = {
         ...(last === undefined ? {} : { at: t.cite(last) }),
       });
     }
-    // A platform may keep such a payment for a person to look at: that it stops asking then is no breach.
+    // A platform may put such a payment into manual review and stop polling; that is not a breach.
     const asked = payments.filter((payment) => t.calls(payment).some(toldTheEnd)).length;
     t.notes.push(
       `${asked} of ${payments.length} payments were asked for again after the unknown word.`,

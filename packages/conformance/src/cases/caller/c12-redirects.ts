@@ -53,7 +53,7 @@ function isPoll(call: Call): boolean {
   return call.method === 'GET' && call.path.includes('/payment/');
 }
 
-/** Answers the first call of the kind with a redirect. */
+/** Answers the first call of this kind with a redirect. */
 function once(kind: (call: Call) => boolean, status: number, to: string): Behaviour {
   let met = false;
   return {

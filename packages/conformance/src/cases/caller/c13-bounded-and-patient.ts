@@ -4,10 +4,10 @@ import type { CallerContext, CallerPayment } from '../../check/caller-context.ts
 import { recordOf, type Behaviour } from '../../sandbox/partner.ts';
 import { goesOn, noDouble, notEnded, sameBytes, toldTheEnd } from './calls.ts';
 
-/** Calls after which a platform that counts its tries would have given up. */
+/** Calls after which a platform with a retry limit would have given up. */
 const CALLS = 5;
 
-/** Most PUTs of one payment in any second that any partner should have to bear. */
+/** Maximum number of PUTs per second for one payment that a partner should have to handle. */
 const MOST_A_SECOND = 5;
 
 export const c13: CallerCase = {
@@ -51,7 +51,7 @@ export const c13: CallerCase = {
   },
 };
 
-/** A time in which the partner is slow, or fails: some calls long, or as long as the judge has patience. */
+/** A period in which the partner is slow or failing: it lasts a number of calls, or as long as the judge is willing to wait. */
 class Spell {
   readonly #t: CallerContext;
   readonly #method: 'GET' | 'PUT';
@@ -76,7 +76,7 @@ class Spell {
     return this.#t.calls(this.#payment).filter(({ method }) => method === this.#method).length;
   }
 
-  /** Waits for so many calls that whoever counts them would have given up. */
+  /** Waits for enough calls that a platform with a retry limit would have given up. */
   async last(): Promise<void> {
     const { quiet_ms } = this.#t.run.tokens.pace;
     await this.#t.run.tokens.sleep(quiet_ms);
@@ -113,7 +113,7 @@ function fails(spell: Spell): Behaviour {
   };
 }
 
-/** Tells processing at once, as a partner does that knows no waiting reads. */
+/** Reports processing immediately, like a partner without waiting reads. */
 function stays(spell: Spell): Behaviour {
   return {
     answer(_call, answer) {

@@ -1,19 +1,19 @@
-/** What several checks of the caller have in common. */
+/** Shared by several checks of the caller. */
 import type { ClauseId, Json } from '@duebridge/contract';
 import type { CallerContext, CallerPayment } from '../../check/caller-context.ts';
 import type { Answer, Reply, ScriptedExchange } from '../../sandbox/partner.ts';
 import { parsed } from '../shared.ts';
 
-/** Faults at the same moment: fewer than open a circuit breaker. */
+/** Faults injected at the same time: fewer than open a circuit breaker. */
 const AT_ONCE = 3;
 
-/** A way to answer that says nothing of the payment. */
+/** An answer that says nothing about the payment. */
 export interface UnclearAnswer {
   readonly name: string;
   readonly reply: Reply;
 }
 
-/** A 2xx answer whose body is this, said to be JSON. */
+/** A 2xx answer with this body, labelled as JSON. */
 const said = (body: string, type = 'application/json'): Answer => ({
   status: 200,
   headers: { 'Content-Type': type },
@@ -28,7 +28,7 @@ const code = (status: number, headers: Record<string, string> = {}): Answer => (
   body: { code: 'INJECTED', message: 'Injected by the judge' },
 });
 
-/** Answers after which nobody knows what became of the request: each may come from a gateway between both. */
+/** Answers that leave the outcome of the request unknown; a gateway between the two sides may send any of them. */
 export const UNCLEAR: readonly UnclearAnswer[] = [
   { name: '500', reply: code(500) },
   { name: '503', reply: { status: 503, body: '' } },
@@ -51,12 +51,15 @@ export const UNCLEAR: readonly UnclearAnswer[] = [
   { name: 'a cut connection', reply: (wire) => void wire.socket.destroy() },
 ];
 
-/** Nothing at all, for a PUT: a poll may rightly wait long for its answer, as for one that is held until something changes. */
+/**
+ * No answer at all, for a PUT. Not used for polls: a platform may rightly wait long for a poll that is held until something
+ * changes.
+ */
 export const SILENCE: UnclearAnswer = { name: 'no answer at all', reply: () => undefined };
 
 /**
- * Faults a few at a time: a platform that meets many failures in a row rightly calls the partner less
- * and less, and would then seem to have given up.
+ * Injects faults a few at a time. A platform that meets many failures in a row rightly calls the partner less and less, and would
+ * then seem to have given up.
  */
 export function inGroups<T>(faults: readonly T[]): readonly (readonly T[])[] {
   const groups: T[][] = [];
@@ -66,7 +69,7 @@ export function inGroups<T>(faults: readonly T[]): readonly (readonly T[])[] {
   return groups;
 }
 
-/** The body of a call as an object; undefined when it is none. */
+/** The body of a call as an object; undefined when it is not an object. */
 export function bodyOf(call: ScriptedExchange): Readonly<Record<string, Json>> | undefined {
   return parsed(call.body);
 }
@@ -77,17 +80,17 @@ export function statusGiven(call: ScriptedExchange): string | undefined {
   return typeof status === 'string' ? status : undefined;
 }
 
-/** True when the answer to a call told the platform that the payment has ended. */
+/** True when the answer to a call reported to the platform that the payment has ended. */
 export function toldTheEnd(call: ScriptedExchange): boolean {
   return ['succeeded', 'failed', 'canceled'].includes(statusGiven(call) ?? '');
 }
 
-/** How many times longer than any pause before a platform has to be silent before it has given up. */
+/** How many times longer than its longest pause so far a platform must be silent before it counts as having given up. */
 const GIVEN_UP = 2.5;
 
 /**
- * Raises a must-finding when the platform has given up on a payment. One that may only be slower than
- * the judge waits is not accused: then the target has to say how long it waits between two tries.
+ * Raises a must-finding when the platform has given up on a payment. A platform that may only be slower than the judge waits is
+ * not reported; the target file must then declare the longest wait between two tries.
  */
 export function goesOn(
   t: CallerContext,
@@ -128,7 +131,7 @@ export function sameBytes(t: CallerContext, payment: CallerPayment): void {
   });
 }
 
-/** Raises a must-finding when the amount was put under another id as well (RU5). */
+/** Raises a must-finding when the platform also put this amount under another id (RU5). */
 export function noDouble(t: CallerContext, payment: CallerPayment): void {
   const [double] = t.doubles(payment);
   t.must(double === undefined, {
@@ -140,7 +143,7 @@ export function noDouble(t: CallerContext, payment: CallerPayment): void {
   });
 }
 
-/** Raises a must-finding when the platform calls a payment ended that no clear answer has ended. */
+/** Raises a must-finding when the platform reports a payment as ended although no clear answer ended it. */
 export async function notEnded(
   t: CallerContext,
   payment: CallerPayment,
@@ -148,7 +151,7 @@ export async function notEnded(
   clause: ClauseId,
 ): Promise<void> {
   const status = await payment.status();
-  // Looked at last: the end may have been told while the platform was asked.
+  // Check this last: the partner may have reported the end while the judge was asking the platform.
   if (t.calls(payment).some(toldTheEnd)) return;
   const last = t.calls(payment).at(-1);
   t.must(status === undefined || status === 'processing', {

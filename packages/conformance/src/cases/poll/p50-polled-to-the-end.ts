@@ -6,7 +6,7 @@ import { isTerminalWord, recordOf } from '../../check/payment-fields.ts';
 import { sharedAll } from '../../check/planned-payments.ts';
 import { isReadableReason, statusOf } from '../shared.ts';
 
-/** Payments of earlier runs that are looked at. */
+/** How many payments of earlier runs are checked. */
 const MOST = 50;
 
 export const p50: PartnerCase = {
@@ -52,7 +52,7 @@ export const p50: PartnerCase = {
   },
 };
 
-/** Payments of earlier runs that had not ended then, and must have by now. */
+/** Payments of earlier runs that had not ended then, but must have ended by now. */
 async function recheck(t: PartnerContext): Promise<void> {
   const window_ms = (t.target.terminal_window_seconds ?? 0) * 1_000;
   const open = t.oldEntries(window_ms).filter(({ record }) => !isTerminalWord(record['status']));

@@ -6,7 +6,7 @@ import { show } from '../../check/http.ts';
 import { sharedAll } from '../../check/planned-payments.ts';
 import { statusOf } from '../shared.ts';
 
-/** How far two clocks may stand apart (decision 12), and what rounding to a second may cost. */
+/** Allowed difference between two clocks (decision 12), plus rounding to a second. */
 const SKEW_MS = 5 * 60_000;
 const ROUNDING_MS = 1_000;
 
@@ -24,7 +24,7 @@ export const p51: PartnerCase = {
     const { subject } = await t.accepted();
     const { reply, record } = await t.ended(subject.intent);
     if (record['status'] !== 'succeeded') {
-      // Legal, but then nothing about a payment that succeeds has been tried.
+      // Legal, but then the check has seen no payment that succeeds.
       throw new Skipped(
         `a payment of ${subject.intent.amount_in_cents} cents to accounts.payable ended ${statusOf(record)}: name an account that can be paid`,
         'wanting',
@@ -52,7 +52,7 @@ export const p51: PartnerCase = {
       got: `posted_at is ${show(posted)}`,
       at: reply,
     });
-    // A server whose clock is ahead is P22's matter: here it is taken at its own word for now.
+    // P22 reports a server whose clock is ahead. Here the check takes the server's clock as given.
     const ahead = instant - reply.came - Math.max(0, start - subject.put.came);
     t.must(ahead <= SKEW_MS, {
       expected: `posted_at not after ${new Date(reply.came).toISOString()}, when it was read`,
@@ -61,7 +61,7 @@ export const p51: PartnerCase = {
         'posted_at is the day on which the posting becomes effective, not the moment it was made.',
       at: reply,
     });
-    // Two clocks may differ, and one of them may show whole seconds: noted, not held against the server.
+    // Two clocks may differ, and one may show whole seconds only: report a remark, not a finding.
     if (early > ROUNDING_MS || ahead > ROUNDING_MS) {
       t.notes.push(
         `posted_at ${show(posted)} does not fit initiated_at ${show(initiated)}: clocks differ.`,

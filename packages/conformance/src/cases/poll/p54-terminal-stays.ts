@@ -10,10 +10,10 @@ import {
 import { sharedAll } from '../../check/planned-payments.ts';
 import { ENDED_FIELDS, isAnswer } from '../shared.ts';
 
-/** Why nothing was looked at again. */
+/** Why no payment was read again. */
 const NOTHING_OLD = 'no ended payment of a run against this server is 24 hours old yet';
 
-/** Polls after the end, and payments of earlier runs that are read again. */
+/** Number of polls after the end, and of payments of earlier runs that are read again. */
 const POLLS = 10;
 
 export const p54: PartnerCase = {
@@ -32,7 +32,7 @@ export const p54: PartnerCase = {
       const { subject } = await t.accepted();
       const { record } = await t.ended(subject.intent);
       await t.run.sleep(t.run.pace.after_end_ms);
-      // Each over a connection of its own: behind a balancer one replica in three may lag.
+      // Each over its own connection: behind a balancer, one replica of three may lag.
       const replies = await t.paced(POLLS, t.run.pace.after_end_ms, () =>
         t.read(subject.intent, { fresh: true }),
       );

@@ -28,7 +28,7 @@ export const p55: PartnerCase = {
     const reads = [subject.read, ...(subject.other_read === undefined ? [] : [subject.other_read])];
     for (const read of reads) {
       const found = recordOf(read);
-      // A read that finds nothing is P56's; here what it says is compared.
+      // P56 reports a read that finds nothing. This check compares the contents of successful reads.
       if (found === undefined && read === subject.read) continue;
       t.must(found !== undefined && differences(record, found, FIELDS).length === 0, {
         expected: 'the fields of the answer to the PUT',

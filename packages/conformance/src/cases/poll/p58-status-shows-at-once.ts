@@ -4,7 +4,7 @@ import type { PartnerContext } from '../../check/partner-context.ts';
 import { show } from '../../check/http.ts';
 import { sharedAll } from '../../check/planned-payments.ts';
 
-/** Longest time between the posting and the first read that shows it. */
+/** Maximum time between the posting and the first read that shows it. */
 const MOST_LATE_MS = 60_000;
 
 export const p58: PartnerCase = {
@@ -26,10 +26,10 @@ export const p58: PartnerCase = {
       record['status'] === 'succeeded' && instant !== undefined,
       'no payment succeeded with a posted_at that can be read',
     );
-    // The server's own clock, where it tells it: both times are then of one clock.
+    // Use the server's own clock where it sends one, so that both times are from the same clock.
     const date = Date.parse(reply.headers['date'] ?? '');
     const shown = Number.isNaN(date) ? reply.came : Math.min(reply.came, date + 1_000);
-    // Its ledger may have another clock still: how far behind, initiated_at shows.
+    // Its ledger may use another clock; initiated_at shows how far that clock is behind.
     const initiated = record['initiated_at'];
     const start = typeof initiated === 'string' ? parseInstant(initiated) : undefined;
     const behind = start === undefined ? 0 : Math.max(0, subject.put.sent - start);

@@ -3,7 +3,7 @@ import type { PartnerContext } from '../../check/partner-context.ts';
 import { show, type Exchange } from '../../check/http.ts';
 import { looksInternal, parsed } from '../shared.ts';
 
-/** Longest p95 of a read and of a PUT. */
+/** Maximum p95 of a read and of a PUT. */
 const MOST_READ_MS = 2_000;
 const MOST_PUT_MS = 10_000;
 
@@ -63,7 +63,7 @@ export const p59: PartnerCase = {
       { expected: 'errors without a stack trace', got: (one) => `${one.status} with one` },
       (one) => looksInternal(one.answer_body),
     );
-    // The token endpoint answers in the form of RFC 6749 instead.
+    // The token endpoint uses the error form of RFC 6749 instead.
     const coded = errors.filter(({ method }) => method !== 'POST');
     const uncoded = coded.find((one) => codeProblem(one) !== undefined);
     t.strict(uncoded === undefined, {
@@ -93,7 +93,7 @@ export const p59: PartnerCase = {
   },
 };
 
-/** What is wrong with the code and message of an error by decision 5; undefined when nothing is. */
+/** How the code and message of an error violate decision 5; undefined when they do not. */
 function codeProblem({ status, answer_body }: Exchange): string | undefined {
   const { code, message } = parsed(answer_body) ?? {};
   if (typeof message !== 'string' || message === '') return `message ${show(message)}`;

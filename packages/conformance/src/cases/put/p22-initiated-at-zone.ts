@@ -3,7 +3,7 @@ import type { PartnerCase } from '../../check/check.ts';
 import { show } from '../../check/http.ts';
 import { sharedAll } from '../../check/planned-payments.ts';
 
-/** How far two clocks may stand apart (decision 12). */
+/** Allowed difference between two clocks (decision 12). */
 const SKEW_MS = 5 * 60_000;
 
 export const p22: PartnerCase = {

@@ -47,7 +47,7 @@ export const p24: PartnerCase = {
 
 function amounts(target: PartnerTarget): readonly Planned[] {
   const { min_amount_in_cents: min, max_amount_in_cents: max } = target.limits;
-  // Nobody is asked for a large amount who has said neither what he takes nor how much may be spent.
+  // Do not ask for a large amount when the target declares neither its limits nor a spending cap.
   const bounded = max !== undefined || target.spending_cap_in_cents !== undefined;
   const large = bounded ? [BEYOND_24_BITS, BEYOND_32_BITS, max ?? BEYOND_32_BITS] : [];
   const fit = large.filter((cents) => cents > min && cents <= (max ?? Infinity));

@@ -5,10 +5,10 @@ import type { PartnerContext } from '../../check/partner-context.ts';
 import { own, sharedAll } from '../../check/planned-payments.ts';
 import { CONTROLS, oneEffect } from '../balance-effect.ts';
 
-/** Repeats in a row. */
+/** Consecutive repeats. */
 const REPEATS = 20;
 
-/** Repeats that even a slow server has to bear; further ones end with `Pace.repeat_ms`. */
+/** Repeats that even a slow server must handle. Beyond these, the check stops after `Pace.repeat_ms`. */
 const FEWEST = 5;
 
 export const p26: PartnerCase = {

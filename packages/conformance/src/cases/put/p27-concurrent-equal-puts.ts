@@ -4,7 +4,7 @@ import { recordOf } from '../../check/payment-fields.ts';
 import { own, sharedAll } from '../../check/planned-payments.ts';
 import { CONTROLS, oneEffect } from '../balance-effect.ts';
 
-/** PUTs at the same moment. */
+/** Concurrent PUTs. */
 const PARALLEL = 100;
 
 export const p27: PartnerCase = {

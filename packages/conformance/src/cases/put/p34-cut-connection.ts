@@ -4,7 +4,7 @@ import { recordOf } from '../../check/payment-fields.ts';
 import { own, sharedAll } from '../../check/planned-payments.ts';
 import { CONTROLS, oneEffect } from '../balance-effect.ts';
 
-/** How long after the request has left each connection is cut: at once, and while it is worked on. */
+/** Delay between sending the request and cutting the connection: none, and while the server works on the request. */
 const CUTS_MS = [0, 30];
 
 export const p34: PartnerCase = {

@@ -4,7 +4,7 @@ import type { PartnerContext } from '../../check/partner-context.ts';
 import { LASTING_FIELDS } from '../shared.ts';
 import { tell } from '../../check/http.ts';
 
-/** Payments of earlier runs that are put again. */
+/** How many payments of earlier runs are put again. */
 const MOST_REPEATS = 10;
 
 export const p35: PartnerCase = {

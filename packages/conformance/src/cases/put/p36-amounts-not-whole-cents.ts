@@ -3,7 +3,7 @@ import type { Severity } from '../../check/findings.ts';
 import { isRefusal, isSuccess, tell } from '../../check/http.ts';
 import { own } from '../../check/planned-payments.ts';
 
-/** Amounts as they stand in the body, and how bad it is to take them. */
+/** Amounts as written in the body, with the severity of accepting each. */
 const AMOUNTS: readonly {
   readonly source: string | undefined;
   readonly severity: Severity | 'strict';

@@ -5,7 +5,7 @@ import type { PartnerContext } from '../../check/partner-context.ts';
 import { isAnswer } from '../shared.ts';
 import { differences, recordOf, tellDifferences } from '../../check/payment-fields.ts';
 
-/** What is said of a payment at its acceptance and stands forever. */
+/** Fields set at acceptance that never change afterwards. */
 const FIELDS = [
   'payment_id',
   'platform_payment_id',
@@ -87,11 +87,11 @@ const CLAUSE_OF: Readonly<Record<string, 'PF1' | 'PF2' | 'PF3' | 'PF6' | 'PF7'>>
   initiated_at: 'PF7',
 };
 
-/** A field that a check sent in another form than its intent says, such as an amount written as a text. */
+/** A field that a check deliberately sent in another form than its intent, such as an amount written as a string. */
 function sentAs(t: PartnerContext, id: string, name: string): Json | undefined {
   const put = t.run.wire.exchanges.find(
     ({ method, url }) => method === 'PUT' && url.endsWith(encodeURIComponent(id)),
   );
-  // P36 sends amounts that are none, P37 two ids: what an acceptance of those says is their own matter.
+  // P36 sends invalid amounts and P37 sends two ids; this check does not judge what an acceptance of those contains.
   return put?.check === 'P36' || put?.check === 'P37' ? t.run.records.get(id)?.[name] : undefined;
 }

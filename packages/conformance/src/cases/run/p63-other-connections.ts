@@ -5,7 +5,7 @@ import { recordOf } from '../../check/payment-fields.ts';
 import { own } from '../../check/planned-payments.ts';
 import { isAnswer } from '../shared.ts';
 
-/** Connections on which the payment is put and read again. */
+/** Connections over which the payment is put and read again. */
 const CONNECTIONS = 8;
 
 export const p63: PartnerCase = {

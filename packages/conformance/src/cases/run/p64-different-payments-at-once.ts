@@ -4,7 +4,7 @@ import type { PartnerContext } from '../../check/partner-context.ts';
 import { recordOf } from '../../check/payment-fields.ts';
 import { own } from '../../check/planned-payments.ts';
 
-/** Payments at the same moment. */
+/** Concurrent payments. */
 const PARALLEL = 20;
 
 export const p64: PartnerCase = {

@@ -5,7 +5,7 @@ import type { PartnerContext } from '../../check/partner-context.ts';
 import { recordOf } from '../../check/payment-fields.ts';
 import { own } from '../../check/planned-payments.ts';
 
-/** Pairs of ids that a careless key takes for one; each from letters and digits of its own. */
+/** Pairs of ids that a careless key would treat as equal; each pair has its own letters and digits. */
 const PAIRS: readonly {
   readonly name: string;
   readonly cause: string;

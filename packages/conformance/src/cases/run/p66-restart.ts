@@ -10,7 +10,7 @@ import {
 } from '../../check/payment-fields.ts';
 import { LASTING_FIELDS } from '../shared.ts';
 
-/** How long the server may take to answer again. */
+/** Maximum time until the server answers again. */
 const BACK_WITHIN_MS = 60_000;
 
 /** Payments that are put and read again. */

@@ -2,10 +2,10 @@ import type { TokenCase } from '../../check/check.ts';
 import type { Reply } from '../../check/http.ts';
 import { leastBody, tokenOf, type TokenContext } from '../../check/token-context.ts';
 
-/** Requests under way at once: quick, yet far below any rate limit's burst. */
+/** Concurrent requests: fast, yet far below the burst of any rate limit. */
 const AT_ONCE = 10;
 
-/** Fewest bits that a guessed token must stand against; 128 leaves no hope (decision 8 gives 256). */
+/** Shortest token that can carry 128 bits, which nobody can guess (decision 8 gives 256). */
 const LEAST_CHARACTERS = 22;
 
 export const t13: TokenCase = {
@@ -51,7 +51,7 @@ export const t13: TokenCase = {
   },
 };
 
-/** True when the token, or any part of it read as base64 or hexadecimal, tells of the customer. */
+/** True when the token, or any part of it decoded as base64 or hexadecimal, reveals something about the customer. */
 function hasPersonalData(token: string): boolean {
   const readings = [
     token,
@@ -65,7 +65,7 @@ function hasPersonalData(token: string): boolean {
   return readings.some((text) => /ada@example|ada.{0,3}example|5125550100/i.test(text));
 }
 
-/** In how many places more than one third of the tokens stand apart from their commonest character. */
+/** Number of positions at which more than one third of the tokens differ from the most common character. */
 function positionsThatVary(tokens: readonly string[]): number {
   const longest = Math.max(...tokens.map((token) => token.length));
   let varying = 0;

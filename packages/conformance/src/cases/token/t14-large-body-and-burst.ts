@@ -3,7 +3,7 @@ import { tell, type Reply } from '../../check/http.ts';
 import type { PlatformTarget } from '../../check/target.ts';
 import { leastBody } from '../../check/token-context.ts';
 
-/** Most bursts sent to outrun a limit, and how far beyond it a count must be to prove anything. */
+/** Maximum number of bursts sent to exceed a limit, and the margin by which a count must exceed it to prove anything. */
 const MOST_BURSTS = 4;
 const SLACK = 0.1;
 
@@ -20,12 +20,12 @@ export const t14: TokenCase = {
   likely_cause: 'No limit is set, or the limit closes connections instead of saying 429.',
   async run(t) {
     const large = await t.create({ ...leastBody(), last_name: 'x'.repeat(1_048_576) });
-    // A server may answer 413 and close while the body is still on its way.
+    // A server may answer 413 and close the connection while the body is still being sent.
     t.should(large.status === 413, { expected: '413', got: tell(large), at: large });
     const replies: Reply[] = [];
     const started = performance.now();
     let seconds = 0;
-    // On a slow day one burst is no faster than the limit; a few more may be.
+    // On a slow machine a single burst may be no faster than the limit; several may exceed it.
     for (
       let burst = 0;
       burst < MOST_BURSTS && !tooMuch(t.target, replies.length, seconds);
@@ -65,7 +65,7 @@ export const t14: TokenCase = {
   },
 };
 
-/** True when so many requests in that time are more than the declared limit can let through. */
+/** True when this many requests in this time exceed what the declared limit allows. */
 function tooMuch(target: PlatformTarget, requests: number, seconds: number): boolean {
   const { requests_per_second, burst } = target.rate;
   return requests > (burst + requests_per_second * seconds) * (1 + SLACK);
