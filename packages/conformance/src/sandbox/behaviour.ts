@@ -1,6 +1,6 @@
 /**
- * Where the scripted partner can be made to behave wrongly: the hooks, and what they are given.
- * A wrong partner is an object of a few lines; a hook that is absent means the right behaviour.
+ * The hooks by which the scripted partner can be made to misbehave, and their arguments. A wrong partner is an object of a few
+ * lines; an absent hook means correct behaviour.
  */
 import type { Socket } from 'node:net';
 import type { IncomingMessage, ServerResponse } from 'node:http';
@@ -14,12 +14,12 @@ import type {
 } from '@duebridge/contract';
 import type { Ending, SandboxAccount } from './magic.ts';
 
-/** An operation of the partner, or `unknown` for a path or method that is none. */
+/** An operation of the partner, or `unknown` for an unknown path or method. */
 export type Operation = keyof typeof partnerRoutes | 'unknown';
 
 /** One request as it arrived. */
 export interface Call {
-  /** Counts from 1 over the life of the partner. */
+  /** Counts from 1 over the partner's lifetime. */
   readonly number: number;
   /** Counts the TCP connections; equal numbers mean the same connection. */
   readonly connection: number;
@@ -32,42 +32,42 @@ export interface Call {
   readonly headers: IncomingMessage['headers'];
   /** The body's bytes as text; empty without a body. */
   readonly text: string;
-  /** The body as read; undefined where there was none or it was not JSON. */
+  /** The parsed body; undefined when there was none or it was not JSON. */
   body: Json | undefined;
-  /** The scopes of the credential; undefined until it was accepted. */
+  /** The scopes of the credential; undefined until it has been accepted. */
   scopes: readonly string[] | undefined;
 }
 
-/** What is sent back. A body that is an object leaves as JSON; texts and bytes leave as they are. */
+/** The answer. A body that is an object is sent as JSON; text and bytes are sent unchanged. */
 export interface Answer {
   readonly status: number;
   readonly headers?: Readonly<Record<string, string | readonly string[]>>;
   readonly body?: Record<string, unknown> | readonly unknown[] | string | Uint8Array | null;
 }
 
-/** The connection of one call, for answers that are no HTTP, or come late, or never. */
+/** The connection of one call, for answers that are not HTTP, late, or missing. */
 export interface Wire {
   readonly socket: Socket;
   readonly response: ServerResponse;
-  /** What would have been sent. */
+  /** The answer that would have been sent. */
   readonly answer: Answer;
-  /** Aborted when the partner heals or stops, or the caller hangs up. */
+  /** Aborted when the partner heals or stops, or the caller disconnects. */
   readonly released: AbortSignal;
-  /** Sends an answer in the ordinary way. */
+  /** Sends an answer normally. */
   readonly send: (answer: Answer) => void;
   /** An answer as the bytes of HTTP/1.1, with a Content-Length. */
   readonly bytes: (answer: Answer) => Buffer;
 }
 
-/** Takes the connection over. What it leaves open is closed at release. */
+/** Takes the connection over. If it is still open at release, it is closed then. */
 export type TakeOver = (wire: Wire) => void | Promise<void>;
 
-/** What a hook may give back in place of an answer. */
+/** What a hook may return instead of an answer. */
 export type Reply = Answer | TakeOver;
 
-/** A payment as the scripted partner keeps it. Hooks may write to it: that is what they are for. */
+/** A payment as stored by the scripted partner. Hooks are meant to write to it. */
 export interface StoredPayment {
-  /** What it was found by at its creation; a right partner uses platform_payment_id (PF2). */
+  /** Its key when it was created; a correct partner uses platform_payment_id (PF2). */
   readonly key: string;
   payment_id: string;
   platform_payment_id: string;
@@ -94,56 +94,56 @@ export interface Posting {
   readonly posted_at: string;
 }
 
-/** The partner's memory, as hooks see it. */
+/** The partner's state, as hooks see it. */
 export interface Insides {
   /** The sandbox's clock: milliseconds since 1970. */
   now(): number;
-  /** The same clock as an instant of the wire. */
+  /** The same time in wire format. */
   instant(): string;
-  /** The next number of the seeded sequence, from 0 up to 1. */
+  /** The next number of the seeded sequence, in [0, 1). */
   chance(): number;
   /** Every payment ever stored, oldest first. */
   payments(): readonly StoredPayment[];
   postings(): readonly Posting[];
   find(key: string): StoredPayment | undefined;
   account(biller_id: string, account_id: string): SandboxAccount | undefined;
-  /** Writes one line to the ledger and lowers the balance; a right partner does it once a payment. */
+  /** Writes one line to the ledger and lowers the balance; a correct partner does it once per payment. */
   post(payment: StoredPayment): void;
-  /** Moves a payment, unless it is terminal; `force` moves it whatever it is. */
+  /** Moves a payment to another status unless it is terminal; `force` moves it in any case. */
   end(payment: StoredPayment, ending: Ending, force?: boolean): void;
-  /** Moves the clock forward and ends what is then due. */
+  /** Moves the clock forward and ends the payments that are then due. */
   advance(ms: number): void;
-  /** What the record of a payment says on the wire (decision 3). */
+  /** The record of a payment as sent on the wire (decision 3). */
   record(payment: StoredPayment): Record<string, unknown>;
 }
 
 type Maybe<T> = T | undefined | Promise<T | undefined>;
 
-/** The hooks, in the order in which a call meets them. */
+/** The hooks, in the order in which they are called. */
 export interface Behaviour {
-  /** Answers in place of the partner, before anything is looked at; undefined goes on. */
+  /** Answers instead of the partner, before anything is checked; undefined continues. */
   receive?(call: Call, partner: Insides): Maybe<Reply>;
-  /** Has the last word on the credential: given the refusal or undefined, gives the one to use. */
+  /** Final decision on the credential: takes the refusal or undefined, returns the one to use. */
   authorize?(call: Call, refusal: Refusal | undefined, partner: Insides): Refusal | undefined;
-  /** Has the last word on the body of a PUT; an empty list accepts it. */
+  /** Final decision on the body of a PUT; an empty list accepts it. */
   validate?(call: Call, problems: readonly Detail[]): readonly Detail[];
-  /** The key by which a payment is deduplicated; the platform's id unless replaced. */
+  /** The key by which a payment is deduplicated; the platform's id by default. */
   key?(call: Call, instruction: PaymentInstruction, partner: Insides): string;
-  /** Runs between looking for the payment and storing it: awaiting here opens a race. */
+  /** Runs between looking up the payment and storing it: awaiting here creates a race. */
   beforeStore?(call: Call, partner: Insides): void | Promise<void>;
   /** Changes a new payment before it is stored. */
   born?(payment: StoredPayment, call: Call, partner: Insides): void;
-  /** A PUT found its payment: changes it before it is answered. */
+  /** A PUT found an existing payment: changes the payment before the answer. */
   repeat?(payment: StoredPayment, call: Call, partner: Insides): void;
-  /** Runs once a PUT is committed, whether new or repeated, before it is answered. */
+  /** Runs after a PUT is committed, whether new or repeated, and before it is answered. */
   stored?(payment: StoredPayment, call: Call, partner: Insides): void;
   /** A payment has just ended. */
   ended?(payment: StoredPayment, partner: Insides): void;
-  /** Replaces an answer before it leaves; undefined leaves it as it is. */
+  /** Replaces an answer before it is sent; undefined leaves it unchanged. */
   answer?(call: Call, answer: Answer, partner: Insides): Maybe<Reply>;
 }
 
-/** A behaviour that changes every payment record that leaves, in PUT and GET answers alike. */
+/** A behaviour that changes every payment record sent, in PUT and GET answers alike. */
 export function onRecords(
   change: (
     record: Record<string, unknown>,

@@ -1,6 +1,6 @@
 /**
- * A certificate that nobody may accept: self-signed, expired, and of a host that is not ours (F47).
- * Made at each start, so that no private key lies in the repository.
+ * A certificate that no caller may accept: self-signed, expired, and for a foreign host name (F47). Generated at each start, so
+ * that the repository contains no private key.
  */
 import { generateKeyPairSync, sign } from 'node:crypto';
 
@@ -39,7 +39,7 @@ export function makeBadCertificate(): { key: string; cert: string } {
   };
 }
 
-// Tags of DER (X.690), as far as a certificate needs them.
+// The DER tags (X.690) that this certificate needs.
 const INTEGER = 0x02;
 const BIT_STRING = 0x03;
 const OBJECT_ID = 0x06;
@@ -52,7 +52,7 @@ const CONTEXT_0 = 0xa0;
 function der(tag: number, ...parts: readonly Buffer[]): Buffer {
   const content = Buffer.concat(parts);
   const { length } = content;
-  // Short form below 128, else two bytes of length: no part of this certificate is longer.
+  // Short form below 128, else two length bytes: no part of this certificate is longer.
   const size = length < 128 ? [length] : [0x82, length >> 8, length & 0xff];
   return Buffer.concat([Buffer.from([tag, ...size]), content]);
 }

@@ -1,4 +1,4 @@
-/** The command line of the sandbox: lists, refuses what it cannot do with a code, and checks scripts. */
+/** The command line of the sandbox: it lists, refuses with an exit code what it cannot do, and validates scripts. */
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
@@ -11,7 +11,7 @@ import { sandboxCommand } from './command.ts';
 
 const program = fileURLToPath(new URL('../../../../bin/duebridge.ts', import.meta.url));
 
-/** Runs the command line; gives what it printed and its exit code. */
+/** Runs the command line; returns its output and exit code. */
 function run(...args: string[]): Promise<{ code: number; out: string; err: string }> {
   return new Promise((resolve) => {
     const given = { timeout: 20_000 };

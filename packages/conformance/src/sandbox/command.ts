@@ -19,7 +19,7 @@ import {
 } from './partner.ts';
 import { startScriptedPlatform } from './platform.ts';
 
-/** Exit codes (decision 30); 3, usage, is commander's own errors. */
+/** Exit codes (decision 30); commander itself exits with 3 for usage errors. */
 const EXIT_FAILED = 1;
 const EXIT_CONFIGURATION = 2;
 
@@ -28,10 +28,10 @@ class SandboxProblem extends Error {
   readonly exitCode = EXIT_CONFIGURATION;
 }
 
-/** How long a closed port stays closed unless --heal-after says: long enough for a circuit breaker to open. */
+/** How long a closed port stays closed unless --heal-after is given: long enough for a circuit breaker to open. */
 const CLOSED_SECONDS = 30;
 
-/** Longest answer shown on one line of the terminal. */
+/** Maximum length of an answer shown on one line of the terminal. */
 const SHOWN = 300;
 
 interface PartnerFlags {
@@ -69,7 +69,7 @@ interface DriveFlags {
   readonly json?: boolean;
 }
 
-/** Makes the command. Throws errors whose `exitCode` is 2 where something has to be mended first. */
+/** Creates the command. Throws errors whose `exitCode` is 2 when something has to be fixed first. */
 export function sandboxCommand(): Command {
   const command = new Command('sandbox').description(
     'a partner with every outcome and fault, or a platform, to build against',
@@ -179,7 +179,7 @@ async function runPartner(flags: PartnerFlags): Promise<void> {
       print(`${scenario.name}: ${scenario.title}.\nA right caller: ${scenario.caller}`);
     }
   }
-  // A port where nothing listens cannot be told to heal.
+  // A port where nothing listens cannot receive the request to heal.
   const healAfter = flags.healAfter ?? (scenario?.entry === 'closed' ? CLOSED_SECONDS : undefined);
   const heal = () => {
     void partner.heal();
@@ -216,7 +216,7 @@ async function scriptFile(file: string) {
   return readScript(value);
 }
 
-/** Starts something; what stands in its way becomes one sentence. */
+/** Starts something; a failure becomes one sentence. */
 async function started<T>(start: () => Promise<T>): Promise<T> {
   try {
     return await start();

@@ -1,6 +1,6 @@
 /**
- * Drives one payment against a partner under development, as the platform would, and shows every
- * exchange: read the account, PUT, the same PUT once more (ID1), poll until a terminal status (RU4).
+ * Drives one payment against a partner under development, as the platform would, and shows every exchange: read the account, PUT,
+ * the same PUT repeated (ID1), poll until a terminal status (RU4).
  */
 import { randomUUID } from 'node:crypto';
 import {
@@ -40,7 +40,7 @@ export interface DriveOrder {
   readonly amount_in_cents: number;
 }
 
-/** One exchange as it is shown: credentials masked, bodies as they came, cut where they are long. */
+/** One exchange as shown: credentials masked, bodies unchanged but truncated when long. */
 export interface DriveExchange {
   readonly method: string;
   readonly url: string;
@@ -49,41 +49,41 @@ export interface DriveExchange {
   readonly status: number | undefined;
   readonly reply: string;
   readonly milliseconds: number;
-  /** What a platform makes of it. */
+  /** How a platform interprets it. */
   readonly says: string;
 }
 
-/** How it went. */
+/** The result. */
 export interface DriveResult {
   readonly platform_payment_id: string;
-  /** The terminal status; undefined when none was reached in time, or the partner broke the interface. */
+  /** The terminal status; undefined when none was reached in time, or when the partner violated the interface. */
   readonly status: PaymentStatus | undefined;
   readonly problem: string | undefined;
 }
 
-/** One call's limit: what the platform grants a partner by default. */
+/** Deadline of one call: the platform's default for a partner. */
 const CALL_TIMEOUT_MS = 15_000;
 
-/** Largest answer read (decision 16). */
+/** Maximum answer size (decision 16). */
 const MAX_REPLY_BYTES = 256 * 1024;
 
-/** Longest text shown of one body. */
+/** Maximum length of a body shown. */
 const MAX_SHOWN = 2_000;
 
-/** Between polls at first, and how it grows: an impatient developer looks on. */
+/** First delay between polls, and its growth: short, because a developer is watching. */
 const FIRST_POLL_MS = 250;
 const POLL_GROWTH = 1.4;
 const MAX_POLL_MS = 5_000;
 
-/** Tries of one PUT whose outcome stays unknown, before a person has to look. */
+/** Attempts of one PUT whose outcome stays unknown, before a person has to look. */
 const MAX_TRIES = 5;
 
 const reply = compileCheck(PaymentReply);
 const account = compileCheck(AccountReply);
 
 /**
- * Drives one payment. `shown` is told of each exchange as it happens; `withinMs` bounds the polling.
- * Never throws for what a partner does; the result says what went wrong.
+ * Drives one payment. Calls `shown` with each exchange; `withinMs` limits the polling. Never throws because of the partner; the
+ * result says what went wrong.
  */
 export async function drivePayment(
   target: DriveTarget,
@@ -135,7 +135,7 @@ export async function drivePayment(
   return result(undefined, 'no terminal status in time; a platform would ask on, ever more slowly');
 }
 
-/** What an answer about a payment teaches: a status where the record is to be believed. */
+/** Interprets an answer about a payment: a status if the record is valid. */
 interface Judged {
   readonly says: string;
   readonly status?: PaymentStatus;
@@ -178,7 +178,7 @@ function readJson(text: string): Json | undefined {
   }
 }
 
-/** Calls with credentials; fetches the access token when there is none. */
+/** Sends a call with credentials; fetches an access token when there is none. */
 function openCaller(target: DriveTarget, shown: (exchange: DriveExchange) => void) {
   const base = target.base_url.replace(/\/+$/, '');
   const { auth } = target;
@@ -205,7 +205,7 @@ function openCaller(target: DriveTarget, shown: (exchange: DriveExchange) => voi
     const json = readJson(text);
     const held = typeof json === 'object' && json !== null && !Array.isArray(json);
     const field = held ? (json as Readonly<Record<string, Json>>)['access_token'] : '';
-    // Only what can stand in a header by itself (F61).
+    // Only characters that are allowed in a header (F61).
     token = typeof field === 'string' && /^[\x21-\x7e]+$/.test(field) ? field : undefined;
   }
 
@@ -227,7 +227,7 @@ function openCaller(target: DriveTarget, shown: (exchange: DriveExchange) => voi
         ...(body === undefined ? {} : { 'content-type': 'application/json' }),
       };
       const seen = await exchange(method, `${base}${path}`, headers, body, { shown }, judge);
-      // One renewal and one repeat (decision 14); a static key has nothing to renew.
+      // One renewal and one retry (decision 14); a static key cannot be renewed.
       if (seen.status !== 401 || auth.method === 'key' || tries > 0) return seen.judged;
       token = undefined;
     }

@@ -1,6 +1,6 @@
 /**
- * Runs scenarios inside a scripted partner: counts the faulty answers, one step after the other, and
- * heals. A single scenario is a script of one step.
+ * Runs scenarios inside a scripted partner: counts the faulty answers, goes through the steps in order, and heals. A single
+ * scenario is a script of one step.
  */
 import http from 'node:http';
 import { findScenario, type FaultTools, type EntryPoint, type Scenario } from './scenarios.ts';
@@ -8,15 +8,15 @@ import type { Answer, Behaviour, Call, Insides } from './behaviour.ts';
 
 /** One step of a script: this fault, on these calls, this many times; then the next step. */
 export interface ScriptStep {
-  /** Calls it befalls; every one unless narrowed. */
+  /** The calls that it affects; all unless given. */
   readonly match?: {
     readonly operation?: string;
     readonly account_id?: string;
     readonly platform_payment_id?: string;
   };
-  /** A scenario by name or number, or an answer to give instead of the partner's. */
+  /** A scenario by name or number, or an answer to send instead of the partner's. */
   readonly fault: string | ScriptAnswer;
-  /** How many faulty answers; once unless named. */
+  /** Number of faulty answers; one unless given. */
   readonly times?: number | 'until_healed';
 }
 
@@ -25,11 +25,11 @@ export interface ScriptAnswer {
   readonly status: number;
   readonly headers?: Readonly<Record<string, string>>;
   readonly body?: unknown;
-  /** `after`: the partner does its work first, and only then answers so. */
+  /** `after`: the partner does its work first and then sends this answer. */
   readonly when?: 'before' | 'after';
 }
 
-/** The script cannot be run; the message says which step and why, for people. */
+/** The script cannot be run; the message tells a person which step is wrong and why. */
 export class ScriptProblem extends Error {
   override readonly name = 'ScriptProblem';
 }
@@ -37,19 +37,19 @@ export class ScriptProblem extends Error {
 /** The faults of one partner. */
 export interface Faults {
   readonly behaviours: readonly Behaviour[];
-  /** The one scenario, where there is just one. */
+  /** The scenario, when there is exactly one. */
   readonly scenario: Scenario | undefined;
   readonly entry: EntryPoint;
-  /** Faulty answers given so far. */
+  /** Faulty answers sent so far. */
   count(): number;
   healed(): boolean;
-  /** Ends every fault for good. */
+  /** Ends every fault permanently. */
   heal(): void;
-  /** Starts again from the first step. */
+  /** Restarts from the first step. */
   reset(): void;
 }
 
-/** Longest script: a page that a person can still read. */
+/** Maximum length of a script. */
 const MAX_STEPS = 200;
 
 /** A step of the script file, ready to run. */
@@ -59,7 +59,7 @@ interface Step {
   readonly matches: (call: Call) => boolean;
 }
 
-/** Reads a script as it stands in a file: a JSON list of steps. Throws ScriptProblem. */
+/** Parses a script file: a JSON list of steps. Throws ScriptProblem. */
 export function readScript(value: unknown): ScriptStep[] {
   if (!Array.isArray(value)) throw new ScriptProblem('a script is a JSON list of steps');
   if (value.length > MAX_STEPS) throw new ScriptProblem(`a script has at most ${MAX_STEPS} steps`);
@@ -84,14 +84,14 @@ export function readScript(value: unknown): ScriptStep[] {
   return steps;
 }
 
-/** Sets the faults up. `origin` gives the partner's own address, `stray` that of the listener beside it. */
+/** Creates the faults. `origin` returns the partner's own address, `stray` that of the other host. */
 export function openFaults(options: {
   readonly scenario: string | undefined;
   readonly script: readonly ScriptStep[] | undefined;
   readonly faults: number | 'until_healed' | undefined;
   readonly origin: () => string;
   readonly stray: () => string;
-  /** The partner's memory; asked for only once it runs. */
+  /** The partner's state; called only once the partner runs. */
   readonly partner: () => Insides;
 }): Faults {
   const steps = toSteps(options);
@@ -125,12 +125,12 @@ export function openFaults(options: {
   const begin = () => steps.map((step, index) => step.scenario.begin(toolsOf(index)));
   let running = begin();
 
-  /** Which step has spoilt a call: the next step begins with the next call. */
+  /** The step that has affected a call: the next step begins with the next call. */
   const spoiltBy = new WeakMap<Call, number>();
 
   const behaviours = steps.map((step, index): Behaviour => {
     const hooks = () => running[index] ?? {};
-    /** Runs a hook of this step, unless the call is none of its. */
+    /** Runs a hook of this step, unless the step does not cover the call. */
     const hook = <T>(call: Call, run: () => T): T | undefined => {
       if (!step.matches(call) || (spoiltBy.get(call) ?? index) !== index) return undefined;
       const before = total;
@@ -225,7 +225,7 @@ function toScenario(fault: ScriptStep['fault']): Scenario {
   };
 }
 
-/** Marks a request that the sandbox sent to itself in a proxy's place (F49). */
+/** Marks a request that the sandbox sent to itself in the role of a proxy (F49). */
 export const REPLAY_HEADER = 'x-sandbox-replay';
 
 function replay(origin: string, call: Call): void {
@@ -235,7 +235,7 @@ function replay(origin: string, call: Call): void {
     headers: { ...headers, [REPLAY_HEADER]: '1', 'Content-Length': Buffer.byteLength(call.text) },
     agent: false,
   });
-  // Nobody waits for the answer of a late duplicate; the partner may have stopped meanwhile.
+  // Nobody waits for the answer of a late duplicate, and the partner may have stopped in the meantime.
   request.on('error', () => undefined);
   request.on('response', (response) => response.resume());
   request.end(call.text);

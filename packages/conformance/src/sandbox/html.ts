@@ -1,10 +1,8 @@
-/**
- * The little HTML that the sandbox pages need: escaped by construction, under a strict policy.
- */
+/** The small HTML helper of the sandbox pages: escaped by construction, under a strict content policy. */
 import type http from 'node:http';
 import type { Answer } from './behaviour.ts';
 
-/** HTML that may stand as it is; only `html` makes it. */
+/** Trusted HTML; only `html` creates it. */
 export class Html {
   readonly text: string;
   constructor(text: string) {
@@ -14,7 +12,7 @@ export class Html {
 
 type Part = Html | string | number | readonly Part[];
 
-/** A template whose values are escaped, unless they are HTML themselves. */
+/** A template that escapes its values unless they are trusted HTML. */
 export function html(strings: TemplateStringsArray, ...values: readonly Part[]): Html {
   const rest = values.map((value, index) => `${toText(value)}${strings[index + 1] ?? ''}`);
   return new Html(`${strings[0] ?? ''}${rest.join('')}`);
@@ -42,7 +40,7 @@ const STYLE = `
   label { display: block; margin: 0.5rem 0; } input { font: inherit; padding: 0.2rem 0.4rem; } pre { overflow-x: auto; }
 `;
 
-/** A whole page: nothing is loaded from anywhere, no script runs, nobody may frame it. */
+/** A whole page: it loads nothing, runs no script, and cannot be framed. */
 export function htmlAnswer(title: string, nonce: string, body: Html): Answer {
   const page = html`<!doctype html>
     <html lang="en">
@@ -71,7 +69,7 @@ export function htmlAnswer(title: string, nonce: string, body: Html): Answer {
   };
 }
 
-/** True when a page of another site sends this: it acts in our developer's browser, and not for them. */
+/** True for a request sent by a page of another site: the developer's browser sends it, but the developer did not ask for it. */
 export function isForeign(headers: http.IncomingHttpHeaders): boolean {
   const { origin, host } = headers;
   return origin !== undefined && origin !== `http://${host}`;

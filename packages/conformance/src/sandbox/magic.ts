@@ -1,6 +1,6 @@
 /**
- * The accounts and amounts with which the sandbox partner shows every way a payment can end.
- * One table: the partner acts by it, `--help` and the sandbox page print it.
+ * The accounts and amounts with which the sandbox partner demonstrates every way a payment can end. The partner, `--help` and the
+ * sandbox page all use this table.
  */
 import {
   FAILURE_REASONS,
@@ -9,12 +9,12 @@ import {
   type TerminalStatus,
 } from '@duebridge/contract';
 
-/** How a payment ends: after how long (milliseconds of the sandbox's clock), and as what. */
+/** How a payment ends: after how long (milliseconds of the sandbox's clock), and with which status. */
 export interface Ending {
   readonly status: TerminalStatus;
   /** For people; set when, and only when, the status is failed (PF5). */
   readonly failure_reason?: string;
-  /** Undefined: it stays processing until somebody ends it by hand. */
+  /** Undefined: it stays processing until a person ends it by hand. */
   readonly after_ms: number | undefined;
 }
 
@@ -24,34 +24,34 @@ export interface SandboxAccount {
   readonly account_id: string;
   readonly status: 'active' | 'inactive';
   readonly holder?: { readonly first_name: string; readonly last_name: string };
-  /** Undefined: the partner knows no balance. Succeeded payments lower amount_due_in_cents. */
+  /** Undefined: the partner has no balance for it. Succeeded payments lower amount_due_in_cents. */
   readonly balance?: Balance;
   readonly payment_rules?: PaymentRules;
   /** What is special about it, for people. */
   readonly note?: string;
-  /** Departs from "succeeds after the usual time". */
+  /** A deviation from "succeeds after the usual time". */
   readonly ending?: Partial<Ending>;
-  /** Milliseconds by which account and balance reads are held back. */
+  /** Delay of account and balance reads in milliseconds. */
   readonly read_delay_ms?: number;
-  /** The same amount again within a day of the sandbox's clock fails as a duplicate (FR1). */
+  /** A repeat of the same amount within a day of the sandbox's clock fails as a duplicate (FR1). */
   readonly refuses_duplicates?: boolean;
 }
 
-/** How long "slow" is: longer than the platform's first polls, short enough to watch. */
+/** The delay of "slow": longer than the platform's first polls, short enough to watch. */
 export const SLOW_MS = 30_000;
 
-/** How late a slow account read is: beyond the platform's 2 s deadline at token time (decision 7). */
+/** The delay of a slow account read: beyond the platform's 2 s deadline when it makes a token (decision 7). */
 const SLOW_READ_MS = 3_000;
 
 /** The biller of the magic accounts. */
 export const SANDBOX_BILLER = 'sandbox-utility';
 
-/** The second biller, so that an aggregator can be played (TR4). */
+/** The second biller, for trying out an aggregator (TR4). */
 const SECOND_BILLER = 'sandbox-water';
 
 const holder = { first_name: 'Ada', last_name: 'Example' };
 
-/** The highest amount that the account `maximum` takes. */
+/** The highest amount that the account `maximum` accepts. */
 export const MAGIC_MAXIMUM_IN_CENTS = 50_000;
 
 const account = (
@@ -68,7 +68,7 @@ const account = (
   ...rest,
 });
 
-/** The magic accounts. An id that is not here is an unknown account. */
+/** The magic accounts. Any other id is an unknown account. */
 export const MAGIC_ACCOUNTS: readonly SandboxAccount[] = [
   account('active', 'Active, $125.00 due; payments succeed.'),
   account('active-2', 'A second active account of the same biller.', {
@@ -113,14 +113,14 @@ export const MAGIC_ACCOUNTS: readonly SandboxAccount[] = [
   },
 ];
 
-/** One amount that decides how a payment ends, on any active account. */
+/** An amount that determines how a payment ends, on any active account. */
 export interface MagicAmount {
   readonly amount_in_cents: number;
   readonly note: string;
   readonly ending: Partial<Ending>;
 }
 
-/** The magic amounts: odd enough that no bill has them by chance. */
+/** The magic amounts: unusual enough that no bill has them by coincidence. */
 export const MAGIC_AMOUNTS: readonly MagicAmount[] = [
   {
     amount_in_cents: 66_601,

@@ -1,7 +1,7 @@
 /**
- * Looking into the sandbox partner while it runs: a page for people, JSON for programs, and the few
- * acts of a developer: reset, move the clock, heal, end a payment. Beside the partner's own paths,
- * without credential, because it listens on this machine and holds nothing real.
+ * Inspection of the running sandbox partner: a page for people, JSON for programs, and a developer's controls (reset, move the
+ * clock, heal, end a payment). It is served next to the partner's own paths without a credential, because the sandbox listens on
+ * this machine and holds no real data.
  */
 import type http from 'node:http';
 import { randomBytes } from 'node:crypto';
@@ -11,7 +11,7 @@ import { MAGIC_AMOUNTS } from './magic.ts';
 import type { ScriptedPartner } from './running-partner.ts';
 import { html, htmlAnswer, isForeign } from './html.ts';
 
-/** What is shown at once of payments and exchanges: the newest, as many as a page bears. */
+/** Maximum number of payments and exchanges shown: the newest, as many as fit on a page. */
 const SHOWN = 100;
 
 /** True for a path of the inspection. */
@@ -19,14 +19,14 @@ export function isInspection(path: string): boolean {
   return /^\/sandbox(?:[/?]|$)/.test(path);
 }
 
-/** Answers one request of the inspection. Takes the body as text: JSON, or the form of the page. */
+/** Answers one request of the inspection. Takes the body as text: JSON, or the page's form. */
 export async function answerInspection(
   request: http.IncomingMessage,
   body: string,
   partner: ScriptedPartner,
 ): Promise<Answer> {
   const path = (request.url ?? '').split('?')[0] ?? '';
-  // curl -d says form for any text: what begins like an object is one.
+  // `curl -d` labels any text as a form; text that starts like an object is parsed as JSON.
   const fromPage =
     !body.startsWith('{') &&
     /^application\/x-www-form-urlencoded\b/.test(request.headers['content-type'] ?? '');
@@ -80,7 +80,7 @@ async function act(
       return { status: 200, body: { healed: true } };
     case '/sandbox/clock': {
       const ms = Number(fields['advance_ms']);
-      // Forward only: a partner's ledger does not go back. A century is more than any test needs.
+      // Forward only, because a partner's ledger does not go back. A century is more than any test needs.
       if (!Number.isSafeInteger(ms) || ms < 1 || ms > 100 * 365 * 24 * 3_600_000) {
         throw invalid('body.advance_ms', 'must be a whole number of milliseconds from 1');
       }
@@ -102,7 +102,7 @@ function readFields(body: string, fromPage: boolean): Record<string, unknown> {
     const value: unknown = JSON.parse(body);
     if (typeof value === 'object' && value !== null) return { ...value };
   } catch {
-    // Falls through: one answer for everything that is no object.
+    // Falls through, so that everything that is not an object gets the same answer.
   }
   throw invalid('body', 'must be a JSON object');
 }

@@ -1,6 +1,6 @@
 /**
- * The scripted partner itself: right when nothing is said, wrong in one way when a behaviour says so.
- * The judge proves far more of it; here stands what the judge cannot see: hooks, clock, page, ledger.
+ * The scripted partner itself: correct by default, wrong in one way when a behaviour says so. The judge proves most of it; these
+ * tests cover what the judge cannot see: hooks, clock, page, ledger.
  */
 import assert from 'node:assert/strict';
 import test, { type TestContext } from 'node:test';
@@ -17,7 +17,7 @@ import {
 /** A fixed instant: 2026-03-21T12:00:00Z. */
 const START_MS = Date.UTC(2026, 2, 21, 12);
 
-/** A partner whose clock stands still until it is advanced. */
+/** A partner whose clock moves only when it is advanced. */
 async function start(t: TestContext, options: Partial<ScriptedPartnerOptions> = {}) {
   const partner = await startScriptedPartner({
     auth: { method: 'key', header: 'Authorization', key: 'the-key' },

@@ -61,48 +61,48 @@ export { readScript, ScriptProblem, type ScriptAnswer, type ScriptStep } from '.
 export type { ScriptedAuth, ScriptedExchange, ScriptedPartner } from './running-partner.ts';
 export type { SandboxClock } from './state.ts';
 
-/** How to start a scripted partner. */
+/** Options of a scripted partner. */
 export interface ScriptedPartnerOptions {
-  /** Address to listen on; 127.0.0.1 unless named. */
+  /** Address to listen on; 127.0.0.1 unless given. */
   readonly host?: string;
   /** 0, the usual value, takes a free port. */
   readonly port?: number;
   /** Certificate and key in PEM, to speak https instead of plain http. */
   readonly tls?: { readonly cert: Buffer; readonly key: Buffer };
   readonly auth: ScriptedAuth;
-  /** The accounts it knows; the magic ones unless named. */
+  /** The accounts it knows; the magic ones unless given. */
   readonly accounts?: readonly SandboxAccount[];
-  /** How long a payment stays processing; 100 ms unless named. */
+  /** How long a payment stays processing; 100 ms unless given. */
   readonly processing_ms?: number;
-  /** Wrong in one or more ways. */
+  /** One or more deviations from the correct behaviour. */
   readonly behaviour?: Behaviour | readonly Behaviour[];
-  /** A named fault, by name or number (F02); see SCENARIOS. */
+  /** A fault by name or number (F02); see SCENARIOS. */
   readonly scenario?: string;
-  /** Several faults, one after the other; not together with `scenario`. */
+  /** Several faults in sequence; cannot be combined with `scenario`. */
   readonly script?: readonly ScriptStep[];
-  /** How many faulty answers the scenario gives; its own number unless named. */
+  /** How many faulty answers the scenario produces; the scenario's own number unless given. */
   readonly faults?: number | 'until_healed';
-  /** Told of each exchange once it is answered or taken over. */
+  /** Called after each exchange has been answered or taken over. */
   readonly seen?: (exchange: ScriptedExchange) => void;
-  /** Starts the seeded sequence of chance; 1 unless named. */
+  /** Seed of the random sequence; 1 unless given. */
   readonly seed?: number;
-  /** Where its time comes from; the machine's clock unless named. `advance` moves on from there. */
+  /** Its time source; the machine's clock unless given. `advance` adds to it. */
   readonly clock?: SandboxClock;
 }
 
 /** Largest request body read (decision 16). */
 const MAX_BODY_BYTES = 64 * 1024;
 
-/** Longest waiting read granted, in seconds (decision 24): shorter than the idle limits of proxies. */
+/** Longest waiting read granted, in seconds (decision 24): shorter than the idle timeouts of proxies. */
 const MAX_WAIT_SECONDS = 60;
 
-/** Exchanges kept for inspection: a long evening of development, some tens of megabytes at most. */
+/** Maximum number of exchanges kept for inspection: a long evening of development, a few tens of megabytes. */
 const MAX_EXCHANGES = 10_000;
 
-/** Usual time from accepted to ended: long enough that a caller sees processing (RU1, ST1). */
+/** Usual time from accepted to ended: long enough for a caller to see processing (RU1, ST1). */
 const DEFAULT_PROCESSING_MS = 100;
 
-/** Starts one; resolves once it listens. Rejects when the port cannot be had. */
+/** Starts a partner; resolves once it listens. Rejects when the port is not available. */
 export async function startScriptedPartner(
   options: ScriptedPartnerOptions,
 ): Promise<ScriptedPartner> {
@@ -129,7 +129,7 @@ export async function startScriptedPartner(
   const authenticator = openAuthenticator(auth, secretsInForce, book);
   function secretsInForce(): readonly string[] {
     const secrets = faults.scenario?.secrets;
-    // A rotation ends with the old secret out of force (F67).
+    // A rotation ends when the old secret is revoked (F67).
     if (secrets !== undefined) return faults.healed() ? secrets.slice(-1) : secrets;
     return auth.method === 'oauth' ? [auth.client_secret] : [];
   }
@@ -148,7 +148,7 @@ export async function startScriptedPartner(
     connections += 1;
     sockets.set(socket, connections);
     socket.on('close', () => sockets.delete(socket));
-    // A peer that hangs up in the middle is an everyday event here, not an error.
+    // A peer that disconnects in the middle is expected here, not an error.
     socket.on('error', () => socket.destroy());
   });
   server.on('clientError', (_error, socket) => {
@@ -239,7 +239,7 @@ export async function startScriptedPartner(
     else released.addEventListener('abort', close, { once: true });
   }
 
-  /** What a right partner answers, with the hooks that stand inside it. Throws Refusal. */
+  /** The answer of a correct partner, with the hooks called along the way. Throws Refusal. */
   async function respond(
     call: Call,
     body: Buffer | undefined,
@@ -327,7 +327,7 @@ export async function startScriptedPartner(
     return { status: 200, body: book.record(payment) };
   }
 
-  /** The body of a PUT, judged; a behaviour may let a wrong one pass, which is then made the best of. */
+  /** Validates the body of a PUT. A behaviour may accept an invalid one; missing fields then get usable defaults. */
   function readInstruction(call: Call, body: Buffer | undefined): PaymentInstruction {
     if (mediaType(call) !== 'application/json') throw new Refusal('UNSUPPORTED_MEDIA_TYPE');
     if (body === undefined) throw new Refusal('PAYLOAD_TOO_LARGE');
@@ -359,7 +359,7 @@ export async function startScriptedPartner(
     const { biller_id, account_id, platform_payment_id = '' } = call.params;
     const payment =
       book.find(platform_payment_id) ??
-      // Behaviours with another key still read by the id that the caller knows: the newest wins.
+      // Behaviours that use another key still read by the id that the caller knows: the newest payment wins.
       book.payments().findLast((entry) => entry.platform_payment_id === platform_payment_id);
     if (payment === undefined) throw new Refusal('PAYMENT_NOT_FOUND');
     if (call.operation === 'get_account_payment') {
@@ -457,7 +457,7 @@ export async function startScriptedPartner(
   return partner;
 }
 
-/** The credentials as the scenario has them. */
+/** The credentials, as changed by the scenario. */
 function scenarioAuth(auth: ScriptedAuth, scenario: Scenario | undefined): ScriptedAuth {
   if (scenario?.needs === 'oauth' && auth.method !== 'oauth') {
     throw new RangeError(`${scenario.name} is a fault of OAuth: start the partner with OAuth`);
@@ -468,7 +468,7 @@ function scenarioAuth(auth: ScriptedAuth, scenario: Scenario | undefined): Scrip
     : auth;
 }
 
-/** Listens; gives the port. */
+/** Listens; returns the port. */
 function listen(server: net.Server, port: number, host: string): Promise<number> {
   return new Promise((resolve, reject) => {
     server.once('error', reject);
@@ -480,8 +480,8 @@ function listen(server: net.Server, port: number, host: string): Promise<number>
 }
 
 /**
- * Nothing listens any more, so that connections are refused; yet the port stays ours, as the local end of a connection to a
- * listener of our own. Given back, it would soon be another program's, which would then get our caller's requests.
+ * Stops listening, so that connections are refused, but keeps the port: it stays in use as the local end of a connection to a
+ * listener of our own. If it were released, another program could get it, and with it our caller's requests.
  */
 async function closeButHold(
   server: net.Server,
@@ -497,7 +497,7 @@ async function closeButHold(
   });
 }
 
-/** How long to wait for a port that somebody has taken while nothing listened there. */
+/** How long to retry the listen when another program took the port in the meantime. */
 const REOPEN_WITHIN_MS = 10_000;
 
 async function listenAgain(server: net.Server, port: number, host: string): Promise<void> {
@@ -520,10 +520,10 @@ function closeListener(server: net.Server): Promise<void> {
   });
 }
 
-/** A host that is none of the partner: whoever follows a redirect to it has failed (F19-F21, F68). */
+/** A host that is not the partner: a caller that follows a redirect to it has failed (F19-F21, F68). */
 async function openStray(host: string) {
   let requests = 0;
-  // No time limits: a closed partner's port is held by an idle connection to here.
+  // No timeouts: an idle connection to this listener keeps a closed partner's port in use.
   const server = http.createServer(
     { headersTimeout: 0, requestTimeout: 0 },
     (_request, response) => {
@@ -544,7 +544,7 @@ async function openStray(host: string) {
   };
 }
 
-/** The listener at which a caller must turn back; undefined where the plain one is the entry. */
+/** The listener whose connections a caller must reject; undefined when the plain one is the entry point. */
 async function openEntryPoint(kind: EntryPoint, host: string) {
   if (kind === 'open' || kind === 'closed') return undefined;
   let connections = 0;
@@ -557,7 +557,7 @@ async function openEntryPoint(kind: EntryPoint, host: string) {
     socket.on('close', () => open.delete(socket));
     socket.on('error', () => socket.destroy());
   });
-  // The caller that refuses our certificate ends the handshake: as it should be.
+  // A caller that rejects our certificate aborts the handshake, as it should.
   server.on('tlsClientError', () => undefined);
   const port = await listen(server, 0, host);
   return {
@@ -571,7 +571,7 @@ async function openEntryPoint(kind: EntryPoint, host: string) {
   };
 }
 
-/** Judges credentials, and gives access tokens (S3, OA1-OA4, SC1, KY1, KY2). */
+/** Verifies credentials and issues access tokens (S3, OA1-OA4, SC1, KY1, KY2). */
 function openAuthenticator(auth: ScriptedAuth, secrets: () => readonly string[], book: Book) {
   const tokens = new Map<string, { scopes: readonly string[]; expires_ms: number }>();
 
@@ -683,7 +683,7 @@ function readStatement(call: Call, book: Book): Answer {
   return { status: 200, body: statementOf(platform_batch_id, payments) };
 }
 
-/** Which operation a request is, with its path fields; `problem` when it is none. */
+/** Finds the operation of a request and its path fields; `problem` when there is none. */
 function toCall(
   request: http.IncomingMessage,
   text: string,
@@ -742,7 +742,7 @@ function matchPath(template: string, path: string) {
   return fields;
 }
 
-/** The body; undefined when it is larger than is read. */
+/** The body; undefined when it exceeds the limit. */
 async function readBody(request: http.IncomingMessage): Promise<Buffer | undefined> {
   const chunks: Buffer[] = [];
   let bytes = 0;
@@ -752,7 +752,7 @@ async function readBody(request: http.IncomingMessage): Promise<Buffer | undefin
       if (bytes <= MAX_BODY_BYTES) chunks.push(chunk);
     }
   } catch {
-    // The caller hung up in the middle: what came is looked at, and the answer goes nowhere.
+    // The caller disconnected in the middle: process what was received; the answer is not delivered.
   }
   return bytes > MAX_BODY_BYTES ? undefined : Buffer.concat(chunks);
 }

@@ -1,4 +1,4 @@
-/** The scripted platform: tokens as the platform gives them, and payments driven against a partner. */
+/** The scripted platform: it issues tokens like the platform, and drives payments against a partner. */
 import assert from 'node:assert/strict';
 import test, { type TestContext } from 'node:test';
 import { request } from 'undici';
@@ -168,7 +168,7 @@ test('the page drives a payment and shows its exchanges, without a script', asyn
   assert.equal((await send(form)).statusCode, 303);
   const page = async () => (await request(`${platform.url}/sandbox`)).body.text();
   let text = await page();
-  // The page asks anew by itself while a payment is under way; a bound keeps a broken one from hanging.
+  // The page reloads itself while a payment is in progress; the limit keeps a broken page from hanging the test.
   for (let round = 0; round < 200 && text.includes('Under way'); round += 1) {
     await new Promise((resolve) => setTimeout(resolve, 20));
     text = await page();

@@ -1,6 +1,6 @@
 /**
- * The scripted platform: gives tokens as the platform does, and drives payments against a partner
- * under development from a small page. In memory; nothing of it is real.
+ * The scripted platform: issues tokens like the platform does, and drives payments against a partner under development from a
+ * small page. Everything is in memory and nothing is real.
  */
 import { randomBytes, randomUUID } from 'node:crypto';
 import http from 'node:http';
@@ -21,24 +21,24 @@ import type { Answer } from './behaviour.ts';
 import { drivePayment, type DriveExchange, type DriveResult, type DriveTarget } from './drive.ts';
 import { html, htmlAnswer, isForeign } from './html.ts';
 
-/** How to start a scripted platform. */
+/** Options of a scripted platform. */
 export interface ScriptedPlatformOptions {
   readonly host?: string;
   /** 0, the usual value, takes a free port. */
   readonly port?: number;
-  /** The client that may ask for tokens; made up unless named. An aggregator must send biller_id (TR4). */
+  /** The client that may request tokens; generated unless given. An aggregator must send biller_id (TR4). */
   readonly client?: {
     readonly client_id: string;
     readonly api_key: string;
     readonly kind?: 'biller' | 'aggregator';
   };
-  /** Where its time comes from; the machine's clock unless named. */
+  /** Its time source; the machine's clock unless given. */
   readonly clock?: { now(): number };
 }
 
-/** A token that was given. */
+/** A token that was issued. */
 export interface ScriptedToken {
-  /** The first characters: enough to recognise it. */
+  /** The first characters, enough to recognise it. */
   readonly token_start: string;
   readonly account_id: string | undefined;
   /** ISO 8601. */
@@ -51,30 +51,30 @@ export interface ScriptedPlatform {
   readonly client_id: string;
   readonly api_key: string;
   tokens(): readonly ScriptedToken[];
-  /** True while the token opens the flow: it was given here and has not expired (decision 8). */
+  /** True while the token opens the flow: it was issued here and has not expired (decision 8). */
   isGood(token: string): boolean;
   /** Moves its clock forward. */
   advance(ms: number): void;
   reset(): void;
-  /** Drives one payment against a partner and keeps what was exchanged for the page. */
+  /** Drives one payment against a partner and keeps the exchanges for the page. */
   drive(target: DriveTarget, order: Parameters<typeof drivePayment>[1]): Promise<DriveResult>;
   stop(): Promise<void>;
 }
 
-/** An account_id that this platform cannot find, so that a partner can see that answer (ER1). */
+/** An account_id that this platform cannot find, so that a partner can see the error (ER1). */
 export const UNKNOWN_ACCOUNT = 'unknown';
 
-/** Life of a token (decision 8). */
+/** Lifetime of a token (decision 8). */
 const TOKEN_LIFE_MS = 30 * 60 * 1000;
 
-/** Largest body read (decision 16). */
+/** Maximum body size (decision 16). */
 const MAX_BODY_BYTES = 64 * 1024;
 
-/** Tokens a second, and at once (decision 16). */
+/** Tokens per second, and in one burst (decision 16). */
 const RATE_PER_SECOND = 25;
 const BURST = 50;
 
-/** Tokens, and runs of the page, that are remembered; the oldest go first. */
+/** Maximum number of tokens and of page runs remembered; the oldest are dropped. */
 const MAX_TOKENS = 10_000;
 const MAX_RUNS = 20;
 
@@ -90,7 +90,7 @@ interface Run {
 
 const tokenRequest = compileCheck(TokenRequest);
 
-/** Starts one; resolves once it listens. Rejects when the port cannot be had. */
+/** Starts a platform; resolves once it listens. Rejects when the port is not available. */
 export async function startScriptedPlatform(
   options: ScriptedPlatformOptions = {},
 ): Promise<ScriptedPlatform> {
@@ -293,7 +293,7 @@ export async function startScriptedPlatform(
               </table>`,
         )}`,
     );
-    // Without a script the page asks anew while something is under way.
+    // The page has no script, so it reloads while something is in progress.
     return running ? { ...answer, headers: { ...answer.headers, Refresh: '1' } } : answer;
   }
 
@@ -347,7 +347,7 @@ export async function startScriptedPlatform(
   return platform;
 }
 
-/** The drive that the page's form, or a program, asks for. */
+/** The drive requested by the page's form or by a program. */
 function readDrive(fields: Readonly<Record<string, unknown>>) {
   const text = (name: string) => {
     const value = fields[name];
@@ -414,7 +414,7 @@ function readObject(body: string): Record<string, unknown> {
   throw new Refusal('INVALID_REQUEST', { details: [{ path: 'body', problem: 'must be object' }] });
 }
 
-/** The body; undefined when it is larger than is read. */
+/** The body; undefined when it exceeds the limit. */
 async function readBody(request: http.IncomingMessage): Promise<Buffer | undefined> {
   const chunks: Buffer[] = [];
   let bytes = 0;
@@ -424,7 +424,7 @@ async function readBody(request: http.IncomingMessage): Promise<Buffer | undefin
       if (bytes <= MAX_BODY_BYTES) chunks.push(chunk);
     }
   } catch {
-    // The caller hung up: there is nobody to answer.
+    // The caller disconnected: nobody is left to answer.
   }
   return bytes > MAX_BODY_BYTES ? undefined : Buffer.concat(chunks);
 }

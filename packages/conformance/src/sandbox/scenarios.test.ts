@@ -1,6 +1,6 @@
 /**
- * Every scenario does on the wire what its title says. A caller that is none of ours looks on: undici's
- * bare request, and a socket where HTTP would hide what came.
+ * Every scenario does on the wire what its title says. The tests observe it with clients other than ours: undici's bare request,
+ * and a socket where HTTP would hide the bytes.
  */
 import assert from 'node:assert/strict';
 import net from 'node:net';
@@ -20,7 +20,7 @@ const KEY = { 'x-api-key': 'right' };
 const path = (id: string) => `/biller/${SANDBOX_BILLER}/account/active/payment/${id}`;
 const instruction = JSON.stringify({ amount_in_cents: 1_250, platform_batch_id: 'batch-1' });
 
-/** What one call came to: an answer read to its end, or the code of the error. */
+/** The result of one call: a complete answer, or the code of the error. */
 interface Seen {
   readonly status: number | undefined;
   readonly headers: Record<string, string | string[] | undefined>;
@@ -92,7 +92,7 @@ async function start(t: TestContext, options: Partial<ScriptedPartnerOptions>, c
   return { partner, call, token, dispatcher };
 }
 
-/** Sends one PUT over a bare socket and gives every byte that came until the end, or 600 ms. */
+/** Sends one PUT over a bare socket and returns every byte received until the end, or for 600 ms. */
 function bytesOf(partner: ScriptedPartner, id = 'p1'): Promise<{ text: string; reset: boolean }> {
   const { hostname, port } = new URL(partner.plain_url);
   return new Promise((resolve) => {
@@ -586,7 +586,7 @@ test('a script runs its steps in turn, on the calls it names', async (t) => {
   assert.ok(partner.healed());
 });
 
-/** Looks every 10 ms, for 5 s at most. */
+/** Checks every 10 ms, for at most 5 s. */
 async function waitFor(holds: () => boolean): Promise<boolean> {
   for (let round = 0; round < 500; round += 1) {
     if (holds()) return true;
@@ -595,5 +595,5 @@ async function waitFor(holds: () => boolean): Promise<boolean> {
   return false;
 }
 
-// Fails when undici renames what the tests above compare with.
+// Fails when undici renames the error codes that the tests above compare with.
 assert.equal(new errors.ResponseExceededMaxSizeError().code, 'UND_ERR_RES_EXCEEDED_MAX_SIZE');

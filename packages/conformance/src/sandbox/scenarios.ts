@@ -23,15 +23,15 @@ import {
   type Wire,
 } from './behaviour.ts';
 
-/** What a scenario is given of the partner it runs in. */
+/** What a scenario may use of the partner it runs in. */
 export interface FaultTools {
-  /** Takes one faulty answer: gives its number from 0, or undefined once there are to be no more. */
+  /** Takes one faulty answer: returns its number, starting at 0, or undefined when no more are due. */
   next(): number | undefined;
   /** True once healed, or once all faulty answers are given. */
   healed(): boolean;
-  /** Origin of a second listener that is none of this partner: nothing may ever arrive there. */
+  /** Origin of a second listener that is not this partner: no request may ever reach it. */
   readonly stray: string;
-  /** Sends the request of a call to this partner again, as a proxy would that had kept it. */
+  /** Resends a call's request to this partner, like a proxy that had kept it. */
   replay(call: Call): void;
 }
 
@@ -40,11 +40,11 @@ export type EntryPoint =
   | 'open'
   /** Nothing listens until it heals. */
   | 'closed'
-  /** TLS with a certificate that nobody may accept. */
+  /** TLS with a certificate that no caller may accept. */
   | 'bad_certificate'
-  /** The TLS handshake never ends. */
+  /** A TLS handshake that never completes. */
   | 'stalled_handshake'
-  /** Under a name that leads to a private address. */
+  /** A host name that resolves to a private address. */
   | 'private_name';
 
 /** One named fault. */
@@ -53,21 +53,21 @@ export interface Scenario {
   readonly name: string;
   /** What goes wrong. */
   readonly title: string;
-  /** What a right caller does. */
+  /** What a correct caller does. */
   readonly caller: string;
   /** Only an OAuth partner can fail like this. */
   readonly needs?: 'oauth';
-  /** Faulty answers before it is right again, or until `heal`. */
+  /** Number of faulty answers before it is correct again; else until `heal`. */
   readonly faults: number | 'until_healed';
   /**
-   * How a payment leaves it: by itself once the fault is over; by an operator, who takes it out of
-   * review; or by an operator who mends the registration.
+   * How a payment is resolved: by itself once the fault is over; by an operator who takes it out of review; or by an operator who
+   * fixes the registration.
    */
   readonly ends: 'by_itself' | 'after_review' | 'after_mending';
   readonly entry?: EntryPoint;
-  /** A secret in place of the one configured; F67 has two in force. */
+  /** A secret that replaces the configured one; F67 has two valid secrets. */
   readonly secrets?: readonly [string, ...string[]];
-  /** Builds the fault for one partner: its memory is in the closure. */
+  /** Builds the fault for one partner; its state lives in the closure. */
   begin(tools: FaultTools): Behaviour & { healed?(partner: Insides): void };
 }
 
@@ -75,27 +75,27 @@ export interface Scenario {
 // Ways to fail on the wire
 // ---------------------------------------------------------------------------------------------
 
-/** Says nothing and keeps the connection: the caller's deadline is what ends it. */
+/** Sends nothing and keeps the connection open; the caller's deadline ends the call. */
 const silence: TakeOver = () => undefined;
 
-/** RST, as from a crashed process or a firewall. */
+/** RST, as after a crash or from a firewall. */
 const reset: TakeOver = ({ socket }) => {
   socket.resetAndDestroy();
 };
 
-/** FIN without a byte: an idle connection closed as the request was under way. */
+/** FIN without a byte: an idle connection closed while the request was in transit. */
 const hangUp: TakeOver = ({ socket }) => {
   socket.destroy();
 };
 
-/** Bytes as they are, then FIN: whether that is HTTP is the caller's problem. */
+/** Sends raw bytes, then FIN; they need not be valid HTTP. */
 const raw =
   (make: (wire: Wire) => string | Buffer): TakeOver =>
   (wire) => {
     wire.socket.end(make(wire));
   };
 
-/** Writes piece after piece until the caller has had enough. */
+/** Writes chunk after chunk until the caller disconnects. */
 function drip(pieces: (wire: Wire) => Iterable<string | Buffer>, everyMs: number): TakeOver {
   return async (wire) => {
     for (const piece of pieces(wire)) {
@@ -136,7 +136,7 @@ function textOf(answer: Answer): string {
 
 const json = { 'Content-Type': 'application/json' };
 
-/** A 200 whose body is this text, said to be JSON. */
+/** A 200 with this body, labelled as JSON. */
 const said = (body: string): Answer => ({ status: 200, headers: json, body });
 
 const PAGE =
@@ -151,7 +151,7 @@ const READS: readonly Operation[] = ['get_account_payment', 'get_payment'];
 const PAYMENTS: readonly Operation[] = [...WRITES, ...READS];
 const TOKENS: readonly Operation[] = ['access_token'];
 
-/** The request never reaches the partner's books. */
+/** The request never reaches the partner's records. */
 function before(
   operations: readonly Operation[],
   tools: FaultTools,
@@ -166,7 +166,7 @@ function before(
   };
 }
 
-/** The partner has done its work; only its answer is spoilt. Refusals pass as they are. */
+/** The partner does its work, and only its answer is corrupted. Refusals pass unchanged. */
 function after(
   operations: readonly Operation[],
   tools: FaultTools,
@@ -185,13 +185,13 @@ function after(
 
 type Spoil = Answer | ((answer: Answer, call: Call) => Reply);
 
-/** The bytes of the answer that a right partner would send go out in another way. */
+/** Sends the bytes of the correct answer in another way. */
 const instead =
   (takeOver: TakeOver): Spoil =>
   () =>
     takeOver;
 
-/** Changes fields of the record; undefined takes a field away. */
+/** Changes fields of the record; undefined removes a field. */
 const fields =
   (change: (record: Record<string, unknown>, call: Call) => Record<string, unknown>): Spoil =>
   (answer, call) => {
@@ -204,7 +204,7 @@ const grant = (change: Record<string, unknown>): Spoil => {
   return (answer) => ({ ...answer, body: { ...(answer.body as object), ...change } });
 };
 
-/** The record's text with the amount written in another way. */
+/** The record's text with the amount in another notation. */
 const amountAs =
   (write: (amount: number) => string): Spoil =>
   (answer) =>
@@ -229,7 +229,7 @@ const redirect = (status: number, to: (call: Call) => string): ((call: Call) => 
   return (call) => ({ status, headers: { Location: to(call) }, body: '' });
 };
 
-/** Redirects of payment calls, in turn. */
+/** Redirects of payment calls, one variant after another. */
 function redirects(
   operations: readonly Operation[],
   tools: FaultTools,
@@ -259,15 +259,15 @@ function heldOpen(tools: FaultTools): Behaviour & { healed(partner: Insides): vo
   };
 }
 
-/** 1 MiB of spaces, zipped once: 1 KiB on the wire. gzip members may be chained, which makes the bomb. */
+/** 1 MiB of spaces, compressed to 1 KiB. gzip members can be concatenated, which makes the bomb. */
 const zippedMebibyte = gzipSync(Buffer.alloc(1024 * 1024, ' '));
 const BOMB_MEBIBYTES = 200;
 
-/** More than any caller may read, and then some. */
+/** More than any caller may read. */
 const HUGE_BODY_BYTES = 100 * 1024 * 1024;
 const CHUNK = Buffer.alloc(64 * 1024, ' ');
 
-/** How far a late duplicate comes behind (F49): three days of the sandbox's clock. */
+/** How late a duplicate request arrives (F49): three days on the sandbox's clock. */
 const LATE_MS = 3 * 24 * 60 * 60 * 1000;
 
 // ---------------------------------------------------------------------------------------------
@@ -489,7 +489,7 @@ const paymentScenarios: readonly Scenario[] = [
         async receive(call) {
           if (!WRITES.includes(call.operation) || tools.next() === undefined) return undefined;
           delayed.add(call);
-          // Not cut short when the caller gives up: that is the point, the request still arrives.
+          // Continues after the caller gives up, because the request must still arrive.
           await new Promise((resolve) => setTimeout(resolve, 700));
           return undefined;
         },
@@ -693,7 +693,7 @@ const paymentScenarios: readonly Scenario[] = [
     faults: 'until_healed',
     ends: 'after_review',
     begin(tools) {
-      // Only a poll can contradict what the PUT said: held open, so that there is one.
+      // Only a poll can contradict the answer to the PUT, so the payment stays processing until there is one.
       const open = heldOpen(tools);
       return {
         ...open,
@@ -979,7 +979,7 @@ const paymentScenarios: readonly Scenario[] = [
             return `HTTP/1.0 200 OK\r\nContent-Type: application/json\r\n\r\n${text.slice(0, 25)}`;
           }),
         ),
-        // SETTINGS, then GOAWAY with NO_ERROR: what an HTTP/2 node says when it is taken down.
+        // SETTINGS, then GOAWAY with NO_ERROR: what an HTTP/2 node sends when it shuts down.
         instead(
           raw(() => Buffer.from('0000000400000000000000080700000000000000000000000000', 'hex')),
         ),
@@ -1286,7 +1286,7 @@ const tokenScenarios: readonly Scenario[] = [
 /** Every scenario, in the order of its number. */
 export const SCENARIOS: readonly Scenario[] = [...paymentScenarios, ...tokenScenarios];
 
-/** The scenario of a name, or of its number alone (F02); undefined when there is none. */
+/** The scenario with this name, or with this number alone (F02); undefined when there is none. */
 export function findScenario(name: string): Scenario | undefined {
   const wanted = name.toLowerCase();
   return (

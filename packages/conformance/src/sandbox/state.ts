@@ -1,8 +1,7 @@
 /**
- * The memory of the scripted partner: accounts, payments, ledger, clock and chance.
- *
- * A payment is stored processing, and ends when the sandbox's clock has passed its time. That is
- * looked at on every read, at every move of the clock, and by a timer, so that nobody sees it late.
+ * The state of the scripted partner: accounts, payments, ledger, clock and random sequence.
+ * A payment is stored as processing and ends when the sandbox's clock has passed its time. Every read, every move of the clock
+ * and a timer check this, so that no reader sees an ended payment as processing.
  */
 import { createHash, randomUUID } from 'node:crypto';
 import {
@@ -14,19 +13,19 @@ import {
 import type { Behaviour, Insides, Posting, StoredPayment } from './behaviour.ts';
 import { MAGIC_AMOUNTS, type Ending, type SandboxAccount } from './magic.ts';
 
-/** Time that a test or a page can move. */
+/** A clock that a test or a page can move. */
 export interface SandboxClock {
   /** Milliseconds since 1970. */
   now(): number;
 }
 
-/** A duplicate is the same amount on the same account within this long (FR1, decision 10). */
+/** A payment of the same amount on the same account within this time is a duplicate (FR1, decision 10). */
 const DUPLICATE_WINDOW_MS = 24 * 60 * 60 * 1000;
 
-/** Longest sleep of one timer: longer ones fire at once in Node. */
+/** Longest timer: Node fires longer ones immediately. */
 const MAX_TIMER_MS = 2 ** 31 - 1;
 
-/** What a new payment is made of. */
+/** The input of a new payment. */
 export interface NewPayment {
   readonly key: string;
   readonly platform_payment_id: string;
@@ -38,19 +37,19 @@ export interface NewPayment {
 
 /** The partner's memory. */
 export interface Book extends Insides {
-  /** Makes a payment of an instruction; it is not stored yet. */
+  /** Creates a payment from an instruction without storing it. */
   draft(fields: NewPayment): StoredPayment;
   store(payment: StoredPayment): void;
   accounts(): readonly SandboxAccount[];
   /** Resolves when the payment has ended, or the signal aborts. */
   whenEnded(payment: StoredPayment, signal: AbortSignal): Promise<void>;
-  /** Ends what is due now. */
+  /** Ends the payments that are due. */
   settle(): void;
   reset(): void;
   close(): void;
 }
 
-/** Opens an empty book. `processing_ms` is the usual time from accepted to ended. */
+/** Creates an empty state. `processing_ms` is the usual time from accepted to ended. */
 export function openBook(options: {
   accounts: readonly SandboxAccount[];
   processing_ms: number;
@@ -83,7 +82,7 @@ export function openBook(options: {
     clearTimeout(timer);
     const next = Math.min(...[...open].map((payment) => dueMs(payment) ?? Infinity));
     if (!Number.isFinite(next)) return;
-    // A clock that stands still makes this fire again and again; never faster than each 5 ms.
+    // With a clock that does not move this fires repeatedly, at most every 5 ms.
     const inMs = Math.min(MAX_TIMER_MS, Math.max(5, next - book.now()));
     timer = setTimeout(() => book.settle(), inMs);
     timer.unref();
@@ -224,7 +223,7 @@ export function openBook(options: {
   return book;
 }
 
-/** How a payment will end: the account's word first, then its rules, then the magic amounts. */
+/** How a payment will end: the account's own outcome first, then its rules, then the magic amounts. */
 function endingOf(book: Book, processing_ms: number, payment: NewPayment): Ending {
   const usual: Ending = { status: 'succeeded', after_ms: processing_ms };
   const failed = (failure_reason: string): Ending => ({
@@ -281,7 +280,7 @@ export function statementOf(
   };
 }
 
-/** mulberry32: a small generator whose whole state is one number, so that a seed is a replay. */
+/** mulberry32: a small generator whose whole state is one number, so that a seed reproduces the sequence. */
 function seeded(seed: number): () => number {
   let state = seed >>> 0;
   return () => {

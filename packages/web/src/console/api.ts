@@ -1,13 +1,11 @@
-/**
- * Calls of the admin API from the console: the session's cookie goes by itself, the CSRF value goes with every change.
- */
+/** Calls of the admin API from the console. The browser sends the session's cookie; every change also carries the CSRF value. */
 import type { ErrorBody, OperatorSelf } from '@duebridge/contract';
 import { signal } from '@preact/signals';
 
-/** Who is signed in; undefined while that is not known, null when nobody is. */
+/** Who is signed in; undefined while that is unknown, null when nobody is. */
 export const self = signal<OperatorSelf | null | undefined>(undefined);
 
-/** A refusal of the admin API, in its words. */
+/** A refusal by the admin API, with its message. */
 export class ApiError extends Error {
   readonly code: string;
   constructor(code: string, message: string) {
@@ -16,7 +14,7 @@ export class ApiError extends Error {
   }
 }
 
-/** One call. Throws ApiError; a session that has ended leads back to the sign-in. */
+/** One call. Throws ApiError; when the session has ended, the sign-in page is shown. */
 export async function call<Reply>(
   method: 'GET' | 'POST' | 'PATCH' | 'DELETE',
   path: string,
@@ -50,11 +48,11 @@ export async function call<Reply>(
 /** A read of the admin API. */
 export const get = <Reply>(path: string): Promise<Reply> => call<Reply>('GET', `/admin/v1${path}`);
 
-/** An act on the admin API. */
+/** A change through the admin API. */
 export const post = <Reply>(path: string, body?: object | File): Promise<Reply> =>
   call<Reply>('POST', `/admin/v1${path}`, body);
 
-/** Asks who is signed in. */
+/** Determines who is signed in. */
 export async function whoAmI(): Promise<void> {
   try {
     self.value = await get<OperatorSelf>('/me');

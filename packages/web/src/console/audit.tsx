@@ -1,4 +1,4 @@
-/** The audit, filtered by the address. */
+/** The audit, filtered by the query of the address. */
 import type { AuditPage } from '@duebridge/contract';
 import type { TargetedSubmitEvent } from 'preact';
 import { get } from './api.ts';

@@ -1,4 +1,4 @@
-/** Batches, their reconciliation, and the differences that are open. */
+/** Batches, their reconciliation, and the open differences. */
 import type {
   BatchView,
   DifferencePage,
@@ -63,7 +63,7 @@ export function BatchesPage() {
   );
 }
 
-/** What the partner said when the batch was last compared. */
+/** The partner's figures when the batch was last compared. */
 function comparisonFacts({
   comparison,
   statement,
@@ -203,7 +203,7 @@ export function ReconciliationPage() {
   );
 }
 
-/** How long a difference stands, as people who work through them sort it. */
+/** The age of a difference, in the ranges by which people sort their work. */
 function ageing(found_at: string): string {
   const hours = (Date.now() - Date.parse(found_at)) / 3_600_000;
   if (hours < 1) return '0–1 h';

@@ -12,7 +12,7 @@ function color(name: string): string {
   return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 }
 
-/** Times to the end: the median, 95 and 99 of 100, on a logarithmic axis. */
+/** Durations until the end of a payment: the median and the 95th and 99th percentile, on a logarithmic axis. */
 export function TimesChart({ figures }: { figures: Figures }) {
   return (
     <Chart
@@ -105,7 +105,7 @@ function Chart(props: {
       },
       [
         points.map((point) => Date.parse(point.at) / 1_000),
-        // A logarithm has no zero.
+        // A logarithmic axis has no zero.
         ...series.map((one) =>
           points.map((point) => (log ? one.of(point) || null : one.of(point))),
         ),

@@ -1,4 +1,4 @@
-/** The period that charts show, and its figures. */
+/** The period of the charts, and its figures. */
 import type { Figures } from '@duebridge/contract';
 import { get } from './api.ts';
 import { useRead } from './parts.tsx';

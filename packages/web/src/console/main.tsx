@@ -160,14 +160,14 @@ function Console() {
 function openPalette(): void {
   const dialog = document.querySelector<HTMLDialogElement>('#palette');
   if (dialog?.open !== false) return;
-  // Empty whatever was left in it; the event tells the component.
+  // Clear any previous value; the event informs the component.
   const input = dialog.querySelector('input');
   if (input !== null) input.value = '';
   input?.dispatchEvent(new Event('input'));
   dialog.showModal();
 }
 
-/** Ctrl-K: a page by the beginning of its name, or a payment by any exact id. */
+/** Ctrl-K opens a page by the start of its name, or a payment by any exact id. */
 function Palette() {
   const [text, setText] = useState('');
   const [at, setAt] = useState(0);

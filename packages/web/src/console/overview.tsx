@@ -1,4 +1,4 @@
-/** The overview: what waits for an operator, and how payments went. */
+/** The overview: what needs an operator, and how payments went. */
 import type { FailureReasons, Overview } from '@duebridge/contract';
 import { get } from './api.ts';
 import { OutcomesChart, TimesChart } from './chart.tsx';

@@ -131,7 +131,7 @@ export function PartnerPage({ id }: { id: string }) {
   );
 }
 
-/** One gauge of this process, for one partner. */
+/** One gauge of this process for one partner. */
 async function readGauge(name: string, partner_id: string): Promise<number> {
   const text = await (await fetch('/metrics')).text();
   const line = text

@@ -1,4 +1,4 @@
-/** What every page of the console is made of: texts of money and time, tables, dialogs, reads that keep themselves fresh. */
+/** Building blocks of every console page: formatting of money and time, tables, dialogs, reads that refresh themselves. */
 import type { ComponentChildren, TargetedSubmitEvent } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { signal } from '@preact/signals';
@@ -6,12 +6,12 @@ import { ApiError, self } from './api.ts';
 
 // Settings -------------------------------------------------------------------------------------------------------------------
 
-/** What one person set for themselves in this browser. */
+/** The settings of one person, kept in this browser. */
 interface Settings {
   zone: 'local' | 'utc';
   shortcuts: boolean;
   everySeconds: number;
-  /** Headings of the columns of payments that are not shown. */
+  /** Headings of the hidden columns of the payments list. */
   hidden: readonly string[];
 }
 const defaults: Settings = {
@@ -29,7 +29,7 @@ function storedSettings(): Settings {
   }
 }
 export const settings = signal<Settings>(storedSettings());
-/** Changes a setting and keeps it. */
+/** Changes a setting and saves it. */
 export function setting(change: Partial<Settings>): void {
   settings.value = { ...settings.value, ...change };
   localStorage.setItem('settings', JSON.stringify(settings.value));
@@ -40,7 +40,7 @@ export function setting(change: Partial<Settings>): void {
 const dollars = new Intl.NumberFormat('en-US', { style: 'currency', currency: 'USD' });
 export const money = (cents: number): string => dollars.format(cents / 100);
 
-/** A moment for a person: the second matters, the millisecond does not. */
+/** A time for people: to the second, without milliseconds. */
 export function moment(iso: string | null): string {
   if (iso === null) return '–';
   const zone = settings.value.zone === 'utc' ? { timeZone: 'UTC' } : {};
@@ -51,7 +51,7 @@ export function moment(iso: string | null): string {
   }).format(new Date(iso));
 }
 
-/** How long ago, in the one unit that matters. */
+/** A relative time in its largest unit. */
 export function age(iso: string, now = Date.now()): string {
   return lasting(now - Date.parse(iso));
 }
@@ -75,7 +75,7 @@ const icons: Readonly<Record<string, string>> = {
   review: '!',
 };
 
-/** A status, told by word and sign, never by colour alone. */
+/** A status, shown by word and symbol, never by colour alone. */
 export function Status({ status, stage }: { status: string; stage?: string }) {
   const word = stage === 'review' ? 'review' : status;
   return (
@@ -85,7 +85,7 @@ export function Status({ status, stage }: { status: string; stage?: string }) {
   );
 }
 
-/** The fields of a form as texts, trimmed; a field that is not there is empty. */
+/** The fields of a form as trimmed text; an absent field is empty. */
 export function fieldsOf(form: HTMLFormElement): (name: string) => string {
   const data = new FormData(form);
   return (name) => {
@@ -96,15 +96,15 @@ export function fieldsOf(form: HTMLFormElement): (name: string) => string {
 
 // Reads ----------------------------------------------------------------------------------------------------------------------
 
-/** What a read came to so far. */
+/** The state of a read. */
 export interface Read<T> {
   readonly data: T | undefined;
   readonly error: string | undefined;
-  /** Reads again now. */
+  /** Reads again immediately. */
   readonly again: () => void;
 }
 
-/** Reads when `key` changes, and again every few seconds while the page is looked at. `live: false` reads once. */
+/** Reads when `key` changes, and every few seconds while the page is visible. `live: false` reads once. */
 export function useRead<T>(key: string, read: () => Promise<T>, { live = true } = {}): Read<T> {
   const [state, setState] = useState<{ key: string; data?: T; error?: string }>({ key });
   const [turn, setTurn] = useState(0);
@@ -116,7 +116,7 @@ export function useRead<T>(key: string, read: () => Promise<T>, { live = true } 
         const data = await read();
         if (!gone) setState({ key, data });
       } catch (error) {
-        // Keep what is shown: a failed read must not empty the page.
+        // Keep the previous data: a failed read must not empty the page.
         const text = error instanceof ApiError ? error.message : String(error);
         if (!gone)
           setState((before) => ({ ...(before.key === key ? before : {}), key, error: text }));
@@ -161,7 +161,7 @@ export interface Column<Row> {
   readonly number?: true;
 }
 
-/** A table whose rows are walked with j and k and opened with Enter, or by their link. */
+/** A table whose rows are selected with j and k and opened with Enter or by their link. */
 export function Table<Row>(props: {
   caption: string;
   columns: readonly Column<Row>[];
@@ -210,13 +210,15 @@ export function moveRow(step: number): void {
 
 // Acts -----------------------------------------------------------------------------------------------------------------------
 
-/** A button that asks why before it acts: names what is acted on, keeps the trouble in the dialog, gives the focus back. */
+/**
+ * A button that asks for a reason before it acts. Its dialog names the target, shows any error, and returns the focus afterwards.
+ */
 export function Act(props: {
   label: string;
   /** What will happen, with ids and amounts. */
   about: string;
   act: (reason: string) => Promise<string>;
-  /** Why it cannot be done now; the button then says so. */
+  /** Why it is not possible now; the button shows this text. */
   blocked?: string | undefined;
   danger?: boolean;
   reasonLabel?: string;
@@ -284,7 +286,7 @@ export function Act(props: {
   );
 }
 
-/** Names and values. */
+/** A list of names and values. */
 export function Facts({ facts }: { facts: readonly (readonly [string, ComponentChildren])[] }) {
   return (
     <dl class="facts">
@@ -301,6 +303,6 @@ export function Facts({ facts }: { facts: readonly (readonly [string, ComponentC
 /** Why a viewer cannot act; undefined for others. */
 export const isViewer = (): string | undefined =>
   self.value?.role === 'viewer' ? 'Your role only reads.' : undefined;
-/** Why only an admin can act; undefined for an admin. */
+/** Why the action needs an admin; undefined for an admin. */
 export const needsAdmin = (): string | undefined =>
   self.value?.role === 'admin' ? undefined : 'Needs the role admin.';

@@ -1,6 +1,6 @@
 /**
- * Finding payments: filters as the address, saved views, a list that never moves under the reader, and one payment's story.
- *
+ * Finding payments: filters in the address, saved views, a list whose rows never move while it is read, and one payment's
+ * history.
  * One file because the list, its filters and the payment beside it share one address and one selection.
  */
 import type {
@@ -36,7 +36,7 @@ import { go, link, query, secret, withQuery } from './route.ts';
 
 const dayMs = 86_400_000;
 
-/** A day of UTC as the query has it. */
+/** A UTC day in the form of the query. */
 function day(offset: number): string {
   return new Date(Math.floor(Date.now() / dayMs) * dayMs + offset * dayMs)
     .toISOString()
@@ -53,7 +53,9 @@ const views: readonly (readonly [string, string])[] = [
   ['Unsettled', 'unsettled=true'],
 ];
 
-/** The filter as the admin API takes it. A named day stays a name in the address: "yesterday" is another day tomorrow. */
+/**
+ * The filter in the form of the admin API. A named day such as "yesterday" stays a name in the address, because its date changes.
+ */
 function filterOf(params: URLSearchParams): Record<string, string> {
   const { day: named, amount, ...filter } = Object.fromEntries(params) as Record<string, string>;
   const date = named === 'yesterday' ? day(-1) : named === 'today' ? day(0) : named;
@@ -66,7 +68,7 @@ function filterOf(params: URLSearchParams): Record<string, string> {
   return filter;
 }
 
-/** Dollars as people write them, as cents. */
+/** Parses a dollar amount as people write it into cents. */
 function toCents(text: string): string | undefined {
   const match = /^\$?(\d{1,9})(?:\.(\d{2}))?$/.exec(text.trim().replaceAll(',', ''));
   return match === null ? undefined : String(Number(`${match[1]}${match[2] ?? '00'}`));
@@ -92,13 +94,13 @@ export function PaymentsPage() {
       isSearch
         ? post<PaymentPage>('/payments/search', { ...filter, ...personal })
         : get<PaymentPage>(`/payments?${new URLSearchParams(filter)}`),
-    // Each search for a person is audited, so search only once.
+    // The audit records each search for a person, so search only once.
     { live: !isSearch },
   );
   const [shown, setShown] = useState<{ key: string; page: PaymentPage }>();
   const [own, setOwn] = useState(ownViews);
   const [picked, setPicked] = useState<ReadonlySet<string>>(new Set());
-  // Rows keep their place: new payments wait behind a button, and known ones are updated in place.
+  // Rows keep their positions: known payments are updated in place, and new ones appear after a click on a button.
   useEffect(() => {
     if (data === undefined) return;
     if (shown?.key !== key) {
@@ -196,7 +198,7 @@ export function PaymentsPage() {
   );
 }
 
-/** The column of the boxes that bulk acts go by. */
+/** The column of check boxes for bulk actions. */
 function pickColumn(picked: ReadonlySet<string>, pick: (picked: ReadonlySet<string>) => void) {
   return {
     head: 'Pick',
@@ -216,7 +218,7 @@ function pickColumn(picked: ReadonlySet<string>, pick: (picked: ReadonlySet<stri
   };
 }
 
-/** Acts on the picked payments, one call and one line of the audit each; tells those that were refused and why. */
+/** Acts on the selected payments, with one call and one audit line each; reports the refused ones with the reason. */
 function Bulk(props: {
   payments: readonly PaymentView[];
   picked: ReadonlySet<string>;
@@ -282,7 +284,7 @@ function Bulk(props: {
   );
 }
 
-/** The columns of the list of payments that this person wants to see. */
+/** Lets this person choose the columns of the payments list. */
 function shownColumns() {
   const { hidden } = settings.value;
   return [...paymentColumns, ...moreColumns].filter((one) => !hidden.includes(one.head));
@@ -347,7 +349,7 @@ export const paymentColumns = [
   { head: 'Reason', cell: (one: PaymentView) => one.review_reason ?? one.failure_reason ?? '' },
 ];
 
-/** Columns that are hidden until somebody asks for them. */
+/** Columns hidden by default. */
 const moreColumns = [
   { head: 'At the partner', cell: (one: PaymentView) => one.payment_id ?? '–' },
   { head: 'Biller', cell: (one: PaymentView) => one.biller_id },
@@ -598,7 +600,7 @@ interface Line {
   readonly attempt?: Attempt;
 }
 
-/** Attempts and what was decided about them, in one order of time; a pause of more than a minute is told. */
+/** Attempts and decisions in chronological order; a pause of more than a minute is shown. */
 function Story({
   attempts,
   audit,

@@ -1,4 +1,4 @@
-/** What is held about a person, and its erasure. */
+/** The data held about a person, and its erasure. */
 import type { Person, PersonErasure } from '@duebridge/contract';
 import type { TargetedSubmitEvent } from 'preact';
 import { useState } from 'preact/hooks';

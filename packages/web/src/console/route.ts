@@ -1,13 +1,14 @@
 /**
- * The address is the state: path and query say what is shown, so that a link shows the same to a colleague and Back goes back. What
- * must not stand in an address (an e-mail address, an account id) is kept in the history's state instead.
+ * The address is the state: its path and query determine what is shown. A link therefore shows the same page to a colleague, and
+ * Back works. Values that must not appear in an address (an e-mail address, an account id) are kept in the history's state
+ * instead.
  */
 import { computed, signal } from '@preact/signals';
 
 const base = '/console';
 
 const address = signal(location.pathname + location.search);
-/** What belongs to this entry of the history and must not stand in its address. */
+/** Values of this history entry that must not appear in its address. */
 export const secret = signal<Readonly<Record<string, string>>>(stateOf());
 
 /** The parts of the path below /console. */
@@ -45,7 +46,7 @@ export function go(to: string, state: Readonly<Record<string, string>> = {}): vo
   scrollTo(0, 0);
 }
 
-/** The present address with other query fields; an empty one is taken out. */
+/** The current address with other query fields; an empty field is removed. */
 export function withQuery(change: Readonly<Record<string, string | undefined>>): string {
   const next = new URLSearchParams(query.value);
   for (const [name, value] of Object.entries(change)) {
@@ -56,7 +57,7 @@ export function withQuery(change: Readonly<Record<string, string | undefined>>):
   return location.pathname + (text === '' ? '' : `?${text}`);
 }
 
-/** Follows links of the console without loading the page anew. */
+/** Follows links within the console without reloading the page. */
 export function followLinks(event: MouseEvent): void {
   if (event.defaultPrevented || event.button !== 0 || event.metaKey || event.ctrlKey) return;
   const anchor = event.target instanceof Element ? event.target.closest('a') : null;

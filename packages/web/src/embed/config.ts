@@ -1,4 +1,4 @@
-/** What every way into the payment page checks first, and how it says what is wrong. */
+/** Checks shared by all display modes, with their error messages. */
 import { DuebridgeError, type DuebridgeErrorCode } from './types.ts';
 
 const LOOPBACK = /^http:\/\/(localhost|[\w.-]+\.localhost|127\.0\.0\.1|\[::1\])(:\d+)?$/;
@@ -12,7 +12,7 @@ export const failure = (
 
 export const wrongConfig = (message: string): DuebridgeError => failure('config_invalid', message);
 
-/** The origin of the platform. Throws `config_invalid` for what is neither https nor this machine. */
+/** The origin of the platform. Throws `config_invalid` for a URL that is neither https nor on this machine. */
 export function platformOrigin(given = ''): string {
   const origin = URL.canParse(given) ? new URL(given).origin : '';
   if (origin.startsWith('https://') || LOOPBACK.test(origin)) return origin;

@@ -1,16 +1,16 @@
-/** `modal`: the native dialog that stands over the site, a sheet from the bottom on phones. */
+/** `modal`: a native dialog over the site, shown as a bottom sheet on phones. */
 import type { Mounting } from './mounting.ts';
 
-/** Narrower than this the page over the site is a sheet, of one height on all screens. */
+/** Below this width the dialog is a sheet of the same height on all screens. */
 const SHEET = '(max-width:600px)';
 
 export interface Dialog {
   readonly element: HTMLDialogElement;
-  /** Its height is its own: the page's is not followed. */
+  /** The dialog has a fixed height and does not follow that of the page. */
   readonly isSheet: boolean;
 }
 
-/** Shows the frame in a dialog until the mount ends. `close`: the customer asks; `closed`: the browser did it. */
+/** Shows the frame in a dialog until the mount ends. `close`: the customer asks to close; `closed`: the browser has closed it. */
 export function showDialog(
   frame: HTMLElement,
   listen: Mounting['listen'],
@@ -30,14 +30,14 @@ export function showDialog(
     event.preventDefault();
     on.close();
   });
-  // Browsers close on a second Escape whatever we say; the payment, if confirmed, goes on.
+  // Browsers close a dialog on a second Escape in any case; a confirmed payment continues.
   element.addEventListener('close', on.closed, listen);
   element.addEventListener('click', () => on.waits() && on.close());
   element.append(frame);
   document.body.append(element);
   page.overflow = 'hidden';
   element.showModal();
-  // An empty frame would swallow Escape: the dialog itself has the focus until there is a page.
+  // An empty frame would swallow Escape, so the dialog itself has the focus until the page is shown.
   element.tabIndex = -1;
   element.focus();
   listen.signal.addEventListener('abort', () => {

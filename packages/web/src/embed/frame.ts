@@ -1,5 +1,5 @@
 /**
- * `inline` and `modal`: makes the frame, proves the site's identity to the page in it, passes tokens to it, and reports events.
+ * `inline` and `modal`: creates the frame, proves the site's identity to the page in it, passes tokens to it, and emits events.
  */
 import { FAILED, PROTOCOL, type Failed, type Hello, type Init, type ToSite } from '../messages.ts';
 import { showDialog, type Dialog } from './dialog.ts';
@@ -8,7 +8,7 @@ import { DuebridgeError, type DuebridgeEvents, type PaymentUpdate } from './type
 
 /** After `load` the page's script has run; only an error page stays silent for longer. */
 const HELLO_TIMEOUT_MS = 2_000;
-/** A platform that is there answers a ping within this, on a poor line too. */
+/** A reachable platform answers a ping within this time, even on a slow connection. */
 const PING_TIMEOUT_MS = 3_000;
 
 /** Shows the page in `place`, or in a dialog over it, until the mount ends. */
@@ -17,13 +17,13 @@ export function showFrame(shared: Shared, by: Mounting, place: HTMLElement): voi
   const { display, frame: double } = options;
   const before = document.activeElement;
   const theme = shared.appearance?.theme ?? 'auto';
-  // The theme stands in the fragment, where the first bytes of the page can see it (and no server).
+  // The theme is passed in the fragment: the page can read it from the first byte, and no server sees it.
   const element = double?.element ?? makeFrame(`${shared.url}#${theme}`);
   let dialog: Dialog | undefined;
   let at: DuebridgeEvents['exit']['at'] = 'loading';
   let payment: PaymentUpdate | undefined;
   let tokenError: unknown;
-  /** The token is asked for while the frame loads; null once it is used, or the page was quicker. */
+  /** The token is requested while the frame loads; null once it is used, or when the page asked first. */
   let early: Promise<Given> | null | undefined;
 
   const exit = (value: DuebridgeEvents['exit']): void => {
@@ -32,13 +32,13 @@ export function showFrame(shared: Shared, by: Mounting, place: HTMLElement): voi
     else shared.leave?.('exited');
     emit('exit', value);
   };
-  /** The browser closed the page, which could not send a message. */
+  /** The browser closed the page, so the page could not send a message. */
   const closed = (): void => {
     const reason = payment?.status === 'succeeded' ? 'completed' : 'user';
     exit({ reason, at, sessionId: '', payment });
   };
   const waits = (): boolean => shared.state !== 'ready';
-  /** The customer closes: the page decides, once there is one that can. */
+  /** The customer closes the dialog: the page decides, once it is connected. */
   const close = (): void => (waits() ? closed() : shared.post({ type: 'close' }));
 
   const heard = async (message: ToSite): Promise<void> => {
@@ -77,7 +77,7 @@ export function showFrame(shared: Shared, by: Mounting, place: HTMLElement): voi
     }
   };
 
-  // A turn later, so that mounting and unmounting at once (React's StrictMode) costs no token.
+  // In a later turn, so that an immediate unmount (React's StrictMode) uses no token.
   by.after(0, () => {
     if (early === undefined) early = shared.getToken('initial');
   });
@@ -95,7 +95,7 @@ export function showFrame(shared: Shared, by: Mounting, place: HTMLElement): voi
   by.listen.signal.addEventListener('abort', () => {
     const held = document.activeElement === element || dialog;
     element.remove();
-    // After the dialog has gone too.
+    // Runs after the dialog has closed, too.
     if (held && before instanceof HTMLElement) queueMicrotask(() => before.focus());
   });
   if (display === 'modal') dialog = showDialog(element, by.listen, { close, closed, waits });
@@ -103,7 +103,9 @@ export function showFrame(shared: Shared, by: Mounting, place: HTMLElement): voi
   double?.connect(connect());
 }
 
-/** Waits for the page's hello and answers it with a port; gives the way to make that port for a page that sends none. */
+/**
+ * Waits for the page's hello and answers it with a port. Returns a function that creates the port for a page that sends no hello.
+ */
 function meetPage(
   shared: Shared,
   { listen, after, fail, refused }: Mounting,
@@ -129,7 +131,7 @@ function meetPage(
     'message',
     ({ data, source, origin: from }: MessageEvent<Hello | Failed | null>) => {
       if (!source || from !== origin) return;
-      // The platform is there, and yet its page is not shown: that is the site's address, or its policy.
+      // The platform is reachable but its page is not shown: the cause is the site's address or policy.
       if (source === ping?.contentWindow) return refused();
       if (source !== element.contentWindow) return;
       if (data?.duebridge === FAILED) return unreachable();
@@ -150,7 +152,7 @@ function meetPage(
     () =>
       after(HELLO_TIMEOUT_MS, () => {
         if (port) return;
-        // Refused, or not there at all? Another page of the platform, for anybody to frame, says which.
+        // Refused or unreachable? Another page of the platform, which any site may frame, tells the two apart.
         ping = makeFrame(`${origin}/flow/ping`);
         ping.hidden = true;
         document.body.append(ping);
@@ -169,7 +171,7 @@ export function makeFrame(src: string): HTMLIFrameElement {
   const frame = document.createElement('iframe');
   frame.src = src;
   frame.referrerPolicy = 'no-referrer';
-  // Each token is needed: print() needs modals, the receipt needs downloads. No top navigation.
+  // Each token is needed: print() needs modals, the receipt needs downloads. Top navigation is not allowed.
   frame.setAttribute(
     'sandbox',
     'allow-scripts allow-same-origin allow-forms allow-modals allow-downloads allow-popups',

@@ -1,10 +1,10 @@
 /**
- * The embedded SDK: makes an instance, and mounts it as a frame in the page or in a dialog over it (redirect.ts is the third way).
- *
- * A life: idle -> loading (frame made) -> connected (the page is genuine, and has its port) -> ready
- * (first screen shown) -> exited. Importing does nothing, on a server as well; the first touch of the
- * document is mount(). It sets styles only through the object model and makes no script, so a site's
- * Content-Security-Policy needs `frame-src <platform>` and nothing else, Trusted Types included.
+ * The embedded SDK: creates an instance and mounts it as a frame in the page or in a dialog over it (redirect.ts is the third
+ * display mode).
+ * States: idle -> loading (frame created) -> connected (the page is verified and has its port) -> ready (first screen shown) ->
+ * exited. Importing has no side effect, on a server too; mount() is the first access to the document. It sets styles through the
+ * CSSOM only and creates no script, so a site's Content-Security-Policy needs `frame-src <platform>` and nothing else, even with
+ * Trusted Types.
  */
 import { makeFrame, showFrame } from './frame.ts';
 import type { Mounting, Shared } from './mounting.ts';
@@ -14,12 +14,12 @@ import { DuebridgeError, type Duebridge, type DuebridgeOptions } from './types.t
 export { DuebridgeError };
 export type * from './types.ts';
 
-/** The frame answers well within a second; a phone on a poor line within this (mount() rejects then). */
+/** The frame usually answers well within a second, and on a slow phone within this time; mount() rejects after it. */
 const LOAD_TIMEOUT_MS = 15_000;
 
 /**
- * Makes an instance; shows nothing yet. Throws DuebridgeError `config_invalid` for options that
- * cannot work, on the server as in the browser.
+ * Creates an instance; shows nothing yet. Throws DuebridgeError `config_invalid` for options that cannot work, on the server as
+ * in the browser.
  */
 export function createDuebridge(options: DuebridgeOptions): Duebridge {
   const { partner, fetchToken, signal, display = 'inline', frame: double } = options;
@@ -29,7 +29,7 @@ export function createDuebridge(options: DuebridgeOptions): Duebridge {
     throw wrongConfig('display must be inline or modal');
   const origin = platformOrigin(options.frameOrigin);
   const url = `${origin}/flow/v1/${encodeURIComponent(partner)}`;
-  // A listener of the site's that throws is reported to the site and stops nothing.
+  // An exception in a listener of the site is reported to the site and does not stop anything.
   let bus = new EventTarget();
 
   const shared: Shared = {
@@ -103,7 +103,7 @@ export function createDuebridge(options: DuebridgeOptions): Duebridge {
   return instance;
 }
 
-/** What one mount listens to and waits for; `leave` ends all of it. */
+/** The listeners and timers of one mount; `leave` ends all of them. */
 function beginMount(
   shared: Shared,
   resolve: () => void,
@@ -121,7 +121,7 @@ function beginMount(
     shared.focus = () => {};
     stop.abort();
     stopTimers();
-    // Settled promises ignore this: it is heard only by a mount() that still waits.
+    // Settled promises ignore this: only a pending mount() sees it.
     reject(failure('destroyed', 'taken away before it was ready', true));
   };
   const by: Mounting = {
@@ -151,7 +151,7 @@ function findPlace(target: string | HTMLElement | undefined): HTMLElement {
   try {
     found = typeof target === 'string' ? document.querySelector<HTMLElement>(target) : target;
   } catch {
-    // Not a selector: the same as finding nothing.
+    // An invalid selector counts as one that matches nothing.
   }
   if (found?.isConnected) return found;
   throw wrongConfig(`no element for ${JSON.stringify(target)} in the page`);

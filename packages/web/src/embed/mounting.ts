@@ -1,4 +1,4 @@
-/** What the parts of the SDK share: one instance, and one mount of it. */
+/** State shared by the parts of the SDK: one instance, and one mount of it. */
 import type { ToPage } from '../messages.ts';
 import type {
   Appearance,
@@ -10,7 +10,7 @@ import type {
   TokenReason,
 } from './types.ts';
 
-/** A token, or null with what the site's backend threw. */
+/** A token, or null with the error that the site's backend threw. */
 export interface Given {
   readonly token: string | null;
   readonly error?: unknown;
@@ -25,25 +25,25 @@ export interface Shared {
   state: DuebridgeState;
   locale: string | undefined;
   appearance: Appearance | undefined;
-  /** To the page, while there is one. */
+  /** The port to the page, while connected. */
   post: (message: ToPage) => void;
   focus: () => void;
-  /** Takes the page away; there while something is mounted. */
+  /** Removes the page; set while something is mounted. */
   leave?: ((why: DuebridgeState) => void) | undefined;
   readonly language: () => string;
   readonly emit: <K extends keyof DuebridgeEvents>(event: K, value: DuebridgeEvents[K]) => void;
   readonly getToken: (why: TokenReason) => Promise<Given>;
 }
 
-/** One mount, from the call to the end of what it shows. */
+/** One mount, from the call until what it shows is removed. */
 export interface Mounting {
-  /** For addEventListener: ends with the mount. */
+  /** For addEventListener: aborts when the mount ends. */
   readonly listen: { readonly signal: AbortSignal };
-  /** Runs later, unless the mount ends or the first screen is there. */
+  /** Runs later, unless the mount ends or the first screen is shown before. */
   readonly after: (ms: number, act: () => void) => void;
-  /** The first screen is there. */
+  /** The first screen is shown. */
   readonly ready: () => void;
   readonly fail: (code: DuebridgeErrorCode, message: string, recoverable?: boolean) => void;
-  /** The platform is there and does not show its page here. */
+  /** The platform is reachable but does not show its page here. */
   readonly refused: () => void;
 }

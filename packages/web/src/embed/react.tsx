@@ -1,8 +1,8 @@
 /** @jsxImportSource react */
 'use client';
 /**
- * `<DuebridgeFrame/>`: the SDK as a React component. Survives StrictMode (mount, unmount, mount) and
- * server rendering; new callbacks or a new look never start the page again, a new partner, account or token does.
+ * `<DuebridgeFrame/>`: the SDK as a React component. It supports StrictMode (mount, unmount, mount) and server rendering. New
+ * callbacks or a new appearance never restart the page; a new partner, account or token does.
  */
 import { useEffect, useRef, type ReactElement } from 'react';
 import { createDuebridge } from './index.ts';
@@ -16,17 +16,17 @@ import type {
 
 export interface DuebridgeFrameProps extends Omit<DuebridgeOptions, 'signal'> {
   readonly className?: string | undefined;
-  /** Names the bill, for React alone: another one starts the page again, with a new token. */
+  /** Identifies the bill, for React only: a change restarts the page with a new token. */
   readonly account?: string | undefined;
   readonly onReady?: ((event: DuebridgeEvents['ready']) => void) | undefined;
   readonly onScreen?: ((event: DuebridgeEvents['screen']) => void) | undefined;
   readonly onPayment?: ((payment: PaymentUpdate) => void) | undefined;
   readonly onExit?: ((event: DuebridgeEvents['exit']) => void) | undefined;
-  /** A rejected mount as well as a problem that the frame shows. */
+  /** Called for a rejected mount and for a problem that the frame shows. */
   readonly onError?: ((error: DuebridgeError) => void) | undefined;
 }
 
-/** Shows the payment page where it stands (`inline`), or over the page (`modal`) while it is rendered. */
+/** Shows the payment page in place (`inline`), or over the page (`modal`) while it is rendered. */
 export function DuebridgeFrame(props: DuebridgeFrameProps): ReactElement {
   const place = useRef<HTMLDivElement>(null);
   const latest = useRef(props);

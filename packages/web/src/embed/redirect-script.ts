@@ -1,4 +1,6 @@
-/** The script-tag build of redirect.ts: `window.duebridge.redirectToPayment(...)`. The platform's address is that of the script. */
+/**
+ * The script-tag build of redirect.ts: `window.duebridge.redirectToPayment(...)`. The platform's address is the script's origin.
+ */
 import { DuebridgeError, redirectToPayment, type RedirectOptions } from './redirect.ts';
 
 const src = (document.currentScript as HTMLScriptElement | null)?.src;

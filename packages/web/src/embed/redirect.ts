@@ -1,7 +1,7 @@
 /**
- * The third way to the payment page: the whole tab goes there and comes back to `returnUrl` with a signed result. A module of its
- * own, because who uses it needs nothing of the frame. The token travels in the body of a form, so that it is in no address, history
- * or log (decision 115). A site's policy needs `form-action <platform>`.
+ * The third display mode: the whole tab goes to the payment page and returns to `returnUrl` with a signed result. It is a module
+ * of its own because it needs none of the frame's code. The token is sent in the body of a form, so that it appears in no
+ * address, history or log (decision 115). A site's policy needs `form-action <platform>`.
  */
 import { failure, platformOrigin, wrongConfig } from './config.ts';
 import { DuebridgeError, type DuebridgeOptions } from './types.ts';
@@ -9,14 +9,14 @@ import { DuebridgeError, type DuebridgeOptions } from './types.ts';
 export { DuebridgeError };
 export type * from './types.ts';
 
-/** A browser that has not left for the platform by then will not. */
+/** If the browser has not left for the platform within this time, it will not. */
 const LEAVE_TIMEOUT_MS = 15_000;
 
 export interface RedirectOptions extends Pick<
   DuebridgeOptions,
   'partner' | 'fetchToken' | 'token' | 'frameOrigin' | 'locale' | 'appearance' | 'signal'
 > {
-  /** Where the customer comes back to, on a registered origin; the result stands in its query, as `duebridge_result`. */
+  /** The return address, on a registered origin; the result is in its query, as `duebridge_result`. */
   readonly returnUrl: string;
 }
 
@@ -53,7 +53,7 @@ export async function redirectToPayment(options: RedirectOptions): Promise<never
       () => end(failure('load_timeout', `${url} does not answer: try again`, true)),
       LEAVE_TIMEOUT_MS,
     );
-    // The browser's Back shows this page as it was left.
+    // The browser's Back shows this page as it was when the customer left.
     const back = (event: PageTransitionEvent): void => {
       if (event.persisted) end(failure('destroyed', 'the customer came back', true));
     };
@@ -79,7 +79,7 @@ function post(url: string, fields: Readonly<Record<string, string>>): void {
   const form = document.createElement('form');
   form.method = 'post';
   form.action = url;
-  // Where the site itself stands in a frame, the page would be refused there.
+  // In a framed site, the payment page would be refused.
   form.target = '_top';
   form.hidden = true;
   for (const [name, value] of Object.entries(fields)) {

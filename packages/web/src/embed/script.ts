@@ -1,7 +1,4 @@
-/**
- * The script-tag build: `window.duebridge.createDuebridge(...)`. The platform's address is where the
- * script came from, so that a page need not say it twice.
- */
+/** The script-tag build: `window.duebridge.createDuebridge(...)`. The platform's address defaults to the script's origin. */
 import { createDuebridge, DuebridgeError } from './index.ts';
 import type { Duebridge, DuebridgeOptions } from './types.ts';
 
@@ -18,7 +15,7 @@ const src = (document.currentScript as HTMLScriptElement | null)?.src;
 const frameOrigin = src ? new URL(src).origin : undefined;
 
 window.duebridge = {
-  // redirect-script.ts may have come first.
+  // redirect-script.ts may have been loaded first.
   ...window.duebridge,
   createDuebridge: (options) =>
     createDuebridge({ ...options, frameOrigin: options.frameOrigin ?? frameOrigin }),

@@ -1,7 +1,7 @@
 /**
- * The test kit: plays the payment page for a partner's own tests, without a platform or a network.
- * The SDK under test is the real one; only the frame is not. Works wherever the tests have a DOM and
- * a MessageChannel (a browser, jsdom or happy-dom on Node).
+ * The test kit: simulates the payment page in a partner's own tests, without a platform or a network. The SDK under test is the
+ * real one; only the frame is simulated. Works wherever the tests have a DOM and a MessageChannel (a browser, jsdom or happy-dom
+ * on Node).
  */
 import type { ToPage, ToSite } from '../messages.ts';
 import type {
@@ -12,7 +12,7 @@ import type {
   TokenReason,
 } from './types.ts';
 
-/** One thing that the page does. */
+/** One step of the simulated page. */
 export type FakeStep =
   | 'ready'
   | { readonly token: TokenReason }
@@ -27,24 +27,24 @@ export type FakeStep =
   | { readonly exit: 'completed' | 'user' | 'error'; readonly at?: ScreenName };
 
 export interface FakeFrameOptions {
-  /** Played in order, from the top at each mount. */
+  /** Steps, played in order from the start at each mount. */
   readonly script: readonly FakeStep[];
 }
 
 export interface FakeFrame extends FrameDouble {
-  /** The tokens that the site handed over; null where it had none. */
+  /** The tokens that the site supplied; null where it had none. */
   readonly tokens: readonly (string | null)[];
-  /** What else the site said: changes of language or look, focus, close. */
+  /** The other messages from the site: changes of language or appearance, focus, close. */
   readonly heard: readonly ToPage[];
-  /** Plays one more step now, after the script: what a customer would do next. */
+  /** Plays one more step after the script, such as the customer's next action. */
   play(step: FakeStep): Promise<void>;
   /** Settles when the script has been played. */
   readonly played: Promise<void>;
 }
 
 /**
- * Makes a frame that follows a script. Pass it as `frame` to createDuebridge (or to the React
- * component). Payments of one frame share an id; what a step leaves out is made up, the same each time.
+ * Creates a frame that follows a script. Pass it as `frame` to createDuebridge (or to the React component). Payments of one frame
+ * share an id; values that a step omits get fixed defaults.
  */
 export function createFakeFrame(options: FakeFrameOptions): FakeFrame {
   const tokens: (string | null)[] = [];
@@ -90,7 +90,7 @@ export function createFakeFrame(options: FakeFrameOptions): FakeFrame {
       const { exit: reason, at = 'receipt' } = step;
       say({ type: 'exit', exit: { reason, at, sessionId: 'fake-session', payment: latest } });
     }
-    // One turn for the message to arrive, so that a caller that awaits sees its effect.
+    // Wait one turn for the message to arrive, so that a caller that awaits sees its effect.
     await new Promise((resolve) => setTimeout(resolve));
   }
 

@@ -1,6 +1,4 @@
-/**
- * The public types of the embedded SDK. They stand alone: a partner needs no other package of ours.
- */
+/** The public types of the embedded SDK. They import nothing, so that a partner needs no other package of ours. */
 
 /** How the payment page is shown: in the page or over it. For a page in place of the site's own, see `embed/redirect`. */
 export type DisplayMode = 'inline' | 'modal';
@@ -20,38 +18,38 @@ export type ThemeVar =
   | 'buttonRadius'
   | 'fontFamily';
 
-/** What a rule is about: the headings, the buttons, the labels of facts and fields. */
+/** The target of a rule: the headings, the buttons, the labels of facts and fields. */
 export type RulePart = 'title' | 'button' | 'label';
 /** `fontWeight` 100 to 900; `textTransform` none, uppercase, capitalize; `letterSpacing` normal or a part of an em. */
 export type RuleProperty = 'fontWeight' | 'textTransform' | 'letterSpacing';
 
 /**
- * The look of the frame. What is not known, has another form or is hard to read (colours under 4.5:1) is not applied, and told as an
- * `error` event with the code `appearance_invalid`.
+ * The appearance of the frame. Values that are unknown, malformed or hard to read (contrast under 4.5:1) are ignored and reported
+ * by an `error` event with the code `appearance_invalid`.
  */
 export interface Appearance {
   readonly theme?: 'light' | 'dark' | 'auto' | undefined;
-  /** The direction that the page is laid out in; default `ltr`, that of the languages there are. */
+  /** The text direction of the page; default `ltr`, which all supported languages use. */
   readonly direction?: 'ltr' | 'rtl' | undefined;
   readonly variables?: Partial<Record<ThemeVar, string>> | undefined;
   readonly rules?: Partial<Record<RulePart, Partial<Record<RuleProperty, string>>>> | undefined;
 }
 
-/** Why the frame asks for a token: for the first time, or because what it had has ended. */
+/** Why the frame requests a token: for the first time, or because its session has ended. */
 export type TokenReason = 'initial' | 'expired';
 
 export interface DuebridgeOptions {
   /** The partner id that the platform issued; safe to show. */
   readonly partner: string;
-  /** Gets a fresh token from your own backend. The result is passed on and never kept. */
+  /** Gets a fresh token from your own backend. The result is passed on and never stored. */
   readonly fetchToken?: ((why: TokenReason) => Promise<string>) | undefined;
   /** One token, for tests and simple pages; it cannot be renewed. Prefer `fetchToken`. */
   readonly token?: string | undefined;
-  /** Where the platform is: its origin, https (http on localhost). A script tag knows it already. */
+  /** The platform's origin: https (http on localhost). The script-tag build knows it already. */
   readonly frameOrigin?: string | undefined;
   /** Default `inline`. */
   readonly display?: DisplayMode | undefined;
-  /** BCP 47; default `<html lang>`, then the browser's. English, Spanish, French and Portuguese are there. */
+  /** BCP 47; default `<html lang>`, then the browser's language. Supported: English, Spanish, French and Portuguese. */
   readonly locale?: string | undefined;
   readonly appearance?: Appearance | undefined;
   /** The accessible name of the frame; default "Bill payment". */
@@ -60,14 +58,14 @@ export interface DuebridgeOptions {
   readonly loadTimeoutMs?: number | undefined;
   /** Destroys the instance when aborted. */
   readonly signal?: AbortSignal | undefined;
-  /** Only for tests: what `createFakeFrame` of the test kit gave. */
+  /** Only for tests: the frame that the test kit's `createFakeFrame` returned. */
   readonly frame?: FrameDouble | undefined;
 }
 
-/** What stands in for the real frame in a partner's own tests. */
+/** Replaces the real frame in a partner's own tests. */
 export interface FrameDouble {
   readonly element: HTMLElement;
-  /** Called once a mount, with the port that the real frame would be given. */
+  /** Called once per mount, with the port that the real frame would receive. */
   connect(port: MessagePort): void;
 }
 
@@ -77,7 +75,7 @@ export type DuebridgeState =
 /** The names are stable: safe to use in analytics. */
 export type ScreenName = 'review' | 'amount' | 'confirm' | 'status' | 'receipt' | 'problem';
 
-/** What the page shows about a payment. A hint for your interface; your server's record is the truth. */
+/** What the page shows about a payment. Use it as a hint for your interface; your server's record is authoritative. */
 export interface PaymentUpdate {
   readonly platformPaymentId: string;
   readonly status: 'processing' | 'succeeded' | 'failed' | 'canceled';
@@ -92,14 +90,14 @@ export interface PaymentUpdate {
 }
 
 export interface DuebridgeEvents {
-  /** The first screen is there. */
+  /** The first screen is shown. */
   readonly ready: { readonly version: string };
   readonly screen: { readonly name: ScreenName };
   readonly payment: PaymentUpdate;
   /** The customer has left; in `modal` the page is gone. */
   readonly exit: {
     readonly reason: 'completed' | 'user' | 'error';
-    /** The screen that was left; `loading` before the first. */
+    /** The last screen before leaving; `loading` before the first. */
     readonly at: ScreenName | 'loading';
     /** Safe to log; empty before there was a session, and when the browser closed the page. */
     readonly sessionId: string;
@@ -129,16 +127,16 @@ export type DuebridgeErrorCode =
   | 'network_lost'
   | 'internal';
 
-/** What an error is made of. */
+/** The fields of an error. */
 export interface DuebridgeErrorParts {
   readonly code: DuebridgeErrorCode;
   /** For the engineer: what happened, and what to do. */
   readonly message: string;
-  /** True when the same thing may work a little later. */
+  /** True when a retry may work a little later. */
   readonly recoverable: boolean;
-  /** What the customer was told, in their language. */
+  /** The message shown to the customer, in their language. */
   readonly displayMessage?: string | undefined;
-  /** Names the answer in the platform's logs. */
+  /** Identifies the answer in the platform's logs. */
   readonly requestId?: string | undefined;
 }
 
@@ -158,24 +156,24 @@ export class DuebridgeError extends Error implements DuebridgeErrorParts {
 /** One payment page of a site. Make a new one for each bill. */
 export interface Duebridge {
   /**
-   * Shows the page; resolves when its first screen is there. Rejects with a DuebridgeError and leaves
-   * nothing behind; it never hangs. `inline` needs the element (or its selector) to stand in.
+   * Shows the page; resolves when its first screen is shown. On failure it rejects with a DuebridgeError and removes everything
+   * it added; it never hangs. `inline` needs the container element (or its selector).
    */
   mount(target?: string | HTMLElement): Promise<void>;
   /**
-   * Loads the files of the payment page before they are needed: call it when a customer is likely to pay (the bill is on the
-   * screen, the pointer is over the button). Costs no token.
+   * Preloads the files of the payment page. Call it when a customer is likely to pay (the bill is on the screen, the pointer is
+   * over the button). Uses no token.
    */
   preload(): void;
-  /** Changes language or look of a mounted page; what the customer typed stays. */
+  /** Changes the language or appearance of a mounted page and keeps what the customer typed. */
   update(change: Pick<DuebridgeOptions, 'locale' | 'appearance'>): void;
-  /** Moves the keyboard into the page. */
+  /** Moves the keyboard focus into the page. */
   focus(): void;
-  /** Takes the page away; it can be mounted again. A payment that was confirmed goes on. */
+  /** Removes the page; it can be mounted again. A confirmed payment continues. */
   unmount(): void;
-  /** unmount(), and drops every listener. May be called twice. */
+  /** unmount(), and removes every listener. May be called twice. */
   destroy(): void;
-  /** Listens; gives back how to stop. */
+  /** Adds a listener; returns a function that removes it. */
   on<K extends keyof DuebridgeEvents>(
     event: K,
     listener: (value: DuebridgeEvents[K]) => void,

@@ -1,6 +1,6 @@
 /**
- * The site's appearance, limited to values that keep the page readable and cannot do anything else. What is refused is said: a
- * brand that silently looks otherwise would be searched for in the wrong place.
+ * The site's appearance, limited to values that keep the page readable and cannot do anything else. Refused values are reported,
+ * so that the site's engineer does not look for the cause elsewhere.
  */
 import type { Appearance, RuleProperty, ThemeVar } from '../embed/types.ts';
 
@@ -14,7 +14,7 @@ const THEMES = {
 
 const COLOUR = /^#(?:[0-9a-f]{3}|[0-9a-f]{6})$/i;
 const LENGTH = /^\d{1,2}px$/;
-/** What a variable may be. Anything else could load, cover or break something. */
+/** The allowed form of a variable. Anything else could load, cover or break something. */
 const VARIABLES: Readonly<Record<ThemeVar, RegExp>> = {
   accent: COLOUR,
   accentText: COLOUR,
@@ -36,18 +36,18 @@ const PROPERTIES: Readonly<Record<RuleProperty, RegExp>> = {
   letterSpacing: /^(?:normal|-?0?\.\d{1,2}em)$/,
 };
 
-/** What an appearance comes to. */
+/** The result of checking an appearance. */
 export interface Look {
   readonly theme: 'light' | 'dark';
   /** Custom properties to set on the page. */
   readonly properties: Readonly<Record<string, string>>;
-  /** What was not applied, and why: for the site's engineer. */
+  /** The values not applied, with the reason, for the site's engineer. */
   readonly problems: readonly string[];
 }
 
 /**
- * Takes the appearance and whether the customer's system is dark. Unknown names, values of another form and pairs of colours under
- * 4.5:1 are not applied, and named in `problems`.
+ * Takes the appearance and whether the customer's system is dark. Unknown names, malformed values and pairs of colours under
+ * 4.5:1 are not applied, and are named in `problems`.
  */
 export function themeProperties(appearance: Appearance, systemIsDark: boolean): Look {
   const asked = appearance.theme ?? 'auto';
@@ -68,7 +68,7 @@ export function themeProperties(appearance: Appearance, systemIsDark: boolean): 
     if (readable(own.text ? 'text' : 'background', pair[1], pair[0])) {
       [background, text] = pair;
       surface = background;
-      // One colour for all text: a paler one of ours might not be readable here.
+      // One colour for all text: a paler variant of ours might not be readable here.
       Object.assign(properties, { '--bg': background, '--text': text, '--muted': text });
       properties['--soft'] = surface;
     }
@@ -84,7 +84,7 @@ export function themeProperties(appearance: Appearance, systemIsDark: boolean): 
     if (colour && readable(name, colour, background, surface)) properties[property] = colour;
   }
   const accent = own.accent ?? base.accent;
-  // Links need the contrast of text; where the accent lacks it, they are the text's colour, underlined.
+  // Links need the contrast of text; when the accent colour lacks it, they use the text's colour, underlined.
   properties['--link'] = contrast(accent, background) >= READABLE ? accent : 'var(--text)';
   properties['--accent'] = accent;
   properties['--on-accent'] = contrast(accent, '#ffffff') >= READABLE ? '#ffffff' : '#000000';
@@ -111,7 +111,7 @@ export function themeProperties(appearance: Appearance, systemIsDark: boolean): 
   return { theme, properties, problems };
 }
 
-/** The values that have the form of their names; the others are named in `problems`. */
+/** The values that are well-formed for their names; the others are named in `problems`. */
 function checked<K extends string>(
   where: string,
   given: Readonly<Record<string, unknown>>,

@@ -18,7 +18,7 @@ export type Confirmed =
       readonly session: FlowSession;
       readonly requestId: string | undefined;
     }
-  /** The session has ended and no other could be had. */
+  /** The session has ended and could not be replaced. */
   | { readonly kind: 'ended' }
   /** It is unknown whether there is a payment: the next attempt reads before it sends. */
   | { readonly kind: 'unclear'; readonly failed: CallError };
@@ -72,7 +72,7 @@ export async function confirmPayment(
           return { kind: 'unclear', failed };
         }
       } catch (second) {
-        // The read after a refusal did not work either.
+        // The read after a refusal failed too.
         const also = callError(second);
         if (also.wire !== 'network') return { kind: 'unclear', failed: also };
         by.connection(true);

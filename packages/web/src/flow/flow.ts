@@ -37,9 +37,9 @@ export class Flow {
   state: State = initialState(!navigator.onLine);
   /** The locale in which typed amounts are read. */
   locale = 'en-US';
-  /** The title of a problem in the customer's language; set by the page that has the words. */
+  /** The title of a problem in the customer's language; set by the page, which has the translations. */
   describe: (code: DuebridgeErrorCode) => string = (code) => code;
-  /** Asks the frame of the chosen funding method for what the customer entered; undefined when that is not complete. */
+  /** Asks the frame of the chosen funding method for what the customer entered; undefined when incomplete. */
   instrument: (() => Promise<string | undefined>) | undefined;
   readonly #site: Site;
   readonly #api: Api;
@@ -137,7 +137,7 @@ export class Flow {
     }
   }
 
-  /** After a payment that failed or was canceled: another, in its place. */
+  /** After a payment that failed or was canceled: makes another one in its place. */
   tryAgain(): void {
     this.#happens({ type: 'tries_again' });
     void this.#showBill();
@@ -172,7 +172,7 @@ export class Flow {
         payment: payment && update(payment),
       },
     });
-    // In the site's own page the frame stays where it is, so it has to say that it is done.
+    // In the site's own page the frame stays, so it has to say that the flow is done.
     this.#happens({ type: 'left', left: this.#site.display === 'inline' });
   }
   keepOpen(): void {
@@ -182,7 +182,7 @@ export class Flow {
     this.#happens({ type: 'left', left: false });
   }
 
-  /** Back to the site with a signed result; without one, which says nothing of a payment, when the session has ended. */
+  /** Returns to the site with a signed result; without one, which says nothing about a payment, when the session has ended. */
   async #goBack(return_url: string): Promise<void> {
     if (this.#leaving) return;
     this.#leaving = true;
@@ -201,11 +201,11 @@ export class Flow {
         await this.#waiting.pause(wait);
       }
     }
-    // Not among the pages to go back to: Back leads to where the customer came from.
+    // Not added to the history: Back leads to where the customer came from.
     location.replace(to);
   }
 
-  /** The customer answers the warning: a new session in place of the one that ends. */
+  /** The customer answers the warning: replaces the session that is about to end. */
   async stay(): Promise<void> {
     try {
       if (!(await this.#renew())) this.#ended();
@@ -266,7 +266,7 @@ export class Flow {
       // A slow site may still supply a token: say that the page is waiting for it, and continue when it arrives.
       if (starting) this.#stop('token_slow');
     });
-    // Without a network the site could not ask either: that is no fault of its tokens.
+    // Without a network the site could not ask its backend either, so its tokens are not at fault.
     if (token === null && !navigator.onLine) throw new CallError('network');
     if (token === null) return false;
     const grant = await this.#api.open(token, {
@@ -384,7 +384,7 @@ export class Flow {
       void this.#readReceipt();
   }
 
-  /** Who paid stands in the session only now. Without it the receipt is as good for everything but the payer's own files. */
+  /** The session contains the payer only now. Without the name the receipt is still good for everything but the payer's files. */
   async #readReceipt(): Promise<void> {
     try {
       const session = tidy(await this.#renewed(() => this.#api.session()));
@@ -431,7 +431,7 @@ export class Flow {
   }
 }
 
-/** Strings from a partner become plain text here, once, so that no screen can forget it. */
+/** Strings from a partner become plain text here, in one place, so that no screen can forget it. */
 function tidy(session: FlowSession): FlowSession {
   return {
     ...session,

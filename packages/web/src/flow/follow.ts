@@ -7,26 +7,26 @@ import { FIRST_WAIT_MS, longer, type Waiting } from './waiting.ts';
 
 /** Delay between polls when streams fail but requests work. */
 const POLL_MS = 2_000;
-/** A stream that failed this often in a row is given up for polling (a proxy that buffers, a server with no stream to spare). */
+/** After this many consecutive failures of a stream, poll instead (a proxy that buffers, a server without a free stream). */
 const MAX_STREAM_FAILURES = 3;
 
 export interface Following {
   readonly api: Pick<Api, 'payment' | 'follow'>;
   readonly waiting: Pick<Waiting, 'pause' | 'during'>;
-  /** Whether the browser says that there is a network. */
+  /** Whether the browser reports a network. */
   readonly online: () => boolean;
   /** Runs a call; when the session has ended, renews it and runs the call again. */
   readonly renewed: <T>(act: () => Promise<T>) => Promise<T>;
   readonly heard: (payment: FlowPayment) => void;
   readonly connection: (lost: boolean) => void;
-  /** The customer may have to approve the payment: it is polled until it is sent, because streams do not tell of that. */
+  /** The customer may have to approve the payment first: poll until it is sent, because streams do not report that. */
   readonly acts?: boolean;
   readonly signal: AbortSignal;
 }
 
 /**
- * Follows until the payment has ended, the signal aborts (both `done`), or the session ends and no other can be had (`ended`).
- * Never rejects.
+ * Follows until the payment has ended or the signal aborts (both `done`), or until the session ends and cannot be replaced
+ * (`ended`). Never rejects.
  */
 export async function followPayment(id: string, by: Following): Promise<'done' | 'ended'> {
   let last: FlowPayment | undefined;
@@ -52,7 +52,7 @@ export async function followPayment(id: string, by: Following): Promise<'done' |
     } catch (error) {
       const failed = callError(error);
       if (spent(failed)) return 'ended';
-      // Also for "not found": the payment was confirmed, so it is there or will be.
+      // Also for "not found": the payment was confirmed, so it exists or will exist.
       if (failed.wire === 'network') by.connection(true);
       await by.waiting.pause(Math.max(failed.retryAfterMs ?? 0, wait));
       wait = longer(wait);
@@ -61,7 +61,7 @@ export async function followPayment(id: string, by: Following): Promise<'done' |
   return 'done';
 }
 
-/** One stream, however it ends; left when the network goes, so that its return is noticed at once. */
+/** One stream, however it ends; closed when the network is lost, so that its return is noticed immediately. */
 async function stream(
   id: string,
   { api, waiting, online, signal }: Following,

@@ -1,5 +1,5 @@
 /**
- * The part of the page that belongs to funding methods: what is on offer for an amount, the processor's frame, what the customer agrees
+ * The part of the page for funding methods: the methods offered for an amount, the processor's frame, what the customer agrees
  * to, and what they have to do at their bank.
  */
 import type { FlowAction, FlowFundingMethod } from '@duebridge/contract';
@@ -9,7 +9,7 @@ import type { FromFund, ToFund } from '../fund/messages.ts';
 import type { Flow } from './flow.ts';
 import type { Language } from './i18n.ts';
 
-/** A processor's fields that are not there by then are said to be missing. */
+/** If a processor's fields are not shown within this time, the page reports them as missing. */
 const SLOW_MS = 15_000;
 
 /** The processor's page in a frame. While it is shown it answers `flow.instrument`. */
@@ -24,7 +24,7 @@ export function FundingFrame(props: {
   const { flow, words, method, amount, act } = props;
   const frame = useRef<HTMLIFrameElement>(null);
   const [state, setState] = useState<'loading' | 'slow' | 'there'>('loading');
-  // Before the paint: a frame that loads at once would not be heard later.
+  // Before the paint: a frame that loads immediately would send its message before anybody listens.
   useLayoutEffect(() => {
     let there = false;
     let answer: ((instrument: string | undefined) => void) | undefined;
@@ -38,7 +38,7 @@ export function FundingFrame(props: {
           return send({ fund: 'start', amount_in_cents: amount, locale: words.tag, dark, act });
         }
         case 'height':
-          // A step-up opens a window of its own in the frame: it keeps the height of the style.
+          // A step-up opens its own window in the frame, which keeps the height of the style.
           if (frame.current && act === undefined && data.height > 0)
             frame.current.style.height = `${data.height}px`;
           there = true;
@@ -81,7 +81,7 @@ export function FundingFrame(props: {
   );
 }
 
-/** What the customer agrees to by paying in this way. */
+/** What the customer agrees to by paying with this method. */
 export function Agreement(props: {
   readonly words: Language;
   readonly method: FlowFundingMethod;

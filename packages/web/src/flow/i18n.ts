@@ -1,6 +1,5 @@
 /**
- * The page in four languages. The words of each are a file of their own, loaded when they are asked for; numbers, money and dates
- * by Intl.
+ * The page in four languages. Each language's text is a file of its own, loaded on demand; Intl formats numbers, money and dates.
  */
 import type { Word, Words } from './words/en.ts';
 import { formatMoney } from './money.ts';
@@ -8,23 +7,23 @@ import { tagOf, type Tag } from './tags.ts';
 
 export type { Word };
 
-/** Set by the build: the file of each language's words, below `flow/assets/`. */
+/** Set by the build: the file of each language's text, below `flow/assets/`. */
 declare const DUEBRIDGE_WORDS: Readonly<Record<Tag, string>>;
 
-/** Between two tries to get the words: nothing can be said until they are there. */
+/** Delay between two attempts to load the text: nothing can be shown without it. */
 const RETRY_MS = 2_000;
 
-/** One language: its words and its ways of writing money and time. */
+/** One language: its text and its formats of money and time. */
 export interface Language {
-  /** For `<html lang>`: of the words. */
+  /** For `<html lang>`: the language of the text. */
   readonly tag: Tag;
-  /** For Intl: of numbers and dates. */
+  /** For Intl: the locale of numbers and dates. */
   readonly locale: string;
   readonly say: (word: Word, values?: Readonly<Record<string, string>>) => string;
   readonly money: (cents: number) => string;
   /** A calendar date (YYYY-MM-DD), the same day wherever the customer is. */
   readonly date: (day: string) => string;
-  /** An instant, in the customer's zone, which is named. */
+  /** An instant in the customer's time zone, with the zone's name. */
   readonly instant: (iso: string) => string;
   readonly clock: (ms: number) => string;
   /** "12 seconds", "3 minutes". */
@@ -33,7 +32,7 @@ export interface Language {
 
 const loading = new Map<Tag, Promise<Words>>();
 
-/** Takes the locale that the site asked for; one that we have no words in gets English. Waits for the network. */
+/** Takes the locale that the site asked for; an unsupported one gets English. Waits for the network. */
 export async function loadLanguage(asked: string): Promise<Language> {
   const tag = tagOf(asked);
   const words = loading.get(tag) ?? fetchWords(tag);
@@ -48,7 +47,7 @@ async function fetchWords(tag: Tag): Promise<Words> {
       const answer = await fetch(file, { credentials: 'omit' });
       if (answer.ok) return (await answer.json()) as Words;
     } catch {
-      // The same as an answer that is no file.
+      // The same as an answer that is not a file.
     }
     await new Promise((resolve) => {
       setTimeout(resolve, RETRY_MS);
@@ -56,7 +55,7 @@ async function fetchWords(tag: Tag): Promise<Words> {
   }
 }
 
-/** A language whose words are there. */
+/** A language whose text is loaded. */
 export function language(asked: string, tag: Tag, words: Words): Language {
   const locale = usable(asked, tag) ? asked : `${tag}-US`;
   const format = (options: Intl.DateTimeFormatOptions): Intl.DateTimeFormat =>
@@ -67,7 +66,7 @@ export function language(asked: string, tag: Tag, words: Words): Language {
     say: (word, values = {}) =>
       words[word].replaceAll(/\{(\w+)\}/g, (_, name: string) => values[name] ?? ''),
     money: (cents) => formatMoney(cents, locale),
-    // A calendar date has no zone: formatted in one west of Greenwich it would slip a day.
+    // A calendar date has no zone: formatted in a zone west of Greenwich it would be a day early.
     date: (day) =>
       format({ dateStyle: 'long', timeZone: 'UTC' }).format(new Date(`${day}T00:00:00Z`)),
     instant: (iso) =>
@@ -90,7 +89,7 @@ export function language(asked: string, tag: Tag, words: Words): Language {
   };
 }
 
-/** A bare language means that language in the United States, whose dollars these are. */
+/** A bare language means that language in the United States, because the amounts are US dollars. */
 function usable(asked: string, tag: string): boolean {
   try {
     const found = new Intl.Locale(asked);

@@ -34,9 +34,9 @@ const root = document.querySelector('#app');
 if (root) void main(root);
 
 async function main(place: Element): Promise<void> {
-  // Until the first render the skeleton of the first bytes stands (flow.html).
+  // Until the first render the page shows the skeleton of flow.html.
   applyLook({});
-  // Most sites ask for the language of their customer's browser: its words come while the two find each other.
+  // Most sites use the language of their customer's browser, so load its text while the page connects to the site.
   void loadLanguage(navigator.language);
   const site = findVisit() ?? (await findSite(registeredOrigins()));
   if (!site || 'problem' in site) {
@@ -48,7 +48,7 @@ async function main(place: Element): Promise<void> {
     return;
   }
   const problems = applyLook(site.init.appearance);
-  // The token is on its way while the words load.
+  // The token is requested while the text loads.
   let changed = (): void => {};
   const flow = new Flow(site, createApi(new URL('../../', location.href)), () => changed());
   void flow.start();
@@ -91,7 +91,7 @@ function App(props: {
 
   useEffect(() => {
     props.listen(() => setTurn((turn) => turn + 1));
-    // What has happened before this was listened for.
+    // Handle what happened before the listeners were added.
     setTurn((turn) => turn + 1);
     let appearance = site.init.appearance;
     const tellLook = (problems: readonly string[]): void => {
@@ -126,8 +126,8 @@ function App(props: {
   }, []);
   useLayoutEffect(() => speak(words), [words]);
 
-  // The first screen takes no focus: that would pull it out of the site's page. Later ones do, and
-  // only if it is here already. Before the paint: a key pressed in between would go nowhere.
+  // The first screen does not take the focus, which would pull it out of the site's page. Later screens do, and only if the focus
+  // is already in this page. Before the paint, so that no key press in between is lost.
   const shown = useRef('');
   const name = nameOf(screen);
   const status = paymentOf(screen)?.status ?? '';
@@ -212,7 +212,7 @@ function ScreenOf(props: Shown & { readonly closable: boolean }): VNode {
   }
 }
 
-/** What is said beside any screen: the connection, the end of the session, closing while sending. */
+/** Shown beside any screen: the state of the connection, the end of the session, closing while sending. */
 function Notices({ flow, words, state }: Shown): VNode {
   const { say } = words;
   const { screen } = state;
@@ -256,7 +256,7 @@ function Notices({ flow, words, state }: Shown): VNode {
   );
 }
 
-/** The state of the payment in one sentence, for those who do not see the steps. */
+/** The state of the payment in one sentence, for people who do not see the steps. */
 function progress({ screen }: State, words: Language): string {
   const payment = paymentOf(screen);
   const biller = screen.bill?.session.biller.name ?? '';
@@ -277,7 +277,7 @@ function progress({ screen }: State, words: Language): string {
   }
 }
 
-/** One live region for the life of the page; the last thing said wins when several come quickly. */
+/** One live region for the life of the page; when several announcements come quickly, the last one wins. */
 function Announcer({ text }: { readonly text: string }): VNode {
   const [said, say] = useState('');
   const last = useRef(0);
@@ -316,7 +316,7 @@ function speak(words: Language): void {
   document.title = words.say('page_title');
 }
 
-/** Applies it; gives what could not be applied. */
+/** Applies it; returns what could not be applied. */
 function applyLook(appearance: Appearance): readonly string[] {
   const dark = matchMedia('(prefers-color-scheme: dark)').matches;
   const { theme, properties, problems } = themeProperties(appearance, dark);

@@ -20,12 +20,10 @@ export function amountText(cents: number, locale: string): string {
 }
 
 /**
- * What a person typed as cents, or undefined when it cannot be meant as an amount of dollars.
- *
- * Both signs are taken for the decimal sign when one or two digits follow the last of them
- * ("1,234.50", "1234,5"). A sign with three digits behind it is a thousands sign only if the locale
- * writes it so: "1,234" is an amount in English, and in a language that writes 1,234 for a little
- * more than one it is not guessed at.
+ * Parses what a person typed into cents; undefined when it cannot be an amount of dollars.
+ * Either separator counts as the decimal separator when one or two digits follow its last occurrence ("1,234.50", "1234,5"). A
+ * separator with three digits after it is a thousands separator only if the locale uses it so: "1,234" is an amount in English;
+ * in a language that writes 1,234 for a little more than one, it is ambiguous and not guessed.
  */
 export function parseAmount(text: string, locale: string): number | undefined {
   const typed = text.replaceAll(/[\s\u00A0\u202F'’$]|USD?/gi, '');
@@ -44,7 +42,7 @@ export function parseAmount(text: string, locale: string): number | undefined {
       return undefined;
   }
   const digits = `${groups.join('')}${cents.padEnd(2, '0')}`.replace(/^0+(?=\d)/, '');
-  // Longer than the largest amount: not a number to trust to a double.
+  // Longer than the largest amount: a double may not hold it exactly.
   return digits.length > 12 ? undefined : Number(digits);
 }
 

@@ -1,13 +1,11 @@
-/**
- * The receipt to keep: the rows that the screen shows, and two files that open anywhere.
- */
+/** The customer's receipt: the rows that the screen shows, and two self-contained files. */
 import type { FlowPayment, FlowSession } from '@duebridge/contract';
 import type { Language } from './i18n.ts';
 import { escapeHtml, plainText } from './text.ts';
 
 export type Row = readonly [label: string, value: string];
 
-/** Everything a customer needs to speak about this payment with the biller, in reading order. */
+/** Everything a customer needs to talk to the biller about this payment, in reading order. */
 export function receiptRows(session: FlowSession, payment: FlowPayment, words: Language): Row[] {
   const { say } = words;
   const biller = session.biller.name;
@@ -32,7 +30,7 @@ export function receiptRows(session: FlowSession, payment: FlowPayment, words: L
   ];
 }
 
-/** Where to ask, and where the receipt goes. */
+/** Where to ask, and where the receipt is sent. */
 export function receiptNote({ partner, biller, receipt }: FlowSession, { say }: Language): string {
   const contact = plainText(partner.support_contact ?? '');
   const help = say(contact === '' ? 'support' : 'support_at', { biller: biller.name, contact });
@@ -55,7 +53,7 @@ export function receiptText(title: string, rows: readonly Row[], note: string): 
   );
 }
 
-/** The receipt as one HTML file without anything outside itself, script included. */
+/** The receipt as one self-contained HTML file without scripts. */
 export function receiptHtml(
   title: string,
   rows: readonly Row[],

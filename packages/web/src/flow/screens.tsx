@@ -1,6 +1,5 @@
 /**
- * The screens. Each is a function of its state and the words; what a button does is a method of Flow.
- *
+ * The screens. Each is a function of its state and the language; a button calls a method of Flow.
  * One file because it is a list: one function per screen, in the order in which a customer meets them.
  */
 import type { FlowPayment } from '@duebridge/contract';
@@ -29,21 +28,21 @@ import {
   type Screen,
 } from './state.ts';
 
-/** What every screen gets: its own part of the state. */
+/** The props of every screen: its own part of the state. */
 interface Props<N extends Screen['name']> {
   readonly flow: Flow;
   readonly words: Language;
   readonly screen: Extract<Screen, { name: N }>;
 }
 
-/** What the button says that leaves the page: its own word in a frame; where it leads when the page has the whole tab. */
+/** The label of the button that leaves the page: a general word in a frame; the destination when the page has the whole tab. */
 export function leaveLabel(flow: Flow, { say }: Language, word: 'close' | 'done'): string {
   if (!flow.hasTab) return say(word);
   const site = flow.state.screen.bill?.session.partner.name ?? say('the_site');
   return say('back_to', { site });
 }
 
-/** The shape of the bill before there is one: what the first bytes of the page show as well (flow.html). */
+/** The shape of the bill before it is loaded, the same as the skeleton in flow.html. */
 export function Loading({ words }: { readonly words: Language }): VNode {
   return (
     <div class="loading" aria-busy="true">
@@ -404,7 +403,7 @@ function usualText(seconds: number, { say, duration }: Language): string {
   return say('usual', { time: duration(Math.ceil(seconds / 60) * 60) });
 }
 
-/** Seen, not announced: a number that changes each second would drown everything else. */
+/** Visible but not announced: a number that changes each second would drown out everything else. */
 function Elapsed(props: {
   readonly since: number;
   readonly now: () => number;
@@ -425,7 +424,7 @@ function Failed({ flow, words, screen }: Props<'status'>): VNode {
   const { payment, bill } = screen;
   const biller = bill.session.biller.name;
   const { failure_reason: reason } = payment;
-  // A platform of an earlier version tells a duplicate by this alone.
+  // A platform of an earlier version marks a duplicate only in this way.
   const failure = payment.duplicate === true ? 'duplicate' : payment.failure;
   const method = methodLabel(bill, payment);
   const [title, note]: readonly [Word, Word] =
@@ -543,7 +542,7 @@ export function Receipt({ flow, words, screen }: Props<'receipt'>): VNode {
   );
 }
 
-/** After Done, Close or Escape in a frame that stays: what was done, and the way back. */
+/** After Done, Close or Escape in a frame that stays: the result, and the way back. */
 export function Left({
   flow,
   words,
@@ -577,7 +576,7 @@ export function Left({
   );
 }
 
-/** The problems that have words of their own. */
+/** The problems that have their own text. */
 const PROBLEM_WORDS = {
   origin_not_allowed: ['problem_origin_not_allowed', 'problem_origin_not_allowed_text'],
   token_invalid: ['problem_token_invalid', 'problem_token_invalid_text'],
@@ -590,7 +589,7 @@ const PROBLEM_WORDS = {
   alone: ['problem_alone', 'problem_alone_text'],
 } as const satisfies Record<string, readonly [Word, Word]>;
 
-/** The title and the text of a problem; those without words of their own are `internal`. */
+/** The title and the text of a problem; those without their own text are `internal`. */
 export function problemWords(code: string): readonly [Word, Word] {
   return code in PROBLEM_WORDS
     ? PROBLEM_WORDS[code as keyof typeof PROBLEM_WORDS]
@@ -658,7 +657,7 @@ function Facts({ rows }: { readonly rows: readonly Row[] }): VNode {
 const SHAPES = { right: 'M7 13l4 4 7-9', wrong: 'M12 6v7m0 4v.5', neutral: 'M7 12.5h10' };
 type Kind = keyof typeof SHAPES;
 
-/** Says by shape, not by colour alone, how it went; the words beside it say it as well. */
+/** Shows the outcome by shape as well as by colour; the words beside it say the same. */
 function Sign({ kind, shape = kind }: { readonly kind: Kind; readonly shape?: Kind }): VNode {
   return (
     <svg class={`sign ${kind}`} viewBox="0 0 24 24" aria-hidden="true">

@@ -1,14 +1,16 @@
 /**
  * The page's end of the connection to the site that shows it. It announces itself only to registered origins, and accepts answers
  * only from its parent window and with the nonce that it sent. A customer who came with the whole tab (display `redirect`) has
- * left the site behind: then the platform says what the site asked for, and there is nobody to send messages to.
+ * left the site; the platform then supplies what the site asked for, and there is nobody to send messages to.
  */
 import { PROTOCOL, type Hello, type Init, type ToPage, type ToSite } from '../messages.ts';
 import type { Appearance, TokenReason } from '../embed/types.ts';
 
-/** A site's backend that has not given a token by then is slow: the page says so while it waits, and mount() has not given up. */
+/**
+ * A site's backend that has not supplied a token within this time is slow. The page says so while it waits; mount() waits longer.
+ */
 const TOKEN_SLOW_MS = 10_000;
-/** A site that does not answer the hello in this time is not a registered one; its SDK waits longer than this. */
+/** A site that does not answer the hello within this time is not registered; its SDK waits longer than this. */
 const INIT_TIMEOUT_MS = 8_000;
 
 /** The connection to the site. */
@@ -17,7 +19,7 @@ export interface Site {
   readonly init: Omit<Init, 'duebridge' | 'nonce' | 'display'>;
   /** How the page is shown; `tab`: it has the whole tab. */
   readonly display: Init['display'] | 'tab';
-  /** Where the customer goes back to, when the page has the whole tab. */
+  /** Where the customer returns to when the page has the whole tab. */
   readonly returnUrl?: string | undefined;
   send(message: ToSite): void;
   /** A new token; null when the site has none. `slow` is called once when the site takes long. */
@@ -26,7 +28,7 @@ export interface Site {
   listen(heard: (message: ToPage) => void): void;
 }
 
-/** What the platform says of a customer who came with the whole tab: of the visit, or why there is none. */
+/** What the platform returns for a customer who came with the whole tab: the visit, or why there is none. */
 type Visit =
   | {
       readonly token: string;
@@ -37,13 +39,16 @@ type Visit =
     }
   | { readonly problem: string; readonly request_id?: string };
 
-/** Why a visit cannot be paid in. */
+/** Why no payment can be made in this visit. */
 export interface NoVisit {
   readonly problem: string;
   readonly requestId: string | undefined;
 }
 
-/** The visit that stands in the page; undefined in a frame. Taken out of the document: its token is for this module alone. */
+/**
+ * The visit embedded in the page; undefined in a frame. It is removed from the document, because its token is for this module
+ * only.
+ */
 export function findVisit(): Site | NoVisit | undefined {
   const meta = document.querySelector<HTMLMetaElement>('meta[name=duebridge-visit]');
   meta?.remove();
@@ -70,10 +75,9 @@ export function findSite(registered: readonly string[]): Promise<Site | undefine
   const above = window.parent;
   if (above === window) return Promise.resolve(undefined);
   const hello: Hello = { duebridge: PROTOCOL, nonce: crypto.randomUUID() };
-  // Where the browser says who is above, try only that one: each other try is an error in the console.
-  // Firefox, and the HTML standard, answer "null" to a frame made with `referrerpolicy="no-referrer"`,
-  // as every released SDK makes it; then all registered origins are tried, and the browser delivers to
-  // the right one alone.
+  // When the browser reveals the parent's origin, try only that one: every other attempt logs an error in the console. Firefox,
+  // and the HTML standard, report "null" to a frame created with `referrerpolicy="no-referrer"`, as every released SDK creates
+  // it. Then all registered origins are tried, and the browser delivers to the right one only.
   const embedder = location.ancestorOrigins?.[0];
   const origins = registered.filter(
     (origin) => !embedder || embedder === 'null' || origin === embedder,

@@ -2,12 +2,12 @@
  * Server-sent events from a fetch: EventSource cannot send the Authorization header.
  */
 
-/** The longest event we keep: a payment is about 1 kB; a stream that never ends a line is not one. */
+/** The longest event kept: a payment is about 1 kB; a stream that never ends a line is not one. */
 const MAX_BUFFER = 64 * 1024;
 
 /**
- * Takes a stream in pieces of any size; calls `onEvent` with name and data of each event. Comments,
- * ids and retry lines are read over. Throws RangeError for an event over 64 kB.
+ * Parses a stream in chunks of any size; calls `onEvent` with the name and data of each event. Ignores comments, ids and retry
+ * lines. Throws RangeError for an event over 64 kB.
  */
 export function eventReader(onEvent: (name: string, data: string) => void): (text: string) => void {
   let buffer = '';

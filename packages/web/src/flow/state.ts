@@ -11,7 +11,7 @@ import type { FlowFundingMethod, FlowPayment, FlowSession } from '@duebridge/con
 import type { DuebridgeErrorCode, ScreenName } from '../embed/types.ts';
 import { MAX_CENTS } from './money.ts';
 
-/** A typed amount over this many times the bill is asked about: a forgotten decimal point makes it a hundred times. */
+/** A typed amount over this multiple of the bill prompts a question: a forgotten decimal point multiplies it by a hundred. */
 const FAR_ABOVE = 2;
 
 export type AmountProblem =
@@ -38,18 +38,18 @@ export interface Bill {
   readonly replaces: string | undefined;
 }
 
-/** What "Try again" starts with: the bill under the session there is, or a new session. */
+/** How "Try again" starts: with the bill under the current session, or with a new session. */
 export type Again = 'bill' | 'session';
 
 export type Screen =
-  /** With a bill when it is read again: what the customer typed and chose stays. */
+  /** With a bill when it is read again; what the customer typed and chose is kept. */
   | { readonly name: 'loading'; readonly bill: Bill | undefined }
   | { readonly name: 'review'; readonly bill: Bill }
   | {
       readonly name: 'amount';
       readonly bill: Bill;
       readonly problem?: AmountProblem | undefined;
-      /** A valid amount far above the bill, and what may have been meant: the customer says which. */
+      /** A valid amount far above the bill, and what was probably meant: the customer chooses. */
       readonly asks?: { readonly amount: number; readonly meant: number | undefined } | undefined;
     }
   | {
@@ -81,7 +81,7 @@ export interface State {
   readonly endsAt: number | undefined;
   /** The customer asked to close while a payment was being sent. */
   readonly asksToClose: boolean;
-  /** The customer has left a page that stays where it is: it says so, and offers the way back. */
+  /** The customer has left a page that stays in place: it says so, and offers the way back. */
   readonly left: boolean;
 }
 
@@ -91,17 +91,17 @@ export type Happening =
   | { readonly type: 'chose'; readonly amount: number }
   | { readonly type: 'edits_amount' }
   | { readonly type: 'typed'; readonly text: string }
-  /** `cents` is what the text means in the customer's language; undefined when it means nothing. */
+  /** `cents` is the parsed text in the customer's language; undefined when it is not an amount. */
   | { readonly type: 'submitted'; readonly cents: number | undefined }
   | { readonly type: 'method'; readonly method: string }
   | { readonly type: 'back' }
   | { readonly type: 'sends' }
-  /** The details of the funding method are not complete: nothing was sent. */
+  /** The details of the funding method are incomplete: nothing was sent. */
   | { readonly type: 'not_sent' }
-  /** The rules changed after the page was drawn; `session` is the bill as it is now. */
+  /** The rules changed after the page was drawn; `session` is the current bill. */
   | { readonly type: 'amount_refused'; readonly session: FlowSession }
   | { readonly type: 'heard'; readonly payment: FlowPayment }
-  /** The session as it is after the payment succeeded: who paid, and where the receipt goes. */
+  /** The session after the payment succeeded: who paid, and where the receipt is sent. */
   | { readonly type: 'receipted'; readonly session: FlowSession }
   | { readonly type: 'slow' }
   | {
@@ -191,7 +191,7 @@ export function reduce(state: State, what: Happening): State {
   }
 }
 
-/** The funding methods that take this amount. */
+/** The funding methods that accept this amount. */
 export function methodsFor({ session }: Bill, amount: number): FlowFundingMethod[] {
   return session.funding_methods.filter(
     ({ min_amount_in_cents: min = 0, max_amount_in_cents: max = amount }) =>
@@ -261,14 +261,14 @@ function submitted(state: State, bill: Bill, cents: number | undefined): State {
     : { ...state, screen: { name: 'amount', bill, asks } };
 }
 
-/** Whether an amount should be asked about, and what may have been meant by it. */
+/** Whether to ask about an amount, and what was probably meant. */
 function farAbove(
   amount: number,
   { session, rules }: Bill,
 ): { amount: number; meant: number | undefined } | undefined {
   const due = session.account.balance?.amount_due_in_cents;
   if (due === undefined || due <= 0 || amount <= due * FAR_ABOVE) return undefined;
-  // Without its decimal point an amount becomes a hundred times larger.
+  // Without its decimal point an amount is a hundred times larger.
   const shifted = amount / 100;
   const meant = Number.isInteger(shifted) && shifted <= due * FAR_ABOVE && shifted >= rules.min;
   return { amount, meant: meant ? shifted : undefined };

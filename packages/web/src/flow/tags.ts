@@ -2,7 +2,7 @@
 export const TAGS = ['en', 'es', 'fr', 'pt'] as const;
 export type Tag = (typeof TAGS)[number];
 
-/** The language that we have for a locale; English for any other. */
+/** The supported language for a locale; English for any other. */
 export function tagOf(asked: string): Tag {
   return TAGS.find((tag) => new RegExp(`^${tag}\\b`, 'i').test(asked)) ?? 'en';
 }

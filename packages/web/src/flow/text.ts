@@ -2,7 +2,7 @@
  * Strings from a partner are shown as plain text, without control characters.
  */
 
-/** Control characters, and those that turn the reading direction: they can make one text look like another. */
+/** Control characters, and those that change the text direction: they can make one text look like another. */
 const INVISIBLE =
   /[\p{Cc}\u061C\u200B-\u200F\u2028-\u202E\u2060-\u2069\uFEFF\u{E0000}-\u{E007F}]/gu;
 
@@ -12,7 +12,7 @@ export function plainText(value: string, limit = 120): string {
   return letters.length > limit ? `${letters.slice(0, limit - 1).join('')}…` : letters.join('');
 }
 
-/** For the one place that makes HTML as text: the downloaded receipt. */
+/** For the downloaded receipt, the only place that builds HTML as text. */
 export function escapeHtml(value: string): string {
   return value.replaceAll(/[&<>"']/g, (letter) => `&#${letter.charCodeAt(0)};`);
 }

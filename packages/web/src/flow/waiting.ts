@@ -11,7 +11,7 @@ export function longer(wait: number): number {
   return Math.min(wait * WAIT_GROWTH, MAX_WAIT_MS);
 }
 
-/** The waits of a page; `wake()` ends the one under way, if any. */
+/** The delays of a page; `wake()` ends the current one, if any. */
 export interface Waiting {
   pause(ms: number): Promise<void>;
   wake(): void;
