@@ -3,11 +3,14 @@
  * Stripe alone, and the platform, the partner and their ledgers do the rest. Stripe is the imitation, with a script of its own.
  */
 import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
+import { join } from 'node:path';
 import test, { after, before } from 'node:test';
 import { pathToFileURL } from 'node:url';
 import { freePort } from '@duebridge/runtime/testing';
+import type { AxeResults } from 'axe-core';
 import type { FrameLocator, Page } from 'playwright-core';
 import { startDemoSite, type DemoSite } from '../../demo/site/server.ts';
 import type { FundingAdapter } from '../../packages/platform/src/funding/adapter.ts';
@@ -16,6 +19,10 @@ import { BothSides, type PlatformSide } from '../support/both-sides.ts';
 import { until, useRig } from './rig.ts';
 
 const rig = useRig();
+const axe = readFileSync(
+  join(import.meta.dirname, '../../node_modules/axe-core/axe.min.js'),
+  'utf8',
+);
 const sides = new BothSides();
 const key = 'the-key-that-the-biller-chose';
 const stripe = await startStripe({ after });
@@ -134,8 +141,8 @@ interface Visit {
 }
 
 /** The page of an account at the screen where the method is chosen. */
-async function toConfirm(account: string): Promise<Visit> {
-  const page = await (await rig.browser.newContext()).newPage();
+async function toConfirm(account: string, colorScheme: 'light' | 'dark' = 'light'): Promise<Visit> {
+  const page = await (await rig.browser.newContext({ colorScheme })).newPage();
   page.setDefaultTimeout(20_000);
   const requests: string[] = [];
   const wrong: string[] = [];
@@ -157,6 +164,36 @@ async function enter({ fund }: Visit, number: string): Promise<void> {
 const paid = ({ frame }: Visit): Promise<void> =>
   frame.getByRole('heading', { name: 'Paid. Thank you!' }).waitFor();
 
+/** What axe finds in the payment page and in the frame of the method; the processor's own frame is the processor's. */
+async function shutsOut({ page }: Visit): Promise<string[]> {
+  const ours = new URL(platform.platform.url).origin;
+  const frames = page.frames().filter((frame) => new URL(frame.url(), ours).origin === ours);
+  assert.ok(frames.length > 0);
+  const found: string[] = [];
+  for (const frame of frames) {
+    await frame.evaluate(axe);
+    const { pathname } = new URL(frame.url());
+    const rules = ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa'];
+    // The heading and the landmarks are the page's: a frame of fields has none of its own.
+    if (!pathname.includes('/fund/')) rules.push('best-practice');
+    const { violations } = await frame.evaluate(
+      (runOnly) =>
+        (window as unknown as { axe: { run(o: object): Promise<AxeResults> } }).axe.run({
+          runOnly,
+          resultTypes: ['violations'],
+          iframes: false,
+        }),
+      rules,
+    );
+    found.push(
+      ...violations.map(
+        ({ id, nodes }) => `${pathname}: ${id}: ${nodes.map(({ html }) => html).join(' | ')}`,
+      ),
+    );
+  }
+  return found;
+}
+
 async function captured(amount: number): Promise<void> {
   await until(() =>
     [...stripe.intents.values()].some(
@@ -175,11 +212,13 @@ test('a card is paid from the click to the captured funds, and its number reache
     if (!request.url().startsWith(stripe.url)) bodies.push(request.postData() ?? '');
   });
   assert.equal(await frame.getByText('Test mode').count(), 0, 'money may move here');
+  assert.deepEqual(await shutsOut(visit), [], 'where the method is chosen');
   await frame.getByLabel('Card').check();
   // Pressed too early: Stripe's own words, and nothing is sent.
   await fund.frameLocator('iframe').getByLabel('Number').waitFor();
   await frame.getByRole('button', { name: 'Pay $120.50' }).click();
   await fund.getByText('Your card number is incomplete.').waitFor();
+  assert.deepEqual(await shutsOut(visit), [], 'with the method’s frame and its error');
   assert.equal(stripe.intents.size, 0);
   await enter(visit, NUMBERS.good);
   await frame.getByRole('button', { name: 'Pay $120.50' }).click();
@@ -199,6 +238,7 @@ test('a card that asks for an approval is approved in the page, also after a rel
   await frame.getByRole('button', { name: 'Pay $80.00' }).click();
   await frame.getByRole('heading', { name: 'Please approve the payment' }).waitFor();
   await visit.fund.frameLocator('iframe').getByRole('button', { name: 'Approve' }).waitFor();
+  assert.deepEqual(await shutsOut(visit), [], 'at the approval');
   await page.reload();
   await page.getByRole('button', { name: 'Pay bill' }).click();
   await frame.getByRole('heading', { name: 'Please approve the payment' }).waitFor();
@@ -233,8 +273,11 @@ test('a customer goes to the bank in a window of its own, which closes when they
   const { frame, page, wrong } = visit;
   await frame.getByLabel('Your bank').check();
   await frame.getByRole('button', { name: 'Pay $62.00' }).click();
+  const onward = frame.getByRole('button', { name: 'Continue at your bank' });
+  await onward.waitFor();
+  assert.deepEqual(await shutsOut(visit), [], 'before the bank');
   const opened = page.context().waitForEvent('page');
-  await frame.getByRole('button', { name: 'Continue at your bank' }).click();
+  await onward.click();
   const tab = await opened;
   const closed = tab.waitForEvent('close');
   await tab.getByRole('link', { name: 'Allow it' }).click();
@@ -245,9 +288,15 @@ test('a customer goes to the bank in a window of its own, which closes when they
 });
 
 test('a method that does not take the amount is not offered, and Stripe’s frame admits nothing but Stripe', async () => {
-  const { frame } = await toConfirm('A-4');
+  const visit = await toConfirm('A-4', 'dark');
+  const { frame, fund } = visit;
   await frame.getByLabel('Card').waitFor();
+  assert.deepEqual(await shutsOut(visit), [], 'in the dark');
   assert.equal(await frame.getByLabel('Bank account', { exact: true }).count(), 0);
+  await frame.getByLabel('Card').check();
+  await fund.frameLocator('iframe').getByLabel('Number').waitFor();
+  const scheme = await fund.locator('html').evaluate((html) => getComputedStyle(html).colorScheme);
+  assert.equal(scheme, 'dark', 'another scheme than the page’s would be an opaque frame');
   const root = platform.platform.url;
   const policy = async (path: string): Promise<string> =>
     (await fetch(new URL(path, root))).headers.get('content-security-policy') ?? '';

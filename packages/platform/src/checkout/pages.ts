@@ -208,7 +208,7 @@ export function servePages(
         .header('Content-Security-Policy', fundPolicy(page, partner.origins))
         .type('text/html; charset=utf-8')
         .send(
-          `<!doctype html><html><head><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>Payment details</title><style>${fundStyle}</style><meta name="duebridge-fund" content="${escapeAttribute(settings)}"><script type="module" src="../../../fund/${fundingFrames.scriptOf(page)}"></script></head><body></body></html>`,
+          `<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>Payment details</title><style>${fundStyle}</style><meta name="duebridge-fund" content="${escapeAttribute(settings)}"><script type="module" src="../../../fund/${fundingFrames.scriptOf(page)}"></script></head><body></body></html>`,
         );
     },
   );

@@ -49,6 +49,11 @@ tell({ fund: 'ready' });
 
 async function start(message: Extract<ToFund, { fund: 'start' }>): Promise<void> {
   const { amount_in_cents: amount, locale, dark, act } = message;
+  // Stripe's words are in this language, and a screen reader pronounces by it.
+  document.documentElement.lang = locale;
+  // A frame whose scheme differs from the page's gets an opaque background. The colours are the page's own.
+  document.documentElement.style.colorScheme = dark ? 'dark' : 'light';
+  wrong.style.cssText = `margin:.5rem 0 0;font:inherit;color:${dark ? '#ff9d94' : '#b3261e'}`;
   const stripe = (await load())(settings.publishable_key, { locale });
   if (act !== undefined) {
     // However it ends, the platform asks Stripe: only its answer counts.
@@ -102,7 +107,6 @@ function failed(told: unknown): void {
 function say(text: string | undefined): void {
   wrong.hidden = text === undefined || text === '';
   wrong.textContent = text ?? '';
-  wrong.style.cssText = 'margin:.5rem 0 0;font:inherit;color:#c0123c';
 }
 
 function tell(message: FromFund): void {
