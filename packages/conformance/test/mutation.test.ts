@@ -8,6 +8,7 @@ import { spawnSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import test, { describe } from 'node:test';
 import { mutate } from './mutation/main.ts';
+import { keptCore } from './mutation/core-scores.ts';
 import { SUBJECTS } from './mutation/subjects.ts';
 import { kept, page, PAGE } from './mutation/summary.ts';
 import { explanationOf, SURVIVORS } from './mutation/survivors.ts';
@@ -66,7 +67,7 @@ test('every survivor of the last full run is explained, and every explanation ha
 test('the page of the mutants tells what the last full run came to', () => {
   assert.equal(
     readFileSync(PAGE, 'utf8'),
-    page(kept()),
+    page(kept(), keptCore()),
     'stale: run packages/conformance/test/mutation/summary.ts again',
   );
 });

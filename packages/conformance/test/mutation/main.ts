@@ -5,30 +5,20 @@
  * (survivors.ts) or to become a check.
  *
  *   npm run mutation -- SUBJECT [--count N] [--seed N] [--at-once N] [--for SECONDS] [--results FILE]
+ *   npm run mutation -- core [--file NAME] [--count N] [--seed N] [--for SECONDS] [--results FILE]
  *
- * With --results, what was judged before is not judged again, so that a long run can be cut in pieces.
+ * The second form is for our own core (core.ts). With --results, what was judged before is not judged again, so that a long run can be cut in pieces.
  */
-import { appendFileSync, existsSync, mkdtempSync, readdirSync, readFileSync } from 'node:fs';
+import { appendFileSync, existsSync, mkdtempSync, readFileSync } from 'node:fs';
 import { rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { basename, join } from 'node:path';
-import { pathToFileURL } from 'node:url';
 import { parseArgs } from 'node:util';
 import type { RunReport } from '../../src/run.ts';
+import { mutateCore } from './core.ts';
+import { coverage, fatesOf, sample, type Fate } from './fate.ts';
 import { mutated, mutations, type Mutation } from './mutations.ts';
 import { SUBJECTS, type Round } from './subjects.ts';
-
-/** How a mutant fared. */
-export interface Fate {
-  readonly file: string;
-  readonly line: number;
-  /** Mutation.name. */
-  readonly name: string;
-  /** The first checks that failed or warned, or what else kept the run from passing; empty when nothing did. */
-  readonly caught: readonly string[];
-  /** False when no request of a whole run leads to the place: then it was not judged at all. */
-  readonly reached: boolean;
-}
 
 /** A right peer that needs so much longer than usual to be judged never ends. */
 const ROUND_MS = 240_000;
@@ -59,7 +49,11 @@ export async function mutate(
   }
   const candidates = subject.files.flatMap((file): Candidate[] => {
     const source = readFileSync(file, 'utf8');
-    return mutations(file, source).map((mutation) => ({ file, source, mutation }));
+    return mutations(file, source).map((mutation) => ({
+      file,
+      source,
+      mutation,
+    }));
   });
   const wanted = candidates.filter(
     ({ file, mutation }) => options.known?.has(`${basename(file)} ${mutation.name}`) !== true,
@@ -68,7 +62,10 @@ export async function mutate(
   if (chosen.length === 0) return [];
   // The strict profile may warn of the subject itself: only what is new counts.
   const rounds = await Promise.all(
-    Object.values(subject.rounds).map(async (round) => ({ round, ...(await untouched(round)) })),
+    Object.values(subject.rounds).map(async (round) => ({
+      round,
+      ...(await untouched(round)),
+    })),
   );
   const fates: Fate[] = [];
   const queue = [...chosen];
@@ -82,7 +79,10 @@ export async function mutate(
       let caught: readonly string[] = [];
       for (const { round, before } of inside) {
         if (caught.length === 0) {
-          caught = await judged(round, before, { file, text: mutated(source, mutation) });
+          caught = await judged(round, before, {
+            file,
+            text: mutated(source, mutation),
+          });
         }
       }
       const fate: Fate = {
@@ -112,7 +112,10 @@ async function untouched(round: Round): Promise<{
       round({
         folder: place,
         env,
-        judging: { signal: AbortSignal.timeout(ROUND_MS), onProgress: () => undefined },
+        judging: {
+          signal: AbortSignal.timeout(ROUND_MS),
+          onProgress: () => undefined,
+        },
       }),
     );
     if (report === undefined) throw new Error('the subject itself does not start');
@@ -170,58 +173,6 @@ function against(report: RunReport): readonly string[] {
   return found.length === 0 && report.verdict !== 'passed' ? [report.verdict] : found;
 }
 
-interface Covered {
-  readonly result: readonly {
-    readonly url: string;
-    readonly functions: readonly {
-      readonly ranges: readonly {
-        readonly startOffset: number;
-        readonly endOffset: number;
-        readonly count: number;
-      }[];
-    }[];
-  }[];
-}
-
-/** Reads what Node wrote down: whether the code at an offset of a file was run. Python tells nothing: all was. */
-function coverage(folder: string): (file: string, offset: number) => boolean {
-  const scripts = readdirSync(folder).flatMap((name) => {
-    const { result } = JSON.parse(readFileSync(join(folder, name), 'utf8')) as Covered;
-    return result;
-  });
-  return (file, offset) => {
-    const url = pathToFileURL(file).href;
-    const own = scripts.filter((script) => script.url === url);
-    if (own.length === 0) return file.endsWith('.py');
-    return own.some(({ functions }) => {
-      const around = functions
-        .flatMap(({ ranges }) => ranges)
-        .filter(({ startOffset, endOffset }) => startOffset <= offset && offset < endOffset);
-      around.sort((one, other) => length(one) - length(other));
-      return (around[0]?.count ?? 0) > 0;
-    });
-  };
-}
-
-function length({ startOffset, endOffset }: { startOffset: number; endOffset: number }): number {
-  return endOffset - startOffset;
-}
-
-/** So many of a list, spread over it by a seed, in their order. */
-function sample<T>(all: readonly T[], count: number | undefined, seed: number): readonly T[] {
-  if (count === undefined || count >= all.length) return all;
-  let state = seed >>> 0;
-  const ranked = all.map((one, place) => {
-    state = (Math.imul(state, 1_664_525) + 1_013_904_223) >>> 0;
-    return { one, place, rank: state };
-  });
-  ranked.sort((one, other) => one.rank - other.rank);
-  return ranked
-    .slice(0, count)
-    .sort((one, other) => one.place - other.place)
-    .map(({ one }) => one);
-}
-
 async function main(): Promise<void> {
   const { positionals, values } = parseArgs({
     allowPositionals: true,
@@ -229,6 +180,7 @@ async function main(): Promise<void> {
       count: { type: 'string' },
       seed: { type: 'string' },
       'at-once': { type: 'string' },
+      file: { type: 'string' },
       for: { type: 'string' },
       results: { type: 'string' },
     },
@@ -236,36 +188,45 @@ async function main(): Promise<void> {
   const [name = ''] = positionals;
   const { results } = values;
   const earlier =
-    results !== undefined && existsSync(results)
-      ? readFileSync(results, 'utf8')
-          .split('\n')
-          .filter((line) => line !== '')
-          .map((line) => JSON.parse(line) as Fate)
-      : [];
+    results !== undefined && existsSync(results) ? fatesOf(readFileSync(results, 'utf8')) : [];
   const number = (text: string | undefined): number | undefined =>
     text === undefined ? undefined : Number(text);
   const count = number(values.count);
   const seed = number(values.seed);
   const at_once = number(values['at-once']);
   const seconds = number(values.for);
-  const fresh = await mutate(name, {
+  const known = new Set(earlier.map((fate) => `${fate.file} ${fate.name}`));
+  const options = {
     ...(count === undefined ? {} : { count }),
     ...(seed === undefined ? {} : { seed }),
     ...(at_once === undefined ? {} : { at_once }),
     ...(seconds === undefined ? {} : { for_ms: seconds * 1_000 }),
-    known: new Set(earlier.map((fate) => `${fate.file} ${fate.name}`)),
-    told(fate) {
+    known,
+    told(fate: Fate): void {
       if (results !== undefined) appendFileSync(results, `${JSON.stringify(fate)}\n`);
       const word = fate.caught.length > 0 ? 'caught  ' : fate.reached ? 'SURVIVES' : 'unseen  ';
-      console.log(`${word} ${fate.file}:${fate.line} ${fate.name}  ${fate.caught.join(' ')}`);
+      console.log(`${word} ${fate.file}:${fate.line} ${fate.name}  ${fate.caught.join(', ')}`);
     },
-  });
+  };
+  const { file } = values;
+  const fresh = await (name === 'core'
+    ? mutateCore({
+        ...options,
+        ...(file === undefined ? {} : { file }),
+        wanted: (path, mutant) => !known.has(`${path} ${mutant}`),
+      })
+    : mutate(name, options));
   const all = [...earlier, ...fresh];
+  for (const one of name === 'core' ? [...new Set(all.map(({ file: path }) => path))] : []) {
+    const own = all.filter(({ file: path }) => path === one);
+    console.log(
+      `${one}: ${own.filter((fate) => fate.caught.length > 0).length} of ${own.length} caught`,
+    );
+  }
   const caught = all.filter((fate) => fate.caught.length > 0).length;
   const unseen = all.filter(({ reached }) => !reached).length;
-  console.log(
-    `${caught} of ${all.length} mutants caught; ${unseen} stand where no request of the judge leads`,
-  );
+  const who = name === 'core' ? 'test' : 'request of the judge';
+  console.log(`${caught} of ${all.length} mutants caught; ${unseen} stand where no ${who} leads`);
 }
 
 if (import.meta.main) {

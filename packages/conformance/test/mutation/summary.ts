@@ -2,11 +2,14 @@
  * What a full run over all subjects came to (results.json), and the page that tells it
  * (docs/mutation.md).
  *
- *   node summary.ts FOLDER      reads the files that --results wrote there, writes both
+ *   node summary.ts FOLDER [SEED]   reads the files that --results wrote there (SUBJECT.jsonl, core.jsonl), writes both; SEED is
+ *                                   that of the core's samples. What is not in the folder stays as it is kept.
  */
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import type { Fate } from './main.ts';
+import { CORE, mutantsOf } from './core.ts';
+import { CORE_RESULTS, coreScore, coreSection, keptCore, type CoreScore } from './core-scores.ts';
+import { fatesOf } from './fate.ts';
 import { SUBJECTS } from './subjects.ts';
 import { explanationOf, SURVIVORS } from './survivors.ts';
 
@@ -38,7 +41,10 @@ const ABOUT: Readonly<Record<string, string>> = {
 };
 
 /** docs/mutation.md. */
-export function page(scores: Readonly<Record<string, Score>>): string {
+export function page(
+  scores: Readonly<Record<string, Score>>,
+  core: Readonly<Record<string, CoreScore>>,
+): string {
   const rows = Object.entries(scores).map(([name, { mutants, caught, survivors, unreached }]) => {
     const judged = mutants - unreached.length;
     const open = survivors.filter((one) => explanationOf(name, one) === undefined).length;
@@ -52,7 +58,7 @@ export function page(scores: Readonly<Record<string, Score>>): string {
     });
     return `### ${name}\n\n${lines.join('\n')}\n`;
   });
-  return `# Mutants of right peers
+  return `# Mutants of right peers, and of the core
 
 The kill matrix was made by people who know the checks. This page was made the other way round:
 right peers are mutated mechanically, one operator, constant, condition, statement, word, field name
@@ -75,20 +81,18 @@ that never happened. "What can be seen" leaves out the survivors that are explai
 
 ## What survives, and why
 
-${parts.join('\n')}`;
+${parts.join('\n')}
+${coreSection(core)}`;
 }
 
 if (import.meta.main) {
-  const [folder = '.'] = process.argv.slice(2);
-  const scores: Record<string, Score> = {};
+  const [folder = '.', seed = '1'] = process.argv.slice(2);
+  const scores: Record<string, Score> = { ...kept() };
   for (const name of Object.keys(SUBJECTS)) {
     const file = join(folder, `${name}.jsonl`);
     if (!existsSync(file)) continue;
-    const fates = readFileSync(file, 'utf8')
-      .split('\n')
-      .filter((line) => line !== '')
-      .map((line) => JSON.parse(line) as Fate);
-    const names = (chosen: (fate: Fate) => boolean): string[] =>
+    const fates = fatesOf(readFileSync(file, 'utf8'));
+    const names = (chosen: (fate: (typeof fates)[number]) => boolean): string[] =>
       fates.filter(chosen).map(({ file, name }) => `${file} ${name}`);
     scores[name] = {
       mutants: fates.length,
@@ -98,5 +102,13 @@ if (import.meta.main) {
     };
   }
   writeFileSync(RESULTS, `${JSON.stringify(scores, undefined, 2)}\n`);
-  writeFileSync(PAGE, page(scores));
+  const core: Record<string, CoreScore> = { ...keptCore() };
+  const tried = join(folder, 'core.jsonl');
+  const fates = existsSync(tried) ? fatesOf(readFileSync(tried, 'utf8')) : [];
+  for (const file of Object.keys(CORE)) {
+    const own = fates.filter((fate) => fate.file === file);
+    if (own.length > 0) core[file] = coreScore(own, mutantsOf(file).length, Number(seed));
+  }
+  writeFileSync(CORE_RESULTS, `${JSON.stringify(core, undefined, 2)}\n`);
+  writeFileSync(PAGE, page(scores, core));
 }

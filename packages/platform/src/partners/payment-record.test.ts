@@ -121,6 +121,79 @@ test('each answer has its one meaning: try again, ask a person, or hold the part
   assert.equal(judgePoll(intent, reply(404, '{}')).kind, 'not_found');
 });
 
+test('every status has its one meaning [S4 RU5 PL5]', () => {
+  const meanings: Readonly<Record<string, readonly number[]>> = {
+    'unknown redirect': [300, 301, 302, 399],
+    'unknown not_found': [404, 410],
+    'unknown timeout': [408],
+    'unknown conflict': [409, 423, 425],
+    'unknown too_many_requests': [429],
+    'unknown misconfigured': [402, 405, 406, 407, 411, 415, 418, 424, 426, 428, 430, 499, 501, 505],
+    'unknown server_error': [500, 502, 503, 504, 506, 599],
+    'unknown other_status': [100, 199, 201, 204, 299],
+    'held credentials': [401],
+    'held scope': [403],
+    rejected: [400, 422],
+  };
+  for (const [meaning, statuses] of Object.entries(meanings)) {
+    for (const status of statuses) assert.equal(kindOf(reply(status, '{}')), meaning, `${status}`);
+  }
+});
+
+test('a 404 is believed, and a refusal quoted, only where the body says so in plain words [RU5 ST3]', () => {
+  const believed = (text: string): boolean | undefined => {
+    const outcome = judgePoll(intent, reply(404, text));
+    return outcome.kind === 'not_found' ? outcome.believed : undefined;
+  };
+  assert.equal(believed('{"code":"NOT_FOUND"}'), true);
+  for (const text of ['', '{}', 'null', '[]', '"NOT_FOUND"', '{"code":7}', '{"code":"a b"}']) {
+    assert.equal(believed(text), false, text);
+  }
+  assert.equal(believed(`{"code":"${'x'.repeat(64)}"}`), true);
+  assert.equal(believed(`{"code":"${'x'.repeat(65)}"}`), false);
+  assert.equal(judgePoll(intent, reply(410, '{"code":"GONE"}')).kind, 'not_found');
+  const refusal = (status: number, text: string): unknown =>
+    judgeSubmit(intent, reply(status, text));
+  const kind = 'rejected';
+  assert.deepEqual(refusal(422, '{"code":"CLOSED","message":"Closed."}'), {
+    kind,
+    status: 422,
+    code: 'CLOSED',
+    message: 'Closed.',
+  });
+  for (const text of ['', 'null', '"x"', '{}', '{"code":null,"message":null}']) {
+    assert.deepEqual(
+      refusal(400, text),
+      { kind, status: 400, code: undefined, message: undefined },
+      text,
+    );
+  }
+  // To a GET, 400 says nothing of the payment.
+  assert.deepEqual(judgePoll(intent, reply(400, '{}')), {
+    kind: 'unknown',
+    reason: 'misconfigured',
+  });
+});
+
+test('a call that brought no answer keeps its reason', () => {
+  for (const reason of [
+    'timeout',
+    'stopped',
+    'connection',
+    'name',
+    'protocol',
+    'too_large',
+  ] as const) {
+    assert.equal(kindOf({ kind: 'no_reply', reason }), `unknown ${reason}`);
+  }
+  assert.equal(
+    kindOf({ kind: 'not_sent', reason: 'invalid_answer', retryAfter: undefined }),
+    'held credentials',
+  );
+  assert.equal(kindOf(reply(200, 'x')), 'unknown not_json');
+  assert.equal(kindOf(reply(200, '{}')), 'unknown not_a_record');
+});
+
 test('what is not strictly a payment record teaches nothing [S5 PF6 PF7]', () => {
   for (const text of [
     '',

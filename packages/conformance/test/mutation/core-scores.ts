@@ -1,0 +1,107 @@
+/** What the mutants of the core came to (core-results.json), why some survive, and the section of docs/mutation.md that tells it. */
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { CORE } from './core.ts';
+import type { Fate } from './fate.ts';
+
+/** The outcome of one file of the core. */
+export interface CoreScore {
+  /** Mutants of the file in all, when they were tried. */
+  readonly mutants: number;
+  /** Seed of the sample; absent when all were tried. */
+  readonly seed?: number;
+  readonly killed: number;
+  /** How many each killer was the first to kill. */
+  readonly by: Readonly<Record<string, number>>;
+  /** Mutation.name of those that every test let pass. */
+  readonly survivors: readonly string[];
+  /** Mutation.name of those at places where no test leads. */
+  readonly unreached: readonly string[];
+}
+
+export const CORE_RESULTS = join(import.meta.dirname, 'core-results.json');
+
+/** The outcomes that are kept, by the path of the file. */
+export function keptCore(): Readonly<Record<string, CoreScore>> {
+  return JSON.parse(readFileSync(CORE_RESULTS, 'utf8')) as Record<string, CoreScore>;
+}
+
+/** The outcome of one file, from its fates. `mutants`: how many it has in all; `seed`: that of the sample. */
+export function coreScore(fates: readonly Fate[], mutants: number, seed: number): CoreScore {
+  const names = (chosen: (fate: Fate) => boolean): string[] =>
+    fates.filter(chosen).map(({ name }) => name);
+  const by: Record<string, number> = {};
+  for (const { caught } of fates) for (const one of caught) by[one] = (by[one] ?? 0) + 1;
+  return {
+    mutants,
+    ...(fates.length < mutants ? { seed } : {}),
+    killed: fates.filter(({ caught }) => caught.length > 0).length,
+    by,
+    survivors: names(({ caught, reached }) => reached && caught.length === 0),
+    unreached: names(({ reached }) => !reached),
+  };
+}
+
+/** Why some mutants of a file survive. */
+interface Explanation {
+  readonly why: string;
+  readonly places: readonly RegExp[];
+}
+
+export const CORE_SURVIVORS: Readonly<Record<string, readonly Explanation[]>> = {
+  'packages/platform/src/engine/payment-steps.ts': [
+    {
+      why: 'A field that is there and undefined reads like one that is not there.',
+      places: [/ signal === undefined -> false$/],
+    },
+    {
+      why: 'Under suspicion a count of nought stays nought: both ways lead to the same number.',
+      places: [/^const isSuspected = ownFaults > 0 .* > -> >=$/],
+    },
+  ],
+};
+
+/** Why a mutant of a file of the core may survive; undefined when nothing explains it. */
+export function coreExplanationOf(file: string, mutant: string): string | undefined {
+  return CORE_SURVIVORS[file]?.find(({ places }) => places.some((place) => place.test(mutant)))
+    ?.why;
+}
+
+/** The section of docs/mutation.md. */
+export function coreSection(scores: Readonly<Record<string, CoreScore>>): string {
+  const rows = Object.entries(scores).map(([file, score]) => {
+    const { mutants, seed, killed, by, survivors, unreached } = score;
+    const tried = killed + survivors.length + unreached.length;
+    const open = survivors.filter((one) => coreExplanationOf(file, one) === undefined).length;
+    const killers = Object.entries(by).map(([who, count]) => `${count} ${who}`);
+    return `| \`${file}\` | ${mutants} | ${seed === undefined ? 'all' : `${tried}, seed ${seed}`} | ${killed} | ${survivors.length} | ${open} | ${unreached.length} | ${killers.join(', ')} |`;
+  });
+  const reasons = Object.entries(scores).flatMap(([file, { survivors, unreached }]) => {
+    const explained = (CORE_SURVIVORS[file] ?? []).flatMap(({ why, places }) => {
+      const own = survivors.filter((one) => places.some((place) => place.test(one)));
+      return own.length === 0 ? [] : [`- ${own.length}: ${why}`];
+    });
+    const open = survivors.filter((one) => coreExplanationOf(file, one) === undefined);
+    const lines = [
+      ...explained,
+      ...open.map((one) => `- not yet killed: \`${one}\``),
+      ...unreached.map((one) => `- no test leads there: \`${one}\``),
+    ];
+    return lines.length === 0 ? [] : [`### ${file}\n\n${lines.join('\n')}\n`];
+  });
+  const untried = Object.keys(CORE).filter((file) => scores[file] === undefined);
+  return `## The core
+
+The same operators change our own core: engine, store and partner kit. Each mutant has to be killed by a test, by a world of the
+simulator or by the database; what survives is a hole in the tests, or is explained here. \`npm run mutation -- core --file lease\`
+tries all mutants of one file again, \`--count 40 --seed 7\` forty of them; \`core.ts\` beside the operators says which tests are run
+over which file. The tree is not touched: the changed text is put in the place of the file while it is loaded. A test that fails, or
+takes eight times as long as over the right code and at least 20 seconds, kills.
+
+<!-- prettier-ignore -->
+| file | mutants | tried | killed | survive | of these unexplained | not reached | killed first by |
+| --- | --: | --: | --: | --: | --: | --: | --- |
+${rows.join('\n')}
+
+${untried.length === 0 ? '' : `Not tried yet, so that nothing is said of them: ${untried.map((file) => `\`${file}\``).join(', ')}.\n\n`}${reasons.join('\n')}`;
+}

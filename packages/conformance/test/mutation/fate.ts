@@ -1,0 +1,80 @@
+/** How a mutant fared, which of many are tried, and which places of a source a run leads to. */
+import { readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { pathToFileURL } from 'node:url';
+
+/** How a mutant fared. */
+export interface Fate {
+  readonly file: string;
+  readonly line: number;
+  /** Mutation.name. */
+  readonly name: string;
+  /** The first checks that failed or warned, or what else kept the run from passing; empty when nothing did. */
+  readonly caught: readonly string[];
+  /** False when no request of a whole run leads to the place: then it was not judged at all. */
+  readonly reached: boolean;
+}
+
+/** Reads the lines that `--results` wrote. */
+export function fatesOf(text: string): readonly Fate[] {
+  return text
+    .split('\n')
+    .filter((line) => line !== '')
+    .map((line) => JSON.parse(line) as Fate);
+}
+
+/** So many of a list, spread over it by a seed, in their order. */
+export function sample<T>(
+  all: readonly T[],
+  count: number | undefined,
+  seed: number,
+): readonly T[] {
+  if (count === undefined || count >= all.length) return all;
+  let state = seed >>> 0;
+  const ranked = all.map((one, place) => {
+    state = (Math.imul(state, 1_664_525) + 1_013_904_223) >>> 0;
+    return { one, place, rank: state };
+  });
+  ranked.sort((one, other) => one.rank - other.rank);
+  return ranked
+    .slice(0, count)
+    .sort((one, other) => one.place - other.place)
+    .map(({ one }) => one);
+}
+
+interface Covered {
+  readonly result: readonly {
+    readonly url: string;
+    readonly functions: readonly {
+      readonly ranges: readonly {
+        readonly startOffset: number;
+        readonly endOffset: number;
+        readonly count: number;
+      }[];
+    }[];
+  }[];
+}
+
+/** Reads what Node wrote down: whether the code at an offset of a file was run. Python tells nothing: all was. */
+export function coverage(folder: string): (file: string, offset: number) => boolean {
+  const scripts = readdirSync(folder).flatMap((name) => {
+    const { result } = JSON.parse(readFileSync(join(folder, name), 'utf8')) as Covered;
+    return result;
+  });
+  return (file, offset) => {
+    const url = pathToFileURL(file).href;
+    const own = scripts.filter((script) => script.url === url);
+    if (own.length === 0) return file.endsWith('.py');
+    return own.some(({ functions }) => {
+      const around = functions
+        .flatMap(({ ranges }) => ranges)
+        .filter(({ startOffset, endOffset }) => startOffset <= offset && offset < endOffset);
+      around.sort((one, other) => length(one) - length(other));
+      return (around[0]?.count ?? 0) > 0;
+    });
+  };
+}
+
+function length({ startOffset, endOffset }: { startOffset: number; endOffset: number }): number {
+  return endOffset - startOffset;
+}

@@ -1,0 +1,445 @@
+/** Every rule that moves a payment, one event at a time: what is remembered, said of the partner, written, and due when. */
+import assert from 'node:assert/strict';
+import test from 'node:test';
+import type { Acceptance } from '../partners/payment-record.ts';
+import type { Ending } from '../store/payments.ts';
+import {
+  decide,
+  nextStep,
+  refusalText,
+  WAITING_AGE_MS,
+  type AnswerFacts,
+  type Decision,
+  type PaymentEvent,
+  type PaymentMemory,
+  type Surroundings,
+} from './payment-steps.ts';
+import { newSettlementTimes } from './poll-schedule.ts';
+
+const NOW = 1_000_000;
+const CREATED: PaymentMemory = {
+  stage: 'created',
+  status: 'processing',
+  payment_id: null,
+  acceptedAt: 0,
+  polls: 0,
+  tries: 0,
+  failedAt: undefined,
+  ownFaults: 0,
+  wasCrossed: false,
+  grace: 0,
+  resubmit: false,
+  funded: false,
+  anomaly: undefined,
+};
+const SENT: PaymentMemory = { ...CREATED, stage: 'dispatching', funded: true };
+const TAKEN: PaymentMemory = { ...SENT, stage: 'accepted', payment_id: 'P-1', acceptedAt: NOW };
+/** In the middle of its spread, so that a poll comes at its time, a retry at three quarters, and Retry-After 5 % later. */
+const AROUND: Surroundings = {
+  now: NOW,
+  random: () => 0.5,
+  times: { retryMs: 200, maxRetryMs: 60_000, pollMs: 1_000, holdMs: 30_000 },
+  fundsInDatabase: false,
+  refusals: ['CLOSED'],
+  partnerIsOpen: true,
+  settlements: newSettlementTimes(),
+  canWait: false,
+  workedAt: Number.NEGATIVE_INFINITY,
+};
+const FACTS: AnswerFacts = {
+  status: 200,
+  startedAt: NOW - 10,
+  retryAfterMs: undefined,
+  waited: false,
+};
+const TOLD: Acceptance = { payment_id: 'P-1', initiated_at: '2026-03-01T10:00:00.000Z' };
+const ENDED: Ending = {
+  status: 'succeeded',
+  payment_id: 'P-1',
+  initiated_at: TOLD.initiated_at,
+  posted_at: '2026-03-01T10:00:02.000Z',
+  failure_reason: null,
+};
+
+type Outcome = Extract<PaymentEvent, { kind: 'polled' }>['outcome'];
+type Submitted = Extract<PaymentEvent, { kind: 'submitted' }>['outcome'];
+
+const submitted = (
+  payment: PaymentMemory,
+  outcome: Submitted,
+  facts: Partial<AnswerFacts> = {},
+  around: Partial<Surroundings> = {},
+): Decision =>
+  decide(
+    payment,
+    { kind: 'submitted', outcome, facts: { ...FACTS, ...facts } },
+    { ...AROUND, ...around },
+  );
+const polled = (
+  payment: PaymentMemory,
+  outcome: Outcome,
+  facts: Partial<AnswerFacts> = {},
+  around: Partial<Surroundings> = {},
+): Decision =>
+  decide(
+    payment,
+    { kind: 'polled', outcome, facts: { ...FACTS, ...facts } },
+    { ...AROUND, ...around },
+  );
+const PROCESSING = { kind: 'processing', acceptance: TOLD, anomaly: undefined } as const;
+const TIMEOUT = { kind: 'unknown', reason: 'timeout' } as const;
+
+test('each stage has its one next call', () => {
+  assert.equal(nextStep(CREATED), 'authorize');
+  assert.equal(nextStep({ ...CREATED, funded: true }), 'submit');
+  assert.equal(nextStep({ ...CREATED, stage: 'authorized' }), 'submit');
+  assert.equal(nextStep({ ...SENT, funded: false }), 'submit');
+  assert.equal(nextStep(TAKEN), 'poll');
+  assert.equal(nextStep({ ...TAKEN, resubmit: true }), 'submit');
+  assert.equal(nextStep({ ...SENT, resubmit: true }), 'submit');
+  assert.equal(nextStep({ ...TAKEN, stage: 'ended', funded: false }), 'settle');
+});
+
+test('funds come first: authorized, declined, waited for, failed, settled', () => {
+  const funded = { funded: true, tries: 0 };
+  assert.deepEqual(decide({ ...CREATED, tries: 2 }, { kind: 'authorized' }, AROUND), {
+    breaches: [],
+    memory: funded,
+    write: { kind: 'advance', to: 'dispatching' },
+    next: 0,
+  });
+  const own = { ...AROUND, fundsInDatabase: true };
+  assert.deepEqual(decide(CREATED, { kind: 'authorized' }, own).write, {
+    kind: 'advance',
+    to: 'dispatching',
+    reserves: true,
+  });
+  // While nothing can be sent, the payment can still be withdrawn; what is written already is not written again.
+  const closed = { ...AROUND, partnerIsOpen: false };
+  assert.deepEqual(decide(CREATED, { kind: 'authorized' }, closed).write, {
+    kind: 'advance',
+    to: 'authorized',
+  });
+  const waiting: PaymentMemory = { ...CREATED, stage: 'authorized' };
+  assert.equal(decide(waiting, { kind: 'authorized' }, closed).write, undefined);
+  assert.deepEqual(decide(CREATED, { kind: 'declined', reason: 'x'.repeat(600) }, AROUND), {
+    breaches: [],
+    memory: funded,
+    write: {
+      kind: 'end',
+      by: 'funding',
+      ending: {
+        status: 'failed',
+        payment_id: null,
+        initiated_at: null,
+        posted_at: null,
+        failure_reason: 'x'.repeat(500),
+      },
+    },
+    next: 0,
+  });
+  assert.deepEqual(decide(CREATED, { kind: 'funding_waits', afterMs: 77 }, AROUND), {
+    breaches: [],
+    memory: { tries: 0 },
+    next: 77,
+  });
+  assert.deepEqual(decide({ ...CREATED, tries: 2 }, { kind: 'funding_failed' }, AROUND), {
+    breaches: [],
+    memory: { tries: 3 },
+    next: 600,
+  });
+  assert.deepEqual(decide(TAKEN, { kind: 'funds_settled' }, AROUND), {
+    breaches: [],
+    memory: {},
+    write: { kind: 'settle' },
+    next: 'forget',
+  });
+  const settled = { kind: 'refunded' } as const;
+  assert.deepEqual(decide(TAKEN, { kind: 'funds_settled', settled }, AROUND).write, {
+    kind: 'settle',
+    settled,
+  });
+});
+
+test('an acceptance is written once, and forgets the failures before it [PF1 RU5]', () => {
+  const before = { ...SENT, tries: 3, failedAt: 5, ownFaults: 2, wasCrossed: true, polls: 9 };
+  assert.deepEqual(submitted(before, PROCESSING), {
+    signal: { kind: 'works' },
+    breaches: [],
+    memory: {
+      tries: 0,
+      failedAt: undefined,
+      ownFaults: 0,
+      wasCrossed: false,
+      resubmit: false,
+      anomaly: undefined,
+      acceptedAt: NOW,
+      polls: 0,
+    },
+    write: { kind: 'advance', to: 'accepted', acceptance: TOLD },
+    next: 1_000,
+  });
+  const again = polled({ ...TAKEN, resubmit: true, polls: 1 }, PROCESSING);
+  assert.equal(again.write, undefined);
+  assert.equal(again.memory.polls, 2);
+  assert.equal(again.memory.acceptedAt, undefined);
+  assert.equal(again.memory.resubmit, false);
+  assert.ok(Math.abs(Number(again.next) - 1_000 * 1.6 ** 2) < 1);
+});
+
+test('Retry-After is waited for on any answer, and our own delay when it is longer [PL16]', () => {
+  assert.equal(submitted(SENT, PROCESSING, { retryAfterMs: 10_000 }).next, 10_500);
+  assert.equal(submitted(SENT, PROCESSING, { retryAfterMs: 100 }).next, 1_000);
+  assert.equal(submitted(SENT, TIMEOUT, { retryAfterMs: 10_000 }).next, 10_500);
+});
+
+test('an open read replaces polls while the partner holds it, for ten minutes', () => {
+  const open = { canWait: true };
+  assert.equal(submitted(SENT, PROCESSING, {}, open).next, 0);
+  const old = (age: number): PaymentMemory => ({ ...TAKEN, acceptedAt: NOW - age, polls: 3 });
+  assert.equal(polled(old(1), PROCESSING, { waited: true }, open).next, 0);
+  assert.equal(polled(old(WAITING_AGE_MS - 1), PROCESSING, { waited: true }, open).next, 0);
+  assert.equal(WAITING_AGE_MS, 600_000);
+  assert.notEqual(polled(old(WAITING_AGE_MS), PROCESSING, { waited: true }, open).next, 0);
+  assert.notEqual(polled(old(1), PROCESSING, { waited: false }, open).next, 0);
+  assert.notEqual(polled(old(1), PROCESSING, { waited: true }).next, 0);
+});
+
+test('an anomaly is told once in a row', () => {
+  const odd = { ...PROCESSING, anomaly: 'unknown_status' } as const;
+  assert.deepEqual(submitted(SENT, odd).breaches, ['unknown_status']);
+  assert.deepEqual(submitted({ ...SENT, anomaly: 'unknown_status' }, odd).breaches, []);
+  assert.deepEqual(submitted({ ...SENT, anomaly: 'unknown_status' }, PROCESSING).breaches, []);
+});
+
+test('the end is written with the partner’s own record, and the funds with it [PF8 ST2]', () => {
+  const end = { kind: 'ended', ending: ENDED, anomaly: undefined } as const;
+  const decision = submitted({ ...SENT, tries: 1 }, end);
+  assert.deepEqual(decision, {
+    signal: { kind: 'works' },
+    breaches: [],
+    memory: {
+      tries: 0,
+      failedAt: undefined,
+      ownFaults: 0,
+      wasCrossed: false,
+      anomaly: undefined,
+    },
+    write: { kind: 'end', by: 'partner', ending: ENDED, settles: false },
+    next: 0,
+  });
+  const { write } = polled(TAKEN, end, {}, { fundsInDatabase: true });
+  assert.deepEqual(write, { kind: 'end', by: 'partner', ending: ENDED, settles: true });
+});
+
+test('succeeded without posted_at is accepted, asked five times more, and then a person’s [PF8]', () => {
+  const incomplete = { kind: 'incomplete', acceptance: TOLD } as const;
+  const first = submitted({ ...SENT, grace: 8 }, incomplete);
+  assert.deepEqual(first.write, { kind: 'advance', to: 'accepted', acceptance: TOLD });
+  assert.deepEqual(first.breaches, ['succeeded_without_posted_at']);
+  assert.deepEqual(first.signal, { kind: 'works' });
+  assert.equal(first.next, 1_000);
+  const fifth = polled({ ...TAKEN, grace: 4, tries: 2 }, incomplete);
+  assert.equal(fifth.write, undefined);
+  assert.equal(fifth.memory.grace, 5);
+  assert.equal(fifth.memory.tries, 0);
+  const sixth = polled({ ...TAKEN, grace: 5 }, incomplete);
+  assert.deepEqual(sixth.write, {
+    kind: 'advance',
+    to: 'review',
+    review_reason: 'succeeded_without_posted_at',
+  });
+  assert.equal(sixth.next, 'forget');
+  assert.deepEqual(sixth.memory, { polls: 1, grace: 6 });
+});
+
+test('an answer about another payment is asked again once on fresh connections, then reviewed [PF2]', () => {
+  const other = { kind: 'mismatch', field: 'platform_payment_id' } as const;
+  assert.deepEqual(submitted({ ...SENT, tries: 1, ownFaults: 1 }, other), {
+    breaches: ['crossed_answer'],
+    memory: { tries: 2, failedAt: NOW, ownFaults: 2, wasCrossed: true },
+    resetConnections: true,
+    next: 300,
+  });
+  assert.deepEqual(submitted({ ...SENT, wasCrossed: true }, other).write, {
+    kind: 'advance',
+    to: 'review',
+    review_reason: 'mismatch_platform_payment_id',
+  });
+  assert.deepEqual(submitted(SENT, { kind: 'mismatch', field: 'amount_in_cents' }), {
+    signal: { kind: 'works' },
+    breaches: ['mismatch_amount_in_cents'],
+    memory: {},
+    write: { kind: 'advance', to: 'review', review_reason: 'mismatch_amount_in_cents' },
+    next: 'forget',
+  });
+});
+
+test('an accepted payment that is no longer found gets the same PUT again [RU5 PF2]', () => {
+  const before = { ...TAKEN, tries: 1, polls: 4, ownFaults: 1 };
+  const decision = polled(before, { kind: 'not_found', believed: true }, { retryAfterMs: 5_000 });
+  assert.deepEqual(decision, {
+    signal: { kind: 'works' },
+    breaches: ['accepted_payment_not_found'],
+    memory: { polls: 5, tries: 2, failedAt: NOW, ownFaults: 2, resubmit: true },
+    write: {
+      kind: 'advance',
+      to: 'dispatching',
+      detail: { reason: 'accepted_payment_not_found' },
+    },
+    next: 5_250,
+  });
+  // A 404 that is not the partner's own word does not let it change the payment's id.
+  const doubted = polled(before, { kind: 'not_found', believed: false });
+  assert.equal(doubted.write, undefined);
+  assert.equal(doubted.memory.resubmit, true);
+  assert.equal(doubted.next, 300);
+});
+
+test('only a refusal that the partner declared final, of a payment it never had, ends it as failed [ST3 RU5]', () => {
+  const rejected = (
+    payment: PaymentMemory,
+    code: string | undefined,
+    found: Outcome,
+    message?: string,
+    fundsInDatabase = false,
+  ): Decision =>
+    decide(
+      payment,
+      {
+        kind: 'rejected',
+        rejection: { kind: 'rejected', status: 422, code, message },
+        found,
+        facts: FACTS,
+      },
+      { ...AROUND, fundsInDatabase },
+    );
+  const absent = { kind: 'not_found', believed: true } as const;
+  assert.deepEqual(rejected({ ...SENT, tries: 3 }, 'CLOSED', absent, 'The account is closed.'), {
+    signal: { kind: 'works' },
+    breaches: [],
+    memory: { tries: 0 },
+    write: {
+      kind: 'end',
+      by: 'refusal',
+      ending: {
+        status: 'failed',
+        payment_id: null,
+        initiated_at: null,
+        posted_at: null,
+        failure_reason: 'The account is closed.',
+      },
+      settles: false,
+    },
+    next: 0,
+  });
+  const { write } = rejected(SENT, 'CLOSED', absent, undefined, true);
+  assert.ok(write?.kind === 'end' && write.settles === true);
+  assert.equal(write.ending.failure_reason, 'The biller refused the payment (CLOSED).');
+  assert.equal(refusalText(undefined), 'The biller refused the payment.');
+  const reviewed: [Decision, string][] = [
+    [rejected(SENT, 'OTHER', absent), 'rejected_422_OTHER'],
+    [rejected(SENT, undefined, absent), 'rejected_422'],
+    [rejected(SENT, 'CLOSED', { kind: 'not_found', believed: false }), 'rejected_422_CLOSED'],
+    [rejected({ ...SENT, payment_id: 'P-1' }, 'CLOSED', absent), 'rejected_422_CLOSED'],
+  ];
+  for (const [decision, review_reason] of reviewed) {
+    assert.deepEqual(decision.write, { kind: 'advance', to: 'review', review_reason });
+  }
+  const said = rejected(SENT, 'OTHER', absent, 'No.').write;
+  assert.ok(said?.kind === 'advance' && said.rejection_message === 'No.');
+  assert.equal(rejected(SENT, 'CLOSED', PROCESSING).memory.acceptedAt, NOW);
+});
+
+test('refused credentials hold the partner, or one payment when the others are answered [S3 LV3]', () => {
+  const held = { kind: 'held', reason: 'credentials' } as const;
+  assert.deepEqual(submitted({ ...SENT, tries: 1 }, held, { status: 401 }), {
+    signal: { kind: 'held', reason: 'credentials', forAll: false },
+    breaches: [],
+    memory: { tries: 2, failedAt: NOW, ownFaults: 0 },
+    next: 30_000,
+  });
+  // Without an answer the call was not even sent: whatever others are told, it concerns them all.
+  assert.deepEqual(
+    submitted({ ...SENT, ownFaults: 5 }, held, { status: undefined }, { workedAt: NOW }),
+    {
+      signal: { kind: 'held', reason: 'credentials', forAll: true },
+      breaches: [],
+      memory: { tries: 1, failedAt: NOW, ownFaults: 0 },
+      next: 30_000,
+    },
+  );
+  assert.deepEqual(submitted(SENT, held, { status: 401 }, { workedAt: NOW }), {
+    breaches: ['refused_alone_credentials'],
+    memory: { tries: 1, failedAt: NOW, ownFaults: 1 },
+    next: 30_000,
+  });
+});
+
+test('an unknown outcome is tried again, and tells of the partner only if others fail too [RU5 LV3]', () => {
+  assert.deepEqual(submitted({ ...SENT, tries: 1 }, TIMEOUT, { status: undefined }), {
+    signal: { kind: 'fails', reason: 'timeout', restMs: undefined },
+    breaches: [],
+    memory: { tries: 2, failedAt: NOW, ownFaults: 0 },
+    next: 300,
+  });
+  assert.deepEqual(submitted(SENT, { kind: 'unknown', reason: 'stopped' }), {
+    breaches: [],
+    memory: {},
+    next: 200,
+  });
+  assert.deepEqual(submitted(SENT, { kind: 'unknown', reason: 'redirect' }).breaches, ['redirect']);
+  // Others were answered since this call left, or since this payment last failed: it fails alone.
+  const own = (payment: Partial<PaymentMemory>, workedAt: number): number | undefined =>
+    submitted({ ...SENT, ...payment }, TIMEOUT, {}, { workedAt }).memory.ownFaults;
+  assert.equal(own({}, NOW - 9), 1);
+  assert.equal(own({}, NOW - 10), 0);
+  assert.equal(own({ failedAt: NOW - 5 }, NOW - 5), 0);
+  assert.equal(own({ failedAt: NOW - 5 }, NOW - 4), 1);
+  // One failure alone is suspected for two seconds, two are proof.
+  assert.equal(own({ failedAt: NOW - 1, ownFaults: 1 }, NOW - 1_999), 1);
+  assert.equal(own({ failedAt: NOW - 1, ownFaults: 1 }, NOW - 2_000), 0);
+  assert.equal(own({ failedAt: NOW - 1, ownFaults: 0 }, NOW - 1_999), 0);
+  assert.equal(own({ failedAt: NOW - 1, ownFaults: 2 }, NOW - 90_000), 2);
+  assert.equal(submitted(SENT, TIMEOUT, {}, { workedAt: NOW }).signal, undefined);
+});
+
+test('a rest that is asked for is the partner’s, until it is asked of one payment alone again and again', () => {
+  const busy = { kind: 'unknown', reason: 'too_many_requests' } as const;
+  const down = { kind: 'unknown', reason: 'server_error' } as const;
+  const rest = { retryAfterMs: 10_000 };
+  assert.deepEqual(submitted(SENT, busy, { status: 429 }).signal, {
+    kind: 'too_fast',
+    restMs: undefined,
+  });
+  assert.deepEqual(submitted(SENT, busy, { status: 429, ...rest }).signal, {
+    kind: 'too_fast',
+    restMs: 10_500,
+  });
+  assert.deepEqual(submitted(SENT, down, { status: 503, ...rest }).signal, {
+    kind: 'fails',
+    reason: 'server_error',
+    restMs: 10_500,
+  });
+  assert.deepEqual(submitted(SENT, down, { status: 500, ...rest }).signal, {
+    kind: 'fails',
+    reason: 'server_error',
+    restMs: undefined,
+  });
+  const alone = { workedAt: NOW };
+  assert.deepEqual(submitted(SENT, down, { status: 503, ...rest }, alone).signal, {
+    kind: 'too_fast',
+    restMs: 10_500,
+  });
+  const again = { ...SENT, tries: 1 };
+  assert.equal(submitted(again, down, { status: 503, ...rest }, alone).signal, undefined);
+  assert.deepEqual(submitted(again, busy, { status: 429, ...rest }, alone).signal, {
+    kind: 'too_fast',
+    restMs: undefined,
+  });
+  assert.deepEqual(submitted(again, down, { status: 503, ...rest }).signal, {
+    kind: 'fails',
+    reason: 'server_error',
+    restMs: 10_500,
+  });
+});
