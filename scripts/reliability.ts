@@ -2,16 +2,7 @@
  * Proves the guarantees under faults and prints the sheet: the simulator over many seeds, the planted bugs and forged histories that it
  * must catch, and the crash rig on real processes.
  *
- *   npm run reliability                                1,000 seeds, the planted bugs, 10 rounds of the crash rig
- *   npm run reliability -- --seeds 20000 --rounds 0    more seeds, no rig
- *   npm run reliability -- --long                      500 rounds of the crash rig, in two rigs side by side
- *   npm run reliability -- --long --minutes 60 --seed 7   as many as fit into an hour, from another seed
- *   npm run reliability -- --rounds 0 --log FILE       adds the rounds of an earlier run, as test/rig/rounds.ts printed them
- *   npm run reliability -- --write                     keeps the sheet in docs/reliability.md
- *   npm run reliability -- --replay 4711               one seed, with its events as a page (simulation-4711.html)
- *   npm run reliability -- --shrink 4711               the fewest faults and payments with which that seed still fails
- *
- * Exit code 0 when every guarantee held, 1 when one was broken, 3 for wrong arguments.
+ * `npm run reliability -- --help` lists what it can be asked for.
  */
 import { spawn } from 'node:child_process';
 import { readFileSync, writeFileSync } from 'node:fs';
@@ -19,6 +10,18 @@ import { availableParallelism, cpus } from 'node:os';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { PLANTED } from '../test/simulation/planted.ts';
+
+const HELP = `Usage:
+  npm run reliability                                  1,000 seeds, the planted bugs, 10 rounds of the crash rig
+  npm run reliability -- --seeds 20000 --rounds 0      more seeds, no rig
+  npm run reliability -- --long                        500 rounds of the crash rig, in two rigs side by side
+  npm run reliability -- --long --minutes 60 --seed 7  as many as fit into an hour, from another seed
+  npm run reliability -- --rounds 0 --log FILE         adds the rounds of an earlier run, as test/rig/rounds.ts printed them
+  npm run reliability -- --write                       keeps the sheet in docs/reliability.md
+  npm run reliability -- --replay 4711                 one seed, with its events as a page (simulation-4711.html)
+  npm run reliability -- --shrink 4711                 the fewest faults and payments with which that seed still fails
+
+Exit code 0 when every guarantee held, 1 when one was broken, 3 for wrong arguments.`;
 
 const root = join(import.meta.dirname, '..');
 const PAGE = join(root, 'docs/reliability.md');
@@ -384,8 +387,13 @@ function readOptions(): Options {
         shrink: { type: 'string' },
         json: { type: 'boolean', default: false },
         write: { type: 'boolean', default: false },
+        help: { type: 'boolean', short: 'h', default: false },
       },
     });
+    if (values.help) {
+      console.log(HELP);
+      process.exit(0);
+    }
     const whole = (name: string, text: string): number => {
       if (!/^\d{1,9}$/.test(text)) throw new Error(`--${name} takes a whole number`);
       return Number(text);
