@@ -13,7 +13,7 @@ import {
   type Answer,
 } from './testing.ts';
 
-/** An answer's payment without what a payment's progress changes. */
+/** A payment without the fields that change with its progress. */
 function lasting({ body }: Answer): unknown {
   const { status: _status, posted_at: _posted, failure_reason: _reason, ...rest } = body;
   return rest;
@@ -154,9 +154,9 @@ test('a mismatch repeated forever does not fill the audit [LI1]', async (t) => {
   const [row] = await database.query(
     'SELECT count(*)::int AS n FROM duebridge_partner.payment_audit',
   );
-  // The limit is looked at once a statement, and one statement holds at most those in flight.
+  // The limit is checked once per statement, and one statement can hold all requests in flight.
   assert.ok(Number(row?.['n']) >= 100 && Number(row?.['n']) < 150, String(row?.['n']));
-  // What is not the caller's doing is written down all the same.
+  // Failures that the caller did not cause are still logged.
   assert.equal(
     (await partner.app.partnerKit.cancel('one', 'operator', 'asked')).outcome,
     'canceled',
@@ -243,7 +243,7 @@ test('bodies too large, of another type or with doubled headers are refused, nev
   const outcome = await partner
     .call('PUT', paymentPath('p'), { body: large })
     .then(({ status, body }) => `${status} ${String(body['code'])}`)
-    // The server may close before all of it was sent; what may not happen is that it is taken.
+    // The server may close before all of it was sent, but must not accept the payment.
     .catch(() => '413 PAYLOAD_TOO_LARGE');
   assert.equal(outcome, '413 PAYLOAD_TOO_LARGE');
   for (const type of ['text/plain', 'application/xml', 'application/x-www-form-urlencoded']) {
@@ -261,7 +261,7 @@ test('bodies too large, of another type or with doubled headers are refused, nev
   assert.deepEqual(await database.query('SELECT * FROM duebridge_partner.payment'), []);
 });
 
-/** A PUT whose header `name` stands twice, as bytes; gives the first line of the answer. */
+/** Sends a PUT with the header `name` twice, as bytes; returns the first line of the answer. */
 async function raw(url: string, name: string): Promise<string> {
   const { hostname, port } = new URL(url);
   const socket = connect(Number(port), hostname);

@@ -7,7 +7,7 @@ import { WrongAnswer, type AccountSystem, type BillerRules } from './account-sys
 import type { KitMetrics } from './metrics.ts';
 import { describeAccountSystemError, within } from './poster.ts';
 
-/** Which account, as the path names it. */
+/** An account as named in the path. */
 export interface AccountPath {
   readonly biller_id: string;
   readonly account_id: string;
@@ -19,7 +19,7 @@ interface Lookup {
   readonly findBalance?: (biller_id: string, account_id: string) => Promise<Balance | undefined>;
 }
 
-/** The accounts of the billers that are served; undefined: all. An account of another biller does not exist here. */
+/** The billers served; undefined: all. An account of another biller does not exist here. */
 export function onlyServed(
   accounts: AccountSystem,
   billers: readonly BillerRules[] | undefined,
@@ -44,16 +44,18 @@ export interface AccountReads {
    * no answer.
    */
   account(path: AccountPath): Promise<AccountRecord>;
-  /** Returns the balance; an account without one answers an empty object, as no field is required (TR3). Refuses as `account`. */
+  /**
+   * Returns the balance; for an account without one an empty object, as no field is required (TR3). Refuses as `account` does.
+   */
   balance(path: AccountPath): Promise<Balance>;
 }
 
-/** How long the account system may take, in milliseconds: a customer is waiting. */
+/** The account system's deadline in milliseconds: a customer is waiting. */
 const deadlineMs = 5_000;
 const isAccount = compileCheck(AccountRecord);
 const isBalance = compileCheck(Balance);
 
-/** Makes the reads. `deadlineMs`: default 5,000. */
+/** Creates the reads. `deadlineMs`: default 5,000. */
 export function openAccountReads(options: {
   accounts: Lookup;
   metrics: KitMetrics;
@@ -63,7 +65,10 @@ export function openAccountReads(options: {
 }): AccountReads {
   const { accounts, metrics, log, clock } = options;
 
-  /** Asks the account system. An error, a late or an invalid answer says nothing about the account, so the caller should retry. */
+  /**
+   * Asks the account system. An error, a late answer or an invalid one says nothing about the account, so the caller should
+   * retry.
+   */
   const ask = async <T>(
     operation: 'find_account' | 'find_balance',
     question: () => Promise<T | undefined>,

@@ -1,4 +1,4 @@
-/** What an AccountSystem may answer, and what the kit makes of an answer that it may not give. */
+/** Valid and invalid answers of an AccountSystem, and how the kit handles them. */
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import type { AccountRecord } from '@duebridge/contract';
@@ -18,7 +18,7 @@ import {
 
 const record: AccountRecord = { biller_id: 'acme', account_id: 'A-1', status: 'active' };
 
-/** An account system elsewhere that answers as it is told. */
+/** An external account system with scripted answers. */
 function books(
   post: () => PostOutcome,
   more: Partial<AccountsInOwnSystem> = {},
@@ -69,7 +69,7 @@ test('an account record or a balance that is wrong, of another account, late or 
   });
 });
 
-/** Waits until it holds; fails after 20 s. */
+/** Waits until the condition holds; fails after 20 s. */
 async function until(holds: () => boolean, what: string): Promise<void> {
   const end = performance.now() + 20_000;
   while (!holds()) {
@@ -104,7 +104,7 @@ test('what the account system says of a customer in its errors reaches no line o
       findAccount: fail,
       newPaymentIds: fail,
     }),
-    // What a function of the biller's own database raises.
+    // An error raised by a function in the biller's own database.
     'in the transaction': {
       posts: 'in_transaction',
       findAccount: fail,
@@ -134,7 +134,7 @@ test('what the account system says of a customer in its errors reaches no line o
     await partner.close();
     assert.match(written, /the account system gave no good answer/, name);
     assert.doesNotMatch(written, /plantedname/i, name);
-    // What remains tells the biller's engineer where to look.
+    // The rest of the message tells the biller's engineer where to look.
     if (name === 'own system') assert.match(written, /TypeError E_CORE at/);
     if (name === 'in the transaction') assert.match(written, /P0001/);
   }
@@ -164,7 +164,7 @@ test('a biller names its payments itself: the name is in the first answer and ne
   assert.equal((await partner.call('GET', '/payment/q')).status, 404, 'nothing was accepted');
 });
 
-/** A partner whose core takes a payment and calls back. */
+/** A partner whose core system takes a payment and calls back. */
 async function callingBack(t: Parameters<typeof kitDatabase>[0]): Promise<{
   partner: TestPartner;
   audit: () => Promise<unknown[]>;
@@ -195,10 +195,10 @@ test('a core that calls back ends its payment with settle, and wakes who waits f
     assert.equal((await kit.settle(id, outcome, 'core')).outcome, 'settled');
     const { body } = await waiting;
     assert.equal(body['status'], id === 'posted' ? 'succeeded' : id);
-    // A posting before the acceptance is a clock that lags: it is told as the acceptance.
+    // A posting before the acceptance means that its clock lags: it is recorded with the time of the acceptance.
     assert.equal(body['posted_at'], id === 'posted' ? body['initiated_at'] : null);
   }
-  // Told again: the same is harmless, another end changes nothing and is written down.
+  // Reporting the same again is harmless; a different end changes nothing and is recorded.
   const same = await kit.settle('posted', { outcome: 'posted' });
   assert.ok(same.outcome === 'was_ended' && same.agrees);
   const other = await kit.settle('posted', { outcome: 'canceled' }, 'core');

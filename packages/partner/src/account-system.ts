@@ -14,9 +14,9 @@ import {
 } from '@duebridge/contract';
 import type { Transaction } from '@duebridge/runtime';
 
-/** A payment that is to be posted to its account. */
+/** A payment to be posted to its account. */
 export interface Posting {
-  /** The key of idempotency: posting the same id again must change nothing and give the same outcome (PF2). */
+  /** The idempotency key: posting the same id again must change nothing and return the same outcome (PF2). */
   readonly platform_payment_id: string;
   readonly payment_id: string;
   readonly platform_batch_id: string;
@@ -30,9 +30,9 @@ export interface Posting {
 
 /** How a payment ended in the account system. */
 export type FinalOutcome =
-  /** It is final (ST2). `posted_at`: when, ISO 8601 with offset; absent: now. */
+  /** It is final (ST2). `posted_at`: ISO 8601 with offset; absent: now. */
   | { readonly outcome: 'posted'; readonly posted_at?: string }
-  /** It can never be posted, and why, in words for the customer (ST3, FR1). */
+  /** It can never be posted; `reason` explains why to the customer (ST3, FR1). */
   | { readonly outcome: 'failed'; readonly reason: string }
   /** It was canceled there before it was posted (ST4). */
   | { readonly outcome: 'canceled' };
@@ -48,7 +48,7 @@ export interface Later {
   readonly cancelable?: boolean;
 }
 
-/** What became of one posting. */
+/** The result of one posting. */
 export type PostOutcome = FinalOutcome | Later;
 
 interface AccountReads {
@@ -57,9 +57,9 @@ interface AccountReads {
   /** Returns the balance, undefined when there is no such account. Without it, Get Balance answers the account's `balance`. */
   findBalance?(biller_id: string, account_id: string): Promise<Balance | undefined>;
   /**
-   * Names new payments: gives one `payment_id` for each, 1 to 128 characters, never the same twice. Without it they are UUIDs. It
-   * is asked when a payment is accepted, because the id is in the first answer and may never change (PF1, RU5); a name that it
-   * gives to a repeated request is thrown away.
+   * Names new payments: returns one `payment_id` for each, 1 to 128 characters, never the same twice. Without it they are UUIDs.
+   * It is called when a payment is accepted, because the id is in the first answer and may never change (PF1, RU5); an id
+   * generated for a repeated request is discarded.
    */
   newPaymentIds?(
     payments: readonly Omit<Posting, 'payment_id' | 'initiated_at'>[],
@@ -79,15 +79,15 @@ export interface AccountsInTransaction extends AccountReads {
   post(payments: readonly Posting[], tx: Transaction): Promise<readonly PostOutcome[]>;
 }
 
-/** How the calls to another system are made. */
+/** Settings of the calls to another system. */
 export interface CallOptions {
-  /** Payments in one call at most; default 1. After a call that is late or fails there are fewer in the next. */
+  /** Maximum payments in one call; default 1. After a call that is late or fails, the next ones hold fewer. */
   readonly batch?: number;
-  /** Calls at once, those beyond their deadline not counted; default 8. */
+  /** Concurrent calls, not counting those beyond their deadline; default 8. */
   readonly concurrency?: number;
-  /** After so long a call no longer holds up others, in milliseconds; default 10,000. Its answer still counts. */
+  /** The deadline in milliseconds, after which a call no longer delays others; default 10,000. Its answer still counts. */
   readonly deadlineMs?: number;
-  /** After so long a call is given up: its `signal` aborts. In milliseconds; default six times the deadline. */
+  /** When a call is given up and its `signal` aborts, in milliseconds; default six times the deadline. */
   readonly giveUpMs?: number;
 }
 
@@ -103,8 +103,8 @@ export interface AccountsInOwnSystem extends AccountReads {
    */
   post(payments: readonly Posting[], signal: AbortSignal): Promise<readonly PostOutcome[]>;
   /**
-   * Says what became of a payment that was posted before with an unknown outcome; undefined when the other system has never heard
-   * of it. With it such a payment is looked up before it is posted again.
+   * Reports the outcome of a payment that was posted before with an unknown outcome; undefined when the other system has never
+   * heard of it. If present, the kit looks such a payment up before posting it again.
    */
   lookup?(platform_payment_id: string, signal: AbortSignal): Promise<PostOutcome | undefined>;
 }
@@ -112,26 +112,26 @@ export interface AccountsInOwnSystem extends AccountReads {
 /** The accounts behind the kit. */
 export type AccountSystem = AccountsInTransaction | AccountsInOwnSystem;
 
-/** What a biller allows on all its accounts. */
+/** A biller's rules for all its accounts. */
 export interface BillerRules {
   readonly biller_id: string;
-  /** A payment below this fails; an account may have a higher minimum of its own. */
+  /** A payment below this fails; an account may have a higher minimum. */
   readonly min_amount_in_cents?: number;
-  /** A payment above this fails (FR1, decision 10); an account may have a lower maximum of its own. */
+  /** A payment above this fails (FR1, decision 10); an account may have a lower maximum. */
   readonly max_amount_in_cents?: number;
   /**
-   * Another payment of the same account and amount within this many seconds fails as a duplicate (FR1, decision 10).
-   * Absent or 0: no such detection, because two equal payments a day can both be meant.
+   * Another payment of the same account and amount within this many seconds fails as a duplicate (FR1, decision 10). Absent or 0:
+   * no detection, because two equal payments a day may both be intended.
    */
   readonly duplicate_window_seconds?: number;
 }
 
-/** Why a payment below a minimum fails; the interface names no such reason, a biller may have such a rule. */
+/** The reason for a payment below a minimum. The interface names no such reason, but a biller may have such a rule. */
 const belowMinimum = 'The amount is below the minimum that the biller allows.';
 
 /**
- * Returns the reason for which a payment of this amount must fail on this account, in words for the customer, or undefined. Takes
- * the account as it is at that moment; undefined: there is none.
+ * Returns the reason why a payment of this amount must fail on this account, for the customer, or undefined. Takes the current
+ * account; undefined: it does not exist.
  */
 export function reasonAgainst(
   amount_in_cents: number,
@@ -151,19 +151,19 @@ export function reasonByLimits(
   return undefined;
 }
 
-/** An outcome that was checked: texts cut to what the wire takes, times in UTC. */
+/** A checked outcome: texts shortened to the limits of the wire, times in UTC. */
 export type CheckedOutcome =
   | { readonly outcome: 'posted'; readonly posted_at: string | null }
   | { readonly outcome: 'failed'; readonly reason: string }
   | { readonly outcome: 'canceled' }
   | { readonly outcome: 'later'; readonly until: string | null; readonly cancelable: boolean };
 
-/** An answer of an AccountSystem that is not what its type says. */
+/** An answer of an AccountSystem that does not match its type. */
 export class WrongAnswer extends Error {
   override readonly name = 'WrongAnswer';
 }
 
-/** Checks the answer of `post`: as many outcomes as payments, each as `checkedOutcome` wants it. Throws WrongAnswer. */
+/** Checks the answer of `post`: as many outcomes as payments, each valid for `checkedOutcome`. Throws WrongAnswer. */
 export function checkedOutcomes(answer: unknown, payments: number): CheckedOutcome[] {
   if (!Array.isArray(answer) || answer.length !== payments) {
     throw new WrongAnswer(`post must give one outcome for each of ${payments} payments`);
@@ -183,7 +183,7 @@ export function checkedOutcome(answer: unknown): CheckedOutcome {
       if (typeof reason !== 'string' || !/\S/.test(reason)) {
         throw new WrongAnswer('the outcome "failed" must give a reason (PF5)');
       }
-      // PostgreSQL takes no NUL.
+      // PostgreSQL does not accept NUL.
       const text = reason.replaceAll('\0', ' ').slice(0, MAX_FAILURE_REASON_LENGTH);
       return { outcome: 'failed', reason: text.toWellFormed() };
     }

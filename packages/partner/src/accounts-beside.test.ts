@@ -1,4 +1,4 @@
-/** The kit beside any stack: accounts behind an HTTP service of the biller's, and behind three statements on its own tables. */
+/** The kit beside any stack: accounts behind the biller's HTTP service, and behind three statements on its own tables. */
 import assert from 'node:assert/strict';
 import { spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';

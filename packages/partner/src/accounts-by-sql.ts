@@ -23,7 +23,7 @@ import {
 const names = ['find_account', 'find_posting', 'post_payment'] as const;
 type Statements = Readonly<Record<(typeof names)[number], string>>;
 
-/** Reads a file of statements. Throws ConfigurationError that says what is missing. */
+/** Reads a file of statements. Throws ConfigurationError that names what is missing. */
 export function readAccountStatements(text: string): Statements {
   const found = new Map<string, string>();
   let name: string | undefined;
@@ -57,14 +57,14 @@ export function readAccountStatements(text: string): Statements {
   };
 }
 
-/** Has PostgreSQL parse the statements. Throws ConfigurationError with what it says of the one that is wrong. */
+/** Lets PostgreSQL parse the statements. Throws ConfigurationError with its message about the wrong one. */
 export async function checkAccountStatements(
   database: Database,
   statements: Statements,
 ): Promise<void> {
   for (const name of names) {
     try {
-      // Prepared statements outlive a transaction, so this one takes its own away again.
+      // Prepared statements outlive a transaction, so this one deallocates its own.
       await database.transaction(async (tx) => {
         await tx.query(`PREPARE duebridge_check AS ${statements[name]}`);
         await tx.query('DEALLOCATE duebridge_check');
@@ -88,7 +88,7 @@ interface AccountRow {
   readonly max_amount_in_cents?: number | null;
 }
 
-/** Returns the AccountSystem over statements that were checked. */
+/** Returns the AccountSystem over checked statements. */
 export function accountsBySql(database: Database, statements: Statements): AccountsInTransaction {
   const find = async (
     on: Database | Transaction,
@@ -118,7 +118,7 @@ export function accountsBySql(database: Database, statements: Statements): Accou
     posts: 'in_transaction',
     findAccount: (biller_id, account_id) => find(database, biller_id, account_id),
     async post(payments, tx) {
-      // In one order, so that two replicas never wait for each other in a circle.
+      // In sorted order, so that two replicas cannot deadlock.
       const order = payments
         .map((payment, index) => ({ payment, index }))
         .toSorted((one, other) => (keyOf(one.payment) < keyOf(other.payment) ? -1 : 1));
@@ -147,7 +147,7 @@ function toRecord(biller_id: string, account_id: string, row: AccountRow): Accou
   return {
     biller_id,
     account_id,
-    // Checked against the schema like every account record: another word is answered 503.
+    // Checked against the schema like every account record: an invalid status is answered 503.
     status: row.status as AccountRecord['status'],
     ...(first_name === null || last_name === null
       ? undefined

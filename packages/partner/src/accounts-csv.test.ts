@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import test from 'node:test';
 import { formatAccountsCsv, parseAccountsCsv } from './accounts-csv.ts';
 
-/** The problems of a file, as `line: words`; a file that is good has none. */
+/** The problems of a file, as `line: message`; a valid file has none. */
 function problems(csv: string, biller_id?: string): string[] {
   const parsed = parseAccountsCsv(csv, biller_id);
   return parsed.ok ? [] : parsed.problems.map(({ path, problem }) => `${path}: ${problem}`);

@@ -17,7 +17,7 @@ import { MAX_AMOUNT_IN_CENTS, MAX_TEXT_LENGTH, isDate, type Detail } from '@dueb
 import { CsvError, parse } from 'csv-parse/sync';
 import type { ImportedAccount } from './ledger.ts';
 
-/** What a file holds, or what is wrong with it: one problem for each bad line, its number in `path` (`line 7`). */
+/** The contents of a file, or its problems: one for each bad line, with its number in `path` (`line 7`). */
 export type ParsedAccounts =
   | { readonly ok: true; readonly accounts: readonly ImportedAccount[] }
   | { readonly ok: false; readonly problems: readonly Detail[] };
@@ -36,7 +36,10 @@ const columns: readonly string[] = [
   ...amountColumns.flatMap((name) => [name, `${name}_in_cents`]),
 ];
 
-/** Reads a whole file. Takes its text and, for a file without the column biller_id, the biller. Never throws for what it holds. */
+/**
+ * Parses a whole file. Takes its text and, for a file without the column biller_id, the biller. Never throws because of its
+ * contents.
+ */
 export function parseAccountsCsv(csv: string, biller_id?: string): ParsedAccounts {
   let lines: { record: string[]; info: { lines: number } }[];
   try {
@@ -132,7 +135,7 @@ function readLine(
     const given = inDollars ?? inCents;
     if (given === undefined || given === '') return given === undefined ? undefined : null;
     const isRight = inDollars === undefined ? /^-?\d{1,11}$/ : /^-?\d{1,9}\.\d{2}$/;
-    // The dot is taken out of the text: no fraction is ever computed.
+    // The decimal point is removed from the text, so that no fraction is ever computed.
     const value = isRight.test(given) ? Number(given.replace('.', '')) : Number.NaN;
     if (!(Math.abs(value) <= MAX_AMOUNT_IN_CENTS)) {
       const form = inDollars === undefined ? 'whole cents, such as 123456' : 'such as 1234.56';

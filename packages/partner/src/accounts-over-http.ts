@@ -22,22 +22,22 @@ import {
   type PostOutcome,
 } from './account-system.ts';
 
-/** Most bytes of an answer that are read. */
+/** Maximum bytes read of an answer. */
 const maxAnswerBytes = 64 * 1024;
-/** How long a read of an account may take, in milliseconds; the kit gives up after the same. */
+/** Deadline of an account read in milliseconds; the same as the kit's own. */
 const readMs = 5_000;
 
 /** How to reach the service. */
 export interface AccountServiceOptions {
   /** Base address, such as `https://billing.example.com/duebridge`; https, except on this machine. */
   readonly url: string;
-  /** The secret that both know; at least 16 characters. */
+  /** The shared secret; at least 16 characters. */
   readonly secret: string;
   readonly calls?: CallOptions;
   readonly clock?: Clock;
 }
 
-/** Returns the AccountSystem. Throws ConfigurationError for an address or a secret that would not do. */
+/** Returns the AccountSystem. Throws ConfigurationError for an unusable address or secret. */
 export function accountsOverHttp(options: AccountServiceOptions): AccountsInOwnSystem {
   const { secret, clock = systemClock } = options;
   const base = readBase(options.url);
@@ -47,7 +47,7 @@ export function accountsOverHttp(options: AccountServiceOptions): AccountsInOwnS
     );
   }
 
-  /** One call; undefined for 404. Throws when the answer says nothing. */
+  /** One call; undefined for 404. Throws when the answer is not usable. */
   const call = async (
     route: (typeof accountServiceRoutes)[keyof typeof accountServiceRoutes],
     fields: Readonly<Record<string, string>>,
@@ -87,10 +87,10 @@ export function accountsOverHttp(options: AccountServiceOptions): AccountsInOwnS
         { biller_id, account_id },
         AbortSignal.timeout(readMs),
       );
-      // Checked by account-reads.ts like every other.
+      // Checked by account-reads.ts like every other record.
       return answer as AccountRecord | undefined;
     },
-    // One after the other: each has an answer of its own, and batches of one are the default.
+    // Sequentially: each payment needs an answer of its own, and batches of one are the default.
     async post(payments, signal) {
       const outcomes: PostOutcome[] = [];
       for (const payment of payments) {

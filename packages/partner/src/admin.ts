@@ -40,23 +40,23 @@ import {
   type Place,
 } from './store.ts';
 
-/** Payments in one page when the operator names no number, and at most (the query's pattern). */
+/** Default page size of payments; the query's pattern sets the maximum. */
 const defaultPageRows = 100;
-/** Batches in one page when the operator names no number: each is counted. */
+/** Default page size of batches, each of which has to be counted. */
 const defaultPageBatches = 10;
-/** Lines of the audit shown with one payment. */
+/** Maximum audit lines shown with one payment. */
 const auditOfPayment = 200;
-/** Who acts by the admin key. */
+/** The actor recorded for the admin key. */
 const operator = 'operator';
 
-/** What the admin operations need. */
+/** The dependencies of the admin operations. */
 export interface PartnerAdminOptions {
   readonly database: Database;
   /** The running kit: a cancel wakes its waiting reads. */
   readonly kit: PartnerKit;
   /** Bearer key, at least 16 visible characters. */
   readonly adminKey: string;
-  /** As given to the kit: accounts of other billers are not imported, and a file for one biller need not name it. */
+  /** As passed to the kit: accounts of other billers are not imported, and with a single biller a file need not name it. */
   readonly billers?: readonly BillerRules[] | undefined;
 }
 
@@ -155,7 +155,7 @@ export function mountPartnerAdmin(app: FastifyInstance, options: PartnerAdminOpt
 
 type Guard = { readonly onRequest: ReturnType<typeof adminGuard> };
 
-/** Decision 26: what the platform asks about a batch, its operator's counterpart here can answer too. */
+/** Decision 26: the operator here can also see what the platform asks about a batch. */
 function mountBatches(app: FastifyInstance, database: Database, guard: Guard): void {
   const statements = openStatements(database);
   mount(app, partnerAdminRoutes.list_kit_batches, ({ query }) => batchPage(database, query), guard);
@@ -178,7 +178,7 @@ function mountBatches(app: FastifyInstance, database: Database, guard: Guard): v
       reply
         .type('text/csv; charset=utf-8')
         .header('Content-Disposition', `attachment; filename="${platform_batch_id}.csv"`);
-      // Fastify streams it; the table's type of the answer is the text as a whole.
+      // Fastify streams it; the table's response type describes the whole text.
       return Readable.from(lines) as unknown as string;
     },
     guard,
@@ -237,7 +237,7 @@ async function paymentOf(database: Database, platform_payment_id: string): Promi
   return payment;
 }
 
-/** Ends a payment as the operator knows it from the biller's own system. A repeat of the same is answered as the first was. */
+/** Ends a payment with the outcome that the operator knows from the biller's own system. A repeat is answered like the first. */
 async function settle(kit: PartnerKit, id: string, body: KitSettle): Promise<PaymentRow> {
   const settled = await kit
     .settle(id, outcomeOf(body), operator, body.reason)
@@ -316,7 +316,7 @@ async function paymentPage(database: Database, query: KitPaymentQuery): Promise<
   const last = found.at(-1);
   return {
     payments: found.map(toRecord),
-    // A full page may be the last one; the next is then empty, which costs one call and no count.
+    // A full page may be the last one; the next is then empty, which costs one call instead of a count.
     next_cursor: found.length < rows || last === undefined ? null : cursorOf(last),
   };
 }

@@ -22,7 +22,7 @@ import { cancelPayment } from './cancel.ts';
 import { endPayments, findPayments, insertPayments, type PaymentRow } from './store.ts';
 import { ended, haveAccounts, instruction, kitDatabase, paymentPath, startKit } from './testing.ts';
 
-/** An applier that runs only when it is told to. */
+/** An applier that runs only when the test calls it. */
 function applierOn(database: Database, options: Partial<ApplierOptions> = {}): Applier {
   return openApplier({
     database,
@@ -136,7 +136,7 @@ test('a crash in the middle of posting leaves neither half, and the next try mak
       const outcomes = await books.post(payments, tx);
       if (crashes > 0) {
         crashes -= 1;
-        // Ends this very session, as the death of the process or of the server would.
+        // Ends its own database session, as a crash of the process or of the server would.
         await tx.query('SELECT pg_terminate_backend(pg_backend_pid())');
       }
       return outcomes;
@@ -357,7 +357,7 @@ test('of equal payments in flight at several replicas exactly one is posted [FR1
   for (let round = 0; round < 15; round += 1) {
     const cents = 100 + round;
     const ids = [`a-${round}`, `b-${round}`, `c-${round}`];
-    // Accepted and applied side by side, so that one may be judged before another is there to be seen.
+    // Accepted and applied in parallel, so that one may be decided before another is visible.
     await Promise.all(
       ids.map(async (id) => {
         const rows = await accepted(database, [id], { amount_in_cents: cents });
@@ -386,7 +386,7 @@ test('a failed or canceled payment is nobody’s duplicate [FR1]', async (t) => 
   assert.equal(await statusOf(database, 'third'), 'succeeded');
 });
 
-/** An account system of its own: a map, which keeps a repeated id from counting twice. */
+/** An external account system: a map that posts each id once. */
 function ownSystem(behave?: (payments: readonly Posting[]) => void | Promise<void>): {
   accounts: AccountsInOwnSystem;
   posted: Map<string, number>;
@@ -446,7 +446,7 @@ test('accounts in another system: while it is asked, and when its answer was los
   await applier.stop();
   assert.equal(await statusOf(database, 'p'), 'processing');
   assert.equal((await applier.cancel('p', 'operator', 'x')).outcome, 'too_late');
-  // Another replica keeps its hands off until the mark has run out, then asks with the same id.
+  // Another replica waits until the claim has expired, then asks with the same id.
   const next = ownSystem();
   const other = applierOn(database, { accounts: next.accounts });
   await other.sweep(0);
@@ -524,7 +524,7 @@ test('a clock of the database that steps back never puts posted_at before initia
 test('while the database is away the sweep pauses between its tries, and goes on when it is back [RU3]', async (t) => {
   const database = await kitDatabase(t);
   await haveAccounts(database);
-  // More than a page, so that the database goes away in the middle of a walk.
+  // More than a page, so that the database fails in the middle of a sweep.
   await accepted(
     database,
     Array.from({ length: 1_200 }, (_, index) => `p-${index}`),
@@ -568,7 +568,7 @@ test('while the database is away the sweep pauses between its tries, and goes on
   assert.equal(left, 0);
 });
 
-/** A turn of the event loop, in which sockets and timers get theirs. */
+/** One turn of the event loop, in which sockets and timers run. */
 function turn(): Promise<void> {
   return new Promise((resolve) => {
     setTimeout(resolve, 1);
@@ -578,7 +578,7 @@ function turn(): Promise<void> {
 test('a clock that steps back by an hour keeps no payment processing for that hour [RU3 EE7]', async (t) => {
   const database = await kitDatabase(t);
   await haveAccounts(database);
-  // Accepted, and left by a crash, just before the step.
+  // Accepted just before the clock step, and left behind by a crash.
   await database.query(
     `WITH made AS (
        INSERT INTO duebridge_partner.payment (platform_payment_id, payment_id, platform_batch_id, biller_id, account_id, client_id, amount_in_cents,

@@ -24,7 +24,7 @@ import { describeAccountSystemError, type Poster, type Tried } from './poster.ts
 import { findStanding, findUnfinished, type PaymentRow, type UnfinishedPayment } from './store.ts';
 import type { KitTraces } from './traces.ts';
 
-/** Payments in hand at most; more are left to the sweep, which finds them in the table (memory stays bounded). */
+/** Maximum payments in hand; the sweep finds further ones in the table (memory stays bounded). */
 const maxInHand = 100_000;
 /** A payment that has been processing for this long was left behind. Payments in hand here are skipped whatever their age. */
 const sweepAgeMs = 2_000;
@@ -34,7 +34,7 @@ const sweepPauseMs = 1_000;
 const sweepPauseFactor = 10;
 /** Rows per page; the next page continues from there, so that thousands of nightly payments hide no new one. */
 const sweepRows = 1_000;
-/** After an error or a "later": first pause and longest. */
+/** After an error or a "later": first and longest pause. */
 const retryMs = { first: 1_000, longest: 60_000 };
 /** Pause after an outage, or while a lock or a call holds a payment. It does not grow, so that work resumes at once when it is over. */
 const holdOffMs = 500;
@@ -63,7 +63,7 @@ export interface Applier {
   take(payments: readonly PaymentRow[]): void;
   /** Sweeps the table once for payments left behind. Resolves when those it found have been tried; returns how many. */
   sweep(ageMs?: number): Promise<number>;
-  /** Cancels a payment (ST4): at once, or by the replica that has handed it to the biller's own system. */
+  /** Cancels a payment (ST4): immediately, or through the replica that has handed it to the biller's own system. */
   cancel(platform_payment_id: string, actor: string, reason: string): Promise<CancelOutcome>;
   /** Starts sweeping: everything once at the start, then at intervals. */
   start(): void;
@@ -87,7 +87,7 @@ export interface ApplierOptions {
   readonly clock: Clock;
 }
 
-/** Makes the applying end; nothing runs before `start` or `take`. */
+/** Creates the applying end; nothing runs before `start` or `take`. */
 export function openApplier(options: ApplierOptions): Applier {
   const { database, accounts, holdMs, metrics, log, clock } = options;
   const rules = readRules(options.billers);
@@ -100,7 +100,7 @@ export function openApplier(options: ApplierOptions): Applier {
   let lookMs = 0;
   let isOut = false;
   let idle: (() => void)[] = [];
-  /** By when the sweep under way, or the next one, has to end. */
+  /** The deadline of the current sweep, or of the next one. */
   let sweepDueAt = Infinity;
   /** When a payment was last tried, or first taken into an empty hand. */
   let triedAt = 0;
@@ -209,7 +209,7 @@ export function openApplier(options: ApplierOptions): Applier {
         if (own) announce(await own.answerCancels());
         noteWorking();
         sweepDueAt = clock.monotonic() + sweepLateMs;
-        // More pages follow at once.
+        // More pages follow immediately.
         if (place !== '' && inHand.size < maxInHand) continue;
         ageMs = sweepAgeMs;
       } catch (error) {
@@ -289,7 +289,7 @@ export function openApplier(options: ApplierOptions): Applier {
   };
 }
 
-/** How long a stop waits at most for what is in hand when the poster has stopped, in milliseconds. */
+/** Maximum wait of a stop for payments in hand after the poster has stopped, in milliseconds. */
 const stopMs = 2_000;
 
 function unreachable(): never {

@@ -1,4 +1,4 @@
-/** The seals over the kit's audit, as its operator checks them (decision 135). */
+/** The kit's operator verifies the seals over its audit (decision 135). */
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import { openAuditChain } from '@duebridge/runtime';
@@ -38,7 +38,7 @@ test('what happened to a payment is sealed, and a line that was taken out is mis
     return out;
   };
 
-  // A repeat with another amount is written down (decision 9).
+  // A repeat with another amount is recorded (decision 9).
   for (const amount of [100, 200, 300]) {
     const put = await fetch(`${partner.url}${paymentPath('p')}`, {
       method: 'PUT',

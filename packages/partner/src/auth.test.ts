@@ -234,7 +234,7 @@ test('strangers who call themselves long names fill no memory [OA1]', async (t) 
   await call(0, 50);
   const before = heapBytes();
   await call(50, 400);
-  // All names together are 24 MB; each must leave no more than its mark in the count of failed tries.
+  // All names together are 24 MB; each may leave only its entry in the count of failed attempts.
   assert.ok(heapBytes() - before < 12_000_000, `grown by ${heapBytes() - before} bytes`);
 });
 
@@ -254,7 +254,7 @@ test('read does not write and write does not read [SC1 KT11]', async (t) => {
     const get = await partner.call('GET', path, bearer(write));
     assert.deepEqual([get.status, get.body['code']], [403, 'INSUFFICIENT_SCOPE'], path);
   }
-  // The scope is judged before the body is looked at, and nothing was made.
+  // The scope is checked before the body is parsed, and nothing was created.
   const missing = await partner.call('GET', paymentPath('p'), bearer(read));
   assert.equal(missing.body['code'], 'PAYMENT_NOT_FOUND');
 });
@@ -519,7 +519,7 @@ test('a client that takes a token for each call is slowed with Retry-After, and 
     });
   const first = await ask('platform');
   let limited = first;
-  // Ten come back each second, so on a slow machine it takes more than the burst.
+  // Ten per second are added, so a slow machine needs more than the burst.
   for (let asked = 0; asked < 20 && limited.status === 200; asked += 1) {
     const answers = await Promise.all(Array.from({ length: 50 }, () => ask('platform')));
     assert.ok(answers.every(({ status }) => status === 200 || status === 429));

@@ -106,7 +106,7 @@ const issues = { perSecond: 10, burst: 200 };
 /** The client id of payments that were put with the static key, which has one holder. */
 const KEY_HOLDER = 'static-key';
 
-/** Makes the authenticator. Throws ConfigurationError when the options are not usable. */
+/** Creates the authenticator. Throws ConfigurationError when the options are not usable. */
 export function openDoor(options: {
   auth: AuthOptions;
   database: Database;
@@ -200,7 +200,7 @@ interface KnownClient {
   readonly scopes: readonly Scope[];
 }
 
-/** What memory knows of a good token. Times are of the monotonic clock. */
+/** The cached data of a valid token. Times are of the monotonic clock. */
 interface KnownToken {
   readonly caller: Caller;
   readonly scopes: readonly Scope[];

@@ -1,6 +1,6 @@
 /**
- * The rules of a biller, judged before any account is asked (FR1, decision 10): is it served here, is the amount within its limits,
- * is the payment the duplicate of another.
+ * The rules of a biller, checked before the account system is called (FR1, decision 10): is the biller served here, is the amount
+ * within its limits, is the payment a duplicate.
  */
 import { FAILURE_REASONS } from '@duebridge/contract';
 import { sql, type Transaction } from '@duebridge/runtime';
@@ -41,8 +41,8 @@ export async function refusals(
   return refused;
 }
 
-// Of two equal payments in flight at two replicas one must see the other: whoever judges a debt holds this lock until it commits.
-// The keys are taken in sorted order, so that no two wait for each other in a circle.
+// Of two equal payments in flight at two replicas one must see the other, so the check for duplicates holds this lock until it
+// commits. The keys are taken in sorted order to avoid deadlocks.
 const lockDebtsStatement = sql(
   'kit_lock_debts',
   `SELECT pg_advisory_xact_lock(key) FROM (
@@ -50,8 +50,8 @@ const lockDebtsStatement = sql(
    ) AS keys`,
 );
 
-// A duplicate is one of which another succeeded within the window, or is being posted, or was there first. A failed or canceled
-// one moved no money and hinders nobody.
+// A payment is a duplicate if an equal one succeeded within the window, is being posted, or was there first. A failed or canceled
+// one moved no money and does not count.
 const duplicatesStatement = sql(
   'kit_duplicates',
   `SELECT asked.id AS platform_payment_id

@@ -9,7 +9,7 @@ import assert from 'node:assert/strict';
 import { sql, type Database } from '@duebridge/runtime';
 import { columns, writeAudit, type PaymentRow } from './store.ts';
 
-/** What became of a cancel. `was_canceled`: by an earlier one, whose reason stands. */
+/** The result of a cancel. `was_canceled`: by an earlier cancel, whose reason is kept. */
 export type CancelOutcome =
   | { readonly outcome: 'canceled'; readonly payment: PaymentRow }
   | { readonly outcome: 'was_canceled'; readonly payment: PaymentRow }
@@ -40,9 +40,9 @@ const cancelStatement = sql(
 );
 
 /**
- * Cancels a payment that is processing (ST4, decision 18), with its reason in the audit. One that a replica has claimed is canceled
- * only with that replica's id as `claimer`; without it the answer is `claimed`. Waits for a posting that is under way in the kit's
- * database, and comes too late if that succeeded. A payment canceled before stays so.
+ * Cancels a payment that is processing (ST4, decision 18), with its reason in the audit. A payment that a replica has claimed is
+ * canceled only with that replica's id as `claimer`; otherwise the answer is `claimed`. Waits for a posting in progress in the
+ * kit's database, and returns too late if that succeeded. A payment canceled before stays canceled.
  */
 export function cancelPayment(
   database: Database,
@@ -70,7 +70,7 @@ export function cancelPayment(
   });
 }
 
-/** A cancel is up to the replica that has claimed the payment. */
+/** The replica that has claimed the payment decides about a cancel. */
 export interface ClaimedOutcome {
   readonly outcome: 'claimed';
   readonly by: string;
@@ -92,7 +92,7 @@ export async function requestCancel(
   );
 }
 
-/** Whether a cancel that was asked for waits for its answer. */
+/** Whether a requested cancel is still waiting for its answer. */
 export async function isCancelRequested(
   database: Database,
   platform_payment_id: string,
@@ -115,7 +115,7 @@ export async function dropCancelRequest(
   );
 }
 
-/** A cancel that this replica is asked for. */
+/** A cancel requested from this replica. */
 export interface CancelRequest {
   readonly platform_payment_id: string;
   readonly actor: string;
@@ -128,7 +128,7 @@ const cancelRequestsStatement = sql(
     WHERE claimed_by = $1 AND cancel_actor IS NOT NULL LIMIT 100`,
 );
 
-/** The cancels that replica `replica_id` is asked for. */
+/** The cancels requested from replica `replica_id`. */
 export function findCancelRequests(
   database: Database,
   replica_id: string,

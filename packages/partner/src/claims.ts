@@ -13,23 +13,23 @@ import {
   type Transaction,
 } from '@duebridge/runtime';
 
-/** Life of a lease after its last renewal; payments that a dead replica claimed wait this long. */
+/** Lifetime of a lease after its last renewal; payments claimed by a dead replica wait this long. */
 const leaseMs = 30_000;
 /** Pause between renewals. */
 const renewMs = 5_000;
-/** No call is begun when the last renewal is older than this: another replica might take over while it runs. */
+/** No call starts when the last renewal is older than this: another replica might take over during the call. */
 const trustMs = 20_000;
 
 /** The lease of this process. */
 export interface Lease {
   readonly replica_id: string;
-  /** Resolves once the lease is on disk, and at once when it is; rejects when the database is away. */
+  /** Resolves once the lease is on disk, immediately if it already is; rejects when the database is unavailable. */
   hold(): Promise<void>;
-  /** Whether calls may begin. */
+  /** Whether calls may start. */
   lives(): boolean;
-  /** False when a lease that was held has not been renewed in time, so that no call may begin. */
+  /** False when a lease that was held has not been renewed in time, so that no call may start. */
   isRenewed(): boolean;
-  /** Ends renewing. With `release` others take over at once; without it when the lease has run out. */
+  /** Stops renewing. With `release` other replicas take over immediately; without it, when the lease has expired. */
   stop(release: boolean): Promise<void>;
 }
 
@@ -40,7 +40,7 @@ const renewStatement = sql(
    ON CONFLICT (replica_id) DO UPDATE SET lease_until = excluded.lease_until`,
 );
 
-// Rows of replicas that ended long ago; a payment they claimed is anybody's whether or not the row exists.
+// Rows of replicas that ended long ago. A payment claimed by such a replica is free whether or not the row exists.
 const forgetStatement = sql(
   'kit_forget_replicas',
   `DELETE FROM duebridge_partner.replica WHERE lease_until < clock_timestamp() - interval '1 day'`,
@@ -51,7 +51,7 @@ const releaseStatement = sql(
   `DELETE FROM duebridge_partner.replica WHERE replica_id = $1`,
 );
 
-/** Makes a lease; nothing is written before the first `hold`. */
+/** Creates a lease; nothing is written before the first `hold`. */
 export function openLease(options: { database: Database; log: Log; clock: Clock }): Lease {
   const { database, log, clock } = options;
   const replica_id = randomUUID();
@@ -132,8 +132,8 @@ const claimStatement = sql(
 );
 
 /**
- * Claims payments for replica `by`, which is about to hand them to the biller's own system; gives those that it may hand over, and
- * whether one had been claimed before, so that its outcome is not known. From then on only that replica cancels them.
+ * Claims payments for replica `by`, which is about to hand them to the biller's own system. Returns those that it may hand over,
+ * and whether each had been claimed before, in which case its outcome is unknown. From then on only that replica cancels them.
  */
 export async function claimPayments(
   tx: Transaction,

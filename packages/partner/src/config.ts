@@ -41,7 +41,7 @@ export function readPartnerConfig(
   };
 }
 
-/** The part that a command needs which only opens the database: no protection of the operations. */
+/** The part for commands that only open the database; it does not need authentication of the operations. */
 export function readDatabaseConfig(
   env: Environment = process.env,
 ): Pick<PartnerConfig, 'databaseUrl' | 'databaseConnections' | 'dataDirectory'> {
@@ -53,7 +53,7 @@ function readValues(env: Environment): Values {
   return readConfig(variables, env, { alsoKnown: variablesOfOthers });
 }
 
-/** Where the accounts are: in the ledger (undefined), behind an HTTP service, or in tables that three statements reach. */
+/** Where the accounts are: in the ledger (undefined), behind an HTTP service, or in tables accessed by three statements. */
 function accountsOf(values: Omit<Values, 'holdSeconds'>): PartnerConfig['accounts'] {
   const { accountsUrl: url, accountsSecret: secret, accountsSql: file } = values;
   if (url !== undefined && file !== undefined) {

@@ -18,7 +18,7 @@ import {
 
 const self = fileURLToPath(import.meta.url);
 
-// Run as a child, this file is the partner server that is killed.
+// Run as a child process, this file is the partner server that gets killed.
 if (process.send !== undefined && process.env['KIT_CRASH_DATABASE'] !== undefined) {
   const partner = await startPartner({
     auth: { method: 'key', header: 'x-api-key', keys: [testKey] },
@@ -40,12 +40,12 @@ if (process.send !== undefined && process.env['KIT_CRASH_DATABASE'] !== undefine
     for (let round = 0; round < 4; round += 1) {
       const { child, url } = await startChild(database);
       const agent = new Agent({ keepAlive: true, maxSockets: 40 });
-      // Killed by the count of answers, at a point that the seed draws, with others still under way.
+      // Killed after a number of answers drawn from the seed, with other requests still in flight.
       const killAfter = 20 + Math.floor(random() * 200);
       let answered = 0;
       await Promise.all(
         Array.from({ length: 400 }, async () => {
-          // Some ids come again, also those whose answer a kill swallowed in an earlier round.
+          // Some ids are repeated, including those whose answer was lost by a kill in an earlier round.
           const id = `p-${Math.floor(random() * (200 + round * 200))}`;
           asked += 1;
           const path = paymentPath(id, Number(id.slice(2)) % 2 === 0 ? 'A-1' : 'A-2');
@@ -68,7 +68,7 @@ if (process.send !== undefined && process.env['KIT_CRASH_DATABASE'] !== undefine
             answered += 1;
             if (answered === killAfter) child.kill('SIGKILL');
           } catch (error) {
-            // Cut off by the kill: it may or may not have happened.
+            // Cut off by the kill: it may or may not have been executed.
             assert.ok(error instanceof Error && 'code' in error, String(error));
           }
         }),

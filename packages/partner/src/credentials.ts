@@ -1,29 +1,28 @@
 /**
  * Client secrets and static keys that an operator issues and revokes while the servers run (decision 146).
- *
- * Those of the environment are valid until they are revoked here; those issued here are valid beside them. Only digests are stored.
- * A replica answers from memory and reads the table again once its last look is `recheckMs` old, so that a revocation holds
- * everywhere within five seconds. When the database cannot be read, what was known last stays in force: nothing can have been
- * revoked in it meanwhile.
+ * Those of the environment are valid until they are revoked here; those issued here are valid as well. Only digests are stored. A
+ * replica answers from memory and reads the table again once its last read is `recheckMs` old, so that a revocation takes effect
+ * everywhere within five seconds. When the database cannot be read, the last known state applies: nothing can have been revoked
+ * in it meanwhile.
  */
 import { createHash, randomBytes } from 'node:crypto';
 import { Refusal, type KitCredential, type KitCredentialGrant } from '@duebridge/contract';
 import { sql, type Clock, type Database, type Transaction } from '@duebridge/runtime';
 import { writeAudit } from './store.ts';
 
-/** Credentials of one client that are valid at a time, at most: one in use, one that replaces it, and room for a mistake. */
+/** Maximum number of valid credentials of one client: one in use, its replacement, and room for a mistake. */
 const maxActive = 5;
 
-/** What a client may present now: digests, those of the environment and those issued, without those revoked. */
+/** What a client may present now: the digests from the environment and those issued, minus those revoked. */
 export type ValidDigests = ReadonlyMap<string, readonly Buffer[]>;
 
 /** The credentials of a deployment. */
 export interface Credentials {
-  /** What is valid; from memory when the last look is recent. Throws what the database throws when it was never read. */
+  /** The valid credentials; from memory when they were read recently. Throws the database's error when they were never read. */
   valid(): ValidDigests | Promise<ValidDigests>;
-  /** All that are or were valid, those of the environment first. */
+  /** All that are or were valid, those from the environment first. */
   list(): Promise<KitCredential[]>;
-  /** Issues another one. Throws Refusal NOT_FOUND for an unknown client, CONFLICT when there are too many. */
+  /** Issues a new one. Throws Refusal NOT_FOUND for an unknown client, CONFLICT when there are too many. */
   issue(client_id: string, actor: string, reason: string): Promise<KitCredentialGrant>;
   /** Revokes one. Throws Refusal NOT_FOUND, and CONFLICT for the last valid one of its client, which would cut the platform off. */
   revoke(credential_id: string, actor: string, reason: string): Promise<KitCredential>;
@@ -53,10 +52,10 @@ const revokeStatement = sql(
       SET revoked_at = coalesce(credential.revoked_at, excluded.revoked_at)`,
 );
 
-// One operator at a time: two that revoke at once could otherwise revoke the last two.
+// One operator at a time: two concurrent revocations could otherwise revoke the last two.
 const lockText = 'LOCK TABLE duebridge_partner.credential IN SHARE ROW EXCLUSIVE MODE';
 
-/** Opens the credentials. `configured` are the texts of the environment, by client. */
+/** Opens the credentials. `configured` holds those of the environment, by client. */
 export function openCredentials(options: {
   readonly configured: ReadonlyMap<string, readonly string[]>;
   readonly database: Database;
@@ -185,7 +184,7 @@ function digestOf(secret: string): string {
   return createHash('sha256').update(secret).digest('hex');
 }
 
-/** Names a credential; tells nothing of it. */
+/** Identifies a credential without revealing anything about it. */
 function idOf(client_id: string, digest: string): string {
   return digestOf(`${client_id}\0${digest}`).slice(0, 16);
 }

@@ -39,7 +39,7 @@ test('what a former server accepted is known forever: a repeat gets it, and noth
   await partner.app.partnerKit.sweep();
   const balance = await partner.call('GET', '/biller/acme/account/A-1/balance');
   assert.equal(balance.body['amount_due_in_cents'], 100_000);
-  // Again, with one that says something else.
+  // Again, with one that differs.
   const other = parseFormerPayments(file.replace('2500', '2600'), 'static-key');
   assert.ok(other.ok);
   assert.deepEqual(await importFormerPayments(database, other.payments), {

@@ -1,6 +1,6 @@
 /**
- * Payments that a biller accepted on a server it had before the kit. Their ids must stay known forever (PF2): a platform that
- * repeats one gets the payment that there was, and no second one is made.
+ * Payments that a biller accepted on the server it had before the kit. Their ids must stay known forever (PF2): a platform that
+ * repeats one gets the existing payment, and no second one is made.
  */
 import {
   isTerminal,
@@ -14,14 +14,14 @@ import { sql, type Database } from '@duebridge/runtime';
 import { CsvError, parse } from 'csv-parse/sync';
 import { columns, writeAudit, type PaymentRow } from './store.ts';
 
-/** What an import did, in payments. `differing`: ids that are known here with other contents; theirs was left alone. */
+/** The result of an import, in payments. `differing`: ids that exist here with other contents; these were left unchanged. */
 export interface FormerPaymentsResult {
   readonly imported: number;
   readonly known: number;
   readonly differing: readonly string[];
 }
 
-/** Rows in one statement. */
+/** Rows per statement. */
 const pageRows = 1_000;
 
 const importStatement = sql(
@@ -41,8 +41,8 @@ const storedStatement = sql(
 );
 
 /**
- * Stores payments that ended on a former server, a thousand in a transaction; those whose id is known here are left as they are, so
- * the import can be run again. Accounts and balances do not change. Takes rows as `parseFormerPayments` gives them.
+ * Stores payments that ended on a former server, a thousand per transaction. Existing ids are left unchanged, so the import can
+ * be repeated. Accounts and balances do not change. Takes rows from `parseFormerPayments`.
  */
 export async function importFormerPayments(
   database: Database,
@@ -125,9 +125,9 @@ const platformId = /^(?!\.{1,2}$)[A-Za-z0-9._-]{1,64}$/;
 const partnerId = /^(?!\.{1,2}$)[A-Za-z0-9._~-]{1,128}$/;
 
 /**
- * Reads a CSV text whose first line names the ten fields of a payment record, in any order. `client_id`: whose payments they are,
- * the OAuth client or `static-key`. Each bad line is named, and one bad line refuses the file. Only payments that have ended are
- * taken: end the others on the former server first, or nobody knows which of the two posts them.
+ * Parses a CSV text whose first line names the ten fields of a payment record, in any order. `client_id`: their owner, the OAuth
+ * client or `static-key`. Each bad line is named, and one bad line refuses the file. Only payments that have ended are accepted:
+ * end the others on the former server first, or nobody knows which of the two servers posts them.
  */
 export function parseFormerPayments(
   csv: string,

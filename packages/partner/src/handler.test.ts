@@ -22,7 +22,7 @@ import {
 
 const auth = { method: 'key', header: 'x-api-key', keys: [testKey] } as const;
 
-/** A place where the kit is reached, whatever serves it. */
+/** A URL where the kit is served, by any kind of server. */
 interface Host {
   readonly url: string;
   call(
@@ -48,7 +48,7 @@ async function listening(server: Server): Promise<string> {
   return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
 }
 
-/** Serves a listener over node:http, and the kit behind it until the test ends. */
+/** Serves a listener over node:http until the test ends, with the kit behind it. */
 async function onNode(
   t: TestContext,
   database: TestDatabase,
@@ -66,7 +66,7 @@ async function onNode(
   return hostAt(t, url);
 }
 
-/** An app of a partner with habits of its own: an envelope around its answers, its own errors, a lenient reader of JSON. */
+/** A partner's app with conventions of its own: an envelope around its answers, its own errors, a lenient JSON parser. */
 async function inOwnFastify(
   t: TestContext,
   database: TestDatabase,
@@ -148,7 +148,7 @@ for (const [name, start] of Object.entries(hosts)) {
   });
 }
 
-/** Sends header lines as they are and gives the whole answer. */
+/** Sends header lines unchanged and returns the whole answer. */
 async function rawExchange(url: string, lines: string[]): Promise<string> {
   const socket = connect(Number(new URL(url).port), '127.0.0.1');
   let answer = '';
@@ -208,7 +208,7 @@ test('a prefix that is no path is refused with what it should be [S2]', async (t
   }
 });
 
-/** Reads the body as express.json() does, and keeps its bytes where it is told to. */
+/** Reads the body like express.json(), and keeps its bytes when asked to. */
 function parsedBefore(kit: PartnerHandler, keepBytes: boolean): RequestListener {
   return (request, response) => {
     const parts: Buffer[] = [];
@@ -252,7 +252,7 @@ test('a body that the host parsed is read strictly from its bytes, and refused w
 test('requests for other paths go on to the next handler; a mount path is no part of ours [S2]', async (t) => {
   const database = await kitDatabase(t);
   await haveAccounts(database);
-  // As Express calls: the path below the mount in `url`, and what comes next as third argument.
+  // Like Express: `url` holds the path below the mount, and `next` is the third argument.
   const host = await onNode(t, database, (kit) => (request, response) => {
     request.url = (request.url ?? '').replace(/^\/pay/, '');
     kit(request, response, () => response.writeHead(299).end('next'));

@@ -11,25 +11,25 @@ import { Readable } from 'node:stream';
 import { createServer } from '@duebridge/runtime';
 import { mountKit, servedPaths, type PartnerKit, type PartnerKitOptions } from './kit.ts';
 
-/** A request as Express and NestJS may hand it on: with the bytes of a body that they have read, where they were told to keep them. */
+/** A request from Express or NestJS: with the bytes of a body that they have already read, when configured to keep them. */
 export type KitRequest = IncomingMessage & { readonly rawBody?: unknown };
 
 /** The kit, callable. */
 export interface PartnerHandler {
   /**
-   * Answers a request for one of the operations. Any other is given to `next` where there is one (Express, NestJS), else answered
-   * with 404.
+   * Answers a request for one of the operations. Any other request is passed to `next` if there is one (Express, NestJS), else
+   * answered with 404.
    */
   (request: KitRequest, response: ServerResponse, next?: (error?: unknown) => void): void;
   readonly kit: PartnerKit;
   /**
-   * Ends waiting reads at once, finishes what is in hand and stops. Call it when the program begins to stop, before it closes its
-   * own server. Calling it again is harmless.
+   * Ends waiting reads, finishes what is in hand and stops. Call it when the program begins to stop, before it closes its own
+   * server. Calling it again is harmless.
    */
   close(): Promise<void>;
 }
 
-/** What is said once, on standard error, and on the log for each such request; the caller gets 500 and may come back. */
+/** Printed once to standard error and logged for each such request; the caller gets 500 and may retry. */
 const bodyWasRead =
   'duebridge: the body of a payment was parsed before partnerHandler got it, so the request is refused. Mount partnerHandler ' +
   'before express.json(), or keep the bytes as request.rawBody (NestJS: rawBody: true; Express: the verify option of express.json)';

@@ -45,7 +45,7 @@ export { partnerKit } from './plugin.ts';
 export type { CancelOutcome } from './cancel.ts';
 export type { SettleOutcome } from './settle.ts';
 export type { PaymentRow } from './store.ts';
-// What a partner's program needs of the ground, so that it depends on this package alone.
+// What a partner's program needs from the runtime, so that it depends on this package alone.
 export { FAILURE_REASONS, Refusal } from '@duebridge/contract';
 export {
   ConfigurationError,

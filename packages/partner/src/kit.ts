@@ -51,7 +51,7 @@ function pathOf(id: keyof KitPaths, { paths = {}, prefix = '' }: Where): string 
 
 type Where = Pick<PartnerKitOptions, 'paths' | 'prefix'>;
 
-/** Method and whole path of each operation that a kit with these options serves. */
+/** Method and whole path of each operation served by a kit with these options. */
 export function servedPaths(
   options: Where & Pick<PartnerKitOptions, 'auth'>,
 ): readonly { readonly method: Route['method']; readonly path: string }[] {
@@ -60,9 +60,9 @@ export function servedPaths(
     .map((id) => ({ method: partnerRoutes[id].method, path: pathOf(id, options) }));
 }
 
-/** What a partner configures. */
+/** The options of the kit. */
 export interface PartnerKitOptions {
-  /** The kit's own tables live here; `migratePartner` makes them. */
+  /** Holds the kit's own tables, created by `migratePartner`. */
   readonly database: Database;
   /** How the operations are protected (S3). */
   readonly auth: AuthOptions;
@@ -76,16 +76,19 @@ export interface PartnerKitOptions {
   readonly prefix?: string;
   /** Time between acceptance and posting in which an operator can cancel, in milliseconds (ST4); default 0. */
   readonly holdMs?: number;
-  /** Reads that may wait at once (decision 24); default 4,000, and never more than half of the server's connections. */
+  /**
+   * Maximum number of concurrent waiting reads (decision 24); default 4,000, and never more than half of the server's
+   * connections.
+   */
   readonly maxWaitingReads?: number;
   readonly clock?: Clock;
   readonly log?: Log;
   readonly metrics?: Metrics;
-  /** Makes spans of acceptances, reads and postings in the traces of their callers (OpenTelemetry); default: none are made. */
+  /** Creates spans for acceptances, reads and postings in the traces of their callers (OpenTelemetry); default: none. */
   readonly tracer?: Tracer;
 }
 
-/** What a running kit offers beside its routes: `app.partnerKit`. */
+/** What a running kit offers besides its routes: `app.partnerKit`. */
 export interface PartnerKit {
   /** Cancels a payment that is processing (ST4, decision 18); `actor` and `reason` are kept in the audit. */
   cancel(platform_payment_id: string, actor: string, reason: string): Promise<CancelOutcome>;

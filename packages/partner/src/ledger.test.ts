@@ -13,7 +13,7 @@ import {
   testAccount,
 } from './testing.ts';
 
-/** What does not add up in the ledger; each row is a finding, so an empty answer is a good one. */
+/** Inconsistencies in the ledger; each row is a finding, so an empty result is correct. */
 async function findings(database: Database | Transaction): Promise<unknown[]> {
   return database.query(
     `SELECT 'transfer does not sum to zero' AS finding, transfer_id AS what FROM duebridge_partner.entry
@@ -255,7 +255,7 @@ test('an import never takes back a payment that was made since its figures were 
   };
   const moment = async (): Promise<string> => {
     const [row] = await database.query<{ at: string }>('SELECT clock_timestamp() AS at');
-    // Times have milliseconds: what is posted in the same one counts as before.
+    // Times have milliseconds: a posting in the same millisecond counts as earlier.
     await database.query('SELECT pg_sleep(0.005)');
     return row!.at;
   };
@@ -274,7 +274,7 @@ test('an import never takes back a payment that was made since its figures were 
   await pay('after', 'A-1', 300);
   await pay('after-too', 'A-2', 50);
 
-  // The export of that moment knows the first payment, not the others.
+  // The export of that moment includes the first payment, but not the others.
   await assert.rejects(importAccounts(database, file(150_000, 150_000)), {
     code: 'INVALID_REQUEST',
     details: ['A-1', 'A-2'].map((account_id) => ({
@@ -284,10 +284,10 @@ test('an import never takes back a payment that was made since its figures were 
   });
   await importAccounts(database, file(99_000, 120_000), exported);
   assert.deepEqual(await owed(), [98_700, 119_950]);
-  // The same file again changes nothing.
+  // Importing the same file again changes nothing.
   const again = await importAccounts(database, file(99_000, 120_000), exported);
   assert.deepEqual(again, { created: 0, updated: 0, unchanged: 2 });
-  // Newer figures replace it; older ones that come late do not.
+  // Newer figures replace it; older ones that arrive late do not.
   await importAccounts(database, file(10_000, 20_000), await moment());
   await importAccounts(database, file(99_000, 120_000), exported);
   assert.deepEqual(await owed(), [10_000, 20_000]);

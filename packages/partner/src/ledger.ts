@@ -167,7 +167,7 @@ async function writeTransfers(
 
 // Import -------------------------------------------------------------------------------------------------------------------
 
-/** Key of the advisory lock under which imports run; any constant does, as such locks are per database. */
+/** Key of the advisory lock for imports; any constant works, as such locks are per database. */
 const importLock = 7_033_124_800_419;
 
 /** One account of an import; a field that is undefined keeps what is stored (for a new account: its default). */
@@ -183,14 +183,14 @@ export interface ImportedAccount {
   readonly max_amount_in_cents?: number | null | undefined;
 }
 
-/** What an import did, in accounts. */
+/** The result of an import, in accounts. */
 export interface ImportResult {
   readonly created: number;
   readonly updated: number;
   readonly unchanged: number;
 }
 
-// What payments through the kit have changed since a moment; null: ever.
+// The sum of payments through the kit since a moment; null: since ever.
 const paidStatement = sql(
   'kit_paid_since',
   `SELECT account_id, biller_id, sum(amount_in_cents)::bigint AS amount_in_cents
@@ -298,7 +298,7 @@ async function paidSince(
   return new Map(rows.map((row) => [keyOf(row), row.amount_in_cents]));
 }
 
-/** The account with the amount that is due now, where the file says what was due at `as_of`. */
+/** The account with the amount due now, when the file says what was due at `as_of`. */
 function withPayments(
   account: ImportedAccount,
   stored: AccountRow | undefined,

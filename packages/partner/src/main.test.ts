@@ -20,7 +20,7 @@ interface Finished {
   readonly err: string;
 }
 
-/** Runs `duebridge partner …` to its end with this environment alone. */
+/** Runs `duebridge partner …` to its end with this environment only. */
 async function run(env: Record<string, string>, args: string[], input?: string): Promise<Finished> {
   const child = start(env, args);
   let [out, err] = ['', ''];
@@ -106,7 +106,7 @@ test('the command line: serve, import, pay, list, cancel, stop [S2 KY1 ST4]', as
   assert.equal(unknown.code, 1);
   assert.match((await run(env, ['payments'])).out, /pay-1 +canceled/);
 
-  // What its operator reads and does beside that (operators-day.test.ts has the API's own tests).
+  // The operator's other reads and actions (operators-day.test.ts has the API's own tests).
   assert.match((await run(env, ['payment', 'show', 'pay-1'])).out, /canceled[^]*"reason":"test"/);
   assert.match((await run(env, ['batch'])).out, /batch-1 +1 +0 +\$25\.00/);
   assert.match((await run(env, ['batch', 'batch-1'])).out, /sha256 +[0-9a-f]{64}/);

@@ -28,10 +28,10 @@ import { formatAccountsCsv, parseAccountsCsv } from './accounts-csv.ts';
 import { addOperating, adminOptions, ask, paymentTable, type AdminOptions } from './operate.ts';
 import { variables, variablesOfOthers } from './variables.ts';
 
-/** Longest CSV text of one call to the admin API, under its limit of 60,000 and under 64 KiB when escaped as JSON. */
+/** Maximum CSV text per call of the admin API: under its limit of 60,000, and under 64 KiB when escaped as JSON. */
 const importPartLength = 50_000;
 
-/** The command, for the doorway. Every file that a server needs is loaded only when one is started. */
+/** The command, for the `duebridge` entry point. A server's modules are loaded only when one is started. */
 export function partnerCommand(terminal: Terminal = processTerminal): Command {
   const partner = new Command('partner')
     .description('run the partner kit; its accounts and payments')
@@ -136,7 +136,7 @@ Exit codes: 0 done, 1 failed, 2 configuration, 3 usage.`,
     .option('--expect <number:seal>', 'a seal noted earlier, which must be there unchanged')
     .description('compare the audit with its seals: was a line altered, removed or put in?')
     .action((_own: AuditVerifyOptions, self: Command) => {
-      // `audit` has --url and --json too, and takes them first.
+      // `audit` also has --url and --json, and consumes them first.
       const options = self.optsWithGlobals<AdminOptions & AuditVerifyOptions>();
       const path = partnerAdminRoutes.verify_kit_audit.path;
       return verifyAudit(terminal, options, (query) =>
@@ -190,7 +190,8 @@ async function importFile(terminal: Terminal, file: string, options: ImportOptio
     throw new CommandError(['nothing was imported:', ...lines].join('\n'), exitCodes.failed);
   }
   const sum = { created: 0, updated: 0, unchanged: 0 };
-  // The whole file was judged above; the parts are small because a request is. An import that breaks off is simply run again.
+  // The whole file was validated above; it is sent in parts because a request has a size limit. An interrupted import can simply
+  // be run again.
   for (const part of formatAccountsCsv(parsed.accounts, importPartLength)) {
     const done = await ask<AccountImportResult>(
       terminal,
@@ -208,7 +209,7 @@ async function importFile(terminal: Terminal, file: string, options: ImportOptio
   );
 }
 
-/** Opens the database itself: a move from another server comes before the first start of this one. */
+/** Opens the database itself: payments are moved from another server before the first start of this one. */
 async function importFormer(
   terminal: Terminal,
   file: string,

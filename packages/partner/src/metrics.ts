@@ -1,13 +1,13 @@
-/** The figures of the kit. Labels are closed sets, never ids. */
+/** The metrics of the kit. Labels are closed sets, never ids. */
 import type { Database, Metrics } from '@duebridge/runtime';
 import type { Standing } from './store.ts';
 
-/** Counts one thing; a Counter of the metrics is one. */
+/** Counts one thing; a Counter of the metrics library fits. */
 export interface Count {
   inc(by?: number): void;
 }
 
-/** Figures that are read when they are asked for. */
+/** Metrics that are read on demand. */
 const watched = {
   waiting_reads: 'Reads that wait for a status to change',
   apply_queue: 'Payments in hand that are not applied yet',
@@ -15,36 +15,36 @@ const watched = {
   calls_late: 'Calls to the account system beyond their deadline',
 } as const;
 
-/** What an account system is asked for. */
+/** The operations of an account system. */
 export type CoreOperation = 'find_account' | 'find_balance' | 'post' | 'lookup';
 
-/** What the kit counts. */
+/** The kit's counters. */
 export interface KitMetrics {
   /** Payments accepted for the first time (ST1). */
   readonly accepted: Count;
   /** Repeats answered with the payment that was there (RU5). */
   readonly repeated: Count;
-  /** Repeats that said something else than the first request, or came from another client (decision 9). */
+  /** Repeats that differ from the first request, or came from another client (decision 9). */
   readonly mismatched: Count;
-  /** Payments ended here, by their last status. */
+  /** Payments ended here, by final status. */
   ended(status: 'succeeded' | 'failed' | 'canceled', by: number): void;
-  /** Tries to post that ended in an error and are repeated. */
+  /** Attempts to post that ended in an error and are retried. */
   readonly postErrors: Count;
-  /** Payments whose account system reported another end than the one recorded. */
+  /** Payments whose account system reported another outcome than the one recorded. */
   readonly contradicted: Count;
-  /** Requests refused for want of a good credential or scope. */
+  /** Requests refused because the credential was invalid or lacked the scope. */
   readonly authFailures: Count;
   /** Seconds from initiated_at to posted_at. */
   observePosting(seconds: number): void;
-  /** Seconds that the account system took. */
+  /** Duration of calls to the account system in seconds. */
   observeCore(operation: CoreOperation, seconds: number): void;
   /** What has not ended, as last counted. */
   standing(state: 'processing' | 'unsettled', standing: Standing): void;
-  /** Registers a figure that is read when it is asked for. */
+  /** Registers a metric that is read on demand. */
   watch(name: keyof typeof watched, value: () => number): void;
 }
 
-/** Registers the kit's figures. Without metrics nothing is counted. */
+/** Registers the kit's metrics. Without a registry nothing is counted. */
 export function kitMetrics(metrics: Metrics | undefined, database?: Database): KitMetrics {
   if (!metrics) {
     const nothing: Count = { inc: () => undefined };

@@ -1,4 +1,4 @@
-/** No payment waits for another: what is locked, refused, hung, slow or late holds up itself alone. */
+/** No payment waits for another: one that is locked, refused, hung, slow or late delays only itself. */
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import { silentLog, systemClock, type Database } from '@duebridge/runtime';
@@ -69,7 +69,7 @@ async function until(database: Database, ids: readonly string[], status: string)
   }
 }
 
-/** Resolves when `holds` does; fails after 20 seconds. */
+/** Resolves when `holds` returns true; fails after 20 seconds. */
 async function when(holds: () => boolean, what: string): Promise<void> {
   const end = performance.now() + 20_000;
   while (!holds()) {
@@ -98,7 +98,7 @@ test('an account row that another session keeps locked delays no payment of anot
   const locked = await accepted(database, idsOf(40, 'locked'), 'locked');
   try {
     applier.take(locked);
-    // Mixed with them, and coming after them while the lock is held.
+    // Among them, and after them while the lock is held.
     for (let wave = 0; wave < 4; wave += 1) {
       const ids = idsOf(25, `good-${wave}`);
       const rows = await accepted(database, ids);
@@ -107,7 +107,7 @@ test('an account row that another session keeps locked delays no payment of anot
       await until(database, ids, 'succeeded');
       t.diagnostic(`wave ${wave}: ${Math.round(performance.now() - began)} ms`);
     }
-    // The lock was never waited for: it is still held.
+    // Nothing waited for the lock: it is still held.
     assert.deepEqual(
       new Set(await statusesOf(database, idsOf(40, 'locked'))),
       new Set(['processing']),
@@ -180,7 +180,7 @@ test('a posting in the kit’s transaction that never returns holds up itself al
   await applier.stop();
 });
 
-/** An account system elsewhere that answers as it is told and records what it is asked. */
+/** An external account system with scripted answers that records its calls. */
 function core(
   behave: (payment: Posting, signal: AbortSignal) => Promise<PostOutcome> | PostOutcome,
   more: Partial<AccountsInOwnSystem> = {},
@@ -326,7 +326,7 @@ test('after a crash the outcome is looked up; only what the core never heard of 
   assert.deepEqual(looked.toSorted(), ids);
   assert.deepEqual(next.asked, ['unheard']);
   assert.deepEqual(await statusesOf(database, ids), ['succeeded', 'failed', 'succeeded']);
-  // It was not dead. What it hears now changes nothing, and where it disagrees that is written down.
+  // The replica was not dead. Answers that it receives now change nothing, and contradictions are recorded.
   answer.resolve({ outcome: 'posted' });
   await died.stop();
   assert.deepEqual(await statusesOf(database, ids), ['succeeded', 'failed', 'succeeded']);
@@ -361,7 +361,7 @@ test('a failed look-up posts nothing: the outcome stays unknown and is asked for
   assert.equal(posts, 1);
 });
 
-/** Counts the changes of a table's rows. */
+/** Counts the changes to a table's rows. */
 async function writesOf(database: Database, table: string): Promise<number> {
   await database.query(`SELECT pg_stat_force_next_flush()`);
   const [row] = await database.query<{ n: number }>(
@@ -399,7 +399,7 @@ test('"later" writes no row at each ask, names its next time, and does not forbi
   );
   assert.equal(asked.filter((id) => id === 'tomorrow').length, 1, 'not before its time');
 
-  // At the replica that asks, and at another one.
+  // At the replica that receives the request, and at another one.
   assert.equal((await one.cancel('tomorrow', 'operator', 'x')).outcome, 'canceled');
   assert.equal((await other.cancel('again', 'operator', 'x')).outcome, 'canceled');
   assert.equal((await other.cancel('taken', 'operator', 'x')).outcome, 'too_late');

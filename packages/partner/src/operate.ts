@@ -1,4 +1,7 @@
-/** `duebridge partner batch`, `payment show` and `settle`, `credential` and `audit`: what the kit's operator does, by its admin API. */
+/**
+ * `duebridge partner batch`, `payment show` and `settle`, `credential` and `audit`: the kit operator's commands, through its
+ * admin API.
+ */
 import type {
   BatchStatement,
   KitAuditEntry,
@@ -24,7 +27,7 @@ import {
 } from '@duebridge/runtime/cli';
 import { Option, type Command } from 'commander';
 
-/** What every command here takes. */
+/** The options of every command here. */
 export interface AdminOptions {
   readonly url?: string;
   readonly json?: true;
@@ -52,7 +55,7 @@ export function adminOptions(command: Command): Command {
     .addOption(jsonOption());
 }
 
-/** One call of the kit's admin API; throws CommandError with a sentence for whatever does not succeed. */
+/** One call of the kit's admin API; throws CommandError with one sentence for anything but success. */
 export function ask<Reply>(
   terminal: Terminal,
   options: AdminOptions,
@@ -67,7 +70,7 @@ function targetOf({ url }: AdminOptions) {
   return { server: 'partner', defaultPort: 4101, url } as const;
 }
 
-/** Payments as people read them. */
+/** Payments for people. */
 export function paymentTable(payments: readonly PaymentRecord[]): string {
   return table(
     ['ACCEPTED', 'PAYMENT', 'STATUS', 'AMOUNT', 'BILLER', 'ACCOUNT', 'REASON'],
@@ -92,7 +95,7 @@ export function addOperating(
   addPaymentCommands(payment, terminal);
   addBatches(partner, terminal);
   addCredentials(partner, terminal);
-  // Options after `verify` are those of verify.
+  // Options after `verify` belong to verify.
   adminOptions(audit.enablePositionalOptions())
     .description('what happened beside the ordinary life of payments, newest first')
     .option('--payment <platform_payment_id>', 'of one payment')

@@ -1,4 +1,4 @@
-/** What the operator of a kit does in a day: batches, payments that another system ended, credentials that change, the audit of it. */
+/** A day of the kit's operator: batches, payments that another system ended, credentials that change, and their audit. */
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
 import test, { type TestContext } from 'node:test';
@@ -200,7 +200,7 @@ test('a static key is replaced while the server runs: both work, then the new on
     null,
     'a repeat is harmless',
   );
-  // It holds for a replica that starts now, whatever its environment still says.
+  // This applies to a replica that starts now, whatever its environment still contains.
   const door = openDoor({
     auth: { method: 'key', header: 'x-api-key', keys: [testKey] },
     database: admin.database,
@@ -247,7 +247,7 @@ test('a client secret is replaced and tokens are ended while the server runs, ev
   await admin.call('POST', `/credentials/${before?.credential_id ?? ''}/revoke`, { reason });
   assert.equal(await token(admin.partner, old), undefined);
   assert.equal(typeof (await token(admin.partner, grant.secret)), 'string');
-  // A token outlives the secret that it was got with, until its client's tokens are revoked.
+  // A token outlives the secret that obtained it, until its client's tokens are revoked.
   assert.equal(await read(other, held), 200);
   const ended = await admin.call<{ tokens_revoked: number }>(
     'POST',

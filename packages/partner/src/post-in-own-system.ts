@@ -53,22 +53,22 @@ import {
 } from './store.ts';
 
 const defaults = { batch: 1, concurrency: 8, deadlineMs: 10_000 };
-/** How long a look-up may take, in milliseconds. */
+/** Deadline of a look-up in milliseconds. */
 const lookupMs = 5_000;
 /** Calls tolerated beyond their deadline, as a multiple of the concurrent calls: a hung system gets no more. */
 const lateFactor = 8;
-/** Payments in one claim: several wait for their commit together. */
+/** Maximum payments in one claim: several wait for their commit together. */
 const maxClaims = 512;
 /** How long a stop waits for calls, in milliseconds; then their signals abort, and it waits once more, for a quarter of that. */
 const stopMs = 4_000;
 /** How long a cancel waits for the replica that has claimed the payment, and how often it looks, in milliseconds. */
 const askCancelMs = { atMost: 5_000, pause: 100 };
 
-/** The poster, and what it alone can do about a claimed payment. */
+/** The poster, and its additional operations on claimed payments. */
 export interface OwnSystemPoster extends Poster {
-  /** Cancels a payment that a replica has claimed, if no call holds it and its last word was a `later` that admits it. */
+  /** Cancels a payment that a replica has claimed, unless a call holds it or its last answer was a `later` that forbids it. */
   cancelClaimed(claimed: ClaimedOutcome, actor: string, reason: string): Promise<CancelOutcome>;
-  /** Whether a call to the account system is open: then what is in hand may be waiting for its answer. */
+  /** Whether a call to the account system is open; payments in hand may then be waiting for its answer. */
   isCalling(): boolean;
   /** Answers the cancels that other replicas asked for; returns the rows of those canceled. */
   answerCancels(): Promise<PaymentRow[]>;
@@ -77,12 +77,12 @@ export interface OwnSystemPoster extends Poster {
 interface Item {
   readonly payment: UnfinishedPayment;
   readonly isRepeat: boolean;
-  /** Its outcome may be known there: an earlier call did not tell. */
+  /** The outcome may be known in the other system: an earlier call did not return it. */
   isUnknown: boolean;
   readonly resolve: (tried: Tried) => void;
 }
 
-/** Makes the poster. */
+/** Creates the poster. */
 export function openOwnSystemPoster(options: {
   database: Database;
   accounts: AccountsInOwnSystem;
@@ -97,11 +97,11 @@ export function openOwnSystemPoster(options: {
   const { batch, concurrency, deadlineMs } = { ...defaults, ...accounts.calls };
   const giveUpMs = accounts.calls?.giveUpMs ?? deadlineMs * 6;
   assert(batch >= 1 && concurrency >= 1 && deadlineMs > 0, 'calls needs numbers of at least one');
-  /** What is tried first, and what failed before. */
+  /** The queues of first attempts and of payments that failed before. */
   let firsts: Item[] = [];
   let again: Item[] = [];
   let size = batch;
-  /** Places taken: calls within their deadline, and what comes before and after them. */
+  /** Places taken: calls within their deadline, with the work before and after them. */
   let busy = 0;
   let repeats = 0;
   let isScheduled = false;
@@ -109,7 +109,7 @@ export function openOwnSystemPoster(options: {
   /** Ids in a call that has not returned. */
   const open = new Map<string, { aborting: AbortController; returned: Promise<void> }>();
   let late = 0;
-  /** Ids whose last answer was `later`, and whether they may be canceled. Bounded by what is in hand. */
+  /** Ids whose last answer was `later`, and whether they may be canceled. Bounded by the payments in hand. */
   const resting = new Map<string, boolean>();
   const unknown = new Set<string>();
   const canceling = new Set<string>();
@@ -117,7 +117,7 @@ export function openOwnSystemPoster(options: {
   metrics.watch('calls_open', () => open.size);
   metrics.watch('calls_late', () => late);
 
-  /** Claims payments together: of each whether it is ours to post, has ended by a rule, or is another replica's. */
+  /** Claims payments together. Each is ours to post, has been ended by a rule, or belongs to another replica. */
   const claims = groupCommit<PaymentRow, 'known' | 'unknown' | 'done' | 'busy'>({
     maxBatch: maxClaims,
     maxQueued: 100_000,
@@ -131,7 +131,7 @@ export function openOwnSystemPoster(options: {
           locked.map((payment) => payment.platform_payment_id),
           lease.replica_id,
         );
-        // One that was handed over before may be posted there already: no rule may fail it now.
+        // A payment that was handed over before may already be posted there: no rule may fail it now.
         const fresh = locked.filter(
           (payment) => claimed.get(payment.platform_payment_id) === false,
         );
@@ -151,7 +151,7 @@ export function openOwnSystemPoster(options: {
     },
   });
 
-  /** Ends payments together; gives whether each was still processing. */
+  /** Ends payments together; returns for each whether it was still processing. */
   const ends = groupCommit<PaymentEnd, boolean>({
     maxBatch: maxClaims,
     maxQueued: 100_000,
@@ -202,7 +202,7 @@ export function openOwnSystemPoster(options: {
     ]);
   };
 
-  /** Runs a call and gives its answer; throws TooLate at the deadline, after which `onLate` gets the answer. */
+  /** Runs a call and returns its answer; throws TooLate at the deadline, after which `onLate` receives the answer. */
   const call = async <T>(
     ids: readonly string[],
     run: (signal: AbortSignal) => Promise<T>,
@@ -261,7 +261,7 @@ export function openOwnSystemPoster(options: {
     return answer === undefined ? undefined : checkedOutcome(answer);
   };
 
-  /** One place's work: claims, looks up what is unknown, posts the rest in one call. Every item gets its result. */
+  /** The work of one place: claims, looks up unknown outcomes, and posts the rest in one call. Every item gets its result. */
   const work = async (items: Item[]): Promise<void> => {
     const postings: Item[] = [];
     await lease.hold();
@@ -329,7 +329,7 @@ export function openOwnSystemPoster(options: {
       for (const id of ids) if (!open.has(id)) unknown.add(id);
       const isLate = error instanceof TooLate;
       for (const item of items) {
-        // Many that failed together are tried each alone; what hangs in a call is left to it.
+        // Many that failed together are retried individually; those that hang in a call stay with it.
         if (items.length > 1 && !isLate) {
           again.push({ ...item, isUnknown: true, isRepeat: true });
         } else item.resolve(isLate ? { result: 'busy' } : { result: 'failed', error });
@@ -367,7 +367,7 @@ export function openOwnSystemPoster(options: {
     }
   };
 
-  /** The next to be called for: what failed before alone, in half of the places; the others by the batch. */
+  /** The next payments to call for: those that failed before individually, in half of the places; the others in batches. */
   const next = (): [Item[], boolean] => {
     if (again.length > 0 && repeats < Math.max(1, Math.floor(concurrency / 2))) {
       return [again.splice(0, 1), true];
@@ -451,7 +451,7 @@ export function openOwnSystemPoster(options: {
       schedule();
       for (const { aborting } of open.values()) aborting.abort();
       await returned(stopMs / 4);
-      // What a call may still do is not for others before the lease has run out.
+      // Other replicas must not touch what a call may still be doing before the lease has expired.
       await lease.stop(open.size === 0 && unknown.size === 0);
     },
   };

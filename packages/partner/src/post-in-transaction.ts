@@ -26,17 +26,19 @@ import {
   type UnfinishedPayment,
 } from './store.ts';
 
-/** Payments in one transaction: what performance gains beyond is lost in how long the first of them waits. */
+/** Maximum payments in one transaction: more would gain little throughput and delay the first payment. */
 const maxBatch = 512;
-/** How long a transaction waits for one lock, in milliseconds: the payments beside it wait as long. */
+/** How long a transaction waits for one lock, in milliseconds: the other payments in it wait as long. */
 const lockTimeoutMs = 250;
-/** How long the account system may take, in milliseconds: for many, for one at its first try, and for one at a later try. */
+/** The account system's deadline in milliseconds: for many payments, for one at its first try, and for one at a later try. */
 const deadlineMs = { group: 1_500, first: 2_000, repeat: 10_000 };
-/** A group that takes longer is halved, one that takes less may double: so that a slow account system gets what it can do. */
+/**
+ * A group that takes longer is halved, one that takes less may double, so that the group size follows the account system's speed.
+ */
 const groupMs = { atMost: 700, atLeast: 200 };
-/** Transactions in the side lane at once, and of them those of payments that failed before. */
+/** Concurrent transactions in the side lane, and how many of them are for payments that failed before. */
 const sideLane = { width: 2, repeats: 1 };
-/** How long a locked account is left alone: at first and at most; doubled each time. */
+/** How long a locked account is skipped: at first and at most; doubled each time. */
 const blockedMs = { first: 500, longest: 5_000 };
 
 interface Item {
@@ -45,7 +47,7 @@ interface Item {
   readonly resolve: (tried: Tried) => void;
 }
 
-/** Makes the poster. */
+/** Creates the poster. */
 export function openTransactionPoster(options: {
   database: Database;
   accounts: AccountsInTransaction;
@@ -95,7 +97,7 @@ export function openTransactionPoster(options: {
         );
         if (until.length > 0) await postponePayments(tx, until);
         const ended = ends.length === 0 ? [] : await endPayments(tx, ends);
-        // They are locked: nobody else can have ended one between.
+        // The rows are locked, so nobody else can have ended one in between.
         assert.equal(ended.length, ends.length, 'a payment was posted but not ended');
         return { ended, laters };
       },
@@ -145,7 +147,10 @@ export function openTransactionPoster(options: {
     }
   };
 
-  /** Whether the error says nothing about the payments: the database itself is away. One that kills its sessions is not that. */
+  /**
+   * Whether the error says nothing about the payments because the database itself is unavailable. An error that kills only its
+   * own sessions does not count.
+   */
   const isOutage = async (error: unknown): Promise<boolean> => {
     if (!(error instanceof DatabaseUnavailable)) return false;
     const state = sqlState(error) ?? '';
@@ -185,7 +190,7 @@ export function openTransactionPoster(options: {
       }
     }
     side = waiting;
-    // Of accounts whose payments ended elsewhere nobody would ask again.
+    // Without this, accounts whose payments ended elsewhere would stay in the map forever.
     if (blocked.size > maxBatch) {
       const longAgo = clock.monotonic() - blockedMs.longest;
       for (const [account, { until }] of blocked) if (until < longAgo) blocked.delete(account);
@@ -211,7 +216,7 @@ export function openTransactionPoster(options: {
     }
   };
 
-  /** In the next turn of the event loop: what was accepted in this one joins the same transaction. */
+  /** In the next turn of the event loop: payments accepted in this turn join the same transaction. */
   const schedule = (): void => {
     if (isScheduled) return;
     isScheduled = true;
@@ -239,7 +244,7 @@ export function openTransactionPoster(options: {
   };
 }
 
-/** Both ids in one text; a colon is in neither. */
+/** Both ids in one text; neither can contain a colon. */
 function keyOf(payment: PaymentRow): string {
   return `${payment.biller_id}:${payment.account_id}`;
 }

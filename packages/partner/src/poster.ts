@@ -1,12 +1,13 @@
-/** What apply.ts asks of either way of posting, and what both share. */
+/** The interface between apply.ts and both ways of posting, and what both share. */
 import { DatabaseUnavailable, kindOfError } from '@duebridge/runtime';
 import { WrongAnswer, type CheckedOutcome, type Posting } from './account-system.ts';
 import type { PaymentEnd, PaymentRow, UnfinishedPayment } from './store.ts';
 
 /**
- * What became of one try. `done`: it has ended, here or elsewhere. Else it stays processing:
- * `later` by the word of its account system; `busy`, and nothing was tried: a call, a lock or another replica holds it or its
- * account; `failed`: the try ended in an error that may be its own; `outage`: in one that says nothing about it.
+ * The result of one try. `done`: it has ended, here or elsewhere. Otherwise it stays processing. `later`: the account system
+ * postponed it. `busy`: nothing was tried, because a call, a lock or another replica holds the payment or its account. `failed`:
+ * the try ended in an error that this payment may have caused. `outage`: it ended in an error that says nothing about the
+ * payment.
  */
 export type Tried =
   | { readonly result: 'done' }
@@ -17,13 +18,13 @@ export type Tried =
 
 /** One way of posting. */
 export interface Poster {
-  /** Tries one payment. Never throws. `isRepeat`: an earlier try failed, so it must not hold up those that are tried first. */
+  /** Tries one payment. Never throws. `isRepeat`: an earlier try failed, so it must not delay first tries. */
   post(payment: UnfinishedPayment, isRepeat: boolean): Promise<Tried>;
-  /** Resolves when what is under way has ended or a limit has passed. */
+  /** Resolves when all work in progress has ended or a limit has passed. */
   stop(): Promise<void>;
 }
 
-/** What an account system is told of a payment. */
+/** The data of a payment that an account system receives. */
 export function toPosting(payment: PaymentRow): Posting {
   const { platform_payment_id, payment_id, platform_batch_id, biller_id, account_id } = payment;
   const { amount_in_cents, initiated_at } = payment;
@@ -38,7 +39,7 @@ export function toPosting(payment: PaymentRow): Posting {
   };
 }
 
-/** The end that an outcome means; undefined for `later`. */
+/** The end described by an outcome; undefined for `later`. */
 export function endOf(
   platform_payment_id: string,
   outcome: CheckedOutcome,
@@ -59,14 +60,14 @@ export function endOf(
   }
 }
 
-/** A call that took longer than it may. */
+/** A call that exceeded its deadline. */
 export class TooLate extends Error {
   override readonly name = 'TooLate';
 }
 
 /**
- * What the log may say of an error of an account system: our own sentences whole, of everything else only its kind and place, because
- * its message may quote the customer.
+ * What the log may contain of an account system's error: our own messages in full; of anything else only its type and location,
+ * because its message may quote the customer.
  */
 export function describeAccountSystemError(error: unknown): string {
   const isOurs =
@@ -76,7 +77,7 @@ export function describeAccountSystemError(error: unknown): string {
   return isOurs ? error.message : kindOfError(error);
 }
 
-/** Returns what `work` gives, or throws TooLate after `ms`. The work goes on; what it throws then is nobody's any more. */
+/** Returns the result of `work`, or throws TooLate after `ms`. The work continues; later errors of it are ignored. */
 export async function within<T>(ms: number, what: string, work: Promise<T>): Promise<T> {
   let timer: NodeJS.Timeout | undefined;
   const late = new Promise<never>((_resolve, reject) => {

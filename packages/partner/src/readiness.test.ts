@@ -1,6 +1,6 @@
 /**
- * A replica that takes payments and no longer applies them says so: its readiness follows the sweep, the lease and the poster, not
- * the database alone (LV2).
+ * A replica that accepts payments but no longer applies them reports that it is not ready: readiness covers the sweep, the lease
+ * and the poster, not only the database (LV2).
  */
 import assert from 'node:assert/strict';
 import { mkdtemp, rm } from 'node:fs/promises';
@@ -24,7 +24,7 @@ import { haveAccounts, kitDatabase, testKey } from './testing.ts';
 
 const ALL_WELL = { sweep: true, lease: true, posting: true };
 
-/** Time that a test moves; pauses of the code under test take a fiftieth. */
+/** A clock that the test moves; pauses of the code under test take a fiftieth. */
 function movable(): Clock & { move(ms: number): void } {
   let ahead = 0;
   return {
@@ -150,7 +150,7 @@ test('payments in hand of which none is tried make the replica not ready; a slow
   const clock = movable();
   const payment = await oneAccepted(database);
 
-  // A transaction that never ends, as only a bug or a lost answer could have it.
+  // A transaction that never ends, as a bug or a lost answer could cause.
   const ended = Promise.withResolvers<never>();
   let begun = false;
   const stuck = applierOn(

@@ -51,9 +51,11 @@ export interface PartnerConfig {
   readonly port?: number | undefined;
   /** Address of the admin listener; default 127.0.0.1, whatever `host` is. */
   readonly adminHost?: string | undefined;
-  /** Names by which the admin listener may be asked, besides addresses; default: localhost alone on this machine, any name elsewhere. */
+  /**
+   * Host names accepted by the admin listener, besides addresses; default: only localhost on this machine, any name elsewhere.
+   */
   readonly adminHosts?: readonly string[] | undefined;
-  /** Seconds for which browsers shall come by https only, said on both listeners; default: left to the proxy. */
+  /** max-age of Strict-Transport-Security in seconds, sent by both listeners; default: left to the proxy. */
   readonly hstsSeconds?: number | undefined;
   /** Port of the admin listener; default 4101 (decision 29), 0 for any free one. */
   readonly adminPort?: number | undefined;
@@ -61,18 +63,18 @@ export interface PartnerConfig {
   readonly migrate?: boolean | undefined;
   /** PostgreSQL to use; without it the embedded one in `dataDirectory` (decision 28). */
   readonly databaseUrl?: string | undefined;
-  /** Connections at most; default 10. */
+  /** Maximum connections; default 10. */
   readonly databaseConnections?: number | undefined;
-  /** Where the embedded database and a generated admin key lie; default DUEBRIDGE_DATA_DIR or `.duebridge`. */
+  /** Directory of the embedded database and a generated admin key; default DUEBRIDGE_DATA_DIR or `.duebridge`. */
   readonly dataDirectory?: string | undefined;
-  /** Bearer key of the admin API; default: made once and kept in the data directory. */
+  /** Bearer key of the admin API; default: generated once and kept in the data directory. */
   readonly adminKey?: string | undefined;
   /** Opens the traces of this server; default none. */
   readonly tracing?: (() => Promise<Tracing>) | undefined;
   readonly log?: Log | undefined;
 }
 
-/** A partner server that runs. */
+/** A running partner server. */
 export interface RunningPartner {
   /** Base address of the operations of the interface, without a slash at its end. */
   readonly url: string;
@@ -82,11 +84,11 @@ export interface RunningPartner {
   readonly app: FastifyInstance;
   /** The kit's database, open until `stop`. */
   readonly database: Database;
-  /** Answers what is under way, applies what is in hand, closes everything this call opened. */
+  /** Finishes requests in progress, applies payments in hand, and closes everything that this call opened. */
   stop(): Promise<void>;
 }
 
-/** Makes or updates the kit's tables. Returns the names of the migrations applied now. */
+/** Creates or updates the kit's tables. Returns the names of the migrations applied now. */
 export function migratePartner(database: Database, log: Log = silentLog): Promise<string[]> {
   return migrate(database, migrations, { log });
 }
@@ -111,12 +113,12 @@ export function openPartnerDatabase(
   });
 }
 
-/** Starts a partner server; resolves when both listeners take requests. Throws ConfigurationError. */
+/** Starts a partner server; resolves when both listeners accept requests. Throws ConfigurationError. */
 export async function startPartner(config: PartnerConfig): Promise<RunningPartner> {
   const { log = silentLog, auth, billers } = config;
   const directory = config.dataDirectory ?? dataDirectory();
   const adminKey = config.adminKey ?? (await keptSecret(adminKeyFile(directory, 'partner')));
-  // Its credentials are compared, never opened, so no secret has to fit the data; the row tells the deployment alone.
+  // Credentials are compared, never decrypted, so no secret has to match the data; the row identifies only the deployment.
   const opened = await openPartnerDatabase(config, { secrets: [] });
   const { database } = opened;
   const metrics = createMetrics();
@@ -170,7 +172,7 @@ export async function startPartner(config: PartnerConfig): Promise<RunningPartne
   }
 }
 
-/** The OpenAPI document of the operations, as this way of authentication has them: no token endpoint where a key protects. */
+/** The OpenAPI document of the operations for this authentication method: with a key there is no token endpoint. */
 export function partnerOpenApi(auth: AuthOptions): object {
   const { access_token, ...operations } = partnerRoutes;
   const routes: Record<string, Route> =
@@ -184,7 +186,7 @@ export function partnerOpenApi(auth: AuthOptions): object {
   });
 }
 
-/** The OpenAPI document of the account service that `--accounts-url` calls: what the biller's own program answers. */
+/** The OpenAPI document of the account service called by `--accounts-url`, which the biller's own program implements. */
 export function accountServiceOpenApi(): object {
   return renderOpenApi(accountServiceRoutes, {
     title: 'duebridge account service',

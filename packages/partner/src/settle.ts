@@ -1,5 +1,6 @@
 /**
- * The end of a payment as a biller's own system reports it by itself: for one that takes a payment, answers `later`, and calls back.
+ * The end of a payment as reported by a biller's own system on its own initiative: it takes a payment, answers `later`, and calls
+ * back.
  */
 import assert from 'node:assert/strict';
 import type { Database } from '@duebridge/runtime';
@@ -8,15 +9,15 @@ import { endOf } from './poster.ts';
 import { endPayments, lockPayments, findPayments, writeAudit, type PaymentRow } from './store.ts';
 
 /**
- * What became of a report. `was_ended`: it had ended before; `agrees` says whether as reported. A report that disagrees changes
- * nothing (RU2), and is kept in the audit.
+ * The result of a report. `was_ended`: it had ended before; `agrees` says whether with the same outcome. A report that disagrees
+ * changes nothing (RU2), and is kept in the audit.
  */
 export type SettleOutcome =
   | { readonly outcome: 'settled'; readonly payment: PaymentRow }
   | { readonly outcome: 'was_ended'; readonly agrees: boolean; readonly payment: PaymentRow }
   | { readonly outcome: 'not_found' };
 
-/** Ends a payment that is processing; a `reason` is kept in the audit. Throws WrongAnswer when the outcome is not one. */
+/** Ends a payment that is processing; a `reason` is kept in the audit. Throws WrongAnswer when the outcome is not a valid one. */
 export function settlePayment(
   database: Database,
   platform_payment_id: string,

@@ -1,4 +1,4 @@
-/** The kit in a database that is somebody else's: names, defaults, rights and a pooler that it did not choose. */
+/** The kit in somebody else's database, with names, defaults, rights and a pooler that it did not choose. */
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
@@ -15,14 +15,16 @@ import { importAccounts } from './ledger.ts';
 import { migratePartner, startPartner } from './server.ts';
 import { instruction, paymentPath, testAccount, testKey, withKey } from './testing.ts';
 
-/** Where Debian, and others, put it. */
+/** The usual locations, on Debian and elsewhere. */
 const pgbouncer = ['/usr/sbin', '/usr/bin', '/usr/local/bin']
   .map((folder) => path.join(folder, 'pgbouncer'))
   .find(existsSync);
 
 const page = path.join(import.meta.dirname, '../../..', 'docs/operations.md');
 
-/** A database with tables, a time zone and an isolation of its own, migrated by its owner; gives the address of the server's role. */
+/**
+ * A database with its own tables, time zone and isolation level, migrated by its owner; returns the address of the server's role.
+ */
 async function foreignDatabase(t: TestContext): Promise<{ url: string; owner: string }> {
   const server = await testServer();
   const name = `test_foreign_${randomBytes(6).toString('hex')}`;
@@ -44,7 +46,7 @@ async function foreignDatabase(t: TestContext): Promise<{ url: string; owner: st
   try {
     await database.query('CREATE TABLE payment (id integer); CREATE TABLE account (x text)');
     await migratePartner(database);
-    // The grants of the page, as they stand there.
+    // The grants as printed in the documentation.
     const marked = /<!-- grants of partner: begin -->\s+```sql\n([\s\S]*?)```/;
     const grants = marked.exec(await readFile(page, 'utf8'))?.[1];
     assert.ok(grants !== undefined, 'docs/operations.md shows the grants');
@@ -60,7 +62,7 @@ async function foreignDatabase(t: TestContext): Promise<{ url: string; owner: st
   return { url: url.href, owner: owner.href };
 }
 
-/** A whole partner server, without the right to create anything: everything it does for a payment. */
+/** A whole partner server without the right to create anything: everything it does for a payment. */
 async function carriesOutAll(url: string): Promise<void> {
   const partner = await startPartner({
     auth: { method: 'key', header: 'x-api-key', keys: [testKey] },
@@ -123,7 +125,7 @@ test('behind PgBouncer, with a session of its own for each transaction, it does 
   const { url } = await foreignDatabase(t);
   const directory = await mkdtemp(path.join(tmpdir(), 'kit-bouncer-'));
   t.after(() => rm(directory, { recursive: true, force: true }));
-  // PgBouncer does not run as root, and its user must come to its files.
+  // PgBouncer does not run as root, and its user must be able to read its files.
   await chmod(directory, 0o755);
   const port = await freePort();
   const target = new URL(url);

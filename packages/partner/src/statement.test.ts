@@ -17,7 +17,7 @@ const payment = {
 
 test('a statement counts and sums each status of its batch alone, and its hash is over the sorted lines [PF3 B3]', async (t) => {
   const database = await kitDatabase(t);
-  // Upper case sorts before lower case by byte, and not so in most languages' order.
+  // Upper case sorts before lower case by byte, unlike in the collations of most languages.
   const ids = ['b-2', 'B-1', 'a-3', 'a_4', 'Z-5'];
   await insertPayments(
     database,
@@ -103,7 +103,7 @@ test('many statements of large batches take turns, and a PUT does not wait for t
       now += 1;
       most = Math.max(most, now);
       try {
-        // Held until the PUT below was answered: were there more at once, the pool would be theirs.
+        // Held until the PUT below was answered: if more ran concurrently, they would occupy the pool.
         return await database.transaction(async (tx) => {
           await release.promise;
           return work(tx);
@@ -130,7 +130,7 @@ test('many statements of large batches take turns, and a PUT does not wait for t
 test('thirty statements over 200,000 payments do not delay a PUT: it is answered before the first of them [B4 LI1]', async (t) => {
   const database = await kitDatabase(t);
   await database.transaction(async (tx) => {
-    // In the final state at once; the triggers would want each on its way there.
+    // Inserted in the final state; the triggers would require each step on the way.
     await tx.query('SET LOCAL session_replication_role = replica');
     await tx.query(
       `INSERT INTO duebridge_partner.payment

@@ -1,9 +1,9 @@
 /**
- * Statements of batches (decision 26): what this side says a batch holds, in a form whose disagreement with the other side's shows
- * in one comparison.
- *
- * A batch may hold millions of payments and anybody with the read scope may ask, so a statement takes its place: few at once, each
- * a page at a time. PostgreSQL writes the lines; here they are only hashed, so that a page costs the event loop a millisecond.
+ * Statements of batches (decision 26): what a batch contains according to this side, in a form that one comparison with the other
+ * side's checks.
+ * A batch may hold millions of payments and any client with the read scope may ask, so statements are limited: few concurrently,
+ * each one page at a time. PostgreSQL formats the lines; here they are only hashed, so that a page costs the event loop a
+ * millisecond.
  */
 import { createHash } from 'node:crypto';
 import {
@@ -18,11 +18,11 @@ import type { Database, Transaction } from '@duebridge/runtime';
 
 /** Rows in one page: 60 bytes each, so that neither side holds more than a few hundred kilobytes. */
 const pageRows = 5_000;
-/** Statements read at once: each holds a connection of the pool and a core of the database. */
+/** Concurrent statements: each uses a connection of the pool and a core of the database. */
 const maxAtOnce = 2;
-/** How long PostgreSQL may take to sort and write one, in milliseconds: a minute is some ten million payments. */
+/** PostgreSQL's time limit to sort and format one, in milliseconds: a minute is enough for about ten million payments. */
 const statementTimeoutMs = 60_000;
-/** Statements that wait for their turn; the next is told to come back. */
+/** Maximum statements in the queue; further requests are told to retry. */
 const maxWaiting = 50;
 
 // A cursor: the rows are sorted once, however many pages they fill.
@@ -42,12 +42,11 @@ interface Total {
   readonly amount_in_cents: number;
 }
 
-/** Reads statements, a few at a time. */
+/** Reads statements, a few concurrently. */
 export interface Statements {
   /**
-   * The statement of a batch as of one moment after the call, or undefined when none of these clients (null: of any) put a payment
-   * of it. Refuses
-   * with SERVICE_UNAVAILABLE when too many wait.
+   * The statement of a batch as of one moment after the call, or undefined when none of these clients (null: of any) put a
+   * payment of it. Refuses with SERVICE_UNAVAILABLE when too many wait.
    */
   read(
     client_ids: readonly string[] | null,
@@ -55,7 +54,7 @@ export interface Statements {
   ): Promise<BatchStatement | undefined>;
 }
 
-/** Makes the reader. */
+/** Creates the reader. */
 export function openStatements(database: Database): Statements {
   interface Waiting {
     readonly key: string;
@@ -77,7 +76,8 @@ export function openStatements(database: Database): Statements {
   return {
     read(client_ids, platform_batch_id) {
       const key = JSON.stringify([platform_batch_id, client_ids?.toSorted() ?? null]);
-      // One that has not begun serves everybody who asks until it does, and is newer than all their questions.
+      // A statement that has not started yet serves everybody who asks until it does, because it will be newer than all their
+      // requests.
       const same = waiting.find((one) => one.key === key);
       if (same) return same.statement;
       if (waiting.length >= maxWaiting) {
@@ -98,8 +98,8 @@ export function openStatements(database: Database): Statements {
 }
 
 /**
- * The statement of a batch, or undefined when none of these clients (null: of any) put a payment of it. All of it is as of one moment. The ids are
- * in the order of their bytes (collation "C"), as the hash wants them.
+ * The statement of a batch, or undefined when none of these clients (null: of any) put a payment of it. All of it is as of one
+ * moment. The ids are in byte order (collation "C"), as the hash requires.
  */
 export function batchStatement(
   database: Database,
@@ -139,7 +139,7 @@ async function* pagesOf(tx: Transaction, values: readonly unknown[]): AsyncGener
 
 // For the operator of the kit ------------------------------------------------------------------------------------------------
 
-// Distinct ids by jumping through their index: reading every payment to list a page of batches would take seconds.
+// Finds distinct ids by skipping through their index: reading every payment to list a page of batches would take seconds.
 const batchesText = `WITH RECURSIVE id AS (
     (SELECT platform_batch_id FROM duebridge_partner.payment WHERE ($1::text IS NULL OR platform_batch_id < $1)
       ORDER BY platform_batch_id DESC LIMIT 1)
@@ -155,7 +155,7 @@ const batchesText = `WITH RECURSIVE id AS (
       FROM duebridge_partner.payment WHERE payment.platform_batch_id = page.platform_batch_id) AS sums
    ORDER BY page.platform_batch_id DESC`;
 
-/** Batches in the order of their ids, the last first, `limit` of them from before the one named. */
+/** Batches in descending order of their ids, `limit` of them, starting before the one named. */
 export function listBatches(
   database: Database,
   before: string | undefined,
@@ -164,12 +164,12 @@ export function listBatches(
   return database.query<KitBatch>(batchesText, [before ?? null, limit]);
 }
 
-/** Largest file of lines, in bytes: what a platform takes; about a million payments. */
+/** Maximum size of a file of lines in bytes, the same as a platform accepts; about a million payments. */
 const maxLinesBytes = 64 * 1024 * 1024;
 
 /**
- * The lines of a batch as CSV with a heading, in pieces, all as of one moment: the file that a platform reconciles with. Undefined
- * when there is no such batch. Refuses with PAYLOAD_TOO_LARGE what a platform would not take.
+ * The lines of a batch as CSV with a header, in chunks, all as of one moment: the file with which a platform reconciles.
+ * Undefined when there is no such batch. Refuses with PAYLOAD_TOO_LARGE what a platform would not accept.
  */
 export async function batchLines(
   database: Database,

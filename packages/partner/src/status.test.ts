@@ -26,12 +26,12 @@ function waitingRead(partner: TestPartner, id: string, prefer = 'wait=20'): Prom
   return partner.call('GET', paymentPath(id), { headers: { ...withKey, prefer } });
 }
 
-/** Resolves when so many reads wait. */
+/** Resolves when this many reads wait. */
 async function untilWaiting(count: () => number, expected: number): Promise<void> {
   while (count() !== expected) await turn();
 }
 
-/** A turn of the event loop, in which sockets and timers get theirs. */
+/** One turn of the event loop, in which sockets and timers run. */
 function turn(): Promise<void> {
   return new Promise((resolve) => {
     setTimeout(resolve, 1);
@@ -72,7 +72,7 @@ test('under the path of another account or biller the payment does not exist [B5
     paymentPath('q'),
     '/payment/q',
   ]) {
-    // Not even a waiting read may tell by its time that the id is taken.
+    // Even the duration of a waiting read must not reveal that the id is taken.
     const answer = await partner.call('GET', path, { headers: { ...withKey, prefer: 'wait=20' } });
     assert.deepEqual([answer.status, answer.body['code']], [404, 'PAYMENT_NOT_FOUND'], path);
   }
@@ -163,7 +163,7 @@ test('more readers than may wait are answered at once, without the promise to ha
     metrics,
     log: silentLog,
     clock: systemClock,
-    // Half of the connections at most, whatever was asked for.
+    // Half of the connections at most, whatever was requested.
     maxWaiting: 100,
     maxConnections: 4,
   });
@@ -184,7 +184,7 @@ test('more readers than may wait are answered at once, without the promise to ha
   await untilWaiting(() => waiting(), 2);
   const third = await reads.readWaiting('p', any, 20_000, new AbortController().signal);
   assert.deepEqual([third.applied, third.payment?.status], [false, 'processing']);
-  // A client that has gone makes room.
+  // A client that disconnects frees its place.
   gone.abort();
   assert.equal((await first).payment?.status, 'processing');
   await untilWaiting(() => waiting(), 1);
@@ -252,7 +252,7 @@ test('a client that leaves while its token is looked up keeps no place among the
   while ((await connections()) > 1) await turn();
   const began = performance.now();
   looked.resolve();
-  // A read counts as waiting from before its first look.
+  // A read counts as waiting before its first look.
   await read.promise;
   while (!(await metrics.text()).includes('duebridge_kit_waiting_reads 0')) await turn();
   assert.ok(performance.now() - began < 15_000, 'it waited as if somebody were there');

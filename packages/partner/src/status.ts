@@ -45,19 +45,19 @@ export interface StatusReads {
   ): Promise<{ payment: PaymentRow | undefined; applied: boolean }>;
   /** Wakes the readers of these payments; call it after the commit that ended them. */
   announce(ended: readonly PaymentRow[]): void;
-  /** Ends all waiting, at once and for good. */
+  /** Ends all waiting immediately and permanently. */
   stop(): Promise<void>;
 }
 
-/** Makes the reading end. */
+/** Creates the reading end. */
 export function openStatusReads(options: {
   database: Database;
   metrics: KitMetrics;
   log: Log;
   clock: Clock;
-  /** Reads that wait at once at most. */
+  /** Maximum number of concurrent waiting reads. */
   maxWaiting?: number;
-  /** Connections that the server takes; undefined: not known. */
+  /** Maximum connections of the server; undefined: unknown. */
   maxConnections?: number;
 }): StatusReads {
   const { database, metrics, log, clock } = options;
@@ -138,8 +138,8 @@ export function openStatusReads(options: {
 }
 
 /**
- * The seconds of `Prefer: wait=N` (RFC 7240), 0 when there is no such preference or it is malformed, which that RFC says to
- * ignore. Of several the first counts.
+ * The seconds of `Prefer: wait=N` (RFC 7240); 0 when there is no such preference or it is malformed, which the RFC says to
+ * ignore. Of several preferences the first counts.
  */
 export function waitPreference(header: string | readonly string[] | undefined): number {
   if (header === undefined) return 0;

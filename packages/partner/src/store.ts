@@ -1,8 +1,7 @@
 /**
- * The payment rows of the partner kit: every statement that makes, reads or ends one. Imports no stage.
- *
- * A row is made by `insertPayments` (accept.ts), ended by `endPayments` (apply.ts) or `cancelPayment` (admin.ts), and read by
- * all. What an ended row holds never changes again; a trigger sees to it whatever this file says (RU2).
+ * The payment rows of the partner kit: every statement that creates, reads or ends one. Imports no stage.
+ * A row is created by `insertPayments` (accept.ts), ended by `endPayments` (apply.ts) or `cancelPayment` (admin.ts), and read by
+ * all. An ended row never changes again; a trigger enforces this whatever this file does (RU2).
  */
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
@@ -14,7 +13,7 @@ import type {
 } from '@duebridge/contract';
 import { sql, type AuditTables, type Database, type Transaction } from '@duebridge/runtime';
 
-/** A payment as the table has it: the record of the wire (decision 3) and who put it. */
+/** A payment as stored: the record of the wire (decision 3) and the client that put it. */
 export interface PaymentRow {
   readonly platform_payment_id: string;
   readonly payment_id: string;
@@ -31,7 +30,7 @@ export interface PaymentRow {
   readonly failure_reason: string | null;
 }
 
-/** What a first request says. */
+/** The contents of a first request. */
 export interface NewPayment {
   readonly platform_payment_id: string;
   readonly platform_batch_id: string;
@@ -43,7 +42,7 @@ export interface NewPayment {
   readonly payment_id?: string;
 }
 
-/** The row as the wire shows it (decision 3): failure_reason when, and only when, it failed (PF5). */
+/** The row in wire form (decision 3): failure_reason when, and only when, it failed (PF5). */
 export function toRecord(row: PaymentRow): PaymentRecord {
   return {
     payment_id: row.payment_id,
@@ -77,14 +76,14 @@ const insertStatement = sql(
 );
 
 /**
- * Inserts those whose id is new, in one statement that is its own transaction, and gives their rows by id; an id that existed is
- * absent (RU5). The ids must be distinct. When this has resolved the rows are on disk (KT3).
+ * Inserts the payments whose id is new, in one statement that is its own transaction, and returns their rows by id; an existing
+ * id is absent (RU5). The ids must be distinct. When this has resolved the rows are on disk (KT3).
  */
 export async function insertPayments(
   database: Database,
   payments: readonly NewPayment[],
 ): Promise<Map<string, PaymentRow>> {
-  // In order of id: two replicas that insert the same new ids then wait for each other in one direction only.
+  // In order of id, so that two replicas that insert the same new ids cannot deadlock.
   const sorted = payments.toSorted((one, other) =>
     one.platform_payment_id < other.platform_payment_id ? -1 : 1,
   );
@@ -143,7 +142,7 @@ const endedStatement = sql(
   `SELECT ${columns} FROM duebridge_partner.payment WHERE platform_payment_id = ANY($1::text[]) AND status <> 'processing'`,
 );
 
-/** Of these payments, those that have ended. */
+/** Those of these payments that have ended. */
 export function findEnded(database: Database, ids: readonly string[]): Promise<PaymentRow[]> {
   return database.query<PaymentRow>(endedStatement, [ids]);
 }
@@ -156,8 +155,8 @@ const lockStatement = sql(
 );
 
 /**
- * Of these payments, those still processing, locked until the transaction ends, in order of id so that two that lock them cannot
- * wait for each other in a circle. Whoever comes second waits, and then finds them ended.
+ * Those of these payments that are still processing, locked until the transaction ends, in order of id to avoid deadlocks. A
+ * second transaction waits, and then finds them ended.
  */
 export function lockPayments(tx: Transaction, ids: readonly string[]): Promise<PaymentRow[]> {
   return tx.query<PaymentRow>(lockStatement, [ids]);
@@ -172,7 +171,7 @@ export interface PaymentEnd {
   readonly posted_at?: string | null;
 }
 
-// The times come from the database's clock at the end of the work; a posted_at that the biller's system names is never after that
+// The times come from the database's clock at the end of the work; a posted_at named by the biller's system is never after that
 // (its clock is ahead). None is before initiated_at, should a clock step back (decision 12).
 const endStatement = sql(
   'kit_end_payments',
@@ -195,7 +194,7 @@ const endStatement = sql(
    SELECT ${columns} FROM ended`,
 );
 
-/** Ends those that are still processing (KT5) and gives their rows as they are after the commit; the others are untouched. */
+/** Ends those that are still processing (KT5) and returns their rows as they are after the commit; the others are unchanged. */
 export function endPayments(
   tx: Transaction | Database,
   ends: readonly PaymentEnd[],
@@ -215,7 +214,7 @@ const postponeStatement = sql(
     WHERE begun.platform_payment_id = asked.id AND begun.not_before IS DISTINCT FROM asked.until`,
 );
 
-/** Keeps payments from being found by `findUnfinished` before the time that their account system named. */
+/** Hides payments from `findUnfinished` until the time that their account system named. */
 export async function postponePayments(
   tx: Transaction | Database,
   postponed: readonly { readonly platform_payment_id: string; readonly until: string }[],
@@ -228,7 +227,7 @@ export async function postponePayments(
 
 /** A payment that waits to be applied. */
 export interface UnfinishedPayment extends PaymentRow {
-  /** The replica that hands it to the biller's own system; null when none has. */
+  /** The replica that hands it to the biller's own system; null when there is none. */
   readonly claimed_by: string | null;
 }
 
@@ -249,13 +248,13 @@ const unfinishedStatement = sql(
     ORDER BY platform_payment_id`,
 );
 
-/** Which unfinished payments are looked for. */
+/** Which unfinished payments to find. */
 export interface UnfinishedQuery {
-  /** Processing for at least so long, in milliseconds. */
+  /** Processing for at least this many milliseconds. */
   readonly ageMs: number;
-  /** Also those from further ahead: the clock has stepped back since, and their age is not known. Null leaves them out. */
+  /** Also those from this far in the future: the clock has stepped back since, and their age is unknown. Null excludes them. */
   readonly aheadMs: number | null;
-  /** Of payments that are claimed, those of this replica and of dead ones. */
+  /** Of claimed payments, only those of this replica and of dead ones. */
   readonly replica_id: string;
   /** Ids after this one, at most `limit` of them. */
   readonly after: string;
@@ -276,7 +275,7 @@ export function findUnfinished(
   ]);
 }
 
-/** How many payments are in a state, and for how many seconds the oldest of them has been. */
+/** How many payments are in a state, and the age of the oldest in seconds. */
 export interface Standing {
   readonly count: number;
   readonly oldest_seconds: number;
@@ -307,9 +306,9 @@ export async function findStanding(
   };
 }
 
-/** One line of the audit; `detail` holds amounts and ids of payments, never a customer's datum. */
+/** One line of the audit; `detail` holds amounts and ids of payments, never personal data. */
 export interface AuditLine {
-  /** Null for an act of an operator that belongs to no payment. */
+  /** Null for an operator's act that belongs to no payment. */
   readonly platform_payment_id: string | null;
   readonly actor: string;
   readonly event:
@@ -326,14 +325,14 @@ export interface AuditLine {
   readonly detail: Readonly<Record<string, string | number>>;
 }
 
-/** What the seals of the audit cover (decision 135). The order of the columns is part of every digest. */
+/** The columns covered by the audit's seals (decision 135). Their order is part of every digest. */
 export const auditTables: AuditTables = {
   lines: 'duebridge_partner.payment_audit',
   seals: 'duebridge_partner.audit_seals',
   columns: ['platform_payment_id', 'actor', 'event', 'detail'],
 };
 
-/** Mismatches kept for one payment: a caller that repeats wrong requests forever must not fill the disk. */
+/** Maximum mismatches kept for one payment: a caller that repeats wrong requests forever must not fill the disk. */
 const maxMismatches = 100;
 
 const auditStatement = sql(
@@ -345,7 +344,7 @@ const auditStatement = sql(
             WHERE kept.platform_payment_id = id AND kept.event IN ('mismatch', 'foreign_client')) < $5`,
 );
 
-/** Appends to the audit; of the mismatches of one payment the first 100, of all else everything. */
+/** Appends to the audit; of the mismatches of one payment the first 100, of everything else all. */
 export async function writeAudit(
   tx: Transaction | Database,
   lines: readonly AuditLine[],
@@ -363,7 +362,7 @@ const readAuditText = `SELECT audit_id, at, platform_payment_id, actor, event, d
   WHERE ($1::text IS NULL OR platform_payment_id = $1) AND ($2::text IS NULL OR event = $2)
     AND ($3::bigint IS NULL OR audit_id < $3) ORDER BY audit_id DESC LIMIT $4`;
 
-/** Lines of the audit, the newest first, `limit` of them from before the one named. */
+/** Lines of the audit, newest first, `limit` of them, starting before the one named. */
 export function readAudit(
   database: Database,
   filter: { readonly platform_payment_id?: string; readonly event?: string },
@@ -374,10 +373,10 @@ export function readAudit(
   return database.query<KitAuditEntry>(readAuditText, values);
 }
 
-/** A place in the operator's list: that of a payment. */
+/** A position in the operator's list: that of a payment. */
 export type Place = { readonly initiated_at: string; readonly platform_payment_id: string };
 
-/** What an operator's list is narrowed to; absent fields do not narrow. */
+/** The filter of an operator's list; absent fields do not filter. */
 export interface PaymentFilter {
   readonly status?: PaymentStatus;
   readonly biller_id?: string;
@@ -385,18 +384,18 @@ export interface PaymentFilter {
   readonly platform_batch_id?: string;
 }
 
-/** Payments, the newest first, `limit` of them from before `place`. */
+/** Payments, newest first, `limit` of them, starting before `place`. */
 export function listPayments(
   database: Database,
   filter: PaymentFilter,
   place: Place | undefined,
   limit: number,
 ): Promise<PaymentRow[]> {
-  // Composed of the filters that are there, so that each can use its index: a fixed set of texts, none from outside.
+  // Composed of the filters present, so that each can use its index: a fixed set of texts, none from outside.
   const values: unknown[] = [];
   const conditions: string[] = [];
   if (filter.status === 'processing') {
-    // Few among many: found by the work list, not by walking through everything that has ended.
+    // Few among many: found through the work list, not by scanning everything that has ended.
     conditions.push(
       'platform_payment_id IN (SELECT platform_payment_id FROM duebridge_partner.payment_processing)',
     );

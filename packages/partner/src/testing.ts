@@ -1,4 +1,4 @@
-/** What the tests of this package share: a partner server on a fresh database, and a caller that speaks its HTTP. */
+/** Shared by the tests of this package: a partner server on a fresh database, and an HTTP client for it. */
 import assert from 'node:assert/strict';
 import { Agent, request as httpRequest } from 'node:http';
 import { createServer, type Database } from '@duebridge/runtime';
@@ -31,11 +31,11 @@ export interface TestPartner {
   close(): Promise<void>;
 }
 
-/** An answer as it came. */
+/** An answer as received. */
 export interface Answer {
   readonly status: number;
   readonly headers: Readonly<Record<string, string | string[] | undefined>>;
-  // Tests look at what an answer holds; the schema of the wire is checked where that is the point.
+  // Tests compare the contents of an answer; the wire schema is checked by the tests made for it.
   readonly body: Record<string, unknown>;
   readonly text: string;
 }
@@ -70,7 +70,7 @@ export async function startKit(
   };
 }
 
-/** One request over real HTTP; header names and values go out as given. */
+/** One request over real HTTP; header names and values are sent unchanged. */
 export function callOver(
   agent: Agent,
   url: string,
@@ -116,7 +116,7 @@ export const testAccount: ImportedAccount = {
   due_date: '2026-12-01',
 };
 
-/** Stores accounts; each is the test account with the given differences. */
+/** Stores accounts; each is the test account with the given changes. */
 export async function haveAccounts(
   database: Database,
   ...differences: Partial<ImportedAccount>[]

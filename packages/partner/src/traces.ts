@@ -16,10 +16,10 @@ import {
 } from '@duebridge/runtime';
 import type { Tried } from './poster.ts';
 
-/** Payments whose trace is remembered until they are posted, at most; beyond that a posting has a trace of its own. */
+/** Maximum number of payments whose trace is remembered until they are posted; beyond that a posting starts its own trace. */
 const maxRemembered = 10_000;
 
-/** The spans that the kit makes. */
+/** The spans created by the kit. */
 export interface KitTraces {
   /** Runs the acceptance of a payment in a span of the caller's trace. */
   accept<T>(
@@ -29,11 +29,11 @@ export interface KitTraces {
   ): Promise<T>;
   /** Runs a read of a payment's status in a span of the caller's trace. */
   read<T>(request: Request, platform_payment_id: string, work: () => Promise<T>): Promise<T>;
-  /** Begins the span of one try to post a payment; `end` takes what became of it. */
+  /** Starts the span of one try to post a payment; `end` takes its result. */
   posting(platform_payment_id: string): { end(result: Tried['result']): void };
 }
 
-/** What a span needs of a request. */
+/** The fields of a request that a span needs. */
 interface Request {
   readonly id: string;
   readonly headers: Readonly<Record<string, string | string[] | undefined>>;

@@ -12,7 +12,7 @@ import {
 import type { BillerRules } from './account-system.ts';
 import type { OAuthClient } from './auth.ts';
 
-/** Longest time to cancel in, in seconds: a day. */
+/** Maximum cancel window in seconds: a day. */
 const maxHoldSeconds = 86_400;
 
 const common = serverVariables({
@@ -136,7 +136,10 @@ export const variables = {
   logLevel: common.logLevel,
 } as const satisfies Readonly<Record<string, Variable<unknown>>>;
 
-/** Variables that only other programs of the project read; a shared environment may hold them. A test compares them with theirs. */
+/**
+ * Variables that only other programs of the project read; a shared environment may contain them. A test compares them with
+ * theirs.
+ */
 export const variablesOfOthers = [
   ...['DUEBRIDGE_SEAL_KEY', 'DUEBRIDGE_KEY_PEPPER', 'DUEBRIDGE_SMTP_URL'].flatMap((name) => [
     name,

@@ -62,7 +62,7 @@ test('limits of an account, receipts that are there already, and receipt numbers
     [good['status'], /^RCPT-\d+$/.test(String(good['payment_id']))],
     ['succeeded', true],
   );
-  // Booked before, by a kit that died or by the former server: final, and not a second time.
+  // Booked before, by a kit that crashed or by the former server: final, and not booked twice.
   assert.equal((await pay('booked', 2_000))['status'], 'succeeded');
   const balance = await partner.call('GET', '/biller/waterworks/account/1/balance');
   assert.equal(balance.body['amount_due_in_cents'], 9_500);
@@ -83,7 +83,7 @@ test('an account that is being closed is waited for, and takes no payment afterw
     amount_in_cents: 500,
     initiated_at: '2026-06-01T12:00:00.000Z',
   };
-  // A clerk closes the account; the payment comes before that is committed.
+  // A clerk closes the account; the payment arrives before that is committed.
   const posted = await database.transaction(async (clerk) => {
     await clerk.query('UPDATE waterworks.customers SET closed = true WHERE customer_no = 1');
     const outcome = database.transaction((tx) => waterworks(database).post([posting], tx));
@@ -125,7 +125,7 @@ test('the example reads no more than the accounts it is asked for, among 500,000
     await partner.call('PUT', path(`p-${index}`), { body: instruction(1) });
     await ended(partner, `p-${index}`, path(`p-${index}`));
   }
-  // PostgreSQL's sessions report what they read a second late.
+  // PostgreSQL's sessions report their statistics up to a second late.
   const until = performance.now() + 20_000;
   let seen = await read();
   while (seen.scans < 12 && performance.now() < until) seen = await read();

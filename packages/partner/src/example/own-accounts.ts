@@ -15,7 +15,7 @@ interface Customer {
   readonly most: number | null;
 }
 
-// By the number as it is stored: a cast of the column to text would read all customers for each payment.
+// Look up the number as it is stored: casting the column to text would scan all customers for each payment.
 const findCustomers = `
   SELECT customer_no, closed, (open_amount * 100)::bigint AS cents, pay_by,
          (least * 100)::bigint AS least, (most * 100)::bigint AS most
@@ -30,7 +30,7 @@ const book = `
     FROM (SELECT customer_no, sum(amount) AS total FROM booked GROUP BY customer_no) AS b
    WHERE c.customer_no = b.customer_no`;
 
-/** A customer number written as this biller writes it: no leading zeros, no other digits. */
+/** A customer number in this biller's notation: no leading zeros, no other digits. */
 function numberOf(biller_id: string, account_id: string): number | undefined {
   if (biller_id !== 'waterworks' || !/^[1-9]\d{0,8}$/.test(account_id)) return undefined;
   return Number(account_id);
@@ -70,7 +70,7 @@ export function waterworks(database: Database): AccountsInTransaction {
     async post(payments, tx) {
       const refs = payments.map((payment) => payment.platform_payment_id);
       const numbers = payments.map((one) => numberOf(one.biller_id, one.account_id) ?? 0);
-      // Locked in order of their number, so that two replicas never wait for each other in a circle.
+      // Locked in order of their number, so that two replicas cannot deadlock.
       const lock = `${findCustomers} ORDER BY customer_no FOR UPDATE`;
       const found = await tx.query<Customer>(lock, [numbers]);
       const customers = new Map(found.map((one) => [one.customer_no, toRecord(one)]));

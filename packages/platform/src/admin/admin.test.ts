@@ -23,7 +23,7 @@ function assertCode(answer: Answer, code: ErrorCode): void {
 }
 
 let customers = 0;
-/** Confirms a payment of a customer of its own; gives its id. */
+/** Confirms a payment of a new customer; returns its id. */
 async function pay(account_id: string): Promise<string> {
   customers += 1;
   const { session } = await platform.session(credentials, account_id, `c${customers}@example.com`);
@@ -61,7 +61,7 @@ test('no admin operation answers without the admin key, or with another', async 
       });
       const { code } = (await response.json()) as { code: string };
       if (response.status === 429) {
-        // So many wrong keys come from nobody who means well.
+        // This many wrong keys cannot be typing errors.
         assert.equal(code, 'TOO_MANY_REQUESTS');
         limited += 1;
         continue;
@@ -258,7 +258,7 @@ test('a batch shows its statement and is compared with the partner, difference b
     ),
     other.text,
   );
-  // What the partner's file says as a whole stands beside our own statement.
+  // The totals of the partner's file are shown beside our own statement.
   const last = (await platform.admin('GET', path)).body['comparison'] as BatchComparison;
   assert.deepEqual([last.method, last.differences], ['csv', differences.length]);
   assert.deepEqual(last.partner_statement, {

@@ -49,12 +49,12 @@ import { testPartner } from './partner-test.ts';
 import { erasePerson, showPerson } from './people.ts';
 import { revokeAccess } from '../checkout/revoke-access.ts';
 
-/** Rows on a page when nobody says how many: a screenful. */
+/** Default page size: a screenful. */
 const defaultLimit = 50;
 
 const paymentId = compileCheck(PlatformPaymentId);
 
-/** What the admin API stands on. */
+/** The dependencies of the admin API. */
 export interface AdminGround {
   readonly database: Database;
   readonly registry: PartnerRegistry;
@@ -69,7 +69,7 @@ export interface AdminGround {
   readonly auditChain: AuditChain;
   /** Closing a review above this needs a second person. */
   readonly secondPersonAboveCents: number;
-  /** Who sent a request. Throws Refusal UNAUTHORIZED, or CSRF_TOKEN_REQUIRED. */
+  /** Identifies the sender of a request. Throws Refusal UNAUTHORIZED, or CSRF_TOKEN_REQUIRED. */
   readonly authenticate: (request: FastifyRequest) => Promise<Operator>;
 }
 
@@ -78,14 +78,14 @@ export function mountAdmin(app: FastifyInstance, ground: AdminGround): void {
   const { database, registry, client, keys, operators, attempts, clock } = ground;
   const known = new WeakMap<FastifyRequest, Operator>();
 
-  /** Who asks: put there before the body is read. */
+  /** The operator, set before the body is read. */
   const who = (request: FastifyRequest): Operator => {
     const operator = known.get(request);
     if (operator === undefined) throw new Error('an admin handler ran without its operator');
     return operator;
   };
 
-  /** Mounts an operation behind the role that its table entry names. */
+  /** Mounts an operation behind the role named in its table entry. */
   const serve = <const R extends Route>(route: R, handler: Handler<R>): void => {
     mount(app, route, handler, {
       async onRequest(request) {
@@ -155,7 +155,7 @@ export function mountAdmin(app: FastifyInstance, ground: AdminGround): void {
   const paymentPage = async (query: PaymentSearch) => {
     const limit = Number(query.limit ?? defaultLimit);
     if (query.cursor !== undefined && !paymentId.holds(query.cursor)) throw badCursor();
-    // One more than asked for tells whether there is another page.
+    // Read one row more than requested: it shows whether there is another page.
     const rows = await listPayments(database, {
       ...toFilter(query, ground.pepper),
       cursor: query.cursor,
@@ -169,7 +169,7 @@ export function mountAdmin(app: FastifyInstance, ground: AdminGround): void {
   };
   serve(routes.list_payments, ({ query }) => paymentPage(query));
   serve(routes.search_payments, async ({ body, request }) => {
-    // What was asked for is personal; that and by whom it was asked is what the audit keeps.
+    // The search term is personal data; the audit records only that a search was made, and by whom.
     if (body.account_id !== undefined || body.email !== undefined) {
       const by = body.email === undefined ? 'account_id' : 'email';
       await note(database, {
@@ -196,7 +196,7 @@ export function mountAdmin(app: FastifyInstance, ground: AdminGround): void {
     reply
       .type(format === 'csv' ? 'text/csv; charset=utf-8' : 'application/x-ndjson; charset=utf-8')
       .header('Content-Disposition', `attachment; filename="payments.${format}"`);
-    // Fastify streams it; the table's type of the answer is the text as a whole.
+    // Fastify streams it; the table's response type describes the whole text.
     return stream as unknown as string;
   });
   serve(routes.get_admin_payment, async ({ params, request }) => {
@@ -331,7 +331,7 @@ function auditCursor(text: string): { at: string; audit_id: string } {
   return { at, audit_id };
 }
 
-/** A query as the search reads it. */
+/** Converts a query to a search filter. */
 function toFilter(query: PaymentSearch, pepper: KeyObject): Omit<PaymentFilter, 'limit'> {
   const { overdue, unsettled, amount_in_cents, email, ...rest } = query;
   const { limit: _limit, cursor: _cursor, ...filter } = rest;

@@ -11,9 +11,9 @@ import { closeRejected, type ReviewGround } from '../engine/review.ts';
 import { note } from '../store/audit.ts';
 import { findPayment, type PaymentRow } from '../store/payments.ts';
 
-/** What closing stands on. */
+/** The dependencies of closing. */
 export interface CloseGround extends ReviewGround {
-  /** Above this amount a second person is needed. */
+  /** Above this amount, closing needs a second person. */
   readonly secondPersonAboveCents: number;
 }
 
@@ -32,8 +32,8 @@ export async function pendingClose(
 }
 
 /**
- * Closes a review, or notes the first of two requests. Throws what `closeRejected` throws, and Refusal CONFLICT when the same person
- * asks twice.
+ * Closes a review, or records the first of two requests. Throws what `closeRejected` throws, and Refusal CONFLICT when the same
+ * person asks twice.
  */
 export async function closeReview(
   ground: CloseGround,
@@ -58,7 +58,7 @@ export async function closeReview(
       message: 'You asked for this already: above the limit a second person must confirm it',
     });
   }
-  // The one who asked first acts, the second approves: both stand in the line of the audit that ends the payment.
+  // The first person acts and the second approves; the audit line that ends the payment names both.
   const closed = await closeRejected(ground, {
     platform_payment_id,
     reason,

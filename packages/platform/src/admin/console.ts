@@ -1,5 +1,5 @@
 /**
- * The operator console's page and files, on the admin listener. They hold no data: what the page shows it reads from the admin API,
+ * The operator console's page and files, on the admin listener. They hold no data: the page reads everything from the admin API,
  * with the cookie of the operator who signed in.
  */
 import { readFile } from 'node:fs/promises';
@@ -8,7 +8,7 @@ import { gzip } from 'node:zlib';
 import { Refusal } from '@duebridge/contract';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 
-/** Where the build of packages/web writes. */
+/** The output directory of the build of packages/web. */
 const builtPages = new URL('./dist/', import.meta.resolve('@duebridge/web/package.json'));
 
 const headers = {

@@ -33,7 +33,7 @@ const COLUMNS = [
   'ended_at',
 ] as const;
 
-/** The bytes of an export. `view` makes what may be shown of a row; `unmasked` puts the whole account id in. */
+/** The bytes of an export. `view` selects what may be shown of a row; `unmasked` writes the whole account id. */
 export function exportPayments(
   database: Database,
   filter: Omit<PaymentFilter, 'limit' | 'cursor'>,
@@ -44,7 +44,7 @@ export function exportPayments(
   },
 ): Readable {
   async function* pages(): AsyncGenerator<string> {
-    // Excel reads UTF-8 only with the mark; every other reader of CSV skips it.
+    // Excel reads UTF-8 only with the byte order mark; every other reader of CSV skips it.
     if (as.format === 'csv') yield `\uFEFF${COLUMNS.join(',')}\r\n`;
     let cursor: string | undefined;
     for (;;) {
@@ -68,8 +68,8 @@ export function exportPayments(
 }
 
 /**
- * One cell (RFC 4180). What begins with = + - @, a tab or a return would be run as a formula by a spreadsheet: an apostrophe makes it
- * text. Pure.
+ * One cell (RFC 4180). A spreadsheet would run text that begins with = + - @, a tab or a carriage return as a formula; an
+ * apostrophe in front keeps it text. Pure.
  */
 export function csvCell(value: string | number | null): string {
   if (value === null) return '';

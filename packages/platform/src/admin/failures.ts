@@ -1,13 +1,13 @@
-/** Why payments fail, the commonest first, beside how often the same happened in the period before. */
+/** Why payments fail, the most frequent reasons first, with the count of the previous period. */
 import type { FailureReasons, FigureQuery } from '@duebridge/contract';
 import { sql, type Database } from '@duebridge/runtime';
 import { firstIdAt } from '../store/payment-search.ts';
 
 const RANGE_MS = { '1h': 3_600_000, '24h': 86_400_000, '7d': 7 * 86_400_000 } as const;
-/** Reasons shown: those of partners are free texts. */
+/** Maximum number of reasons shown: partners send free text. */
 const MAX_REASONS = 50;
 
-// Ids and amounts in a partner's text would make a reason of each payment: numbers count as one.
+// Replaces numbers, so that ids and amounts in a partner's text do not make each payment a reason of its own.
 const reasonsStatement = sql(
   'failure_reasons',
   `SELECT left(regexp_replace(p.failure_reason, '[0-9]+', '#', 'g'), 120) AS reason,

@@ -1,4 +1,4 @@
-/** Sign-in to the console by a real OpenID Connect provider: who is registered gets in, with their role, and nobody else. */
+/** Sign-in to the console through a real OpenID Connect provider: registered people get in with their role, others do not. */
 import assert from 'node:assert/strict';
 import { createServer, type RequestListener } from 'node:http';
 import type { AddressInfo } from 'node:net';
@@ -10,7 +10,7 @@ import { startTestPlatform } from '../checkout/testing.ts';
 const adminPort = await freePort();
 const redirectUrl = `http://127.0.0.1:${adminPort}/console/oidc/callback`;
 
-/** A provider whose login page takes any name. */
+/** A provider whose login page accepts any name. */
 async function startProvider(): Promise<string> {
   let answer: RequestListener = (_request, response) => void response.end();
   const server = createServer((request, response) => answer(request, response));
@@ -53,7 +53,7 @@ const platform = await startTestPlatform(
   },
 );
 
-/** A browser as far as this flow needs one: cookies by host and port, redirects, and forms. */
+/** The parts of a browser that this flow needs: cookies by host and port, redirects, and forms. */
 function browser() {
   const jars = new Map<string, Map<string, string>>();
   const visit = async (
@@ -89,7 +89,7 @@ function browser() {
     visit,
     async signIn(name: string): Promise<string> {
       let page = await visit(`${platform.adminUrl}/console/oidc/start`);
-      // The provider's login page, then the one that asks for consent.
+      // The provider's login page, then its consent page.
       for (let forms = 0; forms < 3 && page.url.startsWith(issuer); forms += 1) {
         const action = /action="([^"]+)"/.exec(page.text)?.[1];
         assert.ok(action !== undefined, page.text);

@@ -20,13 +20,13 @@ export interface OpenIdProvider {
   readonly issuer: string;
   readonly clientId: string;
   readonly clientSecret: string;
-  /** Where it sends browsers back to: the console's address and /console/oidc/callback. */
+  /** The redirect URI: the console's address and /console/oidc/callback. */
   readonly redirectUrl: string;
 }
 
 const cookieName = 'duebridge_oidc';
 const place = 'console/oidc';
-/** How long a person may take at the provider. */
+/** Maximum time that a person may take at the provider. */
 const maxAgeSeconds = 600;
 
 interface Pending {
@@ -105,7 +105,7 @@ export function mountOpenId(
       if (oidc_subject === undefined) throw new Error('the ID token names nobody');
       await startSession(operators, { oidc_subject }, reply, isSecure(request));
     } catch (error) {
-      // The reason goes to the log; the caller learns only that it did not work.
+      // The reason is logged; the caller learns only that the sign-in failed.
       log.warn({ error: messageOf(error) }, 'a sign-in by OpenID Connect was refused');
       return reply.header('Set-Cookie', clear).redirect('/console?refused');
     }
@@ -113,7 +113,7 @@ export function mountOpenId(
   });
 }
 
-/** Lax: the provider's redirect comes from another site and must bring it along. */
+/** Lax, because the provider's redirect comes from another site and must carry the cookie. */
 function cookieOf(value: string, seconds: number, secure: boolean): string {
   const parts = [`${cookieName}=${value}`, 'Path=/console/oidc', 'HttpOnly', 'SameSite=Lax'];
   return [...parts, `Max-Age=${seconds}`, ...(secure ? ['Secure'] : [])].join('; ');

@@ -1,4 +1,4 @@
-/** Who may do what: roles, keys that come and go without a restart, and sessions of the console. */
+/** Permissions: roles, keys that are issued and revoked without a restart, and sessions of the console. */
 import assert from 'node:assert/strict';
 import test, { after } from 'node:test';
 import { platformAdminRoutes, roleCovers, type OperatorKeyGrant } from '@duebridge/contract';
@@ -38,7 +38,7 @@ test('each role reaches its operations and no others: the table decides, not the
     const { operator_key } = await add(`role-${role}`, role);
     for (const route of Object.values(platformAdminRoutes)) {
       const path = route.path.replaceAll(/\{[a-z_]+\}/g, 'x');
-      // An empty body where one belongs, none elsewhere: an allowed call is refused for something else, or answered.
+      // An empty body where one is expected, none elsewhere: an allowed call is then answered, or refused for another reason.
       const body = route.method === 'POST' || route.method === 'PATCH' ? {} : undefined;
       const answer = await ask(bearer(operator_key), route.method, path, body);
       const needed = 'role' in route ? route.role : 'viewer';
@@ -92,7 +92,7 @@ test('nobody can take the name under which the deployment key stands in the audi
   }
 });
 
-/** Signs in to the console; gives the headers of its requests. */
+/** Signs in to the console; returns the headers of its requests. */
 async function signIn(key: string): Promise<{ cookie: string; csrf: string }> {
   const answer = await ask({}, 'POST', '/console/sign-in', { key });
   assert.equal(answer.status, 204);

@@ -19,13 +19,13 @@ import {
 import { constraintOf, sql, type Clock, type Database } from '@duebridge/runtime';
 import { note } from '../store/audit.ts';
 
-/** How long an answer of the database is believed. */
+/** How long a database answer is cached. */
 const cacheMs = 5_000;
-/** Digests remembered at most: every wrong key would otherwise take a place. */
+/** Maximum number of cached digests: every wrong key would otherwise use memory. */
 const maxCached = 1_000;
-/** How long a console session lasts: a working day. */
+/** Lifetime of a console session: a working day. */
 const sessionHours = 10;
-/** How often `last_used_at` is written for one key. */
+/** Minimum interval between two writes of `last_used_at` for one key. */
 const usedEveryMs = 60_000;
 
 const keyPattern = /^dbo_[A-Za-z0-9_-]{43}$/;
@@ -33,13 +33,13 @@ const keyIdPattern = /^opk_[0-9a-f]{16}$/;
 
 /** The caller. */
 export interface Operator {
-  /** As the audit names them. */
+  /** The name recorded in the audit. */
   readonly actor: string;
   readonly name: string;
   readonly role: OperatorRole;
   /** The key that was used; null for the deployment's own key and for OpenID Connect. */
   readonly key_id: string | null;
-  /** Of a console session: must come back in X-CSRF-Token with every change. */
+  /** For a console session: every change must carry it in X-CSRF-Token. */
   readonly csrf: string | undefined;
 }
 
@@ -48,11 +48,13 @@ const ADMIN_KEY_ACTOR = 'admin-key';
 
 /** Operators, their keys and their console sessions. */
 export interface Operators {
-  /** Whose bearer key this is. Throws Refusal UNAUTHORIZED. */
+  /** Identifies the owner of a bearer key. Throws Refusal UNAUTHORIZED. */
   verifyKey(key: string | undefined): Promise<Operator>;
-  /** Whose console session this cookie is. Throws Refusal UNAUTHORIZED when it is none, or has ended. */
+  /**
+   * Identifies the owner of a console session's cookie. Throws Refusal UNAUTHORIZED when the cookie is invalid or has expired.
+   */
   verifySession(cookie: string): Promise<Operator>;
-  /** Opens a console session; gives the cookie's value and how many seconds it lasts. */
+  /** Opens a console session; returns the cookie's value and its lifetime in seconds. */
   openSession(
     of: Operator | { readonly oidc_subject: string },
   ): Promise<{ cookie: string; seconds: number }>;
@@ -119,7 +121,7 @@ const insertKeyStatement = sql(
    RETURNING key_id`,
 );
 
-/** A time of a JSON object in the form that columns have (decision 12). */
+/** A time in a JSON object, in the same form as in columns (decision 12). */
 function iso(column: string): string {
   return `to_char(${column} AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`;
 }
@@ -156,7 +158,7 @@ export function openOperators(options: {
     const now = clock.monotonic();
     if (now - (usedAt.get(key_id) ?? Number.NEGATIVE_INFINITY) < usedEveryMs) return;
     usedAt.set(key_id, now);
-    // Only tells a dead key from a living one: a failure is made good by the next use.
+    // This only shows which keys are in use. After a failed write the next use writes it.
     database
       .query(
         sql(
@@ -231,7 +233,7 @@ export function openOperators(options: {
     list: () => database.query<OperatorView>(listStatement, [null]),
 
     async add({ operator_id, name, role, oidc_subject }, actor) {
-      // In the audit the deployment's own key has this name: nobody else may.
+      // The deployment's own key has this name in the audit, so no other operator may have it.
       if (operator_id === ADMIN_KEY_ACTOR) throw taken();
       await database
         .transaction(async (tx) => {
@@ -262,7 +264,7 @@ export function openOperators(options: {
               change.oidc_subject !== undefined,
               change.oidc_subject ?? null,
               change.disabled ?? null,
-              // A parameter: a sharded database takes no clock inside CASE.
+              // A parameter, because a sharded database allows no clock function inside CASE.
               new Date(clock.now()).toISOString(),
             ],
           );
@@ -354,7 +356,7 @@ function unauthorized(): Refusal {
   return new Refusal('UNAUTHORIZED', { headers: { 'WWW-Authenticate': 'Bearer' } });
 }
 
-/** Throws Refusal INSUFFICIENT_ROLE when the operator may not do what `needed` may. */
+/** Throws Refusal INSUFFICIENT_ROLE unless the operator's role includes `needed`. */
 export function assertRole(operator: Operator, needed: OperatorRole): void {
   if (roleCovers(operator.role, needed)) return;
   throw new Refusal('INSUFFICIENT_ROLE', {

@@ -1,13 +1,15 @@
 /**
- * What stands, in one look: what waits for people, and how payments have done over time. Read from the tables, so that every
- * replica and every restart tells the same; the gauges of /metrics read the same.
+ * The overview: what waits for people, and how payments went over time. It is read from the tables, so that every replica shows
+ * the same numbers, also after a restart; the gauges of /metrics use the same reads.
  */
 import type { Figures, FigureQuery, Overview } from '@duebridge/contract';
 import { sql, type Clock, type Database, type Log, type Metrics } from '@duebridge/runtime';
 import { OVERDUE_AFTER_MS } from '../engine/poll-schedule.ts';
 import { firstIdAt } from '../store/payment-search.ts';
 
-/** Reviews of one reason. The partner's own code is cut off: it may be anything, and a metric's label must be one of few. */
+/**
+ * Open reviews by reason. The partner's own code is cut off, because it may be any text and a metric's label needs a bounded set.
+ */
 interface Reviews {
   readonly reason: string;
   readonly count: number;
@@ -56,7 +58,7 @@ const noFlight: Flight = {
   oldest_unsettled_at: null,
 };
 
-/** What waits, now. */
+/** What is waiting now. */
 export async function overview(database: Database): Promise<Overview> {
   const [reviews, [flight = noFlight], [differences], partners_held] = await Promise.all([
     database.query<Reviews>(reviewsStatement),
@@ -68,7 +70,7 @@ export async function overview(database: Database): Promise<Overview> {
   return { ...counts, reviews, open_differences: differences?.count ?? 0, partners_held };
 }
 
-/** Seconds of one step, and how many of them. */
+/** The length of one step in seconds, and the number of steps. */
 const RANGES: Readonly<Record<NonNullable<FigureQuery['range']>, { step: number; steps: number }>> =
   {
     '1h': { step: 120, steps: 30 },
@@ -76,10 +78,10 @@ const RANGES: Readonly<Record<NonNullable<FigureQuery['range']>, { step: number;
     '7d': { step: 6 * 3_600, steps: 28 },
   };
 
-/** The times of payments whose end the partner dated, from the customer's confirm to posted_at. */
+/** The duration from the customer's confirm to posted_at, for payments with a posted_at from the partner. */
 const figuresStatement = sql(
   'overview_figures',
-  // In a table of millions every nth payment is timed: sorting them all would take longer than a person waits.
+  // In a table of millions only every nth payment is measured: sorting all of them would take longer than a person waits.
   `WITH sample AS (
      SELECT greatest(1, ceil(reltuples / 200000))::int AS every FROM pg_class WHERE oid = 'duebridge_platform.payments'::regclass
    ), read AS MATERIALIZED (
@@ -110,14 +112,14 @@ interface Step {
 /** Figures over time. */
 export type ReadFigures = (query: FigureQuery, now: number) => Promise<Figures>;
 
-/** How long a step that is over is believed: what ends late joins it by then. */
+/** How long a past step is cached: a payment that ends late appears in it by then. */
 const believedMs = 15 * 60_000;
-/** Steps that are read anew each time: those in which payments still end. */
+/** Number of latest steps that are read anew each time, because payments still end in them. */
 const freshSteps = 2;
 
 /**
- * Makes the reader of figures: outcomes and times in equal steps, the latest last; steps without payments stand with zeros. Steps
- * that are over are remembered for a while, because a week of a large platform is more rows than a page may wait for.
+ * Creates the reader of figures: outcomes and durations in equal steps, the latest last; steps without payments contain zeros.
+ * Past steps are cached, because a week of a large platform has too many rows to read while a page waits.
  */
 export function openFigures(database: Database): ReadFigures {
   const remembered = new Map<
@@ -184,12 +186,12 @@ function toFigures(query: FigureQuery, now: number, rows: readonly Step[]): Figu
   return { step_seconds: step, points };
 }
 
-/** How often the gauges are read: a scrape of several Prometheus servers must not become load. */
+/** Interval of reading the gauges: scrapes by several Prometheus servers must not add load. */
 const gaugesEveryMs = 10_000;
 
 /**
- * Keeps the gauges of what waits for people, until `signal` aborts. Every replica shows the same numbers: take the maximum over
- * them, not the sum.
+ * Maintains the gauges of what waits for people, until `signal` aborts. Every replica reports the same numbers: take the maximum
+ * over replicas, not the sum.
  */
 export async function keepGauges(options: {
   database: Database;
@@ -241,7 +243,7 @@ export async function keepGauges(options: {
       ]);
       const age = (at: string | null): number =>
         at === null ? 0 : Math.max(0, (clock.now() - Date.parse(at)) / 1_000);
-      // A reason that is gone goes to zero; a label that vanished would read as "no data".
+      // A reason without reviews is set to zero; a missing label would read as "no data".
       for (const reason of known) {
         reviews.set({ reason }, 0);
         reviewAge.set({ reason }, 0);
@@ -254,7 +256,7 @@ export async function keepGauges(options: {
       unsettled = flight.unsettled;
       unsettledAge = age(flight.oldest_unsettled_at);
       differences = open?.count ?? 0;
-      // So that the first person who asks for the week need not wait for its first reading.
+      // Read the week in advance, so that the first person who opens it does not wait.
       await figures({ range: '7d' }, clock.now());
     } catch (error) {
       log.warn({ error }, 'could not read the gauges of what waits');

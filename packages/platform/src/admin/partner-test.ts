@@ -1,6 +1,6 @@
 /**
- * Trying a partner: is its address right, and are the credentials accepted? Nothing is changed there: the one call is a GET of an
- * account that nobody has, so a partner that answers 404 has let us in.
+ * Tests a partner: is its address right, and does it accept the credentials? It changes nothing at the partner: the one call is a
+ * GET of an account that does not exist, so a 404 proves that the credentials were accepted.
  */
 import { randomBytes } from 'node:crypto';
 import type { PartnerTest } from '@duebridge/contract';
@@ -8,10 +8,10 @@ import type { Clock } from '@duebridge/runtime';
 import type { PartnerClient } from '../partners/client.ts';
 import type { Partner } from '../partners/registry.ts';
 
-/** Longer than a person waits willingly for a button. */
+/** Longer than a person likes to wait after pressing a button. */
 const deadlineMs = 8_000;
 
-/** Tries the partner once. Never throws for anything the partner does. */
+/** Tests the partner once. Never throws because of the partner. */
 export async function testPartner(
   client: PartnerClient,
   partner: Partner,
@@ -62,7 +62,7 @@ function unknownFinding(reason: string): string {
   return `There is no usable answer (${reason}).`;
 }
 
-/** What each reason of having no answer means, and what to do. */
+/** The meaning of each reason for a missing answer, and what to do. */
 const FINDINGS: Readonly<Record<string, string>> = {
   timeout: `There was no answer within ${deadlineMs / 1_000} seconds: check the address, and whether a firewall lets us through.`,
   connection: 'The connection was refused or broken: check host and port of base_url.',

@@ -14,14 +14,14 @@ import { note } from '../store/audit.ts';
 import { paymentsOfPerson } from '../store/payment-search.ts';
 import { findPayments, type PaymentRow } from '../store/payments.ts';
 
-/** What the people of a platform are found and opened with. */
+/** The keys for finding and opening personal data. */
 export interface PeopleGround {
   readonly database: Database;
   readonly sealer: Sealer;
   readonly pepper: KeyObject;
 }
 
-/** Records of one person that are looked through. */
+/** Maximum number of one person's records that are read. */
 const MAX_RECORDS = 1_000;
 
 interface CustomerRow {
@@ -38,7 +38,7 @@ const customersStatement = sql(
     WHERE email_digest = $1 AND sealed IS NOT NULL ORDER BY customer_id DESC LIMIT ${MAX_RECORDS}`,
 );
 
-/** What is held about a person. Throws Refusal NOT_FOUND. */
+/** The data held about a person. Throws Refusal NOT_FOUND. */
 export async function showPerson(
   { database, sealer, pepper }: PeopleGround,
   email: string,
@@ -67,7 +67,7 @@ export async function showPerson(
 
 type PersonalData = Omit<Person['records'][number], 'partner_id' | 'created_at' | 'erase_after'>;
 
-/** A payment under way may still need its customer's address, for the receipt: it is erased when asked again. */
+/** A payment in progress may still need its customer's address for the receipt; a later erasure request erases it. */
 const eraseStatement = sql(
   'people_erase',
   `UPDATE duebridge_platform.customers c SET sealed = NULL, email_digest = NULL, erased_at = now()
@@ -88,7 +88,7 @@ export function erasePerson(
   return database.transaction(async (tx) => {
     const held = await tx.query(customersStatement, [digest]);
     if (held.length === 0) throw new Refusal('NOT_FOUND');
-    // Before the link to the person is gone.
+    // Collected before the link to the person is deleted.
     await eraseAttempts(tx, await paymentsOfPerson(tx, digest));
     const customers = (await tx.query(eraseStatement, [digest])).length;
     const kept_for_payments = held.length - customers;

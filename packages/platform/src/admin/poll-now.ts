@@ -13,7 +13,7 @@ import type { PartnerRegistry } from '../partners/registry.ts';
 import { note } from '../store/audit.ts';
 import { findPayment } from '../store/payments.ts';
 
-/** Asks the partner. Throws Refusal PAYMENT_NOT_FOUND, and CONFLICT for a payment that it cannot have. */
+/** Polls the partner. Throws Refusal PAYMENT_NOT_FOUND, and CONFLICT for a payment that the partner cannot have. */
 export async function pollNow(
   ground: {
     readonly database: Database;
@@ -32,7 +32,7 @@ export async function pollNow(
     throw new Refusal('CONFLICT', { message: 'Nothing has been sent to the partner yet' });
   }
   const reply = await client.poll(partner, payment);
-  // A partner that lost the payment may have taken it again under another payment_id.
+  // A partner that lost the payment may have accepted the repeated PUT under another payment_id.
   const answer = evidenceOf(judgePoll({ ...payment, payment_id: null }, reply));
   await note(database, {
     actor,

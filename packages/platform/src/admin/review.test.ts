@@ -1,4 +1,4 @@
-/** What an operator can find out about one payment, and the one way to end what a partner refused for good. */
+/** What an operator can find out about one payment, and the only way to end a payment that a partner refused for good. */
 import assert from 'node:assert/strict';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
@@ -7,7 +7,10 @@ import type { OperatorKeyGrant, Overview, PaymentDetail, ReviewClose } from '@du
 import { bearer, startTestPlatform, type Answer } from '../checkout/testing.ts';
 import { eventually } from '../engine/testing.ts';
 
-/** A partner that refuses every PUT with a message full of what must not be kept, and knows no payment until it is told. */
+/**
+ * A partner that refuses every PUT with a message full of data that must not be stored, and reports no payment until the test
+ * adds it.
+ */
 async function startRefusingPartner() {
   const self = { url: '', refuses: true, knows: false, puts: 0 };
   const server = createServer((request, response) => {
@@ -70,7 +73,7 @@ await platform.admin('POST', '/admin/v1/partners', {
 });
 const credentials = await platform.credentials('refuser');
 
-/** An operator with a role; gives how to ask as them. */
+/** An operator with a role; returns a function that calls as that operator. */
 async function operator(
   operator_id: string,
   role: string,
@@ -292,7 +295,7 @@ test('the partner is asked for the status at once, which changes nothing and sta
   partner.knows = true;
   const known = await bob('POST', `/admin/v1/payments/${id}/poll`, reason);
   partner.knows = false;
-  // What this partner shows is not the payment: it bears another batch.
+  // This partner's record is not the payment: it has another batch.
   assert.match(String(known.body['answer']), /^mismatch_/);
   const after = await detailOf(id);
   assert.deepEqual(after.payment, before.payment);

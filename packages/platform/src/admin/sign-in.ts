@@ -13,12 +13,12 @@ import type { Operator, Operators } from './operators.ts';
 /** Name of the console's cookie. */
 const cookieName = 'duebridge_console';
 /**
- * Refused sign-ins from one address: a person mistypes a few times, a guesser wants millions. A good key is let in whatever others
- * behind the same proxy did.
+ * Limit of refused sign-ins from one address: a person mistypes a few times, an attacker needs millions. A valid key is accepted
+ * regardless of what others behind the same proxy did.
  */
 const refusedSignIns = { perSecond: 0.2, burst: 10, maxKeys: 10_000 };
 
-/** Makes the check of every admin request. Throws Refusal UNAUTHORIZED, CSRF_TOKEN_REQUIRED or TOO_MANY_REQUESTS. */
+/** Creates the check of every admin request. Throws Refusal UNAUTHORIZED, CSRF_TOKEN_REQUIRED or TOO_MANY_REQUESTS. */
 export function adminAuthentication(
   operators: Operators,
   clock?: Clock,
@@ -52,7 +52,7 @@ function noCsrf(): Refusal {
   return new Refusal('CSRF_TOKEN_REQUIRED');
 }
 
-/** The key of a sign-in. Throws Refusal INVALID_REQUEST for any other body. */
+/** The key in a sign-in request. Throws Refusal INVALID_REQUEST for any other body. */
 function keyOf(body: unknown): string {
   const key = typeof body === 'object' && body !== null && 'key' in body ? body.key : undefined;
   if (typeof key === 'string' && key !== '' && key.length <= 256) return key;
@@ -61,14 +61,16 @@ function keyOf(body: unknown): string {
   });
 }
 
-/** Mounts what opens and ends a console session by key: `POST /console/sign-in {key}` and `POST /console/sign-out`. */
+/**
+ * Mounts the operations that open and end a console session by key: `POST /console/sign-in {key}` and `POST /console/sign-out`.
+ */
 export function mountSignIn(
   app: FastifyInstance,
   options: { readonly operators: Operators; readonly clock: Clock; readonly oidc?: boolean },
 ): void {
   const { operators, clock } = options;
   const refused = rateLimiter({ ...refusedSignIns, clock });
-  // Which ways there are: the page asks before anybody is known.
+  // The available sign-in methods, which the page reads before anybody has signed in.
   app.get('/console/sign-in', () => ({ oidc: options.oidc ?? false }));
   app.post('/console/sign-in', async (request, reply) => {
     const operator = await operators.verifyKey(keyOf(request.body)).catch((error: unknown) => {
@@ -92,7 +94,7 @@ export function mountSignIn(
   });
 }
 
-/** Opens a session and gives its cookie to the browser. */
+/** Opens a session and sets its cookie. */
 export async function startSession(
   operators: Operators,
   of: Parameters<Operators['openSession']>[0],
@@ -103,7 +105,7 @@ export async function startSession(
   reply.header('Set-Cookie', cookieOf(cookie, seconds, secure));
 }
 
-/** Whether the browser came by https, as the proxy in front says: then the cookie never travels without. */
+/** Whether the browser used https, according to the proxy in front; the cookie is then marked Secure. */
 export function isSecure(request: FastifyRequest): boolean {
   return request.headers['x-forwarded-proto'] === 'https';
 }

@@ -2,7 +2,10 @@ import { askAdmin, readAdmin, type Terminal } from '@duebridge/runtime/cli';
 
 const target = { server: 'platform', defaultPort: 4001 } as const;
 
-/** One call of the platform's admin API; throws CommandError with a sentence for whatever does not succeed. A text body is a CSV file. */
+/**
+ * One call of the platform's admin API; throws CommandError with one sentence for anything but success. A text body is sent as a
+ * CSV file.
+ */
 export function ask<Reply>(
   terminal: Terminal,
   method: 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE',
@@ -12,7 +15,7 @@ export function ask<Reply>(
   return askAdmin<Reply>(terminal, target, method, path, body);
 }
 
-/** An answer that is a stream, piece by piece. */
+/** A streamed answer, chunk by chunk. */
 export function stream(terminal: Terminal, path: string): AsyncGenerator<string> {
   return readAdmin(terminal, target, path);
 }

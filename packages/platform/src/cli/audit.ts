@@ -64,7 +64,7 @@ export function addAudit(command: Command, terminal: Terminal): void {
     .description('compare the audit with its seals: was a line altered, removed or put in?')
     .option('--expect <number:seal>', 'a seal noted earlier, which must be there unchanged')
     .addOption(jsonOption())
-    // `--json` before the subcommand is the option of `audit`.
+    // When `--json` precedes the subcommand, commander assigns it to `audit`.
     .action((options: AuditVerifyOptions, self: Command) =>
       verifyAudit(
         terminal,

@@ -20,7 +20,7 @@ import {
 import { Option, type Command } from 'commander';
 import { adminPath, ask } from './ask.ts';
 
-/** `duebridge platform batch` and `reconcile`: what was paid in a window, and whether the partner has the same. */
+/** `duebridge platform batch` and `reconcile`: what was paid in a window, and whether the partner agrees. */
 export function addBatches(command: Command, terminal: Terminal): void {
   const batch = command.command('batch');
   batch
@@ -131,7 +131,7 @@ export function addBatches(command: Command, terminal: Terminal): void {
     .addOption(jsonOption())
     .action(async (id: string, options: { csv?: string; json?: true }) => {
       const csv = options.csv === undefined ? undefined : await readTextFile(terminal, options.csv);
-      // A file goes as it is, of whatever length; without one the partner itself is asked.
+      // A file is sent unchanged, whatever its length; without a file the partner is asked.
       const result =
         csv === undefined
           ? await ask<Reconciliation>(terminal, 'POST', adminPath`batches/${id}/reconcile`, {})
@@ -187,7 +187,7 @@ function describeBatch(batch: BatchView): string {
   return `${columns(facts)}\n\n${totals}`;
 }
 
-/** What the partner said when the batch was last compared, beside ours. */
+/** The partner's figures when the batch was last compared, beside ours. */
 function comparisonFacts({ comparison, statement }: BatchView): string[][] {
   if (comparison === null) return [['compared_at', 'never']];
   const { compared_at, actor, method, differences, partner_statement: theirs } = comparison;

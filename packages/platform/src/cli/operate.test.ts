@@ -1,4 +1,4 @@
-/** What people do at a terminal on a working day, with the commands alone. */
+/** An operator's working day at a terminal, using the commands alone. */
 import assert from 'node:assert/strict';
 import { writeFile } from 'node:fs/promises';
 import path from 'node:path';
@@ -12,7 +12,7 @@ const platform = await startTestPlatform({ after });
 await platform.register(partner, { partner_id: 'water' });
 const credentials = await platform.credentials('water');
 
-/** Runs a command; words are as a shell would split them. Returns what it printed, or throws what it threw. */
+/** Runs a command; `words` are the arguments as a shell would split them. Returns what it printed, or throws what it threw. */
 async function run(words: readonly string[], key: string = platform.adminKey): Promise<string> {
   let out = '';
   const command = platformCommand({
@@ -133,7 +133,7 @@ test('a person is shown and erased on request, and can no longer be found; the p
   const shown = await run(['person', 'show', 'Forget@example.com', ...reason]);
   assert.match(shown, /Josephine-canary/);
   assert.match(shown, new RegExp(id));
-  // The funds of a payment may still be on their way to be captured.
+  // The capture of a payment's funds may not have finished yet.
   for (;;) {
     const done = await json<{ kept_for_payments: number }>([
       'person',
@@ -175,7 +175,7 @@ test('100,000 lines are reconciled without anybody waiting, and each kind of dif
     file,
     ['platform_payment_id,status,amount_in_cents', ...ours, ...foreign].join('\r\n'),
   );
-  // While the file is read, others are answered: the longest wait is a small part of the whole.
+  // Other requests are answered while the file is read: the longest wait is a small part of the total.
   let waits: number[] = [];
   const probing = new AbortController();
   const probe = (async () => {
@@ -236,7 +236,7 @@ test('the audit is compared with its seals by one command, which fails with one 
     message: /^the audit is broken: seal 7 is not the one that was expected/,
   });
   await assert.rejects(run(['audit', 'verify', '--expect', 'seven']), { exitCode: 3 });
-  // A seal that somebody made who has the database and not the key.
+  // A seal forged by somebody who has the database but not the key.
   await platform.database.query(
     `INSERT INTO duebridge_platform.audit_seals (seal_no, from_at, to_at, sealed_at, lines, digests, previous, seal)
      VALUES (1000000, now(), now(), now(), 0, '', decode(repeat('00', 32), 'hex'), sha256('forged'))`,

@@ -5,7 +5,7 @@ import { adminPath, ask } from './ask.ts';
 
 const roles = ['viewer', 'operator', 'admin'] as const;
 
-/** `duebridge platform operator …`: who may do what (decision 38). */
+/** `duebridge platform operator …`: operators and their roles (decision 38). */
 export function addOperators(command: Command, terminal: Terminal): void {
   const operator = command.command('operator').description('who operates the platform, by role');
   operator

@@ -50,7 +50,7 @@ interface PartnerOptions {
   json?: true;
 }
 
-/** `duebridge platform partner …`: who is paid, and how to reach them. */
+/** `duebridge platform partner …`: registered partners, their addresses and credentials. */
 export function addPartners(command: Command, terminal: Terminal): void {
   const partner = command.command('partner').description('register and list partners');
   const add = partner
@@ -106,7 +106,7 @@ export function addPartners(command: Command, terminal: Terminal): void {
       auth: await partnerAuth(add, options, terminal),
     };
     const view = await ask<PartnerView>(terminal, 'POST', '/admin/v1/partners', registration);
-    // Tried at once: a typo in an address or a key is found now, not by the first customer.
+    // Test it immediately, so that this command finds a typo in an address or a key, not the first customer.
     const test = await ask<PartnerTest>(
       terminal,
       'POST',
@@ -244,7 +244,7 @@ function describePartner(view: PartnerView): string {
   );
 }
 
-/** The credentials of a registration; `usage.error` for those that are missing or do not go together. */
+/** The credentials of a registration; calls `usage.error` for missing or contradictory ones. */
 async function partnerAuth(
   usage: Command,
   options: Pick<

@@ -74,7 +74,7 @@ function filterOf(options: FilterOptions): Record<string, string | undefined> {
   };
 }
 
-/** Dollars as people write them, as cents. Never by way of a binary fraction. */
+/** Parses a dollar amount as people write it into cents, without binary fractions. */
 function cents(text: string): string {
   const match = /^\$?(\d{1,9})(?:\.(\d{2}))?$/.exec(text.replaceAll(',', ''));
   if (match === null) {
@@ -86,7 +86,7 @@ function cents(text: string): string {
   return String(Number(`${match[1]}${match[2] ?? '00'}`));
 }
 
-/** A day or a time as an instant; a day that ends a range is taken whole. */
+/** Parses a day or a time into an instant; a day that ends a range is included as a whole. */
 function instant(text: string, isEnd: boolean): string {
   const day = /^\d{4}-\d{2}-\d{2}$/.test(text);
   const at = Date.parse(day ? `${text}T00:00:00Z` : text);
@@ -99,7 +99,7 @@ function instant(text: string, isEnd: boolean): string {
   return new Date(day && isEnd ? at + 86_400_000 : at).toISOString();
 }
 
-/** `duebridge platform payments`, `payment …`, `review …` and `export`: find one, read its story, act on it. */
+/** `duebridge platform payments`, `payment …`, `review …` and `export`: find payments, show one with its history, act on it. */
 export function addPayments(command: Command, terminal: Terminal): void {
   withFilters(
     command
@@ -120,7 +120,7 @@ export function addPayments(command: Command, terminal: Terminal): void {
       const { limit, cursor, account, email } = options;
       const filter = { ...filterOf(options), limit, cursor };
       const personal = { account_id: account, email };
-      // What names a person or an account does not stand in an address.
+      // Values that identify a person or an account are not put into a URL.
       const page =
         account === undefined && email === undefined
           ? await ask<PaymentPage>(terminal, 'GET', adminPath`payments` + queryOf(filter))
@@ -260,7 +260,7 @@ function describePayment({ payment, attempts, audit, pending_close }: PaymentDet
 }
 
 function attemptTable(attempts: readonly Attempt[], stage: PaymentStage): string {
-  // Once a payment has ended, retention or the erasure of a person may have removed what was tried.
+  // Once a payment has ended, retention or the erasure of a person may have removed its attempts.
   if (attempts.length === 0) {
     return stage === 'ended' ? 'No attempts are kept.' : 'Nothing was tried yet.';
   }

@@ -4,7 +4,7 @@ import type { Command } from 'commander';
 import { adminPath, ask } from './ask.ts';
 import { paymentTable } from './payments.ts';
 
-/** `duebridge platform person …`: what is held about a person, and its erasure (decision 52). */
+/** `duebridge platform person …`: the data held about a person, and its erasure (decision 52). */
 export function addPeople(command: Command, terminal: Terminal): void {
   const person = command.command('person').description('what is held about a person');
   person

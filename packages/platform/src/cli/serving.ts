@@ -8,7 +8,7 @@ import {
 import type { Command } from 'commander';
 import { variables, variablesOfOthers } from '../variables.ts';
 
-/** `duebridge platform serve` and `migrate`. A server is loaded only when one is started. */
+/** `duebridge platform serve` and `migrate`. The server's modules are loaded only when one is started. */
 export function addServing(command: Command, terminal: Terminal): void {
   command
     .command('serve')

@@ -14,42 +14,44 @@ export interface AdapterMethod extends Omit<FundingMethod, 'frame'> {
   readonly asks?: boolean;
 }
 
-/** An order with what the processor needs to begin. */
+/** An order with the data that the processor needs to begin. */
 export interface FundsOrder extends FundingOrder {
-  /** From the adapter's page; undefined where the method asks for nothing. */
+  /** From the adapter's page; undefined when the method needs no input. */
   readonly instrument: string | undefined;
   /** Where the processor sends a customer back to after a redirect; undefined when DUEBRIDGE_PUBLIC_URL is not set. */
   readonly return_url: string | undefined;
 }
 
-/** An order whose reference is stored. */
+/** An order whose reference has been stored. */
 export interface PreparedOrder extends FundsOrder {
   readonly reference: string;
 }
 
-/** What the processor says of an authorization. */
+/** The processor's answer about an authorization. */
 export type ProcessorAuthorization =
   /** `expires_at`: wall milliseconds at which the processor drops it, where it does. */
   | { readonly kind: 'authorized'; readonly expires_at?: number }
-  /** For good: nothing is held, and nothing can be held by this reference any more. `reason`, for the customer, in one sentence. */
+  /**
+   * Final: nothing is held, and nothing can be held under this reference any more. `reason`, for the customer, in one sentence.
+   */
   | { readonly kind: 'declined'; readonly reason: string }
   | { readonly kind: 'requires_action'; readonly action: FundingAction }
-  /** Neither yet: the processor is asked again. */
+  /** Undecided: the processor is asked again. */
   | { readonly kind: 'pending' };
 
-/** What came of a capture. `uncollectable`: certain, and for good; say why, for the operator. */
+/** The result of a capture. `uncollectable` is certain and final; give the reason, for the operator. */
 export type ProcessorCapture =
   { readonly kind: 'captured' } | { readonly kind: 'uncollectable'; readonly reason: string };
 
-/** What a webhook told. Events are never the only way to learn: most of them only cause the processor to be asked. */
+/** The contents of a webhook. The platform never relies on events alone: most of them only cause it to ask the processor. */
 export interface ProcessorEvent {
-  /** The processor's id of the event: each is applied once. */
+  /** The processor's id of the event; each event is applied once. */
   readonly event_id: string;
   readonly platform_payment_id: string;
   /**
-   * `news`: something changed; ask. `taken`: the funds are held or captured, whatever is believed here: released if the payment has
-   * failed. `disputed` and `returned` are for operators: the customer or their bank wants, or took, the money back. `refunded`: somebody
-   * refunded it at the processor.
+   * `news`: something changed; ask. `taken`: the funds are held or captured, whatever the row here says; they are released if the
+   * payment has failed. `disputed` and `returned` are for operators: the customer or their bank wants, or took, the money back.
+   * `refunded`: somebody refunded it at the processor.
    */
   readonly kind: 'news' | 'taken' | 'disputed' | 'returned' | 'refunded';
   /** For the audit; no personal data. */
@@ -58,17 +60,17 @@ export interface ProcessorEvent {
 
 /** A request of a processor to its webhook. */
 export interface ProcessorRequest {
-  /** The bytes as they came: signatures are over them. */
+  /** The bytes as received: signatures cover them. */
   readonly body: Buffer;
   header(name: string): string | undefined;
 }
 
-/** Thrown by `readEvent` when the signature is missing or wrong, or the request cannot be read. */
+/** Thrown by `readEvent` when the signature is missing or wrong, or the request cannot be parsed. */
 export class UnverifiedEvent extends Error {
   override readonly name = 'UnverifiedEvent';
 }
 
-/** The adapter's part of the payment page: a document of its own in a frame, with a policy of its own. */
+/** The adapter's part of the payment page: a separate document in a frame, with its own policy. */
 export interface AdapterPage {
   /** The built script that the frame runs. */
   readonly script: URL;
@@ -80,21 +82,23 @@ export interface AdapterPage {
 
 /** A payment processor. */
 export interface FundingAdapter {
-  /** `[a-z0-9_]`, such as `stripe`: in rows, metrics and in the address of its webhook, /v1/funding/{name}/events. */
+  /**
+   * `[a-z0-9_]`, such as `stripe`. It appears in rows, in metrics and in the address of its webhook, /v1/funding/{name}/events.
+   */
   readonly name: string;
-  /** The methods on offer, each with a `funding_method` of this adapter alone. */
+  /** The methods offered; each `funding_method` belongs to this adapter alone. */
   methods(): readonly AdapterMethod[];
-  /** Makes the authorization known to the processor without any money held, and returns its reference. */
+  /** Registers the authorization with the processor without holding money, and returns its reference. */
   prepare(order: FundsOrder, call: FundingCallOptions): Promise<string>;
-  /** Holds the funds, or tells how that stands. */
+  /** Holds the funds, or reports the state of the hold. */
   authorize(order: PreparedOrder, call: FundingCallOptions): Promise<ProcessorAuthorization>;
   /** Takes the funds, once. */
   capture(order: PreparedOrder, call: FundingCallOptions): Promise<ProcessorCapture>;
-  /** Releases the funds; `captured` when they have been taken already: the platform then calls `refund`. */
+  /** Releases the funds; returns `captured` when they have been taken already: the platform then calls `refund`. */
   void(order: PreparedOrder, call: FundingCallOptions): Promise<'released' | 'captured'>;
-  /** Gives captured funds back in full, once. */
+  /** Refunds captured funds in full, once. */
   refund(order: PreparedOrder, call: FundingCallOptions): Promise<void>;
   readonly page?: AdapterPage;
-  /** Verifies and reads a webhook; undefined for an event that concerns nothing here. Throws UnverifiedEvent. */
+  /** Verifies and parses a webhook; returns undefined for an event that is not relevant here. Throws UnverifiedEvent. */
   readEvent?(request: ProcessorRequest): Promise<ProcessorEvent | undefined>;
 }

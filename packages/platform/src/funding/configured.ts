@@ -10,16 +10,16 @@ import { ConfigurationError, messageOf } from '@duebridge/runtime';
 import type { FundingAdapter } from './adapter.ts';
 import { stripeAdapter, type StripeSettings } from './stripe.ts';
 
-/** What is configured of funding. */
+/** The funding part of the configuration. */
 export interface FundingConfig {
   /** `sandbox`, `stripe`, or the path of a module whose default export is an adapter; default sandbox alone. */
   readonly funding?: readonly string[] | undefined;
-  /** More adapters, for a program that starts the platform itself. */
+  /** Additional adapters, for a program that starts the platform itself. */
   readonly fundingAdapters?: readonly FundingAdapter[];
   readonly stripe?: StripeSettings | undefined;
 }
 
-/** Opens the adapters. */
+/** Loads the adapters. */
 export async function openAdapters(
   config: FundingConfig,
 ): Promise<{ readonly adapters: readonly FundingAdapter[]; readonly offersSandbox: boolean }> {

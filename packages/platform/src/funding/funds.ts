@@ -33,25 +33,31 @@ import type { FundingAdapter, PreparedOrder, ProcessorEvent } from './adapter.ts
 
 /** How long the customer has for a step-up or a redirect: longer than a bank's own limit, shorter than a session. */
 const ACT_WITHIN_MS = 30 * 60_000;
-/** Between looks at the row of an authorization that waits. */
+/** Pause between two reads of the row of a waiting authorization. */
 const LOOK_MS = 1_000;
-/** The processor is asked this often while the customer acts, and, after `PROMPT_MS`, this often; a webhook makes it prompt again. */
+/**
+ * The interval at which the processor is asked while the customer acts, first and after `PROMPT_MS`; a webhook makes it prompt
+ * again.
+ */
 const ASK_MS = 2_000;
 const ASK_LATER_MS = 30_000;
 const PROMPT_MS = 2 * 60_000;
-/** An authorization is captured this long before it would end while its payment is on its way: several sweeps have time to fail. */
+/**
+ * While its payment is in progress, an authorization is captured this long before it expires, which leaves time for several
+ * failed sweeps.
+ */
 const CAPTURE_BEFORE_MS = 12 * 3_600_000;
 /** Interval of the sweep. */
 const SWEEP_MS = 60_000;
-/** Rows of one sweep at most. */
+/** Maximum rows per sweep. */
 const SWEEP_ROWS = 100;
-/** Longest call of the sweep to a processor. */
+/** Maximum duration of a sweep's call to a processor. */
 const SWEEP_CALL_MS = 15_000;
 
-/** Outcomes that an operator has to look at. */
+/** Outcomes that need an operator. */
 const WANTED = ['uncollected', 'event_disputed', 'event_returned'] as const;
 
-/** For the customer whose approval did not come in time. */
+/** Shown to a customer who did not approve in time. */
 const TOO_LATE = 'The payment was not approved in time.';
 const WITHDRAWN = 'The payment was withdrawn.';
 
@@ -78,20 +84,20 @@ interface FundsRow {
   readonly reason: string | null;
 }
 
-/** The port, with what the checkout and the webhooks need. */
+/** The port, with the additional operations of the checkout and the webhooks. */
 export interface Funds extends Funding {
-  /** The adapters on offer, the sandbox not among them. */
+  /** The adapters offered, without the sandbox. */
   readonly adapters: readonly FundingAdapter[];
-  /** Stores what the page brought, in the transaction that makes the payment. Nothing for a sandbox order. */
+  /** Stores the input from the page, in the transaction that creates the payment. Does nothing for a sandbox order. */
   keep(on: Queryable, order: FundingOrder, instrument: string | undefined): Promise<void>;
   /** What the customer has to do now, if anything. */
   actionOf(order: FundingOrder): Promise<FundingAction | undefined>;
   /**
-   * Applies a verified event, once: returns false for one that was applied before, and for one about a payment that is not kept under
-   * this adapter.
+   * Applies a verified event, once: returns false for one that was applied before, and for one about a payment that is not
+   * recorded under this adapter.
    */
   apply(adapter: string, event: ProcessorEvent): Promise<boolean>;
-  /** Captures authorizations that would end soon, and makes releases that nothing else makes. */
+  /** Captures authorizations that are about to expire, and makes releases that nothing else makes. */
   sweep(): Promise<void>;
 }
 
@@ -141,8 +147,8 @@ const endStatement = sql(
     WHERE platform_payment_id = $1 AND state = ANY($4) RETURNING 1`,
 );
 /**
- * The event, what it says of the row, and its line in the trail. A payment that failed or was canceled must not keep funds, whatever
- * was believed of them: `taken` then begins a release.
+ * The event, its effect on the row, and its audit line. A payment that failed or was canceled must not keep funds, whatever the
+ * row said about them: `taken` then begins a release.
  */
 const applyStatement = sql(
   'funds_apply_event',
@@ -179,7 +185,7 @@ const expiringStatement = sql(
       AND p.status = 'processing' AND p.stage IN ('dispatching', 'accepted', 'review')
     ORDER BY f.expires_at LIMIT ${SWEEP_ROWS}`,
 );
-/** A release that the settlement of its payment does not make, because that is over. */
+/** A release that the settlement of its payment will not make, because the settlement is over. */
 const owedStatement = sql(
   'funds_owed',
   `SELECT p.platform_payment_id, p.partner_id, p.funding_method, p.amount_in_cents
@@ -193,14 +199,14 @@ const noteStatement = sql(
    SELECT 'funding', $2, p.platform_payment_id, p.partner_id, $3::jsonb FROM duebridge_platform.payments p WHERE p.platform_payment_id = $1`,
 );
 
-/** Opens the port over `adapters` and, where `sandbox` is on offer, its methods first. */
+/** Opens the port over `adapters` and, when the sandbox is offered, with its methods first. */
 export function openFunds(options: {
   readonly database: Database;
   readonly sealer: Sealer;
   readonly clock: Clock;
   readonly log: Log;
   readonly metrics?: Metrics;
-  /** Kept for payments made with it, whether it is on offer or not. */
+  /** Kept for payments that used it, whether it is still offered or not. */
   readonly sandbox: Funding;
   readonly offersSandbox: boolean;
   readonly adapters: readonly FundingAdapter[];
@@ -218,7 +224,7 @@ export function openFunds(options: {
     'What became of funds at processors, and what their webhooks told, by adapter',
     ['adapter', 'outcome'],
   );
-  // From zero, so that the first one of a kind is an increase that an alert sees.
+  // Start at zero, so that the first occurrence of each kind is an increase that an alert can see.
   for (const { name } of adapters) {
     for (const outcome of WANTED) outcomes?.inc({ adapter: name, outcome }, 0);
   }
@@ -226,13 +232,13 @@ export function openFunds(options: {
   const instant = (ms: number): string => new Date(ms).toISOString();
   const placeOf = (id: string): string => `funds/${id}/action`;
 
-  /** The row, its adapter, and the order as the adapter takes it; undefined for an order of the sandbox. */
+  /** The row, its adapter, and the order in the adapter's form; undefined for an order of the sandbox. */
   const read = async (
     order: FundingOrder,
   ): Promise<{ adapter: FundingAdapter; row: FundsRow; full: PreparedOrder } | undefined> => {
     const [row] = await database.query<FundsRow>(findStatement, [order.platform_payment_id]);
     if (row === undefined) {
-      // Never the sandbox in place of a processor: a payment would pass for funded.
+      // Never fall back from a processor to the sandbox: the payment would count as funded.
       if (order.funding_method.startsWith('sandbox_')) return undefined;
       throw new Error(`no funds are kept for ${order.platform_payment_id}`);
     }
@@ -293,7 +299,7 @@ export function openFunds(options: {
         return { kind: 'declined', reason: WITHDRAWN };
       case 'acting':
         if (row.act_by !== null && Date.parse(row.act_by) <= now) {
-          // Released first: the customer might still approve it a moment later.
+          // Release first, because the customer might still approve it a moment later.
           if ((await adapter.void(full, call)) === 'captured') await adapter.refund(full, call);
           return decline(adapter, id, TOO_LATE);
         }
@@ -307,7 +313,7 @@ export function openFunds(options: {
       reference = await adapter.prepare(full, call);
       const stored = await database.query(referStatement, [id, reference]);
       if (stored.length === 0) {
-        // Withdrawn meanwhile, or another worker was first. Nothing is held yet, so nothing has to be released.
+        // Withdrawn in the meantime, or another worker was first. Nothing is held yet, so nothing has to be released.
         return { kind: 'waits', afterMs: LOOK_MS };
       }
     }
@@ -317,7 +323,7 @@ export function openFunds(options: {
       case 'authorized': {
         const expires = told.expires_at === undefined ? null : instant(told.expires_at);
         const held = await database.query(heldStatement, [id, expires]);
-        // A release has begun: it finds these funds by their reference.
+        // A release has begun and will find these funds by their reference.
         if (held.length === 0) return { kind: 'declined', reason: WITHDRAWN };
         count(adapter.name, 'authorized');
         return { kind: 'authorized' };
@@ -385,7 +391,7 @@ export function openFunds(options: {
     if (found.row.state === 'refunded') return { kind: 'refunded' };
     if (found.row.state === 'released' || found.row.state === 'uncollected') return undefined;
     await database.query(releaseStatement, [id]);
-    // Read again: a reference may have been stored until that statement, and none can be after it.
+    // Read again: a reference may have been stored before this statement, and none can be stored after it.
     const { adapter, full } = (await read(order)) ?? found;
     if (full.reference === '') {
       await end(id, 'released', ['releasing']);
@@ -544,7 +550,7 @@ export function isWithin(
   return amount >= min && amount <= max;
 }
 
-/** Whether the processor should be asked about an authorization that waits for the customer. */
+/** Whether to ask the processor about an authorization that waits for the customer. */
 function isDue({ asked_at, news_at, act_by }: FundsRow, now: number): boolean {
   if (asked_at === null || act_by === null) return true;
   const asked = Date.parse(asked_at);

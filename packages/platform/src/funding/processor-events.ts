@@ -11,7 +11,7 @@ import type { FastifyInstance } from 'fastify';
 import { UnverifiedEvent } from './adapter.ts';
 import type { Funds } from './funds.ts';
 
-/** Processors' events are a few kilobytes; one that names a long list of things may have more. */
+/** Processors' events are a few kilobytes; one with a long list may be larger. */
 const MAX_BYTES = 256 * 1024;
 
 /** Mounts the route in a scope of its own, because it alone reads raw bytes. */

@@ -1,6 +1,6 @@
 /**
- * docs/funding.md: its example of an adapter drives payments of a small processor over HTTP, and its settings are accepted. Then what a
- * configuration may get wrong, and what a processor may do that Stripe does not.
+ * docs/funding.md: its example adapter drives payments of a small processor over HTTP, and its settings are accepted. Then
+ * configuration errors, and processor behaviour that Stripe does not show.
  */
 import assert from 'node:assert/strict';
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
@@ -31,7 +31,7 @@ after(() => rm(folder, { recursive: true }));
 const example = join(folder, 'acme-pay.ts');
 await writeFile(example, blocks('ts')[0] ?? '');
 
-/** The processor of the example: holds by id, and every call by its idempotency key. */
+/** The processor of the example: it keeps holds by id, and applies every call once per idempotency key. */
 const holds = new Map<string, { id: string; state: string; url: string; amount: number }>();
 const done = new Map<string, number>();
 const returns = new Set<unknown>();
@@ -70,7 +70,7 @@ after(() => {
 process.env['ACME_PAY_URL'] = `http://127.0.0.1:${(processor.address() as AddressInfo).port}`;
 process.env['ACME_PAY_KEY'] = 'acme-pay-key';
 
-/** A processor whose every word a test chooses, and what was asked of it. */
+/** A processor whose answers the test chooses and whose calls it records. */
 const asked: string[] = [];
 const scripted: FundingAdapter = {
   name: 'scripted',
@@ -176,7 +176,7 @@ test('a customer who refuses at the processor pays nothing, and funds that were 
   assert.equal(end.failure_reason, 'Acme Pay declined the payment.');
   const sale = await pay(failed, 'acme_wallet');
   await until('the hold', () => Promise.resolve(holds.has(sale.id)));
-  // This processor takes instead of holding.
+  // This processor captures instead of holding.
   holds.get(sale.id)!.state = 'taken';
   await until('the refund', () => Promise.resolve(holds.get(sale.id)?.state === 'refunded'));
   assert.equal((await sale.read()).status, 'failed');

@@ -1,6 +1,6 @@
 /**
- * Payments by Stripe from the confirm to the captured funds, against an imitation of its API (testing.ts), with a real platform, engine,
- * partner and PostgreSQL; and each failure that Stripe's documentation names.
+ * Payments through Stripe from the confirm to the captured funds, against an imitation of its API (testing.ts), with a real
+ * platform, engine, partner and PostgreSQL; and each failure that Stripe's documentation names.
  */
 import assert from 'node:assert/strict';
 import { suite, test, after } from 'node:test';
@@ -32,7 +32,7 @@ const posted = (): object => ({ status: 'succeeded', posted_at: new Date().toISO
 const failed = { status: 'failed', posted_at: null, failure_reason: 'Account closed' };
 
 let accounts = 0;
-/** A session for an account of its own; without an ending its payments stay in processing at the partner. */
+/** A session for a new account; without an ending its payments stay processing at the partner. */
 async function newSession(ending?: object): Promise<{ session: string; account: string }> {
   accounts += 1;
   const account = `s${accounts}`;
@@ -74,7 +74,7 @@ async function bill(session: string): Promise<FlowSession> {
   return answer.body as unknown as FlowSession;
 }
 
-/** Polls until `holds` gives something, for at most 30 s. */
+/** Polls until `holds` returns a value, for at most 30 s. */
 async function until<T>(what: string, holds: () => Promise<T | undefined | false>): Promise<T> {
   const end = Date.now() + 30_000;
   for (;;) {
@@ -93,7 +93,7 @@ const ended = (session: string, payment: FlowPayment): Promise<FlowPayment> =>
     return now.status !== 'processing' && now;
   });
 
-/** The trail of a payment once its funds are settled. */
+/** The audit lines of a payment once its funds are settled. */
 const settled = ({ platform_payment_id: id }: FlowPayment): Promise<string[]> =>
   until('the funds are settled', async () => {
     const [row] = await database.query<{ settled: boolean }>(
@@ -127,7 +127,7 @@ function webhook(type: string, object: object, change = {}): Promise<Answer> {
   return platform.call('POST', '/v1/funding/stripe/events', { raw, headers });
 }
 
-/** The port over the same rows, for a sweep now. */
+/** The port over the same rows, to sweep immediately. */
 function funds(): Funds {
   return openFunds({
     database,
@@ -145,7 +145,7 @@ function customerOf(of: { readonly customer: unknown } | undefined) {
   return stripe.customers.get(of.customer);
 }
 
-/** Makes some calls end otherwise: by their idempotency key, or by the amount of what they create; the first turn is 1. */
+/** Changes the result of some calls, selected by idempotency key or by the amount of what they create; the first turn is 1. */
 type Fate = ReturnType<typeof stripe.script>;
 const fates = new Map<string, (turn: number) => Fate>();
 const turns = new Map<string, number>();
@@ -218,7 +218,7 @@ suite('payments by Stripe', { concurrency: true }, () => {
       assert.equal(end.status, 'failed');
       assert.equal(end.failure, 'declined');
       assert.equal(end.failure_reason, reason);
-      // Canceled, so that a page that confirms it again holds nothing.
+      // Canceled, so that nothing is held when a page confirms it again.
       assert.equal(stripe.intentOf(payment.platform_payment_id).status, 'canceled');
       assert.ok(!partner.payments.has(payment.platform_payment_id));
       const again = await pay(session, NUMBERS.good, { replaces: payment.platform_payment_id });
@@ -232,7 +232,7 @@ suite('payments by Stripe', { concurrency: true }, () => {
     const action = await acting(session, payment);
     const intent = stripe.intentOf(payment.platform_payment_id);
     assert.deepEqual(action, { kind: 'step_up', data: intent.client_secret });
-    // A page that is loaded anew opens on it as well.
+    // A reloaded page starts with it, too.
     assert.deepEqual((await bill(session)).payment?.action, action);
     const [row] = await database.query<{ action: string }>(
       'SELECT action FROM duebridge_platform.funds WHERE platform_payment_id = $1',
@@ -273,7 +273,7 @@ suite('payments by Stripe', { concurrency: true }, () => {
     assert.equal(end.failure_reason, 'The payment was not approved in time.');
     const intent = stripe.intentOf(payment.platform_payment_id);
     assert.equal(intent.status, 'canceled');
-    // The customer approves after all: nothing is left to approve.
+    // The customer approves anyway: nothing is left to approve.
     stripe.act(intent.id, true);
     assert.equal(intent.status, 'canceled');
   });
@@ -349,7 +349,7 @@ suite('payments by Stripe', { concurrency: true }, () => {
     const payment = await pay(session, NUMBERS.good);
     assert.ok((await settled(payment)).includes('funds_released'));
     assert.equal(stripe.intentOf(payment.platform_payment_id).status, 'canceled');
-    // An event from before the release arrives after it: nothing changes.
+    // An event from before the release arrives after it and changes nothing.
     const intent = stripe.intentOf(payment.platform_payment_id);
     const late = await webhook('payment_intent.amount_capturable_updated', intent);
     assert.deepEqual(late.body, { applied: true });
@@ -432,7 +432,7 @@ suite('payments by Stripe', { concurrency: true }, () => {
     assert.deepEqual(new Set(answers.map(({ status }) => status)), new Set([200]));
     assert.equal(answers.filter(({ body }) => body['applied'] === true).length, 1);
     assert.equal(await disputes(), 1);
-    // Events of other systems of the same account, and of kinds that concern nothing here.
+    // Events of other systems that share the account, and event types that are not relevant here.
     for (const other of [
       await webhook('payment_intent.succeeded', { ...intent, metadata: {} }),
       await webhook('payment_intent.succeeded', {
@@ -466,7 +466,7 @@ suite('payments by Stripe', { concurrency: true }, () => {
     assert.equal(debit.amount, 12_345);
     const customer = customerOf(debit);
     assert.ok(customer !== undefined && customer.deleted !== true && customer.email === null);
-    // Days later the bank sends it back.
+    // Days later the bank returns it.
     const returned = {
       ...debit,
       status: 'requires_payment_method',

@@ -24,7 +24,7 @@ import type {
 } from './adapter.ts';
 import { UnverifiedEvent } from './adapter.ts';
 
-/** The Stripe account, and what of it is on offer. */
+/** The Stripe account, and the methods offered. */
 export interface StripeSettings {
   readonly secretKey: string;
   readonly publishableKey: string;
@@ -32,13 +32,13 @@ export interface StripeSettings {
   readonly webhookSecrets: readonly string[];
   /** Default: both. */
   readonly methods?: readonly ('card' | 'us_bank_account')[];
-  /** Largest bank debit in cents: what may come back unpaid after the biller has posted the payment. */
+  /** Maximum bank debit in cents: the amount at risk if the debit is returned after the biller has posted the payment. */
   readonly bankMaxCents?: number;
-  /** Longest call in milliseconds; default 8,000. */
+  /** Maximum duration of a call in milliseconds; default 8,000. */
   readonly callMs?: number;
-  /** Where Stripe's API is; default https://api.stripe.com. */
+  /** Base URL of Stripe's API; default https://api.stripe.com. */
   readonly apiUrl?: string | undefined;
-  /** Stripe.js; default https://js.stripe.com/v3/. */
+  /** URL of Stripe.js; default https://js.stripe.com/v3/. */
   readonly scriptUrl?: string | undefined;
 }
 
@@ -46,11 +46,11 @@ export interface StripeSettings {
 const [MIN_CENTS, MAX_CENTS] = [50, 99_999_999];
 /** Default of `bankMaxCents`: a large household bill. */
 const BANK_MAX_CENTS = 250_000;
-/** One call; the engine's own deadline is for the two or three of an act. */
+/** The deadline of one call; the engine's own deadline covers the two or three calls of an act. */
 const CALL_MS = 8_000;
-/** How old a webhook may be, in seconds: Stripe's own default. A replayed one is found by its id as well. */
+/** Maximum age of a webhook in seconds: Stripe's own default. A replayed one is also detected by its id. */
 const EVENT_TOLERANCE_S = 300;
-/** A key whose stored answer is an error is replaced by the next, at most this often in one call. */
+/** When the stored answer of a key is an error, the next key is used, at most this many times in one call. */
 const MAX_KEYS = 4;
 
 const AGREEMENT = {
@@ -60,7 +60,7 @@ const AGREEMENT = {
   pt: 'Ao pagar, você autoriza {biller} e seu provedor de pagamentos a debitar {amount} de sua conta bancária quando o pagamento for registrado. Até lá, você pode retirar a autorização entrando em contato com {biller}.',
 };
 
-/** For the customer, by Stripe's code. Codes that hint at theft or fraud get the general text, as Stripe asks. */
+/** Messages for the customer, by Stripe's code. Codes that hint at theft or fraud get the general message, as Stripe asks. */
 const DECLINES: Readonly<Record<string, string>> = {
   insufficient_funds: 'There are not enough funds.',
   expired_card: 'The card has expired.',
@@ -70,12 +70,12 @@ const DECLINES: Readonly<Record<string, string>> = {
   payment_intent_authentication_failure: 'The bank could not confirm that it is you.',
   setup_intent_authentication_failure: 'The bank could not confirm that it is you.',
 };
-/** The codes of a capture that came too late. */
+/** The error codes of a capture that came too late. */
 const EXPIRED = new Set(['charge_expired_for_capture', 'capture_charge_authorization_expired']);
 const DECLINED = 'The funding method was declined.';
 const UNUSABLE = 'The payment details could not be used. Enter them again.';
 
-/** Opens the adapter; calls nothing. */
+/** Opens the adapter without calling Stripe. */
 export function stripeAdapter(settings: StripeSettings): FundingAdapter {
   const { publishableKey, webhookSecrets, bankMaxCents = BANK_MAX_CENTS } = settings;
   const api = new URL(settings.apiUrl ?? 'https://api.stripe.com');
@@ -85,7 +85,7 @@ export function stripeAdapter(settings: StripeSettings): FundingAdapter {
     port: api.port === '' ? (api.protocol === 'http:' ? 80 : 443) : api.port,
     protocol: api.protocol === 'http:' ? 'http' : 'https',
     timeout: settings.callMs ?? CALL_MS,
-    // The engine repeats calls, with its own delays.
+    // The engine retries calls, with its own delays.
     maxNetworkRetries: 0,
     telemetry: false,
   });
@@ -150,7 +150,7 @@ export function stripeAdapter(settings: StripeSettings): FundingAdapter {
   };
 }
 
-/** How one kind of method is driven. */
+/** The operations of one kind of method. */
 interface Way {
   prepare(order: FundsOrder): Promise<string>;
   authorize(order: PreparedOrder): Promise<ProcessorAuthorization>;
@@ -193,7 +193,7 @@ function cardFunds(stripe: Stripe): Way {
       case 'canceled':
         return { kind: 'declined', reason: DECLINED };
       default:
-        // A status of a later version of the API proves nothing.
+        // A status from a later version of the API proves nothing.
         throw new Error(`${intent.id} has the unknown status ${intent.status}`);
     }
   };
@@ -253,7 +253,7 @@ function cardFunds(stripe: Stripe): Way {
         throw new Error(`${reference} is ${intent.status} after its capture`);
       } catch (error) {
         if (!isRefusal(error)) throw error;
-        // Captured before, by a call whose answer was lost or by hand; or it expired.
+        // Captured already, by a call whose answer was lost or by hand; or it has expired.
         const intent = await look(reference);
         if (intent.status === 'succeeded') return taken(intent);
         if (intent.status === 'canceled' || EXPIRED.has(error.code ?? '')) {
@@ -281,7 +281,7 @@ function cardFunds(stripe: Stripe): Way {
   };
 }
 
-/** When the card's authorization ends, where Stripe says it. */
+/** When the card's authorization expires, if Stripe says so. */
 function expiryOf({ latest_charge }: Stripe.PaymentIntent): { readonly expires_at?: number } {
   if (latest_charge === null || typeof latest_charge === 'string') return {};
   const before = latest_charge.payment_method_details?.card?.capture_before;
@@ -316,11 +316,11 @@ function bankFunds(stripe: Stripe): Way {
       case 'canceled':
         return { kind: 'declined', reason: DECLINED };
       default:
-        // A status of a later version of the API proves nothing.
+        // A status from a later version of the API proves nothing.
         throw new Error(`${intent.id} has the unknown status ${intent.status}`);
     }
   };
-  /** The debit of this payment, if one was made: its customer has no other. A list is current, unlike a search. */
+  /** The debit of this payment, if one was made: its customer has no other. A list is up to date, unlike a search. */
   const debitOf = async (customer: string): Promise<Stripe.PaymentIntent | undefined> => {
     const { data } = await stripe.paymentIntents.list({ customer, limit: 10 });
     return data.find((intent) => intent.status !== 'canceled');
@@ -416,7 +416,7 @@ function bankFunds(stripe: Stripe): Way {
       if (setup.status !== 'succeeded' && setup.status !== 'canceled') await giveUp(order, '');
       if (customer === undefined) return 'released';
       try {
-        // With its customer the bank account goes, and the mandate with it.
+        // Deleting the customer also deletes the bank account and the mandate.
         await stripe.customers.del(customer);
       } catch (error) {
         if (!isRefusal(error) || error.code !== 'resource_missing') throw error;
@@ -426,7 +426,7 @@ function bankFunds(stripe: Stripe): Way {
     async refund(order) {
       const setup = await stripe.setupIntents.retrieve(order.reference);
       const debit = await debitOf(idOf(setup.customer) ?? '');
-      // A debit that failed has taken nothing.
+      // A failed debit has taken nothing.
       if (debit === undefined || debit.last_payment_error !== null) return;
       await refundOf(stripe, order, debit.id);
     },
@@ -448,16 +448,16 @@ async function refundOf(
       ),
     );
   } catch (error) {
-    // Refunded before, or the bank of the customer has taken it back already.
+    // Refunded already, or the customer's bank has already taken it back.
     const done = ['charge_already_refunded', 'charge_disputed', 'refund_disputed_payment'];
     if (!isRefusal(error) || !done.includes(error.code ?? '')) throw error;
   }
 }
 
 /**
- * Runs an act under its idempotency key. Stripe stores an error with the key too, a server error as well, and would repeat it for a
- * day whatever happened since: such an answer is recognized by its header, and the next key is used. The object's state, not the key,
- * is what lets the act happen once.
+ * Runs an act under its idempotency key. Stripe also stores errors with the key, server errors included, and would repeat them
+ * for a day whatever happened since. Such an answer is recognized by its header, and the next key is used. The object's state,
+ * not the key, ensures that the act happens only once.
  */
 async function keyed<T>(
   order: FundsOrder,
@@ -477,7 +477,7 @@ async function keyed<T>(
   }
 }
 
-/** Stripe understood the request and did not do it: the card was declined, or the object's state does not allow it. */
+/** Stripe understood the request and refused it: the card was declined, or the object's state does not allow it. */
 function isRefusal(error: unknown): error is Stripe.errors.StripeError {
   return (
     error instanceof Stripe.errors.StripeCardError ||
@@ -543,7 +543,7 @@ async function readEvent(
       return of(event.data.object.metadata, 'taken');
     case 'payment_intent.payment_failed': {
       const { metadata, payment_method_types, last_payment_error } = event.data.object;
-      // A bank debit fails days after it was made; a card at once, and then the payment was never sent.
+      // A bank debit fails days after it was made; a card fails immediately, and then the payment was never sent.
       return payment_method_types.includes('us_bank_account')
         ? of(metadata, 'returned', { code: codeOf(last_payment_error ?? {}) })
         : of(metadata, 'news');

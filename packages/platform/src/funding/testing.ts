@@ -14,14 +14,14 @@ import type { StripeSettings } from './stripe.ts';
 const SECRET_KEY = 'sk_test_imitation';
 const WEBHOOK_SECRET = 'whsec_imitation';
 
-/** What a test may do to a call: leave it; answer with an error instead; or do it and lose the answer. */
+/** A test's decision about a call: leave it; answer with an error instead; or execute it and lose the answer. */
 type Fate =
   | undefined
   | { readonly kind: 'fail'; readonly status: number; readonly keepsKey?: boolean }
   | { readonly kind: 'lose' }
   | { readonly kind: 'hang' };
 
-/** A call as it came: `POST /v1/payment_intents/{id}/capture` without the id. */
+/** A recorded call, such as `POST /v1/payment_intents/{id}/capture` without the id. */
 interface Call {
   readonly method: string;
   /** With every id replaced by `:id`. */
@@ -31,7 +31,7 @@ interface Call {
   readonly key: string | undefined;
 }
 
-/** The imitation, and what a test may see and do. */
+/** The imitation, with the controls of a test. */
 export interface StripeImitation {
   readonly url: string;
   /** What a platform needs to use it. */
@@ -41,25 +41,25 @@ export interface StripeImitation {
   readonly setups: Map<string, Stripe.SetupIntent>;
   readonly customers: Map<string, Stripe.Customer | Stripe.DeletedCustomer>;
   readonly refunds: Stripe.Refund[];
-  /** How often funds were really taken, by intent. */
+  /** How many times funds were captured, by intent. */
   readonly taken: Map<string, number>;
-  /** Seconds for which a card is held, by amount; else a week. */
+  /** Seconds until a card's authorization expires, by amount; a week by default. */
   readonly holdSeconds: Map<number, number>;
-  /** Asked before every call. */
+  /** Called before every call. */
   script: (call: Call) => Fate;
-  /** What Stripe's fields return for a card or account number of its test list. */
+  /** The token that Stripe's fields return for a card or account number from its test list. */
   token(number: string): string;
   /** The intent of a payment. */
   intentOf(platform_payment_id: string): Stripe.PaymentIntent;
-  /** The customer approves, or fails, the step-up of an intent. */
+  /** The customer approves or fails the step-up of an intent. */
   act(id: string, approves: boolean): void;
-  /** The authorization ends by itself. */
+  /** The authorization expires. */
   expire(id: string): void;
-  /** Somebody captures in the dashboard. */
+  /** Somebody captures it in the dashboard. */
   captureByHand(id: string): void;
   /** Idempotency keys are forgotten, as after a day. */
   forgetKeys(): void;
-  /** A webhook as Stripe signs it: its body and its header. */
+  /** A webhook signed like Stripe's: its body and its header. */
   webhook(
     type: string,
     object: object,
@@ -67,11 +67,11 @@ export interface StripeImitation {
   ): { readonly raw: string; readonly headers: Record<string, string> };
 }
 
-/** Numbers of Stripe's documentation that do not simply succeed. */
+/** Numbers in Stripe's documentation that do not simply succeed. */
 const CARD_DECLINED = '4000000000000002';
 const INSUFFICIENT = '4000000000009995';
 const ASKS = '4000000000003220';
-/** An account whose debits come back; its setup succeeds. */
+/** An account whose debits are returned; its setup succeeds. */
 export const BANK_REFUSED = '000111111116';
 export const NUMBERS = {
   good: '4242424242424242',
@@ -104,7 +104,7 @@ export async function startStripe(cleanup: Cleanup): Promise<StripeImitation> {
   let made = 0;
   const newId = (kind: string): string => {
     made += 1;
-    // Letters between the digits, as in Stripe's: never twelve digits in a row.
+    // Letters between the digits, like Stripe's ids: never twelve digits in a row.
     return `${kind}_${made}x${process.hrtime.bigint().toString(36)}`;
   };
   const server = createServer((request, response) => void answer(request, response));
@@ -220,7 +220,7 @@ export async function startStripe(cleanup: Cleanup): Promise<StripeImitation> {
     self.taken.set(intent.id, (self.taken.get(intent.id) ?? 0) + 1);
   }
 
-  /** The error of a card or bank as the library knows it, kept on the intent. */
+  /** The error of a card or bank in the library's form, stored on the intent. */
   function refuse(
     intent: Stripe.PaymentIntent,
     code: string,
@@ -239,7 +239,7 @@ export async function startStripe(cleanup: Cleanup): Promise<StripeImitation> {
     return error;
   }
 
-  /** What each route does. */
+  /** The handler of each route. */
   const routes: Readonly<Record<string, (call: Call) => object>> = {
     'POST /v1/payment_intents': ({ form }) => {
       const amount = Number(form.get('amount'));
@@ -353,7 +353,7 @@ export async function startStripe(cleanup: Cleanup): Promise<StripeImitation> {
     },
   };
 
-  /** What Stripe serves to browsers: its script, its fields and its challenge, each as a frame of its own origin. */
+  /** What Stripe serves to browsers: its script, its fields and its challenge, each as a frame from its own origin. */
   const browser = ({ route, form }: Call, response: ServerResponse): boolean => {
     const give = (type: string, body: string): true => {
       response.writeHead(200, { 'content-type': type });
@@ -689,7 +689,10 @@ function cardDetails(capture_before: number): Stripe.Charge.PaymentMethodDetails
 
 // In the browser -------------------------------------------------------------------------------------------------------------
 
-/** Stripe.js, as far as the frame of the methods uses it: the customer types in a frame of Stripe's origin, and a token comes back. */
+/**
+ * The part of Stripe.js that the frame of the methods uses: the customer types in a frame of Stripe's origin, which returns a
+ * token.
+ */
 const STRIPE_JS = `window.Stripe = (key) => {
   if (!key.startsWith('pk_test_')) throw new Error('no publishable key');
   const frame = (path, place) => {

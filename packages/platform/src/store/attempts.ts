@@ -13,24 +13,31 @@ import type { AnsweredCall } from '../partners/client.ts';
 import type { Sealer } from '../partners/seal.ts';
 import type { Queryable } from './payments.ts';
 
-/** How long an entry waits for more of its payment before it is written: most payments end within it and cost one row. */
+/**
+ * How long an entry waits for more attempts of its payment before it is written: most payments end within it and cost one row.
+ */
 const flushEveryMs = 2_000;
-/** Payments whose runs are counted in memory at most; about 30 MB. Beyond this, the one polled longest ago is written out. */
+/**
+ * Maximum number of payments whose runs are counted in memory; about 30 MB. Beyond this, the one polled longest ago is written
+ * out.
+ */
 const maxKept = 100_000;
-/** Rows of one statement. */
+/** Maximum rows per statement. */
 const maxRows = 500;
-/** Characters of a body that are kept. */
+/** Maximum characters of a body that are kept. */
 const maxBody = 1_000;
-/** Entries of one payment that are shown: the latest. */
+/** Maximum entries shown of one payment: the latest. */
 const maxShown = 500;
 
 /** The evidence of this process, and what is stored. */
 export interface Attempts {
-  /** Notes a call; returns at once and never throws. */
+  /** Records a call; returns immediately and never throws. */
   note(call: AnsweredCall): void;
-  /** What was tried for a payment, oldest first, with what this process has not written yet. `bodies`: opens them too. */
+  /**
+   * The attempts of a payment, oldest first, including those that this process has not written yet. `bodies`: decrypts them too.
+   */
   of(platform_payment_id: string, options: { bodies: boolean }): Promise<Attempt[]>;
-  /** Writes what has waited long enough; `all` writes everything, also runs without news. */
+  /** Writes entries that have waited long enough; `all` writes everything, including runs without news. */
   flush(all?: boolean): Promise<void>;
 }
 
@@ -63,7 +70,7 @@ const selectStatement = sql(
   `SELECT entries FROM duebridge_platform.attempts WHERE platform_payment_id = $1 ORDER BY at DESC, part LIMIT ${maxShown}`,
 );
 
-/** Opens the evidence. `flush` is to be called every second or two, and with `all` at the stop. */
+/** Opens the evidence. Call `flush` every second or two, and with `all` when stopping. */
 export function openAttempts(options: {
   database: Database;
   sealer: Sealer;
@@ -183,7 +190,7 @@ export async function keepAttempts(options: {
   }
 }
 
-/** Removes the evidence of these payments: for the erasure of a person. */
+/** Deletes the evidence of these payments, to erase a person's data. */
 export async function eraseAttempts(on: Queryable, ids: readonly string[]): Promise<void> {
   await on.query(
     sql(
@@ -213,7 +220,7 @@ function isSame(one: Entry, other: Entry): boolean {
   );
 }
 
-/** A run that was written in parts, as one. */
+/** Merges the parts of a run that was written in parts. */
 function folded(entries: readonly Entry[]): Entry[] {
   const out: Entry[] = [];
   for (const entry of entries) {
@@ -240,7 +247,7 @@ function entryOf({ kind, sent_at, took_ms, request_id, answer }: AnsweredCall): 
   };
 }
 
-/** The answer in one word: the status of a record, an error's code, or why there is nothing to read. */
+/** The answer in one word: the status of a record, an error's code, or why there is no body. */
 function resultOf(answer: AnsweredCall['answer']): string {
   if (answer.kind !== 'reply') return answer.reason;
   const fields = typeof answer.json === 'object' && answer.json !== null ? answer.json : {};
@@ -251,7 +258,7 @@ function resultOf(answer: AnsweredCall['answer']): string {
   return answer.problem === undefined ? `http_${answer.status}` : `not_json_${answer.problem}`;
 }
 
-/** The body as evidence: undefined where the answer was the expected record, which the payment's row tells. */
+/** The body as evidence; undefined when the answer was the expected record, which the payment's row contains. */
 function evidenceOf(call: AnsweredCall): string | undefined {
   const { answer, secrets, account_id } = call;
   if (answer.kind !== 'reply' || (answer.raw ?? '') === '') return undefined;
@@ -259,7 +266,7 @@ function evidenceOf(call: AnsweredCall): string | undefined {
   return redact(answer.raw ?? '', [...secrets, account_id]);
 }
 
-/** Contact data and whatever looks like a secret or a number of a card or an account. */
+/** Contact data and anything that looks like a secret, a card number or an account number. */
 const PERSONAL = [
   /\b(?:Bearer|Basic)\s+[^\s,;"']+/gi,
   /\b(?=[A-Za-z0-9_-]*\d)[A-Za-z0-9_-]{24,}\b/g, // a token; a UUID with its hyphens too
@@ -267,7 +274,10 @@ const PERSONAL = [
   /\+?\d[\d ()./-]{6,}\d/g, // a phone, card or account number
 ];
 
-/** A text as it may be kept and shown: known secrets and ids first, then whatever looks like one. Pure. */
+/**
+ * A text in the form that may be stored and shown: known secrets and ids are replaced first, then anything that looks like one.
+ * Pure.
+ */
 export function redact(text: string, secrets: readonly string[]): string {
   let out = text.slice(0, 4 * maxBody).toWellFormed();
   for (const secret of secrets) if (secret.length > 1) out = out.replaceAll(secret, '•••');

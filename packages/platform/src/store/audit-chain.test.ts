@@ -1,4 +1,4 @@
-/** The seals over the audit: what somebody with the database in their hands does to it is found, and where (decision 135). */
+/** The seals over the audit: tampering by somebody with access to the database is detected and located (decision 135). */
 import assert from 'node:assert/strict';
 import { createSecretKey } from 'node:crypto';
 import test, { type TestContext } from 'node:test';
@@ -9,7 +9,7 @@ import { auditTables, note } from './audit.ts';
 
 const key = createSecretKey(Buffer.alloc(32, 7));
 
-/** An audit whose lines are sealed at once instead of after half a minute. */
+/** An audit whose lines are sealed immediately instead of after half a minute. */
 function chainOf(database: Database, withKey = true): AuditChain {
   const tables = auditTables;
   return openAuditChain({ database, tables, marginMs: 0, ...(withKey ? { key } : {}) });
@@ -30,7 +30,7 @@ async function say(on: Pick<Database, 'query'>, ...events: string[]): Promise<vo
   }
 }
 
-/** Seals all lines of the past, in as many rounds as it takes. */
+/** Seals all existing lines, in as many rounds as needed. */
 async function sealAll(
   database: Database,
   chain: AuditChain,
@@ -51,7 +51,7 @@ async function sealAll(
   }
 }
 
-/** Everything, in as many pages as it takes. */
+/** Verifies everything, in as many pages as needed. */
 async function verify(chain: AuditChain, limit = 3) {
   const sum = { seals: 0, lines: 0 };
   for (let after = 0; ;) {
@@ -63,7 +63,7 @@ async function verify(chain: AuditChain, limit = 3) {
   }
 }
 
-/** What only the owner of the tables can do, and undoes: the triggers refuse it to everybody else. */
+/** Only the owner of the tables can do this, and undoes it: the triggers forbid it to everybody else. */
 async function tamper(database: Database, ...statements: string[]): Promise<void> {
   await database.transaction(async (tx) => {
     await tx.query('SET LOCAL session_replication_role = replica');
@@ -91,7 +91,7 @@ test('a line that was altered, removed, exchanged, put in or moved is found, and
     ['altered', 2, `UPDATE ${lines} SET detail = '{"reason": "another"}' ${of('four')}`],
     ['altered', 2, `UPDATE ${lines} SET actor = 'bob' ${of('three')}`],
     ['altered', 2, `UPDATE ${lines} SET platform_payment_id = NULL ${of('five')}`],
-    // A digest over texts put together would not see a letter that goes from one column to the next.
+    // A digest over concatenated texts would not detect a character moved from one column to the next.
     ['altered', 1, `UPDATE ${lines} SET actor = 'adao', event = 'ne' ${of('one')}`],
     ['removed', 1, `DELETE FROM ${lines} ${of('one')}`],
     ['removed', 2, `DELETE FROM ${lines} ${of('four')}`],
@@ -141,7 +141,7 @@ test('a line that was altered, removed, exchanged, put in or moved is found, and
     assert.equal((await verify(chain)).broken, null);
   }
 
-  // Cutting off the end leaves a chain that holds: only a seal noted elsewhere shows it.
+  // After the end is cut off, the rest is still a valid chain: only a seal recorded elsewhere reveals it.
   await tamper(
     database,
     `DELETE FROM ${lines} ${of('six')}`,
@@ -191,7 +191,7 @@ test('replicas that seal at once make one chain, of any number of lines of one m
     database.query(
       `INSERT INTO duebridge_platform.audit (at, actor, event) SELECT ${at}, 'ada', 'x' FROM generate_series(1, ${count})`,
     );
-  // More than a seal takes; then as many of one and the same time.
+  // More lines than one seal covers; then the same number with an identical timestamp.
   await write(4_100);
   await write(2_500, 'now()');
   const chains = Array.from({ length: 4 }, () => chainOf(database));
@@ -229,7 +229,7 @@ test('a database whose clock went back an hour goes on sealing, and nothing coun
     await say(database, event);
     await sealAll(database, chain);
   }
-  // And when the time comes round again that was sealed before the step:
+  // And when the clock again reaches times that were sealed before the step:
   await database.query(
     `INSERT INTO duebridge_platform.audit (at, actor, event) SELECT clock_timestamp() + ${hour} - interval '5.5 seconds', 'ada', 'later'`,
   );
@@ -237,7 +237,7 @@ test('a database whose clock went back an hour goes on sealing, and nothing coun
   await sealAll(database, later, `clock_timestamp() + ${hour}`);
   const done = await verify(chain);
   assert.deepEqual([done.lines, done.unsealed, done.broken], [14, 0, null]);
-  // What is put in afterwards still shows.
+  // A line inserted afterwards is still detected.
   await database.query(
     `INSERT INTO duebridge_platform.audit (at, actor, event) SELECT clock_timestamp() - interval '2 hours', 'eve', 'x'`,
   );

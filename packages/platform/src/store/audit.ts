@@ -6,7 +6,7 @@ import type { AuditEntry } from '@duebridge/contract';
 import { sql, type AuditTables } from '@duebridge/runtime';
 import type { AuditDetail, Queryable } from './payments.ts';
 
-/** What the seals of the audit cover (decision 135). The order of the columns is part of every digest. */
+/** The columns covered by the audit's seals (decision 135). Their order is part of every digest. */
 export const auditTables: AuditTables = {
   lines: 'duebridge_platform.audit',
   seals: 'duebridge_platform.audit_seals',
@@ -18,7 +18,7 @@ const noteStatement = sql(
   `INSERT INTO duebridge_platform.audit (actor, event, platform_payment_id, partner_id, detail) VALUES ($1, $2, $3, $4, $5)`,
 );
 
-/** Writes one line. `detail` holds no personal data and no secret (PL15). */
+/** Writes one line. `detail` must hold no personal data and no secret (PL15). */
 export async function note(
   on: Queryable,
   line: {
@@ -38,7 +38,7 @@ export async function note(
   ]);
 }
 
-/** The trail of one payment, oldest first: each event on a line of its own, those of one statement at the same time. */
+/** The audit of one payment, oldest first, with one line per event; events of one statement have the same time. */
 export async function auditOfPayment(
   on: Queryable,
   platform_payment_id: string,
@@ -85,7 +85,7 @@ export interface AuditFilter {
   /** ISO 8601. */
   readonly from?: string | undefined;
   readonly to?: string | undefined;
-  /** From `cursorOf` of the last line of the page before. */
+  /** From `cursorOf` of the last line of the previous page. */
   readonly cursor?: { readonly at: string; readonly audit_id: string } | undefined;
   readonly limit: number;
 }
@@ -97,7 +97,7 @@ export interface AuditLine extends AuditEntry {
   readonly exact_at: string;
 }
 
-/** Events that each payment has, as the partial index audit_event leaves them out. */
+/** Events that every payment has, which the partial index audit_event leaves out. */
 const EVERY_PAYMENT = [
   'payment_created',
   'payment_authorized',
@@ -108,7 +108,7 @@ const EVERY_PAYMENT = [
   'funds_released',
 ];
 
-/** Lines, newest first. A line tells which payment or partner it is about where its own detail does not. */
+/** Lines, newest first. A line includes its payment or partner unless its own detail does. */
 export function listAudit(on: Queryable, filter: AuditFilter): Promise<AuditLine[]> {
   const where: string[] = [];
   const values: unknown[] = [];
@@ -128,7 +128,8 @@ export function listAudit(on: Queryable, filter: AuditFilter): Promise<AuditLine
   }
   if (filter.event !== undefined) {
     add('event = ?', filter.event);
-    // The events of every payment are found at once; the others have an index of their own, named here by its own condition.
+    // The events of every payment are selective anyway; the others have their own index, selected here by repeating its
+    // condition.
     if (!EVERY_PAYMENT.includes(filter.event))
       where.push(`event NOT IN (${EVERY_PAYMENT.map((event) => `'${event}'`).join(', ')})`);
   }

@@ -1,18 +1,19 @@
 /**
- * How the platform's tables lie on a sharded PostgreSQL (Citus): what grows with payments or customers is distributed by the column
- * that its statements name, everything else is a registry that each node holds whole. `duebridge platform migrate --distribute`
- * applies it; sharded.test.ts checks that keys and statements fit it.
+ * How the platform's tables are distributed on a sharded PostgreSQL (Citus). Tables that grow with payments or customers are
+ * distributed by the column that their statements name; every other table is a registry, copied to each node. `duebridge platform
+ * migrate --distribute` applies it; sharded.test.ts checks that keys and statements fit it.
  */
 import { ConfigurationError, type Database } from '@duebridge/runtime';
 
 const SCHEMA = 'duebridge_platform';
 
-/** The column by which each growing table is distributed. Every unique key of the table holds it. */
+/** The distribution column of each growing table. Every unique key of the table contains it. */
 export const DISTRIBUTED: Readonly<Record<string, string>> = {
   attempts: 'platform_payment_id',
   audit: 'audit_id',
   customers: 'customer_id',
-  // With its flow, so that a confirm touches one shard, and "at most one stands in for another" is a key of one shard.
+  // With its flow, so that a confirm touches one shard, and the key "at most one replacement per payment" is checked on one
+  // shard.
   flow_payments: 'flow_id',
   flows: 'flow_id',
   funds: 'platform_payment_id',
@@ -26,9 +27,9 @@ export const DISTRIBUTED: Readonly<Record<string, string>> = {
 const LOCAL = new Set(['migrations', 'deployment']);
 
 /**
- * Distributes every table that is not distributed yet; gives their names, as `payments by platform_payment_id`. Rows that are
- * there move to their nodes, and writes wait meanwhile. Running it again after an upgrade distributes what is new. Throws
- * ConfigurationError where Citus is missing or has no node to distribute to.
+ * Distributes every table that is not distributed yet; returns their names, as `payments by platform_payment_id`. Existing rows
+ * move to their nodes, and writes wait meanwhile. A second run after an upgrade distributes the new tables. Throws
+ * ConfigurationError when Citus is missing or has no node to distribute to.
  */
 export async function distributeTables(database: Database): Promise<string[]> {
   const installed = await database.query(
@@ -42,7 +43,7 @@ export async function distributeTables(database: Database): Promise<string[]> {
   const done: string[] = [];
   for (const table of await tablesInOrder(database)) {
     const column = DISTRIBUTED[table];
-    // Rows of a large table take as long as they take.
+    // No timeout: moving the rows of a large table can take very long.
     await database.transaction(
       async (tx) => {
         await (column === undefined

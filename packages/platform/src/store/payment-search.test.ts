@@ -1,6 +1,6 @@
 /**
- * What searches cost does not grow with the table: each list reads a screenful and little more, however many payments there are.
- * bench/operate.ts measures the same pages over a million.
+ * The cost of a search does not grow with the table: each list reads little more than a screenful, however many payments there
+ * are. bench/operate.ts measures the same pages over a million payments.
  */
 import assert from 'node:assert/strict';
 import test, { after } from 'node:test';
@@ -23,7 +23,7 @@ interface Plan {
   readonly Plans?: readonly Plan[];
 }
 
-/** Rows that a plan touched: what its leaves gave and threw away. */
+/** Rows that a plan read: those that its leaves returned or filtered out. */
 function touched(plan: Plan): number {
   const below = (plan.Plans ?? []).reduce((sum, one) => sum + touched(one), 0);
   const thrown = (plan['Rows Removed by Filter'] ?? 0) * plan['Actual Loops'];
@@ -32,7 +32,7 @@ function touched(plan: Plan): number {
     : below + thrown;
 }
 
-/** Runs a search; returns what it found, and how many rows its statements touched. */
+/** Runs a search; returns its result and the number of rows that its statements read. */
 async function cost<T>(
   search: (on: Queryable) => Promise<T[]>,
 ): Promise<{ found: T[]; rows: number }> {

@@ -9,7 +9,7 @@ import type { PaymentStage, PaymentStatus } from '@duebridge/contract';
 import { sql } from '@duebridge/runtime';
 import { PAYMENT_COLUMNS, type PaymentRow, type Queryable } from './payments.ts';
 
-/** Which payments; an absent field does not filter. */
+/** The filter; an absent field does not filter. */
 export interface PaymentFilter {
   readonly status?: PaymentStatus | undefined;
   readonly stage?: PaymentStage | undefined;
@@ -24,19 +24,19 @@ export interface PaymentFilter {
   readonly id?: string | undefined;
   /** Payments of the customers with this digest of an e-mail address. */
   readonly email_digest?: Buffer | undefined;
-  /** Only those that were confirmed at least so many milliseconds ago and have not ended. */
+  /** Only those confirmed at least this many milliseconds ago that have not ended. */
   readonly openForMs?: number | undefined;
   /** Only those that ended and whose funds are not settled. */
   readonly unsettled?: boolean | undefined;
-  /** The last platform_payment_id of the page before. */
+  /** The last platform_payment_id of the previous page. */
   readonly cursor?: string | undefined;
   /** At most this many rows. */
   readonly limit: number;
 }
 
-/** Clocks of the platform's processes, which make the ids, and of the database may differ by this much. */
+/** Maximum difference between the clocks of the platform's processes, which create the ids, and the database's clock. */
 const CLOCK_MARGIN_MS = 10 * 60_000;
-/** Payments of one person, or of one session, that are looked through. */
+/** Maximum number of payments of one person, or of one session, that are searched. */
 const MAX_IDS = 1_000;
 
 /** Payments, newest first: ids are UUIDv7, so their order is that of creation. */
@@ -62,7 +62,7 @@ export async function listPayments(on: Queryable, filter: PaymentFilter): Promis
     if (ids.length === 0) return [];
     add('p.platform_payment_id = ANY(?)', ids);
   }
-  // Few payments end without success. Where nothing narrower is asked for, the audit leads to them, newest first, by its own index.
+  // Few payments end without success. Without a narrower filter, the audit's own index finds them, newest first.
   const byAudit =
     (filter.status === 'failed' || filter.status === 'canceled') &&
     filter.id === undefined &&
@@ -80,7 +80,7 @@ export async function listPayments(on: Queryable, filter: PaymentFilter): Promis
   const key = byAudit ? 'a.platform_payment_id' : 'p.platform_payment_id';
   if (filter.stage !== undefined) {
     add('p.stage = ?', filter.stage);
-    // What is not settled stands in the small index of what is in flight; in review nobody owns it.
+    // Unsettled payments are in the small index of payments in flight; those in review belong to no worker.
     if (filter.stage !== 'ended') add('p.settled_at IS NULL');
     if (filter.stage === 'review') add('p.slot IS NULL');
   }
@@ -114,11 +114,11 @@ export async function listPayments(on: Queryable, filter: PaymentFilter): Promis
   );
 }
 
-/** One look-up for each line of the audit, in its order: OFFSET 0 keeps the plan from reading all lines first. */
+/** One look-up per audit line, in order: OFFSET 0 keeps the plan from reading all lines first. */
 const FROM_AUDIT = `duebridge_platform.audit a CROSS JOIN LATERAL
   (SELECT * FROM duebridge_platform.payments one WHERE one.platform_payment_id = a.platform_payment_id OFFSET 0) AS p`;
 
-/** How a payment with this id is found: by the first kind of id that there is one of. */
+/** Determines how to find a payment with this id: by the first kind of id that matches. */
 async function conditionOfId(
   on: Queryable,
   id: string,
@@ -178,7 +178,7 @@ export async function paymentsOfPerson(on: Queryable, email_digest: Buffer): Pro
   return rows.map((row) => row.platform_payment_id);
 }
 
-/** The least UUIDv7 of a millisecond since 1970. Pure. */
+/** The smallest UUIDv7 of a millisecond since 1970. Pure. */
 export function firstIdAt(ms: number): string {
   const hex = Math.max(0, Math.floor(ms)).toString(16).padStart(12, '0').slice(-12);
   return `${hex.slice(0, 8)}-${hex.slice(8)}-7000-8000-000000000000`;

@@ -1,4 +1,4 @@
-/** What the tables themselves refuse, whatever the code does. */
+/** Changes that the tables themselves reject, whatever the code does. */
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import { constraintOf, type Database } from '@duebridge/runtime';
@@ -181,7 +181,7 @@ test('funds are captured or released once, whatever is asked how often [PL7]', a
   const acts = (): Promise<object[]> =>
     place.database.query('SELECT act FROM duebridge_platform.sandbox_funds ORDER BY phase');
   assert.deepEqual(await acts(), [{ act: 'authorize' }, { act: 'capture' }]);
-  // Captured funds are never voided: they are given back, and once.
+  // Captured funds are never voided: they are refunded, and only once.
   const released = await again(() => place.funding.void(order));
   assert.deepEqual(new Set(released.map((settled) => settled?.kind)), new Set(['refunded']));
   assert.deepEqual(await acts(), [{ act: 'authorize' }, { act: 'capture' }, { act: 'refund' }]);

@@ -30,13 +30,13 @@ export interface PaymentRow {
   readonly status: PaymentStatus;
   readonly stage: PaymentStage;
   readonly review_reason: string | null;
-  /** What the partner said when it refused the PUT, at most 500 characters. */
+  /** The partner's message when it refused the PUT, at most 500 characters. */
   readonly rejection_message: string | null;
-  /** Whose owner drives it (engine/slots.ts); -1 until a worker has placed it, null in review. */
+  /** The slot whose owner drives it (engine/slots.ts); -1 until a worker has placed it, null in review. */
   readonly slot: number | null;
   readonly payment_id: string | null;
   readonly failure_reason: string | null;
-  /** What ended it: the partner's answer, or declined funds; then the payment never reached the partner. */
+  /** What ended it: the partner's answer, or declined funds, in which case the payment never reached the partner. */
   readonly ended_by: 'partner' | 'refusal' | 'funding' | 'operator' | null;
   readonly initiated_at: string | null;
   readonly posted_at: string | null;
@@ -116,7 +116,7 @@ export async function findPayment(
   return row;
 }
 
-/** Those of these payments that exist, in no order. */
+/** Those of these payments that exist, in no particular order. */
 export function findPayments(on: Queryable, ids: readonly string[]): Promise<PaymentRow[]> {
   return on.query<PaymentRow>(findStatement, [ids]);
 }
@@ -127,7 +127,7 @@ const newsStatement = sql(
     WHERE p.platform_payment_id = u.id AND p.stage || ' ' || p.status <> u.told`,
 );
 
-/** Those of these payments whose stage and status, written as `stage status`, are not what stands beside their id in `told`. */
+/** Those of these payments whose stage and status, written as `stage status`, differ from their entry in `told`. */
 export function findNews(
   on: Queryable,
   ids: readonly string[],
@@ -149,7 +149,7 @@ export function paymentsOfSession(on: Queryable, session_id: string): Promise<Pa
 /** Details of an audit line: flat, and free of personal data. */
 export type AuditDetail = Readonly<Record<string, string | number | null>>;
 
-/** One step of a payment that has not ended: what the row must be, and what it becomes. */
+/** One step of a payment that has not ended: the required state of the row, and the new one. */
 export interface Advance {
   readonly platform_payment_id: string;
   readonly from: PaymentStage;
@@ -161,7 +161,7 @@ export interface Advance {
   readonly review_reason?: string;
   readonly rejection_message?: string;
   readonly detail?: AuditDetail;
-  /** Reserves the funds in the same statement: for a funding port that keeps its acts in this database. */
+  /** Reserves the funds in the same statement: for a funding port that keeps its records in this database. */
   readonly reserves?: boolean;
 }
 
@@ -176,13 +176,13 @@ export const TAKEN_AGAIN = `
             former_payment_ids = CASE WHEN p.payment_id <> u.payment_id THEN array_append(p.former_payment_ids, p.payment_id)
                                       ELSE p.former_payment_ids END`;
 
-/** For the audit line of a row that was given another payment_id: the one it had before. */
+/** For the audit line of a row that received another payment_id: the previous one. */
 export const REPLACED = `jsonb_strip_nulls(jsonb_build_object('former_payment_id',
               CASE WHEN p.stage IN ('accepted', 'ended') THEN p.former_payment_ids[cardinality(p.former_payment_ids)] END))`;
 
-/** Who writes, and when. */
+/** The writer, and the time of the write. */
 export interface Writer {
-  /** The worker that must own the slots of what it writes to. */
+  /** The worker, which must own the slots of the rows that it writes. */
   readonly worker_id: string;
   /** The database's time as that worker knows it (engine/ownership.ts). */
   readonly at: string;
@@ -192,8 +192,8 @@ export interface Writer {
 export const ARRIVALS = -1;
 
 /**
- * The fence (PL10): the worker `$1` owns the slot of payment `p`; `s` is slots. The sum keeps the planner from going the other way,
- * from a worker's slots to all of their payments, which it would take for few as long as nothing is known of a new table.
+ * The fence (PL10): the worker `$1` owns the slot of payment `p`; `s` is slots. The sum keeps the planner from starting with a
+ * worker's slots and visiting all of their payments, which looks cheap to it while a new table has no statistics.
  */
 export const FENCE = `s.slot = p.slot + 0 AND s.worker_id = $1`;
 
@@ -224,8 +224,8 @@ const advanceStatement = sql(
 );
 
 /**
- * Takes steps of many payments in one statement with their audit lines. Returns for each whether it was taken; false where the fence
- * refused: the payment belongs to another worker now, or has moved on. A payment may appear in it only once.
+ * Takes steps of many payments in one statement with their audit lines. Returns for each whether it was taken; false when the
+ * fence refused it, because the payment belongs to another worker now or has moved on. A payment may appear only once.
  */
 export async function advance(
   on: Queryable,
@@ -248,7 +248,7 @@ export async function advance(
   return wereChanged(steps, changed);
 }
 
-/** The id of a row that a statement changed. A worker knows the rest of the row, as it wrote it. */
+/** The id of a row that a statement changed. The worker knows the rest of the row, because it wrote it. */
 export type ChangedId = Pick<PaymentRow, 'platform_payment_id'>;
 
 /** One column of a batch, as an array parameter. */
@@ -259,7 +259,7 @@ export function column<Step>(
   return arrayText(steps.map((step) => value(step) ?? null));
 }
 
-/** Which of the payments were changed, in the order of what was asked. */
+/** Which of the payments were changed, in the order of the request. */
 export function wereChanged(asked: readonly ChangedId[], changed: readonly ChangedId[]): boolean[] {
   if (changed.length === asked.length) return asked.map(() => true);
   const ids = new Set(changed.map((row) => row.platform_payment_id));

@@ -27,15 +27,15 @@ import {
 } from './payments.ts';
 
 /**
- * One payment's end: `by` a record of the partner, a refusal that the partner declared final (decision 21), or declined funds, which
- * need no settlement because there are none to take or to release.
+ * One payment's end. `by`: a record of the partner, a refusal that the partner declared final (decision 21), or declined funds,
+ * which need no settlement because nothing is held.
  */
 export interface End {
   readonly platform_payment_id: string;
   readonly from: PaymentStage;
   readonly by: 'partner' | 'refusal' | 'funding';
   readonly ending: Ending;
-  /** Captures or releases the funds in the same statement: for a funding port that keeps its acts in this database. */
+  /** Captures or releases the funds in the same statement: for a funding port that keeps its records in this database. */
   readonly settles?: boolean;
 }
 
@@ -77,7 +77,7 @@ const endStatement = sql(
    SELECT p.platform_payment_id FROM p`,
 );
 
-/** Ends many payments in one statement. Returns for each whether it was ended; false where the fence refused. */
+/** Ends many payments in one statement. Returns for each whether it was ended; false when the fence refused it. */
 export async function endPayments(
   on: Queryable,
   writer: Writer,
@@ -99,13 +99,16 @@ export async function endPayments(
   return wereChanged(ends, changed);
 }
 
-/** Funds that were captured or released; `settled` where that is not what the status of the payment says (decision 111). */
+/** Funds that were captured or released; `settled` when that differs from what the payment's status implies (decision 111). */
 export interface Settlement {
   readonly platform_payment_id: string;
   readonly settled?: SettledFunds;
 }
 
-/** `num_nulls` instead of IS NULL: with that, a plan for an empty table would go through all that is in flight by its partial index. */
+/**
+ * `num_nulls` instead of IS NULL: with IS NULL, a plan for an empty table would scan everything in flight through its partial
+ * index.
+ */
 const settleStatement = sql(
   'payment_settle',
   `WITH p AS (
@@ -122,7 +125,7 @@ const settleStatement = sql(
    SELECT p.platform_payment_id FROM p`,
 );
 
-/** Notes that the funds of ended payments were captured or released. Returns for each whether this worker had to note it. */
+/** Records that the funds of ended payments were captured or released. Returns for each whether this call recorded it. */
 export async function settlePayments(
   on: Queryable,
   writer: Writer,
@@ -155,8 +158,8 @@ const withdrawStatement = sql(
 );
 
 /**
- * Cancels a payment of which no PUT can have left (decision 18): the worker writes `dispatching` before the first one, so this
- * guard and that one exclude each other. Any worker then releases the funds. Throws Refusal PAYMENT_NOT_FOUND, or CONFLICT when
+ * Cancels a payment of which no PUT can have left (decision 18). The worker writes `dispatching` before the first PUT, so that
+ * guard and this one exclude each other. Any worker then releases the funds. Throws Refusal PAYMENT_NOT_FOUND, or CONFLICT when
  * it is too late.
  */
 export async function withdrawPayment(
@@ -192,8 +195,8 @@ const resumeStatement = sql(
 );
 
 /**
- * Takes a payment out of review: a worker takes it over and puts the same id and bytes again (decision 21). Throws Refusal
- * PAYMENT_NOT_FOUND, or CONFLICT when it is not in review.
+ * Takes a payment out of review: a worker takes it over and repeats the PUT with the same id and bytes (decision 21). Throws
+ * Refusal PAYMENT_NOT_FOUND, or CONFLICT when it is not in review.
  */
 export async function resumePayment(
   database: Database,
@@ -212,13 +215,13 @@ export async function resumePayment(
   throw new Refusal('CONFLICT', { message: 'The payment is not in review' });
 }
 
-/** How an operator closes a payment in review, and on what grounds. */
+/** An operator's decision to close a payment in review, with its grounds. */
 export interface Closing {
   readonly platform_payment_id: string;
   readonly status: 'failed' | 'canceled';
   /** For the customer, when `status` is failed; at most 500 characters. */
   readonly failure_reason: string | null;
-  /** The review that the operator saw: another one since then is not closed. */
+  /** The review that the operator saw; if it has been replaced since, the payment is not closed. */
   readonly review_reason: string;
   /** Why, in the operator's words. */
   readonly reason: string;

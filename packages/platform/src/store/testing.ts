@@ -1,17 +1,18 @@
 /**
- * Tables as a platform has them after a month of work: any number of payments, written straight into the tables, with everything that
- * searches and pages read. For the test of what searches cost, and for bench/operate.ts.
+ * Tables like those of a platform after a month of work: any number of payments, written directly into the tables, with
+ * everything that searches and pages read. Used by the test of search cost and by bench/operate.ts.
  */
 import type { Database } from '@duebridge/runtime';
 
-/** Rows of one statement. */
+/** Rows per statement. */
 const chunk = 50_000;
 const days = 30;
 const partners = 4;
 
 /**
- * Fills the tables with `count` payments over the last 30 days: 97 of 100 succeeded, 2 failed, 1 canceled; one in 1,000 is still in
- * flight, one in 20,000 in review. The triggers that guard a payment's life are passed by, because these lives are made up.
+ * Fills the tables with `count` payments over the last 30 days: 97 of 100 succeeded, 2 failed, 1 canceled; one in 1,000 is still
+ * in flight, one in 20,000 in review. Bypasses the triggers that guard a payment's life, because these rows start in their final
+ * state.
  */
 export async function fillTables(database: Database, count: number): Promise<void> {
   await database.query(
@@ -87,7 +88,7 @@ export async function fillTables(database: Database, count: number): Promise<voi
       );
     });
   }
-  // All batches but those of today are closed, as after a night.
+  // All batches but today's are closed.
   await database.query(
     `UPDATE duebridge_platform.batches b SET closed_at = now(), statement = jsonb_build_object('platform_batch_id', b.platform_batch_id,
             'count', 0, 'totals', '[]'::jsonb, 'sha256', repeat('0', 64)) WHERE cutoff_at <= now() AND closed_at IS NULL`,
@@ -108,7 +109,9 @@ export async function fillTables(database: Database, count: number): Promise<voi
   }
 }
 
-/** Every page and search that an operator has, over such tables: a name, and the request. `id` is a payment's, `number` its number. */
+/**
+ * Every page and search of an operator over such tables: a name, and the request. `id` is a payment's id, `number` its number.
+ */
 export function pagesOf(payment: {
   readonly id: string;
   readonly number: number;
