@@ -10,6 +10,9 @@ import type { Page } from 'playwright-core';
 import { buildWeb } from '../../packages/web/build.ts';
 import { launchChromium } from './chromium.ts';
 import { startWorkingDay, type WorkingDay } from './console-rig.ts';
+import { MISSING, startEngine, type Engine, type Tab } from './engines.ts';
+import { until } from './rig.ts';
+import { DriverLost } from './webdriver.ts';
 
 const axe = readFileSync(
   join(import.meta.dirname, '../../node_modules/axe-core/axe.min.js'),
@@ -390,3 +393,72 @@ test('no page shuts anybody out, light or dark', async () => {
   }
   await close();
 });
+
+for (const name of ['firefox', 'webkit'] as const) {
+  test(`"I paid $25 yesterday" in ${name} too: signed in, found by amount, its story read`, async (t) => {
+    const id = await work.pay(`pays-${name}`, 2_500, `${name}@example.com`);
+    const engine = await startEngine(name);
+    if (engine === undefined) {
+      t.diagnostic(MISSING[name]);
+      return;
+    }
+    try {
+      if (await findsIn(engine, id)) return;
+    } finally {
+      await engine.stop().catch(() => {});
+    }
+    // A browser that crashed says nothing about the console; a second one in a row fails the test.
+    t.diagnostic('the browser was lost; another one looks for the payment');
+    const again = await startEngine(name);
+    assert.ok(again, `${name} does not start again`);
+    try {
+      assert.ok(await findsIn(again, id), 'the browser was lost again');
+    } finally {
+      await again.stop().catch(() => {});
+    }
+  });
+}
+
+/** Whether the payment's story was read; false when the browser was lost on the way. */
+async function findsIn(engine: Engine, id: string): Promise<boolean> {
+  let tab: Tab | undefined;
+  try {
+    tab = await engine.open(work.platform.adminUrl);
+    await finds(tab, id);
+    return true;
+  } catch (error) {
+    if (error instanceof DriverLost || tab?.lost() === true) return false;
+    throw error;
+  } finally {
+    await tab?.close().catch(() => {});
+  }
+}
+
+async function finds(tab: Tab, id: string): Promise<void> {
+  const reads = (selector: string, pattern: string): Promise<void> =>
+    until(() =>
+      tab.run(
+        'page',
+        (wanted, inside) =>
+          new RegExp(inside).test(document.querySelector(wanted)?.textContent ?? ''),
+        selector,
+        pattern,
+      ),
+    );
+  await tab.goto(`${work.platform.adminUrl}/console`);
+  await reads('h1', '^duebridge console$');
+  await tab.click('page', 'input[name=key]');
+  await tab.type(work.keys.vic);
+  await tab.press('Enter');
+  await reads('h1', '^Overview$');
+  await tab.click('page', 'nav a[href="/console/payments"]');
+  await reads('h1', '^Payments$');
+  await tab.click('page', 'input[name=amount]');
+  await tab.type('25');
+  await tab.press('Enter');
+  await reads(`a[href="/console/payments/${id}"]`, id);
+  await tab.click('page', `a[href="/console/payments/${id}"]`);
+  await reads('h1', String.raw`^\$25\.00.*succeeded`);
+  await reads('main', 'payment ended');
+  await reads('main', String.raw`succeeded · HTTP 200`);
+}

@@ -1,4 +1,5 @@
 /** The operator console: sign-in, navigation, keys, and the page that the address names. */
+import './language.ts';
 import { useEffect, useState } from 'preact/hooks';
 import { render, type TargetedSubmitEvent } from 'preact';
 import { useSignal } from '@preact/signals';
