@@ -32,7 +32,7 @@ const { values: flags } = parseArgs({
  */
 const PER_TRANSACTION = 1;
 
-/** Whoever runs PostgreSQL: it refuses root. */
+/** The user that runs PostgreSQL, which refuses root. */
 const NOBODY = 65_534;
 const isRoot = process.getuid?.() === 0;
 const version = globSync('/usr/share/postgresql/*/extension/citus.control')[0]?.split('/')[4];

@@ -14,7 +14,7 @@ import { startScriptedFlow, type ScriptedFlow } from '../test/browser/scripted-f
 
 const ROUNDS = 3;
 const CPU_SLOWDOWN = 4;
-/** Both are called "slow 4G": what Lighthouse assumes, and what Chrome's developer tools apply. Bytes and milliseconds. */
+/** Both are called "slow 4G": the values of Lighthouse, and those of Chrome's developer tools. Bytes and milliseconds. */
 const LINES = {
   'Lighthouse, 150 ms': { latency: 150, downloadThroughput: 204_800, uploadThroughput: 96_000 },
   'developer tools, 562 ms': {
@@ -24,7 +24,7 @@ const LINES = {
   },
 } as const;
 
-/** What the tests' site puts on its window. */
+/** The variables that the test site sets on its window. */
 interface Site {
   make(options: object): {
     preload(): void;
@@ -39,7 +39,7 @@ const dist = join(folder, 'dist');
 await buildWeb(dist);
 const flow = await startScriptedFlow(dist);
 flow.keepsFiles = true;
-// One process for site and frame: what slows the one slows the other.
+// One process for site and frame: CPU throttling affects both.
 const browser = await launchChromium([
   '--disable-site-isolation-trials',
   '--disable-features=IsolateOrigins,site-per-process',

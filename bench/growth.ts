@@ -31,7 +31,7 @@ async function fill(url: string, count: number, statement: string): Promise<void
   const database = openDatabase({ url, applicationName: 'bench fill', statementTimeoutMs: 0 });
   for (let from = 1; from <= count; from += CHUNK) {
     await database.transaction(async (tx) => {
-      // In the final state at once; the triggers would want each on its way there.
+      // Inserted in the final state; the triggers would require each step on the way.
       await tx.query('SET LOCAL session_replication_role = replica');
       await tx.query('SET LOCAL synchronous_commit = off');
       await tx.query(statement, [from, Math.min(count, from + CHUNK - 1)]);

@@ -74,7 +74,7 @@ process.exitCode = failed === 0 ? 0 : 1;
 
 function run(name: string): Promise<number> {
   const child = spawn(process.execPath, [join(import.meta.dirname, `${name}.ts`), ...options], {
-    // Progress of a benchmark goes to standard error where standard output is for the figures.
+    // Progress of a benchmark goes to standard error when standard output is for the figures.
     stdio: ['ignore', isJson ? 2 : 'inherit', 'inherit'],
     env: { ...process.env, BENCH_RESULTS: results },
   });

@@ -25,7 +25,7 @@ const { values: flags } = parseArgs({
   },
 });
 const PARTNERS = 10;
-/** What the times of production would be. */
+/** Intervals as in production. */
 const TIMES = {
   leaseMs: 10_000,
   beatMs: 2_000,
@@ -49,11 +49,11 @@ interface Trouble {
   readonly figure: 'F9' | 'F12';
   readonly what: string;
   readonly target: string;
-  /** Makes the trouble; returns what ends it. */
+  /** Starts the trouble; returns a function that ends it. */
   readonly begin: (ground: Place) => Promise<() => Promise<void>>;
 }
 
-/** Payments of partner 0 whose account says what its partner does with them. */
+/** Payments of partner 0, whose account id selects the partner's behaviour. */
 async function sick({ place, engine }: Place, account_id: string, count: number): Promise<void> {
   for (let n = 0; n < count; n += 1) await place.pay(engine, 'partner-0', { account_id });
 }
@@ -169,7 +169,7 @@ async function stream(trouble: Trouble | undefined): Promise<number[]> {
       },
     });
     await engine.start();
-    // Warm: connections, plans, shares of every partner.
+    // Warm up connections, plans, and the shares of every partner.
     for (let n = 0; n < PARTNERS * 3; n += 1) {
       const row = await place.pay(engine, `partner-${n % PARTNERS}`);
       await place.until(row.platform_payment_id, (now) => now.stage === 'ended');

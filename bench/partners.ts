@@ -1,10 +1,10 @@
 /**
- * Many partners and many workers: what must not grow with them. 5,000 partners (`--partners`), of which every worker has calls for
- * 1,000, and 20 workers (`--workers`):
- *   - the heartbeat of a worker while all of them agree on shares, against the same alone
- *   - one exchange of shares of one worker
- *   - closing the batches of one evening, one for each partner
- *   - the size of /metrics
+ * Many partners and many workers: costs that must not grow with their number. 5,000 partners (`--partners`), of which every
+ * worker has calls for 1,000, and 20 workers (`--workers`):
+ * - the heartbeat of a worker while all of them agree on shares, compared with a single worker
+ * - one exchange of shares of one worker
+ * - closing the batches of one evening, one for each partner
+ * - the size of /metrics
  */
 import assert from 'node:assert/strict';
 import { parseArgs } from 'node:util';

@@ -37,7 +37,7 @@ const { values: flags } = parseArgs({
 const payments = Number(flags.payments);
 const concurrency = Number(flags.concurrency);
 
-/** What every contender gets. */
+/** The input of every contender. */
 interface Race {
   readonly url: string;
   readonly put: (id: string) => Promise<void>;
@@ -134,7 +134,7 @@ async function pgBoss({ url, put, get }: Race): Promise<number> {
     ids().map((id) => ({ data: { id } })),
   );
   const rate = await timed(async (finished) => {
-    // Its own way to many at once: batches, here as large as the calls that may be under way.
+    // Its own method of running many in parallel: batches, here as large as the allowed number of concurrent calls.
     const options = { batchSize: concurrency, pollingIntervalSeconds: 0.5, localConcurrency: 4 };
     await boss.work<{ id: string }>('pay', options, async (jobs) => {
       await Promise.all(

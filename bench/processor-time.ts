@@ -1,6 +1,6 @@
 /**
- * Where the processor's time goes: seconds of CPU that this process and PostgreSQL's processes use, and a CPU profile of this process.
- * A rate alone cannot tell whether a change saved work or the machine happened to be quiet; CPU a payment can.
+ * CPU usage: the seconds of CPU that this process and PostgreSQL's processes use, and a CPU profile of this process. A rate alone
+ * cannot show whether a change saved work or the machine happened to be quiet; CPU per payment can.
  */
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { Session } from 'node:inspector/promises';
@@ -9,11 +9,11 @@ import type { Database } from '@duebridge/runtime';
 /** Seconds of CPU. */
 export interface ProcessorTime {
   readonly node: number;
-  /** All processes of the server, the background ones included; Linux only, in steps of 10 ms for each process. */
+  /** All processes of the server, including the background ones; Linux only, in steps of 10 ms per process. */
   readonly postgres: number;
 }
 
-/** Begins to measure; the returned function gives what was used since. */
+/** Starts measuring; the returned function returns the usage since then. */
 export async function measureProcessorTime(database: Database): Promise<() => ProcessorTime> {
   const [backend] = await database.query<{ pid: number }>('SELECT pg_backend_pid() AS pid');
   const postmaster = Number(statOf(String(backend?.pid))?.[1]);
@@ -25,7 +25,7 @@ export async function measureProcessorTime(database: Database): Promise<() => Pr
   };
 }
 
-/** Begins a CPU profile of this process; the returned function writes it to `file`, for Chrome's developer tools. */
+/** Starts a CPU profile of this process; the returned function writes it to `file`, for Chrome's developer tools. */
 export async function startProfile(file: string): Promise<() => Promise<void>> {
   const session = new Session();
   session.connect();
@@ -45,11 +45,11 @@ function statOf(pid: string): string[] | undefined {
     const stat = readFileSync(`/proc/${pid}/stat`, 'utf8');
     return stat.slice(stat.lastIndexOf(')') + 2).split(' ');
   } catch {
-    return undefined; // it has ended
+    return undefined; // The process has ended.
   }
 }
 
-/** What the server's processes have used, those that have ended included: their time is added to the postmaster's. */
+/** CPU time of the server's processes, including ended ones, whose time is added to the postmaster's. */
 function postgresSeconds(postmaster: number): number {
   let ticks = 0;
   for (const pid of readdirSync('/proc')) {

@@ -1,4 +1,6 @@
-/** How a benchmark reports a figure: one line for people, and one JSON value where `npm run bench -- --json` collects them. */
+/**
+ * The output of a benchmark: one line per figure for people, and one JSON value where `npm run bench -- --json` collects them.
+ */
 import { appendFileSync } from 'node:fs';
 
 /** A figure: a ratio, a time or a count, with what it is compared to. */

@@ -73,7 +73,7 @@ async function main(): Promise<void> {
   let [times, created, late]: [number[], number, number] = [[], 0, 0];
   let nextSample = began + EVERY_MS;
   while (performance.now() < until) {
-    // A tenth of a second's payments at once, as confirms that share a flush.
+    // A tenth of a second's payments together, like confirms that share a flush.
     const due = Math.floor(((performance.now() - began) / 1_000) * rate) - created;
     if (due > rate * 2) late += 1;
     if (due > 0) {

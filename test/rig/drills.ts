@@ -1,7 +1,7 @@
 /**
- * What happens to whole databases: a failover to a synchronous standby, and a restore of an older backup on either side. Each drill
- * runs on a rig of its own rounds and judges itself, because a restore rightly loses what came after the backup: what must hold is
- * that reconciliation names exactly that, and that nothing is posted or charged twice.
+ * Faults of whole databases: a failover to a synchronous standby, and a restore of an older backup on either side. Each drill
+ * runs on a rig of its own and judges itself, because a restore rightly loses everything after the backup. Reconciliation must
+ * report exactly what was lost, and nothing may be posted or charged twice.
  */
 import { execFileSync, spawn, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
@@ -21,7 +21,7 @@ import { freePort } from '@duebridge/runtime/testing';
 import type { Server } from '../support/processes.ts';
 import { pause, type Judged, type Load, type Rig } from './rig.ts';
 
-/** How long a standby may take to start, catch up, and take over, and payments to end. */
+/** Time limit for a standby to start, catch up and take over, and for payments to end. */
 const STANDBY_MS = 60_000;
 
 /** One drill. */
@@ -31,7 +31,10 @@ export interface Drill {
   run(rig: Rig): Promise<Judged>;
 }
 
-/** The drills, in an order in which one may follow the other on the same rig; after the failover the old primary serves nobody. */
+/**
+ * The drills, in an order in which they can run one after another on the same rig; after the failover the old primary is not
+ * used.
+ */
 export const DRILLS: readonly Drill[] = [
   {
     name: 'the kit is restored from an older backup',
@@ -61,7 +64,7 @@ async function restoreKit(rig: Rig): Promise<Judged> {
   });
   const old = new Set(await idsOf(rig.ours, `status <> 'processing'`));
   const load = rig.load(10, 150);
-  // Some have ended, some are under way.
+  // Some have ended, some are in progress.
   for (const until = performance.now() + STANDBY_MS; performance.now() < until; await pause(20)) {
     const ended = await idsOf(rig.ours, `status <> 'processing'`);
     if (ended.filter((id) => !old.has(id)).length >= 3) break;
@@ -85,7 +88,7 @@ async function restorePlatform(rig: Rig): Promise<Judged> {
   rig.begin();
   const before = rig.load(10, 120);
   await pause(900);
-  // In the backup some payments are under way; after the restore they are put again.
+  // The backup contains payments in progress; after the restore they are put again.
   await whileStopped(rig, rig.workers, 'ours', async (maintenance, database) => {
     await maintenance.query(`CREATE DATABASE rig_backup TEMPLATE ${database}`);
   });
@@ -111,7 +114,7 @@ async function restorePlatform(rig: Rig): Promise<Judged> {
   return named(rig, both(before, load), 'missing_here', lost);
 }
 
-/** Judges the round without what the restore lost, and demands that reconciliation names just that. */
+/** Judges the round without what the restore lost, and requires reconciliation to report exactly that. */
 async function named(rig: Rig, load: Load, kind: string, lost: readonly string[]): Promise<Judged> {
   const found = await rig.differences();
   for (const id of lost) rig.lost.add(`${kind} ${id}`);
@@ -132,7 +135,7 @@ async function named(rig: Rig, load: Load, kind: string, lost: readonly string[]
   return { ...judged, violations: [...judged.violations, ...violations] };
 }
 
-/** Waits until nothing is under way, then asks. */
+/** Waits until nothing is in progress, then asks. */
 async function settled<T>(rig: Rig, ask: () => Promise<T>): Promise<T> {
   const until = performance.now() + 60_000;
   for (;;) {
@@ -181,7 +184,7 @@ async function whileStopped(
   await Promise.all(servers.map((server) => server.kill()));
   const database = side === 'ours' ? 'rig_platform' : 'rig_partner';
   const maintenance = openDatabase({ url: rig.postgres.url, applicationName: 'crash rig' });
-  // Whoever is still connected (the rig itself, a server killed a moment ago) would keep the database from being copied.
+  // Remaining connections (the rig itself, a server killed a moment ago) would prevent copying the database.
   await rig.withoutUsers(side, maintenance, database, () => work(maintenance, database));
   await maintenance.close();
   await Promise.all(servers.map((server) => server.start()));
@@ -217,7 +220,7 @@ interface Standby {
   stop(): Promise<void>;
 }
 
-/** A second server on a copy of the first, which acknowledges nothing any more that the second has not on its disk. */
+/** A second server on a copy of the first, which from now on acknowledges nothing that is not on the second one's disk. */
 async function startStandby(rig: Rig): Promise<Standby> {
   const primary = openDatabase({
     url: rig.postgres.url,
@@ -257,7 +260,7 @@ async function startStandby(rig: Rig): Promise<Standby> {
   const log = openSync(join(rig.folder, 'standby.log'), 'a');
   const server: ChildProcess = spawn(
     readlinkSync(`${process_}/exe`),
-    // Its settings too: a standby with fewer connections refuses to start. What is said last counts.
+    // Its settings too: a standby with fewer connections refuses to start. The last setting wins.
     [
       ...readFileSync(`${process_}/cmdline`, 'utf8').split('\0').slice(1, -1),
       '-D',

@@ -1,6 +1,6 @@
 /**
- * What the crash rig does to the processes, one fault a round. Each is run while customers pay, and returns once it has happened;
- * healing is the rig's affair.
+ * The faults that the crash rig injects, one per round. Each runs while customers pay, and returns once it has happened; the rig
+ * heals it.
  */
 import { cpSync, mkdtempSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -18,16 +18,16 @@ import { STEPS, type Step } from './steps.ts';
 /** A fault. */
 export interface Fault {
   readonly name: string;
-  /** Under which the sheet counts it. */
+  /** The name under which the result sheet counts it. */
   readonly kind: string;
-  /** Resolves with whether it happened; processes that it killed or stopped may still be so. */
+  /** Resolves with whether it happened; processes that it killed or stopped may still be down. */
   run(rig: Rig): Promise<boolean>;
 }
 
-/** How long a payment may take to bring a process to a step; beyond it the step counts as not reached. */
+/** How long a payment may take to bring a process to a step; after that the step counts as not reached. */
 const REACH_MS = 5_000;
 
-/** Every fault that can be made here. */
+/** Every fault that can be injected on this machine. */
 export function faultsOf(mode: Rig['mode'], disk: string | undefined): Fault[] {
   const steps = STEPS.filter(({ side }) => side !== (mode === 'own' ? 'kit books' : 'kit own'));
   return [
@@ -39,12 +39,12 @@ export function faultsOf(mode: Rig['mode'], disk: string | undefined): Fault[] {
   ];
 }
 
-/** Customers of a round: at least so many, one every so many milliseconds, and more while the fault lasts. */
+/** Customers of a round: the minimum, the interval in milliseconds, and more while the fault lasts. */
 const CUSTOMERS = { least: 10, everyMs: 170, most: 60 } as const;
 
 /** One round: customers pay, the fault happens, everything heals, and all of it is judged. */
 export async function oneRound(rig: Rig, fault: Fault): Promise<Judged & { reached: boolean }> {
-  // A process that came to its step too late for the round before may be dead.
+  // A process that reached its step too late for the previous round may be dead.
   await rig.heal();
   rig.begin();
   const load = rig.load(CUSTOMERS.least, CUSTOMERS.everyMs, CUSTOMERS.most);
@@ -53,7 +53,7 @@ export async function oneRound(rig: Rig, fault: Fault): Promise<Judged & { reach
   return { reached, ...(await rig.judge(load)) };
 }
 
-/** What this machine does not let us do, in words. */
+/** What this machine does not allow, in words. */
 export function notHere(disk: string | undefined): string[] {
   return [
     ...(hasFaketime ? [] : ['stepped wall clocks: libfaketime is not installed']),
@@ -69,7 +69,7 @@ function victims(rig: Rig, { side }: Step): readonly Server[] {
   return side === 'platform' ? rig.workers : rig.kits;
 }
 
-/** Kills a process at the step; which of the two, and at which passing, chance decides. */
+/** Kills a process at the step; the seed decides which of the two, and at which passing. */
 function killAt(step: Step): Fault {
   return {
     name: `killed at step ${numberOf(step)}, ${step.side}: ${step.at}`,
@@ -80,7 +80,7 @@ function killAt(step: Step): Fault {
       // A beat comes every few seconds only; everything else passes with each payment.
       const nth = step.takesOver === true || step.at.includes('renew') ? 1 : 1 + dice(rig, 3);
       const wait = step.takesOver === true ? 30_000 : REACH_MS;
-      // A worker that has just begun may own no payments yet; then the other comes there.
+      // A worker that has just begun may own no payments yet; then the other one reaches the step.
       return (
         (await rig.strike(one, step.at, 'SIGKILL', nth, wait)) ||
         rig.strike(other, step.at, 'SIGKILL', 1, wait)
@@ -89,7 +89,7 @@ function killAt(step: Step): Fault {
   };
 }
 
-/** Stops a process while it holds a lock, for longer than others want to wait. */
+/** Stops a process while it holds a lock, for longer than others are willing to wait. */
 function pauseAt(step: Step): Fault {
   return {
     name: `paused at step ${numberOf(step)}, ${step.side}: ${step.at}`,
@@ -259,7 +259,7 @@ function clock(seconds: string): Fault {
       if (rig.clockFile === undefined) return false;
       await pause(300);
       writeFileSync(rig.clockFile, seconds);
-      // The library looks again after a second.
+      // The library reads the time again after a second.
       await pause(3_500);
       return true;
     },
@@ -276,7 +276,7 @@ function fullDisk(disk: string): Fault {
       try {
         execFileSync('dd', ['if=/dev/zero', `of=${filler}`, 'bs=1M'], { stdio: 'ignore' });
       } catch {
-        // dd ends with an error when the disk is full: that is what it was for.
+        // dd fails when the disk is full, which is the purpose.
       }
       const filled = statSync(filler).size > 0;
       await pause(3_000);
@@ -288,7 +288,7 @@ function fullDisk(disk: string): Fault {
 
 let versions = 0;
 
-/** Applies one more migration, as the next version would at its start: a column that this version knows nothing of. */
+/** Applies one more migration, as the next version would when it starts: a column unknown to this version. */
 async function addColumn(
   rig: Rig,
   database: Rig['ours'],

@@ -1,6 +1,6 @@
 /**
- * A biller's own system behind two kits: keeps accounts and books each payment once, as the contract of the account service asks, and
- * writes down whoever breaks the kit's side of it: one id in two calls at once, or a payment asked for with another amount.
+ * A biller's own system behind two kits. It keeps accounts and books each payment once, as the contract of the account service
+ * asks, and records violations by the kits: one id in two concurrent calls, or a payment with another amount.
  */
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import { once } from 'node:events';
@@ -12,10 +12,10 @@ export interface Booked {
   readonly posted_at: string;
 }
 
-/** The system. It runs in the rig, because nobody kills it. */
+/** The system. It runs in the rig, because it is never killed. */
 export class OwnSystem {
   readonly booked = new Map<string, Booked>();
-  /** What the kit must never do, in words. */
+  /** Violations by the kit, in words. */
   readonly complaints: string[] = [];
   /** Chance that the answer to a booking is lost. */
   lostAnswer = 0;
@@ -30,7 +30,7 @@ export class OwnSystem {
     });
   }
 
-  /** Listens on a free port of this machine and gives the address. */
+  /** Listens on a free local port and returns the URL. */
   async listen(): Promise<string> {
     this.#server.listen(0, '127.0.0.1');
     await once(this.#server, 'listening');
@@ -77,7 +77,7 @@ export class OwnSystem {
     };
     if (this.#underWay.has(id)) this.complaints.push(`${id} was posted by two calls at once`);
     this.#underWay.add(id);
-    // A kit that is killed hangs up: its call is over when it notices, not when we answer.
+    // A killed kit disconnects: its call ends when the kit notices, not when we answer.
     const hungUp = (): boolean => this.#underWay.delete(id);
     request.socket.once('close', hungUp);
     await pause(5 + this.#random() * 60);

@@ -1,6 +1,6 @@
 /**
- * A TCP proxy in front of PostgreSQL that reads the protocol just far enough to know what commits: it can be slow, cut off, or silent,
- * and it can drop a connection exactly between a COMMIT and its answer, when nobody but the database knows what happened.
+ * A TCP proxy in front of PostgreSQL that parses the protocol just enough to recognise commits. It can be slow, cut off, or
+ * silent, and it can drop a connection exactly between a COMMIT and its answer, when only the database knows the outcome.
  */
 import { createServer, connect, type Server, type Socket } from 'node:net';
 import { once } from 'node:events';
@@ -9,7 +9,7 @@ import { once } from 'node:events';
 export interface PostgresFaults {
   /** Refuses new connections and has dropped the open ones. */
   cut: boolean;
-  /** Keeps connections open and lets nothing pass. */
+  /** Keeps connections open and forwards nothing. */
   silent: boolean;
   /** Milliseconds added to each direction. */
   latencyMs: number;
@@ -22,7 +22,7 @@ export function healthyPostgres(): PostgresFaults {
   return { cut: false, silent: false, latencyMs: 0, lostCommit: 0 };
 }
 
-/** Between looks whether a silence is over. */
+/** Interval of checking whether a silence is over. */
 const SILENCE_MS = 20;
 
 /** A proxy for one server; `upstream` may change (failover). */
@@ -41,7 +41,7 @@ export class PostgresProxy {
     this.#server = createServer((client) => this.#serve(client));
   }
 
-  /** Listens on a free port of this machine and gives it. */
+  /** Listens on a free local port and returns it. */
   async listen(): Promise<number> {
     this.#server.listen(0, '127.0.0.1');
     await once(this.#server, 'listening');
@@ -94,12 +94,12 @@ export class PostgresProxy {
     });
   }
 
-  /** Carries one direction in order, through latency and silence; `isCut` looks at each piece and may end the connection. */
+  /** Forwards one direction in order, with latency and silence; `isCut` inspects each chunk and may end the connection. */
   #pass(from: Socket, to: Socket, isCut: (data: Buffer) => boolean): void {
     let before: Promise<void> = Promise.resolve();
     from.on('data', (data) => {
       const due = performance.now() + this.faults.latencyMs;
-      // What travels already arrives late as well, so the order stays.
+      // Data already on its way is delayed too, so the order is kept.
       const carry = async (): Promise<void> => {
         const left = due - performance.now();
         if (left > 0) await pause(left);
@@ -121,16 +121,16 @@ function pause(ms: number): Promise<void> {
   });
 }
 
-/** One connection: whether the next answer is that of a commit. */
+/** One connection: whether the next answer belongs to a commit. */
 class Session {
   #toServer: Buffer = Buffer.alloc(0);
   #toClient: Buffer = Buffer.alloc(0);
   #hasBegun = false;
-  /** A transaction block is open, as the server said last. */
+  /** A transaction block is open, as the server last reported. */
   #isInBlock = false;
   /** Texts of the statements prepared by name. */
   readonly #prepared = new Map<string, string>();
-  /** What has been asked and not answered writes, or commits. */
+  /** A pending request writes, or commits. */
   #commits = false;
 
   asked(data: Buffer): void {
@@ -169,7 +169,7 @@ class Session {
   }
 }
 
-/** Calls back for each whole message and gives what is left. */
+/** Calls back for each complete message and returns the rest. */
 function eachMessage(data: Buffer, seen: (type: string, body: Buffer) => void): Buffer {
   let at = 0;
   while (data.length - at >= 5) {

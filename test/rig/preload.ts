@@ -1,7 +1,7 @@
 /**
- * Loaded into a server before its own code: kills or stops the process at the step that the rig asked for, from inside, so that the
- * moment is exact. It watches what passes anyway: prepared statements by their names, commits by what they commit, and HTTP by the
- * diagnostics channels of Node and undici.
+ * Loaded into a server before its own code: kills or stops the process from inside at the step that the rig asked for, so that
+ * the moment is exact. It observes prepared statements by name, commits by their contents, and HTTP through the diagnostics
+ * channels of Node and undici.
  */
 import assert from 'node:assert/strict';
 import { writeFileSync } from 'node:fs';
@@ -13,7 +13,7 @@ export interface Armed {
   /** The step, as `at` of steps.ts. */
   readonly at: string;
   readonly signal: 'SIGKILL' | 'SIGSTOP';
-  /** At which passing of the step, from 1. */
+  /** The passing of the step at which to act, from 1. */
   readonly nth: number;
   /** A file that is written before the signal, so that the rig knows that the step was reached. */
   readonly file: string;
@@ -25,9 +25,9 @@ process.on('message', (message: Armed) => {
   armed = message;
   passed = 0;
 });
-// A rig that was killed leaves no servers behind.
+// If the rig is killed, it leaves no servers behind.
 process.on('disconnect', () => process.kill(process.pid, 'SIGKILL'));
-// The channel keeps no server alive that has nothing else to do.
+// The channel does not keep an otherwise idle server alive.
 process.channel?.unref();
 
 function reached(at: string): void {

@@ -1,6 +1,6 @@
 /**
- * The crash rig in short: a few rounds of faults on real processes, other ones each day, and a failover. `npm run reliability -- --long`
- * runs all of them, hundreds of times.
+ * A short run of the crash rig: a few rounds of faults on real processes, different ones each day, and a failover. `npm run
+ * reliability -- --long` runs all of them, hundreds of times.
  */
 import assert from 'node:assert/strict';
 import { mkdtemp, rm } from 'node:fs/promises';
@@ -14,7 +14,7 @@ import { Rig, type Judged } from './rig.ts';
 
 const seed = Number(process.env['DUEBRIDGE_SEED'] ?? Math.floor(Date.now() / 86_400_000));
 
-/** What is quick, and happens every time; kills of a worker wait for its lease and belong to the long form and to crash.test.ts. */
+/** The quick faults, run every time; kills of a worker wait for its lease and belong to the long form and to crash.test.ts. */
 const ALWAYS = ['commits of the platform', 'a gateway does', 'the next version'];
 
 test('kills, lost commits, a bad gateway, a newer version and a failover lose and double nothing [EE1 EE2 EE4 EE5 EE10 LV6 S4 PF2 RU2 RU5]', async (t) => {

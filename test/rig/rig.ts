@@ -29,7 +29,7 @@ import { OwnSystem } from './own-system.ts';
 import { healthyPostgres, PostgresProxy } from './postgres-proxy.ts';
 import type { Armed } from './preload.ts';
 
-/** After healing every payment has to have ended and been settled within this time. */
+/** After healing, every payment must end and be settled within this time. */
 const BOUND_MS = 90_000;
 const KEY = 'static-key-of-the-crash-rig';
 const ADMIN_KEY = 'admin-key-of-the-crash-rig';
@@ -40,7 +40,7 @@ const ACCOUNTS = 20_000;
 const FAKETIME = '/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1';
 export const hasFaketime = existsSync(FAKETIME);
 
-/** What a rig is opened with. */
+/** The options of a rig. */
 export interface RigOptions {
   readonly folder: string;
   readonly seed: number;
@@ -49,10 +49,10 @@ export interface RigOptions {
   readonly accounts?: number;
 }
 
-/** What a round came to. */
+/** The result of a round. */
 export interface Judged {
   readonly payments: number;
-  /** Payments that a customer was told of. */
+  /** Payments that a customer was told about. */
   readonly acknowledged: number;
   readonly violations: readonly Violation[];
   /** From healing to the last settlement. */
@@ -63,9 +63,9 @@ export interface Judged {
 export interface Load {
   /** Resolves when every customer has been served, or was called off. */
   readonly done: Promise<void>;
-  /** No more customers come than have to. */
+  /** No more customers arrive than necessary. */
   stop(): void;
-  /** Calls off those who still insist. */
+  /** Stops the customers that are still trying. */
   callOff(): void;
 }
 
@@ -86,7 +86,7 @@ export class Rig {
   readonly own: OwnSystem;
   readonly workers: readonly Server[];
   readonly kits: readonly Server[];
-  /** Direct connections, past every fault. */
+  /** Direct connections, which bypass every fault. */
   ours: Database;
   theirs: Database;
   history: History;
@@ -97,9 +97,9 @@ export class Rig {
   #client: Client = { client_id: '', api_key: '' };
   #nextAccount = 0;
   readonly #accounts: number;
-  /** Payments of earlier rounds, which are judged again at the end only. */
+  /** Payments of earlier rounds, which are judged again only at the end. */
   readonly #judged = new Set<string>();
-  /** Differences that a restore left for good, as `kind id`. */
+  /** Differences that a restore caused permanently, as `kind id`. */
   readonly lost = new Set<string>();
   #extra: Violation[] = [];
   #acknowledged = 0;
@@ -185,7 +185,7 @@ export class Rig {
           DUEBRIDGE_ADMIN_KEY: ADMIN_KEY,
           DUEBRIDGE_DATA_DIR: folder,
           LOG_LEVEL: 'warn',
-          // The second of each side lives on a host whose clock may step.
+          // The second process of each side runs on a host whose clock may step.
           ...(clockFile === undefined || index % 2 === 0
             ? {}
             : {
@@ -266,7 +266,7 @@ export class Rig {
 
   // A round -----------------------------------------------------------------------------------------------------------------
 
-  /** Begins to write down what happens to rows, for one round. */
+  /** Starts recording row changes for one round. */
   begin(): void {
     this.history.events.length = 0;
     this.#extra = [];
@@ -276,7 +276,10 @@ export class Rig {
     this.#looked = this.#look(this.#looking.signal);
   }
 
-  /** Customers who pay, one every `everyMs`: `least` of them, and more until the load is stopped. Each insists until it is served. */
+  /**
+   * Customers who pay, one every `everyMs`: at least `least`, and more until the load is stopped. Each retries until it is
+   * served.
+   */
   load(least: number, everyMs: number, most = least): Load {
     const closing = new AbortController();
     const stopped = new AbortController();
@@ -306,7 +309,7 @@ export class Rig {
     };
   }
 
-  /** Ends every fault: proxies carry again, stopped processes go on, dead ones are started, clocks are right. */
+  /** Ends every fault: proxies forward again, stopped processes continue, dead ones are restarted, clocks are reset. */
   async heal(): Promise<void> {
     Object.assign(this.platformProxy.faults, healthyPostgres());
     Object.assign(this.kitProxy.faults, healthyPostgres());
@@ -364,7 +367,7 @@ export class Rig {
 
   // What faults use ---------------------------------------------------------------------------------------------------------
 
-  /** Has a process killed or stopped at a step; resolves with whether it came there within `ms`. */
+  /** Has a process killed or stopped at a step; resolves with whether it reached the step within `ms`. */
   async strike(
     server: Server,
     at: string,
@@ -378,16 +381,16 @@ export class Rig {
     for (const until = performance.now() + ms; performance.now() < until; await pause(15)) {
       if (!existsSync(file)) continue;
       rmSync(file);
-      // The mark is written just before the signal: whoever looks at once would still find a living process.
+      // The mark is written just before the signal, so the process may still be alive when the mark appears.
       if (signal === 'SIGKILL') await server.kill();
       return true;
     }
-    // Whoever comes there later must not die of it any more.
+    // A process that reaches the step later must not be killed by it any more.
     server.send({ ...order, at: 'never' });
     return existsSync(file);
   }
 
-  /** Asks the platform's admin API, at whichever worker answers. */
+  /** Calls the platform's admin API, on whichever worker answers. */
   async admin<T>(method: 'GET' | 'POST', path: string, body?: unknown): Promise<Answer<T>> {
     let last: Answer<T> | undefined;
     for (const port of this.#adminPorts.slice(0, 2)) {
@@ -398,7 +401,7 @@ export class Rig {
     return last;
   }
 
-  /** Restarts PostgreSQL's postmaster the hard way and waits until it is back. */
+  /** Kills PostgreSQL's postmaster, restarts it and waits until it is back. */
   async killPostgres(): Promise<void> {
     const { pid } = this.postgres;
     process.kill(pid, 'SIGKILL');
@@ -409,7 +412,7 @@ export class Rig {
     }
   }
 
-  /** Differences that reconciliation with the partner's own file finds over all batches, as `kind id`. */
+  /** Differences that reconciliation with the partner's own file reports over all batches, as `kind id`. */
   async differences(): Promise<Set<string>> {
     const batches = await this.ours.query<{ platform_batch_id: string }>(
       'SELECT platform_batch_id FROM duebridge_platform.batches',
@@ -440,7 +443,7 @@ export class Rig {
     return found;
   }
 
-  /** Runs `work` while nobody is connected to a database of one side; our own connection to it is made anew afterwards. */
+  /** Runs `work` while nobody is connected to a database of one side; our own connection to it is reopened afterwards. */
   async withoutUsers(
     side: 'ours' | 'theirs',
     maintenance: Database,
@@ -463,7 +466,7 @@ export class Rig {
     });
   }
 
-  /** Makes our own connections to another server on this machine. */
+  /** Moves our own connections to another server on this machine. */
   async connectTo(port: number): Promise<void> {
     await Promise.all([this.ours.close(), this.theirs.close()]);
     const at = (database: string): Database => {
@@ -475,7 +478,7 @@ export class Rig {
     this.theirs = at('rig_partner');
   }
 
-  /** Single faults since the last call, by kind: what the gateway did, and commits whose answer was lost. */
+  /** Single faults since the last call, by kind: those of the gateway, and commits whose answer was lost. */
   injected(): Record<string, number> {
     const { did } = this.gateway;
     const found: Record<string, number> = {};
@@ -488,7 +491,7 @@ export class Rig {
     return found;
   }
 
-  /** Starts a process that was killed, and lets a stopped one go on; a start that meets a fault is repeated, as by a supervisor. */
+  /** Restarts a killed process and continues a stopped one; a start that meets a fault is repeated, as by a supervisor. */
   async #revive(server: Server): Promise<void> {
     server.signal('SIGCONT');
     for (let tried = 0; ; tried += 1) {
@@ -536,7 +539,7 @@ export class Rig {
     this.#client = granted.body;
   }
 
-  /** One customer, from the token to the payment, who tries again at the other platform whatever happens. */
+  /** One customer, from the token to the payment, who retries at the other platform whatever happens. */
   async #pay(signal: AbortSignal): Promise<void> {
     const account = this.#nextAccount;
     this.#nextAccount += 1;
@@ -579,7 +582,7 @@ export class Rig {
     if (again !== id) this.#extra.push({ rule: 'PL3', what: `one flow made ${id} and ${again}` });
   }
 
-  /** Writes down how rows change. */
+  /** Records how rows change. */
   async #look(signal: AbortSignal): Promise<void> {
     const seen = new Map<string, string>();
     while (!signal.aborted) {
@@ -600,7 +603,7 @@ export class Rig {
           this.history.add({ kind: 'row', id, stage, status, slot });
         }
       } catch {
-        // The database is away; there is nothing to see.
+        // The database is unavailable; there is nothing to read.
       }
       await pause(150);
     }
@@ -642,7 +645,7 @@ export function pause(ms: number): Promise<void> {
   });
 }
 
-/** A folder on a disk of so many megabytes, or undefined where this user may not mount one. */
+/** A folder on a disk of this many megabytes, or undefined when this user may not mount one. */
 export function smallDisk(folder: string, megabytes: number): string | undefined {
   mkdirSync(folder, { recursive: true });
   try {
@@ -655,7 +658,7 @@ export function smallDisk(folder: string, megabytes: number): string | undefined
   }
 }
 
-/** Takes the disk away again. */
+/** Unmounts the disk. */
 export function removeDisk(folder: string): void {
   execFileSync('umount', ['-l', folder], { stdio: 'ignore' });
 }

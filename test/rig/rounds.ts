@@ -30,9 +30,9 @@ const until =
   performance.now() + (values.minutes === undefined ? Infinity : Number(values.minutes) * 60_000);
 const random = seededRandom(seed);
 
-/** Rounds until everything is started anew. */
+/** Rounds after which everything is restarted from scratch. */
 const ROUNDS_PER_RIG = 60;
-/** Size of the disk that can be filled up: clusters, their log, and what the rounds write. */
+/** Size of the disk that gets filled: clusters, their log, and what the rounds write. */
 const DISK_MB = 1_500;
 
 const state = { made: 0, broken: false };
@@ -73,7 +73,7 @@ async function oneRig(mode: Rig['mode']): Promise<void> {
   }
 }
 
-/** Runs a round and prints it; gives whether the rig can go on. */
+/** Runs a round and prints it; returns whether the rig can continue. */
 async function told(
   rig: Rig,
   { name, kind }: Fault | Drill,

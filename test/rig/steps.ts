@@ -5,13 +5,15 @@
  * cannot go stale.
  */
 
-/** Which processes pass the step. `books`: kits on accounts of their own database; `own`: kits before another system. */
+/**
+ * The processes that pass the step. `books`: kits with accounts in their own database; `own`: kits in front of another system.
+ */
 export type Side = 'platform' | 'kit' | 'kit books' | 'kit own';
 
 /** One step. */
 export interface Step {
   readonly side: Side;
-  /** What preload.ts reports there. */
+  /** The event that preload.ts reports there. */
   readonly at: string;
   /** Whether the process holds a lock of the database there, or a lease or claim that others wait for. */
   readonly locked?: true;

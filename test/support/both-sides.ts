@@ -1,5 +1,5 @@
 /**
- * Both sides in this process, each on a fresh database of its own, meeting over HTTP: what tests across packages start from.
+ * Both sides in this process, each on its own fresh database, connected over HTTP: the starting point of tests across packages.
  */
 import { randomBytes } from 'node:crypto';
 import { mkdtemp, rm } from 'node:fs/promises';
@@ -12,14 +12,14 @@ import { ensureDatabase, openDatabase, silentLog, type Database } from '@duebrid
 import { testServer } from '@duebridge/runtime/testing';
 import { call, type Client } from './customer.ts';
 
-/** A platform and what a test needs to reach into it. */
+/** A platform, with access to its internals. */
 export interface PlatformSide {
   readonly platform: Platform;
-  /** The platform's database, to look at. */
+  /** The platform's database, for inspection. */
   readonly books: Database;
   /** Registers a partner and issues it a key. */
   readonly register: (registration: Registration) => Promise<Client>;
-  /** Calls the admin API; gives the body of a 200, throws for any other. */
+  /** Calls the admin API; returns the body of a 200, throws otherwise. */
   readonly admin: <T>(
     method: 'GET' | 'POST' | 'PATCH' | 'DELETE',
     path: string,
@@ -109,7 +109,7 @@ export class BothSides {
     };
   }
 
-  /** Ends everything, the last first, and drops the databases. */
+  /** Stops everything in reverse order and drops the databases. */
   async stop(): Promise<void> {
     for (const close of this.#closers.splice(0).toReversed()) await close();
     await rm(await this.#folder, { recursive: true, force: true });

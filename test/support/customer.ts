@@ -1,12 +1,12 @@
 /**
- * A partner's backend and a customer's browser in a few lines, as tests across packages need them:
- * the real HTTP calls, nothing of the platform imported.
+ * A partner's backend and a customer's browser in a few lines, for tests across packages: real HTTP calls, nothing of the
+ * platform imported.
  */
 import { setTimeout as delay } from 'node:timers/promises';
 import type { FlowPayment, FlowSession, FlowSessionGrant, TokenReply } from '@duebridge/contract';
 import { request } from 'undici';
 
-/** Somebody to make tokens for; all of it invented. */
+/** The customer for whom tokens are made; all data is invented. */
 const customer = {
   first_name: 'Ada',
   last_name: 'Lovelace',
@@ -28,7 +28,7 @@ export interface Answer<T> {
   readonly body: T;
 }
 
-/** Sends one JSON request; gives whatever came back. Throws only when nothing came back. */
+/** Sends one JSON request; returns the answer, whatever its status. Throws only when there is no answer. */
 export async function call<T>(
   method: 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE',
   url: string,
@@ -58,7 +58,7 @@ export function createToken(
   );
 }
 
-/** The page exchanges the token for a session and gives what it needs to go on. */
+/** The page exchanges the token for a session and returns what it needs to continue. */
 export async function openSession(platformUrl: string, token: string): Promise<Browser> {
   const grant = await call<FlowSessionGrant>(
     'POST',
@@ -85,7 +85,7 @@ export class Browser {
     return call('GET', `${this.#platformUrl}/v1/flow/session`, this.#headers);
   }
 
-  /** Confirms; safe to send as often as one likes. */
+  /** Confirms; may be repeated any number of times. */
   confirm(
     amount_in_cents: number,
     extra: { replaces?: string } = {},
@@ -106,7 +106,7 @@ export class Browser {
     );
   }
 
-  /** Waits until the payment has ended; throws when it has not within the time. */
+  /** Waits until the payment has ended; throws when it does not end in time. */
   async ended(platform_payment_id: string, withinMs = 20_000): Promise<FlowPayment> {
     const until = performance.now() + withinMs;
     for (;;) {

@@ -1,15 +1,15 @@
 /**
- * An HTTP gateway between platform and partner that records what passes and does to it what gateways do: it loses, repeats, cuts,
- * doubles and replaces bytes. It writes its answers as raw bytes, because an HTTP library would refuse to.
+ * An HTTP gateway between platform and partner that records the traffic and does what gateways do: it loses, repeats, truncates,
+ * duplicates and replaces messages. It writes its answers as raw bytes, because an HTTP library would refuse to.
  */
 import { createServer, type Server, type Socket } from 'node:net';
 import { once } from 'node:events';
 import { request } from 'undici';
 import type { Answer, History } from '../simulation/history.ts';
 
-/** What a gateway may do to one exchange. */
+/** What a gateway may do with one exchange. */
 export const BEHAVIOURS = [
-  /** Carries it. */
+  /** Forwards it. */
   'pass',
   /** Closes the connection before the partner saw the request. */
   'lose_request',
@@ -21,19 +21,19 @@ export const BEHAVIOURS = [
   'retry',
   /** Sends the request twice at the same moment. */
   'send_twice',
-  /** Carries it, and delivers it once more when everybody has forgotten it. */
+  /** Forwards it, and delivers it once more long after the exchange is over. */
   'repeat_later',
   /** Writes the bytes of the answer twice. */
   'double_answer',
-  /** Closes in the middle of an answer whose length was told. */
+  /** Closes in the middle of an answer with a Content-Length. */
   'half_answer',
-  /** Closes in the middle of an answer without a length, which looks complete. */
+  /** Closes in the middle of an answer without a Content-Length, which then looks complete. */
   'cut_answer',
   /** Two hundred 102s, then the answer. */
   'inform',
-  /** A 103 with links that nobody asked for, then the answer. */
+  /** An unsolicited 103 with links, then the answer. */
   'early_hints',
-  /** A 100 that nobody asked for, then the answer. */
+  /** An unsolicited 100, then the answer. */
   'continue',
   /** 502 with HTML; the partner never saw the request. */
   'html_502',
@@ -45,16 +45,16 @@ export const BEHAVIOURS = [
   'busy',
   /** The answer in chunks of one byte. */
   'drip',
-  /** The answer, and the connection closed behind it without a word. */
+  /** The answer, then the connection is closed without notice. */
   'close_behind',
-  /** The answer of the exchange before, as on a connection that was mixed up. */
+  /** The answer of the previous exchange, as on a connection that got out of step. */
   'stale_answer',
   /** A redirect to another place. */
   'redirect',
 ] as const;
 export type Behaviour = (typeof BEHAVIOURS)[number];
 
-/** Time after which a repeated request is delivered again. */
+/** Delay after which a repeated request is delivered again. */
 const LATER_MS = 1_500;
 
 interface Incoming {
@@ -71,7 +71,7 @@ interface Reply {
 
 let calls = 0;
 
-/** A gateway. `behave` says what happens to each exchange about a payment; everything else is carried. */
+/** A gateway. `behave` decides what happens to each exchange about a payment; everything else is forwarded. */
 export class Gateway {
   behave: () => Behaviour = () => 'pass';
   /** Milliseconds added to each direction. */
@@ -79,7 +79,7 @@ export class Gateway {
   /** Refuses everything. */
   isCut = false;
   history: History;
-  /** Exchanges by what was done to them. */
+  /** Number of exchanges, by what was done to them. */
   readonly did = new Map<Behaviour, number>();
   readonly #upstreams: () => readonly string[];
   readonly #server: Server;
@@ -93,7 +93,7 @@ export class Gateway {
     this.#server = createServer((socket) => this.#serve(socket));
   }
 
-  /** Listens on a free port of this machine and gives the address. */
+  /** Listens on a free local port and returns the URL. */
   async listen(): Promise<string> {
     this.#server.listen(0, '127.0.0.1');
     await once(this.#server, 'listening');
@@ -176,7 +176,7 @@ export class Gateway {
     } else if (raw !== 'silence') arrived(raw);
   }
 
-  /** Does what the behaviour says; gives what the platform sees, `undefined` for a connection to be closed. */
+  /** Applies the behaviour; returns what the platform sees, `undefined` for a connection to be closed. */
   async #answer(
     behaviour: Behaviour,
     act: () => Promise<Reply | undefined>,
@@ -276,7 +276,7 @@ export class Gateway {
     return String(reply.status);
   }
 
-  /** Sends it to one of the partner's servers, in turn; undefined when none answered. */
+  /** Sends it to one of the partner's servers, round robin; undefined when none answered. */
   async #forward({ method, path, headers, body }: Incoming): Promise<Reply | undefined> {
     const upstreams = this.#upstreams();
     this.#turn += 1;
@@ -306,7 +306,7 @@ export class Gateway {
   }
 }
 
-/** Hop-by-hop headers, and those that the next hop makes anew. */
+/** Hop-by-hop headers, and those that the next hop sets anew. */
 const OWN = new Set([
   'connection',
   'keep-alive',
@@ -316,7 +316,7 @@ const OWN = new Set([
   'expect',
 ]);
 
-/** Reads one request from the start of the data; undefined until all of it is there. The platform always tells a length. */
+/** Parses one request from the start of the data; undefined until it is complete. The platform always sends a Content-Length. */
 function readRequest(data: Buffer): { incoming: Incoming; length: number } | undefined {
   const end = data.indexOf('\r\n\r\n');
   if (end < 0) return undefined;
@@ -340,7 +340,7 @@ function write(socket: Socket, reply: Reply): void {
   socket.write(bytesOf(reply));
 }
 
-/** The answer as bytes; `instead` replaces the header that tells its length. */
+/** The answer as bytes; `instead` replaces the Content-Length header. */
 function bytesOf(
   reply: Reply,
   instead?: Readonly<Record<string, string>>,

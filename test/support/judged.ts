@@ -1,4 +1,4 @@
-/** Our partner kit as the judge is pointed at it, and what the judge then says: for the tests that judge our own servers. */
+/** Runs the judge against our partner kit and returns its verdict: for the tests that judge our own servers. */
 import type { Draft, RunReport } from '@duebridge/conformance';
 import type { BothSides, PartnerSide } from './both-sides.ts';
 
@@ -6,7 +6,7 @@ export const KEY = 'the-key-that-the-biller-chose';
 export const CLIENT = { client_id: 'platform', client_secret: 'a-long-secret-of-the-biller' };
 const MAXIMUM = 3_000_000_000;
 
-/** What a real run does, in less time. */
+/** A real run's pace, shortened. */
 export const PACE = {
   poll_first_ms: 20,
   poll_longest_ms: 200,
@@ -18,7 +18,7 @@ export const PACE = {
   quiet_ms: 1_500,
 };
 
-/** A kit with three accounts. With `holdMs` its operator has time to cancel, and P53 can be judged. */
+/** A kit with three accounts. With `holdMs` its operator has time to cancel, so P53 can be judged. */
 export async function judgedPartner(
   sides: BothSides,
   method: 'key' | 'oauth',
@@ -64,7 +64,7 @@ export async function judgedPartner(
   return { side, draft };
 }
 
-/** What the judge has against a server, one line each; empty when nothing. */
+/** The judge's findings about a server, one line each; empty when there are none. */
 export function findings(report: RunReport): string {
   return report.results
     .filter(({ findings }) => findings.length > 0)

@@ -17,15 +17,15 @@ import type { Runner } from './runnable-page.ts';
 
 const root = join(import.meta.dirname, '../..');
 
-/** The address at which a page says nobody listens, and a reserved port at which nobody does. */
+/** The addresses at which a page says that nobody listens, and a reserved port where nobody does. */
 const NOBODY = [4999, 1] as const;
 
-/** A server that has not answered by then will not. */
+/** Time limit for a server to answer. */
 const START_MS = 30_000;
-/** A server that has not stopped by then is cut; its own limit is ten seconds. */
+/** Time limit for a server to stop before it is killed; its own limit is ten seconds. */
 const STOP_MS = 15_000;
 
-/** A runner, and the end of everything it started. */
+/** A runner, with a function that stops everything it started. */
 export interface PageRun extends Runner {
   close(): Promise<void>;
 }
@@ -34,7 +34,7 @@ export interface PageRun extends Runner {
 export async function openPageRun(): Promise<PageRun> {
   const postgres = await testServer();
   const folder = mkdtempSync(join(tmpdir(), 'duebridge-page-'));
-  /** Ports as the page writes them, and as they are in this run; known when a server has said where it listens. */
+  /** Ports as written in the page, and as used in this run; known once a server has logged where it listens. */
   const ports = new Map<number, number>([NOBODY]);
   const variables = new Map<string, string>();
   const children: ChildProcess[] = [];
@@ -127,7 +127,7 @@ function key(): string {
   return randomBytes(32).toString('base64');
 }
 
-/** Where a server listens, by its own log. Fails when it ends, or says nothing for too long. */
+/** The address of a server, taken from its log. Fails when it ends, or logs nothing for too long. */
 async function addresses(child: ChildProcess): Promise<{ url: string; adminUrl: string }> {
   assert(child.stderr);
   const late = setTimeout(() => child.kill('SIGKILL'), START_MS);
@@ -142,7 +142,7 @@ async function addresses(child: ChildProcess): Promise<{ url: string; adminUrl: 
     }
   } finally {
     clearTimeout(late);
-    // Read on, or the server stops at a full pipe.
+    // Keep reading, or the server blocks on a full pipe.
     child.stderr.resume();
   }
   return assert.fail(`a server of the page did not start: ${log}`);

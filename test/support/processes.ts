@@ -1,6 +1,6 @@
 /**
- * Real processes, as they run in production, for tests that kill them: each is the command line in a
- * Node of its own, with its settings in the environment and its log in a file.
+ * Real processes, as in production, for tests that kill them: each is the command line in a Node process of its own, with its
+ * settings in the environment and its log in a file.
  */
 import { spawn, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
@@ -11,10 +11,13 @@ import { request } from 'undici';
 
 const doorway = join(import.meta.dirname, '..', '..', 'bin', 'duebridge.ts');
 
-/** How long a process may take until it is ready: two seconds alone, half a minute on a machine with ten times the work it can do. */
+/**
+ * Time limit for a process to become ready: it takes two seconds alone, and half a minute on a machine with ten times its
+ * capacity in load.
+ */
 const START_MS = 90_000;
 
-/** A server process that can be killed and started again, always at the same address. */
+/** A server process that can be killed and restarted at the same address. */
 export class Server {
   readonly url: string;
   readonly #args: readonly string[];
@@ -28,7 +31,7 @@ export class Server {
     port: number;
     env: Readonly<Record<string, string>>;
     logFile: string;
-    /** A module that is loaded before the program, and to which `send` talks. */
+    /** A module that is loaded before the program and receives the messages of `send`. */
     preload?: string;
   }) {
     this.url = `http://127.0.0.1:${options.port}`;
@@ -38,7 +41,7 @@ export class Server {
     this.#preload = options.preload;
   }
 
-  /** Starts the process and resolves when it says that it is ready. */
+  /** Starts the process and resolves when it reports that it is ready. */
   async start(): Promise<void> {
     const log = createWriteStream(this.#logFile, { flags: 'a' });
     const preload = this.#preload === undefined ? [] : ['--import', this.#preload];
@@ -83,23 +86,23 @@ export class Server {
     return `${this.#args.join(' ')} ended with ${signalCode ?? exitCode ?? 'nothing yet'}, see ${this.#logFile}`;
   }
 
-  /** Sends the process a signal and waits for nothing; harmless when it has ended. */
+  /** Sends the process a signal without waiting; harmless when it has ended. */
   signal(signal: NodeJS.Signals): void {
     if (this.isAlive) this.#child?.kill(signal);
   }
 
   /** Sends a message to the preloaded module; harmless when the process has ended. */
   send(message: object): void {
-    // A process that dies meanwhile closes the channel, which is an error to nobody.
+    // The channel of a process that dies meanwhile fails; ignore that error.
     if (this.isAlive) this.#child?.send(message, () => undefined);
   }
 
-  /** SIGKILL: nothing of it runs on, nothing is told. */
+  /** SIGKILL: the process ends without any cleanup. */
   async kill(): Promise<void> {
     await this.#end('SIGKILL');
   }
 
-  /** SIGTERM; gives the exit code. */
+  /** SIGTERM; returns the exit code. */
   async stop(): Promise<number | null> {
     return this.#end('SIGTERM');
   }

@@ -1,4 +1,4 @@
-/** Every SQL statement of both servers as it stands in the source, for tests that say what no statement may do. */
+/** Every SQL statement of both servers as written in the source, for tests that state what no statement may do. */
 import { globSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { parseSync } from 'oxc-parser';
@@ -27,7 +27,7 @@ export function statementsOf(side: Side): Statement[] {
     });
 }
 
-/** Texts of a syntax tree: comments, which name tables as well, are not in it. */
+/** The strings of a syntax tree, without comments, which also name tables. */
 function collect(node: unknown, found: string[]): void {
   if (Array.isArray(node)) {
     for (const one of node) collect(one, found);

@@ -25,16 +25,16 @@ const secret = 'a-secret-that-both-know';
 const example = (name: string): string =>
   fileURLToPath(new URL(`./example/${name}`, import.meta.url));
 
-/** An example in another language: where its books are, and how it starts. */
+/** An example in another language: where its records are, and how it starts. */
 interface Example {
-  /** The program and arguments that succeed where the example can run. */
+  /** The program and arguments that succeed when the example can run. */
   readonly probe: readonly [program: string, ...args: string[]];
   readonly books: string;
   start(books: string, port: number): string[];
-  /** Puts two accounts into its books: before it starts, or once it has made its tables. */
+  /** Adds two accounts to its records: before it starts, or once it has created its tables. */
   fill(books: string): void;
   readonly filled: 'before it starts' | 'once it listens';
-  /** Leaves in its books what a crash in the middle of a write leaves there, of the payment `torn`. */
+  /** Leaves in its records what a crash in the middle of a write leaves there, for the payment `torn`. */
   tear?(books: string): void;
 }
 
@@ -75,7 +75,7 @@ const examples: Readonly<Record<'python3' | 'php' | 'java', Example>> = {
   },
 };
 
-/** Starts an example; returns its address and what kills it. */
+/** Starts an example; returns its address and a function that kills it. */
 async function startExample(
   t: TestContext,
   of: Example,
@@ -96,7 +96,7 @@ async function startExample(
   const url = `http://127.0.0.1:${port}`;
   for (const until = performance.now() + 60_000; performance.now() < until;) {
     assert.equal(child.exitCode, null, `${program} ended instead of listening`);
-    // Unsigned: any answer shows that it listens.
+    // Unsigned: any answer proves that it listens.
     const status = await fetch(`${url}/accounts/acme/none`).then(
       (response) => response.status,
       () => undefined,
@@ -151,7 +151,7 @@ for (const [name, of] of Object.entries(examples)) {
     assert.deepEqual([shut.body['status'], none.body['status']], ['failed', 'failed']);
     const balance = await partner.call('GET', '/biller/acme/account/A-1/balance');
     assert.equal(balance.body['amount_due_in_cents'], 10_000 - 10 * 100);
-    // Posting again is answered as before, and looking up tells the same.
+    // A repeated posting gets the same answer, and so does a look-up.
     const [posting] = await database.query<Parameters<typeof accounts.post>[0][number]>(
       `SELECT platform_payment_id, payment_id, platform_batch_id, biller_id, account_id, amount_in_cents, initiated_at
          FROM duebridge_partner.payment WHERE platform_payment_id = 'p-1'`,
@@ -166,7 +166,7 @@ for (const [name, of] of Object.entries(examples)) {
       accountsOverHttp({ url, secret: 'some-other-secret' }).findAccount('acme', 'A-1'),
       /401/,
     );
-    // Killed and started again, it knows what it booked.
+    // After a kill and a restart it still knows what it booked.
     await kill();
     of.tear?.(books);
     const restarted = accountsOverHttp({ url: (await startExample(t, of, books)).url, secret });
@@ -186,7 +186,7 @@ interface Asked {
   readonly signature: string;
 }
 
-/** A service in this process that answers as it is told: status, body, or nothing at all. */
+/** A service in this process with scripted answers: status, body, or no answer. */
 async function scripted(
   t: TestContext,
   answer: (asked: Asked) => { status: number; body: string } | 'cut',

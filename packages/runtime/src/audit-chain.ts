@@ -20,58 +20,61 @@ export interface AuditTables {
   readonly lines: string;
   /** Schema and table of the seals. */
   readonly seals: string;
-  /** The other columns of a line, in the order in which they are digested. It never changes for a line that was sealed. */
+  /** The other columns of a line, in the order of the digest. The order never changes for sealed lines. */
   readonly columns: readonly string[];
 }
 
-/** Where the chain is found not to hold, in the first place. */
+/** The first place where the chain is broken. */
 export interface BrokenAudit {
   readonly seal_no: number;
-  /** `altered`: a line says something else than when it was sealed, or one was exchanged for another. */
+  /** `altered`: a line differs from when it was sealed, or was exchanged for another. */
   readonly what: 'altered' | 'removed' | 'inserted' | 'seal_missing' | 'seal_altered';
-  /** The line that should not be there as it is, or the time of the last good line before the one that is gone. */
+  /** The line that was added or altered, or the time of the last good line before a missing one. */
   readonly at: string | null;
   readonly audit_id: string | null;
 }
 
-/** What a check of some seals found. */
+/** The result of checking some seals. */
 export interface AuditCheck {
-  /** Seals and lines that were compared. */
+  /** Number of seals and lines compared. */
   readonly seals: number;
   readonly lines: number;
-  /** The last good seal: compare it with one noted elsewhere. Null: none was good, or none is there. */
+  /** The last good seal: compare it with one recorded elsewhere. Null: none was good, or there is none. */
   readonly through: { readonly seal_no: number; readonly seal: string; readonly to: string } | null;
-  /** After which seal to go on; null: this was the last. */
+  /** The seal to continue after; null: this was the last. */
   readonly next: number | null;
   readonly broken: BrokenAudit | null;
-  /** Lines that no seal covers yet, told with the last seals; ordinarily those of the last minute. */
+  /** Lines that no seal covers yet, reported with the last seals; usually those of the last minute. */
   readonly unsealed: number;
 }
 
 /** The seals of one audit. */
 export interface AuditChain {
-  /** Seals what is ready; returns the newest seal of this call, or undefined when there was none to make. Call it every few seconds. */
+  /**
+   * Seals what is ready; returns the newest seal of this call, or undefined when there was none to create. Call it every few
+   * seconds.
+   */
   seal(): Promise<{ readonly seal_no: number; readonly seal: string } | undefined>;
-  /** Compares at most `limit` seals behind number `after` with the lines of their time. */
+  /** Compares at most `limit` seals after number `after` with the lines of their time. */
   verify(after: number, limit: number): Promise<AuditCheck>;
   /** Milliseconds since the end of the newest seal's stretch at the last call of `seal`; 0 before it. */
   readonly ageMs: number;
 }
 
-/** Lines in one seal: 64 kB of digests, and fine enough to say where something is wrong. */
+/** Lines in one seal: 64 kB of digests, and few enough to locate a problem. */
 const LINES_PER_SEAL = 2_000;
-/** Seals in one round: more than the engine writes in ten seconds at its fastest. */
+/** Seals per round: more than the engine writes in ten seconds at its fastest. */
 const SEALS_PER_ROUND = 100;
 /**
- * How old a line is when it is sealed. Longer than the statements before it in its transaction may take, because some lines have the time
- * at which their transaction began, when it did not hold the lock yet.
+ * The age at which a line is sealed. It exceeds the time that earlier statements of its transaction may take, because some lines
+ * have the time at which their transaction began, before it held the lock.
  */
 const MARGIN_MS = 30_000;
-/** With nothing to seal, the stretch is closed this often all the same: nothing can be slipped into it afterwards. */
+/** Without new lines, the stretch is closed at this interval anyway, so that nothing can be inserted into it afterwards. */
 const EMPTY_SEAL_MS = 10 * 60_000;
-/** The clock of the database went back by more than this: the times of new lines lie in stretches that are sealed. */
+/** The database's clock went back by more than this: new lines then have times within sealed stretches. */
 const CLOCK_STEP_MS = 2_000;
-/** How far to look back then: when the clock went back is not known, only that no round has seen it before. */
+/** How far to look back in that case: the exact time of the step is unknown, except that no earlier round saw it. */
 const LOOK_BACK_MS = 10 * 60_000;
 const DIGEST_BYTES = 32;
 const NO_SEAL = Buffer.alloc(DIGEST_BYTES);
@@ -93,14 +96,14 @@ interface LineDigest {
   readonly audit_id: string;
 }
 
-/** Where the first seal begins, in the form that times have here: to the microsecond, in UTC. */
+/** The start of the first seal, in the time format used here: to the microsecond, in UTC. */
 const BEGINNING = '-infinity';
 const utc = (column: string): string =>
   `CASE WHEN ${column} = '-infinity' THEN '-infinity' ELSE to_char(${column}, 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') END`;
 
 /**
- * Opens the seals of an audit. `key` is a secret outside the database: with it, nobody who can only write to the database can make a
- * chain of his own. `marginMs` is for tests.
+ * Opens the seals of an audit. `key` is a secret outside the database: without it, somebody who can only write to the database
+ * cannot forge a chain. `marginMs` is for tests.
  */
 export function openAuditChain(options: {
   readonly database: Database;
@@ -111,7 +114,7 @@ export function openAuditChain(options: {
   const { database, tables, key, marginMs = MARGIN_MS } = options;
   const statements = statementsOf(tables);
   let ageMs = 0;
-  /** Times whose older lines can no longer become more, and how that is known: see `horizon`. */
+  /** Times before which no line can be added any more, and how that is known: see `horizon`. */
   let waitsFor: { readonly at: string; readonly writers: readonly string[] } | undefined;
   let settled: string | undefined;
 
@@ -131,8 +134,9 @@ export function openAuditChain(options: {
   };
 
   /**
-   * Up to which time nothing can be added any more. A transaction that has written a line holds the table's write lock until it ends. Of
-   * each time it is remembered who held it; once those have ended, no line older than the margin before that time can come.
+   * The time before which nothing can be added any more. A transaction that has written a line holds the table's write lock until
+   * it ends. For each time, the holders of that lock are remembered; once they have ended, no line older than the margin before
+   * that time can be added.
    */
   const horizon = async (): Promise<{ now: string; horizon: string | undefined }> => {
     const [row] = await database.query<{ now: string; writers: string[] }>(statements.now);
@@ -158,7 +162,7 @@ export function openAuditChain(options: {
     return made.length === 0 ? undefined : seal;
   };
 
-  /** Digests of lines in (from, to] that a seal holds already: after the clock went back, stretches overlap. */
+  /** Digests of lines in (from, to] that a seal covers already: after the clock went back, stretches overlap. */
   const sealedWithin = async (from: string, to: string, but: number): Promise<Set<string>> => {
     const rows = await database.query<{ digests: Buffer }>(statements.overlapping, [from, to, but]);
     return new Set(rows.flatMap(({ digests }) => partsOf(digests)));
@@ -174,11 +178,11 @@ export function openAuditChain(options: {
     const seal_no = (last?.seal_no ?? 0) + 1;
     const previous = last?.seal ?? NO_SEAL;
     if (last !== undefined && millis(now) < millis(last.sealed_at) - CLOCK_STEP_MS) {
-      // An empty seal that goes back as well records it; the next ones seal what is written meanwhile.
+      // An empty seal whose time goes back records the step; the next ones seal the lines written in the meantime.
       const back = shifted(now, -marginMs - LOOK_BACK_MS);
       const none = { lines: 0, digests: Buffer.alloc(0), previous };
       const seal = await write({ seal_no, from_at: back, to_at: back, sealed_at: now, ...none });
-      // Times remembered before the step lie in the future now.
+      // Times remembered before the step are now in the future.
       waitsFor = undefined;
       settled = undefined;
       return seal && { seal_no, seal: seal.toString('hex'), isFull: false };
@@ -300,7 +304,7 @@ export function openAuditChain(options: {
 
 /** How often a replica looks for lines to seal. */
 const EVERY_MS = 10_000;
-/** How often the newest seal is logged: what stands in a log elsewhere shows that the end of the chain was cut off. */
+/** How often the newest seal is logged: a log kept elsewhere reveals that the end of the chain was cut off. */
 const LOGGED_EVERY_MS = 60 * 60_000;
 
 /** Seals every ten seconds until `signal` aborts; resolves then. */
@@ -342,7 +346,7 @@ function statementsOf({
   NamedStatement
 > {
   const prefix = `${lines.split('.')[0]}_seal`;
-  // An array of values as JSON cannot be read in two ways, and PostgreSQL writes jsonb in one way only.
+  // An array of values as JSON is unambiguous, and PostgreSQL formats jsonb in only one way.
   const digest = `sha256(convert_to(jsonb_build_array(audit_id, ${utc('at')}, ${columns.join(', ')})::text, 'UTF8')) AS digest`;
   const line = `${digest}, ${utc('at')} AS at, audit_id::text AS audit_id`;
   const seal = `seal_no, ${utc('from_at')} AS from_at, ${utc('to_at')} AS to_at, ${utc('sealed_at')} AS sealed_at, lines, digests, previous, seal`;
@@ -369,7 +373,7 @@ function statementsOf({
       `${prefix}_overlapping`,
       `SELECT digests FROM ${seals} WHERE to_at > $1 AND from_at < $2 AND seal_no <> $3`,
     ),
-    // Lines of one time are sealed together, so that a time can be the end of a stretch.
+    // Lines with the same time are sealed together, so that a time can be the end of a stretch.
     ready: sql(
       `${prefix}_ready`,
       `SELECT ${line} FROM (

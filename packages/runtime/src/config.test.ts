@@ -80,7 +80,7 @@ test('a misspelt variable of ours is refused with the name that was meant; other
         error.message.includes(`${slip} is not known: did you mean DUEBRIDGE_RETENTION_DAYS?`),
     );
   }
-  // Of a newer version, of another program, of another product.
+  // From a newer version, from another program, from another product.
   const env = { DUEBRIDGE_SOMETHING_NEW: '1', DUEBRIDGE_OTHER: '1', RETENTON_DAYS: '1', PATH: 'x' };
   assert.deepEqual(readConfig(spec2, env, { alsoKnown: ['DUEBRIDGE_OTHER'] }), {
     port: 4000,
@@ -108,7 +108,7 @@ test('a secret may come from a file; both at once, or a file that is not there, 
   );
   refused({ DUEBRIDGE_ADMIN_KEY_FILE: path.join(folder, 'none') }, /cannot be read \(ENOENT\)/);
   refused({ DUEBRIDGE_ADMIN_KEY_FILE: folder }, /cannot be read \(EISDIR\)/);
-  // Only secrets have one.
+  // Only secrets have a file variant.
   assert.throws(
     () =>
       readConfig(

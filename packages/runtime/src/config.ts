@@ -1,4 +1,4 @@
-/** The configuration of a server: read from the environment once and whole, so that all problems are reported at once. */
+/** The configuration of a server: read once and completely from the environment, so that all problems are reported together. */
 import { readFileSync } from 'node:fs';
 import { ConfigurationError, messageOf } from './errors.ts';
 
@@ -13,11 +13,11 @@ export interface Variable<T> {
   readonly default?: T;
   /** What --help shows as the default, where the value itself says too little. */
   readonly otherwise?: string;
-  /** May be given as a file too: NAME_FILE names one that holds it, as container hosts mount secrets. */
+  /** May also be given as a file: NAME_FILE names a file that contains the value, as container hosts mount secrets. */
   readonly secret?: true;
 }
 
-/** The variables of a program, by the name of what they set. */
+/** The variables of a program, by the name of the setting. */
 export type Variables = Readonly<Record<string, Variable<unknown>>>;
 
 /** The environment, as Node gives it. */
@@ -26,14 +26,14 @@ export type Environment = Readonly<Record<string, string | undefined>>;
 /** Any text. */
 export const text: Parser<string> = (value) => value;
 
-/** A secret: at least 16 characters, without spaces or control characters, which headers and shells lose. */
+/** A secret: at least 16 characters, without spaces or control characters, which headers and shells drop. */
 export const secret: Parser<string> = (value) => {
   if (value.length < 16) throw new Error('must be at least 16 characters long');
   if (!/^[\u0021-\u007e]+$/.test(value)) throw new Error('must be visible ASCII without spaces');
   return value;
 };
 
-/** A whole number between two bounds, both allowed. */
+/** A whole number between two inclusive bounds. */
 export function integer(min: number, max: number): Parser<number> {
   return (value) => {
     const number = /^-?\d{1,15}$/.test(value) ? Number(value) : Number.NaN;
@@ -44,14 +44,14 @@ export function integer(min: number, max: number): Parser<number> {
   };
 }
 
-/** A part of a whole: a number from 0 to 1, both allowed. */
+/** A fraction: a number from 0 to 1, both included. */
 export const fraction: Parser<number> = (value) => {
   const number = /^\d{1,10}(\.\d{1,10})?$/.test(value) ? Number(value) : Number.NaN;
   if (!(number <= 1)) throw new Error('must be a number from 0 to 1, such as 0.05');
   return number;
 };
 
-/** An absolute address with one of the given schemes (`https:`); gives it as written. */
+/** An absolute URL with one of the given schemes (`https:`); returned as written. */
 export function address(...schemes: string[]): Parser<string> {
   return (value) => {
     if (!URL.canParse(value) || !schemes.includes(new URL(value).protocol)) {
@@ -91,16 +91,16 @@ export function oneOf<const T extends string>(...words: T[]): Parser<T> {
 /** The values of a specification. */
 export type Config<S> = { readonly [K in keyof S]: S[K] extends Variable<infer T> ? T : never };
 
-/** Variables of the project that no server's table holds: tests, demo and tools read them. */
+/** Variables of the project that are in no server's table: tests, the demo and tools read them. */
 const readElsewhere = ['DUEBRIDGE_TEST_DATABASE_URL', 'DUEBRIDGE_ADMIN_URL'];
 
-/** A name this close to a known one is probably a typo: two letters, or one pair of them swapped. */
+/** A name this close to a known one is probably a typo: two letters, or one swapped pair. */
 const slipDistance = 2;
 
 /**
  * Reads all variables of `spec` from `env`. Throws one ConfigurationError that names every variable that is missing, wrong or
- * misspelt, and never quotes a value. `alsoKnown` names variables of other programs of the project, which may share an environment;
- * one that ends in * is a prefix.
+ * misspelt, and never quotes a value. `alsoKnown` names variables of other programs of the project, which may share an
+ * environment; a name that ends in * is a prefix.
  */
 export function readConfig<const S extends Variables>(
   spec: S,
@@ -136,8 +136,8 @@ export function readConfig<const S extends Variables>(
 }
 
 /**
- * The DUEBRIDGE_ variables of `env` that this version does not know and that are not typos: perhaps of a newer version,
- * whose deployment is rolled back to this one. A server logs them at its start and continues.
+ * The DUEBRIDGE_ variables of `env` that this version does not know and that are not typos. They may belong to a newer version
+ * whose deployment was rolled back to this one. A server logs them when it starts and continues.
  */
 export function unknownVariables(
   spec: Variables,
@@ -193,8 +193,8 @@ function isSlip(one: string, other: string): boolean {
 }
 
 /**
- * A secret of the environment: the text of NAME, or of the file that NAME_FILE names, without the line break at its end. Undefined
- * when neither is given. Throws ConfigurationError when both are, or when the file cannot be read.
+ * A secret from the environment: the value of NAME, or the text of the file named by NAME_FILE without its trailing line break.
+ * Undefined when neither is set. Throws ConfigurationError when both are, or when the file cannot be read.
  */
 export function secretText(env: Environment, name: string): string | undefined {
   const given = env[name] || undefined;
@@ -213,7 +213,7 @@ export function secretText(env: Environment, name: string): string | undefined {
   }
 }
 
-/** The table as `--help` shows it: name, description, what holds when nothing is given. */
+/** The table as `--help` shows it: name, description, default. */
 export function environmentHelp(spec: Variables): string {
   const rows = Object.values(spec);
   const width = Math.max(...rows.map(({ name }) => name.length));

@@ -1,7 +1,7 @@
 /**
- * Which deployment a database belongs to (decision 34). Each side's schema has one row with an id and, for each secret that its data
- * depends on, a keyed value made from both. A start with another secret, or on another deployment's database, is told at once;
- * without the row it would adopt the payments in flight and fail each of them.
+ * The deployment that a database belongs to (decision 34). Each side's schema has one row with an id and, for each secret that
+ * its data depends on, a keyed value computed from both. A start with another secret, or on another deployment's database, is
+ * refused immediately. Without the row it would adopt the payments in flight and fail each of them.
  */
 import { createHmac, randomUUID, type KeyObject } from 'node:crypto';
 import { ConfigurationError } from './errors.ts';
@@ -9,9 +9,9 @@ import type { Database } from './postgres.ts';
 
 /** A secret that the data depends on. */
 export interface DeploymentSecret {
-  /** Its variable: what the sentence names. */
+  /** Its variable, named in the error message. */
   readonly variable: string;
-  /** The key in use, then those that may still have been in use at the last start (a rotation). */
+  /** The current key, then those that may still have been in use at the last start (a rotation). */
   readonly keys: readonly KeyObject[];
 }
 
@@ -21,7 +21,7 @@ interface Row {
 }
 
 /**
- * Compares the secrets with the database's, remembering those it has not met yet. Returns the id of the deployment. Throws
+ * Compares the secrets with the database's values and stores those of new secrets. Returns the id of the deployment. Throws
  * ConfigurationError naming every variable that does not fit.
  */
 export async function checkDeployment(
@@ -38,7 +38,7 @@ export async function checkDeployment(
     const values = Object.fromEntries(
       secrets.map((secret) => [secret.variable, keyedValues(secret, deployment_id)[0]]),
     );
-    // Of several first starts at once one wins; the others compare with what it wrote.
+    // Of several concurrent first starts one wins; the others compare with what it wrote.
     await database.query(
       `INSERT INTO ${table} (deployment_id, secrets) VALUES ($1, $2) ON CONFLICT DO NOTHING`,
       [deployment_id, JSON.stringify(values)],
@@ -53,7 +53,7 @@ export async function checkDeployment(
     const values = keyedValues(secret, row.deployment_id);
     const [current] = values;
     if (current === undefined || kept === current) continue;
-    // A key that came in front of the former one (a rotation), or a secret that an earlier version did not check.
+    // A key placed before the former one (a rotation), or a secret that an earlier version did not check.
     if (kept === undefined || values.includes(kept)) changed[secret.variable] = current;
     else wrong.push(secret.variable);
   }

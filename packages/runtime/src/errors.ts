@@ -6,7 +6,7 @@
 /** Exit codes of every command (decision 30). */
 export const exitCodes = { done: 0, failed: 1, configuration: 2, usage: 3 } as const;
 
-/** A command could not do what it was asked. The message is one sentence for the person at the terminal. */
+/** A command could not do what was asked. The message is one sentence for the person at the terminal. */
 export class CommandError extends Error {
   override readonly name = 'CommandError';
   readonly exitCode: number;
@@ -51,15 +51,15 @@ export function messageOf(error: unknown): string {
 }
 
 /**
- * What a log may say of an error that somebody else's code threw (a biller's account system, a funding adapter): its kind, its code
- * and where it was thrown. Never its message: one that quotes the customer's name or an account's row would pass the redaction,
- * which goes by keys (PL15).
+ * What a log may contain of an error thrown by third-party code (a biller's account system, a funding adapter): its type, its
+ * code and where it was thrown. Never its message: redaction goes by keys, so a message that quotes a customer's name or an
+ * account's row would pass it (PL15).
  */
 export function kindOfError(error: unknown): string {
   if (!(error instanceof Error)) return `a thrown ${error === null ? 'null' : typeof error}`;
   const name = /^[A-Za-z_$][\w$]{0,59}$/.test(error.name) ? error.name : 'Error';
   const code = 'code' in error ? String(error.code) : '';
-  // The stack begins with the message; only what stands behind it is a place in the code.
+  // The stack begins with the message; only the text after it is a location in the code.
   const header = `${error.name}: ${error.message}\n`;
   const stack = error.stack ?? '';
   const frame = stack.startsWith(header) ? stack.slice(header.length).split('\n', 1)[0] : undefined;

@@ -48,7 +48,7 @@ interface Waiting<In, Out> {
   reject: (error: unknown) => void;
 }
 
-/** Makes a group commit over `flush`. */
+/** Creates a group commit over `flush`. */
 export function groupCommit<In, Out>(options: GroupCommitOptions<In, Out>): GroupCommit<In, Out> {
   const { flush, maxBatch, maxQueued, lingerMs = 0, concurrency = 1 } = options;
   const clock = options.clock ?? systemClock;
@@ -144,7 +144,7 @@ export function groupCommit<In, Out>(options: GroupCommitOptions<In, Out>): Grou
   };
 }
 
-/** Errors that say nothing about a single item: the database is away, or the flush itself is wrong. */
+/** Errors that say nothing about a single item: the database is unavailable, or the flush itself is wrong. */
 function isToldToAll(error: unknown): boolean {
   return error instanceof DatabaseUnavailable || error instanceof assert.AssertionError;
 }

@@ -1,4 +1,4 @@
-/** What both servers share: database, time, HTTP, service life. Imports the contract only. */
+/** Shared by both servers: database, time, HTTP, service lifecycle. Imports the contract only. */
 export * from './audit-chain.ts';
 export * from './clock.ts';
 export * from './config.ts';

@@ -1,6 +1,4 @@
-/**
- * A secret that a server makes once and keeps in a file of its own, for a start that is given none (decisions 28 and 53).
- */
+/** A secret that a server generates once and keeps in its own file, for starts without a configured one (decisions 28 and 53). */
 import { randomBytes } from 'node:crypto';
 import { link, mkdir, readFile, unlink, writeFile } from 'node:fs/promises';
 import path from 'node:path';
@@ -24,13 +22,13 @@ export async function readKeptSecret(file: string): Promise<string | undefined> 
 }
 
 /**
- * The secret in a file, made at the first call: 32 random bytes in base64, readable by its owner alone, whole or not at all however
- * many processes start at once. Throws ConfigurationError when the file can be neither read nor made.
+ * The secret in a file, created at the first call: 32 random bytes in base64, readable by its owner only. The file is written
+ * atomically, however many processes start concurrently. Throws ConfigurationError when the file can be neither read nor created.
  */
 export async function keptSecret(file: string): Promise<string> {
   const found = await readKeptSecret(file);
   if (found !== undefined) return found;
-  // Written aside and linked into place: of two processes that start at once one wins, and neither reads half a secret.
+  // Written to another file and linked into place: of two concurrent starts one wins, and neither reads half a secret.
   const aside = `${file}.${process.pid}.${randomBytes(4).toString('hex')}`;
   try {
     await mkdir(path.dirname(file), { recursive: true });

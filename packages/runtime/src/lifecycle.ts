@@ -1,10 +1,10 @@
-/** The life of a service: a start that fails with one sentence, and one graceful stop. */
+/** The lifecycle of a service: a start whose failure is one sentence, and one graceful stop. */
 import { ConfigurationError, exitCodes } from './errors.ts';
 import type { Log } from './log.ts';
 
 /** A started service. */
 export interface Service {
-  /** Stops accepting, finishes or hands over what is under way, closes. Called once. */
+  /** Stops accepting, finishes or hands over the work in progress, closes. Called once. */
   stop(): Promise<void>;
 }
 
@@ -14,7 +14,7 @@ export interface RunOptions {
   /** DUEBRIDGE_ variables that this version does not know; logged, because one may be misspelt. */
   unknownVariables?: readonly string[];
   start(): Promise<Service>;
-  /** How long a stop may take in milliseconds; default 10,000 (reliability F82), what a container host grants before it kills. */
+  /** Time limit of a stop in milliseconds; default 10,000 (reliability F82), after which a container host kills. */
   stopTimeoutMs?: number;
 }
 
@@ -60,7 +60,7 @@ export async function runService(options: RunOptions): Promise<void> {
     service = await options.start();
   } catch (error) {
     const isConfiguration = error instanceof ConfigurationError;
-    // A configuration error prints one sentence, as every other command does; a bug prints everything.
+    // A configuration error prints one sentence, like in every other command; a bug prints everything.
     if (isConfiguration) process.stderr.write(`duebridge: ${error.message}\n`);
     else log.error({ error: asError(error) }, 'the start failed');
     process.exit(isConfiguration ? error.exitCode : exitCodes.failed);
@@ -78,8 +78,8 @@ export async function runService(options: RunOptions): Promise<void> {
 }
 
 /**
- * Calls back when this process was started by npm or npx and what started it has ended. Both start programs through a shell; a
- * SIGTERM to npm ends that shell, which passes nothing on, and the server would keep its port with nobody left to stop it.
+ * Calls back when this process was started by npm or npx and its parent has ended. Both start programs through a shell. A SIGTERM
+ * to npm ends that shell, which passes nothing on, and the server would keep its port with nobody left to stop it.
  */
 function whenNpmEnds(ended: () => void): void {
   if (process.env['npm_command'] === undefined) return;
@@ -92,7 +92,7 @@ function whenNpmEnds(ended: () => void): void {
   timer.unref();
 }
 
-/** How often to look whether npm is still there: soon enough for a stop, and one number a time. */
+/** How often to check whether npm is still running. */
 const PARENT_CHECK_MS = 200;
 
 function asError(error: unknown): Error {

@@ -1,4 +1,4 @@
-/** What a module needs of a logger; a pino logger is one. Details first, then the message. */
+/** The part of a logger that a module needs; a pino logger fits. Details first, then the message. */
 export interface Log {
   debug(details: object, message: string): void;
   info(details: object, message: string): void;
@@ -8,5 +8,5 @@ export interface Log {
 
 const nothing = (): void => undefined;
 
-/** A logger that keeps nothing: the default where none is given. */
+/** A logger that discards everything: the default. */
 export const silentLog: Log = { debug: nothing, info: nothing, warn: nothing, error: nothing };

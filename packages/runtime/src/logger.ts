@@ -31,7 +31,7 @@ const privateKeys = [
   'zip',
 ];
 const redacted = '[redacted]';
-/** Deeper structures are cut: a log line is for facts, not for documents. */
+/** Deeper structures are cut: a log line holds facts, not documents. */
 const maxLogDepth = 6;
 
 /** How to log. */
@@ -39,7 +39,7 @@ export interface LoggerOptions {
   /** Name of the program, on each line. */
   name: string;
   level?: LevelWithSilent;
-  /** More keys to hide: the header a partner chose for its key. Compared without case. */
+  /** Additional keys to hide: the header that a partner chose for its key. Case-insensitive. */
   privateKeys?: readonly string[];
   /** Default: standard error, written at once, so that a crash loses no line. */
   destination?: DestinationStream;
@@ -57,7 +57,7 @@ export function createLogger(options: LoggerOptions): Logger {
     {
       name: options.name,
       level: options.level ?? 'info',
-      // Without the process's host and id: the collector knows them.
+      // Without host name and process id: the collector adds them.
       base: { name: options.name },
       timestamp: pino.stdTimeFunctions.isoTime,
       formatters: {
@@ -66,7 +66,7 @@ export function createLogger(options: LoggerOptions): Logger {
       },
       // The fields of a child logger pass by the formatter above; pino's own redaction reaches them.
       redact: { paths: [...hidden].map((key) => `["${key}"]`), censor: redacted },
-      // The last word on every line, whichever way it came: messages are ours, but one may quote an address with a password.
+      // Applied to every line, however it was logged: messages are ours, but one may quote an address with a password.
       hooks: { streamWrite: withoutCredentials },
       serializers: { err: (error: unknown) => error },
     },

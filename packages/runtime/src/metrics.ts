@@ -1,4 +1,4 @@
-/** Figures for Prometheus. */
+/** Metrics for Prometheus. */
 import {
   collectDefaultMetrics,
   Counter,
@@ -9,7 +9,9 @@ import {
   type PrometheusContentType,
 } from 'prom-client';
 
-/** The figures of one process. Names begin with `duebridge_`; labels are few and closed, never ids of customers or payments. */
+/**
+ * The metrics of one process. Names begin with `duebridge_`; labels have few, fixed values, never ids of customers or payments.
+ */
 export interface Metrics {
   counter(name: string, help: string, labels?: readonly string[]): Counter;
   gauge(name: string, help: string, labels?: readonly string[], collect?: () => number): Gauge;
@@ -20,7 +22,7 @@ export interface Metrics {
     labels?: readonly string[],
     buckets?: readonly number[],
   ): Histogram;
-  /** What /metrics answers. */
+  /** The answer of /metrics. */
   text(): Promise<string>;
   readonly contentType: string;
 }
@@ -28,7 +30,9 @@ export interface Metrics {
 /** From 1 ms to 30 s: a read from memory to the longest waiting read. */
 const secondsBuckets = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30];
 
-/** Makes the figures of one process, with Node's own (memory, event loop, garbage collection) unless `processFigures` is false. */
+/**
+ * Creates the metrics of one process, with Node's own (memory, event loop, garbage collection) unless `processFigures` is false.
+ */
 export function createMetrics(options: { processFigures?: boolean } = {}): Metrics {
   const register = new Registry<PrometheusContentType | OpenMetricsContentType>();
   const registers = [register];

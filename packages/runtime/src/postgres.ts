@@ -80,7 +80,7 @@ export interface TransactionOptions {
 export interface Database {
   /**
    * Runs one statement in its own transaction. Throws DatabaseUnavailable, or PostgreSQL's error. Retried only when PostgreSQL
-   * says that it rolled back (40001, 40P01), never when its answer was lost: it may have happened.
+   * reports a rollback (40001, 40P01), never when its answer was lost, because the statement may have been executed.
    */
   query<Row = Record<string, unknown>>(
     statement: Statement,
@@ -160,7 +160,7 @@ export function openDatabase(options: DatabaseOptions): Database {
   pool.on('connect', (client) => client.on('error', ignore));
 
   let closing: Promise<void> | undefined;
-  /** What is known about each connection of the pool. */
+  /** The state of each connection of the pool. */
   const sessions = new WeakMap<PoolClient, Session>();
 
   const withClient = async <T>(
@@ -436,7 +436,7 @@ export function constraintOf(error: unknown): string | undefined {
   return error instanceof DatabaseError ? error.constraint : undefined;
 }
 
-/** Whether the trouble lies with the database or the way to it, not with the statement. */
+/** Whether the error is caused by the database or the network, not by the statement. */
 export function isDatabaseTrouble(error: unknown): boolean {
   return error instanceof DatabaseUnavailable || explained(error, 'unknown') !== error;
 }
@@ -582,7 +582,7 @@ export async function checkDurability(database: Database): Promise<void> {
   }
 }
 
-/** Whether a database takes writes: it answers, and is neither a standby nor set to read only. Never throws. */
+/** Whether a database accepts writes: it answers, and is neither a standby nor read-only. Never throws. */
 export async function takesWrites(database: Database): Promise<boolean> {
   try {
     const [row] = await database.query<{ writable: boolean }>(

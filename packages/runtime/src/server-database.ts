@@ -45,7 +45,7 @@ export interface ServerDatabase {
   readonly close: () => Promise<void>;
 }
 
-/** Opens, checks and migrates. Throws ConfigurationError with a sentence for whatever the deployment has to put right. */
+/** Opens, checks and migrates. Throws ConfigurationError with a sentence for anything that the deployment has to fix. */
 export async function openServerDatabase(options: ServerDatabaseOptions): Promise<ServerDatabase> {
   const { server, migrations, databaseUrl, log = silentLog } = options;
   const closers: (() => Promise<void>)[] = [];
@@ -97,8 +97,8 @@ async function embeddedUrl(
 }
 
 /**
- * A database that has the tables of the other server and none of ours is more likely a wrong address than a shared database, so
- * nothing is made in it unless somebody asked for that by the migrate command.
+ * A database with the tables of the other server and none of ours is more likely a wrong address than a shared database. Nothing
+ * is created in it unless the migrate command asks for it.
  */
 async function assertOwnDatabase(
   database: Database,
@@ -145,7 +145,7 @@ export function describeDatabaseTrouble(
   return `the database at ${place} does not answer (${deepest(error)}): start it, or correct DATABASE_URL`;
 }
 
-/** The message of the driver or of PostgreSQL, without our words around it. */
+/** The message of the driver or of PostgreSQL, without our own text around it. */
 function deepest(error: unknown): string {
   return error instanceof DatabaseUnavailable && error.cause !== undefined
     ? deepest(error.cause)

@@ -1,4 +1,4 @@
-/** The variables that both servers read, so that a name means the same in both. */
+/** The variables that both servers read, so that a name has the same meaning in both. */
 import { address, fraction, integer, oneOf, secret, text } from './config.ts';
 import { dataDirectory } from './data-directory.ts';
 

@@ -1,6 +1,6 @@
 /**
- * What tests need: a fresh database in a tenth of a second, and time and chance in the test's own hands.
- * A test fakes only time, chance and the outside world; PostgreSQL is always the real one.
+ * Test support: a fresh database in a tenth of a second, and a clock and random numbers that the test controls. A test fakes only
+ * time, chance and the outside world; PostgreSQL is always the real one.
  */
 import assert from 'node:assert/strict';
 import { createHash, randomBytes } from 'node:crypto';
@@ -53,8 +53,8 @@ export async function testDatabase(
     const name = `test_${options.name ?? 'one'}_${randomBytes(6).toString('hex')}`.toLowerCase();
     assert.match(name, /^[a-z0-9_]{1,63}$/, 'the name of a test database is lower case letters');
     await admin.query(`CREATE DATABASE ${name} TEMPLATE ${template}`);
-    // A database as strange as a deployment's may be: whatever relies on a default of PostgreSQL's, or does not name the schema
-    // of a table, fails in its test.
+    // A database as unusual as a deployment's may be: code that relies on a default of PostgreSQL, or does not name the schema of
+    // a table, fails in its test.
     for (const setting of [
       "search_path = ''",
       "TimeZone = 'Europe/Berlin'",
@@ -122,7 +122,7 @@ async function templateOf(
     await connection.query('SELECT pg_advisory_lock($1)', [templateLock]);
     try {
       if (await isTemplate(admin, name)) return;
-      // One that is there but not marked is what a killed process left half made.
+      // A template that exists but is not marked was left incomplete by a killed process.
       await connection.query(`DROP DATABASE IF EXISTS ${name} WITH (FORCE)`);
       await connection.query(`CREATE DATABASE ${name}`);
       const database = openDatabase({
@@ -170,7 +170,7 @@ async function connectionsLeft(admin: Database, name: string): Promise<string[]>
   }
 }
 
-/** Random numbers in [0, 1) that are the same for the same seed (mulberry32). Print the seed where a test uses it. */
+/** Random numbers in [0, 1) that are the same for the same seed (mulberry32). Print the seed in a test that uses it. */
 export function seededRandom(seed: number): () => number {
   let state = seed >>> 0;
   return () => {
@@ -181,7 +181,7 @@ export function seededRandom(seed: number): () => number {
   };
 }
 
-/** A clock that stands still until it is told to move. */
+/** A clock that moves only when it is told to. */
 export interface ManualClock extends Clock {
   /**
    * Moves time on by `ms`, waking sleepers in the order of their time (those of one time in the order they lay down). After each,
@@ -189,9 +189,9 @@ export interface ManualClock extends Clock {
    * input or output is not waited for.
    */
   advance(ms: number): Promise<void>;
-  /** Steps the wall clock alone, either way, as an operator or a time server does (reliability F87). */
+  /** Steps only the wall clock, forwards or backwards, as an operator or a time server does (reliability F87). */
   stepWallClock(ms: number): void;
-  /** How many sleep now. */
+  /** Number of current sleepers. */
   readonly sleeping: number;
 }
 

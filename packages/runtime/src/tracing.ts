@@ -27,20 +27,20 @@ import { ConfigurationError, messageOf } from './errors.ts';
 export { ROOT_CONTEXT, SpanKind, trace } from '@opentelemetry/api';
 export type { Context as TraceContext, Span, Tracer } from '@opentelemetry/api';
 
-/** The facts of a span: ids, methods, statuses, reasons. */
+/** The attributes of a span: ids, methods, statuses, reasons. */
 export type SpanFacts = Attributes;
 
 /** A server's traces. */
 export interface Tracing {
   readonly tracer: Tracer;
   /**
-   * The first span of a payment's trace, over what began at `startedAt` (milliseconds since 1970) and ends now. To be called once
-   * for a payment, by whoever made it.
+   * The first span of a payment's trace, for work that began at `startedAt` (milliseconds since 1970) and ends now. The creator
+   * of a payment calls it once.
    */
   began(platform_payment_id: string, name: string, startedAt: number, facts: SpanFacts): void;
   /** A later span of a payment's trace: a call to its partner. The caller ends it. */
   call(platform_payment_id: string, name: string, facts: SpanFacts): Span;
-  /** Sends what is queued, waits for the collector at most two seconds, and ends. */
+  /** Sends what is queued, waits at most two seconds for the collector, and ends. */
   close(): Promise<void>;
 }
 
@@ -50,13 +50,13 @@ export interface TracingOptions {
   readonly endpoint: string;
   /** Name of the service in the traces. */
   readonly service: string;
-  /** Part of the payments that is traced, 0 to 1; both sides decide alike, by the id of the trace. Default 1. */
+  /** Fraction of the payments that is traced, 0 to 1; both sides decide alike, by the id of the trace. Default 1. */
   readonly ratio?: number | undefined;
   /** Where spans go instead of to the endpoint: for tests. */
   readonly exporter?: SpanSink;
 }
 
-/** An exporter of the SDK, in types that do without it: whoever compiles against this package may not have it. */
+/** An exporter of the SDK, typed without importing the SDK, which programs that compile against this package may not have. */
 export interface SpanSink {
   export(spans: readonly unknown[], done: (result: { code: number; error?: Error }) => void): void;
   shutdown(): Promise<void>;
@@ -87,7 +87,7 @@ export async function openTracing(options: TracingOptions): Promise<Tracing> {
   const ids = new PaymentIds();
   const provider = new sdk.TracerProvider({
     resource: resourceFromAttributes({ 'service.name': options.service }),
-    // By the id of the trace alone, so that whoever meets the payment decides as the first did.
+    // By the id of the trace alone, so that every process makes the same decision for a payment.
     sampler: new sdk.TraceIdRatioBasedSampler(ratio),
     idGenerator: ids,
     spanProcessors: [
@@ -128,7 +128,7 @@ export async function openTracing(options: TracingOptions): Promise<Tracing> {
       const late = new Promise<void>((resolve) => {
         timer = setTimeout(resolve, CLOSE_MS);
       });
-      // A collector that is away must not keep a server from stopping.
+      // An unavailable collector must not keep a server from stopping.
       await Promise.race([provider.shutdown().catch(() => undefined), late]);
       clearTimeout(timer);
     },
@@ -169,13 +169,13 @@ export function traceOf(header: string | readonly string[] | undefined): Context
   return within({ traceId, spanId, traceFlags: Number.parseInt(flags, 16), isRemote: true });
 }
 
-/** A span's place as the header `traceparent`, for the call that it stands for. */
+/** A span's context as the header `traceparent`, for the call that the span describes. */
 export function traceparentOf(span: Span): string {
   const { traceId, spanId, traceFlags } = span.spanContext();
   return `00-${traceId}-${spanId}-${(traceFlags & 0xff).toString(16).padStart(2, '0')}`;
 }
 
-/** Ends a span that tells of trouble; `reason` is one of our own words. */
+/** Ends a span with an error; `reason` is one of our own words. */
 export function failSpan(span: Span, reason: string): void {
   span.setStatus({ code: SpanStatusCode.ERROR, message: reason });
 }

@@ -1,4 +1,4 @@
-/** Commands speak to a running server through its admin API, as any program with the admin key may (decision 32). */
+/** Commands talk to a running server through its admin API, like any program with the admin key (decision 32). */
 import { readFile } from 'node:fs/promises';
 import { secretText } from '../config.ts';
 import { adminKeyFile, dataDirectory, type ServerName } from '../data-directory.ts';
@@ -6,21 +6,21 @@ import type { ErrorBody } from '@duebridge/contract';
 import { CommandError, exitCodes } from '../errors.ts';
 import type { Terminal } from './terminal.ts';
 
-/** Longest an answer may take; reconciling reads each payment of a batch where the partner has no statement. */
+/** Maximum wait for an answer; reconciliation reads each payment of a batch when the partner has no statement. */
 const answerTimeoutMs = 120_000;
 
-/** Which admin API to ask. */
+/** The admin API to call. */
 export interface AdminTarget {
   readonly server: ServerName;
-  /** Port of decision 29, where neither `url` nor a variable says another. */
+  /** Port of decision 29, used when neither `url` nor a variable names another. */
   readonly defaultPort: number;
-  /** From `--url`; wins over DUEBRIDGE_ADMIN_URL. */
+  /** From `--url`; takes precedence over DUEBRIDGE_ADMIN_URL. */
   readonly url?: string | undefined;
 }
 
 /**
- * One call of an admin API. `Reply` is what the contract says the operation answers; both sides are of one version. A body that is
- * a text is sent as a CSV file.
+ * One call of an admin API. `Reply` is the operation's answer according to the contract; client and server have the same version.
+ * A body that is text is sent as a CSV file.
  */
 export async function askAdmin<Reply>(
   terminal: Terminal,
@@ -35,7 +35,7 @@ export async function askAdmin<Reply>(
   throw refused(terminal, target, response, answer);
 }
 
-/** The text of an answer that is a stream, piece by piece as it arrives. */
+/** The text of a streamed answer, chunk by chunk. */
 export async function* readAdmin(
   terminal: Terminal,
   target: AdminTarget,
@@ -77,7 +77,7 @@ async function send(
       ...(body === undefined
         ? {}
         : { body: typeof body === 'string' ? body : JSON.stringify(body) }),
-      // A redirect would carry the key to wherever it points.
+      // A redirect would send the key to another address.
       redirect: 'error',
       signal: AbortSignal.timeout(answerTimeoutMs),
     });
@@ -104,7 +104,7 @@ function refused(
   return new CommandError(describeRefusal(target.server, response, answer), exitCodes.failed);
 }
 
-/** Where the admin API is, without a slash at its end. Throws CommandError for what is no address. */
+/** The base URL of the admin API, without a trailing slash. Throws CommandError for an invalid address. */
 export function adminUrl(terminal: Terminal, target: AdminTarget): string {
   const { env } = terminal;
   const port = env['ADMIN_PORT'] || String(target.defaultPort);
@@ -118,7 +118,7 @@ export function adminUrl(terminal: Terminal, target: AdminTarget): string {
   return given.replace(/\/+$/, '');
 }
 
-/** The admin key given, or the one that the server keeps in its data directory. */
+/** The admin key given, or the one in the server's data directory. */
 async function adminKey(terminal: Terminal, server: ServerName): Promise<string> {
   const given = secretText(terminal.env, 'DUEBRIDGE_ADMIN_KEY');
   if (given !== undefined) return given;
@@ -142,7 +142,7 @@ function describeRefusal(server: ServerName, response: Response, answer: unknown
   return `${message} (${code})${list === '' ? '' : `: ${list}`}`;
 }
 
-/** A query string of the fields that are given, with its question mark; empty for none. */
+/** A query string of the given fields, with its question mark; empty without fields. */
 export function queryOf(fields: Readonly<Record<string, string | undefined>>): string {
   const given = Object.entries(fields).filter(
     (field): field is [string, string] => field[1] !== undefined,

@@ -5,9 +5,9 @@ import { queryOf } from './admin-client.ts';
 import { print } from './print.ts';
 import type { Terminal } from './terminal.ts';
 
-/** What the command was given. */
+/** The options of the command. */
 export interface AuditVerifyOptions {
-  /** `NUMBER:SEAL`, as it was printed or logged earlier. */
+  /** `NUMBER:SEAL`, as printed or logged earlier. */
   readonly expect?: string;
   readonly json?: true;
 }
@@ -15,8 +15,8 @@ export interface AuditVerifyOptions {
 type Ask = (query: string) => Promise<AuditVerification>;
 
 /**
- * Compares everything and prints what was found. Throws CommandError with exit code 1 and one sentence when a seal does not hold, or
- * the one that is expected is another or gone.
+ * Compares everything and prints the result. Throws CommandError with exit code 1 and one sentence when a seal is broken, or when
+ * the expected one is different or missing.
  */
 export async function verifyAudit(
   terminal: Terminal,

@@ -1,4 +1,4 @@
-/** What the commands of both servers share. Loads neither a server nor a database driver. */
+/** Shared by the commands of both servers. Loads neither a server nor a database driver. */
 export * from '../config.ts';
 export * from '../data-directory.ts';
 export * from '../errors.ts';

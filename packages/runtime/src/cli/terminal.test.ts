@@ -1,4 +1,4 @@
-/** What a person is told about a file that cannot be read, and what happens when nobody reads what a command prints. */
+/** The message for a file that cannot be read, and the behaviour when nobody reads a command's output. */
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -26,7 +26,7 @@ async function folder(t: TestContext): Promise<string> {
   return made;
 }
 
-/** One sentence that says what is wrong and how to put it right, without the system's word for it. */
+/** One sentence that says what is wrong and how to fix it, without the operating system's error text. */
 async function refused(file: string, sentence: RegExp, from = terminal()): Promise<void> {
   await assert.rejects(readTextFile(from, file), (error: unknown) => {
     assert(error instanceof CommandError);
@@ -64,7 +64,7 @@ test('a command whose reader has gone ends quietly with 0, as in `| head`', asyn
     stdio: ['ignore', 'pipe', 'pipe'],
   });
   t.after(() => child.kill('SIGKILL'));
-  // The pipe breaks before the command has anything to say.
+  // The pipe breaks before the command has printed anything.
   child.stdout.destroy();
   let told = '';
   child.stderr.on('data', (part: Buffer) => (told += part.toString()));

@@ -1,16 +1,16 @@
 /**
- * Where a command reads and writes, and how it reads a person's files. Everything below cli/ is light: asking a command for help
- * loads neither a server nor a database driver.
+ * A command's input and output, and how it reads files. Everything below cli/ is light: asking a command for help loads neither a
+ * server nor a database driver.
  */
 import { readFile } from 'node:fs/promises';
 import { secretText } from '../config.ts';
 import { CommandError, exitCodes } from '../errors.ts';
 
-/** Where a command reads and writes; the process's own unless a test gives another. */
+/** A command's input and output; the process's own unless a test passes another. */
 export interface Terminal {
   readonly env: Readonly<Record<string, string | undefined>>;
   readonly stdin: AsyncIterable<Uint8Array | string>;
-  /** Writes to standard output. Where the reader has gone (`| head`) the text is dropped. */
+  /** Writes to standard output. When the reader has gone (`| head`) the text is dropped. */
   write(text: string): void;
 }
 
@@ -25,7 +25,7 @@ export const processTerminal: Terminal = {
 
 /**
  * Ends the process quietly with 0 when the reader of its output has gone: in `duebridge platform payments | head` nothing went
- * wrong. Any other trouble with the output ends it with 1.
+ * wrong. Any other output error ends it with 1.
  */
 export function endWithItsReader(): void {
   for (const stream of [process.stdout, process.stderr]) {
@@ -43,8 +43,8 @@ export async function readStdin(terminal: Terminal): Promise<Uint8Array> {
 }
 
 /**
- * A secret from its flag, from standard input when the flag is `-`, or from the environment (a variable, or a file that NAME_FILE names); the last two leave no trace in a
- * shell's history. Undefined when it was given nowhere.
+ * A secret from its flag, from standard input when the flag is `-`, or from the environment (a variable, or a file that NAME_FILE
+ * names); the last two leave no trace in a shell's history. Undefined when it was not given.
  */
 export async function secretOption(
   terminal: Terminal,
@@ -60,7 +60,7 @@ export async function secretOption(
 }
 
 /**
- * A text file that a person named; `-` is standard input. It must be UTF-8: a name in another encoding would be stored as garbage.
+ * A text file named by the user; `-` is standard input. It must be UTF-8: text in another encoding would be stored as garbage.
  * Throws CommandError with a sentence for a file that is missing, unreadable, a folder, or not UTF-8.
  */
 export async function readTextFile(terminal: Terminal, file: string): Promise<string> {

@@ -1,4 +1,7 @@
-/** The guard of an admin listener: a bearer key, compared so that neither its length nor its content shows in the time taken. */
+/**
+ * The guard of an admin listener: a bearer key, compared in constant time so that timing reveals neither its length nor its
+ * content.
+ */
 import { Refusal } from '@duebridge/contract';
 import type { FastifyRequest } from 'fastify';
 import { createHash, timingSafeEqual } from 'node:crypto';
@@ -6,12 +9,12 @@ import type { Clock } from '../clock.ts';
 import { ConfigurationError } from '../errors.ts';
 import { limitCallers } from './caller-limits.ts';
 
-/** Shortest admin key, in characters: below that, guessing it becomes thinkable. */
+/** Minimum length of an admin key, in characters; a shorter one might be guessed. */
 const minKeyLength = 16;
 
 /**
- * Refuses every request without `adminKey` as 401, and too many of either kind as 429. Throws ConfigurationError for a key that is
- * too short.
+ * Answers every request without `adminKey` with 401, and too many requests of either kind with 429. Throws ConfigurationError for
+ * a key that is too short.
  */
 export function adminGuard(
   adminKey: string,

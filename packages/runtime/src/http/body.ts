@@ -1,4 +1,4 @@
-/** Bodies are read strictly (decisions 5 and 11): as the type they claim, in UTF-8, with one meaning; nothing is coerced. */
+/** Bodies are parsed strictly (decisions 5 and 11): as the type they declare, in UTF-8, unambiguously; nothing is coerced. */
 import { JsonProblem, parseJson, Refusal } from '@duebridge/contract';
 import type { FastifyInstance } from 'fastify';
 import type { IncomingHttpHeaders } from 'node:http';
@@ -6,10 +6,10 @@ import type { IncomingHttpHeaders } from 'node:http';
 /** Media type of most bodies. */
 export const jsonType = 'application/json';
 const formType = 'application/x-www-form-urlencoded';
-/** Type of files that are sent as they are. */
+/** Type of files that are uploaded unchanged. */
 export const csvType = 'text/csv';
 
-/** Refuses ill-formed UTF-8 instead of replacing it, and keeps a byte order mark for the JSON reader to refuse. */
+/** Rejects ill-formed UTF-8 instead of replacing it, and keeps a byte order mark so that the JSON parser rejects it. */
 const utf8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
 
 /** Replaces the body parsers of a server by strict ones. */
@@ -17,7 +17,7 @@ export function readBodiesStrictly(app: FastifyInstance): void {
   app.removeAllContentTypeParsers();
   const parse = (type: string, read: (body: string) => unknown): void => {
     app.addContentTypeParser(type, { parseAs: 'buffer' }, (request, body, done) => {
-      // A path or method that does not exist is answered as such, whatever was sent to it.
+      // A path or method that does not exist is reported as such, whatever body was sent.
       if (request.is404) {
         done(null, undefined);
         return;
@@ -37,7 +37,7 @@ export function readBodiesStrictly(app: FastifyInstance): void {
   };
   parse(jsonType, readJson);
   parse(formType, readForm);
-  // A file is handed over as it arrives, for a handler that reads it line by line and holds it to a limit of its own.
+  // A file is passed on as a stream, for a handler that reads it line by line and enforces its own limit.
   app.addContentTypeParser(csvType, (request, payload, done) => {
     const takes = request.is404 || request.routeOptions.config.bodyType === csvType;
     if (takes) done(null, payload);
@@ -45,7 +45,7 @@ export function readBodiesStrictly(app: FastifyInstance): void {
   });
 }
 
-/** The refusal of a type, charset or encoding that is not taken here. */
+/** The refusal of an unsupported type, charset or encoding. */
 export function unsupported(): Refusal {
   return new Refusal('UNSUPPORTED_MEDIA_TYPE');
 }
@@ -76,7 +76,7 @@ function readForm(body: string): Readonly<Record<string, string>> {
   for (const [name, value] of new URLSearchParams(body)) {
     if (fields.has(name)) throw badBody('holds a field twice');
     if (value.includes('\0') || name.includes('\0')) throw badBody('holds the character NUL');
-    // URLSearchParams puts this character where the percent-encoded bytes are no UTF-8.
+    // URLSearchParams inserts this character where the percent-encoded bytes are not UTF-8.
     if (`${name}${value}`.includes('\uFFFD')) throw badBody('is not UTF-8');
     if (value !== '') fields.set(name, value); // RFC 6749 section 3.2: an empty one counts as left out
   }

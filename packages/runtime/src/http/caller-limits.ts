@@ -1,12 +1,15 @@
-/** Rate limits of a listener for operators: who guesses keys is slowed by address, and a program that runs wild by its own key. */
+/** Rate limits of a listener for operators: guesses of keys are limited by address, and a runaway program by its own key. */
 import { Refusal } from '@duebridge/contract';
 import type { FastifyRequest } from 'fastify';
 import { systemClock, type Clock } from '../clock.ts';
 import { rateLimiter } from './rate-limiter.ts';
 
-/** Wrong keys from one address: ten a minute, after as many as a handful of misconfigured scripts send before somebody looks. */
+/**
+ * Wrong keys from one address: ten a minute, with a burst that a handful of misconfigured scripts may send before somebody
+ * notices.
+ */
 const failures = { perSecond: 10 / 60, burst: 100 };
-/** Calls with one good key: far above what people and their scripts do, and what a database of ours answers beside its payments. */
+/** Calls with one valid key: far above what people and their scripts need, and what our database can answer beside payments. */
 const calls = { perSecond: 200, burst: 1_000 };
 /** Addresses and callers remembered. */
 const maxKeys = 10_000;
@@ -19,8 +22,8 @@ export type LimitCallers = <Caller>(
 ) => Promise<Caller>;
 
 /**
- * Makes the limits of one listener. A refused key counts against its address, and beyond the limit 429 takes the place of 401; a good
- * key is let in whatever its neighbours behind the same proxy do. Throws Refusal TOO_MANY_REQUESTS with Retry-After.
+ * Creates the limits of one listener. A refused key counts against its address; beyond the limit the answer is 429 instead of
+ * 401. A valid key is accepted whatever others behind the same proxy do. Throws Refusal TOO_MANY_REQUESTS with Retry-After.
  */
 export function limitCallers(clock: Clock = systemClock): LimitCallers {
   const failed = rateLimiter({ ...failures, maxKeys, clock });

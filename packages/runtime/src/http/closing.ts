@@ -1,4 +1,4 @@
-/** A server that closes answers what is under way, wakes those that wait, and cuts what does not end in time. */
+/** A closing server answers requests in progress, wakes waiting ones, and cuts those that do not end in time. */
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 
 /** Controllers of the requests that asked for a signal, per server; aborted when it begins to close. */
@@ -11,7 +11,7 @@ export function followClosing(app: FastifyInstance, closeTimeoutMs: number): voi
   app.addHook('preClose', (done) => {
     state.closing = true;
     for (const controller of state.controllers) controller.abort();
-    // Requests that do not end by themselves are cut: the stop is bounded.
+    // Requests that do not end by themselves are cut, so that the stop is bounded.
     setTimeout(() => app.server.closeAllConnections(), closeTimeoutMs).unref();
     done();
   });
@@ -21,7 +21,7 @@ export function followClosing(app: FastifyInstance, closeTimeoutMs: number): voi
   });
 }
 
-/** Aborts when the client of a request has gone, or the server begins to close. */
+/** Aborts when the client has disconnected, or when the server begins to close. */
 export function signalOf(
   app: FastifyInstance,
   request: FastifyRequest,
@@ -29,7 +29,7 @@ export function signalOf(
 ): AbortSignal {
   const state = waiting.get(app.server);
   const controller = new AbortController();
-  // A client that left earlier, while its credentials were looked up, say, has had its 'close': nobody would hear of it again.
+  // A client that disconnected earlier, for example during authentication, has already emitted 'close'; it is not emitted again.
   const hasGone = reply.raw.destroyed || request.raw.socket.destroyed;
   if (!state || state.closing || hasGone || (request.raw.destroyed && !request.raw.complete)) {
     controller.abort();
@@ -38,7 +38,7 @@ export function signalOf(
   state.controllers.add(controller);
   reply.raw.once('close', () => {
     state.controllers.delete(controller);
-    // After a finished answer nobody waits any more; before, the client has gone.
+    // After a finished answer nobody waits any more; before that, the client has disconnected.
     if (!reply.raw.writableFinished) controller.abort();
   });
   return controller.signal;

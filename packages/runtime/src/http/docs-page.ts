@@ -1,4 +1,7 @@
-/** The page at /docs: the OpenAPI document as plain HTML, without scripts, so that the strictest browser policy holds (decision 33). */
+/**
+ * The page at /docs: the OpenAPI document as plain HTML without scripts, so that it works under the strictest content policy
+ * (decision 33).
+ */
 
 /** Renders an OpenAPI document. Takes the document as served; returns a whole HTML page. */
 export function docsPage(document: object): string {

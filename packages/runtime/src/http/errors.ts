@@ -1,4 +1,4 @@
-/** Every error is answered in the catalogue's form, or in that of RFC 6749, and tells nothing of the inside. */
+/** Every error is answered in the catalogue's form, or in that of RFC 6749, and reveals no internals. */
 import { ERRORS, Refusal, type ErrorCode, type OAuthErrorCode } from '@duebridge/contract';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { randomUUID } from 'node:crypto';
@@ -7,7 +7,7 @@ import { DatabaseUnavailable, messageOf } from '../errors.ts';
 import type { Log } from '../log.ts';
 import { jsonType } from './body.ts';
 
-/** Seconds after which a caller may come back when the database is away: a restart takes about that long. */
+/** Retry-After in seconds when the database is unavailable: a restart takes about that long. */
 const retryAfterSeconds = '2';
 
 /** An error of the OAuth token endpoint, in the form of RFC 6749: invalid_client is 401, the others are 400. */
@@ -26,7 +26,7 @@ export class OAuthRefusal extends Error {
   }
 }
 
-/** Codes for what Fastify and Node refuse by themselves, by status. */
+/** Codes for the errors that Fastify and Node raise by themselves, by status. */
 const codeOfStatus: Readonly<Record<number, ErrorCode>> = {
   400: 'INVALID_REQUEST',
   404: 'NOT_FOUND',
@@ -46,7 +46,7 @@ export function answerError(
   reply: FastifyReply,
 ): FastifyReply {
   const inOAuthForm = request.routeOptions.config?.oauthErrors === true;
-  // An answer's own headers (a type, an expiry) do not belong to the error that took its place.
+  // Headers set for the intended answer (a type, an expiry) do not belong to the error that replaces it.
   reply.removeHeader('content-type');
   if (error instanceof OAuthRefusal) {
     return reply
@@ -68,7 +68,7 @@ export function answerError(
         error_description: describeForOAuth(refusal),
       }
     : refusal.toBody();
-  // Written here, so that no serialiser of the route's 200 answer is applied to it.
+  // Serialised here, so that the serialiser of the route's 200 answer is not applied.
   return reply
     .code(refusal.status)
     .headers(refusal.headers)
@@ -97,7 +97,7 @@ function toRefusal(error: unknown): Refusal {
   return new Refusal(code ?? 'INTERNAL_ERROR');
 }
 
-/** Answers bytes that are no request, in the form of all other errors, and ends the connection. */
+/** Answers bytes that are not a request in the form of all other errors, and closes the connection. */
 export function answerBrokenRequest(error: Error & { code?: string }, socket: Socket): void {
   const code: ErrorCode =
     error.code === 'HPE_HEADER_OVERFLOW'
@@ -127,7 +127,7 @@ export function answerBrokenRequest(error: Error & { code?: string }, socket: So
   );
 }
 
-/** Whether an answer is on its way on this connection: Node's own handler asks the same of the same field. */
+/** Whether an answer is already being sent on this connection: Node's own handler tests the same field. */
 function hasBegunAnswer(socket: Socket): boolean {
   const message: unknown = '_httpMessage' in socket ? socket._httpMessage : undefined;
   return (

@@ -1,4 +1,4 @@
-/** Opens a listener, or says in a sentence why this machine does not let us. */
+/** Opens a listener, or explains in one sentence why this machine does not allow it. */
 import type { FastifyInstance } from 'fastify';
 import type { AddressInfo } from 'node:net';
 import { ConfigurationError } from '../errors.ts';
@@ -13,8 +13,8 @@ export interface ListenAt {
 }
 
 /**
- * Listens and gives the base address, without a slash at its end. Throws ConfigurationError for a port that is taken or not
- * allowed, and for an address that this machine does not have.
+ * Listens and returns the base URL, without a trailing slash. Throws ConfigurationError for a port that is taken or not allowed,
+ * and for an address that this machine does not have.
  */
 export async function listen(app: FastifyInstance, at: ListenAt): Promise<string> {
   const { host, port } = at;
@@ -25,7 +25,7 @@ export async function listen(app: FastifyInstance, at: ListenAt): Promise<string
     throw sentence === undefined ? error : new ConfigurationError(sentence, { cause: error });
   }
   const { port: bound } = app.server.address() as AddressInfo;
-  // A wildcard is where it listens, not where anybody can go.
+  // A client cannot connect to a wildcard address, so the URL needs another host.
   const shown = host === '0.0.0.0' || host === '::' ? 'localhost' : host;
   return `http://${shown.includes(':') ? `[${shown}]` : shown}:${bound}`;
 }

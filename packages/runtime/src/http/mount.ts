@@ -1,4 +1,4 @@
-/** Puts an operation of the contract's route table on a server: its path, checks, errors and answer are the table's. */
+/** Mounts an operation of the contract's route table on a server: its path, checks, errors and answer come from the table. */
 import {
   compileCheck,
   pathFields,
@@ -15,20 +15,20 @@ import type { IncomingHttpHeaders } from 'node:http';
 import { csvType, hasBody, jsonType, unsupported } from './body.ts';
 import { signalOf } from './closing.ts';
 
-/** What a handler is given: everything checked against the table. */
+/** A handler's arguments: everything checked against the table. */
 export interface Call<R extends Route> {
   readonly params: RouteParams<R>;
   readonly query: RouteQuery<R>;
   readonly body: RouteBody<R>;
   readonly headers: IncomingHttpHeaders;
   readonly request: FastifyRequest;
-  /** For headers of the answer, or to write it itself (`hijack`) when it is a stream. */
+  /** To set headers of the answer, or to write it directly (`hijack`) when it is a stream. */
   readonly reply: FastifyReply;
-  /** Aborts when the client has gone or the server begins to stop: for waiting reads and event streams. */
+  /** Aborts when the client has disconnected or the server begins to stop: for waiting reads and event streams. */
   readonly signal: AbortSignal;
 }
 
-/** Answers an operation. What it gives is the 200 answer; what it throws is answered as an error. */
+/** Answers an operation. Its return value is the 200 answer; what it throws is answered as an error. */
 export type Handler<R extends Route> = (call: Call<R>) => Promise<RouteReply<R>> | RouteReply<R>;
 
 /** Settings of one mounting. */
@@ -39,7 +39,7 @@ export interface MountOptions {
   onRequest?: (request: FastifyRequest, reply: FastifyReply) => Promise<void> | void;
 }
 
-/** Mounts one operation of the route table. The handler's types are the table's. */
+/** Mounts one operation of the route table. The handler's types come from the table. */
 export function mount<const R extends Route>(
   app: FastifyInstance,
   route: R,
@@ -55,7 +55,7 @@ export function mount<const R extends Route>(
   const checks = {
     path: route.params && compileCheck(route.params),
     query: route.query && compileCheck(route.query),
-    // A CSV body is a stream: its handler judges the lines.
+    // A CSV body is a stream: its handler validates the lines.
     body: route.body && (route.bodyType === csvType ? anyStream : compileCheck(route.body)),
   };
   const isJson = (route.replyType ?? jsonType) === jsonType;
@@ -75,7 +75,7 @@ export function mount<const R extends Route>(
     async handler(request, reply) {
       const details = [
         ...(checks.path?.problems(request.params, 'path') ?? []),
-        // An operation without query fields ignores those that come: a proxy or a campaign added them, not its caller.
+        // An operation without query fields ignores any that are sent: a proxy or a campaign link added them, not the caller.
         ...(checks.query?.problems(request.query, 'query') ?? []),
         ...bodyProblems(request, checks.body),
       ];
@@ -97,7 +97,7 @@ export function mount<const R extends Route>(
   });
 }
 
-/** The check of a body that is handed over unread. */
+/** The check of a body that is passed on unread. */
 const anyStream: ReturnType<typeof compileCheck> = {
   holds: (value): value is unknown => value !== undefined,
   problems: (value) => (value === undefined ? [{ path: 'body', problem: 'is required' }] : []),
@@ -120,7 +120,7 @@ function bodyProblems(
   check: ReturnType<typeof compileCheck> | undefined,
 ): readonly Detail[] {
   if (check) {
-    // Without a body and without a type nothing has looked at the type yet.
+    // Without a body and without a type, nothing has checked the type yet.
     if (request.body === undefined && request.headers['content-type'] === undefined) {
       throw unsupported();
     }

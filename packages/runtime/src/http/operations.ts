@@ -1,4 +1,4 @@
-/** What an operator's tools read: health, readiness, figures, the API document (decision 33). */
+/** Endpoints for an operator's tools: health, readiness, metrics, the API document (decision 33). */
 import type { FastifyInstance } from 'fastify';
 import { systemClock, type Clock } from '../clock.ts';
 import type { Metrics } from '../metrics.ts';
@@ -6,9 +6,9 @@ import { jsonType } from './body.ts';
 import { isClosing } from './closing.ts';
 import { docsPage } from './docs-page.ts';
 
-/** What an operator's tools read (decision 33). */
+/** The data behind these endpoints (decision 33). */
 export interface OperationsOptions {
-  /** Answers whether the service can do its work: one entry per thing it needs. Asked once a second at most. */
+  /** Reports whether the service can do its work: one entry per dependency. Called once a second at most. */
   ready?: () => Promise<Readonly<Record<string, boolean>>>;
   metrics?: Metrics;
   clock?: Clock;
@@ -16,19 +16,19 @@ export interface OperationsOptions {
   openapi?: object;
 }
 
-/** The page has no script, no form and no place in another's frame; default-src says nothing of the latter three directives. */
+/** The page has no script and no form and may not be framed; default-src covers neither forms nor framing. */
 const docsHeaders = {
   'content-security-policy':
     "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
   'referrer-policy': 'no-referrer',
 };
 
-/** Balancers and people with curl ask by HEAD too. */
+/** Load balancers and people with curl also use HEAD. */
 const withHead = { exposeHeadRoute: true };
 
-/** Longest a readiness check may take: the balancer asks again soon. */
+/** Maximum duration of a readiness check: the balancer asks again soon. */
 const readyTimeoutMs = 3_000;
-/** How long an answer holds, so that whoever may ask cannot make us ask the database at their pace. */
+/** How long an answer is cached, so that callers cannot make us query the database at their rate. */
 const readyHoldsMs = 1_000;
 
 /**
@@ -76,7 +76,7 @@ async function inTime(
   }
 }
 
-/** `work` once for everybody who asks while it runs and for `ms` after it ended. */
+/** Shares one run of `work` among all callers while it runs and for `ms` after it ended. */
 function heldFor<T>(ms: number, clock: Clock, work: () => Promise<T>): () => Promise<T> {
   let running: Promise<T> | undefined;
   let held: { value: T; until: number } | undefined;

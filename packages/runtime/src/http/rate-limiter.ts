@@ -1,7 +1,7 @@
 /** A token bucket per key (decision 16). */
 import { systemClock, type Clock } from '../clock.ts';
 
-/** May the caller go on, and if not, after how many whole seconds. */
+/** Whether the caller may continue, and if not, after how many whole seconds. */
 export type Permit =
   { readonly ok: true } | { readonly ok: false; readonly retryAfterSeconds: number };
 
@@ -9,14 +9,14 @@ export type Permit =
 export interface RateLimiter {
   /** Takes one from the key's bucket. */
   take(key: string): Permit;
-  /** Buckets kept now. */
+  /** Number of buckets kept now. */
   readonly size: number;
 }
 
 /**
- * Limits calls per key to `perSecond` with bursts of `burst` (decision 16). Keeps at most `maxKeys` buckets and forgets the one
- * that was used longest ago, which then starts full again: memory stays bounded whoever calls. Per process: with several of them
- * the limits add up.
+ * Limits calls per key to `perSecond` with bursts of `burst` (decision 16). Keeps at most `maxKeys` buckets and evicts the least
+ * recently used one, which then starts full again: memory stays bounded. The limits are per process, so those of several
+ * processes add up.
  */
 export function rateLimiter(options: {
   perSecond: number;
@@ -32,7 +32,7 @@ export function rateLimiter(options: {
       const before = buckets.get(key) ?? { left: burst, at: now };
       const left = Math.min(burst, before.left + ((now - before.at) / 1000) * perSecond);
       const ok = left >= 1;
-      // Deleted and set again: a Map keeps the order of insertion, so the first key is the one used longest ago.
+      // Delete and re-insert: a Map keeps insertion order, so the first key is the least recently used.
       buckets.delete(key);
       buckets.set(key, { left: ok ? left - 1 : left, at: now });
       if (buckets.size > maxKeys) {

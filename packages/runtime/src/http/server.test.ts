@@ -93,7 +93,7 @@ test('what Node would refuse by itself is refused in our form: no host, an expec
   const get = 'GET /payment/p1 HTTP/1.1\r\nConnection: close\r\n';
   assertRefused(await raw(port, `${get}\r\n`), 400, 'INVALID_REQUEST');
   assertRefused(await raw(port, `${get}Host: x\r\nExpect: 200-ok\r\n\r\n`), 400, 'INVALID_REQUEST');
-  // HTTP/1.0 knows no Host, and 100-continue is met.
+  // HTTP/1.0 has no Host header, and 100-continue is answered.
   assert.match(await raw(port, 'GET /payment/p1 HTTP/1.0\r\n\r\n'), /^HTTP\/1.1 200 /);
   const json = JSON.stringify(body);
   const expecting = head(
@@ -135,8 +135,8 @@ test('a path is decoded or refused; ids are judged by our pattern, whatever thei
   }
   await refused(await fetch(`${base}/%zz`), 400, 'INVALID_REQUEST');
   assert.equal((await fetch(`${base}/payment/p1`)).status, 200);
-  // Query fields of an operation that takes none were added on the way, by a proxy or a link; where some are taken, a misspelt
-  // filter must not answer with everything.
+  // An operation without query fields ignores those that a proxy or a link has added. An operation with query fields must not
+  // answer a misspelt filter with everything.
   for (const query of ['statsu=x', '__proto__=x', 'a=1&a=2']) {
     assert.equal((await fetch(`${base}/payment/p1?${query}`)).status, 200, query);
   }
@@ -240,7 +240,7 @@ test('requests are counted by pattern, never by path', async (t) => {
 
 test('a listener of this machine is asked by names of this machine, so that no page reaches it under its own', async (t) => {
   assert.equal(hostsOf('0.0.0.0', undefined), undefined);
-  // Named by its operator, a listener that other machines reach is asked by that name alone, too.
+  // A listener that other machines reach, and that its operator has named, answers to that name only, too.
   assert.deepEqual(hostsOf('0.0.0.0', ['Admin.Example']), ['admin.example']);
   const { port } = await listening(t, { hosts: hostsOf('127.0.0.1', ['admin.example']) }, (app) =>
     mountOperations(app, { openapi: {} }),
@@ -253,7 +253,7 @@ test('a listener of this machine is asked by names of this machine, so that no p
     '[::1]:4001',
     'Admin.Example',
     'LOCALHOST:1',
-    // As a scraper and a probe ask: a browser's page cannot make an address its own name.
+    // Like a scraper or a probe: a page in a browser cannot use an address as its own name.
     '10.0.0.7:4001',
     '[fd00::7]',
   ]) {

@@ -28,7 +28,7 @@ declare module 'fastify' {
   }
 }
 
-/** Limits of a server; each can be set, so that a test need not wait for the real ones. */
+/** Limits of a server; each can be set, so that a test does not have to wait for the real ones. */
 export interface HttpLimits {
   /** Bytes of a body; 64 KiB (decision 16): the largest request of the interface is under 2 KiB. */
   bodyBytes: number;
@@ -38,11 +38,11 @@ export interface HttpLimits {
   requestTimeoutMs: number;
   /** Time for the headers to arrive; 10,000 ms. It must be below the former or that is not kept in time. */
   headersTimeoutMs: number;
-  /** How often Node looks for requests that are late; 5,000 ms, so a limit is kept to that much. */
+  /** How often Node checks for late requests; 5,000 ms, which is also the tolerance of these limits. */
   checkIntervalMs: number;
   /** Connections at once; 10,000, well under the usual limit of file descriptors. */
   connections: number;
-  /** How long a close waits for requests under way before it cuts them; 8,000 ms, within the 10 s of a stop. */
+  /** How long a close waits for requests in progress before it cuts them; 8,000 ms, within the 10 s of a stop. */
   closeTimeoutMs: number;
 }
 
@@ -56,24 +56,27 @@ const defaultLimits: HttpLimits = {
   closeTimeoutMs: 8_000,
 };
 
-/** What a server is made of. */
+/** The options of a server. */
 export interface ServerOptions {
   log?: Log;
   clock?: Clock;
   metrics?: Metrics;
   limits?: Partial<HttpLimits>;
-  /** More headers that may stand once only: the one a partner chose for its key. */
+  /** Additional headers that may appear only once: the one that a partner chose for its key. */
   singleHeaders?: readonly string[];
   /**
    * Names under which the server may be asked, beside those of this machine; default: any name. A listener of this machine alone
    * is within reach of every page in a browser here, if a name of that page's owner is made to lead to 127.0.0.1.
    */
   hosts?: readonly string[] | undefined;
-  /** Seconds for which browsers shall come by https only; default: said by the proxy that ends TLS, or not at all. */
+  /** max-age of Strict-Transport-Security in seconds; default: left to the proxy that terminates TLS. */
   hstsSeconds?: number | undefined;
 }
 
-/** Headers that decide who calls or how the body is read. Two of one are an attempt to be read in two ways (reliability F100). */
+/**
+ * Headers that determine the caller or how the body is read. A duplicate may be an attempt to be read in two ways (reliability
+ * F100).
+ */
 const singleHeaders = [
   'authorization',
   'x-client-id',
@@ -89,10 +92,10 @@ const singleHeaders = [
   'cookie',
 ];
 
-/** Longest path field taken before the operation's own pattern decides: 128 characters, each encoded in up to 12 bytes. */
+/** Maximum length of a path field before the operation's own pattern applies: 128 characters, each encoded in up to 12 bytes. */
 const maxParamLength = 2_048;
 
-/** Makes a server. The caller mounts operations, listens and closes; `close` answers what is under way, then ends. */
+/** Creates a server. The caller mounts operations, listens and closes; `close` answers requests in progress, then ends. */
 export function createServer(options: ServerOptions = {}): FastifyInstance {
   const log = options.log ?? silentLog;
   const clock = options.clock ?? systemClock;
@@ -109,11 +112,11 @@ export function createServer(options: ServerOptions = {}): FastifyInstance {
       headersTimeout: limits.headersTimeoutMs,
       connectionsCheckingInterval: limits.checkIntervalMs,
       maxHeaderSize: limits.headerBytes,
-      // Looked at in headerProblem: Node would answer by itself, with a bare 400.
+      // Checked in headerProblem: Node would answer by itself, with a bare 400.
       requireHostHeader: false,
     },
     exposeHeadRoutes: false,
-    // A request that came in while we close is answered, on a connection that then ends.
+    // A request received while we close is answered, on a connection that is then closed.
     return503OnClosing: false,
     routerOptions: { maxParamLength },
     genReqId: (request) => requestId(request),
@@ -125,7 +128,7 @@ export function createServer(options: ServerOptions = {}): FastifyInstance {
     },
   });
   app.server.maxConnections = limits.connections;
-  // The same of an Expect that nobody can meet, which Node would answer with a bare 417.
+  // Likewise for an Expect that cannot be met, which Node would answer with a bare 417.
   app.server.on('checkExpectation', (request, response) => app.routing(request, response));
   const requests = options.metrics?.histogram(
     'duebridge_http_request_duration_seconds',
@@ -141,7 +144,7 @@ export function createServer(options: ServerOptions = {}): FastifyInstance {
     const problem = headerProblem(request.raw, single) ?? hostProblem(request.raw, options.hosts);
     if (problem === undefined) done();
     else {
-      // What follows on this connection may be a body we did not read as one.
+      // What follows on this connection may be a body that we did not read as one.
       reply.header('connection', 'close');
       done(new Refusal('INVALID_REQUEST', { details: [problem] }));
     }
@@ -150,7 +153,7 @@ export function createServer(options: ServerOptions = {}): FastifyInstance {
     const route = request.routeOptions.url ?? 'none';
     const seconds = reply.elapsedTime / 1000;
     requests?.observe({ method: request.method, route, status: reply.statusCode }, seconds);
-    // The pattern of the path, never the path: it holds account numbers. Nothing of body or headers.
+    // Log the pattern of the path, never the path: it contains account numbers. Log nothing of the body or headers.
     const line = {
       method: request.method,
       route,
@@ -178,7 +181,7 @@ export function createServer(options: ServerOptions = {}): FastifyInstance {
   return app;
 }
 
-/** An incoming id is kept when it is harmless in a header and a log line; else a new one is made. */
+/** An incoming id is kept when it is safe in a header and a log line; else a new one is generated. */
 function requestId(request: Pick<IncomingMessage, 'headers'>): string {
   const given = request.headers['x-request-id'];
   return typeof given === 'string' && /^[A-Za-z0-9._-]{1,64}$/.test(given) ? given : randomUUID();
@@ -217,7 +220,7 @@ function headerProblem(request: IncomingMessage, single: ReadonlySet<string>): D
   }
   const coding = headers['transfer-encoding'];
   if (coding !== undefined && coding.trim().toLowerCase() !== 'chunked') {
-    // Node undoes chunked alone: what else was done to the body would be read as the body.
+    // Node only decodes chunked: any other transfer coding would be read as part of the body.
     return { path: 'headers.transfer-encoding', problem: 'must be chunked or absent' };
   }
   const takesNoBody = method === 'GET' || method === 'HEAD';
@@ -238,8 +241,9 @@ function hostProblem(
 }
 
 /**
- * What `hosts` is for a listener at `address`. One of this machine takes the given names and its own; one that other machines reach
- * takes the given names alone once there are any, and every name until then, because its own are known to its network only.
+ * The value of `hosts` for a listener at `address`. A listener on this machine accepts the given names and its own. One that
+ * other machines reach accepts only the given names if there are any, and otherwise every name, because only its network knows
+ * its own names.
  */
 export function hostsOf(
   address: string,
@@ -251,7 +255,7 @@ export function hostsOf(
     : undefined;
 }
 
-/** Every path that is mounted, as a pattern: to tell an unknown path (404) from a wrong method (405). */
+/** Every mounted path, as a pattern: distinguishes an unknown path (404) from a wrong method (405). */
 function rememberPaths(app: FastifyInstance): { method: string; pattern: RegExp }[] {
   const paths: { method: string; pattern: RegExp }[] = [];
   app.addHook('onRoute', (route) => {

@@ -1,4 +1,4 @@
-/** What the tests of this folder share: a server with two operations, and callers that send what no client would. */
+/** Shared by the tests of this folder: a server with two operations, and callers that send what no client would. */
 import { ERRORS, partnerRoutes } from '@duebridge/contract';
 import type { FastifyInstance } from 'fastify';
 import assert from 'node:assert/strict';
@@ -41,7 +41,7 @@ export async function listening(
   return { app, port, base: `http://127.0.0.1:${port}` };
 }
 
-/** Sends raw bytes and gives everything that came back until the other side closed the connection. */
+/** Sends raw bytes and returns everything received until the other side closed the connection. */
 export function raw(port: number, ...pieces: (string | Buffer)[]): Promise<string> {
   return new Promise((resolve) => {
     const socket = connect(port, '127.0.0.1');
