@@ -346,6 +346,7 @@ function kept(options: { random?: number } = {}) {
   const clock = manualClock(0, options.random ?? 1);
   const { asked, ask } = table();
   const told: string[] = [];
+  const proofs: string[] = [];
   let ids = 0;
   const lease = keepLease({
     clock,
@@ -356,10 +357,10 @@ function kept(options: { random?: number } = {}) {
     renew: ask('renew'),
     remove: async (worker_id) => void told.push(`remove ${worker_id}`),
     begin: (worker_id) => void told.push(`begin ${worker_id}`),
-    proven: () => undefined,
+    proven: (worker_id, at) => void proofs.push(`${worker_id} at ${at}`),
     drop: (worker_id) => void told.push(`drop ${worker_id}`),
   });
-  return { clock, asked, told, lease };
+  return { clock, asked, told, proofs, lease };
 }
 
 test('a heartbeat that hangs is sent again beside it, and the lease is kept', async () => {
@@ -398,6 +399,47 @@ test('a worker whose database is away lets go in time, and is back with the firs
   assert.equal(told.length, 4);
   assert.ok(lease.worker_id !== undefined && lease.worker_id !== 'w1');
   await lease.end();
+});
+
+test('a lease tells each proof once, and who waits for the first answer waits no longer', async () => {
+  const { clock, asked, told, proofs, lease } = kept();
+  let answered = false;
+  void lease.asked.then(() => (answered = true));
+  await clock.advance(1_000);
+  assert.equal(answered, false, 'nothing has been answered yet');
+  assert.equal(lease.ageMs, 1_000);
+  asked[0]?.answer.resolve(true);
+  await clock.advance(0);
+  assert.equal(answered, true);
+  assert.deepEqual(told, ['begin w1']);
+  assert.deepEqual(proofs, [], 'a begin is a proof already');
+  const renewed = lease.renewNow();
+  assert.equal(asked.length, 2);
+  asked[1]?.answer.resolve(true);
+  await renewed;
+  assert.deepEqual(proofs, ['w1 at 1000']);
+  assert.equal(lease.ageMs, 0);
+  await clock.advance(1_999);
+  assert.equal(asked.length, 2);
+  await clock.advance(1);
+  assert.equal(asked.length, 3);
+  asked[2]?.answer.resolve(false);
+  await clock.advance(0);
+  assert.deepEqual(proofs, ['w1 at 1000'], 'a refusal proves nothing');
+  assert.deepEqual(told, ['begin w1', 'drop w1', 'remove w1']);
+  const ended = lease.end();
+  for (const { answer } of asked.slice(3)) answer.resolve(true);
+  await ended;
+});
+
+test('a stop before the first answer lets nobody wait for it', async () => {
+  const { asked, lease } = kept();
+  lease.leave();
+  await lease.asked;
+  asked[0]?.answer.resolve(true);
+  await lease.end();
+  await lease.renewNow();
+  assert.equal(lease.worker_id, undefined);
 });
 
 test('a stop while a worker is registering leaves nobody who drives, and no row', async () => {

@@ -356,3 +356,35 @@ test('the refusal of one payment lets a trial through, and the refusal of anothe
   assert.equal(queue.succeeded(60_200), true);
   assert.equal(started(queue, 60_200, 10)[0]?.name, 'third');
 });
+
+test('an empty queue says so, and drops what is not current any more', () => {
+  const queue = openQueue();
+  assert.equal(queue.nextAt, undefined);
+  assert.deepEqual(queue.take(1_000, all), { kind: 'empty' });
+  queue.push(item('withdrawn'), 'submit');
+  queue.push(item('kept', 5_000), 'poll');
+  const turn = queue.take(1_000, ({ name }) => name !== 'withdrawn');
+  assert.deepEqual(turn, { kind: 'wait', until: 5_000, short: false });
+  assert.equal(queue.size, 1);
+});
+
+test('half of the calls may wait at a partner that waits, one at a partner of which it is not known [PL16]', () => {
+  const queue = openQueue();
+  assert.equal(queue.canWait(0), true, 'it has never been asked');
+  queue.waiting = 1;
+  assert.equal(queue.canWait(0), false);
+  queue.waits = true;
+  queue.waiting = 4;
+  assert.equal(queue.canWait(0), true);
+  queue.waiting = 5;
+  assert.equal(queue.canWait(0), false);
+  // One that does not wait is asked again after ten minutes, because it may have been upgraded.
+  queue.waits = false;
+  queue.waiting = 0;
+  queue.askedToWaitAt = 1_000;
+  assert.equal(queue.canWait(600_999), false);
+  assert.equal(queue.canWait(601_000), true);
+  queue.waits = true;
+  for (let failure = 0; failure < 5; failure += 1) queue.failed(0, 0.5);
+  assert.equal(queue.canWait(0), false, 'a partner that is down holds no call open');
+});
