@@ -20,6 +20,12 @@ import { coverage, fatesOf, sample, type Fate } from './fate.ts';
 import { mutated, mutations, type Mutation } from './mutations.ts';
 import { SUBJECTS, type Round } from './subjects.ts';
 
+const HELP = `Usage: npm run mutation -- SUBJECT [--count N] [--seed N] [--at-once N] [--for SECONDS] [--results FILE]
+       npm run mutation -- core [--file NAME] [--count N] [--seed N] [--for SECONDS] [--results FILE]
+
+SUBJECT is a right peer: ${Object.keys(SUBJECTS).join(', ')}. core is the engine and the kit.
+With --results, mutants that were judged before are not judged again.`;
+
 /** A right peer that needs so much longer than usual to be judged never ends. */
 const ROUND_MS = 240_000;
 
@@ -183,8 +189,13 @@ async function main(): Promise<void> {
       file: { type: 'string' },
       for: { type: 'string' },
       results: { type: 'string' },
+      help: { type: 'boolean', short: 'h', default: false },
     },
   });
+  if (values.help) {
+    console.log(HELP);
+    return;
+  }
   const [name = ''] = positionals;
   const { results } = values;
   const earlier =
@@ -231,5 +242,10 @@ async function main(): Promise<void> {
 
 if (import.meta.main) {
   for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => process.exit(1));
-  await main();
+  try {
+    await main();
+  } catch (error) {
+    console.error(`mutation: ${error instanceof Error ? error.message : String(error)}`);
+    process.exitCode = 1;
+  }
 }
