@@ -241,6 +241,8 @@ export function textOf(
     subject: `Your payment of ${amount} to ${name} was not made`,
     text: [
       `Your payment to ${name} failed and you have not been charged for it.`,
+      // A card's hold may have been captured before it expired (decision 111).
+      'If money was taken already, it is on its way back.',
       ...(content.failure_reason === null ? [] : ['', `Reason: ${content.failure_reason}`]),
       '',
       ...facts,
