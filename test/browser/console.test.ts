@@ -10,9 +10,8 @@ import type { Page } from 'playwright-core';
 import { buildWeb } from '../../packages/web/build.ts';
 import { launchChromium } from './chromium.ts';
 import { startWorkingDay, type WorkingDay } from './console-rig.ts';
-import { MISSING, startEngine, type Engine, type Tab } from './engines.ts';
+import { MISSING, isOfTheBrowser, startEngine, type Engine, type Tab } from './engines.ts';
 import { until } from './rig.ts';
-import { DriverLost } from './webdriver.ts';
 
 const axe = readFileSync(
   join(import.meta.dirname, '../../node_modules/axe-core/axe.min.js'),
@@ -427,7 +426,7 @@ async function findsIn(engine: Engine, id: string): Promise<boolean> {
     await finds(tab, id);
     return true;
   } catch (error) {
-    if (error instanceof DriverLost || tab?.lost() === true) return false;
+    if (isOfTheBrowser(engine.name, tab, error)) return false;
     throw error;
   } finally {
     await tab?.close().catch(() => {});

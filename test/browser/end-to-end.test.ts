@@ -18,9 +18,8 @@ import { build, type Plugin, type Rolldown } from 'vite';
 import { startDemoSite, type DemoSite, type DemoSiteOptions } from '../../demo/site/server.ts';
 import { BothSides, type PartnerSide } from '../support/both-sides.ts';
 import { call, type Client } from '../support/customer.ts';
-import { MISSING, startEngine, type Engine, type Tab } from './engines.ts';
+import { MISSING, isOfTheBrowser, startEngine, type Engine, type Tab } from './engines.ts';
 import { until, useRig } from './rig.ts';
-import { DriverLost } from './webdriver.ts';
 
 const root = join(import.meta.dirname, '../..');
 const guide = readFileSync(join(root, 'docs', 'embed.md'), 'utf8');
@@ -162,7 +161,7 @@ async function paysIn(engine: Engine, account: string): Promise<boolean> {
     await pays(tab, account);
     return true;
   } catch (error) {
-    if (error instanceof DriverLost || tab?.lost() === true) return false;
+    if (isOfTheBrowser(engine.name, tab, error)) return false;
     throw error;
   } finally {
     await tab?.close().catch(() => {});

@@ -10,13 +10,13 @@ import test, { after, before, suite } from 'node:test';
 import type { AxeResults } from 'axe-core';
 import {
   ENGINES,
+  isOfTheBrowser,
   MISSING,
   startEngine,
   type Engine,
   type EngineName,
   type Tab,
 } from './engines.ts';
-import { DriverLost } from './webdriver.ts';
 import { until, useRig, values, type Heard, type SiteOptions } from './rig.ts';
 import { succeeds, type World } from './scripted-flow.ts';
 
@@ -85,15 +85,16 @@ function inOne(name: EngineName): void {
           });
           return true;
         } catch (error) {
-          if (!(error instanceof DriverLost) && !tabs.some((tab) => tab.lost())) throw error;
-          t.diagnostic(`the browser was lost: ${String(error)}`);
+          const lost = tabs.find((tab) => tab.lost());
+          if (!isOfTheBrowser(name, lost, error)) throw error;
+          t.diagnostic(`the visit is made again: ${String(error)}`);
           return false;
         } finally {
           for (const tab of tabs) await tab.close().catch(() => {});
         }
       };
       for (let visit = 1; !(await visited()); visit += 1) {
-        assert.ok(visit < VISITS, `${name} was lost in each of ${VISITS} visits`);
+        assert.ok(visit < VISITS, `${name} failed in each of ${VISITS} visits`);
         await engine.stop().catch(() => {});
         engine = await startEngine(name);
         assert.ok(engine, `${name} does not start again`);
@@ -151,9 +152,11 @@ function payments(inEngine: InEngine): void {
       );
       await at.tab.click('page', '#open');
       await at.title('Your bill from Acme Water');
-      await at.tab.press('Tab');
-      await at.tab.press('Tab');
-      await until(() => at.tab.run('frame', () => document.activeElement?.className === 'main'));
+      const isOnMain = (): Promise<boolean> =>
+        at.tab.run('frame', () => document.activeElement?.className === 'main');
+      // Two, where the page has the focus by now; engines differ in when a dialog gives it to the frame.
+      for (let tabs = 0; tabs < 4 && !(await isOnMain()); tabs += 1) await at.tab.press('Tab');
+      await until(isOnMain);
       await at.tab.press('Enter');
       await at.title('Check your payment');
       await at.tab.press('Escape');

@@ -15,9 +15,8 @@ import type { FlowResult, FlowReturn, FlowSessionGrant } from '@duebridge/contra
 import { freePort } from '@duebridge/runtime/testing';
 import { BothSides, type PartnerSide } from '../support/both-sides.ts';
 import { call, createToken, type Client } from '../support/customer.ts';
-import { ENGINES, MISSING, startEngine, type Engine, type Tab } from './engines.ts';
+import { ENGINES, MISSING, isOfTheBrowser, startEngine, type Engine, type Tab } from './engines.ts';
 import { until, useRig } from './rig.ts';
-import { DriverLost } from './webdriver.ts';
 
 const root = join(import.meta.dirname, '../..');
 const guide = readFileSync(join(root, 'docs', 'redirect.md'), 'utf8');
@@ -186,7 +185,7 @@ async function visited(engine: Engine, act: (tab: Tab) => Promise<void>): Promis
     await act(tab);
     return true;
   } catch (error) {
-    if (error instanceof DriverLost || tab?.lost() === true) return false;
+    if (isOfTheBrowser(engine.name, tab, error)) return false;
     throw error;
   } finally {
     await tab?.close().catch(() => {});
