@@ -75,7 +75,7 @@ export interface Applier {
 export interface ApplierOptions {
   readonly database: Database;
   readonly accounts: AccountSystem;
-  /** Undefined: any biller that has accounts. Otherwise a payment for another biller fails. */
+  /** Undefined: every biller that has accounts. Otherwise a payment for another biller fails. */
   readonly billers: readonly BillerRules[] | undefined;
   /** Time between acceptance and posting in which an operator can cancel, in milliseconds (ST4). */
   readonly holdMs: number;

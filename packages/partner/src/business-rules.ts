@@ -7,7 +7,7 @@ import { sql, type Transaction } from '@duebridge/runtime';
 import { reasonByLimits, type BillerRules } from './account-system.ts';
 import type { PaymentEnd, PaymentRow } from './store.ts';
 
-/** The billers served, by id; undefined: any biller that has accounts, without rules. */
+/** The billers served, by id; undefined: every biller that has accounts, without rules. */
 export type Rules = ReadonlyMap<string, BillerRules> | undefined;
 
 /** The rules by biller. */

