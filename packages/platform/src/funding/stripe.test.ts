@@ -11,7 +11,7 @@ import { sandboxFunding } from '../funding.ts';
 import { openSealer } from '../partners/seal.ts';
 import { openFunds, type Funds } from './funds.ts';
 import { stripeAdapter } from './stripe.ts';
-import { BANK_REFUSED, NUMBERS, startStripe } from './testing.ts';
+import { BANK_ASKS, BANK_REFUSED, NUMBERS, startStripe } from './testing.ts';
 
 const SEAL_KEY = Buffer.alloc(32, 9).toString('base64');
 const stripe = await startStripe({ after });
@@ -482,6 +482,27 @@ suite('payments by Stripe', { concurrency: true }, () => {
     const payment = await pay(session, BANK_REFUSED, BANK);
     assert.ok((await settled(payment)).includes('funds_uncollected'));
     assert.equal((await read(session, payment)).status, 'succeeded');
+  });
+
+  test('a debit that the bank has not taken yet is not counted as captured [PL7]', async () => {
+    const { session } = await newSession(posted());
+    const payment = await pay(session, BANK_ASKS, BANK);
+    const id = payment.platform_payment_id;
+    await until('the payment has ended', async () => {
+      return (await read(session, payment)).status === 'succeeded';
+    });
+    await until('a debit was made', () =>
+      Promise.resolve(
+        [...stripe.intents.values()].some((one) => one.metadata['platform_payment_id'] === id),
+      ),
+    );
+    const debit = stripe.intentOf(id);
+    const asked = stripe.calls.length;
+    await until('it is asked about again', () => Promise.resolve(stripe.calls.length > asked));
+    assert.equal(await stateOf(payment), 'authorized');
+    debit.status = 'processing';
+    await settled(payment);
+    assert.equal(await stateOf(payment), 'captured');
   });
 
   test('a payment by bank that fails debits nothing, and forgets the account', async () => {

@@ -169,33 +169,17 @@ function cardFunds(stripe: Stripe): Way {
     await keyed(order, 'cancel', (key) => stripe.paymentIntents.cancel(order.reference, {}, key));
     return { kind: 'declined', reason };
   };
-  const judge = async (
+  const judge = (
     order: PreparedOrder,
     intent: Stripe.PaymentIntent,
-  ): Promise<ProcessorAuthorization | 'confirm'> => {
+  ): ProcessorAuthorization | 'confirm' | Promise<ProcessorAuthorization> => {
     if (intent.amount !== order.amount_in_cents) {
       throw new Error(`${intent.id} has another amount than ${order.platform_payment_id}`);
     }
-    switch (intent.status) {
-      case 'requires_payment_method':
-        return intent.last_payment_error === null
-          ? 'confirm'
-          : giveUp(order, declineText(intent.last_payment_error));
-      case 'requires_confirmation':
-        return 'confirm';
-      case 'requires_action':
-        return actionOf(intent);
-      case 'processing':
-        return { kind: 'pending' };
-      case 'requires_capture':
-      case 'succeeded':
-        return { kind: 'authorized', ...expiryOf(intent) };
-      case 'canceled':
-        return { kind: 'declined', reason: DECLINED };
-      default:
-        // A status from a later version of the API proves nothing.
-        throw new Error(`${intent.id} has the unknown status ${intent.status}`);
-    }
+    const authorized = { kind: 'authorized', ...expiryOf(intent) } as const;
+    return judgeIntent(intent, intent.last_payment_error, authorized, (reason) =>
+      giveUp(order, reason),
+    );
   };
   return {
     async prepare(order) {
@@ -296,40 +280,28 @@ function bankFunds(stripe: Stripe): Way {
     await keyed(order, 'cancel', (key) => stripe.setupIntents.cancel(order.reference, {}, key));
     return { kind: 'declined', reason };
   };
-  const judge = async (
+  const judge = (
     order: PreparedOrder,
     intent: Stripe.SetupIntent,
-  ): Promise<ProcessorAuthorization | 'confirm'> => {
-    switch (intent.status) {
-      case 'requires_payment_method':
-        return intent.last_setup_error === null
-          ? 'confirm'
-          : giveUp(order, declineText(intent.last_setup_error));
-      case 'requires_confirmation':
-        return 'confirm';
-      case 'requires_action':
-        return actionOf(intent);
-      case 'processing':
-        return { kind: 'pending' };
-      case 'succeeded':
-        return { kind: 'authorized' };
-      case 'canceled':
-        return { kind: 'declined', reason: DECLINED };
-      default:
-        // A status from a later version of the API proves nothing.
-        throw new Error(`${intent.id} has the unknown status ${intent.status}`);
-    }
-  };
+  ): ProcessorAuthorization | 'confirm' | Promise<ProcessorAuthorization> =>
+    judgeIntent(intent, intent.last_setup_error, { kind: 'authorized' }, (reason) =>
+      giveUp(order, reason),
+    );
   /** The debit of this payment, if one was made: its customer has no other. A list is up to date, unlike a search. */
   const debitOf = async (customer: string): Promise<Stripe.PaymentIntent | undefined> => {
     const { data } = await stripe.paymentIntents.list({ customer, limit: 10 });
     return data.find((intent) => intent.status !== 'canceled');
   };
+  /** A debit takes days to clear: from here on only the bank can return it, which a webhook tells. */
   const judgeDebit = (intent: Stripe.PaymentIntent): ProcessorCapture => {
     const error = intent.last_payment_error;
-    return error === null
-      ? { kind: 'captured' }
-      : { kind: 'uncollectable', reason: `the debit ${intent.id} failed (${codeOf(error)})` };
+    if (error !== null) {
+      return { kind: 'uncollectable', reason: `the debit ${intent.id} failed (${codeOf(error)})` };
+    }
+    if (intent.status === 'processing' || intent.status === 'succeeded') {
+      return { kind: 'captured' };
+    }
+    throw new Error(`the debit ${intent.id} is ${intent.status}`);
   };
   return {
     async prepare(order) {
@@ -425,7 +397,8 @@ function bankFunds(stripe: Stripe): Way {
     },
     async refund(order) {
       const setup = await stripe.setupIntents.retrieve(order.reference);
-      const debit = await debitOf(idOf(setup.customer) ?? '');
+      const customer = idOf(setup.customer);
+      const debit = customer === undefined ? undefined : await debitOf(customer);
       // A failed debit has taken nothing.
       if (debit === undefined || debit.last_payment_error !== null) return;
       await refundOf(stripe, order, debit.id);
@@ -434,6 +407,35 @@ function bankFunds(stripe: Stripe): Way {
 }
 
 // What both need -------------------------------------------------------------------------------------------------------------
+
+/**
+ * The state of an authorization, by the statuses that both kinds of intent share; 'confirm' when the customer's details have not been
+ * sent yet. `failed` is the intent's last error. Throws for a status that is not known: it proves nothing.
+ */
+function judgeIntent(
+  intent: Stripe.PaymentIntent | Stripe.SetupIntent,
+  failed: Told | null,
+  authorized: ProcessorAuthorization,
+  giveUp: (reason: string) => Promise<ProcessorAuthorization>,
+): ProcessorAuthorization | 'confirm' | Promise<ProcessorAuthorization> {
+  switch (intent.status) {
+    case 'requires_payment_method':
+      return failed === null ? 'confirm' : giveUp(declineText(failed));
+    case 'requires_confirmation':
+      return 'confirm';
+    case 'requires_action':
+      return actionOf(intent);
+    case 'processing':
+      return { kind: 'pending' };
+    case 'requires_capture':
+    case 'succeeded':
+      return authorized;
+    case 'canceled':
+      return { kind: 'declined', reason: DECLINED };
+    default:
+      throw new Error(`${intent.id} has the unknown status ${intent.status}`);
+  }
+}
 
 async function refundOf(
   stripe: Stripe,

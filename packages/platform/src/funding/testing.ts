@@ -73,6 +73,8 @@ const INSUFFICIENT = '4000000000009995';
 const ASKS = '4000000000003220';
 /** An account whose debits are returned; its setup succeeds. */
 export const BANK_REFUSED = '000111111116';
+/** An account whose debits the bank wants approved first. */
+export const BANK_ASKS = '000222222227';
 export const NUMBERS = {
   good: '4242424242424242',
   declined: CARD_DECLINED,
@@ -256,6 +258,10 @@ export async function startStripe(cleanup: Cleanup): Promise<StripeImitation> {
         const setup = [...self.setups.values()].find((one) => one.customer === intent.customer);
         if (setup?.payment_method === `pm_${BANK_REFUSED}`) {
           throw new Refused(402, refuse(intent, 'debit_not_authorized', 'The debit was refused.'));
+        }
+        if (setup?.payment_method === `pm_${BANK_ASKS}`) {
+          intent.status = 'requires_action';
+          return intent;
         }
         intent.status = 'processing';
         self.taken.set(intent.id, (self.taken.get(intent.id) ?? 0) + 1);
