@@ -10,8 +10,9 @@ import type { Page } from 'playwright-core';
 import { buildWeb } from '../../packages/web/build.ts';
 import { launchChromium } from './chromium.ts';
 import { startWorkingDay, type WorkingDay } from './console-rig.ts';
-import { MISSING, isOfTheBrowser, startEngine, type Engine, type Tab } from './engines.ts';
+import type { Tab } from './engines.ts';
 import { until } from './rig.ts';
+import { Visitor } from './visitor.ts';
 
 const axe = readFileSync(
   join(import.meta.dirname, '../../node_modules/axe-core/axe.min.js'),
@@ -396,41 +397,10 @@ test('no page shuts anybody out, light or dark', async () => {
 for (const name of ['firefox', 'webkit'] as const) {
   test(`"I paid $25 yesterday" in ${name} too: signed in, found by amount, its story read`, async (t) => {
     const id = await work.pay(`pays-${name}`, 2_500, `${name}@example.com`);
-    const engine = await startEngine(name);
-    if (engine === undefined) {
-      t.diagnostic(MISSING[name]);
-      return;
-    }
-    try {
-      if (await findsIn(engine, id)) return;
-    } finally {
-      await engine.stop().catch(() => {});
-    }
-    // A browser that crashed says nothing about the console; a second one in a row fails the test.
-    t.diagnostic('the browser was lost; another one looks for the payment');
-    const again = await startEngine(name);
-    assert.ok(again, `${name} does not start again`);
-    try {
-      assert.ok(await findsIn(again, id), 'the browser was lost again');
-    } finally {
-      await again.stop().catch(() => {});
-    }
+    const visitor = new Visitor(name);
+    t.after(() => visitor.stop());
+    await visitor.visit(t, work.platform.adminUrl, async (open) => finds(await open(), id));
   });
-}
-
-/** Whether the payment's story was read; false when the browser was lost on the way. */
-async function findsIn(engine: Engine, id: string): Promise<boolean> {
-  let tab: Tab | undefined;
-  try {
-    tab = await engine.open(work.platform.adminUrl);
-    await finds(tab, id);
-    return true;
-  } catch (error) {
-    if (isOfTheBrowser(engine.name, tab, error)) return false;
-    throw error;
-  } finally {
-    await tab?.close().catch(() => {});
-  }
 }
 
 async function finds(tab: Tab, id: string): Promise<void> {

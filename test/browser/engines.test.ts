@@ -6,23 +6,14 @@
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import test, { after, before, suite } from 'node:test';
+import test, { after, suite } from 'node:test';
 import type { AxeResults } from 'axe-core';
-import {
-  ENGINES,
-  isOfTheBrowser,
-  MISSING,
-  startEngine,
-  type Engine,
-  type EngineName,
-  type Tab,
-} from './engines.ts';
+import { ENGINES, type EngineName, type Tab } from './engines.ts';
 import { until, useRig, values, type Heard, type SiteOptions } from './rig.ts';
 import { succeeds, type World } from './scripted-flow.ts';
+import { Visitor } from './visitor.ts';
 
 const rig = useRig();
-/** A browser that crashes is started again; the last of these visits fails the test. */
-const VISITS = 3;
 const axe = readFileSync(
   join(import.meta.dirname, '../../node_modules/axe-core/axe.min.js'),
   'utf8',
@@ -58,48 +49,15 @@ suite('in every engine', { concurrency: ENGINES.length }, () => {
 });
 
 function inOne(name: EngineName): void {
-  let engine: Engine | undefined;
-  before(async () => {
-    engine = await startEngine(name);
-  });
-  after(() => engine?.stop());
-
+  const visitor = new Visitor(name);
+  after(() => visitor.stop());
   /** One customer's visit; says so where the engine is missing. */
-  const inEngine = (
-    title: string,
-    body: (visit: (world: World, at?: string) => Promise<Visit>) => Promise<void>,
-  ): void => {
-    test(title, async (t) => {
-      if (engine === undefined) {
-        t.diagnostic(MISSING[name]);
-        return;
-      }
-      /** Whether the visit ended; false when the browser was lost, which says nothing about the page. */
-      const visited = async (): Promise<boolean> => {
-        const tabs: Tab[] = [];
-        try {
-          await body(async (world, at = `${rig.flow.site('acme')}/`) => {
-            const tab = await (engine as Engine).open(rig.flow.payOrigin);
-            tabs.push(tab);
-            return visitSite(tab, world, at);
-          });
-          return true;
-        } catch (error) {
-          const lost = tabs.find((tab) => tab.lost());
-          if (!isOfTheBrowser(name, lost, error)) throw error;
-          t.diagnostic(`the visit is made again: ${String(error)}`);
-          return false;
-        } finally {
-          for (const tab of tabs) await tab.close().catch(() => {});
-        }
-      };
-      for (let visit = 1; !(await visited()); visit += 1) {
-        assert.ok(visit < VISITS, `${name} failed in each of ${VISITS} visits`);
-        await engine.stop().catch(() => {});
-        engine = await startEngine(name);
-        assert.ok(engine, `${name} does not start again`);
-      }
-    });
+  const inEngine: InEngine = (title, body) => {
+    test(title, (t) =>
+      visitor.visit(t, rig.flow.payOrigin, (open) =>
+        body(async (world, at = `${rig.flow.site('acme')}/`) => visitSite(await open(), world, at)),
+      ),
+    );
   };
   payments(inEngine);
   problems(inEngine);

@@ -294,14 +294,6 @@ function webkitTab(session: WebDriverSession, handle: string, frameUrl: string):
 
 // Help ------------------------------------------------------------------------------------------------------------------------
 
-/**
- * Whether a visit that failed says nothing about the page, so that it is to be made again: the browser is gone, or it is WebKitGTK,
- * which has no window manager here and now and then drops a key or the focus. A defect of the page fails every visit.
- */
-export function isOfTheBrowser(name: EngineName, tab: Tab | undefined, error: unknown): boolean {
-  return error instanceof DriverLost || tab?.lost() === true || name === 'webkit';
-}
-
 /** A step that takes longer than this will not come back: scripts and loads have a limit of their own below it. */
 const STEP_MS = PATIENCE_MS + 10_000;
 

@@ -15,16 +15,15 @@ import type { FlowResult, FlowReturn, FlowSessionGrant } from '@duebridge/contra
 import { freePort } from '@duebridge/runtime/testing';
 import { BothSides, type PartnerSide } from '../support/both-sides.ts';
 import { call, createToken, type Client } from '../support/customer.ts';
-import { ENGINES, MISSING, isOfTheBrowser, startEngine, type Engine, type Tab } from './engines.ts';
+import { ENGINES, type Tab } from './engines.ts';
 import { until, useRig } from './rig.ts';
+import { Visitor, VISITS } from './visitor.ts';
 
 const root = join(import.meta.dirname, '../..');
 const guide = readFileSync(join(root, 'docs', 'redirect.md'), 'utf8');
 const rig = useRig();
 const sides = new BothSides();
 const key = 'the-key-that-the-biller-chose';
-/** A visit whose browser was lost is repeated, with another bill; the last of these fails the test. */
-const VISITS = 3;
 /** A bill and a site for each of them: two visits an engine. */
 const ACCOUNTS = Array.from({ length: 2 * VISITS * ENGINES.length }, (_, index) => `A-${index}`);
 
@@ -177,38 +176,13 @@ async function comesBack(tab: Tab): Promise<void> {
   await reads(tab, 'h1', 'You have not paid.');
 }
 
-/** Whether the visit was seen to its end; false when the browser was lost, which says nothing about the page. */
-async function visited(engine: Engine, act: (tab: Tab) => Promise<void>): Promise<boolean> {
-  let tab: Tab | undefined;
-  try {
-    tab = await engine.open(client.platformUrl);
-    await act(tab);
-    return true;
-  } catch (error) {
-    if (isOfTheBrowser(engine.name, tab, error)) return false;
-    throw error;
-  } finally {
-    await tab?.close().catch(() => {});
-  }
-}
-
 suite('in every engine', { concurrency: ENGINES.length }, () => {
   for (const name of ENGINES) {
     test(`a customer goes to the page in ${name}, pays, and comes back with a result that verifies; Back does no harm [S1]`, async (t) => {
-      let engine = await startEngine(name);
-      if (engine === undefined) {
-        t.diagnostic(MISSING[name]);
-        return;
-      }
-      t.after(() => engine?.stop().catch(() => {}));
+      const visitor = new Visitor(name);
+      t.after(() => visitor.stop());
       for (const act of [paysAndReturns, comesBack]) {
-        for (let visit = 1; !(await visited(engine, act)); visit += 1) {
-          assert.ok(visit < VISITS, `${name} was lost in each of ${VISITS} visits`);
-          t.diagnostic('the browser was lost; the visit is repeated');
-          await engine.stop().catch(() => {});
-          engine = await startEngine(name);
-          assert.ok(engine, `${name} does not start again`);
-        }
+        await visitor.visit(t, client.platformUrl, async (open) => act(await open()));
       }
     });
   }

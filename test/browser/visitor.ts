@@ -1,0 +1,64 @@
+/**
+ * Visits in an engine whose browser may crash. A crash says nothing about the page, so the visit is made again in a new browser; a
+ * defect of the page fails every visit.
+ */
+import assert from 'node:assert/strict';
+import { MISSING, startEngine, type Engine, type EngineName, type Tab } from './engines.ts';
+import { DriverLost } from './webdriver.ts';
+
+/** The last of these visits fails the test. */
+export const VISITS = 3;
+
+/** One engine for any number of visits, started at the first. */
+export class Visitor {
+  readonly #name: EngineName;
+  #engine: Engine | undefined;
+
+  constructor(name: EngineName) {
+    this.#name = name;
+  }
+
+  /**
+   * Makes a visit, VISITS times at most. Says so where the engine is not installed, and returns. `frameUrl`: how the address of the
+   * payment page starts. `body` opens its tabs by `open`; `attempt` counts from 0, for what only one visit can use.
+   */
+  async visit(
+    t: { diagnostic(sentence: string): void },
+    frameUrl: string,
+    body: (open: () => Promise<Tab>, attempt: number) => Promise<void>,
+  ): Promise<void> {
+    for (let attempt = 0; ; attempt += 1) {
+      this.#engine ??= await startEngine(this.#name);
+      const engine = this.#engine;
+      if (engine === undefined) {
+        assert.equal(attempt, 0, `${this.#name} does not start again`);
+        t.diagnostic(MISSING[this.#name]);
+        return;
+      }
+      const tabs: Tab[] = [];
+      try {
+        await body(async () => {
+          const tab = await engine.open(frameUrl);
+          tabs.push(tab);
+          return tab;
+        }, attempt);
+        return;
+      } catch (error) {
+        const isLost = error instanceof DriverLost || tabs.some((tab) => tab.lost());
+        // WebKitGTK has no window manager here and now and then drops a key or the focus.
+        if ((!isLost && this.#name !== 'webkit') || attempt + 1 === VISITS) throw error;
+        t.diagnostic(`the visit is made again: ${String(error)}`);
+      } finally {
+        for (const tab of tabs) await tab.close().catch(() => {});
+      }
+      await this.stop();
+    }
+  }
+
+  /** Stops the browser. Calling it again is harmless. */
+  async stop(): Promise<void> {
+    const engine = this.#engine;
+    this.#engine = undefined;
+    await engine?.stop().catch(() => {});
+  }
+}
