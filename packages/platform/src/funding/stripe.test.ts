@@ -310,7 +310,14 @@ suite('payments by Stripe', { concurrency: true }, () => {
     const { session } = await newSession(posted());
     /** An error that Stripe stores with the key and would repeat for a day. */
     const stored: Fate = { kind: 'fail', status: 500, keepsKey: true };
-    fates.set('amount 23456', (turn) => (turn === 1 ? stored : undefined));
+    // Refused until the fates below are set: they need the payment's id, and the engine does not wait for it.
+    let isReady = false;
+    let failures = 0;
+    fates.set('amount 23456', () => {
+      if (!isReady) return { kind: 'fail', status: 429 };
+      failures += 1;
+      return failures === 1 ? stored : undefined;
+    });
     const payment = await pay(session, NUMBERS.good, { amount_in_cents: 23_456 });
     const id = payment.platform_payment_id;
     fates.set(`${id}:confirm`, (turn) =>
@@ -319,6 +326,7 @@ suite('payments by Stripe', { concurrency: true }, () => {
     fates.set(`${id}:capture`, (turn) =>
       turn === 1 ? { kind: 'fail', status: 429 } : turn === 2 ? stored : undefined,
     );
+    isReady = true;
     await settled(payment);
     assert.equal((await read(session, payment)).status, 'succeeded');
     assert.equal(stripe.taken.get(stripe.intentOf(id).id), 1);
