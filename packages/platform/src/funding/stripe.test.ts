@@ -294,10 +294,11 @@ suite('payments by Stripe', { concurrency: true }, () => {
   });
 
   test('the answer of a capture is lost: the repeat carries the same key, and the card is charged once [PL7]', async () => {
-    const { session } = await newSession(posted());
+    const { session, account } = await newSession();
     const payment = await pay(session, NUMBERS.good);
     const key = `${payment.platform_payment_id}:capture`;
     fates.set(key, (turn) => (turn === 1 ? { kind: 'lose' } : undefined));
+    partner.endings.set(account, posted());
     await settled(payment);
     const captures = stripe.calls.filter((call) => call.key?.startsWith(key));
     assert.ok(captures.length >= 2);
