@@ -5,12 +5,12 @@
 import assert from 'node:assert/strict';
 import { spawn, spawnSync, type ChildProcess } from 'node:child_process';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import net, { type AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import test, { after, describe } from 'node:test';
 import { platformTarget, type Draft } from '../src/check/target.ts';
 import { judgePlatform, type RunReport } from '../src/run.ts';
+import { freePort } from './peers.ts';
 import { makeCertificate } from './tls-proxy.ts';
 import { openPlatformProxy } from './wrong-platform.ts';
 
@@ -68,18 +68,6 @@ async function start(
     child.once('exit', (code) => reject(new Error(`${file} ended with ${code}: ${text}`)));
   });
   return { url, child };
-}
-
-async function freePort(): Promise<number> {
-  const server = net.createServer();
-  await new Promise<void>((resolve) => {
-    server.listen(0, '127.0.0.1', resolve);
-  });
-  const { port } = server.address() as AddressInfo;
-  await new Promise((resolve) => {
-    server.close(resolve);
-  });
-  return port;
 }
 
 function draft(port: number, method: 'key' | 'oauth', caller: Draft): Draft {

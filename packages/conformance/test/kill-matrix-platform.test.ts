@@ -2,11 +2,12 @@
 import assert from 'node:assert/strict';
 import test, { describe } from 'node:test';
 import { TOKEN_CASES } from '../src/cases/index.ts';
-import { platformTarget, type Draft } from '../src/check/target.ts';
+import { platformTarget } from '../src/check/target.ts';
 import { judgePlatform, type RunReport } from '../src/run.ts';
 import { AT_ONCE, isCaught, QUICK, tell } from './kill.ts';
 import { TOKEN_MUTANTS, type TokenMutant } from './mutants.ts';
-import { FAULT_HEADER, openPlatformProxy } from './wrong-platform.ts';
+import { platformDraft } from './peers.ts';
+import { openPlatformProxy } from './wrong-platform.ts';
 
 const TOKEN_CHECKS = TOKEN_CASES.map(({ id }) => id);
 
@@ -16,21 +17,7 @@ async function judgeTokens(
 ): Promise<RunReport> {
   const proxy = await openPlatformProxy(peer.kind ?? 'biller', peer.behaviour());
   try {
-    const { url, client_id, api_key, unknown_account_id } = proxy;
-    const draft: Draft = {
-      base_url: url,
-      client_id,
-      api_key,
-      kind: peer.kind ?? 'biller',
-      biller_id: 'judge',
-      account_id: 'A-1',
-      unknown_account_id,
-      flow: true,
-      internal_fault_headers: { [FAULT_HEADER]: '1' },
-      token_sample: 20,
-      burst: 80,
-    };
-    return await judgePlatform(platformTarget(draft, {}), {
+    return await judgePlatform(platformTarget(platformDraft(proxy, peer.kind ?? 'biller'), {}), {
       pace: QUICK,
       only: TOKEN_CHECKS,
       profile: peer.profile ?? 'contract',

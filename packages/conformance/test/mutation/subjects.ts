@@ -3,7 +3,6 @@
  * to prove who it is, or two kinds of client, is judged in both, one round after the other.
  */
 import { spawn, type ChildProcess } from 'node:child_process';
-import net, { type AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { memoryHistory } from '../../src/check/history.ts';
 import type { Pace } from '../../src/check/pace.ts';
@@ -17,7 +16,7 @@ import {
 } from '../../src/run.ts';
 import { CALLER_CASES, TOKEN_CASES } from '../../src/cases/index.ts';
 import { QUICK } from '../kill.ts';
-import { FAULT_HEADER } from '../wrong-platform.ts';
+import { freePort, platformDraft } from '../peers.ts';
 import { AUTHS, CLIENT, KEY } from './credentials.ts';
 
 /** What a round of judging takes beside the peer. */
@@ -164,27 +163,15 @@ function sandboxPlatform(kind: 'biller' | 'aggregator'): Round {
   return async ({ env, judging }) => {
     const server = await start([SERVE, `platform-${kind}`], env);
     if (server === undefined) return undefined;
-    const { client_id, api_key, unknown_account_id } = server.told;
+    const { client_id = '', api_key = '', unknown_account_id = '' } = server.told;
+    const told = { url: server.url, client_id, api_key, unknown_account_id };
     try {
-      return await judgePlatform(
-        platformTarget(
-          {
-            base_url: server.url,
-            client_id,
-            api_key,
-            kind,
-            biller_id: 'judge',
-            account_id: 'A-1',
-            unknown_account_id,
-            flow: true,
-            internal_fault_headers: { [FAULT_HEADER]: '1' },
-            token_sample: 20,
-            burst: 80,
-          },
-          {},
-        ),
-        { ...judging, pace: PACE, profile: 'strict', only: TOKEN_CASES.map(({ id }) => id) },
-      );
+      return await judgePlatform(platformTarget(platformDraft(told, kind), {}), {
+        ...judging,
+        pace: PACE,
+        profile: 'strict',
+        only: TOKEN_CASES.map(({ id }) => id),
+      });
     } finally {
       await server.stop();
     }
@@ -290,16 +277,4 @@ async function stop(child: ChildProcess, signal: NodeJS.Signals): Promise<void> 
   });
   child.kill(signal);
   await ended;
-}
-
-async function freePort(): Promise<number> {
-  const server = net.createServer();
-  await new Promise<void>((resolve) => {
-    server.listen(0, '127.0.0.1', resolve);
-  });
-  const { port } = server.address() as AddressInfo;
-  await new Promise((resolve) => {
-    server.close(resolve);
-  });
-  return port;
 }

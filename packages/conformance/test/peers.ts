@@ -1,0 +1,43 @@
+/** What the kill matrix, the mutants and the foreign callers need of a peer under judgement. */
+import net, { type AddressInfo } from 'node:net';
+import type { Draft } from '../src/check/target.ts';
+import { FAULT_HEADER } from './wrong-platform.ts';
+
+/** A local port that nothing listens on at this moment. */
+export async function freePort(): Promise<number> {
+  const server = net.createServer();
+  await new Promise<void>((resolve) => {
+    server.listen(0, '127.0.0.1', resolve);
+  });
+  const { port } = server.address() as AddressInfo;
+  await new Promise((resolve) => {
+    server.close(resolve);
+  });
+  return port;
+}
+
+/** The target file of a scripted platform: its token endpoint and flow, with small samples, so that hundreds can be judged. */
+export function platformDraft(
+  platform: {
+    readonly url: string;
+    readonly client_id: string;
+    readonly api_key: string;
+    readonly unknown_account_id: string;
+  },
+  kind: 'biller' | 'aggregator',
+): Draft {
+  const { url, client_id, api_key, unknown_account_id } = platform;
+  return {
+    base_url: url,
+    client_id,
+    api_key,
+    kind,
+    biller_id: 'judge',
+    account_id: 'A-1',
+    unknown_account_id,
+    flow: true,
+    internal_fault_headers: { [FAULT_HEADER]: '1' },
+    token_sample: 20,
+    burst: 80,
+  };
+}
