@@ -25,7 +25,13 @@ import {
 } from '@duebridge/runtime/cli';
 import { Command } from 'commander';
 import { formatAccountsCsv, parseAccountsCsv } from './accounts-csv.ts';
-import { addOperating, adminOptions, ask, paymentTable, type AdminOptions } from './operate.ts';
+import {
+  addOperating,
+  adminOptions,
+  ask,
+  paymentTable,
+  type AdminOptions,
+} from './cli/operator.ts';
 import { variables, variablesOfOthers } from './variables.ts';
 
 /** Maximum CSV text per call of the admin API: under its limit of 60,000, and under 64 KiB when escaped as JSON. */
