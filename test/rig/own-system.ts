@@ -4,6 +4,7 @@
  */
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import { once } from 'node:events';
+import { listen } from '../support/listening.ts';
 
 /** What it booked. */
 export interface Booked {
@@ -32,11 +33,7 @@ export class OwnSystem {
 
   /** Listens on a free local port and returns the URL. */
   async listen(): Promise<string> {
-    this.#server.listen(0, '127.0.0.1');
-    await once(this.#server, 'listening');
-    const address = this.#server.address();
-    if (address === null || typeof address === 'string') throw new Error('no port');
-    return `http://127.0.0.1:${address.port}`;
+    return `http://127.0.0.1:${await listen(this.#server)}`;
   }
 
   async close(): Promise<void> {

@@ -4,6 +4,7 @@
  */
 import { createServer, connect, type Server, type Socket } from 'node:net';
 import { once } from 'node:events';
+import { listen } from '../support/listening.ts';
 
 /** What the proxy does to new and open connections. */
 export interface PostgresFaults {
@@ -42,12 +43,8 @@ export class PostgresProxy {
   }
 
   /** Listens on a free local port and returns it. */
-  async listen(): Promise<number> {
-    this.#server.listen(0, '127.0.0.1');
-    await once(this.#server, 'listening');
-    const address = this.#server.address();
-    if (address === null || typeof address === 'string') throw new Error('no port');
-    return address.port;
+  listen(): Promise<number> {
+    return listen(this.#server);
   }
 
   /** Drops every open connection, as a network does. */

@@ -6,6 +6,7 @@ import { createServer, type Server, type Socket } from 'node:net';
 import { once } from 'node:events';
 import { request } from 'undici';
 import type { Answer, History } from '../simulation/history.ts';
+import { listen } from './listening.ts';
 
 /** What a gateway may do with one exchange. */
 export const BEHAVIOURS = [
@@ -95,11 +96,7 @@ export class Gateway {
 
   /** Listens on a free local port and returns the URL. */
   async listen(): Promise<string> {
-    this.#server.listen(0, '127.0.0.1');
-    await once(this.#server, 'listening');
-    const address = this.#server.address();
-    if (address === null || typeof address === 'string') throw new Error('no port');
-    return `http://127.0.0.1:${address.port}`;
+    return `http://127.0.0.1:${await listen(this.#server)}`;
   }
 
   /** Drops every open connection. */
