@@ -42,9 +42,14 @@ after(async () => {
 });
 
 /**
+ * What these tests read of the kit's answers: of a balance, and of a payment.
+ * @typedef {{ amount_due_in_cents: number, payment_id: string, status: string }} Body
+ */
+
+/**
  * @param {string} path
  * @param {RequestInit} [init]
- * @returns {Promise<{ status: number, body: any }>}
+ * @returns {Promise<{ status: number, body: Body }>}
  */
 async function call(path, init) {
   const headers = { 'x-api-key': PARTNER_KEY, 'content-type': 'application/json' };
