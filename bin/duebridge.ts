@@ -1,51 +1,51 @@
 #!/usr/bin/env node
 /**
- * The doorway: names the commands and opens the one that was asked for. Each lives with the package
+ * Names the commands and runs the one that was asked for. Each lives with the package
  * it belongs to and is loaded only when it is used, so that help comes at once.
  */
 import { endWithItsReader, exitCodes } from '@duebridge/runtime/cli';
 import type { Command } from 'commander';
 
-interface Door {
+interface CommandEntry {
   readonly summary: string;
-  readonly open: () => Promise<Command>;
+  readonly load: () => Promise<Command>;
 }
 
-const DOORS: Readonly<Record<string, Door>> = {
+const COMMANDS: Readonly<Record<string, CommandEntry>> = {
   demo: {
     summary: 'bring everything up and drive a real payment to its end',
-    open: async () => (await import('../demo/main.ts')).demoCommand(),
+    load: async () => (await import('../demo/main.ts')).demoCommand(),
   },
   platform: {
     summary: 'run the platform; its partners, keys, payments, batches, reconciliation',
-    open: async () => (await import('@duebridge/platform/main')).platformCommand(),
+    load: async () => (await import('@duebridge/platform/main')).platformCommand(),
   },
   partner: {
     summary: 'run the partner kit; its accounts and payments',
-    open: async () => (await import('@duebridge/partner/main')).partnerCommand(),
+    load: async () => (await import('@duebridge/partner/main')).partnerCommand(),
   },
   conform: {
     summary: 'prove a partner server, or a platform, against the interface',
-    open: async () => (await import('@duebridge/conformance/main')).conformCommand(),
+    load: async () => (await import('@duebridge/conformance/main')).conformCommand(),
   },
   sandbox: {
     summary: 'a partner with every outcome and fault, or a platform, to build against',
-    open: async () => (await import('@duebridge/conformance/main')).sandboxCommand(),
+    load: async () => (await import('@duebridge/conformance/main')).sandboxCommand(),
   },
   init: {
     summary: 'write a project to start from: a partner server on your own accounts',
-    open: async () => (await import('./init.ts')).initCommand(),
+    load: async () => (await import('./init.ts')).initCommand(),
   },
   doctor: {
     summary: 'check that this machine has what duebridge needs',
-    open: async () => (await import('./doctor.ts')).doctorCommand(),
+    load: async () => (await import('./doctor.ts')).doctorCommand(),
   },
 };
 
 function help(): string {
-  const width = Math.max(...Object.keys(DOORS).map((name) => name.length));
-  const lines = Object.entries(DOORS).map(
-    ([name, door]) => `  ${name.padEnd(width)}  ${door.summary}`,
+  const width = Math.max(...Object.keys(COMMANDS).map((name) => name.length));
+  const lines = Object.entries(COMMANDS).map(
+    ([name, entry]) => `  ${name.padEnd(width)}  ${entry.summary}`,
   );
   return [
     'duebridge connects a bill-payment platform and the billers it pays.',
@@ -68,15 +68,15 @@ async function main(args: readonly string[]): Promise<void> {
     process.exitCode = name === undefined ? exitCodes.usage : 0;
     return;
   }
-  const door = Object.hasOwn(DOORS, name) ? DOORS[name] : undefined;
-  if (door === undefined) {
+  const entry = Object.hasOwn(COMMANDS, name) ? COMMANDS[name] : undefined;
+  if (entry === undefined) {
     process.stderr.write(
       `duebridge: there is no command "${name}"; duebridge --help lists them.\n`,
     );
     process.exitCode = exitCodes.usage;
     return;
   }
-  const command = await door.open();
+  const command = await entry.load();
   command.name(`duebridge ${name}`).exitOverride();
   for (const nested of everyCommand(command)) nested.exitOverride();
   try {

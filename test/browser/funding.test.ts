@@ -32,7 +32,7 @@ let platform: PlatformSide;
 /** A bank that customers are sent to, and come back from, as a processor of its own. */
 const approved = new Set<string>();
 const taken: string[] = [];
-const door = createServer((request, response) => {
+const bankServer = createServer((request, response) => {
   const { pathname, searchParams } = new URL(request.url ?? '', 'http://bank');
   if (pathname === '/ok') {
     approved.add(searchParams.get('id') ?? '');
@@ -49,7 +49,7 @@ const bank: FundingAdapter = {
   methods: () => [{ funding_method: 'bank', label: 'Your bank', sandbox: false, may_act: true }],
   prepare: ({ platform_payment_id }) => Promise.resolve(platform_payment_id),
   authorize({ reference, return_url = '' }) {
-    const { port } = door.address() as AddressInfo;
+    const { port } = bankServer.address() as AddressInfo;
     const query = new URLSearchParams({ id: reference, back: return_url });
     return Promise.resolve(
       approved.has(reference)
@@ -70,7 +70,7 @@ const bank: FundingAdapter = {
 
 before(async () => {
   await new Promise<void>((resolve) => {
-    door.listen(0, '127.0.0.1', resolve);
+    bankServer.listen(0, '127.0.0.1', resolve);
   });
   const partner = await sides.partner({
     auth: { method: 'key', header: 'x-api-key', keys: [key] },
@@ -125,8 +125,8 @@ before(async () => {
   });
 });
 after(async () => {
-  door.closeAllConnections();
-  door.close();
+  bankServer.closeAllConnections();
+  bankServer.close();
   await site?.stop();
   await sides.stop();
 });

@@ -6,7 +6,7 @@ import { ConfigurationError } from '@duebridge/runtime';
 import { manualClock } from '@duebridge/runtime/testing';
 import * as oauth4webapi from 'oauth4webapi';
 import * as openidClient from 'openid-client';
-import { openDoor, type AuthOptions, type OAuthClient } from './auth.ts';
+import { openAuthenticator, type AuthOptions, type OAuthClient } from './auth.ts';
 import {
   haveAccounts,
   instruction,
@@ -305,7 +305,10 @@ test('a revoked token is refused at every replica within five seconds [OA4]', as
   await haveAccounts(database);
   const clock = manualClock();
   const auth: AuthOptions = { method: 'oauth', clients: [client] };
-  const [here, there] = [openDoor({ auth, database, clock }), openDoor({ auth, database, clock })];
+  const [here, there] = [
+    openAuthenticator({ auth, database, clock }),
+    openAuthenticator({ auth, database, clock }),
+  ];
   const { access_token } = await here.issue!(formOf('read'), undefined);
   const headers = { authorization: `Bearer ${access_token}` };
   await here.authenticate(headers, 'read');
@@ -327,20 +330,26 @@ test('checks are answered from memory between two looks at the table [OA4]', asy
     }) as typeof database.query,
   };
   const clock = manualClock();
-  const door = openDoor({
+  const authenticator = openAuthenticator({
     auth: { method: 'oauth', clients: [client] },
     database: counting,
     clock,
   });
-  const { access_token } = await door.issue!(formOf('read'), undefined);
+  const { access_token } = await authenticator.issue!(formOf('read'), undefined);
   const headers = { authorization: `Bearer ${access_token}` };
   looks = 0;
-  await Promise.all(Array.from({ length: 50 }, async () => door.authenticate(headers, 'read')));
-  await Promise.all(Array.from({ length: 50 }, async () => door.authenticate(headers, 'read')));
+  await Promise.all(
+    Array.from({ length: 50 }, async () => authenticator.authenticate(headers, 'read')),
+  );
+  await Promise.all(
+    Array.from({ length: 50 }, async () => authenticator.authenticate(headers, 'read')),
+  );
   assert.equal(looks, 1);
   const unknown = { authorization: `Bearer dbp_${'A'.repeat(43)}` };
   for (let tried = 0; tried < 5; tried += 1) {
-    await assert.rejects(async () => door.authenticate(unknown, 'read'), { code: 'UNAUTHORIZED' });
+    await assert.rejects(async () => authenticator.authenticate(unknown, 'read'), {
+      code: 'UNAUTHORIZED',
+    });
   }
   assert.equal(looks, 2);
 });
@@ -348,26 +357,32 @@ test('checks are answered from memory between two looks at the table [OA4]', asy
 test('an expired token is refused, whatever the wall clock says [OA3 LI1 KT11]', async (t) => {
   const database = await kitDatabase(t);
   const clock = manualClock();
-  const door = openDoor({ auth: { method: 'oauth', clients: [client] }, database, clock });
-  const { access_token } = await door.issue!(formOf('read'), undefined);
+  const authenticator = openAuthenticator({
+    auth: { method: 'oauth', clients: [client] },
+    database,
+    clock,
+  });
+  const { access_token } = await authenticator.issue!(formOf('read'), undefined);
   const headers = { authorization: `Bearer ${access_token}` };
-  await door.authenticate(headers, 'read');
+  await authenticator.authenticate(headers, 'read');
   clock.stepWallClock(-7_200_000);
   await database.query(
     `UPDATE duebridge_partner.access_token SET expires_at = clock_timestamp() - interval '1 second'`,
   );
   await clock.advance(5_000);
-  await assert.rejects(async () => door.authenticate(headers, 'read'), { code: 'UNAUTHORIZED' });
+  await assert.rejects(async () => authenticator.authenticate(headers, 'read'), {
+    code: 'UNAUTHORIZED',
+  });
 });
 
 test('tokens and secrets are not stored in the clear, and old tokens are forgotten [OA1]', async (t) => {
   const database = await kitDatabase(t);
-  const door = openDoor({
+  const authenticator = openAuthenticator({
     auth: { method: 'oauth', clients: [client] },
     database,
     clock: manualClock(),
   });
-  const { access_token } = await door.issue!(formOf('read'), undefined);
+  const { access_token } = await authenticator.issue!(formOf('read'), undefined);
   const stored = JSON.stringify(
     await database.query('SELECT t::text FROM duebridge_partner.access_token AS t'),
   );
@@ -379,7 +394,7 @@ test('tokens and secrets are not stored in the clear, and old tokens are forgott
   await database.query(
     `UPDATE duebridge_partner.access_token SET expires_at = expires_at - interval '2 days'`,
   );
-  await door.issue!(formOf('read'), undefined);
+  await authenticator.issue!(formOf('read'), undefined);
   assert.equal((await database.query('SELECT 1 FROM duebridge_partner.access_token')).length, 1);
 });
 
@@ -496,7 +511,10 @@ test('a key or client that would be weak or ambiguous is refused at the start [K
     oauth({ client_id: 'a', secrets: client.secrets, scopes: [] }),
   ];
   for (const auth of wrong) {
-    assert.throws(() => openDoor({ auth, database, clock: manualClock() }), ConfigurationError);
+    assert.throws(
+      () => openAuthenticator({ auth, database, clock: manualClock() }),
+      ConfigurationError,
+    );
   }
 });
 

@@ -68,7 +68,7 @@ export interface Caller {
 }
 
 /** The authenticator in front of the operations. */
-export interface Door {
+export interface Authenticator {
   /**
    * Returns the caller, or refuses: UNAUTHORIZED when there is no valid credential, INSUFFICIENT_SCOPE when it does not cover the
    * operation. Returns synchronously when the answer is in memory.
@@ -107,15 +107,17 @@ const issues = { perSecond: 10, burst: 200 };
 const KEY_HOLDER = 'static-key';
 
 /** Creates the authenticator. Throws ConfigurationError when the options are not usable. */
-export function openDoor(options: {
+export function openAuthenticator(options: {
   auth: AuthOptions;
   database: Database;
   clock: Clock;
   recheckMs?: number;
-}): Door {
+}): Authenticator {
   const { auth, database, clock } = options;
   const ground = { database, clock, recheckMs: options.recheckMs ?? recheckMs };
-  return auth.method === 'oauth' ? oauthDoor(auth, ground) : keyDoor(auth, ground);
+  return auth.method === 'oauth'
+    ? oauthAuthenticator(auth, ground)
+    : keyAuthenticator(auth, ground);
 }
 
 interface Ground {
@@ -130,7 +132,7 @@ interface Ground {
 const unusableHeaders =
   /^(host|connection|cookie|content-.*|transfer-encoding|te|trailer|upgrade|expect|prefer|forwarded|via|x-forwarded-.*|x-request-id|accept.*|date)$/i;
 
-function keyDoor(options: KeyOptions, ground: Ground): Door {
+function keyAuthenticator(options: KeyOptions, ground: Ground): Authenticator {
   const header = options.header.toLowerCase();
   if (!/^[!#$%&'*+.^_`|~0-9a-z-]+$/.test(header) || unusableHeaders.test(header)) {
     throw new ConfigurationError('the header of the static key must be an ordinary header name');
@@ -233,7 +235,7 @@ const forgetStatement = sql(
      SELECT token_sha256 FROM duebridge_partner.access_token WHERE expires_at < clock_timestamp() - interval '1 day' LIMIT 10)`,
 );
 
-function oauthDoor(options: OAuthOptions, ground: Ground): Door {
+function oauthAuthenticator(options: OAuthOptions, ground: Ground): Authenticator {
   const { database, clock, recheckMs: recheckAfterMs } = ground;
   const clients = readClients(options.clients);
   const credentials = openCredentials({

@@ -30,7 +30,7 @@ import { onlyServed, openAccountReads } from './account-reads.ts';
 import { openAcceptance } from './accept.ts';
 import type { AccountSystem, BillerRules, FinalOutcome } from './account-system.ts';
 import { openApplier, type KitHealth } from './apply.ts';
-import { openDoor, type AuthOptions, type Caller } from './auth.ts';
+import { openAuthenticator, type AuthOptions, type Caller } from './auth.ts';
 import type { CancelOutcome } from './cancel.ts';
 import type { Credentials } from './credentials.ts';
 import { ledger } from './ledger.ts';
@@ -144,7 +144,7 @@ export async function mountKit(app: FastifyInstance, options: PartnerKitOptions)
     clock,
   });
   const traces = options.tracer && openKitTraces(options.tracer);
-  const door = openDoor({ auth, database, clock });
+  const authenticator = openAuthenticator({ auth, database, clock });
   const reads = openStatusReads({
     database,
     metrics,
@@ -195,8 +195,8 @@ export async function mountKit(app: FastifyInstance, options: PartnerKitOptions)
       }
       return settled;
     },
-    revokeTokens: (client_id: string) => door.revoke(client_id),
-    credentials: door.credentials,
+    revokeTokens: (client_id: string) => authenticator.revoke(client_id),
+    credentials: authenticator.credentials,
     sweep: () => applier.sweep(0),
     get health() {
       return applier.health;
@@ -237,7 +237,7 @@ export async function mountKit(app: FastifyInstance, options: PartnerKitOptions)
         : {
             onRequest(request) {
               try {
-                const caller = door.authenticate(request.headers, scope);
+                const caller = authenticator.authenticate(request.headers, scope);
                 if (caller instanceof Promise) return admit(request, caller);
                 request.partnerCaller = caller;
               } catch (error) {
@@ -249,7 +249,7 @@ export async function mountKit(app: FastifyInstance, options: PartnerKitOptions)
     };
   };
 
-  const { issue } = door;
+  const { issue } = authenticator;
   if (issue) {
     mount(
       app,

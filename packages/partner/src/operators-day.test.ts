@@ -14,7 +14,7 @@ import { createServer, systemClock } from '@duebridge/runtime';
 import type { TestDatabase } from '@duebridge/runtime/testing';
 import type { AccountsInOwnSystem } from './account-system.ts';
 import { mountPartnerAdmin } from './admin.ts';
-import { openDoor } from './auth.ts';
+import { openAuthenticator } from './auth.ts';
 import {
   ended,
   haveAccounts,
@@ -201,12 +201,12 @@ test('a static key is replaced while the server runs: both work, then the new on
     'a repeat is harmless',
   );
   // This applies to a replica that starts now, whatever its environment still contains.
-  const door = openDoor({
+  const authenticator = openAuthenticator({
     auth: { method: 'key', header: 'x-api-key', keys: [testKey] },
     database: admin.database,
     clock: systemClock,
   });
-  await assert.rejects(async () => door.authenticate({ 'x-api-key': testKey }, 'read'));
+  await assert.rejects(async () => authenticator.authenticate({ 'x-api-key': testKey }, 'read'));
 
   assert.equal((await admin.call('POST', '/clients/nobody/credentials', { reason })).status, 404);
   for (let count = 0; count < 4; count += 1) assert.equal((await issue()).status, 200);
