@@ -42,7 +42,7 @@ const { values: flags } = parseArgs({
 });
 
 /** Time limit for a worker to hold every payment. */
-const patienceMs = 180_000;
+const PATIENCE_MS = 180_000;
 const secrets = {
   sealKey: Buffer.alloc(32, 7).toString('base64'),
   keyPepper: Buffer.alloc(32, 9).toString('base64'),
@@ -169,7 +169,7 @@ async function takeOver(url: string, payments: number, children: ChildProcess[])
     const text = await response.text();
     const held = Number(/^duebridge_payments_in_flight (\d+)$/m.exec(text)?.[1] ?? 0);
     if (held === payments) break;
-    assert(performance.now() - startedAt < patienceMs, `only ${held} payments are held`);
+    assert(performance.now() - startedAt < PATIENCE_MS, `only ${held} payments are held`);
     await delay(100);
   }
   const heldMs = performance.now() - startedAt;

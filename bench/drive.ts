@@ -42,9 +42,9 @@ const { values: flags } = parseArgs({
 });
 
 /** Payments for the second figure: they stay processing and are polled repeatedly. */
-const idlePayments = 2_000;
+const IDLE_PAYMENTS = 2_000;
 /** How long their polls are counted; the delays between polls grow. */
-const idleMs = 6_000;
+const IDLE_MS = 6_000;
 
 async function main(): Promise<void> {
   const rounds = Number(flags.rounds);
@@ -298,16 +298,16 @@ async function pollsOnly(
     );
     return new Set(rows.map((row) => row.version));
   };
-  for (const row of await place.make(idlePayments)) place.engine.take(row);
+  for (const row of await place.make(IDLE_PAYMENTS)) place.engine.take(row);
   for (;;) {
     const [row] = await place.database.query<{ count: number }>(
       "SELECT count(*)::int AS count FROM duebridge_platform.payments WHERE stage = 'accepted'",
     );
-    if (row?.count === idlePayments) break;
+    if (row?.count === IDLE_PAYMENTS) break;
     await systemClock.sleep(50);
   }
   const [before, pollsBefore] = [await versions(), await polled()];
-  await systemClock.sleep(idleMs);
+  await systemClock.sleep(IDLE_MS);
   const polls = (await polled()) - pollsBefore;
   const after = await versions();
   const result = { polls, rows: [...after].filter((version) => !before.has(version)).length };

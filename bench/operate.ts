@@ -12,7 +12,7 @@ import { startPlatform } from '@duebridge/platform';
 import { ensureDatabase, openDatabase, silentLog, startEmbeddedPostgres } from '@duebridge/runtime';
 import { fillTables, pagesOf } from '../packages/platform/src/store/testing.ts';
 
-const limitMs = 300;
+const LIMIT_MS = 300;
 const { values } = parseArgs({ options: { payments: { type: 'string', default: '1000000' } } });
 const count = Number(values.payments);
 
@@ -58,7 +58,7 @@ try {
   for (const { name, median, worst } of found) {
     console.log(`${median.toFixed(0).padStart(6)} ms  ${worst.toFixed(0).padStart(6)} ms  ${name}`);
   }
-  if ((found.at(-1)?.median ?? 0) > limitMs) process.exitCode = 1;
+  if ((found.at(-1)?.median ?? 0) > LIMIT_MS) process.exitCode = 1;
 } finally {
   await database.close();
   await platform.stop();

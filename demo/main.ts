@@ -9,7 +9,7 @@ import type { Story } from './story.ts';
 import { pageOf, screen } from './screen.ts';
 
 /** Time limit of a stop, in milliseconds; everything acknowledged is already on disk. */
-const stopTimeoutMs = 15_000;
+const STOP_TIMEOUT_MS = 15_000;
 
 /** The command. `--json` prints one JSON value on standard output, everything for people on standard error. */
 export function demoCommand(): Command {
@@ -88,7 +88,7 @@ function stopSignal(onAsked: () => void): { readonly asked: boolean; promise: Pr
     if (state.asked) process.exit(exitCodes.failed);
     state.asked = true;
     onAsked();
-    setTimeout(() => process.exit(exitCodes.failed), stopTimeoutMs).unref();
+    setTimeout(() => process.exit(exitCodes.failed), STOP_TIMEOUT_MS).unref();
     resolve(undefined);
   };
   process.on('SIGINT', ask).on('SIGTERM', ask);

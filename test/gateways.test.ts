@@ -6,7 +6,7 @@ import assert from 'node:assert/strict';
 import test from 'node:test';
 import fc from 'fast-check';
 import { startPartner } from '../packages/partner/src/server.ts';
-import { haveAccounts, kitDatabase, testKey } from '../packages/partner/src/testing.ts';
+import { haveAccounts, kitDatabase, TEST_KEY } from '../packages/partner/src/testing.ts';
 import { stand } from '../packages/platform/src/engine/testing.ts';
 import { check } from './simulation/checkers.ts';
 import { History, type Ending, type PartnerRow, type PlatformRow } from './simulation/history.ts';
@@ -23,7 +23,7 @@ test('whatever a gateway does, no payment is lost, doubled or stuck [S4 PF2 RU2 
   const kit = await kitDatabase(t, 'gateways');
   await haveAccounts(kit, { amount_due_in_cents: 100_000_000 });
   const partner = await startPartner({
-    auth: { method: 'key', header: 'x-api-key', keys: [testKey] },
+    auth: { method: 'key', header: 'x-api-key', keys: [TEST_KEY] },
     databaseUrl: kit.url,
     adminKey: 'admin-key-of-the-tests',
     port: 0,
@@ -33,7 +33,7 @@ test('whatever a gateway does, no payment is lost, doubled or stuck [S4 PF2 RU2 
   const gateway = new Gateway(new History(() => performance.now()), () => [partner.url]);
   const place = await stand(t);
   await place.register('acme', await gateway.listen(), {
-    auth: { method: 'key', header: 'x-api-key', key: testKey },
+    auth: { method: 'key', header: 'x-api-key', key: TEST_KEY },
   });
   place.database.closing(() => gateway.close());
   const engine = place.engine();

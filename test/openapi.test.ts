@@ -40,7 +40,7 @@ const root = join(import.meta.dirname, '..');
 const info = {
   title: 'duebridge',
   description: 'As rendered.',
-  version: '0.1.0',
+  version: '1',
   servers: [{ url: '/', description: 'This host.' }],
 };
 

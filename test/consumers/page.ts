@@ -31,8 +31,9 @@ export function readPage(markdown: string): readonly Section[] {
 }
 
 /**
- * Carries out the blocks of a page in a project: writes its programs, installs, starts what ends with `&` and waits until it
- * listens. `ports` says which port stands for each that the page names, in the order in which it starts servers. Fails the test when a command does.
+ * Executes the blocks of a page in a project: writes its programs, installs, starts what ends with `&` and waits until it listens.
+ * `ports` maps each port that the page names to a free one, in the order in which it starts servers. Fails the test when a command
+ * fails.
  */
 export async function follow(
   cleanup: Cleanup,

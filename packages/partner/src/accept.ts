@@ -31,9 +31,9 @@ import {
 } from './store.ts';
 
 /** Payments in one insert: beyond a few hundred the statement costs more than the commit it saves. */
-const maxBatch = 512;
+const MAX_BATCH = 512;
 /** Requests waiting for their insert: two seconds of work at 5,000 a second. Beyond that a caller should retry later (F73). */
-const maxQueued = 10_000;
+const MAX_QUEUED = 10_000;
 
 /** The accepting end of the kit. */
 export interface Acceptance {
@@ -95,7 +95,12 @@ export function openAcceptance(options: {
     return requests.map((request) => rowOf(rows, request));
   };
 
-  const group = groupCommit<Request, PaymentRow>({ flush, maxBatch, maxQueued, clock });
+  const group = groupCommit<Request, PaymentRow>({
+    flush,
+    maxBatch: MAX_BATCH,
+    maxQueued: MAX_QUEUED,
+    clock,
+  });
 
   return {
     async put(caller, path, body) {
@@ -131,7 +136,7 @@ export function openAcceptance(options: {
 }
 
 /** Maximum length of a payment_id; what a platform accepts (decision 3). */
-const maxPaymentIdLength = 128;
+const MAX_PAYMENT_ID_LENGTH = 128;
 
 /** The requests with their payment ids. A wrong answer is a bug in the account system: nothing is accepted, and callers retry. */
 async function withNames(
@@ -155,14 +160,14 @@ async function withNames(
   const isName = (name: unknown): name is string =>
     typeof name === 'string' &&
     /^[\u0021-\u007e]+$/.test(name) &&
-    name.length <= maxPaymentIdLength;
+    name.length <= MAX_PAYMENT_ID_LENGTH;
   if (
     names.length !== requests.length ||
     !names.every(isName) ||
     new Set(names).size !== names.length
   ) {
     throw new WrongAnswer(
-      `newPaymentIds must give one name for each payment, 1 to ${maxPaymentIdLength} visible ASCII characters, none twice`,
+      `newPaymentIds must give one name for each payment, 1 to ${MAX_PAYMENT_ID_LENGTH} visible ASCII characters, none twice`,
     );
   }
   return requests.map((request, index) => ({ ...request, payment_id: names[index] ?? '' }));

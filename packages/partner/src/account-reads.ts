@@ -51,7 +51,7 @@ export interface AccountReads {
 }
 
 /** The account system's deadline in milliseconds: a customer is waiting. */
-const deadlineMs = 5_000;
+const DEADLINE_MS = 5_000;
 const isAccount = compileCheck(AccountRecord);
 const isBalance = compileCheck(Balance);
 
@@ -78,7 +78,7 @@ export function openAccountReads(options: {
     let answer: T | undefined;
     try {
       const asked = Promise.resolve().then(question);
-      answer = await within(options.deadlineMs ?? deadlineMs, operation, asked);
+      answer = await within(options.deadlineMs ?? DEADLINE_MS, operation, asked);
       const problems = answer === undefined ? [] : problemsOf(answer);
       if (problems.length > 0) {
         const named = problems.map(({ path, problem }) => `${path} ${problem}`).join('; ');

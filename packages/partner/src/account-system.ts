@@ -127,7 +127,7 @@ export interface BillerRules {
 }
 
 /** The reason for a payment below a minimum. The interface names no such reason, but a biller may have such a rule. */
-const belowMinimum = 'The amount is below the minimum that the biller allows.';
+const BELOW_MINIMUM = 'The amount is below the minimum that the biller allows.';
 
 /**
  * Returns the reason why a payment of this amount must fail on this account, for the customer, or undefined. Takes the current
@@ -147,7 +147,7 @@ export function reasonByLimits(
   limits: { readonly min_amount_in_cents?: number; readonly max_amount_in_cents?: number },
 ): string | undefined {
   if (amount_in_cents > (limits.max_amount_in_cents ?? Infinity)) return FAILURE_REASONS.maximum;
-  if (amount_in_cents < (limits.min_amount_in_cents ?? 0)) return belowMinimum;
+  if (amount_in_cents < (limits.min_amount_in_cents ?? 0)) return BELOW_MINIMUM;
   return undefined;
 }
 

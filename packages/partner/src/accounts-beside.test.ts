@@ -19,7 +19,7 @@ import { accountsBySql, checkAccountStatements, readAccountStatements } from './
 import { accountsOverHttp } from './accounts-over-http.ts';
 import { readPartnerConfig } from './config.ts';
 import { accountServiceOpenApi } from './server.ts';
-import { ended, instruction, kitDatabase, paymentPath, startKit, testKey } from './testing.ts';
+import { ended, instruction, kitDatabase, paymentPath, startKit, TEST_KEY } from './testing.ts';
 
 const secret = 'a-secret-that-both-know';
 const example = (name: string): string =>
@@ -280,7 +280,7 @@ test('the account service is named safely, or the start says what is wrong [S3]'
   }
   assert.throws(() => accountsOverHttp({ url: 'https://x/', secret: 'short' }), /16 characters/);
   const env = {
-    DUEBRIDGE_PARTNER_KEY: testKey,
+    DUEBRIDGE_PARTNER_KEY: TEST_KEY,
     DUEBRIDGE_PARTNER_ACCOUNTS_URL: 'https://x.example',
   };
   assert.throws(() => readPartnerConfig(env), /DUEBRIDGE_PARTNER_ACCOUNTS_SECRET/);

@@ -101,7 +101,7 @@ function problemsOfHeader(header: readonly string[], biller_id: string | undefin
   return problems;
 }
 
-const partnerId = /^(?!\.{1,2}$)[A-Za-z0-9._~-]{1,128}$/;
+const PARTNER_ID = /^(?!\.{1,2}$)[A-Za-z0-9._~-]{1,128}$/;
 
 function readLine(
   header: readonly string[],
@@ -119,7 +119,7 @@ function readLine(
   };
   const id = (name: string, otherwise: string | undefined): string => {
     const value = cell(name) ?? otherwise ?? '';
-    if (!partnerId.test(value)) problems.push(`${name} must be 1 to 128 of A-Z a-z 0-9 . _ ~ -`);
+    if (!PARTNER_ID.test(value)) problems.push(`${name} must be 1 to 128 of A-Z a-z 0-9 . _ ~ -`);
     return value;
   };
   const name = (column: string): string | null | undefined => {

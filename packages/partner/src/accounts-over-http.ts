@@ -23,9 +23,9 @@ import {
 } from './account-system.ts';
 
 /** Maximum bytes read of an answer. */
-const maxAnswerBytes = 64 * 1024;
+const MAX_ANSWER_BYTES = 64 * 1024;
 /** Deadline of an account read in milliseconds; the same as the kit's own. */
-const readMs = 5_000;
+const READ_MS = 5_000;
 
 /** How to reach the service. */
 export interface AccountServiceOptions {
@@ -85,7 +85,7 @@ export function accountsOverHttp(options: AccountServiceOptions): AccountsInOwnS
       const answer = await call(
         accountServiceRoutes.find_account,
         { biller_id, account_id },
-        AbortSignal.timeout(readMs),
+        AbortSignal.timeout(READ_MS),
       );
       // Checked by account-reads.ts like every other record.
       return answer as AccountRecord | undefined;
@@ -124,9 +124,9 @@ async function readText(response: Response): Promise<string> {
   let bytes = 0;
   for await (const part of response.body ?? []) {
     bytes += part.byteLength;
-    if (bytes > maxAnswerBytes) {
+    if (bytes > MAX_ANSWER_BYTES) {
       throw new WrongAnswer(
-        `the answer of the account service is longer than ${maxAnswerBytes} bytes`,
+        `the answer of the account service is longer than ${MAX_ANSWER_BYTES} bytes`,
       );
     }
     parts.push(part);

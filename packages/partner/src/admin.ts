@@ -41,13 +41,13 @@ import {
 } from './store.ts';
 
 /** Default page size of payments; the query's pattern sets the maximum. */
-const defaultPageRows = 100;
+const DEFAULT_PAGE_ROWS = 100;
 /** Default page size of batches, each of which has to be counted. */
-const defaultPageBatches = 10;
+const DEFAULT_PAGE_BATCHES = 10;
 /** Maximum audit lines shown with one payment. */
-const auditOfPayment = 200;
+const MAX_AUDIT_LINES = 200;
 /** The actor recorded for the admin key. */
-const operator = 'operator';
+const ADMIN_KEY_ACTOR = 'operator';
 
 /** The dependencies of the admin operations. */
 export interface PartnerAdminOptions {
@@ -88,7 +88,7 @@ export function mountPartnerAdmin(app: FastifyInstance, options: PartnerAdminOpt
       await writeAudit(database, [
         {
           platform_payment_id: null,
-          actor: operator,
+          actor: ADMIN_KEY_ACTOR,
           event: 'accounts_imported',
           detail: { ...imported, ...(body.as_of === undefined ? {} : { as_of: body.as_of }) },
         },
@@ -107,7 +107,7 @@ export function mountPartnerAdmin(app: FastifyInstance, options: PartnerAdminOpt
     app,
     partnerAdminRoutes.cancel_payment,
     async ({ params, body }) => {
-      const result = await kit.cancel(params.platform_payment_id, operator, body.reason);
+      const result = await kit.cancel(params.platform_payment_id, ADMIN_KEY_ACTOR, body.reason);
       switch (result.outcome) {
         case 'canceled':
         case 'was_canceled':
@@ -138,7 +138,7 @@ export function mountPartnerAdmin(app: FastifyInstance, options: PartnerAdminOpt
     partnerAdminRoutes.get_kit_payment,
     async ({ params: { platform_payment_id } }) => ({
       payment: toRecord(await paymentOf(database, platform_payment_id)),
-      audit: await readAudit(database, { platform_payment_id }, undefined, auditOfPayment),
+      audit: await readAudit(database, { platform_payment_id }, undefined, MAX_AUDIT_LINES),
     }),
     guard,
   );
@@ -201,13 +201,13 @@ function mountCredentials(
   mount(
     app,
     partnerAdminRoutes.issue_kit_credential,
-    ({ params, body }) => credentials.issue(params.client_id, operator, body.reason),
+    ({ params, body }) => credentials.issue(params.client_id, ADMIN_KEY_ACTOR, body.reason),
     guard,
   );
   mount(
     app,
     partnerAdminRoutes.revoke_kit_credential,
-    ({ params, body }) => credentials.revoke(params.credential_id, operator, body.reason),
+    ({ params, body }) => credentials.revoke(params.credential_id, ADMIN_KEY_ACTOR, body.reason),
     guard,
   );
   mount(
@@ -220,7 +220,7 @@ function mountCredentials(
       await writeAudit(database, [
         {
           platform_payment_id: null,
-          actor: operator,
+          actor: ADMIN_KEY_ACTOR,
           event: 'tokens_revoked',
           detail: { client_id, tokens_revoked, reason },
         },
@@ -240,7 +240,7 @@ async function paymentOf(database: Database, platform_payment_id: string): Promi
 /** Ends a payment with the outcome that the operator knows from the biller's own system. A repeat is answered like the first. */
 async function settle(kit: PartnerKit, id: string, body: KitSettle): Promise<PaymentRow> {
   const settled = await kit
-    .settle(id, outcomeOf(body), operator, body.reason)
+    .settle(id, outcomeOf(body), ADMIN_KEY_ACTOR, body.reason)
     .catch((error: unknown) => {
       if (error instanceof ConfigurationError) {
         throw new Refusal('CONFLICT', {
@@ -281,7 +281,8 @@ const batchIdCheck = compileCheck(PlatformBatchId);
 
 async function batchPage(database: Database, query: KitBatchQuery): Promise<KitBatchPage> {
   const { cursor } = query;
-  const limit = query.limit === undefined ? defaultPageBatches : Math.min(100, Number(query.limit));
+  const limit =
+    query.limit === undefined ? DEFAULT_PAGE_BATCHES : Math.min(100, Number(query.limit));
   if (cursor !== undefined && !batchIdCheck.holds(cursor)) throw wrongCursor();
   const batches = await listBatches(database, cursor, limit);
   const last = batches.at(-1)?.platform_batch_id;
@@ -290,7 +291,7 @@ async function batchPage(database: Database, query: KitBatchQuery): Promise<KitB
 
 async function auditPage(database: Database, query: KitAuditQuery): Promise<KitAuditPage> {
   const { limit, cursor, ...filter } = query;
-  const rows = limit === undefined ? defaultPageRows : Number(limit);
+  const rows = limit === undefined ? DEFAULT_PAGE_ROWS : Number(limit);
   if (cursor !== undefined && !/^[1-9]\d{0,14}$/.test(cursor)) throw wrongCursor();
   const before = cursor === undefined ? undefined : Number(cursor);
   const entries = await readAudit(database, filter, before, rows);
@@ -306,7 +307,7 @@ function wrongCursor(): Refusal {
 
 async function paymentPage(database: Database, query: KitPaymentQuery): Promise<KitPaymentPage> {
   const { limit, cursor, ...filter } = query;
-  const rows = limit === undefined ? defaultPageRows : Number(limit);
+  const rows = limit === undefined ? DEFAULT_PAGE_ROWS : Number(limit);
   const found = await listPayments(
     database,
     filter,

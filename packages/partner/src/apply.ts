@@ -25,23 +25,23 @@ import { findStanding, findUnfinished, type PaymentRow, type UnfinishedPayment }
 import type { KitTraces } from './traces.ts';
 
 /** Maximum payments in hand; the sweep finds further ones in the table (memory stays bounded). */
-const maxInHand = 100_000;
+const MAX_IN_HAND = 100_000;
 /** A payment that has been processing for this long was left behind. Payments in hand here are skipped whatever their age. */
-const sweepAgeMs = 2_000;
+const SWEEP_AGE_MS = 2_000;
 /** Pause between two sweeps: with the age above, payments left by a crash end within seconds (KT13). */
-const sweepPauseMs = 1_000;
+const SWEEP_PAUSE_MS = 1_000;
 /** The pause is at least this many times as long as the sweep took: a hundred thousand nightly payments cost a tenth of a connection. */
-const sweepPauseFactor = 10;
+const SWEEP_PAUSE_FACTOR = 10;
 /** Rows per page; the next page continues from there, so that thousands of nightly payments hide no new one. */
-const sweepRows = 1_000;
+const SWEEP_ROWS = 1_000;
 /** After an error or a "later": first and longest pause. */
 const retryMs = { first: 1_000, longest: 60_000 };
 /** Pause after an outage, or while a lock or a call holds a payment. It does not grow, so that work resumes at once when it is over. */
-const holdOffMs = 500;
+const HOLD_OFF_MS = 500;
 /** How late a sweep may be before the replica is not ready: longer than any single statement of a round may take. */
-const sweepLateMs = 15_000;
+const SWEEP_LATE_MS = 15_000;
 /** How long payments in hand may wait while not one is tried and no call is open, before the replica is not ready. */
-const postingStallMs = 60_000;
+const POSTING_STALL_MS = 60_000;
 /** How often the metrics of unfinished payments are counted, and the minimum rest as a multiple of the time the count took. */
 const standingPause = { ms: 10_000, factor: 100 };
 
@@ -125,7 +125,7 @@ export function openApplier(options: ApplierOptions): Applier {
     const before = retries.get(id);
     const grows = tried.result === 'failed' || (tried.result === 'later' && tried.until === null);
     const pauseMs = !grows
-      ? holdOffMs
+      ? HOLD_OFF_MS
       : before === undefined
         ? retryMs.first
         : Math.min(retryMs.longest, Math.max(retryMs.first, before.pauseMs * 2));
@@ -133,7 +133,7 @@ export function openApplier(options: ApplierOptions): Applier {
       tried.result === 'failed' || (before?.failed === true && tried.result === 'busy');
     retries.delete(id);
     retries.set(id, { notBefore: clock.monotonic() + pauseMs, pauseMs, failed });
-    if (retries.size > maxInHand) retries.delete(retries.keys().next().value ?? id);
+    if (retries.size > MAX_IN_HAND) retries.delete(retries.keys().next().value ?? id);
   };
 
   /** Log an outage when it begins and when it ends, not for each payment. */
@@ -184,11 +184,11 @@ export function openApplier(options: ApplierOptions): Applier {
       aheadMs: holdMs > 0 ? null : least,
       replica_id: lease.replica_id,
       after: place,
-      limit: sweepRows,
+      limit: SWEEP_ROWS,
     });
     lookMs += clock.monotonic() - began;
     const last = found.at(-1);
-    place = found.length < sweepRows || last === undefined ? '' : last.platform_payment_id;
+    place = found.length < SWEEP_ROWS || last === undefined ? '' : last.platform_payment_id;
     const now = clock.monotonic();
     return found.filter(({ platform_payment_id: id }) => {
       return !inHand.has(id) && (retries.get(id)?.notBefore ?? 0) <= now;
@@ -204,21 +204,21 @@ export function openApplier(options: ApplierOptions): Applier {
         // Wait no longer: a payment that hangs must not stop the sweep.
         const over = new AbortController();
         const end = AbortSignal.any([over.signal, stopped.signal]);
-        await Promise.race([tried, clock.sleep(sweepPauseMs, end)]);
+        await Promise.race([tried, clock.sleep(SWEEP_PAUSE_MS, end)]);
         over.abort();
         if (own) announce(await own.answerCancels());
         noteWorking();
-        sweepDueAt = clock.monotonic() + sweepLateMs;
+        sweepDueAt = clock.monotonic() + SWEEP_LATE_MS;
         // More pages follow immediately.
-        if (place !== '' && inHand.size < maxInHand) continue;
-        ageMs = sweepAgeMs;
+        if (place !== '' && inHand.size < MAX_IN_HAND) continue;
+        ageMs = SWEEP_AGE_MS;
       } catch (error) {
         noteOutage(error);
       }
-      const pauseMs = Math.max(sweepPauseMs, lookMs * sweepPauseFactor);
+      const pauseMs = Math.max(SWEEP_PAUSE_MS, lookMs * SWEEP_PAUSE_FACTOR);
       lookMs = 0;
       // An outage does not move the time: the sweep is late from the first round that failed.
-      if (!isOut) sweepDueAt = clock.monotonic() + pauseMs + sweepLateMs;
+      if (!isOut) sweepDueAt = clock.monotonic() + pauseMs + SWEEP_LATE_MS;
       await clock.sleep(pauseMs, stopped.signal);
     }
   };
@@ -243,10 +243,10 @@ export function openApplier(options: ApplierOptions): Applier {
       // With a cancel window, the sweep applies them when it has passed.
       if (holdMs > 0 || stopped.signal.aborted) return;
       for (const payment of payments) {
-        if (inHand.size < maxInHand) void apply({ ...payment, claimed_by: null });
+        if (inHand.size < MAX_IN_HAND) void apply({ ...payment, claimed_by: null });
       }
     },
-    async sweep(ageMs = sweepAgeMs) {
+    async sweep(ageMs = SWEEP_AGE_MS) {
       const due = await find(ageMs);
       await Promise.all(due.map(apply));
       return due.length;
@@ -268,11 +268,11 @@ export function openApplier(options: ApplierOptions): Applier {
       return {
         sweep: now <= sweepDueAt,
         lease: lease.isRenewed(),
-        posting: inHand.size === 0 || now - triedAt < postingStallMs || own?.isCalling() === true,
+        posting: inHand.size === 0 || now - triedAt < POSTING_STALL_MS || own?.isCalling() === true,
       };
     },
     start() {
-      sweepDueAt = clock.monotonic() + sweepLateMs;
+      sweepDueAt = clock.monotonic() + SWEEP_LATE_MS;
       sweeping = Promise.all([sweepForEver(), countForEver()]).then(() => undefined);
     },
     async stop() {
@@ -282,7 +282,7 @@ export function openApplier(options: ApplierOptions): Applier {
       if (inHand.size > 0) {
         await new Promise<void>((resolve) => {
           idle.push(resolve);
-          setTimeout(resolve, stopMs).unref();
+          setTimeout(resolve, STOP_MS).unref();
         });
       }
     },
@@ -290,7 +290,7 @@ export function openApplier(options: ApplierOptions): Applier {
 }
 
 /** Maximum wait of a stop for payments in hand after the poster has stopped, in milliseconds. */
-const stopMs = 2_000;
+const STOP_MS = 2_000;
 
 function unreachable(): never {
   throw new Error('an AccountSystem posts in_transaction or in_own_system');

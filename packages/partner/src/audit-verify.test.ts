@@ -10,7 +10,7 @@ import {
   instruction,
   kitDatabase,
   paymentPath,
-  testKey,
+  TEST_KEY,
   withKey,
 } from './testing.ts';
 
@@ -18,7 +18,7 @@ test('what happened to a payment is sealed, and a line that was taken out is mis
   const database = await kitDatabase(t, 'seals');
   await haveAccounts(database);
   const partner = await startPartner({
-    auth: { method: 'key', header: 'x-api-key', keys: [testKey] },
+    auth: { method: 'key', header: 'x-api-key', keys: [TEST_KEY] },
     databaseUrl: database.url,
     adminKey: 'an-admin-key-of-the-test',
     port: 0,

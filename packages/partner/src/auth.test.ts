@@ -13,7 +13,7 @@ import {
   kitDatabase,
   paymentPath,
   startKit,
-  testKey,
+  TEST_KEY,
   type Answer,
   type TestPartner,
 } from './testing.ts';
@@ -450,18 +450,18 @@ test('the static key is compared whole, in either form of header [KY1 KY2 S3]', 
   const database = await kitDatabase(t);
   await haveAccounts(database);
   for (const header of ['x-api-key', 'Authorization', 'X-Acme-Pay']) {
-    const partner = await startKit(database, { auth: { method: 'key', header, keys: [testKey] } });
-    const right = await partner.call('GET', accountPath, { headers: { [header]: testKey } });
+    const partner = await startKit(database, { auth: { method: 'key', header, keys: [TEST_KEY] } });
+    const right = await partner.call('GET', accountPath, { headers: { [header]: TEST_KEY } });
     assert.equal(right.status, 200, header);
     const otherHeader = header === 'x-api-key' ? 'x-other-key' : 'x-api-key';
     for (const headers of [
       {},
-      { [header]: `${testKey}x` },
-      { [header]: testKey.slice(0, -1) },
-      { [header]: testKey.toUpperCase() },
-      { [header]: `Bearer ${testKey}` },
-      { [header]: `ApiKey ${testKey}` },
-      { [otherHeader]: testKey },
+      { [header]: `${TEST_KEY}x` },
+      { [header]: TEST_KEY.slice(0, -1) },
+      { [header]: TEST_KEY.toUpperCase() },
+      { [header]: `Bearer ${TEST_KEY}` },
+      { [header]: `ApiKey ${TEST_KEY}` },
+      { [otherHeader]: TEST_KEY },
     ] as Record<string, string>[]) {
       const answer = await partner.call('GET', accountPath, { headers });
       assert.equal(answer.status, 401, JSON.stringify(headers));
@@ -497,12 +497,12 @@ test('a key or client that would be weak or ambiguous is refused at the start [K
     keyed('x-api-key', 'a key with spaces in it'),
     keyed('x-api-key', 'short'),
     keyed('x-api-key'),
-    keyed('x-api-key', testKey, testKey, testKey),
+    keyed('x-api-key', TEST_KEY, TEST_KEY, TEST_KEY),
     keyed('x-api-key', 'schlüssel-schlüssel'),
-    keyed('x api key', testKey),
-    keyed('Content-Type', testKey),
-    keyed('Host', testKey),
-    keyed('X-Forwarded-For', testKey),
+    keyed('x api key', TEST_KEY),
+    keyed('Content-Type', TEST_KEY),
+    keyed('Host', TEST_KEY),
+    keyed('X-Forwarded-For', TEST_KEY),
     oauth(),
     oauth(client, client),
     oauth({ client_id: '', secrets: client.secrets }),

@@ -86,15 +86,15 @@ export interface Authenticator {
 }
 
 /** Life of an access token in seconds: the interface's sample. */
-const tokenSeconds = 3_600;
+const TOKEN_SECONDS = 3_600;
 /** A token known from memory is looked up again after this; with the time of the lookup itself, under five seconds. */
-const recheckMs = 4_000;
+const RECHECK_MS = 4_000;
 /** Tokens kept in memory; a platform uses one for each of its processes. */
-const maxRemembered = 10_000;
+const MAX_REMEMBERED = 10_000;
 /** Unknown tokens are cached too, so that repeating one costs no query. */
-const maxRefused = 10_000;
+const MAX_REFUSED = 10_000;
 /** Shortest secret or key: 16 characters of a random text are beyond guessing. */
-const minSecretLength = 16;
+const MIN_SECRET_LENGTH = 16;
 /** Failed attempts of one client id per second, and the burst; beyond it they get 429. They do not count against the right secret. */
 const failures = { perSecond: 1, burst: 20 };
 /**
@@ -114,7 +114,7 @@ export function openAuthenticator(options: {
   recheckMs?: number;
 }): Authenticator {
   const { auth, database, clock } = options;
-  const ground = { database, clock, recheckMs: options.recheckMs ?? recheckMs };
+  const ground = { database, clock, recheckMs: options.recheckMs ?? RECHECK_MS };
   return auth.method === 'oauth'
     ? oauthAuthenticator(auth, ground)
     : keyAuthenticator(auth, ground);
@@ -129,12 +129,12 @@ interface Ground {
 // Static key ---------------------------------------------------------------------------------------------------------------
 
 /** Headers that mean something else to Node, to proxies or to us; a key in one of them would be lost or logged. */
-const unusableHeaders =
+const UNUSABLE_HEADERS =
   /^(host|connection|cookie|content-.*|transfer-encoding|te|trailer|upgrade|expect|prefer|forwarded|via|x-forwarded-.*|x-request-id|accept.*|date)$/i;
 
 function keyAuthenticator(options: KeyOptions, ground: Ground): Authenticator {
   const header = options.header.toLowerCase();
-  if (!/^[!#$%&'*+.^_`|~0-9a-z-]+$/.test(header) || unusableHeaders.test(header)) {
+  if (!/^[!#$%&'*+.^_`|~0-9a-z-]+$/.test(header) || UNUSABLE_HEADERS.test(header)) {
     throw new ConfigurationError('the header of the static key must be an ordinary header name');
   }
   checkSecrets(options.keys, 'static key');
@@ -176,9 +176,9 @@ function checkSecrets(secrets: readonly string[], what: string): void {
   }
   for (const secret of secrets) {
     if (/\s/.test(secret)) throw new ConfigurationError(`a ${what} must not hold spaces`);
-    if (!/^[\u0021-\u007e]+$/.test(secret) || secret.length < minSecretLength) {
+    if (!/^[\u0021-\u007e]+$/.test(secret) || secret.length < MIN_SECRET_LENGTH) {
       throw new ConfigurationError(
-        `a ${what} must be at least ${minSecretLength} visible ASCII characters`,
+        `a ${what} must be at least ${MIN_SECRET_LENGTH} visible ASCII characters`,
       );
     }
   }
@@ -245,8 +245,8 @@ function oauthAuthenticator(options: OAuthOptions, ground: Ground): Authenticato
   const known = new Map<string, KnownToken>();
   const refused = new Map<string, number>();
   const looks = new Map<string, Promise<KnownToken | undefined>>();
-  const failed = rateLimiter({ ...failures, maxKeys: maxRemembered, clock });
-  const issued = rateLimiter({ ...issues, maxKeys: maxRemembered, clock });
+  const failed = rateLimiter({ ...failures, maxKeys: MAX_REMEMBERED, clock });
+  const issued = rateLimiter({ ...issues, maxKeys: MAX_REMEMBERED, clock });
   // Compared with when the client id is unknown, so that both cases take the same time.
   const nobody = [randomBytes(32)];
 
@@ -259,7 +259,7 @@ function oauthAuthenticator(options: OAuthOptions, ground: Ground): Authenticato
     const client = row && clients.get(row.client_id);
     known.delete(token);
     if (!row || !client) {
-      remember(refused, token, checkedAt, maxRefused);
+      remember(refused, token, checkedAt, MAX_REFUSED);
       return undefined;
     }
     const granted = row.scope.split(' ');
@@ -270,7 +270,7 @@ function oauthAuthenticator(options: OAuthOptions, ground: Ground): Authenticato
       expiresAt: checkedAt + row.seconds_left * 1000,
       checkedAt,
     };
-    remember(known, token, found, maxRemembered);
+    remember(known, token, found, MAX_REMEMBERED);
     return found;
   };
 
@@ -318,10 +318,10 @@ function oauthAuthenticator(options: OAuthOptions, ground: Ground): Authenticato
         sha256(access_token),
         client.caller.client_id,
         scope,
-        tokenSeconds,
+        TOKEN_SECONDS,
       ]);
       await database.query(forgetStatement, []);
-      return { access_token, token_type: 'Bearer', expires_in: tokenSeconds, scope };
+      return { access_token, token_type: 'Bearer', expires_in: TOKEN_SECONDS, scope };
     },
 
     async revoke(client_id) {

@@ -14,11 +14,11 @@ import {
 } from '@duebridge/runtime';
 
 /** Lifetime of a lease after its last renewal; payments claimed by a dead replica wait this long. */
-const leaseMs = 30_000;
+const LEASE_MS = 30_000;
 /** Pause between renewals. */
-const renewMs = 5_000;
+const RENEW_MS = 5_000;
 /** No call starts when the last renewal is older than this: another replica might take over during the call. */
-const trustMs = 20_000;
+const TRUST_MS = 20_000;
 
 /** The lease of this process. */
 export interface Lease {
@@ -63,14 +63,14 @@ export function openLease(options: { database: Database; log: Log; clock: Clock 
   const renew = async (): Promise<void> => {
     // Counted from before the statement: the lease in the table lives at least as long as we believe.
     const began = clock.monotonic();
-    await database.query(renewStatement, [replica_id, leaseMs]);
+    await database.query(renewStatement, [replica_id, LEASE_MS]);
     renewedAt = began;
   };
 
   const keepRenewing = async (): Promise<void> => {
     let isFailing = false;
     while (!stopped.signal.aborted) {
-      await clock.sleep(renewMs, stopped.signal);
+      await clock.sleep(RENEW_MS, stopped.signal);
       if (stopped.signal.aborted) return;
       try {
         await renew();
@@ -98,8 +98,8 @@ export function openLease(options: { database: Database; log: Log; clock: Clock 
       });
       return first;
     },
-    lives: () => clock.monotonic() - renewedAt < trustMs,
-    isRenewed: () => renewing === undefined || clock.monotonic() - renewedAt < trustMs,
+    lives: () => clock.monotonic() - renewedAt < TRUST_MS,
+    isRenewed: () => renewing === undefined || clock.monotonic() - renewedAt < TRUST_MS,
     async stop(release) {
       stopped.abort();
       await renewing;

@@ -12,7 +12,7 @@ import {
   instruction,
   kitDatabase,
   paymentPath,
-  testKey,
+  TEST_KEY,
   withKey,
 } from './testing.ts';
 
@@ -21,7 +21,7 @@ const self = fileURLToPath(import.meta.url);
 // Run as a child process, this file is the partner server that gets killed.
 if (process.send !== undefined && process.env['KIT_CRASH_DATABASE'] !== undefined) {
   const partner = await startPartner({
-    auth: { method: 'key', header: 'x-api-key', keys: [testKey] },
+    auth: { method: 'key', header: 'x-api-key', keys: [TEST_KEY] },
     databaseUrl: process.env['KIT_CRASH_DATABASE'],
     adminKey: 'admin-key-of-the-tests',
     port: 0,

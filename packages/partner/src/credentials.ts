@@ -11,7 +11,7 @@ import { sql, type Clock, type Database, type Transaction } from '@duebridge/run
 import { writeAudit } from './store.ts';
 
 /** Maximum number of valid credentials of one client: one in use, its replacement, and room for a mistake. */
-const maxActive = 5;
+const MAX_ACTIVE = 5;
 
 /** What a client may present now: the digests from the environment and those issued, minus those revoked. */
 export type ValidDigests = ReadonlyMap<string, readonly Buffer[]>;
@@ -53,7 +53,7 @@ const revokeStatement = sql(
 );
 
 // One operator at a time: two concurrent revocations could otherwise revoke the last two.
-const lockText = 'LOCK TABLE duebridge_partner.credential IN SHARE ROW EXCLUSIVE MODE';
+const LOCK_TEXT = 'LOCK TABLE duebridge_partner.credential IN SHARE ROW EXCLUSIVE MODE';
 
 /** Opens the credentials. `configured` holds those of the environment, by client. */
 export function openCredentials(options: {
@@ -106,7 +106,7 @@ export function openCredentials(options: {
 
   const changed = async <T>(work: (tx: Transaction, rows: Row[]) => Promise<T>): Promise<T> => {
     const result = await database.transaction(async (tx) => {
-      await tx.query(lockText);
+      await tx.query(LOCK_TEXT);
       return work(tx, await read(tx));
     });
     lookedAt = -Infinity;
@@ -122,9 +122,9 @@ export function openCredentials(options: {
     issue: (client_id, actor, reason) =>
       changed(async (tx, rows) => {
         if (!options.configured.has(client_id)) throw new Refusal('NOT_FOUND');
-        if (activeOf(rows, client_id).length >= maxActive) {
+        if (activeOf(rows, client_id).length >= MAX_ACTIVE) {
           throw new Refusal('CONFLICT', {
-            message: `The client has ${maxActive} valid credentials; revoke one first`,
+            message: `The client has ${MAX_ACTIVE} valid credentials; revoke one first`,
           });
         }
         const secret = `dbs_${randomBytes(32).toString('base64url')}`;

@@ -22,7 +22,7 @@ export interface FormerPaymentsResult {
 }
 
 /** Rows per statement. */
-const pageRows = 1_000;
+const PAGE_ROWS = 1_000;
 
 const importStatement = sql(
   'kit_import_payments',
@@ -49,9 +49,9 @@ export async function importFormerPayments(
   payments: readonly PaymentRow[],
 ): Promise<FormerPaymentsResult> {
   const sum = { imported: 0, known: 0, differing: [] as string[] };
-  for (let from = 0; from < payments.length; from += pageRows) {
+  for (let from = 0; from < payments.length; from += PAGE_ROWS) {
     const page = payments
-      .slice(from, from + pageRows)
+      .slice(from, from + PAGE_ROWS)
       .toSorted((one, other) => (one.platform_payment_id < other.platform_payment_id ? -1 : 1));
     const stored = await database.transaction(async (tx) => {
       const made = await tx.query<{ platform_payment_id: string }>(importStatement, [
@@ -121,8 +121,8 @@ const needed = [
   'failure_reason',
 ] as const;
 
-const platformId = /^(?!\.{1,2}$)[A-Za-z0-9._-]{1,64}$/;
-const partnerId = /^(?!\.{1,2}$)[A-Za-z0-9._~-]{1,128}$/;
+const PLATFORM_ID = /^(?!\.{1,2}$)[A-Za-z0-9._-]{1,64}$/;
+const PARTNER_ID = /^(?!\.{1,2}$)[A-Za-z0-9._~-]{1,128}$/;
 
 /**
  * Parses a CSV text whose first line names the ten fields of a payment record, in any order. `client_id`: their owner, the OAuth
@@ -196,11 +196,11 @@ function readFormerPayment(
   return {
     wrong,
     payment: {
-      platform_payment_id: id('platform_payment_id', platformId),
+      platform_payment_id: id('platform_payment_id', PLATFORM_ID),
       payment_id: id('payment_id', /^[\u0021-\u007e]{1,128}$/),
-      platform_batch_id: id('platform_batch_id', platformId),
-      biller_id: id('biller_id', partnerId),
-      account_id: id('account_id', partnerId),
+      platform_batch_id: id('platform_batch_id', PLATFORM_ID),
+      biller_id: id('biller_id', PARTNER_ID),
+      account_id: id('account_id', PARTNER_ID),
       client_id,
       status,
       amount_in_cents: amount,

@@ -15,12 +15,12 @@ import {
   instruction,
   kitDatabase,
   paymentPath,
-  testKey,
+  TEST_KEY,
   withKey,
   type Answer,
 } from './testing.ts';
 
-const auth = { method: 'key', header: 'x-api-key', keys: [testKey] } as const;
+const auth = { method: 'key', header: 'x-api-key', keys: [TEST_KEY] } as const;
 
 /** A URL where the kit is served, by any kind of server. */
 interface Host {
@@ -139,8 +139,8 @@ for (const [name, start] of Object.entries(hosts)) {
     const twice = await rawExchange(host.url, [
       'GET /biller/acme/account/A-1 HTTP/1.1',
       'Host: x',
-      `X-Api-Key: ${testKey}`,
-      `X-Api-Key: ${testKey}`,
+      `X-Api-Key: ${TEST_KEY}`,
+      `X-Api-Key: ${TEST_KEY}`,
       'Connection: close',
     ]);
     assert.match(twice, /^HTTP\/1\.1 400 [\s\S]*stands more than once/);

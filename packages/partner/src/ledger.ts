@@ -168,7 +168,7 @@ async function writeTransfers(
 // Import -------------------------------------------------------------------------------------------------------------------
 
 /** Key of the advisory lock for imports; any constant works, as such locks are per database. */
-const importLock = 7_033_124_800_419;
+const IMPORT_LOCK = 7_033_124_800_419;
 
 /** One account of an import; a field that is undefined keeps what is stored (for a new account: its default). */
 export interface ImportedAccount {
@@ -227,7 +227,7 @@ export function importAccounts(
 ): Promise<ImportResult> {
   return database.transaction(async (tx) => {
     // One import at a time: two that create the same account would each post its whole bill. Postings are not blocked.
-    await tx.query('SELECT pg_advisory_xact_lock($1)', [importLock]);
+    await tx.query('SELECT pg_advisory_xact_lock($1)', [IMPORT_LOCK]);
     const sorted = accounts.toSorted((one, other) => compare(one, other));
     const stored = await lockAccounts(tx, sorted);
     const paid = await paidSince(tx, sorted, as_of);

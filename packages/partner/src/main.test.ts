@@ -10,7 +10,7 @@ import { ConfigurationError, ensureDatabase } from '@duebridge/runtime';
 import { freePort, testServer } from '@duebridge/runtime/testing';
 import { randomBytes } from 'node:crypto';
 import { readPartnerConfig } from './config.ts';
-import { instruction, kitDatabase, paymentPath, testKey } from './testing.ts';
+import { instruction, kitDatabase, paymentPath, TEST_KEY } from './testing.ts';
 
 const doorway = fileURLToPath(new URL('../../../bin/duebridge.ts', import.meta.url));
 
@@ -51,7 +51,7 @@ test('the command line: serve, import, pay, list, cancel, stop [S2 KY1 ST4]', as
   const env = {
     DATABASE_URL: database.url,
     DUEBRIDGE_DATA_DIR: directory,
-    DUEBRIDGE_PARTNER_KEY: testKey,
+    DUEBRIDGE_PARTNER_KEY: TEST_KEY,
     DUEBRIDGE_PARTNER_BILLERS: '[{"biller_id":"acme","max_amount_in_cents":500000}]',
     DUEBRIDGE_PARTNER_HOLD_SECONDS: '3600',
     PORT: '0',
@@ -89,7 +89,7 @@ test('the command line: serve, import, pay, list, cancel, stop [S2 KY1 ST4]', as
 
   const put = await fetch(`${url}${paymentPath('pay-1')}`, {
     method: 'PUT',
-    headers: { 'x-api-key': testKey, 'content-type': 'application/json' },
+    headers: { 'x-api-key': TEST_KEY, 'content-type': 'application/json' },
     body: instruction(),
   });
   assert.equal(put.status, 200);
@@ -141,7 +141,7 @@ test('the command line: serve, import, pay, list, cancel, stop [S2 KY1 ST4]', as
   server.kill('SIGTERM');
   const [code] = (await once(server, 'exit')) as [number | null];
   assert.equal(code, 0);
-  assert.equal(log.includes(testKey), false);
+  assert.equal(log.includes(TEST_KEY), false);
   const after = await run(env, ['payments']);
   assert.equal(after.code, 1, 'nobody answers any more');
 });

@@ -35,7 +35,7 @@ import {
 import { variables, variablesOfOthers } from './variables.ts';
 
 /** Maximum CSV text per call of the admin API: under its limit of 60,000, and under 64 KiB when escaped as JSON. */
-const importPartLength = 50_000;
+const IMPORT_PART_LENGTH = 50_000;
 
 /** The command, for the `duebridge` entry point. A server's modules are loaded only when one is started. */
 export function partnerCommand(terminal: Terminal = processTerminal): Command {
@@ -198,7 +198,7 @@ async function importFile(terminal: Terminal, file: string, options: ImportOptio
   const sum = { created: 0, updated: 0, unchanged: 0 };
   // The whole file was validated above; it is sent in parts because a request has a size limit. An interrupted import can simply
   // be run again.
-  for (const part of formatAccountsCsv(parsed.accounts, importPartLength)) {
+  for (const part of formatAccountsCsv(parsed.accounts, IMPORT_PART_LENGTH)) {
     const done = await ask<AccountImportResult>(
       terminal,
       options,

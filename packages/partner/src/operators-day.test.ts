@@ -22,7 +22,7 @@ import {
   kitDatabase,
   paymentPath,
   startKit,
-  testKey,
+  TEST_KEY,
   type TestPartner,
 } from './testing.ts';
 
@@ -192,9 +192,9 @@ test('a static key is replaced while the server runs: both work, then the new on
   const issue = () =>
     admin.call<KitCredentialGrant>('POST', '/clients/static-key/credentials', { reason });
   const { body: grant } = await issue();
-  assert.deepEqual([await read(testKey), await read(grant.secret)], [200, 200]);
+  assert.deepEqual([await read(TEST_KEY), await read(grant.secret)], [200, 200]);
   assert.equal((await revoke(first.credential_id)).status, 200);
-  assert.deepEqual([await read(testKey), await read(grant.secret)], [401, 200]);
+  assert.deepEqual([await read(TEST_KEY), await read(grant.secret)], [401, 200]);
   assert.notEqual(
     (await revoke(first.credential_id)).body.revoked_at,
     null,
@@ -202,17 +202,17 @@ test('a static key is replaced while the server runs: both work, then the new on
   );
   // This applies to a replica that starts now, whatever its environment still contains.
   const authenticator = openAuthenticator({
-    auth: { method: 'key', header: 'x-api-key', keys: [testKey] },
+    auth: { method: 'key', header: 'x-api-key', keys: [TEST_KEY] },
     database: admin.database,
     clock: systemClock,
   });
-  await assert.rejects(async () => authenticator.authenticate({ 'x-api-key': testKey }, 'read'));
+  await assert.rejects(async () => authenticator.authenticate({ 'x-api-key': TEST_KEY }, 'read'));
 
   assert.equal((await admin.call('POST', '/clients/nobody/credentials', { reason })).status, 404);
   for (let count = 0; count < 4; count += 1) assert.equal((await issue()).status, 200);
   assert.equal((await issue()).status, 409, 'five at a time');
   const told = JSON.stringify([await list(), (await admin.call('GET', '/audit')).body]);
-  assert(!told.includes(grant.secret) && !told.includes(testKey));
+  assert(!told.includes(grant.secret) && !told.includes(TEST_KEY));
 });
 
 test('a client secret is replaced and tokens are ended while the server runs, everywhere within five seconds [OA1 OA3]', async (t) => {

@@ -54,13 +54,13 @@ import {
 
 const defaults = { batch: 1, concurrency: 8, deadlineMs: 10_000 };
 /** Deadline of a look-up in milliseconds. */
-const lookupMs = 5_000;
+const LOOKUP_MS = 5_000;
 /** Calls tolerated beyond their deadline, as a multiple of the concurrent calls: a hung system gets no more. */
-const lateFactor = 8;
+const LATE_FACTOR = 8;
 /** Maximum payments in one claim: several wait for their commit together. */
-const maxClaims = 512;
+const MAX_CLAIMS = 512;
 /** How long a stop waits for calls, in milliseconds; then their signals abort, and it waits once more, for a quarter of that. */
-const stopMs = 4_000;
+const STOP_MS = 4_000;
 /** How long a cancel waits for the replica that has claimed the payment, and how often it looks, in milliseconds. */
 const askCancelMs = { atMost: 5_000, pause: 100 };
 
@@ -119,7 +119,7 @@ export function openOwnSystemPoster(options: {
 
   /** Claims payments together. Each is ours to post, has been ended by a rule, or belongs to another replica. */
   const claims = groupCommit<PaymentRow, 'known' | 'unknown' | 'done' | 'busy'>({
-    maxBatch: maxClaims,
+    maxBatch: MAX_CLAIMS,
     maxQueued: 100_000,
     clock,
     async flush(payments) {
@@ -153,7 +153,7 @@ export function openOwnSystemPoster(options: {
 
   /** Ends payments together; returns for each whether it was still processing. */
   const ends = groupCommit<PaymentEnd, boolean>({
-    maxBatch: maxClaims,
+    maxBatch: MAX_CLAIMS,
     maxQueued: 100_000,
     clock,
     async flush(list) {
@@ -253,9 +253,9 @@ export function openOwnSystemPoster(options: {
     if (!accounts.lookup) return undefined;
     const began = clock.monotonic();
     const answer = await within(
-      lookupMs,
+      LOOKUP_MS,
       'the look-up of the account system',
-      Promise.resolve().then(() => accounts.lookup?.(id, AbortSignal.timeout(lookupMs))),
+      Promise.resolve().then(() => accounts.lookup?.(id, AbortSignal.timeout(LOOKUP_MS))),
     );
     metrics.observeCore('lookup', (clock.monotonic() - began) / 1000);
     return answer === undefined ? undefined : checkedOutcome(answer);
@@ -339,7 +339,7 @@ export function openOwnSystemPoster(options: {
 
   const start = (): void => {
     isScheduled = false;
-    const free = isStopping || late >= concurrency * lateFactor ? 0 : concurrency - busy;
+    const free = isStopping || late >= concurrency * LATE_FACTOR ? 0 : concurrency - busy;
     for (let taken = 0; taken < free; taken += 1) {
       const [items, isRepeat] = next();
       if (items.length === 0) break;
@@ -446,11 +446,11 @@ export function openOwnSystemPoster(options: {
         const calls = Promise.all([idle, ...[...open.values()].map((one) => one.returned)]);
         await within(ms, 'the stop', calls).catch(() => undefined);
       };
-      await returned(stopMs);
+      await returned(STOP_MS);
       isStopping = true;
       schedule();
       for (const { aborting } of open.values()) aborting.abort();
-      await returned(stopMs / 4);
+      await returned(STOP_MS / 4);
       // Other replicas must not touch what a call may still be doing before the lease has expired.
       await lease.stop(open.size === 0 && unknown.size === 0);
     },

@@ -27,9 +27,9 @@ import {
 } from './store.ts';
 
 /** Maximum payments in one transaction: more would gain little throughput and delay the first payment. */
-const maxBatch = 512;
+const MAX_BATCH = 512;
 /** How long a transaction waits for one lock, in milliseconds: the other payments in it wait as long. */
-const lockTimeoutMs = 250;
+const LOCK_TIMEOUT_MS = 250;
 /** The account system's deadline in milliseconds: for many payments, for one at its first try, and for one at a later try. */
 const deadlineMs = { group: 1_500, first: 2_000, repeat: 10_000 };
 /**
@@ -59,7 +59,7 @@ export function openTransactionPoster(options: {
   const { database, accounts, rules, announce, metrics, clock } = options;
   let queue: Item[] = [];
   let side: Item[] = [];
-  let size = maxBatch;
+  let size = MAX_BATCH;
   let isGroupUnderWay = false;
   let isScheduled = false;
   let sideUnderWay = 0;
@@ -101,7 +101,7 @@ export function openTransactionPoster(options: {
         assert.equal(ended.length, ends.length, 'a payment was posted but not ended');
         return { ended, laters };
       },
-      { statementTimeoutMs: limitMs, lockTimeoutMs },
+      { statementTimeoutMs: limitMs, lockTimeoutMs: LOCK_TIMEOUT_MS },
     );
     const { ended, laters } = await work;
     announce(ended);
@@ -118,7 +118,7 @@ export function openTransactionPoster(options: {
       const tookMs = clock.monotonic() - began;
       if (tookMs > groupMs.atMost) size = Math.max(1, Math.floor(items.length / 2));
       else if (tookMs < groupMs.atLeast && items.length >= size) {
-        size = Math.min(maxBatch, size * 2);
+        size = Math.min(MAX_BATCH, size * 2);
       }
     } catch (error) {
       metrics.postErrors.inc();
@@ -191,7 +191,7 @@ export function openTransactionPoster(options: {
     }
     side = waiting;
     // Without this, accounts whose payments ended elsewhere would stay in the map forever.
-    if (blocked.size > maxBatch) {
+    if (blocked.size > MAX_BATCH) {
       const longAgo = clock.monotonic() - blockedMs.longest;
       for (const [account, { until }] of blocked) if (until < longAgo) blocked.delete(account);
     }

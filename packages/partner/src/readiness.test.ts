@@ -20,7 +20,7 @@ import { ledger } from './ledger.ts';
 import { kitMetrics } from './metrics.ts';
 import { startPartner } from './server.ts';
 import { insertPayments } from './store.ts';
-import { haveAccounts, kitDatabase, testKey } from './testing.ts';
+import { haveAccounts, kitDatabase, TEST_KEY } from './testing.ts';
 
 const ALL_WELL = { sweep: true, lease: true, posting: true };
 
@@ -198,7 +198,7 @@ test('/readyz names each of them, on both listeners', async (t) => {
   const directory = await mkdtemp(path.join(tmpdir(), 'kit-ready-'));
   t.after(() => rm(directory, { recursive: true, force: true }));
   const partner = await startPartner({
-    auth: { method: 'key', header: 'x-api-key', keys: [testKey] },
+    auth: { method: 'key', header: 'x-api-key', keys: [TEST_KEY] },
     databaseUrl: database.url,
     dataDirectory: directory,
     port: 0,

@@ -1,8 +1,8 @@
 import test from 'node:test';
-import { assertSchemaPicture, testDatabase } from '@duebridge/runtime/testing';
+import { assertSchemaSnapshot, testDatabase } from '@duebridge/runtime/testing';
 import { migrations } from './migrations.ts';
 
 test('schema.sql shows what the migrations make, so that nobody reads an old picture', async (t) => {
   const database = await testDatabase(t, { migrations, name: 'schema' });
-  await assertSchemaPicture(database, migrations.schema, new URL('./schema.sql', import.meta.url));
+  await assertSchemaSnapshot(database, migrations.schema, new URL('./schema.sql', import.meta.url));
 });

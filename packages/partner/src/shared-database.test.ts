@@ -13,7 +13,7 @@ import { openDatabase } from '@duebridge/runtime';
 import { freePort, testServer } from '@duebridge/runtime/testing';
 import { importAccounts } from './ledger.ts';
 import { migratePartner, startPartner } from './server.ts';
-import { instruction, paymentPath, testAccount, testKey, withKey } from './testing.ts';
+import { instruction, paymentPath, testAccount, TEST_KEY, withKey } from './testing.ts';
 
 /** The usual locations, on Debian and elsewhere. */
 const pgbouncer = ['/usr/sbin', '/usr/bin', '/usr/local/bin']
@@ -65,7 +65,7 @@ async function foreignDatabase(t: TestContext): Promise<{ url: string; owner: st
 /** A whole partner server without the right to create anything: everything it does for a payment. */
 async function carriesOutAll(url: string): Promise<void> {
   const partner = await startPartner({
-    auth: { method: 'key', header: 'x-api-key', keys: [testKey] },
+    auth: { method: 'key', header: 'x-api-key', keys: [TEST_KEY] },
     databaseUrl: url,
     adminKey: 'admin-key-of-the-tests',
     migrate: false,

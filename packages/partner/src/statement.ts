@@ -17,19 +17,19 @@ import {
 import type { Database, Transaction } from '@duebridge/runtime';
 
 /** Rows in one page: 60 bytes each, so that neither side holds more than a few hundred kilobytes. */
-const pageRows = 5_000;
+const PAGE_ROWS = 5_000;
 /** Concurrent statements: each uses a connection of the pool and a core of the database. */
-const maxAtOnce = 2;
+const MAX_AT_ONCE = 2;
 /** PostgreSQL's time limit to sort and format one, in milliseconds: a minute is enough for about ten million payments. */
-const statementTimeoutMs = 60_000;
+const STATEMENT_TIMEOUT_MS = 60_000;
 /** Maximum statements in the queue; further requests are told to retry. */
-const maxWaiting = 50;
+const MAX_WAITING = 50;
 
 // A cursor: the rows are sorted once, however many pages they fill.
 const openCursor = `DECLARE batch_pages NO SCROLL CURSOR FOR
   SELECT string_agg(line, '' ORDER BY platform_payment_id) AS lines
     FROM (SELECT platform_payment_id, format(E'%s,%s,%s\\n', platform_payment_id, status, amount_in_cents) AS line,
-                 (row_number() OVER (ORDER BY platform_payment_id) - 1) / ${pageRows} AS page
+                 (row_number() OVER (ORDER BY platform_payment_id) - 1) / ${PAGE_ROWS} AS page
             FROM duebridge_partner.payment WHERE platform_batch_id = $1 AND ($2::text[] IS NULL OR client_id = ANY ($2))) AS numbered
    GROUP BY page ORDER BY page`;
 
@@ -65,7 +65,7 @@ export function openStatements(database: Database): Statements {
   let underWay = 0;
 
   const start = (): void => {
-    while (underWay < maxAtOnce && waiting.length > 0) {
+    while (underWay < MAX_AT_ONCE && waiting.length > 0) {
       const [next, ...rest] = waiting;
       waiting = rest;
       underWay += 1;
@@ -80,7 +80,7 @@ export function openStatements(database: Database): Statements {
       // requests.
       const same = waiting.find((one) => one.key === key);
       if (same) return same.statement;
-      if (waiting.length >= maxWaiting) {
+      if (waiting.length >= MAX_WAITING) {
         throw new Refusal('SERVICE_UNAVAILABLE', { headers: { 'Retry-After': '5' } });
       }
       const begun = Promise.withResolvers<void>();
@@ -123,7 +123,7 @@ export function batchStatement(
         sha256: hash.digest('hex'),
       };
     },
-    { isolation: 'repeatable read', statementTimeoutMs },
+    { isolation: 'repeatable read', statementTimeoutMs: STATEMENT_TIMEOUT_MS },
   );
 }
 
@@ -165,7 +165,7 @@ export function listBatches(
 }
 
 /** Maximum size of a file of lines in bytes, the same as a platform accepts; about a million payments. */
-const maxLinesBytes = 64 * 1024 * 1024;
+const MAX_LINES_BYTES = 64 * 1024 * 1024;
 
 /**
  * The lines of a batch as CSV with a header, in chunks, all as of one moment: the file with which a platform reconciles.
@@ -182,13 +182,13 @@ export async function batchLines(
       for await (const lines of pagesOf(tx, [platform_batch_id, null])) {
         // Ids, statuses and amounts are ASCII.
         bytes += lines.length;
-        if (bytes > maxLinesBytes) {
+        if (bytes > MAX_LINES_BYTES) {
           throw new Refusal('PAYLOAD_TOO_LARGE', { message: 'The file would exceed 64 MiB' });
         }
         pieces.push(lines);
       }
     },
-    { isolation: 'repeatable read', statementTimeoutMs },
+    { isolation: 'repeatable read', statementTimeoutMs: STATEMENT_TIMEOUT_MS },
   );
   return bytes === 0 ? undefined : pieces;
 }

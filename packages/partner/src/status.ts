@@ -19,11 +19,11 @@ import { findEnded, findPayments, type PaymentRow } from './store.ts';
  * Maximum of concurrent waiting reads; further ones are answered at once, as if waiting were not supported. Each holds a
  * connection, so the limit is well below the 10,000 of a server, and at most half the connections of a smaller one.
  */
-const maxWaiting = 4_000;
+const MAX_WAITING = 4_000;
 /** Longest wait granted, in milliseconds; below the 30 s after which many proxies cut a silent connection. */
-const longestWaitMs = 25_000;
+const LONGEST_WAIT_MS = 25_000;
 /** Shortest pause between two polls for payments that other replicas ended: half of it is the mean delay of such a reader. */
-const lookPauseMs = 40;
+const LOOK_PAUSE_MS = 40;
 
 /** The reading end of the kit. */
 export interface StatusReads {
@@ -62,7 +62,7 @@ export function openStatusReads(options: {
 }): StatusReads {
   const { database, metrics, log, clock } = options;
   const limit = Math.min(
-    options.maxWaiting ?? maxWaiting,
+    options.maxWaiting ?? MAX_WAITING,
     Math.floor((options.maxConnections ?? Infinity) / 2),
   );
   const waiters = new Map<string, Set<(payment: PaymentRow) => void>>();
@@ -96,7 +96,7 @@ export function openStatusReads(options: {
         log.warn({ error: messageOf(error) }, 'could not look for ended payments');
       }
       const tookMs = clock.monotonic() - began;
-      await clock.sleep(Math.max(lookPauseMs, tookMs * 10), stopped.signal);
+      await clock.sleep(Math.max(LOOK_PAUSE_MS, tookMs * 10), stopped.signal);
     }
     looking = undefined;
   };
@@ -120,7 +120,7 @@ export function openStatusReads(options: {
         const end = AbortSignal.any([signal, stopped.signal, over.signal]);
         const changed = await Promise.race([
           ended.promise,
-          clock.sleep(Math.min(ms, longestWaitMs), end).then(() => undefined),
+          clock.sleep(Math.min(ms, LONGEST_WAIT_MS), end).then(() => undefined),
         ]);
         return { payment: changed ?? payment, applied: true };
       } finally {

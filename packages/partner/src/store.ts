@@ -333,7 +333,7 @@ export const auditTables: AuditTables = {
 };
 
 /** Maximum mismatches kept for one payment: a caller that repeats wrong requests forever must not fill the disk. */
-const maxMismatches = 100;
+const MAX_MISMATCHES = 100;
 
 const auditStatement = sql(
   'kit_audit',
@@ -354,7 +354,7 @@ export async function writeAudit(
     lines.map((line) => line.actor),
     lines.map((line) => line.event),
     lines.map((line) => JSON.stringify(line.detail)),
-    maxMismatches,
+    MAX_MISMATCHES,
   ]);
 }
 

@@ -10,8 +10,8 @@ import { importAccounts, type ImportedAccount } from './ledger.ts';
 import { migrations } from './migrations.ts';
 
 /** The key of test servers, and the headers that carry it. */
-export const testKey = 'a-static-key-for-tests';
-export const withKey = { 'x-api-key': testKey };
+export const TEST_KEY = 'a-static-key-for-tests';
+export const withKey = { 'x-api-key': TEST_KEY };
 
 /** A fresh database with the kit's tables. */
 export function kitDatabase(t: Cleanup, name = 'kit'): Promise<TestDatabase> {
@@ -49,7 +49,7 @@ export async function startKit(
   const app = createServer();
   await app.register(partnerKit, {
     database,
-    auth: { method: 'key', header: 'x-api-key', keys: [testKey] },
+    auth: { method: 'key', header: 'x-api-key', keys: [TEST_KEY] },
     ...kitOptions,
   });
   const url = await app.listen({ host: '127.0.0.1', port: 0 });

@@ -17,7 +17,7 @@ import {
 import type { Tried } from './poster.ts';
 
 /** Maximum number of payments whose trace is remembered until they are posted; beyond that a posting starts its own trace. */
-const maxRemembered = 10_000;
+const MAX_REMEMBERED = 10_000;
 
 /** The spans created by the kit. */
 export interface KitTraces {
@@ -62,7 +62,7 @@ export function openKitTraces(tracer: Tracer): KitTraces {
       // A repeat of a request does not move the posting into its own trace.
       if (!accepted.has(platform_payment_id)) {
         accepted.set(platform_payment_id, trace.setSpan(ROOT_CONTEXT, span));
-        if (accepted.size > maxRemembered) accepted.delete(accepted.keys().next().value ?? '');
+        if (accepted.size > MAX_REMEMBERED) accepted.delete(accepted.keys().next().value ?? '');
       }
       return during(span, work);
     },

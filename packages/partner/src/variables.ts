@@ -13,7 +13,7 @@ import type { BillerRules } from './account-system.ts';
 import type { OAuthClient } from './auth.ts';
 
 /** Maximum cancel window in seconds: a day. */
-const maxHoldSeconds = 86_400;
+const MAX_HOLD_SECONDS = 86_400;
 
 const common = serverVariables({
   service: 'duebridge-partner',
@@ -125,7 +125,7 @@ export const variables = {
   },
   holdSeconds: {
     name: 'DUEBRIDGE_PARTNER_HOLD_SECONDS',
-    parse: integer(0, maxHoldSeconds),
+    parse: integer(0, MAX_HOLD_SECONDS),
     default: 0,
     description: 'seconds in which an accepted payment can be canceled before it is posted',
   },

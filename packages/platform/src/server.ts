@@ -62,10 +62,10 @@ import { openTokens, type Tokens } from './checkout/token.ts';
 import { openVisits, type Visits } from './checkout/visit.ts';
 import { auditTables } from './store/audit.ts';
 
-/** Version of the API documents: that of the packages. */
-const version = '0.1.0';
+/** Version of both APIs in their OpenAPI documents: the `/v1` of the paths (VE1). */
+const API_VERSION = '1';
 /** Clients and addresses whose rate is remembered at most; one more forgets the one unheard of for longest. */
-const maxRateKeys = 100_000;
+const MAX_RATE_KEYS = 100_000;
 
 /** A platform that runs. */
 export interface Platform {
@@ -266,7 +266,7 @@ async function openAll(
       title: 'duebridge platform',
       description:
         'Create Token, called by partners, and the flow API, called by the payment page.',
-      version,
+      version: API_VERSION,
       servers: [{ url: '/', description: 'This host.' }],
     }),
   });
@@ -306,7 +306,7 @@ async function openAll(
     openapi: renderOpenApi(platformAdminRoutes, {
       title: 'duebridge platform, admin',
       description: 'What an operator asks of the platform; the command line uses it alone.',
-      version,
+      version: API_VERSION,
       servers: [{ url: '/', description: 'This host.' }],
     }),
   });
@@ -440,8 +440,8 @@ function mountPublic(
   const clock = config.clock ?? systemClock;
   const clientRate = config.clientRate ?? { perSecond: 25, burst: 50 };
   const ipRate = 'ipRate' in config ? config.ipRate : { perSecond: 200, burst: 400 };
-  const perClient = rateLimiter({ ...clientRate, maxKeys: maxRateKeys, clock });
-  const perAddress = ipRate && rateLimiter({ ...ipRate, maxKeys: maxRateKeys, clock });
+  const perClient = rateLimiter({ ...clientRate, maxKeys: MAX_RATE_KEYS, clock });
+  const perAddress = ipRate && rateLimiter({ ...ipRate, maxKeys: MAX_RATE_KEYS, clock });
 
   /** Before anything is looked at: guessing and flooding end here. */
   const limitAddress = (request: FastifyRequest): void => {

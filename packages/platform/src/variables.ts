@@ -9,19 +9,19 @@ import {
 } from '@duebridge/runtime/cli';
 
 /** 256 bits: what the cipher takes, and as many as the digests that the pepper keys. */
-const keyBytes = 32;
-const keyProblem = 'must be 32 random bytes in base64, such as openssl rand -base64 32 prints';
+const KEY_BYTES = 32;
+const KEY_PROBLEM = 'must be 32 random bytes in base64, such as openssl rand -base64 32 prints';
 
 /** One key, or several with commas between them; throws an Error for what does not decode to 32 bytes each. */
 function keyList(value: string): string {
   const sizes = value.split(',').map((key) => Buffer.from(key.trim(), 'base64').length);
-  if (sizes.some((size) => size !== keyBytes)) throw new Error(keyProblem);
+  if (sizes.some((size) => size !== KEY_BYTES)) throw new Error(KEY_PROBLEM);
   return value;
 }
 
 /** Throws an Error for what does not decode to at least 32 bytes. */
 export function pepperText(value: string): string {
-  if (Buffer.from(value, 'base64').length < keyBytes) throw new Error(keyProblem);
+  if (Buffer.from(value, 'base64').length < KEY_BYTES) throw new Error(KEY_PROBLEM);
   return value;
 }
 

@@ -21,7 +21,7 @@ export interface Clock {
 }
 
 /** The longest delay a timer takes: beyond it setTimeout fires after 1 ms. */
-const longestTimerMs = 2 ** 31 - 1;
+const MAX_TIMER_MS = 2 ** 31 - 1;
 
 /** The real clock. */
 export const systemClock: Clock = {
@@ -48,7 +48,7 @@ function sleep(ms: number, signal?: AbortSignal): Promise<void> {
       const left = until - performance.now();
       // A timer counts from the start of the event loop's turn, so it may fire early; then wait for the rest.
       if (left <= 0) done();
-      else timer = setTimeout(arm, Math.min(Math.ceil(left), longestTimerMs));
+      else timer = setTimeout(arm, Math.min(Math.ceil(left), MAX_TIMER_MS));
     };
     signal?.addEventListener('abort', done);
     timer = setTimeout(arm, 0);

@@ -95,7 +95,7 @@ export type Config<S> = { readonly [K in keyof S]: S[K] extends Variable<infer T
 const readElsewhere = ['DUEBRIDGE_TEST_DATABASE_URL', 'DUEBRIDGE_ADMIN_URL'];
 
 /** A name this close to a known one is probably a typo: two letters, or one swapped pair. */
-const slipDistance = 2;
+const MAX_TYPO_DISTANCE = 2;
 
 /**
  * Reads all variables of `spec` from `env`. Throws one ConfigurationError that names every variable that is missing, wrong or
@@ -169,7 +169,7 @@ function unknownNames(known: ReadonlySet<string>, env: Environment): string[] {
 
 /** Whether two names are at most `slipDistance` apart: letters added, left out, replaced, or neighbours swapped. */
 function isSlip(one: string, other: string): boolean {
-  if (Math.abs(one.length - other.length) > slipDistance) return false;
+  if (Math.abs(one.length - other.length) > MAX_TYPO_DISTANCE) return false;
   let twoBack: number[] = [];
   let back = Array.from({ length: other.length + 1 }, (_, column) => column);
   for (let row = 1; row <= one.length; row += 1) {
@@ -189,7 +189,7 @@ function isSlip(one: string, other: string): boolean {
     twoBack = back;
     back = line;
   }
-  return (back[other.length] ?? 0) <= slipDistance;
+  return (back[other.length] ?? 0) <= MAX_TYPO_DISTANCE;
 }
 
 /**

@@ -68,22 +68,22 @@ export interface Binaries {
 /** Names of the ids that root may hand the server to, the best first; initdb wants one that /etc/passwd knows. */
 const unprivilegedNames = ['nobody', 'daemon', 'bin'];
 /** How long to wait for another process that starts or stops the server: longer than its own limits together. */
-const lockTimeoutMs = 90_000;
+const LOCK_TIMEOUT_MS = 90_000;
 /** How long a server may take to start; recovery after a kill replays its log first. */
-const startTimeoutMs = 60_000;
+const START_TIMEOUT_MS = 60_000;
 /** How long a server that runs may take to answer before it is replaced: it may be recovering from a kill. */
-const attachTimeoutMs = 15_000;
+const ATTACH_TIMEOUT_MS = 15_000;
 /** How long a server may take to stop before it is killed, which loses nothing. */
-const stopTimeoutMs = 20_000;
+const STOP_TIMEOUT_MS = 20_000;
 /** Free ports tried: another program may take one between the look and the use. */
-const portAttempts = 5;
+const PORT_ATTEMPTS = 5;
 /** Restarts of a server that died under us, and the growing pause between them: a full disk needs a person, not more tries. */
-const reviveAttempts = 10;
-const revivePauseMs = 500;
+const REVIVE_ATTEMPTS = 10;
+const REVIVE_PAUSE_MS = 500;
 /** The log is begun anew at a start once it is larger: it holds starts, stops and errors only. */
-const maxLogBytes = 10 * 1024 * 1024;
-const userConnection = 'duebridge user';
-const superuser = 'duebridge';
+const MAX_LOG_BYTES = 10 * 1024 * 1024;
+const USER_CONNECTION = 'duebridge user';
+const SUPERUSER = 'duebridge';
 
 /** What embedded.json holds. */
 interface Installation {
@@ -159,7 +159,7 @@ function userOf(
   let stopping: Promise<void> | undefined;
 
   const revive = async (): Promise<void> => {
-    for (let tried = 1; tried <= reviveAttempts && !leaving.signal.aborted; tried += 1) {
+    for (let tried = 1; tried <= REVIVE_ATTEMPTS && !leaving.signal.aborted; tried += 1) {
       try {
         await withLock(place.dataDirectory, async () => {
           if (leaving.signal.aborted) return;
@@ -173,7 +173,7 @@ function userOf(
           { error: messageOf(error) },
           'embedded PostgreSQL died and could not be restarted',
         );
-        await delay(revivePauseMs * tried);
+        await delay(REVIVE_PAUSE_MS * tried);
       }
     }
   };
@@ -217,7 +217,7 @@ function userOf(
 }
 
 function urlOf(place: Place, port: number): string {
-  return `postgres://${superuser}:${place.password}@127.0.0.1:${port}/postgres`;
+  return `postgres://${SUPERUSER}:${place.password}@127.0.0.1:${port}/postgres`;
 }
 
 async function leave(place: Place, server: Server, log: Log): Promise<void> {
@@ -231,7 +231,7 @@ async function leave(place: Place, server: Server, log: Log): Promise<void> {
     const { rows } = await client.query<{ users: number }>(
       `SELECT count(*)::int AS users FROM pg_stat_activity
         WHERE application_name = $1 AND pid <> pg_backend_pid() AND pid <> $2`,
-      [userConnection, backendOf(server.user)],
+      [USER_CONNECTION, backendOf(server.user)],
     );
     if (rows[0]?.users !== 0) return;
   } finally {
@@ -301,7 +301,7 @@ async function withLock<T>(directory: string, work: () => Promise<T>): Promise<T
     throw belongsToAnother(file, error);
   }
   try {
-    const until = performance.now() + lockTimeoutMs;
+    const until = performance.now() + LOCK_TIMEOUT_MS;
     for (;;) {
       try {
         lock.exec('BEGIN EXCLUSIVE');
@@ -310,7 +310,7 @@ async function withLock<T>(directory: string, work: () => Promise<T>): Promise<T
         if (!isBusy(error)) throw belongsToAnother(file, error);
         if (performance.now() > until) {
           throw new ConfigurationError(
-            `another process has been starting or stopping the database in ${directory} for more than ${lockTimeoutMs / 1000} seconds: end it and start again`,
+            `another process has been starting or stopping the database in ${directory} for more than ${LOCK_TIMEOUT_MS / 1000} seconds: end it and start again`,
           );
         }
         await delay(20);
@@ -675,7 +675,7 @@ async function makeCluster(place: Place, native: string, log: Log): Promise<void
       path.join(native, 'bin', 'initdb'),
       [
         `--pgdata=${next}`,
-        `--username=${superuser}`,
+        `--username=${SUPERUSER}`,
         `--pwfile=${passwordFile}`,
         '--auth=scram-sha-256',
         '--data-checksums',
@@ -686,7 +686,7 @@ async function makeCluster(place: Place, native: string, log: Log): Promise<void
         '--locale=C',
         '--no-instructions',
       ],
-      { ...place.runAs, cwd: '/', env: serverEnvironment(), timeout: startTimeoutMs },
+      { ...place.runAs, cwd: '/', env: serverEnvironment(), timeout: START_TIMEOUT_MS },
     );
   } catch (error) {
     const reason = lastLine(error);
@@ -739,7 +739,7 @@ async function attach(place: Place, log: Log): Promise<Server | undefined> {
     await fs.rm(path.join(place.pgdata, 'postmaster.pid'), { force: true });
     return undefined;
   }
-  const until = performance.now() + attachTimeoutMs;
+  const until = performance.now() + ATTACH_TIMEOUT_MS;
   const server = await answering(place, until, () => isServerOf(seen.pid, place));
   if (server) return server;
   log.warn({ pid: seen.pid }, 'the embedded PostgreSQL that runs does not answer; replacing it');
@@ -810,7 +810,7 @@ function keepsAlive(client: Client, alive: boolean): void {
 async function connect(place: Place, port: number): Promise<Client> {
   const client = new Client({
     connectionString: urlOf(place, port),
-    application_name: userConnection,
+    application_name: USER_CONNECTION,
     connectionTimeoutMillis: 5_000,
     query_timeout: 5_000,
     keepAlive: true,
@@ -836,9 +836,9 @@ async function startServer(
   samePort?: number,
 ): Promise<Server> {
   const logFile = path.join(place.dataDirectory, 'postgres.log');
-  const until = performance.now() + startTimeoutMs;
+  const until = performance.now() + START_TIMEOUT_MS;
   let reason = '';
-  for (let tried = 0; tried < portAttempts && performance.now() < until;) {
+  for (let tried = 0; tried < PORT_ATTEMPTS && performance.now() < until;) {
     const from = await beginLog(logFile);
     const port = samePort ?? (await freePort());
     const child = await spawnServer(place, native, port, logFile);
@@ -862,7 +862,7 @@ async function beginLog(logFile: string): Promise<number> {
     (stat) => stat.size,
     () => 0,
   );
-  if (size <= maxLogBytes) return size;
+  if (size <= MAX_LOG_BYTES) return size;
   await fs.truncate(logFile);
   return 0;
 }
@@ -926,7 +926,7 @@ async function stopServer(place: Place, pid: number): Promise<void> {
     } catch {
       return;
     }
-    const until = performance.now() + stopTimeoutMs;
+    const until = performance.now() + STOP_TIMEOUT_MS;
     while (performance.now() < until) {
       if (!(await isServerOf(pid, place))) return;
       await delay(10);

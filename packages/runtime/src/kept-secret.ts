@@ -6,7 +6,7 @@ import { keepOwner } from './data-directory.ts';
 import { ConfigurationError, messageOf } from './errors.ts';
 
 /** 256 bits: beyond guessing. */
-const secretBytes = 32;
+const SECRET_BYTES = 32;
 
 /** The secret in a file, or undefined when there is no such file. Throws ConfigurationError when it cannot be read. */
 export async function readKeptSecret(file: string): Promise<string | undefined> {
@@ -32,7 +32,7 @@ export async function keptSecret(file: string): Promise<string> {
   const aside = `${file}.${process.pid}.${randomBytes(4).toString('hex')}`;
   try {
     await mkdir(path.dirname(file), { recursive: true });
-    await writeFile(aside, `${randomBytes(secretBytes).toString('base64')}\n`, { mode: 0o600 });
+    await writeFile(aside, `${randomBytes(SECRET_BYTES).toString('base64')}\n`, { mode: 0o600 });
     await keepOwner(aside, path.dirname(file));
     await link(aside, file).catch((error: unknown) => {
       if (!(error instanceof Error && 'code' in error && error.code === 'EEXIST')) throw error;

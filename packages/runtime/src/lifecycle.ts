@@ -20,8 +20,8 @@ export interface RunOptions {
 
 /**
  * Starts a service and ends the process when it has stopped. SIGTERM and SIGINT stop it gracefully, once, and so does the end of the
- * npm that started it; a second signal ends the process at once. An error that nobody caught is logged and ends the process with 1, because its state is unknown and everything
- * durable survives (reliability F90). Exit codes: 0 stopped, 1 failed or forced, 2 configuration.
+ * npm that started it; a second signal ends the process at once. An uncaught error is logged and ends the process with 1: its state
+ * is unknown, and everything durable survives. Exit codes: 0 stopped, 1 failed or forced, 2 configuration.
  */
 export async function runService(options: RunOptions): Promise<void> {
   const { log, stopTimeoutMs = 10_000 } = options;

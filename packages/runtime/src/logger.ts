@@ -30,9 +30,9 @@ const privateKeys = [
   'state',
   'zip',
 ];
-const redacted = '[redacted]';
+const REDACTED = '[redacted]';
 /** Deeper structures are cut: a log line holds facts, not documents. */
-const maxLogDepth = 6;
+const MAX_LOG_DEPTH = 6;
 
 /** How to log. */
 export interface LoggerOptions {
@@ -65,7 +65,7 @@ export function createLogger(options: LoggerOptions): Logger {
         log: (line) => redact(line, hidden, 0) as Record<string, unknown>,
       },
       // The fields of a child logger pass by the formatter above; pino's own redaction reaches them.
-      redact: { paths: [...hidden].map((key) => `["${key}"]`), censor: redacted },
+      redact: { paths: [...hidden].map((key) => `["${key}"]`), censor: REDACTED },
       // Applied to every line, however it was logged: messages are ours, but one may quote an address with a password.
       hooks: { streamWrite: withoutCredentials },
       serializers: { err: (error: unknown) => error },
@@ -79,12 +79,12 @@ function redact(value: unknown, hidden: ReadonlySet<string>, depth: number): unk
   if (typeof value !== 'object' || value === null) return value;
   if (value instanceof Error) return describeError(value);
   if (value instanceof URL) return value.origin;
-  if (depth >= maxLogDepth) return '[deeper]';
+  if (depth >= MAX_LOG_DEPTH) return '[deeper]';
   if (Array.isArray(value)) return value.map((item) => redact(item, hidden, depth + 1));
   return Object.fromEntries(
     Object.entries(value).map(([key, inner]) => [
       key,
-      hidden.has(key.toLowerCase()) ? redacted : redact(inner, hidden, depth + 1),
+      hidden.has(key.toLowerCase()) ? REDACTED : redact(inner, hidden, depth + 1),
     ]),
   );
 }

@@ -41,7 +41,7 @@ interface Migration {
 }
 
 /** How often a migration that met locks or deadlocks is tried before it fails; with the pauses, more than ten minutes. */
-const maxAttempts = 200;
+const MAX_ATTEMPTS = 200;
 /** How a migration behaves towards the traffic beside it. */
 export interface MigrateOptions {
   log?: Log;
@@ -321,7 +321,7 @@ async function withPatience<T>(
       return await attempt();
     } catch (error) {
       const state = sqlState(error);
-      if ((state !== '55P03' && state !== '40P01') || tried >= maxAttempts) throw error;
+      if ((state !== '55P03' && state !== '40P01') || tried >= MAX_ATTEMPTS) throw error;
       log.warn({ migration: name, state, tried }, 'migration waits for a busy table');
       await delay(retryPauseMs);
     }

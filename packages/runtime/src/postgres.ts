@@ -130,11 +130,11 @@ export interface DatabaseOptions {
 }
 
 /** Retries of a transaction that PostgreSQL rolled back; a contended row resolves within a few, a wrong lock order never does. */
-const maxAttempts = 8;
+const MAX_ATTEMPTS = 8;
 /** First pause between two attempts in milliseconds; doubled each time, jittered, so that the same two do not meet again. */
-const firstPauseMs = 4;
+const FIRST_PAUSE_MS = 4;
 /** The client's own limit, above the server's: it ends a call whose connection died silently. */
-const deadConnectionGraceMs = 5_000;
+const DEAD_CONNECTION_GRACE_MS = 5_000;
 
 /** Opens a pool. No connection is made until the first statement. Throws ConfigurationError when the url cannot be read. */
 export function openDatabase(options: DatabaseOptions): Database {
@@ -150,7 +150,7 @@ export function openDatabase(options: DatabaseOptions): Database {
     idleTimeoutMillis: 30_000,
     keepAlive: true,
     ...(statementTimeoutMs > 0
-      ? { query_timeout: statementTimeoutMs + deadConnectionGraceMs }
+      ? { query_timeout: statementTimeoutMs + DEAD_CONNECTION_GRACE_MS }
       : undefined),
     types: { getTypeParser },
   });
@@ -225,7 +225,7 @@ export function openDatabase(options: DatabaseOptions): Database {
                 session,
                 statement,
                 values,
-                options.noClientTimeout === true ? noClientTimeoutMs : undefined,
+                options.noClientTimeout === true ? NO_CLIENT_TIMEOUT_MS : undefined,
               ),
           }),
         () => true,
@@ -351,7 +351,7 @@ function isStalePlan(error: unknown): boolean {
 }
 
 /** The longest time limit that a timer of Node takes, in milliseconds: 24 days. The client library takes 0 as "the pool's". */
-const noClientTimeoutMs = 2 ** 31 - 1;
+const NO_CLIENT_TIMEOUT_MS = 2 ** 31 - 1;
 
 async function oneTransaction<T>(
   session: Session,
@@ -364,7 +364,8 @@ async function oneTransaction<T>(
   let begin = `BEGIN ISOLATION LEVEL ${options.isolation ?? 'read committed'}${session.settings}`;
   if (ownLimitMs !== undefined) {
     begin += `; SET LOCAL statement_timeout = ${ownLimitMs}`;
-    clientTimeoutMs = ownLimitMs === 0 ? noClientTimeoutMs : ownLimitMs + deadConnectionGraceMs;
+    clientTimeoutMs =
+      ownLimitMs === 0 ? NO_CLIENT_TIMEOUT_MS : ownLimitMs + DEAD_CONNECTION_GRACE_MS;
   }
   if (options.lockTimeoutMs !== undefined) {
     begin += `; SET LOCAL lock_timeout = ${options.lockTimeoutMs}`;
@@ -413,13 +414,13 @@ async function withRetries<T>(log: Log, attempt: () => Promise<T>): Promise<T> {
     } catch (error) {
       const state = sqlState(error);
       if (state !== '40001' && state !== '40P01') throw error;
-      if (tried >= maxAttempts) {
+      if (tried >= MAX_ATTEMPTS) {
         throw new DatabaseUnavailable('a transaction met others at every attempt', 'not_executed', {
           cause: error,
         });
       }
       log.debug({ state, tried }, 'transaction retried');
-      await delay(firstPauseMs * 2 ** (tried - 1) * (0.5 + Math.random()));
+      await delay(FIRST_PAUSE_MS * 2 ** (tried - 1) * (0.5 + Math.random()));
     }
   }
 }
@@ -463,9 +464,9 @@ function answeredTrouble(state: string): 'definite' | 'open' | undefined {
 }
 
 /** Failures of the socket or the client library itself, known by code or by the texts of pg 8 and pg-pool 3. */
-const socketTrouble =
+const SOCKET_TROUBLE =
   /^(ECONN|EPIPE$|ETIMEDOUT$|EHOST|ENET|ENOTFOUND$|EAI_|EADDR|EMFILE$|ENFILE$|ENOENT$|EACCES$)/;
-const clientTrouble =
+const CLIENT_TROUBLE =
   /^(Connection terminated|Client has encountered a connection error|Client was closed|timeout exceeded|Query read timeout|Cannot use a pool)/;
 
 function explained(error: unknown, outcomeWhenLost: 'not_executed' | 'unknown'): unknown {
@@ -477,7 +478,7 @@ function explained(error: unknown, outcomeWhenLost: 'not_executed' | 'unknown'):
     return new DatabaseUnavailable(`PostgreSQL: ${error.message}`, outcome, { cause: error });
   }
   const code = 'code' in error && typeof error.code === 'string' ? error.code : '';
-  if (!socketTrouble.test(code) && !clientTrouble.test(error.message)) return error;
+  if (!SOCKET_TROUBLE.test(code) && !CLIENT_TROUBLE.test(error.message)) return error;
   return new DatabaseUnavailable(`connection lost: ${error.message}`, outcomeWhenLost, {
     cause: error,
   });
@@ -551,7 +552,7 @@ export async function ensureDatabase(adminUrl: string, name: string): Promise<st
 }
 
 /** The oldest PostgreSQL on which the statements were tested. */
-const oldestVersion = 15;
+const OLDEST_VERSION = 15;
 
 /**
  * Refuses a database whose acknowledgement does not mean a durable write (reliability F74, F75): synchronous_commit off loses
@@ -572,8 +573,8 @@ export async function checkDurability(database: Database): Promise<void> {
   }
   if (row['fsync'] === 'off') findings.push('fsync is off');
   if (row['full_page_writes'] === 'off') findings.push('full_page_writes is off');
-  if (Number(row['server_version_num']) < oldestVersion * 10_000) {
-    findings.push(`PostgreSQL is older than ${oldestVersion}`);
+  if (Number(row['server_version_num']) < OLDEST_VERSION * 10_000) {
+    findings.push(`PostgreSQL is older than ${OLDEST_VERSION}`);
   }
   if (findings.length > 0) {
     throw new ConfigurationError(

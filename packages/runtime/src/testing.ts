@@ -12,7 +12,7 @@ import { migrate, readMigrations, type Migrations } from './migrations.ts';
 import { openDatabase, type Database } from './postgres.ts';
 
 export { freePort };
-export { assertSchemaPicture } from './schema-picture.ts';
+export { assertSchemaSnapshot } from './schema-snapshot.ts';
 
 /** What a test gives to be cleaned up after: the context of node:test, or its module (`{ after }`) for a whole file. */
 export interface Cleanup {
@@ -106,7 +106,7 @@ function urlOfDatabase(serverUrl: string, name: string): string {
 }
 
 /** Key of the advisory lock under which templates are made. */
-const templateLock = 7_033_124_800_418;
+const TEMPLATE_LOCK = 7_033_124_800_418;
 
 async function templateOf(
   admin: Database,
@@ -119,7 +119,7 @@ async function templateOf(
   const name = `template_${hash.digest('hex').slice(0, 24)}`;
   if (await isTemplate(admin, name)) return name;
   await admin.withConnection(async (connection) => {
-    await connection.query('SELECT pg_advisory_lock($1)', [templateLock]);
+    await connection.query('SELECT pg_advisory_lock($1)', [TEMPLATE_LOCK]);
     try {
       if (await isTemplate(admin, name)) return;
       // A template that exists but is not marked was left incomplete by a killed process.
@@ -139,7 +139,7 @@ async function templateOf(
         `ALTER DATABASE ${name} WITH IS_TEMPLATE true ALLOW_CONNECTIONS false`,
       );
     } finally {
-      await connection.query('SELECT pg_advisory_unlock($1)', [templateLock]);
+      await connection.query('SELECT pg_advisory_unlock($1)', [TEMPLATE_LOCK]);
     }
   });
   return name;

@@ -7,7 +7,8 @@
  *   npm run mutation -- SUBJECT [--count N] [--seed N] [--at-once N] [--for SECONDS] [--results FILE]
  *   npm run mutation -- core [--file NAME] [--count N] [--seed N] [--for SECONDS] [--results FILE]
  *
- * The second form is for our own core (core.ts). With --results, what was judged before is not judged again, so that a long run can be cut in pieces.
+ * The second form is for our own core (core.ts). With --results, mutants that were judged before are skipped, so that a long run can
+ * be split into several.
  */
 import { appendFileSync, existsSync, mkdtempSync, readFileSync } from 'node:fs';
 import { rmSync, writeFileSync } from 'node:fs';

@@ -50,7 +50,7 @@ import { erasePerson, showPerson } from './people.ts';
 import { revokeAccess } from '../checkout/revoke-access.ts';
 
 /** Default page size: a screenful. */
-const defaultLimit = 50;
+const DEFAULT_LIMIT = 50;
 
 const paymentId = compileCheck(PlatformPaymentId);
 
@@ -153,7 +153,7 @@ export function mountAdmin(app: FastifyInstance, ground: AdminGround): void {
   // Payments -----------------------------------------------------------------------------------------------------------------
 
   const paymentPage = async (query: PaymentSearch) => {
-    const limit = Number(query.limit ?? defaultLimit);
+    const limit = Number(query.limit ?? DEFAULT_LIMIT);
     if (query.cursor !== undefined && !paymentId.holds(query.cursor)) throw badCursor();
     // Read one row more than requested: it shows whether there is another page.
     const rows = await listPayments(database, {
@@ -275,8 +275,8 @@ export function mountAdmin(app: FastifyInstance, ground: AdminGround): void {
     ),
   );
   serve(routes.list_differences, async ({ query }) => {
-    const limit = Number(query.limit ?? defaultLimit);
-    if (query.cursor !== undefined && !uuidPattern.test(query.cursor)) throw badCursor();
+    const limit = Number(query.limit ?? DEFAULT_LIMIT);
+    if (query.cursor !== undefined && !UUID_PATTERN.test(query.cursor)) throw badCursor();
     const rows = await listDifferences(database, { ...query, limit: limit + 1 });
     const page = rows.slice(0, limit);
     return {
@@ -298,7 +298,7 @@ export function mountAdmin(app: FastifyInstance, ground: AdminGround): void {
     erasePerson(ground, body.email, body.reason, who(request).actor),
   );
   serve(routes.list_audit, async ({ query }) => {
-    const limit = Number(query.limit ?? defaultLimit);
+    const limit = Number(query.limit ?? DEFAULT_LIMIT);
     const cursor = query.cursor === undefined ? undefined : auditCursor(query.cursor);
     const rows = await listAudit(database, { ...query, cursor, limit: limit + 1 });
     const page = rows.slice(0, limit);
@@ -317,7 +317,7 @@ export function mountAdmin(app: FastifyInstance, ground: AdminGround): void {
   serve(routes.get_failures, ({ query }) => failureReasons(database, query, clock.now()));
 }
 
-const uuidPattern = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
+const UUID_PATTERN = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 
 function badCursor(): Refusal {
   return new Refusal('INVALID_REQUEST', {
@@ -327,7 +327,7 @@ function badCursor(): Refusal {
 
 function auditCursor(text: string): { at: string; audit_id: string } {
   const [at = '', audit_id = ''] = text.split('~');
-  if (!uuidPattern.test(audit_id) || !/^[0-9 :.+-]{10,40}$/.test(at)) throw badCursor();
+  if (!UUID_PATTERN.test(audit_id) || !/^[0-9 :.+-]{10,40}$/.test(at)) throw badCursor();
   return { at, audit_id };
 }
 

@@ -12,7 +12,7 @@ import { listPayments, type PaymentFilter } from '../store/payment-search.ts';
 import type { PaymentRow } from '../store/payments.ts';
 
 /** Payments of one page: about 1 MB of text. */
-const pageRows = 2_000;
+const PAGE_ROWS = 2_000;
 
 /** The fields of an export, in the order of the columns. */
 const COLUMNS = [
@@ -48,7 +48,7 @@ export function exportPayments(
     if (as.format === 'csv') yield `\uFEFF${COLUMNS.join(',')}\r\n`;
     let cursor: string | undefined;
     for (;;) {
-      const rows = await listPayments(database, { ...filter, cursor, limit: pageRows });
+      const rows = await listPayments(database, { ...filter, cursor, limit: PAGE_ROWS });
       if (rows.length === 0) return;
       let page = '';
       for (const row of rows) {
@@ -60,7 +60,7 @@ export function exportPayments(
             : `${COLUMNS.map((name) => csvCell(line[name])).join(',')}\r\n`;
       }
       yield page;
-      if (rows.length < pageRows) return;
+      if (rows.length < PAGE_ROWS) return;
       cursor = rows.at(-1)?.platform_payment_id;
     }
   }

@@ -24,10 +24,10 @@ export interface OpenIdProvider {
   readonly redirectUrl: string;
 }
 
-const cookieName = 'duebridge_oidc';
-const place = 'console/oidc';
+const COOKIE_NAME = 'duebridge_oidc';
+const SIGN_IN_PATH = 'console/oidc';
 /** Maximum time that a person may take at the provider. */
-const maxAgeSeconds = 600;
+const MAX_AGE_SECONDS = 600;
 
 interface Pending {
   readonly state: string;
@@ -79,20 +79,20 @@ export function mountOpenId(
       code_challenge: await oidc.calculatePKCECodeChallenge(pending.verifier),
       code_challenge_method: 'S256',
     });
-    const sealed = sealer.seal(JSON.stringify(pending), place);
+    const sealed = sealer.seal(JSON.stringify(pending), SIGN_IN_PATH);
     return reply
-      .header('Set-Cookie', cookieOf(sealed, maxAgeSeconds, isSecure(request)))
+      .header('Set-Cookie', cookieOf(sealed, MAX_AGE_SECONDS, isSecure(request)))
       .redirect(url.href);
   });
 
   app.get('/console/oidc/callback', async (request, reply) => {
-    const cookie = new RegExp(`(?:^|;\\s*)${cookieName}=([A-Za-z0-9._-]+)`).exec(
+    const cookie = new RegExp(`(?:^|;\\s*)${COOKIE_NAME}=([A-Za-z0-9._-]+)`).exec(
       request.headers.cookie ?? '',
     )?.[1];
     const clear = cookieOf('', 0, isSecure(request));
     try {
       if (cookie === undefined) throw new Error('there is no sign-in under way');
-      const pending = JSON.parse(sealer.open(cookie, place)) as Pending;
+      const pending = JSON.parse(sealer.open(cookie, SIGN_IN_PATH)) as Pending;
       const answered = new URL(provider.redirectUrl);
       answered.search = new URL(request.url, provider.redirectUrl).search;
       const tokens = await oidc.authorizationCodeGrant(await configuration(), answered, {
@@ -115,6 +115,6 @@ export function mountOpenId(
 
 /** Lax, because the provider's redirect comes from another site and must carry the cookie. */
 function cookieOf(value: string, seconds: number, secure: boolean): string {
-  const parts = [`${cookieName}=${value}`, 'Path=/console/oidc', 'HttpOnly', 'SameSite=Lax'];
+  const parts = [`${COOKIE_NAME}=${value}`, 'Path=/console/oidc', 'HttpOnly', 'SameSite=Lax'];
   return [...parts, `Max-Age=${seconds}`, ...(secure ? ['Secure'] : [])].join('; ');
 }

@@ -20,16 +20,16 @@ import { constraintOf, sql, type Clock, type Database } from '@duebridge/runtime
 import { note } from '../store/audit.ts';
 
 /** How long a database answer is cached. */
-const cacheMs = 5_000;
+const CACHE_MS = 5_000;
 /** Maximum number of cached digests: every wrong key would otherwise use memory. */
-const maxCached = 1_000;
+const MAX_CACHED = 1_000;
 /** Lifetime of a console session: a working day. */
-const sessionHours = 10;
+const SESSION_HOURS = 10;
 /** Minimum interval between two writes of `last_used_at` for one key. */
-const usedEveryMs = 60_000;
+const LAST_USED_EVERY_MS = 60_000;
 
-const keyPattern = /^dbo_[A-Za-z0-9_-]{43}$/;
-const keyIdPattern = /^opk_[0-9a-f]{16}$/;
+const KEY_PATTERN = /^dbo_[A-Za-z0-9_-]{43}$/;
+const KEY_ID_PATTERN = /^opk_[0-9a-f]{16}$/;
 
 /** The caller. */
 export interface Operator {
@@ -102,7 +102,7 @@ const openSessionStatement = sql(
   'operator_open_session',
   `WITH swept AS (DELETE FROM duebridge_platform.operator_sessions WHERE expires_at < clock_timestamp())
    INSERT INTO duebridge_platform.operator_sessions (session_hash, operator_id, key_id, csrf, expires_at)
-   VALUES ($1, $2, $3, $4, clock_timestamp() + interval '${sessionHours} hours')`,
+   VALUES ($1, $2, $3, $4, clock_timestamp() + interval '${SESSION_HOURS} hours')`,
 );
 const listStatement = sql(
   'operator_list',
@@ -143,8 +143,8 @@ export function openOperators(options: {
   const remembered = (name: string, read: () => Promise<Operator>): Promise<Operator> => {
     const at = clock.monotonic();
     const cached = cache.get(name);
-    if (cached !== undefined && at - cached.at < cacheMs) return cached.found;
-    if (cache.size >= maxCached) cache.clear();
+    if (cached !== undefined && at - cached.at < CACHE_MS) return cached.found;
+    if (cache.size >= MAX_CACHED) cache.clear();
     const found = read();
     const entry = { at, found };
     cache.set(name, entry);
@@ -156,7 +156,7 @@ export function openOperators(options: {
 
   const noteUse = (key_id: string): void => {
     const now = clock.monotonic();
-    if (now - (usedAt.get(key_id) ?? Number.NEGATIVE_INFINITY) < usedEveryMs) return;
+    if (now - (usedAt.get(key_id) ?? Number.NEGATIVE_INFINITY) < LAST_USED_EVERY_MS) return;
     usedAt.set(key_id, now);
     // This only shows which keys are in use. After a failed write the next use writes it.
     database
@@ -180,7 +180,7 @@ export function openOperators(options: {
     async verifyKey(key) {
       const digest = digestOf(key ?? '');
       if (timingSafeEqual(digest, adminDigest)) return adminOperator;
-      if (key === undefined || !keyPattern.test(key)) throw unauthorized();
+      if (key === undefined || !KEY_PATTERN.test(key)) throw unauthorized();
       const operator = await remembered(digest.toString('base64'), async () => {
         const [row] = await database.query<OperatorRow>(byKeyStatement, [digest]);
         if (row === undefined) throw unauthorized();
@@ -216,7 +216,7 @@ export function openOperators(options: {
         randomBytes(24).toString('base64url'),
       ]);
       await note(database, { actor: operator.actor, event: 'operator_signed_in' });
-      return { cookie, seconds: sessionHours * 3_600 };
+      return { cookie, seconds: SESSION_HOURS * 3_600 };
     },
 
     async closeSession(cookie) {
@@ -306,7 +306,7 @@ export function openOperators(options: {
     },
 
     async revokeKey(operator_id, key_id, actor) {
-      if (!keyIdPattern.test(key_id)) throw new Refusal('NOT_FOUND');
+      if (!KEY_ID_PATTERN.test(key_id)) throw new Refusal('NOT_FOUND');
       await database.transaction(async (tx) => {
         const known = await tx.query(
           'SELECT 1 FROM duebridge_platform.operator_keys WHERE operator_id = $1 AND key_id = $2 FOR UPDATE',

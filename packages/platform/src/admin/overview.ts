@@ -113,9 +113,9 @@ interface Step {
 export type ReadFigures = (query: FigureQuery, now: number) => Promise<Figures>;
 
 /** How long a past step is cached: a payment that ends late appears in it by then. */
-const believedMs = 15 * 60_000;
+const STEP_CACHE_MS = 15 * 60_000;
 /** Number of latest steps that are read anew each time, because payments still end in them. */
-const freshSteps = 2;
+const UNCACHED_STEPS = 2;
 
 /**
  * Creates the reader of figures: outcomes and durations in equal steps, the latest last; steps without payments contain zeros.
@@ -131,14 +131,16 @@ export function openFigures(database: Database): ReadFigures {
     const { step } = RANGES[query.range ?? '24h'];
     const last = Math.floor(now / 1_000 / step);
     const before = remembered.get(name);
-    const isFresh = before !== undefined && now - before.at < believedMs;
+    const isFresh = before !== undefined && now - before.at < STEP_CACHE_MS;
     const rows = await readSteps(
       database,
       query,
       now,
-      isFresh ? before.last - freshSteps + 1 : undefined,
+      isFresh ? before.last - UNCACHED_STEPS + 1 : undefined,
     );
-    const kept = isFresh ? before.rows.filter((row) => row.step <= before.last - freshSteps) : [];
+    const kept = isFresh
+      ? before.rows.filter((row) => row.step <= before.last - UNCACHED_STEPS)
+      : [];
     const all = [...kept, ...rows];
     if (remembered.size > 200) remembered.clear();
     remembered.set(name, { at: isFresh ? before.at : now, last, rows: all });
@@ -187,7 +189,7 @@ function toFigures(query: FigureQuery, now: number, rows: readonly Step[]): Figu
 }
 
 /** Interval of reading the gauges: scrapes by several Prometheus servers must not add load. */
-const gaugesEveryMs = 10_000;
+const GAUGES_EVERY_MS = 10_000;
 
 /**
  * Maintains the gauges of what waits for people, until `signal` aborts. Every replica reports the same numbers: take the maximum
@@ -261,6 +263,6 @@ export async function keepGauges(options: {
     } catch (error) {
       log.warn({ error }, 'could not read the gauges of what waits');
     }
-    await clock.sleep(gaugesEveryMs, signal);
+    await clock.sleep(GAUGES_EVERY_MS, signal);
   }
 }

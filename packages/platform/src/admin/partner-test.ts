@@ -9,7 +9,7 @@ import type { PartnerClient } from '../partners/client.ts';
 import type { Partner } from '../partners/registry.ts';
 
 /** Longer than a person likes to wait after pressing a button. */
-const deadlineMs = 8_000;
+const DEADLINE_MS = 8_000;
 
 /** Tests the partner once. Never throws because of the partner. */
 export async function testPartner(
@@ -22,7 +22,7 @@ export async function testPartner(
     biller_id: partner.biller_id ?? 'duebridge-test',
     account_id: `duebridge-test-${randomBytes(6).toString('hex')}`,
   };
-  const outcome = await client.getAccount(partner, account, { deadlineMs });
+  const outcome = await client.getAccount(partner, account, { deadlineMs: DEADLINE_MS });
   const took_ms = Math.round(clock.monotonic() - startedAt);
   const found = (reachable: boolean, authorized: boolean | null, finding: string): PartnerTest => ({
     partner_id: partner.partner_id,
@@ -64,7 +64,7 @@ function unknownFinding(reason: string): string {
 
 /** The meaning of each reason for a missing answer, and what to do. */
 const FINDINGS: Readonly<Record<string, string>> = {
-  timeout: `There was no answer within ${deadlineMs / 1_000} seconds: check the address, and whether a firewall lets us through.`,
+  timeout: `There was no answer within ${DEADLINE_MS / 1_000} seconds: check the address, and whether a firewall lets us through.`,
   connection: 'The connection was refused or broken: check host and port of base_url.',
   name: 'The host name does not resolve: check base_url.',
   address:

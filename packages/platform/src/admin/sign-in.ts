@@ -11,7 +11,7 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import type { Operator, Operators } from './operators.ts';
 
 /** Name of the console's cookie. */
-const cookieName = 'duebridge_console';
+const COOKIE_NAME = 'duebridge_console';
 /**
  * Limit of refused sign-ins from one address: a person mistypes a few times, an attacker needs millions. A valid key is accepted
  * regardless of what others behind the same proxy did.
@@ -111,7 +111,7 @@ export function isSecure(request: FastifyRequest): boolean {
 }
 
 function cookieOf(value: string, seconds: number, secure: boolean): string {
-  const parts = [`${cookieName}=${value}`, 'Path=/', 'HttpOnly', 'SameSite=Strict'];
+  const parts = [`${COOKIE_NAME}=${value}`, 'Path=/', 'HttpOnly', 'SameSite=Strict'];
   return [...parts, `Max-Age=${seconds}`, ...(secure ? ['Secure'] : [])].join('; ');
 }
 

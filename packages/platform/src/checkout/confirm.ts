@@ -30,11 +30,11 @@ import type { Partner, PartnerRegistry } from '../partners/registry.ts';
 import { findPayment, insertPayment, type PaymentRow, type Queryable } from '../store/payments.ts';
 
 /** How long the partner may take to say what the account allows: the customer has just pressed the button. */
-const accountDeadlineMs = 5_000;
+const ACCOUNT_DEADLINE_MS = 5_000;
 /** When an account cannot be read, the page tries again after this. */
-const retryAfterSeconds = '5';
+const RETRY_AFTER_SECONDS = '5';
 /** Pause between two lookups of a payment whose commit was not answered. */
-const resolveEveryMs = 1_000;
+const RESOLVE_EVERY_MS = 1_000;
 
 /** Stage 4. */
 export interface Payments {
@@ -212,7 +212,7 @@ async function readRules(
   const outcome = await client.getAccount(
     partner,
     { biller_id, account_id },
-    { deadlineMs: accountDeadlineMs },
+    { deadlineMs: ACCOUNT_DEADLINE_MS },
   );
   switch (outcome.kind) {
     case 'found':
@@ -221,7 +221,7 @@ async function readRules(
     case 'not_found':
       throw new Refusal('ACCOUNT_NOT_FOUND');
     case 'unreachable':
-      throw new Refusal('PARTNER_UNREACHABLE', { headers: { 'Retry-After': retryAfterSeconds } });
+      throw new Refusal('PARTNER_UNREACHABLE', { headers: { 'Retry-After': RETRY_AFTER_SECONDS } });
   }
 }
 
@@ -267,7 +267,7 @@ async function takeIfCommitted(
 ): Promise<void> {
   const { database, engine, clock, log, signal } = on;
   while (!signal.aborted) {
-    await clock.sleep(resolveEveryMs, signal);
+    await clock.sleep(RESOLVE_EVERY_MS, signal);
     try {
       await database.transaction((tx) => lockFlow(tx, session));
       const payment = await findPayment(database, platform_payment_id);
@@ -325,10 +325,10 @@ function progressOf(payment: PaymentRow): FlowPayment['progress'] {
 }
 
 /** Characters removed from a partner's text before it is shown: control characters and bidirectional overrides. */
-const unsafe = /[\p{Cc}\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]/gu;
+const UNSAFE_CHARACTERS = /[\p{Cc}\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]/gu;
 
 /** A partner's text as one line of plain text: at most 500 characters, all of them printable. */
 export function plainText(text: string): string {
-  const line = text.toWellFormed().replaceAll(/\s+/g, ' ').replaceAll(unsafe, '').trim();
+  const line = text.toWellFormed().replaceAll(/\s+/g, ' ').replaceAll(UNSAFE_CHARACTERS, '').trim();
   return Array.from(line).slice(0, MAX_FAILURE_REASON_LENGTH).join('');
 }

@@ -16,7 +16,7 @@ import { toFlowPayment } from './confirm.ts';
 import type { PaymentRow } from '../store/payments.ts';
 
 /** Interval between comment lines: under the 15 s after which the page and some proxies drop a silent connection. */
-const heartbeatMs = 10_000;
+const HEARTBEAT_MS = 10_000;
 /**
  * Limits on concurrent streams. Per flow, over all its sessions and tokens: a page needs one, or two just after it lost its
  * network; six tabs are many. Per address: an office or a mobile network behind one address has many customers, but few of them
@@ -25,9 +25,9 @@ const heartbeatMs = 10_000;
  */
 export const STREAM_LIMITS = { perFlow: 12, perAddress: 500, inAll: 4_000 } as const;
 /** Retry-After of a refused stream; the page polls meanwhile. */
-const retryAfterSeconds = '30';
+const RETRY_AFTER_SECONDS = '30';
 /** Bytes buffered for a client that does not read, about a hundred events. Beyond this its stream is closed. */
-const maxWaitingBytes = 64 * 1024;
+const MAX_WAITING_BYTES = 64 * 1024;
 
 /** The open streams of a server. */
 export interface PaymentEvents {
@@ -62,7 +62,7 @@ export function openPaymentEvents(options: {
   const perAddress = new Map<string, number>();
   let size = 0;
   const refuse = (): never => {
-    throw new Refusal('TOO_MANY_REQUESTS', { headers: { 'Retry-After': retryAfterSeconds } });
+    throw new Refusal('TOO_MANY_REQUESTS', { headers: { 'Retry-After': RETRY_AFTER_SECONDS } });
   };
 
   return {
@@ -87,7 +87,7 @@ export function openPaymentEvents(options: {
       const write = (text: string): void => {
         if (end.signal.aborted) return;
         raw.write(text);
-        if (raw.writableLength > maxWaitingBytes) stop();
+        if (raw.writableLength > MAX_WAITING_BYTES) stop();
       };
       let last = '';
       const show = (row: PaymentRow): void => {
@@ -111,7 +111,7 @@ export function openPaymentEvents(options: {
         while (!end.signal.aborted) {
           const left = expiresAt - clock.now();
           if (left <= 0) break;
-          await clock.sleep(Math.min(heartbeatMs, left), end.signal);
+          await clock.sleep(Math.min(HEARTBEAT_MS, left), end.signal);
           write(': still here\n\n');
         }
       } finally {

@@ -9,7 +9,7 @@ import {
   type Answer,
 } from './testing.ts';
 import { STREAM_LIMITS } from './events.ts';
-import { maxSessionsPerToken } from './session.ts';
+import { MAX_SESSIONS_PER_TOKEN } from './session.ts';
 
 const partner = await startTestPartner({ after });
 const platform = await startTestPlatform({ after });
@@ -473,10 +473,10 @@ test('a token opens a limited number of sessions, those that are open go on', as
   });
   const token = String(made.body['token']);
   const answers = await Promise.all(
-    Array.from({ length: maxSessionsPerToken + 5 }, () => exchange(token)),
+    Array.from({ length: MAX_SESSIONS_PER_TOKEN + 5 }, () => exchange(token)),
   );
   const open = answers.filter(({ status }) => status === 200);
-  assert.equal(open.length, maxSessionsPerToken);
+  assert.equal(open.length, MAX_SESSIONS_PER_TOKEN);
   const refused = answers.find(({ status }) => status !== 200);
   assertCode(refused!, 'TOO_MANY_REQUESTS');
   for (const { body } of open) await readSession(String(body['session']));

@@ -13,15 +13,15 @@ import { Refusal, type ClientKeyGrant, type ClientKeyView } from '@duebridge/con
 import { constraintOf, sql, type Clock, type Database, type Log } from '@duebridge/runtime';
 
 /** How long a key read from the database is cached; bounds how late a revocation takes effect (reliability 4.1). */
-const cacheMs = 5_000;
+const CACHE_MS = 5_000;
 /** Clients cached at most. A deployment has tens; unknown ids are never cached. */
-const maxCachedClients = 10_000;
+const MAX_CACHED_CLIENTS = 10_000;
 /** How often key use is saved: `last_used_at` tells unused keys from used ones and need not be exact to the second. */
-const usedEveryMs = 30_000;
+const LAST_USED_EVERY_MS = 30_000;
 
 /** The form of an issued key. Anything else is rejected without a query. */
-const clientIdPattern = /^dbc_[0-9a-f]{32}$/;
-const keyIdPattern = /^key_[0-9a-f]{16}$/;
+const CLIENT_ID_PATTERN = /^dbc_[0-9a-f]{32}$/;
+const KEY_ID_PATTERN = /^key_[0-9a-f]{16}$/;
 
 /** Whose credentials a request carried. */
 export interface Client {
@@ -142,10 +142,10 @@ export function openClientKeys(options: {
   const activeKeys = (client_id: string): Promise<readonly ActiveKey[]> => {
     const now = clock.monotonic();
     const cached = cache.get(client_id);
-    if (cached !== undefined && now - cached.readAt < cacheMs) return cached.keys;
+    if (cached !== undefined && now - cached.readAt < CACHE_MS) return cached.keys;
     // The age counts from before the read, so that a cached entry is never older than cacheMs.
     const keys = database.query<ActiveKey>(selectActive, [client_id]);
-    if (cache.size >= maxCachedClients) cache.clear();
+    if (cache.size >= MAX_CACHED_CLIENTS) cache.clear();
     cache.set(client_id, { readAt: now, keys });
     const forget = (): void => {
       if (cache.get(client_id)?.keys === keys) cache.delete(client_id);
@@ -164,7 +164,7 @@ export function openClientKeys(options: {
 
   const noteUse = (key_id: string): void => {
     used.add(key_id);
-    if (clock.monotonic() - usedFlushedAt < usedEveryMs) return;
+    if (clock.monotonic() - usedFlushedAt < LAST_USED_EVERY_MS) return;
     flushUsed().catch((error: unknown) => {
       log.warn({ error }, 'could not save API key last-used times');
     });
@@ -211,7 +211,7 @@ export function openClientKeys(options: {
 
     async revoke(partner_id, key_id, actor) {
       // Ids come from a path. Ids that we cannot have issued are not sent to the database, which rejects some characters.
-      if (!keyIdPattern.test(key_id)) throw new Refusal('NOT_FOUND');
+      if (!KEY_ID_PATTERN.test(key_id)) throw new Refusal('NOT_FOUND');
       await database.query(revokeKey, [partner_id, key_id, actor]);
       const [row] = await database.query<KeyRow>(selectKey, [partner_id, key_id]);
       if (row === undefined) throw new Refusal('NOT_FOUND');
@@ -221,7 +221,7 @@ export function openClientKeys(options: {
 
     async verify(client_id, api_key) {
       const keys =
-        client_id === undefined || !clientIdPattern.test(client_id)
+        client_id === undefined || !CLIENT_ID_PATTERN.test(client_id)
           ? []
           : await activeKeys(client_id);
       const digest = digestOf(api_key ?? '');

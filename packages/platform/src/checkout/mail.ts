@@ -15,13 +15,13 @@ import { billerName, type PartnerRegistry } from '../partners/registry.ts';
 import type { Sealer } from '../partners/seal.ts';
 
 /** Pause between polls of the queue; roughly how long a customer waits for the mail. */
-const everyMs = 2_000;
+const POLL_EVERY_MS = 2_000;
 /** Mails taken per poll. */
-const atOnce = 20;
+const MAILS_PER_POLL = 20;
 /** Longest an attempt may take before another worker takes the mail over. */
-const claimMinutes = 10;
+const CLAIM_MINUTES = 10;
 /** Attempts before a mail is given up: with the pauses between them, about a day. */
-const maxTries = 12;
+const MAX_TRIES = 12;
 
 /** How mails are sent. */
 export interface MailTransport {
@@ -75,10 +75,10 @@ const movedStatement = sql(
 );
 const claimStatement = sql(
   'mail_claim',
-  `UPDATE duebridge_platform.mails SET tries = tries + 1, due_at = now() + interval '${claimMinutes} minutes'
+  `UPDATE duebridge_platform.mails SET tries = tries + 1, due_at = now() + interval '${CLAIM_MINUTES} minutes'
     WHERE platform_payment_id IN (SELECT platform_payment_id FROM duebridge_platform.mails
                                    WHERE sent_at IS NULL AND given_up_at IS NULL AND due_at <= now()
-                                   ORDER BY due_at LIMIT ${atOnce} FOR UPDATE SKIP LOCKED)
+                                   ORDER BY due_at LIMIT ${MAILS_PER_POLL} FOR UPDATE SKIP LOCKED)
    RETURNING platform_payment_id, kind, tries`,
 );
 const contentStatement = sql(
@@ -135,11 +135,11 @@ export async function keepMailing(ground: MailGround & { signal: AbortSignal }):
         const due = await database.query<Claimed>(claimStatement);
         for (const mail of due) await sendOne(ground, mailer, mail);
         // No pause while there is more: a backlog drains as fast as the mail server accepts it.
-        if (due.length === atOnce) continue;
+        if (due.length === MAILS_PER_POLL) continue;
       } catch (error) {
         log.warn({ error: messageOf(error) }, 'could not read the mail queue');
       }
-      await clock.sleep(everyMs, signal);
+      await clock.sleep(POLL_EVERY_MS, signal);
     }
   } finally {
     mailer.close();
@@ -174,7 +174,7 @@ async function sendOne(
       }),
     });
   } catch (error) {
-    const refused = isForGood(error) || tries >= maxTries;
+    const refused = isForGood(error) || tries >= MAX_TRIES;
     log.warn(
       { platform_payment_id, tries, given_up: refused, code: codeOf(error) },
       'a mail was not taken by the mail server',

@@ -67,9 +67,9 @@ const partnerId = compileCheck(PartnerId);
 const builtPages = new URL('./dist/', import.meta.resolve('@duebridge/web/package.json'));
 
 /** Five minutes: a fixed SDK reaches every page soon, and a busy page does not request it on every view. */
-const sdkCache = 'public, max-age=300';
+const SDK_CACHE = 'public, max-age=300';
 /** The name contains a hash of the content, so the file never changes. */
-const immutable = 'public, max-age=31536000, immutable';
+const IMMUTABLE_CACHE = 'public, max-age=31536000, immutable';
 
 /**
  * Content policy of the payment page without its frame-ancestors. Header, not meta: browsers ignore frame-ancestors there. The
@@ -95,12 +95,12 @@ const pingPage = `<!doctype html><title>ping</title><script>${pingScript}</scrip
 const pingPolicy = `default-src 'none'; script-src 'sha256-${hash('sha256', pingScript, 'base64')}'`;
 
 /** Where a processor sends customers back to: this window has done its part, and the payment page asks by itself. */
-const returnScript = 'close()';
-const returnPage = `<!doctype html><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>Payment</title><p>You can close this window. The payment page goes on by itself.<script>${returnScript}</script>`;
-const returnPolicy = `default-src 'none'; script-src 'sha256-${hash('sha256', returnScript, 'base64')}'; frame-ancestors 'none'`;
+const RETURN_SCRIPT = 'close()';
+const returnPage = `<!doctype html><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>Payment</title><p>You can close this window. The payment page goes on by itself.<script>${RETURN_SCRIPT}</script>`;
+const returnPolicy = `default-src 'none'; script-src 'sha256-${hash('sha256', RETURN_SCRIPT, 'base64')}'; frame-ancestors 'none'`;
 
 /** The frame of a funding method: its fields fill it, whatever they are. */
-const fundStyle = 'html,body{margin:0;background:transparent}';
+const FUNDING_STYLE = 'html,body{margin:0;background:transparent}';
 
 /** Any third-party page may load the SDK, including one under COEP; it contains no secret. */
 const sdkHeaders = {
@@ -120,8 +120,8 @@ const flowHeaders = {
 };
 
 /**
- * Serves `/sdk/v1/…`, `/flow/v1/{partner}`, `/flow/assets/…`, `/flow/keys.json` and `/flow/ping` on `app`. Before the pages are built these answer 503 and say
- * what to run; the APIs do not need them. `dist` ends with a slash.
+ * Serves `/sdk/v1/…`, `/flow/v1/{partner}`, `/flow/assets/…`, `/flow/keys.json` and `/flow/ping` on `app`. Before the pages are
+ * built, these return 503 and say what to run; the APIs do not need them. `dist` ends with a slash.
  */
 export function servePages(
   app: FastifyInstance,
@@ -150,18 +150,18 @@ export function servePages(
     reply.headers(sdkHeaders);
     switch (request.params.file) {
       case 'duebridge.js':
-        return send(request, reply.header('Cache-Control', sdkCache), sdk);
+        return send(request, reply.header('Cache-Control', SDK_CACHE), sdk);
       case 'manifest.json':
-        return send(request, reply.header('Cache-Control', sdkCache), manifest);
+        return send(request, reply.header('Cache-Control', SDK_CACHE), manifest);
       case 'integrity.json':
-        return send(request, reply.header('Cache-Control', sdkCache), integrity);
+        return send(request, reply.header('Cache-Control', SDK_CACHE), integrity);
       case 'duebridge-redirect.js':
         if (redirect === undefined) throw new Refusal('NOT_FOUND');
-        return send(request, reply.header('Cache-Control', sdkCache), redirect);
+        return send(request, reply.header('Cache-Control', SDK_CACHE), redirect);
       default: {
         const pinned = sdkFiles.get(request.params.file);
         if (pinned === undefined) throw new Refusal('NOT_FOUND');
-        return send(request, reply.header('Cache-Control', immutable), pinned);
+        return send(request, reply.header('Cache-Control', IMMUTABLE_CACHE), pinned);
       }
     }
   });
@@ -177,7 +177,7 @@ export function servePages(
     const asset = (await pages()).flowAssets.get(request.params.file);
     if (asset === undefined) throw new Refusal('NOT_FOUND');
     reply.headers({
-      'Cache-Control': immutable,
+      'Cache-Control': IMMUTABLE_CACHE,
       'Cross-Origin-Resource-Policy': 'same-origin',
       'X-Content-Type-Options': 'nosniff',
     });
@@ -188,7 +188,7 @@ export function servePages(
     const script = fundingFrames.scripts.get(request.params.file);
     if (script === undefined) throw new Refusal('NOT_FOUND');
     reply.headers({
-      'Cache-Control': sdkCache,
+      'Cache-Control': SDK_CACHE,
       'Cross-Origin-Resource-Policy': 'same-origin',
       'X-Content-Type-Options': 'nosniff',
     });
@@ -208,7 +208,7 @@ export function servePages(
         .header('Content-Security-Policy', fundPolicy(page, partner.origins))
         .type('text/html; charset=utf-8')
         .send(
-          `<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>Payment details</title><style>${fundStyle}</style><meta name="duebridge-fund" content="${escapeAttribute(settings)}"><script type="module" src="../../../fund/${fundingFrames.scriptOf(page)}"></script></head><body></body></html>`,
+          `<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>Payment details</title><style>${FUNDING_STYLE}</style><meta name="duebridge-fund" content="${escapeAttribute(settings)}"><script type="module" src="../../../fund/${fundingFrames.scriptOf(page)}"></script></head><body></body></html>`,
         );
     },
   );
@@ -221,7 +221,7 @@ export function servePages(
   );
 
   app.get('/flow/keys.json', (_request, reply) =>
-    reply.headers(sdkHeaders).header('Cache-Control', sdkCache).send(visits.keys),
+    reply.headers(sdkHeaders).header('Cache-Control', SDK_CACHE).send(visits.keys),
   );
 
   /** The partner of a path; undefined after the answer that there is none. */
@@ -260,7 +260,7 @@ export function servePages(
       if (partner === undefined) return reply;
       const { visit: id } = request.query;
       if (id === undefined) return page(reply, partner, undefined);
-      const sealed = visitIdPattern.test(id) ? cookieOf(request, visitCookie(id)) : undefined;
+      const sealed = VISIT_ID_PATTERN.test(id) ? cookieOf(request, visitCookie(id)) : undefined;
       const visit = visits.read(partner.partner_id, id, sealed);
       // Its hour is over, or the browser keeps no cookies: a payment that was made goes on.
       return page(reply, partner, visit ?? { problem: 'token_expired' });
@@ -345,7 +345,7 @@ function fundPolicy(page: AdapterPage, framers: readonly string[]): string {
   const closed: Readonly<Record<string, readonly string[]>> = {
     'default-src': ["'none'"],
     'script-src': ["'self'"],
-    'style-src': [`'sha256-${hash('sha256', fundStyle, 'base64')}'`],
+    'style-src': [`'sha256-${hash('sha256', FUNDING_STYLE, 'base64')}'`],
     'connect-src': [],
     'img-src': ['data:'],
     'frame-src': [],
@@ -373,7 +373,7 @@ type OpenedVisit = Visit | { readonly problem: string; readonly request_id?: str
 
 /** Visits of one customer to one partner at a time, beside a new one. */
 const KEPT_VISITS = 2;
-const visitIdPattern = /^[A-Za-z0-9_-]{16}$/;
+const VISIT_ID_PATTERN = /^[A-Za-z0-9_-]{16}$/;
 const visitCookie = (id: string): string => `duebridge_visit_${id}`;
 
 const cookiesOf = (request: FastifyRequest): string[] =>

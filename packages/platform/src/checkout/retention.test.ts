@@ -3,7 +3,7 @@ import test, { after } from 'node:test';
 import { openDatabase } from '@duebridge/runtime';
 import { v7 as uuidv7 } from 'uuid';
 import { bearer, startTestPartner, startTestPlatform } from './testing.ts';
-import { attemptDays, forget } from './retention.ts';
+import { ATTEMPT_DAYS, forget } from './retention.ts';
 import { openSealer } from '../partners/seal.ts';
 
 const sealKey = Buffer.alloc(32, 9).toString('base64');
@@ -105,9 +105,9 @@ async function tried(count: number, days: number, settled: boolean): Promise<str
 }
 
 test('evidence goes when its payment was settled long ago, and stays while a payment is not settled', async () => {
-  const old = await tried(3, attemptDays + 1, true);
-  const stuck = await tried(2, attemptDays + 1, false);
-  const young = await tried(2, attemptDays - 1, true);
+  const old = await tried(3, ATTEMPT_DAYS + 1, true);
+  const stuck = await tried(2, ATTEMPT_DAYS + 1, false);
+  const young = await tried(2, ATTEMPT_DAYS - 1, true);
   const ids = [...old, ...stuck, ...young];
   assert.equal((await forget(database)).attempts, old.length);
   const left = await database.query<{ id: string }>(
@@ -125,7 +125,7 @@ test('evidence goes when its payment was settled long ago, and stays while a pay
 
 test('what is too much for one statement goes by several, and young evidence is not read', async () => {
   await tried(20_000, 1, true);
-  await tried(5_500, attemptDays + 1, true);
+  await tried(5_500, ATTEMPT_DAYS + 1, true);
   await database.withConnection(async (connection) => {
     await connection.query('VACUUM ANALYZE duebridge_platform.attempts');
     await connection.query('VACUUM ANALYZE duebridge_platform.payments');

@@ -32,22 +32,22 @@ import { withAction } from './confirm.ts';
 import { hashSecret, newSecret } from './secrets.ts';
 
 /** Life of a session: enough to read a bill and see most payments end, and no longer than a person stays at the page. */
-const sessionMinutes = 60;
+const SESSION_MINUTES = 60;
 /** Sessions that one token opens: a page and its reloads need a few; a token in wrong hands gets no more. */
-export const maxSessionsPerToken = 20;
+export const MAX_SESSIONS_PER_TOKEN = 20;
 /** How long the partner may take for account and balance together while the page shows that it loads. */
-const billDeadlineMs = 5_000;
+const BILL_DEADLINE_MS = 5_000;
 /** The same when a payment exists already: the page then shows the bill only beside the payment. */
-const marginDeadlineMs = 1_500;
+const MARGIN_DEADLINE_MS = 1_500;
 /** When the partner cannot be read, the page tries again after this. */
-const retryAfterSeconds = '5';
+const RETRY_AFTER_SECONDS = '5';
 
 /** Retry-After when a token has opened too many sessions. */
-const tokenRetrySeconds = '60';
+const TOKEN_RETRY_SECONDS = '60';
 /** Ended payments that the usual time is computed from, and the minimum needed. */
 const [usualSample, usualLeast] = [200, 20];
 /** How long a computed time is reused. */
-const usualForMs = 60_000;
+const USUAL_CACHE_MS = 60_000;
 
 /** RFC 6750: what every 401 of a Bearer operation carries. */
 const bearerChallenge = { 'WWW-Authenticate': 'Bearer' };
@@ -80,14 +80,14 @@ const insertSession = sql(
   'session_insert',
   `WITH t AS (
      UPDATE duebridge_platform.tokens SET sessions = sessions + 1
-      WHERE token_hash = $3 AND expires_at > now() AND sessions < ${maxSessionsPerToken}
+      WHERE token_hash = $3 AND expires_at > now() AND sessions < ${MAX_SESSIONS_PER_TOKEN}
       RETURNING *
    )
    INSERT INTO duebridge_platform.sessions (session_hash, session_id, token_hash, partner_id, customer_id, biller_id, account_id, flow_id,
                          balance, opened_after, expires_at)
    SELECT $1, $2, t.token_hash, t.partner_id, t.customer_id, t.biller_id, t.account_id, t.flow_id, t.balance,
           CASE WHEN before.session_id IS NULL THEN f.latest_payment_id ELSE before.opened_after END,
-          now() + interval '${sessionMinutes} minutes'
+          now() + interval '${SESSION_MINUTES} minutes'
      FROM t
      LEFT JOIN duebridge_platform.flows f ON f.flow_id = t.flow_id AND f.partner_id = t.partner_id
      LEFT JOIN duebridge_platform.sessions before ON before.session_id = $4 AND before.flow_id = t.flow_id AND before.partner_id = t.partner_id
@@ -127,8 +127,8 @@ export function openSessions(options: {
     const { standing, latest } = await flowAsItStands(database, session);
     const [bill, other, usual, methods, payment, receipt] = await Promise.all([
       standing === undefined
-        ? billWithin(billDeadlineMs, partner, session)
-        : billWithin(marginDeadlineMs, partner, session).catch((error: unknown) => {
+        ? billWithin(BILL_DEADLINE_MS, partner, session)
+        : billWithin(MARGIN_DEADLINE_MS, partner, session).catch((error: unknown) => {
             if (error instanceof Refusal) return fromToken(session);
             throw error;
           }),
@@ -189,7 +189,7 @@ export function openSessions(options: {
       ]);
       if (opened === undefined) {
         if (!found?.open) throw new Refusal('TOKEN_EXPIRED', { headers: bearerChallenge });
-        throw new Refusal('TOO_MANY_REQUESTS', { headers: { 'Retry-After': tokenRetrySeconds } });
+        throw new Refusal('TOO_MANY_REQUESTS', { headers: { 'Retry-After': TOKEN_RETRY_SECONDS } });
       }
       const { session_id, expires_at } = opened;
       // The session is open even if the partner fails: the page asks again, and is told why there is no bill.
@@ -260,7 +260,7 @@ async function readBill(
     case 'not_found':
       throw new Refusal('ACCOUNT_NOT_FOUND');
     case 'unreachable':
-      throw new Refusal('PARTNER_UNREACHABLE', { headers: { 'Retry-After': retryAfterSeconds } });
+      throw new Refusal('PARTNER_UNREACHABLE', { headers: { 'Retry-After': RETRY_AFTER_SECONDS } });
     case 'found':
       break;
   }
@@ -305,7 +305,8 @@ function openUsualTimes(
   const known = new Map<string, { readonly at: number; readonly seconds: number | undefined }>();
   return async (partner_id) => {
     const before = known.get(partner_id);
-    if (before !== undefined && clock.monotonic() - before.at < usualForMs) return before.seconds;
+    if (before !== undefined && clock.monotonic() - before.at < USUAL_CACHE_MS)
+      return before.seconds;
     const [row] = await database.query<{ count: number; seconds: number | null }>(usualStatement, [
       partner_id,
     ]);
@@ -316,9 +317,9 @@ function openUsualTimes(
   };
 }
 
-const uuidPattern = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
+const UUID_PATTERN = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
 
 /** Ignore a session id that we cannot have issued. */
 function uuidOrNull(text: string | undefined): string | null {
-  return text !== undefined && uuidPattern.test(text) ? text : null;
+  return text !== undefined && UUID_PATTERN.test(text) ? text : null;
 }

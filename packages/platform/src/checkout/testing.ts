@@ -25,7 +25,7 @@ import { migrations } from '../migrations.ts';
 import { startPlatform, type Platform } from '../server.ts';
 
 /** The key that the scripted partner expects, under `x-partner-key`. */
-const partnerKey = 'partner-key-canary-5f2c';
+const PARTNER_KEY = 'partner-key-canary-5f2c';
 
 /** A partner under a test's control. */
 export interface TestPartner {
@@ -80,7 +80,7 @@ export async function startTestPartner(cleanup: Cleanup): Promise<TestPartner> {
     };
     if (partner.mode === 'silent') return;
     if (partner.mode === 'broken') return send(500, { code: 'INTERNAL_ERROR', message: 'broken' });
-    if (request.headers['x-partner-key'] !== partnerKey) {
+    if (request.headers['x-partner-key'] !== PARTNER_KEY) {
       return send(401, { code: 'UNAUTHORIZED', message: 'no' });
     }
     const [, , biller_id = '', , account_id = '', rest, id = ''] = url
@@ -242,7 +242,7 @@ export async function startTestPlatform(
         ...(kind === 'biller' ? { biller_id: 'water' } : {}),
         base_url: partner.url,
         origins: ['https://water.example'],
-        auth: { method: 'key', header: 'x-partner-key', key: partnerKey },
+        auth: { method: 'key', header: 'x-partner-key', key: PARTNER_KEY },
         ...change,
       });
       assert.equal(status, 200, JSON.stringify(body));

@@ -17,17 +17,17 @@ import type { Sealer } from '../partners/seal.ts';
 import { emailDigest, flowId, hashSecret, newSecret } from './secrets.ts';
 
 /** Life of a token (decision 8): a page left open over lunch asks for another. */
-const tokenMinutes = 30;
+const TOKEN_MINUTES = 30;
 /** How long the partner may take to say whether the account exists (decision 7): a customer waits for the page. */
-const accountDeadlineMs = 2_000;
+const ACCOUNT_DEADLINE_MS = 2_000;
 /**
  * Personal data of customers who open the flow and pay nothing is erased after this; confirm.ts keeps that of those who pay for longer.
  */
-const unpaidHours = 24;
+const UNPAID_HOURS = 24;
 /** Tokens in one statement at most: beyond a few hundred a flush only takes longer. */
-const maxBatch = 500;
+const MAX_BATCH = 500;
 /** Tokens waiting at most: about one second of load; beyond that, requests get 503 and are retried. */
-const maxQueued = 10_000;
+const MAX_QUEUED = 10_000;
 
 /** A token just made. */
 export interface TokenGrant {
@@ -71,12 +71,12 @@ const insertTokens = sql(
   'token_insert',
   `WITH customer AS (
      INSERT INTO duebridge_platform.customers (customer_id, partner_id, sealed, email_digest, erase_after)
-     SELECT customer_id, partner_id, sealed, email_digest, now() + interval '${unpaidHours} hours'
+     SELECT customer_id, partner_id, sealed, email_digest, now() + interval '${UNPAID_HOURS} hours'
        FROM unnest($4::uuid[], $3::text[], $5::text[], $10::bytea[]) AS item (customer_id, partner_id, sealed, email_digest)
    )
    INSERT INTO duebridge_platform.tokens (token_hash, client_id, partner_id, customer_id, biller_id, account_id, flow_id, balance, expires_at)
    SELECT token_hash, client_id, partner_id, customer_id, biller_id, account_id, flow_id, balance::jsonb,
-          now() + interval '${tokenMinutes} minutes'
+          now() + interval '${TOKEN_MINUTES} minutes'
      FROM unnest($1::bytea[], $2::text[], $3::text[], $4::uuid[], $6::text[], $7::text[], $8::bytea[], $9::text[])
        AS item (token_hash, client_id, partner_id, customer_id, biller_id, account_id, flow_id, balance)
    RETURNING expires_at`,
@@ -95,8 +95,8 @@ export function openTokens(options: {
   const { database, registry, client, sealer, pepper, clock, log } = options;
 
   const rows = groupCommit<TokenRow, string>({
-    maxBatch,
-    maxQueued,
+    maxBatch: MAX_BATCH,
+    maxQueued: MAX_QUEUED,
     clock,
     async flush(items) {
       const stored = await database.query<{ expires_at: string }>(insertTokens, [
@@ -176,7 +176,7 @@ async function checkAccount(
   log: Log,
 ): Promise<void> {
   if (partner.account_check === 'off') return;
-  const outcome = await client.getAccount(partner, account, { deadlineMs: accountDeadlineMs });
+  const outcome = await client.getAccount(partner, account, { deadlineMs: ACCOUNT_DEADLINE_MS });
   switch (outcome.kind) {
     case 'found':
       return;

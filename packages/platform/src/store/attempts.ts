@@ -16,18 +16,18 @@ import type { Queryable } from './payments.ts';
 /**
  * How long an entry waits for more attempts of its payment before it is written: most payments end within it and cost one row.
  */
-const flushEveryMs = 2_000;
+const FLUSH_EVERY_MS = 2_000;
 /**
  * Maximum number of payments whose runs are counted in memory; about 30 MB. Beyond this, the one polled longest ago is written
  * out.
  */
-const maxKept = 100_000;
+const MAX_KEPT = 100_000;
 /** Maximum rows per statement. */
-const maxRows = 500;
+const MAX_ROWS = 500;
 /** Maximum characters of a body that are kept. */
-const maxBody = 1_000;
+const MAX_BODY = 1_000;
 /** Maximum entries shown of one payment: the latest. */
-const maxShown = 500;
+const MAX_SHOWN = 500;
 
 /** The evidence of this process, and what is stored. */
 export interface Attempts {
@@ -67,7 +67,7 @@ const insertStatement = sql(
 );
 const selectStatement = sql(
   'attempts_of',
-  `SELECT entries FROM duebridge_platform.attempts WHERE platform_payment_id = $1 ORDER BY at DESC, part LIMIT ${maxShown}`,
+  `SELECT entries FROM duebridge_platform.attempts WHERE platform_payment_id = $1 ORDER BY at DESC, part LIMIT ${MAX_SHOWN}`,
 );
 
 /** Opens the evidence. Call `flush` every second or two, and with `all` when stopping. */
@@ -100,7 +100,7 @@ export function openAttempts(options: {
       return;
     }
     if (mine === undefined) {
-      if (kept.size >= maxKept) dropOldest(kept);
+      if (kept.size >= MAX_KEPT) dropOldest(kept);
       kept.set(platform_payment_id, { entries: [entry], news: true, since: now });
       return;
     }
@@ -126,8 +126,8 @@ export function openAttempts(options: {
         mine.news = false;
       } else kept.delete(id);
     }
-    for (let from = 0; from < rows.length; from += maxRows) {
-      const some = rows.slice(from, from + maxRows);
+    for (let from = 0; from < rows.length; from += MAX_ROWS) {
+      const some = rows.slice(from, from + MAX_ROWS);
       await database.query(insertStatement, [
         some.map((row) => row.id),
         some.map((row) => row.at),
@@ -149,7 +149,7 @@ export function openAttempts(options: {
       ];
       entries.sort((a, b) => a.at - b.at || a.last_at - b.last_at);
       return folded(entries)
-        .slice(-maxShown)
+        .slice(-MAX_SHOWN)
         .map(({ body, at, last_at, ...entry }) => ({
           ...entry,
           at: new Date(at).toISOString(),
@@ -164,7 +164,7 @@ export function openAttempts(options: {
       const ids = [...kept]
         .filter(
           ([, mine]) =>
-            (mine.news && (all || now - mine.since >= flushEveryMs)) ||
+            (mine.news && (all || now - mine.since >= FLUSH_EVERY_MS)) ||
             (all && (mine.entries.at(-1)?.count ?? 0) > 0),
         )
         .map(([id]) => id);
@@ -185,7 +185,7 @@ export async function keepAttempts(options: {
 }): Promise<void> {
   const { attempts, clock, signal } = options;
   while (!signal.aborted) {
-    await clock.sleep(flushEveryMs / 2, signal);
+    await clock.sleep(FLUSH_EVERY_MS / 2, signal);
     await attempts.flush(signal.aborted);
   }
 }
@@ -279,9 +279,9 @@ const PERSONAL = [
  * Pure.
  */
 export function redact(text: string, secrets: readonly string[]): string {
-  let out = text.slice(0, 4 * maxBody).toWellFormed();
+  let out = text.slice(0, 4 * MAX_BODY).toWellFormed();
   for (const secret of secrets) if (secret.length > 1) out = out.replaceAll(secret, '•••');
   for (const pattern of PERSONAL) out = out.replaceAll(pattern, '•••');
   out = out.replaceAll(/\p{Cc}+/gu, ' ');
-  return out.length > maxBody ? `${out.slice(0, maxBody)}…` : out;
+  return out.length > MAX_BODY ? `${out.slice(0, MAX_BODY)}…` : out;
 }

@@ -7,7 +7,7 @@ import { CommandError, exitCodes } from '../errors.ts';
 import type { Terminal } from './terminal.ts';
 
 /** Maximum wait for an answer; reconciliation reads each payment of a batch when the partner has no statement. */
-const answerTimeoutMs = 120_000;
+const ANSWER_TIMEOUT_MS = 120_000;
 
 /** The admin API to call. */
 export interface AdminTarget {
@@ -79,7 +79,7 @@ async function send(
         : { body: typeof body === 'string' ? body : JSON.stringify(body) }),
       // A redirect would send the key to another address.
       redirect: 'error',
-      signal: AbortSignal.timeout(answerTimeoutMs),
+      signal: AbortSignal.timeout(ANSWER_TIMEOUT_MS),
     });
   } catch {
     throw new CommandError(

@@ -10,7 +10,7 @@ import { ConfigurationError } from '../errors.ts';
 import { limitCallers } from './caller-limits.ts';
 
 /** Minimum length of an admin key, in characters; a shorter one might be guessed. */
-const minKeyLength = 16;
+const MIN_KEY_LENGTH = 16;
 
 /**
  * Answers every request without `adminKey` with 401, and too many requests of either kind with 429. Throws ConfigurationError for
@@ -20,9 +20,9 @@ export function adminGuard(
   adminKey: string,
   clock?: Clock,
 ): (request: FastifyRequest) => Promise<void> {
-  if (adminKey.length < minKeyLength) {
+  if (adminKey.length < MIN_KEY_LENGTH) {
     throw new ConfigurationError(
-      `the admin key is too short: give DUEBRIDGE_ADMIN_KEY at least ${minKeyLength} characters`,
+      `the admin key is too short: give DUEBRIDGE_ADMIN_KEY at least ${MIN_KEY_LENGTH} characters`,
     );
   }
   // Digests have one length, whatever was sent.

@@ -4,10 +4,10 @@ import type { FastifyInstance } from 'fastify';
 import type { IncomingHttpHeaders } from 'node:http';
 
 /** Media type of most bodies. */
-export const jsonType = 'application/json';
-const formType = 'application/x-www-form-urlencoded';
+export const JSON_TYPE = 'application/json';
+const FORM_TYPE = 'application/x-www-form-urlencoded';
 /** Type of files that are uploaded unchanged. */
-export const csvType = 'text/csv';
+export const CSV_TYPE = 'text/csv';
 
 /** Rejects ill-formed UTF-8 instead of replacing it, and keeps a byte order mark so that the JSON parser rejects it. */
 const utf8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
@@ -23,7 +23,7 @@ export function readBodiesStrictly(app: FastifyInstance): void {
         return;
       }
       try {
-        if ((request.routeOptions.config.bodyType ?? jsonType) !== type) throw unsupported();
+        if ((request.routeOptions.config.bodyType ?? JSON_TYPE) !== type) throw unsupported();
         const { 'content-type': contentType = '', 'content-encoding': encoding } = request.headers;
         const charset = /;\s*charset="?([^";\s]*)/i.exec(contentType)?.[1];
         if (charset !== undefined && charset.toLowerCase() !== 'utf-8') throw unsupported();
@@ -35,11 +35,11 @@ export function readBodiesStrictly(app: FastifyInstance): void {
       }
     });
   };
-  parse(jsonType, readJson);
-  parse(formType, readForm);
+  parse(JSON_TYPE, readJson);
+  parse(FORM_TYPE, readForm);
   // A file is passed on as a stream, for a handler that reads it line by line and enforces its own limit.
-  app.addContentTypeParser(csvType, (request, payload, done) => {
-    const takes = request.is404 || request.routeOptions.config.bodyType === csvType;
+  app.addContentTypeParser(CSV_TYPE, (request, payload, done) => {
+    const takes = request.is404 || request.routeOptions.config.bodyType === CSV_TYPE;
     if (takes) done(null, payload);
     else done(unsupported(), undefined);
   });

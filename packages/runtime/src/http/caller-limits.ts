@@ -12,7 +12,7 @@ const failures = { perSecond: 10 / 60, burst: 100 };
 /** Calls with one valid key: far above what people and their scripts need, and what our database can answer beside payments. */
 const calls = { perSecond: 200, burst: 1_000 };
 /** Addresses and callers remembered. */
-const maxKeys = 10_000;
+const MAX_KEYS = 10_000;
 
 /** Wraps an authentication. */
 export type LimitCallers = <Caller>(
@@ -26,8 +26,8 @@ export type LimitCallers = <Caller>(
  * 401. A valid key is accepted whatever others behind the same proxy do. Throws Refusal TOO_MANY_REQUESTS with Retry-After.
  */
 export function limitCallers(clock: Clock = systemClock): LimitCallers {
-  const failed = rateLimiter({ ...failures, maxKeys, clock });
-  const called = rateLimiter({ ...calls, maxKeys, clock });
+  const failed = rateLimiter({ ...failures, maxKeys: MAX_KEYS, clock });
+  const called = rateLimiter({ ...calls, maxKeys: MAX_KEYS, clock });
   return async (request, authenticate, nameOf) => {
     let caller;
     try {

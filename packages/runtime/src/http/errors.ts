@@ -5,10 +5,10 @@ import { randomUUID } from 'node:crypto';
 import type { Socket } from 'node:net';
 import { DatabaseUnavailable, messageOf } from '../errors.ts';
 import type { Log } from '../log.ts';
-import { jsonType } from './body.ts';
+import { JSON_TYPE } from './body.ts';
 
 /** Retry-After in seconds when the database is unavailable: a restart takes about that long. */
-const retryAfterSeconds = '2';
+const RETRY_AFTER_SECONDS = '2';
 
 /** An error of the OAuth token endpoint, in the form of RFC 6749: invalid_client is 401, the others are 400. */
 export class OAuthRefusal extends Error {
@@ -52,7 +52,7 @@ export function answerError(
     return reply
       .code(error.error === 'invalid_client' ? 401 : 400)
       .headers(error.headers)
-      .type(jsonType)
+      .type(JSON_TYPE)
       .send(JSON.stringify({ error: error.error, error_description: error.message }));
   }
   const refusal = toRefusal(error);
@@ -72,7 +72,7 @@ export function answerError(
   return reply
     .code(refusal.status)
     .headers(refusal.headers)
-    .type(jsonType)
+    .type(JSON_TYPE)
     .send(JSON.stringify(body));
 }
 
@@ -86,7 +86,7 @@ function describeForOAuth({ message, details = [] }: Refusal): string {
 function toRefusal(error: unknown): Refusal {
   if (error instanceof Refusal) return error;
   if (error instanceof DatabaseUnavailable) {
-    return new Refusal('SERVICE_UNAVAILABLE', { headers: { 'Retry-After': retryAfterSeconds } });
+    return new Refusal('SERVICE_UNAVAILABLE', { headers: { 'Retry-After': RETRY_AFTER_SECONDS } });
   }
   const isOfFastify =
     error instanceof Error &&
@@ -115,7 +115,7 @@ export function answerBrokenRequest(error: Error & { code?: string }, socket: So
     [
       `HTTP/1.1 ${refusal.status} ${ERRORS[code].message}`,
       `X-Request-Id: ${randomUUID()}`,
-      `Content-Type: ${jsonType}`,
+      `Content-Type: ${JSON_TYPE}`,
       `Content-Length: ${Buffer.byteLength(body)}`,
       'Cache-Control: no-store',
       'X-Content-Type-Options: nosniff',

@@ -12,7 +12,7 @@ import {
 } from '@duebridge/contract';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import type { IncomingHttpHeaders } from 'node:http';
-import { csvType, hasBody, jsonType, unsupported } from './body.ts';
+import { CSV_TYPE, hasBody, JSON_TYPE, unsupported } from './body.ts';
 import { signalOf } from './closing.ts';
 
 /** A handler's arguments: everything checked against the table. */
@@ -56,9 +56,9 @@ export function mount<const R extends Route>(
     path: route.params && compileCheck(route.params),
     query: route.query && compileCheck(route.query),
     // A CSV body is a stream: its handler validates the lines.
-    body: route.body && (route.bodyType === csvType ? anyStream : compileCheck(route.body)),
+    body: route.body && (route.bodyType === CSV_TYPE ? anyStream : compileCheck(route.body)),
   };
-  const isJson = (route.replyType ?? jsonType) === jsonType;
+  const isJson = (route.replyType ?? JSON_TYPE) === JSON_TYPE;
   const before = options.onRequest;
 
   app.route({

@@ -2,7 +2,7 @@
 import type { FastifyInstance } from 'fastify';
 import { systemClock, type Clock } from '../clock.ts';
 import type { Metrics } from '../metrics.ts';
-import { jsonType } from './body.ts';
+import { JSON_TYPE } from './body.ts';
 import { isClosing } from './closing.ts';
 import { docsPage } from './docs-page.ts';
 
@@ -27,9 +27,9 @@ const docsHeaders = {
 const withHead = { exposeHeadRoute: true };
 
 /** Maximum duration of a readiness check: the balancer asks again soon. */
-const readyTimeoutMs = 3_000;
+const READY_TIMEOUT_MS = 3_000;
 /** How long an answer is cached, so that callers cannot make us query the database at their rate. */
-const readyHoldsMs = 1_000;
+const READY_HOLDS_MS = 1_000;
 
 /**
  * Mounts /healthz (the process runs), /readyz (it can do its work; 503 when not, or when it is closing), /metrics, /openapi.json
@@ -38,7 +38,7 @@ const readyHoldsMs = 1_000;
 export function mountOperations(app: FastifyInstance, options: OperationsOptions = {}): void {
   const { ready, metrics, openapi, clock = systemClock } = options;
   app.get('/healthz', withHead, () => ({ status: 'ok' }));
-  const checked = heldFor(readyHoldsMs, clock, () => inTime(ready));
+  const checked = heldFor(READY_HOLDS_MS, clock, () => inTime(ready));
   app.get('/readyz', withHead, async (_request, reply) => {
     const checks = await checked();
     const closing = isClosing(app);
@@ -53,7 +53,7 @@ export function mountOperations(app: FastifyInstance, options: OperationsOptions
   if (openapi) {
     const json = JSON.stringify(openapi);
     const page = docsPage(openapi);
-    app.get('/openapi.json', withHead, (_request, reply) => reply.type(jsonType).send(json));
+    app.get('/openapi.json', withHead, (_request, reply) => reply.type(JSON_TYPE).send(json));
     app.get('/docs', withHead, (_request, reply) =>
       reply.headers(docsHeaders).type('text/html; charset=utf-8').send(page),
     );
@@ -65,7 +65,7 @@ async function inTime(
 ): Promise<Readonly<Record<string, boolean>>> {
   let timer: NodeJS.Timeout | undefined;
   const late = new Promise<Readonly<Record<string, boolean>>>((resolve) => {
-    timer = setTimeout(() => resolve({ answered_in_time: false }), readyTimeoutMs);
+    timer = setTimeout(() => resolve({ answered_in_time: false }), READY_TIMEOUT_MS);
   });
   try {
     return await Promise.race([ready?.() ?? {}, late]);

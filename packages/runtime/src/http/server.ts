@@ -93,7 +93,7 @@ const singleHeaders = [
 ];
 
 /** Maximum length of a path field before the operation's own pattern applies: 128 characters, each encoded in up to 12 bytes. */
-const maxParamLength = 2_048;
+const MAX_PARAM_LENGTH = 2_048;
 
 /** Creates a server. The caller mounts operations, listens and closes; `close` answers requests in progress, then ends. */
 export function createServer(options: ServerOptions = {}): FastifyInstance {
@@ -118,7 +118,7 @@ export function createServer(options: ServerOptions = {}): FastifyInstance {
     exposeHeadRoutes: false,
     // A request received while we close is answered, on a connection that is then closed.
     return503OnClosing: false,
-    routerOptions: { maxParamLength },
+    routerOptions: { maxParamLength: MAX_PARAM_LENGTH },
     genReqId: (request) => requestId(request),
     clientErrorHandler: answerBrokenRequest,
     frameworkErrors: (error, request, reply) => {

@@ -6,7 +6,7 @@ import { lasting, moment, Table } from './parts.tsx';
 
 type Point = Figures['points'][number];
 /** Below this many samples a percentile means little; the table shows the number of samples. */
-const fewSamples = 20;
+const FEW_SAMPLES = 20;
 
 function color(name: string): string {
   return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
@@ -28,7 +28,7 @@ export function TimesChart({ figures }: { figures: Figures }) {
       more={[
         {
           head: 'Samples',
-          cell: (point) => `${point.samples}${point.samples < fewSamples ? ' (few)' : ''}`,
+          cell: (point) => `${point.samples}${point.samples < FEW_SAMPLES ? ' (few)' : ''}`,
         },
       ]}
     />

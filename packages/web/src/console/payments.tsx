@@ -34,11 +34,11 @@ import {
 } from './parts.tsx';
 import { go, link, query, secret, withQuery } from './route.ts';
 
-const dayMs = 86_400_000;
+const DAY_MS = 86_400_000;
 
 /** A UTC day in the form of the query. */
 function day(offset: number): string {
-  return new Date(Math.floor(Date.now() / dayMs) * dayMs + offset * dayMs)
+  return new Date(Math.floor(Date.now() / DAY_MS) * DAY_MS + offset * DAY_MS)
     .toISOString()
     .slice(0, 10);
 }
@@ -61,7 +61,7 @@ function filterOf(params: URLSearchParams): Record<string, string> {
   const date = named === 'yesterday' ? day(-1) : named === 'today' ? day(0) : named;
   if (date !== undefined) {
     filter['from'] = `${date}T00:00:00Z`;
-    filter['to'] = new Date(Date.parse(filter['from']) + dayMs).toISOString();
+    filter['to'] = new Date(Date.parse(filter['from']) + DAY_MS).toISOString();
   }
   const cents = amount === undefined ? undefined : toCents(amount);
   if (cents !== undefined) filter['amount_in_cents'] = cents;

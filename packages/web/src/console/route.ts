@@ -5,7 +5,7 @@
  */
 import { computed, signal } from '@preact/signals';
 
-const base = '/console';
+const BASE = '/console';
 
 const address = signal(location.pathname + location.search);
 /** Values of this history entry that must not appear in its address. */
@@ -14,7 +14,7 @@ export const secret = signal<Readonly<Record<string, string>>>(stateOf());
 /** The parts of the path below /console. */
 export const parts = computed(() =>
   new URL(address.value, location.origin).pathname
-    .slice(base.length)
+    .slice(BASE.length)
     .split('/')
     .filter((part) => part !== '')
     .map(decodeURIComponent),
@@ -34,7 +34,7 @@ addEventListener('popstate', () => {
 
 /** The address of a page: `link('payments', id)`. */
 export function link(...path: readonly string[]): string {
-  return [base, ...path.map(encodeURIComponent)].join('/');
+  return [BASE, ...path.map(encodeURIComponent)].join('/');
 }
 
 /** Goes to an address of the console. */
@@ -63,7 +63,7 @@ export function followLinks(event: MouseEvent): void {
   const anchor = event.target instanceof Element ? event.target.closest('a') : null;
   if (anchor === null || anchor.target !== '' || anchor.hasAttribute('download')) return;
   const url = new URL(anchor.href);
-  if (url.origin !== location.origin || !url.pathname.startsWith(base)) return;
+  if (url.origin !== location.origin || !url.pathname.startsWith(BASE)) return;
   event.preventDefault();
   go(url.pathname + url.search);
 }

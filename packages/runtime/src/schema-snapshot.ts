@@ -6,11 +6,11 @@ import assert from 'node:assert/strict';
 import { readFile, writeFile } from 'node:fs/promises';
 import type { Database } from './postgres.ts';
 
-const head =
+const HEADER =
   '-- The database as all migrations leave it. Read it; it is compared with them by a test.\n';
 
 /** Fails when the file does not show what `schema` of the database is. Takes a database that the migrations made. */
-export async function assertSchemaPicture(
+export async function assertSchemaSnapshot(
   database: Database,
   schema: string,
   file: URL,
@@ -64,5 +64,5 @@ async function describe(database: Database, schema: string): Promise<string> {
     ) AS parts ORDER BY part, name COLLATE "C", step, inner_name COLLATE "C"`,
     [schema],
   );
-  return `${head}\n${rows.map((row) => row.text.trimEnd()).join('\n\n')}\n`;
+  return `${HEADER}\n${rows.map((row) => row.text.trimEnd()).join('\n\n')}\n`;
 }
