@@ -33,6 +33,8 @@ export const SIZE_LIMITS = {
   react: 800,
   flow_js: 20_000,
   flow_css: 3000,
+  /** Each part of the page that most visits never load. */
+  flow_part: 6000,
   /** The words of each language, loaded on demand. */
   words: 4000,
   /** The frame of a funding method, without what it loads from the processor. */
@@ -42,6 +44,9 @@ export const SIZE_LIMITS = {
   /** All of the operator console's first load: page, script and style. */
   console: 60_000,
 } as const;
+
+/** The parts of the page that most visits never load, by name. */
+const FLOW_PARTS = ['funding', 'receipt-files'];
 
 /** `dist/manifest.json`: what the platform serves. */
 export interface Manifest {
@@ -127,9 +132,16 @@ export async function buildWeb(
     const entry = flow.find((file) => file.entry);
     const style = flow.find(({ name }) => name.endsWith('.css'));
     if (!entry || !style) throw new Error('vite gave no entry or no style of the page');
-    // A bundle that is cut in more pieces than these would leave one behind.
-    if (page.length !== 2)
+    // A bundle that is cut in other pieces than these would have been measured as another.
+    const parts = page.flatMap((item) => (item.type === 'chunk' && !item.isEntry ? [item] : []));
+    if (
+      parts
+        .map(({ name }) => name)
+        .sort()
+        .join() !== FLOW_PARTS.join()
+    )
       throw new Error(`the page got ${page.map((o) => o.fileName).join(', ')}`);
+    for (const { name, code } of parts) checkSizes({ flow_part: code }, `flow/${name}`);
     const first = {
       style: minifyCss(readFileSync(join(here, 'src/flow/first.css'), 'utf8')),
       script: only(firstJs).trim(),
@@ -232,6 +244,16 @@ const sdkStaysOutside: Plugin = {
       : undefined,
 };
 
+/** Vite wraps each `import()` in code that preloads what a part needs: 1.3 kB for parts that need nothing. */
+const partsAreImportedPlainly: Plugin = {
+  name: 'parts-are-imported-plainly',
+  enforce: 'pre',
+  load: (id) =>
+    id.endsWith('vite/preload-helper.js')
+      ? 'export const __vitePreload = (load) => load();'
+      : undefined,
+};
+
 type Output = Rolldown.RolldownOutput['output'];
 
 async function bundle(
@@ -251,7 +273,7 @@ async function bundle(
     base: './',
     logLevel: 'error',
     publicDir: false,
-    plugins: [sdkStaysOutside],
+    plugins: [sdkStaysOutside, partsAreImportedPlainly],
     oxc: { jsx: { runtime: 'automatic', importSource: 'preact' } },
     define: {
       DUEBRIDGE_VERSION: JSON.stringify(version),
@@ -274,7 +296,7 @@ async function bundle(
         output: {
           format,
           entryFileNames: page.hashed ? '[name]-[hash].js' : '[name].js',
-          chunkFileNames: '[name].js',
+          chunkFileNames: page.hashed ? '[name]-[hash].js' : '[name].js',
           assetFileNames: 'flow-[hash][extname]',
         },
       },

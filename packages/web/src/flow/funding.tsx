@@ -1,6 +1,6 @@
 /**
- * The part of the page for funding methods: the methods offered for an amount, the processor's frame, what the customer agrees
- * to, and what they have to do at their bank.
+ * Funding methods that need more than a choice: the processor's frame, and what the customer has to do at their bank. A part of its
+ * own: a page that offers no such method never loads it.
  */
 import type { FlowAction, FlowFundingMethod } from '@duebridge/contract';
 import type { VNode } from 'preact';
@@ -78,23 +78,6 @@ export function FundingFrame(props: {
         src={new URL(method.frame ?? '', new URL('../../', location.href)).href}
       />
     </>
-  );
-}
-
-/** What the customer agrees to by paying with this method. */
-export function Agreement(props: {
-  readonly words: Language;
-  readonly method: FlowFundingMethod;
-  readonly biller: string;
-  readonly amount: string;
-}): VNode | null {
-  const { words, method, biller, amount } = props;
-  const texts = method.authorization_text;
-  const text = texts?.[words.tag] ?? texts?.['en'];
-  if (text === undefined) return null;
-  const values: Readonly<Record<string, string>> = { biller, amount };
-  return (
-    <p class="small">{text.replaceAll(/\{(\w+)\}/g, (_, name: string) => values[name] ?? '')}</p>
   );
 }
 

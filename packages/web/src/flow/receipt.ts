@@ -1,7 +1,7 @@
-/** The customer's receipt: the rows that the screen shows, and two self-contained files. */
+/** The customer's receipt: the rows that the screen shows; receipt-files.ts makes files of them. */
 import type { FlowPayment, FlowSession } from '@duebridge/contract';
 import type { Language } from './i18n.ts';
-import { escapeHtml, plainText } from './text.ts';
+import { plainText } from './text.ts';
 
 export type Row = readonly [label: string, value: string];
 
@@ -44,40 +44,4 @@ export function receiptNote({ partner, biller, receipt }: FlowSession, { say }: 
 export function shortReference({ platform_payment_id: id }: FlowPayment): string {
   const end = id.replaceAll('-', '').slice(-8).toUpperCase();
   return `${end.slice(0, -4)}-${end.slice(-4)}`;
-}
-
-/** The receipt as a plain text file. */
-export function receiptText(title: string, rows: readonly Row[], note: string): string {
-  return [title, '', ...rows.map(([label, value]) => `${label}: ${value}`), '', note, ''].join(
-    '\n',
-  );
-}
-
-/** The receipt as one self-contained HTML file without scripts. */
-export function receiptHtml(
-  title: string,
-  rows: readonly Row[],
-  note: string,
-  tag: string,
-): string {
-  const cells = rows.map(
-    ([label, value]) => `<dt>${escapeHtml(label)}</dt><dd>${escapeHtml(value)}</dd>`,
-  );
-  return `<!doctype html><html lang="${tag}"><meta charset="utf-8"><meta name="viewport" content="width=device-width">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
-<title>${escapeHtml(title)}</title>
-<style>body{font:16px/1.5 system-ui,sans-serif;max-width:32rem;margin:2rem auto;padding:0 1rem}dt{color:#555}dd{margin:0 0 .75rem;overflow-wrap:anywhere}</style>
-<h1>${escapeHtml(title)}</h1><dl>${cells.join('')}</dl><p>${escapeHtml(note)}</p></html>
-`;
-}
-
-/** Hands a text to the browser as a file. */
-export function saveFile(name: string, type: string, text: string): void {
-  const url = URL.createObjectURL(new Blob([text], { type: `${type};charset=utf-8` }));
-  const link = document.createElement('a');
-  link.href = url;
-  link.download = name;
-  link.click();
-  // The download has started by the next turn of the event loop; revoking frees the memory.
-  setTimeout(() => URL.revokeObjectURL(url), 1_000);
 }

@@ -2,22 +2,14 @@
  * The screens. Each is a function of its state and the language; a button calls a method of Flow.
  * One file because it is a list: one function per screen, in the order in which a customer meets them.
  */
-import type { FlowPayment } from '@duebridge/contract';
+import type { FlowFundingMethod, FlowPayment } from '@duebridge/contract';
 import type { ComponentChildren, VNode } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import type { Flow } from './flow.ts';
-import { Act, Agreement, FundingFrame } from './funding.tsx';
 import type { Language, Word } from './i18n.ts';
 import { amountText } from './money.ts';
-import {
-  receiptHtml,
-  receiptNote,
-  receiptRows,
-  receiptText,
-  saveFile,
-  shortReference,
-  type Row,
-} from './receipt.ts';
+import { usePart } from './part.ts';
+import { receiptNote, receiptRows, shortReference, type Row } from './receipt.ts';
 import {
   methodFor,
   methodOf,
@@ -27,6 +19,10 @@ import {
   type Bill,
   type Screen,
 } from './state.ts';
+
+const loadFunding = (): Promise<typeof import('./funding.tsx')> => import('./funding.tsx');
+const loadReceiptFiles = (): Promise<typeof import('./receipt-files.ts')> =>
+  import('./receipt-files.ts');
 
 /** The props of every screen: its own part of the state. */
 interface Props<N extends Screen['name']> {
@@ -268,6 +264,8 @@ export function Confirm({ flow, words, screen }: Props<'confirm'>): VNode {
   const amount = money(screen.amount);
   const methods = methodsFor(bill, screen.amount);
   const method = methodFor(bill, screen.amount);
+  // Also when another method is chosen: its file is there before the customer changes to it.
+  const { part: funding, missing } = usePart(loadFunding, methods.some(isMore));
   return (
     <form
       onSubmit={(event) => {
@@ -303,12 +301,13 @@ export function Confirm({ flow, words, screen }: Props<'confirm'>): VNode {
         </fieldset>
       )}
       {method === undefined && <p class="note">{say('no_method', { amount })}</p>}
-      {method?.frame !== undefined && (
-        <FundingFrame
+      {method?.frame !== undefined && funding && (
+        <funding.FundingFrame
           key={method.funding_method}
           {...{ flow, words, method, amount: screen.amount }}
         />
       )}
+      {method?.frame !== undefined && missing && <p class="note">{say('method_slow')}</p>}
       {method && <Agreement {...{ words, method, amount, biller: session.biller.name }} />}
       <p class="small">{say('confirm_note')}</p>
       <div class="actions">
@@ -326,6 +325,27 @@ export function Confirm({ flow, words, screen }: Props<'confirm'>): VNode {
     </form>
   );
 }
+
+/** What the customer agrees to by paying with this method. */
+function Agreement(props: {
+  readonly words: Language;
+  readonly method: FlowFundingMethod;
+  readonly biller: string;
+  readonly amount: string;
+}): VNode | null {
+  const { words, method, biller, amount } = props;
+  const texts = method.authorization_text;
+  const text = texts?.[words.tag] ?? texts?.['en'];
+  if (text === undefined) return null;
+  const values: Readonly<Record<string, string>> = { biller, amount };
+  return (
+    <p class="small">{text.replaceAll(/\{(\w+)\}/g, (_, name: string) => values[name] ?? '')}</p>
+  );
+}
+
+/** More than a choice: the method has a page of its own, or the customer may have to act at their bank. */
+const isMore = ({ frame, may_act }: FlowFundingMethod): boolean =>
+  frame !== undefined || may_act === true;
 
 export function Status(props: Props<'status'>): VNode {
   switch (props.screen.payment.status) {
@@ -347,13 +367,17 @@ function OnItsWay({ flow, words, screen }: Props<'status'>): VNode {
   const usual = session.usual_seconds;
   const { action } = payment;
   const method = methodOf(bill, payment);
+  const { part: funding, missing } = usePart(loadFunding, method !== undefined && isMore(method));
   if (action && method) {
     return (
       <>
         <Title>{say('act_title')}</Title>
         <p class="total money">{words.money(payment.amount_in_cents)}</p>
         <p>{say('act_note', { biller })}</p>
-        <Act {...{ flow, words, method, action, amount: payment.amount_in_cents }} />
+        {funding && (
+          <funding.Act {...{ flow, words, method, action, amount: payment.amount_in_cents }} />
+        )}
+        {missing && <p class="note">{say('method_slow')}</p>}
       </>
     );
   }
@@ -507,6 +531,7 @@ export function Receipt({ flow, words, screen }: Props<'receipt'>): VNode {
   const title = `${say('receipt')}: ${biller}`;
   const support = receiptNote(session, words);
   const name = `receipt-${shortReference(payment)}`;
+  const { part: files } = usePart(loadReceiptFiles);
   return (
     <>
       <Sign kind="right" />
@@ -525,14 +550,20 @@ export function Receipt({ flow, words, screen }: Props<'receipt'>): VNode {
           <button
             type="button"
             onClick={() =>
-              saveFile(`${name}.html`, 'text/html', receiptHtml(title, rows, support, words.tag))
+              files?.saveFile(
+                `${name}.html`,
+                'text/html',
+                files.receiptHtml(title, rows, support, words.tag),
+              )
             }
           >
             {say('save')}
           </button>
           <button
             type="button"
-            onClick={() => saveFile(`${name}.txt`, 'text/plain', receiptText(title, rows, support))}
+            onClick={() =>
+              files?.saveFile(`${name}.txt`, 'text/plain', files.receiptText(title, rows, support))
+            }
           >
             {say('save_text')}
           </button>

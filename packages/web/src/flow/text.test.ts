@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import { themeProperties, contrast } from './appearance.ts';
-import { receiptHtml, receiptText } from './receipt.ts';
+import { receiptHtml, receiptText } from './receipt-files.ts';
 import { escapeHtml, plainText } from './text.ts';
 
 test('control characters are removed from strings of a partner, and the words are kept', () => {

@@ -1,0 +1,38 @@
+/**
+ * Parts of the page that most visits never need: files of their own, loaded when they may be needed.
+ */
+import { useEffect, useState } from 'preact/hooks';
+import { FIRST_WAIT_MS, longer } from './waiting.ts';
+
+/** A part, once it is loaded. `missing`: its file has not come so far; the page keeps trying. */
+export interface Part<T> {
+  readonly part?: T;
+  readonly missing?: boolean;
+}
+
+/** Loads a part, however long the network takes, once `wanted`. `load` is an `import()`, whose result the browser keeps. */
+export function usePart<T extends object>(load: () => Promise<T>, wanted = true): Part<T> {
+  const [state, setState] = useState<Part<T>>({});
+  useEffect(() => {
+    let wait = FIRST_WAIT_MS;
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    let gone = !wanted;
+    const attempt = (): void => {
+      load().then(
+        (part) => gone || setState({ part }),
+        () => {
+          if (gone) return;
+          setState({ missing: true });
+          timer = setTimeout(attempt, wait);
+          wait = longer(wait);
+        },
+      );
+    };
+    if (wanted) attempt();
+    return () => {
+      gone = true;
+      clearTimeout(timer);
+    };
+  }, [wanted]);
+  return state;
+}
