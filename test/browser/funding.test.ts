@@ -129,6 +129,7 @@ after(async () => {
   bankServer.close();
   await site?.stop();
   await sides.stop();
+  assert.deepEqual(stripe.departures, [], "what departs from Stripe's description");
 });
 
 interface Visit {

@@ -528,15 +528,17 @@ async function readEvent(
   request: ProcessorRequest,
 ): Promise<ProcessorEvent | undefined> {
   const event = verified(stripe, secrets, request.body, request.header('stripe-signature') ?? '');
-  const event_id = event.id;
   const of = (
     metadata: Stripe.Metadata | null,
     kind: ProcessorEvent['kind'],
     detail?: ProcessorEvent['detail'],
+    subject?: string,
   ): ProcessorEvent | undefined => {
     const platform_payment_id = metadata?.['platform_payment_id'];
     // An account may serve other systems too.
     if (platform_payment_id === undefined) return undefined;
+    // Stripe may tell one occurrence in two events with ids of their own; what is for operators is told once by its subject.
+    const event_id = subject === undefined ? event.id : `${event.type}:${subject}`;
     return { event_id, platform_payment_id, kind, ...(detail === undefined ? {} : { detail }) };
   };
   switch (event.type) {
@@ -544,10 +546,10 @@ async function readEvent(
     case 'payment_intent.succeeded':
       return of(event.data.object.metadata, 'taken');
     case 'payment_intent.payment_failed': {
-      const { metadata, payment_method_types, last_payment_error } = event.data.object;
+      const { id, metadata, payment_method_types, last_payment_error } = event.data.object;
       // A bank debit fails days after it was made; a card fails immediately, and then the payment was never sent.
       return payment_method_types.includes('us_bank_account')
-        ? of(metadata, 'returned', { code: codeOf(last_payment_error ?? {}) })
+        ? of(metadata, 'returned', { code: codeOf(last_payment_error ?? {}) }, id)
         : of(metadata, 'news');
     }
     case 'payment_intent.requires_action':
@@ -565,11 +567,14 @@ async function readEvent(
       if (reference === undefined) return undefined;
       // A dispute does not repeat the metadata of its payment.
       const { metadata } = await stripe.paymentIntents.retrieve(reference);
-      return of(metadata, 'disputed', { dispute: id, reason, status, amount_in_cents: amount });
+      const detail = { dispute: id, reason, status, amount_in_cents: amount };
+      return of(metadata, 'disputed', detail, id);
     }
     case 'charge.refunded': {
-      const { metadata, amount_refunded } = event.data.object;
-      return of(metadata, 'refunded', { amount_in_cents: amount_refunded });
+      const { id, metadata, amount_refunded } = event.data.object;
+      const detail = { amount_in_cents: amount_refunded };
+      // A charge may be refunded in parts.
+      return of(metadata, 'refunded', detail, `${id}:${amount_refunded}`);
     }
     default:
       return undefined;

@@ -1,7 +1,7 @@
 /**
  * An imitation of the part of Stripe's API that the adapter uses, over real HTTP: form bodies, idempotency keys, states, errors and
- * signed webhooks. Every object it answers with has the type that Stripe's library publishes for it, which Stripe generates from its
- * OpenAPI description, so that the compiler checks each field against that.
+ * signed webhooks. Every request that it gets, and everything that it answers and tells by webhook, is checked against Stripe's own
+ * description (stripe-schemas.ts); `departures` lists what differs, and the tests expect nothing there.
  *
  * One file because it imitates one API, whose objects refer to each other.
  */
@@ -9,6 +9,7 @@ import { createServer, type IncomingMessage, type ServerResponse } from 'node:ht
 import type { AddressInfo } from 'node:net';
 import type { Cleanup } from '@duebridge/runtime/testing';
 import { Stripe } from 'stripe';
+import { checkAnswer, checkEvent, checkRequest } from './stripe-schemas.ts';
 import type { StripeSettings } from './stripe.ts';
 
 const SECRET_KEY = 'sk_test_imitation';
@@ -17,7 +18,12 @@ const WEBHOOK_SECRET = 'whsec_imitation';
 /** A test's decision about a call: leave it; answer with an error instead; or execute it and lose the answer. */
 type Fate =
   | undefined
-  | { readonly kind: 'fail'; readonly status: number; readonly keepsKey?: boolean }
+  | {
+      readonly kind: 'fail';
+      readonly status: number;
+      readonly code?: string;
+      readonly keepsKey?: boolean;
+    }
   | { readonly kind: 'lose' }
   | { readonly kind: 'hang' };
 
@@ -37,6 +43,8 @@ export interface StripeImitation {
   /** What a platform needs to use it. */
   readonly settings: StripeSettings;
   readonly calls: Call[];
+  /** What a request, an answer or a webhook had that Stripe's description has not, and the other way round. */
+  readonly departures: string[];
   readonly intents: Map<string, Stripe.PaymentIntent>;
   readonly setups: Map<string, Stripe.SetupIntent>;
   readonly customers: Map<string, Stripe.Customer | Stripe.DeletedCustomer>;
@@ -57,6 +65,10 @@ export interface StripeImitation {
   expire(id: string): void;
   /** Somebody captures it in the dashboard. */
   captureByHand(id: string): void;
+  /** A customer disputes what an intent has taken. */
+  dispute(intent: Stripe.PaymentIntent, status: Stripe.Dispute.Status): Stripe.Dispute;
+  /** Somebody refunds it in the dashboard: the charge. */
+  refundByHand(id: string): Stripe.Charge;
   /** Idempotency keys are forgotten, as after a day. */
   forgetKeys(): void;
   /** A webhook signed like Stripe's: its body and its header. */
@@ -68,17 +80,30 @@ export interface StripeImitation {
 }
 
 /** Numbers in Stripe's documentation that do not simply succeed. */
-const CARD_DECLINED = '4000000000000002';
-const INSUFFICIENT = '4000000000009995';
 const ASKS = '4000000000003220';
+/** The error code of each card that is declined, and the decline code where it has one. */
+const DECLINED: Readonly<Record<string, readonly [code: string, decline?: string]>> = {
+  '4000000000000002': ['card_declined', 'generic_decline'],
+  '4000000000009995': ['card_declined', 'insufficient_funds'],
+  '4000000000009987': ['card_declined', 'lost_card'],
+  '4000000000009979': ['card_declined', 'stolen_card'],
+  '4000000000006975': ['card_declined', 'card_velocity_exceeded'],
+  '4000000000000069': ['expired_card', 'expired_card'],
+  '4000000000000127': ['incorrect_cvc', 'incorrect_cvc'],
+  '4000000000000119': ['processing_error', 'processing_error'],
+  '4242424242424241': ['incorrect_number'],
+};
+/** An account that its bank wants confirmed before anything is debited. */
+export const BANK_CONFIRMS = '000999999991';
+/** An account that cannot be set up: it is closed. */
+export const BANK_CLOSED = '000111111113';
 /** An account whose debits are returned; its setup succeeds. */
 export const BANK_REFUSED = '000111111116';
 /** An account whose debits the bank wants approved first. */
 export const BANK_ASKS = '000222222227';
 export const NUMBERS = {
   good: '4242424242424242',
-  declined: CARD_DECLINED,
-  insufficient: INSUFFICIENT,
+  declined: '4000000000000002',
   asks: ASKS,
   bank: '000123456789',
 } as const;
@@ -120,6 +145,7 @@ export async function startStripe(cleanup: Cleanup): Promise<StripeImitation> {
       callMs: 2_000,
     },
     calls: [],
+    departures: [],
     intents: new Map(),
     setups: new Map(),
     customers: new Map(),
@@ -151,6 +177,13 @@ export async function startStripe(cleanup: Cleanup): Promise<StripeImitation> {
       if (setup?.status === 'requires_action') {
         setup.next_action = null;
         setup.status = approves ? 'succeeded' : 'requires_payment_method';
+        if (!approves) {
+          setup.last_setup_error = {
+            type: 'invalid_request_error',
+            code: 'setup_intent_authentication_failure',
+            message: 'The customer did not confirm.',
+          };
+        }
       }
     },
     expire(id) {
@@ -162,6 +195,13 @@ export async function startStripe(cleanup: Cleanup): Promise<StripeImitation> {
     },
     captureByHand(id) {
       take(get(self.intents, id));
+    },
+    dispute: (intent, status) => newDispute(intent, status),
+    refundByHand(id) {
+      const intent = get(self.intents, id);
+      const charge = get(charges, intent.latest_charge as string);
+      self.refunds.push(newRefund(newId('re'), intent));
+      return Object.assign(charge, { refunded: true, amount_refunded: charge.amount });
     },
     forgetKeys: () => keys.clear(),
     webhook(type, object, { id = newId('evt'), secret = WEBHOOK_SECRET, at = seconds() } = {}) {
@@ -176,6 +216,7 @@ export async function startStripe(cleanup: Cleanup): Promise<StripeImitation> {
         request: { id: null, idempotency_key: null },
         type,
       });
+      self.departures.push(...checkEvent(raw));
       const signature = new Stripe(SECRET_KEY).webhooks.generateTestHeaderString({
         payload: raw,
         secret,
@@ -281,9 +322,10 @@ export async function startStripe(cleanup: Cleanup): Promise<StripeImitation> {
         throw unexpected(intent, 'payment_intent');
       }
       const number = get(numbers, form.get('confirmation_token') ?? '');
-      if (number === CARD_DECLINED || number === INSUFFICIENT) {
-        const decline = number === INSUFFICIENT ? 'insufficient_funds' : 'generic_decline';
-        throw new Refused(402, refuse(intent, 'card_declined', 'Your card was declined.', decline));
+      const declined = DECLINED[number];
+      if (declined !== undefined) {
+        const [code, decline] = declined;
+        throw new Refused(402, refuse(intent, code, 'Your card was declined.', decline));
       }
       intent.payment_method = newId('pm');
       if (number === ASKS) {
@@ -320,6 +362,20 @@ export async function startStripe(cleanup: Cleanup): Promise<StripeImitation> {
       const setup = get(self.setups, id);
       if (setup.status !== 'requires_payment_method') throw unexpected(setup, 'setup_intent');
       const number = get(numbers, form.get('confirmation_token') ?? '');
+      if (number === BANK_CONFIRMS) {
+        setup.status = 'requires_action';
+        setup.payment_method = `pm_${number}`;
+        setup.next_action = { type: 'use_stripe_sdk', use_stripe_sdk: {} };
+        return setup;
+      }
+      if (number === BANK_CLOSED) {
+        setup.last_setup_error = {
+          type: 'invalid_request_error',
+          code: 'bank_account_unusable',
+          message: 'The bank account cannot be used.',
+        };
+        throw new Refused(400, setup.last_setup_error);
+      }
       setup.status = 'succeeded';
       setup.payment_method = `pm_${number}`;
       setup.mandate = newId('mandate');
@@ -403,6 +459,7 @@ export async function startStripe(cleanup: Cleanup): Promise<StripeImitation> {
     };
     self.calls.push(call);
     const send = (status: number, body: string, headers: Record<string, string> = {}): void => {
+      self.departures.push(...checkAnswer(call.route, status, body));
       response.writeHead(status, {
         'content-type': 'application/json',
         'request-id': newId('req'),
@@ -413,6 +470,8 @@ export async function startStripe(cleanup: Cleanup): Promise<StripeImitation> {
     const fate = self.script(call);
     if (fate?.kind === 'hang') return;
     if (browser(call, response)) return;
+    const wrong = checkRequest(call.route, text === '' ? url.search.slice(1) : text);
+    self.departures.push(...wrong);
     const known = call.key === undefined ? undefined : keys.get(call.key);
     if (known !== undefined) {
       if (known.text !== text) {
@@ -424,8 +483,9 @@ export async function startStripe(cleanup: Cleanup): Promise<StripeImitation> {
       return send(known.status, known.body, { 'idempotent-replayed': 'true' });
     }
     if (fate?.kind === 'fail') {
-      const type = fate.status === 429 ? 'rate_limit_error' : 'api_error';
-      const body = JSON.stringify({ error: { type, message: `scripted ${fate.status}` } });
+      const code = fate.code ?? (fate.status === 429 ? 'rate_limit' : undefined);
+      const type = fate.status < 500 ? 'invalid_request_error' : 'api_error';
+      const body = JSON.stringify({ error: { type, code, message: `scripted ${fate.status}` } });
       if (fate.keepsKey === true && call.key !== undefined) {
         keys.set(call.key, { text, status: fate.status, body });
       }
@@ -436,6 +496,14 @@ export async function startStripe(cleanup: Cleanup): Promise<StripeImitation> {
     try {
       if (request.headers.authorization !== `Bearer ${SECRET_KEY}`) {
         throw new Refused(401, { type: 'invalid_request_error', message: 'Invalid API Key' });
+      }
+      // As Stripe does, with a parameter that it does not know or that is missing.
+      if (wrong[0] !== undefined) {
+        throw new Refused(400, {
+          type: 'invalid_request_error',
+          code: 'parameter_unknown',
+          message: wrong[0],
+        });
       }
       const act = routes[call.route];
       if (act === undefined) throw new Error(`the imitation has no ${call.route}`);
@@ -616,6 +684,69 @@ function newRefund(id: string, intent: Stripe.PaymentIntent): Stripe.Refund {
     transfer_reversal: null,
   };
 }
+
+/** One dispute for an intent, whose status changes. */
+function newDispute(intent: Stripe.PaymentIntent, status: Stripe.Dispute.Status): Stripe.Dispute {
+  return {
+    id: `dp_${intent.id}`,
+    object: 'dispute',
+    amount: intent.amount,
+    balance_transactions: [],
+    charge: intent.latest_charge ?? '',
+    created: seconds(),
+    currency: 'usd',
+    enhanced_eligibility_types: [],
+    evidence: EVIDENCE,
+    evidence_details: {
+      due_by: seconds() + 7 * 86_400,
+      enhanced_eligibility: {},
+      has_evidence: false,
+      past_due: false,
+      submission_count: 0,
+      submission_method: 'not_submitted',
+    },
+    intended_submission_method: null,
+    is_charge_refundable: false,
+    livemode: false,
+    metadata: {},
+    network_reason_code: null,
+    payment_intent: intent.id,
+    reason: 'fraudulent',
+    status,
+  };
+}
+
+/** Nothing has been said to a dispute yet. */
+const EVIDENCE: Stripe.Dispute.Evidence = {
+  enhanced_evidence: {},
+  access_activity_log: null,
+  billing_address: null,
+  cancellation_policy: null,
+  cancellation_policy_disclosure: null,
+  cancellation_rebuttal: null,
+  customer_communication: null,
+  customer_email_address: null,
+  customer_name: null,
+  customer_purchase_ip: null,
+  customer_signature: null,
+  duplicate_charge_documentation: null,
+  duplicate_charge_explanation: null,
+  duplicate_charge_id: null,
+  product_description: null,
+  receipt: null,
+  refund_policy: null,
+  refund_policy_disclosure: null,
+  refund_refusal_explanation: null,
+  service_date: null,
+  service_documentation: null,
+  shipping_address: null,
+  shipping_carrier: null,
+  shipping_date: null,
+  shipping_documentation: null,
+  shipping_tracking_number: null,
+  uncategorized_file: null,
+  uncategorized_text: null,
+};
 
 function newCharge(
   id: string,
