@@ -37,7 +37,7 @@ import { ratios, report } from './report.ts';
 /** Number of accounts: enough that most payments of one transaction go to different ones, as with a real biller. */
 const accountCount = 10_000;
 const key = 'a-static-key-for-benchmarks';
-/** Connections of the bare loop: where the figure it stands for was best (performance.md). */
+/** Connections of the bare loop: where its figure was best. */
 const bareConnections = 64;
 
 const { values: flags } = parseArgs({

@@ -123,7 +123,7 @@ async function main(): Promise<void> {
   }
   for (const end = performance.now() + 60_000; underWay.size > 0 && performance.now() < end;)
     await systemClock.sleep(100);
-  const [books] = await place.database.query<{ wrong: number }>(
+  const [unfinished] = await place.database.query<{ wrong: number }>(
     `SELECT count(*) AS wrong FROM duebridge_platform.payments WHERE status <> 'succeeded'`,
   );
   await place.close();
@@ -146,7 +146,7 @@ async function main(): Promise<void> {
   report({
     figure: 'soak',
     what: 'payments that did not succeed',
-    value: books?.wrong ?? Number.NaN,
+    value: unfinished?.wrong ?? Number.NaN,
     target: '0',
   });
   report({

@@ -10,7 +10,7 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import test, { type TestContext } from 'node:test';
 
-const doorway = path.join(import.meta.dirname, '..', 'bin', 'duebridge.ts');
+const entryPoint = path.join(import.meta.dirname, '..', 'bin', 'duebridge.ts');
 /** Offsets of the demo's ports from the first. */
 const offsets = [0, 1, 100, 101, 110, 111, 200];
 
@@ -22,7 +22,7 @@ interface Run {
 }
 
 function demo(t: TestContext, dataDirectory: string, port: number, ...args: string[]): Run {
-  const child = spawn(process.execPath, [doorway, 'demo', ...args], {
+  const child = spawn(process.execPath, [entryPoint, 'demo', ...args], {
     env: {
       PATH: process.env['PATH'],
       PORT: String(port),
@@ -149,7 +149,7 @@ test('Ctrl-C during startup stops the demo and leaves no server behind', async (
 });
 
 test('a command ends quietly when the reader of its output closes the pipe', async (t) => {
-  const child = spawn(process.execPath, [doorway, 'platform', '--help'], {
+  const child = spawn(process.execPath, [entryPoint, 'platform', '--help'], {
     env: { PATH: process.env['PATH'] },
     stdio: ['ignore', 'pipe', 'pipe'],
   });

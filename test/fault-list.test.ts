@@ -74,7 +74,7 @@ test('every fault of the catalogue has a test, or says what of it has none', () 
 });
 
 test('the page of the faults is as the list has it', async () => {
-  const told = (proof: Proof): string =>
+  const described = (proof: Proof): string =>
     'rig' in proof
       ? `crash rig: ${proof.rig} ([faults.ts](../test/rig/faults.ts), [drills.ts](../test/rig/drills.ts))`
       : `[${titleOf(proof.file, proof.title) ?? ''}](../${proof.file})`;
@@ -94,7 +94,7 @@ ${SCENARIOS.map(({ name, title }) => `- **${name.slice(0, 3)}** \`${name}\`: ${t
 
 ${FAULTS_BEYOND_THE_PARTNER.map(
   ({ id, what, proofs, untested }) =>
-    `- **${id}** ${what}\n${proofs.map((proof) => `  - ${told(proof)}\n`).join('')}${untested === undefined ? '' : `  - Not tested: ${untested}\n`}`,
+    `- **${id}** ${what}\n${proofs.map((proof) => `  - ${described(proof)}\n`).join('')}${untested === undefined ? '' : `  - Not tested: ${untested}\n`}`,
 ).join('')}`;
   const printed = await format(text, {
     ...(await resolveConfig(join(root, PAGE))),

@@ -22,7 +22,7 @@ import { startPlatform } from '../packages/platform/src/server.ts';
 import * as platform from '../packages/platform/src/variables.ts';
 
 type Env = Record<string, string>;
-const doorway = path.join(import.meta.dirname, '..', 'bin', 'duebridge.ts');
+const entryPoint = path.join(import.meta.dirname, '..', 'bin', 'duebridge.ts');
 const secrets: Env = {
   DUEBRIDGE_SEAL_KEY: Buffer.alloc(32, 1).toString('base64'),
   DUEBRIDGE_KEY_PEPPER: Buffer.alloc(32, 2).toString('base64'),
@@ -416,7 +416,7 @@ async function run(
   args: readonly string[],
   env: Env,
 ): Promise<{ code: number | null; err: string }> {
-  const child = spawn(process.execPath, [doorway, side, ...args], {
+  const child = spawn(process.execPath, [entryPoint, side, ...args], {
     env: { PATH: process.env['PATH'], ...env },
     stdio: ['ignore', 'ignore', 'pipe'],
   });

@@ -105,7 +105,7 @@ test('confirm, calls, acceptance and posting of a payment are one trace, and one
   assert.equal(lines.length, calls.length);
   assert(lines.every((line) => line['status'] === 200 && typeof line['ms'] === 'number'));
 
-  const told = JSON.stringify([
+  const exported = JSON.stringify([
     lines,
     [...platform.spans(), ...partner.spans()].map(({ name, attributes, events, status }) => ({
       name,
@@ -123,7 +123,7 @@ test('confirm, calls, acceptance and posting of a payment are one trace, and one
     '9876543',
     '98765.43',
   ]) {
-    assert(!told.includes(datum), `a span holds ${datum}`);
+    assert(!exported.includes(datum), `a span holds ${datum}`);
   }
 });
 

@@ -59,12 +59,13 @@ async function oneRig(mode: Rig['mode']): Promise<void> {
     for (let count = 0; count < ROUNDS_PER_RIG && chosen.length > 0; count += 1) {
       if (isOver(drills.length)) break;
       const fault = chosen[count % chosen.length];
-      if (fault !== undefined && !(await told(rig, fault, () => oneRound(rig, fault)))) return;
+      if (fault !== undefined && !(await reportRound(rig, fault, () => oneRound(rig, fault))))
+        return;
     }
     for (const drill of drills) {
       if (state.made >= rounds) break;
       const run = async () => ({ reached: true, ...(await drill.run(rig)) });
-      if (!(await told(rig, drill, run))) return;
+      if (!(await reportRound(rig, drill, run))) return;
     }
   } finally {
     await rig.close();
@@ -74,7 +75,7 @@ async function oneRig(mode: Rig['mode']): Promise<void> {
 }
 
 /** Runs a round and prints it; returns whether the rig can continue. */
-async function told(
+async function reportRound(
   rig: Rig,
   { name, kind }: Fault | Drill,
   run: () => Promise<Awaited<ReturnType<typeof oneRound>>>,

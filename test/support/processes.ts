@@ -9,7 +9,7 @@ import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { request } from 'undici';
 
-const doorway = join(import.meta.dirname, '..', '..', 'bin', 'duebridge.ts');
+const entryPoint = join(import.meta.dirname, '..', '..', 'bin', 'duebridge.ts');
 
 /**
  * Time limit for a process to become ready: it takes two seconds alone, and half a minute on a machine with ten times its
@@ -45,7 +45,7 @@ export class Server {
   async start(): Promise<void> {
     const log = createWriteStream(this.#logFile, { flags: 'a' });
     const preload = this.#preload === undefined ? [] : ['--import', this.#preload];
-    const child = spawn(process.execPath, [...preload, doorway, ...this.#args], {
+    const child = spawn(process.execPath, [...preload, entryPoint, ...this.#args], {
       env: { PATH: process.env['PATH'] ?? '', ...this.#env },
       stdio: ['ignore', 'pipe', 'pipe', ...(preload.length === 0 ? [] : (['ipc'] as const))],
     });

@@ -145,7 +145,7 @@ export const PartnerView = Type.Object({
 });
 export type PartnerView = Static<typeof PartnerView>;
 
-/** A new API key, shown only this once (AU1, reliability 4.1). */
+/** A new API key, shown only this once (AU1). */
 export const ClientKeyGrant = Type.Object({
   partner_id: PartnerId,
   client_id: Type.String(),

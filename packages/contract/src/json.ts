@@ -1,5 +1,5 @@
 /**
- * Strict JSON parser, for differences that `JSON.parse` hides and that change an amount (decision 11, reliability F26, F96-F98).
+ * Strict JSON parser, for differences that `JSON.parse` hides and that change an amount (decision 11, F26, F96-F98).
  *
  * `JSON.parse` turns 1e2, 100.0 and 100.000000000000001 into 100 and 2^53+1 into 2^53, keeps the last of two equal keys, and lets
  * `__proto__` through. This parser refuses duplicate and dangerous keys, lone surrogates, NUL and deep nesting. It keeps the
@@ -10,7 +10,7 @@
 /** Maximum nesting depth. The wire needs 3; the limit keeps a hostile body from exhausting the stack. */
 export const MAX_JSON_DEPTH = 32;
 
-/** Keys that can change the prototype when a JavaScript program copies an object (reliability F26). */
+/** Keys that can change the prototype when a JavaScript program copies an object (F26). */
 const DANGEROUS_KEYS = new Set(['__proto__', 'constructor', 'prototype']);
 
 /** A number that is not a plain integer within ±(2^53-1), kept as its source text, unrounded. */

@@ -293,8 +293,8 @@ export function pathFields(path: string): string[] {
 }
 
 /**
- * Fills a path template. Each value becomes exactly one encoded segment, so that no value can change the rest of the path
- * (reliability 4.3). Throws RangeError for a missing or empty value, "." or "..".
+ * Fills a path template. Each value becomes exactly one encoded segment, so that no value can change the rest of the path.
+ * Throws RangeError for a missing or empty value, "." or "..".
  */
 export function fillPath(template: string, values: Readonly<Record<string, string>>): string {
   return template.replaceAll(/\{([a-z_]+)\}/g, (_, name: string) => {

@@ -8,8 +8,7 @@
  *
  * Requests that arrive while a commit is in flight share the next one: INSERT … ON CONFLICT DO NOTHING, then a separate SELECT for
  * those that existed. Each is its own READ COMMITTED transaction, so that the SELECT sees the rows that the insert conflicted with.
- * One statement that does both returned nothing in 40 of 100 races; checking before inserting makes duplicates or errors
- * (reliability fact 4).
+ * One statement that does both returned nothing in 40 of 100 races; checking before inserting makes duplicates or errors.
  *
  * Account and amount are not validated here: a payment for an unknown account is accepted and then fails, so that it leaves a trace
  * and every retry gets the same answer (decision 10).

@@ -203,9 +203,9 @@ async function scripted(
     const signature = String(request.headers[SIGNATURE_HEADER.toLowerCase()]);
     const one = { method, url, body, signature };
     asked.push(one);
-    const told = answer(one);
-    if (told === 'cut') request.socket.destroy();
-    else response.writeHead(told.status, { location: '/elsewhere' }).end(told.body);
+    const reply = answer(one);
+    if (reply === 'cut') request.socket.destroy();
+    else response.writeHead(reply.status, { location: '/elsewhere' }).end(reply.body);
   };
   const server = createServer((request, response) => void serve(request, response));
   server.listen(0, '127.0.0.1');

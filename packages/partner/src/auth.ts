@@ -29,7 +29,7 @@ import { openCredentials, type Credentials, type ValidDigests } from './credenti
 /** A client application that the partner created for a platform (OA1). */
 export interface OAuthClient {
   readonly client_id: string;
-  /** One secret, or two during a rotation: both are valid (reliability F67). */
+  /** One secret, or two during a rotation: both are valid (F67). */
   readonly secrets: readonly string[];
   /** Scopes it may ask for; default both (SC1). */
   readonly scopes?: readonly Scope[];
@@ -114,13 +114,13 @@ export function openAuthenticator(options: {
   recheckMs?: number;
 }): Authenticator {
   const { auth, database, clock } = options;
-  const ground = { database, clock, recheckMs: options.recheckMs ?? RECHECK_MS };
+  const dependencies = { database, clock, recheckMs: options.recheckMs ?? RECHECK_MS };
   return auth.method === 'oauth'
-    ? oauthAuthenticator(auth, ground)
-    : keyAuthenticator(auth, ground);
+    ? oauthAuthenticator(auth, dependencies)
+    : keyAuthenticator(auth, dependencies);
 }
 
-interface Ground {
+interface Dependencies {
   readonly database: Database;
   readonly clock: Clock;
   readonly recheckMs: number;
@@ -132,14 +132,14 @@ interface Ground {
 const UNUSABLE_HEADERS =
   /^(host|connection|cookie|content-.*|transfer-encoding|te|trailer|upgrade|expect|prefer|forwarded|via|x-forwarded-.*|x-request-id|accept.*|date)$/i;
 
-function keyAuthenticator(options: KeyOptions, ground: Ground): Authenticator {
+function keyAuthenticator(options: KeyOptions, dependencies: Dependencies): Authenticator {
   const header = options.header.toLowerCase();
   if (!/^[!#$%&'*+.^_`|~0-9a-z-]+$/.test(header) || UNUSABLE_HEADERS.test(header)) {
     throw new ConfigurationError('the header of the static key must be an ordinary header name');
   }
   checkSecrets(options.keys, 'static key');
   const credentials = openCredentials({
-    ...ground,
+    ...dependencies,
     configured: new Map([[KEY_HOLDER, options.keys]]),
   });
   const caller = callerOf(KEY_HOLDER, options.formerly);
@@ -235,11 +235,11 @@ const forgetStatement = sql(
      SELECT token_sha256 FROM duebridge_partner.access_token WHERE expires_at < clock_timestamp() - interval '1 day' LIMIT 10)`,
 );
 
-function oauthAuthenticator(options: OAuthOptions, ground: Ground): Authenticator {
-  const { database, clock, recheckMs: recheckAfterMs } = ground;
+function oauthAuthenticator(options: OAuthOptions, dependencies: Dependencies): Authenticator {
+  const { database, clock, recheckMs: recheckAfterMs } = dependencies;
   const clients = readClients(options.clients);
   const credentials = openCredentials({
-    ...ground,
+    ...dependencies,
     configured: new Map(options.clients.map(({ client_id, secrets }) => [client_id, secrets])),
   });
   const known = new Map<string, KnownToken>();

@@ -12,7 +12,7 @@ import { randomBytes } from 'node:crypto';
 import { readPartnerConfig } from './config.ts';
 import { instruction, kitDatabase, paymentPath, TEST_KEY } from './testing.ts';
 
-const doorway = fileURLToPath(new URL('../../../bin/duebridge.ts', import.meta.url));
+const entryPoint = fileURLToPath(new URL('../../../bin/duebridge.ts', import.meta.url));
 
 interface Finished {
   readonly code: number | null;
@@ -32,7 +32,7 @@ async function run(env: Record<string, string>, args: string[], input?: string):
 }
 
 function start(env: Record<string, string>, args: string[]) {
-  return spawn(process.execPath, [doorway, 'partner', ...args], {
+  return spawn(process.execPath, [entryPoint, 'partner', ...args], {
     env: { PATH: process.env['PATH'], ...env },
     stdio: ['pipe', 'pipe', 'pipe'],
   });

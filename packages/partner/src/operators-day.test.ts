@@ -211,8 +211,8 @@ test('a static key is replaced while the server runs: both work, then the new on
   assert.equal((await admin.call('POST', '/clients/nobody/credentials', { reason })).status, 404);
   for (let count = 0; count < 4; count += 1) assert.equal((await issue()).status, 200);
   assert.equal((await issue()).status, 409, 'five at a time');
-  const told = JSON.stringify([await list(), (await admin.call('GET', '/audit')).body]);
-  assert(!told.includes(grant.secret) && !told.includes(TEST_KEY));
+  const shown = JSON.stringify([await list(), (await admin.call('GET', '/audit')).body]);
+  assert(!shown.includes(grant.secret) && !shown.includes(TEST_KEY));
 });
 
 test('a client secret is replaced and tokens are ended while the server runs, everywhere within five seconds [OA1 OA3]', async (t) => {

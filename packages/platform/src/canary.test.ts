@@ -1,6 +1,6 @@
 /**
  * Secrets and personal data are planted at every entrance of a platform, and every place that something can come out of is searched
- * (reliability PL15, 4.5): the log at its most talkative, the figures, each answer with its headers, each row of each table.
+ * (PL15): the log at its most talkative, the figures, each answer with its headers, each row of each table.
  */
 import assert from 'node:assert/strict';
 import { createServer } from 'node:http';

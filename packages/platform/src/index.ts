@@ -12,4 +12,9 @@ export type {
   ProcessorRequest,
 } from './funding/adapter.ts';
 export { startPlatform, type Platform } from './server.ts';
-export { closeRejected, closeReview, type ReviewAct, type ReviewGround } from './engine/review.ts';
+export {
+  closeRejected,
+  closeReview,
+  type ReviewAct,
+  type ReviewDependencies as ReviewGround,
+} from './engine/review.ts';

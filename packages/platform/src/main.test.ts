@@ -18,12 +18,12 @@ const env = {
 
 interface Outcome {
   readonly out: string;
-  /** 0, or the exit code that the doorway gives: 3 for commander's own errors. */
+  /** 0, or the exit code of bin/duebridge.ts: 3 for commander's own errors. */
   readonly code: number;
   readonly said: string;
 }
 
-/** Runs a command as the doorway does; the words are split at spaces. */
+/** Runs a command as bin/duebridge.ts does; the words are split at spaces. */
 async function run(
   words: string,
   given: { env?: Record<string, string>; stdin?: string } = {},

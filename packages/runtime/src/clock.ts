@@ -1,18 +1,18 @@
 /**
  * Injected time and randomness: nothing else in the project reads the system's clock, waits, or draws a random number, so a test
- * controls all three (reliability 3.1). `manualClock` of the testing entry point is the other implementation.
+ * controls all three. `manualClock` of the testing entry point is the other implementation.
  */
 import { randomInt } from 'node:crypto';
 
 /** A source of time and randomness. */
 export interface Clock {
-  /** Wall time in milliseconds since 1970; it may step either way (reliability F87), so never subtract two of them. */
+  /** Wall time in milliseconds since 1970; it may step either way (F87), so never subtract two of them. */
   now(): number;
   /** Milliseconds from an arbitrary start that never step back: for intervals and deadlines. */
   monotonic(): number;
   /**
    * Resolves after `ms` milliseconds, or at once when `signal` aborts (it never rejects; look at the signal). Any length works,
-   * including those beyond a timer's 2^31 ms, which setTimeout would fire after 1 ms (reliability F58). Zero, negative and NaN
+   * including those beyond a timer's 2^31 ms, which setTimeout would fire after 1 ms (F58). Zero, negative and NaN
    * resolve in the next turn of the event loop. A waiting sleep keeps the process alive.
    */
   sleep(ms: number, signal?: AbortSignal): Promise<void>;

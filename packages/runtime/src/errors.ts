@@ -28,7 +28,7 @@ export class ConfigurationError extends Error {
 
 /**
  * The database did not answer or refused to work: connection lost, too many connections, shutdown, read only, disk full, no free
- * connection in time, a time limit hit (reliability F69, F73, F78). The HTTP layer answers 503 with Retry-After.
+ * connection in time, a time limit hit (F69, F73, F78). The HTTP layer answers 503 with Retry-After.
  *
  * `outcome` tells what is known of the statement: `not_executed` means it surely left no trace; `unknown` means that it may have
  * been committed (13 % of the calls that failed in a kill test had been), so the writer must read again before deciding.

@@ -21,7 +21,7 @@ export interface GroupCommitOptions<In, Out> {
   flush: (items: In[]) => Promise<Out[]>;
   /** Items in one flush at most: a statement's memory and the delay of its first caller grow with it. */
   maxBatch: number;
-  /** Items waiting at most; the next caller is refused with 503 (reliability F73). */
+  /** Items waiting at most; the next caller is refused with 503 (F73). */
   maxQueued: number;
   /**
    * How long a flush that is not full waits for more items, in milliseconds; default 0. Measured on two cores: 0 gives 6 and 10

@@ -14,7 +14,7 @@ export interface RunOptions {
   /** DUEBRIDGE_ variables that this version does not know; logged, because one may be misspelt. */
   unknownVariables?: readonly string[];
   start(): Promise<Service>;
-  /** Time limit of a stop in milliseconds; default 10,000 (reliability F82), after which a container host kills. */
+  /** Time limit of a stop in milliseconds; default 10,000 (F82), after which a container host kills. */
   stopTimeoutMs?: number;
 }
 

@@ -287,11 +287,11 @@ async function setUp(
   client: PoolClient,
   settings: Readonly<Record<string, string>>,
 ): Promise<Session> {
-  const told = Number((client as { processID?: unknown }).processID);
+  const processId = Number((client as { processID?: unknown }).processID);
   const result = await client.query<{ pooled: boolean }>({
     text: `SELECT pg_backend_pid() <> $1 AS pooled, set_config(name, value, pg_backend_pid() <> $1)
              FROM unnest($2::text[], $3::text[]) AS setting (name, value)`,
-    values: [told, Object.keys(settings), Object.values(settings)],
+    values: [processId, Object.keys(settings), Object.values(settings)],
   });
   const pooled = result.rows[0]?.pooled !== false;
   return {
@@ -555,7 +555,7 @@ export async function ensureDatabase(adminUrl: string, name: string): Promise<st
 const OLDEST_VERSION = 15;
 
 /**
- * Refuses a database whose acknowledgement does not mean a durable write (reliability F74, F75): synchronous_commit off loses
+ * Refuses a database whose acknowledgement does not mean a durable write (F74, F75): synchronous_commit off loses
  * acknowledged payments at a mere process kill, fsync or full_page_writes off at a power cut. It checks the settings that new
  * sessions of this user get, wherever they were set; `local` and the remote_ levels are fine. Call it at the start, on a new pool.
  * Throws ConfigurationError naming every finding.

@@ -189,7 +189,7 @@ export interface ManualClock extends Clock {
    * input or output is not waited for.
    */
   advance(ms: number): Promise<void>;
-  /** Steps only the wall clock, forwards or backwards, as an operator or a time server does (reliability F87). */
+  /** Steps only the wall clock, forwards or backwards, as an operator or a time server does (F87). */
   stepWallClock(ms: number): void;
   /** Number of current sleepers. */
   readonly sleeping: number;

@@ -1,7 +1,7 @@
 /**
  * The judge's HTTP client. It sends one request, never throws because of the other side, and records what was sent and received
  * with every secret masked before storage.
- * The server under test may answer anything or nothing (reliability F96-F102). Every wait has a deadline and every body a limit;
+ * The server under test may answer anything or nothing (F96-F102). Every wait has a deadline and every body a limit;
  * redirects are never followed; an unreadable answer is a reply without a status, not an exception.
  */
 import { readFileSync } from 'node:fs';

@@ -55,7 +55,7 @@ const DEFAULT_LIMIT = 50;
 const paymentId = compileCheck(PlatformPaymentId);
 
 /** The dependencies of the admin API. */
-export interface AdminGround {
+export interface AdminDependencies {
   readonly database: Database;
   readonly registry: PartnerRegistry;
   readonly client: PartnerClient;
@@ -74,8 +74,8 @@ export interface AdminGround {
 }
 
 /** Mounts every admin operation. */
-export function mountAdmin(app: FastifyInstance, ground: AdminGround): void {
-  const { database, registry, client, keys, operators, attempts, clock } = ground;
+export function mountAdmin(app: FastifyInstance, dependencies: AdminDependencies): void {
+  const { database, registry, client, keys, operators, attempts, clock } = dependencies;
   const known = new WeakMap<FastifyRequest, Operator>();
 
   /** The operator, set before the body is read. */
@@ -89,7 +89,7 @@ export function mountAdmin(app: FastifyInstance, ground: AdminGround): void {
   const serve = <const R extends Route>(route: R, handler: Handler<R>): void => {
     mount(app, route, handler, {
       async onRequest(request) {
-        const operator = await ground.authenticate(request);
+        const operator = await dependencies.authenticate(request);
         assertRole(operator, route.role ?? 'viewer');
         known.set(request, operator);
       },
@@ -157,7 +157,7 @@ export function mountAdmin(app: FastifyInstance, ground: AdminGround): void {
     if (query.cursor !== undefined && !paymentId.holds(query.cursor)) throw badCursor();
     // Read one row more than requested: it shows whether there is another page.
     const rows = await listPayments(database, {
-      ...toFilter(query, ground.pepper),
+      ...toFilter(query, dependencies.pepper),
       cursor: query.cursor,
       limit: limit + 1,
     });
@@ -188,7 +188,7 @@ export function mountAdmin(app: FastifyInstance, ground: AdminGround): void {
       event: 'payments_exported',
       detail: { format, unmasked: unmasked ?? 'false', ...filter },
     });
-    const stream = exportPayments(database, toFilter(filter, ground.pepper), {
+    const stream = exportPayments(database, toFilter(filter, dependencies.pepper), {
       format,
       unmasked: unmasked !== undefined,
       view: toPaymentView,
@@ -232,7 +232,7 @@ export function mountAdmin(app: FastifyInstance, ground: AdminGround): void {
     ),
   );
   serve(routes.poll_payment, ({ params, body, request }) =>
-    pollNow(ground, params.platform_payment_id, body.reason, who(request).actor),
+    pollNow(dependencies, params.platform_payment_id, body.reason, who(request).actor),
   );
   serve(routes.withdraw_payment, async ({ params, body, request }) =>
     toPaymentView(
@@ -241,7 +241,7 @@ export function mountAdmin(app: FastifyInstance, ground: AdminGround): void {
   );
   serve(routes.close_review, async ({ params, body, request }) => {
     const { outcome, payment } = await closeReview(
-      ground,
+      dependencies,
       params.platform_payment_id,
       body.reason,
       who(request).actor,
@@ -291,11 +291,11 @@ export function mountAdmin(app: FastifyInstance, ground: AdminGround): void {
   // People, the audit, the whole ----------------------------------------------------------------------------------------------
 
   serve(routes.show_person, async ({ body, request }) => {
-    const person = await showPerson(ground, body.email, body.reason, who(request).actor);
+    const person = await showPerson(dependencies, body.email, body.reason, who(request).actor);
     return { ...person, payments: person.payments.map(toPaymentView) };
   });
   serve(routes.erase_person, ({ body, request }) =>
-    erasePerson(ground, body.email, body.reason, who(request).actor),
+    erasePerson(dependencies, body.email, body.reason, who(request).actor),
   );
   serve(routes.list_audit, async ({ query }) => {
     const limit = Number(query.limit ?? DEFAULT_LIMIT);
@@ -310,10 +310,10 @@ export function mountAdmin(app: FastifyInstance, ground: AdminGround): void {
     };
   });
   serve(routes.verify_audit, ({ query }) =>
-    ground.auditChain.verify(Number(query.after ?? 0), Number(query.limit ?? 50)),
+    dependencies.auditChain.verify(Number(query.after ?? 0), Number(query.limit ?? 50)),
   );
   serve(routes.get_overview, () => overview(database));
-  serve(routes.get_figures, ({ query }) => ground.figures(query, clock.now()));
+  serve(routes.get_figures, ({ query }) => dependencies.figures(query, clock.now()));
   serve(routes.get_failures, ({ query }) => failureReasons(database, query, clock.now()));
 }
 

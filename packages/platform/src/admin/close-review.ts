@@ -7,12 +7,12 @@
  */
 import { Refusal, type PendingClose } from '@duebridge/contract';
 import { sql, type Database } from '@duebridge/runtime';
-import { closeRejected, type ReviewGround } from '../engine/review.ts';
+import { closeRejected, type ReviewDependencies } from '../engine/review.ts';
 import { note } from '../store/audit.ts';
 import { findPayment, type PaymentRow } from '../store/payments.ts';
 
 /** The dependencies of closing. */
-export interface CloseGround extends ReviewGround {
+export interface CloseDependencies extends ReviewDependencies {
   /** Above this amount, closing needs a second person. */
   readonly secondPersonAboveCents: number;
 }
@@ -36,19 +36,19 @@ export async function pendingClose(
  * person asks twice.
  */
 export async function closeReview(
-  ground: CloseGround,
+  dependencies: CloseDependencies,
   platform_payment_id: string,
   reason: string,
   actor: string,
 ): Promise<{ outcome: 'closed' | 'second_person_needed'; payment: PaymentRow }> {
-  const { database } = ground;
+  const { database } = dependencies;
   const payment = await findPayment(database, platform_payment_id);
   if (payment === undefined) throw new Refusal('PAYMENT_NOT_FOUND');
   if (payment.stage !== 'review') {
     throw new Refusal('CONFLICT', { message: 'The payment is not in review' });
   }
   const pending = await pendingClose(database, platform_payment_id);
-  const needsSecond = payment.amount_in_cents > ground.secondPersonAboveCents;
+  const needsSecond = payment.amount_in_cents > dependencies.secondPersonAboveCents;
   if (needsSecond && pending === null) {
     await requestClose(database, payment, reason, actor);
     return { outcome: 'second_person_needed', payment };
@@ -59,7 +59,7 @@ export async function closeReview(
     });
   }
   // The first person acts and the second approves; the audit line that ends the payment names both.
-  const closed = await closeRejected(ground, {
+  const closed = await closeRejected(dependencies, {
     platform_payment_id,
     reason,
     ...(pending === null ? { actor } : { actor: pending.requested_by, approved_by: actor }),

@@ -15,7 +15,7 @@ import { paymentsOfPerson } from '../store/payment-search.ts';
 import { findPayments, type PaymentRow } from '../store/payments.ts';
 
 /** The keys for finding and opening personal data. */
-export interface PeopleGround {
+export interface PeopleDependencies {
   readonly database: Database;
   readonly sealer: Sealer;
   readonly pepper: KeyObject;
@@ -40,7 +40,7 @@ const customersStatement = sql(
 
 /** The data held about a person. Throws Refusal NOT_FOUND. */
 export async function showPerson(
-  { database, sealer, pepper }: PeopleGround,
+  { database, sealer, pepper }: PeopleDependencies,
   email: string,
   reason: string,
   actor: string,
@@ -79,7 +79,7 @@ const eraseStatement = sql(
 
 /** Erases a person. Throws Refusal NOT_FOUND when nothing is held about them. */
 export function erasePerson(
-  { database, pepper }: PeopleGround,
+  { database, pepper }: PeopleDependencies,
   email: string,
   reason: string,
   actor: string,

@@ -15,7 +15,7 @@ import { findPayment } from '../store/payments.ts';
 
 /** Polls the partner. Throws Refusal PAYMENT_NOT_FOUND, and CONFLICT for a payment that the partner cannot have. */
 export async function pollNow(
-  ground: {
+  dependencies: {
     readonly database: Database;
     readonly registry: PartnerRegistry;
     readonly client: PartnerClient;
@@ -24,7 +24,7 @@ export async function pollNow(
   reason: string,
   actor: string,
 ): Promise<PartnerAnswer> {
-  const { database, registry, client } = ground;
+  const { database, registry, client } = dependencies;
   const payment = await findPayment(database, platform_payment_id);
   const partner = payment && (await registry.get(payment.partner_id));
   if (payment === undefined || partner === undefined) throw new Refusal('PAYMENT_NOT_FOUND');

@@ -12,7 +12,7 @@ import { crc32 } from 'node:zlib';
 import { Refusal, type ClientKeyGrant, type ClientKeyView } from '@duebridge/contract';
 import { constraintOf, sql, type Clock, type Database, type Log } from '@duebridge/runtime';
 
-/** How long a key read from the database is cached; bounds how late a revocation takes effect (reliability 4.1). */
+/** How long a key read from the database is cached; bounds how late a revocation takes effect. */
 const CACHE_MS = 5_000;
 /** Clients cached at most. A deployment has tens; unknown ids are never cached. */
 const MAX_CACHED_CLIENTS = 10_000;
@@ -250,8 +250,8 @@ function unauthorized(): Refusal {
 }
 
 /**
- * A key of 256 random bits, with a prefix and a checksum by which secret scanners recognize it with certainty
- * (reliability 4.1). The checksum is never verified here: rejecting by checksum would be faster than rejecting by digest, and so
+ * A key of 256 random bits, with a prefix and a checksum by which secret scanners recognize it with certainty.
+ * The checksum is never verified here: rejecting by checksum would be faster than rejecting by digest, and so
  * leak timing.
  */
 function newApiKey(): string {

@@ -31,7 +31,7 @@ export interface MailTransport {
 }
 
 /** What mailing depends on. */
-export interface MailGround {
+export interface MailDependencies {
   readonly database: Database;
   readonly registry: PartnerRegistry;
   readonly sealer: Sealer;
@@ -124,8 +124,10 @@ interface Content {
 }
 
 /** Queues and sends until `signal` aborts; resolves then. Any number of replicas may do so at once. */
-export async function keepMailing(ground: MailGround & { signal: AbortSignal }): Promise<void> {
-  const { database, clock, log, signal, transport } = ground;
+export async function keepMailing(
+  dependencies: MailDependencies & { signal: AbortSignal },
+): Promise<void> {
+  const { database, clock, log, signal, transport } = dependencies;
   const mailer = createTransport(transport.url);
   try {
     while (!signal.aborted) {
@@ -133,7 +135,7 @@ export async function keepMailing(ground: MailGround & { signal: AbortSignal }):
         await database.query(progressStatement);
         await queueMails(database);
         const due = await database.query<Claimed>(claimStatement);
-        for (const mail of due) await sendOne(ground, mailer, mail);
+        for (const mail of due) await sendOne(dependencies, mailer, mail);
         // No pause while there is more: a backlog drains as fast as the mail server accepts it.
         if (due.length === MAILS_PER_POLL) continue;
       } catch (error) {
@@ -147,11 +149,11 @@ export async function keepMailing(ground: MailGround & { signal: AbortSignal }):
 }
 
 async function sendOne(
-  ground: MailGround,
+  dependencies: MailDependencies,
   mailer: ReturnType<typeof createTransport>,
   { platform_payment_id, kind, tries }: Claimed,
 ): Promise<void> {
-  const { database, registry, sealer, transport, log } = ground;
+  const { database, registry, sealer, transport, log } = dependencies;
   const [content] = await database.query<Content>(contentStatement, [platform_payment_id]);
   // No customer confirmed this payment, or the customer was erased: there is no recipient.
   if (content === undefined || content.sealed === null) {

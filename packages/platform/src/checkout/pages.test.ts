@@ -126,7 +126,7 @@ test('a payment page runs its own scripts alone, is kept by nobody and tells nob
   ]) {
     assert.ok(policy.split('; ').includes(directive), directive);
   }
-  const told = Object.fromEntries(
+  const sent = Object.fromEntries(
     [
       'cache-control',
       'referrer-policy',
@@ -139,7 +139,7 @@ test('a payment page runs its own scripts alone, is kept by nobody and tells nob
       'set-cookie',
     ].map((name) => [name, headers[name]]),
   );
-  assert.deepEqual(told, {
+  assert.deepEqual(sent, {
     'cache-control': 'no-store',
     'referrer-policy': 'no-referrer',
     'x-content-type-options': 'nosniff',

@@ -1,5 +1,5 @@
 /**
- * A payment in memory, kept as small as possible because a worker holds up to a million (performance F5): what many payments have in
+ * A payment in memory, kept as small as possible because a worker holds up to a million: what many payments have in
  * common is one object for all of them, and so is what is remembered of calls that failed, while none has.
  */
 import type { PaymentStage, PaymentStatus } from '@duebridge/contract';

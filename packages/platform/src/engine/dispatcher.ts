@@ -3,7 +3,7 @@
  *
  * enters: payments, by `add`.  leaves: each is called, decided (payment-steps.ts), recorded (records.ts) and queued again, until it
  *         is settled, waits for an operator, or belongs to another worker.
- * holds:  due times are kept in memory; a poll that finds no change writes nothing (performance F4). A payment is in one queue
+ * holds:  due times are kept in memory; a poll that finds no change writes nothing. A payment is in one queue
  *         or has one step under way, never both: only the end of a step queues it again. An error in one payment affects no other
  *         (F90), and a slow partner fills only its own queue (PL16).
  *

@@ -7,7 +7,7 @@
  * holds:
  * - A worker lives as long as one lease: it begins when a lease is held (lease.ts) and ends with it, or with the stop. worker.ts
  *   holds its slots and what it reads from them, dispatcher.ts drives its payments.
- * - Due times are kept in memory; a poll that finds no change writes nothing (performance F4). After a crash every payment in
+ * - Due times are kept in memory; a poll that finds no change writes nothing. After a crash every payment in
  *   flight is taken over and is due soon.
  * - Claim, commit, call, record: no transaction spans a call, and the intent is durable before the first PUT (PL1).
  * - Every write carries the fence (store/payments.ts). A worker that cannot prove its lease drops everything, aborts its calls and
@@ -117,7 +117,7 @@ class RunningEngine implements Engine {
   readonly #times: EngineTimes;
   readonly #watchers: Watchers = new Map();
   /** What a watcher of another worker's payment was told last. */
-  readonly #told = new Map<string, string>();
+  readonly #notified = new Map<string, string>();
   /** Watched payments of this worker that have changed, and those whose rows could not be read then. */
   readonly #news = new Set<string>();
   readonly #missed = new Set<string>();
@@ -250,7 +250,7 @@ class RunningEngine implements Engine {
       watchers.delete(changed);
       if (watchers.size > 0) return;
       this.#watchers.delete(platform_payment_id);
-      this.#told.delete(platform_payment_id);
+      this.#notified.delete(platform_payment_id);
     };
   }
 
@@ -375,9 +375,9 @@ class RunningEngine implements Engine {
       (id) => this.#worker?.has(id) !== true || this.#missed.has(id),
     );
     if (foreign.length === 0) return;
-    const told = foreign.map((id) => this.#told.get(id) ?? '');
+    const notified = foreign.map((id) => this.#notified.get(id) ?? '');
     const missed = [...this.#missed];
-    for (const row of await findNews(this.#options.database, foreign, told)) this.#notify(row);
+    for (const row of await findNews(this.#options.database, foreign, notified)) this.#notify(row);
     for (const id of missed) this.#missed.delete(id);
   }
 
@@ -385,8 +385,8 @@ class RunningEngine implements Engine {
     const watchers = this.#watchers.get(row.platform_payment_id);
     if (watchers === undefined) return;
     const news = `${row.stage} ${row.status}`;
-    if (this.#told.get(row.platform_payment_id) === news) return;
-    this.#told.set(row.platform_payment_id, news);
+    if (this.#notified.get(row.platform_payment_id) === news) return;
+    this.#notified.set(row.platform_payment_id, news);
     for (const changed of watchers) {
       try {
         changed(row);

@@ -389,13 +389,13 @@ function learnt(
 /** Records the acceptance, once. */
 function acceptance(
   payment: Readonly<PaymentMemory>,
-  told: Acceptance,
+  accepted: Acceptance,
   around: Surroundings,
 ): { readonly memory: Partial<PaymentMemory>; readonly write?: { readonly write: StepWrite } } {
   if (payment.stage === 'accepted') return { memory: {} };
   return {
     memory: { acceptedAt: around.now, polls: 0 },
-    write: { write: { kind: 'advance', to: 'accepted', acceptance: told } },
+    write: { write: { kind: 'advance', to: 'accepted', acceptance: accepted } },
   };
 }
 

@@ -16,7 +16,7 @@ import { judgePoll, type PollOutcome } from './outcome.ts';
 import { refusalText } from './payment-steps.ts';
 
 /** What closing a payment depends on. */
-export interface ReviewGround {
+export interface ReviewDependencies {
   readonly database: Database;
   readonly registry: PartnerRegistry;
   readonly client: PartnerClient;
@@ -37,19 +37,22 @@ export interface ReviewAct {
  * with the partner's own words as its reason. Throws Refusal PAYMENT_NOT_FOUND; CONFLICT when it is in no such review, was accepted
  * before, or is known to the partner; SERVICE_UNAVAILABLE when the partner gives no usable answer.
  */
-export async function closeRejected(ground: ReviewGround, act: ReviewAct): Promise<PaymentRow> {
-  const { payment, review_reason } = await inReview(ground, act.platform_payment_id);
+export async function closeRejected(
+  dependencies: ReviewDependencies,
+  act: ReviewAct,
+): Promise<PaymentRow> {
+  const { payment, review_reason } = await inReview(dependencies, act.platform_payment_id);
   if (!review_reason.startsWith('rejected_') || payment.payment_id !== null) {
     throw new Refusal('CONFLICT', {
       message: 'The partner did not refuse this payment; it needs the statement of the partner',
     });
   }
-  const found = await askPartner(ground, payment);
+  const found = await askPartner(dependencies, payment);
   if (found.kind !== 'not_found' || !found.believed) throw notClosable(found);
   const [, , ...code] = review_reason.split('_');
   const failure_reason =
     payment.rejection_message ?? refusalText(code.length === 0 ? undefined : code.join('_'));
-  return close(ground, act, {
+  return close(dependencies, act, {
     status: 'failed',
     failure_reason,
     review_reason,
@@ -63,15 +66,15 @@ export async function closeRejected(ground: ReviewGround, act: ReviewAct): Promi
  * shows the payment as processing or succeeded, whatever was confirmed.
  */
 export async function closeReview(
-  ground: ReviewGround,
+  dependencies: ReviewDependencies,
   act: ReviewAct & {
     readonly status: 'failed' | 'canceled';
     /** At most 500 characters; for `failed` only. */
     readonly failure_reason?: string;
   },
 ): Promise<PaymentRow> {
-  const { payment, review_reason } = await inReview(ground, act.platform_payment_id);
-  const found = await askPartner(ground, payment);
+  const { payment, review_reason } = await inReview(dependencies, act.platform_payment_id);
+  const found = await askPartner(dependencies, payment);
   switch (found.kind) {
     // The partner's record shows the payment: resume it, and let it end as the partner says.
     case 'processing':
@@ -91,7 +94,7 @@ export async function closeReview(
   }
   const failure_reason =
     act.status === 'failed' ? (act.failure_reason ?? refusalText(undefined)).slice(0, 500) : null;
-  return close(ground, act, {
+  return close(dependencies, act, {
     status: act.status,
     failure_reason,
     review_reason,
@@ -100,7 +103,7 @@ export async function closeReview(
 }
 
 async function inReview(
-  { database }: ReviewGround,
+  { database }: ReviewDependencies,
   platform_payment_id: string,
 ): Promise<{ payment: PaymentRow; review_reason: string }> {
   const payment = await findPayment(database, platform_payment_id);
@@ -109,15 +112,21 @@ async function inReview(
   return { payment, review_reason: payment.review_reason };
 }
 
-async function askPartner(ground: ReviewGround, payment: PaymentRow): Promise<PollOutcome> {
-  const partner = await ground.registry.get(payment.partner_id);
+async function askPartner(
+  dependencies: ReviewDependencies,
+  payment: PaymentRow,
+): Promise<PollOutcome> {
+  const partner = await dependencies.registry.get(payment.partner_id);
   if (partner === undefined) throw new Refusal('NOT_FOUND');
   // Ignore the payment_id: a partner that lost the payment may have accepted it again under another.
-  return judgePoll({ ...payment, payment_id: null }, await ground.client.poll(partner, payment));
+  return judgePoll(
+    { ...payment, payment_id: null },
+    await dependencies.client.poll(partner, payment),
+  );
 }
 
 async function close(
-  { database }: ReviewGround,
+  { database }: ReviewDependencies,
   act: ReviewAct,
   closing: Omit<Parameters<typeof closePayment>[1], keyof ReviewAct>,
 ): Promise<PaymentRow> {

@@ -161,7 +161,7 @@ const applyStatement = sql(
      SELECT $1, $2, $4, p.platform_payment_id FROM p
      ON CONFLICT (adapter, event_id) DO NOTHING
      RETURNING kind
-   ), told AS (
+   ), changed AS (
      UPDATE duebridge_platform.funds f
         SET news_at = $5::timestamptz,
             state = CASE WHEN fresh.kind = 'taken' AND p.status IN ('failed', 'canceled')
@@ -221,7 +221,7 @@ export function openFunds(options: {
   }
   const outcomes = options.metrics?.counter(
     'duebridge_funds_total',
-    'What became of funds at processors, and what their webhooks told, by adapter',
+    'What became of funds at processors, and what their webhooks reported, by adapter',
     ['adapter', 'outcome'],
   );
   // Start at zero, so that the first occurrence of each kind is an increase that an alert can see.
@@ -318,10 +318,10 @@ export function openFunds(options: {
       }
     }
     await database.query(askedStatement, [id, instant(now)]);
-    const told = await adapter.authorize({ ...full, reference }, call);
-    switch (told.kind) {
+    const reply = await adapter.authorize({ ...full, reference }, call);
+    switch (reply.kind) {
       case 'authorized': {
-        const expires = told.expires_at === undefined ? null : instant(told.expires_at);
+        const expires = reply.expires_at === undefined ? null : instant(reply.expires_at);
         const held = await database.query(heldStatement, [id, expires]);
         // A release has begun and will find these funds by their reference.
         if (held.length === 0) return { kind: 'declined', reason: WITHDRAWN };
@@ -329,9 +329,9 @@ export function openFunds(options: {
         return { kind: 'authorized' };
       }
       case 'declined':
-        return decline(adapter, id, told.reason);
+        return decline(adapter, id, reply.reason);
       case 'requires_action': {
-        const sealed = sealer.seal(JSON.stringify(told.action), placeOf(id));
+        const sealed = sealer.seal(JSON.stringify(reply.action), placeOf(id));
         await database.query(actStatement, [id, sealed, instant(now + ACT_WITHIN_MS)]);
         if (row.state === 'new') count(adapter.name, 'requires_action');
         return { kind: 'waits', afterMs: LOOK_MS };
@@ -365,13 +365,13 @@ export function openFunds(options: {
       case 'authorized':
         break;
     }
-    const told = await adapter.capture(full, call);
-    if (told.kind === 'captured') {
+    const reply = await adapter.capture(full, call);
+    if (reply.kind === 'captured') {
       await end(id, 'captured', ['authorized']);
       count(adapter.name, 'captured');
       return undefined;
     }
-    const reason = told.reason.slice(0, 500);
+    const reason = reply.reason.slice(0, 500);
     await end(id, 'uncollected', ['authorized'], reason);
     count(adapter.name, 'uncollected');
     log.error(

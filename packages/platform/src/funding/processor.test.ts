@@ -188,10 +188,10 @@ test('a processor that tells late that it took funds of a failed payment is made
   await until('the end', async () => (await payment.read()).status === 'failed');
   const event = { event_id: 'late-1', platform_payment_id: payment.id, kind: 'taken' };
   for (const applied of [true, false]) {
-    const told = await platform.call('POST', '/v1/funding/scripted/events', {
+    const reply = await platform.call('POST', '/v1/funding/scripted/events', {
       raw: JSON.stringify(event),
     });
-    assert.deepEqual(told.body, { applied });
+    assert.deepEqual(reply.body, { applied });
   }
   const funds = openFunds({
     database: platform.database,

@@ -414,7 +414,7 @@ function bankFunds(stripe: Stripe): Way {
  */
 function judgeIntent(
   intent: Stripe.PaymentIntent | Stripe.SetupIntent,
-  failed: Told | null,
+  failed: StripeError | null,
   authorized: ProcessorAuthorization,
   giveUp: (reason: string) => Promise<ProcessorAuthorization>,
 ): ProcessorAuthorization | 'confirm' | Promise<ProcessorAuthorization> {
@@ -502,17 +502,17 @@ function actionOf(intent: {
   return { kind: 'requires_action', action: { kind: 'step_up', data: intent.client_secret } };
 }
 
-interface Told {
+interface StripeError {
   readonly code?: string | undefined;
   readonly decline_code?: string | undefined;
 }
 
-function codeOf({ code, decline_code }: Told): string {
+function codeOf({ code, decline_code }: StripeError): string {
   return decline_code ?? code ?? 'no code';
 }
 
-function declineText(told: Told): string {
-  return DECLINES[told.decline_code ?? ''] ?? DECLINES[told.code ?? ''] ?? DECLINED;
+function declineText(error: StripeError): string {
+  return DECLINES[error.decline_code ?? ''] ?? DECLINES[error.code ?? ''] ?? DECLINED;
 }
 
 function idOf(linked: string | { readonly id: string } | null): string | undefined {

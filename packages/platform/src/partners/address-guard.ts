@@ -1,5 +1,5 @@
 /**
- * Which addresses the platform may call: public ones only, unless private ones are admitted (PL14, reliability 4.3).
+ * Which addresses the platform may call: public ones only, unless private ones are admitted (PL14).
  *
  * The guard checks twice. It checks a URL after parsing, because 127.1, 2130706433, 0x7f.1 and full-width digits all become
  * 127.0.0.1 there and no name lookup follows. It checks every address that a name resolves to at connect time, and only checked

@@ -1,5 +1,5 @@
 /**
- * One HTTP call to a partner, with the limits needed against a hostile or broken peer (reliability 4.3, F03-F06, F19-F26, F40-F48).
+ * One HTTP call to a partner, with the limits needed against a hostile or broken peer (F03-F06, F19-F26, F40-F48).
  *
  * enters: a method, a URL, headers and perhaps a body. leaves: a reply that was read completely and parsed strictly, or the reason
  *         why there is none.

@@ -1,5 +1,5 @@
 /**
- * The OAuth 2.0 client of a partner (OA2-OA4, decision 14, reliability F51-F68).
+ * The OAuth 2.0 client of a partner (OA2-OA4, decision 14, F51-F68).
  *
  * enters: a partner's credentials.  leaves: an access token to put behind `Bearer`, or why there is none.
  * holds:  one fetch in flight per partner, shared by all callers (F65); tokens are renewed on use, without timers (F58); a token is

@@ -1,5 +1,5 @@
 /**
- * Whether a partner's payment record can be believed, and what it says (PL5, PL6, reliability F26-F38). Pure.
+ * Whether a partner's payment record can be believed, and what it says (PL5, PL6, F26-F38). Pure.
  *
  * The answer is untrusted input: fields are read one by one and compared with the intent that we committed before the first PUT.
  * Anything but a clear terminal record of this very payment leaves the payment unchanged.

@@ -2,7 +2,7 @@
  * The registry of partners: who they are, where they are called, with which credentials and within which budget.
  *
  * holds: secrets are sealed in the database and never part of a `Partner` or a `PartnerView`; a change reaches every process within
- *        five seconds, because a cached read is at most that old (decision 25, reliability 4.1).
+ *        five seconds, because a cached read is at most that old (decision 25).
  *
  * One file because reading, changing and caching a partner share the columns and the seal.
  */
@@ -534,7 +534,7 @@ function templateProblem(name: string, template: string): string | undefined {
   }
 }
 
-/** Names that steer the connection, the body or what others on the way believe: never a key's (reliability 4.3). */
+/** Names that steer the connection, the body or what others on the way believe: never a key's. */
 const DENIED_HEADERS =
   /^(host|connection|keep-alive|upgrade|te|trailer|transfer-encoding|expect|date|cookie|forwarded|via|prefer|accept|accept-encoding|user-agent|traceparent|tracestate|x-request-id|content-.*|x-forwarded-.*|proxy-.*|sec-.*)$/i;
 

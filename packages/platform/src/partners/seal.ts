@@ -1,6 +1,6 @@
 /**
  * Partner credentials at rest: AES-256-GCM with a random 96-bit nonce, the id of the key that sealed, and associated data that
- * binds a secret to its partner and field, so that a row copied to another partner does not open (reliability 4.5).
+ * binds a secret to its partner and field, so that a row copied to another partner does not open.
  */
 import {
   createCipheriv,

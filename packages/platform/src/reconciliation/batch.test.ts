@@ -209,8 +209,8 @@ test('equal statements settle a batch in one call; without one each payment is r
   const own = await statementOf(batch, rows);
   partner.script = (seen) => (seen.path === `/batch/${batch}` ? { json: own } : undefined);
   const calls = partner.seen.length;
-  const told = await reconcileBatch(place, batch, {}, 'operator');
-  assert.deepEqual(told, {
+  const reconciled = await reconcileBatch(place, batch, {}, 'operator');
+  assert.deepEqual(reconciled, {
     platform_batch_id: batch,
     method: 'statement',
     compared: 4,

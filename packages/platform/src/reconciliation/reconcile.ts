@@ -36,7 +36,7 @@ import type { Partner, PartnerRegistry } from '../partners/registry.ts';
 import { PAYMENT_COLUMNS, type PaymentRow } from '../store/payments.ts';
 
 /** What reconciliation needs. */
-export interface ReconcileGround {
+export interface ReconcileDependencies {
   readonly database: Database;
   readonly registry: PartnerRegistry;
   readonly client: PartnerClient;
@@ -53,16 +53,16 @@ const RETRY_AFTER_S = '30';
  * shows and no payment of ours explains stands under the batch's own id.
  */
 export async function reconcileBatch(
-  ground: ReconcileGround,
+  dependencies: ReconcileDependencies,
   platform_batch_id: string,
   request: ReconcileRequest,
   actor: string,
 ): Promise<Reconciliation> {
-  const { database } = ground;
+  const { database } = dependencies;
   const partner_id = await partnerOf(database, platform_batch_id);
   const found =
     request.csv === undefined
-      ? await compareWithPartner(ground, platform_batch_id, partner_id)
+      ? await compareWithPartner(dependencies, platform_batch_id, partner_id)
       : await compareWithFile(database, platform_batch_id, readLines(request.csv));
   await keep(database, partner_id, found, actor);
   return found.result;
@@ -300,7 +300,7 @@ function inIdOrder(differences: Difference[]): Difference[] {
 // With the partner itself --------------------------------------------------------------------------------------------------
 
 async function compareWithPartner(
-  { database, registry, client }: ReconcileGround,
+  { database, registry, client }: ReconcileDependencies,
   platform_batch_id: string,
   partner_id: string,
 ): Promise<Found> {

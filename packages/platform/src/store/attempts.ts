@@ -253,8 +253,8 @@ function resultOf(answer: AnsweredCall['answer']): string {
   const fields = typeof answer.json === 'object' && answer.json !== null ? answer.json : {};
   const word = 'status' in fields && answer.status === 200 ? fields['status'] : undefined;
   const code = 'code' in fields ? fields['code'] : undefined;
-  const told = word ?? code;
-  if (typeof told === 'string' && /^[A-Za-z0-9_.-]{1,64}$/.test(told)) return told;
+  const result = word ?? code;
+  if (typeof result === 'string' && /^[A-Za-z0-9_.-]{1,64}$/.test(result)) return result;
   return answer.problem === undefined ? `http_${answer.status}` : `not_json_${answer.problem}`;
 }
 

@@ -123,17 +123,17 @@ export function findPayments(on: Queryable, ids: readonly string[]): Promise<Pay
 
 const newsStatement = sql(
   'payment_news',
-  `SELECT ${PAYMENT_COLUMNS} FROM unnest($1::text[], $2::text[]) AS u (id, told), duebridge_platform.payments p
-    WHERE p.platform_payment_id = u.id AND p.stage || ' ' || p.status <> u.told`,
+  `SELECT ${PAYMENT_COLUMNS} FROM unnest($1::text[], $2::text[]) AS u (id, known), duebridge_platform.payments p
+    WHERE p.platform_payment_id = u.id AND p.stage || ' ' || p.status <> u.known`,
 );
 
-/** Those of these payments whose stage and status, written as `stage status`, differ from their entry in `told`. */
+/** Those of these payments whose stage and status, written as `stage status`, differ from their entry in `known`. */
 export function findNews(
   on: Queryable,
   ids: readonly string[],
-  told: readonly string[],
+  known: readonly string[],
 ): Promise<PaymentRow[]> {
-  return on.query<PaymentRow>(newsStatement, [ids, told]);
+  return on.query<PaymentRow>(newsStatement, [ids, known]);
 }
 
 const sessionStatement = sql(

@@ -10,7 +10,7 @@ import { fileURLToPath } from 'node:url';
 import { CommandError, exitCodes } from '../errors.ts';
 import { readTextFile, type Terminal } from './terminal.ts';
 
-const doorway = fileURLToPath(new URL('../../../../bin/duebridge.ts', import.meta.url));
+const entryPoint = fileURLToPath(new URL('../../../../bin/duebridge.ts', import.meta.url));
 
 function terminal(...input: Uint8Array[]): Terminal {
   async function* stdin(): AsyncGenerator<Uint8Array> {
@@ -60,7 +60,7 @@ test('a name in Latin-1 is refused, in a file and on standard input, and in UTF-
 });
 
 test('a command whose reader has gone ends quietly with 0, as in `| head`', async (t) => {
-  const child = spawn(process.execPath, [doorway, 'partner', 'accounts-openapi'], {
+  const child = spawn(process.execPath, [entryPoint, 'partner', 'accounts-openapi'], {
     stdio: ['ignore', 'pipe', 'pipe'],
   });
   t.after(() => child.kill('SIGKILL'));

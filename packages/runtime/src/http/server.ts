@@ -1,6 +1,6 @@
 /**
  * HTTP for both servers: a Fastify server whose every answer, even to bytes that are no HTTP, has the catalogue's form and an
- * X-Request-Id; strict in what it reads (decisions 5, 11 and 16); limited in size, time and number (reliability 4.4); and
+ * X-Request-Id; strict in what it reads (decisions 5, 11 and 16); limited in size, time and number; and
  * `mount`, which puts an operation of the contract's route table on it.
  *
  * A request's way: duplicate headers and bodies where none belong are refused, the caller is authenticated (`onRequest`, before
@@ -192,7 +192,7 @@ function setCommonHeaders(
   reply: FastifyReply,
   hstsSeconds: number | undefined,
 ): void {
-  // no-store: a cached status of a payment is a wrong one (reliability F37).
+  // no-store: a cached status of a payment is a wrong one (F37).
   reply.headers({
     'x-request-id': request.id,
     'cache-control': 'no-store',

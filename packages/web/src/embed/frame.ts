@@ -3,7 +3,7 @@
  */
 import { FAILED, PROTOCOL, type Failed, type Hello, type Init, type ToSite } from '../messages.ts';
 import { showDialog, type Dialog } from './dialog.ts';
-import type { Given, Mounting, Shared } from './mounting.ts';
+import type { TokenResult, Mounting, Shared } from './mounting.ts';
 import { DuebridgeError, type DuebridgeEvents, type PaymentUpdate } from './types.ts';
 
 /** After `load` the page's script has run; only an error page stays silent for longer. */
@@ -24,7 +24,7 @@ export function showFrame(shared: Shared, by: Mounting, place: HTMLElement): voi
   let payment: PaymentUpdate | undefined;
   let tokenError: unknown;
   /** The token is requested while the frame loads; null once it is used, or when the page asked first. */
-  let early: Promise<Given> | null | undefined;
+  let early: Promise<TokenResult> | null | undefined;
 
   const exit = (value: DuebridgeEvents['exit']): void => {
     // With `inline` the last screen stays until the site removes it.

@@ -11,7 +11,7 @@ import type {
 } from './types.ts';
 
 /** A token, or null with the error that the site's backend threw. */
-export interface Given {
+export interface TokenResult {
   readonly token: string | null;
   readonly error?: unknown;
 }
@@ -32,7 +32,7 @@ export interface Shared {
   leave?: ((why: DuebridgeState) => void) | undefined;
   readonly language: () => string;
   readonly emit: <K extends keyof DuebridgeEvents>(event: K, value: DuebridgeEvents[K]) => void;
-  readonly getToken: (why: TokenReason) => Promise<Given>;
+  readonly getToken: (why: TokenReason) => Promise<TokenResult>;
 }
 
 /** One mount, from the call until what it shows is removed. */

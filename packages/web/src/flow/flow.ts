@@ -17,7 +17,7 @@ import {
   paymentOf,
   reduce,
   type Again,
-  type Happening,
+  type FlowEvent,
   type State,
 } from './state.ts';
 import { plainText } from './text.ts';
@@ -49,7 +49,7 @@ export class Flow {
   #renewing: Promise<boolean> | undefined;
   #warning: ReturnType<typeof setTimeout> | undefined;
   #following = new AbortController();
-  #told = '';
+  #lastUpdate = '';
   /** A confirm was sent and its answer is not known: there may be a payment that no read has shown yet. */
   #unanswered = false;
   #leaving = false;
@@ -72,24 +72,24 @@ export class Flow {
   // What the customer does --------------------------------------------------------------------------------------------------
 
   choose(amount: number): void {
-    this.#happens({ type: 'chose', amount });
+    this.#apply({ type: 'chose', amount });
   }
   editAmount(): void {
-    this.#happens({ type: 'edits_amount' });
+    this.#apply({ type: 'edits_amount' });
   }
   typeAmount(text: string): void {
-    this.#happens({ type: 'typed', text });
+    this.#apply({ type: 'typed', text });
   }
   submitAmount(): void {
     const { screen } = this.state;
     if (screen.name !== 'amount') return;
-    this.#happens({ type: 'submitted', cents: parseAmount(screen.bill.typed, this.locale) });
+    this.#apply({ type: 'submitted', cents: parseAmount(screen.bill.typed, this.locale) });
   }
   chooseMethod(method: string): void {
-    this.#happens({ type: 'method', method });
+    this.#apply({ type: 'method', method });
   }
   back(): void {
-    this.#happens({ type: 'back' });
+    this.#apply({ type: 'back' });
   }
 
   /** Confirms; a second press while it is sent does nothing. */
@@ -99,11 +99,11 @@ export class Flow {
     const { amount, bill } = screen;
     const method = methodFor(bill, amount);
     if (method === undefined) return;
-    this.#happens({ type: 'sends' });
+    this.#apply({ type: 'sends' });
     let instrument: string | undefined;
     if (method.frame !== undefined) {
       instrument = await this.instrument?.();
-      if (instrument === undefined) return this.#happens({ type: 'not_sent' });
+      if (instrument === undefined) return this.#apply({ type: 'not_sent' });
     }
     this.#unanswered = true;
     const confirmed = await confirmPayment(
@@ -129,7 +129,7 @@ export class Flow {
         return this.#ended();
       case 'amount_refused':
         this.#tell('amount_out_of_range', confirmed.requestId);
-        return this.#happens({ type: 'amount_refused', session: confirmed.session });
+        return this.#apply({ type: 'amount_refused', session: confirmed.session });
       case 'unclear': {
         const { code, requestId } = confirmed.failed;
         return this.#stop(code, requestId, code === 'account_not_found' ? undefined : 'bill');
@@ -139,13 +139,13 @@ export class Flow {
 
   /** After a payment that failed or was canceled: makes another one in its place. */
   tryAgain(): void {
-    this.#happens({ type: 'tries_again' });
+    this.#apply({ type: 'tries_again' });
     void this.#showBill();
   }
 
   /** "Try again" on a problem. */
   again(with_: Again): void {
-    this.#happens({ type: 'loads' });
+    this.#apply({ type: 'loads' });
     void (with_ === 'bill' ? this.#showBill() : this.start());
   }
 
@@ -153,7 +153,7 @@ export class Flow {
   close(sure = false): void {
     const { screen } = this.state;
     if (screen.name === 'confirm' && screen.sending && !sure) {
-      this.#happens({ type: 'asks_to_close', asks: true });
+      this.#apply({ type: 'asks_to_close', asks: true });
       return;
     }
     if (this.#site.returnUrl !== undefined) {
@@ -173,13 +173,13 @@ export class Flow {
       },
     });
     // In the site's own page the frame stays, so it has to say that the flow is done.
-    this.#happens({ type: 'left', left: this.#site.display === 'inline' });
+    this.#apply({ type: 'left', left: this.#site.display === 'inline' });
   }
   keepOpen(): void {
-    this.#happens({ type: 'asks_to_close', asks: false });
+    this.#apply({ type: 'asks_to_close', asks: false });
   }
   comeBack(): void {
-    this.#happens({ type: 'left', left: false });
+    this.#apply({ type: 'left', left: false });
   }
 
   /** Returns to the site with a signed result; without one, which says nothing about a payment, when the session has ended. */
@@ -275,10 +275,10 @@ export class Flow {
     });
     this.#sessionId = grant.session_id;
     clearTimeout(this.#warning);
-    this.#happens({ type: 'session_ends', at: undefined });
+    this.#apply({ type: 'session_ends', at: undefined });
     const left = Date.parse(grant.expires_at) - this.#api.now();
     this.#warning = setTimeout(
-      () => this.#happens({ type: 'session_ends', at: Date.now() + Math.min(left, WARNING_MS) }),
+      () => this.#apply({ type: 'session_ends', at: Date.now() + Math.min(left, WARNING_MS) }),
       // A delay above the maximum of a timer would fire at once.
       Math.min(Math.max(left - WARNING_MS, 0), 2 ** 31 - 1),
     );
@@ -331,7 +331,7 @@ export class Flow {
 
   #show(read: FlowSession): void {
     this.#connection(!navigator.onLine);
-    this.#happens({ type: 'read', session: tidy(read) });
+    this.#apply({ type: 'read', session: tidy(read) });
     const payment = paymentOf(this.state.screen);
     if (payment) this.#follow(payment);
   }
@@ -346,7 +346,7 @@ export class Flow {
     this.#heard(payment);
     if (payment.status !== 'processing') return;
     const usual = (this.state.screen.bill?.session.usual_seconds ?? 0) * 1_000;
-    const slow = setTimeout(() => this.#happens({ type: 'slow' }), Math.max(SLOW_MS, usual));
+    const slow = setTimeout(() => this.#apply({ type: 'slow' }), Math.max(SLOW_MS, usual));
     void this.#until(slow, payment, following.signal);
   }
 
@@ -371,14 +371,14 @@ export class Flow {
   }
 
   #heard(news: FlowPayment): void {
-    this.#happens({ type: 'heard', payment: tidyPayment(news) });
+    this.#apply({ type: 'heard', payment: tidyPayment(news) });
     const payment = paymentOf(this.state.screen);
     if (!payment) return;
-    const told = update(payment);
-    const text = JSON.stringify(told);
-    if (text === this.#told) return;
-    this.#told = text;
-    this.#site.send({ type: 'payment', payment: told });
+    const change = update(payment);
+    const text = JSON.stringify(change);
+    if (text === this.#lastUpdate) return;
+    this.#lastUpdate = text;
+    this.#site.send({ type: 'payment', payment: change });
     if (payment.duplicate === true) this.#tell('duplicate_payment');
     if (payment.status === 'succeeded' && !this.state.screen.bill?.session.receipt)
       void this.#readReceipt();
@@ -388,7 +388,7 @@ export class Flow {
   async #readReceipt(): Promise<void> {
     try {
       const session = tidy(await this.#renewed(() => this.#api.session()));
-      this.#happens({ type: 'receipted', session });
+      this.#apply({ type: 'receipted', session });
     } catch (error) {
       callError(error);
     }
@@ -397,18 +397,18 @@ export class Flow {
   // Saying so ---------------------------------------------------------------------------------------------------------------
 
   #ended(): void {
-    this.#happens({ type: 'session_ends', at: undefined });
+    this.#apply({ type: 'session_ends', at: undefined });
     this.#stop('token_expired', undefined, this.canRenew ? 'session' : undefined);
   }
 
   #connection(lost: boolean): void {
-    if (this.state.offline !== lost) this.#happens({ type: 'connection', lost });
+    if (this.state.offline !== lost) this.#apply({ type: 'connection', lost });
   }
 
   #stop(code: DuebridgeErrorCode, requestId?: string, again?: Again): void {
     const { screen } = this.state;
     const known = screen.name === 'problem' && screen.code === code;
-    this.#happens({ type: 'stopped', code, requestId, again });
+    this.#apply({ type: 'stopped', code, requestId, again });
     if (!known) this.#tell(code, requestId, again !== undefined || code === 'token_slow');
   }
 
@@ -425,8 +425,8 @@ export class Flow {
     });
   }
 
-  #happens(what: Happening): void {
-    this.state = reduce(this.state, what);
+  #apply(event: FlowEvent): void {
+    this.state = reduce(this.state, event);
     this.#changed();
   }
 }

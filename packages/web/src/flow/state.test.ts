@@ -12,7 +12,7 @@ import {
   nameOf,
   paymentOf,
   reduce,
-  type Happening,
+  type FlowEvent,
   type State,
 } from './state.ts';
 
@@ -46,16 +46,16 @@ const payment = (change: Partial<FlowPayment> = {}): FlowPayment => ({
   posted_at: null,
   ...change,
 });
-const after = (...happenings: readonly Happening[]): State =>
-  happenings.reduce(reduce, initialState(false));
-const read = (change: Partial<FlowSession> = {}): Happening => ({
+const after = (...events: readonly FlowEvent[]): State =>
+  events.reduce(reduce, initialState(false));
+const read = (change: Partial<FlowSession> = {}): FlowEvent => ({
   type: 'read',
   session: session(change),
 });
 const screenOf = (state: State): string => state.screen.name;
 
 test('a bill is reviewed, confirmed, sent, followed to its receipt', () => {
-  const way: Happening[] = [
+  const way: FlowEvent[] = [
     read(),
     { type: 'chose', amount: 17_084 },
     { type: 'sends' },
@@ -151,7 +151,7 @@ test('nothing can be changed while a confirm is being sent', () => {
 
 test('whatever happens in whatever order, there is a screen, and an ended payment stays ended', () => {
   const happening = fc.oneof(
-    fc.constantFrom<Happening>(
+    fc.constantFrom<FlowEvent>(
       { type: 'loads' },
       read(),
       read({ payment: payment() }),
@@ -171,15 +171,15 @@ test('whatever happens in whatever order, there is a screen, and an ended paymen
     ),
     fc
       .constantFrom('processing' as const, 'succeeded' as const, 'failed' as const)
-      .map<Happening>((status) => ({
+      .map<FlowEvent>((status) => ({
         type: 'heard',
         payment: payment({ status, progress: status === 'processing' ? 'accepted' : 'ended' }),
       })),
   );
   fc.assert(
-    fc.property(fc.array(happening, { maxLength: 30 }), (happenings) => {
+    fc.property(fc.array(happening, { maxLength: 30 }), (events) => {
       let state = initialState(false);
-      for (const one of happenings) {
+      for (const one of events) {
         const next = reduce(state, one);
         const [before, now] = [paymentOf(state.screen), paymentOf(next.screen)];
         if (before?.progress === 'ended' && one.type === 'heard') assert.equal(now, before);

@@ -85,7 +85,7 @@ export interface State {
   readonly left: boolean;
 }
 
-export type Happening =
+export type FlowEvent =
   | { readonly type: 'loads' }
   | { readonly type: 'read'; readonly session: FlowSession }
   | { readonly type: 'chose'; readonly amount: number }
@@ -122,7 +122,7 @@ export function initialState(offline: boolean): State {
 }
 
 /** The state after an event. An event that does not apply to the current screen changes nothing. */
-export function reduce(state: State, what: Happening): State {
+export function reduce(state: State, event: FlowEvent): State {
   const { screen } = state;
   const { bill } = screen;
   const show = (next: Screen, change: Partial<State> = {}): State => ({
@@ -130,29 +130,29 @@ export function reduce(state: State, what: Happening): State {
     ...change,
     screen: next,
   });
-  switch (what.type) {
+  switch (event.type) {
     case 'loads':
       return show({ name: 'loading', bill });
     case 'read': {
-      const read = billFrom(what.session, bill);
-      const { payment } = what.session;
+      const read = billFrom(event.session, bill);
+      const { payment } = event.session;
       if (payment && payment.platform_payment_id !== read.replaces)
         return paid(state, read, payment);
       return show({ name: 'review', bill: read });
     }
     case 'chose':
       if (!bill || (screen.name !== 'review' && screen.name !== 'amount')) return state;
-      return show({ name: 'confirm', bill, amount: what.amount, sending: false });
+      return show({ name: 'confirm', bill, amount: event.amount, sending: false });
     case 'edits_amount':
       return bill ? show({ name: 'amount', bill }) : state;
     case 'typed':
       if (screen.name !== 'amount') return state;
-      return show({ ...screen, bill: { ...screen.bill, typed: what.text }, asks: undefined });
+      return show({ ...screen, bill: { ...screen.bill, typed: event.text }, asks: undefined });
     case 'submitted':
-      return screen.name === 'amount' ? submitted(state, screen.bill, what.cents) : state;
+      return screen.name === 'amount' ? submitted(state, screen.bill, event.cents) : state;
     case 'method':
       if (screen.name !== 'confirm' || screen.sending) return state;
-      return show({ ...screen, bill: { ...screen.bill, method: what.method } });
+      return show({ ...screen, bill: { ...screen.bill, method: event.method } });
     case 'back': {
       if (!bill) return state;
       const { full, fixed } = bill.rules;
@@ -164,16 +164,16 @@ export function reduce(state: State, what: Happening): State {
     case 'not_sent':
       return screen.name === 'confirm' ? show({ ...screen, sending: false }) : state;
     case 'amount_refused':
-      return screen.name === 'confirm' ? refusedAmount(state, screen, what.session) : state;
+      return screen.name === 'confirm' ? refusedAmount(state, screen, event.session) : state;
     case 'heard':
-      return bill ? paid(state, bill, what.payment) : state;
+      return bill ? paid(state, bill, event.payment) : state;
     case 'receipted':
       if (screen.name !== 'receipt') return state;
-      return show({ ...screen, bill: { ...screen.bill, session: what.session } });
+      return show({ ...screen, bill: { ...screen.bill, session: event.session } });
     case 'slow':
       return screen.name === 'status' ? show({ ...screen, slow: true }) : state;
     case 'stopped': {
-      const { code, requestId, again } = what;
+      const { code, requestId, again } = event;
       return show({ name: 'problem', code, requestId, again, bill });
     }
     case 'tries_again': {
@@ -181,13 +181,13 @@ export function reduce(state: State, what: Happening): State {
       return show({ name: 'loading', bill: bill && { ...bill, replaces: last ?? bill.replaces } });
     }
     case 'connection':
-      return { ...state, offline: what.lost };
+      return { ...state, offline: event.lost };
     case 'session_ends':
-      return { ...state, endsAt: what.at };
+      return { ...state, endsAt: event.at };
     case 'asks_to_close':
-      return { ...state, asksToClose: what.asks };
+      return { ...state, asksToClose: event.asks };
     case 'left':
-      return { ...state, left: what.left, asksToClose: false };
+      return { ...state, left: event.left, asksToClose: false };
   }
 }
 

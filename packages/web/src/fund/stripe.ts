@@ -99,8 +99,8 @@ function load(): Promise<StripeGlobal> {
   return loaded;
 }
 
-function failed(told: unknown): void {
-  say(told instanceof Object && 'message' in told ? String(told.message) : '');
+function failed(error: unknown): void {
+  say(error instanceof Object && 'message' in error ? String(error.message) : '');
   tell({ fund: 'problem' });
 }
 
