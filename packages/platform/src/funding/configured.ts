@@ -8,14 +8,15 @@ import path from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { ConfigurationError, messageOf } from '@duebridge/runtime';
 import type { FundingAdapter } from './adapter.ts';
+import { adapterOfHolds, type HoldProcessor } from './holds.ts';
 import { stripeAdapter, type StripeSettings } from './stripe.ts';
 
 /** The funding part of the configuration. */
 export interface FundingConfig {
-  /** `sandbox`, `stripe`, or the path of a module whose default export is an adapter; default sandbox alone. */
+  /** `sandbox`, `stripe`, or the path of a module whose default export is an adapter or a processor; default sandbox alone. */
   readonly funding?: readonly string[] | undefined;
   /** Additional adapters, for a program that starts the platform itself. */
-  readonly fundingAdapters?: readonly FundingAdapter[];
+  readonly fundingAdapters?: readonly (FundingAdapter | HoldProcessor)[];
   readonly stripe?: StripeSettings | undefined;
 }
 
@@ -29,7 +30,7 @@ export async function openAdapters(
     if (name === 'sandbox') continue;
     adapters.push(name === 'stripe' ? openStripe(config.stripe) : await load(name));
   }
-  adapters.push(...(config.fundingAdapters ?? []));
+  for (const given of config.fundingAdapters ?? []) adapters.push(adapterOf(given));
   const seen = new Set<string>();
   for (const adapter of adapters) {
     if (!/^[a-z][a-z0-9_]{0,31}$/.test(adapter.name) || adapter.name === 'sandbox') {
@@ -77,20 +78,27 @@ async function load(name: string): Promise<FundingAdapter> {
       `the funding adapter ${name} cannot be loaded: ${messageOf(error)}`,
     );
   }
-  if (!isAdapter(made)) {
+  if (!has(made, ADAPTER) && !has(made, PROCESSOR)) {
     throw new ConfigurationError(
-      `the default export of ${name} is no funding adapter: it needs name, methods, prepare, authorize, capture, void and refund`,
+      `the default export of ${name} is no funding adapter: it needs name, methods, ${PROCESSOR.join(', ')}; or name, methods, ${ADAPTER.join(', ')}`,
     );
   }
-  return made;
+  return adapterOf(made as FundingAdapter | HoldProcessor);
 }
 
-function isAdapter(made: unknown): made is FundingAdapter {
+const ADAPTER = ['prepare', 'authorize', 'capture', 'void', 'refund'];
+const PROCESSOR = ['create', 'read', 'capture', 'release', 'refund'];
+
+function has(made: unknown, acts: readonly string[]): boolean {
   if (typeof made !== 'object' || made === null) return false;
   const parts = new Map<string, unknown>(Object.entries(made));
-  const acts = ['methods', 'prepare', 'authorize', 'capture', 'void', 'refund'];
   return (
     typeof parts.get('name') === 'string' &&
+    (typeof parts.get('methods') === 'function' || Array.isArray(parts.get('methods'))) &&
     acts.every((act) => typeof parts.get(act) === 'function')
   );
+}
+
+function adapterOf(given: FundingAdapter | HoldProcessor): FundingAdapter {
+  return 'prepare' in given ? given : adapterOfHolds(given);
 }
