@@ -48,7 +48,7 @@ test('no age, count or chance makes a delay that is not a sane number', () => {
     { numRuns: 1_000 },
   );
   for (const odd of [Number.NaN, -1, Number.POSITIVE_INFINITY]) learn(settlements, odd);
-  assert.ok(Number.isFinite(settlements.total));
+  assert.ok(settlements.times.every((time) => Number.isFinite(time) && time >= 0));
 });
 
 test('retries grow, are spread, and stay within a minute', () => {
@@ -79,7 +79,7 @@ function simulate(
 /** The fixed interval that costs `polls` per payment. */
 function fixedAt(times: readonly number[], polls: number): { delay: number; polls: number } {
   let [low, high] = [1, 10 ** 9];
-  for (let round = 0; round < 60; round += 1) {
+  for (let round = 0; round < 40; round += 1) {
     const middle = Math.sqrt(low * high);
     if (simulate(times, () => middle).polls > polls) low = middle;
     else high = middle;
@@ -87,28 +87,80 @@ function fixedAt(times: readonly number[], polls: number): { delay: number; poll
   return simulate(times, () => high);
 }
 
-const shapes: Record<string, (random: () => number) => number> = {
-  'instant or overnight': (random) =>
-    random() < 0.8 ? 20 + 80 * random() : 8 * HOUR + HOUR * random(),
-  'log-normal': (random) =>
-    2_000 *
-    Math.exp(0.5 * Math.sqrt(-2 * Math.log(1 - random())) * Math.cos(2 * Math.PI * random())),
+interface Shape {
+  readonly draw: (random: () => number) => number;
+  /** Mean delay, as a part of that of the fixed interval that costs as many polls, at most. */
+  readonly part: number;
+}
+
+/** What partners take, with the parts measured by bench/detection.ts and some room for chance. */
+const shapes: Record<string, Shape> = {
+  'instant or overnight': {
+    draw: (random) => (random() < 0.8 ? 20 + 80 * random() : 8 * HOUR + HOUR * random()),
+    part: 0.1,
+  },
+  'log-normal': {
+    draw: (random) =>
+      2_000 *
+      Math.exp(0.5 * Math.sqrt(-2 * Math.log(1 - random())) * Math.cos(2 * Math.PI * random())),
+    part: 0.8,
+  },
+  'a heavy tail': {
+    draw: (random) => Math.min(24 * HOUR, 500 * (1 - random()) ** (-1 / 1.1)),
+    part: 0.85,
+  },
+  // The interval that hits the end exactly costs one poll and is late by half of the spread.
+  'five seconds, give or take 10 ms': { draw: (random) => 5_000 + 20 * random(), part: 0.6 },
 };
 
-for (const [name, draw] of Object.entries(shapes)) {
+for (const [name, { draw, part }] of Object.entries(shapes)) {
   test(`learnt polls find the end sooner than a fixed interval of the same cost: ${name}`, () => {
-    const seed = 20_260_301;
-    const random = seededRandom(seed);
+    // Ten worlds together, because one very long payment can outweigh thousands.
+    const sums = { learnt: 0, fixed: 0, polls: 0 };
+    for (let seed = 1; seed <= 10; seed += 1) {
+      const random = seededRandom(seed);
+      const settlements = newSettlementTimes();
+      for (let count = 0; count < 2_000; count += 1) learn(settlements, draw(random));
+      assert.ok(isKnown(settlements));
+      const times = Array.from({ length: 2_000 }, () => draw(random));
+      const learnt = simulate(times, (age, polls) => nextPollMs(settlements, age, polls, random()));
+      sums.learnt += learnt.delay;
+      sums.polls += learnt.polls / 10;
+      sums.fixed += fixedAt(times, learnt.polls).delay;
+    }
+    const ratio = sums.learnt / sums.fixed;
+    assert.ok(ratio < part, `${ratio} with ${sums.polls} polls`);
+    assert.ok(sums.polls < 6, `${sums.polls} polls`);
+  });
+
+  test(`a payment that never ends is asked about neither too often nor too seldom: ${name}`, () => {
+    const random = seededRandom(3);
     const settlements = newSettlementTimes();
-    for (let count = 0; count < 1_000; count += 1) learn(settlements, draw(random));
-    assert.ok(isKnown(settlements));
-    const times = Array.from({ length: 2_000 }, () => draw(random));
-    const learnt = simulate(times, (age, polls) => nextPollMs(settlements, age, polls, random()));
-    const fixed = fixedAt(times, learnt.polls);
-    const ratio = learnt.delay / fixed.delay;
-    assert.ok(ratio < 0.9, `seed ${seed}: ${ratio} with ${learnt.polls} polls`);
+    for (let count = 0; count < 2_000; count += 1) learn(settlements, draw(random));
+    const longest = settlements.times.reduce((most, time) => Math.max(most, time), 0);
+    let beyond = 0;
+    for (let age = 0, polls = 0; age < 24 * HOUR; polls += 1) {
+      const ms = nextPollMs(settlements, age, polls, random());
+      assert.ok(ms <= (age < HOUR ? HOUR / 4 : HOUR) * 1.11 + 1, `${ms} ms at ${age}`);
+      age += ms;
+      if (age > 2 * longest) {
+        beyond += 1;
+        // The default schedule asks 70 times in the first hour; a heavy tail is worth more than that.
+        assert.ok(beyond <= 250, `${beyond} polls by ${age}`);
+      }
+    }
   });
 }
+
+test('a partner whose times change is followed', () => {
+  const settlements = newSettlementTimes();
+  const delayOf = (time: number): number =>
+    simulate([time], (age, count) => nextPollMs(settlements, age, count, 0.5)).delay;
+  for (let count = 0; count < 2_000; count += 1) learn(settlements, 2_000);
+  assert.ok(delayOf(2_000) < 5);
+  for (let count = 0; count < 2_000; count += 1) learn(settlements, 30_000);
+  assert.ok(delayOf(30_000) < 50);
+});
 
 test('a partner that always takes the same time is asked once, just after it', () => {
   const settlements = newSettlementTimes();
@@ -117,7 +169,7 @@ test('a partner that always takes the same time is asked once, just after it', (
     nextPollMs(settlements, age, count, 0.5),
   );
   assert.equal(polls, 1);
-  assert.ok(delay < 150, `${delay}`);
+  assert.ok(delay < 5, `${delay}`);
 });
 
 test('a plan keeps to its budget and its times ascend', () => {
@@ -126,9 +178,7 @@ test('a plan keeps to its budget and its times ascend', () => {
       fc.array(fc.nat({ max: 100_000 }), { minLength: 1, maxLength: 60 }),
       fc.integer({ min: 1, max: 20 }),
       (samples, budget) => {
-        const settlements = newSettlementTimes();
-        for (const sample of samples) learn(settlements, sample);
-        const plan = planPolls(settlements.weights, budget);
+        const plan = planPolls(Float32Array.from(samples), budget);
         assert.ok(plan.length > 0);
         assert.ok(plan.every((time, index) => index === 0 || time > (plan[index - 1] ?? 0)));
         const polls = samples.map(
@@ -136,7 +186,7 @@ test('a plan keeps to its budget and its times ascend', () => {
             plan.filter((_, index) => index === 0 || (plan[index - 1] ?? 0) < sample).length,
         );
         const mean = polls.reduce((sum, count) => sum + count, 0) / polls.length;
-        // A sample stands in a bin up to 5 % wide, whose edge is where the plan polls.
+        // A time stands for a range around it, and the plan polls at the edges of such ranges.
         assert.ok(mean <= budget + 1, `${mean} polls for a budget of ${budget}`);
       },
     ),

@@ -57,62 +57,66 @@ export function retryMs(
 
 /** Polls a payment may cost on average: what the default schedule spends on one that takes ten seconds. */
 const DEFAULT_POLLS_PER_PAYMENT = 5;
+/** A poll must lower the expected delay by this: less is lost in the network, so a partner that is known to the millisecond is not asked more often for it. */
+const LEAST_GAIN_MS = 2;
 /** Ended payments needed before the distribution is trusted: with fewer, one outlier would distort it. */
 const ENOUGH_SAMPLES = 50;
-/** After this many samples the weight of old ones is halved: a partner's settlement times change. */
-const HALVE_AT = 2_000;
-/** Bins grow by this factor: a time is known to 5 %, and 400 bins span 10 ms to a month. */
-const BIN_GROWTH = 1.05;
-const FIRST_BIN_MS = 10;
-const BINS = 400;
+/** Times remembered for each partner, the latest: a partner's settlement times change. 4 kB. */
+const SAMPLES = 1_024;
+/** New times after which the polls are planned anew, as a fraction of those known. Planning takes a millisecond or two. */
+const NEWS = 0.25;
+/** Edges of the plan at quantiles of the known times, so that it is as fine as they are. */
+const QUANTILES = 128;
+/** No two edges within the known times are further apart than this factor. */
+const EDGE_GROWTH = 1.05;
+/** Beyond all known times polls are this factor apart, or less if long times are usual: a partner that stalls must not be flooded. */
+const TAIL_GROWTH = 1.25;
+/** A time stands for a range of at most this fraction of itself to both sides. */
+const MAX_SMEAR = 1 / 3;
 /** Longest gap between two learnt polls, by age: a change in its settlement times is seen within it. */
 const LEARNT_CAPS: readonly (readonly [olderThanMs: number, capMs: number])[] = [
   [HOUR_MS, HOUR_MS],
   [0, 15 * 60_000],
 ];
+/** A planned poll is delayed by up to this fraction of the time to the next planned one, */
+const JITTER = 0.04;
+/** and by up to this fraction of the payment's age. */
+const AGE_JITTER = 0.002;
 
-/** The distribution of one partner's times from acceptance to the end, as weights of growing bins. */
+function learntCapMs(ageMs: number): number {
+  return LEARNT_CAPS.find(([olderThanMs]) => ageMs >= olderThanMs)?.[1] ?? 15 * 60_000;
+}
+
+/** The latest times from acceptance to the end of one partner's payments. */
 export interface SettlementTimes {
-  readonly weights: Float64Array;
-  total: number;
-  /** Poll times in milliseconds of age, computed from the weights; undefined when they have to be computed anew. */
+  /** In milliseconds; a ring, of which the first `count` are filled. */
+  readonly times: Float32Array;
+  count: number;
+  /** Where the next time is put. */
+  next: number;
+  /** Times added since the plan was computed. */
+  fresh: number;
+  /** Poll times in milliseconds of age; undefined until they are first computed. */
   plan: readonly number[] | undefined;
-  /** `total` when the plan was computed. */
-  plannedAt: number;
 }
 
 /** The state of a partner about which nothing is known. */
 export function newSettlementTimes(): SettlementTimes {
-  return { weights: new Float64Array(BINS), total: 0, plan: undefined, plannedAt: 0 };
-}
-
-/** Upper edge of a bin in milliseconds. */
-function edgeMs(bin: number): number {
-  return FIRST_BIN_MS * BIN_GROWTH ** bin;
-}
-
-function binOf(ms: number): number {
-  if (ms <= FIRST_BIN_MS) return 0;
-  return Math.min(BINS - 1, Math.ceil(Math.log(ms / FIRST_BIN_MS) / Math.log(BIN_GROWTH)));
+  return { times: new Float32Array(SAMPLES), count: 0, next: 0, fresh: 0, plan: undefined };
 }
 
 /** Notes that a payment ended `ms` after its acceptance. */
 export function learn(settlements: SettlementTimes, ms: number): void {
   if (!Number.isFinite(ms) || ms < 0) return;
-  const bin = binOf(ms);
-  settlements.weights[bin] = (settlements.weights[bin] ?? 0) + 1;
-  settlements.total += 1;
-  if (settlements.total >= HALVE_AT) {
-    for (let index = 0; index < BINS; index += 1)
-      settlements.weights[index] = (settlements.weights[index] ?? 0) / 2;
-    settlements.total /= 2;
-    settlements.plannedAt /= 2;
-  }
+  settlements.times[settlements.next] = ms;
+  settlements.next = (settlements.next + 1) % SAMPLES;
+  settlements.count = Math.min(SAMPLES, settlements.count + 1);
+  settlements.fresh += 1;
 }
 
 /** True when the partner is known well enough for a learnt schedule. */
 export function isKnown(settlements: SettlementTimes): boolean {
-  return settlements.total >= ENOUGH_SAMPLES;
+  return settlements.count >= ENOUGH_SAMPLES;
 }
 
 /**
@@ -127,45 +131,60 @@ export function nextPollMs(
   options: { readonly pollsPerPayment?: number; readonly firstMs?: number } = {},
 ): number {
   if (!isKnown(settlements)) return defaultPollMs(ageMs, polls, random, options.firstMs);
-  // A fifth more samples move the plan little; computing it costs about a millisecond.
-  if (
-    settlements.plan === undefined ||
-    settlements.total > settlements.plannedAt * 1.2 ||
-    settlements.total < settlements.plannedAt * 0.6
-  ) {
+  if (settlements.plan === undefined || settlements.fresh > settlements.count * NEWS) {
     settlements.plan = planPolls(
-      settlements.weights,
+      settlements.times.subarray(0, settlements.count),
       options.pollsPerPayment ?? DEFAULT_POLLS_PER_PAYMENT,
     );
-    settlements.plannedAt = settlements.total;
+    settlements.fresh = 0;
   }
-  const at = settlements.plan.find((time) => time > ageMs * 1.001 + 1);
-  const gap = at === undefined ? defaultPollMs(ageMs, polls, 0.5, options.firstMs) : at - ageMs;
-  const cap = LEARNT_CAPS.find(([olderThanMs]) => ageMs >= olderThanMs)?.[1] ?? 15 * 60_000;
+  const { plan } = settlements;
+  const index = firstAfter(plan, ageMs);
+  const at = plan[index];
+  // After the plan the payment is older than a day, and was polled at ever longer gaps.
+  if (at === undefined) return capMs(ageMs) * (0.9 + random * 0.2);
   // Jitter only later, and little, because planned polls lie just after the usual end times. It keeps a thousand payments from
   // polling at the same instant.
-  return Math.min(gap, cap) * (1 + random * 0.02) + 1;
+  const gap = (plan[index + 1] ?? at * TAIL_GROWTH) - at;
+  const spread = Math.min(gap * JITTER, at * AGE_JITTER) * random;
+  return Math.min(at + spread - ageMs, learntCapMs(ageMs) * (1 + random * JITTER)) + MARGIN_MS;
+}
+
+/** A poll is due in whole milliseconds and must not come before the time it was planned for. */
+const MARGIN_MS = 0.5;
+
+/** Index of the first planned poll after an age. */
+function firstAfter(plan: readonly number[], ageMs: number): number {
+  let [low, high] = [0, plan.length];
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if ((plan[middle] ?? 0) > ageMs) high = middle;
+    else low = middle + 1;
+  }
+  return low;
 }
 
 /**
- * The poll times that minimise the expected delay of detection when a payment costs `budget` polls on average. Returns ages in
- * milliseconds, ascending. `weights` are those of a SettlementTimes.
+ * The poll times that minimise the expected delay of detection when a payment costs `budget` polls on average. `known` are times
+ * from acceptance to the end, in any order. Returns ages in milliseconds, ascending, to beyond a day.
+ *
+ * The density is estimated from the times themselves: each stands for the range around it that holds its nearest neighbours,
+ * narrow where times are many and wide in a sparse tail. One more payment is assumed beyond the longest, at ever longer times.
+ * Polls then fall where payments are likely to end next, whether they always take five seconds or some take a night.
  */
-export function planPolls(weights: Float64Array, budget: number): number[] {
-  const times: number[] = [];
-  const mass: number[] = [];
-  weights.forEach((weight, bin) => {
-    if (weight <= 0) return;
-    times.push(edgeMs(bin));
-    mass.push(weight);
-  });
+export function planPolls(known: Float32Array, budget: number): number[] {
+  const times = known.toSorted();
   if (times.length === 0) return [];
-  // The cost of a poll in milliseconds of delay: a higher cost means fewer polls. Found by a search on a logarithmic scale.
-  let [cheap, dear] = [1e-3, edgeMs(BINS)];
-  let best = cheapestPlan(times, mass, dear);
-  for (let round = 0; round < 30; round += 1) {
+  const edges = edgesOf(times);
+  const mass = massIn(edges, times);
+  // The price of a poll in milliseconds of delay: a higher price means fewer polls. Found by a search on a logarithmic scale.
+  let [cheap, dear] = [LEAST_GAIN_MS, 100 * DAY_MS];
+  let best = cheapestPlan(edges, mass, cheap);
+  if (best.expectedPolls <= budget) return best.times;
+  best = cheapestPlan(edges, mass, dear);
+  for (let round = 0; round < 24; round += 1) {
     const price = Math.sqrt(cheap * dear);
-    const plan = cheapestPlan(times, mass, price);
+    const plan = cheapestPlan(edges, mass, price);
     if (plan.expectedPolls > budget) {
       cheap = price;
     } else {
@@ -176,25 +195,106 @@ export function planPolls(weights: Float64Array, budget: number): number[] {
   return best.times;
 }
 
-/** Dynamic programming from the last possible end backwards: `cost[i]` is what is to come after a poll at `times[i]` found nothing. */
-function cheapestPlan(
-  times: readonly number[],
-  mass: readonly number[],
-  price: number,
-): { times: number[]; expectedPolls: number } {
+/** The ages at which a poll may be planned: fine where known times are, never far apart, and to beyond a day. `times` are sorted. */
+function edgesOf(times: Float32Array): number[] {
+  const last = Math.max(1, times.at(-1) ?? 1);
+  const edges: number[] = [];
+  const extendTo = (age: number, growth: number): void => {
+    for (let edge = edges.at(-1); edge !== undefined && edge * growth < age;) {
+      edge *= growth;
+      edges.push(edge);
+    }
+  };
+  const count = Math.min(QUANTILES, times.length);
+  for (let quantile = 0; quantile <= count; quantile += 1) {
+    const at = times[Math.round((quantile / count) * (times.length - 1))] ?? last;
+    const age = Math.max(1, at);
+    if (age <= (edges.at(-1) ?? 0)) continue;
+    extendTo(age, EDGE_GROWTH);
+    edges.push(age);
+  }
+  extendTo(2 * DAY_MS, tailGrowth(times));
+  return edges;
+}
+
+/**
+ * The factor between polls beyond the longest known time. Where the longest times are many times as long as the rest, still longer
+ * ones are to be expected, and polls stay close; where all are alike, a payment that takes longer has met something new.
+ */
+function tailGrowth(times: Float32Array): number {
+  const longest = Math.max(1, times.at(-1) ?? 1);
+  const usual = Math.max(1, times[Math.floor(times.length * 0.9)] ?? longest);
+  return 1 + (TAIL_GROWTH - 1) / (1 + Math.log(longest / usual));
+}
+
+/** How much of the distribution lies before each edge and after the one before it. `times` are sorted. */
+function massIn(edges: readonly number[], times: Float32Array): Float64Array {
+  const mass = new Float64Array(edges.length);
   const count = times.length;
+  const neighbours = Math.ceil(Math.sqrt(count) / 2);
+  const longest = times[count - 1] ?? 0;
+  let [low, high, from] = [0, Math.min(neighbours, count - 1), 0];
+  for (let index = 0; index < count; index += 1) {
+    const time = times[index] ?? 0;
+    // The window of nearest neighbours moves upwards with the time.
+    while (high < count - 1 && (times[high + 1] ?? 0) - time < time - (times[low] ?? 0)) {
+      low += 1;
+      high += 1;
+    }
+    const reach = Math.max(time - (times[low] ?? 0), (times[high] ?? 0) - time);
+    const half = Math.min(reach, time * MAX_SMEAR);
+    // Beyond the longest time there is the tail, and nothing else.
+    const [begin, end] = [time - half, Math.min(time + half, longest)];
+    while (from < edges.length - 1 && (edges[from] ?? 0) < begin) from += 1;
+    while (from > 0 && (edges[from - 1] ?? 0) > begin) from -= 1;
+    let left = begin;
+    for (let cell = from; cell < edges.length; cell += 1) {
+      const right = Math.min(end, edges[cell] ?? end);
+      mass[cell] =
+        (mass[cell] ?? 0) + (end > begin ? Math.max(0, right - left) / (end - begin) : 1);
+      left = Math.max(left, right);
+      if ((edges[cell] ?? 0) >= end) break;
+    }
+  }
+  // One payment among those that are longer than any known: half of them longer than twice the longest, and so on.
+  for (let cell = firstAfter(edges, longest); cell < edges.length; cell += 1) {
+    const before = Math.max(1, longest, edges[cell - 1] ?? 0);
+    const start = Math.max(1, longest);
+    mass[cell] = (mass[cell] ?? 0) + start / before - start / (edges[cell] ?? before);
+  }
+  return mass;
+}
+
+/**
+ * The polls that cost least when each costs `price` milliseconds of delay. `mass` is how many payments end before each edge and
+ * after the one before it. Dynamic programming from the last edge backwards: `cost[i]` is what is to come after a poll at the edge
+ * before `i` found nothing. The later that poll, the later the next one, which bounds the search.
+ */
+export function cheapestPlan(
+  edges: readonly number[],
+  mass: Float64Array,
+  price: number,
+  longestGapMs: (ageMs: number) => number = learntCapMs,
+): { times: number[]; expectedPolls: number } {
+  const count = edges.length;
   const next = new Int32Array(count + 1);
   const cost = new Float64Array(count + 1);
-  // Index i stands for "nothing found up to and with bin i - 1"; all is unnormalised, which saves dividing by the survivors.
+  // Index i stands for "nothing found up to and with edge i - 1"; all is unnormalised, which saves dividing by the survivors.
+  let survivors = 0;
+  let furthest = count;
   for (let from = count - 1; from >= 0; from -= 1) {
-    let survivors = 0;
-    for (let bin = from; bin < count; bin += 1) survivors += mass[bin] ?? 0;
+    survivors += mass[from] ?? 0;
+    const asked = edges[from - 1] ?? 0;
+    const latest = asked + longestGapMs(asked);
     let waited = 0;
     let seen = 0;
     let least = Number.POSITIVE_INFINITY;
-    for (let to = from; to < count; to += 1) {
-      // Moving the poll one bin later delays the detection of everything that ended before it.
-      if (to > from) waited += seen * ((times[to] ?? 0) - (times[to - 1] ?? 0));
+    for (let to = from; to < furthest; to += 1) {
+      if (to > from) {
+        if ((edges[to] ?? 0) > latest) break;
+        // Moving the poll one edge later delays the detection of everything that ended before it.
+        waited += seen * ((edges[to] ?? 0) - (edges[to - 1] ?? 0));
+      }
       seen += mass[to] ?? 0;
       const whole = price * survivors + waited + (cost[to + 1] ?? 0);
       if (whole < least) {
@@ -204,16 +304,16 @@ function cheapestPlan(
       if (waited > least) break;
     }
     cost[from] = least;
+    furthest = next[from] ?? count;
   }
-  const total = mass.reduce((sum, weight) => sum + weight, 0);
   const plan: number[] = [];
   let expectedPolls = 0;
-  let left = total;
+  let left = survivors;
   for (let at = 0; at < count;) {
-    expectedPolls += left / total;
+    expectedPolls += left / survivors;
     const to = next[at] ?? count;
-    plan.push(times[to - 1] ?? 0);
-    for (let bin = at; bin < to; bin += 1) left -= mass[bin] ?? 0;
+    plan.push(edges[to - 1] ?? 0);
+    for (let cell = at; cell < to; cell += 1) left -= mass[cell] ?? 0;
     at = to;
   }
   return { times: plan, expectedPolls };
