@@ -9,7 +9,8 @@ RUN npm ci --ignore-scripts \
  && npm run build \
  && npm prune --omit=dev --omit=optional --ignore-scripts \
  && rm -rf node_modules/@duebridge \
- && cp -r dist/packages/@duebridge dist/packages/duebridge node_modules/
+ && cp -r dist/packages/@duebridge dist/packages/duebridge node_modules/ \
+ && chmod 755 node_modules/duebridge/dist/bin/duebridge.js
 
 FROM node:24-alpine
 ENV NODE_ENV=production \
@@ -18,6 +19,8 @@ ENV NODE_ENV=production \
     ADMIN_PORT=8081
 WORKDIR /app
 COPY --from=build /src/node_modules node_modules
+# For operators: `docker compose exec platform-1 duebridge platform payments`.
+RUN ln -s /app/node_modules/duebridge/dist/bin/duebridge.js /usr/local/bin/duebridge
 USER node
 EXPOSE 8080 8081
 HEALTHCHECK --interval=10s --timeout=3s --start-period=30s --retries=3 \

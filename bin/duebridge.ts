@@ -3,6 +3,7 @@
  * Names the commands and runs the one that was asked for. Each lives with the package
  * it belongs to and is loaded only when it is used, so that help comes at once.
  */
+import { readFileSync } from 'node:fs';
 import { endWithItsReader, exitCodes } from '@duebridge/runtime/cli';
 import type { Command } from 'commander';
 
@@ -55,7 +56,7 @@ function help(): string {
     'Commands:',
     ...lines,
     '',
-    'Each takes --help; those that print data take --json.',
+    'Each takes --help; those that print data take --json. --version prints the version.',
     'Exit codes: 0 done, 1 failed, 2 configuration, 3 usage.',
     '',
   ].join('\n');
@@ -66,6 +67,10 @@ async function main(args: readonly string[]): Promise<void> {
   if (name === undefined || name === '--help' || name === '-h' || name === 'help') {
     process.stdout.write(help());
     process.exitCode = name === undefined ? exitCodes.usage : 0;
+    return;
+  }
+  if (name === '--version' || name === '-V') {
+    process.stdout.write(`${version()}\n`);
     return;
   }
   const entry = Object.hasOwn(COMMANDS, name) ? COMMANDS[name] : undefined;
@@ -86,6 +91,12 @@ async function main(args: readonly string[]): Promise<void> {
     // Commander has said its sentence already; asking for help is no mistake.
     process.exitCode = error.exitCode === 0 ? 0 : exitCodes.usage;
   }
+}
+
+/** The version of this package, in a clone and installed alike: both have their package.json among their exports. */
+function version(): string {
+  const manifest = readFileSync(new URL(import.meta.resolve('duebridge/package.json')), 'utf8');
+  return (JSON.parse(manifest) as { version: string }).version;
 }
 
 function everyCommand(command: Command): Command[] {

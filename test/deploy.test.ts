@@ -1,8 +1,8 @@
 /**
  * What is shipped to run duebridge with: the image, compose.yaml, systemd units, Kubernetes manifests and workflows. There is no
- * container engine and no cluster in these tests: the files are checked by the tools and schemas that read them without one, the
- * promises that the servers keep (they write nothing, they stop at SIGTERM) are checked on the servers, and the workflow `check`
- * builds the image and brings compose.yaml up.
+ * container engine and no cluster in these tests: the files are checked by the tools and schemas that read them without one, and the
+ * promises that the servers keep (they write nothing, they stop at SIGTERM) are checked on the servers. `npm run image` builds the
+ * image and runs both servers from it; the workflow `check` brings compose.yaml up.
  */
 import assert from 'node:assert/strict';
 import { execFile, spawn } from 'node:child_process';
@@ -48,6 +48,7 @@ test('the image holds what the build writes', () => {
   const text = read('Dockerfile');
   assert.match(text, /npm run build/);
   assert.match(text, /cp -r dist\/packages\/@duebridge dist\/packages\/duebridge node_modules\//);
+  assert.match(text, /ln -s \/app\/node_modules\/duebridge\/dist\/bin\/duebridge\.js /);
   assert.match(text, /"node_modules\/duebridge\/dist\/bin\/duebridge\.js"/);
 });
 
@@ -99,6 +100,29 @@ test('every secret, volume, network and file that compose.yaml names is there', 
   for (const [, host = ''] of caddyfile.matchAll(/\b([a-z0-9-]+):8080\b/g)) {
     assert.ok(host in compose.services, `Caddyfile: ${host}`);
   }
+});
+
+test('Compose accepts compose.yaml', async (t) => {
+  let version: string;
+  try {
+    ({ stdout: version } = await run('docker-compose', ['version', '--short']));
+  } catch {
+    t.diagnostic('docker-compose is not installed: compose.yaml was not read by it');
+    return;
+  }
+  // The first Compose, which Debian 12 has, knows every other key, but names the project by its folder alone.
+  const text = version.startsWith('1.')
+    ? read('compose.yaml').replace(/^name: .*\n/m, '')
+    : read('compose.yaml');
+  const check = async (input: string): Promise<string> => {
+    const words = ['--project-directory', root, '--file', '-', 'config'];
+    const child = run('docker-compose', words);
+    child.child.stdin?.end(input);
+    return (await child).stdout;
+  };
+  const { services } = parse(await check(text)) as { services: Record<string, Service> };
+  assert.deepEqual(Object.keys(services).toSorted(), Object.keys(compose.services).toSorted());
+  await assert.rejects(check(text.replace('read_only:', 'readonly:')), 'it does look');
 });
 
 test('two platforms serve, and each of our containers runs read-only and without capabilities', () => {

@@ -37,6 +37,7 @@ export async function emptyFolder(cleanup: Cleanup, name: string): Promise<strin
 /** The part of a built package.json that is read here. */
 export interface BuiltManifest {
   readonly name: string;
+  readonly version: string;
   readonly dependencies?: Readonly<Record<string, string>>;
   readonly peerDependencies?: Readonly<Record<string, string>>;
   readonly peerDependenciesMeta?: Readonly<Record<string, { readonly optional?: boolean }>>;

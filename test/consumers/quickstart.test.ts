@@ -73,6 +73,8 @@ describe('a stranger who follows the page ends with a green report', { concurren
     const tool = new Consumer(join(folder, 'tool'), { packed });
     await tool.write('package.json', '{ "private": true }');
     await tool.install('duebridge');
+    const version = await tool.run('npx', ['duebridge', '--version']);
+    assert.equal(version.trim(), packed.get('duebridge')?.manifest.version);
     await tool.run('npx', ['duebridge', 'init', 'partner', '../my-biller']);
     await tool.run('npx', ['duebridge', 'init', 'partner', '../my-biller'], { exitCode: 2 });
     await tool.run('npx', ['duebridge', 'init', 'partner', '../My Biller'], { exitCode: 2 });
