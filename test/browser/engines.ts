@@ -17,8 +17,11 @@ import { DriverLost, WebDriverSession } from './webdriver.ts';
 export const ENGINES = ['chromium', 'firefox', 'webkit'] as const;
 export type EngineName = (typeof ENGINES)[number];
 
-/** Where a script runs: in the site's page, or in the payment page that stands in it. */
-export type Where = 'page' | 'frame';
+/**
+ * Where a script runs: in the site's page, in the payment page that stands in it, or in a frame within that: how the addresses of the
+ * frames on the way start, from the payment page inwards.
+ */
+export type Where = 'page' | 'frame' | readonly string[];
 
 /** A function that is sent to the browser as text: it sees its arguments and the window, nothing else. */
 export type Script<A extends readonly unknown[], T> = (...given: A) => T | Promise<T>;
@@ -51,6 +54,8 @@ export interface Engine {
   open(frameUrl: string): Promise<Tab>;
   stop(): Promise<void>;
 }
+
+const NOT_THERE = 'the frame is not there';
 
 /** The longest that any one step may take; the machine may be busy. */
 const PATIENCE_MS = 20_000;
@@ -97,10 +102,11 @@ function chromiumTab(page: ChromiumPage, frameUrl: string): Steps {
   page.on('popup', (popup) => opened.push(popup));
   const at = (where: Where): ChromiumPage | import('playwright-core').Frame => {
     if (where === 'page') return page;
+    const wanted = where === 'frame' ? frameUrl : (where.at(-1) ?? frameUrl);
     const frame = page
       .frames()
-      .find((one) => one !== page.mainFrame() && one.url().startsWith(frameUrl));
-    if (!frame) throw new Error('the payment page is not there');
+      .find((one) => one !== page.mainFrame() && one.url().startsWith(wanted));
+    if (!frame) throw new Error(NOT_THERE);
     return frame;
   };
   return {
@@ -153,10 +159,11 @@ function firefoxTab(page: import('puppeteer-core').Page, frameUrl: string): Step
   page.setDefaultTimeout(PATIENCE_MS);
   const at = (where: Where): import('puppeteer-core').Frame => {
     if (where === 'page') return page.mainFrame();
+    const wanted = where === 'frame' ? frameUrl : (where.at(-1) ?? frameUrl);
     const frame = page
       .frames()
-      .find((one) => one !== page.mainFrame() && one.url().startsWith(frameUrl));
-    if (!frame) throw new Error('the payment page is not there');
+      .find((one) => one !== page.mainFrame() && one.url().startsWith(wanted));
+    if (!frame) throw new Error(NOT_THERE);
     return frame;
   };
   return {
@@ -247,9 +254,11 @@ function webkitTab(session: WebDriverSession, handle: string, frameUrl: string):
     await session.command('POST', '/window', { handle });
     await session.command('POST', '/frame', { id: null });
     if (where === 'page') return;
-    const [frame] = await session.elements(`iframe[src^="${frameUrl}"]`);
-    if (!frame) throw new Error('the payment page is not there');
-    await session.command('POST', '/frame', { id: frame });
+    for (const start of [frameUrl, ...(where === 'frame' ? [] : where)]) {
+      const [frame] = await session.elements(`iframe[src^="${start}"]`);
+      if (!frame) throw new Error(NOT_THERE);
+      await session.command('POST', '/frame', { id: frame });
+    }
   };
   return {
     lost: () => session.lost,

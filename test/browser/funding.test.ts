@@ -7,7 +7,7 @@ import { readFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
-import test, { after, before } from 'node:test';
+import test, { after, before, suite } from 'node:test';
 import { pathToFileURL } from 'node:url';
 import { freePort } from '@duebridge/runtime/testing';
 import type { AxeResults } from 'axe-core';
@@ -16,7 +16,9 @@ import { startDemoSite, type DemoSite } from '../../demo/site/server.ts';
 import type { FundingAdapter } from '../../packages/platform/src/funding/adapter.ts';
 import { NUMBERS, startStripe } from '../../packages/platform/src/funding/testing.ts';
 import { BothSides, type PlatformSide } from '../support/both-sides.ts';
+import type { Tab, Where } from './engines.ts';
 import { until, useRig } from './rig.ts';
+import { Visitor, VISITS } from './visitor.ts';
 
 const rig = useRig();
 const axe = readFileSync(
@@ -68,6 +70,15 @@ const bank: FundingAdapter = {
   refund: () => Promise.resolve(),
 };
 
+/** A bill for each visit that may be made in another engine. */
+const OTHER_ENGINES = ['firefox', 'webkit'] as const;
+const WAYS = ['approves', 'declined'] as const;
+const accountFor = (engine: string, way: string, attempt: number): string =>
+  `${engine}-${way}-${attempt}`;
+const engineAccounts = OTHER_ENGINES.flatMap((engine) =>
+  WAYS.flatMap((way) => Array.from({ length: VISITS }, (_, turn) => accountFor(engine, way, turn))),
+);
+
 before(async () => {
   await new Promise<void>((resolve) => {
     bankServer.listen(0, '127.0.0.1', resolve);
@@ -82,7 +93,8 @@ before(async () => {
       'acme,A-2,active,Grace,Hopper,80.00,2099-12-01,,\n' +
       'acme,A-3,active,Edsger,Dijkstra,33.00,2099-12-01,,\n' +
       'acme,A-4,active,Barbara,Liskov,700.00,2099-12-01,,\n' +
-      'acme,A-5,active,Radia,Perlman,62.00,2099-12-01,,\n',
+      'acme,A-5,active,Radia,Perlman,62.00,2099-12-01,,\n' +
+      engineAccounts.map((id) => `acme,${id},active,Karen,Jones,44.00,2099-12-01,,\n`).join(''),
   );
   const port = await freePort();
   platform = await sides.platform({
@@ -116,7 +128,7 @@ before(async () => {
     apiKey: client.api_key,
     partnerId: 'acme',
     billerName: 'Acme Water',
-    accounts: ['A-1', 'A-2', 'A-3', 'A-4', 'A-5'].map((account_id) => ({
+    accounts: ['A-1', 'A-2', 'A-3', 'A-4', 'A-5', ...engineAccounts].map((account_id) => ({
       account_id,
       ...person,
       email: `${account_id}@example.com`,
@@ -311,3 +323,137 @@ test('a method that does not take the amount is not offered, and Stripe’s fram
   assert.equal((await fetch(new URL('/flow/v1/acme/fund/sandbox_bank', root))).status, 404);
   assert.equal((await fetch(new URL('/flow/v1/nobody/fund/stripe_card', root))).status, 404);
 });
+
+// In the other engines: the frames within frames, and what comes back from them.
+suite('in the other engines', { concurrency: OTHER_ENGINES.length }, () => {
+  for (const engine of OTHER_ENGINES) {
+    suite(engine, { concurrency: 1 }, () => {
+      const visitor = new Visitor(engine);
+      after(() => visitor.stop());
+      const paysWith = (
+        title: string,
+        way: (typeof WAYS)[number],
+        body: (at: Steps) => Promise<void>,
+      ): void => {
+        test(title, (t) =>
+          visitor.visit(t, platform.platform.url, async (open, attempt) => {
+            const at = steps(await open());
+            await at.toConfirm(accountFor(engine, way, attempt));
+            await body(at);
+          }),
+        );
+      };
+      paysWith(
+        'a card that asks for an approval is approved in the page, and taken',
+        'approves',
+        async (at) => {
+          const before_ = stripe.taken.size;
+          await at.choose('Card');
+          await at.enter(NUMBERS.asks);
+          await at.press();
+          await at.title('Please approve the payment');
+          await at.inStripe('/challenge', () => {
+            document.querySelector<HTMLElement>('#yes')?.click();
+          });
+          await at.title('Paid. Thank you!');
+          await until(() => stripe.taken.size > before_);
+        },
+      );
+      paysWith(
+        'a declined card is told as such, and the bill is then paid from a bank account',
+        'declined',
+        async (at) => {
+          await at.choose('Card');
+          await at.enter(NUMBERS.declined);
+          await at.press();
+          await at.title('Your payment method was declined');
+          await at.press();
+          await at.title('Your bill from Acme Water');
+          await at.press();
+          await at.title('Check your payment');
+          await at.choose('Bank account');
+          await at.enter(NUMBERS.bank);
+          await at.press();
+          await at.title('Paid. Thank you!');
+        },
+      );
+    });
+  }
+});
+
+/** What a customer does, in an engine that is driven by WebDriver. */
+interface Steps {
+  toConfirm(account: string): Promise<void>;
+  title(text: string): Promise<void>;
+  choose(method: string): Promise<void>;
+  /** Types a number into Stripe's field. */
+  enter(number: string): Promise<void>;
+  /** The main button of the payment page. */
+  press(): Promise<void>;
+  /** Does something in a frame of Stripe's, once it is there. */
+  inStripe(path: string, script: () => void): Promise<void>;
+}
+
+function steps(tab: Tab): Steps {
+  /** Repeats a script until it returns true: the frame may not be there yet, or may be replaced. */
+  const done = <A extends readonly unknown[]>(
+    where: Where,
+    script: (...given: A) => boolean,
+    ...given: A
+  ): Promise<void> =>
+    until(() =>
+      tab.run(where, script, ...given).catch((error: unknown) => {
+        if (tab.lost()) throw error;
+        return false;
+      }),
+    );
+  const framesOf = (path: string): readonly string[] => [
+    new URL('/flow/v1/acme/fund/', platform.platform.url).href,
+    `${stripe.url}${path}`,
+  ];
+  const title = (text: string): Promise<void> =>
+    done('frame', (wanted) => document.querySelector('h1')?.textContent === wanted, text);
+  return {
+    title,
+    async toConfirm(account) {
+      await tab.goto(`${site.url}/?account=${account}`);
+      await tab.click('page', '#pay');
+      await title('Your bill from Acme Water');
+      await tab.click('frame', '.actions .main');
+      await title('Check your payment');
+    },
+    choose: (method) =>
+      done(
+        'frame',
+        (wanted) => {
+          const label = [...document.querySelectorAll('label')].find(
+            (one) => one.textContent === wanted,
+          );
+          label?.click();
+          return label !== undefined;
+        },
+        method,
+      ),
+    async enter(number) {
+      await done(
+        framesOf('/fields'),
+        (typed) => {
+          const field = document.querySelector<HTMLInputElement>('#number');
+          if (field) field.value = typed;
+          return field !== null;
+        },
+        number,
+      );
+      // The frame has told its height: before that the button below it is still moving.
+      await done('frame', () => {
+        const fund = document.querySelector<HTMLIFrameElement>('iframe.fund');
+        return fund !== null && fund.style.height !== '';
+      });
+    },
+    press: () => tab.click('frame', '.actions .main'),
+    inStripe: (path, script) =>
+      done(framesOf(path), () => document.readyState === 'complete').then(() =>
+        tab.run(framesOf(path), script),
+      ),
+  };
+}

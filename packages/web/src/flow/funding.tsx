@@ -28,8 +28,10 @@ export function FundingFrame(props: {
   useLayoutEffect(() => {
     let there = false;
     let answer: ((instrument: string | undefined) => void) | undefined;
-    const send = (message: ToFund): void =>
+    // A statement, no returned call: WebKit eliminates tail calls, and would then name the frame itself as the sender.
+    const send = (message: ToFund): void => {
       frame.current?.contentWindow?.postMessage(message, location.origin);
+    };
     const hear = ({ origin, source, data }: MessageEvent<FromFund>): void => {
       if (origin !== location.origin || source !== frame.current?.contentWindow) return;
       switch (data.fund) {
