@@ -54,6 +54,7 @@ export const CORE: Readonly<Record<string, readonly Killer[]>> = {
   [`${STORE}/payments.ts`]: [{ test: `${STORE}/payments.test.ts` }, WORLDS, ENGINE_TEST],
   [`${STORE}/terminal.ts`]: [{ test: `${ENGINE}/review.test.ts` }, WORLDS, ENGINE_TEST],
   [`${PARTNER}/accept.ts`]: [ACCEPT_TEST, WORLDS, APPLY_TEST],
+  [`${PARTNER}/store.ts`]: [ACCEPT_TEST, APPLY_TEST, WORLDS],
   [`${PARTNER}/apply.ts`]: [APPLY_TEST, WORLDS],
   [`${PARTNER}/ledger.ts`]: [LEDGER_TEST, APPLY_TEST],
   [`${PARTNER}/claims.ts`]: [{ test: `${PARTNER}/account-system.test.ts` }, APPLY_TEST],
@@ -128,7 +129,7 @@ export async function mutateCore(options: {
 
 /** Every mutant of a file of the core, whose path begins at the root of the repository. */
 export function mutantsOf(file: string): ReturnType<typeof mutations> {
-  return mutations(file, readFileSync(join(ROOT, file), 'utf8'));
+  return mutations(file, readFileSync(join(ROOT, file), 'utf8'), true);
 }
 
 interface Known {
