@@ -113,8 +113,10 @@ export const FAULTS_BEYOND_THE_PARTNER: readonly ListedFault[] = [
         `${RUNTIME}/postgres.test.ts`,
         'a database that would lose acknowledged payments is refused',
       ),
+      rig('power loss'),
     ],
-    untested: 'Power loss itself: no layer that drops unsynced writes (LazyFS) is driven.',
+    untested:
+      'Power loss only where the user may mount a loop device (root). A disk that says it has written what it has not, and pages torn in the middle.',
   },
   {
     id: 'F76',
@@ -172,7 +174,7 @@ export const FAULTS_BEYOND_THE_PARTNER: readonly ListedFault[] = [
     what: 'SIGKILL at each numbered step of a payment: every guarantee holds. The steps are enumerated.',
     proofs: [
       test(`${PLATFORM}/engine/crash.test.ts`, 'killed '),
-      test('test/rig/rig.test.ts', 'kills, lost commits, a bad gateway'),
+      test('test/rig/rig.test.ts', 'kills, lost commits, power loss, a bad gateway'),
       rig('SIGKILL at a step'),
     ],
   },

@@ -12,6 +12,7 @@ import { migrations as platformMigrations } from '../../packages/platform/src/mi
 import { BEHAVIOURS } from '../support/gateway.ts';
 import type { Server } from '../support/processes.ts';
 import type { PostgresProxy } from './postgres-proxy.ts';
+import type { BreakableDisk } from './disk.ts';
 import { hasFaketime, pause, type Judged, type Rig } from './rig.ts';
 import { STEPS, type Step } from './steps.ts';
 
@@ -28,14 +29,15 @@ export interface Fault {
 const REACH_MS = 5_000;
 
 /** Every fault that can be injected on this machine. */
-export function faultsOf(mode: Rig['mode'], disk: string | undefined): Fault[] {
+export function faultsOf(mode: Rig['mode'], disk: BreakableDisk | undefined): Fault[] {
   const steps = STEPS.filter(({ side }) => side !== (mode === 'own' ? 'kit books' : 'kit own'));
   return [
     ...steps.map((step) => killAt(step)),
     ...steps.filter(({ locked }) => locked === true).map((step) => pauseAt(step)),
     ...OTHERS.filter(({ name }) => mode === 'own' || !name.includes('own system')),
     ...(hasFaketime ? [clock('+3600'), clock('-3600'), clock('+300')] : []),
-    ...(disk === undefined ? [] : [fullDisk(disk)]),
+    ...(disk === undefined ? [] : [fullDisk(disk.folder)]),
+    ...(disk?.hasPower === true ? [powerLoss(disk)] : []),
   ];
 }
 
@@ -54,10 +56,11 @@ export async function oneRound(rig: Rig, fault: Fault): Promise<Judged & { reach
 }
 
 /** What this machine does not allow, in words. */
-export function notHere(disk: string | undefined): string[] {
+export function notHere(disk: BreakableDisk | undefined): string[] {
   return [
     ...(hasFaketime ? [] : ['stepped wall clocks: libfaketime is not installed']),
     ...(disk === undefined ? ['a full disk: this user may not mount one'] : []),
+    ...(disk?.hasPower === true ? [] : ['power loss: this user may not mount a loop device']),
   ];
 }
 
@@ -282,6 +285,21 @@ function fullDisk(disk: string): Fault {
       await pause(3_000);
       rmSync(filler);
       return filled;
+    },
+  };
+}
+
+function powerLoss(disk: BreakableDisk): Fault {
+  return {
+    name: "the power of PostgreSQL's host fails",
+    kind: 'power loss',
+    async run(rig) {
+      await pause(300 + rig.random() * 900);
+      let lost = false;
+      await rig.killPostgres((pid) => {
+        lost = disk.losePower(pid);
+      });
+      return lost;
     },
   };
 }

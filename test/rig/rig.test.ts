@@ -9,6 +9,7 @@ import { join } from 'node:path';
 import test from 'node:test';
 import { seededRandom } from '@duebridge/runtime/testing';
 import { DRILLS } from './drills.ts';
+import { Disk } from './disk.ts';
 import { faultsOf, oneRound } from './faults.ts';
 import { Rig, type Judged } from './rig.ts';
 
@@ -16,24 +17,34 @@ const seed = Number(process.env['DUEBRIDGE_SEED'] ?? Math.floor(Date.now() / 86_
 
 /** The quick faults, run every time; kills of a worker wait for its lease and belong to the long form and to crash.test.ts. */
 const ALWAYS = ['commits of the platform', 'a gateway does', 'the next version'];
+/** Where a loop device may be mounted. */
+const POWER = "the power of PostgreSQL's host";
+/** Two servers, with their log. */
+const DISK_MB = 800;
 
-test('kills, lost commits, a bad gateway, a newer version and a failover lose and double nothing [EE1 EE2 EE4 EE5 EE10 LV6 S4 PF2 RU2 RU5]', async (t) => {
+test('kills, lost commits, power loss, a bad gateway, a newer version and a failover lose and double nothing [EE1 EE2 EE4 EE5 EE10 LV6 S4 PF2 RU2 RU5]', async (t) => {
   t.diagnostic(`DUEBRIDGE_SEED=${seed} runs the same faults again`);
   const random = seededRandom(seed);
   const folder = await mkdtemp(join(tmpdir(), 'duebridge-rig-'));
   const mode = seed % 2 === 0 ? 'books' : 'own';
-  const rig = await Rig.open({ folder, seed, mode, accounts: 2_000 });
+  const disk = Disk.mount(join(folder, 'data'), DISK_MB);
+  let opened: Rig | undefined;
   t.after(async () => {
-    await rig.close();
+    await opened?.close();
+    disk?.remove();
     await rm(folder, { recursive: true, force: true });
   });
-  const faults = faultsOf(mode, undefined);
+  const rig = (opened = await Rig.open({ folder, seed, mode, accounts: 2_000 }));
+  const hasPower = disk?.hasPower === true;
+  if (!hasPower) t.diagnostic('no power loss: this user may not mount a loop device');
+  const always = hasPower ? [...ALWAYS, POWER] : ALWAYS;
+  const faults = faultsOf(mode, disk);
   const kitSteps = faults.filter(({ name }) => /^killed at step \d+, kit/.test(name));
   const today = kitSteps[Math.floor(random() * kitSteps.length)];
   const chosen = faults.filter(
-    (fault) => fault === today || ALWAYS.some((name) => fault.name.startsWith(name)),
+    (fault) => fault === today || always.some((name) => fault.name.startsWith(name)),
   );
-  assert.equal(chosen.length, 1 + ALWAYS.length);
+  assert.equal(chosen.length, 1 + always.length);
   const held = (name: string, { violations, acknowledged, convergedMs }: Judged): void => {
     t.diagnostic(`${name}: ${acknowledged} payments, all ended ${convergedMs} ms after healing`);
     assert.deepEqual(violations, [], name);

@@ -7,7 +7,6 @@
  *
  * One file because a round starts, breaks, heals and reads the same processes.
  */
-import { execFileSync } from 'node:child_process';
 import { existsSync, mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { ClientKeyGrant, Reconciliation } from '@duebridge/contract';
@@ -401,10 +400,12 @@ export class Rig {
     return last;
   }
 
-  /** Kills PostgreSQL's postmaster, restarts it and waits until it is back. */
-  async killPostgres(): Promise<void> {
+  /** Ends PostgreSQL, by SIGKILL unless told otherwise, and waits until it is restarted. */
+  async killPostgres(
+    end: (postmaster: number) => void = (pid) => process.kill(pid, 'SIGKILL'),
+  ): Promise<void> {
     const { pid } = this.postgres;
-    process.kill(pid, 'SIGKILL');
+    end(pid);
     const until = performance.now() + 60_000;
     while (this.postgres.pid === pid) {
       if (performance.now() > until) throw new Error('PostgreSQL did not come back');
@@ -643,22 +644,4 @@ export function pause(ms: number): Promise<void> {
   return new Promise((resolve) => {
     setTimeout(resolve, ms);
   });
-}
-
-/** A folder on a disk of this many megabytes, or undefined when this user may not mount one. */
-export function smallDisk(folder: string, megabytes: number): string | undefined {
-  mkdirSync(folder, { recursive: true });
-  try {
-    execFileSync('mount', ['-t', 'tmpfs', '-o', `size=${megabytes}m,mode=755`, 'tmpfs', folder], {
-      stdio: 'ignore',
-    });
-    return folder;
-  } catch {
-    return undefined;
-  }
-}
-
-/** Unmounts the disk. */
-export function removeDisk(folder: string): void {
-  execFileSync('umount', ['-l', folder], { stdio: 'ignore' });
 }

@@ -10,9 +10,10 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { seededRandom } from '@duebridge/runtime/testing';
+import { Disk } from './disk.ts';
 import { DRILLS, type Drill } from './drills.ts';
 import { faultsOf, notHere, oneRound, type Fault } from './faults.ts';
-import { removeDisk, Rig, smallDisk } from './rig.ts';
+import { Rig } from './rig.ts';
 
 const { values } = parseArgs({
   options: {
@@ -50,7 +51,7 @@ async function oneRig(mode: Rig['mode']): Promise<void> {
   state.broken = false;
   const folder = mkdtempSync(join(values.folder, 'duebridge-rig-'));
   // Only PostgreSQL's: logs and marks of the rig itself have room.
-  const disk = smallDisk(join(folder, 'data'), DISK_MB);
+  const disk = Disk.mount(join(folder, 'data'), DISK_MB);
   missing = notHere(disk);
   const rig = await Rig.open({ folder, seed: Math.floor(random() * 1e9), mode });
   try {
@@ -69,7 +70,7 @@ async function oneRig(mode: Rig['mode']): Promise<void> {
     }
   } finally {
     await rig.close();
-    if (disk !== undefined) removeDisk(disk);
+    disk?.remove();
     if (!state.broken) rmSync(folder, { recursive: true, force: true });
   }
 }
