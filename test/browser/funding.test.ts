@@ -48,7 +48,7 @@ const bankServer = createServer((request, response) => {
 });
 const bank: FundingAdapter = {
   name: 'bank',
-  methods: () => [{ funding_method: 'bank', label: 'Your bank', sandbox: false, may_act: true }],
+  methods: () => [{ funding_method: 'bank', label: 'Your bank', sandbox: true, may_act: true }],
   prepare: ({ platform_payment_id }) => Promise.resolve(platform_payment_id),
   authorize({ reference, return_url = '' }) {
     const { port } = bankServer.address() as AddressInfo;
@@ -224,7 +224,7 @@ test('a card is paid from the click to the captured funds, and its number reache
   page.on('request', (request) => {
     if (!request.url().startsWith(stripe.url)) bodies.push(request.postData() ?? '');
   });
-  assert.equal(await frame.getByText('Test mode').count(), 0, 'money may move here');
+  assert.equal(await frame.getByText('Test mode').count(), 1, 'a key of Stripe’s test mode');
   assert.deepEqual(await shutsOut(visit), [], 'where the method is chosen');
   await frame.getByLabel('Card').check();
   // Pressed too early: Stripe's own words, and nothing is sent.

@@ -40,6 +40,7 @@ export type Plan = (count: number) => Trouble | undefined | Promise<Trouble | un
 export interface World {
   readonly partner: string;
   origins: string[];
+  mode: 'test' | 'live';
   bill: FlowSession['account'];
   billerName: string;
   fundingMethods: FlowSession['funding_methods'];
@@ -164,6 +165,7 @@ export async function startScriptedFlow(dist: string): Promise<ScriptedFlow> {
     const html = readFileSync(join(dist, 'flow', manifest.flow.html), 'utf8')
       .replace('__ORIGINS__', () => origins)
       .replace('__PARTNER__', () => partner)
+      .replace('__MODE__', () => world.mode)
       .replace('__VISIT__', '');
     response.writeHead(200, {
       'content-type': 'text/html; charset=utf-8',
@@ -239,6 +241,7 @@ export async function startScriptedFlow(dist: string): Promise<ScriptedFlow> {
     return {
       session_id,
       expires_at: new Date(Date.now() + world.sessionMs).toISOString(),
+      mode: world.mode,
       partner: { partner_id: world.partner, name: world.billerName },
       biller: { biller_id: 'biller', name: world.billerName },
       account: world.bill,
@@ -373,6 +376,7 @@ export async function startScriptedFlow(dist: string): Promise<ScriptedFlow> {
         fundingMethods: [{ funding_method: 'sandbox', label: 'Test bank account', sandbox: true }],
         more: {},
         sessionMs: 3_600_000,
+        mode: 'test',
         outcome: succeeds,
         stepMs: 60,
         counts: { page: 0, token: 0, exchange: 0, read: 0, pay: 0, payment: 0, events: 0 },

@@ -390,6 +390,7 @@ function registration(side: SimulatedPartner): Partner {
     kind: 'biller',
     biller_id: side.biller_id,
     biller_names: {},
+    mode: 'test',
     support_contact: null,
     refusals: [],
     base_url: 'https://partner.example',

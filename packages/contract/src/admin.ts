@@ -13,6 +13,7 @@ import {
   text,
 } from './fields.ts';
 import { BatchStatement, PaymentRecord } from './payment.ts';
+import { Mode } from './mode.ts';
 import { PAYMENT_STATUSES } from './status.ts';
 
 const strict = { additionalProperties: false } as const;
@@ -79,6 +80,7 @@ const partnerFields = {
   partner_id: PartnerId,
   name: text('Shown to customers.'),
   kind: Type.Enum(['biller', 'aggregator']),
+  mode: Type.Optional(Mode),
   biller_id: Type.Optional(BillerId),
   support_contact: Type.Optional(
     text('Where customers get help: an e-mail address, a number or a page; printed on receipts.'),
@@ -105,7 +107,7 @@ const partnerFields = {
   batch_cutoff: Type.Optional(Type.String({ pattern: '^([01][0-9]|2[0-3]):[0-5][0-9]$' })),
 };
 
-/** Registration of a partner. A biller needs biller_id; an aggregator has none (decision 20). */
+/** Registration of a partner. A biller needs biller_id; an aggregator has none (decision 20). Without a mode it is for tests. */
 export const PartnerRegistration = Type.Object({ ...partnerFields, auth: PartnerAuth }, strict);
 export type PartnerRegistration = Static<typeof PartnerRegistration>;
 
@@ -132,6 +134,7 @@ export type PartnerChange = Static<typeof PartnerChange>;
 /** A partner as the admin API returns it, without secrets. */
 export const PartnerView = Type.Object({
   ...partnerFields,
+  mode: Mode,
   auth: Type.Object({
     method: Type.Enum(['oauth', 'key']),
     token_url: Type.Optional(Type.String()),
@@ -148,6 +151,7 @@ export type PartnerView = Static<typeof PartnerView>;
 /** A new API key, shown only this once (AU1). */
 export const ClientKeyGrant = Type.Object({
   partner_id: PartnerId,
+  mode: Mode,
   client_id: Type.String(),
   key_id: Type.String({ description: 'Names the key when it is revoked; not secret.' }),
   api_key: Type.String(),
@@ -162,6 +166,7 @@ export const ClientKeyRequest = Type.Object(
 export type ClientKeyRequest = Static<typeof ClientKeyRequest>;
 
 export const ClientKeyView = Type.Object({
+  mode: Mode,
   client_id: Type.String(),
   key_id: Type.String(),
   created_at: instant('When it was issued.'),

@@ -59,6 +59,12 @@ export const ERRORS = {
     message: 'The flow may not be shown on this site',
     remedy: 'Have the site registered as one of the partner origins.',
   },
+  MODE_MISMATCH: {
+    status: 403,
+    message: 'A test token was used on a live page, or a live token on a test page',
+    remedy:
+      'Use the partner id of the page and the API key of the backend from the same registration: both test, or both live.',
+  },
   NOT_FOUND: {
     status: 404,
     message: 'Resource not found',

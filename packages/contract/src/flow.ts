@@ -6,6 +6,7 @@ import { Type, type Static } from 'typebox';
 import { PaymentRules } from './account.ts';
 import { Balance } from './customer.ts';
 import { AmountInCents, instant, PlatformPaymentId } from './fields.ts';
+import { Mode } from './mode.ts';
 import { PAYMENT_STATUSES } from './status.ts';
 
 /** Body of the exchange of a token for a session. */
@@ -16,6 +17,13 @@ export const FlowSessionRequest = Type.Object(
         maxLength: 256,
         description:
           'The origin of the page that the frame stands in; refused unless registered for the partner.',
+      }),
+    ),
+    partner_id: Type.Optional(
+      Type.String({
+        maxLength: 128,
+        description:
+          'The partner that the page is shown for; refused when that registration is test and the token is live, or the other way round.',
       }),
     ),
     continues: Type.Optional(
@@ -119,6 +127,7 @@ export type FlowPayment = Static<typeof FlowPayment>;
 export const FlowSession = Type.Object({
   session_id: Type.String(),
   expires_at: instant('The end of the session.'),
+  mode: Mode,
   partner: Type.Object({
     partner_id: Type.String(),
     name: Type.String(),

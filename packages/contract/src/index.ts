@@ -11,6 +11,7 @@ export * from './flow.ts';
 export * from './json.ts';
 export * from './kit-admin-routes.ts';
 export * from './kit-admin.ts';
+export * from './mode.ts';
 export * from './money.ts';
 export * from './oauth.ts';
 export * from './openapi.ts';

@@ -213,6 +213,7 @@ export const platformRoutes = routeTable({
       'TOKEN_INVALID',
       'TOKEN_EXPIRED',
       'ORIGIN_NOT_ALLOWED',
+      'MODE_MISMATCH',
       'UNSUPPORTED_MEDIA_TYPE',
       'TOO_MANY_REQUESTS',
     ],

@@ -6,6 +6,7 @@
  *        most once and never both captured and voided (PL7): what must be given back after a capture is refunded (decision 111). Card
  *        and bank numbers never come here.
  */
+import type { Mode } from '@duebridge/contract';
 import { groupCommit, sql, type Database } from '@duebridge/runtime';
 
 /** A way to pay that the flow may offer. */
@@ -31,6 +32,8 @@ export interface FundingCustomer {
   readonly partner_id: string;
   readonly biller_id: string;
   readonly customer_id: string;
+  /** Which methods are on offer: in test mode those of a sandbox, live all others (decision 160). */
+  readonly mode: Mode;
 }
 
 /** Which funds: always those of one payment. */

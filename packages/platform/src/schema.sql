@@ -329,12 +329,14 @@ CREATE TABLE duebridge_platform.partners (
   pause_reason text,
   created_at timestamp with time zone NOT NULL DEFAULT clock_timestamp(),
   updated_at timestamp with time zone NOT NULL DEFAULT clock_timestamp(),
+  mode text NOT NULL DEFAULT 'live'::text,
   CONSTRAINT partners_pkey PRIMARY KEY (partner_id),
   CONSTRAINT partners_account_check_check CHECK ((account_check = ANY (ARRAY['when_reachable'::text, 'required'::text, 'off'::text]))),
   CONSTRAINT partners_auth_method_check CHECK ((auth_method = ANY (ARRAY['oauth'::text, 'key'::text]))),
   CONSTRAINT partners_batch_cutoff_check CHECK ((batch_cutoff ~ '^([01][0-9]|2[0-3]):[0-5][0-9]$'::text)),
   CONSTRAINT partners_biller CHECK (((kind = 'biller'::text) = (biller_id IS NOT NULL))),
   CONSTRAINT partners_kind_check CHECK ((kind = ANY (ARRAY['biller'::text, 'aggregator'::text]))),
+  CONSTRAINT partners_mode_check CHECK ((mode = ANY (ARRAY['test'::text, 'live'::text]))),
   CONSTRAINT partners_partner_id_check CHECK ((partner_id ~ '^[a-z0-9][a-z0-9-]{0,62}$'::text))
 );
 

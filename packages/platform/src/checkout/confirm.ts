@@ -147,7 +147,7 @@ export function openPayments(options: {
       if (decision.kind === 'give') return decision.payment;
       const partner = await registry.get(session.partner_id);
       if (partner === undefined) throw new Refusal('ACCOUNT_NOT_FOUND');
-      const methods = await funding.methods(session);
+      const methods = await funding.methods({ ...session, mode: partner.mode });
       const method = methods.find((one) => one.funding_method === request.funding_method);
       if (method === undefined) {
         throw new Refusal('INVALID_REQUEST', {

@@ -75,7 +75,7 @@ test('a refused caller is told by which header to prove itself [AU1]', async () 
 test('a database that leaks gives nobody a key: only a digest under the pepper is stored', async () => {
   const keys = open();
   const { client_id, api_key } = await keys.issue(await newPartner(), undefined, 'test');
-  assert.match(api_key, /^dbk_[A-Za-z0-9_-]{48}$/);
+  assert.match(api_key, /^dbk_live_[A-Za-z0-9_-]{48}$/);
   const rows = await database.query(
     'SELECT * FROM duebridge_platform.client_keys WHERE client_id = $1',
     [client_id],

@@ -9,7 +9,7 @@
  */
 import { createHmac, randomBytes, timingSafeEqual, type KeyObject } from 'node:crypto';
 import { crc32 } from 'node:zlib';
-import { Refusal, type ClientKeyGrant, type ClientKeyView } from '@duebridge/contract';
+import { Refusal, type ClientKeyGrant, type ClientKeyView, type Mode } from '@duebridge/contract';
 import { constraintOf, sql, type Clock, type Database, type Log } from '@duebridge/runtime';
 
 /** How long a key read from the database is cached; bounds how late a revocation takes effect. */
@@ -21,6 +21,8 @@ const LAST_USED_EVERY_MS = 30_000;
 
 /** The form of an issued key. Anything else is rejected without a query. */
 const CLIENT_ID_PATTERN = /^dbc_[0-9a-f]{32}$/;
+/** The beginning of a key that is stored: its prefix and four characters. */
+const SHOWN_LENGTH = 'dbk_live_'.length + 4;
 const KEY_ID_PATTERN = /^key_[0-9a-f]{16}$/;
 
 /** Whose credentials a request carried. */
@@ -62,6 +64,7 @@ interface ActiveKey {
 }
 
 interface KeyRow {
+  mode: Mode;
   client_id: string;
   key_id: string;
   created_at: string;
@@ -89,16 +92,22 @@ const insertKey = sql(
    )
    SELECT key_id FROM issued`,
 );
+const selectMode = sql(
+  'keys_mode',
+  'SELECT mode FROM duebridge_platform.partners WHERE partner_id = $1',
+);
 const selectKey = sql(
   'keys_of_id',
-  `SELECT client_id, key_id, k.created_at, last_used_at, revoked_at
+  `SELECT p.mode, client_id, key_id, k.created_at, last_used_at, revoked_at
      FROM duebridge_platform.client_keys k JOIN duebridge_platform.clients c USING (client_id)
+     JOIN duebridge_platform.partners p USING (partner_id)
     WHERE c.partner_id = $1 AND key_id = $2`,
 );
 const selectKeys = sql(
   'keys_of_partner',
-  `SELECT client_id, key_id, k.created_at, last_used_at, revoked_at
+  `SELECT p.mode, client_id, key_id, k.created_at, last_used_at, revoked_at
      FROM duebridge_platform.client_keys k JOIN duebridge_platform.clients c USING (client_id)
+     JOIN duebridge_platform.partners p USING (partner_id)
     WHERE c.partner_id = $1 ORDER BY k.created_at, key_id`,
 );
 const revokeKey = sql(
@@ -173,7 +182,10 @@ export function openClientKeys(options: {
   return {
     async issue(partner_id, client_id, actor) {
       const id = client_id ?? `dbc_${randomBytes(16).toString('hex')}`;
-      const api_key = newApiKey();
+      const [partner] = await database.query<{ mode: Mode }>(selectMode, [partner_id]);
+      if (partner === undefined) throw new Refusal('NOT_FOUND');
+      const { mode } = partner;
+      const api_key = newApiKey(mode);
       const key_id = `key_${randomBytes(8).toString('hex')}`;
       const rows = await database
         .transaction(async (tx) => {
@@ -181,7 +193,7 @@ export function openClientKeys(options: {
           return tx.query(insertKey, [
             key_id,
             id,
-            api_key.slice(0, 12),
+            api_key.slice(0, SHOWN_LENGTH),
             digestOf(api_key),
             partner_id,
             actor,
@@ -194,15 +206,13 @@ export function openClientKeys(options: {
               throw new Refusal('CONFLICT', {
                 message: 'The client has two active keys already: revoke one first',
               });
-            case 'clients_partner_id_fkey':
-              throw new Refusal('NOT_FOUND');
             default:
               throw error;
           }
         });
       if (rows.length === 0) throw new Refusal('NOT_FOUND');
       cache.delete(id);
-      return { partner_id, client_id: id, key_id, api_key };
+      return { partner_id, mode, client_id: id, key_id, api_key };
     },
 
     async list(partner_id) {
@@ -252,11 +262,11 @@ function unauthorized(): Refusal {
 /**
  * A key of 256 random bits, with a prefix and a checksum by which secret scanners recognize it with certainty.
  * The checksum is never verified here: rejecting by checksum would be faster than rejecting by digest, and so
- * leak timing.
+ * leak timing. The prefix says which mode it is for: a person sees it, and so does whoever finds the key where it should not be.
  */
-function newApiKey(): string {
+function newApiKey(mode: Mode): string {
   const secret = randomBytes(32);
   const checksum = Buffer.alloc(4);
   checksum.writeUInt32BE(crc32(secret));
-  return `dbk_${Buffer.concat([secret, checksum]).toString('base64url')}`;
+  return `dbk_${mode}_${Buffer.concat([secret, checksum]).toString('base64url')}`;
 }

@@ -73,7 +73,8 @@ test('a customer whose payment was posted gets one receipt, with the partner and
   const id = await pay('a1', 'paid@example.com', succeeded);
   await eventually('the receipt', () => to('paid@example.com').length > 0);
   const [mail] = to('paid@example.com');
-  assert.match(mail?.text ?? '', /Subject: Receipt: \$25\.00 to Springfield Water/);
+  assert.match(mail?.text ?? '', /Subject: \[Test\] Receipt: \$25\.00 to Springfield Water/);
+  assert.match(mail?.text ?? '', /This was a test: no money was taken\./);
   assert.match(mail?.text ?? '', /help@water\.example/);
   assert.match(mail?.text ?? '', new RegExp(id));
   assert.doesNotMatch(mail?.text ?? '', /Josephine|Quimby|Account: +a1/);
@@ -184,7 +185,8 @@ test('a name with a line break in it cannot add a header', () => {
       posted_at: null,
       created_at: '2026-03-21T10:00:00.000Z',
     },
-    { name: 'Water\r\nBcc: everybody@example.com', support: null },
+    { name: 'Water\r\nBcc: everybody@example.com', support: null, mode: 'live' },
   );
   assert.doesNotMatch(subject, /[\r\n]/);
+  assert.match(subject, /^Receipt/, 'a live payment is no test');
 });

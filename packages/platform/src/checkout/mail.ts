@@ -8,6 +8,7 @@
  *         logged.
  */
 import { createHash } from 'node:crypto';
+import type { Mode } from '@duebridge/contract';
 import { messageOf, sql, type Clock, type Database, type Log } from '@duebridge/runtime';
 import { createTransport } from 'nodemailer';
 import { maskAccountId } from '../mask.ts';
@@ -171,6 +172,7 @@ async function sendOne(
       to: { name: '', address: customer.email },
       messageId: `<${messageName(platform_payment_id)}@${domainOf(transport.from)}>`,
       ...textOf(kind, content, {
+        mode: partner?.mode ?? 'live',
         name: partner ? billerName(partner, content.biller_id) : content.biller_id,
         support: partner?.support_contact ?? null,
       }),
@@ -217,7 +219,7 @@ const dollars = new Intl.NumberFormat('en-US', { style: 'currency', currency: 'U
 export function textOf(
   kind: 'receipt' | 'failed',
   content: Omit<Content, 'customer_id' | 'sealed'>,
-  biller: { readonly name: string; readonly support: string | null },
+  biller: { readonly name: string; readonly support: string | null; readonly mode: Mode },
 ): { readonly subject: string; readonly text: string } {
   const amount = dollars.format(content.amount_in_cents / 100);
   // Keep the header on one line, whatever the biller's name contains.
@@ -233,15 +235,18 @@ export function textOf(
     ...(content.posted_at === null ? [] : [`Posted:    ${when(content.posted_at)}`]),
     `Reference: ${content.platform_payment_id}`,
   ];
+  const test = biller.mode === 'test';
+  const [mark, note] = test ? ['[Test] ', ['This was a test: no money was taken.', '']] : ['', []];
   if (kind === 'receipt') {
     return {
-      subject: `Receipt: ${amount} to ${name}`,
-      text: [`Your payment to ${name} was posted.`, '', ...facts, '', help, ''].join('\n'),
+      subject: `${mark}Receipt: ${amount} to ${name}`,
+      text: [...note, `Your payment to ${name} was posted.`, '', ...facts, '', help, ''].join('\n'),
     };
   }
   return {
-    subject: `Your payment of ${amount} to ${name} was not made`,
+    subject: `${mark}Your payment of ${amount} to ${name} was not made`,
     text: [
+      ...note,
       `Your payment to ${name} failed and you have not been charged for it.`,
       // A card's hold may have been captured before it expired (decision 111).
       'If money was taken already, it is on its way back.',

@@ -393,13 +393,14 @@ function visitCookies(request: FastifyRequest): string[] {
 /** Fills the shell's placeholders, each inside a double-quoted attribute. */
 function fillPage(
   html: string,
-  { partner_id, origins }: Partner,
+  { partner_id, mode, origins }: Partner,
   visit: OpenedVisit | undefined,
 ): string {
   // Replacer functions: in a replacement text `$` would mean something.
   return html
     .replace('__ORIGINS__', () => escapeAttribute(JSON.stringify(origins)))
     .replace('__PARTNER__', () => escapeAttribute(partner_id))
+    .replace('__MODE__', () => mode)
     .replace('__VISIT__', () => escapeAttribute(visit === undefined ? '' : JSON.stringify(visit)));
 }
 

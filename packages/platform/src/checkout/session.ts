@@ -57,7 +57,7 @@ export interface Sessions {
   /**
    * Exchanges a token, and reads the bill in the same call if the partner answers, which saves the page a round trip. Throws
    * Refusal TOKEN_INVALID (never issued, or long gone), TOKEN_EXPIRED, ORIGIN_NOT_ALLOWED (the page around the frame is not one of
-   * the partner's), TOO_MANY_REQUESTS (the token has opened its share of sessions).
+   * the partner's), MODE_MISMATCH (a test token on a live page, or the other way round), TOO_MANY_REQUESTS (the token has opened its share of sessions).
    */
   open(token: string | undefined, request: FlowSessionRequest): Promise<FlowSessionGrant>;
   /** The session of a secret. Throws Refusal SESSION_EXPIRED for one that has ended or never existed. */
@@ -134,7 +134,7 @@ export function openSessions(options: {
           }),
       standing === undefined ? otherPayment(database, session) : undefined,
       usualSeconds(partner.partner_id),
-      funding.methods(session),
+      funding.methods({ ...session, mode: partner.mode }),
       standing === undefined ? null : withAction(standing, funding),
       standing?.status === 'succeeded'
         ? readPayer(database, sealer, standing.platform_payment_id, session.partner_id, mails)
@@ -143,6 +143,7 @@ export function openSessions(options: {
     return {
       session_id: session.session_id,
       expires_at: session.expires_at,
+      mode: partner.mode,
       partner: {
         partner_id: partner.partner_id,
         name: partner.name,
@@ -179,6 +180,13 @@ export function openSessions(options: {
       // Without an origin it is a page of the partner's own making; in a frame the browser has asked frame-ancestors already.
       if (request.origin !== undefined && !partner.origins.includes(request.origin)) {
         throw new Refusal('ORIGIN_NOT_ALLOWED');
+      }
+      if (request.partner_id !== undefined && request.partner_id !== partner.partner_id) {
+        const shown = await registry.get(request.partner_id);
+        if (shown !== undefined && shown.mode !== partner.mode)
+          throw new Refusal('MODE_MISMATCH', {
+            message: `The page is that of ${shown.partner_id}, which is ${shown.mode}; the token is of ${partner.partner_id}, which is ${partner.mode}`,
+          });
       }
       const session = newSecret('dbs_');
       const [opened] = await database.query<Session>(insertSession, [

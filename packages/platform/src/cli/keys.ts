@@ -24,6 +24,7 @@ export function addKeys(command: Command, terminal: Terminal): void {
           `client_id  ${grant.client_id}`,
           `api_key    ${grant.api_key}`,
           `key_id     ${grant.key_id}`,
+          `mode       ${grant.mode}`,
           'The api_key is not shown again; it goes into X-Api-Key, the client_id into X-Client-Id.',
         ].join('\n'),
       );
@@ -41,9 +42,10 @@ export function addKeys(command: Command, terminal: Terminal): void {
       );
       print(terminal, options, { keys }, () =>
         table(
-          ['KEY', 'CLIENT', 'ISSUED', 'LAST USED', 'REVOKED'],
+          ['KEY', 'MODE', 'CLIENT', 'ISSUED', 'LAST USED', 'REVOKED'],
           keys.map((one) => [
             one.key_id,
+            one.mode,
             one.client_id,
             one.created_at,
             one.last_used_at ?? '-',

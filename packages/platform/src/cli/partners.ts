@@ -34,6 +34,7 @@ interface PartnerOptions {
   id: string;
   name: string;
   kind: 'biller' | 'aggregator';
+  mode?: 'test' | 'live';
   biller?: string;
   billerName?: Record<string, string>;
   baseUrl: string;
@@ -62,6 +63,11 @@ export function addPartners(command: Command, terminal: Terminal): void {
       new Option('--kind <kind>', 'a company that is owed, or one that hosts many')
         .choices(['biller', 'aggregator'])
         .makeOptionMandatory(),
+    )
+    .addOption(
+      new Option('--mode <mode>', 'test: no money moves; live: real money; for good')
+        .choices(['test', 'live'])
+        .default('test'),
     )
     .option('--biller <biller_id>', 'its biller id; for a biller')
     .addOption(billerNameOption())
@@ -97,6 +103,7 @@ export function addPartners(command: Command, terminal: Terminal): void {
       partner_id: options.id,
       name: options.name,
       kind: options.kind,
+      ...(options.mode === undefined ? {} : { mode: options.mode }),
       ...(options.biller === undefined ? {} : { biller_id: options.biller }),
       ...(options.billerName === undefined ? {} : { biller_names: options.billerName }),
       base_url: options.baseUrl,
@@ -114,7 +121,7 @@ export function addPartners(command: Command, terminal: Terminal): void {
     );
     print(terminal, options, { ...view, test }, () =>
       [
-        `Registered ${view.partner_id}. Next: duebridge platform key issue --partner ${view.partner_id}`,
+        `Registered ${view.partner_id} (${view.mode}). Next: duebridge platform key issue --partner ${view.partner_id}`,
         test.finding,
       ].join('\n'),
     );
@@ -220,9 +227,10 @@ export function addPartners(command: Command, terminal: Terminal): void {
       );
       print(terminal, options, { partners }, () =>
         table(
-          ['PARTNER', 'NAME', 'KIND', 'BILLER', 'AUTH', 'BASE URL', 'STATE'],
+          ['PARTNER', 'MODE', 'NAME', 'KIND', 'BILLER', 'AUTH', 'BASE URL', 'STATE'],
           partners.map((one) => [
             one.partner_id,
+            one.mode,
             one.name,
             one.kind,
             one.biller_id ?? '-',

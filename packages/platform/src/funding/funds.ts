@@ -425,7 +425,11 @@ export function openFunds(options: {
           );
         }
       }
-      return amount === undefined ? offered : offered.filter((method) => isWithin(method, amount));
+      return offered.filter(
+        (method) =>
+          method.sandbox === (customer.mode === 'test') &&
+          (amount === undefined || isWithin(method, amount)),
+      );
     },
     isInDatabase: (order) =>
       !adapterOf.has(order.funding_method) && sandbox.isInDatabase?.(order) === true,

@@ -104,7 +104,7 @@ const platform = await startTestPlatform(
     sealKey: SEAL_KEY,
   },
 );
-const biller = await platform.register(partner);
+const biller = await platform.register(partner, { mode: 'live' });
 const credentials = await platform.credentials(biller.partner_id);
 
 let accounts = 0;

@@ -89,11 +89,13 @@ export function stripeAdapter(settings: StripeSettings): FundingAdapter {
     maxNetworkRetries: 0,
     telemetry: false,
   });
+  // By the key's own prefix: with a key of Stripe's test mode no money moves.
+  const sandbox = /^[a-z]+_test_/.test(settings.secretKey);
   const all: readonly AdapterMethod[] = [
     {
       funding_method: 'stripe_card',
       label: 'Card',
-      sandbox: false,
+      sandbox,
       asks: true,
       may_act: true,
       min_amount_in_cents: MIN_CENTS,
@@ -102,7 +104,7 @@ export function stripeAdapter(settings: StripeSettings): FundingAdapter {
     {
       funding_method: 'stripe_us_bank_account',
       label: 'Bank account',
-      sandbox: false,
+      sandbox,
       asks: true,
       may_act: true,
       min_amount_in_cents: MIN_CENTS,

@@ -282,3 +282,26 @@ test('a log line about a partner shows none of its secrets', async (t) => {
   log.info({ partner }, 'a partner');
   assert.ok(!JSON.stringify(log.lines).includes('the-very-secret-key'));
 });
+
+test('a registration is test or live for good, and neither calls the endpoint of the other', async (t) => {
+  const { open } = await registries(t);
+  const registry = open();
+  const test = await registry.add({ ...registration, origins: ['http://localhost:4300'] }, 'test');
+  assert.equal(test.mode, 'test', 'without a word no money moves');
+  const live = { ...registration, partner_id: 'acme-live', mode: 'live' } as const;
+  // The same endpoint, however its slash is written.
+  assert.deepEqual(await pathsRefused(registry.add(live, 'test')), ['body.base_url']);
+  const base_url = 'https://pay.acme.example/live';
+  const unsafe = { ...live, base_url, origins: ['https://a.example', 'http://localhost:4300'] };
+  assert.deepEqual(await pathsRefused(registry.add(unsafe, 'test')), ['body.origins.1']);
+  assert.equal((await registry.add({ ...live, base_url }, 'test')).mode, 'live');
+  for (const [id, change, path] of [
+    ['acme', { base_url }, 'body.base_url'],
+    ['acme-live', { base_url: registration.base_url }, 'body.base_url'],
+  ] as const) {
+    assert.deepEqual(await pathsRefused(registry.change(id, change, 'test')), [path]);
+  }
+  const unsafeChange = registry.change('acme-live', { origins: ['http://localhost:1'] }, 'test');
+  assert.deepEqual(await pathsRefused(unsafeChange), ['body.origins.0']);
+  assert.equal((await registry.get('acme'))?.mode, 'test');
+});

@@ -12,6 +12,7 @@ import {
   pathFields,
   Refusal,
   type Detail,
+  type Mode,
   type PartnerAuth,
   type PartnerBudget,
   type PartnerChange,
@@ -28,6 +29,8 @@ export interface Partner {
   readonly partner_id: string;
   readonly name: string;
   readonly kind: 'biller' | 'aggregator';
+  /** For good: everything that hangs on this registration is test, or live (decision 160). */
+  readonly mode: Mode;
   /** The biller a plain biller is (decision 20); null for an aggregator. */
   readonly biller_id: string | null;
   /** What customers call an aggregator's billers, by biller_id. */
@@ -108,6 +111,7 @@ interface StoredPartner {
   readonly partner_id: string;
   readonly name: string;
   readonly kind: 'biller' | 'aggregator';
+  readonly mode: Mode;
   readonly biller_id: string | null;
   readonly biller_names: Readonly<Record<string, string>>;
   /** For receipts; null when the partner named none. */
@@ -137,7 +141,7 @@ export function billerName(partner: Partner, biller_id: string): string {
   return new Map(Object.entries(partner.biller_names)).get(biller_id) ?? biller_id;
 }
 
-const COLUMNS = `partner_id, name, kind, biller_id, biller_names, support_contact, base_url, origins, paths, budget, refusals, account_check,
+const COLUMNS = `partner_id, name, kind, mode, biller_id, biller_names, support_contact, base_url, origins, paths, budget, refusals, account_check,
   batch_time_zone, batch_cutoff, auth_method, auth_public, auth_sealed, paused, pause_reason, created_at`;
 
 const getStatement = sql(
@@ -149,11 +153,11 @@ const addStatement = sql(
   'partner_add',
   `WITH added AS (
      INSERT INTO duebridge_platform.partners (partner_id, name, kind, biller_id, base_url, origins, paths, budget, account_check,
-                           batch_time_zone, batch_cutoff, auth_method, auth_public, auth_sealed, biller_names, refusals, support_contact)
-     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $16, $17, $18) RETURNING ${COLUMNS}
+                           batch_time_zone, batch_cutoff, auth_method, auth_public, auth_sealed, biller_names, refusals, support_contact, mode)
+     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $16, $17, $18, $19) RETURNING ${COLUMNS}
    ), noted AS (
      INSERT INTO duebridge_platform.audit (actor, event, partner_id, detail)
-     SELECT $15, 'partner_added', partner_id, jsonb_build_object('base_url', base_url) FROM added
+     SELECT $15, 'partner_added', partner_id, jsonb_build_object('base_url', base_url, 'mode', mode) FROM added
    )
    SELECT * FROM added`,
 );
@@ -171,6 +175,11 @@ const changeStatement = sql(
      SELECT $13, 'partner_changed', partner_id, jsonb_strip_nulls(jsonb_build_object('fields', $14::text, 'reason', $17::text)) FROM changed
    )
    SELECT * FROM changed`,
+);
+
+const otherModeStatement = sql(
+  'partner_other_mode',
+  'SELECT partner_id FROM duebridge_platform.partners WHERE base_url = $1 AND mode <> $2 LIMIT 1',
 );
 
 const holdStatement = sql(
@@ -203,6 +212,7 @@ export function openPartnerRegistry(options: PartnerRegistryOptions): PartnerReg
       partner_id: row.partner_id,
       name: row.name,
       kind: row.kind,
+      mode: row.mode,
       biller_id: row.biller_id,
       biller_names: row.biller_names,
       support_contact: row.support_contact,
@@ -243,9 +253,26 @@ export function openPartnerRegistry(options: PartnerRegistryOptions): PartnerReg
     return found;
   };
 
+  /** A test must not reach the accounts of real customers, nor a customer's money an endpoint for tests. */
+  const endpointProblems = async (mode: Mode, base_url: string): Promise<Detail[]> => {
+    const [other] = await database.query<{ partner_id: string }>(otherModeStatement, [
+      trimmed(base_url),
+      mode,
+    ]);
+    if (other === undefined) return [];
+    const { partner_id } = other;
+    const problem = `is the endpoint of ${partner_id}, which is ${mode === 'test' ? 'live' : 'test'}: a ${mode} registration needs one of its own`;
+    return [{ path: 'body.base_url', problem }];
+  };
+
   return {
     async add(registration, actor) {
-      const problems = registrationProblems(registration, allowPrivateAddresses);
+      const mode = registration.mode ?? 'test';
+      const problems = [
+        ...registrationProblems(registration, allowPrivateAddresses),
+        ...modeProblems(mode, registration.origins, allowPrivateAddresses),
+        ...(await endpointProblems(mode, registration.base_url)),
+      ];
       if (problems.length > 0) throw new Refusal('INVALID_REQUEST', { details: problems });
       const auth = splitAuth(registration.auth);
       try {
@@ -268,6 +295,7 @@ export function openPartnerRegistry(options: PartnerRegistryOptions): PartnerReg
           JSON.stringify(registration.biller_names ?? {}),
           registration.refusals ?? [],
           registration.support_contact ?? null,
+          mode,
         ]);
         if (row === undefined) throw new Error('an insert gave no row');
         return toView(row);
@@ -280,7 +308,13 @@ export function openPartnerRegistry(options: PartnerRegistryOptions): PartnerReg
     async change(partner_id, change, actor) {
       const before = await read(partner_id);
       if (before === undefined) throw new Refusal('NOT_FOUND');
-      const problems = changeProblems(change, allowPrivateAddresses);
+      const problems = [
+        ...changeProblems(change, allowPrivateAddresses),
+        ...modeProblems(before.mode, change.origins ?? [], allowPrivateAddresses),
+        ...(change.base_url === undefined
+          ? []
+          : await endpointProblems(before.mode, change.base_url)),
+      ];
       if (problems.length > 0) throw new Refusal('INVALID_REQUEST', { details: problems });
       const auth = change.auth === undefined ? undefined : splitAuth(change.auth);
       const paused = change.paused ?? before.paused;
@@ -367,6 +401,7 @@ function toView(row: StoredPartner): PartnerView {
     partner_id: row.partner_id,
     name: row.name,
     kind: row.kind,
+    mode: row.mode,
     ...(row.biller_id === null ? {} : { biller_id: row.biller_id }),
     ...(row.support_contact === null ? {} : { support_contact: row.support_contact }),
     ...(Object.keys(row.biller_names).length === 0 ? {} : { biller_names: row.biller_names }),
@@ -477,6 +512,16 @@ function changeProblems(
     add('body.auth.token_url', urlProblem(change.auth.token_url, allowPrivate));
   }
   return problems;
+}
+
+/** Sites of real customers are reached by https; only a test may stand on the engineer's own machine. */
+function modeProblems(mode: Mode, origins: readonly string[], allowPrivate: boolean): Detail[] {
+  if (mode === 'test' || allowPrivate) return [];
+  return origins.flatMap((origin, index) =>
+    origin.startsWith('http:')
+      ? [{ path: `body.origins.${index}`, problem: 'must begin with https:// when live' }]
+      : [],
+  );
 }
 
 function queryProblem(base_url: string): string | undefined {

@@ -27,6 +27,7 @@ export function PartnersPage() {
             head: 'Partner',
             cell: (one) => <a href={link('partners', one.partner_id)}>{one.partner_id}</a>,
           },
+          { head: 'Mode', cell: (one) => one.mode },
           { head: 'Name', cell: (one) => one.name },
           { head: 'Kind', cell: (one) => one.kind },
           { head: 'State', cell: (one) => one.pause_reason ?? 'active' },
@@ -68,6 +69,7 @@ export function PartnerPage({ id }: { id: string }) {
       <Facts
         facts={[
           ['Partner', <code>{id}</code>],
+          ['Mode', data.mode === 'test' ? 'test: no money moves' : 'live'],
           ['State', data.pause_reason ?? 'active'],
           ['Breaker here', breaker.data === 1 ? 'open: calls are held back' : 'closed'],
           ['Address', data.base_url],

@@ -117,6 +117,7 @@ export type DuebridgeErrorCode =
   | 'frame_refused'
   | 'platform_unreachable'
   | 'origin_not_allowed'
+  | 'mode_mismatch'
   | 'token_invalid'
   | 'token_slow'
   | 'token_expired'

@@ -44,6 +44,7 @@ export class CallError extends Error {
 const PROBLEMS: Partial<Record<CallError['wire'], DuebridgeErrorCode>> = {
   network: 'network_lost',
   ORIGIN_NOT_ALLOWED: 'origin_not_allowed',
+  MODE_MISMATCH: 'mode_mismatch',
   TOKEN_INVALID: 'token_invalid',
   UNAUTHORIZED: 'token_invalid',
   TOKEN_EXPIRED: 'token_expired',
@@ -68,8 +69,8 @@ export interface Api {
   now(): number;
 }
 
-/** `base` is the platform's root; all addresses are relative to it. */
-export function createApi(base: URL): Api {
+/** `base` is the platform's root; all addresses are relative to it. `partner_id` is whose page this is. */
+export function createApi(base: URL, partner_id: string): Api {
   let secret = '';
   let ahead = 0;
 
@@ -118,7 +119,10 @@ export function createApi(base: URL): Api {
 
   return {
     async open(token, request) {
-      const grant = await json<FlowSessionGrant>('v1/flow/session', token, request);
+      const grant = await json<FlowSessionGrant>('v1/flow/session', token, {
+        ...request,
+        partner_id,
+      });
       secret = grant.session;
       return grant;
     },

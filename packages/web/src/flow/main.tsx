@@ -21,7 +21,7 @@ import {
   Review,
   Status,
 } from './screens.tsx';
-import { findSite, findVisit, type Site } from './site.ts';
+import { findSite, findVisit, metaOf, type Site } from './site.ts';
 import { nameOf, paymentOf, type State } from './state.ts';
 import './style.css';
 
@@ -44,13 +44,18 @@ async function main(place: Element): Promise<void> {
     speak(words);
     place.replaceChildren();
     const why = { code: site?.problem ?? 'alone', requestId: site?.requestId };
-    render(<Frame screen={<ProblemScreen {...why} biller={undefined} words={words} />} />, place);
+    render(
+      <Frame words={words} screen={<ProblemScreen {...why} biller={undefined} words={words} />} />,
+      place,
+    );
     return;
   }
   const problems = applyLook(site.init.appearance);
   // The token is requested while the text loads.
   let changed = (): void => {};
-  const flow = new Flow(site, createApi(new URL('../../', location.href)), () => changed());
+  const flow = new Flow(site, createApi(new URL('../../', location.href), metaOf('partner')), () =>
+    changed(),
+  );
   void flow.start();
   const words = await loadLanguage(site.init.locale);
   place.replaceChildren();
@@ -67,8 +72,7 @@ async function main(place: Element): Promise<void> {
 }
 
 function registeredOrigins(): readonly string[] {
-  const meta = document.querySelector<HTMLMetaElement>('meta[name=duebridge-origins]');
-  const origins: unknown = JSON.parse(meta?.content ?? '[]');
+  const origins: unknown = JSON.parse(metaOf('origins') || '[]');
   return Array.isArray(origins) ? origins.filter((origin) => typeof origin === 'string') : [];
 }
 
@@ -144,6 +148,7 @@ function App(props: {
   const closable = site.display !== 'inline';
   return (
     <Frame
+      words={words}
       screen={<ScreenOf flow={flow} words={words} state={state} closable={closable} />}
       head={
         <>
@@ -152,9 +157,6 @@ function App(props: {
               <p class="biller" dir="auto">
                 {biller}
               </p>
-            )}
-            {screen.bill?.session.funding_methods.every((method) => method.sandbox) && (
-              <p class="test">{words.say('test_mode')}</p>
             )}
           </div>
           {closable && (
@@ -298,13 +300,17 @@ function Announcer({ text }: { readonly text: string }): VNode {
 }
 
 function Frame(props: {
+  readonly words: Language;
   readonly screen: VNode;
   readonly head?: VNode;
   readonly foot?: VNode;
 }): VNode {
   return (
     <>
-      <header>{props.head}</header>
+      <header>
+        {metaOf('mode') === 'test' && <p class="test">{props.words.say('test_mode')}</p>}
+        {props.head}
+      </header>
       <main>{props.screen}</main>
       <footer>{props.foot}</footer>
     </>

@@ -610,6 +610,8 @@ export function Left({
 /** The problems that have their own text. */
 const PROBLEM_WORDS = {
   origin_not_allowed: ['problem_origin_not_allowed', 'problem_origin_not_allowed_text'],
+  // For the site's engineer; a customer cannot do anything about either.
+  mode_mismatch: ['problem_origin_not_allowed', 'problem_origin_not_allowed_text'],
   token_invalid: ['problem_token_invalid', 'problem_token_invalid_text'],
   token_slow: ['problem_token_slow', 'problem_token_slow_text'],
   token_expired: ['problem_token_expired', 'problem_token_expired_text'],

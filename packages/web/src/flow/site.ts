@@ -13,6 +13,11 @@ const TOKEN_SLOW_MS = 10_000;
 /** A site that does not answer the hello within this time is not registered; its SDK waits longer than this. */
 const INIT_TIMEOUT_MS = 8_000;
 
+/** What the platform wrote into the page. */
+export function metaOf(name: 'origins' | 'partner' | 'mode' | 'visit'): string {
+  return document.querySelector<HTMLMetaElement>(`meta[name=duebridge-${name}]`)?.content ?? '';
+}
+
 /** The connection to the site. */
 export interface Site {
   readonly origin: string;
@@ -50,10 +55,10 @@ export interface NoVisit {
  * only.
  */
 export function findVisit(): Site | NoVisit | undefined {
-  const meta = document.querySelector<HTMLMetaElement>('meta[name=duebridge-visit]');
-  meta?.remove();
-  if (!meta?.content) return undefined;
-  const visit = JSON.parse(meta.content) as Visit;
+  const text = metaOf('visit');
+  document.querySelector('meta[name=duebridge-visit]')?.remove();
+  if (!text) return undefined;
+  const visit = JSON.parse(text) as Visit;
   if ('problem' in visit) return { problem: visit.problem, requestId: visit.request_id };
   return {
     origin: visit.origin,

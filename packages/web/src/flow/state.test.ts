@@ -18,6 +18,7 @@ import {
 
 const session = (change: Partial<FlowSession> = {}): FlowSession => ({
   session_id: 's',
+  mode: 'test',
   expires_at: '2026-03-01T19:00:00.000Z',
   partner: { partner_id: 'p', name: 'Acme' },
   biller: { biller_id: 'b', name: 'Acme' },
