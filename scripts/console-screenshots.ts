@@ -51,10 +51,17 @@ try {
   await key.fill(work.keys.ada);
   await page.getByRole('button', { name: 'Sign in', exact: true }).click();
   await page.getByRole('heading', { name: 'Overview' }).waitFor();
+  await page.goto(`${work.platform.adminUrl}/console/payments?stage=review`);
+  await page.getByLabel(`Pick ${refused}`).check();
+  await page.getByRole('button', { name: 'Close the picked…' }).click();
+  await page.getByRole('heading', { name: 'Close 1 payment' }).waitFor();
+  const plan = new URL(page.url()).pathname.replace('/console', '');
   const pages = {
     overview: '',
     payments: '/payments',
     payment: `/payments/${refused}`,
+    bulk: '/bulk',
+    'bulk-plan': plan,
     partners: '/partners',
     partner: '/partners/springfield-water',
     batches: '/batches',

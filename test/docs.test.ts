@@ -200,6 +200,7 @@ const OF_PEOPLE = new Set([
   'get_figures',
   'get_failures',
   'poll_payment',
+  'preview_acts',
 ]);
 
 test('no operation, and no refusal of one, is missing from the reference [ER3]', () => {

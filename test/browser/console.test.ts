@@ -294,24 +294,119 @@ test('a working day by keyboard alone: find, walk, open, act, leave', async () =
   await close();
 });
 
-test('several payments are picked and acted on together; each is judged by itself and stands in the audit', async () => {
+test('several payments: picked by keyboard, a dry run first, then each by itself; stopped, reloaded and continued', async () => {
   const ids = [
     await work.pay('refuses-5', 3_500, 'many-1@example.com'),
     await work.pay('refuses-6', 3_600, 'many-2@example.com'),
+    await work.pay('refuses-7', 3_700, 'many-3@example.com'),
   ];
   const { page, close } = await signIn('bob');
-  await page.goto(`${work.platform.adminUrl}/console/payments?stage=review`);
-  for (const id of ids) await page.getByLabel(`Pick ${id}`).check();
-  const picked = page.getByRole('region', { name: 'Picked payments' });
-  await picked.getByText('2 picked, $71.00 together.').waitFor();
-  await act(page, 'Withdraw the picked', 'both at once');
+  const toList = async (): Promise<void> => {
+    await page.goto(`${work.platform.adminUrl}/console/payments?stage=review`);
+    await page.getByLabel(`Pick ${ids[0]}`).waitFor();
+  };
+  await toList();
   for (const id of ids) {
-    await picked.getByRole('listitem').filter({ hasText: id }).waitFor();
-    await page.getByLabel(`Pick ${id}`).check();
+    // Down to the row, wherever it stands.
+    for (let rows = 0; rows < 30; rows += 1) {
+      await page.keyboard.press('j');
+      if ((await page.locator(':focus').textContent()) === id) break;
+    }
+    await page.keyboard.press('x');
+    assert.ok(await page.getByLabel(`Pick ${id}`).isChecked());
+    await page.getByRole('link', { name: 'Bulk' }).focus();
   }
-  await act(page, 'Poll the picked now', 'ticket 12');
-  await page.getByText('Done for 2 of 2.').waitFor();
+  const picked = page.getByRole('region', { name: 'Picked payments' });
+  await picked.getByText('3 picked, $108.00 together.').waitFor();
+  await picked.getByRole('button', { name: 'Withdraw the picked…' }).click();
+  await page.getByRole('heading', { level: 1, name: 'Withdraw 3 payments' }).waitFor();
+  await page.getByText('Each of them would be refused: there is nothing to start.').waitFor();
+  assert.equal(await page.getByText('may have reached the partner').count(), 3);
+
+  await toList();
+  for (const id of ids) await page.getByLabel(`Pick ${id}`).check();
+  await picked.getByRole('button', { name: 'Poll the picked…' }).click();
+  await page.getByText('Nothing was done yet. 3 of 3 would be acted on').waitFor();
+  assert.equal(await page.getByText('Asks the partner for its status').count(), 3);
+  // The second call: the platform acts, and its answer does not come back until it is let go.
+  const held = Promise.withResolvers<void>();
+  const isHeld = Promise.withResolvers<void>();
+  let calls = 0;
+  await page.route('**/admin/v1/payments/*/poll', async (route) => {
+    calls += 1;
+    if (calls !== 2) return route.continue();
+    const response = await route.fetch();
+    isHeld.resolve();
+    await held.promise;
+    await route.fulfill({ response });
+  });
+  await page.getByLabel('Reason, kept in the audit of each').fill('ticket 12');
+  await page.getByRole('button', { name: 'Poll 3 now' }).click();
+  await isHeld.promise;
+  await page.getByText('1 done, 0 refused, 2 left').waitFor();
+  // A reload in the middle of the call: what was done is found in the audit, and not done again.
+  await page.reload();
+  await page.getByText('Done; its answer was not seen.').waitFor();
+  held.resolve();
+  await page.getByText('3 done, 0 refused, 0 left', { exact: true }).waitFor();
+  await page.unrouteAll({ behavior: 'ignoreErrors' });
+  const polled = (await auditOf('payment_polled')).filter(
+    ({ detail }) => detail['reason'] === 'ticket 12',
+  );
+  assert.deepEqual(
+    polled.map((entry) => `${entry.actor} ${String(entry.detail['platform_payment_id'])}`).sort(),
+    ids.map((id) => `bob ${id}`).sort(),
+  );
+
+  // Stopped after the call that is under way, and continued.
+  await toList();
+  for (const id of ids) await page.getByLabel(`Pick ${id}`).check();
+  await picked.getByRole('button', { name: 'Close the picked…' }).click();
+  await page.getByText('Nothing was done yet. 3 of 3 would be acted on').waitFor();
+  const second = Promise.withResolvers<void>();
+  const go = Promise.withResolvers<void>();
+  let closes = 0;
+  await page.route('**/admin/v1/payments/*/close', async (route) => {
+    closes += 1;
+    if (closes === 2) {
+      second.resolve();
+      await go.promise;
+    }
+    await route.continue();
+  });
+  await page.getByLabel('Reason, kept in the audit of each').fill('ticket 13');
+  await page.getByRole('button', { name: 'Close 3 now' }).click();
+  await second.promise;
+  await page.getByRole('button', { name: 'Stop' }).click();
+  go.resolve();
+  await page.getByText('2 done, 0 refused, 1 left', { exact: true }).waitFor();
+  await page.reload();
+  await page.getByText('2 done, 0 refused, 1 left', { exact: true }).waitFor();
+  assert.equal(closes, 2);
+  // Meanwhile somebody else closes the last: it is refused, and the page says why.
+  const open = await Promise.all(
+    ids.map(async (id) => ({
+      id,
+      stage: (
+        (await work.platform.admin('GET', `/admin/v1/payments/${id}`)).body as {
+          payment: { stage: string };
+        }
+      ).payment.stage,
+    })),
+  );
+  const left = open.filter(({ stage }) => stage === 'review');
+  assert.equal(left.length, 1);
+  await work.platform.admin('POST', `/admin/v1/payments/${left[0]?.id}/close`, {
+    reason: 'faster',
+  });
+  await page.getByRole('button', { name: 'Continue' }).click();
+  await page.getByText('2 done, 1 refused, 0 left', { exact: true }).waitFor();
+  await page.getByText('The payment is not in review').waitFor();
+  await page.getByRole('link', { name: 'All of them' }).click();
+  await page.getByRole('link', { name: 'Close 3 payments' }).waitFor();
+
   // Columns that few need are shown to whoever asks, and stay.
+  await page.goto(`${work.platform.adminUrl}/console/payments`);
   await page.getByText('Columns', { exact: true }).click();
   await page.getByLabel('Batch', { exact: true }).check();
   await page.reload();
@@ -322,15 +417,6 @@ test('several payments are picked and acted on together; each is judged by itsel
     .getByText('This account takes no payments online.')
     .waitFor();
   await close();
-  const polled = await auditOf('payment_polled');
-  assert.deepEqual(
-    new Set(
-      polled
-        .filter(({ detail }) => detail['reason'] === 'ticket 12')
-        .map((entry) => `${entry.actor} ${String(entry.detail['platform_payment_id'])}`),
-    ),
-    new Set(ids.map((id) => `bob ${id}`)),
-  );
 });
 
 test('Ctrl-K goes to a page by the beginning of its name, and to a payment by its id', async () => {
@@ -356,9 +442,16 @@ test('no page shuts anybody out, light or dark', async () => {
   const { page, close } = await signIn('ada');
   const batches = await work.platform.admin('GET', '/admin/v1/batches');
   const [batch] = (batches.body as { batches: { platform_batch_id: string }[] }).batches;
+  await page.goto(`${work.platform.adminUrl}/console/payments?id=${id}`);
+  await page.getByLabel(`Pick ${id}`).check();
+  await page.getByRole('button', { name: 'Resume the picked…' }).click();
+  await page.getByRole('heading', { level: 1, name: 'Resume 1 payment' }).waitFor();
+  const plan = new URL(page.url()).pathname.replace('/console', '');
   for (const path of [
     '',
     '/payments',
+    '/bulk',
+    plan,
     `/payments/${id}`,
     '/partners',
     '/partners/springfield-water',
@@ -395,7 +488,7 @@ test('no page shuts anybody out, light or dark', async () => {
 });
 
 for (const name of ['firefox', 'webkit'] as const) {
-  test(`"I paid $25 yesterday" in ${name} too: signed in, found by amount, its story read`, async (t) => {
+  test(`"I paid $25 yesterday" in ${name} too: signed in, found by amount, its story read, and polled`, async (t) => {
     const id = await work.pay(`pays-${name}`, 2_500, `${name}@example.com`);
     const visitor = new Visitor(name);
     t.after(() => visitor.stop());
@@ -417,7 +510,7 @@ async function finds(tab: Tab, id: string): Promise<void> {
   await tab.goto(`${work.platform.adminUrl}/console`);
   await reads('h1', '^duebridge console$');
   await tab.click('page', 'input[name=key]');
-  await tab.type(work.keys.vic);
+  await tab.type(work.keys.bob);
   await tab.press('Enter');
   await reads('h1', '^Overview$');
   await tab.click('page', 'nav a[href="/console/payments"]');
@@ -430,4 +523,14 @@ async function finds(tab: Tab, id: string): Promise<void> {
   await reads('h1', String.raw`^\$25\.00.*succeeded`);
   await reads('main', 'payment ended');
   await reads('main', String.raw`succeeded · HTTP 200`);
+  // Picked, looked at, and acted on: the page of several payments.
+  await tab.goto(`${work.platform.adminUrl}/console/payments?id=${id}`);
+  await reads(`a[href="/console/payments/${id}"]`, id);
+  await tab.click('page', `input[aria-label="Pick ${id}"]`);
+  await tab.click('page', '[aria-label="Picked payments"] button:nth-of-type(2)');
+  await reads('h1', '^Poll 1 payment$');
+  await tab.click('page', 'textarea');
+  await tab.type('asked');
+  await tab.click('page', 'form .primary');
+  await reads('main', '1 done, 0 refused, 0 left');
 }

@@ -6,6 +6,7 @@ import { environmentHelp, processTerminal, type Terminal } from '@duebridge/runt
 import { Command } from 'commander';
 import { addAudit } from './cli/audit.ts';
 import { addBatches } from './cli/batches.ts';
+import { addBulk } from './cli/bulk.ts';
 import { addKeys } from './cli/keys.ts';
 import { addOperators } from './cli/operators.ts';
 import { addPartners } from './cli/partners.ts';
@@ -32,6 +33,7 @@ Exit codes: 0 done, 1 failed, 2 configuration, 3 usage.`,
   addPartners(command, terminal);
   addKeys(command, terminal);
   addPayments(command, terminal);
+  addBulk(command, terminal);
   addBatches(command, terminal);
   addPeople(command, terminal);
   addOperators(command, terminal);

@@ -47,6 +47,7 @@ import { assertRole, type Operator, type Operators } from './operators.ts';
 import { overview, type ReadFigures } from './overview.ts';
 import { testPartner } from './partner-test.ts';
 import { erasePerson, showPerson } from './people.ts';
+import { previewActs } from './preview.ts';
 import { revokeAccess } from '../checkout/revoke-access.ts';
 
 /** Default page size: a screenful. */
@@ -237,6 +238,18 @@ export function mountAdmin(app: FastifyInstance, dependencies: AdminDependencies
   serve(routes.withdraw_payment, async ({ params, body, request }) =>
     toPaymentView(
       await withdrawPayment(database, params.platform_payment_id, body.reason, who(request).actor),
+    ),
+  );
+  serve(routes.preview_acts, ({ body, request }) =>
+    previewActs(
+      {
+        database,
+        secondPersonAboveCents: dependencies.secondPersonAboveCents,
+        view: toPaymentView,
+      },
+      body.act,
+      body.platform_payment_ids,
+      who(request).actor,
     ),
   );
   serve(routes.close_review, async ({ params, body, request }) => {

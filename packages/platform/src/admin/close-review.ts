@@ -10,6 +10,10 @@ import { sql, type Database } from '@duebridge/runtime';
 import { closeRejected, type ReviewDependencies } from '../engine/review.ts';
 import { note } from '../store/audit.ts';
 import { findPayment, type PaymentRow } from '../store/payments.ts';
+import { NOT_IN_REVIEW } from '../store/terminal.ts';
+
+export const NOT_REFUSED_BY_PARTNER =
+  'The partner did not refuse this payment; it needs the statement of the partner';
 
 /** The dependencies of closing. */
 export interface CloseDependencies extends ReviewDependencies {
@@ -45,7 +49,7 @@ export async function closeReview(
   const payment = await findPayment(database, platform_payment_id);
   if (payment === undefined) throw new Refusal('PAYMENT_NOT_FOUND');
   if (payment.stage !== 'review') {
-    throw new Refusal('CONFLICT', { message: 'The payment is not in review' });
+    throw new Refusal('CONFLICT', { message: NOT_IN_REVIEW });
   }
   const pending = await pendingClose(database, platform_payment_id);
   const needsSecond = payment.amount_in_cents > dependencies.secondPersonAboveCents;
@@ -78,9 +82,7 @@ async function requestClose(
   actor: string,
 ): Promise<void> {
   if (review_reason?.startsWith('rejected_') !== true) {
-    throw new Refusal('CONFLICT', {
-      message: 'The partner did not refuse this payment; it needs the statement of the partner',
-    });
+    throw new Refusal('CONFLICT', { message: NOT_REFUSED_BY_PARTNER });
   }
   await database.transaction(async (tx) => {
     const made = await tx.query(

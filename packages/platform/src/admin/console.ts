@@ -52,6 +52,8 @@ export function serveConsole(app: FastifyInstance, dist: URL = builtPages): void
   for (const path of [
     '/console/payments',
     '/console/payments/:id',
+    '/console/bulk',
+    '/console/bulk/:id',
     '/console/partners',
     '/console/partners/:id',
     '/console/batches',

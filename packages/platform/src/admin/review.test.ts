@@ -3,7 +3,13 @@ import assert from 'node:assert/strict';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import test, { after } from 'node:test';
-import type { OperatorKeyGrant, Overview, PaymentDetail, ReviewClose } from '@duebridge/contract';
+import type {
+  BulkPreview,
+  OperatorKeyGrant,
+  Overview,
+  PaymentDetail,
+  ReviewClose,
+} from '@duebridge/contract';
 import { bearer, startTestPlatform, type Answer } from '../checkout/testing.ts';
 import { eventually } from '../engine/testing.ts';
 
@@ -345,4 +351,61 @@ test('reasons of failures are ranked, their numbers taken for one, and a process
     payments.map((one) => one.platform_payment_id),
     [id],
   );
+});
+
+test('a preview says of every payment what the act then does, and does nothing', async () => {
+  const small = (await inReview()).id;
+  const large = (await inReview(100_001)).id;
+  const ended = (await inReview(2_600)).id;
+  assert.equal((await ada('POST', `/admin/v1/payments/${ended}/close`, reason)).status, 200);
+  const waiting = (await inReview(2_700)).id;
+  const big = (await inReview(100_002)).id;
+  // A paused partner is sent nothing.
+  const pause = { paused: true, reason: 'they migrate' };
+  await platform.admin('PATCH', '/admin/v1/partners/refuser', pause);
+  const unsent = (await pay(2_800)).id;
+  await platform.database.query(
+    `UPDATE duebridge_platform.payments SET review_reason = 'mismatch_amount' WHERE platform_payment_id = $1`,
+    [waiting],
+  );
+  const ids = [small, large, ended, waiting, unsent, 'never-was'];
+  for (const act of ['poll', 'close', 'withdraw', 'resume'] as const) {
+    const answer = await ada('POST', '/admin/v1/payments/preview', {
+      act,
+      platform_payment_ids: ids,
+    });
+    assert.equal(answer.status, 200, answer.text);
+    const { payments } = answer.body as unknown as BulkPreview;
+    assert.deepEqual(
+      payments.map((one) => one.platform_payment_id),
+      ids,
+    );
+    for (const { platform_payment_id: id, refused, would, payment } of payments) {
+      assert.equal(payment === null, id === 'never-was');
+      const done = await ada('POST', `/admin/v1/payments/${id}/${act}`, reason);
+      const about = `${act} ${payment?.stage} ${payment?.review_reason}: ${would}`;
+      assert.equal(done.status === 200, !refused, `${about}: ${done.text}`);
+      if (refused && payment !== null) assert.equal(done.body['message'], would, about);
+    }
+  }
+  // What the first person asked for is refused to them, and done by the second.
+  assert.equal((await ada('POST', `/admin/v1/payments/${big}/close`, reason)).status, 200);
+  for (const [who, refused] of [
+    [ada, true],
+    [bob, false],
+  ] as const) {
+    const body = { act: 'close', platform_payment_ids: [big] };
+    const { payments } = (await who('POST', '/admin/v1/payments/preview', body))
+      .body as unknown as BulkPreview;
+    assert.equal(payments[0]?.refused, refused);
+  }
+  const body = { act: 'close', platform_payment_ids: [big] };
+  assert.equal((await vic('POST', '/admin/v1/payments/preview', body)).status, 403);
+  for (const wrong of [
+    { ...body, act: 'refund' },
+    { ...body, platform_payment_ids: [] },
+    { ...body, platform_payment_ids: Array.from({ length: 501 }, () => big) },
+  ]) {
+    assert.equal((await ada('POST', '/admin/v1/payments/preview', wrong)).status, 400);
+  }
 });

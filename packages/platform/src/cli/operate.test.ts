@@ -71,7 +71,7 @@ test('an export opens in a spreadsheet and in a program, masked unless an admin 
   assert.ok(line.startsWith(id));
   assert.ok(line.includes('••••1') && !line.includes(',a1,'));
   const lines = (await run(['export', '--format', 'jsonl', '--unmasked', '--id', id])).trim();
-  assert.equal((JSON.parse(lines) as { account: string }).account, 'a1');
+  assert.equal((JSON.parse(lines) as { account_id: string }).account_id, 'a1');
   await run(['operator', 'add', '--id', 'olga', '--name', 'Olga', '--role', 'operator']);
   const { operator_key } = await json<{ operator_key: string }>(['operator', 'key', 'olga']);
   await assert.rejects(run(['export', '--unmasked'], operator_key), /admin/);
@@ -244,5 +244,55 @@ test('the audit is compared with its seals by one command, which fails with one 
   await assert.rejects(run(['audit', 'verify', '--json']), {
     exitCode: 1,
     message: 'the audit is broken at seal 1000000: a seal before it was removed',
+  });
+});
+
+test('several payments: a dry run does nothing; a run prints each result and fails with one sentence when one was refused', async () => {
+  const ids = [await pay(3_100, 'bulk-1@example.com'), await pay(3_200, 'bulk-2@example.com')];
+  const dry = await run(['bulk', 'withdraw', ...ids, '--dry-run']);
+  assert.match(dry, /be refused: The payment may have reached the partner/);
+  assert.match(dry, /Nothing was done\. 0 of 2 would be acted on\./);
+  const reason = ['--reason', 'ticket 14'];
+  const said = await run(['bulk', 'poll', ...ids, ...reason]);
+  assert.match(said, new RegExp(`^1/2  ${ids[0]}  done: the partner says succeeded$`, 'm'));
+  assert.match(said, /^Done for 2 of 2\.$/m);
+  const { entries } = await json<{ entries: { detail: { reason: string } }[] }>([
+    'audit',
+    '--event',
+    'payment_polled',
+  ]);
+  assert.equal(entries.filter(({ detail }) => detail.reason === 'ticket 14').length, 2);
+  await assert.rejects(run(['bulk', 'poll', ...ids, 'nobody', ...reason]), {
+    exitCode: 1,
+    message: '1 of 3 were not done: the lines above say why',
+  });
+  const preview = await json<{ payments: { refused: boolean }[] }>([
+    'bulk',
+    'poll',
+    '--amount',
+    '31',
+    '--dry-run',
+  ]);
+  assert.deepEqual(
+    preview.payments.map(({ refused }) => refused),
+    [false],
+  );
+  const done = await json<{ done: number; payments: { outcome: string }[] }>([
+    'bulk',
+    'poll',
+    '--amount',
+    '31',
+    ...reason,
+  ]);
+  assert.deepEqual([done.done, done.payments[0]?.outcome], [1, 'done']);
+  for (const words of [
+    ['bulk', 'poll', ...ids],
+    ['bulk', 'poll', ...reason],
+    ['bulk', 'poll', ...ids, '--stage', 'review', ...reason],
+  ]) {
+    await assert.rejects(run(words), { exitCode: 3 });
+  }
+  await assert.rejects(run(['bulk', 'refund', ...ids, ...reason]), {
+    code: 'commander.invalidArgument',
   });
 });

@@ -22,7 +22,7 @@ import { Option, type Command } from 'commander';
 import { adminPath, ask, stream } from './ask.ts';
 import { auditTable } from './audit.ts';
 
-interface FilterOptions {
+export interface FilterOptions {
   status?: string;
   stage?: string;
   partner?: string;
@@ -44,7 +44,7 @@ interface PaymentsOptions extends FilterOptions {
 }
 
 /** Adds the filters that lists and exports share. */
-function withFilters(command: Command): Command {
+export function withFilters(command: Command): Command {
   return command
     .option('--status <status>', 'processing, succeeded, failed or canceled')
     .option('--stage <stage>', 'created, authorized, dispatching, accepted, review or ended')
@@ -59,7 +59,7 @@ function withFilters(command: Command): Command {
 }
 
 /** The filters as the admin API takes them. */
-function filterOf(options: FilterOptions): Record<string, string | undefined> {
+export function filterOf(options: FilterOptions): Record<string, string | undefined> {
   return {
     status: options.status,
     stage: options.stage,

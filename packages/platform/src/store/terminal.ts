@@ -143,6 +143,11 @@ export async function settlePayments(
   return wereChanged(settlements, changed);
 }
 
+/** Why operators' acts are refused. */
+export const TOO_LATE_TO_WITHDRAW =
+  'The payment may have reached the partner; only the partner can cancel it now';
+export const NOT_IN_REVIEW = 'The payment is not in review';
+
 const withdrawStatement = sql(
   'payment_withdraw',
   `WITH p AS (
@@ -176,9 +181,7 @@ export async function withdrawPayment(
   if (row !== undefined) return row;
   const stands = await findPayment(database, platform_payment_id);
   if (stands === undefined) throw new Refusal('PAYMENT_NOT_FOUND');
-  throw new Refusal('CONFLICT', {
-    message: 'The payment may have reached the partner; only the partner can cancel it now',
-  });
+  throw new Refusal('CONFLICT', { message: TOO_LATE_TO_WITHDRAW });
 }
 
 const resumeStatement = sql(
@@ -212,7 +215,7 @@ export async function resumePayment(
   if (row !== undefined) return row;
   const stands = await findPayment(database, platform_payment_id);
   if (stands === undefined) throw new Refusal('PAYMENT_NOT_FOUND');
-  throw new Refusal('CONFLICT', { message: 'The payment is not in review' });
+  throw new Refusal('CONFLICT', { message: NOT_IN_REVIEW });
 }
 
 /** An operator's decision to close a payment in review, with its grounds. */

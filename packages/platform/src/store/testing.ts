@@ -110,13 +110,15 @@ export async function fillTables(database: Database, count: number): Promise<voi
 }
 
 /**
- * Every page and search of an operator over such tables: a name, and the request. `id` is a payment's id, `number` its number.
+ * Every page and search of an operator over such tables: a name, the path, and the body where it is a POST. `id` is a payment's id,
+ * `number` its number; `email` belongs to a customer.
  */
 export function pagesOf(payment: {
   readonly id: string;
   readonly number: number;
   readonly amount_in_cents: number;
-}): readonly (readonly [name: string, path: string])[] {
+  readonly email: string;
+}): readonly (readonly [name: string, path: string, body?: object])[] {
   const hour = new Date(Math.floor((Date.now() - 86_400_000) / 3_600_000) * 3_600_000);
   const list = (query: string): string => `/admin/v1/payments?${query}`;
   const between = `from=${hour.toISOString()}&to=${new Date(hour.getTime() + 86_400_000).toISOString()}`;
@@ -159,5 +161,21 @@ export function pagesOf(payment: {
     ['batches', '/admin/v1/batches'],
     ['one batch', '/admin/v1/batches/batch-1-3'],
     ['partners', '/admin/v1/partners'],
+    ['one partner', '/admin/v1/partners/partner-1'],
+    ['reasons of failures, an hour', '/admin/v1/failures?range=1h'],
+    ['reasons of failures, a day', '/admin/v1/failures?range=24h'],
+    ['reasons of failures, a week', '/admin/v1/failures?range=7d'],
+    ['reasons of a partner, a week', '/admin/v1/failures?range=7d&partner_id=partner-1'],
+    ['operators', '/admin/v1/operators'],
+    ['of an account', '/admin/v1/payments/search', { account_id: 'account-17' }],
+    ['of an account that is none', '/admin/v1/payments/search', { account_id: 'nothing' }],
+    ['of a person', '/admin/v1/payments/search', { email: payment.email }],
+    ['of a person that is none', '/admin/v1/payments/search', { email: 'nobody@example.com' }],
+    ['a person', '/admin/v1/people/show', { email: payment.email, reason: 'asked' }],
+    [
+      'what an act would do',
+      '/admin/v1/payments/preview',
+      { act: 'close', platform_payment_ids: [payment.id] },
+    ],
   ];
 }

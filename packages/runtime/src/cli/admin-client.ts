@@ -9,6 +9,10 @@ import type { Terminal } from './terminal.ts';
 /** Maximum wait for an answer; reconciliation reads each payment of a batch when the partner has no statement. */
 const ANSWER_TIMEOUT_MS = 120_000;
 
+/** How often, and how long at most, a command waits when it makes more calls than the server takes from one operator. */
+const MAX_WAITS = 5;
+const MAX_WAIT_S = 10;
+
 /** The admin API to call. */
 export interface AdminTarget {
   readonly server: ServerName;
@@ -20,6 +24,7 @@ export interface AdminTarget {
 
 /**
  * One call of an admin API. `Reply` is the operation's answer according to the contract; client and server have the same version.
+ * Throws CommandError; it has a `cause` when no answer came, so that nobody knows what became of the call.
  * A body that is text is sent as a CSV file.
  */
 export async function askAdmin<Reply>(
@@ -29,10 +34,19 @@ export async function askAdmin<Reply>(
   path: string,
   body?: object | string,
 ): Promise<Reply> {
-  const response = await send(terminal, target, method, path, body);
-  const answer: unknown = await response.json().catch(() => undefined);
-  if (response.ok && answer !== undefined) return answer as Reply;
-  throw refused(terminal, target, response, answer);
+  for (let turn = 1; ; turn += 1) {
+    const response = await send(terminal, target, method, path, body);
+    const answer: unknown = await response.json().catch(() => undefined);
+    if (response.ok && answer !== undefined) return answer as Reply;
+    const wait = Number(response.headers.get('retry-after'));
+    // A command that makes many calls meets the limit of its operator; nothing was done.
+    if (response.status !== 429 || turn > MAX_WAITS || !(wait > 0 && wait <= MAX_WAIT_S)) {
+      throw refused(terminal, target, response, answer);
+    }
+    await new Promise((resolve) => {
+      setTimeout(resolve, wait * 1_000);
+    });
+  }
 }
 
 /** The text of a streamed answer, chunk by chunk. */
@@ -81,10 +95,11 @@ async function send(
       redirect: 'error',
       signal: AbortSignal.timeout(ANSWER_TIMEOUT_MS),
     });
-  } catch {
+  } catch (cause) {
     throw new CommandError(
       `the ${target.server} does not answer at ${base}: start it with "duebridge ${target.server} serve", or set DUEBRIDGE_ADMIN_URL`,
       exitCodes.failed,
+      { cause },
     );
   }
 }

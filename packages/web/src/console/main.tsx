@@ -1,10 +1,13 @@
 /** The operator console: sign-in, navigation, keys, and the page that the address names. */
 import './language.ts';
+import type { OperatorRole } from '@duebridge/contract';
 import { useEffect, useState } from 'preact/hooks';
 import { render, type TargetedSubmitEvent } from 'preact';
 import { useSignal } from '@preact/signals';
 import { call, self, whoAmI } from './api.ts';
 import { AuditPageOf } from './audit.tsx';
+import { BulkPage, BulkRunPage } from './bulk.tsx';
+import { resumeRuns } from './bulk-runs.ts';
 import { BatchesPage, BatchPageOf, ReconciliationPage } from './batches.tsx';
 import { OperatorsPage, SettingsPage } from './operators.tsx';
 import { OverviewPage } from './overview.tsx';
@@ -19,6 +22,7 @@ import './style.css';
 const places: readonly (readonly [string, string, string])[] = [
   ['Overview', '', 'o'],
   ['Payments', 'payments', 'p'],
+  ['Bulk', 'bulk', 'u'],
   ['Partners', 'partners', 't'],
   ['Batches', 'batches', 'b'],
   ['Reconciliation', 'reconciliation', 'r'],
@@ -28,6 +32,10 @@ const places: readonly (readonly [string, string, string])[] = [
   ['Settings', 'settings', ''],
 ];
 
+function maySee(path: string, role: OperatorRole | undefined): boolean {
+  return path === 'operators' ? role === 'admin' : path !== 'bulk' || role !== 'viewer';
+}
+
 function Page() {
   const [place = '', id] = parts.value;
   switch (place) {
@@ -35,6 +43,8 @@ function Page() {
       return <OverviewPage />;
     case 'payments':
       return id === undefined ? <PaymentsPage /> : <PaymentPageOf id={id} key={id} />;
+    case 'bulk':
+      return id === undefined ? <BulkPage /> : <BulkRunPage id={id} key={id} />;
     case 'partners':
       return id === undefined ? <PartnersPage /> : <PartnerPage id={id} key={id} />;
     case 'batches':
@@ -111,6 +121,9 @@ function Console() {
     const name = places.find(([, path]) => path === place)?.[0] ?? 'Console';
     document.title = `${name} · duebridge`;
   }, [place]);
+  useEffect(() => {
+    if (who) resumeRuns();
+  }, [who?.operator_id]);
   if (who === undefined) return <p>Loading…</p>;
   if (who === null) return <SignIn />;
   return (
@@ -122,7 +135,7 @@ function Console() {
         <strong>duebridge</strong>
         <nav aria-label="Console">
           {places
-            .filter(([, path]) => path !== 'operators' || who.role === 'admin')
+            .filter(([, path]) => maySee(path, who.role))
             .map(([name, path]) => (
               <a
                 key={path}
@@ -175,7 +188,7 @@ function Palette() {
   const wanted = text.trim().toLowerCase();
   const found = [
     ...places
-      .filter(([, path]) => path !== 'operators' || self.value?.role === 'admin')
+      .filter(([, path]) => maySee(path, self.value?.role))
       .filter(([name]) => name.toLowerCase().includes(wanted))
       .map(([name, path]) => [name, path === '' ? link() : link(path)] as const),
     ...(wanted === ''
@@ -242,7 +255,9 @@ addEventListener('keydown', (event) => {
     openPalette();
     return;
   }
-  const inField = target instanceof Element && target.closest('input, textarea, select, dialog');
+  const inField =
+    target instanceof Element &&
+    target.closest('input:not([type=checkbox]), textarea, select, dialog');
   if (inField !== null || event.ctrlKey || event.metaKey || event.altKey) return;
   if (!settings.value.shortcuts || self.value === null) return;
   if (gone) {
@@ -258,6 +273,9 @@ addEventListener('keydown', (event) => {
     case 'j':
     case 'k':
       moveRow(key === 'j' ? 1 : -1);
+      break;
+    case 'x':
+      document.activeElement?.closest('tr[data-row]')?.querySelector<HTMLElement>('input')?.click();
       break;
     case '/': {
       const search = document.querySelector<HTMLElement>('#search');

@@ -156,9 +156,10 @@ export function SettingsPage() {
           ['/', 'search'],
           ['j k', 'next and previous row'],
           ['Enter', 'open the row'],
+          ['x', 'pick the row'],
           [
-            'g o · g p · g t · g b · g r · g a',
-            'overview, payments, partners, batches, reconciliation, audit',
+            'g o · g p · g u · g t · g b · g r · g a · g e',
+            'overview, payments, bulk, partners, batches, reconciliation, audit, people',
           ],
           ['?', 'this page'],
         ]}

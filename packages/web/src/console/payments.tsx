@@ -6,6 +6,7 @@
 import type {
   Attempt,
   AuditEntry,
+  BulkAct,
   PartnerAnswer,
   PaymentDetail,
   PaymentPage,
@@ -16,6 +17,7 @@ import type {
 import type { TargetedSubmitEvent } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
 import { get, post, self } from './api.ts';
+import { planRun } from './bulk-runs.ts';
 import {
   Act,
   age,
@@ -172,7 +174,7 @@ export function PaymentsPage() {
           ]}
         />
       )}
-      <Bulk payments={page?.payments ?? []} picked={picked} done={() => setPicked(new Set())} />
+      <Bulk payments={page?.payments ?? []} picked={picked} />
       <ColumnChoice />
       <p class="buttons">
         {more === null ? null : (
@@ -218,71 +220,51 @@ function pickColumn(picked: ReadonlySet<string>, pick: (picked: ReadonlySet<stri
   };
 }
 
-/** Acts on the selected payments, with one call and one audit line each; reports the refused ones with the reason. */
-function Bulk(props: {
-  payments: readonly PaymentView[];
-  picked: ReadonlySet<string>;
-  done: () => void;
-}) {
+/** The acts on the picked payments: each leads to a page that says first what would happen. */
+function Bulk(props: { payments: readonly PaymentView[]; picked: ReadonlySet<string> }) {
   const chosen = props.payments.filter((one) => props.picked.has(one.platform_payment_id));
-  const [refused, setRefused] = useState<readonly string[]>([]);
-  if (chosen.length === 0 && refused.length === 0) return null;
-  const sum = money(chosen.reduce((cents, one) => cents + one.amount_in_cents, 0));
-  const forEach = async (verb: string, reason: string): Promise<string> => {
-    const troubles: string[] = [];
-    let count = 0;
-    for (const { platform_payment_id: id } of chosen) {
-      announcement.value = `${(count += 1)} of ${chosen.length}`;
-      try {
-        await post(`/payments/${encodeURIComponent(id)}/${verb}`, { reason });
-      } catch (error) {
-        troubles.push(`${id}: ${error instanceof Error ? error.message : String(error)}`);
-      }
+  const [trouble, setTrouble] = useState<string>();
+  if (chosen.length === 0) return null;
+  const plan = async (act: BulkAct): Promise<void> => {
+    try {
+      go(
+        link(
+          'bulk',
+          await planRun(
+            act,
+            chosen.map((one) => one.platform_payment_id),
+          ),
+        ),
+      );
+    } catch (error) {
+      setTrouble(error instanceof Error ? error.message : String(error));
     }
-    setRefused(troubles);
-    props.done();
-    return `Done for ${chosen.length - troubles.length} of ${chosen.length}.`;
   };
-  const listed = chosen.map((one) => `${one.platform_payment_id} ${money(one.amount_in_cents)}`);
-  const about = (what: string): string =>
-    `${what} ${chosen.length} payments, ${sum} together: ${listed.join(', ')}. Each is checked by itself; what may not be done is refused and told.`;
   return (
     <section class="note" aria-label="Picked payments">
-      {chosen.length === 0 ? null : (
-        <>
-          <p>
-            {chosen.length} picked, {sum} together.
-          </p>
-          <div class="buttons">
-            <Act
-              label="Resume the picked"
-              about={about('Resumes')}
-              act={(reason) => forEach('resume', reason)}
-            />
-            <Act
-              label="Poll the picked now"
-              about={about('Asks the partners for the status of')}
-              act={(reason) => forEach('poll', reason)}
-            />
-            <Act
-              label="Withdraw the picked"
-              danger
-              about={about('Withdraws')}
-              act={(reason) => forEach('withdraw', reason)}
-            />
-          </div>
-        </>
-      )}
-      {refused.length === 0 ? null : (
-        <ul aria-label="Refused">
-          {refused.map((text) => (
-            <li key={text}>{text}</li>
-          ))}
-        </ul>
-      )}
+      <p>
+        {chosen.length} picked,{' '}
+        {money(chosen.reduce((cents, one) => cents + one.amount_in_cents, 0))} together. What would
+        happen to each is shown first.
+      </p>
+      <div class="buttons">
+        {bulkActs.map(([act, label]) => (
+          <button type="button" key={act} onClick={() => void plan(act)}>
+            {label}…
+          </button>
+        ))}
+      </div>
+      <Trouble error={trouble} />
     </section>
   );
 }
+
+const bulkActs: readonly (readonly [BulkAct, string])[] = [
+  ['resume', 'Resume the picked'],
+  ['poll', 'Poll the picked'],
+  ['close', 'Close the picked'],
+  ['withdraw', 'Withdraw the picked'],
+];
 
 /** Lets this person choose the columns of the payments list. */
 function shownColumns() {

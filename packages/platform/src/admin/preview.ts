@@ -1,0 +1,76 @@
+/**
+ * What an act would do to each of several payments (decision 166).
+ *
+ * holds: nothing is changed, and no partner is asked. The act itself decides again, inside its own statement: what is said here is
+ *        how the payments are at this moment.
+ */
+import type { BulkAct, BulkPreview } from '@duebridge/contract';
+import type { Database } from '@duebridge/runtime';
+import { findPayments, type PaymentRow } from '../store/payments.ts';
+import { NOT_IN_REVIEW, TOO_LATE_TO_WITHDRAW } from '../store/terminal.ts';
+import { NOT_REFUSED_BY_PARTNER, pendingClose } from './close-review.ts';
+import { NOTHING_SENT } from './poll-now.ts';
+
+/** One payment's answer, without its view. */
+interface Would {
+  readonly refused: boolean;
+  readonly would: string;
+}
+
+const refused = (would: string): Would => ({ refused: true, would });
+const does = (would: string): Would => ({ refused: false, would });
+
+/** Previews the act for each payment, in the order given. `view`: how a payment is shown. */
+export async function previewActs<View>(
+  options: {
+    readonly database: Database;
+    readonly secondPersonAboveCents: number;
+    readonly view: (payment: PaymentRow) => View;
+  },
+  act: BulkAct,
+  ids: readonly string[],
+  actor: string,
+): Promise<{
+  payments: (Omit<BulkPreview['payments'][number], 'payment'> & { payment: View | null })[];
+}> {
+  const { database, secondPersonAboveCents, view } = options;
+  const rows = new Map(
+    (await findPayments(database, [...new Set(ids)])).map((row) => [row.platform_payment_id, row]),
+  );
+  const closing = async (payment: PaymentRow): Promise<Would> => {
+    if (payment.stage !== 'review') return refused(NOT_IN_REVIEW);
+    if (payment.review_reason?.startsWith('rejected_') !== true)
+      return refused(NOT_REFUSED_BY_PARTNER);
+    const ends = 'Asks the partner, and ends it as failed when the partner does not know it';
+    if (payment.amount_in_cents <= secondPersonAboveCents) return does(ends);
+    const pending = await pendingClose(database, payment.platform_payment_id);
+    if (pending === null) return does('Asks for a second person, because of the amount');
+    return pending.requested_by === actor
+      ? refused('You asked for this already: a second person must confirm it')
+      : does(`${ends}: you are the second person`);
+  };
+  const judge = (payment: PaymentRow): Would | Promise<Would> => {
+    const { stage, status } = payment;
+    switch (act) {
+      case 'resume':
+        return stage === 'review' ? does('Sends the same PUT again') : refused(NOT_IN_REVIEW);
+      case 'withdraw':
+        return status === 'processing' && (stage === 'created' || stage === 'authorized')
+          ? does('Cancels it: nothing was sent to the partner')
+          : refused(TOO_LATE_TO_WITHDRAW);
+      case 'poll':
+        return stage === 'created' || stage === 'authorized'
+          ? refused(NOTHING_SENT)
+          : does('Asks the partner for its status; changes nothing');
+      case 'close':
+        return closing(payment);
+    }
+  };
+  const payments = [];
+  for (const platform_payment_id of ids) {
+    const row = rows.get(platform_payment_id);
+    const would = row === undefined ? refused('There is no such payment') : await judge(row);
+    payments.push({ platform_payment_id, payment: row === undefined ? null : view(row), ...would });
+  }
+  return { payments };
+}
