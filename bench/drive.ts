@@ -205,7 +205,7 @@ export async function groundIn(
                 amount_in_cents: 12_345,
                 session_id: null,
                 funding_method: 'sandbox_bank',
-                slot: engine.slotForNew(),
+                ...engine.placeForNew(partner, { funding_method: 'sandbox_bank' }),
                 actor: 'bench',
               }),
             );

@@ -108,7 +108,7 @@ export class WorkerProcess {
           amount_in_cents: cents,
           session_id: null,
           funding_method: 'simulated',
-          slot: this.engine.slotForNew(),
+          ...this.engine.placeForNew(known.partner, { funding_method: 'simulated' }),
           actor: 'simulation',
         }),
       );

@@ -86,7 +86,7 @@ export interface Funding {
    * captures and releases without asking anybody. The engine then writes the act in the statement that takes the payment on, and
    * makes no call.
    */
-  readonly isInDatabase?: ((order: FundingOrder) => boolean) | undefined;
+  readonly isInDatabase?: ((order: Pick<FundingOrder, 'funding_method'>) => boolean) | undefined;
   authorize(order: FundingOrder, call?: FundingCallOptions): Promise<Authorization>;
   capture(order: FundingOrder, call?: FundingCallOptions): Promise<SettledFunds | void>;
   /** Releases what was authorized, or is yet to be: an authorization that arrives after it is declined. */

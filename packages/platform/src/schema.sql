@@ -542,8 +542,8 @@ CREATE OR REPLACE FUNCTION duebridge_platform.payments_insert_guard()
  LANGUAGE plpgsql
 AS $function$
 BEGIN
-  IF NEW.status <> 'processing' OR NEW.stage <> 'created' THEN
-    RAISE EXCEPTION 'a payment starts as processing, created'
+  IF NEW.status <> 'processing' OR NEW.stage NOT IN ('created', 'dispatching') THEN
+    RAISE EXCEPTION 'a payment starts as processing, created or dispatching'
       USING ERRCODE = 'check_violation', CONSTRAINT = 'payments_start';
   END IF;
   -- The lock makes an insert wait for a closing under way, and a closing for inserts under way (decision 26).

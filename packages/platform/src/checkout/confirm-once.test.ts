@@ -44,7 +44,10 @@ function open(on: Database, taken: PaymentRow[], at = clock): Payments {
     client: {
       getAccount: () => Promise.resolve({ kind: 'found', account: { status: 'active' } }),
     } as unknown as PartnerClient,
-    engine: { slotForNew: () => 7, take: (payment) => void taken.push(payment) },
+    engine: {
+      placeForNew: () => ({ slot: 7, stage: 'created' }),
+      take: (payment) => void taken.push(payment),
+    },
     funding: {
       methods: () =>
         Promise.resolve([{ funding_method: 'sandbox_bank', label: 'x', sandbox: true }]),

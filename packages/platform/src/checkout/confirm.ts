@@ -58,7 +58,7 @@ export function openPayments(options: {
   database: Database;
   registry: PartnerRegistry;
   client: PartnerClient;
-  engine: Pick<Engine, 'slotForNew' | 'take'>;
+  engine: Pick<Engine, 'placeForNew' | 'take'>;
   funding: Pick<Funds, 'methods' | 'keep'>;
   clock: Clock;
   log: Log;
@@ -94,7 +94,7 @@ export function openPayments(options: {
           amount_in_cents: request.amount_in_cents,
           session_id: session.session_id,
           funding_method: request.funding_method,
-          slot: engine.slotForNew(),
+          ...engine.placeForNew(partner, request),
           actor: `session ${session.session_id}`,
         });
         await funding.keep(tx, made, request.instrument);
@@ -259,7 +259,7 @@ async function takeIfCommitted(
   platform_payment_id: string,
   on: {
     database: Database;
-    engine: Pick<Engine, 'slotForNew' | 'take'>;
+    engine: Pick<Engine, 'placeForNew' | 'take'>;
     clock: Clock;
     log: Log;
     signal: AbortSignal;

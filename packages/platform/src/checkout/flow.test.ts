@@ -80,14 +80,22 @@ async function ended(session: string, id: string): Promise<FlowPayment> {
 }
 
 /** Every payment of a stream that ends by itself. */
-async function follow(session: string, id: string): Promise<FlowPayment[]> {
+async function follow(
+  session: string,
+  id: string,
+  hasBegun: () => void = () => undefined,
+): Promise<FlowPayment[]> {
   const response = await fetch(new URL(`/v1/flow/payments/${id}/events`, platform.url), {
     headers: bearer(session),
     signal: AbortSignal.timeout(30_000),
   });
   assert.equal(response.status, 200);
   assert.match(response.headers.get('content-type') ?? '', /^text\/event-stream/);
-  const text = await response.text();
+  let text = '';
+  for await (const chunk of response.body!.pipeThrough(new TextDecoderStream())) {
+    text += chunk;
+    if (text.includes('\ndata: ')) hasBegun();
+  }
   return [...text.matchAll(/^event: payment\ndata: (.*)$/gm)].map(
     (match) => JSON.parse(match[1]!) as FlowPayment,
   );
@@ -672,8 +680,10 @@ test('a stream shows the payment at once, each change once, and ends at the end 
   const account = newAccount();
   const { session } = await platform.session(credentials, account, newCustomer());
   const payment = await pay(session);
-  const stream = follow(session, payment.platform_payment_id);
+  const begun = Promise.withResolvers<void>();
+  const stream = follow(session, payment.platform_payment_id, begun.resolve);
   const second = follow(session, payment.platform_payment_id);
+  await Promise.race([begun.promise, stream]);
   partner.endings.set(account, succeeded());
   const [events, others] = await Promise.all([stream, second]);
   assert.equal(events.at(-1)?.status, 'succeeded');

@@ -11,6 +11,7 @@
  */
 import type { PaymentStage } from '@duebridge/contract';
 import { isDatabaseTrouble, kindOfError, messageOf } from '@duebridge/runtime';
+import type { FundingOrder } from '../funding.ts';
 import type { Partner } from '../partners/registry.ts';
 import type { PaymentRow } from '../store/payments.ts';
 import { authorizeFunds, poll, settleFunds, submit, type CallContext } from './calls.ts';
@@ -153,6 +154,21 @@ export class Dispatcher {
     let longest = 0;
     for (const queue of this.#queues.values()) longest = Math.max(longest, queue.stalledMs(now));
     return longest;
+  }
+
+  /**
+   * Whether a new payment may begin as `dispatching`: its funds are kept in the platform's own database, and its partner can be
+   * called. If the partner is closed, it begins as `created`, so that it can be withdrawn while it waits (decision 18).
+   */
+  canSendNow(
+    partner: Pick<Partner, 'partner_id' | 'paused'>,
+    order: Pick<FundingOrder, 'funding_method'>,
+  ): boolean {
+    return (
+      !partner.paused &&
+      this.#options.funding.isInDatabase?.(order) === true &&
+      this.queueOf(partner.partner_id).isOpen(this.#options.clock.monotonic())
+    );
   }
 
   /** Starts driving a row that this worker owns, `delayMs` from now. Does nothing if it drives it already. */

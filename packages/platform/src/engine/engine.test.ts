@@ -60,6 +60,58 @@ test('a payment is put once, polled until it has ended, and then left alone [S4 
   );
 });
 
+test('a payment begins as dispatching, its funds reserved, only if its put can leave at once [S4 PL1]', async (t) => {
+  const place = await stand(t);
+  const partner = await scriptedPartner(t);
+  for (const partner_id of ['acme', 'paused', 'away']) {
+    await place.register(partner_id, partner_id === 'away' ? 'http://127.0.0.1:1' : partner.url);
+  }
+  await place.registry.change('paused', { paused: true }, 'test');
+  const engine = place.engine({ options: { breakMs: 60_000, maxBreakMs: 60_000 } });
+  await engine.start();
+  const open = await place.pay(engine, 'acme');
+  assert.equal(open.stage, 'dispatching');
+  await place.until(open.platform_payment_id, settled);
+  const declined = await place.pay(engine, 'acme', { funding_method: 'sandbox_declined' });
+  assert.equal(declined.stage, 'created', 'the port has to be asked');
+  assert.equal(
+    (await place.until(declined.platform_payment_id, (now) => now.stage === 'ended')).status,
+    'failed',
+  );
+  assert.deepEqual(await actsOf(place, declined.platform_payment_id), ['decline']);
+  const paused = await place.pay(engine, 'paused');
+  assert.equal(paused.stage, 'created');
+  // The partner is down: what is confirmed before that is known may wait as dispatching, what is confirmed afterwards can be withdrawn.
+  await eventually('the breaker opens', async () => {
+    const row = await place.pay(engine, 'away');
+    return row.stage === 'created';
+  });
+  await withdrawPayment(place.database, paused.platform_payment_id, 'a test', 'test');
+  await place.until(paused.platform_payment_id, settled);
+  assert.equal(puts(partner.seen).length, 1);
+});
+
+test('a payment that began as dispatching and was never handed over is put by whoever finds it [PL9 F81]', async (t) => {
+  const place = await stand(t);
+  const partner = await scriptedPartner(t);
+  await place.register('acme', partner.url);
+  const first = place.engine();
+  await first.start();
+  // The process dies between the commit and the PUT.
+  const row = await place.pay(
+    { ...first, placeForNew: first.placeForNew.bind(first), take: () => undefined },
+    'acme',
+  );
+  assert.equal(row.stage, 'dispatching');
+  assert.deepEqual(await actsOf(place, row.platform_payment_id), ['authorize']);
+  await first.stop();
+  const second = place.engine();
+  await second.start();
+  await place.until(row.platform_payment_id, settled);
+  assert.equal(puts(partner.seen).length, 1);
+  assert.deepEqual(await actsOf(place, row.platform_payment_id), ['authorize', 'capture']);
+});
+
 test('the put carries the id in the path, the amount and the batch, and no personal data [PF2 PF3 PF6 S5]', async (t) => {
   const place = await stand(t);
   const partner = await scriptedPartner(t);

@@ -32,7 +32,15 @@ import {
 } from './ownership.ts';
 import { Outage } from './outage.ts';
 import { forgetShares } from './shares.ts';
-import { ARRIVALS, findNews, findPayments, type PaymentRow } from '../store/payments.ts';
+import type { FundingOrder } from '../funding.ts';
+import type { Partner } from '../partners/registry.ts';
+import {
+  ARRIVALS,
+  findNews,
+  findPayments,
+  type NewPlace,
+  type PaymentRow,
+} from '../store/payments.ts';
 import { FIRST_POLL_MS, FIRST_RETRY_MS, MAX_RETRY_MS } from './poll-schedule.ts';
 import { Worker } from './worker.ts';
 
@@ -43,10 +51,13 @@ export interface Engine {
   /** The worker of this process: a worker that lost its lease comes back under another id. */
   readonly workerId: string;
   /**
-   * The slot for a payment that is about to be inserted: one of this worker's own, so that `take` drives it at once, or ARRIVALS
-   * while it owns none. Ask at every insert.
+   * Where a payment that is about to be inserted begins: in a slot of this worker's own, so that `take` drives it at once, or in
+   * ARRIVALS while it owns none; and as `dispatching` if its PUT can leave at once (decision 168). Ask at every insert.
    */
-  slotForNew(): number;
+  placeForNew(
+    partner: Pick<Partner, 'partner_id' | 'paused'>,
+    order: Pick<FundingOrder, 'funding_method'>,
+  ): NewPlace;
   /**
    * Starts: acquires a lease, takes over payments that nobody drives, and runs until `stop`. Resolves when the first lease request
    * was answered and the slots were read once or the read timed out. It does not wait for the takeover, and retries while the
@@ -55,7 +66,7 @@ export interface Engine {
   start(): Promise<void>;
   /** Finishes or aborts what is in flight, releases ownership and removes the worker from the list; at most 10 s (F82). */
   stop(): Promise<void>;
-  /** Starts driving a payment just committed in the slot from `slotForNew`. Never throws; returns before anything is sent. */
+  /** Starts driving a payment just committed in the slot with the place from `placeForNew`. Never throws; returns before anything is sent. */
   take(payment: PaymentRow): void;
   /**
    * Calls back with the row when the partner has accepted the payment, when it waits for an operator, and when it has ended,
@@ -168,8 +179,11 @@ class RunningEngine implements Engine {
     return this.#workerId;
   }
 
-  slotForNew(): number {
-    return this.#worker?.slotForNew() ?? ARRIVALS;
+  placeForNew(
+    partner: Pick<Partner, 'partner_id' | 'paused'>,
+    order: Pick<FundingOrder, 'funding_method'>,
+  ): NewPlace {
+    return this.#worker?.placeForNew(partner, order) ?? { slot: ARRIVALS, stage: 'created' };
   }
 
   get health(): EngineHealth {

@@ -1,7 +1,7 @@
 /** The funding port hangs, is slow, or fails; what comes of the payments behind and beside it. */
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import { DatabaseUnavailable, type Database } from '@duebridge/runtime';
+import { DatabaseUnavailable, type Database, type Statement } from '@duebridge/runtime';
 import { sandboxFunding, type Funding } from '../funding.ts';
 import type { PaymentRow } from '../store/payments.ts';
 import { FundingQueue } from './funding-queue.ts';
@@ -82,13 +82,15 @@ test('an outage of the database is logged once, and all that waited for it goes 
   const partner = await scriptedPartner(t);
   let isDown = false;
   let refused = 0;
-  const away = (): Promise<never> => {
-    refused += 1;
+  const away = (statement?: Statement): Promise<never> => {
+    const isStep = typeof statement === 'object' && /^payment_(advance|end)$/.test(statement.name);
+    if (isStep) refused += 1;
     return Promise.reject(new DatabaseUnavailable('it is away', 'unknown'));
   };
   const database: Database = {
     ...place.database,
-    query: (statement, values) => (isDown ? away() : place.database.query(statement, values)),
+    query: (statement, values) =>
+      isDown ? away(statement) : place.database.query(statement, values),
     transaction: (work, options) => (isDown ? away() : place.database.transaction(work, options)),
   };
   await place.register('acme', partner.url);
@@ -106,7 +108,7 @@ test('an outage of the database is logged once, and all that waited for it goes 
     return undefined;
   };
   const rows = await Promise.all(Array.from({ length: 30 }, () => place.pay(engine, 'acme')));
-  await eventually('payments wait for the database', () => refused >= 5);
+  await eventually('payments wait for the database', () => refused > 0);
   partner.script = () => undefined;
   isDown = false;
   const from = performance.now();

@@ -11,6 +11,9 @@
  * partner has it; the next step is a poll, or the same PUT again when the partner no longer finds it. `ended`: the status is
  * terminal; the next step captures or releases the funds, and then the payment is forgotten. `review`: an operator has to look.
  *
+ * A payment begins as `dispatching`, with its funds reserved by the insert, if they are kept in the platform's own database and the
+ * partner can be called (decision 168). A crash between the insert and the PUT then repeats nothing: whoever takes over sends it.
+ *
  * After a crash these calls are repeated. Before `dispatching` is written: the authorization. Between it and the write of the
  * acceptance: the PUT, with the same bytes. Between the acceptance and the end: a poll. Between the end and the settlement: the
  * capture or the release. Where the funds are kept in the platform's own database, they are reserved in the statement that writes

@@ -208,7 +208,9 @@ test('arrivals of a worker without slots are driven, whatever their number [PL9]
     budget: { wait_seconds: 0, max_calls_per_second: 2_000, max_concurrent_calls: 50 },
   });
   const engine = place.engine();
-  assert.equal(engine.slotForNew(), ARRIVALS);
+  const nobody = { partner_id: 'acme', paused: false };
+  const place_of_new = engine.placeForNew(nobody, { funding_method: 'sandbox_bank' });
+  assert.deepEqual(place_of_new, { slot: ARRIVALS, stage: 'created' });
   const rows = await Promise.all(Array.from({ length: 100 }, () => place.pay(engine, 'acme')));
   await engine.start();
   for (const row of rows) await place.until(row.platform_payment_id, settled);

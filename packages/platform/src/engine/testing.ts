@@ -312,7 +312,9 @@ export async function stand(
           amount_in_cents: more.amount_in_cents ?? 12_345,
           session_id: more.session_id ?? null,
           funding_method: more.funding_method ?? 'sandbox_bank',
-          slot: more.slot ?? engine.slotForNew(),
+          ...(more.slot === undefined
+            ? engine.placeForNew(partner, { funding_method: more.funding_method ?? 'sandbox_bank' })
+            : { slot: more.slot, stage: 'created' }),
           actor: 'test',
         }),
       );

@@ -9,7 +9,9 @@
  *         rounds, which do not wait for it. No payment is left behind: the rows of our slots are counted in turn, and a slot that
  *         has more rows than memory holds is read again (PL9).
  */
-import { ARRIVALS, type PaymentRow } from '../store/payments.ts';
+import type { FundingOrder } from '../funding.ts';
+import type { Partner } from '../partners/registry.ts';
+import { ARRIVALS, type NewPlace, type PaymentRow } from '../store/payments.ts';
 import type { ActivePayment } from './active-payment.ts';
 import { Dispatcher } from './dispatcher.ts';
 import { keptMs } from './lease.ts';
@@ -136,11 +138,17 @@ export class Worker {
     return this.#dispatcher.stalledMs();
   }
 
-  /** The slot for a payment that this process creates: one of its own by turns, so that this worker drives it. */
-  slotForNew(): number {
-    if (this.#ended || this.#leaseRanOut || this.#newSlots.length === 0) return ARRIVALS;
+  /** Where a payment that this process creates begins: in its own slots by turns, so that this worker drives it. */
+  placeForNew(
+    partner: Pick<Partner, 'partner_id' | 'paused'>,
+    order: Pick<FundingOrder, 'funding_method'>,
+  ): NewPlace {
+    const waits = { slot: ARRIVALS, stage: 'created' } as const;
+    if (this.#ended || this.#leaseRanOut || this.#newSlots.length === 0) return waits;
     this.#nextNew = (this.#nextNew + 1) % this.#newSlots.length;
-    return this.#newSlots[this.#nextNew] ?? ARRIVALS;
+    const slot = this.#newSlots[this.#nextNew];
+    if (slot === undefined) return waits;
+    return { slot, stage: this.#dispatcher.canSendNow(partner, order) ? 'dispatching' : 'created' };
   }
 
   /** Begins to drive a payment that was just committed, if its slot is still ours; otherwise its owner finds it. */

@@ -312,7 +312,9 @@ test('a payment that joins between the look and the closing keeps its batch open
           amount_in_cents: 100,
           session_id: null,
           funding_method: 'sandbox_bank',
-          slot: engine.slotForNew(),
+          slot: engine.placeForNew({ partner_id: 'acme', paused: false }, { funding_method: 'x' })
+            .slot,
+          stage: 'created',
           actor: 'test',
         });
       }

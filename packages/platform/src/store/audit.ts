@@ -54,10 +54,17 @@ export async function auditOfPayment(
 }
 
 /**
- * The events of a line. One statement writes one line, and the statement that ends a payment may also record its acceptance and
- * settle its funds (store/terminal.ts). Pure.
+ * The events of a line. One statement writes one line: the insert of a payment may also take it to `dispatching`
+ * (store/payments.ts), and the statement that ends it may also record its acceptance and settle its funds (store/terminal.ts). Pure.
  */
 function eventsOf(line: AuditEntry): AuditEntry[] {
+  if (line.event === 'payment_created' && line.detail['dispatching'] !== undefined) {
+    const { dispatching: _, ...detail } = line.detail;
+    return [
+      { ...line, detail },
+      { ...line, event: 'payment_dispatching', detail: {} },
+    ];
+  }
   if (line.event !== 'payment_ended') return [line];
   const { accepted, funds, ...detail } = line.detail;
   const former = detail['former_payment_id'];

@@ -104,7 +104,7 @@ test('only the allowed steps are taken, and a payment starts as processing [RU1 
     database,
     `INSERT INTO duebridge_platform.payments (platform_payment_id, partner_id, biller_id, account_id, platform_batch_id, amount_in_cents,
                            funding_method, stage)
-     SELECT 'new', partner_id, biller_id, account_id, platform_batch_id, 1, 'x', 'dispatching' FROM duebridge_platform.payments`,
+     SELECT 'new', partner_id, biller_id, account_id, platform_batch_id, 1, 'x', 'accepted' FROM duebridge_platform.payments`,
     [],
     'payments_start',
   );
@@ -202,6 +202,7 @@ test('payments are listed newest first, page by page, and found by their session
       session_id: null,
       funding_method: 'sandbox_bank',
       slot: ARRIVALS,
+      stage: 'created',
       actor: 'test',
     });
     made.push(row.platform_payment_id);

@@ -2,7 +2,7 @@
  * The payment row: its shape, its statements, the guarded transition.
  *
  * `stage` is the state of a payment: created (the intent is durable) -> authorized (the funds are reserved; written only when
- * the first PUT has to wait) -> dispatching (a PUT may have left) -> accepted (the partner has it) -> ended; from dispatching or
+ * the first PUT has to wait) -> dispatching (a PUT may have left; a payment begins here when its PUT can leave at once) -> accepted (the partner has it) -> ended; from dispatching or
  * accepted it may stop in review, and an operator sends it back to dispatching. `status` stays `processing` until it has ended.
  *
  * holds: every write of a worker names its worker, which must own the payment's slot, `status = 'processing'`, and the stage it
@@ -64,15 +64,31 @@ export interface PaymentIntent {
   readonly funding_method: string;
 }
 
+/** Where a new payment begins; from `engine.placeForNew`. */
+export interface NewPlace {
+  readonly slot: number;
+  /**
+   * `dispatching` when its PUT leaves at once and its funds are kept in this database: the insert then reserves them too, and saves
+   * the statement before the PUT (decision 168).
+   */
+  readonly stage: 'created' | 'dispatching';
+}
+
 const insertStatement = sql(
   'payment_insert',
   `WITH p AS (
      INSERT INTO duebridge_platform.payments (platform_payment_id, partner_id, biller_id, account_id, platform_batch_id, amount_in_cents,
-                           session_id, funding_method, slot)
-     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) RETURNING *
+                           session_id, funding_method, slot, stage)
+     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $11) RETURNING *
+   ), reserved AS (
+     INSERT INTO duebridge_platform.sandbox_funds (platform_payment_id, act, funding_method, amount_in_cents)
+     SELECT p.platform_payment_id, 'authorize', p.funding_method, p.amount_in_cents FROM p WHERE p.stage = 'dispatching'
    ), noted AS (
+     -- One line for one statement (audit.ts shows two events).
      INSERT INTO duebridge_platform.audit (actor, event, platform_payment_id, partner_id, detail)
-     SELECT $10, 'payment_created', p.platform_payment_id, p.partner_id, jsonb_build_object('amount_in_cents', p.amount_in_cents)
+     SELECT $10, 'payment_created', p.platform_payment_id, p.partner_id,
+            jsonb_build_object('amount_in_cents', p.amount_in_cents)
+              || CASE WHEN p.stage = 'dispatching' THEN '{"dispatching": "now"}'::jsonb ELSE '{}' END
        FROM p
    )
    SELECT ${PAYMENT_COLUMNS} FROM p`,
@@ -80,11 +96,12 @@ const insertStatement = sql(
 
 /**
  * Writes the intent with a new platform_payment_id (UUIDv7, decision 13) and its audit line; no call leaves before this is
- * committed (PL1). `slot` is from `engine.slotForNew`, whose engine then gets the row by `engine.take`; -1 leaves it to any worker.
+ * committed (PL1). `slot` and `stage` are from `engine.placeForNew`, whose engine then gets the row by `engine.take`; slot -1 leaves
+ * it to any worker.
  */
 export async function insertPayment(
   on: Queryable,
-  payment: PaymentIntent & { readonly slot: number; readonly actor: string },
+  payment: PaymentIntent & NewPlace & { readonly actor: string },
 ): Promise<PaymentRow> {
   const [row] = await on.query<PaymentRow>(insertStatement, [
     uuidv7(),
@@ -97,6 +114,7 @@ export async function insertPayment(
     payment.funding_method,
     payment.slot,
     payment.actor,
+    payment.stage,
   ]);
   if (row === undefined) throw new Error('an insert gave no row');
   return row;
