@@ -14,7 +14,7 @@ interface CommandEntry {
 
 const COMMANDS: Readonly<Record<string, CommandEntry>> = {
   demo: {
-    summary: 'bring everything up and drive a real payment to its end',
+    summary: 'start everything and drive a real payment to its end',
     load: async () => (await import('../demo/main.ts')).demoCommand(),
   },
   platform: {
@@ -30,7 +30,7 @@ const COMMANDS: Readonly<Record<string, CommandEntry>> = {
     load: async () => (await import('@duebridge/conformance/main')).conformCommand(),
   },
   sandbox: {
-    summary: 'a partner with every outcome and fault, or a platform, to build against',
+    summary: 'run a partner with every outcome and fault, or a platform, to build against',
     load: async () => (await import('@duebridge/conformance/main')).sandboxCommand(),
   },
   init: {

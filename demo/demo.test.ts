@@ -119,7 +119,7 @@ test('of two demos one runs; the other exits with a sentence that says what to d
   assert.match(first.err, /^duebridge: another demo runs in .*: stop it, or give this one .*\n$/);
   const running = both[1 - first.index];
   assert.ok(running);
-  await running.said('Everything stays up');
+  await running.said('Everything keeps running');
 
   const elsewhere = await demo(t, await folder(t), base).ended;
   assert.equal(elsewhere.code, 2, elsewhere.err);

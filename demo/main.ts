@@ -14,7 +14,7 @@ const STOP_TIMEOUT_MS = 15_000;
 /** The command. `--json` prints one JSON value on standard output, everything for people on standard error. */
 export function demoCommand(): Command {
   return new Command('demo')
-    .description('Bring everything up and drive a real payment to its end.')
+    .description('Start everything and drive a real payment to its end.')
     .option('--once', 'stop after the story; exit code 0 or 1')
     .option('--json', 'print the story as one JSON value')
     .addHelpText(
@@ -57,7 +57,7 @@ Environment:
         if (options.json === true) process.stdout.write(`${JSON.stringify(toJson(story, ms))}\n`);
         if (story.payment.status !== 'succeeded') process.exitCode = exitCodes.failed;
         if (options.once === true) return;
-        out.line('Everything stays up. Ctrl-C stops it.');
+        out.line('Everything keeps running. Ctrl-C stops it.');
         await stop.promise;
       } finally {
         await demo.stop();

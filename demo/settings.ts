@@ -50,7 +50,7 @@ export async function readSettings(): Promise<Settings> {
   try {
     return JSON.parse(text) as Settings;
   } catch {
-    throw new ConfigurationError(`${file} is damaged; remove ${dataDirectory} to begin anew`);
+    throw new ConfigurationError(`${file} is damaged; remove ${dataDirectory} to start over`);
   }
 }
 

@@ -105,7 +105,7 @@ export async function tellStory(demo: Demo, tell: (step: Step) => void): Promise
       balance_after_in_cents: after,
     };
   }
-  throw new Error('every account of the demo is paid; remove its data directory to begin anew');
+  throw new Error('every account of the demo is paid; remove its data directory to start over');
 }
 
 function wantedAmount(due: number, rules: FlowSession['account']['payment_rules']): number {

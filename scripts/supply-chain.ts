@@ -203,7 +203,7 @@ export function judgeAudit(output: string): { readonly code: 0 | 1 | 2; readonly
   const lines = found.map(
     ([name, { severity, range }]) => `${name} ${range} has a known vulnerability (${severity})`,
   );
-  return { code: 1, said: [...lines, 'npm audit --omit=dev tells more'].join('\n') };
+  return { code: 1, said: [...lines, 'npm audit --omit=dev shows more'].join('\n') };
 }
 
 function readLock(): Lock {

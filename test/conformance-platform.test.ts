@@ -18,7 +18,7 @@ for (const [method, profile] of [
   ['key', 'contract'],
   ['oauth', 'strict'],
 ] as const) {
-  test(`our platform gives the judge nothing to say, as token endpoint and as caller: ${method}, ${profile}`, async () => {
+  test(`the judge has no finding about our platform, as token endpoint and as caller: ${method}, ${profile}`, async () => {
     const { draft } = await judgedPartner(sides, 'key');
     const { platform, register } = await sides.platform({
       clientRate: { perSecond: 300, burst: 100 },

@@ -18,7 +18,7 @@ for (const [method, profile, skipped] of [
   ['oauth', 'contract', ['P07', 'P08']],
   ['oauth', 'strict', ['P07', 'P08', 'P09']],
 ] as const satisfies readonly (readonly ['key' | 'oauth', Profile, readonly string[]])[]) {
-  test(`our partner kit gives the judge nothing to say: ${method}, ${profile}`, async () => {
+  test(`the judge has no finding about our partner kit: ${method}, ${profile}`, async () => {
     const { draft } = await judgedPartner(sides, method);
     const target = partnerTarget(draft, {});
     const history = memoryHistory();
@@ -51,7 +51,7 @@ for (const [method, profile, skipped] of [
   });
 }
 
-test('a payment that our kit holds can be canceled, and ends so', async () => {
+test('a payment in our kit’s cancel window can be canceled, and ends canceled', async () => {
   const { draft } = await judgedPartner(sides, 'key', 200);
   const report = await judgePartner(partnerTarget(draft, {}), { pace: PACE, only: ['P53'] });
   assert.equal(findings(report), '');

@@ -135,7 +135,7 @@ test('two platforms serve, and each of our containers runs read-only and without
   }
 });
 
-test('make-secrets.sh makes what compose.yaml mounts, once, and for nobody else to read', async (t) => {
+test('make-secrets.sh creates what compose.yaml mounts, once, readable by its owner only', async (t) => {
   const folder = mkdtempSync(join(tmpdir(), 'duebridge-secrets-'));
   t.after(() => rmSync(folder, { recursive: true, force: true }));
   copyFileSync(join(root, 'deploy/make-secrets.sh'), join(folder, 'make-secrets.sh'));
@@ -272,7 +272,7 @@ test('ports, selectors and mounted secrets of the manifests fit each other', () 
   );
 });
 
-test('kubectl puts the manifests together', async (t) => {
+test('kubectl assembles the manifests', async (t) => {
   try {
     await run('kubectl', ['version', '--client']);
   } catch {
@@ -306,7 +306,7 @@ test('the workflows name each action by its commit, so that a tag moved later ru
   }
 });
 
-test('the workflows run scripts that are there, and only publishing may write', () => {
+test('the workflows run scripts that exist, and only publishing may write', () => {
   const { scripts } = JSON.parse(read('package.json')) as { scripts: Record<string, string> };
   for (const file of globSync('.github/workflows/*.yml', { cwd: root })) {
     const workflow = parse(read(file)) as {

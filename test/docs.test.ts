@@ -39,7 +39,7 @@ const read = (file: string): string => readFileSync(join(root, file), 'utf8');
 
 const CATALOGUE = /(<!-- catalogue: begin -->\n)([\s\S]*?)(<!-- catalogue: end -->)/;
 
-test('an error that a server may answer with stands in the list of errors, as the catalogue has it [ER3]', async () => {
+test('every error that a server may return is in the list of errors, as in the catalogue [ER3]', async () => {
   const file = 'docs/errors.md';
   const page = read(file);
   const printed = await format(page.replace(CATALOGUE, `$1\n${catalogue()}\n$3`), {
@@ -52,7 +52,7 @@ test('an error that a server may answer with stands in the list of errors, as th
   assert.deepEqual(codes, Object.keys(ERRORS));
 });
 
-test('every word of the OAuth endpoint is explained, and no other [OA3]', () => {
+test('every error word of the OAuth endpoint is explained, and no other [OA3]', () => {
   const rows = [...read('docs/errors.md').matchAll(/^\| `([a-z_]+)` /gm)].map((match) => match[1]);
   assert.deepEqual(new Set(rows), new Set<string>(OAUTH_ERRORS));
   assert.equal(rows.length, OAUTH_ERRORS.length);
@@ -297,7 +297,7 @@ const SHOWN_ONLY = new Set(['text', 'http', 'json']);
 /** Pages whose commands are npm's: each must be a script of package.json, and the scripts have tests of their own. */
 const NPM_PAGES = new Set(['README.md', 'CONTRIBUTING.md']);
 
-test('no command or program in a document is without something that runs it', () => {
+test('every command and program in a document is run by something', () => {
   const tests = globSync(['packages/*/{src,test}/**/*.test.{ts,tsx}', 'test/**/*.test.ts'], {
     cwd: root,
   });
@@ -337,7 +337,7 @@ test('every json block is JSON', () => {
   }
 });
 
-test('every decision is argued in one form and listed, and code names none that is not there', () => {
+test('every decision has the one form and is listed, and code names only decisions that exist', () => {
   const files = globSync('decisions/[0-9]*.md', { cwd: root }).sort();
   const index = read('decisions/README.md');
   const numbers = new Set<number>();

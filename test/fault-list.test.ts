@@ -39,7 +39,7 @@ function titleOf(file: string, start: string): string | undefined {
   return found?.[2]?.replaceAll(/\$\{[^}]*\}+/g, '…');
 }
 
-test('every fault of the catalogue has a test, or says what of it has none', () => {
+test('every fault of the catalogue has a test, or says what is not tested', () => {
   const shown = new Set(SCENARIOS.map(({ name }) => name.slice(0, 3)));
   const missing = Array.from({ length: LAST_OF_THE_PARTNER }, (_, index) => idOf(index + 1)).filter(
     (id) => !shown.has(id),
@@ -72,7 +72,7 @@ test('every fault of the catalogue has a test, or says what of it has none', () 
   }
 });
 
-test('the page of the faults is as the list has it', async () => {
+test('the page of the faults matches the list', async () => {
   const described = (proof: Proof): string =>
     'rig' in proof
       ? `crash rig: ${proof.rig} ([faults.ts](../test/rig/faults.ts), [drills.ts](../test/rig/drills.ts))`

@@ -49,7 +49,7 @@ export const FAULTS_BEYOND_THE_PARTNER: readonly ListedFault[] = [
       ),
       test(
         `${RUNTIME}/group-commit.test.ts`,
-        'a lost connection is told to all and repeated for none',
+        'a lost connection is reported to all and repeated for none: the write may have happened',
       ),
       rig('cut at COMMIT'),
     ],
@@ -64,7 +64,7 @@ export const FAULTS_BEYOND_THE_PARTNER: readonly ListedFault[] = [
       ),
       test(
         `${PLATFORM}/engine/engine.test.ts`,
-        'every connection to the database cut again and again',
+        'cutting every database connection again and again loses and duplicates nothing',
       ),
       rig('database flaps'),
     ],
@@ -79,7 +79,7 @@ export const FAULTS_BEYOND_THE_PARTNER: readonly ListedFault[] = [
       ),
       test(
         `${RUNTIME}/postgres.test.ts`,
-        'a transaction that can never win gives up as unavailable',
+        'a transaction that always conflicts gives up as unavailable, having written nothing',
       ),
     ],
   },
@@ -108,7 +108,7 @@ export const FAULTS_BEYOND_THE_PARTNER: readonly ListedFault[] = [
     id: 'F75',
     what: 'fsync or full_page_writes is off: the servers refuse to start on it.',
     proofs: [
-      test('test/front-door.test.ts', 'a database that cannot serve is told alike'),
+      test('test/front-door.test.ts', 'both report an unusable database alike'),
       test(
         `${RUNTIME}/postgres.test.ts`,
         'a database that would lose acknowledged payments is refused',
@@ -182,8 +182,14 @@ export const FAULTS_BEYOND_THE_PARTNER: readonly ListedFault[] = [
     id: 'F82',
     what: 'SIGTERM under load: what is under way is finished or handed over, nothing acknowledged is lost.',
     proofs: [
-      test(`${PLATFORM}/engine/engine.test.ts`, 'a stop gives up open reads at once'),
-      test(`${RUNTIME}/http/closing.test.ts`, 'a close answers what is under way'),
+      test(
+        `${PLATFORM}/engine/engine.test.ts`,
+        'a stop aborts open reads at once, releases every payment, and the next worker finishes',
+      ),
+      test(
+        `${RUNTIME}/http/closing.test.ts`,
+        'closing answers requests in progress and wakes waiting ones, then refuses connections',
+      ),
       rig('SIGTERM under load'),
     ],
   },
@@ -204,7 +210,7 @@ export const FAULTS_BEYOND_THE_PARTNER: readonly ListedFault[] = [
     proofs: [
       test(
         `${PLATFORM}/engine/engine.test.ts`,
-        'a worker that lost its lease comes back as another',
+        'a worker that lost its lease registers under a new id and writes nothing under the old one',
       ),
       rig('SIGSTOP in a lock'),
     ],
@@ -264,7 +270,10 @@ export const FAULTS_BEYOND_THE_PARTNER: readonly ListedFault[] = [
     id: 'F90',
     what: 'A bug that one payment meets: that payment only; an error that nobody caught ends the process.',
     proofs: [
-      test(`${PLATFORM}/engine/engine.test.ts`, 'a bug met by one payment stops no other'),
+      test(
+        `${PLATFORM}/engine/engine.test.ts`,
+        'a bug in one payment’s step stops no other payment, and the step is retried',
+      ),
       test(`${RUNTIME}/lifecycle.test.ts`, 'a stop that hangs or fails, and a start that hangs'),
     ],
   },
@@ -278,8 +287,14 @@ export const FAULTS_BEYOND_THE_PARTNER: readonly ListedFault[] = [
     id: 'F92',
     what: 'One id with different amounts in one race: the first wins, the rest leave a trace.',
     proofs: [
-      test(`${PARTNER}/accept.test.ts`, 'different amounts for one id in one race'),
-      test(`${PARTNER}/accept.test.ts`, 'a repeat that says otherwise changes nothing'),
+      test(
+        `${PARTNER}/accept.test.ts`,
+        'different amounts race for one id: the first one wins, whichever it is',
+      ),
+      test(
+        `${PARTNER}/accept.test.ts`,
+        'a repeat with different fields changes nothing and leaves a trace',
+      ),
     ],
   },
   {
@@ -290,7 +305,12 @@ export const FAULTS_BEYOND_THE_PARTNER: readonly ListedFault[] = [
   {
     id: 'F94',
     what: 'A cancel races the posting: one terminal status.',
-    proofs: [test(`${PARTNER}/apply.test.ts`, 'cancel racing the posting')],
+    proofs: [
+      test(
+        `${PARTNER}/apply.test.ts`,
+        'a cancel races the posting: there is one terminal status, and the ledger agrees with it',
+      ),
+    ],
   },
   {
     id: 'F95',
@@ -336,22 +356,30 @@ export const FAULTS_BEYOND_THE_PARTNER: readonly ListedFault[] = [
   {
     id: 'F100',
     what: 'A header that comes twice: refused.',
-    proofs: [test(`${RUNTIME}/http/server.test.ts`, 'headers that say two things are refused')],
+    proofs: [
+      test(`${RUNTIME}/http/server.test.ts`, 'duplicate headers with two meanings are refused'),
+    ],
   },
   {
     id: 'F101',
     what: 'A length and chunks, two lengths, bare line feeds: 400.',
     proofs: [
-      test(`${RUNTIME}/http/server.test.ts`, 'bytes of any kind never make the server fail'),
-      test(`${RUNTIME}/http/server.test.ts`, 'headers that say two things are refused'),
+      test(`${RUNTIME}/http/server.test.ts`, 'no bytes make the server fail'),
+      test(`${RUNTIME}/http/server.test.ts`, 'duplicate headers with two meanings are refused'),
     ],
   },
   {
     id: 'F102',
     what: 'A body that drips in: 408, and it holds up nobody else.',
     proofs: [
-      test(`${RUNTIME}/http/server.test.ts`, 'a request that drips in is ended with 408'),
-      test(`${PLATFORM}/checkout/token.test.ts`, 'a caller who sends its body drop by drop'),
+      test(
+        `${RUNTIME}/http/server.test.ts`,
+        'a request that arrives too slowly is ended with 408, whether in its headers or its body',
+      ),
+      test(
+        `${PLATFORM}/checkout/token.test.ts`,
+        'a caller that sends its body very slowly delays nobody else',
+      ),
     ],
   },
   {
@@ -360,7 +388,7 @@ export const FAULTS_BEYOND_THE_PARTNER: readonly ListedFault[] = [
     proofs: [
       test(
         `${PLATFORM}/engine/liveness.test.ts`,
-        'more slow requests than the front has connections',
+        'more slow requests than there are connections do not disturb the heartbeat',
       ),
     ],
     untested:

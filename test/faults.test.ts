@@ -430,7 +430,7 @@ test('the platform lives through every fault', { timeout: 240_000 }, async (t) =
       assert.equal(ownCalls(partner).length, exchangesAtEnd, scenario.name);
     }
   });
-  await t.test('no credential stands in a line of the log [S3]', () => {
+  await t.test('no log line contains a credential [S3]', () => {
     const text = JSON.stringify(stand.log.lines);
     assert.ok(stand.log.lines.length > 0);
     for (const { partner } of lives) {

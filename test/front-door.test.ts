@@ -148,7 +148,7 @@ function withUrl(url: string, change: (parts: URL) => void): Env {
   return { DATABASE_URL: parts.href };
 }
 
-test('a wrong variable is told alike by both servers, by name, without its value', async () => {
+test('both servers report a wrong variable alike, by name, without its value', async () => {
   for (const [about, env, words] of [
     ['port', { PORT: 'x' }, /PORT must be a whole number/],
     ['port too high', { ADMIN_PORT: '70000' }, /ADMIN_PORT must be a whole number from 0 to 65535/],
@@ -181,7 +181,7 @@ test('a wrong variable is told alike by both servers, by name, without its value
   }
 });
 
-test('an address or a port that cannot be had is told alike, with the variable to change', async (t) => {
+test('both report an unavailable address or port alike, with the variable to change', async (t) => {
   const taken = createServer();
   await new Promise<void>((resolve) => {
     taken.listen(0, '127.0.0.1', resolve);
@@ -202,7 +202,7 @@ test('an address or a port that cannot be had is told alike, with the variable t
   await compare('not ours', () => ({ HOST: '192.0.2.1' }), /no address 192\.0\.2\.1: set HOST /);
 });
 
-test('a database that does not let us in, or is not there, is told alike, never with the password', async () => {
+test('both report a database that refuses or does not exist alike, never with the password', async () => {
   await compare(
     'nobody listens',
     () => ({ DATABASE_URL: 'postgres://someone:canary@127.0.0.1:1/x' }),
@@ -225,7 +225,7 @@ test('a database that does not let us in, or is not there, is told alike, never 
   );
 });
 
-test('a database that cannot serve is told alike: not durable, read only, too new, without rights, of another', async () => {
+test('both report an unusable database alike: not durable, read only, too new, without rights, of another', async () => {
   const whileSet = async (setting: string, about: string, words: RegExp): Promise<void> => {
     const [name = ''] = setting.split(' ');
     for (const side of both) {
@@ -290,7 +290,7 @@ function nameOf(url: string): string {
   return new URL(url).pathname.slice(1);
 }
 
-test('a data directory that cannot be used is told alike, and an empty variable means the default', async () => {
+test('both report an unusable data directory alike, and an empty variable means the default', async () => {
   const file = path.join(folder, 'a-file');
   await writeFile(file, '');
   await compare(
@@ -306,7 +306,7 @@ test('a data directory that cannot be used is told alike, and an empty variable 
   assert.equal(other, one);
 });
 
-test('a wrong seal key or pepper is told at the start, by name; a rotated one is taken over', async () => {
+test('a wrong seal key or pepper is reported at the start, by name; a rotated one is accepted', async () => {
   const url = own.platform;
   const another = Buffer.alloc(32, 9).toString('base64');
   for (const [wrong, words] of [
@@ -365,7 +365,7 @@ test('serve --no-migrate refuses a database that lacks a migration, and takes a 
   }
 });
 
-test('at the terminal it is one sentence on standard error and exit code 2, for either server', async () => {
+test('on the command line a bad setting is one sentence on standard error and exit code 2, for both servers', async () => {
   for (const side of both) {
     const ended = await run(side, ['serve'], {
       ...good('postgres://someone:canary@127.0.0.1:1/x'),
@@ -377,7 +377,7 @@ test('at the terminal it is one sentence on standard error and exit code 2, for 
   }
 });
 
-test('each server shows its table with --help, and knows every variable of the other', async () => {
+test('each server lists its variables with --help, and knows those of the other', async () => {
   for (const [own, other] of [
     [platform, partner],
     [partner, platform],

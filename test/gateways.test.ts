@@ -18,7 +18,7 @@ const PAYMENTS = 4;
 /** How long everything may take to end once the gateway carries again. */
 const BOUND_MS = 60_000;
 
-test('whatever a gateway does, no payment is lost, doubled or stuck [S4 PF2 RU2 RU5 EE1 EE2 EE4 EE5 LV6 PL2 PL5]', async (t) => {
+test('whatever a gateway does, no payment is lost, duplicated or stuck [S4 PF2 RU2 RU5 EE1 EE2 EE4 EE5 LV6 PL2 PL5]', async (t) => {
   t.diagnostic(`DUEBRIDGE_SEED=${seed}`);
   const kit = await kitDatabase(t, 'gateways');
   await haveAccounts(kit, { amount_due_in_cents: 100_000_000 });

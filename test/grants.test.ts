@@ -105,7 +105,7 @@ const KEPT: Readonly<Record<Side, Readonly<Record<string, string>>>> = {
 
 const sides = ['platform', 'partner'] as const;
 
-test('the grants of the page are those that the statements need, table by table', () => {
+test('the documented grants are those that the statements need, table by table', () => {
   let page = readFileSync(file, 'utf8');
   const before = page;
   for (const side of sides) {
@@ -119,7 +119,7 @@ test('the grants of the page are those that the statements need, table by table'
 });
 
 for (const side of sides) {
-  test(`the serving role of the ${side} has no more than it needs of what is kept for ever`, () => {
+  test(`the serving role of the ${side} has no more rights than it needs on permanent tables`, () => {
     const needs = needsOf(side);
     for (const [table, rights] of Object.entries(KEPT[side])) {
       assert.equal(RIGHTS.filter((right) => needs.get(table)?.has(right)).join(' '), rights, table);
@@ -149,7 +149,7 @@ async function served(t: TestContext, side: Side) {
   return { owner, url: url.href };
 }
 
-test('with the page’s grants alone both servers carry a payment to its end, and nobody alters what they keep', async (t) => {
+test('with only the documented grants both servers carry a payment to its end, and neither can alter permanent rows', async (t) => {
   const both = new BothSides();
   after(() => both.stop());
   const books = { platform: await served(t, 'platform'), partner: await served(t, 'partner') };

@@ -22,20 +22,3 @@ test('a long file says at its top why it is one', () => {
     });
   assert.deepEqual(silent, []);
 });
-
-test('a comment line is at most 140 columns wide', () => {
-  const wide = globSync(
-    ['packages/*/{src,test}/**/*.{ts,tsx}', '{bin,demo,test,scripts,bench}/**/*.{ts,tsx}'],
-    {
-      cwd: root,
-      exclude: (name) => name === 'node_modules',
-    },
-  ).flatMap((file) =>
-    readFileSync(join(root, file), 'utf8')
-      .split('\n')
-      .flatMap((line, at) =>
-        /^\s*(?:\*|\/[/*])/.test(line) && line.length > 140 ? [`${file}:${at + 1}`] : [],
-      ),
-  );
-  assert.deepEqual(wide, []);
-});

@@ -98,7 +98,7 @@ async function lintFile(file: string): Promise<string[]> {
   );
 }
 
-test('the linter that must pass our documents finds a fault where there is one', async () => {
+test('the linter of our API documents finds a fault if there is one', async () => {
   const broken = structuredClone(rendered['platform'] ?? {}) as { paths: Record<string, object> };
   broken.paths['/v1/sbi/token'] = { post: { responses: {} } };
   const findings = await lint({ broken });
@@ -108,7 +108,7 @@ test('the linter that must pass our documents finds a fault where there is one',
   );
 });
 
-test('a public linter has nothing to say about the documents of either side', async () => {
+test('a public linter has no finding in the API documents of either side', async () => {
   assert.deepEqual(await lint(rendered), []);
 });
 
@@ -202,7 +202,7 @@ async function makeDatabase(closers: Closers, name: string): Promise<string> {
 
 const random32 = (): string => randomBytes(32).toString('base64');
 
-test('clients that a public generator makes from the served documents drive a payment to its end [S1 S2 S4 A1 B1 B2 B3 B4 B5 OA2 TK1]', async (t) => {
+test('clients generated from the served API documents drive a payment to its end [S1 S2 S4 A1 B1 B2 B3 B4 B5 OA2 TK1]', async (t) => {
   const closers: Closers = [];
   t.after(async () => {
     for (const close of closers.toReversed()) await close();

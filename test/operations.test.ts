@@ -26,7 +26,7 @@ const SIDES = {
   partner: partnerVariables as Readonly<Record<string, Variable<unknown>>>,
 };
 
-test('every variable stands in the page as the code reads it', async () => {
+test('every variable is documented as the code reads it', async () => {
   let printed = page;
   for (const side of ['platform', 'partner'] as const) {
     const mark = new RegExp(`(<!-- variables of ${side}: begin -->\n)[\\s\\S]*?(<!-- end -->)`);
@@ -83,7 +83,7 @@ function start(
 const ADMIN_KEY = 'an-admin-key-of-the-test';
 
 for (const side of ['platform', 'partner'] as const) {
-  test(`the metrics of the page are those of the ${side}`, async (t) => {
+  test(`the documented metrics are those of the ${side}`, async (t) => {
     const made = await database(t, side);
     const server = await start(side, made.url);
     made.closing(() => server.stop());

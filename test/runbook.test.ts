@@ -19,7 +19,7 @@ const runbook = read('docs/runbook.md');
 
 const work = await startWorkingDay({ after }, new URL('../packages/web/dist/', import.meta.url));
 
-test('every figure that an alert or the dashboard reads is one that a platform gives', async () => {
+test('every metric that an alert or the dashboard reads is one that a server exports', async () => {
   const given = new Set<string>();
   await eventually('the gauges of what waits are there', async () => {
     const text = await (await fetch(new URL('/metrics', work.platform.adminUrl))).text();

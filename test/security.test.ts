@@ -27,7 +27,7 @@ function checklist(): Map<string, { readonly title: string; readonly file: strin
   return lines;
 }
 
-test('every line of the security checklist names a test, and every test that it names is there', () => {
+test('every line of the security checklist names a test that exists', () => {
   const lines = checklist();
   assert.ok(lines.size > 40, `${lines.size} lines`);
   for (const [line, tests] of lines) {

@@ -49,7 +49,7 @@ const WITHOUT: readonly (readonly [file: string, begins: string, why: string])[]
   ['statement.ts', 'WITH RECURSIVE id AS', 'the operator’s list, behind the admin key'],
 ];
 
-test('each statement that serves a caller names whose rows it means', () => {
+test('each statement that serves a caller names whose rows it reads', () => {
   const used = new Set<number>();
   let seen = 0;
   for (const side of ['platform', 'partner'] as const) {
@@ -72,7 +72,7 @@ test('each statement that serves a caller names whose rows it means', () => {
   assert.equal(used.size, WITHOUT.length, 'an exception that is not needed any more');
 });
 
-test('a payment is read for a customer by flow and by partner, both', () => {
+test('a customer’s payment is read by flow and by partner, both', () => {
   const reads = statementsOf('platform').filter(
     ({ file, text }) =>
       SERVES.platform.test(file) &&

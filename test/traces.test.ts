@@ -127,7 +127,7 @@ test('confirm, calls, acceptance and posting of a payment are one trace, and one
   }
 });
 
-test('a collector named in the environment is sent the spans as a server stops, and one that is away delays no stop', async () => {
+test('a configured collector gets the spans when a server stops, and an unreachable one delays no stop', async () => {
   const bodies: string[] = [];
   const collector = createServer((request, response) => {
     let body = '';
@@ -156,7 +156,7 @@ test('a collector named in the environment is sent the spans as a server stops, 
   assert(sent.includes('duebridge-platform'));
 });
 
-test('the part of the payments that is traced is decided by their ids, alike wherever they are met', async () => {
+test('whether a payment is traced depends on its id alone, on both sides', async () => {
   const ids = Array.from({ length: 400 }, () => crypto.randomUUID());
   const traced = async (): Promise<Set<string>> => {
     const exporter = new InMemorySpanExporter();

@@ -171,7 +171,7 @@ test('a payment the biller cannot take ends failed with its reason, and the fund
   assert.deepEqual(await acts(paid.platform_payment_id), ['authorize', 'capture']);
 });
 
-test('a payment that the biller cancels ends canceled, and nothing was posted [ST4]', async () => {
+test('a payment that the biller cancels ends canceled, and nothing is posted [ST4]', async () => {
   const { platform, register } = await sides.platform();
   const partner = await sides.partner({
     auth: { method: 'key', header: 'Authorization', keys: ['a-key-without-a-scheme-word'] },

@@ -54,7 +54,7 @@ const LOOKS = {
 
 for (const language of TAGS) {
   for (const screen of SCREENS) {
-    test(`the screen ${screen.name} in ${language} shuts nobody out, 320 px wide, whatever theme and direction`, async () => {
+    test(`the screen ${screen.name} in ${language} passes axe at 320 px, in every theme and direction`, async () => {
       const world = rig.flow.world(screen.world);
       const visit = await rig.visit(world, {
         viewport: { width: 320, height: 800 },
@@ -105,7 +105,7 @@ test('the text that partner colours make hard to read is not applied', async () 
   await visit.close();
 });
 
-test('a bill is paid with the keyboard alone, and focus is where the eye is', async () => {
+test('a bill is paid with the keyboard alone, and the focus is where the customer looks', async () => {
   const world = rig.flow.world({ outcome: [] });
   const visit = await rig.visit(world);
   const { keyboard } = visit.page;
@@ -172,7 +172,7 @@ test('the first screen leaves the focus of the site alone, and focus() moves it 
   await visit.close();
 });
 
-test('changes of the payment are spoken once, in a region that outlives the screens', async () => {
+test('changes of the payment are announced once, in a live region that outlives the screens', async () => {
   const world = rig.flow.world({ outcome: [] });
   const visit = await rig.visit(world);
   await visit.start();

@@ -101,7 +101,7 @@ test('a refused payment is closed by an operator, and a viewer cannot act', asyn
   const id = await work.pay('refuses-1', 3_100, 'refused@example.com');
   const viewer = await signIn('vic');
   await viewer.page.goto(`${work.platform.adminUrl}/console/payments/${id}`);
-  await viewer.page.getByText('Your role only reads.').first().waitFor();
+  await viewer.page.getByText('Your role can only read.').first().waitFor();
   assert.ok(await viewer.page.getByRole('button', { name: 'Close as failed' }).isDisabled());
   await viewer.close();
   const { page, close } = await signIn('bob');
@@ -119,7 +119,7 @@ test('a refused payment is closed by an operator, and a viewer cannot act', asyn
   assert.equal(end?.detail['reason'], 'locked at the biller');
 });
 
-test('a partner is paused and resumed with a reason, and tried', async () => {
+test('a partner is paused and resumed with a reason, and tested', async () => {
   const { page, close } = await signIn('ada');
   await page.getByRole('link', { name: 'Partners', exact: true }).click();
   await page.getByRole('link', { name: 'springfield-water' }).click();
@@ -294,7 +294,7 @@ test('a working day by keyboard alone: find, walk, open, act, leave', async () =
   await close();
 });
 
-test('several payments: picked by keyboard, a dry run first, then each by itself; stopped, reloaded and continued', async () => {
+test('several payments: selected by keyboard, a dry run first, then each by itself; stopped, reloaded and continued', async () => {
   const ids = [
     await work.pay('refuses-5', 3_500, 'many-1@example.com'),
     await work.pay('refuses-6', 3_600, 'many-2@example.com'),
@@ -316,16 +316,16 @@ test('several payments: picked by keyboard, a dry run first, then each by itself
     assert.ok(await page.getByLabel(`Pick ${id}`).isChecked());
     await page.getByRole('link', { name: 'Bulk' }).focus();
   }
-  const picked = page.getByRole('region', { name: 'Picked payments' });
-  await picked.getByText('3 picked, $108.00 together.').waitFor();
-  await picked.getByRole('button', { name: 'Withdraw the picked…' }).click();
+  const picked = page.getByRole('region', { name: 'Selected payments' });
+  await picked.getByText('3 selected, $108.00 together.').waitFor();
+  await picked.getByRole('button', { name: 'Withdraw selected…' }).click();
   await page.getByRole('heading', { level: 1, name: 'Withdraw 3 payments' }).waitFor();
   await page.getByText('Each of them would be refused: there is nothing to start.').waitFor();
   assert.equal(await page.getByText('may have reached the partner').count(), 3);
 
   await toList();
   for (const id of ids) await page.getByLabel(`Pick ${id}`).check();
-  await picked.getByRole('button', { name: 'Poll the picked…' }).click();
+  await picked.getByRole('button', { name: 'Poll selected…' }).click();
   await page.getByText('Nothing was done yet. 3 of 3 would be acted on').waitFor();
   assert.equal(await page.getByText('Asks the partner for its status').count(), 3);
   // The second call: the platform acts, and its answer does not come back until it is let go.
@@ -361,7 +361,7 @@ test('several payments: picked by keyboard, a dry run first, then each by itself
   // Stopped after the call that is under way, and continued.
   await toList();
   for (const id of ids) await page.getByLabel(`Pick ${id}`).check();
-  await picked.getByRole('button', { name: 'Close the picked…' }).click();
+  await picked.getByRole('button', { name: 'Close selected…' }).click();
   await page.getByText('Nothing was done yet. 3 of 3 would be acted on').waitFor();
   const second = Promise.withResolvers<void>();
   const go = Promise.withResolvers<void>();
@@ -437,14 +437,14 @@ test('Ctrl-K goes to a page by the beginning of its name, and to a payment by it
   await close();
 });
 
-test('no page shuts anybody out, light or dark', async () => {
+test('every page passes axe, light and dark', async () => {
   const id = await work.pay('refuses-4', 3_400, 'axe@example.com');
   const { page, close } = await signIn('ada');
   const batches = await work.platform.admin('GET', '/admin/v1/batches');
   const [batch] = (batches.body as { batches: { platform_batch_id: string }[] }).batches;
   await page.goto(`${work.platform.adminUrl}/console/payments?id=${id}`);
   await page.getByLabel(`Pick ${id}`).check();
-  await page.getByRole('button', { name: 'Resume the picked…' }).click();
+  await page.getByRole('button', { name: 'Resume selected…' }).click();
   await page.getByRole('heading', { level: 1, name: 'Resume 1 payment' }).waitFor();
   const plan = new URL(page.url()).pathname.replace('/console', '');
   for (const path of [

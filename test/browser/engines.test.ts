@@ -255,7 +255,7 @@ function problems(inEngine: InEngine): void {
     assert.equal(world.payments.length, 2);
   });
 
-  inEngine('a biller that is out of reach costs a press of "Try again"', async (visit) => {
+  inEngine('after the biller was out of reach, "Try again" continues the flow', async (visit) => {
     const world = rig.flow.world({
       plan: { read: (count) => (count <= 3 ? 'PARTNER_UNREACHABLE' : undefined) },
     });
@@ -424,7 +424,7 @@ function security(inEngine: InEngine): void {
     },
   );
 
-  inEngine('the screens shut nobody out by the rules of axe', async (visit) => {
+  inEngine('the screens pass axe', async (visit) => {
     const world = rig.flow.world({ outcome: [] });
     const at = await visit(world);
     const clean = async (): Promise<void> => {

@@ -245,7 +245,7 @@ test('a payment that cannot be read is never shown as failed: polls take over, a
   await visit.close();
 });
 
-test('a customer who is offline when it opens is told so, and needs do nothing when back', async () => {
+test('a customer who is offline when it opens is told so, and need do nothing when back', async () => {
   const world = rig.flow.world();
   const visit = await rig.visit(world, { expect: /ERR_INTERNET_DISCONNECTED/ });
   let connected = false;

@@ -242,7 +242,7 @@ test('a backend that is slow to give a token is called slow, and the payment sta
     await visit.page.clock.runFor(2_000);
     return (await visit.frame.locator('h1').count()) > 0;
   });
-  await visit.title('The site is taking long to answer');
+  await visit.title('The site is taking a long time to respond');
   assert.equal(await mounted, 'mounted');
   const [error] = values(await visit.heard(), 'error') as { code: string; recoverable: boolean }[];
   assert.deepEqual([error?.code, error?.recoverable], ['token_slow', true]);
@@ -409,7 +409,7 @@ test('a modal page takes Escape, asks while it sends, and gives the page back as
   await visit.press('Continue');
   await visit.press('Pay $123.45');
   await visit.page.keyboard.press('Escape');
-  await visit.frame.getByText('Close the page all the same?').first().waitFor();
+  await visit.frame.getByText('Close the page anyway?').first().waitFor();
   await visit.press('Keep it open');
   assert.equal(await visit.page.locator('dialog[open]').count(), 1);
   answer();

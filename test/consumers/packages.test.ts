@@ -49,7 +49,7 @@ test('every entry of every package resolves to code and types, in Node and in bu
 /** What a file imports by a relative path. */
 const IMPORTED = /(?:\bfrom |\bimport\()['"](\.{1,2}\/[^'"]+)['"]/g;
 
-test('no package holds a test, lacks a file that it imports, or has a map that leads nowhere', () => {
+test('no package contains a test, lacks a file that it imports, or has a broken source map', () => {
   for (const { manifest, folder } of packed.values()) {
     const files = globSync('**/*', { cwd: folder }).filter((file) =>
       statSync(join(folder, file)).isFile(),
@@ -82,7 +82,7 @@ test('no package holds a test, lacks a file that it imports, or has a map that l
   }
 });
 
-test('what a server reads at its start travels in its package', () => {
+test('what a server reads at its start is in its package', () => {
   const holds = (name: string, pattern: string): number =>
     globSync(pattern, { cwd: packed.get(name)?.folder ?? '' }).length;
   for (const side of ['partner', 'platform']) {
@@ -101,7 +101,7 @@ test('what a server reads at its start travels in its package', () => {
   assert.equal(holds('duebridge', 'dist/demo/accounts/*.csv'), 2);
 });
 
-test('neither the embedded database nor a browser reaches somebody who did not ask for it', () => {
+test('nobody gets the embedded database or a browser without asking for it', () => {
   for (const { manifest } of packed.values()) {
     const { dependencies = {}, peerDependencies = {}, peerDependenciesMeta = {} } = manifest;
     const brought = [

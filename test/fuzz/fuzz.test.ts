@@ -11,7 +11,7 @@ import { fuzz, judge } from './fuzz.ts';
 /** Runs take this one, so that a change is judged by what the last one was; `npm run fuzz` takes new ones. */
 const SEED = Number(process.env['DUEBRIDGE_SEED'] ?? 20_260_301);
 
-test('no input makes a listener answer 500, hang, show its inside or go away, in any operation', async (t) => {
+test('no input makes a listener answer 500, hang, reveal internals or stop, in any operation', async (t) => {
   const report = await fuzz({ seed: SEED, rounds: 6 });
   t.diagnostic(
     `seed ${SEED}: ${report.requests} requests to ${report.operations.size} operations, ${report.raw} raw ones`,
@@ -26,7 +26,7 @@ test('no input makes a listener answer 500, hang, show its inside or go away, in
     assert.ok((report.statuses.get(status) ?? 0) > 20, `${status}`);
 });
 
-test('the judge of answers finds what it is for', () => {
+test('the judge of answers finds a crash, a leak and a wrong form', () => {
   const named = ['200', '400', '404'];
   const refusal = '{"code":"INVALID_REQUEST","message":"x"}';
   assert.deepEqual(judge(200, '', named), {});

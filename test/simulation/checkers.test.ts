@@ -53,7 +53,7 @@ function row(more: Partial<Ending['platform'][number]>): Ending['platform'] {
   return end.platform.map((one) => ({ ...one, ...more }));
 }
 
-test('a history in which all went well has nothing to be said of', () => {
+test('the checkers find nothing in a history in which all went well', () => {
   assert.deepEqual(check(evidence()), []);
 });
 

@@ -8,7 +8,7 @@ import { History } from './history.ts';
 import { shrink } from './shrink.ts';
 import { runWorld } from './world.ts';
 
-test('a bug that every payment meets is shown with one payment and no fault', async () => {
+test('a bug that affects every payment is reduced to one payment and no fault', async () => {
   const name = 'the kit posts a cent more than was asked for';
   const runWorld = await withBug(PLANTED.findIndex((planted) => planted.name === name));
   const postgres = await SimulatedPostgres.open();
@@ -22,7 +22,7 @@ test('a bug that every payment meets is shown with one payment and no fault', as
   assert.match(parts[0] ?? '', /^payment \d+$/);
 });
 
-test('of many parts those are left that only together break something', async () => {
+test('parts that break something only together are all kept', async () => {
   const parts = Array.from({ length: 23 }, (_, index) => `part ${index}`);
   const needed = ['part 3', 'part 11', 'part 20'];
   const tried: string[] = [];
@@ -44,7 +44,7 @@ test('of many parts those are left that only together break something', async ()
   assert.equal(found.worlds, tried.length);
 });
 
-test('a world that breaks nothing is not cut', async () => {
+test('a world that breaks nothing is not reduced', async () => {
   const postgres = await SimulatedPostgres.open();
   assert.equal(await shrink((without) => runWorld(postgres, 42, without)), undefined);
   await postgres.close();

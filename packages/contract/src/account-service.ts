@@ -21,7 +21,7 @@ export const SIGNATURE_HEADER = 'Duebridge-Signature';
 /** A payment to be posted. */
 export const AccountPosting = Type.Object({
   platform_payment_id: PlatformPaymentId,
-  payment_id: Type.String({ description: 'What the platform was told as the payment’s id (PF1).' }),
+  payment_id: Type.String({ description: 'The payment id that the platform received (PF1).' }),
   platform_batch_id: PlatformBatchId,
   biller_id: BillerId,
   account_id: AccountId,
@@ -35,30 +35,29 @@ export const AccountOutcome = Type.Union([
   Type.Object(
     {
       outcome: Type.Literal('posted'),
-      posted_at: Type.Optional(instant('When it was booked; absent: now.')),
+      posted_at: Type.Optional(instant('When it was posted; now if absent.')),
     },
-    { description: 'It is booked, once.' },
+    { description: 'The payment is posted, once.' },
   ),
   Type.Object(
     {
       outcome: Type.Literal('failed'),
       reason: Type.String({ minLength: 1, maxLength: MAX_FAILURE_REASON_LENGTH }),
     },
-    { description: 'It can never be booked; the reason is read by the customer.' },
+    { description: 'The payment can never be posted; the customer reads the reason.' },
   ),
   Type.Object({ outcome: Type.Literal('canceled') }),
   Type.Object(
     {
       outcome: Type.Literal('later'),
-      until: Type.Optional(instant('Not asked again before.')),
+      until: Type.Optional(instant('The kit does not ask again before this time.')),
       cancelable: Type.Optional(
         Type.Boolean({
-          description:
-            'False: it will be booked without being asked again, so nobody may cancel it.',
+          description: 'False: it will be posted without another request, so nobody may cancel it.',
         }),
       ),
     },
-    { description: 'Not decided yet: it is asked for again.' },
+    { description: 'Not decided yet: the kit asks again.' },
   ),
 ]);
 export type AccountOutcome = Static<typeof AccountOutcome>;
@@ -80,7 +79,7 @@ export const accountServiceRoutes = routeTable({
     id: 'post_payment',
     method: 'POST',
     path: '/payments',
-    summary: 'Book a payment, once for each platform_payment_id; a repeat gets the same answer',
+    summary: 'Post a payment, once for each platform_payment_id; a repeat gets the same answer',
     source: 'decision 70',
     auth: 'signature',
     body: AccountPosting,
@@ -91,7 +90,7 @@ export const accountServiceRoutes = routeTable({
     id: 'find_posting',
     method: 'GET',
     path: '/payments/{platform_payment_id}',
-    summary: 'Say what became of a payment; 404 when it was never heard of',
+    summary: 'Report what became of a payment; 404 when it is not known',
     source: 'decision 70',
     auth: 'signature',
     params: Type.Object({ platform_payment_id: PlatformPaymentId }),

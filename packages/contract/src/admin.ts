@@ -210,7 +210,7 @@ export type PaymentView = Static<typeof PaymentView>;
 export const AuditEntry = Type.Object({
   at: instant('Database time.'),
   actor: Type.String({ description: 'A worker, an operator, a client.' }),
-  event: Type.String({ description: 'What happened, as a word of the audit list.' }),
+  event: Type.String({ description: 'Name of the event.' }),
   detail: Type.Record(Type.String(), Type.Union([Type.String(), Type.Integer(), Type.Null()])),
 });
 export type AuditEntry = Static<typeof AuditEntry>;
@@ -233,7 +233,7 @@ export const BatchComparison = Type.Object({
   compared: Type.Integer({ minimum: 0 }),
   differences: Type.Integer({ minimum: 0 }),
   partner_statement: Type.Union([BatchStatement, Type.Null()], {
-    description: 'As the partner gave it, or of its file; null where it has no statements.',
+    description: 'From the partner’s statement or file; null if the partner has no statements.',
   }),
 });
 export type BatchComparison = Static<typeof BatchComparison>;
@@ -279,7 +279,8 @@ export type Difference = Static<typeof Difference>;
 export const Reconciliation = Type.Object({
   platform_batch_id: PlatformBatchId,
   method: Type.Enum(['statement', 'payments', 'csv'], {
-    description: 'How the partner was asked: its batch statement, each payment read, or its file.',
+    description:
+      'What was compared: the partner’s batch statement, each payment read, or its file.',
   }),
   compared: Type.Integer({ minimum: 0 }),
   differences: Type.Array(Difference),
@@ -319,7 +320,7 @@ export const AccountImport = Type.Object(
     csv: Type.String({ minLength: 1, maxLength: 60_000 }),
     as_of: Type.Optional(
       instant(
-        'The moment of which the amounts are true: payments posted since count on top of them. Required for an account that has been paid here.',
+        'The time at which the amounts were true: payments posted after it still reduce them. Required for an account that has been paid here.',
       ),
     ),
   },

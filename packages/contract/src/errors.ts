@@ -93,12 +93,12 @@ export const ERRORS = {
   REQUEST_TIMEOUT: {
     status: 408,
     message: 'The request took too long to arrive',
-    remedy: 'Send it again, faster.',
+    remedy: 'Send it again over a faster connection.',
   },
   CONFLICT: {
     status: 409,
     message: 'The request conflicts with what is stored',
-    remedy: 'Read the current state first; sending the same again will not help.',
+    remedy: 'Read the current state first; sending the same request again will not help.',
   },
   PAYLOAD_TOO_LARGE: {
     status: 413,
@@ -123,7 +123,7 @@ export const ERRORS = {
   TOO_MANY_REQUESTS: {
     status: 429,
     message: 'Too many requests',
-    remedy: 'Wait for as long as Retry-After says.',
+    remedy: 'Wait for the time in Retry-After.',
   },
   HEADERS_TOO_LARGE: {
     status: 431,
@@ -133,7 +133,7 @@ export const ERRORS = {
   INTERNAL_ERROR: {
     status: 500,
     message: 'An unexpected error occurred',
-    remedy: 'Send the same request again; quote X-Request-Id if it stays so.',
+    remedy: 'Send the same request again; if it keeps failing, report the X-Request-Id.',
   },
   PARTNER_UNREACHABLE: {
     status: 503,

@@ -16,7 +16,7 @@ export const FlowSessionRequest = Type.Object(
       Type.String({
         maxLength: 256,
         description:
-          'The origin of the page that the frame stands in; refused unless registered for the partner.',
+          'The origin of the page that embeds the frame; refused unless it is registered for the partner.',
       }),
     ),
     partner_id: Type.Optional(
@@ -68,7 +68,7 @@ export const FlowFundingMethod = Type.Object({
   frame: Type.Optional(
     Type.String({
       description:
-        "The processor's page for its details, from the platform's root; a confirm then carries `instrument`.",
+        'Path of the processor’s page where the customer enters payment details; the confirm then carries `instrument`.',
     }),
   ),
   may_act: Type.Optional(
@@ -87,7 +87,7 @@ export const FlowAction = Type.Union([
   }),
   Type.Object({
     kind: Type.Literal('step_up'),
-    data: Type.String({ description: "For the method's own page (`frame`)." }),
+    data: Type.String({ description: 'Passed to the method’s own page (`frame`).' }),
   }),
 ]);
 export type FlowAction = Static<typeof FlowAction>;
@@ -99,7 +99,7 @@ export const FlowPayment = Type.Object({
   status: Type.Enum([...PAYMENT_STATUSES]),
   progress: Type.Enum([...PAYMENT_PROGRESS], {
     description:
-      'sending: the partner has not answered yet; accepted: it has taken the payment; ended: terminal.',
+      'sending: the partner has not answered yet; accepted: it has accepted the payment; ended: terminal.',
   }),
   amount_in_cents: AmountInCents,
   funding_method: Type.String(),
@@ -110,14 +110,14 @@ export const FlowPayment = Type.Object({
   failure: Type.Optional(
     Type.Enum([...FAILURE_KINDS], {
       description:
-        'What the failure means for the customer: declined (the funding method; the partner was never asked), duplicate, account and amount (a reason in the words of the interface), possible_duplicate (free text that may speak of one: warn, and ask), other.',
+        'What the failure means for the customer: declined (the funding method; the partner was never asked), duplicate, account and amount (a reason named by the interface), possible_duplicate (free text that may describe one: warn and ask), other.',
     }),
   ),
   action: Type.Optional(FlowAction),
   duplicate: Type.Optional(
     Type.Boolean({
       description:
-        'True when the failure is a duplicate payment by the words of the interface: no second try is offered or taken.',
+        'True when the failure reason is the interface’s duplicate payment: no second attempt is offered or accepted.',
     }),
   ),
 });
@@ -161,7 +161,7 @@ export const FlowSession = Type.Object({
       },
       {
         description:
-          'What a receipt says of its payer; only with a payment of this session that has succeeded.',
+          'The payer, for the receipt; only with a payment of this session that has succeeded.',
       },
     ),
   ),
@@ -188,7 +188,7 @@ export const FlowSession = Type.Object({
     Type.Integer({
       minimum: 1,
       description:
-        'Within this time nine of ten recent payments of the partner had ended; absent until enough are known.',
+        'Nine of ten recent payments of the partner ended within this time; absent until enough are known.',
     }),
   ),
 });
@@ -215,7 +215,7 @@ export const FlowReturnRequest = Type.Object(
     confirm_unanswered: Type.Optional(
       Type.Boolean({
         description:
-          'True when the page sent a confirm that was not answered: without a payment the result is then unknown, not none.',
+          'True when the page sent a confirm that was not answered: if there is no payment, the result is then unknown, not none.',
       }),
     ),
   },

@@ -142,7 +142,7 @@ class Reader {
       if (this.#text[this.#at] !== '"') this.#fail('expected a key in double quotes');
       const key = this.#string(false);
       if (DANGEROUS_KEYS.has(key)) this.#fail(`the key ${key} is not allowed`);
-      if (entries.has(key)) this.#fail('the same key stands twice in one object');
+      if (entries.has(key)) this.#fail('the same key appears twice in one object');
       this.#space();
       if (!this.#take(':')) this.#fail('expected a colon');
       this.#space();
@@ -169,15 +169,15 @@ class Reader {
 
   #string(replaces: boolean): string {
     STRING.lastIndex = this.#at;
-    const source = this.#match(STRING) ?? this.#fail('a text is not closed or not escaped');
+    const source = this.#match(STRING) ?? this.#fail('a string is not closed or not escaped');
     this.#at += source.length;
     if (!source.includes('\\')) return source.slice(1, -1);
     const text = JSON.parse(source) as string;
     // An escape can still produce characters that raw text may not contain: PostgreSQL refuses NUL, and two different lone
     // surrogates become the same replacement character as keys.
     if (replaces) return text.replaceAll('\u0000', '\uFFFD').toWellFormed();
-    if (text.includes('\u0000')) this.#fail('a text holds the character NUL');
-    if (!text.isWellFormed()) this.#fail('a text holds half a surrogate pair');
+    if (text.includes('\u0000')) this.#fail('a string contains the character NUL');
+    if (!text.isWellFormed()) this.#fail('a string contains half a surrogate pair');
     return text;
   }
 

@@ -16,10 +16,10 @@ const nullable = <T extends Parameters<typeof Type.Union>[0][number]>(schema: T)
 export const KitBatch = Type.Object({
   platform_batch_id: PlatformBatchId,
   count: Type.Integer({ minimum: 1 }),
-  amount_in_cents: Type.Integer({ minimum: 1, description: 'The sum, whatever the status.' }),
+  amount_in_cents: Type.Integer({ minimum: 1, description: 'Total amount, whatever the status.' }),
   processing: Type.Integer({ minimum: 0, description: 'How many have not ended.' }),
   first_initiated_at: instant('When the first of its payments was accepted.'),
-  last_initiated_at: instant('When the last one was.'),
+  last_initiated_at: instant('When the last of its payments was accepted.'),
 });
 export type KitBatch = Static<typeof KitBatch>;
 
@@ -94,7 +94,7 @@ export const KitCredential = Type.Object({
   client_id: KitClientId,
   source: Type.Enum(['environment', 'issued']),
   issued_at: nullable(instant('When it was issued; null for one of the environment.')),
-  revoked_at: nullable(instant('Since when it is refused.')),
+  revoked_at: nullable(instant('When it was revoked.')),
 });
 export type KitCredential = Static<typeof KitCredential>;
 

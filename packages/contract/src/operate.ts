@@ -107,19 +107,19 @@ export type OperatorSelf = Static<typeof OperatorSelf>;
 /** One call for a payment, or a series of polls with the same answer. */
 export const Attempt = Type.Object({
   kind: Type.Enum(['put', 'get']),
-  at: instant('When it was sent; of a run, the first.'),
+  at: instant('When it was sent; the first of a run of equal attempts.'),
   last_at: instant('When the last of the run was sent.'),
   count: Type.Integer({ minimum: 1 }),
-  took_ms: Type.Integer({ minimum: 0, description: 'Of a run, the last one.' }),
+  took_ms: Type.Integer({ minimum: 0, description: 'The last of a run.' }),
   http_status: nullable(Type.Integer()),
   result: Type.String({
     description: 'The status that the partner gave, its error code, or why there is no answer.',
   }),
-  request_id: Type.String({ description: 'The X-Request-Id that the partner was sent.' }),
+  request_id: Type.String({ description: 'The X-Request-Id sent to the partner.' }),
   body: nullable(
     Type.String({
       description:
-        'What the partner answered when it was not the expected record: cut, and secrets, account ids and contact data taken out.',
+        'The partner’s answer when it was not the expected record: truncated, without secrets, account ids and contact data.',
     }),
   ),
 });
@@ -177,7 +177,7 @@ const filterFields = {
       minLength: 1,
       maxLength: 256,
       description:
-        'Any exact id: of the payment here, at the partner, at the payment processor, of its batch or session.',
+        'Any exact id: the payment’s here, at the partner or at the payment processor, its batch’s or its session’s.',
     }),
   ),
   overdue: Type.Optional(
@@ -211,7 +211,7 @@ export type PaymentSearch = Static<typeof PaymentSearch>;
 export const ExportQuery = Type.Object(
   {
     ...filterFields,
-    format: Type.Optional(Type.Enum(['csv', 'jsonl'], { description: '`csv` unless named.' })),
+    format: Type.Optional(Type.Enum(['csv', 'jsonl'], { description: 'Default: `csv`.' })),
     unmasked: Type.Optional(
       Type.Literal('true', { description: 'Whole account ids; needs the role admin.' }),
     ),
@@ -270,7 +270,10 @@ export const AuditVerificationQuery = Type.Object(
       Type.String({ pattern: '^[0-9]{1,12}$', description: 'Number of a seal; 0 is the start.' }),
     ),
     limit: Type.Optional(
-      Type.String({ pattern: '^([1-9]|[1-4][0-9]|50)$', description: 'Seals at most; 50.' }),
+      Type.String({
+        pattern: '^([1-9]|[1-4][0-9]|50)$',
+        description: 'Maximum number of seals; default 50.',
+      }),
     ),
   },
   strict,
@@ -291,7 +294,7 @@ export const AuditVerification = Type.Object({
       { description: 'The last seal that holds: compare it with one noted elsewhere.' },
     ),
   ),
-  next: nullable(Type.Integer({ minimum: 1, description: 'Go on after this seal.' })),
+  next: nullable(Type.Integer({ minimum: 1, description: 'Continue after this seal.' })),
   broken: nullable(
     Type.Object({
       seal_no: Type.Integer({ minimum: 1 }),
@@ -326,7 +329,7 @@ export const Person = Type.Object({
       phone_number: Type.String(),
       address: Type.Record(Type.String(), Type.String()),
       created_at: instant('When the partner sent it.'),
-      erase_after: instant('When it is erased without anybody asking.'),
+      erase_after: instant('When it is erased automatically.'),
     }),
   ),
   payments: Type.Array(PaymentView),
@@ -363,7 +366,7 @@ export const OpenDifference = Type.Object({
   there: nullable(Type.String()),
   amount_in_cents: nullable(Type.Union([AmountInCents, Type.Literal(0)])),
   found_at: instant('When a reconciliation first found it.'),
-  seen_at: instant('When one last did.'),
+  seen_at: instant('When a reconciliation last found it.'),
   resolved_at: nullable(instant('When it was resolved, or no longer found.')),
   resolved_by: nullable(Type.String()),
   resolution: nullable(Type.String()),
@@ -419,7 +422,10 @@ export const Figures = Type.Object({
       failed: Type.Integer({ minimum: 0 }),
       canceled: Type.Integer({ minimum: 0 }),
       processing: Type.Integer({ minimum: 0 }),
-      samples: Type.Integer({ minimum: 0, description: 'Payments that the times are taken from.' }),
+      samples: Type.Integer({
+        minimum: 0,
+        description: 'Payments that the times are computed from.',
+      }),
       p50_ms: nullable(Type.Number()),
       p95_ms: nullable(Type.Number()),
       p99_ms: nullable(Type.Number()),
@@ -441,7 +447,7 @@ export type FigureQuery = Static<typeof FigureQuery>;
 export const FailureReasons = Type.Object({
   reasons: Type.Array(
     Type.Object({
-      reason: Type.String({ description: 'Numbers in it stand as #.' }),
+      reason: Type.String({ description: 'Numbers in it are replaced by #.' }),
       count: Type.Integer({ minimum: 0 }),
       before: Type.Integer({ minimum: 0, description: 'The same in the period before.' }),
     }),
@@ -482,7 +488,7 @@ export type BulkPreview = Static<typeof BulkPreview>;
 /** What the partner says of a payment now. Nothing was changed by asking. */
 export const PartnerAnswer = Type.Object({
   platform_payment_id: PlatformPaymentId,
-  answer: Type.String({ description: 'A status, not_found, or why the answer says nothing.' }),
+  answer: Type.String({ description: 'A status, not_found, or why the answer is inconclusive.' }),
   http_status: nullable(Type.Integer()),
 });
 export type PartnerAnswer = Static<typeof PartnerAnswer>;

@@ -92,7 +92,7 @@ test('a repeat after the end gets the terminal record again, and nothing is post
   assert.equal(row?.['n'], 1);
 });
 
-test('a repeat that says otherwise changes nothing and leaves a trace [RU5 PF3 PF6]', async (t) => {
+test('a repeat with different fields changes nothing and leaves a trace [RU5 PF3 PF6]', async (t) => {
   const database = await kitDatabase(t);
   await haveAccounts(database, {}, { account_id: 'A-2' });
   const partner = await startKit(database);
@@ -118,7 +118,7 @@ test('a repeat that says otherwise changes nothing and leaves a trace [RU5 PF3 P
   ]);
 });
 
-test('different amounts for one id in one race: the first wins, whoever that is [RU5 PF6 KT4]', async (t) => {
+test('different amounts race for one id: the first one wins, whichever it is [RU5 PF6 KT4]', async (t) => {
   const database = await kitDatabase(t);
   await haveAccounts(database);
   const partner = await startKit(database);
@@ -227,7 +227,7 @@ test('a wrong id, batch or body is refused with a 4xx and leaves no row [PF3 PF9
   assert.deepEqual(await database.query('SELECT * FROM duebridge_partner.payment'), []);
 });
 
-test('unknown fields are ignored, and the id may stand in the body too [PF9]', async (t) => {
+test('unknown fields are ignored, and the id may be in the body too [PF9]', async (t) => {
   const database = await kitDatabase(t);
   const partner = await startKit(database);
   const body =
@@ -236,7 +236,7 @@ test('unknown fields are ignored, and the id may stand in the body too [PF9]', a
   assert.equal(answer.status, 200, answer.text);
 });
 
-test('bodies too large, of another type or with doubled headers are refused, never a 5xx [LI1 ER3]', async (t) => {
+test('bodies that are too large, of the wrong type or with duplicate headers are refused, never with a 5xx [LI1 ER3]', async (t) => {
   const database = await kitDatabase(t);
   const partner = await startKit(database);
   const large = `{"amount_in_cents":1,"platform_batch_id":"b","x":"${'y'.repeat(1024 * 1024)}"}`;

@@ -166,7 +166,7 @@ async function withNames(
     new Set(names).size !== names.length
   ) {
     throw new WrongAnswer(
-      `newPaymentIds must give one name for each payment, 1 to ${MAX_PAYMENT_ID_LENGTH} visible ASCII characters, none twice`,
+      `newPaymentIds must return one unique id for each payment, of 1 to ${MAX_PAYMENT_ID_LENGTH} visible ASCII characters`,
     );
   }
   return requests.map((request, index) => ({ ...request, payment_id: names[index] ?? '' }));

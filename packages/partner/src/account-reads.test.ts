@@ -6,7 +6,7 @@ import { haveAccounts, instruction, kitDatabase, paymentPath, ended, startKit } 
 const account = compileCheck(AccountRecord);
 const balance = compileCheck(Balance);
 
-test('an account is answered with what is known of it, and nothing that is not [B1 AC1]', async (t) => {
+test('an account record holds what is known of the account and nothing else [B1 AC1]', async (t) => {
   const database = await kitDatabase(t);
   await haveAccounts(
     database,
@@ -84,7 +84,7 @@ test('the balance follows a payment, and reading changes nothing [B2 S5]', async
   assert.equal((await partner.call('GET', path)).body['amount_due_in_cents'], -10_000);
 });
 
-test('an account system may answer the balance apart, or have none [B2 TR3]', async (t) => {
+test('an account system may return the balance separately, or have none [B2 TR3]', async (t) => {
   const database = await kitDatabase(t);
   const record = { biller_id: 'acme', account_id: 'A-1', status: 'active' } as const;
   const books = {

@@ -82,13 +82,13 @@ export function openAccountReads(options: {
       const problems = answer === undefined ? [] : problemsOf(answer);
       if (problems.length > 0) {
         const named = problems.map(({ path, problem }) => `${path} ${problem}`).join('; ');
-        throw new WrongAnswer(`${operation} answered wrongly: ${named}`);
+        throw new WrongAnswer(`${operation} returned an invalid answer: ${named}`);
       }
     } catch (error) {
       if (error instanceof Refusal || error instanceof DatabaseUnavailable) throw error;
       log.error(
         { operation, error: describeAccountSystemError(error) },
-        'the account system gave no good answer',
+        'the account system gave no valid answer',
       );
       throw new Refusal('SERVICE_UNAVAILABLE', { headers: { 'Retry-After': '5' } });
     } finally {

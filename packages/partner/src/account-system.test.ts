@@ -31,7 +31,7 @@ function books(
   };
 }
 
-test('an account record or a balance that is wrong, of another account, late or an error is answered 503 [B1 B2 AC1 ER3]', async (t) => {
+test('an account record or balance that is invalid, of another account, late or an error results in 503 [B1 B2 AC1 ER3]', async (t) => {
   const database = await kitDatabase(t);
   const answers: Record<string, () => Promise<unknown>> = {
     'no record': () => Promise.resolve('A-1'),
@@ -80,7 +80,7 @@ async function until(holds: () => boolean, what: string): Promise<void> {
   }
 }
 
-test('what the account system says of a customer in its errors reaches no line of the log [PL15]', async (t) => {
+test('customer data in errors of the account system reaches no log line [PL15]', async (t) => {
   const database = await kitDatabase(t);
   const customer = 'Josephine Plantedname';
   const fail = (): Promise<never> => {
@@ -129,10 +129,10 @@ test('what the account system says of a customer in its errors reaches no line o
     const put = await partner.call('PUT', paymentPath(id), { body: instruction() });
     assert.equal(put.status, name === 'ids of its own' ? 500 : 200);
     if (put.status === 200) {
-      await until(() => /not applied; tried again/.test(written), `${name}: the failed post`);
+      await until(() => /not applied; will be retried/.test(written), `${name}: the failed post`);
     }
     await partner.close();
-    assert.match(written, /the account system gave no good answer/, name);
+    assert.match(written, /the account system gave no valid answer/, name);
     assert.doesNotMatch(written, /plantedname/i, name);
     // The rest of the message tells the biller's engineer where to look.
     if (name === 'own system') assert.match(written, /TypeError E_CORE at/);
@@ -141,7 +141,7 @@ test('what the account system says of a customer in its errors reaches no line o
   assert.ok(inTransaction > 0);
 });
 
-test('a biller names its payments itself: the name is in the first answer and never changes [PF1 RU5]', async (t) => {
+test('a biller issues its own payment ids: the id is in the first answer and never changes [PF1 RU5]', async (t) => {
   const database = await kitDatabase(t);
   let number = 0;
   const accounts = books(() => ({ outcome: 'posted' }), {
@@ -181,7 +181,7 @@ async function callingBack(t: Parameters<typeof kitDatabase>[0]): Promise<{
   };
 }
 
-test('a core that calls back ends its payment with settle, and wakes who waits for it [ST2 ST3 ST4 RU3]', async (t) => {
+test('a core that calls back ends its payment with settle and wakes waiting reads [ST2 ST3 ST4 RU3]', async (t) => {
   const { partner, audit } = await callingBack(t);
   const { partnerKit: kit } = partner.app;
   const outcomes = {
@@ -216,7 +216,7 @@ test('a core that calls back ends its payment with settle, and wakes who waits f
   );
 });
 
-test('accounts in the kit’s own database cannot be settled from outside: no balance would have changed [ST2]', async (t) => {
+test('accounts in the kit’s own database cannot be settled from outside: the balance would not change [ST2]', async (t) => {
   const database = await kitDatabase(t);
   await haveAccounts(database);
   const partner = await startKit(database, { holdMs: 600_000 });
@@ -224,7 +224,7 @@ test('accounts in the kit’s own database cannot be settled from outside: no ba
   await assert.rejects(partner.app.partnerKit.settle('p', { outcome: 'posted' }), /answering post/);
 });
 
-test('what does not move is counted: processing, unsettled, the pool, refused callers, the time of the core [RU3 S3 LV7]', async (t) => {
+test('what is stuck is counted: processing, unsettled, the pool, refused callers, the core’s response time [RU3 S3 LV7]', async (t) => {
   const database = await kitDatabase(t);
   const metrics = createMetrics({ processFigures: false });
   const asked = Promise.withResolvers<void>();

@@ -166,7 +166,7 @@ export class WrongAnswer extends Error {
 /** Checks the answer of `post`: as many outcomes as payments, each valid for `checkedOutcome`. Throws WrongAnswer. */
 export function checkedOutcomes(answer: unknown, payments: number): CheckedOutcome[] {
   if (!Array.isArray(answer) || answer.length !== payments) {
-    throw new WrongAnswer(`post must give one outcome for each of ${payments} payments`);
+    throw new WrongAnswer(`post must return one outcome for each of ${payments} payments`);
   }
   return answer.map(checkedOutcome);
 }
@@ -181,7 +181,7 @@ export function checkedOutcome(answer: unknown): CheckedOutcome {
     case 'failed': {
       const reason = given['reason'];
       if (typeof reason !== 'string' || !/\S/.test(reason)) {
-        throw new WrongAnswer('the outcome "failed" must give a reason (PF5)');
+        throw new WrongAnswer('the outcome "failed" needs a reason (PF5)');
       }
       // PostgreSQL does not accept NUL.
       const text = reason.replaceAll('\0', ' ').slice(0, MAX_FAILURE_REASON_LENGTH);

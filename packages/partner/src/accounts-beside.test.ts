@@ -111,7 +111,7 @@ async function startExample(
 }
 
 for (const [name, of] of Object.entries(examples)) {
-  test(`an account service in ${name}: accounts read, payments booked once, refusals told [S2 B1 B2 ST2 ST3 PF2]`, async (t) => {
+  test(`an account service in ${name}: accounts are read, payments posted once, refusals reported [S2 B1 B2 ST2 ST3 PF2]`, async (t) => {
     const directory = await mkdtemp(path.join(tmpdir(), 'kit-service-'));
     t.after(() => rm(directory, { recursive: true, force: true }));
     const [program, ...asked] = of.probe;
@@ -241,7 +241,7 @@ test('a lost answer is looked up, not posted again; each request is signed [PF2 
   }
 });
 
-test('whatever is not a 200 with an outcome says nothing, and no redirect is followed [PF2 ST3]', async (t) => {
+test('only a 200 with an outcome counts as an answer, and no redirect is followed [PF2 ST3]', async (t) => {
   const answers = [
     { status: 302, body: '' },
     { status: 404, body: '{"outcome":"posted"}' },
@@ -268,7 +268,7 @@ test('whatever is not a 200 with an outcome says nothing, and no redirect is fol
   }
 });
 
-test('the account service is named safely, or the start says what is wrong [S3]', () => {
+test('an unsafe address of the account service stops the start, with the reason [S3]', () => {
   for (const url of [
     'http://example.com/',
     'ftp://x',
@@ -300,7 +300,7 @@ test('the OpenAPI document of the account service holds its three operations [S2
   );
 });
 
-test('three statements on the biller’s own tables: found, paid once in the transaction, refused [S2 B1 ST2 ST3 FR1]', async (t) => {
+test('SQL statements on the biller’s own tables: accounts are found, paid once in the transaction, refused [S2 B1 ST2 ST3 FR1]', async (t) => {
   const database = await kitDatabase(t);
   await database.query(await readFile(example('own-accounts.sql'), 'utf8'));
   await database.query(
@@ -335,7 +335,7 @@ test('three statements on the biller’s own tables: found, paid once in the tra
   assert.equal(balance.body['amount_due_in_cents'], 12_055 - 1_001);
 });
 
-test('a file of statements that will not do is told at the start, by the name of the statement', async (t) => {
+test('an unusable file of statements stops the start and names the statement', async (t) => {
   const good = await readFile(example('accounts.sql'), 'utf8');
   assert.throws(() => readAccountStatements('SELECT 1'), /lacks find_account/);
   assert.throws(() => readAccountStatements(good + good), /each once/);

@@ -56,7 +56,7 @@ test('an export in dollars is read to the cent, with quotes, a byte order mark a
   });
 });
 
-test('columns in cents, and a biller beside the file', () => {
+test('columns may be in cents, and the biller may be given outside the file', () => {
   const parsed = parseAccountsCsv('account_id,amount_due_in_cents\nA-1,-500\n', 'acme');
   assert.ok(parsed.ok);
   const [account] = parsed.accounts;
@@ -64,7 +64,7 @@ test('columns in cents, and a biller beside the file', () => {
   assert.equal(account?.status, undefined, 'what the file does not say is kept');
 });
 
-test('every bad line is named with its number, and its every fault', () => {
+test('every bad line is reported with its number and all its faults', () => {
   const csv = [
     'biller_id,account_id,status,first_name,last_name,amount_due,due_date,min_amount,max_amount',
     'acme,A-1,active,Ada,Lovelace,10.00,2026-12-01,,',
@@ -119,7 +119,7 @@ test('amounts are never guessed', () => {
   }
 });
 
-test('a header that is misspelt, doubled, ambiguous or short is refused at once', () => {
+test('a header that is misspelt, duplicate, ambiguous or incomplete is refused at once', () => {
   const headers = [
     'biller_id,account_id,ammount_due',
     'biller_id,account_id,account_id',
@@ -135,12 +135,12 @@ test('a header that is misspelt, doubled, ambiguous or short is refused at once'
   }
 });
 
-test('text that is no CSV is named, not thrown', () => {
+test('text that is not CSV is reported, not thrown', () => {
   assert.deepEqual(problems('biller_id,account_id\nacme,"A').length, 1);
   assert.deepEqual(problems('biller_id,account_id\nacme,A"B"\n').length, 1);
 });
 
-test('a file cut into parts for the admin API says the same', () => {
+test('a file split into parts for the admin API imports the same', () => {
   const rows = Array.from(
     { length: 500 },
     (_, index) => `acme,A-${index},"Name, ""${index}""",X,${index}.25,`,

@@ -84,7 +84,7 @@ function problemsOfHeader(header: readonly string[], biller_id: string | undefin
     if (!columns.includes(name)) {
       problems.push(`column ${JSON.stringify(name)} is not known; known are ${columns.join(', ')}`);
     }
-    if (header.indexOf(name) !== header.lastIndexOf(name)) problems.push(`${name} is there twice`);
+    if (header.indexOf(name) !== header.lastIndexOf(name)) problems.push(`${name} appears twice`);
   }
   for (const name of amountColumns) {
     if (header.includes(name) && header.includes(`${name}_in_cents`)) {
@@ -155,7 +155,7 @@ function readLine(
   }
   const [first_name, last_name] = [name('first_name'), name('last_name')];
   if ((first_name === null) !== (last_name === null)) {
-    problems.push('first_name and last_name must both be there or both be empty');
+    problems.push('first_name and last_name must both be given or both be empty');
   }
   const amount_due_in_cents = cents('amount_due');
   if (amount_due_in_cents === null) problems.push('amount_due must not be empty');

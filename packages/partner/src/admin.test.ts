@@ -52,7 +52,7 @@ async function startAdmin(
   };
 }
 
-test('nobody without the admin key imports, lists or cancels [ST4]', async (t) => {
+test('without the admin key nobody imports, lists or cancels [ST4]', async (t) => {
   const admin = await startAdmin(t);
   for (const headers of [
     {},
@@ -98,7 +98,7 @@ test('an import with one bad line imports nothing and names the line', async (t)
   assert.equal(balance.body['amount_due_in_cents'], 1_001);
 });
 
-test('accounts of a biller that is not served are not imported, and a lone biller need not be named', async (t) => {
+test('accounts of a biller that is not served are not imported, and a single biller need not be named', async (t) => {
   const admin = await startAdmin(t, { billers: [{ biller_id: 'acme' }] });
   const stranger = await admin.call('POST', '/admin/v1/accounts/import', {
     csv: 'biller_id,account_id\nacme,A-1\nother,A-2\n',
@@ -147,7 +147,7 @@ test('a cancel after the posting is refused and changes nothing [ST4 RU2]', asyn
   assert.deepEqual((await admin.partner.call('GET', paymentPath('p'))).body, end.body);
 });
 
-test('the list shows every payment once, newest first, page by page, narrowed as asked [PF3 PF4]', async (t) => {
+test('the list shows every payment once, newest first, page by page, filtered as requested [PF3 PF4]', async (t) => {
   const admin = await startAdmin(t);
   const ids = Array.from({ length: 25 }, (_, index) => `p-${index}`);
   await Promise.all(

@@ -79,7 +79,7 @@ export function mountPartnerAdmin(app: FastifyInstance, options: PartnerAdminOpt
         ({ biller_id }) => billers?.every((biller) => biller.biller_id !== biller_id) ?? false,
       );
       if (strangers.length > 0) {
-        const problem = 'is of a biller that is not served here';
+        const problem = 'belongs to a biller that is not served here';
         throw new Refusal('INVALID_REQUEST', {
           details: strangers.map(({ account_id }) => ({ path: `account ${account_id}`, problem })),
         });
@@ -263,11 +263,11 @@ function outcomeOf({ outcome, posted_at, failure_reason }: KitSettle): FinalOutc
   const problem = (path: string, text: string): Refusal =>
     new Refusal('INVALID_REQUEST', { details: [{ path, problem: text }] });
   if (posted_at !== undefined && outcome !== 'posted') {
-    throw problem('body.posted_at', 'goes with the outcome posted only');
+    throw problem('body.posted_at', 'is valid only with the outcome posted');
   }
   if (outcome !== 'failed') {
     if (failure_reason !== undefined) {
-      throw problem('body.failure_reason', 'goes with the outcome failed only');
+      throw problem('body.failure_reason', 'is valid only with the outcome failed');
     }
     return outcome === 'canceled'
       ? { outcome }
@@ -301,7 +301,7 @@ async function auditPage(database: Database, query: KitAuditQuery): Promise<KitA
 }
 
 function wrongCursor(): Refusal {
-  const problem = 'is not one that was given out';
+  const problem = 'was not issued here';
   return new Refusal('INVALID_REQUEST', { details: [{ path: 'query.cursor', problem }] });
 }
 

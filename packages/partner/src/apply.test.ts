@@ -70,7 +70,7 @@ async function owed(database: Database, account_id = 'A-1'): Promise<number> {
   return row!.owed;
 }
 
-test('what a crash left processing is finished by the next start, once [RU3 ST2 KT13]', async (t) => {
+test('payments that a crash left processing are finished once, by the next start [RU3 ST2 KT13]', async (t) => {
   const database = await kitDatabase(t);
   await haveAccounts(database);
   await accepted(database, ['left-1', 'left-2', 'left-3']);
@@ -81,7 +81,7 @@ test('what a crash left processing is finished by the next start, once [RU3 ST2 
   assert.equal(await owed(database), 100_000 - 300);
 });
 
-test('more than one page left by a crash is finished, whatever the order of the ids [RU3]', async (t) => {
+test('more than a page of payments left by a crash is finished, whatever the order of their ids [RU3]', async (t) => {
   const database = await kitDatabase(t);
   await haveAccounts(database);
   await accepted(
@@ -123,7 +123,7 @@ test('two replicas that apply the same payments post each once [ST2 RU2 KT2]', a
   assert.deepEqual([await owed(database), await owed(database, 'A-2')], [85_000, 85_000]);
 });
 
-test('a crash in the middle of posting leaves neither half, and the next try makes both [ST2 PF8 KT6]', async (t) => {
+test('a crash in the middle of posting leaves neither half done, and the next attempt does both [ST2 PF8 KT6]', async (t) => {
   const database = await kitDatabase(t);
   await haveAccounts(database);
   const [row] = await accepted(database, ['half']);
@@ -156,7 +156,7 @@ test('a crash in the middle of posting leaves neither half, and the next try mak
   assert.equal(await owed(database), 99_900);
 });
 
-test('a payment that cannot be posted holds up no other [ST2]', async (t) => {
+test('a payment that cannot be posted delays no other [ST2]', async (t) => {
   const database = await kitDatabase(t);
   await haveAccounts(database);
   const rows = await accepted(database, ['good-1', 'poison', 'good-2', 'good-3']);
@@ -179,7 +179,7 @@ test('a payment that cannot be posted holds up no other [ST2]', async (t) => {
   assert.equal(await statusOf(database, 'poison'), 'processing');
 });
 
-test('a payment that is answered later is asked for again and then ends [ST1 ST2]', async (t) => {
+test('a payment answered with later is asked for again and then ends [ST1 ST2]', async (t) => {
   const database = await kitDatabase(t);
   await haveAccounts(database);
   const [row] = await accepted(database, ['nightly']);
@@ -201,7 +201,7 @@ test('a payment that is answered later is asked for again and then ends [ST1 ST2
   assert.equal(await statusOf(database, 'nightly'), 'succeeded');
 });
 
-test('cancel racing the posting: one terminal status, and the ledger agrees with it [ST4 RU2 KT5]', async (t) => {
+test('a cancel races the posting: there is one terminal status, and the ledger agrees with it [ST4 RU2 KT5]', async (t) => {
   const database = await kitDatabase(t);
   await haveAccounts(database);
   const ids = Array.from({ length: 60 }, (_, index) => `race-${index}`);
@@ -230,7 +230,7 @@ test('cancel racing the posting: one terminal status, and the ledger agrees with
   assert.equal(audits.length, ids.length - posted);
 });
 
-test('cancel racing the acceptance: not there yet or canceled, never too late [ST4 ST1]', async (t) => {
+test('a cancel races the acceptance: the payment is not found yet or canceled, never too late [ST4 ST1]', async (t) => {
   const database = await kitDatabase(t);
   for (let round = 0; round < 150; round += 1) {
     const platform_payment_id = `race-${round}`;
@@ -268,7 +268,7 @@ test('a canceled payment is never posted, and stays canceled when it is put agai
   assert.equal(await owed(database), 100_000);
 });
 
-test('within the time to cancel nothing is posted, after it everything is [ST4 ST2]', async (t) => {
+test('nothing is posted during the cancel window, everything after it [ST4 ST2]', async (t) => {
   const database = await kitDatabase(t);
   await haveAccounts(database);
   const [row] = await accepted(database, ['held']);
@@ -321,7 +321,7 @@ test('the rules of a biller: unknown biller, amount above its maximum or the acc
   assert.deepEqual([await owed(database), await owed(database, 'limited')], [99_000, 99_500]);
 });
 
-test('a duplicate payment fails when the biller asks for it, an idempotent retry never does [FR1 RU5]', async (t) => {
+test('a duplicate payment fails if the biller wants that; an idempotent retry never does [FR1 RU5]', async (t) => {
   const database = await kitDatabase(t);
   await haveAccounts(database, {}, { account_id: 'A-2' });
   const billers = [{ biller_id: 'acme', duplicate_window_seconds: 600 }];
@@ -340,7 +340,7 @@ test('a duplicate payment fails when the biller asks for it, an idempotent retry
   assert.equal(await put('first', 500), 'succeeded');
 });
 
-test('equal payments are both posted when the biller asks for no detection [FR1]', async (t) => {
+test('equal payments are both posted if the biller wants no detection [FR1]', async (t) => {
   const database = await kitDatabase(t);
   await haveAccounts(database);
   const rows = await accepted(database, ['one', 'two']);
@@ -371,7 +371,7 @@ test('of equal payments in flight at several replicas exactly one is posted [FR1
   }
 });
 
-test('a failed or canceled payment is nobody’s duplicate [FR1]', async (t) => {
+test('a failed or canceled payment does not make a later one a duplicate [FR1]', async (t) => {
   const database = await kitDatabase(t);
   await haveAccounts(database);
   const billers = [{ biller_id: 'acme', duplicate_window_seconds: 600 }];
@@ -416,7 +416,7 @@ function ownSystem(behave?: (payments: readonly Posting[]) => void | Promise<voi
   };
 }
 
-test('accounts in another system: the outcome of its call is the payment’s end [ST2 ST3]', async (t) => {
+test('accounts in another system: the outcome of the call ends the payment [ST2 ST3]', async (t) => {
   const database = await kitDatabase(t);
   const { accounts, posted } = ownSystem();
   const applier = applierOn(database, { accounts });
@@ -430,7 +430,7 @@ test('accounts in another system: the outcome of its call is the payment’s end
   assert.equal(posted.get('good'), 100);
 });
 
-test('accounts in another system: while it is asked, and when its answer was lost, no cancel comes between [ST4]', async (t) => {
+test('accounts in another system: no cancel succeeds during a call or after its answer was lost [ST4]', async (t) => {
   const database = await kitDatabase(t);
   const asked = Promise.withResolvers<void>();
   const answer = Promise.withResolvers<void>();
@@ -463,7 +463,7 @@ test('accounts in another system: while it is asked, and when its answer was los
   assert.equal(await statusOf(database, 'p'), 'succeeded');
 });
 
-test('accounts in another system: one payment it chokes on holds up no other [ST2]', async (t) => {
+test('accounts in another system: one payment that it fails on delays no other [ST2]', async (t) => {
   const database = await kitDatabase(t);
   const { accounts } = ownSystem((payments) => {
     if (payments.some(({ platform_payment_id: id }) => id === 'poison'))
@@ -479,7 +479,7 @@ test('accounts in another system: one payment it chokes on holds up no other [ST
   ]);
 });
 
-test('a posting system that gives no reason for a failure, or too few outcomes, is a bug and ends nothing [PF5]', async (t) => {
+test('an account system that returns no failure reason, or too few outcomes, has a bug and ends nothing [PF5]', async (t) => {
   const database = await kitDatabase(t);
   await haveAccounts(database);
   const rows = await accepted(database, ['p']);
@@ -495,7 +495,7 @@ test('a posting system that gives no reason for a failure, or too few outcomes, 
   }
 });
 
-test('a long failure reason is cut to what the wire takes [PF5]', async (t) => {
+test('a long failure reason is truncated to the limit of the wire [PF5]', async (t) => {
   const database = await kitDatabase(t);
   const accounts: AccountsInTransaction = {
     ...ledger(database),
@@ -508,7 +508,7 @@ test('a long failure reason is cut to what the wire takes [PF5]', async (t) => {
   assert.ok(reason.length <= 500 && reason.startsWith('x'.repeat(499)) && reason.isWellFormed());
 });
 
-test('a clock of the database that steps back never puts posted_at before initiated_at [PF7 PF8 KT7]', async (t) => {
+test('a database clock that steps back never puts posted_at before initiated_at [PF7 PF8 KT7]', async (t) => {
   const database = await kitDatabase(t);
   // As if the payment had been accepted before the clock was set back by an hour.
   await database.query(
@@ -521,7 +521,7 @@ test('a clock of the database that steps back never puts posted_at before initia
   assert.equal(row?.posted_at, row?.initiated_at);
 });
 
-test('while the database is away the sweep pauses between its tries, and goes on when it is back [RU3]', async (t) => {
+test('during a database outage the sweep pauses between attempts, and it continues afterwards [RU3]', async (t) => {
   const database = await kitDatabase(t);
   await haveAccounts(database);
   // More than a page, so that the database fails in the middle of a sweep.

@@ -138,7 +138,7 @@ export function openApplier(options: ApplierOptions): Applier {
 
   /** Log an outage when it begins and when it ends, not for each payment. */
   const noteOutage = (error: unknown): void => {
-    if (!isOut) log.warn({ error: messageOf(error) }, 'payments cannot be applied; trying again');
+    if (!isOut) log.warn({ error: messageOf(error) }, 'payments cannot be applied; retrying');
     isOut = true;
   };
   const noteWorking = (): void => {
@@ -164,8 +164,8 @@ export function openApplier(options: ApplierOptions): Applier {
     if (tried.result === 'failed') {
       // The payment correctly stays processing, and the sweep retries it.
       const line = { platform_payment_id: id, error: describeAccountSystemError(tried.error) };
-      if (isFirst) log.error(line, 'not applied; tried again');
-      else log.warn(line, 'not applied again');
+      if (isFirst) log.error(line, 'not applied; will be retried');
+      else log.warn(line, 'still not applied');
     }
     if (inHand.size === 0) {
       const done = idle;

@@ -14,7 +14,7 @@ import {
   withKey,
 } from './testing.ts';
 
-test('what happened to a payment is sealed, and a line that was taken out is missed [EE8]', async (t) => {
+test('the audit of a payment is sealed, and a removed line is detected [EE8]', async (t) => {
   const database = await kitDatabase(t, 'seals');
   await haveAccounts(database);
   const partner = await startPartner({
@@ -54,9 +54,9 @@ test('what happened to a payment is sealed, and a line that was taken out is mis
     await chain.seal();
   }
   const said = await run('audit', 'verify');
-  assert.match(said, /^The audit holds: 2 lines under \d+ seals?, 0 not sealed yet\.\n/);
+  assert.match(said, /^The audit is intact: 2 lines under \d+ seals?, 0 not sealed yet\.\n/);
   const seal = /Newest seal: (\S+), up to /.exec(said)?.[1] ?? '';
-  assert.match(await run('audit', 'verify', '--expect', seal), /^The audit holds/);
+  assert.match(await run('audit', 'verify', '--expect', seal), /^The audit is intact/);
   const json = JSON.parse(await run('audit', 'verify', '--json')) as Record<string, unknown>;
   assert.deepEqual([json['lines'], json['broken']], [2, null]);
 

@@ -160,7 +160,7 @@ test('simple-oauth2 gets a token and calls with it, unmodified [OA2 OA3 OA4]', a
   }
 });
 
-test('a wrong, unknown, doubled or malformed client gets no token, in the form of RFC 6749 [OA1 OA2]', async (t) => {
+test('a wrong, unknown, duplicate or malformed client gets an RFC 6749 error and no token [OA1 OA2]', async (t) => {
   const partner = await oauthPartner(t);
   const basic = (pair: string): Record<string, string> => ({
     authorization: `Basic ${Buffer.from(pair).toString('base64')}`,
@@ -216,7 +216,7 @@ test('guessing secrets is slowed down, and the right secret still works [OA1 LI1
   assert.equal((await askToken(partner, formOf('read'))).status, 200);
 });
 
-test('strangers who call themselves long names fill no memory [OA1]', async (t) => {
+test('unknown callers with long client ids do not fill the memory [OA1]', async (t) => {
   const partner = await oauthPartner(t);
   setFlagsFromString('--expose-gc');
   const collect = runInNewContext('gc') as () => void;
@@ -238,7 +238,7 @@ test('strangers who call themselves long names fill no memory [OA1]', async (t) 
   assert.ok(heapBytes() - before < 12_000_000, `grown by ${heapBytes() - before} bytes`);
 });
 
-test('read does not write and write does not read [SC1 KT11]', async (t) => {
+test('scope read does not allow writes, and scope write does not allow reads [SC1 KT11]', async (t) => {
   const partner = await oauthPartner(t);
   const [read, write] = [await tokenOf(partner, 'read'), await tokenOf(partner, 'write')];
   const put = await partner.call('PUT', paymentPath('p'), { ...bearer(read), body: instruction() });
@@ -276,7 +276,7 @@ test('a client gets the scopes it was given and no others [SC1 OA3]', async (t) 
   assert.equal(doubled.body['scope'], 'read write');
 });
 
-test('no credential, a garbled or an unknown one reaches no handler [S3 OA4 KT11]', async (t) => {
+test('a request without a credential, or with a garbled or unknown one, reaches no handler [S3 OA4 KT11]', async (t) => {
   const partner = await oauthPartner(t);
   const good = await tokenOf(partner);
   const headers: Record<string, string>[] = [
@@ -319,7 +319,7 @@ test('a revoked token is refused at every replica within five seconds [OA4]', as
   await assert.rejects(async () => there.authenticate(headers, 'read'), { code: 'UNAUTHORIZED' });
 });
 
-test('checks are answered from memory between two looks at the table [OA4]', async (t) => {
+test('credentials are checked from memory between two reads of the table [OA4]', async (t) => {
   const database = await kitDatabase(t);
   let looks = 0;
   const counting = {
@@ -398,7 +398,7 @@ test('tokens and secrets are not stored in the clear, and old tokens are forgott
   assert.equal((await database.query('SELECT 1 FROM duebridge_partner.access_token')).length, 1);
 });
 
-test('while a secret is rotated both are good [OA1]', async (t) => {
+test('both secrets are valid during a rotation [OA1]', async (t) => {
   const rotating: OAuthClient = {
     client_id: 'p',
     secrets: ['first-secret-1234', 'second-secret-123'],
@@ -426,7 +426,7 @@ test('an id of one client cannot be read or taken by another [PF2 OA1 ER3]', asy
   }
 });
 
-test('a change of credentials does not cut a caller off from what it put [PF2 RU5 KY1 OA1]', async (t) => {
+test('a change of credentials does not cut a caller off from its payments [PF2 RU5 KY1 OA1]', async (t) => {
   const database = await kitDatabase(t);
   const keyed = await startKit(database, { holdMs: 600_000 });
   const put = await keyed.call('PUT', paymentPath('p'), { body: instruction() });
@@ -446,7 +446,7 @@ test('a change of credentials does not cut a caller off from what it put [PF2 RU
   assert.equal(taken.status, 409);
 });
 
-test('the static key is compared whole, in either form of header [KY1 KY2 S3]', async (t) => {
+test('the whole static key is compared, in either form of header [KY1 KY2 S3]', async (t) => {
   const database = await kitDatabase(t);
   await haveAccounts(database);
   for (const header of ['x-api-key', 'Authorization', 'X-Acme-Pay']) {
@@ -474,7 +474,7 @@ test('the static key is compared whole, in either form of header [KY1 KY2 S3]', 
   }
 });
 
-test('while a static key is rotated both are good [KY1]', async (t) => {
+test('both static keys are valid during a rotation [KY1]', async (t) => {
   const database = await kitDatabase(t);
   await haveAccounts(database);
   const keys = ['the-old-key-of-acme', 'the-new-key-of-acme'];
@@ -518,7 +518,7 @@ test('a key or client that would be weak or ambiguous is refused at the start [K
   }
 });
 
-test('a client that takes a token for each call is slowed with Retry-After, and its tokens go on working [OA2 LI1]', async (t) => {
+test('a client that requests a token for each call gets 429 with Retry-After, and its tokens keep working [OA2 LI1]', async (t) => {
   const database = await kitDatabase(t, 'issues');
   const secret = 'a-secret-of-the-platform';
   const partner = await startKit(database, {

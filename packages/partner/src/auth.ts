@@ -172,7 +172,7 @@ function callerOf(client_id: string, formerly: readonly string[] = []): Caller {
 
 function checkSecrets(secrets: readonly string[], what: string): void {
   if (secrets.length < 1 || secrets.length > 2) {
-    throw new ConfigurationError(`give one ${what}, or two while one replaces the other`);
+    throw new ConfigurationError(`give one ${what}, or two during a rotation`);
   }
   for (const secret of secrets) {
     if (/\s/.test(secret)) throw new ConfigurationError(`a ${what} must not hold spaces`);
@@ -339,9 +339,9 @@ function readClients(clients: readonly OAuthClient[]): ReadonlyMap<string, Known
     if (!/^[\u0020-\u007e]{1,128}$/.test(client_id) || client_id === KEY_HOLDER) {
       throw new ConfigurationError('a client_id must be 1 to 128 printable ASCII characters');
     }
-    if (known.has(client_id)) throw new ConfigurationError(`client ${client_id} is there twice`);
+    if (known.has(client_id)) throw new ConfigurationError(`client ${client_id} appears twice`);
     if (scopes.length === 0 || scopes.some((scope) => !SCOPES.includes(scope))) {
-      throw new ConfigurationError(`the scopes of client ${client_id} must be of read and write`);
+      throw new ConfigurationError(`the scopes of client ${client_id} must be read, write or both`);
     }
     checkSecrets(secrets, 'client secret');
     known.set(client_id, {

@@ -105,10 +105,7 @@ export function openLease(options: { database: Database; log: Log; clock: Clock 
       await renewing;
       if (release && renewing) {
         await database.query(releaseStatement, [replica_id]).catch((error: unknown) => {
-          log.warn(
-            { error: messageOf(error) },
-            'could not release the lease; it runs out by itself',
-          );
+          log.warn({ error: messageOf(error) }, 'could not release the lease; it will expire');
         });
       }
     },

@@ -29,7 +29,7 @@ if (process.send !== undefined && process.env['KIT_CRASH_DATABASE'] !== undefine
   });
   process.send(partner.url);
 } else {
-  test('what was acknowledged survives SIGKILL, ends, and is posted once, round after round [RU3 RU5 PF2 ST1 ST2 KT3 KT13]', async (t) => {
+  test('acknowledged payments survive SIGKILL, end, and are posted once, round after round [RU3 RU5 PF2 ST1 ST2 KT3 KT13]', async (t) => {
     const seed = Number(process.env['SEED'] ?? Date.now() % 1_000_000);
     t.diagnostic(`seed ${seed}`);
     const random = seededRandom(seed);

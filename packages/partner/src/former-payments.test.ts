@@ -11,7 +11,7 @@ const file =
   'old-2,R-2,batch-0,acme,A-1,failed,100,2024-05-01T08:00:00Z,,"No such account, sorry"\n' +
   'old-3,R-3,batch-0,acme,A-9,canceled,1,2024-05-01T08:00:00Z,,\n';
 
-test('what a former server accepted is known forever: a repeat gets it, and nothing is paid twice [PF2 RU5]', async (t) => {
+test('payments of a previous server are known forever: a repeated id returns them, and nothing is paid twice [PF2 RU5]', async (t) => {
   const database = await kitDatabase(t);
   await haveAccounts(database);
   const parsed = parseFormerPayments(file, 'static-key');
@@ -50,7 +50,7 @@ test('what a former server accepted is known forever: a repeat gets it, and noth
   assert.equal((await partner.call('GET', '/payment/old-1')).body['amount_in_cents'], 2_500);
 });
 
-test('a file with a payment that has not ended, or with a wrong field, is refused by its lines [PF2 PF7 PF8]', () => {
+test('a file with an unfinished payment or an invalid field is refused, with its lines [PF2 PF7 PF8]', () => {
   const wrong: [string, RegExp][] = [
     ['p,R,b,acme,A,processing,1,2024-05-01T08:00:00Z,,', /status must be/],
     ['p,R,b,acme,A,succeeded,1,2024-05-01T08:00:00Z,,', /posted_at must be a time/],

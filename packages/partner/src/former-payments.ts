@@ -152,7 +152,7 @@ export function parseFormerPayments(
   const problems: Detail[] = [];
   const payments = records.map((record, index) => {
     const { payment, wrong } = readFormerPayment(record, client_id);
-    if (seen.has(payment.platform_payment_id)) wrong.push('its platform_payment_id is there twice');
+    if (seen.has(payment.platform_payment_id)) wrong.push('its platform_payment_id appears twice');
     seen.add(payment.platform_payment_id);
     if (wrong.length > 0)
       problems.push({ path: `payment ${index + 1}`, problem: wrong.join('; ') });

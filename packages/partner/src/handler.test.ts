@@ -103,7 +103,7 @@ for (const [name, start] of Object.entries(hosts)) {
     }
   });
 
-  test(`${name}: what a server of the kit refuses is refused, in its words, and leaves nothing [S3 S5 PF6 ER3]`, async (t) => {
+  test(`${name}: it refuses what a server of the kit refuses, in the same words, and stores nothing [S3 S5 PF6 ER3]`, async (t) => {
     const database = await kitDatabase(t);
     await haveAccounts(database);
     const host = await start(t, database);
@@ -143,7 +143,7 @@ for (const [name, start] of Object.entries(hosts)) {
       `X-Api-Key: ${TEST_KEY}`,
       'Connection: close',
     ]);
-    assert.match(twice, /^HTTP\/1\.1 400 [\s\S]*stands more than once/);
+    assert.match(twice, /^HTTP\/1\.1 400 [\s\S]*appears more than once/);
     assert.deepEqual(await database.query('SELECT 1 FROM duebridge_partner.payment'), []);
   });
 }
@@ -158,7 +158,7 @@ async function rawExchange(url: string, lines: string[]): Promise<string> {
   return answer;
 }
 
-test('an app of the partner keeps its own routes, reader and errors beside the kit [S2]', async (t) => {
+test('a partner’s app keeps its own routes, body parser and errors beside the kit [S2]', async (t) => {
   const host = await inOwnFastify(t, await kitDatabase(t), { prefix: '/pay' });
   const own = await host.call('POST', '/orders', { body: '{"n":9.9e3,"n":1e2}' });
   assert.deepEqual(own.body, { data: { got: { n: 100 } } });
@@ -170,7 +170,7 @@ test('an app of the partner keeps its own routes, reader and errors beside the k
   assert.notEqual(elsewhere.body['code'], 'ACCOUNT_NOT_FOUND');
 });
 
-test('an app whose own route would take requests from the kit is refused at its start, with what to do [S2]', async (t) => {
+test('an app whose own route would take the kit’s requests fails to start, and the error says what to do [S2]', async (t) => {
   const database = await kitDatabase(t);
   const app = fastify();
   await app.register(partnerKit, { database, auth });
@@ -179,7 +179,7 @@ test('an app whose own route would take requests from the kit is refused at its 
   database.closing(() => app.close());
 });
 
-test('the close of the app ends waiting reads and answers them [B5]', async (t) => {
+test('closing the app answers waiting reads [B5]', async (t) => {
   const database = await kitDatabase(t);
   const metrics = createMetrics({ processFigures: false });
   const app = fastify();
@@ -201,7 +201,7 @@ test('the close of the app ends waiting reads and answers them [B5]', async (t) 
   assert.ok(performance.now() - began < 20_000, 'the close waited for the read');
 });
 
-test('a prefix that is no path is refused with what it should be [S2]', async (t) => {
+test('a prefix that is not a path is refused, and the error shows a right one [S2]', async (t) => {
   const database = await kitDatabase(t);
   for (const prefix of ['pay', '/pay/', '/:x', '//']) {
     await assert.rejects(partnerHandler({ database, auth, prefix }), /prefix must be .*\/pay/);
@@ -224,7 +224,7 @@ function parsedBefore(kit: PartnerHandler, keepBytes: boolean): RequestListener 
   };
 }
 
-test('a body that the host parsed is read strictly from its bytes, and refused without them [PF6 RU5]', async (t) => {
+test('a body that the host parsed is read strictly from its raw bytes, and refused without them [PF6 RU5]', async (t) => {
   const database = await kitDatabase(t);
   await haveAccounts(database);
   const warnings: Error[] = [];
@@ -249,7 +249,7 @@ test('a body that the host parsed is read strictly from its bytes, and refused w
   assert.deepEqual([good.status, good.body['amount_in_cents']], [200, 700]);
 });
 
-test('requests for other paths go on to the next handler; a mount path is no part of ours [S2]', async (t) => {
+test('requests for other paths pass to the next handler, and the mount path is not part of ours [S2]', async (t) => {
   const database = await kitDatabase(t);
   await haveAccounts(database);
   // Like Express: `url` holds the path below the mount, and `next` is the third argument.

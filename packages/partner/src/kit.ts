@@ -191,7 +191,10 @@ export async function mountKit(app: FastifyInstance, options: PartnerKitOptions)
         metrics.ended(settled.payment.status as TerminalStatus, 1);
       } else if (settled.outcome === 'was_ended' && !settled.agrees) {
         metrics.contradicted.inc();
-        log.error({ platform_payment_id: id }, 'settle reported another end than was recorded');
+        log.error(
+          { platform_payment_id: id },
+          'settle reported a different result than the one recorded',
+        );
       }
       return settled;
     },

@@ -41,7 +41,7 @@ async function findings(database: Database | Transaction): Promise<unknown[]> {
   );
 }
 
-test('the ledger adds up after payments, repeats, failures, cancels and imports side by side [ST2 PF6 S5 KT12]', async (t) => {
+test('the ledger adds up after concurrent payments, repeats, failures, cancels and imports [ST2 PF6 S5 KT12]', async (t) => {
   const seed = Number(process.env['SEED'] ?? 20_261_121);
   t.diagnostic(`seed ${seed}`);
   const random = seededRandom(seed);
@@ -87,7 +87,7 @@ test('the ledger adds up after payments, repeats, failures, cancels and imports 
   assert.ok(statuses.length >= 2, 'the run must have met more than one end');
 });
 
-test('the checker of the ledger finds what does not add up', async (t) => {
+test('the ledger’s check finds what does not add up', async (t) => {
   const database = await kitDatabase(t);
   await haveAccounts(database);
   const forgeries = [
@@ -108,7 +108,7 @@ test('the checker of the ledger finds what does not add up', async (t) => {
   assert.deepEqual(await findings(database), []);
 });
 
-test('what has ended or was posted cannot be changed or removed, by no statement at all [RU2 PF2 PF6 KT5]', async (t) => {
+test('no statement can change or remove what has ended or was posted [RU2 PF2 PF6 KT5]', async (t) => {
   const database = await kitDatabase(t);
   await haveAccounts(database);
   const partner = await startKit(database);
@@ -169,7 +169,7 @@ test('what has ended or was posted cannot be changed or removed, by no statement
   }
 });
 
-test('a payment can be posted to the ledger once only, even by a caller that asks twice [PF2 ST2 KT2]', async (t) => {
+test('a payment is posted to the ledger once, even if the caller asks twice [PF2 ST2 KT2]', async (t) => {
   const database = await kitDatabase(t);
   await haveAccounts(database);
   const posting = {
@@ -191,7 +191,7 @@ test('a payment can be posted to the ledger once only, even by a caller that ask
   assert.equal(row?.['owed'], 99_900);
 });
 
-test('an import creates, updates, and does nothing twice', async (t) => {
+test('an import creates and updates, and a repeated import changes nothing', async (t) => {
   const database = await kitDatabase(t);
   const file: ImportedAccount[] = [
     testAccount,
@@ -245,7 +245,7 @@ test('an import whose new maximum crosses a stored minimum is refused and change
   assert.equal((await database.query('SELECT 1 FROM duebridge_partner.account')).length, 1);
 });
 
-test('an import never takes back a payment that was made since its figures were true [ST2 S5]', async (t) => {
+test('an import never reverts a payment posted after its as-of time [ST2 S5]', async (t) => {
   const database = await kitDatabase(t);
   await haveAccounts(database, {}, { account_id: 'A-2' });
   const partner = await startKit(database);

@@ -146,7 +146,7 @@ test('the command line: serve, import, pay, list, cancel, stop [S2 KY1 ST4]', as
   assert.equal(after.code, 1, 'nobody answers any more');
 });
 
-test('migrate makes the tables once, and says so', async (t) => {
+test('migrate creates the tables once and reports it', async (t) => {
   const server = await testServer();
   const name = `kit_migrate_${randomBytes(5).toString('hex')}`;
   const env = { DATABASE_URL: await ensureDatabase(server.url, name) };
@@ -175,7 +175,7 @@ test('exit codes and help: usage is 3, configuration is 2, help is 0', async () 
   assert.match(open.err, /DUEBRIDGE_PARTNER_KEY/);
 });
 
-test('every way to set up the protection wrongly is refused by name and tells no secret [KY2 OA1]', () => {
+test('every wrong protection setting is refused by name, without revealing a secret [KY2 OA1]', () => {
   const secret = 'a-secret-that-is-not-told';
   const client = { DUEBRIDGE_PARTNER_CLIENT_ID: 'p', DUEBRIDGE_PARTNER_CLIENT_SECRET: secret };
   const wrong: Record<string, string>[] = [

@@ -114,7 +114,7 @@ Exit codes: 0 done, 1 failed, 2 configuration, 3 usage.`,
     .argument('<file>', 'CSV file in UTF-8; - for standard input')
     .option('--client <client_id>', 'whose payments they are', 'static-key')
     .addOption(jsonOption())
-    .description('make the payments of a former server known, so that none is made twice')
+    .description('import the payments of a previous server, so that none is made twice')
     .action((file: string, options: FormerOptions) => importFormer(terminal, file, options));
 
   const accounts = partner.command('accounts').description('the accounts of the ledger');
@@ -122,7 +122,7 @@ Exit codes: 0 done, 1 failed, 2 configuration, 3 usage.`,
     .argument('<file>', 'CSV file in UTF-8; - for standard input')
     .option('--biller <id>', 'the biller of a file without the column biller_id')
     .option('--as-of <time>', 'when the amounts were true, such as 2026-03-01T02:00:00Z')
-    .description('create and update accounts; nothing when any line is bad')
+    .description('create and update accounts; imports nothing if any line is invalid')
     .action((file: string, options: ImportOptions) => importFile(terminal, file, options));
 
   adminOptions(partner.command('payments'))
@@ -131,16 +131,16 @@ Exit codes: 0 done, 1 failed, 2 configuration, 3 usage.`,
     .option('--biller <id>', 'of one biller')
     .option('--account <id>', 'of one account')
     .option('--batch <id>', 'of one batch')
-    .option('--limit <n>', 'at most this many, up to 1000', '100')
+    .option('--limit <n>', 'maximum number of rows, up to 1000', '100')
     .option('--cursor <cursor>', 'continue from the next_cursor of the previous page')
     .action((options: PaymentsOptions) => showPayments(terminal, options));
 
   const audit = partner
     .command('audit')
-    .description('what happened to payments besides their life');
+    .description('the audit of events outside the normal life of payments');
   adminOptions(audit.command('verify'))
-    .option('--expect <number:seal>', 'a seal noted earlier, which must be there unchanged')
-    .description('compare the audit with its seals: was a line altered, removed or put in?')
+    .option('--expect <number:seal>', 'a seal noted earlier, which must still exist unchanged')
+    .description('compare the audit with its seals: was a line altered, removed or inserted?')
     .action((_own: AuditVerifyOptions, self: Command) => {
       // `audit` also has --url and --json, and consumes them first.
       const options = self.optsWithGlobals<AdminOptions & AuditVerifyOptions>();
@@ -237,7 +237,7 @@ async function importFormer(
     print(terminal, options, done, () =>
       [
         `${done.imported} imported, ${done.known} known before`,
-        ...done.differing.map((id) => `  ${id} is known here with other contents`),
+        ...done.differing.map((id) => `  ${id} exists here with different contents`),
       ].join('\n'),
     );
   } finally {

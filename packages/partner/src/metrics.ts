@@ -9,9 +9,9 @@ export interface Count {
 
 /** Metrics that are read on demand. */
 const watched = {
-  waiting_reads: 'Reads that wait for a status to change',
-  apply_queue: 'Payments in hand that are not applied yet',
-  calls_open: 'Payments that are in a call to the account system',
+  waiting_reads: 'Reads waiting for a status change',
+  apply_queue: 'Payments in memory that are not applied yet',
+  calls_open: 'Payments in a call to the account system',
   calls_late: 'Calls to the account system beyond their deadline',
 } as const;
 
@@ -67,7 +67,7 @@ export function kitMetrics(metrics: Metrics | undefined, database?: Database): K
   ]);
   const posting = metrics.histogram(
     'duebridge_kit_posting_seconds',
-    'From the acceptance of a payment to its posting',
+    'Time from the acceptance of a payment to its posting',
   );
   const core = metrics.histogram(
     'duebridge_kit_account_system_seconds',
@@ -99,7 +99,7 @@ export function kitMetrics(metrics: Metrics | undefined, database?: Database): K
   if (database) {
     for (const state of ['open', 'idle', 'waiting'] as const) {
       const help =
-        state === 'waiting' ? 'Callers that wait for a connection' : `Connections ${state}`;
+        state === 'waiting' ? 'Callers waiting for a connection' : `Connections ${state}`;
       metrics.gauge(`duebridge_kit_pool_${state}`, help, [], () => database.stats()[state]);
     }
   }
@@ -111,14 +111,14 @@ export function kitMetrics(metrics: Metrics | undefined, database?: Database): K
       'Retries that differed from the first request, or came from another client',
     ),
     ended: (status, by) => ended.inc({ status }, by),
-    postErrors: metrics.counter('duebridge_kit_post_errors_total', 'Failed tries to post'),
+    postErrors: metrics.counter('duebridge_kit_post_errors_total', 'Failed attempts to post'),
     contradicted: metrics.counter(
       'duebridge_kit_contradicted_total',
-      'Payments whose account system reported another end than the one recorded',
+      'Payments whose account system reported a different result than the one recorded',
     ),
     authFailures: metrics.counter(
       'duebridge_kit_auth_failures_total',
-      'Requests refused for want of a good credential or scope',
+      'Requests refused for a missing or invalid credential or scope',
     ),
     observePosting: (seconds) => posting.observe(seconds),
     observeCore: (operation, seconds) => core.observe({ operation }, seconds),

@@ -158,7 +158,7 @@ for (const [name, wrong] of Object.entries(wrongs)) {
   });
 }
 
-test('a posting in the kit’s transaction that never returns holds up itself alone [ST2]', async (t) => {
+test('a posting in the kit’s transaction that never returns delays only itself [ST2]', async (t) => {
   const database = await kitDatabase(t);
   await haveAccounts(database);
   const books = ledger(database);
@@ -220,7 +220,7 @@ function pause(ms: number): Promise<void> {
   });
 }
 
-test('a core that is asked one by one books all, each once, within its concurrency [ST2]', async (t) => {
+test('a core called one by one posts all payments, each once, within its concurrency [ST2]', async (t) => {
   const database = await kitDatabase(t);
   const { accounts, asked, sizes, most } = core(async () => {
     await pause(5);
@@ -235,7 +235,7 @@ test('a core that is asked one by one books all, each once, within its concurren
   assert.ok(most() <= 8, String(most()));
 });
 
-test('a slow core with too large a batch: late answers count, batches halve, all are booked once [ST2]', async (t) => {
+test('a slow core gets too large a batch: late answers count, batches halve, all are posted once [ST2]', async (t) => {
   const database = await kitDatabase(t);
   const { accounts, asked, sizes } = core(
     async () => {
@@ -254,7 +254,7 @@ test('a slow core with too large a batch: late answers count, batches halve, all
   assert.ok(Math.min(...sizes) <= 16, sizes.join());
 });
 
-test('while a call runs, however late, its payment is in no other call, at no replica; its answer counts [PF2 ST2]', async (t) => {
+test('while a call runs, however late, its payment is in no other call at any replica, and its answer counts [PF2 ST2]', async (t) => {
   const database = await kitDatabase(t);
   const answer = Promise.withResolvers<PostOutcome>();
   const { accounts, asked } = core(
@@ -280,7 +280,7 @@ test('while a call runs, however late, its payment is in no other call, at no re
   assert.equal(row?.posted_at, row?.initiated_at, 'never before it was accepted');
 });
 
-test('a call that never returns holds up nothing but its payment, and not the stop [ST2 LV5]', async (t) => {
+test('a call that never returns delays only its payment, and not a stop [ST2 LV5]', async (t) => {
   const database = await kitDatabase(t);
   const { accounts } = core(
     ({ platform_payment_id: id }) =>
@@ -296,7 +296,7 @@ test('a call that never returns holds up nothing but its payment, and not the st
   assert.ok(performance.now() - began < 15_000);
 });
 
-test('after a crash the outcome is looked up; only what the core never heard of is posted [PF2 ST2 ST3]', async (t) => {
+test('after a crash the outcome is looked up, and only payments unknown to the core are posted [PF2 ST2 ST3]', async (t) => {
   const database = await kitDatabase(t);
   // A replica that claimed three payments and lost its lease in the middle of its calls.
   const answer = Promise.withResolvers<PostOutcome>();
@@ -336,7 +336,7 @@ test('after a crash the outcome is looked up; only what the core never heard of 
   assert.deepEqual(audit, [{ id: 'refused', detail: { status: 'succeeded' } }]);
 });
 
-test('a failed look-up posts nothing: the outcome stays unknown and is asked for again [PF2]', async (t) => {
+test('a failed lookup posts nothing: the outcome stays unknown and is looked up again [PF2]', async (t) => {
   const database = await kitDatabase(t);
   let isDown = true;
   let posts = 0;
@@ -372,7 +372,7 @@ async function writesOf(database: Database, table: string): Promise<number> {
   return row?.n ?? 0;
 }
 
-test('"later" writes no row at each ask, names its next time, and does not forbid a cancel [ST1 ST4]', async (t) => {
+test('"later" costs no write per request, may name the next time, and still allows a cancel [ST1 ST4]', async (t) => {
   const database = await kitDatabase(t);
   const answers = new Map<string, PostOutcome>([
     ['again', { outcome: 'later' }],
@@ -412,7 +412,7 @@ test('"later" writes no row at each ask, names its next time, and does not forbi
   assert.deepEqual(audit, [{ id: 'again' }, { id: 'tomorrow' }]);
 });
 
-test('an account system may cancel, and name the time at which it posted [ST4 PF8]', async (t) => {
+test('an account system may cancel a payment, and may set the time at which it posted [ST4 PF8]', async (t) => {
   const database = await kitDatabase(t);
   const soon = new Date(Date.now() + 3_600_000).toISOString();
   const { accounts } = core(({ platform_payment_id: id }) =>

@@ -71,7 +71,7 @@ async function startAdmin(
   };
 }
 
-test('batches are listed, their statement is the one that the platform reads, and their file has its digest [PF3]', async (t) => {
+test('batches are listed, with the statement that the platform reads and a file of the same digest [PF3]', async (t) => {
   const admin = await startAdmin(t);
   await haveAccounts(admin.database);
   const put = (id: string, batch: string): Promise<unknown> =>
@@ -107,7 +107,7 @@ test('batches are listed, their statement is the one that the platform reads, an
   assert.equal((await admin.call('GET', '/batches?cursor=a/b')).status, 400);
 });
 
-test('a payment that another system holds is ended as its operator says, once, and the audit says why [ST2 ST3 ST4 RU2]', async (t) => {
+test('an operator ends a payment held in another system, once, with the reason in the audit [ST2 ST3 ST4 RU2]', async (t) => {
   const accounts: AccountsInOwnSystem = {
     posts: 'in_own_system',
     findAccount: (biller_id, account_id) =>
@@ -157,7 +157,7 @@ test('a payment that another system holds is ended as its operator says, once, a
   );
 });
 
-test('books in the database of the kit end payments by themselves: settle is refused in a sentence [KT6]', async (t) => {
+test('accounts in the kit’s database need no settle: it is refused in a sentence [KT6]', async (t) => {
   const admin = await startAdmin(t, { holdMs: 600_000 });
   await haveAccounts(admin.database);
   await admin.partner.call('PUT', paymentPath('p'), { body: instruction() });
@@ -169,7 +169,7 @@ test('books in the database of the kit end payments by themselves: settle is ref
   assert.match(refused.body.message, /database of the kit/);
 });
 
-test('a static key is replaced while the server runs: both work, then the new one alone [KY1 KY2]', async (t) => {
+test('a static key is replaced while the server runs: both work, then only the new one [KY1 KY2]', async (t) => {
   const admin = await startAdmin(t);
   await haveAccounts(admin.database);
   const read = async (key: string): Promise<number> => {

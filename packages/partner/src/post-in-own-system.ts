@@ -190,7 +190,7 @@ export function openOwnSystemPoster(options: {
     metrics.contradicted.inc();
     log.error(
       { platform_payment_id: id, here: stored.status, there: end.status },
-      'the account system says another end than was recorded',
+      'the account system reports a different result than the one recorded',
     );
     await writeAudit(database, [
       {
@@ -254,7 +254,7 @@ export function openOwnSystemPoster(options: {
     const began = clock.monotonic();
     const answer = await within(
       LOOKUP_MS,
-      'the look-up of the account system',
+      'the lookup in the account system',
       Promise.resolve().then(() => accounts.lookup?.(id, AbortSignal.timeout(LOOKUP_MS))),
     );
     metrics.observeCore('lookup', (clock.monotonic() - began) / 1000);

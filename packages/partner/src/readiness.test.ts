@@ -144,7 +144,7 @@ test('a lease that is not renewed makes the replica not ready; one that is not n
   await applier.stop();
 });
 
-test('payments in hand of which none is tried make the replica not ready; a slow account system does not [LV2]', async (t) => {
+test('payments in memory that are never tried make the replica not ready; a slow account system does not [LV2]', async (t) => {
   const database = await kitDatabase(t);
   await haveAccounts(database);
   const clock = movable();
@@ -193,7 +193,7 @@ test('payments in hand of which none is tried make the replica not ready; a slow
   await slow.stop();
 });
 
-test('/readyz names each of them, on both listeners', async (t) => {
+test('/readyz names each reason, on both listeners', async (t) => {
   const database = await kitDatabase(t);
   const directory = await mkdtemp(path.join(tmpdir(), 'kit-ready-'));
   t.after(() => rm(directory, { recursive: true, force: true }));

@@ -190,7 +190,7 @@ export function partnerOpenApi(auth: AuthOptions): object {
 export function accountServiceOpenApi(): object {
   return renderOpenApi(accountServiceRoutes, {
     title: 'duebridge account service',
-    description: 'What a biller hosts so that the partner kit can find accounts and book payments.',
+    description: 'What a biller hosts so that the partner kit can find accounts and post payments.',
     version: '1',
     servers: [{ url: '/', description: 'The address given as --accounts-url.' }],
   });
@@ -199,7 +199,7 @@ export function accountServiceOpenApi(): object {
 function adminOpenApi(): object {
   return renderOpenApi(partnerAdminRoutes, {
     title: 'duebridge partner kit, operator',
-    description: 'What the operator of a partner server does.',
+    description: 'Operations for the operator of a partner server.',
     version: '1',
     servers: [{ url: '/', description: 'This server.' }],
   });

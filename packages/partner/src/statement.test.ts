@@ -15,7 +15,7 @@ const payment = {
   amount_in_cents: 100,
 };
 
-test('a statement counts and sums each status of its batch alone, and its hash is over the sorted lines [PF3 B3]', async (t) => {
+test('a statement counts and sums each status of its own batch, and hashes the sorted lines [PF3 B3]', async (t) => {
   const database = await kitDatabase(t);
   // Upper case sorts before lower case by byte, unlike in the collations of most languages.
   const ids = ['b-2', 'B-1', 'a-3', 'a_4', 'Z-5'];
@@ -80,7 +80,7 @@ test('a batch of several pages is summed to the cent [PF3]', async (t) => {
   assert.deepEqual(statement?.totals, [{ status: 'processing', count, amount_in_cents: sum }]);
 });
 
-test('many statements of large batches take turns, and a PUT does not wait for them [B4 LI1]', async (t) => {
+test('many statements of large batches take turns without delaying a PUT [B4 LI1]', async (t) => {
   const database = await kitDatabase(t);
   const batches = ['b-0', 'b-1', 'b-2'];
   for (const platform_batch_id of batches) {

@@ -78,7 +78,7 @@ test('under the path of another account or biller the payment does not exist [B5
   }
 });
 
-test('polling without a preference is answered at once and changes nothing [EV1 B5]', async (t) => {
+test('a poll without a preference is answered at once and changes nothing [EV1 B5]', async (t) => {
   const database = await kitDatabase(t);
   const partner = await startKit(database, held);
   const put = await partner.call('PUT', paymentPath('p'), { body: instruction() });
@@ -103,7 +103,7 @@ test('a waiting read is answered when the status changes, here or at another rep
   assert.ok(performance.now() - began < 10_000, 'it did not wait for its time to run out');
 });
 
-test('a waiting read is answered as things are when its time has passed [B5]', async (t) => {
+test('a waiting read gets the current state when its time is up [B5]', async (t) => {
   const database = await kitDatabase(t);
   const partner = await startKit(database, held);
   await partner.call('PUT', paymentPath('p'), { body: instruction() });
@@ -149,7 +149,7 @@ test('waiting reads end when the server stops, each with an answer [B5]', async 
   socket.destroy();
 });
 
-test('more readers than may wait are answered at once, without the promise to have waited [LI1]', async (t) => {
+test('readers beyond the limit are answered at once, without Preference-Applied [LI1]', async (t) => {
   const database = await kitDatabase(t);
   let waiting = (): number => 0;
   const metrics = {
@@ -198,7 +198,7 @@ test('more readers than may wait are answered at once, without the promise to ha
   await reads.stop();
 });
 
-test('a client that leaves while its token is looked up keeps no place among the waiting [LI1 B5]', async (t) => {
+test('a client that disconnects during its token lookup takes no place among the waiting reads [LI1 B5]', async (t) => {
   const database = await kitDatabase(t);
   const asked = Promise.withResolvers<void>();
   const looked = Promise.withResolvers<void>();
@@ -258,7 +258,7 @@ test('a client that leaves while its token is looked up keeps no place among the
   assert.ok(performance.now() - began < 15_000, 'it waited as if somebody were there');
 });
 
-test('the wait preference is read as RFC 7240 has it', () => {
+test('the wait preference is parsed as in RFC 7240', () => {
   const cases: [string | undefined, number][] = [
     [undefined, 0],
     ['wait=10', 10],

@@ -93,7 +93,7 @@ export const variables = {
     parse: (value: string): readonly string[] => value.split(',').map((id) => id.trim()),
     default: undefined,
     description:
-      'former client ids of the holder of the key or of the one client, with commas between; static-key for a key',
+      'previous client ids of the key’s holder or of the only client, comma-separated; static-key for a key',
   },
   billers: {
     name: 'DUEBRIDGE_PARTNER_BILLERS',
@@ -121,7 +121,7 @@ export const variables = {
     name: 'DUEBRIDGE_PARTNER_ACCOUNTS_SQL',
     parse: text,
     default: undefined,
-    description: 'file of three statements on tables of your own in the database',
+    description: 'file of three SQL statements on your own tables in the database',
   },
   holdSeconds: {
     name: 'DUEBRIDGE_PARTNER_HOLD_SECONDS',
@@ -181,19 +181,20 @@ function listOf<T>(read: (fields: Fields) => T): Parser<readonly T[]> {
 
 function onlyFields(fields: Fields, ...names: string[]): void {
   const unknown = Object.keys(fields).filter((name) => !names.includes(name));
-  if (unknown.length > 0) throw new Error(`holds a field that is not one of ${names.join(', ')}`);
+  if (unknown.length > 0)
+    throw new Error(`contains a field that is not one of ${names.join(', ')}`);
 }
 
 function textField(fields: Fields, name: string): string {
   const value = fields[name];
-  if (typeof value !== 'string' || value === '') throw new Error(`must give ${name} as a text`);
+  if (typeof value !== 'string' || value === '') throw new Error(`must give ${name} as text`);
   return value;
 }
 
 function textsField(fields: Fields, name: string): readonly string[] {
   const value: unknown = fields[name];
   if (!Array.isArray(value) || !value.every((item) => typeof item === 'string')) {
-    throw new Error(`must give ${name} as a list of texts`);
+    throw new Error(`must give ${name} as a list of strings`);
   }
   return value;
 }

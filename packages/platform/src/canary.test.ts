@@ -52,7 +52,7 @@ async function startTellTale(
   return self;
 }
 
-test('secrets and personal data planted at every entrance leave by no exit [PL15]', async (t) => {
+test('secrets and personal data planted in every input leave through no output [PL15]', async (t) => {
   const partner = await startTestPartner(t);
   const tellTale = await startTellTale(t);
   const adminKey = 'canary-admin-key-of-many-characters';

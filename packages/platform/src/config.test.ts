@@ -10,7 +10,7 @@ const root = await mkdtemp(path.join(tmpdir(), 'duebridge-config-'));
 after(() => rm(root, { recursive: true }));
 const key = Buffer.alloc(32, 3).toString('base64');
 
-test('a first start that asks for nothing makes its secrets, for its owner alone, and keeps them', async () => {
+test('a first start without settings generates its secrets, readable by their owner only, and keeps them', async () => {
   const dataDirectory = path.join(root, 'first');
   const made = await readSecrets({ dataDirectory });
   assert.ok((await readSecrets({ dataDirectory })).keyPepper.equals(made.keyPepper));
@@ -40,7 +40,7 @@ test('twenty processes that start at once agree on the secrets', async () => {
   assert.equal((await readdir(dataDirectory)).length, 3);
 });
 
-test('with a database of its own a replica is given its secrets: it makes none that others lack', async () => {
+test('with DATABASE_URL a replica must be given its secrets: it generates none that others lack', async () => {
   const config = { databaseUrl: 'postgres://x/y', dataDirectory: path.join(root, 'replica') };
   await assert.rejects(readSecrets(config), /DUEBRIDGE_SEAL_KEY/);
   await assert.rejects(readSecrets({ ...config, sealKey: key }), /DUEBRIDGE_KEY_PEPPER/);
@@ -48,7 +48,7 @@ test('with a database of its own a replica is given its secrets: it makes none t
   assert.equal(secrets.keyPepper.symmetricKeySize, 32);
 });
 
-test('a secret that cannot serve is refused at the start, without being quoted', async () => {
+test('an unusable secret is refused at the start, without being quoted', async () => {
   const dataDirectory = path.join(root, 'weak');
   for (const [name, value] of [
     ['DUEBRIDGE_KEY_PEPPER', 'c2hvcnQtY2FuYXJ5'],
@@ -73,7 +73,7 @@ test('a secret that cannot serve is refused at the start, without being quoted',
   );
 });
 
-test('the admin listener stays on this machine when the public one is opened to the world', () => {
+test('the admin listener stays on loopback when the public one is opened to the world', () => {
   const config = readPlatformConfig({ HOST: '0.0.0.0' });
   assert.equal(config.host, '0.0.0.0');
   assert.equal(config.adminHost, '127.0.0.1');
@@ -82,7 +82,7 @@ test('the admin listener stays on this machine when the public one is opened to 
   assert.equal(config.allowPrivateAddresses, false);
 });
 
-test('rates are those of the documents unless the deployment has others [LI1]', () => {
+test('rate limits are the documented ones unless the deployment sets others [LI1]', () => {
   const usual = readPlatformConfig({});
   assert.deepEqual(usual.clientRate, { perSecond: 25, burst: 50 });
   assert.deepEqual(usual.ipRate, { perSecond: 200, burst: 400 });

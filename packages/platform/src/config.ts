@@ -176,7 +176,7 @@ function stripeOf(
   }
   if (secretKey === undefined || publishableKey === undefined || webhookSecrets === undefined) {
     throw new ConfigurationError(
-      'Stripe is set up in part: set DUEBRIDGE_STRIPE_SECRET_KEY, DUEBRIDGE_STRIPE_PUBLISHABLE_KEY and DUEBRIDGE_STRIPE_WEBHOOK_SECRET, or none of them',
+      'Stripe is only partly configured: set DUEBRIDGE_STRIPE_SECRET_KEY, DUEBRIDGE_STRIPE_PUBLISHABLE_KEY and DUEBRIDGE_STRIPE_WEBHOOK_SECRET, or none of them',
     );
   }
   if (isLive(secretKey) !== isLive(publishableKey)) {
@@ -208,7 +208,7 @@ function openIdOf(read: {
     oidcRedirectUrl === undefined
   ) {
     throw new ConfigurationError(
-      'OpenID Connect is set up in part: set DUEBRIDGE_OIDC_ISSUER, DUEBRIDGE_OIDC_CLIENT_ID, DUEBRIDGE_OIDC_CLIENT_SECRET and DUEBRIDGE_OIDC_REDIRECT_URL, or none of them',
+      'OpenID Connect is only partly configured: set DUEBRIDGE_OIDC_ISSUER, DUEBRIDGE_OIDC_CLIENT_ID, DUEBRIDGE_OIDC_CLIENT_SECRET and DUEBRIDGE_OIDC_REDIRECT_URL, or none of them',
     );
   }
   return {

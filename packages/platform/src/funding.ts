@@ -175,7 +175,7 @@ export function sandboxFunding(options: { readonly database: Database }): Fundin
     async capture(order) {
       const act = await acts.add({ ...order, act: 'capture' });
       if (act !== 'capture')
-        throw new Error(`the funds of ${order.platform_payment_id} were released before`);
+        throw new Error(`the funds of ${order.platform_payment_id} were already released`);
     },
     async void(order) {
       const act = await acts.add({ ...order, act: 'void' });

@@ -108,7 +108,7 @@ test('the billers of an aggregator get the names that customers read, and a name
   assert.match(wrong.said, /Write it as lakeside-energy=/);
 });
 
-test('from key issue to a paid bill with nothing but what the commands print', async () => {
+test('the commands’ output is enough to get from key issue to a paid bill', async () => {
   partner.endings.set('a1', { status: 'succeeded', posted_at: new Date().toISOString() });
   const grant = (await json('key issue --partner water')) as Record<string, string>;
   const credentials = { 'x-client-id': grant['client_id']!, 'x-api-key': grant['api_key']! };
@@ -160,7 +160,7 @@ test('records that differ end with exit code 1, and the table says where', async
   assert.equal(unreadable.code, 1);
 });
 
-test('a mistake in the words is 3, a setting that is wrong 2, a refusal 1, each with one sentence', async () => {
+test('wrong usage exits with 3, a wrong setting with 2, a refusal with 1, each with one sentence', async () => {
   const cases: [string, number, Record<string, string>?][] = [
     ['nonsense', 3],
     ['partner add --id x', 3],
@@ -188,7 +188,7 @@ test('a mistake in the words is 3, a setting that is wrong 2, a refusal 1, each 
   }
 });
 
-test('a program that is no platform at the admin address is named as that', async (t) => {
+test('a program at the admin address that is not a platform is reported as such', async (t) => {
   const other = createServer((_request, response) => response.end('<html>hello</html>'));
   await new Promise<void>((resolve) => {
     other.listen(0, '127.0.0.1', resolve);
@@ -205,7 +205,7 @@ test('a program that is no platform at the admin address is named as that', asyn
   assert.match(outcome.said, /DUEBRIDGE_ADMIN_URL/);
 });
 
-test('what a partner wrote cannot steer the terminal', async () => {
+test('text from a partner cannot send control codes to the terminal', async () => {
   partner.endings.set('a2', {
     status: 'failed',
     posted_at: null,

@@ -196,7 +196,7 @@ async function openAll(
   })) {
     for (const state of ['open', 'idle', 'waiting'] as const) {
       const what =
-        state === 'waiting' ? 'Callers that wait for a connection' : `Connections ${state}`;
+        state === 'waiting' ? 'Callers waiting for a connection' : `Connections ${state}`;
       metrics.gauge(
         `duebridge_pool_${pool}_${state}`,
         `${what}, ${pool}`,
@@ -208,7 +208,7 @@ async function openAll(
   const forgetting = keepForgetting({ database, clock, log, signal: stopping.signal });
   if (config.smtpUrl !== undefined && config.mailFrom === undefined) {
     throw new ConfigurationError(
-      'DUEBRIDGE_SMTP_URL is set without a sender: set DUEBRIDGE_MAIL_FROM, as Payments <pay@example.com>',
+      'DUEBRIDGE_SMTP_URL is set without a sender: set DUEBRIDGE_MAIL_FROM, such as Payments <pay@example.com>',
     );
   }
   const mailing =
@@ -232,7 +232,7 @@ async function openAll(
   });
   metrics.gauge(
     'duebridge_audit_seal_age_seconds',
-    'Since when the audit has not been sealed',
+    'Time since when the audit has not been sealed',
     [],
     () => auditChain.ageMs / 1_000,
   );
@@ -305,7 +305,7 @@ async function openAll(
     metrics,
     openapi: renderOpenApi(platformAdminRoutes, {
       title: 'duebridge platform, admin',
-      description: 'What an operator asks of the platform; the command line uses it alone.',
+      description: 'Operations for operators; the console and the command line use nothing else.',
       version: API_VERSION,
       servers: [{ url: '/', description: 'This host.' }],
     }),

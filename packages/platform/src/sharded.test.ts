@@ -106,7 +106,7 @@ test('no query is recursive', () => {
   );
 });
 
-test('no lock goes over several shards: what is locked is named by its key, or is a registry', () => {
+test('no lock spans several shards: locked rows are named by their key or belong to a registry', () => {
   assert.deepEqual(
     breaking((text) => {
       if (!/\bFOR (UPDATE|NO KEY UPDATE|SHARE|KEY SHARE)\b/.test(text)) return false;
@@ -120,7 +120,7 @@ test('no lock goes over several shards: what is locked is named by its key, or i
   );
 });
 
-test('no query looks into a distributed table for each row of a registry', () => {
+test('no query reads a distributed table for each row of a registry', () => {
   const tables = Object.keys(DISTRIBUTED).join('|');
   assert.deepEqual(
     breaking((text) => {
@@ -133,7 +133,7 @@ test('no query looks into a distributed table for each row of a registry', () =>
   );
 });
 
-test('a unique key holds the column by which its table is distributed', async (t) => {
+test('a unique key contains the distribution column of its table', async (t) => {
   const database = await testDatabase(t, { migrations, name: 'sharded' });
   const keys = await database.query<{ table: string; key: string; columns: string[] }>(
     `SELECT c.relname AS table, i.relname AS key,
@@ -155,7 +155,7 @@ test('a unique key holds the column by which its table is distributed', async (t
   );
 });
 
-test('migrate --distribute names every table once, registries first, and says what is missing where there is no Citus', async (t) => {
+test('migrate --distribute names every table once, registries first, and reports a database without Citus', async (t) => {
   const database = await testDatabase(t, { migrations, name: 'distribute' });
   await assert.rejects(distributeTables(database), (error: Error) => {
     assert.ok(error instanceof ConfigurationError);

@@ -28,14 +28,14 @@ export function pepperText(value: string): string {
 /** Names with commas between them. */
 function list(value: string): readonly string[] {
   const names = value.split(',').map((name) => name.trim());
-  if (names.some((name) => name === '')) throw new Error('must be names with commas between them');
+  if (names.some((name) => name === '')) throw new Error('must be names separated by commas');
   return names;
 }
 
 function stripeMethods(value: string): readonly ('card' | 'us_bank_account')[] {
   return list(value).map((name) => {
     if (name !== 'card' && name !== 'us_bank_account') {
-      throw new Error('must be card, us_bank_account, or both with a comma');
+      throw new Error('must be card, us_bank_account, or both separated by a comma');
     }
     return name;
   });
@@ -79,7 +79,7 @@ export const variables = {
     parse: keyList,
     default: undefined,
     description:
-      'seals credentials and personal data: 32 bytes in base64; while rotating new,former',
+      'key that encrypts credentials and personal data: 32 bytes in base64; during a rotation new,old',
     otherwise: 'kept in the data directory, required with DATABASE_URL',
     secret: true,
   },
@@ -87,7 +87,7 @@ export const variables = {
     name: 'DUEBRIDGE_KEY_PEPPER',
     parse: pepperText,
     default: undefined,
-    description: 'keys the digests of API keys: 32 bytes in base64',
+    description: 'key of the digests of API keys: 32 bytes in base64',
     otherwise: 'kept in the data directory, required with DATABASE_URL',
     secret: true,
   },
@@ -96,33 +96,33 @@ export const variables = {
     name: 'DUEBRIDGE_ALLOW_PRIVATE_ADDRESSES',
     parse: flag,
     default: false,
-    description: '1 admits partners at http and private addresses',
+    description: '1 allows partners at http and private addresses',
     otherwise: '0',
   },
   clientRate: {
     name: 'DUEBRIDGE_CLIENT_RATE',
     parse: integer(1, 100_000),
     default: 25,
-    description: 'tokens a second for each client, twice as many in one burst',
+    description: 'tokens per second for each client; twice as many in one burst',
   },
   ipRate: {
     name: 'DUEBRIDGE_IP_RATE',
     parse: integer(0, 100_000),
     default: 200,
-    description: 'calls a second from one address, 0 for no limit, as behind a proxy',
+    description: 'calls per second from one address; 0 for no limit, such as behind a proxy',
   },
   paidRetentionDays: {
     name: 'DUEBRIDGE_RETENTION_DAYS',
     parse: integer(1, 3650),
     default: 90,
-    description: 'days that personal data of customers who paid is kept',
+    description: 'days for which the personal data of customers who paid is kept',
   },
   smtpUrl: {
     name: 'DUEBRIDGE_SMTP_URL',
     parse: address('smtp:', 'smtps:'),
     default: undefined,
     otherwise: 'no mail is sent',
-    description: 'server for mails to customers, as smtps://user:password@host',
+    description: 'server for mails to customers, such as smtps://user:password@host',
     secret: true,
   },
   mailFrom: {
@@ -130,7 +130,7 @@ export const variables = {
     parse: text,
     default: undefined,
     otherwise: 'required with DUEBRIDGE_SMTP_URL',
-    description: 'sender of mails to customers, as Payments <pay@example.com>',
+    description: 'sender of mails to customers, such as Payments <pay@example.com>',
   },
   oidcIssuer: {
     name: 'DUEBRIDGE_OIDC_ISSUER',
@@ -170,14 +170,15 @@ export const variables = {
     name: 'DUEBRIDGE_FUNDING',
     parse: list,
     default: ['sandbox'],
-    description: 'funding adapters: sandbox, stripe, or a module as ./processor.ts, with commas',
+    description:
+      'funding adapters, comma-separated: sandbox, stripe, or a module such as ./processor.ts',
     otherwise: 'sandbox',
   },
   publicUrl: {
     name: 'DUEBRIDGE_PUBLIC_URL',
     parse: address('https:', 'http:'),
     default: undefined,
-    description: 'the public listener as browsers reach it, for returns from a page of a processor',
+    description: 'the platform’s address as browsers reach it, for returns from a processor’s page',
   },
   stripeSecretKey: {
     name: 'DUEBRIDGE_STRIPE_SECRET_KEY',
@@ -196,7 +197,7 @@ export const variables = {
     name: 'DUEBRIDGE_STRIPE_WEBHOOK_SECRET',
     parse: signingSecrets,
     default: undefined,
-    description: 'signing secret of the webhook endpoint; while rotating new,former',
+    description: 'signing secret of the webhook endpoint; during a rotation new,old',
     secret: true,
   },
   stripeMethods: {
@@ -217,14 +218,14 @@ export const variables = {
     parse: address('https:', 'http:'),
     default: undefined,
     otherwise: 'https://api.stripe.com',
-    description: 'where the Stripe API is, for a proxy or an imitation',
+    description: 'address of the Stripe API, for a proxy or an imitation',
   },
   stripeScriptUrl: {
     name: 'DUEBRIDGE_STRIPE_SCRIPT_URL',
     parse: address('https:', 'http:'),
     default: undefined,
     otherwise: 'https://js.stripe.com/v3/',
-    description: 'where Stripe.js is, for an imitation',
+    description: 'address of Stripe.js, for an imitation',
   },
   logLevel: common.logLevel,
 } as const satisfies Readonly<Record<string, Variable<unknown>>>;

@@ -13,7 +13,7 @@ test('a sleep longer than a timer can count does not end at once', async () => {
   await sleep;
 });
 
-test('a sleep ends early and without an error when it is called off, before or during', async () => {
+test('an aborted sleep ends early and without an error, whether aborted before or during', async () => {
   const start = systemClock.monotonic();
   await systemClock.sleep(60_000, AbortSignal.abort());
   await systemClock.sleep(60_000, AbortSignal.timeout(5));
@@ -27,7 +27,7 @@ test('a sleep lasts as long as it says', async () => {
   assert.ok(systemClock.monotonic() - start >= 30);
 });
 
-test('chance is in [0, 1), and the seeded kind repeats itself', () => {
+test('random numbers are in [0, 1), and the seeded generator repeats itself', () => {
   const draws = Array.from({ length: 1_000 }, () => systemClock.random());
   assert.ok(draws.every((draw) => draw >= 0 && draw < 1));
   const [one, same, other] = [seededRandom(7), seededRandom(7), seededRandom(8)];
@@ -72,7 +72,7 @@ test('the wall clock may step back while intervals go on', async () => {
   assert.equal(clock.monotonic(), 10);
 });
 
-test('a called-off sleep of a test clock leaves nothing behind', async () => {
+test('an aborted sleep of a test clock leaves nothing behind', async () => {
   const clock = manualClock();
   const abort = new AbortController();
   const sleep = clock.sleep(10, abort.signal);

@@ -43,7 +43,7 @@ test('configuration is read into its types, with defaults where nothing or an em
   });
 });
 
-test('all that is wrong is told at once, by name, and no value is told', () => {
+test('all problems are reported at once, by name and without values', () => {
   const env = {
     PORT: '70000',
     DUEBRIDGE_ADMIN_KEY: 'canary',
@@ -66,7 +66,7 @@ test('all that is wrong is told at once, by name, and no value is told', () => {
   }
 });
 
-test('a misspelt variable of ours is refused with the name that was meant; others are not ours to judge', () => {
+test('a misspelt variable of ours is refused with the right name; other variables are ignored', () => {
   const spec2 = { port: spec.port, days: { ...spec.port, name: 'DUEBRIDGE_RETENTION_DAYS' } };
   for (const slip of [
     'DUEBRIDGE_RETENTON_DAYS',
@@ -89,7 +89,7 @@ test('a misspelt variable of ours is refused with the name that was meant; other
   assert.deepEqual(unknownVariables(spec2, env, ['DUEBRIDGE_OTHER']), ['DUEBRIDGE_SOMETHING_NEW']);
 });
 
-test('a secret may come from a file; both at once, or a file that is not there, is told', async (t) => {
+test('a secret may come from a file; both at once, or a missing file, is reported', async (t) => {
   const folder = await mkdtemp(path.join(tmpdir(), 'duebridge-secret-'));
   t.after(() => rm(folder, { recursive: true }));
   const file = path.join(folder, 'key');
@@ -119,7 +119,7 @@ test('a secret may come from a file; both at once, or a file that is not there, 
   );
 });
 
-test('help lists every variable with what holds when it is unset, and which may be files', () => {
+test('help lists every variable with its default, and which may be files', () => {
   const help = environmentHelp({
     ...spec,
     key: { ...spec.key, secret: true, otherwise: 'made once' },

@@ -86,7 +86,7 @@ async function keepRow(url: string): Promise<void> {
   await database.close();
 }
 
-test('a first start gives a durable database for its user alone, and a stop leaves it on disk', async (t) => {
+test('a first start creates a durable database for its user only, and a stop leaves it on disk', async (t) => {
   const data = await folder(t);
   const first = await started(data);
   assert.equal(first.started, true);
@@ -151,7 +151,7 @@ test('a killed user leaves the server; the next start attaches to it, and then s
   assert.equal(isAlive(killed.pid), false);
 });
 
-test('a killed server loses nothing acknowledged, and its leftovers hinder no start', async (t) => {
+test('a killed server loses nothing acknowledged, and its leftovers do not prevent a start', async (t) => {
   const data = await folder(t);
   const first = await otherUser(t, data);
   await keepRow(first.url);
@@ -203,7 +203,7 @@ test('a server whose backend is killed comes back by itself, and the pool with i
   await database.close();
 });
 
-test('a start that was killed half way is begun again', async (t) => {
+test('a start that was killed half way starts over', async (t) => {
   const data = await folder(t);
   await fs.mkdir(path.join(data, 'postgres', 'new-half'), { recursive: true });
   await fs.writeFile(path.join(data, 'postgres', 'new-half', 'PG_VERSION'), '18\n');
@@ -211,7 +211,7 @@ test('a start that was killed half way is begun again', async (t) => {
   assert.deepEqual(await fs.readdir(server.clusterDirectory), ['data']);
 });
 
-test('a folder that cannot be used is named with what to do', async (t) => {
+test('an unusable folder is reported with what to do', async (t) => {
   const data = await folder(t);
   await fs.writeFile(data, 'a file');
   await assert.rejects(startEmbeddedPostgres({ dataDirectory: data }), ConfigurationError);
@@ -229,7 +229,7 @@ test('a database that is gone is not silently replaced by an empty one', async (
   await assert.rejects(startEmbeddedPostgres({ dataDirectory: data }), ConfigurationError);
 });
 
-test('a data directory that is removed under its users does not keep them, or the server', async (t) => {
+test('when a data directory is removed during use, its users and its server stop', async (t) => {
   for (const mode of [0o755, 0o700]) {
     const data = await folder(t);
     // Closed to the server's id, root puts the cluster elsewhere: then only the folder itself is removed.
@@ -276,7 +276,7 @@ test('a copied data directory never shares the database of the first; a moved on
 
 // The remaining cases need a second user id: root can take one, an ordinary user only has its own.
 
-test('a checkout that other users cannot enter is no hindrance', async (t) => {
+test('a checkout that other users cannot enter still works', async (t) => {
   const data = await folder(t);
   await fs.chmod(path.dirname(data), 0o700);
   const server = await started(data);
@@ -324,7 +324,7 @@ test('binaries that the server may not reach, and whose links npm did not make, 
   assert.equal((await fs.stat(copy)).ino, made.ino);
 });
 
-test('an ordinary user needs nobody else', async (t) => {
+test('an ordinary user needs no other account', async (t) => {
   const data = await folder(t);
   const uid = isRoot ? 65_534 : (process.getuid?.() ?? 0);
   const gid = isRoot ? 65_534 : (process.getgid?.() ?? 0);
@@ -379,7 +379,7 @@ test("what root makes in a user's folder stays that user's", async (t) => {
   }
 });
 
-test('a folder is held by one process at a time, until it lets go', async (t) => {
+test('a folder is held by one process at a time, until it releases it', async (t) => {
   const data = await folder(t);
   const held = await holdDataDirectory(data, 'one.lock');
   assert.ok(held);
@@ -390,7 +390,7 @@ test('a folder is held by one process at a time, until it lets go', async (t) =>
   again.release();
 });
 
-test('a server that is killed under its users comes back where it was, with everything committed', async (t) => {
+test('a server killed during use comes back at the same address, with everything committed', async (t) => {
   const data = await folder(t);
   const [one, two] = await Promise.all([started(data), started(data)]);
   await keepRow(one.url);

@@ -184,7 +184,10 @@ function userOf(
       if (leaving.signal.aborted) return;
       void isThere(place.pgdata).then((there) => {
         if (there) return revive();
-        log.error({ directory: place.cluster }, 'the data directory was removed under PostgreSQL');
+        log.error(
+          { directory: place.cluster },
+          'the data directory was removed while PostgreSQL was running',
+        );
         return undefined;
       });
     });
@@ -195,7 +198,7 @@ function userOf(
       return withLock(place.dataDirectory, () => leave(place, current, log));
     }
     // Somebody removed the data directory under us. What the server still holds open has no name any more and serves nobody.
-    log.warn({ directory: place.cluster }, 'the data directory is gone; ending its PostgreSQL');
+    log.warn({ directory: place.cluster }, 'the data directory is gone; stopping its PostgreSQL');
     keepsAlive(current.user, true);
     await current.user.end().catch(() => undefined);
     await stopServer(place, current.pid);
@@ -310,7 +313,7 @@ async function withLock<T>(directory: string, work: () => Promise<T>): Promise<T
         if (!isBusy(error)) throw belongsToAnother(file, error);
         if (performance.now() > until) {
           throw new ConfigurationError(
-            `another process has been starting or stopping the database in ${directory} for more than ${LOCK_TIMEOUT_MS / 1000} seconds: end it and start again`,
+            `another process has been starting or stopping the database in ${directory} for more than ${LOCK_TIMEOUT_MS / 1000} seconds: stop it and start again`,
           );
         }
         await delay(20);
@@ -379,7 +382,7 @@ async function assertNoCopy(found: Installation, home: string, file: string): Pr
   if (original === undefined) return;
   if (parseInstallation(original, file).cluster !== found.cluster) return;
   throw new ConfigurationError(
-    `${home} is a copy of ${found.home}, whose database lies in ${found.cluster} and was not copied: set DUEBRIDGE_DATA_DIR to ${found.home}, or remove ${file} to begin with an empty database`,
+    `${home} is a copy of ${found.home}, whose database is in ${found.cluster} and was not copied: set DUEBRIDGE_DATA_DIR to ${found.home}, or remove ${file} to start with an empty database`,
   );
 }
 
@@ -414,7 +417,7 @@ function parseInstallation(text: string, file: string): Installation {
     };
   }
   throw new ConfigurationError(
-    `${file} cannot be read: restore it, or remove its folder to begin with an empty database`,
+    `${file} cannot be read: restore it, or remove its folder to start with an empty database`,
   );
 }
 
@@ -435,7 +438,7 @@ async function newInstallation(dataDirectory: string, log: Log): Promise<Install
     cluster = await fs.mkdtemp(path.join(parent, 'duebridge-'));
     log.warn(
       { directory: cluster },
-      `user id ${uid} cannot enter ${dataDirectory}; the database lies elsewhere`,
+      `user id ${uid} cannot enter ${dataDirectory}; the database is elsewhere`,
     );
   }
   if (isRoot()) await fs.chown(cluster, uid, gid);
@@ -506,12 +509,12 @@ async function assertPrivate(cluster: string, uid: number): Promise<void> {
   const stat = await fs.lstat(cluster).catch(() => undefined);
   if (!stat) {
     throw new ConfigurationError(
-      `the database that used to lie in ${cluster} is gone: restore it, or remove the data directory to begin with an empty one`,
+      `the database that was in ${cluster} is gone: restore it, or remove the data directory to start with an empty one`,
     );
   }
   if (!stat.isDirectory() || stat.uid !== uid || (stat.mode & 0o077) !== 0) {
     throw new ConfigurationError(
-      `${cluster} is not the private folder of user id ${uid} it was made as: restore its owner and mode 700`,
+      `${cluster} is not the private folder of user id ${uid} any more: restore its owner and mode 700`,
     );
   }
 }
@@ -610,7 +613,7 @@ async function copyBinaries(native: string, target: string): Promise<void> {
   const parent = path.dirname(target);
   if (!isSafeParent(await fs.stat(parent))) {
     throw new ConfigurationError(
-      `${parent} belongs to another user, so no programs are put there: set DUEBRIDGE_DATA_DIR to a folder of this user, or start from a checkout that others can enter`,
+      `${parent} belongs to another user, so no programs are installed there: set DUEBRIDGE_DATA_DIR to a folder of this user, or start from a checkout that others can enter`,
     );
   }
   // Filled under a new random name, then moved into place: a half copy is never taken for a whole one.
@@ -694,14 +697,14 @@ async function makeCluster(place: Place, native: string, log: Log): Promise<void
       ? 'start as a user that /etc/passwd knows, or give DATABASE_URL of a PostgreSQL of your own'
       : 'free space there, or set DUEBRIDGE_DATA_DIR';
     throw new ConfigurationError(
-      `PostgreSQL could not make its files in ${place.cluster} (${reason}): ${remedy}`,
+      `PostgreSQL could not create its files in ${place.cluster} (${reason}): ${remedy}`,
       { cause: error },
     );
   } finally {
     await fs.rm(passwordFile, { force: true });
   }
   await fs.rename(next, place.pgdata);
-  log.info({ directory: place.pgdata }, 'embedded PostgreSQL cluster made');
+  log.info({ directory: place.pgdata }, 'embedded PostgreSQL cluster created');
 }
 
 async function assertSameMajor(version: string, native: string, place: Place): Promise<void> {
@@ -712,7 +715,7 @@ async function assertSameMajor(version: string, native: string, place: Place): P
   const major = /(\d+)/.exec(stdout)?.[1];
   if (major === version) return;
   throw new ConfigurationError(
-    `${place.pgdata} was made by PostgreSQL ${version} and this is ${major}: run the version of duebridge that made it, dump, and restore into a new data directory`,
+    `${place.pgdata} was created by PostgreSQL ${version}, and this is ${major}: run the version of duebridge that created it, dump, and restore into a new data directory`,
   );
 }
 
@@ -742,7 +745,7 @@ async function attach(place: Place, log: Log): Promise<Server | undefined> {
   const until = performance.now() + ATTACH_TIMEOUT_MS;
   const server = await answering(place, until, () => isServerOf(seen.pid, place));
   if (server) return server;
-  log.warn({ pid: seen.pid }, 'the embedded PostgreSQL that runs does not answer; replacing it');
+  log.warn({ pid: seen.pid }, 'the running embedded PostgreSQL does not answer; replacing it');
   await stopServer(place, seen.pid);
   return undefined;
 }
@@ -846,7 +849,8 @@ async function startServer(
     if (server) return server;
     if (isRunning(child) && child.pid !== undefined) await stopServer(place, child.pid);
     const said = (await fs.readFile(logFile, 'utf8')).slice(from);
-    reason = said.split('\n').findLast((line) => line.includes('FATAL')) ?? 'it did not get ready';
+    reason =
+      said.split('\n').findLast((line) => line.includes('FATAL')) ?? 'it did not become ready';
     log.warn({ reason }, 'embedded PostgreSQL did not start; trying again');
     // Children of a killed server notice its death within moments; until then its memory counts as in use.
     if (/shared memory block/.test(reason)) await delay(100);
@@ -932,7 +936,9 @@ async function stopServer(place: Place, pid: number): Promise<void> {
       await delay(10);
     }
   }
-  throw new ConfigurationError(`PostgreSQL process ${pid} cannot be ended: end it and start again`);
+  throw new ConfigurationError(
+    `PostgreSQL process ${pid} cannot be stopped: stop it and start again`,
+  );
 }
 
 /** A TCP port of 127.0.0.1 that was free a moment ago; for programs that cannot listen on port 0 and tell. */

@@ -37,7 +37,7 @@ function heldFlush(): {
 const turn = (): Promise<void> =>
   new Promise((resolve) => setImmediate(() => setImmediate(resolve)));
 
-test('what arrives during a flush goes together in the next, in order, and each caller gets its own result', async () => {
+test('items that arrive during a flush go into the next one, in order, and each caller gets its own result', async () => {
   const held = heldFlush();
   const group = groupCommit({ flush: held.flush, maxBatch: 3, maxQueued: 100 });
   const first = group.add(1);
@@ -80,7 +80,7 @@ test('a full queue refuses the next caller and keeps those it has', async () => 
   assert.deepEqual(await Promise.all([running, ...queued]), [10, 20, 30]);
 });
 
-test('company is waited for only as long as asked, and not at all when the flush is full', async () => {
+test('a flush waits for more items only as long as configured, and not at all when it is full', async () => {
   const clock = manualClock();
   const flushes: number[][] = [];
   const group = groupCommit({
@@ -107,7 +107,7 @@ test('company is waited for only as long as asked, and not at all when the flush
   );
 });
 
-test('one bad row fails alone, beside a table that holds the others', async (t) => {
+test('one bad row fails alone, and the others are stored', async (t) => {
   const database = await testDatabase(t, { migrations });
   const insert = sql(
     'test.insert-many',
@@ -139,7 +139,7 @@ test('one bad row fails alone, beside a table that holds the others', async (t) 
   assert.deepEqual(rows, [{ count: 3 }]);
 });
 
-test('a lost connection is told to all and repeated for none: it may have happened [EE5]', async () => {
+test('a lost connection is reported to all and repeated for none: the write may have happened [EE5]', async () => {
   let flushes = 0;
   const group = groupCommit({
     flush: () => {
@@ -154,7 +154,7 @@ test('a lost connection is told to all and repeated for none: it may have happen
   assert.equal(flushes, 1);
 });
 
-test('a connection lost while rows are tried one by one stops the trying', async () => {
+test('a connection lost while rows are tried one by one ends the attempts', async () => {
   const flushes: number[][] = [];
   const group = groupCommit({
     flush: (items: number[]) => {
@@ -174,7 +174,7 @@ test('a connection lost while rows are tried one by one stops the trying', async
   assert.deepEqual(flushes, [[1, 2, 3], [1], [2]]);
 });
 
-test('a flush that gives back too few results is a bug told to every caller', async () => {
+test('a flush that returns too few results is a bug reported to every caller', async () => {
   const group = groupCommit({
     flush: () => Promise.resolve([1]),
     maxBatch: 10,

@@ -61,7 +61,11 @@ export function groupCommit<In, Out>(options: GroupCommitOptions<In, Out>): Grou
 
   const flushAll = async (batch: Waiting<In, Out>[]): Promise<void> => {
     const results = await flush(batch.map((waiting) => waiting.item));
-    assert.equal(results.length, batch.length, 'a flush gave another number of results than items');
+    assert.equal(
+      results.length,
+      batch.length,
+      'a flush returned a different number of results than items',
+    );
     // `flush` returns one result per item.
     batch.forEach((waiting, index) => waiting.resolve(results[index] as Out));
   };

@@ -19,7 +19,7 @@ test('two starts at once keep one secret, for its owner alone, and leave nothing
   assert.equal(await readKeptSecret(file), secrets[0]);
 });
 
-test('a folder where a file should be is told as a fault of the set-up', async (t) => {
+test('a folder where a file should be is reported as a configuration error', async (t) => {
   const folder = await mkdtemp(path.join(tmpdir(), 'duebridge-secret-'));
   t.after(() => rm(folder, { recursive: true }));
   await chmod(folder, 0o700);

@@ -46,6 +46,7 @@ export async function keptSecret(file: string): Promise<string> {
     await unlink(aside).catch(() => undefined);
   }
   const made = await readKeptSecret(file);
-  if (made === undefined) throw new ConfigurationError(`the file ${file} was removed at the start`);
+  if (made === undefined)
+    throw new ConfigurationError(`the file ${file} was removed during the start`);
   return made;
 }

@@ -38,7 +38,7 @@ export async function runService(options: RunOptions): Promise<void> {
     stopAsked.resolve(signal);
     // Counts from the signal, also while the service still starts: a start may wait for a database or for another's migration.
     late = setTimeout(() => {
-      log.error({ stopTimeoutMs }, 'the stop took too long; ending');
+      log.error({ stopTimeoutMs }, 'stopping took too long; exiting');
       process.exit(exitCodes.failed);
     }, stopTimeoutMs);
   };
@@ -47,7 +47,7 @@ export async function runService(options: RunOptions): Promise<void> {
     if (signals === 0) onSignal('SIGTERM');
   });
   const onBug = (error: unknown): void => {
-    log.error({ error: asError(error) }, 'an error was not caught; ending');
+    log.error({ error: asError(error) }, 'uncaught error; exiting');
     process.exit(exitCodes.failed);
   };
   process.on('unhandledRejection', onBug).on('uncaughtException', onBug);

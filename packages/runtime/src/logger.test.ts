@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import test from 'node:test';
 import { createLogger } from './logger.ts';
 
-test('no secret and no name of a customer reaches the log, however deep or in whatever case [PL15]', () => {
+test('no secret and no customer name reaches the log, however deeply nested or in whatever case [PL15]', () => {
   let written = '';
   const log = createLogger({
     name: 'test',

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import test from 'node:test';
 import { createMetrics } from './metrics.ts';
 
-test('figures come in the form Prometheus reads', async () => {
+test('metrics are in the Prometheus text format', async () => {
   const metrics = createMetrics();
   metrics.counter('duebridge_things_total', 'Things', ['kind']).inc({ kind: 'x' });
   metrics.gauge('duebridge_level', 'Level', [], () => 7);

@@ -151,11 +151,11 @@ test('a migration takes as long as it takes, and a replica that starts meanwhile
   assert.deepEqual((await Promise.all([first, second])).flat(), ['003-long.sql']);
 });
 
-test('a migration that meets a busy table lets the traffic pass, and comes through in the end', async (t) => {
+test('a migration that meets a busy table lets the traffic pass, and succeeds in the end', async (t) => {
   const { database, here, add } = await migrated(t);
   await add('003-column.sql', 'ALTER TABLE test_ground.payment ADD COLUMN more text');
   const { log, heard } = heardLog();
-  const gaveUpOnce = heard('migration waits for a busy table');
+  const gaveUpOnce = heard('migration is waiting for a busy table');
   const [locked, release] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
   const busy = database.transaction(async (tx) => {
     await tx.query('SELECT * FROM test_ground.payment');
@@ -172,7 +172,7 @@ test('a migration that meets a busy table lets the traffic pass, and comes throu
   assert.deepEqual(await done, ['003-column.sql']);
 });
 
-test('a migration that deadlocks with the traffic is tried again, and the traffic loses nothing [EE10]', async (t) => {
+test('a migration that deadlocks with the traffic is retried, and the traffic loses nothing [EE10]', async (t) => {
   const { database, here, add } = await migrated(t);
   await database.query('CREATE TABLE test_ground.other AS SELECT 1 AS one');
   await database.query(`INSERT INTO test_ground.payment VALUES ('p1', 1)`);
@@ -198,7 +198,7 @@ test('a migration that deadlocks with the traffic is tried again, and the traffi
   assert.deepEqual(await database.query('SELECT one FROM test_ground.other'), [{ one: 2 }]);
 });
 
-test('a start with nothing to apply only reads, and one that may not apply says what is missing', async (t) => {
+test('a start with nothing to apply only reads, and with --no-migrate it reports what is missing', async (t) => {
   const { database, url, here, add } = await migrated(t);
   const name = new URL(url).pathname.slice(1);
   await database.query(`ALTER DATABASE ${name} SET default_transaction_read_only = on`);
@@ -213,7 +213,7 @@ test('a start with nothing to apply only reads, and one that may not apply says 
   );
 });
 
-test('an index is built while its table is written, once, however many processes start and whatever was interrupted [EE10]', async (t) => {
+test('an index is built once while its table is written, however many processes start and whatever was interrupted [EE10]', async (t) => {
   const { database, url, here, add } = await migrated(t);
   await database.query(
     `INSERT INTO test_ground.payment SELECT 'p' || n, n FROM generate_series(1, 1000) n`,
@@ -227,7 +227,7 @@ test('an index is built while its table is written, once, however many processes
   );
   const { log, heard } = heardLog();
   const [begun, waiting] = [
-    heard('building an index; writes go on'),
+    heard('building an index; writes continue'),
     heard('waiting for the index builds of another process'),
   ];
   // A transaction that has written holds up the build, as in any living database, and is not held up by it. It outlasts the time

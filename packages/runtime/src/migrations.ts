@@ -260,7 +260,7 @@ async function buildIndexes(
             if (known?.valid === true) continue;
             log.info(
               { migration: file.name, index: index.name },
-              'building an index; writes go on',
+              'building an index; writes continue',
             );
             if (known !== undefined) {
               await connection.query(`DROP INDEX CONCURRENTLY ${schema}.${index.name}`);
@@ -322,7 +322,7 @@ async function withPatience<T>(
     } catch (error) {
       const state = sqlState(error);
       if ((state !== '55P03' && state !== '40P01') || tried >= MAX_ATTEMPTS) throw error;
-      log.warn({ migration: name, state, tried }, 'migration waits for a busy table');
+      log.warn({ migration: name, state, tried }, 'migration is waiting for a busy table');
       await delay(retryPauseMs);
     }
   }

@@ -68,7 +68,7 @@ test('an amount beyond 2^53 is a bug that stops, never a rounded amount', async 
   assert.equal((await database.query('SELECT 1 AS one')).length, 1);
 });
 
-test('a broken rule of the table keeps its code and its connection', async (t) => {
+test('a violated constraint keeps its code and the connection', async (t) => {
   const database = await testDatabase(t, { migrations, maxConnections: 1 });
   const backend = 'SELECT pg_backend_pid() AS pid';
   const before = await database.query(backend);
@@ -128,7 +128,7 @@ test('two transactions that lock in opposite order both commit in the end', asyn
   );
 });
 
-test('a transaction that can never win gives up as unavailable, having written nothing', async (t) => {
+test('a transaction that always conflicts gives up as unavailable, having written nothing', async (t) => {
   const database = await testDatabase(t, { migrations });
   let runs = 0;
   const hopeless = database.transaction(async (tx) => {
@@ -173,7 +173,7 @@ test('a full pool refuses in time instead of hanging', async (t) => {
   assert.equal((await database.query('SELECT 1 AS one')).length, 1);
 });
 
-test('no server at all is unavailable, and the address is asked for when it cannot be read', async () => {
+test('without a server the database is unavailable, and an unreadable address is refused', async () => {
   const port = await freePort();
   const database = openDatabase({
     url: `postgres://nobody:secret@127.0.0.1:${port}/none`,
@@ -245,7 +245,7 @@ async function endSessions(database: Database, condition: string): Promise<void>
 
 // Setting up ---------------------------------------------------------------------------------------------------------------
 
-test('a database is made once, however many ask', async (t) => {
+test('a database is created once, however many processes try', async (t) => {
   const name = `many_${Math.random().toString(36).slice(2)}`;
   const urls = await Promise.all(Array.from({ length: 6 }, () => ensureDatabase(server.url, name)));
   assert.equal(new Set(urls).size, 1);

@@ -169,7 +169,10 @@ export function openDatabase(options: DatabaseOptions): Database {
   ): Promise<T> => {
     if (closing) throw new DatabaseUnavailable('the database pool is closed', 'not_executed');
     if (pool.waitingCount >= maxWaiting) {
-      throw new DatabaseUnavailable('too many callers wait for a connection', 'not_executed');
+      throw new DatabaseUnavailable(
+        'too many callers are waiting for a connection',
+        'not_executed',
+      );
     }
     let client: PoolClient;
     try {
@@ -415,9 +418,13 @@ async function withRetries<T>(log: Log, attempt: () => Promise<T>): Promise<T> {
       const state = sqlState(error);
       if (state !== '40001' && state !== '40P01') throw error;
       if (tried >= MAX_ATTEMPTS) {
-        throw new DatabaseUnavailable('a transaction met others at every attempt', 'not_executed', {
-          cause: error,
-        });
+        throw new DatabaseUnavailable(
+          'a transaction conflicted with others at every attempt',
+          'not_executed',
+          {
+            cause: error,
+          },
+        );
       }
       log.debug({ state, tried }, 'transaction retried');
       await delay(FIRST_PAUSE_MS * 2 ** (tried - 1) * (0.5 + Math.random()));
@@ -516,7 +523,7 @@ function getTypeParser(type: number): (text: string) => unknown {
 
 function safeInteger(text: string): number {
   const value = Number(text);
-  assert(Number.isSafeInteger(value), 'a bigint column holds more than 2^53');
+  assert(Number.isSafeInteger(value), 'a bigint column contains a value above 2^53');
   return value;
 }
 
@@ -527,7 +534,7 @@ function isoUtc(text: string): string {
     return `${text.slice(0, 10)}T${text.slice(11, 23)}Z`;
   }
   const parts = /^(\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d)(?:\.(\d{1,6}))?\+00$/.exec(text);
-  assert(parts, 'a timestamptz column holds no ordinary UTC time');
+  assert(parts, 'a timestamptz column contains no ordinary UTC time');
   return `${parts[1]}T${parts[2]}.${(parts[3] ?? '').slice(0, 3).padEnd(3, '0')}Z`;
 }
 
@@ -582,7 +589,7 @@ export async function checkDurability(database: Database): Promise<void> {
   }
   if (findings.length > 0) {
     throw new ConfigurationError(
-      `the database would lose payments it acknowledged: ${findings.join('; ')}; set these right and start again`,
+      `the database would lose payments it acknowledged: ${findings.join('; ')}; correct these settings and start again`,
     );
   }
 }

@@ -64,7 +64,7 @@ export async function openServerDatabase(options: ServerDatabaseOptions): Promis
     await checkDurability(database);
     if (!(await takesWrites(database))) {
       throw new ConfigurationError(
-        'the database only takes reads, as a standby does: give the address of the primary in DATABASE_URL',
+        'the database is read-only, as a standby is: give the address of the primary in DATABASE_URL',
       );
     }
     if (options.beside !== true) await assertOwnDatabase(database, server, migrations.schema);
@@ -138,7 +138,7 @@ export function describeDatabaseTrouble(
     case '42501':
       return `${role} lacks a right in the database ${name} (${deepest(error)}): grant it, or run "duebridge ${server} migrate" as a role that may create tables`;
     case '53300':
-      return `the database at ${place} has no connection left for us: raise its max_connections, or lower DUEBRIDGE_DATABASE_CONNECTIONS`;
+      return `the database at ${place} has no free connection: raise its max_connections, or lower DUEBRIDGE_DATABASE_CONNECTIONS`;
     default:
   }
   if (!(error instanceof DatabaseUnavailable)) return undefined;

@@ -42,7 +42,7 @@ export function serverVariables(defaults: {
         value.split(',').map((name) => name.trim().toLowerCase()),
       default: undefined,
       description:
-        'hosts under which the admin listener answers, with commas between; addresses always',
+        'host names that the admin listener answers to, comma-separated; addresses always work',
       otherwise: 'localhost; any if ADMIN_HOST is set',
     },
     hstsSeconds: {
@@ -56,7 +56,7 @@ export function serverVariables(defaults: {
       name: 'DATABASE_URL',
       parse: address('postgres:', 'postgresql:'),
       default: undefined,
-      description: 'PostgreSQL to use, as postgres://user:password@host:port/database',
+      description: 'PostgreSQL to use, such as postgres://user:password@host:port/database',
       otherwise: 'an embedded one in the data directory',
       secret: true,
     },
@@ -64,13 +64,13 @@ export function serverVariables(defaults: {
       name: 'DUEBRIDGE_DATABASE_CONNECTIONS',
       parse: integer(defaults.leastConnections, 500),
       default: defaults.connections,
-      description: 'database connections at most',
+      description: 'maximum number of database connections',
     },
     dataDirectory: {
       name: 'DUEBRIDGE_DATA_DIR',
       parse: (value: string) => dataDirectory({ DUEBRIDGE_DATA_DIR: value }),
       default: dataDirectory({}),
-      description: 'folder of the embedded database and of secrets that were made here',
+      description: 'folder of the embedded database and of generated secrets',
       otherwise: '.duebridge',
     },
     adminKey: {
@@ -78,7 +78,7 @@ export function serverVariables(defaults: {
       parse: secret,
       default: undefined,
       description: 'bearer key of the admin API',
-      otherwise: 'made once and kept in the data directory',
+      otherwise: 'generated once and kept in the data directory',
       secret: true,
     },
     tracesEndpoint: {
@@ -86,14 +86,14 @@ export function serverVariables(defaults: {
       parse: address('http:', 'https:'),
       default: undefined,
       description:
-        'OpenTelemetry collector that takes traces by OTLP over HTTP, as http://collector:4318',
-      otherwise: 'no traces are made',
+        'OpenTelemetry collector that takes traces by OTLP over HTTP, such as http://collector:4318',
+      otherwise: 'no traces are sent',
     },
     tracesRatio: {
       name: 'OTEL_TRACES_SAMPLER_ARG',
       parse: fraction,
       default: 1,
-      description: 'part of the payments that is traced, from 0 to 1',
+      description: 'fraction of the payments that is traced, from 0 to 1',
     },
     tracesService: {
       name: 'OTEL_SERVICE_NAME',
@@ -105,7 +105,7 @@ export function serverVariables(defaults: {
       name: 'LOG_LEVEL',
       parse: oneOf('debug', 'info', 'warn', 'error', 'silent'),
       default: 'info',
-      description: 'least level that is logged: debug, info, warn, error or silent',
+      description: 'lowest level that is logged: debug, info, warn, error or silent',
     },
   } as const;
 }

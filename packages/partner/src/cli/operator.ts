@@ -51,7 +51,7 @@ interface SettleOptions extends ReasonOptions {
 /** Adds `--url` and `--json`. */
 export function adminOptions(command: Command): Command {
   return command
-    .option('--url <url>', 'address of the admin API; http://127.0.0.1:4101')
+    .option('--url <url>', 'address of the admin API (default http://127.0.0.1:4101)')
     .addOption(jsonOption());
 }
 
@@ -97,11 +97,11 @@ export function addOperating(
   addCredentials(partner, terminal);
   // Options after `verify` belong to verify.
   adminOptions(audit.enablePositionalOptions())
-    .description('what happened beside the ordinary life of payments, newest first')
+    .description('the audit of events outside the normal life of payments, newest first')
     .option('--payment <platform_payment_id>', 'of one payment')
     .option('--event <event>', 'of one kind, such as canceled or credential_revoked')
-    .option('--limit <n>', 'at most this many, up to 1000; 100')
-    .option('--cursor <cursor>', 'go on from the next_cursor of the page before')
+    .option('--limit <n>', 'maximum number of rows, up to 1000 (default 100)')
+    .option('--cursor <cursor>', 'continue from the next_cursor of the previous page')
     .action(async (options: PageOptions & { payment?: string; event?: string }) => {
       const { payment: platform_payment_id, event, limit, cursor } = options;
       const query = queryOf({ platform_payment_id, event, limit, cursor });
@@ -126,14 +126,14 @@ function addPaymentCommands(payment: Command, terminal: Terminal): void {
   adminOptions(payment.command('settle'))
     .argument('<platform_payment_id>')
     .addOption(
-      new Option('--outcome <outcome>', "the end in the biller's own system")
+      new Option('--outcome <outcome>', 'the result in the biller’s own system')
         .choices(['posted', 'failed', 'canceled'])
         .makeOptionMandatory(),
     )
     .option('--posted-at <time>', 'when it was posted, such as 2026-03-01T09:30:00Z; default now')
     .option('--failure-reason <text>', 'with failed: why, in words for the customer')
     .requiredOption('--reason <text>', 'kept in the audit')
-    .description("end a processing payment as the biller's own system knows it")
+    .description('end a processing payment with the result of the biller’s own system')
     .action(async (platform_payment_id: string, options: SettleOptions) => {
       const path = fillPath(partnerAdminRoutes.settle_payment.path, { platform_payment_id });
       const { outcome, postedAt: posted_at, failureReason: failure_reason, reason } = options;
@@ -147,8 +147,8 @@ function addBatches(partner: Command, terminal: Terminal): void {
   const batch = adminOptions(partner.command('batch').enablePositionalOptions())
     .description('list batches, or read the statement of one')
     .argument('[platform_batch_id]', 'one batch')
-    .option('--limit <n>', 'at most this many, up to 100; 10')
-    .option('--cursor <cursor>', 'go on from the next_cursor of the page before')
+    .option('--limit <n>', 'maximum number of rows, up to 100 (default 10)')
+    .option('--cursor <cursor>', 'continue from the next_cursor of the previous page')
     .action(async (platform_batch_id: string | undefined, options: PageOptions) => {
       if (platform_batch_id !== undefined) {
         const path = fillPath(partnerAdminRoutes.get_kit_batch.path, { platform_batch_id });
@@ -173,7 +173,7 @@ function addBatches(partner: Command, terminal: Terminal): void {
   batch
     .command('export')
     .argument('<platform_batch_id>')
-    .option('--url <url>', 'address of the admin API; http://127.0.0.1:4101')
+    .option('--url <url>', 'address of the admin API (default http://127.0.0.1:4101)')
     .description('the lines of a batch as CSV: the file that the platform reconciles with')
     .action(async (platform_batch_id: string, options: AdminOptions) => {
       const path = fillPath(partnerAdminRoutes.export_kit_batch.path, { platform_batch_id });
@@ -186,7 +186,7 @@ function addCredentials(partner: Command, terminal: Terminal): void {
     .command('credential')
     .description('client secrets and static keys, changed while the servers run');
   adminOptions(credential.command('list'))
-    .description('all of them, without their texts')
+    .description('all of them, without their values')
     .action(async (options: AdminOptions) => {
       const path = partnerAdminRoutes.list_kit_credentials.path;
       const list = await ask<KitCredentialList>(terminal, options, 'GET', path);
@@ -195,7 +195,7 @@ function addCredentials(partner: Command, terminal: Terminal): void {
   adminOptions(credential.command('issue'))
     .argument('<client_id>', 'an OAuth client of the configuration, or static-key')
     .requiredOption('--reason <text>', 'kept in the audit')
-    .description('issue another secret or key; it is shown once, and the former ones stay valid')
+    .description('issue another secret or key; it is shown once, and the existing ones stay valid')
     .action(async (client_id: string, options: ReasonOptions) => {
       const path = fillPath(partnerAdminRoutes.issue_kit_credential.path, { client_id });
       const { reason } = options;
@@ -207,7 +207,7 @@ function addCredentials(partner: Command, terminal: Terminal): void {
   adminOptions(credential.command('revoke'))
     .argument('<credential_id>')
     .requiredOption('--reason <text>', 'kept in the audit')
-    .description('refuse a secret or key from now on; the last valid one of a client stays')
+    .description('revoke a secret or key; the last valid one of a client cannot be revoked')
     .action(async (credential_id: string, options: ReasonOptions) => {
       const path = fillPath(partnerAdminRoutes.revoke_kit_credential.path, { credential_id });
       const { reason } = options;
@@ -217,7 +217,7 @@ function addCredentials(partner: Command, terminal: Terminal): void {
   adminOptions(credential.command('revoke-tokens'))
     .argument('<client_id>', 'an OAuth client of the configuration')
     .requiredOption('--reason <text>', 'kept in the audit')
-    .description('end the access tokens that a client has; with a valid secret it gets others')
+    .description('end a client’s access tokens; with a valid secret it can get new ones')
     .action(async (client_id: string, options: ReasonOptions) => {
       const path = fillPath(partnerAdminRoutes.revoke_kit_tokens.path, { client_id });
       const { reason } = options;

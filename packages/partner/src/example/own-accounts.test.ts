@@ -40,7 +40,7 @@ test('a biller’s own tables take the place of the ledger: found, read, paid on
   assert.equal((await database.query('SELECT 1 FROM waterworks.receipts')).length, 3);
 });
 
-test('limits of an account, receipts that are there already, and receipt numbers as payment ids [FR1 PF1 PF2 PF8]', async (t) => {
+test('account limits apply, existing receipts are not repeated, and receipt numbers are payment ids [FR1 PF1 PF2 PF8]', async (t) => {
   const database = await kitDatabase(t);
   await database.query(await readFile(new URL('./own-accounts.sql', import.meta.url), 'utf8'));
   await database.query(
@@ -68,7 +68,7 @@ test('limits of an account, receipts that are there already, and receipt numbers
   assert.equal(balance.body['amount_due_in_cents'], 9_500);
 });
 
-test('an account that is being closed is waited for, and takes no payment afterwards [FR1 ST3]', async (t) => {
+test('a posting waits while an account is being closed, and then fails [FR1 ST3]', async (t) => {
   const database = await kitDatabase(t);
   await database.query(await readFile(new URL('./own-accounts.sql', import.meta.url), 'utf8'));
   await database.query(
@@ -133,7 +133,7 @@ test('the example reads no more than the accounts it is asked for, among 500,000
   assert.equal(seen.rows, 0, `${seen.rows} rows were read one after the other`);
 });
 
-test('the example is as short as it is said to be', async () => {
+test('the example is as short as the documentation says', async () => {
   const text = await readFile(new URL('./own-accounts.ts', import.meta.url), 'utf8');
   assert.ok(text.split('\n').length <= 100);
 });

@@ -42,7 +42,7 @@ async function pay(account_id: string): Promise<string> {
   return id;
 }
 
-test('no admin operation answers without the admin key, or with another', async () => {
+test('no admin operation answers without the admin key, or to a different one', async () => {
   let limited = 0;
   for (const route of Object.values(platformAdminRoutes)) {
     const path = fillPath(route.path, {
@@ -83,7 +83,7 @@ test('admin operations and figures are not on the public listener', async () => 
   assert.match(await figures.text(), /^duebridge_http_request_duration_seconds_count/m);
 });
 
-test('both listeners say that they live, are ready, and what they offer', async () => {
+test('both listeners serve /healthz, /readyz and their API document', async () => {
   for (const base of [platform.url, platform.adminUrl]) {
     assert.equal((await fetch(new URL('/healthz', base))).status, 200);
     assert.equal((await fetch(new URL('/readyz', base))).status, 200);
@@ -95,7 +95,7 @@ test('both listeners say that they live, are ready, and what they offer', async 
   }
 });
 
-test('a partner is registered once, read, changed and paused, and its secret is answered by nothing', async () => {
+test('a partner is registered once, read, changed and paused, and no answer contains its secret', async () => {
   const registration = {
     partner_id: 'gas',
     name: 'Gas',
@@ -134,7 +134,7 @@ test('a partner is registered once, read, changed and paused, and its secret is 
   assertCode(await platform.admin('GET', '/admin/v1/partners/%00'), 'INVALID_REQUEST');
 });
 
-test('a key is issued, rotated, listed and revoked, and its next use is refused [AU1]', async () => {
+test('a key is issued, rotated, listed and revoked, and then refused [AU1]', async () => {
   const path = '/admin/v1/partners/water/keys';
   const first = (await platform.admin('POST', path, {})).body;
   const second = await platform.admin('POST', path, { client_id: first['client_id'] });
@@ -185,7 +185,7 @@ test('payments are listed newest first, page by page, none twice and none missed
   }
 });
 
-test('a payment that has not ended after a day stands on a list for people, and is not failed for it [ST3]', async () => {
+test('a payment that has not ended after a day is listed for operators, and is not failed for it [ST3]', async () => {
   await pay('a1');
   await platform.database.query(
     `INSERT INTO duebridge_platform.payments (platform_payment_id, partner_id, biller_id, account_id, platform_batch_id,
@@ -214,7 +214,7 @@ test('a payment is read with every step of its life, each with its time and who 
   assertCode(await platform.admin('GET', '/admin/v1/payments/never'), 'PAYMENT_NOT_FOUND');
 });
 
-test('an operator withdraws what cannot have left, and nothing else, and says why', async () => {
+test('an operator can withdraw only a payment that cannot have been sent, with a reason', async () => {
   const accepted = await pay('a3');
   const path = (id: string, verb: string): string => `/admin/v1/payments/${id}/${verb}`;
   const reason = { reason: 'customer called' };
@@ -274,7 +274,7 @@ test('a batch shows its statement and is compared with the partner, difference b
   );
 });
 
-test('the audit tells what was done, the newest first, and no secret', async () => {
+test('the audit lists what was done, newest first, and no secret', async () => {
   const answer = await platform.admin('GET', '/admin/v1/audit');
   const entries = answer.body['entries'] as { at: string; event: string }[];
   assert.ok(entries.some((entry) => entry.event === 'partner_added'));

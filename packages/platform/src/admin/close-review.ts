@@ -91,7 +91,7 @@ async function requestClose(
       [platform_payment_id, actor, reason],
     );
     if (made.length === 0) {
-      throw new Refusal('CONFLICT', { message: 'Somebody asked for this at the same moment' });
+      throw new Refusal('CONFLICT', { message: 'Somebody else asked for this at the same time' });
     }
     await note(tx, {
       actor,

@@ -82,7 +82,7 @@ export function serveConsole(app: FastifyInstance, dist: URL = builtPages): void
 async function loadConsole(dist: URL): Promise<ConsoleFiles> {
   const text = await readFile(new URL('manifest.json', dist), 'utf8').catch(() => {
     throw new Refusal('SERVICE_UNAVAILABLE', {
-      message: 'The pages are not built yet: run "npm run prepare" and load this again',
+      message: 'The pages are not built yet: run "npm run prepare" and reload',
       headers: { 'Retry-After': '5' },
     });
   });

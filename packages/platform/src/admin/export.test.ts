@@ -4,7 +4,7 @@ import { redact } from '../store/attempts.ts';
 import { windowDay } from '../reconciliation/batch.ts';
 import { csvCell } from './export.ts';
 
-test('a cell that a spreadsheet would run is text, and one with a comma or a quote stays one cell', () => {
+test('a cell that a spreadsheet would run as a formula becomes text, and a comma or quote stays in its cell', () => {
   assert.equal(csvCell('=HYPERLINK("http://x")'), `"'=HYPERLINK(""http://x"")"`);
   for (const text of ['+1', '-1', '@x', '\tx', '\rx']) assert.match(csvCell(text), /^"?'/);
   assert.equal(csvCell('a, b'), '"a, b"');
@@ -14,7 +14,7 @@ test('a cell that a spreadsheet would run is text, and one with a comma or a quo
   assert.equal(csvCell('plain'), 'plain');
 });
 
-test('evidence keeps what helps, and no secret, account, address, phone or token', () => {
+test('evidence of answers contains no secret, account, address, phone number or token', () => {
   const kept = redact(
     'Payment of 25.00 refused for ACC-99: jo.public@mail.example, +1 (512) 555-0100, Bearer abc.def, ' +
       '4111 1111 1111 1111, key s3cret, 0a1b2c3d4e5f60718293a4b5c6d7e8f9',
@@ -25,7 +25,7 @@ test('evidence keeps what helps, and no secret, account, address, phone or token
   assert.equal(redact('a\u0000b\u001b[31m', []), 'a b [31m');
 });
 
-test('a batch bears the day whose payments it holds, by the calendar of its partner', () => {
+test('a batch is named after the day of its payments, in its partner’s time zone', () => {
   const utc = { batch_time_zone: 'UTC' };
   assert.equal(windowDay(utc, Date.parse('2026-03-22T00:00:00Z')), '2026-03-21');
   assert.equal(windowDay(utc, Date.parse('2026-03-21T17:00:00Z')), '2026-03-21');

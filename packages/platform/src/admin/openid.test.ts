@@ -110,7 +110,7 @@ function browser() {
   };
 }
 
-test('whoever the provider names and an admin has added is signed in, with their own role', async () => {
+test('a person known to the provider and added by an admin is signed in with their own role', async () => {
   await platform.admin('POST', '/admin/v1/operators', {
     operator_id: 'ada',
     name: 'Ada',
@@ -126,20 +126,20 @@ test('whoever the provider names and an admin has added is signed in, with their
   assert.match(audit.text, /operator_signed_in/);
 });
 
-test('whoever is known to the provider and not to us gets no session, and is told so', async () => {
+test('a person known to the provider but not added here gets no session and is told so', async () => {
   const visitor = browser();
   assert.equal(await visitor.signIn('mallory@login'), `${platform.adminUrl}/console?refused`);
   assert.equal((await visitor.self()).status, 401);
 });
 
-test('a disabled operator does not come in by the provider either', async () => {
+test('a disabled operator cannot sign in through the provider either', async () => {
   await platform.admin('PATCH', '/admin/v1/operators/ada', { disabled: true });
   const visitor = browser();
   assert.equal(await visitor.signIn('ada@login'), `${platform.adminUrl}/console?refused`);
   await platform.admin('PATCH', '/admin/v1/operators/ada', { disabled: false });
 });
 
-test('an answer that nobody asked for, or with another state, opens nothing', async () => {
+test('an unsolicited sign-in answer, or one with another state, opens no session', async () => {
   const visitor = browser();
   const unasked = await visitor.visit(`${redirectUrl}?code=x&state=y`);
   assert.match(unasked.url, /refused/);

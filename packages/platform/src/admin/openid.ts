@@ -91,7 +91,7 @@ export function mountOpenId(
     )?.[1];
     const clear = cookieOf('', 0, isSecure(request));
     try {
-      if (cookie === undefined) throw new Error('there is no sign-in under way');
+      if (cookie === undefined) throw new Error('no sign-in is in progress');
       const pending = JSON.parse(sealer.open(cookie, SIGN_IN_PATH)) as Pending;
       const answered = new URL(provider.redirectUrl);
       answered.search = new URL(request.url, provider.redirectUrl).search;
@@ -102,11 +102,11 @@ export function mountOpenId(
         idTokenExpected: true,
       });
       const oidc_subject = tokens.claims()?.sub;
-      if (oidc_subject === undefined) throw new Error('the ID token names nobody');
+      if (oidc_subject === undefined) throw new Error('the ID token names no subject');
       await startSession(operators, { oidc_subject }, reply, isSecure(request));
     } catch (error) {
       // The reason is logged; the caller learns only that the sign-in failed.
-      log.warn({ error: messageOf(error) }, 'a sign-in by OpenID Connect was refused');
+      log.warn({ error: messageOf(error) }, 'an OpenID Connect sign-in was refused');
       return reply.header('Set-Cookie', clear).redirect('/console?refused');
     }
     return reply.header('Set-Cookie', clear).redirect('/console');

@@ -33,7 +33,7 @@ async function add(operator_id: string, role: string): Promise<OperatorKeyGrant>
   return grant.body as unknown as OperatorKeyGrant;
 }
 
-test('each role reaches its operations and no others: the table decides, not the handler', async () => {
+test('each role reaches only its own operations: the route table decides, not the handler', async () => {
   for (const role of ['viewer', 'operator', 'admin'] as const) {
     const { operator_key } = await add(`role-${role}`, role);
     for (const route of Object.values(platformAdminRoutes)) {
@@ -68,7 +68,7 @@ test('a key is rotated without a gap, and a revoked one is refused at once', asy
   assert.equal((await platform.admin('DELETE', `${path}/opk_0123456789abcdef`)).status, 404);
 });
 
-test('a disabled operator and a lowered role count at once, and the audit names who did it', async () => {
+test('disabling an operator or lowering a role takes effect at once, and the audit names who did it', async () => {
   const { operator_key } = await add('dora', 'operator');
   const path = '/admin/v1/operators/dora';
   await platform.admin('PATCH', path, { role: 'viewer' });
@@ -85,7 +85,7 @@ test('a disabled operator and a lowered role count at once, and the audit names 
   assert.ok(entries.every(({ actor }) => actor === 'admin-key'));
 });
 
-test('nobody can take the name under which the deployment key stands in the audit, or a name twice', async () => {
+test('no operator can take the audit name of the deployment key, or a name that exists', async () => {
   for (const operator_id of ['admin-key', 'rosa']) {
     const person = { operator_id, name: 'x', role: 'admin' };
     assert.equal((await platform.admin('POST', '/admin/v1/operators', person)).status, 409);
@@ -134,7 +134,7 @@ test('a session ends with the key that opened it, and a wrong key opens none', a
   assert.equal(self.body['operator_id'], 'admin-key');
 });
 
-test('keys are not guessed from one address for long', async () => {
+test('guessing keys from one address is limited', async () => {
   const codes: number[] = [];
   for (let count = 0; count < 20; count += 1) {
     codes.push((await ask({}, 'POST', '/console/sign-in', { key: 'guess' })).status);
@@ -142,7 +142,7 @@ test('keys are not guessed from one address for long', async () => {
   assert.ok(codes.includes(429), codes.join(' '));
 });
 
-test('no key of an operator, and no session, stands in the database', async () => {
+test('no operator key and no session secret is stored in the database', async () => {
   const grant = await add('nora', 'viewer');
   const { cookie } = await signIn(platform.adminKey).catch(() => ({ cookie: 'none' }));
   const rows = await platform.database.query(

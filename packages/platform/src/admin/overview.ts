@@ -206,12 +206,12 @@ export async function keepGauges(options: {
   const { database, metrics, figures, clock, log, signal } = options;
   const reviews = metrics.gauge(
     'duebridge_reviews',
-    'Payments that wait for an operator, by reason',
+    'Payments waiting for an operator, by reason',
     ['reason'],
   );
   const reviewAge = metrics.gauge(
     'duebridge_review_oldest_seconds',
-    'Since when the oldest payment in review waits, by reason',
+    'Time since when the oldest payment in review has been waiting, by reason',
     ['reason'],
   );
   let unsettled = 0;
@@ -225,13 +225,13 @@ export async function keepGauges(options: {
   );
   metrics.gauge(
     'duebridge_unsettled_oldest_seconds',
-    'Since when the oldest ended payment waits for its funds',
+    'Time since when the oldest ended payment has been waiting for its funds',
     [],
     () => unsettledAge,
   );
   metrics.gauge(
     'duebridge_open_differences',
-    'Differences of reconciliations that nobody has resolved',
+    'Unresolved differences of reconciliations',
     [],
     () => differences,
   );
@@ -261,7 +261,7 @@ export async function keepGauges(options: {
       // Read the week in advance, so that the first person who opens it does not wait.
       await figures({ range: '7d' }, clock.now());
     } catch (error) {
-      log.warn({ error }, 'could not read the gauges of what waits');
+      log.warn({ error }, 'could not read the gauges of waiting payments');
     }
     await clock.sleep(GAUGES_EVERY_MS, signal);
   }

@@ -145,7 +145,7 @@ async function inReview(amount = 2500): Promise<{ id: string; session: string }>
 
 const reason = { reason: 'the biller says that it will never take it' };
 
-test('a payment that its partner refused for good is closed: failed, funds released, customer free to pay anew', async () => {
+test('a payment refused by its partner for good can be closed: failed, funds released, the customer may pay again', async () => {
   const { id, session } = await inReview();
   const closed = await ada('POST', `/admin/v1/payments/${id}/close`, reason);
   assert.equal(closed.status, 200, closed.text);
@@ -172,7 +172,7 @@ test('a payment that its partner refused for good is closed: failed, funds relea
   assert.equal(end?.detail['reason'], reason.reason);
 });
 
-test('nothing is closed that the partner knows after all, or does not clearly deny', async () => {
+test('a payment is not closed while the partner knows it or does not clearly deny it', async () => {
   const { id } = await inReview();
   const path = `/admin/v1/payments/${id}/close`;
   partner.knows = true;
@@ -191,7 +191,7 @@ test('nothing is closed that the partner knows after all, or does not clearly de
   assert.equal((await vic('POST', path, reason)).body['code'], 'INSUFFICIENT_ROLE');
 });
 
-test('above the limit one person alone does not end a payment, however often they ask', async () => {
+test('above the limit one person cannot end a payment alone, however often they ask', async () => {
   const { id } = await inReview(100_001);
   const path = `/admin/v1/payments/${id}/close`;
   const first = await ada('POST', path, reason);
@@ -207,7 +207,7 @@ test('above the limit one person alone does not end a payment, however often the
   assert.equal(end?.detail['approved_by'], 'bob');
 });
 
-test('what the partner answered stands beside each attempt, without secrets and contact data, and sealed in the table', async () => {
+test('each attempt shows the partner’s answer without secrets or contact data, and the table holds it encrypted', async () => {
   const { id } = await inReview();
   const { attempts } = await detailOf(id);
   const put = attempts.find((attempt) => attempt.kind === 'put');
@@ -229,7 +229,7 @@ test('what the partner answered stands beside each attempt, without secrets and 
   });
 });
 
-test('a payment in review shows in the overview and in the figures, with its reason and its age', async () => {
+test('a payment in review appears in the overview and in the figures, with its reason and age', async () => {
   await inReview();
   const seen = (await vic('GET', '/admin/v1/overview')).body as unknown as Overview;
   const review = seen.reviews.find(({ reason }) => reason === 'rejected_422');
@@ -241,7 +241,7 @@ test('a payment in review shows in the overview and in the figures, with its rea
   });
 });
 
-test('the account is shown whole to whoever said why, and found by, and both are in the audit', async () => {
+test('the full account id is shown, and searched for, only with a reason that is audited', async () => {
   const { id } = await inReview();
   assert.equal((await vic('POST', `/admin/v1/payments/${id}/unmask`, reason)).status, 403);
   const shown = await ada('POST', `/admin/v1/payments/${id}/unmask`, reason);
@@ -291,7 +291,7 @@ test('a payment is found by each of its ids, its amount, its day, and by how it 
   assert.ok(payments.length > 0 && payments.every(({ status }) => status === 'failed'));
 });
 
-test('the partner is asked for the status at once, which changes nothing and stands in the audit and among the attempts', async () => {
+test('asking the partner for a status changes nothing and is recorded in the audit and the attempts', async () => {
   const { id } = await inReview();
   const before = await detailOf(id);
   const refused = await vic('POST', `/admin/v1/payments/${id}/poll`, reason);
@@ -322,7 +322,7 @@ test('the partner is asked for the status at once, which changes nothing and sta
   assert.equal(nobody.status, 404);
 });
 
-test('reasons of failures are ranked, their numbers taken for one, and a processor’s reference finds its payment', async () => {
+test('failure reasons are ranked, ignoring numbers in them, and a processor’s reference finds its payment', async () => {
   for (const amount of [2_501, 2_502]) {
     const { id } = await inReview(amount);
     assert.equal((await ada('POST', `/admin/v1/payments/${id}/close`, reason)).status, 200);

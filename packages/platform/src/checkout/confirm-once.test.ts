@@ -60,7 +60,7 @@ function open(on: Database, taken: PaymentRow[], at = clock): Payments {
   });
 }
 
-test('the engine hears of a payment after its commit, once, and it is in one of its slots [S4 PL1]', async () => {
+test('the engine learns of a payment once, after its commit, and the payment is in one of its slots [S4 PL1]', async () => {
   const taken: PaymentRow[] = [];
   const payments = open(database, taken);
   const session = newSession();
@@ -105,7 +105,7 @@ test('a commit whose answer is lost leaves no payment that nobody drives [S4 PL1
   assert.equal(again.platform_payment_id, taken[0]?.platform_payment_id);
 });
 
-test('a commit that comes through after its connection was given up leaves no payment that nobody drives [S4]', async () => {
+test('a commit that succeeds after its connection was given up leaves no payment that nobody drives [S4]', async () => {
   const taken: PaymentRow[] = [];
   const mayCommit = Promise.withResolvers<void>();
   const given = Promise.withResolvers<void>();
@@ -150,7 +150,7 @@ test('a commit that comes through after its connection was given up leaves no pa
   assert.ok(looks.started >= 1);
 });
 
-test('a commit that never happened is forgotten: nothing is driven, and the next click makes the one', async () => {
+test('a commit that never happened is forgotten: nothing is driven, and the next click makes the payment', async () => {
   const taken: PaymentRow[] = [];
   let fail = true;
   const seen = { looks: 0 };
@@ -206,7 +206,7 @@ test('a database clock that is an hour ahead at the cut-off keeps nobody from pa
   assert.equal(taken.length, 1);
 });
 
-test('a host whose clock is behind at the cut-off pays into the next batch, not into a closed one', async () => {
+test('a host whose clock is behind at the cut-off adds the payment to the next batch, not to a closed one', async () => {
   const cutoff = cutoffAfter(partner, Date.now());
   const behind = manualClock(cutoff - 60_000);
   await database.query(

@@ -41,12 +41,12 @@ test('a payment whose outcome is unknown is on its way, never failed [EE9]', () 
   assert.equal(accepted.progress, 'accepted');
 });
 
-test('why the platform holds a payment back is not for its customer', () => {
+test('the customer does not see why the platform holds a payment back', () => {
   const shown = toFlowPayment({ ...row, stage: 'review', review_reason: 'amount_mismatch' });
   assert.ok(!JSON.stringify(shown).includes('amount_mismatch'));
 });
 
-test('a reason is text of one line, without what could turn or break a page', () => {
+test('a reason is one line of text without control or direction characters', () => {
   assert.equal(plainText('a\u0000b\r\nc\td'), 'ab c d');
   assert.equal(plainText('\u202eevil\u2066 text\u200f'), 'evil text');
   assert.equal(plainText('<b>bold</b>'), '<b>bold</b>');
@@ -74,7 +74,7 @@ test('an amount at a limit is allowed, one cent beyond it is not [S5]', () => {
   assert.deepEqual(amountProblems(99_999_999_999, {}), []);
 });
 
-test('an account id shows its end, and a short one at most half of itself', () => {
+test('a masked account id shows only its end, and at most half of a short one', () => {
   assert.equal(maskAccountId('1234567890'), '••••7890');
   assert.equal(maskAccountId('12345'), '••••45');
   assert.equal(maskAccountId('1'), '••••');

@@ -100,7 +100,7 @@ async function lines(
   return text;
 }
 
-test('a stream says the same thing once, and ends with the payment', async (t) => {
+test('a stream sends each state once and ends with the payment', async (t) => {
   const { open, change, listening, size } = await rig(t);
   const response = await open();
   const reader = response.body!.getReader();
@@ -119,7 +119,7 @@ test('a stream says the same thing once, and ends with the payment', async (t) =
   assert.equal(size(), 0);
 });
 
-test('a change that happens while the payment is read is not lost, and does not go back', async (t) => {
+test('a change during the read of a payment is neither lost nor followed by an older state', async (t) => {
   const { open, change } = await rig(t);
   const read = async (): Promise<PaymentRow> => {
     change(ended);
@@ -132,7 +132,7 @@ test('a change that happens while the payment is read is not lost, and does not 
   );
 });
 
-test('silence is filled every ten seconds, and ends with the session', async (t) => {
+test('a quiet stream gets a heartbeat every ten seconds until the session ends', async (t) => {
   const { open, clock, listening } = await rig(t);
   const response = await open({ lifeMs: 35_000 });
   const reader = response.body!.getReader();
@@ -146,7 +146,7 @@ test('silence is filled every ten seconds, and ends with the session', async (t)
   assert.equal(listening(), 0);
 });
 
-test('a client that goes away is forgotten', async (t) => {
+test('a client that disconnects is forgotten', async (t) => {
   const { open, listening, clock } = await rig(t);
   const gone = new AbortController();
   const response = await open({ signal: gone.signal });
@@ -170,7 +170,7 @@ test('a payment that cannot be read is an ordinary error, not a stream', async (
   assert.equal(size(), 0);
 });
 
-test('a stream carries what every answer carries, and its connection ends with it', async (t) => {
+test('a stream has the headers of every answer, and its connection ends with it', async (t) => {
   const { open, change } = await rig(t);
   const response = await open();
   assert.match(response.headers.get('content-type') ?? '', /^text\/event-stream/);
@@ -182,7 +182,7 @@ test('a stream carries what every answer carries, and its connection ends with i
   await response.text();
 });
 
-test('one flow has few streams, whatever the number of its sessions: the oldest makes room', async (t) => {
+test('one flow has few streams, however many sessions it has: the oldest is closed', async (t) => {
   const { open, size } = await rig(t, { perFlow: 3, perAddress: 100, inAll: 100 });
   const responses = [];
   for (let index = 0; index < 8; index += 1) responses.push(await open({ flow: 'one customer' }));
@@ -193,7 +193,7 @@ test('one flow has few streams, whatever the number of its sessions: the oldest 
   assert.equal(size(), 4);
 });
 
-test('an address and all addresses together have a share, beyond which a page is told to wait and poll', async (t) => {
+test('streams are limited per address and in total; beyond that a page is told to poll', async (t) => {
   const { open, size } = await rig(t, { perFlow: 2, perAddress: 3, inAll: 5 });
   const from = (address: string, flow: string): Promise<Response> => open({ address, flow });
   for (const flow of ['a', 'b', 'c']) assert.equal((await from('192.0.2.1', flow)).status, 200);
@@ -205,7 +205,7 @@ test('an address and all addresses together have a share, beyond which a page is
   assert.equal(size(), 5);
 });
 
-test('an ended stream gives its place back', async (t) => {
+test('an ended stream frees its place', async (t) => {
   const { open, change, size } = await rig(t, { perFlow: 2, perAddress: 1, inAll: 1 });
   for (let round = 0; round < 3; round += 1) {
     const response = await open();
@@ -216,7 +216,7 @@ test('an ended stream gives its place back', async (t) => {
   }
 });
 
-test('the streams together leave most connections to requests [LV10]', () => {
+test('all streams together leave most connections to requests [LV10]', () => {
   const app = createServer();
   const { perFlow, perAddress, inAll } = STREAM_LIMITS;
   assert.ok(perFlow < perAddress && perAddress < inAll);

@@ -114,7 +114,7 @@ async function paymentsOf(account_id: string): Promise<number> {
   return rows.length;
 }
 
-test('a token opens the flow, the flow shows the bill, the bill is paid to its end [S1 S4 S5]', async () => {
+test('a token opens the flow, the flow shows the bill, and the bill is paid [S1 S4 S5]', async () => {
   const account = newAccount(succeeded());
   const { session, session_id, token } = await platform.session(credentials, account);
   assert.notEqual(session, token);
@@ -140,7 +140,7 @@ test('a token opens the flow, the flow shows the bill, the bill is paid to its e
   assert.deepEqual((await readSession(session)).payment, end);
 });
 
-test('an unknown, a garbled and an expired token open nothing, and say which they are [S1 PL12]', async () => {
+test('an unknown, a garbled and an expired token open nothing, each with its own error [S1 PL12]', async () => {
   assertCode(await exchange(`dbt_${'A'.repeat(43)}`), 'TOKEN_INVALID');
   assertCode(await exchange('x'), 'TOKEN_INVALID');
   const bare = await platform.call('POST', '/v1/flow/session', { body: {} });
@@ -178,7 +178,7 @@ test('only a site registered for the partner may show its flow [S1]', async () =
   assertCode(await exchange(token, { site: 'x' }), 'INVALID_REQUEST');
 });
 
-test('a session that has ended, or was never one, opens nothing', async () => {
+test('an expired or made-up session opens nothing', async () => {
   const { session } = await platform.session(credentials, 'a1', newCustomer());
   const payment = await pay(session);
   await platform.database.query(
@@ -218,7 +218,7 @@ test('a hundred confirms from two tabs and two tokens make one payment [S4 PL3]'
   assert.equal(await paymentsOf(account), 1);
 });
 
-test('a reload that brings a fresh token lands on the payment under way, and cannot pay again [S4]', async () => {
+test('a reload with a fresh token shows the payment in progress and cannot pay again [S4]', async () => {
   const account = newAccount();
   const customer = newCustomer();
   const before = await platform.session(credentials, account, customer);
@@ -233,7 +233,7 @@ test('a reload that brings a fresh token lands on the payment under way, and can
   assert.equal(await paymentsOf(account), 1);
 });
 
-test('a tab drawn before the other tab paid does not pay a second time, even after the end [S4 PL3]', async () => {
+test('a tab opened before another tab paid cannot pay a second time, even after the payment ended [S4 PL3]', async () => {
   const account = newAccount(succeeded());
   const customer = newCustomer();
   const one = await platform.session(credentials, account, customer);
@@ -281,7 +281,7 @@ test('a token makes one successful payment, however often it is exchanged afterw
   assert.equal(await paymentsOf(account), 1);
 });
 
-test('two people who share a bill pay it each, and neither sees the payment of the other', async () => {
+test('two people who share a bill can each pay it, and neither sees the other’s payment', async () => {
   const account = newAccount();
   const one = await platform.session(credentials, account, newCustomer());
   const two = await platform.session(credentials, account, newCustomer());
@@ -320,7 +320,7 @@ test('another id, another customer, another partner: the same 404 for all of the
   assertCode(odd, 'INVALID_REQUEST');
 });
 
-test('a payment of another partner is not given to a session even if the flow led to it', async () => {
+test('a session never gets a payment of another partner, even if its flow points to one', async () => {
   const account = newAccount();
   const mine = await platform.session(credentials, account, newCustomer());
   const payment = await pay(mine.session);
@@ -351,7 +351,7 @@ test('a payment of another partner is not given to a session even if the flow le
   assert.notEqual(shown, payment.platform_payment_id);
 });
 
-test('a payment that failed is tried again once per try, however often the button is pressed [S4]', async () => {
+test('each retry of a failed payment makes one payment, however often the button is pressed [S4]', async () => {
   const account = newAccount(failed('The card office is closed'));
   const { session } = await platform.session(credentials, account, newCustomer());
   const first = await pay(session);
@@ -373,7 +373,7 @@ test('a payment that failed is tried again once per try, however often the butto
   assertCode(await confirm(session, { replaces: 'never' }), 'CONFLICT');
 });
 
-test('a failed try of an old page is not tried again once the bill was paid from another [S4]', async () => {
+test('an old page cannot retry its failed payment after another page paid the bill [S4]', async () => {
   const account = newAccount(failed('The account was not found or is not active.'));
   const customer = newCustomer();
   const first = await platform.session(credentials, account, customer);
@@ -391,7 +391,7 @@ test('a failed try of an old page is not tried again once the bill was paid from
   assert.equal(await paymentsOf(account), 2);
 });
 
-test('a payment that its biller canceled may be made again, once [S4]', async () => {
+test('a payment canceled by its biller may be replaced, once [S4]', async () => {
   const account = newAccount({ status: 'canceled', posted_at: null });
   const { session } = await platform.session(credentials, account, newCustomer());
   const first = await pay(session);
@@ -404,7 +404,7 @@ test('a payment that its biller canceled may be made again, once [S4]', async ()
   assert.equal(await paymentsOf(account), 2);
 });
 
-test('what failed as a duplicate is not tried again: the biller has the money [S4]', async () => {
+test('a payment that failed as a duplicate cannot be retried: the biller has the money [S4]', async () => {
   const account = newAccount(failed('Duplicate payment detected'));
   const { session } = await platform.session(credentials, account, newCustomer());
   const payment = await pay(session);
@@ -414,7 +414,7 @@ test('what failed as a duplicate is not tried again: the biller has the money [S
   assert.equal(await paymentsOf(account), 1);
 });
 
-test('only the words of the interface forbid another try; prose that may speak of a duplicate asks, and forbids nothing [FR1]', async () => {
+test('only the interface’s reason forbids a retry; free text that may describe a duplicate only asks [FR1]', async () => {
   for (const [reason, failure] of [
     ['Duplicate payment detected', 'duplicate'],
     ['duplicate payment detected.', 'duplicate'],
@@ -438,7 +438,7 @@ test('only the words of the interface forbid another try; prose that may speak o
   }
 });
 
-test('a funding method that declines is not told as the refusal of the biller', async () => {
+test('a declined funding method is not reported as a refusal by the biller', async () => {
   const account = newAccount(succeeded());
   const { session } = await platform.session(credentials, account, newCustomer());
   const payment = await pay(session, { funding_method: 'sandbox_declined' });
@@ -447,7 +447,7 @@ test('a funding method that declines is not told as the refusal of the biller', 
   assert.ok(!partner.payments.has(payment.platform_payment_id));
 });
 
-test('a reason that cannot be stored as it is ends its payment all the same, and those beside it', async () => {
+test('a reason that cannot be stored unchanged still ends its payment, and those in the same batch', async () => {
   const odd = newAccount(failed('closed\u0000since\ud800 May'));
   const other = newAccount(failed('Please call us'));
   const both = await Promise.all(
@@ -463,7 +463,7 @@ test('a reason that cannot be stored as it is ends its payment all the same, and
   );
 });
 
-test('the exchange brings the bill, and none where the biller does not answer', async () => {
+test('the exchange returns the bill, or none if the biller does not answer', async () => {
   const account = newAccount();
   const { session, bill } = await platform.session(credentials, account, newCustomer());
   assert.deepEqual(bill, await readSession(session));
@@ -474,7 +474,7 @@ test('the exchange brings the bill, and none where the biller does not answer', 
   assert.equal((await readSession(bare.session)).payment, null);
 });
 
-test('a token opens a limited number of sessions, those that are open go on', async () => {
+test('a token opens a limited number of sessions, and open ones continue', async () => {
   const made = await platform.token(credentials, {
     ...tokenRequest(newAccount()),
     email: newCustomer(),
@@ -490,7 +490,7 @@ test('a token opens a limited number of sessions, those that are open go on', as
   for (const { body } of open) await readSession(String(body['session']));
 });
 
-test('the second payer of an account is told of the first while that payment is processing', async () => {
+test('a second payer of an account is told of the first while that payment is processing', async () => {
   const account = newAccount();
   const one = await platform.session(credentials, account, newCustomer());
   assert.equal(one.bill?.other_payment, undefined);
@@ -509,7 +509,7 @@ test('the second payer of an account is told of the first while that payment is 
   assert.equal((await readSession(session)).other_payment, undefined);
 });
 
-test('one address in two Unicode forms is one customer, who meets the payment already made', async () => {
+test('an e-mail address in two Unicode forms is one customer, who sees the payment already made', async () => {
   const account = newAccount();
   const name = `zoë${newCustomer()}`;
   const one = await platform.session(credentials, account, name.normalize('NFC'));
@@ -519,7 +519,7 @@ test('one address in two Unicode forms is one customer, who meets the payment al
   assert.equal(shown.payment?.platform_payment_id, payment.platform_payment_id);
 });
 
-test('a customer who comes back is told what was paid last', async () => {
+test('a returning customer sees the last payment', async () => {
   const account = newAccount(succeeded());
   const customer = newCustomer();
   const one = await platform.session(credentials, account, customer);
@@ -534,7 +534,7 @@ test('a customer who comes back is told what was paid last', async () => {
   });
 });
 
-test('a receipt names its payer and where to ask, and nobody learns a name before there is one [PL15]', async () => {
+test('a receipt names its payer and a contact, and no name appears before there is a receipt [PL15]', async () => {
   const account = newAccount();
   await platform.admin('PATCH', `/admin/v1/partners/${biller.partner_id}`, {
     support_contact: 'help@water.example',
@@ -597,7 +597,7 @@ test('an amount that the account does not allow is refused with the limit, and s
   assert.equal((await pay(session, { amount_in_cents: 100 })).amount_in_cents, 100);
 });
 
-test('an account that is gone or inactive is said to be not found, not payable in silence', async () => {
+test('an account that is gone or inactive is reported as not found, not offered for payment', async () => {
   const account = newAccount();
   const { session } = await platform.session(credentials, account, newCustomer());
   const record = partner.accounts.get(account)!;
@@ -617,7 +617,7 @@ test('an account that is gone or inactive is said to be not found, not payable i
   assert.equal(await paymentsOf(account), 0);
 });
 
-test('a biller that does not answer is said to be unreachable before a payment, and hides none after it', async (t) => {
+test('a biller that does not answer is reported unreachable before a payment, and hides no payment afterwards', async (t) => {
   t.after(() => {
     partner.mode = 'ok';
   });
@@ -640,7 +640,7 @@ test('a biller that does not answer is said to be unreachable before a payment, 
   partner.mode = 'ok';
 });
 
-test('a partner that tells little is read for what it tells: balance apart, from the token, or unknown', async () => {
+test('a partner that returns little is still read: the balance comes separately, from the token, or is unknown', async () => {
   const account = newAccount();
   const read = async (): Promise<FlowSession['account']> => {
     const { session } = await platform.session(credentials, account, newCustomer());
@@ -695,7 +695,7 @@ test('a stream shows the payment at once, each change once, and ends at the end 
   assert.deepEqual(await follow(session, payment.platform_payment_id), [events.at(-1)]);
 });
 
-test('a customer who opens stream upon stream, from any number of sessions, keeps a few: the oldest gives way', async () => {
+test('a customer who opens many streams, from any number of sessions, keeps a few: the oldest is closed', async () => {
   const account = newAccount();
   const customer = newCustomer();
   const { session: first } = await platform.session(credentials, account, customer);
@@ -747,7 +747,7 @@ test('a stop ends every stream and leaves the payment to the next worker', async
   assert.deepEqual(row, { status: 'processing', worker_id: null });
 });
 
-test('no customer, account or secret stands in any line that was logged', () => {
+test('no log line contains a customer, an account or a secret', () => {
   assert.ok(platform.logged.length > 0);
   for (const word of [/canary/i, /dbs_/, /dbt_/, /secretaccount/]) {
     assert.deepEqual(

@@ -35,7 +35,7 @@ async function codeOf(promise: Promise<unknown>): Promise<string> {
   );
 }
 
-test('an issued key authenticates its own partner alone [AU1]', async () => {
+test('an issued key authenticates only its own partner [AU1]', async () => {
   const keys = open();
   const [a, b] = [await newPartner(), await newPartner()];
   const one = await keys.issue(a, undefined, 'test');
@@ -56,7 +56,7 @@ test('an unknown client is 404, every other wrong credential 401 [ER1 AU1]', asy
   assert.equal(await codeOf(keys.verify(client_id, '')), 'UNAUTHORIZED');
 });
 
-test('a refused caller is told by which header to prove itself [AU1]', async () => {
+test('a refused caller is told which header to send [AU1]', async () => {
   const keys = open();
   const { client_id } = await keys.issue(await newPartner(), undefined, 'test');
   for (const [id, key] of [
@@ -140,7 +140,7 @@ test('a client whose keys are all revoked is still known: 401, not 404 [ER1]', a
   assert.equal(await codeOf(keys.verify(client_id, api_key)), 'UNAUTHORIZED');
 });
 
-test('a wrong key costs as much as a right one: the database is asked as often, cached or not [AU1]', async () => {
+test('a wrong key costs as much as a right one: the same number of queries, cached or not [AU1]', async () => {
   let asked = 0;
   const counting: Database = {
     ...database,

@@ -124,7 +124,7 @@ test('a customer whose payment failed is told why, and that nothing was charged'
   assert.match(text, /have not been charged/);
 });
 
-test('a mail server that is busy loses no mail, and one that has taken it gets it once', async () => {
+test('a busy mail server loses no mail, and an accepted mail is sent once', async () => {
   mails.answer = 451;
   const id = await pay('a3', 'later@example.com', succeeded);
   const row = async () => {
@@ -154,7 +154,7 @@ test('a mail server that is busy loses no mail, and one that has taken it gets i
   assert.equal(to('paid@example.com').length, 1);
 });
 
-test('a refusal for good ends the tries, and no address stands in the queue or in the log', async () => {
+test('a permanent refusal ends the attempts, and neither queue nor log contains an address', async () => {
   mails.answer = 550;
   const id = await pay('a2', 'refused@example.com', succeeded);
   await eventually('it is given up', async () => {

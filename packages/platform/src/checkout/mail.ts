@@ -181,7 +181,7 @@ async function sendOne(
     const refused = isForGood(error) || tries >= MAX_TRIES;
     log.warn(
       { platform_payment_id, tries, given_up: refused, code: codeOf(error) },
-      'a mail was not taken by the mail server',
+      'the mail server did not accept a mail',
     );
     if (refused) await database.query(giveUpStatement, [platform_payment_id]);
     else {

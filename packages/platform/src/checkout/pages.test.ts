@@ -76,7 +76,7 @@ async function build(): Promise<void> {
   );
 }
 
-test('pages that are not built yet say so, and are there once they are', async () => {
+test('pages that are not built yet say so, and are served once they are', async () => {
   const missing = await app.inject('/sdk/v1/duebridge.js');
   assert.equal(missing.statusCode, 503);
   assert.equal(missing.json<{ code: string }>().code, 'SERVICE_UNAVAILABLE');
@@ -110,7 +110,7 @@ test('a payment page is framed by its own partner and by nobody else [S1]', asyn
   }
 });
 
-test('a payment page runs its own scripts alone, is kept by nobody and tells nobody where it was', async () => {
+test('a payment page runs only its own scripts, is not cached and sends no referrer', async () => {
   await build();
   const { headers } = await app.inject('/flow/v1/water');
   const policy = String(headers['content-security-policy']);
@@ -175,7 +175,7 @@ test('the SDK loads on any site, its versioned file forever, and no other file o
   }
 });
 
-test('assets of the page come compressed to who takes it, and keep their type', async () => {
+test('the page’s assets are compressed for clients that accept it, and keep their type', async () => {
   await build();
   const plain = await app.inject('/flow/assets/flow-cc.css');
   assert.equal(plain.body, 'a{}');
@@ -195,7 +195,7 @@ test('assets of the page come compressed to who takes it, and keep their type', 
   assert.equal(refused.headers['content-encoding'], undefined);
 });
 
-test('what a partner pinned goes on after the next release: the SDK, the page it meets, the table of hashes', async () => {
+test('what a partner pinned keeps working after the next release: the SDK, its page, the table of hashes', async () => {
   await build();
   for (const [url, text] of [
     ['/sdk/v1/duebridge-0.0.9-99.js', 'window.old = {};'],
@@ -213,7 +213,7 @@ test('what a partner pinned goes on after the next release: the SDK, the page it
   ]);
 });
 
-test('anybody may ask whether the platform is there, and learns nothing else', async () => {
+test('anybody can check that the platform is up, and learns nothing else', async () => {
   const ping = await app.inject('/flow/ping');
   assert.equal(ping.statusCode, 200);
   const policy = String(ping.headers['content-security-policy']);

@@ -96,7 +96,7 @@ const pingPolicy = `default-src 'none'; script-src 'sha256-${hash('sha256', ping
 
 /** Where a processor sends customers back to: this window has done its part, and the payment page asks by itself. */
 const RETURN_SCRIPT = 'close()';
-const returnPage = `<!doctype html><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>Payment</title><p>You can close this window. The payment page goes on by itself.<script>${RETURN_SCRIPT}</script>`;
+const returnPage = `<!doctype html><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>Payment</title><p>You can close this window. The payment page continues by itself.<script>${RETURN_SCRIPT}</script>`;
 const returnPolicy = `default-src 'none'; script-src 'sha256-${hash('sha256', RETURN_SCRIPT, 'base64')}'; frame-ancestors 'none'`;
 
 /** The frame of a funding method: its fields fill it, whatever they are. */
@@ -422,7 +422,7 @@ function send(request: FastifyRequest, reply: FastifyReply, asset: Asset): Fasti
 async function loadPages(dist: URL): Promise<Pages> {
   const text = await readFile(new URL('manifest.json', dist), 'utf8').catch(() => {
     throw new Refusal('SERVICE_UNAVAILABLE', {
-      message: 'The pages are not built yet: run "npm run prepare" and load this again',
+      message: 'The pages are not built yet: run "npm run prepare" and reload',
       headers: { 'Retry-After': '5' },
     });
   });

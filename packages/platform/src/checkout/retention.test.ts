@@ -41,7 +41,7 @@ async function pass(days: number): Promise<void> {
   await database.query(`UPDATE duebridge_platform.sessions SET expires_at = expires_at - ${back}`);
 }
 
-test('who only looked is forgotten in a day, who paid in ninety, and the payment stays', async () => {
+test('a customer who only looked is erased after a day, one who paid after ninety, and the payment stays', async () => {
   const looked = await platform.session(credentials, 'a1', 'looked@example.com');
   const paid = await platform.session(credentials, 'a2', 'paid@example.com');
   const made = await platform.call('POST', '/v1/flow/payments', {
@@ -104,7 +104,7 @@ async function tried(count: number, days: number, settled: boolean): Promise<str
   return ids;
 }
 
-test('evidence goes when its payment was settled long ago, and stays while a payment is not settled', async () => {
+test('evidence is deleted long after its payment was settled, and kept while it is not settled', async () => {
   const old = await tried(3, ATTEMPT_DAYS + 1, true);
   const stuck = await tried(2, ATTEMPT_DAYS + 1, false);
   const young = await tried(2, ATTEMPT_DAYS - 1, true);
@@ -123,7 +123,7 @@ test('evidence goes when its payment was settled long ago, and stays while a pay
   assert.equal((await forget(database)).attempts, 0);
 });
 
-test('what is too much for one statement goes by several, and young evidence is not read', async () => {
+test('what is too much for one statement is deleted by several, and recent evidence is not read', async () => {
   await tried(20_000, 1, true);
   await tried(5_500, ATTEMPT_DAYS + 1, true);
   await database.withConnection(async (connection) => {

@@ -57,7 +57,8 @@ export interface Sessions {
   /**
    * Exchanges a token, and reads the bill in the same call if the partner answers, which saves the page a round trip. Throws
    * Refusal TOKEN_INVALID (never issued, or long gone), TOKEN_EXPIRED, ORIGIN_NOT_ALLOWED (the page around the frame is not one of
-   * the partner's), MODE_MISMATCH (a test token on a live page, or the other way round), TOO_MANY_REQUESTS (the token has opened its share of sessions).
+   * the partner's), MODE_MISMATCH (a test token on a live page, or the other way round), TOO_MANY_REQUESTS (the token has opened too
+   * many sessions).
    */
   open(token: string | undefined, request: FlowSessionRequest): Promise<FlowSessionGrant>;
   /** The session of a secret. Throws Refusal SESSION_EXPIRED for one that has ended or never existed. */

@@ -43,7 +43,7 @@ test('a customer in, a token out: 200, JSON, the one field, an expiry in the hea
   assert.equal(await rows('tokens'), before + 1);
 });
 
-test('a 200 means that the row is there, under a hash, and what is personal is sealed [TK1 PL11]', async () => {
+test('a 200 means that the row is stored, under a hash, with personal data encrypted [TK1 PL11]', async () => {
   const { body } = await platform.token(credentials);
   const hash = hashSecret(String(body['token']));
   const [row] = await platform.database.query(
@@ -67,7 +67,7 @@ test('a 200 means that the row is there, under a hash, and what is personal is s
   }
 });
 
-test('only what is required is required: no balance, no identifiers, no second line [TR1 TR2 TR3 TR4]', async () => {
+test('nothing optional is demanded: no balance, no identifiers, no second address line [TR1 TR2 TR3 TR4]', async () => {
   const { balance: _balance, external_identifiers: _ids, ...least } = tokenRequest();
   assert.equal((await platform.token(credentials, least)).status, 200);
   assert.equal((await platform.token(credentials, { ...least, balance: {} })).status, 200);
@@ -104,7 +104,7 @@ test('any required field that is missing is named, and nothing is stored [TR1 TR
   }
 });
 
-test('no wrong value is turned into a right one [TR1 TR2 TR3 S5]', async () => {
+test('no invalid value is coerced into a valid one [TR1 TR2 TR3 S5]', async () => {
   const whole = tokenRequest();
   const address = whole['address'] as object;
   for (const body of [
@@ -130,7 +130,7 @@ test('no wrong value is turned into a right one [TR1 TR2 TR3 S5]', async () => {
   }
 });
 
-test('what is no JSON, or not quite, is refused as such [A1]', async () => {
+test('a body that is not strict JSON is refused as such [A1]', async () => {
   const text = JSON.stringify(tokenRequest());
   const post = (raw: string, headers: Record<string, string> = {}): Promise<Answer> =>
     platform.call('POST', '/v1/sbi/token', { raw, headers: { ...credentials, ...headers } });
@@ -143,7 +143,7 @@ test('what is no JSON, or not quite, is refused as such [A1]', async () => {
   await assertRefused(post(text, { 'content-encoding': 'gzip' }), 'UNSUPPORTED_MEDIA_TYPE');
 });
 
-test('a body of a mebibyte is cut off, and another method is told which one is right [LI1 A1]', async () => {
+test('a body of a mebibyte is cut off, and a wrong method gets the right one in Allow [LI1 A1]', async () => {
   const big = { ...tokenRequest(), notes: 'x'.repeat(1024 * 1024) };
   await assertRefused(platform.token(credentials, big), 'PAYLOAD_TOO_LARGE');
   const get = await platform.call('GET', '/v1/sbi/token', { headers: credentials });
@@ -151,7 +151,7 @@ test('a body of a mebibyte is cut off, and another method is told which one is r
   assert.equal(get.headers.get('allow'), 'POST');
 });
 
-test('a caller who sends its body drop by drop holds up nobody else [LI1]', async () => {
+test('a caller that sends its body very slowly delays nobody else [LI1]', async () => {
   const { port } = new URL(platform.url);
   const slow = connect(Number(port), '127.0.0.1');
   await new Promise((resolve) => {
@@ -181,12 +181,12 @@ test('an unknown client is 404 in the words of the interface, a wrong or missing
   }
 });
 
-test('who may not call learns nothing from the body: it is refused before it is read [AU1]', async () => {
+test('an unauthenticated caller is refused before its body is read [AU1]', async () => {
   const answer = platform.call('POST', '/v1/sbi/token', { raw: '{', headers: {} });
   await assertRefused(answer, 'UNAUTHORIZED');
 });
 
-test('an account that its biller does not know is 404; a silent biller costs two seconds and no token [ER1 TR4]', async () => {
+test('an account unknown to its biller is 404; a silent biller costs two seconds, and the token is still issued [ER1 TR4]', async () => {
   const answer = await assertRefused(
     platform.token(credentials, tokenRequest('nobody')),
     'NOT_FOUND',
@@ -202,7 +202,7 @@ test('an account that its biller does not know is 404; a silent biller costs two
   partner.mode = 'ok';
 });
 
-test('a biller that wants every account checked gets no token unchecked, one that wants none is not asked [TR4]', async () => {
+test('with account checks required no token is issued unchecked, and with checks off the biller is not asked [TR4]', async () => {
   const required = await platform.register(partner, { account_check: 'required' });
   const off = await platform.register(partner, { account_check: 'off' });
   const ofRequired = await platform.credentials(required.partner_id);
@@ -249,7 +249,7 @@ test('a client that asks too often is told when to come back; its neighbour is n
   assert.equal((await strict.token(calm)).status, 200);
 });
 
-test('an address that floods is stopped before anything is looked at [LI1]', async (t) => {
+test('a flood from one address is stopped before anything else is checked [LI1]', async (t) => {
   const strict = await startTestPlatform(t, { ipRate: { perSecond: 1, burst: 5 } });
   const answers = await Promise.all(
     Array.from({ length: 15 }, () => strict.token({ 'x-client-id': 'x', 'x-api-key': 'y' })),
@@ -258,7 +258,7 @@ test('an address that floods is stopped before anything is looked at [LI1]', asy
   assert.ok(answers.filter((answer) => answer.status === 429).length >= 5);
 });
 
-test('a thousand tokens of one body are a thousand different ones, with no word of the customer in them [TK1]', async () => {
+test('a thousand equal requests get a thousand different tokens, none of which contains customer data [TK1]', async () => {
   const before = await rows('tokens');
   const answers = await Promise.all(
     Array.from({ length: 1_000 }, () => platform.token(credentials)),
@@ -269,7 +269,7 @@ test('a thousand tokens of one body are a thousand different ones, with no word 
   assert.equal(await rows('tokens'), before + 1_000);
 });
 
-test('no browser of another site is let in: no permissive CORS on any answer [AU1]', async () => {
+test('no other site can read an answer in a browser: no permissive CORS on any answer [AU1]', async () => {
   for (const origin of ['https://water.example', 'https://evil.example']) {
     const answer = await platform.call('POST', '/v1/sbi/token', {
       headers: { ...credentials, origin },
@@ -282,7 +282,7 @@ test('no browser of another site is let in: no permissive CORS on any answer [AU
   }
 });
 
-test('a fault inside is 500 INTERNAL_ERROR with the words of the interface and nothing more [ER2]', async (t) => {
+test('an internal error is 500 INTERNAL_ERROR with the interface’s message and nothing else [ER2]', async (t) => {
   const broken = await startTestPlatform(t);
   const one = await broken.register(partner, { account_check: 'off' });
   const ofOne = await broken.credentials(one.partner_id);
@@ -298,7 +298,7 @@ test('a fault inside is 500 INTERNAL_ERROR with the words of the interface and n
   assert.ok(broken.logged.some((line) => line.includes('a bug')));
 });
 
-test('a database that is away is 503 with a time to come back, never a token that is not stored', async (t) => {
+test('without a database the answer is 503 with Retry-After, never a token that is not stored', async (t) => {
   const cut = await startTestPlatform(t);
   const one = await cut.register(partner, { account_check: 'off' });
   const ofOne = await cut.credentials(one.partner_id);
@@ -332,7 +332,7 @@ test('a database that is away is 503 with a time to come back, never a token tha
   assert.ok([200, 503].includes(later.status), later.text);
 });
 
-test('no name, address, key or token stands in any line that was logged [S1]', async () => {
+test('no log line contains a name, address, key or token [S1]', async () => {
   const made = await platform.token(credentials);
   await platform.token(credentials, { ...tokenRequest(), email: 'broken canary' });
   await platform.token({ ...credentials, 'x-api-key': 'canary-key' });

@@ -157,7 +157,7 @@ function accountOf(partner: Partner, request: TokenRequest): Account | undefined
   const biller_id = given.biller_id ?? partner.biller_id;
   if (biller_id === null) {
     throw new Refusal('INVALID_REQUEST', {
-      details: [{ path, problem: 'is required of an aggregator' }],
+      details: [{ path, problem: 'is required for an aggregator' }],
     });
   }
   if (partner.biller_id !== null && biller_id !== partner.biller_id) {
@@ -188,7 +188,7 @@ async function checkAccount(
       }
       log.info(
         { partner_id: partner.partner_id, reason: outcome.reason },
-        'a token was issued without its account having been checked',
+        'a token was issued without checking its account',
       );
   }
 }

@@ -34,7 +34,7 @@ export function addAudit(command: Command, terminal: Terminal): void {
     .option('--payment <id>', 'about one payment')
     .option('--from <time>', 'at or after, such as 2026-03-21T00:00:00Z')
     .option('--to <time>', 'before')
-    .option('--limit <n>', 'at most this many; 50')
+    .option('--limit <n>', 'maximum number of rows (default 50)')
     .option('--cursor <cursor>', 'continue from the next_cursor of the previous page')
     .addOption(jsonOption())
     .action(async (options: AuditOptions) => {
@@ -61,8 +61,8 @@ export function addAudit(command: Command, terminal: Terminal): void {
     });
   audit
     .command('verify')
-    .description('compare the audit with its seals: was a line altered, removed or put in?')
-    .option('--expect <number:seal>', 'a seal noted earlier, which must be there unchanged')
+    .description('compare the audit with its seals: was a line altered, removed or inserted?')
+    .option('--expect <number:seal>', 'a seal noted earlier, which must still exist unchanged')
     .addOption(jsonOption())
     // When `--json` precedes the subcommand, commander assigns it to `audit`.
     .action((options: AuditVerifyOptions, self: Command) =>

@@ -78,12 +78,12 @@ export function addBatches(command: Command, terminal: Terminal): void {
 
   command
     .command('differences')
-    .description('differences that reconciliations found, newest first')
+    .description('differences found by reconciliation, newest first')
     .addOption(new Option('--state <state>').choices(['open', 'resolved']).default('open'))
     .addOption(new Option('--kind <kind>').choices(DIFFERENCE_KINDS))
     .option('--partner <id>', 'of one partner')
     .option('--batch <id>', 'of one batch')
-    .option('--limit <n>', 'at most this many; 50')
+    .option('--limit <n>', 'maximum number of rows (default 50)')
     .option('--cursor <cursor>', 'continue from the next_cursor of the previous page')
     .addOption(jsonOption())
     .action(

@@ -10,7 +10,7 @@ export function addKeys(command: Command, terminal: Terminal): void {
     .command('issue')
     .description('issue a key; it is shown once')
     .requiredOption('--partner <id>', 'whose key')
-    .option('--client <client_id>', 'a second key for this client, to rotate to')
+    .option('--client <client_id>', 'issue a second key for this client, for a rotation')
     .addOption(jsonOption())
     .action(async (options: { partner: string; client?: string; json?: true }) => {
       const grant = await ask<ClientKeyGrant>(

@@ -78,7 +78,7 @@ test('an export opens in a spreadsheet and in a program, masked unless an admin 
   assert.match(await run(['export', '--id', id], operator_key), new RegExp(id));
 });
 
-test('a partner is tried, paused with a reason, resumed and changed, and the audit can be asked for each', async () => {
+test('a partner is tested, paused with a reason, resumed and changed, and the audit shows each act', async () => {
   assert.match(await run(['partner', 'test', 'water']), /accepts the credentials/);
   await run(['partner', 'pause', 'water', '--reason', 'they migrate']);
   assert.match(await run(['partner', 'show', 'water']), /paused by an operator: they migrate/);
@@ -115,7 +115,7 @@ test('a registration that cannot work says so at once', async () => {
   assert.match(await run(nowhere.split(' ')), /refused or broken/);
 });
 
-test('a leaked key: the tokens and sessions that were made with it stop to work', async () => {
+test('after a key leaks, the tokens and sessions made with it can be ended', async () => {
   const leaked = await platform.credentials('water');
   const { session, token } = await platform.session(leaked, 'a2', 'leak@example.com');
   const client = leaked['x-client-id'] ?? '';
@@ -153,7 +153,7 @@ test('a person is shown and erased on request, and can no longer be found; the p
   assert.deepEqual(rows, [{ sealed: null }]);
 });
 
-test('100,000 lines are reconciled without anybody waiting, and each kind of difference stays until it is resolved', async () => {
+test('reconciling 100,000 lines blocks nobody, and each kind of difference stays until it is resolved', async () => {
   const id = await pay(2_800, 'recon@example.com');
   const { payments } = await json<{ payments: { platform_batch_id: string }[] }>([
     'payments',
@@ -215,7 +215,7 @@ test('100,000 lines are reconciled without anybody waiting, and each kind of dif
   );
 });
 
-test('a file that is no export is refused with the lines to correct, and nothing of it is kept', async () => {
+test('a file that is not an export is refused with the lines to correct, and nothing of it is stored', async () => {
   const { batches } = await json<{ batches: { platform_batch_id: string }[] }>(['batch']);
   const batch = batches[0]?.platform_batch_id ?? '';
   const file = path.join(platform.dataDirectory, 'wrong.csv');
@@ -228,12 +228,12 @@ test('a file that is no export is refused with the lines to correct, and nothing
 test('the audit is compared with its seals by one command, which fails with one sentence', async () => {
   assert.match(
     await run(['audit', 'verify']),
-    /^The audit holds: \d+ lines? under \d+ seals?, \d+ not sealed yet/,
+    /^The audit is intact: \d+ lines? under \d+ seals?, \d+ not sealed yet/,
   );
   const wrong = `7:${'0'.repeat(64)}`;
   await assert.rejects(run(['audit', 'verify', '--expect', wrong]), {
     exitCode: 1,
-    message: /^the audit is broken: seal 7 is not the one that was expected/,
+    message: /^the audit is broken: seal 7 is not the expected one/,
   });
   await assert.rejects(run(['audit', 'verify', '--expect', 'seven']), { exitCode: 3 });
   // A seal forged by somebody who has the database but not the key.

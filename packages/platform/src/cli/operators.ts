@@ -7,7 +7,9 @@ const roles = ['viewer', 'operator', 'admin'] as const;
 
 /** `duebridge platform operator …`: operators and their roles (decision 38). */
 export function addOperators(command: Command, terminal: Terminal): void {
-  const operator = command.command('operator').description('who operates the platform, by role');
+  const operator = command
+    .command('operator')
+    .description('the platform’s operators and their roles');
   operator
     .command('add')
     .description('add an operator; give them a key with operator key')
@@ -50,7 +52,7 @@ export function addOperators(command: Command, terminal: Terminal): void {
     .description('change the role of an operator, or disable one')
     .argument('<operator_id>')
     .addOption(new Option('--role <role>').choices(roles))
-    .option('--disable', 'accept none of their keys and sessions from now on')
+    .option('--disable', 'stop accepting their keys and sessions')
     .option('--enable', 'accept them again')
     .addOption(jsonOption())
     .action(

@@ -57,10 +57,10 @@ export function addPartners(command: Command, terminal: Terminal): void {
   const add = partner
     .command('add')
     .description('register a partner')
-    .requiredOption('--id <id>', 'id of ours, such as springfield-water')
+    .requiredOption('--id <id>', 'its id on the platform, such as springfield-water')
     .requiredOption('--name <name>', 'shown to customers')
     .addOption(
-      new Option('--kind <kind>', 'a company that is owed, or one that hosts many')
+      new Option('--kind <kind>', 'one company that is owed, or a host of many')
         .choices(['biller', 'aggregator'])
         .makeOptionMandatory(),
     )
@@ -139,7 +139,7 @@ export function addPartners(command: Command, terminal: Terminal): void {
 
   const change = partner
     .command('change')
-    .description('change what is given; the rest stays')
+    .description('change the options that are given; the others stay')
     .argument('<partner_id>')
     .option('--name <name>', 'shown to customers')
     .option('--base-url <url>', 'where its operations are, prefix included')
@@ -204,7 +204,7 @@ export function addPartners(command: Command, terminal: Terminal): void {
 
   partner
     .command('test')
-    .description('try the address and the credentials of a partner; changes nothing there')
+    .description('test the address and the credentials of a partner; changes nothing there')
     .argument('<partner_id>')
     .addOption(jsonOption())
     .action(async (id: string, options: { json?: true }) => {

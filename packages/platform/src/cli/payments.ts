@@ -53,8 +53,8 @@ export function withFilters(command: Command): Command {
     .option('--amount <dollars>', 'of this amount, such as 25 or 25.00')
     .option('--from <day or time>', 'confirmed at or after; a day such as 2026-03-21 is a UTC day')
     .option('--to <day or time>', 'confirmed before; a day counts with all its hours')
-    .option('--id <id>', "with this id of any kind: ours, the partner's, of batch or session")
-    .option('--overdue', 'not ended a day after it was confirmed: for a person to look at')
+    .option('--id <id>', 'with this id: the platform’s, the partner’s, a batch’s or a session’s')
+    .option('--overdue', 'not ended a day after it was confirmed: needs a look')
     .option('--unsettled', 'ended, and the funds are neither captured nor released');
 }
 
@@ -109,7 +109,7 @@ export function addPayments(command: Command, terminal: Terminal): void {
   )
     .option('--account <account_id>', 'of one account; the audit keeps that you searched')
     .option('--email <address>', 'of one person; the audit keeps that you searched')
-    .option('--limit <n>', 'at most this many; 50')
+    .option('--limit <n>', 'maximum number of rows (default 50)')
     .option('--cursor <cursor>', 'continue from the next_cursor of the previous page')
     .addOption(jsonOption())
     .action(async (id: string | undefined, options: PaymentsOptions) => {
@@ -172,9 +172,9 @@ export function addPayments(command: Command, terminal: Terminal): void {
     });
   command
     .command('review')
-    .description('payments that wait for a person')
+    .description('payments that wait for an operator')
     .command('close')
-    .description('end as failed a payment that the partner refused for good and does not know')
+    .description('close a payment as failed that the partner refused for good and does not know')
     .argument('<platform_payment_id>')
     .requiredOption('--reason <text>', 'kept in the audit')
     .addOption(jsonOption())

@@ -6,10 +6,12 @@ import { paymentTable } from './payments.ts';
 
 /** `duebridge platform person …`: the data held about a person, and its erasure (decision 52). */
 export function addPeople(command: Command, terminal: Terminal): void {
-  const person = command.command('person').description('what is held about a person');
+  const person = command.command('person').description('the data held about a person');
   person
     .command('show')
-    .description('show what is held about the person with an e-mail address; the audit keeps why')
+    .description(
+      'show the data held about the person with this e-mail address; the audit keeps the reason',
+    )
     .argument('<email>')
     .requiredOption('--reason <text>', 'kept in the audit')
     .addOption(jsonOption())
@@ -32,7 +34,7 @@ export function addPeople(command: Command, terminal: Terminal): void {
     });
   person
     .command('erase')
-    .description('erase the personal data of the person with an e-mail address; payments stay')
+    .description('erase the personal data of the person with this e-mail address; payments stay')
     .argument('<email>')
     .requiredOption('--reason <text>', 'kept in the audit')
     .addOption(jsonOption())

@@ -381,10 +381,7 @@ export class Dispatcher {
       return 0;
     }
     const { platform_payment_id } = payment;
-    this.#options.log.error(
-      { platform_payment_id, error },
-      'a payment met an error; it is tried again',
-    );
+    this.#options.log.error({ platform_payment_id, error }, 'a payment met an error; retrying');
     return BUG_PAUSE_MS;
   }
 
@@ -474,7 +471,7 @@ export class Dispatcher {
       const { platform_payment_id } = payment;
       log.error(
         { platform_payment_id, error: kindOfError(error) },
-        'the funding port failed; it is asked again',
+        'the funding port failed; retrying',
       );
       event = { kind: 'funding_failed' };
     } finally {
@@ -689,7 +686,7 @@ export class Dispatcher {
         if (queue.failed(now, clock.random())) {
           log.error(
             { partner_id, reason: signal.reason },
-            'the partner does not work; it is tried from time to time',
+            'the partner is failing; only trial calls are sent',
           );
           this.#metrics.broken(partner_id, true);
         }
@@ -703,17 +700,14 @@ export class Dispatcher {
         if (queue.refused(now, { reason, ms: this.#times.holdMs, forAll })) {
           log.error(
             { partner_id, reason },
-            'calls to the partner are held back; an operator has to look',
+            'calls to the partner are held back until an operator acts',
           );
           this.#metrics.broken(partner_id, true);
         }
         if (partner.pause_reason === HOLD_TEXTS[reason]) return;
         // The payment does not wait for the note. If it fails, the next refusal finds none and makes it.
         registry.hold(partner_id, HOLD_TEXTS[reason], workerId).catch((error: unknown) => {
-          log.warn(
-            { error: messageOf(error) },
-            'a hold could not be noted; the next refusal notes it',
-          );
+          log.warn({ error: messageOf(error) }, 'could not record a hold; the next refusal will');
         });
       }
     }
@@ -723,7 +717,7 @@ export class Dispatcher {
     this.#metrics.breached(partner_id, kind);
     this.#options.log.warn(
       { platform_payment_id, partner_id, kind },
-      'the partner breaks the interface',
+      'the partner violates the interface',
     );
   }
 
@@ -856,8 +850,8 @@ function laneOf(payment: ActivePayment): QueueLane {
 
 /** The reason that an operator sees next to the partner. */
 const HOLD_TEXTS: Readonly<Record<HoldReason, string>> = {
-  credentials: 'The partner refuses the credentials; tried again once a minute.',
-  scope: 'The credentials do not cover what is asked (scope); tried again once a minute.',
-  certificate: 'The certificate of the partner is not valid; tried again once a minute.',
-  address: 'The host resolves to an address that may not be called; tried again once a minute.',
+  credentials: 'The partner refuses the credentials; retried once a minute.',
+  scope: 'The credentials do not cover what is asked (scope); retried once a minute.',
+  certificate: 'The certificate of the partner is not valid; retried once a minute.',
+  address: 'The host resolves to an address that may not be called; retried once a minute.',
 };

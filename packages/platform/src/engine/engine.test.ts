@@ -27,7 +27,7 @@ const settled = (row: PaymentRow): boolean => row.settled_at !== null;
 const inReview = (row: PaymentRow): boolean => row.stage === 'review';
 const puts = (seen: readonly Seen[]): Seen[] => seen.filter((one) => one.method === 'PUT');
 
-test('a payment is put once, polled until it has ended, and then left alone [S4 RU4 EV1 B4 B5 PL8]', async (t) => {
+test('a payment is put once, polled until it has ended, and then never called for again [S4 RU4 EV1 B4 B5 PL8]', async (t) => {
   const place = await stand(t);
   const partner = await scriptedPartner(t);
   partner.pollsToEnd = 3;
@@ -248,7 +248,7 @@ test('a put answered with a terminal record ends the payment without a poll [RU5
   assert.equal(partner.seen.length, 1);
 });
 
-test('a partner that no longer finds what it accepted gets the same put again [RU5 PF2 EE6]', async (t) => {
+test('a partner that no longer finds an accepted payment gets the same put again [RU5 PF2 EE6]', async (t) => {
   const place = await stand(t);
   const partner = await scriptedPartner(t);
   await place.register('acme', partner.url);
@@ -385,7 +385,7 @@ test('a changed payment_id at a later answer freezes the payment [PF1]', async (
   assert.equal(frozen.payment_id, `P-${row.platform_payment_id}`);
 });
 
-test('a request the partner calls wrong goes to review, after one look that finds nothing [ST3]', async (t) => {
+test('a request that the partner rejects goes to review, after one GET that finds nothing [ST3]', async (t) => {
   const place = await stand(t);
   const partner = await scriptedPartner(t);
   await place.register('acme', partner.url);
@@ -404,7 +404,7 @@ test('a request the partner calls wrong goes to review, after one look that find
   );
 });
 
-test('a request called wrong whose payment is there all the same goes on [RU5]', async (t) => {
+test('a rejected request whose payment exists nevertheless continues [RU5]', async (t) => {
   const place = await stand(t);
   const partner = await scriptedPartner(t);
   await place.register('acme', partner.url);
@@ -419,7 +419,7 @@ test('a request called wrong whose payment is there all the same goes on [RU5]',
   assert.equal((await place.until(row.platform_payment_id, settled)).status, 'succeeded');
 });
 
-test('succeeded without posted_at is asked again a few times, then reviewed [PF8]', async (t) => {
+test('succeeded without posted_at is polled again a few times, then reviewed [PF8]', async (t) => {
   const place = await stand(t);
   const partner = await scriptedPartner(t);
   await place.register('acme', partner.url);
@@ -439,7 +439,7 @@ test('succeeded without posted_at is asked again a few times, then reviewed [PF8
   );
 });
 
-test('declined funds end a payment before anything leaves for the partner', async (t) => {
+test('declined funds end a payment before anything is sent to the partner', async (t) => {
   const place = await stand(t);
   const partner = await scriptedPartner(t);
   await place.register('acme', partner.url);
@@ -487,7 +487,7 @@ test('nothing is sent to a paused partner; its payments can be withdrawn until i
   );
 });
 
-test('a withdrawal and the first put exclude each other, whoever comes first', async (t) => {
+test('a withdrawal and the first put exclude each other, whichever comes first', async (t) => {
   const place = await stand(t);
   const partner = await scriptedPartner(t);
   await place.register('acme', partner.url);
@@ -515,7 +515,7 @@ test('a withdrawal and the first put exclude each other, whoever comes first', a
   }
 });
 
-test('a time that no calendar holds leads to the same put, or to an operator, and holds up no other payment', async (t) => {
+test('an impossible time leads to the same put, or to an operator, and delays no other payment', async (t) => {
   const place = await stand(t);
   const partner = await scriptedPartner(t);
   await place.register('acme', partner.url);
@@ -538,7 +538,7 @@ test('a time that no calendar holds leads to the same put, or to an operator, an
   assert.equal(held.review_reason, 'succeeded_without_posted_at');
 });
 
-test('a partner that changes initiated_at after a review is followed to the end, and the first is kept [PF7]', async (t) => {
+test('a partner that changes initiated_at after a review is polled to the end, and the first value is kept [PF7]', async (t) => {
   const place = await stand(t);
   const partner = await scriptedPartner(t);
   partner.pollsToEnd = 3;
@@ -612,7 +612,7 @@ test('a partner that hangs every call delays no payment of another [PL16 LV3]', 
   }
 });
 
-test('a partner that is down is left in peace and found again when it is back', async (t) => {
+test('a partner that is down is tried rarely and used again when it is back', async (t) => {
   const place = await stand(t);
   const partner = await scriptedPartner(t);
   await place.register('acme', partner.url);
@@ -681,7 +681,7 @@ test('calls per second stay within the budget [PL16]', async (t) => {
   );
 });
 
-test('Retry-After is waited for, on a refusal and on an answer that is right', async (t) => {
+test('Retry-After is honoured, on a refusal and on a success', async (t) => {
   const place = await stand(t);
   const partner = await scriptedPartner(t);
   await place.register('acme', partner.url);
@@ -724,7 +724,7 @@ test('a redirect is not followed and the key goes nowhere else [S3 KY1 PL14]', a
   assert.equal(thief.seen.length, 0);
 });
 
-test('refused credentials hold the partner back, say so, and clear when they are good again [S3]', async (t) => {
+test('refused credentials suspend the partner, are reported, and clear when they are accepted again [S3]', async (t) => {
   const place = await stand(t);
   const partner = await scriptedPartner(t);
   await place.register('acme', partner.url);
@@ -767,7 +767,7 @@ test('the key goes in the header the partner chose: one of its own, or Authoriza
   }
 });
 
-test('one open read replaces polls when the partner holds it until there is news', async (t) => {
+test('one open read replaces polls when the partner holds it until the status changes', async (t) => {
   const place = await stand(t);
   const partner = await scriptedPartner(t);
   partner.pollsToEnd = Number.POSITIVE_INFINITY;
@@ -795,7 +795,7 @@ test('one open read replaces polls when the partner holds it until there is news
   assert.equal(partner.seen.length, 2);
 });
 
-test('a stop gives up open reads at once, releases every payment, and the next worker finishes them [LV5]', async (t) => {
+test('a stop aborts open reads at once, releases every payment, and the next worker finishes them [LV5]', async (t) => {
   const place = await stand(t);
   const partner = await scriptedPartner(t);
   let holding = true;
@@ -850,7 +850,7 @@ test('payments in no slot, or in one whose owner is dead, are driven; those of a
   assert.equal((await place.until(other.platform_payment_id, settled)).status, 'succeeded');
 });
 
-test('a worker that lost its lease comes back as another and writes nothing under its old name [PL10]', async (t) => {
+test('a worker that lost its lease registers under a new id and writes nothing under the old one [PL10]', async (t) => {
   const log = keptLog();
   const place = await stand(t, { log });
   const partner = await scriptedPartner(t);
@@ -898,7 +898,7 @@ test('a worker that lost its lease comes back as another and writes nothing unde
   assert.ok(log.lines.some((line) => line.level === 'error' && line.message.includes('lease')));
 });
 
-test('every connection to the database cut again and again loses and doubles nothing', async (t) => {
+test('cutting every database connection again and again loses and duplicates nothing', async (t) => {
   const place = await stand(t);
   const partner = await scriptedPartner(t);
   partner.pollsToEnd = 2;
@@ -926,7 +926,7 @@ test('every connection to the database cut again and again loses and doubles not
   assert.equal(Number(ends[0]?.count), 40);
 });
 
-test('a bug met by one payment stops no other, and is tried again', async (t) => {
+test('a bug in one payment’s step stops no other payment, and the step is retried', async (t) => {
   const log = keptLog();
   const place = await stand(t, { log });
   const partner = await scriptedPartner(t);
@@ -957,7 +957,7 @@ test('a bug met by one payment stops no other, and is tried again', async (t) =>
   assert.equal(failures, 3);
 });
 
-test('whoever watches a payment hears of each change, from this worker and from another', async (t) => {
+test('a watcher of a payment hears of each change, from this worker and from another', async (t) => {
   const place = await stand(t);
   const partner = await scriptedPartner(t);
   await place.register('acme', partner.url);
@@ -981,7 +981,7 @@ test('whoever watches a payment hears of each change, from this worker and from 
   endFar();
 });
 
-test('a partner at a private address is not called unless that is admitted', async (t) => {
+test('a partner at a private address is not called unless private addresses are allowed', async (t) => {
   const place = await stand(t);
   const partner = await scriptedPartner(t);
   // Registered while private addresses were admitted; the running platform does not admit them.

@@ -194,7 +194,7 @@ class RunningEngine implements Engine {
   }
 
   async start(): Promise<void> {
-    assert(this.#lease === undefined, 'the engine runs already');
+    assert(this.#lease === undefined, 'the engine is already running');
     this.#stopping = new AbortController();
     this.#stopped = new AbortController();
     const { clock, log } = this.#options;
@@ -309,7 +309,7 @@ class RunningEngine implements Engine {
       (platform_payment_id) => this.#noticed(platform_payment_id),
     );
     this.#takeOver().catch((error: unknown) =>
-      outage.met(this.#stopping.signal, error, 'taking over failed; retrying'),
+      outage.met(this.#stopping.signal, error, 'taking payments over failed; retrying'),
     );
   }
 
@@ -331,7 +331,7 @@ class RunningEngine implements Engine {
       try {
         isSettled = await this.#takeOver();
       } catch (error) {
-        await this.#outage?.met(signal, error, 'could not look at the slots; retrying');
+        await this.#outage?.met(signal, error, 'could not read the slots; retrying');
       }
     }
   }

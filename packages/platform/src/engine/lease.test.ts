@@ -175,7 +175,7 @@ function heals(world: World): void {
   assert.fail('it never comes to a lease');
 }
 
-test('in every order of the first nine events a lease is never relied on too long and is always got again [LV1]', () => {
+test('in every order of the first nine events a lease is never relied on too long and is always regained [LV1]', () => {
   let front = new Map([['start', START]]);
   let seen = 0;
   for (let depth = 0; depth < 9; depth += 1) {
@@ -228,7 +228,7 @@ const answer = (
   askedAt: number,
 ): LeaseEvent => ({ kind, worker_id, askedAt });
 
-test('a lease of ten seconds is renewed every two, asked for again beside a hung request, and let go after seven [LV1]', () => {
+test('a lease of ten seconds is renewed every two, requested again beside a hung request, and given up after seven [LV1]', () => {
   assert.ok(keptMs(TIMES) < SAFE_MS);
   assert.deepEqual(
     told([
@@ -263,7 +263,7 @@ test('a lease of ten seconds is renewed every two, asked for again beside a hung
   );
 });
 
-test('a registration without an answer is given up, one that failed is repeated soon, and a late one is taken off the list', () => {
+test('a registration without an answer is abandoned, a failed one is repeated soon, and a late one is removed', () => {
   assert.deepEqual(
     told([
       [0, clock],
@@ -302,7 +302,7 @@ test('a registration without an answer is given up, one that failed is repeated 
   );
 });
 
-test('a stop keeps a lease that is held, and asks for no other', () => {
+test('a stop keeps a held lease and requests no other', () => {
   assert.deepEqual(
     told([
       [0, clock],
@@ -363,7 +363,7 @@ function kept(options: { random?: number } = {}) {
   return { clock, asked, told, proofs, lease };
 }
 
-test('a heartbeat that hangs is sent again beside it, and the lease is kept', async () => {
+test('a second heartbeat is sent beside a hanging one, and the lease is kept', async () => {
   const { clock, asked, told, lease } = kept();
   asked[0]?.answer.resolve(true);
   await clock.advance(0);
@@ -378,7 +378,7 @@ test('a heartbeat that hangs is sent again beside it, and the lease is kept', as
   await lease.end();
 });
 
-test('a worker whose database is away lets go in time, and is back with the first answer', async () => {
+test('a worker without a database gives up its lease in time, and is back with the first answer', async () => {
   const { clock, asked, told, lease } = kept();
   asked[0]?.answer.resolve(true);
   await clock.advance(0);
@@ -401,7 +401,7 @@ test('a worker whose database is away lets go in time, and is back with the firs
   await lease.end();
 });
 
-test('a lease tells each proof once, and who waits for the first answer waits no longer', async () => {
+test('a lease reports each proof once, and those who wait for the first answer are released', async () => {
   const { clock, asked, told, proofs, lease } = kept();
   let answered = false;
   void lease.asked.then(() => (answered = true));
@@ -432,7 +432,7 @@ test('a lease tells each proof once, and who waits for the first answer waits no
   await ended;
 });
 
-test('a stop before the first answer lets nobody wait for it', async () => {
+test('a stop before the first answer releases those who wait for it', async () => {
   const { asked, lease } = kept();
   lease.leave();
   await lease.asked;
@@ -442,7 +442,7 @@ test('a stop before the first answer lets nobody wait for it', async () => {
   assert.equal(lease.worker_id, undefined);
 });
 
-test('a stop while a worker is registering leaves nobody who drives, and no row', async () => {
+test('a stop while a worker is registering leaves no running worker and no row', async () => {
   const { clock, asked, told, lease } = kept();
   lease.leave();
   const ended = lease.end();

@@ -327,7 +327,7 @@ export function keepLease(options: LeaseOptions): Lease {
       if (isFailing) return;
       log.warn(
         { error: messageOf(error) },
-        'could not take a worker off the list; others take over once its lease has run out',
+        'could not remove a worker from the list; others take over when its lease expires',
       );
     }
   };

@@ -9,7 +9,7 @@ import { startTestPlatform } from '../checkout/testing.ts';
 import { PartnerQueue } from './partner-queue.ts';
 import { around, eventually, scriptedPartner, stand } from './testing.ts';
 
-test('a worker that reads what it took over for longer than its lease keeps it, and drives what is confirmed meanwhile [LV1]', async (t) => {
+test('a worker that reads its taken-over payments for longer than its lease keeps the lease, and drives what is confirmed meanwhile [LV1]', async (t) => {
   const place = await stand(t);
   const partner = await scriptedPartner(t);
   await place.register('acme', partner.url);
@@ -38,7 +38,7 @@ test('a worker that reads what it took over for longer than its lease keeps it, 
   await place.until(orphan.platform_payment_id, (now) => now.settled_at !== null);
 });
 
-test('a call that is due and could start, and does not, is counted; one that has to wait is not [LV2]', () => {
+test('a due call that could start and does not is counted as stalled; one that has to wait is not [LV2]', () => {
   const queue = new PartnerQueue<{ at: number }>('acme', 1_000, 60_000);
   queue.applyBudget({ max_concurrent_calls: 4, max_calls_per_second: 10 });
   queue.share = 4;
@@ -90,7 +90,7 @@ async function heartbeat(database: Database): Promise<{ id: string; at: number }
   return rows.length === 1 ? rows[0] : undefined;
 }
 
-test('more slow requests than the front has connections leave the heartbeat as it is', async (t) => {
+test('more slow requests than there are connections do not disturb the heartbeat', async (t) => {
   const place = await startTestPlatform(t);
   const unlock = await locked(place.database, 'sessions');
   t.after(unlock);

@@ -3,7 +3,7 @@ import test from 'node:test';
 import { createMetrics } from '@duebridge/runtime';
 import { engineMetrics } from './metrics.ts';
 
-test('the page of figures stays small with 5,000 partners, and counts every one of them', async () => {
+test('/metrics stays small with 5,000 partners and counts every one of them', async () => {
   const metrics = createMetrics({ processFigures: false });
   const engine = engineMetrics(metrics, {
     inFlight: () => 0,

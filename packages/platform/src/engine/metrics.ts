@@ -66,7 +66,7 @@ export function engineMetrics(
   );
   const lasting = metrics.histogram(
     'duebridge_payment_seconds',
-    'From the confirm of the customer to the end here, by status',
+    'Time from the customer’s confirm to the end here, by status',
     ['status'],
     PAYMENT_BUCKETS,
   );
@@ -75,7 +75,7 @@ export function engineMetrics(
   ]);
   const detection = metrics.histogram(
     'duebridge_detection_seconds',
-    'From posted_at at the partner to the end here',
+    'Time from the partner’s posted_at to the end here',
   );
   metrics.gauge('duebridge_payments_in_flight', 'Payments driven by this worker', [], () =>
     now.inFlight(),
@@ -88,7 +88,7 @@ export function engineMetrics(
   );
   metrics.gauge(
     'duebridge_payments_overdue',
-    'Payments driven by this worker that have not ended within 24 hours: for an operator',
+    'Payments driven by this worker that have not ended within 24 hours; an operator should look',
     [],
     () => now.ages().overdue,
   );
@@ -101,7 +101,7 @@ export function engineMetrics(
     },
     breached: counter(
       'duebridge_partner_breaches_total',
-      'Answers that break the interface',
+      'Answers that violate the interface',
       'kind',
     ),
     broken: (partner_id, open) => breaker.set({ partner_id }, open ? 1 : 0),

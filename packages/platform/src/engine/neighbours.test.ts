@@ -91,26 +91,26 @@ async function compare(place: Place, sick: number): Promise<void> {
   assert.ok(worst(together) <= worst(alone) + 2_000, told);
 }
 
-test('one payment answered 401 forever holds up no other [LV3]', async (t) => {
+test('one payment answered 401 forever delays no other [LV3]', async (t) => {
   await compare(
     await beside(t, () => ({ status: 401, json: {} }), { times: { holdMs: 60_000 } }),
     1,
   );
 });
 
-test('one payment answered 403 forever holds up no other [LV3]', async (t) => {
+test('one payment answered 403 forever delays no other [LV3]', async (t) => {
   await compare(
     await beside(t, () => ({ status: 403, json: {} }), { times: { holdMs: 60_000 } }),
     1,
   );
 });
 
-test('payments answered 500 forever hold up no other [LV3]', async (t) => {
+test('payments answered 500 forever delay no other [LV3]', async (t) => {
   const times = { breakMs: 200, maxBreakMs: 400, maxRetryMs: 1_000 };
   await compare(await beside(t, () => ({ status: 500, json: {} }), { times }), 20);
 });
 
-test('payments that hang forever hold up no other [LV3]', async (t) => {
+test('payments that hang forever delay no other [LV3]', async (t) => {
   const times = { breakMs: 200, maxBreakMs: 400, maxRetryMs: 1_000 };
   await compare(await beside(t, () => () => undefined, { times }), 20);
 });
@@ -142,7 +142,7 @@ test('a new PUT does not wait for the polls of hundreds of accepted payments [LV
   assert.ok(before <= 10, `${before} calls went before it`);
 });
 
-test('a partner that comes back is used again within two seconds, by all that waited for it [LV8]', async (t) => {
+test('a recovered partner is used again within two seconds, by all payments that waited for it [LV8]', async (t) => {
   let isDown = true;
   const place = await beside(t, () => (isDown ? { status: 503, json: {} } : undefined), {
     times: { breakMs: 200, maxBreakMs: 500, retryMs: 50, maxRetryMs: 600_000 },
@@ -157,7 +157,7 @@ test('a partner that comes back is used again within two seconds, by all that wa
   assert.ok(performance.now() - from < 2_000 + 8 * SLACK_MS, `${performance.now() - from} ms`);
 });
 
-test('crossed answers on a connection are asked again on a fresh one, not reviewed [PF2]', async (t) => {
+test('answers mixed up on a connection are fetched again on a fresh one, not reviewed [PF2]', async (t) => {
   const place = await stand(t);
   const partner = await scriptedPartner(t);
   await place.register('acme', partner.url);
@@ -189,7 +189,7 @@ test('crossed answers on a connection are asked again on a fresh one, not review
   assert.equal(frozen.review_reason, 'mismatch_platform_payment_id');
 });
 
-test('a partner that never waits is not asked to, and a poll that stalls is noticed by its schedule', async (t) => {
+test('a partner that never waits is not asked to, and a stalled poll is noticed by its schedule', async (t) => {
   const place = await beside(t, () => undefined, {
     budget: { wait_seconds: 20, call_timeout_ms: 300 },
     times: { pollMs: 20, retryMs: 20 },

@@ -151,7 +151,7 @@ test('a lease that looked lost for a moment leaves no payment behind', async (t)
   assert.equal(partner.created.length, 1);
 });
 
-test('a worker that died before the database clock stepped back is not taken for alive [EE7]', async (t) => {
+test('a worker that died before the database clock stepped back is not considered alive [EE7]', async (t) => {
   const place = await stand(t);
   const partner = await scriptedPartner(t);
   await place.register('acme', partner.url);
@@ -174,7 +174,7 @@ test('a worker that died before the database clock stepped back is not taken for
   assert.equal(plan.take.includes(700), false);
 });
 
-test('whatever answers of the database are lost, every payment ends once and its funds with it [S4 RU2 RU5 EE1]', async (t) => {
+test('whichever database answers are lost, every payment ends once, and its funds with it [S4 RU2 RU5 EE1]', async (t) => {
   const seed = Number(process.env['SEED'] ?? Date.now() % 1_000_000);
   t.diagnostic(`seed ${seed}`);
   const random = seededRandom(seed);

@@ -55,7 +55,7 @@ export class Outage {
   async #probe(cause: unknown): Promise<void> {
     const { clock, database, log, signal } = this.#options;
     const from = clock.monotonic();
-    log.error({ error: messageOf(cause) }, 'the database does not answer; payments wait for it');
+    log.error({ error: messageOf(cause) }, 'the database does not answer; payments wait');
     for (;;) {
       await clock.sleep(PROBE_MS * (0.8 + clock.random() * 0.4), signal);
       if (signal.aborted) return;

@@ -161,7 +161,7 @@ test('funds come first: authorized, declined, waited for, failed, settled', () =
   });
 });
 
-test('an acceptance is written once, and forgets the failures before it [PF1 RU5]', () => {
+test('an acceptance is written once and resets the failures before it [PF1 RU5]', () => {
   const before = { ...SENT, tries: 3, failedAt: 5, ownFaults: 2, wasCrossed: true, polls: 9 };
   assert.deepEqual(submitted(before, PROCESSING), {
     signal: { kind: 'works' },
@@ -187,7 +187,7 @@ test('an acceptance is written once, and forgets the failures before it [PF1 RU5
   assert.ok(Math.abs(Number(again.next) - 1_000 * 1.6 ** 2) < 1);
 });
 
-test('Retry-After is waited for on any answer, and our own delay when it is longer [PL16]', () => {
+test('Retry-After is honoured on any answer, or our own delay if that is longer [PL16]', () => {
   assert.equal(submitted(SENT, PROCESSING, { retryAfterMs: 10_000 }).next, 10_500);
   assert.equal(submitted(SENT, PROCESSING, { retryAfterMs: 100 }).next, 1_000);
   assert.equal(submitted(SENT, TIMEOUT, { retryAfterMs: 10_000 }).next, 10_500);
@@ -205,7 +205,7 @@ test('an open read replaces polls while the partner holds it, for ten minutes', 
   assert.notEqual(polled(old(1), PROCESSING, { waited: true }).next, 0);
 });
 
-test('an anomaly is told once in a row', () => {
+test('a repeated anomaly is reported once', () => {
   const odd = { ...PROCESSING, anomaly: 'unknown_status' } as const;
   assert.deepEqual(submitted(SENT, odd).breaches, ['unknown_status']);
   assert.deepEqual(submitted({ ...SENT, anomaly: 'unknown_status' }, odd).breaches, []);
@@ -232,7 +232,7 @@ test('the end is written with the partner’s own record, and the funds with it 
   assert.deepEqual(write, { kind: 'end', by: 'partner', ending: ENDED, settles: true });
 });
 
-test('succeeded without posted_at is accepted, asked five times more, and then a person’s [PF8]', () => {
+test('succeeded without posted_at is accepted, polled five more times, and then left to an operator [PF8]', () => {
   const incomplete = { kind: 'incomplete', acceptance: TOLD } as const;
   const first = submitted({ ...SENT, grace: 8 }, incomplete);
   assert.deepEqual(first.write, { kind: 'advance', to: 'accepted', acceptance: TOLD });
@@ -253,7 +253,7 @@ test('succeeded without posted_at is accepted, asked five times more, and then a
   assert.deepEqual(sixth.memory, { polls: 1, grace: 6 });
 });
 
-test('an answer about another payment is asked again once on fresh connections, then reviewed [PF2]', () => {
+test('an answer about another payment is requested again once on fresh connections, then reviewed [PF2]', () => {
   const other = { kind: 'mismatch', field: 'platform_payment_id' } as const;
   assert.deepEqual(submitted({ ...SENT, tries: 1, ownFaults: 1 }, other), {
     breaches: ['crossed_answer'],
@@ -376,7 +376,7 @@ test('refused credentials hold the partner, or one payment when the others are a
   });
 });
 
-test('an unknown outcome is tried again, and tells of the partner only if others fail too [RU5 LV3]', () => {
+test('an unknown outcome is retried, and counts against the partner only if other payments fail too [RU5 LV3]', () => {
   assert.deepEqual(submitted({ ...SENT, tries: 1 }, TIMEOUT, { status: undefined }), {
     signal: { kind: 'fails', reason: 'timeout', restMs: undefined },
     breaches: [],
@@ -404,7 +404,7 @@ test('an unknown outcome is tried again, and tells of the partner only if others
   assert.equal(submitted(SENT, TIMEOUT, {}, { workedAt: NOW }).signal, undefined);
 });
 
-test('a rest that is asked for is the partner’s, until it is asked of one payment alone again and again', () => {
+test('a Retry-After slows the whole partner, until only one payment gets it again and again', () => {
   const busy = { kind: 'unknown', reason: 'too_many_requests' } as const;
   const down = { kind: 'unknown', reason: 'server_error' } as const;
   const rest = { retryAfterMs: 10_000 };

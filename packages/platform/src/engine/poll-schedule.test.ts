@@ -17,7 +17,7 @@ import {
 const HOUR = 3_600_000;
 const unit = fc.double({ min: 0, max: 0.999_999, noNaN: true });
 
-test('until a partner is known polls grow from a second, and are capped by the age of the payment [RU4]', () => {
+test('until a partner’s times are known, poll delays grow from a second, capped by the payment’s age [RU4]', () => {
   assert.equal(defaultPollMs(0, 0, 0.5), 1_000);
   assert.equal(defaultPollMs(1_000, 1, 0.5), 1_600);
   assert.equal(defaultPollMs(HOUR - 1, 1_000, 0.5), 60_000);
@@ -25,7 +25,7 @@ test('until a partner is known polls grow from a second, and are capped by the a
   assert.equal(defaultPollMs(24 * HOUR, 1_000, 0.5), HOUR);
 });
 
-test('no age, count or chance makes a delay that is not a sane number', () => {
+test('no age, count or random number makes an invalid delay', () => {
   const settlements = newSettlementTimes();
   fc.assert(
     fc.property(
@@ -51,7 +51,7 @@ test('no age, count or chance makes a delay that is not a sane number', () => {
   assert.ok(settlements.times.every((time) => Number.isFinite(time) && time >= 0));
 });
 
-test('retries grow, are spread, and stay within a minute', () => {
+test('retry delays grow, are spread, and stay within a minute', () => {
   assert.equal(retryMs(1, 0.999_999) <= 250, true);
   assert.ok(retryMs(3, 0) >= 500);
   assert.ok(retryMs(1_000, 0.999_999) <= 60_000);
@@ -133,7 +133,7 @@ for (const [name, { draw, part }] of Object.entries(shapes)) {
     assert.ok(sums.polls < 6, `${sums.polls} polls`);
   });
 
-  test(`a payment that never ends is asked about neither too often nor too seldom: ${name}`, () => {
+  test(`a payment that never ends is polled neither too often nor too rarely: ${name}`, () => {
     const random = seededRandom(3);
     const settlements = newSettlementTimes();
     for (let count = 0; count < 2_000; count += 1) learn(settlements, draw(random));
@@ -152,7 +152,7 @@ for (const [name, { draw, part }] of Object.entries(shapes)) {
   });
 }
 
-test('a partner whose times change is followed', () => {
+test('the schedule adapts when a partner’s times change', () => {
   const settlements = newSettlementTimes();
   const delayOf = (time: number): number =>
     simulate([time], (age, count) => nextPollMs(settlements, age, count, 0.5)).delay;
@@ -162,7 +162,7 @@ test('a partner whose times change is followed', () => {
   assert.ok(delayOf(30_000) < 50);
 });
 
-test('a partner that always takes the same time is asked once, just after it', () => {
+test('a partner that always takes the same time is polled once, just after it', () => {
   const settlements = newSettlementTimes();
   for (let count = 0; count < 200; count += 1) learn(settlements, 2_000);
   const { delay, polls } = simulate([2_000], (age, count) =>
@@ -194,7 +194,7 @@ test('a plan keeps to its budget and its times ascend', () => {
   );
 });
 
-test('whatever goes into the heap comes out by its time', () => {
+test('whatever goes into the heap comes out in order of time', () => {
   fc.assert(
     fc.property(fc.array(fc.integer({ min: 0, max: 50 })), (times) => {
       const heap = new DueHeap<{ at: number }>();
@@ -300,7 +300,7 @@ test('behind payments that a partner cannot take, the first healthy one is tried
   assert.ok(tried.includes('bad 0'), tried.join());
 });
 
-test('the latest is taken out of the middle of a heap, and what is left keeps its order', () => {
+test('an item is removed from the middle of a heap, and the rest keeps its order', () => {
   const heap = new DueHeap<{ at: number }>();
   const chance = seededRandom(7);
   for (let count = 0; count < 500; count += 1) heap.push({ at: Math.floor(chance() * 1_000) });
@@ -321,7 +321,7 @@ test('the latest is taken out of the middle of a heap, and what is left keeps it
   assert.equal(heap.popLatest(600), undefined);
 });
 
-test('of what is due while the breaker is open, what has not failed is tried first, and within a second', () => {
+test('while the breaker is open, due payments that have not failed are tried first, within a second', () => {
   const queue = openQueue();
   for (let count = 0; count < 40; count += 1) queue.push(item('bad'), 'retry');
   for (let count = 0; count < 20; count += 1) queue.failed(count, 0.999);
@@ -334,7 +334,7 @@ test('of what is due while the breaker is open, what has not failed is tried fir
   assert.ok(next.at - first.at <= 1_000);
 });
 
-test('a trial that hangs does not keep the next one waiting', () => {
+test('a trial that hangs does not delay the next one', () => {
   const queue = openQueue();
   for (let count = 0; count < 5; count += 1) queue.failed(0, 0);
   queue.push(item('a'), 'retry');
@@ -362,7 +362,7 @@ test('a new PUT passes any number of polls that are due, and polls keep a share 
   assert.ok(polls >= mixed.length / 4 && polls <= mixed.length / 2, `${polls} of ${mixed.length}`);
 });
 
-test('what fails again and again has a quarter of the calls under way at most', () => {
+test('payments that keep failing get at most a quarter of the concurrent calls', () => {
   const queue = openQueue();
   queue.rate = 10_000;
   for (let count = 0; count < 40; count += 1) queue.push(item('hung'), 'retry');
@@ -375,7 +375,7 @@ test('what fails again and again has a quarter of the calls under way at most', 
   assert.equal(turn.item.name, 'new');
 });
 
-test('429 without Retry-After halves what was sent, and the rate comes back', () => {
+test('429 without Retry-After halves the send rate, which then recovers', () => {
   const queue = openQueue();
   queue.push(item('x', Number.MAX_VALUE), 'poll');
   const within = (from: number): number => {
@@ -407,7 +407,7 @@ test('the refusal of one payment lets a trial through, and the refusal of anothe
   assert.equal(started(queue, 60_200, 10)[0]?.name, 'third');
 });
 
-test('an empty queue says so, and drops what is not current any more', () => {
+test('an empty queue says so, and drops what is no longer current', () => {
   const queue = openQueue();
   assert.equal(queue.nextAt, undefined);
   assert.deepEqual(queue.take(1_000, all), { kind: 'empty' });
@@ -418,7 +418,7 @@ test('an empty queue says so, and drops what is not current any more', () => {
   assert.equal(queue.size, 1);
 });
 
-test('half of the calls may wait at a partner that waits, one at a partner of which it is not known [PL16]', () => {
+test('half of the calls may be waiting reads at a partner that waits, one at a partner not known to wait [PL16]', () => {
   const queue = openQueue();
   assert.equal(queue.canWait(0), true, 'it has never been asked');
   queue.waiting = 1;

@@ -57,7 +57,10 @@ export function retryMs(
 
 /** Polls a payment may cost on average: what the default schedule spends on one that takes ten seconds. */
 const DEFAULT_POLLS_PER_PAYMENT = 5;
-/** A poll must lower the expected delay by this: less is lost in the network, so a partner that is known to the millisecond is not asked more often for it. */
+/**
+ * A poll must lower the expected delay by at least this much. Less is lost in the network anyway, so a partner whose times are known
+ * to the millisecond is not asked more often.
+ */
 const LEAST_GAIN_MS = 2;
 /** Ended payments needed before the distribution is trusted: with fewer, one outlier would distort it. */
 const ENOUGH_SAMPLES = 50;

@@ -79,7 +79,7 @@ test('a refused payment that the partner does not know is closed as failed, its 
   await refuses(closeRejected(place, because('never-was')), 'PAYMENT_NOT_FOUND');
 });
 
-test('a refused payment that the partner has all the same is not closed [RU5]', async (t) => {
+test('a refused payment that the partner has nevertheless is not closed [RU5]', async (t) => {
   let has = false;
   const { place, partner, id } = await refusedPayment(t, (seen) => {
     if (has && partner.payments.size === 0)
@@ -94,7 +94,7 @@ test('a refused payment that the partner has all the same is not closed [RU5]', 
   assert.deepEqual(await actsOf(place, id), ['authorize']);
 });
 
-test('an answer that proves nothing closes nothing: no reply, 500, a 404 of a proxy', async (t) => {
+test('an inconclusive answer closes nothing: no reply, 500, a 404 of a proxy', async (t) => {
   const answers: Answer[] = [
     (response) => void response.socket?.destroy(),
     { status: 500, json: {} },
@@ -111,7 +111,7 @@ test('an answer that proves nothing closes nothing: no reply, 500, a 404 of a pr
   assert.equal((await closeRejected(place, because(id))).status, 'failed');
 });
 
-test('a refusal that the partner declares final fails the payment by itself [ST3 FR1]', async (t) => {
+test('a refusal that the partner declares final fails the payment automatically [ST3 FR1]', async (t) => {
   const place = await stand(t);
   const partner = await scriptedPartner(t);
   await place.register('acme', partner.url, { refusals: ['AMOUNT_TOO_HIGH', 'ACCOUNT_CLOSED'] });
@@ -143,7 +143,7 @@ test('a refusal that the partner declares final fails the payment by itself [ST3
   assert.equal(waits.rejection_message, 'no');
 });
 
-test('any review can be closed on the word of the partner, unless its record says otherwise', async (t) => {
+test('any review can be closed on the partner’s word, unless its record says otherwise', async (t) => {
   const place = await stand(t);
   const partner = await scriptedPartner(t);
   await place.register('acme', partner.url);

@@ -154,7 +154,7 @@ function notClosable(found: PollOutcome): Refusal {
     case 'held':
     case 'not_found':
       return new Refusal('SERVICE_UNAVAILABLE', {
-        message: `The partner gave no answer that proves anything (${evidence}); try again`,
+        message: `The partner’s answer was inconclusive (${evidence}); try again`,
       });
     case 'processing':
     case 'incomplete':

@@ -6,7 +6,7 @@ import type { Queryable } from '../store/payments.ts';
 import { evenParts, Shares } from './shares.ts';
 import { idleWorker, stand } from './testing.ts';
 
-test('parts of a budget never exceed it, nor what is needed, and a remainder goes round', () => {
+test('shares of a budget never exceed it or the demand, and the remainder rotates', () => {
   fc.assert(
     fc.property(
       fc.nat({ max: 200 }),
@@ -78,7 +78,7 @@ function claimsTable(turn: () => Promise<void>): { on: Queryable; lost: () => bo
   return { on, lost: () => isLost(), lose: (next) => void (isLost = next) };
 }
 
-test('in whatever order the statements of four workers run, and whichever answers are lost, the budget is kept', async () => {
+test('whatever the order of four workers’ statements, and whichever answers are lost, the budget is kept', async () => {
   const step = fc.record({
     need: fc.nat({ max: 12 }),
     finish: fc.nat({ max: 12 }),
@@ -135,7 +135,7 @@ test('in whatever order the statements of four workers run, and whichever answer
   );
 });
 
-test('two workers come to even parts, a newcomer to its own, and claims of the dead are free', async (t) => {
+test('two workers get even shares, a newcomer gets its own, and claims of dead workers are freed', async (t) => {
   const { database } = await stand(t);
   for (const worker of ['w1', 'w2', 'w3']) await idleWorker(database, worker, []);
   const demand = { cap: 12, need: 12, inUse: 0 };

@@ -9,7 +9,7 @@ import { eventually, idleWorker, scriptedPartner, stand, type Stand } from './te
 
 const settled = (row: PaymentRow): boolean => row.settled_at !== null;
 
-test('whoever joins, leaves or dies, the slots come to even parts, and no two workers reach for one', () => {
+test('whichever workers join, leave or die, slots are shared evenly, and no two workers plan to take the same one', () => {
   const event = fc.record({
     worker: fc.nat({ max: 7 }),
     kind: fc.constantFrom('join', 'leave', 'die'),
@@ -62,7 +62,7 @@ test('whoever joins, leaves or dies, the slots come to even parts, and no two wo
   );
 });
 
-test('of two workers that take the same slots at once, each slot goes to one', async (t) => {
+test('when two workers take the same slots at once, each slot goes to one of them', async (t) => {
   const { database } = await stand(t);
   const workers = ['w1', 'w2', 'w3', 'w4'];
   for (const worker of workers) await idleWorker(database, worker, []);
@@ -95,7 +95,7 @@ async function evenly(place: Stand, engines: readonly Engine[]): Promise<void> {
   });
 }
 
-test('load spreads by itself when a worker joins and when one leaves, and no payment is lost or doubled [S4 LV9]', async (t) => {
+test('load rebalances when a worker joins and when one leaves, and no payment is lost or duplicated [S4 LV9]', async (t) => {
   const place = await stand(t);
   const partner = await scriptedPartner(t);
   partner.pollsToEnd = Number.POSITIVE_INFINITY;
@@ -132,7 +132,7 @@ test('load spreads by itself when a worker joins and when one leaves, and no pay
   assert.deepEqual(audit, [{ event: 'payment_ended', funds: 'captured', count: 120 }]);
 });
 
-test('a worker that registered and never looks at the slots keeps none from the others', async (t) => {
+test('a worker that registers and never reads the slots keeps none from the others', async (t) => {
   const place = await stand(t);
   await idleWorker(place.database, 'worker-phantom', []);
   const engine = place.engine();
@@ -201,7 +201,7 @@ test('taking over writes no payment, however many there are, and payments in rev
   assert.deepEqual(await written(), before);
 });
 
-test('arrivals of a worker without slots are driven, whatever their number [PL9]', async (t) => {
+test('payments created by a worker without slots are driven, however many there are [PL9]', async (t) => {
   const place = await stand(t);
   const partner = await scriptedPartner(t);
   await place.register('acme', partner.url, {

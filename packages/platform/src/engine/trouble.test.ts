@@ -45,7 +45,7 @@ if (frozenDatabase === undefined) tests();
 else await workAndFreeze(frozenDatabase);
 
 function tests(): void {
-  test('a worker frozen in the middle of its heartbeat, with its rows locked, ends no other lease [LV1 PL10]', async (t) => {
+  test('a worker frozen in the middle of its heartbeat, with rows locked, ends no other worker’s lease [LV1 PL10]', async (t) => {
     const place = await stand(t);
     const partner = await scriptedPartner(t);
     await place.register('acme', partner.url);
@@ -122,7 +122,7 @@ function tests(): void {
     assert.equal(engine.workerId, mine);
   });
 
-  test('a hold that cannot be noted leaves each payment in one place of the queue, and all end when the partner admits us [LV3 LV6]', async (t) => {
+  test('a hold that cannot be recorded keeps each payment queued once, and all end when the partner accepts us again [LV3 LV6]', async (t) => {
     const log = keptLog();
     const place = await stand(t, { log });
     const partner = await scriptedPartner(t);
@@ -163,14 +163,14 @@ function tests(): void {
     assert.equal(most, 1, 'two calls for one payment at once');
   });
 
-  describe('a database that is away for six seconds', { concurrency: 2 }, () => {
+  describe('the database is down for six seconds', { concurrency: 2 }, () => {
     for (const lease of ['kept', 'lost'] as const) {
       test(`the lease is ${lease}: due work moves at once when it is back, and the log says so once [LV1 LV8]`, (t) =>
         awayForSixSeconds(t, lease));
     }
   });
 
-  test('a capture that always fails is on the list, in the overview, in the metric, and its alert pages somebody [PL7 LV7]', async (t) => {
+  test('a capture that always fails appears in the list, the overview and the metric, and fires its alert [PL7 LV7]', async (t) => {
     const log = keptLog();
     const place = await stand(t, { log });
     const partner = await scriptedPartner(t);
@@ -328,7 +328,7 @@ async function awayForSixSeconds(t: TestContext, lease: 'kept' | 'lost'): Promis
   assert.deepEqual(
     troubles.map(({ message }) => message).toSorted(),
     [
-      'the database does not answer; payments wait for it',
+      'the database does not answer; payments wait',
       'the heartbeat failed; retrying',
       ...(lease === 'lost'
         ? ['the lease was lost: this worker drops its payments and registers again']

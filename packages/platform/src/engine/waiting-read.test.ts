@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import test from 'node:test';
 import { scriptedPartner, stand } from './testing.ts';
 
-test('a partner that says it waited, and did not, is not asked without end [RU4]', async (t) => {
+test('a partner that claims to wait but answers at once is not polled in a tight loop [RU4]', async (t) => {
   const place = await stand(t);
   const partner = await scriptedPartner(t);
   await place.register('acme', partner.url, { budget: { wait_seconds: 5 } });

@@ -224,7 +224,7 @@ export class Worker {
     this.#disown(slots);
     await this.#dispatcher.leave(new Set(slots), LEAVE_MS);
     await giveSlots(this.#options.database, this.workerId, slots);
-    this.#options.log.info({ slots: slots.length, of: this.#slots.size }, 'slots given back');
+    this.#options.log.info({ slots: slots.length, of: this.#slots.size }, 'slots returned');
   }
 
   async #placeArrivals(): Promise<void> {

@@ -65,7 +65,7 @@ function openStripe(settings: StripeSettings | undefined): FundingAdapter {
 async function load(name: string): Promise<FundingAdapter> {
   if (!/^[./]/.test(name)) {
     throw new ConfigurationError(
-      `DUEBRIDGE_FUNDING names ${name}: use sandbox, stripe, or the path of a module, as ./processor.ts`,
+      `DUEBRIDGE_FUNDING names ${name}: use sandbox, stripe, or the path of a module, such as ./processor.ts`,
     );
   }
   let made: unknown;
@@ -80,7 +80,7 @@ async function load(name: string): Promise<FundingAdapter> {
   }
   if (!has(made, ADAPTER) && !has(made, PROCESSOR)) {
     throw new ConfigurationError(
-      `the default export of ${name} is no funding adapter: it needs name, methods, ${PROCESSOR.join(', ')}; or name, methods, ${ADAPTER.join(', ')}`,
+      `the default export of ${name} is not a funding adapter: it needs name, methods, ${PROCESSOR.join(', ')}; or name, methods, ${ADAPTER.join(', ')}`,
     );
   }
   return adapterOf(made as FundingAdapter | HoldProcessor);

@@ -376,7 +376,7 @@ export function openFunds(options: {
     count(adapter.name, 'uncollected');
     log.error(
       { platform_payment_id: id, reason },
-      'the biller was paid, and the funds of the customer cannot be collected',
+      'the biller was paid, but the customer’s funds cannot be collected',
     );
     return lost(reason);
   };
@@ -450,7 +450,7 @@ export function openFunds(options: {
       }
       if (instrument !== undefined && asks !== true) {
         throw new Refusal('INVALID_REQUEST', {
-          details: [{ path, problem: 'is not taken by this funding method' }],
+          details: [{ path, problem: 'is not accepted by this funding method' }],
         });
       }
       if (adapter === undefined) return;
@@ -480,7 +480,7 @@ export function openFunds(options: {
       if (kind === 'disputed' || kind === 'returned') {
         log.error(
           { platform_payment_id, event_id, kind },
-          'the funds of a payment are wanted back: an operator has to look',
+          'the funds of a payment are disputed or were returned: an operator has to act',
         );
       }
       return true;
@@ -499,7 +499,7 @@ export function openFunds(options: {
             const { platform_payment_id } = order;
             log.error(
               { platform_payment_id, error: messageOf(error) },
-              'the funding sweep failed for a payment; it is tried again',
+              'the funding sweep failed for a payment; retrying',
             );
           }
         }

@@ -47,13 +47,13 @@ export function mountProcessorEvents(
           if (error instanceof UnverifiedEvent) {
             log.warn(
               { adapter: adapter.name },
-              'a webhook was refused: its signature is not right',
+              'a webhook was refused: its signature is not valid',
             );
-            throw new Refusal('INVALID_REQUEST', { message: 'The signature is not right' });
+            throw new Refusal('INVALID_REQUEST', { message: 'The signature is not valid' });
           }
           log.error(
             { adapter: adapter.name, error: messageOf(error) },
-            'a webhook could not be applied; the processor sends it again',
+            'a webhook could not be applied; the processor will send it again',
           );
           throw new Refusal('SERVICE_UNAVAILABLE', { headers: { 'Retry-After': '30' } });
         }

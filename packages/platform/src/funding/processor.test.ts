@@ -171,7 +171,7 @@ test('the adapter of the guide sends a customer to approve and back, and takes t
   assert.equal(done.get(`${payment.id}:create`), 1);
 });
 
-test('a customer who refuses at the processor pays nothing, and funds that were taken at once are refunded', async () => {
+test('a customer who refuses at the processor pays nothing, and funds taken immediately are refunded', async () => {
   const refused = await pay(posted(), 'acme_wallet');
   await until('the hold', () => Promise.resolve(holds.has(refused.id)));
   holds.get(refused.id)!.state = 'ended';
@@ -189,7 +189,7 @@ test('a customer who refuses at the processor pays nothing, and funds that were 
   assert.equal(done.get(`${sale.id}:refund`), 1);
 });
 
-test('a processor that tells late that it took funds of a failed payment is made to give them back, once', async () => {
+test('a processor that reports late that it took funds of a failed payment must return them, once', async () => {
   const payment = await pay(posted(), 'scripted');
   await until('the end', async () => (await payment.read()).status === 'failed');
   const event = { event_id: 'late-1', platform_payment_id: payment.id, kind: 'taken' };
@@ -246,7 +246,7 @@ const order = {
   reference: 'h-1',
 };
 
-test('only a state that the processor told decides what became of the funds [PL7]', async () => {
+test('only a state reported by the processor decides what became of the funds [PL7]', async () => {
   const call = { signal: AbortSignal.timeout(10_000) };
   const lost = new Error('no answer');
   for (const [answers, act, result] of [
@@ -282,7 +282,7 @@ test('only a state that the processor told decides what became of the funds [PL7
   }
 });
 
-test('without the sandbox among them, only the configured methods are offered', async () => {
+test('without the sandbox configured, only the configured methods are offered', async () => {
   const { session } = await platform.session(credentials, 'a2', 'offer@canary.example');
   const answer = await platform.call('GET', '/v1/flow/session', { headers: bearer(session) });
   const methods = answer.body['funding_methods'] as { funding_method: string }[];
@@ -292,7 +292,7 @@ test('without the sandbox among them, only the configured methods are offered', 
   );
 });
 
-test('the settings of the guide are accepted, and wrong ones are told in one sentence', async () => {
+test('the guide’s settings are accepted, and wrong ones are reported in one sentence', async () => {
   const [live = '', another = ''] = blocks('sh');
   const env = (text: string): Record<string, string> =>
     Object.fromEntries(
@@ -323,7 +323,7 @@ test('the settings of the guide are accepted, and wrong ones are told in one sen
     [{ funding: ['stripe'] }, /DUEBRIDGE_STRIPE_SECRET_KEY/],
     [{ funding: ['paypal'] }, /names paypal/],
     [{ funding: [join(folder, 'nowhere.ts')] }, /cannot be loaded/],
-    [{ funding: [empty] }, /is no funding adapter/],
+    [{ funding: [empty] }, /is not a funding adapter/],
     [{ fundingAdapters: [scripted, scripted] }, /two funding adapters have scripted/],
     [{ fundingAdapters: [{ ...scripted, name: 'sandbox' }] }, /is named "sandbox"/],
   ] as const) {
@@ -336,7 +336,7 @@ test('the settings of the guide are accepted, and wrong ones are told in one sen
   for (const [change, says] of [
     [{ DUEBRIDGE_STRIPE_PUBLISHABLE_KEY: 'pk_live_1' }, /one of the Stripe keys is for test mode/],
     [{ DUEBRIDGE_STRIPE_PUBLISHABLE_KEY: 'sk_test_1' }, /must begin with pk_/],
-    [{ DUEBRIDGE_STRIPE_PUBLISHABLE_KEY: '' }, /Stripe is set up in part/],
+    [{ DUEBRIDGE_STRIPE_PUBLISHABLE_KEY: '' }, /Stripe is only partly configured/],
     [{ DUEBRIDGE_STRIPE_METHODS: 'card,klarna' }, /must be card, us_bank_account/],
   ] as const) {
     assert.throws(() => readPlatformConfig({ ...stripe, ...change }), says);

@@ -4,7 +4,7 @@ import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
 import { checkAnswer, checkEvent, checkRequest, SCHEMA_SOURCE } from './stripe-schemas.ts';
 
-test('the schemas are of the description from which the installed library was made', () => {
+test('the schemas match the description from which the installed library was generated', () => {
   const file = (name: string): string =>
     readFileSync(new URL(`../${name}`, import.meta.resolve('stripe')), 'utf8').trim();
   assert.ok(
@@ -40,12 +40,12 @@ for (const [what, route, encoded] of [
   ['parameters where there are none', 'DELETE /v1/customers/:id', 'force=true'],
   ['an operation that we do not use', 'POST /v1/payouts', ''],
 ] as const) {
-  test(`a request that departs from the description is found: ${what}`, () => {
+  test(`a request that deviates from the description is detected: ${what}`, () => {
     assert.notDeepEqual(checkRequest(route, encoded), []);
   });
 }
 
-test('answers, errors and webhooks that depart from the description are found', () => {
+test('answers, errors and webhooks that deviate from the description are detected', () => {
   const gone = { id: 'cus_1', object: 'customer', deleted: true };
   const answer = (change: object): string[] =>
     checkAnswer('DELETE /v1/customers/:id', 200, JSON.stringify({ ...gone, ...change }));

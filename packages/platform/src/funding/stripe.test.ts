@@ -172,7 +172,7 @@ after(() => {
 });
 
 suite('payments by Stripe', { concurrency: true }, () => {
-  test('a card is held before the biller hears of it, and taken once after the biller has posted [S4 S5 PL7]', async () => {
+  test('a card is authorized before the PUT, and captured once after the biller has posted [S4 S5 PL7]', async () => {
     const { session, account } = await newSession();
     const payment = await pay(session, NUMBERS.good);
     const id = payment.platform_payment_id;
@@ -220,17 +220,17 @@ suite('payments by Stripe', { concurrency: true }, () => {
 
   for (const [number, reason] of [
     [NUMBERS.declined, 'The funding method was declined.'],
-    ['4000000000009995', 'There are not enough funds.'],
+    ['4000000000009995', 'There are insufficient funds.'],
     ['4000000000000069', 'The card has expired.'],
-    ['4000000000000127', 'The security code is not right.'],
-    ['4242424242424241', 'The card number is not right.'],
+    ['4000000000000127', 'The security code is incorrect.'],
+    ['4242424242424241', 'The card number is incorrect.'],
     // Which of these it is stays with Stripe: a thief would learn from it.
     ['4000000000009987', 'The funding method was declined.'],
     ['4000000000009979', 'The funding method was declined.'],
     ['4000000000006975', 'The funding method was declined.'],
     ['4000000000000119', 'The funding method was declined.'],
   ] as const) {
-    test(`a declined card ends the payment before the biller hears of it: ${number}, ${reason}`, async () => {
+    test(`a declined card ends the payment before the PUT: ${number}, ${reason}`, async () => {
       const { session } = await newSession(posted());
       const payment = await pay(session, number);
       const end = await ended(session, payment);
@@ -279,7 +279,7 @@ suite('payments by Stripe', { concurrency: true }, () => {
     assert.equal(intent.status, 'canceled');
   });
 
-  test('a confirmation that nobody gives in time is called off at Stripe before the payment fails', async () => {
+  test('a confirmation that nobody gives in time is canceled at Stripe before the payment fails', async () => {
     const { session } = await newSession(posted());
     const payment = await pay(session, NUMBERS.asks);
     await acting(session, payment);
@@ -297,7 +297,7 @@ suite('payments by Stripe', { concurrency: true }, () => {
     assert.equal(intent.status, 'canceled');
   });
 
-  test('an operator withdraws a payment while the customer is asked: its authorization is called off', async () => {
+  test('an operator withdraws a payment while the customer is asked to confirm: its authorization is canceled', async () => {
     const { session } = await newSession(posted());
     const payment = await pay(session, NUMBERS.asks);
     await acting(session, payment);
@@ -326,7 +326,7 @@ suite('payments by Stripe', { concurrency: true }, () => {
     assert.equal(await stateOf(payment), 'captured');
   });
 
-  test('Stripe limits, fails and stays silent at every act: the payment goes on, and is charged once [PL7]', async () => {
+  test('Stripe limits, fails and stays silent at every call: the payment continues and is charged once [PL7]', async () => {
     const { session } = await newSession(posted());
     /** An error that Stripe stores with the key and would repeat for a day. */
     const stored: Fate = { kind: 'fail', status: 500, keepsKey: true };
@@ -389,7 +389,7 @@ suite('payments by Stripe', { concurrency: true }, () => {
     );
   });
 
-  test('an authorization that ends soon is captured early, and refunded once when the payment fails late [PL7]', async () => {
+  test('an authorization that expires soon is captured early, and refunded once if the payment fails later [PL7]', async () => {
     const { session, account } = await newSession();
     stripe.holdSeconds.set(34_567, 3_600);
     const payment = await pay(session, NUMBERS.good, { amount_in_cents: 34_567 });
@@ -423,7 +423,7 @@ suite('payments by Stripe', { concurrency: true }, () => {
     assert.equal(stripe.refunds.filter((one) => one.payment_intent === intent.id).length, 1);
   });
 
-  test('a dispute is noted once however often it is told, and a forged or an old webhook is refused', async () => {
+  test('a dispute is recorded once however often it is reported, and a forged or old webhook is refused', async () => {
     const { session } = await newSession(posted());
     const payment = await pay(session, NUMBERS.good);
     await settled(payment);
@@ -489,7 +489,7 @@ suite('payments by Stripe', { concurrency: true }, () => {
     assert.equal(nobody.status, 404);
   });
 
-  test('a charge that somebody refunds at Stripe is noted once, and the payment stays succeeded', async () => {
+  test('a refund made at Stripe is recorded once, and the payment stays succeeded', async () => {
     const { session } = await newSession(posted());
     const payment = await pay(session, NUMBERS.good);
     await settled(payment);
@@ -501,7 +501,7 @@ suite('payments by Stripe', { concurrency: true }, () => {
     assert.equal((await read(session, payment)).status, 'succeeded');
   });
 
-  test('the news that a card is held and taken arrive in the wrong order and again: it is taken once [PL7]', async () => {
+  test('authorization and capture webhooks arrive in the wrong order and twice: the card is captured once [PL7]', async () => {
     const { session, account } = await newSession();
     const payment = await pay(session, NUMBERS.good);
     const id = payment.platform_payment_id;
@@ -524,7 +524,7 @@ suite('payments by Stripe', { concurrency: true }, () => {
     [409, 'idempotency_key_in_use'],
     [429, 'lock_timeout'],
   ] as const) {
-    test(`a call that meets another one (${code}) is repeated, and declines nothing`, async () => {
+    test(`a call that conflicts with another (${code}) is repeated, and declines nothing`, async () => {
       const { session } = await newSession(posted());
       const amount = 40_000 + status;
       let refusals = 0;
@@ -539,7 +539,7 @@ suite('payments by Stripe', { concurrency: true }, () => {
     });
   }
 
-  test('a bank account that is closed is declined before the biller hears of it', async () => {
+  test('a closed bank account is declined before the PUT', async () => {
     const { session } = await newSession(posted());
     const payment = await pay(session, BANK_CLOSED, BANK);
     const end = await ended(session, payment);
@@ -567,7 +567,7 @@ suite('payments by Stripe', { concurrency: true }, () => {
     });
   }
 
-  test('a bank account is debited after the biller has posted, once, although the key is forgotten [PL7]', async () => {
+  test('a bank account is debited once, after the biller has posted, even if Stripe has forgotten the key [PL7]', async () => {
     const { session, account } = await newSession();
     const payment = await pay(session, NUMBERS.bank, BANK);
     const id = payment.platform_payment_id;
@@ -597,7 +597,7 @@ suite('payments by Stripe', { concurrency: true }, () => {
     assert.equal(await stateOf(payment), 'uncollected');
   });
 
-  test('a bank debit that is refused at once is an operator’s to collect', async () => {
+  test('a bank debit that is refused at once is left to an operator', async () => {
     const { session } = await newSession(posted());
     const payment = await pay(session, BANK_REFUSED, BANK);
     assert.ok((await settled(payment)).includes('funds_uncollected'));
@@ -625,7 +625,7 @@ suite('payments by Stripe', { concurrency: true }, () => {
     assert.equal(await stateOf(payment), 'captured');
   });
 
-  test('a payment by bank that fails debits nothing, and forgets the account', async () => {
+  test('a failed bank payment debits nothing, and the account is deleted at Stripe', async () => {
     const { session } = await newSession(failed);
     const payment = await pay(session, NUMBERS.bank, BANK);
     await settled(payment);

@@ -62,11 +62,11 @@ const AGREEMENT = {
 
 /** Messages for the customer, by Stripe's code. Codes that hint at theft or fraud get the general message, as Stripe asks. */
 const DECLINES: Readonly<Record<string, string>> = {
-  insufficient_funds: 'There are not enough funds.',
+  insufficient_funds: 'There are insufficient funds.',
   expired_card: 'The card has expired.',
-  incorrect_cvc: 'The security code is not right.',
-  incorrect_number: 'The card number is not right.',
-  authentication_required: 'The bank asks for a confirmation that was not given.',
+  incorrect_cvc: 'The security code is incorrect.',
+  incorrect_number: 'The card number is incorrect.',
+  authentication_required: 'The bank requires a confirmation that was not given.',
   payment_intent_authentication_failure: 'The bank could not confirm that it is you.',
   setup_intent_authentication_failure: 'The bank could not confirm that it is you.',
 };
@@ -597,5 +597,5 @@ function verified(
       last = error;
     }
   }
-  throw new UnverifiedEvent('the signature is not right', { cause: last });
+  throw new UnverifiedEvent('the signature is not valid', { cause: last });
 }

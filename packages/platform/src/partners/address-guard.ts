@@ -15,7 +15,7 @@ export function urlProblem(text: string, allowPrivate: boolean): string | undefi
   if (url.protocol !== 'https:' && !(allowPrivate && url.protocol === 'http:')) {
     return 'must begin with https://';
   }
-  if (url.username !== '' || url.password !== '') return 'must hold no user name or password';
+  if (url.username !== '' || url.password !== '') return 'must not contain a user name or password';
   if (url.hash !== '' || text.includes('#')) return 'must have no fragment';
   if (allowPrivate) return undefined;
   if (literalAddress(url.hostname) !== undefined) return 'must name a host, not an address';

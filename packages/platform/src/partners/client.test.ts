@@ -19,7 +19,7 @@ const reply = (status: number, json: unknown): Reply => ({
   waited: false,
 });
 
-test('an account is shown as far as it can be read, and nobody else’s is [AC1 B1 TR3]', () => {
+test('an account is shown as far as it is readable, and never somebody else’s [AC1 B1 TR3]', () => {
   assert.deepEqual(judgeAccount(asked, reply(200, {})), {
     kind: 'found',
     account: { status: 'unknown' },
@@ -81,7 +81,7 @@ async function partnerOf(place: Stand, url: string): Promise<Partner> {
   return partner;
 }
 
-test('a partner’s own paths are used, and no id steps out of its place in them [B1 B2]', async (t) => {
+test('a partner’s own paths are used, and no id changes the rest of a path [B1 B2]', async (t) => {
   const place = await stand(t);
   const scripted = await scriptedPartner(t);
   scripted.script = () => ({ json: {} });
@@ -94,7 +94,7 @@ test('a partner’s own paths are used, and no id steps out of its place in them
   );
 });
 
-test('a hanging, dripping, endless or packed answer costs a customer no more than the deadline', async (t) => {
+test('a hanging, slow, endless or compressed answer costs a customer no more than the deadline', async (t) => {
   const place = await stand(t);
   const scripted = await scriptedPartner(t);
   const partner = await partnerOf(place, scripted.url);
@@ -148,7 +148,7 @@ test('a hanging, dripping, endless or packed answer costs a customer no more tha
   }
 });
 
-test('a certificate that nobody vouches for ends the call, whatever the environment says', async () => {
+test('an untrusted certificate ends the call, whatever the environment says', async () => {
   const server = createServer(selfSigned(), (_request, response) => {
     response.end('{}');
   });

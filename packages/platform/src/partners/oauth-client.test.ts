@@ -43,7 +43,7 @@ const credentials = {
 
 const settled = (row: PaymentRow): boolean => row.settled_at !== null;
 
-test('the form carries the four fields, each encoded once whatever stands in the secret [OA2]', () => {
+test('the form carries the four fields, each encoded once, whatever characters the secret has [OA2]', () => {
   const secret = 'a+b%c&d:e=é /"';
   const form = tokenForm({ ...credentials, client_secret: secret }, 'read write');
   const parsed = new URLSearchParams(form);
@@ -53,7 +53,7 @@ test('the form carries the four fields, each encoded once whatever stands in the
   assert.equal(parsed.get('scope'), 'read write');
 });
 
-test('expires_in is read as seconds, and never as a time that does not end [OA3]', () => {
+test('expires_in is read as seconds, and never as an unlimited lifetime [OA3]', () => {
   const cases: [unknown, number][] = [
     [3600, 3600],
     ['3600', 3600],
@@ -78,7 +78,7 @@ test('expires_in is read as seconds, and never as a time that does not end [OA3]
   assert.equal(lifeInSeconds(undefined), 300);
 });
 
-test('a token answer that is not one is refused before it reaches a header [OA3]', () => {
+test('an invalid token answer is refused before it reaches a header [OA3]', () => {
   for (const more of [
     { token_type: 'mac' },
     { token_type: undefined },
@@ -106,7 +106,7 @@ test('a token answer that is not one is refused before it reaches a header [OA3]
   );
 });
 
-test('what will pass is told from what an operator must fix', () => {
+test('a temporary failure is distinguished from one that an operator must fix', () => {
   const reason = (exchange: Exchange): string => {
     const judged = judgeToken(exchange);
     return judged.kind === 'no_token' ? judged.reason : judged.kind;
@@ -122,7 +122,7 @@ test('what will pass is told from what an operator must fix', () => {
   assert.equal(reason({ kind: 'no_reply', reason: 'certificate' }), 'refused');
 });
 
-test('Retry-After is clamped, and nonsense is no instruction', () => {
+test('Retry-After is clamped, and nonsense is ignored', () => {
   const now = Date.UTC(2026, 0, 1);
   const cases: [string | undefined, number | undefined][] = [
     ['0', 0],
@@ -166,7 +166,7 @@ const tokenOf = async (tokens: TokenSource): Promise<string> => {
   return outcome.kind === 'token' ? outcome.access_token : outcome.reason;
 };
 
-test('a token is renewed on use, at four fifths of its life or a minute before its end [OA3 OA4]', async () => {
+test('a token is renewed on use, at four fifths of its lifetime or a minute before its end [OA3 OA4]', async () => {
   const long = source((n) => good({ access_token: `t${n}`, expires_in: 3600 }));
   assert.equal(await tokenOf(long.tokens), 't1');
   await long.clock.advance(2_879_000);
@@ -184,7 +184,7 @@ test('a token is renewed on use, at four fifths of its life or a minute before i
   assert.equal(await tokenOf(never.tokens), 't2');
 });
 
-test('a step of the wall clock neither kills nor prolongs a token', async () => {
+test('a step of the wall clock neither ends nor extends a token', async () => {
   const { tokens, clock } = source((n) => good({ access_token: `t${n}`, expires_in: 1000 }));
   await tokenOf(tokens);
   clock.stepWallClock(3_600_000);
@@ -194,7 +194,7 @@ test('a step of the wall clock neither kills nor prolongs a token', async () => 
   assert.equal(await tokenOf(tokens), 't2');
 });
 
-test('while the endpoint fails the old token is used to its true end, and not a second longer', async () => {
+test('while the endpoint fails, the old token is used until it expires, and not a second longer', async () => {
   const { tokens, clock, fetches } = source((n) =>
     n === 1 ? good({ access_token: 't1', expires_in: 1000 }) : reply(503, {}),
   );
@@ -208,7 +208,7 @@ test('while the endpoint fails the old token is used to its true end, and not a 
   assert.equal(await tokenOf(tokens), 'unreachable');
 });
 
-test('the token endpoint’s own Retry-After is waited for, as seconds and as a date', async () => {
+test('the token endpoint’s Retry-After is honoured, as seconds and as a date', async () => {
   for (const header of ['120', 'in two minutes'] as const) {
     const { tokens, clock, fetches } = source((n) => ({
       ...reply(n === 1 ? 503 : 200, n === 1 ? {} : { access_token: 't2', token_type: 'Bearer' }),
@@ -243,7 +243,7 @@ test('refused credentials are tried once a minute, not once a payment', async ()
   assert.equal(fetches(), 2);
 });
 
-test('a scope that came back without write sends no put, and one that did not come back is as asked [SC1]', async () => {
+test('a granted scope without write sends no put, and an absent scope counts as the requested one [SC1]', async () => {
   const shrunk = source(() => good({ scope: 'read' }));
   assert.deepEqual(await shrunk.tokens.token('write'), {
     kind: 'no_token',
@@ -353,7 +353,7 @@ async function listen(
   return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
 }
 
-test('a payment goes to its end on tokens of oidc-provider as it is [OA1 OA2 OA3 OA4]', async (t) => {
+test('a payment succeeds with tokens of an unmodified oidc-provider [OA1 OA2 OA3 OA4]', async (t) => {
   const place = await stand(t);
   const partner = await scriptedPartner(t);
   const provider = new Provider('http://127.0.0.1', {
@@ -384,7 +384,7 @@ test('a payment goes to its end on tokens of oidc-provider as it is [OA1 OA2 OA3
   assert.equal((await place.until(row.platform_payment_id, settled)).status, 'succeeded');
 });
 
-test('a payment goes to its end on tokens of @node-oauth/oauth2-server as it is [OA1 OA2 OA3 OA4]', async (t) => {
+test('a payment succeeds with tokens of an unmodified @node-oauth/oauth2-server [OA1 OA2 OA3 OA4]', async (t) => {
   const place = await stand(t);
   const partner = await scriptedPartner(t);
   const issued = new Map<string, OAuth2Server.Token>();

@@ -54,7 +54,7 @@ interface Held {
 
 /**
  * A source for one partner. `fetch` posts the form to the token endpoint. What is asked is what the registration names as scope,
- * or both scopes. Times are the clock's monotonic ones: a step of the wall clock neither kills nor prolongs a token (F87).
+ * or both scopes. Times are the clock's monotonic ones: a step of the wall clock neither ends nor extends a token (F87).
  */
 export function openTokenSource(options: {
   readonly credentials: OAuthCredentials;

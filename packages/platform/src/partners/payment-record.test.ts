@@ -50,7 +50,7 @@ const kindOf = (given: Exchange | NotSent, known: Partial<Intent> = {}): string 
 
 const succeeded = { status: 'succeeded', posted_at: '2026-03-01T10:00:02Z' };
 
-test('a believed record accepts or ends the payment, and nothing else does [PF1 PF4 PF8 ST1 ST2 ST3 ST4]', () => {
+test('only a believed record accepts or ends the payment [PF1 PF4 PF8 ST1 ST2 ST3 ST4]', () => {
   assert.equal(kindOf(answer({})), 'processing');
   assert.equal(kindOf(answer(succeeded)), 'ended succeeded');
   assert.equal(
@@ -60,7 +60,7 @@ test('a believed record accepts or ends the payment, and nothing else does [PF1 
   assert.equal(kindOf(answer({ status: 'canceled' })), 'ended canceled');
 });
 
-test('no trouble on the way or at the partner ever ends a payment [S4 RU5 PL5]', () => {
+test('no network or partner failure ever ends a payment [S4 RU5 PL5]', () => {
   const statuses = [
     100, 199, 201, 202, 204, 205, 206, 226, 300, 301, 302, 303, 304, 307, 308, 400, 401, 402, 403,
     404, 405, 406, 408, 409, 410, 411, 413, 415, 417, 418, 422, 423, 425, 426, 428, 429, 431, 451,
@@ -95,7 +95,7 @@ test('no trouble on the way or at the partner ever ends a payment [S4 RU5 PL5]',
   }
 });
 
-test('each answer has its one meaning: try again, ask a person, or hold the partner', () => {
+test('each answer has one meaning: retry, ask an operator, or hold the partner', () => {
   assert.equal(kindOf(reply(400, '{"code":"INVALID_REQUEST"}')), 'rejected');
   assert.equal(kindOf(reply(422, '{}')), 'rejected');
   assert.equal(kindOf(reply(401, '{}')), 'held credentials');
@@ -121,7 +121,7 @@ test('each answer has its one meaning: try again, ask a person, or hold the part
   assert.equal(judgePoll(intent, reply(404, '{}')).kind, 'not_found');
 });
 
-test('every status has its one meaning [S4 RU5 PL5]', () => {
+test('every HTTP status has one meaning [S4 RU5 PL5]', () => {
   const meanings: Readonly<Record<string, readonly number[]>> = {
     'unknown redirect': [300, 301, 302, 399],
     'unknown not_found': [404, 410],
@@ -140,7 +140,7 @@ test('every status has its one meaning [S4 RU5 PL5]', () => {
   }
 });
 
-test('a 404 is believed, and a refusal quoted, only where the body says so in plain words [RU5 ST3]', () => {
+test('a 404 is believed, and a refusal quoted, only if the body says so explicitly [RU5 ST3]', () => {
   const believed = (text: string): boolean | undefined => {
     const outcome = judgePoll(intent, reply(404, text));
     return outcome.kind === 'not_found' ? outcome.believed : undefined;
@@ -175,7 +175,7 @@ test('a 404 is believed, and a refusal quoted, only where the body says so in pl
   });
 });
 
-test('a call that brought no answer keeps its reason', () => {
+test('a call without an answer keeps its reason', () => {
   for (const reason of [
     'timeout',
     'stopped',
@@ -194,7 +194,7 @@ test('a call that brought no answer keeps its reason', () => {
   assert.equal(kindOf(reply(200, '{}')), 'unknown not_a_record');
 });
 
-test('what is not strictly a payment record teaches nothing [S5 PF6 PF7]', () => {
+test('whatever is not strictly a payment record is not believed [S5 PF6 PF7]', () => {
   for (const text of [
     '',
     'null',
@@ -238,7 +238,7 @@ test('what is not strictly a payment record teaches nothing [S5 PF6 PF7]', () =>
   );
 });
 
-test('a record that repeats another payment, amount, account or batch freezes ours [PF2 PF3 PF6 PL6]', () => {
+test('a record of another payment, amount, account or batch freezes ours [PF2 PF3 PF6 PL6]', () => {
   assert.equal(kindOf(answer({ platform_payment_id: 'pay-2' })), 'mismatch platform_payment_id');
   assert.equal(kindOf(answer({ amount_in_cents: 12_344 })), 'mismatch amount_in_cents');
   assert.equal(
@@ -276,7 +276,7 @@ test('succeeded without a usable posted_at is not yet the end [PF8]', () => {
   }
 });
 
-test('failed and canceled end without a posting, whatever stands in posted_at [PF5 PF8]', () => {
+test('failed and canceled end without a posting, whatever posted_at says [PF5 PF8]', () => {
   const failed = judgeRecord(
     intent,
     answer({ ...succeeded, status: 'failed', failure_reason: 'a\u0007b' }).json,
@@ -316,7 +316,7 @@ test('times of any zone are kept in UTC [PF7 PF8]', () => {
   );
 });
 
-test('whatever JSON comes, a payment ends only by a record that repeats it exactly [PF6 PL6]', () => {
+test('whatever JSON arrives, a payment ends only by a record that repeats it exactly [PF6 PL6]', () => {
   const field = fc.constantFrom(...Object.keys(record), 'failure_reason', 'other');
   const value = fc.oneof(
     fc.jsonValue(),

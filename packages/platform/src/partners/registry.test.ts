@@ -38,7 +38,7 @@ async function pathsRefused(work: Promise<unknown>): Promise<string[]> {
   return (refusal.details ?? []).map((detail) => detail.path);
 }
 
-test('a registered partner is given with everything filled in and no secret in sight [S3 KY1]', async (t) => {
+test('a registered partner is returned with all defaults filled in and no secret [S3 KY1]', async (t) => {
   const { open, database } = await registries(t);
   const registry = open();
   const view = await registry.add(registration, 'test');
@@ -63,7 +63,7 @@ test('a registered partner is given with everything filled in and no secret in s
   assert.equal(await registry.get('nobody'), undefined);
 });
 
-test('a biller names its biller_id and an aggregator has none [TR4]', async (t) => {
+test('a biller registers its biller_id, and an aggregator has none [TR4]', async (t) => {
   const registry = (await registries(t)).open();
   const { biller_id: _, ...bare } = registration;
   assert.deepEqual(await pathsRefused(registry.add(bare, 'test')), ['body.biller_id']);
@@ -74,7 +74,7 @@ test('a biller names its biller_id and an aggregator has none [TR4]', async (t) 
   await registry.add({ ...bare, kind: 'aggregator' }, 'test');
 });
 
-test('what would send a secret or a payment astray is refused at the registration [PL14]', async (t) => {
+test('a registration that would misdirect a secret or a payment is refused [PL14]', async (t) => {
   const registry = (await registries(t)).open();
   const wrong: [Partial<PartnerRegistration>, string][] = [
     [{ base_url: 'http://pay.acme.example' }, 'body.base_url'],
@@ -150,7 +150,7 @@ test('what would send a secret or a payment astray is refused at the registratio
   );
 });
 
-test('headers that steer the connection or mean something else carry no key [KY1 KY2]', () => {
+test('headers that control the connection or have another meaning cannot carry a key [KY1 KY2]', () => {
   for (const name of [
     'content-length',
     'Transfer-Encoding',
@@ -168,7 +168,7 @@ test('headers that steer the connection or mean something else carry no key [KY1
     assert.equal(headerProblem(name), undefined);
 });
 
-test('a change reaches another process within five seconds, and the one that made it at once', async (t) => {
+test('a change reaches other processes within five seconds, and its own process at once', async (t) => {
   const { all, clock } = await registries(t, 2);
   const [here, there] = all as [PartnerRegistry, PartnerRegistry];
   await here.add(registration, 'test');
@@ -216,7 +216,7 @@ test('after a rotation every secret is under the new key and the old key can go'
   assert.deepEqual(alone.credentials(partner), registration.auth);
 });
 
-test('addresses that are not of the public internet are told, in every way of writing them [PL14]', () => {
+test('addresses outside the public internet are recognised in every notation [PL14]', () => {
   const local = [
     '127.0.0.1',
     '10.1.2.3',

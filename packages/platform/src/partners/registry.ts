@@ -561,11 +561,11 @@ function templateProblem(name: string, template: string): string | undefined {
   }
   const fields = pathFields(template);
   const missing = rules.needs.find((field) => !fields.includes(field));
-  if (missing !== undefined) return `must hold {${missing}}`;
+  if (missing !== undefined) return `must contain {${missing}}`;
   const foreign = fields.find(
     (field) => !rules.needs.includes(field) && !rules.may.includes(field),
   );
-  if (foreign !== undefined) return `cannot hold {${foreign}}`;
+  if (foreign !== undefined) return `cannot contain {${foreign}}`;
   if (name === 'put_account_payment' && !template.endsWith('/payment/{platform_payment_id}')) {
     return 'must end with /payment/{platform_payment_id} (B4)';
   }
@@ -586,5 +586,5 @@ const DENIED_HEADERS =
 /** What is wrong with the name of the header that carries a key, or undefined (KY1). */
 export function headerProblem(header: string): string | undefined {
   if (!/^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/.test(header)) return 'must be a header name';
-  return DENIED_HEADERS.test(header) ? 'is a header with another meaning' : undefined;
+  return DENIED_HEADERS.test(header) ? 'is a header with a different meaning' : undefined;
 }

@@ -48,7 +48,7 @@ export function openSealer(keys: string): Sealer {
     );
   }
   const [first] = ring;
-  if (first === undefined) throw new ConfigurationError('no sealing key is given');
+  if (first === undefined) throw new ConfigurationError('no sealing key was given');
   const [keyId, key] = first;
   return {
     keyId,
@@ -84,7 +84,7 @@ export function openSealer(keys: string): Sealer {
         ]).toString('utf8');
       } catch {
         throw new ConfigurationError(
-          `the secret at ${place} does not open: it was altered or belongs elsewhere`,
+          `the secret at ${place} cannot be decrypted: it was altered or belongs elsewhere`,
         );
       }
     },

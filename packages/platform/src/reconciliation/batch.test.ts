@@ -155,7 +155,7 @@ test('payments of one window share a batch, whoever opens it first [PF3]', async
   assert.notEqual(await batchFor(place.database, acme, now + 86_400_000), ids[0]);
 });
 
-test('a batch closes once, after its cut-off, when its last payment has ended; then nothing joins', async (t) => {
+test('a batch closes once, after its cut-off, when its last payment has ended, and then no payment joins it', async (t) => {
   const { place, partner, batch, rows } = await paidBatch(t, 3);
   assert.deepEqual(await closeBatches(place.database, 'test'), []);
   // The day passes: the cut-off is the one column that the test moves, past the guard.
@@ -274,7 +274,7 @@ test('a partner that lost, changed or added money is caught, and nothing is repa
   ]);
 });
 
-test('a comparison that could not be finished is no agreement', async (t) => {
+test('an unfinished comparison does not count as agreement', async (t) => {
   const { place, partner, batch } = await paidBatch(t, 3);
   partner.script = () => ({ status: 503, json: {} });
   await assert.rejects(
@@ -287,7 +287,7 @@ test('a comparison that could not be finished is no agreement', async (t) => {
   );
 });
 
-test('a payment that joins between the look and the closing keeps its batch open', async (t) => {
+test('a payment that joins between check and close keeps its batch open', async (t) => {
   const place = await stand(t);
   await place.register('acme', 'http://127.0.0.1:1');
   const partner = await place.registry.get('acme');
@@ -326,7 +326,7 @@ test('a payment that joins between the look and the closing keeps its batch open
   assert.equal((await getBatch(place.database, platform_batch_id)).closed_at, null);
 });
 
-test('listing batches reads no payment, whether a large one can be closed is one look, and all batches of an evening close in one round, each once', async (t) => {
+test('listing batches reads no payment, checking a large one is one look-up, and all due batches close in one round, each once', async (t) => {
   const place = await stand(t);
   await place.register('acme', 'http://127.0.0.1:9');
   const partner = await place.registry.get('acme');

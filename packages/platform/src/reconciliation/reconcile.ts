@@ -327,7 +327,7 @@ async function compareWithPartner(
   // Ours that its statement can count: without those it lacks or has in another batch.
   const absent = differences.filter(
     ({ kind, there }) =>
-      kind === 'missing_there' && (there === null || there === 'another platform_batch_id'),
+      kind === 'missing_there' && (there === null || there === 'a different platform_batch_id'),
   );
   const shared = here.count - absent.length;
   if (there !== undefined && there.count > shared) {

@@ -71,7 +71,7 @@ async function tamper(database: Database, ...statements: string[]): Promise<void
   });
 }
 
-test('a line that was altered, removed, exchanged, put in or moved is found, and so is a seal [EE8]', async (t) => {
+test('a line that was altered, removed, exchanged, inserted or moved is detected, and so is a seal [EE8]', async (t) => {
   const database = await audited(t);
   const chain = chainOf(database);
   for (const events of [['one', 'two'], ['three', 'four', 'five'], ['six']]) {
@@ -151,7 +151,7 @@ test('a line that was altered, removed, exchanged, put in or moved is found, and
   assert.deepEqual([cut.broken, cut.through?.seal_no], [null, 2]);
 });
 
-test('who can write to the database and lacks the key cannot make seals that hold [EE8]', async (t) => {
+test('a writer to the database without the key cannot make valid seals [EE8]', async (t) => {
   const database = await audited(t);
   await say(database, 'one', 'two');
   await sealAll(database, chainOf(database));
@@ -166,7 +166,7 @@ test('who can write to the database and lacks the key cannot make seals that hol
   assert.equal((await verify(chainOf(database))).broken?.what, 'seal_altered');
 });
 
-test('a line of a transaction that is still open is waited for, and sealed once it is there [EE8]', async (t) => {
+test('sealing waits for lines of open transactions, and seals them once they are committed [EE8]', async (t) => {
   const database = await audited(t);
   const chain = chainOf(database);
   const [opened, close] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
@@ -185,7 +185,7 @@ test('a line of a transaction that is still open is waited for, and sealed once 
   assert.deepEqual([done.lines, done.unsealed, done.broken], [2, 0, null]);
 });
 
-test('replicas that seal at once make one chain, of any number of lines of one moment [EE8]', async (t) => {
+test('replicas that seal at the same time make one chain, however many lines share a moment [EE8]', async (t) => {
   const database = await audited(t);
   const write = (count: number, at = 'clock_timestamp()'): Promise<unknown> =>
     database.query(
@@ -205,7 +205,7 @@ test('replicas that seal at once make one chain, of any number of lines of one m
   assert.ok(done.seals >= 4);
 });
 
-test('a database whose clock went back an hour goes on sealing, and nothing counts as put in [EE8]', async (t) => {
+test('a database whose clock went back an hour continues sealing, and no line counts as inserted [EE8]', async (t) => {
   const database = await audited(t);
   const hour = `interval '1 hour'`;
   /** The database as it was while its clock was an hour ahead. */

@@ -118,7 +118,7 @@ test('the audit is read by who, what and about whom without reading all of it', 
   }
 });
 
-test('pages follow each other without a gap or a repetition, also those that the audit leads to', async () => {
+test('pages follow each other without a gap or a repetition, also in searches through the audit', async () => {
   for (const status of ['failed', 'succeeded'] as const) {
     const all = await listPayments(database, { status, limit: 300 });
     const first = await listPayments(database, { status, limit: 100 });

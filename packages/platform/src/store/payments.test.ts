@@ -159,14 +159,14 @@ test('a step that another owner, or another stage, would take changes nothing [P
   assert.equal((await findPayment(database, id))?.stage, 'created');
 });
 
-test('the audit takes lines and gives none up [EE8]', async (t) => {
+test('audit lines can be added but not changed or removed [EE8]', async (t) => {
   const { database } = await ground(t);
   await refused(database, "UPDATE duebridge_platform.audit SET event = 'x'", [], 'kept_for_ever');
   await refused(database, 'DELETE FROM duebridge_platform.audit', [], 'kept_for_ever');
   await refused(database, 'TRUNCATE duebridge_platform.audit', [], 'kept_for_ever');
 });
 
-test('funds are captured or released once, whatever is asked how often [PL7]', async (t) => {
+test('funds are captured or released once, however often either is requested [PL7]', async (t) => {
   const place = await ground(t);
   const order = {
     platform_payment_id: place.id,

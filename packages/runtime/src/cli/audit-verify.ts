@@ -42,7 +42,7 @@ export async function verifyAudit(
             : `Newest seal: ${page.through.seal_no}:${page.through.seal}, up to ${page.through.to}`;
         const lines = `${sum.lines} ${sum.lines === 1 ? 'line' : 'lines'}`;
         const seals = `${sum.seals} ${sum.seals === 1 ? 'seal' : 'seals'}`;
-        return `The audit holds: ${lines} under ${seals}, ${page.unsealed} not sealed yet.\n${through}`;
+        return `The audit is intact: ${lines} under ${seals}, ${page.unsealed} not sealed yet.\n${through}`;
       });
       return;
     }
@@ -55,14 +55,14 @@ async function assertExpected(expected: string | undefined, ask: Ask): Promise<v
   const [, number = '', seal] = /^([1-9][0-9]{0,11}):([0-9a-f]{64})$/.exec(expected) ?? [];
   if (seal === undefined) {
     throw new CommandError(
-      '--expect takes NUMBER:SEAL, as this command prints it or the log says it',
+      '--expect takes NUMBER:SEAL, as this command or the log prints it',
       exitCodes.usage,
     );
   }
   const { through } = await ask(queryOf({ after: String(Number(number) - 1), limit: '1' }));
   if (through?.seal_no === Number(number) && through.seal === seal) return;
   throw new CommandError(
-    `the audit is broken: seal ${number} is not the one that was expected, so the audit was cut off or sealed anew`,
+    `the audit is broken: seal ${number} is not the expected one, so the audit was truncated or sealed again`,
     exitCodes.failed,
   );
 }
@@ -77,14 +77,14 @@ function sentence({
   const where = `the audit is broken at seal ${seal_no}: `;
   switch (what) {
     case 'altered':
-      return `${where}${line} is not what was sealed`;
+      return `${where}${line} does not match its seal`;
     case 'inserted':
-      return `${where}${line} was put in after its time was sealed`;
+      return `${where}${line} was inserted after its time had been sealed`;
     case 'removed':
       return `${where}a line after ${at} was removed`;
     case 'seal_missing':
       return `${where}a seal before it was removed`;
     case 'seal_altered':
-      return `${where}the seal itself is not the one that was made`;
+      return `${where}the seal itself was changed`;
   }
 }

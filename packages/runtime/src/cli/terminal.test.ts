@@ -37,7 +37,7 @@ async function refused(file: string, sentence: RegExp, from = terminal()): Promi
   });
 }
 
-test('a file that is missing, a folder, or of another user is told in a sentence', async (t) => {
+test('a file that is missing, a folder, or another user’s is reported in a sentence', async (t) => {
   const place = await folder(t);
   await refused(path.join(place, 'none.csv'), /there is no file .*none\.csv: check its name/);
   await refused(place, /is a folder: name a file in it/);

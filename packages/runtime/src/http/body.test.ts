@@ -68,7 +68,7 @@ test('a body of another type, charset or encoding is refused, and one where none
   assertRefused(await raw(port, get, '{}'), 400, 'INVALID_REQUEST');
 });
 
-test('a body coded in a way that we do not undo is refused, not read as it came', async (t) => {
+test('a body in an unsupported content encoding is refused, not read as it came', async (t) => {
   const { port } = await listening(t);
   const chunked = `${JSON.stringify(body).length.toString(16)}\r\n${JSON.stringify(body)}\r\n0\r\n\r\n`;
   const put = (coding: string): string =>

@@ -74,8 +74,8 @@ function readJson(body: string): unknown {
 function readForm(body: string): Readonly<Record<string, string>> {
   const fields = new Map<string, string>();
   for (const [name, value] of new URLSearchParams(body)) {
-    if (fields.has(name)) throw badBody('holds a field twice');
-    if (value.includes('\0') || name.includes('\0')) throw badBody('holds the character NUL');
+    if (fields.has(name)) throw badBody('contains a field twice');
+    if (value.includes('\0') || name.includes('\0')) throw badBody('contains the character NUL');
     // URLSearchParams inserts this character where the percent-encoded bytes are not UTF-8.
     if (`${name}${value}`.includes('\uFFFD')) throw badBody('is not UTF-8');
     if (value !== '') fields.set(name, value); // RFC 6749 section 3.2: an empty one counts as left out

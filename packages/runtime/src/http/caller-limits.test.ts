@@ -17,7 +17,7 @@ async function outcome(asked: Promise<unknown>): Promise<string> {
   );
 }
 
-test('who guesses admin keys gets 429 after a hundred, and a good key beside them is let in', async () => {
+test('guessing admin keys gets 429 after a hundred tries, while a valid key still works', async () => {
   const clock = manualClock();
   const guard = adminGuard('the-admin-key-of-the-test', clock);
   const wrong = (ip: string): Promise<string> => outcome(guard(from(ip, 'Bearer guess')));
@@ -36,7 +36,7 @@ test('who guesses admin keys gets 429 after a hundred, and a good key beside the
   assert.equal(await wrong('10.0.0.1'), 'TOO_MANY_REQUESTS');
 });
 
-test('a program that runs wild with a good key is told when to come back, and other keys do not notice', async () => {
+test('a runaway program with a valid key gets Retry-After, and other keys are not affected', async () => {
   const clock = manualClock();
   const limit = limitCallers(clock);
   const call = (name: string): Promise<string> =>
@@ -62,7 +62,7 @@ test('a program that runs wild with a good key is told when to come back, and ot
   assert.equal(await call('ada'), 'ok');
 });
 
-test('trouble of the server does not count as a guess', async () => {
+test('a server error does not count as a guess', async () => {
   const limit = limitCallers(manualClock());
   const broken = (): never => {
     throw new Refusal('SERVICE_UNAVAILABLE');

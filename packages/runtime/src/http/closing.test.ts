@@ -5,7 +5,7 @@ import { mount } from './mount.ts';
 import { mountOperations } from './operations.ts';
 import { path, record, listening } from './testing.ts';
 
-test('a close answers what is under way and wakes those that wait, then refuses connections', async (t) => {
+test('closing answers requests in progress and wakes waiting ones, then refuses connections', async (t) => {
   const arrived = Promise.withResolvers<void>();
   const release = Promise.withResolvers<void>();
   const { app, base } = await listening(t, {}, (app) => {
@@ -34,7 +34,7 @@ test('a close answers what is under way and wakes those that wait, then refuses 
   await assert.rejects(fetch(`${base}/healthz`));
 });
 
-test('a close is bounded: a request that never ends is cut', async (t) => {
+test('closing is bounded in time: a request that never ends is cut off', async (t) => {
   const arrived = Promise.withResolvers<void>();
   const { app, base } = await listening(t, { limits: { closeTimeoutMs: 50 } }, (app) => {
     mount(app, partnerRoutes.get_balance, () => {

@@ -6,7 +6,7 @@ import { OAuthRefusal } from './errors.ts';
 import { mount } from './mount.ts';
 import { createServer } from './server.ts';
 
-test('what a handler throws is answered by the catalogue, and tells nothing of the inside', async (t) => {
+test('an error thrown by a handler is answered from the catalogue, without internals', async (t) => {
   const thrown: [unknown, number, string, string | null][] = [
     [
       new Refusal('TOO_MANY_REQUESTS', { headers: { 'Retry-After': '7' } }),
@@ -43,7 +43,7 @@ test('what a handler throws is answered by the catalogue, and tells nothing of t
   });
 });
 
-test('the token endpoint takes a form, refuses one in two meanings, and errs in the form of RFC 6749', async (t) => {
+test('the token endpoint takes a form, refuses an ambiguous one, and returns errors as in RFC 6749', async (t) => {
   const app = createServer();
   t.after(() => app.close());
   mount(app, partnerRoutes.access_token, ({ body }) => {

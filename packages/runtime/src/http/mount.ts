@@ -50,7 +50,7 @@ export function mount<const R extends Route>(
   const fields = route.params ? Object.keys(route.params.properties) : [];
   const named = pathFields(path);
   if (fields.some((field) => !named.includes(field)) || named.length !== fields.length) {
-    throw new Error(`the path ${path} must hold each of {${fields.join('}, {')}} once`);
+    throw new Error(`the path ${path} must contain each of {${fields.join('}, {')}} once`);
   }
   const checks = {
     path: route.params && compileCheck(route.params),

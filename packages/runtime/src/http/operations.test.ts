@@ -6,7 +6,7 @@ import { mountOperations } from './operations.ts';
 import { createServer } from './server.ts';
 import { listening } from './testing.ts';
 
-test('the page of the API is in nobody’s frame, has no form and tells nobody where it was', async (t) => {
+test('the API page cannot be framed, has no form and sends no referrer', async (t) => {
   const { base } = await listening(t, {}, (app) => mountOperations(app, { openapi: {} }));
   const { headers } = await fetch(`${base}/docs`);
   const policy = headers.get('content-security-policy')?.split('; ') ?? [];
@@ -21,7 +21,7 @@ test('the page of the API is in nobody’s frame, has no form and tells nobody w
   assert.equal(headers.get('referrer-policy'), 'no-referrer');
 });
 
-test('readiness says what is missing, and however many ask, it is looked at once a second', async (t) => {
+test('readiness names what is missing, and is checked once a second however many ask', async (t) => {
   const app = createServer();
   t.after(() => app.close());
   const clock = manualClock();
@@ -45,7 +45,7 @@ test('readiness says what is missing, and however many ask, it is looked at once
   assert.equal(looked, 2);
 });
 
-test('what operators read answers HEAD too, as balancers ask it', async (t) => {
+test('the operations endpoints answer HEAD too, as load balancers use it', async (t) => {
   const app = createServer();
   t.after(() => app.close());
   mountOperations(app, { metrics: createMetrics({ processFigures: false }), openapi: {} });

@@ -64,7 +64,7 @@ test('every operation of every table can be mounted, served and described', asyn
   }
 });
 
-test('headers that say two things are refused', async (t) => {
+test('duplicate headers with two meanings are refused', async (t) => {
   const { port } = await listening(t, { singleHeaders: ['X-Biller-Key'] });
   for (const name of [
     'X-Api-Key',
@@ -88,7 +88,7 @@ test('headers that say two things are refused', async (t) => {
   assertRefused(await raw(port, 'what is this\r\n\r\n'), 400, 'INVALID_REQUEST');
 });
 
-test('what Node would refuse by itself is refused in our form: no host, an expectation nobody can meet', async (t) => {
+test('what Node would refuse by itself is refused in our form: no host, an unsupported expectation', async (t) => {
   const { port } = await listening(t);
   const get = 'GET /payment/p1 HTTP/1.1\r\nConnection: close\r\n';
   assertRefused(await raw(port, `${get}\r\n`), 400, 'INVALID_REQUEST');
@@ -143,7 +143,7 @@ test('a path is decoded or refused; ids are judged by our pattern, whatever thei
   await refused(await fetch(`${base}/admin/v1/payments?statsu=x`), 400, 'INVALID_REQUEST');
 });
 
-test('an unknown path is 404; a known one with another method is 405 and says which it takes', async (t) => {
+test('an unknown path is 404; a known one with another method is 405 with Allow', async (t) => {
   const { base } = await listening(t);
   for (const other of ['/', '/payment', '/payment/p1/', '/Payment/p1', '/payment//p1']) {
     await refused(await fetch(base + other), 404, 'NOT_FOUND');
@@ -156,14 +156,14 @@ test('an unknown path is 404; a known one with another method is 405 and says wh
   assert.equal((await fetch(`${base}/payment/p1`, { method: 'HEAD' })).status, 405);
 });
 
-test('an answer that lacks what the table promises is a failure of ours, not half an answer', async (t) => {
+test('an answer that lacks what the route table promises becomes a 500, not half an answer', async (t) => {
   const app = createServer();
   t.after(() => app.close());
   mount(app, partnerRoutes.get_payment, () => ({ payment_id: 'x' }) as unknown as typeof record);
   assert.equal((await app.inject('/payment/p1')).statusCode, 500);
 });
 
-test('the caller is known before its body is read', async (t) => {
+test('the caller is authenticated before its body is read', async (t) => {
   const app = createServer();
   t.after(() => app.close());
   mount(app, put, () => record, {
@@ -192,7 +192,7 @@ test('a harmless request id is kept, any other is replaced', async (t) => {
   assert.match((await idOf('x'.repeat(65))) ?? '', /^[0-9a-f-]{36}$/);
 });
 
-test('a request that drips in is ended with 408, whether in its headers or its body', async (t) => {
+test('a request that arrives too slowly is ended with 408, whether in its headers or its body', async (t) => {
   const { port } = await listening(t, {
     limits: { requestTimeoutMs: 200, headersTimeoutMs: 100, checkIntervalMs: 20 },
   });
@@ -201,7 +201,7 @@ test('a request that drips in is ended with 408, whether in its headers or its b
   assertRefused(await raw(port, 'GET / HTTP/1.1\r\nHost: x\r\nX-A'), 408, 'REQUEST_TIMEOUT');
 });
 
-test('bytes of any kind never make the server fail', async (t) => {
+test('no bytes make the server fail', async (t) => {
   const { port, base } = await listening(t);
   const seed = 20_261;
   const random = seededRandom(seed);
@@ -238,7 +238,7 @@ test('requests are counted by pattern, never by path', async (t) => {
   assert.doesNotMatch(text + JSON.stringify(lines), /canary/);
 });
 
-test('a listener of this machine is asked by names of this machine, so that no page reaches it under its own', async (t) => {
+test('a loopback listener answers only to local names, so that no web page reaches it under its own', async (t) => {
   assert.equal(hostsOf('0.0.0.0', undefined), undefined);
   // A listener that other machines reach, and that its operator has named, answers to that name only, too.
   assert.deepEqual(hostsOf('0.0.0.0', ['Admin.Example']), ['admin.example']);
@@ -271,7 +271,7 @@ test('a listener of this machine is asked by names of this machine, so that no p
   }
 });
 
-test('Strict-Transport-Security is on every answer where it is asked for, errors too, and on none otherwise', async (t) => {
+test('Strict-Transport-Security is on every answer if configured, errors included, and on none otherwise', async (t) => {
   const { base } = await listening(t, { hstsSeconds: 31_536_000 });
   const { base: without } = await listening(t);
   for (const url of ['/payment/p1', '/nowhere', '/%ff']) {

@@ -209,7 +209,7 @@ function headerProblem(request: IncomingMessage, single: ReadonlySet<string>): D
   for (let index = 0; index < rawHeaders.length; index += 2) {
     const name = (rawHeaders[index] ?? '').toLowerCase();
     if (!single.has(name)) continue;
-    if (seen.has(name)) return { path: `headers.${name}`, problem: 'stands more than once' };
+    if (seen.has(name)) return { path: `headers.${name}`, problem: 'appears more than once' };
     seen.add(name);
   }
   if (headers.host === undefined && request.httpVersion === '1.1') {
@@ -237,7 +237,7 @@ function hostProblem(
   // A page reaches us under a name that its owner made lead here. An address is no such name: probes and scrapers use it.
   const isAddress = isIP(name.replace(/^\[(.*)\]$/, '$1')) > 0;
   if (name === 'localhost' || isAddress || hosts.includes(name)) return undefined;
-  return { path: 'headers.host', problem: 'is no name of this listener' };
+  return { path: 'headers.host', problem: 'is not a host name of this listener' };
 }
 
 /**

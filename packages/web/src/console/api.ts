@@ -32,7 +32,7 @@ export async function call<Reply>(
       ...(body === undefined ? {} : { body: isFile ? body : JSON.stringify(body) }),
     });
   } catch {
-    throw new ApiError('NETWORK', 'The platform does not answer. It is tried again.');
+    throw new ApiError('NETWORK', 'The platform does not answer. Retrying.');
   }
   const text = await response.text();
   if (response.ok) return (text === '' ? undefined : JSON.parse(text)) as Reply;

@@ -39,7 +39,7 @@ export function AuditPageOf() {
         caption="Who did what, newest first"
         rows={(data?.entries ?? []).map((entry, index) => ({ ...entry, index }))}
         keyOf={(one) => `${one.at} ${one.index}`}
-        empty={data === undefined ? 'Loading…' : 'Nothing is noted like this.'}
+        empty={data === undefined ? 'Loading…' : 'No entries match.'}
         columns={[
           { head: 'When', cell: (one) => moment(one.at) },
           { head: 'Who', cell: (one) => one.actor },

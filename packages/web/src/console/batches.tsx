@@ -32,7 +32,7 @@ export function BatchesPage() {
         caption="Batches, latest first"
         rows={data?.batches ?? []}
         keyOf={(one) => one.platform_batch_id}
-        empty={data === undefined ? 'Loading…' : 'No payment was made yet.'}
+        empty={data === undefined ? 'Loading…' : 'No payments yet.'}
         columns={[
           {
             head: 'Batch',
@@ -223,7 +223,7 @@ function Differences({ search }: { search: Record<string, string> }) {
         caption="Differences, newest first"
         rows={data?.differences ?? []}
         keyOf={(one) => one.difference_id}
-        empty={data === undefined ? 'Loading…' : 'There is no difference.'}
+        empty={data === undefined ? 'Loading…' : 'No differences.'}
         columns={[
           { head: 'Kind', cell: (one) => one.kind.replace('_', ' ') },
           {

@@ -134,7 +134,7 @@ function Chart(props: {
           caption={title}
           rows={figures.points}
           keyOf={(point) => point.at}
-          empty="No payments in this time."
+          empty="No payments in this period."
           columns={[
             { head: 'From', cell: (point) => moment(point.at) },
             ...series.map((one) => ({

@@ -37,12 +37,12 @@ export function OverviewPage() {
               </a>
             </li>
           </ul>
-          <h2>Waiting for a person</h2>
+          <h2>Waiting for an operator</h2>
           <Table
             caption="Reviews by reason"
             rows={data.reviews}
             keyOf={(one) => one.reason}
-            empty="Nothing waits for a person."
+            empty="Nothing waits for an operator."
             columns={[
               {
                 head: 'Reason',
@@ -54,19 +54,19 @@ export function OverviewPage() {
           />
           <h2>Why payments failed</h2>
           <Table
-            caption="Reasons of failures in this time, the commonest first"
+            caption="Failure reasons in this period, the most common first"
             rows={failures.data?.reasons ?? []}
             keyOf={(one) => one.reason}
             empty="No payment failed."
             columns={[
               { head: 'Reason', cell: (one) => one.reason },
               { head: 'Payments', number: true, cell: (one) => one.count },
-              { head: 'The period before', number: true, cell: (one) => one.before },
+              { head: 'The previous period', number: true, cell: (one) => one.before },
             ]}
           />
           {data.partners_held.length === 0 ? null : (
             <>
-              <h2>Partners that are held</h2>
+              <h2>Partners on hold</h2>
               <Table
                 caption="Held partners"
                 rows={data.partners_held}

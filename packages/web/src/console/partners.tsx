@@ -103,7 +103,7 @@ export function PartnerPage({ id }: { id: string }) {
             label="Pause"
             danger
             blocked={needsAdmin()}
-            about={`Sends nothing to ${id} until it is resumed. Payments wait; none fails by it.`}
+            about={`Sends nothing to ${id} until it is resumed. Payments wait; none fails because of it.`}
             act={set(true)}
           />
         )}

@@ -167,7 +167,7 @@ export function PaymentsPage() {
           caption="Payments, newest first"
           rows={page.payments}
           keyOf={(one) => one.platform_payment_id}
-          empty="No payment is like this."
+          empty="No payments match."
           columns={[
             ...(self.value?.role === 'viewer' ? [] : [pickColumn(picked, setPicked)]),
             ...shownColumns(),
@@ -220,7 +220,7 @@ function pickColumn(picked: ReadonlySet<string>, pick: (picked: ReadonlySet<stri
   };
 }
 
-/** The acts on the picked payments: each leads to a page that says first what would happen. */
+/** The acts on the selected payments: each leads to a page that first shows what would happen. */
 function Bulk(props: { payments: readonly PaymentView[]; picked: ReadonlySet<string> }) {
   const chosen = props.payments.filter((one) => props.picked.has(one.platform_payment_id));
   const [trouble, setTrouble] = useState<string>();
@@ -241,9 +241,9 @@ function Bulk(props: { payments: readonly PaymentView[]; picked: ReadonlySet<str
     }
   };
   return (
-    <section class="note" aria-label="Picked payments">
+    <section class="note" aria-label="Selected payments">
       <p>
-        {chosen.length} picked,{' '}
+        {chosen.length} selected,{' '}
         {money(chosen.reduce((cents, one) => cents + one.amount_in_cents, 0))} together. What would
         happen to each is shown first.
       </p>
@@ -260,10 +260,10 @@ function Bulk(props: { payments: readonly PaymentView[]; picked: ReadonlySet<str
 }
 
 const bulkActs: readonly (readonly [BulkAct, string])[] = [
-  ['resume', 'Resume the picked'],
-  ['poll', 'Poll the picked'],
-  ['close', 'Close the picked'],
-  ['withdraw', 'Withdraw the picked'],
+  ['resume', 'Resume selected'],
+  ['poll', 'Poll selected'],
+  ['close', 'Close selected'],
+  ['withdraw', 'Withdraw selected'],
 ];
 
 /** Lets this person choose the columns of the payments list. */
@@ -472,7 +472,7 @@ export function PaymentPageOf({ id }: { id: string }) {
     again();
     return text;
   };
-  const isViewer = self.value?.role === 'viewer' ? 'Your role only reads.' : undefined;
+  const isViewer = self.value?.role === 'viewer' ? 'Your role can only read.' : undefined;
   const inReview = payment.stage === 'review' ? undefined : 'Only a payment in review.';
   const refused =
     inReview ??
@@ -531,7 +531,7 @@ export function PaymentPageOf({ id }: { id: string }) {
         <Act
           label="Resume"
           blocked={isViewer ?? inReview}
-          about={`Sends ${name} again, with the same id and the same bytes. A partner that has it already answers with what it has.`}
+          about={`Sends ${name} again, with the same id and the same bytes. A partner that has it already returns the existing payment.`}
           act={async (reason) => {
             await post(`${path}/resume`, { reason });
             return did('Resumed.');
@@ -543,7 +543,7 @@ export function PaymentPageOf({ id }: { id: string }) {
             isViewer ??
             (unsent === undefined ? 'Nothing has been sent to the partner yet.' : undefined)
           }
-          about={`Asks the partner for the status of ${name} now. Nothing is changed: the next poll takes over what it says.`}
+          about={`Asks the partner for the status of ${name} now. Nothing is changed; the next poll records the result.`}
           act={async (reason) => {
             const { answer } = await post<PartnerAnswer>(`${path}/poll`, { reason });
             return did(`The partner says: ${answer.replaceAll('_', ' ')}.`);

@@ -74,7 +74,7 @@ export function PeoplePage() {
             label="Erase this person"
             danger
             blocked={needsAdmin()}
-            about={`Erases name, addresses and phone of ${asked} forever. The facts of payments stay.`}
+            about={`Permanently erases the name, addresses and phone number of ${asked}. Payment records stay.`}
             act={async (reason) => {
               const done = await post<PersonErasure>('/people/erase', { email: asked, reason });
               setPerson(undefined);

@@ -5,7 +5,7 @@ import { contrast, themeProperties } from './appearance.ts';
 const problemsOf = (appearance: object): readonly string[] =>
   themeProperties(appearance, false).problems;
 
-test('a brand that can be read is applied whole, and nothing is complained about', () => {
+test('a readable brand is applied completely, without a complaint', () => {
   const { properties, problems } = themeProperties(
     {
       theme: 'light',
@@ -68,7 +68,7 @@ test('a value that could load, cover or break something is refused by name', () 
   );
 });
 
-test('a name that is not known is said, also one that every object has', () => {
+test('an unknown name is reported, also one that every object has', () => {
   assert.deepEqual(problemsOf({ variables: { accnet: '#000000', constructor: '#000000' } }), [
     'variables.accnet is not known',
     'variables.constructor is not known',

@@ -21,7 +21,7 @@ export const en = {
   balance_as_of: 'Balance as of {when}',
   nothing_due: 'Your account is paid up. You can still pay ahead if you like.',
   credit_text: '{biller} owes you this amount. You can still pay ahead if you like.',
-  unknown_balance: '{biller} did not tell us the amount due. Please take it from your bill.',
+  unknown_balance: '{biller} did not tell us the amount due. Please check your bill.',
   above_maximum: '{biller} takes at most {max} in one payment.',
   below_minimum: '{biller} takes at least {min} in one payment.',
   fixed_amount: '{biller} takes exactly {amount}.',
@@ -55,11 +55,11 @@ export const en = {
   pay_now: 'Pay {amount}',
   sending: 'Sending…',
 
-  no_method: 'No way to pay takes {amount}. Please go back and choose another amount.',
-  method_slow: 'This way to pay is not loading. Wait a moment, or choose another.',
+  no_method: 'No payment method accepts {amount}. Please go back and choose another amount.',
+  method_slow: 'This payment method is not loading. Wait a moment, or choose another.',
   act_title: 'Please approve the payment',
   act_note:
-    'Your bank wants to make sure that it is you. The payment is sent to {biller} after that.',
+    'Your bank wants to make sure that it is you. After that, the payment is sent to {biller}.',
   act_open: 'Continue at your bank',
 
   status_title: 'Your payment is on its way',
@@ -75,7 +75,7 @@ export const en = {
   waiting_for: 'Waiting for {time}',
   usual_minute: 'This usually takes less than a minute.',
   usual: 'This usually takes less than {time}.',
-  leave_note: 'You can close this page. The payment goes on without it.',
+  leave_note: 'You can close this page. The payment continues without it.',
   slow_note: '{biller} is taking longer than usual. Nothing is wrong with your payment.',
   reference: 'Reference',
 
@@ -114,7 +114,7 @@ export const en = {
   left_paid: 'All done',
   left_paid_text: '{amount} to {biller} is paid. You can leave this page.',
   left_open: 'You can leave this page',
-  left_open_text: 'Your payment of {amount} to {biller} goes on without it.',
+  left_open_text: 'Your payment of {amount} to {biller} continues without it.',
   left_nothing: 'Closed',
   left_nothing_text: 'Nothing has been paid here.',
   show_again: 'Show it again',
@@ -123,7 +123,7 @@ export const en = {
   offline_sending: 'Connection lost. We keep trying; you will not be charged twice.',
   ends_soon: 'This page closes at {time}.',
   stay: 'Stay',
-  ask_close: 'Your payment is being sent. Close the page all the same?',
+  ask_close: 'Your payment is being sent. Close the page anyway?',
   ask_close_yes: 'Close it',
   ask_close_no: 'Keep it open',
 
@@ -136,21 +136,21 @@ export const en = {
   problem_token_invalid: 'We could not start the payment',
   problem_token_invalid_text:
     'The site did not give us a valid pass for it. You have not been charged. Go back to the site and open the payment again.',
-  problem_token_slow: 'The site is taking long to answer',
-  problem_token_slow_text: 'We start as soon as it does. You have not been charged.',
+  problem_token_slow: 'The site is taking a long time to respond',
+  problem_token_slow_text: 'We will start as soon as it responds. You have not been charged.',
   problem_token_expired: 'This page has been open for a long time',
   problem_token_expired_text:
-    'It has ended for your safety. Nothing is lost: a payment that you made goes on. To continue, open it again.',
+    'It has ended for your safety. Nothing is lost: a payment that you made continues. To continue, open it again.',
   problem_account_not_found: 'We could not find this account',
   problem_account_not_found_text:
     'Please check the account with {biller}. You have not been charged.',
   problem_partner_unreachable: 'We cannot reach {biller} right now',
   problem_partner_unreachable_text: 'You have not been charged. Please try again in a moment.',
   problem_network_lost: 'The connection is lost',
-  problem_network_lost_text: 'We are trying again. You need not do anything.',
+  problem_network_lost_text: 'We are trying again. You do not need to do anything.',
   problem_internal: 'Something went wrong on our side',
   problem_internal_text:
-    'Please try again. If you had pressed the pay button, we look up that payment first: you are not charged twice.',
+    'Please try again. If you already pressed the pay button, we look up that payment first, so you are not charged twice.',
   the_biller: 'the biller',
 } as const;
 
