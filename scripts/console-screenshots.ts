@@ -53,7 +53,7 @@ try {
   await page.getByRole('heading', { name: 'Overview' }).waitFor();
   await page.goto(`${work.platform.adminUrl}/console/payments?stage=review`);
   await page.getByLabel(`Pick ${refused}`).check();
-  await page.getByRole('button', { name: 'Close the picked…' }).click();
+  await page.getByRole('button', { name: 'Close selected…' }).click();
   await page.getByRole('heading', { name: 'Close 1 payment' }).waitFor();
   const plan = new URL(page.url()).pathname.replace('/console', '');
   const pages = {

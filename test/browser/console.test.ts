@@ -527,7 +527,7 @@ async function finds(tab: Tab, id: string): Promise<void> {
   await tab.goto(`${work.platform.adminUrl}/console/payments?id=${id}`);
   await reads(`a[href="/console/payments/${id}"]`, id);
   await tab.click('page', `input[aria-label="Pick ${id}"]`);
-  await tab.click('page', '[aria-label="Picked payments"] button:nth-of-type(2)');
+  await tab.click('page', '[aria-label="Selected payments"] button:nth-of-type(2)');
   await reads('h1', '^Poll 1 payment$');
   await tab.click('page', 'textarea');
   await tab.type('asked');
