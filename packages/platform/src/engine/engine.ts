@@ -66,7 +66,7 @@ export interface Engine {
   start(): Promise<void>;
   /** Finishes or aborts what is in flight, releases ownership and removes the worker from the list; at most 10 s (F82). */
   stop(): Promise<void>;
-  /** Starts driving a payment just committed in the slot with the place from `placeForNew`. Never throws; returns before anything is sent. */
+  /** Starts driving a payment just committed at the place from `placeForNew`. Never throws; returns before anything is sent. */
   take(payment: PaymentRow): void;
   /**
    * Calls back with the row when the partner has accepted the payment, when it waits for an operator, and when it has ended,

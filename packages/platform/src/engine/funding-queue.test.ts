@@ -1,10 +1,18 @@
 /** The funding port hangs, is slow, or fails; what comes of the payments behind and beside it. */
 import assert from 'node:assert/strict';
+import { getEventListeners } from 'node:events';
 import test from 'node:test';
-import { DatabaseUnavailable, type Database, type Statement } from '@duebridge/runtime';
+import {
+  DatabaseUnavailable,
+  silentLog,
+  systemClock,
+  type Database,
+  type Statement,
+} from '@duebridge/runtime';
 import { sandboxFunding, type Funding } from '../funding.ts';
 import type { PaymentRow } from '../store/payments.ts';
 import { FundingQueue } from './funding-queue.ts';
+import { Outage } from './outage.ts';
 import { actsOf, eventually, keptLog, scriptedPartner, stand } from './testing.ts';
 
 const settled = (row: PaymentRow): boolean => row.settled_at !== null;
@@ -119,4 +127,29 @@ test('a database outage is logged once, and all that waited for it continues at 
   const errors = log.lines.filter((line) => line.message.includes('payments wait'));
   assert.equal(errors.length, 1, 'once, not once for each payment');
   assert.ok(log.lines.some((line) => line.message.includes('answers again')));
+});
+
+test('ten thousand payments that wait for the database cost one listener, and a stop ends their waiting [LV8]', async () => {
+  let isDown = true;
+  const database = {
+    query: () => (isDown ? Promise.reject(new Error('away')) : Promise.resolve([])),
+  } as unknown as Database;
+  const engine = new AbortController();
+  const worker = new AbortController();
+  const outage = new Outage({
+    database,
+    clock: systemClock,
+    log: silentLog,
+    signal: engine.signal,
+  });
+  const waiting = Array.from({ length: 10_000 }, () =>
+    outage.over(worker.signal, new Error('away')),
+  );
+  assert.equal(getEventListeners(worker.signal, 'abort').length, 1);
+  worker.abort();
+  await Promise.all(waiting);
+  const others = Array.from({ length: 100 }, () => outage.over(engine.signal, new Error('away')));
+  isDown = false;
+  await Promise.all(others);
+  assert.equal(getEventListeners(engine.signal, 'abort').length, 0);
 });

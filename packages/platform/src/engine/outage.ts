@@ -21,10 +21,17 @@ interface OutageOptions {
   readonly signal: AbortSignal;
 }
 
+/** An outage that is not over. */
+interface Current {
+  readonly over: Promise<void>;
+  /** What callers wait for, by the signal that ends their waiting: one listener serves a hundred thousand payments. */
+  readonly waiting: Map<AbortSignal, Promise<void>>;
+}
+
 /** One database's outages. */
 export class Outage {
   readonly #options: OutageOptions;
-  #over: Promise<void> | undefined;
+  #current: Current | undefined;
 
   constructor(options: OutageOptions) {
     this.#options = options;
@@ -35,15 +42,22 @@ export class Outage {
    * that the caller met.
    */
   async over(signal: AbortSignal, cause: unknown): Promise<void> {
-    this.#over ??= this.#probe(cause).finally(() => {
-      this.#over = undefined;
-    });
+    this.#current ??= this.#begin(cause);
     if (signal.aborted) return;
-    const aborted = Promise.withResolvers<void>();
-    const abort = (): void => aborted.resolve();
-    signal.addEventListener('abort', abort);
-    await Promise.race([this.#over, aborted.promise]);
-    signal.removeEventListener('abort', abort);
+    const { over, waiting } = this.#current;
+    let wait = waiting.get(signal);
+    if (wait === undefined) {
+      wait = unlessAborted(over, signal);
+      waiting.set(signal, wait);
+    }
+    await wait;
+  }
+
+  #begin(cause: unknown): Current {
+    const over = this.#probe(cause).finally(() => {
+      this.#current = undefined;
+    });
+    return { over, waiting: new Map() };
   }
 
   /** For a loop that failed: waits as `over` does if the database is the reason, and otherwise logs `message`. */
@@ -68,4 +82,13 @@ export class Outage {
     }
     log.info({ ms: Math.round(clock.monotonic() - from) }, 'the database answers again');
   }
+}
+
+/** Resolves with `promise`, or when `signal` is aborted. */
+async function unlessAborted(promise: Promise<void>, signal: AbortSignal): Promise<void> {
+  const aborted = Promise.withResolvers<void>();
+  const abort = (): void => aborted.resolve();
+  signal.addEventListener('abort', abort);
+  await Promise.race([promise, aborted.promise]);
+  signal.removeEventListener('abort', abort);
 }

@@ -2,8 +2,9 @@
  * The payment row: its shape, its statements, the guarded transition.
  *
  * `stage` is the state of a payment: created (the intent is durable) -> authorized (the funds are reserved; written only when
- * the first PUT has to wait) -> dispatching (a PUT may have left; a payment begins here when its PUT can leave at once) -> accepted (the partner has it) -> ended; from dispatching or
- * accepted it may stop in review, and an operator sends it back to dispatching. `status` stays `processing` until it has ended.
+ * the first PUT has to wait) -> dispatching (a PUT may have left; a payment begins here when its PUT can leave at once) -> accepted
+ * (the partner has it) -> ended; from dispatching or accepted it may stop in review, and an operator sends it back to dispatching.
+ * `status` stays `processing` until it has ended.
  *
  * holds: every write of a worker names its worker, which must own the payment's slot, `status = 'processing'`, and the stage it
  * believes in (the fence, PL10): a stale worker changes no row and is told so. The database rejects every other transition, and any
