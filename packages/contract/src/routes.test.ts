@@ -69,6 +69,7 @@ test('the tables list every operation of both sides', () => {
     'GET /admin/v1/figures',
     'GET /admin/v1/failures',
     'POST /admin/v1/payments/{platform_payment_id}/poll',
+    'POST /admin/v1/payments/preview',
     'POST /admin/v1/accounts/import',
     'GET /admin/v1/payments',
     'POST /admin/v1/payments/{platform_payment_id}/cancel',

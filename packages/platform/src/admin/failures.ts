@@ -15,7 +15,7 @@ const reasonsStatement = sql(
      FROM duebridge_platform.audit a CROSS JOIN LATERAL
           (SELECT failure_reason, created_at, partner_id FROM duebridge_platform.payments one
             WHERE one.platform_payment_id = a.platform_payment_id OFFSET 0) AS p
-    WHERE a.event = 'payment_ended' AND a.detail ->> 'status' IN ('failed', 'canceled') AND a.detail ->> 'status' = 'failed'
+    WHERE a.event = 'payment_ended' AND a.detail ->> 'status' = 'failed'
       AND a.platform_payment_id >= $1 AND p.created_at >= $3 AND ($4::text IS NULL OR p.partner_id = $4)
     GROUP BY 1 ORDER BY 2 DESC, 3 DESC, 1 LIMIT ${MAX_REASONS}`,
 );

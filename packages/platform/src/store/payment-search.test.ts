@@ -97,9 +97,11 @@ const searches: readonly (readonly [string, Omit<PaymentFilter, 'limit'>, 'some'
 
 for (const [name, filter, expected] of searches) {
   test(`finding by ${name} reads little of a large table`, async () => {
-    const { found, rows } = await cost((on) => listPayments(on, { ...filter, limit: 50 }));
+    const limit = 50;
+    const { found, rows } = await cost((on) => listPayments(on, { ...filter, limit }));
     assert.equal(found.length > 0, expected === 'some', `${found.length} found`);
-    assert.ok(rows < payments / 20, `${rows} rows of ${payments} were touched`);
+    // Some screenfuls, not a part of the table: one in fifty failed, and a plan that sorts those reads twice as many.
+    assert.ok(rows <= 10 * limit, `${rows} rows of ${payments} were touched`);
   });
 }
 

@@ -70,9 +70,9 @@ export async function listPayments(on: Queryable, filter: PaymentFilter): Promis
     filter.account_id === undefined &&
     filter.amount_in_cents === undefined;
   if (byAudit) {
-    // The values are literals in the statement, so that the plan can use the partial index.
-    add(`a.event = 'payment_ended' AND a.detail ->> 'status' IN ('failed', 'canceled')`);
-    add(`a.detail ->> 'status' = '${filter.status}'`);
+    // Literals in the statement, so that the plan can use the partial index. The index's own condition (status IN …) follows from
+    // this; written out as well, it would be counted twice, and the plan would read and sort all of them.
+    add(`a.event = 'payment_ended' AND a.detail ->> 'status' = '${filter.status}'`);
   } else if (filter.status !== undefined) {
     add('p.status = ?', filter.status);
     if (filter.status === 'processing') add('p.settled_at IS NULL');
