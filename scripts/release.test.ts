@@ -8,13 +8,19 @@ import { notes, PUBLISHED, setVersion } from './release.ts';
 
 const root = join(import.meta.dirname, '..');
 
+const COPIED = [
+  'package.json',
+  'package-lock.json',
+  'packages/*/package.json',
+  'CHANGELOG.md',
+  'deploy/kubernetes/kustomization.yaml',
+];
+
 /** Copies of the repository's manifests and changelog, in a folder of the test. */
 function copy(t: TestContext): string {
   const folder = mkdtempSync(join(tmpdir(), 'duebridge-release-'));
   t.after(() => rmSync(folder, { recursive: true, force: true }));
-  for (const file of globSync(['package.json', 'packages/*/package.json', 'CHANGELOG.md'], {
-    cwd: root,
-  })) {
+  for (const file of globSync(COPIED, { cwd: root })) {
     cpSync(join(root, file), join(folder, file));
   }
   return folder;
@@ -31,6 +37,13 @@ test('a release gives every package its version and the unreleased notes its nam
   );
   const partner = readFileSync(join(folder, 'packages/partner/package.json'), 'utf8');
   assert.match(partner, /"@duebridge\/runtime": "7\.8\.9"/);
+  const lock = readFileSync(join(folder, 'package-lock.json'), 'utf8');
+  const { packages } = JSON.parse(lock) as { packages: Record<string, { version?: string }> };
+  assert.equal(packages['']?.version, '7.8.9');
+  assert.equal(packages['packages/partner']?.version, '7.8.9');
+  assert.doesNotMatch(lock, /"@duebridge\/\w+": "(?!7\.8\.9")/);
+  const kustomization = readFileSync(join(folder, 'deploy/kubernetes/kustomization.yaml'), 'utf8');
+  assert.match(kustomization, /newTag: 7\.8\.9$/m);
   assert.throws(() => setVersion(folder, '7.9.0', '2027-01-03'), /nothing under \[Unreleased\]/);
 });
 
