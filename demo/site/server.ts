@@ -44,6 +44,8 @@ export interface DemoSiteOptions {
   readonly accounts: readonly DemoAccount[];
   /** The amount now due in the biller's ledger; if absent or undefined, the page shows no amount. */
   readonly readBalance?: (account: DemoAccount) => Promise<Balance | undefined>;
+  /** The SDK file that the pages pin; the platform's newest when absent. */
+  readonly sdk?: SdkManifest['sdk'];
 }
 
 export interface DemoSite {
@@ -149,7 +151,7 @@ export async function startDemoSite(options: DemoSiteOptions): Promise<DemoSite>
   }
 
   async function page(response: ServerResponse, script: string, body: string): Promise<void> {
-    const { sdk } = await manifest();
+    const sdk = options.sdk ?? (await manifest()).sdk;
     response.setHeader(
       'content-security-policy',
       [

@@ -88,10 +88,14 @@ const { version } = JSON.parse(readFileSync(join(here, 'package.json'), 'utf8'))
   version: string;
 };
 
-/** Builds into a folder, which it replaces as a whole. Throws RangeError when a file is too large. */
+/**
+ * Builds into a folder, which it replaces as a whole. `as`: the version that the files are named by, for a test that needs an earlier
+ * one. Throws RangeError when a file is too large.
+ */
 export async function buildWeb(
   folder = join(here, 'dist'),
   released = join(here, 'released'),
+  as = version,
 ): Promise<Manifest> {
   // In the target's parent folder, so that the last step is a rename and nobody sees a partial build.
   const draft = `${folder}.${process.pid}`;
@@ -104,11 +108,12 @@ export async function buildWeb(
   try {
     const [script, redirectScript, page, operators, modules, react, smallReact, firstJs, stripe] =
       await Promise.all([
-        bundle({ script: 'src/embed/script.ts' }, 'iife', true),
-        bundle({ redirect: 'src/embed/redirect-script.ts' }, 'iife', true),
-        bundle({ flow: 'src/flow/main.tsx' }, 'es', true, { hashed: true, words: wordFiles }),
-        bundle({ console: 'src/console/main.tsx' }, 'es', true),
+        bundle(as, { script: 'src/embed/script.ts' }, 'iife', true),
+        bundle(as, { redirect: 'src/embed/redirect-script.ts' }, 'iife', true),
+        bundle(as, { flow: 'src/flow/main.tsx' }, 'es', true, { hashed: true, words: wordFiles }),
+        bundle(as, { console: 'src/console/main.tsx' }, 'es', true),
         bundle(
+          as,
           {
             embed: 'src/embed/index.ts',
             redirect: 'src/embed/redirect.ts',
@@ -117,10 +122,10 @@ export async function buildWeb(
           'es',
           false,
         ),
-        bundle({ react: 'src/embed/react.tsx' }, 'es', false),
-        bundle({ react: 'src/embed/react.tsx' }, 'es', true),
-        bundle({ first: 'src/flow/first.js' }, 'iife', true),
-        bundle({ stripe: 'src/fund/stripe.ts' }, 'iife', true),
+        bundle(as, { react: 'src/embed/react.tsx' }, 'es', false),
+        bundle(as, { react: 'src/embed/react.tsx' }, 'es', true),
+        bundle(as, { first: 'src/flow/first.js' }, 'iife', true),
+        bundle(as, { stripe: 'src/fund/stripe.ts' }, 'iife', true),
       ]);
     const sdk = only(script);
     const redirect = only(redirectScript);
@@ -178,10 +183,10 @@ export async function buildWeb(
     });
 
     const before = readReleases(released);
-    const sdkFile = `duebridge-${version}-${hash(sdk)}.js`;
-    const redirectFile = `duebridge-redirect-${version}-${hash(redirect)}.js`;
+    const sdkFile = `duebridge-${as}-${hash(sdk)}.js`;
+    const redirectFile = `duebridge-redirect-${as}-${hash(redirect)}.js`;
     const manifest: Manifest = {
-      version,
+      version: as,
       sdk: {
         file: sdkFile,
         sri: integrity(sdk),
@@ -257,6 +262,7 @@ const partsAreImportedPlainly: Plugin = {
 type Output = Rolldown.RolldownOutput['output'];
 
 async function bundle(
+  as: string,
   input: Readonly<Record<string, string>>,
   format: 'iife' | 'es',
   minify: boolean,
@@ -276,7 +282,7 @@ async function bundle(
     plugins: [sdkStaysOutside, partsAreImportedPlainly],
     oxc: { jsx: { runtime: 'automatic', importSource: 'preact' } },
     define: {
-      DUEBRIDGE_VERSION: JSON.stringify(version),
+      DUEBRIDGE_VERSION: JSON.stringify(as),
       DUEBRIDGE_WORDS: JSON.stringify(page.words ?? {}),
     },
     build: {
@@ -359,29 +365,30 @@ function readReleases(released: string): { releases: Release[]; files: Map<strin
  * table. Throws when the version was already released with other bytes, because it then needs a new number.
  */
 export async function release(
-  options: { dist?: string; released?: string; now?: Date } = {},
+  options: { dist?: string; released?: string; now?: Date; as?: string } = {},
 ): Promise<Release> {
   const {
     dist = join(here, 'dist'),
     released = join(here, 'released'),
     now = new Date(),
+    as = version,
   } = options;
-  const { sdk, flow, releases } = await buildWeb(dist, released);
+  const { sdk, flow, releases } = await buildWeb(dist, released, as);
   const { file, sri } = sdk;
-  const known = releases.find((one) => one.version === version);
+  const known = releases.find((one) => one.version === as);
   if (known !== undefined) {
     const same = known.sdk.sri === sri && known.sdk.redirect?.sri === sdk.redirect.sri;
     if (same && flow.assets.every((name) => known.flow.assets.includes(name))) return known;
-    throw new Error(`version ${version} is released with other bytes: raise the version first`);
+    throw new Error(`version ${as} is released with other bytes: raise the version first`);
   }
-  const folder = join(released, version);
+  const folder = join(released, as);
   const scripts = scriptsOf(sdk).map((script) => `sdk/${script.file}`);
   for (const name of [...scripts, ...flow.assets.map((asset) => `flow/${asset}`)]) {
     mkdirSync(join(folder, name, '..'), { recursive: true });
     copyFileSync(join(dist, name), join(folder, name));
   }
   const made: Release = {
-    version,
+    version: as,
     released_at: now.toISOString(),
     sdk: { file, sri, redirect: { file: sdk.redirect.file, sri: sdk.redirect.sri } },
     flow: { assets: flow.assets },

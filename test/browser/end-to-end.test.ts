@@ -19,12 +19,13 @@ import { startDemoSite, type DemoSite, type DemoSiteOptions } from '../../demo/s
 import { BothSides, type PartnerSide } from '../support/both-sides.ts';
 import { call, type Client } from '../support/customer.ts';
 import type { Tab } from './engines.ts';
+import type { Manifest } from '../../packages/web/build.ts';
 import { until, useRig } from './rig.ts';
 import { Visitor } from './visitor.ts';
 
 const root = join(import.meta.dirname, '../..');
 const guide = readFileSync(join(root, 'docs', 'embed.md'), 'utf8');
-const rig = useRig();
+const rig = useRig({ withRelease: true });
 const sides = new BothSides();
 const key = 'the-key-that-the-biller-chose';
 
@@ -33,6 +34,7 @@ let partner: PartnerSide;
 let site: DemoSite;
 let siteOptions: DemoSiteOptions;
 let guidePort: number;
+let pinnedPort: number;
 
 before(async () => {
   partner = await sides.partner({
@@ -50,18 +52,20 @@ before(async () => {
       'acme,A-7,active,Frances,Allen,71.00,2099-12-01,,\n' +
       'acme,A-8,active,Adele,Goldberg,81.00,2099-12-01,,\n' +
       'acme,A-9,active,Margaret,Hamilton,91.00,2099-12-01,,\n' +
-      'acme,A-10,active,Karen,Jones,101.00,2099-12-01,,\n',
+      'acme,A-10,active,Karen,Jones,101.00,2099-12-01,,\n' +
+      'acme,A-11,active,Mary,Jackson,111.00,2099-12-01,,\n',
   );
   const { register } = await sides.platform({ webDist: pathToFileURL(`${rig.dist}/`) });
   const sitePort = await freePort();
   guidePort = await freePort();
+  pinnedPort = await freePort();
   client = await register({
     partner_id: 'acme',
     name: 'Acme Water',
     kind: 'biller',
     biller_id: 'acme',
     base_url: partner.server.url,
-    origins: [`http://localhost:${sitePort}`, `http://localhost:${guidePort}`],
+    origins: [sitePort, guidePort, pinnedPort].map((port) => `http://localhost:${port}`),
     auth: { method: 'key', header: 'x-api-key', key },
   });
   const person = {
@@ -87,6 +91,7 @@ before(async () => {
       { account_id: 'A-8', first_name: 'Adele', last_name: 'Goldberg', ...person },
       { account_id: 'A-9', first_name: 'Margaret', last_name: 'Hamilton', ...person },
       { account_id: 'A-10', first_name: 'Karen', last_name: 'Jones', ...person },
+      { account_id: 'A-11', first_name: 'Mary', last_name: 'Jackson', ...person },
     ],
     readBalance: async ({ account_id }) => (await balanceOf(account_id)) ?? {},
   };
@@ -130,6 +135,32 @@ test('a customer of the demo site pays a bill, and the ledger has it [S1 S4]', a
   await page.getByText('Thank you. Your payment is posted.').waitFor();
   await page.locator('#amount', { hasText: '$0.00' }).waitFor();
   assert.equal((await balanceOf('A-1'))?.amount_due_in_cents, 0);
+  assert.deepEqual(wrong, []);
+});
+
+test('a page that pins the SDK of the last release pays with this platform [S1]', async (t) => {
+  const manifest = readFileSync(join(rig.dist, 'manifest.json'), 'utf8');
+  const before = (JSON.parse(manifest) as Manifest).releases.at(-1);
+  assert.ok(before, 'the build has the files of the last release');
+  const pinned = await startDemoSite({ ...siteOptions, port: pinnedPort, sdk: before.sdk });
+  t.after(() => pinned.stop());
+  const scripts: string[] = [];
+  const { page, wrong } = await open('about:blank');
+  page.on('request', (request) => scripts.push(new URL(request.url()).pathname));
+  await page.goto(`${pinned.url}/?account=A-11`);
+  await page.getByRole('button', { name: 'Pay bill' }).click();
+  await payInFrame(page, '$111.00');
+  await page.frameLocator('iframe').getByRole('button', { name: 'Done' }).click();
+  await page.getByText('Thank you. Your payment is posted.').waitFor();
+  assert.equal((await balanceOf('A-11'))?.amount_due_in_cents, 0);
+  assert.deepEqual(
+    scripts.filter((path) => path.startsWith('/sdk/')),
+    [`/sdk/v1/${before.sdk.file}`],
+  );
+  // A page that was open during the upgrade still asks for the parts that came with it.
+  for (const name of before.flow.assets) {
+    assert.equal((await fetch(`${client.platformUrl}/flow/assets/${name}`)).status, 200, name);
+  }
   assert.deepEqual(wrong, []);
 });
 

@@ -3,13 +3,13 @@
  * and an eye on everything that must never happen (policy violations, errors in the console).
  */
 import assert from 'node:assert/strict';
-import { mkdtempSync, rmSync } from 'node:fs';
+import { existsSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, afterEach, before } from 'node:test';
 import type { Browser, BrowserContextOptions, FrameLocator, Page } from 'playwright-core';
 import type { DuebridgeOptions, FrameDouble } from '../../packages/web/src/embed/types.ts';
-import { buildWeb } from '../../packages/web/build.ts';
+import { buildWeb, release } from '../../packages/web/build.ts';
 import { launchChromium } from './chromium.ts';
 import { startScriptedFlow, type ScriptedFlow, type World } from './scripted-flow.ts';
 
@@ -53,8 +53,11 @@ export interface VisitOptions extends BrowserContextOptions {
 /** The longest that any one thing may take in these tests; the machine may be busy. */
 const PATIENCE_MS = 15_000;
 
-/** Call once a test file. */
-export function useRig(): {
+/** The browser files of real releases; absent until the first. */
+const RELEASED = join(import.meta.dirname, '../../packages/web/released');
+
+/** Call once a test file. `withRelease`: the build keeps the files of a release before it; before the first, of one made up. */
+export function useRig({ withRelease = false } = {}): {
   readonly flow: ScriptedFlow;
   readonly browser: Browser;
   /** What the build made for these tests. */
@@ -68,7 +71,15 @@ export function useRig(): {
   before(async () => {
     folder = mkdtempSync(join(tmpdir(), 'duebridge-web-'));
     dist = join(folder, 'dist');
-    [browser] = await Promise.all([launchChromium(), buildWeb(dist)]);
+    const build = async (): Promise<void> => {
+      let released = RELEASED;
+      if (withRelease && !existsSync(RELEASED)) {
+        released = join(folder, 'released');
+        await release({ dist: join(folder, 'before'), released, as: '0.0.1' });
+      }
+      await buildWeb(dist, released);
+    };
+    [browser] = await Promise.all([launchChromium(), build()]);
     flow = await startScriptedFlow(dist);
   });
   // A test that failed leaves its pages open, and those would go on asking.
