@@ -1,6 +1,6 @@
 /** A release uses one version everywhere, takes its notes from the changelog, and is refused when the two disagree. */
 import assert from 'node:assert/strict';
-import { cpSync, globSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { cpSync, globSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import test, { type TestContext } from 'node:test';
@@ -23,6 +23,11 @@ function copy(t: TestContext): string {
   for (const file of globSync(COPIED, { cwd: root })) {
     cpSync(join(root, file), join(folder, file));
   }
+  // Right after a release there is nothing to release.
+  const changelog = join(folder, 'CHANGELOG.md');
+  const text = readFileSync(changelog, 'utf8');
+  const note = '## [Unreleased]\n\n### Added\n\n- Something for users.\n\n## [';
+  writeFileSync(changelog, text.replace(/## \[Unreleased\]\s+## \[/, note));
   return folder;
 }
 

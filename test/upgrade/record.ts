@@ -47,7 +47,7 @@ const refusing = createServer((request, response) => {
       : method === 'PUT'
         ? [400, { code: 'INVALID_REQUEST', message: 'no' }]
         : [404, { code: 'PAYMENT_NOT_FOUND', message: 'no' }];
-  response.writeHead(status as number, { 'content-type': 'application/json' });
+  response.writeHead(status, { 'content-type': 'application/json' });
   response.end(JSON.stringify(body));
 }).listen(0, '127.0.0.1');
 await once(refusing, 'listening');
@@ -107,7 +107,7 @@ async function rowsOf(schema: string, database: Database): Promise<Side> {
     `SELECT name FROM ${schema}.migrations ORDER BY name`,
   );
   const tables = await database.query<{ name: string }>(
-    `SELECT tablename AS name FROM pg_tables WHERE schemaname = $1 AND tablename NOT IN ('migrations', 'slots') ORDER BY 1`,
+    `SELECT tablename AS name FROM pg_tables WHERE schemaname = $1 AND tablename NOT IN ('migrations', 'slots', 'audit_seals') ORDER BY 1`,
     [schema],
   );
   const rows: Record<string, unknown[]> = {};

@@ -14,7 +14,10 @@ export const SECRETS = {
   adminKey: 'an-admin-key-of-the-test',
 } as const;
 
-/** The rows of one side by table, and the migrations that made the tables. `slots` is left out: one worker owned them all. */
+/**
+ * The rows of one side by table, and the migrations that made the tables. `slots` is left out, because one worker owned them all, and
+ * so are the seals of the audit, which do not hold over moments that are moved.
+ */
 export interface Side {
   readonly migrations: readonly string[];
   readonly rows: Readonly<Record<string, readonly unknown[]>>;
@@ -73,16 +76,23 @@ export async function restore(
     await tx.query('SET LOCAL session_replication_role = replica');
     for (const [table, all] of Object.entries(rows)) {
       await tx.query(`DELETE FROM ${schema}.${table}`);
-      const [{ columns } = { columns: '' }] = await tx.query<{ columns: string }>(
-        `SELECT string_agg(quote_ident(attname), ', ') AS columns FROM pg_attribute
+      const found = await tx.query<{ name: string; counted: boolean }>(
+        `SELECT quote_ident(attname) AS name, attidentity <> '' AS counted FROM pg_attribute
           WHERE attrelid = $1::regclass AND attnum > 0 AND NOT attisdropped AND attgenerated = ''`,
         [`${schema}.${table}`],
       );
+      const columns = found.map(({ name }) => name).join(', ');
       await tx.query(
-        `INSERT INTO ${schema}.${table} (${columns})
+        `INSERT INTO ${schema}.${table} (${columns}) OVERRIDING SYSTEM VALUE
          SELECT ${columns} FROM json_populate_recordset(NULL::${schema}.${table}, $1::json)`,
         [JSON.stringify(all)],
       );
+      for (const { name } of found.filter(({ counted }) => counted)) {
+        await tx.query(
+          `SELECT setval(pg_get_serial_sequence($1, $2), max(${name})) FROM ${schema}.${table}`,
+          [`${schema}.${table}`, name],
+        );
+      }
     }
     if (schema === 'duebridge_platform') {
       await tx.query(
