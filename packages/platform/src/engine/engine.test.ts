@@ -91,7 +91,7 @@ test('a payment begins as dispatching, its funds reserved, only if its put can l
   assert.equal(puts(partner.seen).length, 1);
 });
 
-test('a payment that began as dispatching and was never handed over is put by whoever finds it [PL9 F81]', async (t) => {
+test('a payment that began as dispatching and was never handed over is put by whoever finds it [PL9]', async (t) => {
   const place = await stand(t);
   const partner = await scriptedPartner(t);
   await place.register('acme', partner.url);
