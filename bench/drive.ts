@@ -205,7 +205,10 @@ export async function groundIn(
                 amount_in_cents: 12_345,
                 session_id: null,
                 funding_method: 'sandbox_bank',
-                ...engine.placeForNew(partner, { funding_method: 'sandbox_bank' }),
+                ...engine.placeForNew(partner, {
+                  funding_method: 'sandbox_bank',
+                  amount_in_cents: 100,
+                }),
                 actor: 'bench',
               }),
             );

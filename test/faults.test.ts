@@ -186,7 +186,7 @@ async function pay(stand: Stand, partner_id: string, amount_in_cents: number): P
       amount_in_cents,
       session_id: null,
       funding_method: 'sandbox_bank',
-      ...engine.placeForNew(partner, { funding_method: 'sandbox_bank' }),
+      ...engine.placeForNew(partner, { funding_method: 'sandbox_bank', amount_in_cents: 100 }),
       actor: 'test',
     }),
   );

@@ -108,7 +108,10 @@ export class WorkerProcess {
           amount_in_cents: cents,
           session_id: null,
           funding_method: 'simulated',
-          ...this.engine.placeForNew(known.partner, { funding_method: 'simulated' }),
+          ...this.engine.placeForNew(known.partner, {
+            funding_method: 'simulated',
+            amount_in_cents: 100,
+          }),
           actor: 'simulation',
         }),
       );

@@ -6,7 +6,7 @@
  *        most once and never both captured and voided (PL7): what must be given back after a capture is refunded (decision 111). Card
  *        and bank numbers never come here.
  */
-import type { Mode } from '@duebridge/contract';
+import { testAmount, type Mode } from '@duebridge/contract';
 import { groupCommit, sql, type Database } from '@duebridge/runtime';
 
 /** A way to pay that the flow may offer. */
@@ -86,8 +86,11 @@ export interface Funding {
    * captures and releases without asking anybody. The engine then writes the act in the statement that takes the payment on, and
    * makes no call.
    */
-  readonly isInDatabase?: ((order: Pick<FundingOrder, 'funding_method'>) => boolean) | undefined;
+  readonly isInDatabase?:
+    ((order: Omit<FundingOrder, 'platform_payment_id'>) => boolean) | undefined;
   authorize(order: FundingOrder, call?: FundingCallOptions): Promise<Authorization>;
+  /** What the customer has to do now, if anything. */
+  actionOf?(order: FundingOrder): Promise<FundingAction | undefined>;
   capture(order: FundingOrder, call?: FundingCallOptions): Promise<SettledFunds | void>;
   /** Releases what was authorized, or is yet to be: an authorization that arrives after it is declined. */
   void(order: FundingOrder, call?: FundingCallOptions): Promise<SettledFunds | void>;
@@ -98,6 +101,9 @@ const SANDBOX_METHODS: readonly FundingMethod[] = [
   { funding_method: 'sandbox_declined', label: 'Sandbox account that declines', sandbox: true },
 ];
 
+/** How long a customer may take to approve, and how often the sandbox looks. */
+const ANSWER_WITHIN_MS = 30 * 60_000;
+const ANSWER_EVERY_MS = 500;
 /** Acts in one statement at most. */
 const MAX_BATCH = 500;
 /** Acts waiting at most; far above what one engine has under way. */
@@ -133,9 +139,22 @@ interface Line {
   readonly act: Act;
 }
 
-/** The sandbox: keeps one line per act in `sandbox_funds` and moves no money. */
-export function sandboxFunding(options: { readonly database: Database }): Funding {
-  const { database } = options;
+/** The sandbox, with what its own page for approvals needs. */
+export interface SandboxFunding extends Funding {
+  actionOf(order: FundingOrder): Promise<FundingAction | undefined>;
+  /** The customer approves or declines an order that asks for it; the first answer counts. */
+  decide(order: FundingOrder, approves: boolean): Promise<void>;
+}
+
+/**
+ * The sandbox: keeps one line per act in `sandbox_funds` and moves no money. Test amounts make it decline, or ask the customer
+ * (decision 161); the page that asks is checkout/test-approval.ts, below `publicUrl`.
+ */
+export function sandboxFunding(options: {
+  readonly database: Database;
+  readonly publicUrl?: string | undefined;
+}): SandboxFunding {
+  const { database, publicUrl } = options;
   const acts = groupCommit<FundingOrder & { readonly act: Act }, Act>({
     maxBatch: MAX_BATCH,
     maxQueued: MAX_QUEUED,
@@ -162,11 +181,43 @@ export function sandboxFunding(options: { readonly database: Database }): Fundin
     },
   });
 
+  const byAmount = ({
+    funding_method,
+    amount_in_cents,
+  }: Omit<FundingOrder, 'platform_payment_id'>): 'declined' | 'asks' | undefined =>
+    funding_method === 'sandbox_bank' ? testAmount(amount_in_cents)?.funding : 'declined';
+  /** Whether the customer has answered, and how. */
+  const answerOf = async ({ platform_payment_id }: FundingOrder): Promise<Act | undefined> => {
+    const lines = await database.query<Line>(lookStatement, [[platform_payment_id]]);
+    return lines.find((line) => line.phase === 'hold' || line.act === 'void')?.act;
+  };
+
   return {
     methods: () => SANDBOX_METHODS,
-    isInDatabase: (order) => order.funding_method === 'sandbox_bank',
+    isInDatabase: (order) => byAmount(order) === undefined,
+    async actionOf(order) {
+      if (byAmount(order) !== 'asks' || (await answerOf(order)) !== undefined) return undefined;
+      const path = `/flow/test/${order.platform_payment_id}`;
+      return {
+        kind: 'redirect',
+        url: publicUrl === undefined ? path : new URL(path, publicUrl).href,
+      };
+    },
+    async decide(order, approves) {
+      if (byAmount(order) !== 'asks') return;
+      await acts.add({ ...order, act: approves ? 'authorize' : 'decline' });
+    },
     async authorize(order) {
-      const declines = order.funding_method !== 'sandbox_bank';
+      const asks = byAmount(order) === 'asks';
+      if (asks && (await answerOf(order)) === undefined) {
+        const made = Number.parseInt(
+          order.platform_payment_id.replaceAll('-', '').slice(0, 12),
+          16,
+        );
+        if (Date.now() < made + ANSWER_WITHIN_MS)
+          return { kind: 'waits', afterMs: ANSWER_EVERY_MS };
+      }
+      const declines = byAmount(order) !== undefined;
       const act = await acts.add({ ...order, act: declines ? 'decline' : 'authorize' });
       return act === 'authorize'
         ? { kind: 'authorized' }

@@ -50,6 +50,7 @@ import { keepSweeping, openFunds, type Funds } from './funding/funds.ts';
 import { mountProcessorEvents } from './funding/processor-events.ts';
 import { openClientKeys, type Client, type ClientKeys } from './checkout/keys.ts';
 import { servePages } from './checkout/pages.ts';
+import { serveTestApproval } from './checkout/test-approval.ts';
 import { createPartnerClient } from './partners/client.ts';
 import { openPartnerRegistry } from './partners/registry.ts';
 import { openPayments, withAction, type Payments } from './checkout/confirm.ts';
@@ -57,6 +58,7 @@ import { keepForgetting } from './checkout/retention.ts';
 import { migrations } from './migrations.ts';
 import { openSealer } from './partners/seal.ts';
 import { keepAttempts, openAttempts } from './store/attempts.ts';
+import { findPayment } from './store/payments.ts';
 import { openSessions, type Sessions } from './checkout/session.ts';
 import { openTokens, type Tokens } from './checkout/token.ts';
 import { openVisits, type Visits } from './checkout/visit.ts';
@@ -144,13 +146,14 @@ async function openAll(
   });
   closers.push(() => client.close());
   const { adapters, offersSandbox } = await openAdapters(config);
+  const sandbox = sandboxFunding({ database: engineDatabase, publicUrl: config.publicUrl });
   const funding = openFunds({
     database: engineDatabase,
     sealer,
     clock,
     log,
     metrics,
-    sandbox: sandboxFunding({ database: engineDatabase }),
+    sandbox,
     offersSandbox,
     adapters,
     publicUrl: config.publicUrl,
@@ -254,6 +257,7 @@ async function openAll(
   const visits = openVisits({ database, registry, sealer, sealKeys: sealKey, clock });
   mountPublic(publicApp, { config, keys, tokens, sessions, payments, events, funding, visits });
   mountProcessorEvents(publicApp, { funding, log });
+  serveTestApproval(publicApp, { sandbox, find: (id) => findPayment(database, id) });
   servePages(publicApp, {
     registry,
     visits,

@@ -3,7 +3,7 @@
  * sandbox page all use this table.
  */
 import {
-  FAILURE_REASONS,
+  TEST_AMOUNTS,
   type Balance,
   type PaymentRules,
   type TerminalStatus,
@@ -120,28 +120,13 @@ export interface MagicAmount {
   readonly ending: Partial<Ending>;
 }
 
-/** The magic amounts: unusual enough that no bill has them by coincidence. */
-export const MAGIC_AMOUNTS: readonly MagicAmount[] = [
-  {
-    amount_in_cents: 66_601,
-    note: 'failed: account not found or inactive',
-    ending: { status: 'failed', failure_reason: FAILURE_REASONS.account },
+/** The magic amounts: those of the test mode that a biller decides. */
+export const MAGIC_AMOUNTS: readonly MagicAmount[] = TEST_AMOUNTS.flatMap(
+  ({ amount_in_cents, note, ending, funding }) => {
+    if (ending === undefined || funding !== undefined) return [];
+    const { after_ms, ...rest } = ending;
+    const when =
+      after_ms === undefined ? {} : { after_ms: after_ms === null ? undefined : after_ms };
+    return [{ amount_in_cents, note, ending: { ...rest, ...when } }];
   },
-  {
-    amount_in_cents: 66_602,
-    note: 'failed: amount above the maximum',
-    ending: { status: 'failed', failure_reason: FAILURE_REASONS.maximum },
-  },
-  {
-    amount_in_cents: 66_603,
-    note: 'failed: duplicate payment detected',
-    ending: { status: 'failed', failure_reason: FAILURE_REASONS.duplicate },
-  },
-  { amount_in_cents: 66_604, note: 'canceled', ending: { status: 'canceled' } },
-  {
-    amount_in_cents: 66_605,
-    note: `processing for ${SLOW_MS / 1000} s, then succeeded`,
-    ending: { after_ms: SLOW_MS },
-  },
-  { amount_in_cents: 66_606, note: 'stays processing', ending: { after_ms: undefined } },
-];
+);

@@ -1,8 +1,10 @@
 /** Test and live (decision 160): over HTTP, with a sandbox and a processor on offer at once. */
 import assert from 'node:assert/strict';
+import { readFile } from 'node:fs/promises';
 import test, { after } from 'node:test';
-import type { FlowSession } from '@duebridge/contract';
+import { TEST_AMOUNTS, type FlowPayment, type FlowSession } from '@duebridge/contract';
 import type { FundingAdapter } from '../funding/adapter.ts';
+import { testReply } from '../partners/test-amounts.ts';
 import { bearer, startTestPartner, startTestPlatform, type Answer } from './testing.ts';
 
 /** A processor of real money that this test must never reach from a test key. */
@@ -95,4 +97,113 @@ test('a token opens no page of the other mode, and the answer names both', async
     const own = mode === 'test' ? practice : real;
     assert.equal((await exchange(own.partner_id)).status, 200);
   }
+});
+
+/** Pays an amount in a session of its own; `until` polls it. */
+async function pays(amount_in_cents: number): Promise<{
+  readonly first: FlowPayment;
+  readonly until: (is: (payment: FlowPayment) => boolean) => Promise<FlowPayment>;
+}> {
+  const { session } = await platform.session(keys.test, 'a3', `${amount_in_cents}@canary.example`);
+  const headers = bearer(session);
+  const made = await platform.call('POST', '/v1/flow/payments', {
+    headers,
+    body: { amount_in_cents, funding_method: 'sandbox_bank' },
+  });
+  assert.equal(made.status, 200, made.text);
+  const first = made.body as unknown as FlowPayment;
+  return {
+    first,
+    async until(is) {
+      const deadline = Date.now() + 30_000;
+      for (;;) {
+        const path = `/v1/flow/payments/${first.platform_payment_id}`;
+        const { body } = await platform.call('GET', path, { headers });
+        const payment = body as unknown as FlowPayment;
+        if (is(payment)) return payment;
+        assert.ok(Date.now() < deadline, JSON.stringify(payment));
+        await new Promise((resolve) => {
+          setTimeout(resolve, 50);
+        });
+      }
+    },
+  };
+}
+
+test('each test amount of the guide ends as its row says, and never reaches the partner', async () => {
+  const guide = await readFile(new URL('../../../../docs/embed.md', import.meta.url), 'utf8');
+  const rows = [...guide.matchAll(/^\| \$(\d+)\.(\d\d) +\| (.*?) +\|/gm)].map(
+    ([, dollars, cents, note]) => ({ amount_in_cents: Number(`${dollars}${cents}`), note }),
+  );
+  assert.deepEqual(
+    rows,
+    TEST_AMOUNTS.map(({ amount_in_cents, note }) => ({ amount_in_cents, note })),
+  );
+  // Above the account's limit of $500 on purpose; and the partner's system may even be down.
+  const puts = testSystem.payments.size;
+  const ends = await Promise.all(
+    TEST_AMOUNTS.map(async ({ amount_in_cents, funding, ending }) => {
+      const { first, until } = await pays(amount_in_cents);
+      if (funding === 'asks') {
+        assert.equal(first.action?.kind, 'redirect');
+        const url = first.action.kind === 'redirect' ? first.action.url : '';
+        const page = new URL(url, platform.url);
+        assert.match(await (await fetch(page)).text(), /Approve \$666\.08\?/);
+        const body = new URLSearchParams({ answer: 'approve' });
+        assert.equal((await fetch(page, { method: 'POST', body })).status, 200);
+      }
+      const stays = ending?.after_ms !== undefined;
+      const last = await until(({ progress }) => progress === (stays ? 'accepted' : 'ended'));
+      return [amount_in_cents, last.status, last.failure ?? null, last.posted_at === null];
+    }),
+  );
+  assert.deepEqual(ends, [
+    [66_600, 'succeeded', null, false],
+    [66_601, 'failed', 'account', true],
+    [66_602, 'failed', 'amount', true],
+    [66_603, 'failed', 'duplicate', true],
+    [66_604, 'canceled', null, true],
+    [66_605, 'processing', null, true],
+    [66_606, 'processing', null, true],
+    [66_607, 'failed', 'declined', true],
+    [66_608, 'succeeded', null, false],
+  ]);
+  assert.equal(testSystem.payments.size, puts);
+});
+
+test('an approval that is declined, or asked for again, ends the payment once', async () => {
+  const { first, until } = await pays(66_608);
+  const page = new URL(`/flow/test/${first.platform_payment_id}`, platform.url);
+  const answer = (text: string): Promise<Response> =>
+    fetch(page, { method: 'POST', body: new URLSearchParams({ answer: text }) });
+  assert.equal((await answer('decline')).status, 200);
+  assert.equal((await answer('approve')).status, 404, 'the first answer counts');
+  const last = await until(({ progress }) => progress === 'ended');
+  assert.deepEqual([last.status, last.failure], ['failed', 'declined']);
+  const another = new URL('/flow/test/00000000-0000-7000-8000-000000000000', platform.url);
+  assert.equal((await fetch(another)).status, 404);
+});
+
+test('what a test amount answers follows from the id and the time, and live it answers nothing', () => {
+  const made = Date.parse('2026-03-01T12:00:00.000Z');
+  const id = made.toString(16).padStart(12, '0');
+  const order = {
+    platform_payment_id: `${id.slice(0, 8)}-${id.slice(8)}-7000-8000-000000000000`,
+    platform_batch_id: 'b',
+    biller_id: 'water',
+    account_id: 'a1',
+    amount_in_cents: 66_605,
+  };
+  const at = (ms: number, change: object = {}): unknown => {
+    const json = testReply({ mode: 'test' }, { ...order, ...change }, made + ms)?.json;
+    return typeof json === 'object' && json !== null && 'status' in json ? json['status'] : json;
+  };
+  assert.deepEqual(
+    [at(0), at(29_999), at(30_000), at(1e12)],
+    ['processing', 'processing', 'succeeded', 'succeeded'],
+  );
+  const stays = { amount_in_cents: 66_606 };
+  assert.deepEqual([at(30_000, stays), at(3_600_000, stays)], ['processing', 'canceled']);
+  assert.equal(at(0, { amount_in_cents: 4_200 }), undefined);
+  assert.equal(testReply({ mode: 'live' }, order, made), undefined);
 });

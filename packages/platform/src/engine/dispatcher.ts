@@ -162,7 +162,7 @@ export class Dispatcher {
    */
   canSendNow(
     partner: Pick<Partner, 'partner_id' | 'paused'>,
-    order: Pick<FundingOrder, 'funding_method'>,
+    order: Omit<FundingOrder, 'platform_payment_id'>,
   ): boolean {
     return (
       !partner.paused &&

@@ -56,7 +56,7 @@ export interface Engine {
    */
   placeForNew(
     partner: Pick<Partner, 'partner_id' | 'paused'>,
-    order: Pick<FundingOrder, 'funding_method'>,
+    order: Omit<FundingOrder, 'platform_payment_id'>,
   ): NewPlace;
   /**
    * Starts: acquires a lease, takes over payments that nobody drives, and runs until `stop`. Resolves when the first lease request
@@ -181,7 +181,7 @@ class RunningEngine implements Engine {
 
   placeForNew(
     partner: Pick<Partner, 'partner_id' | 'paused'>,
-    order: Pick<FundingOrder, 'funding_method'>,
+    order: Omit<FundingOrder, 'platform_payment_id'>,
   ): NewPlace {
     return this.#worker?.placeForNew(partner, order) ?? { slot: ARRIVALS, stage: 'created' };
   }

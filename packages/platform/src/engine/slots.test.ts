@@ -209,7 +209,10 @@ test('payments created by a worker without slots are driven, however many there 
   });
   const engine = place.engine();
   const nobody = { partner_id: 'acme', paused: false };
-  const place_of_new = engine.placeForNew(nobody, { funding_method: 'sandbox_bank' });
+  const place_of_new = engine.placeForNew(nobody, {
+    funding_method: 'sandbox_bank',
+    amount_in_cents: 100,
+  });
   assert.deepEqual(place_of_new, { slot: ARRIVALS, stage: 'created' });
   const rows = await Promise.all(Array.from({ length: 100 }, () => place.pay(engine, 'acme')));
   await engine.start();

@@ -313,7 +313,10 @@ export async function stand(
           session_id: more.session_id ?? null,
           funding_method: more.funding_method ?? 'sandbox_bank',
           ...(more.slot === undefined
-            ? engine.placeForNew(partner, { funding_method: more.funding_method ?? 'sandbox_bank' })
+            ? engine.placeForNew(partner, {
+                funding_method: more.funding_method ?? 'sandbox_bank',
+                amount_in_cents: 100,
+              })
             : { slot: more.slot, stage: 'created' }),
           actor: 'test',
         }),

