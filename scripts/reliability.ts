@@ -6,10 +6,12 @@
  */
 import { spawn } from 'node:child_process';
 import { readFileSync, writeFileSync } from 'node:fs';
-import { availableParallelism, cpus } from 'node:os';
+import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
+import { format, resolveConfig } from 'prettier';
 import { PLANTED } from '../test/simulation/planted.ts';
+import { withSheet, type Sheet } from './reliability-sheet.ts';
 
 const HELP = `Usage:
   npm run reliability                                  1,000 seeds, the planted bugs, 10 rounds of the crash rig
@@ -17,7 +19,7 @@ const HELP = `Usage:
   npm run reliability -- --long                        500 rounds of the crash rig, in two rigs side by side
   npm run reliability -- --long --minutes 60 --seed 7  as many as fit into an hour, from another seed
   npm run reliability -- --rounds 0 --log FILE         adds the rounds of an earlier run, as test/rig/rounds.ts printed them
-  npm run reliability -- --write                       keeps the sheet in docs/reliability.md
+  npm run reliability -- --write                       puts the sheet into docs/reliability.md; what people wrote there stays
   npm run reliability -- --replay 4711                 one seed, with its events as a page (simulation-4711.html)
   npm run reliability -- --shrink 4711                 the fewest faults and payments with which that seed still fails
 
@@ -39,6 +41,7 @@ interface Simulated {
   readonly seeds: number;
   readonly payments: number;
   readonly virtual_hours: number;
+  readonly cpu_seconds: number;
   readonly converged_p99_ms: number;
   readonly faults: Readonly<Record<string, number>>;
   readonly answers: Readonly<Record<string, number>>;
@@ -101,9 +104,10 @@ async function everything(): Promise<number> {
   const converged = rounds.map(({ convergedMs }) => convergedMs).sort((a, b) => a - b);
   const of = (...rules: readonly string[]): number =>
     violations.filter(({ rule }) => rules.includes(rule)).length;
-  const sheet: Record<string, string | number | Readonly<Record<string, number>>> = {
+  const seeds = sum(simulated, (one) => one.seeds);
+  const sheet: Sheet = {
     'payments driven': `${sum(simulated, (one) => one.payments)} simulated, ${sum(rounds, (one) => one.payments)} on real processes`,
-    seeds: `${sum(simulated, (one) => one.seeds)} from ${options.seed}, in ${seconds} s on ${availableParallelism()} cores`,
+    seeds: `${seeds} from ${options.seed}, in ${seconds} s on ${availableParallelism()} cores, ${(sum(simulated, (one) => one.cpu_seconds) / Math.max(1, seeds)).toFixed(2)} s of one processor each`,
     'simulated time': `${Math.round(sum(simulated, (one) => one.virtual_hours))} hours (${(sum(simulated, (one) => one.virtual_hours) / YEAR_H).toFixed(2)} years)`,
     'rounds on real processes': `${rounds.length}, of them ${rounds.filter(({ kind }) => kind.includes('KILL')).length} with kills`,
     'rounds that the rig could not finish': told.length - violations.length,
@@ -121,7 +125,7 @@ async function everything(): Promise<number> {
     'answers in the simulation': counted(simulated.map(({ answers }) => answers)),
   };
   const notTested = [
-    'power loss, and a disk that lies about what it has written (no FUSE layer such as LazyFS is driven): the servers refuse to start on a database with fsync or full_page_writes off',
+    'a disk that says it has written what it has not, and pages that are torn in the middle: the disk whose power fails here is honest, and the servers refuse to start on a database with fsync or full_page_writes off',
     'failover by a cluster manager such as Patroni: the rig promotes a synchronous standby itself',
     'lock waits, deadlocks and serialization failures in the simulation, whose database has one session; the crash rig and the tests on a server have them',
     'parsing of HTTP in the simulation, where answers are handed over as the client would parse them; the gateway of the crash rig sends bytes',
@@ -138,54 +142,15 @@ async function everything(): Promise<number> {
     for (const what of notTested) console.log(`${'not tested'.padEnd(34)} ${what}`);
   }
   report(told);
-  if (options.write) writeFileSync(PAGE, page(sheet, notTested));
+  if (options.write) {
+    const written = withSheet(readFileSync(PAGE, 'utf8'), sheet, notTested);
+    writeFileSync(
+      PAGE,
+      await format(written, { ...(await resolveConfig(PAGE)), parser: 'markdown' }),
+    );
+  }
   const isProven = caught === undefined || caught === PLANTED.length;
   return told.length === 0 && isProven ? 0 : 1;
-}
-
-/** The sheet as a page of the documentation. */
-function page(
-  sheet: Readonly<Record<string, string | number | Readonly<Record<string, number>>>>,
-  notTested: readonly string[],
-): string {
-  const figures = Object.entries(sheet).flatMap(([name, value]) =>
-    typeof value === 'object' ? [] : [{ name, value }],
-  );
-  const tables = Object.entries(sheet).flatMap(([name, value]) =>
-    typeof value === 'object' && Object.keys(value).length > 0 ? [{ name, value }] : [],
-  );
-  return `# Reliability, measured
-
-Written by \`npm run reliability -- --write\`, on ${new Date().toISOString().slice(0, 10)}, on a machine with ${cpus().length} cores. What each guarantee says, and
-the tests that prove it, is in [guarantees.md](guarantees.md); every fault of the catalogue and its test is in [faults.md](faults.md);
-how quickly each planted bug is caught is in [planted-bugs.md](planted-bugs.md).
-
-The simulator ([test/simulation](../test/simulation/world.ts)) runs both sides in one thread and in virtual time, from a seed. The
-crash rig ([test/rig](../test/rig/rig.ts)) runs two platform workers and two partner kits as processes over PostgreSQL, kills and
-pauses them at numbered steps ([steps.ts](../test/rig/steps.ts)), and breaks what is between them. The same checkers judge both.
-
-| figure | value |
-| --- | --- |
-${figures.map(({ name, value }) => `| ${name} | ${value} |`).join('\n')}
-
-## Not tested
-
-${notTested.map((what) => `- ${what[0]?.toUpperCase() ?? ''}${what.slice(1)}.`).join('\n')}
-
-## Faults by kind
-${tables
-  .map(
-    ({ name, value }) => `
-### ${name[0]?.toUpperCase() ?? ''}${name.slice(1)}
-
-| kind | times |
-| --- | ---: |
-${Object.entries(value)
-  .map(([kind, times]) => `| ${kind} | ${times} |`)
-  .join('\n')}
-`,
-  )
-  .join('')}`;
 }
 
 // The simulator -------------------------------------------------------------------------------------------------------------

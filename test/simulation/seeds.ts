@@ -31,6 +31,7 @@ const { chart } = await import('./chart.ts');
 
 const postgres = await SimulatedPostgres.open();
 const started = performance.now();
+const startedCpu = process.cpuUsage();
 const faults: Record<string, number> = {};
 const answers: Record<string, number> = {};
 const violations: { seed: number; rule: string; what: string }[] = [];
@@ -66,6 +67,7 @@ console.log(
     payments,
     virtual_hours: Math.round((virtualMs / 3_600_000) * 10) / 10,
     seconds: Math.round((performance.now() - started) / 100) / 10,
+    cpu_seconds: Math.round(cpuMicroseconds() / 100_000) / 10,
     converged_p99_ms: converged[Math.floor(converged.length * 0.99)] ?? 0,
     faults,
     answers,
@@ -75,6 +77,11 @@ console.log(
 );
 // Processes of the world that were killed still wait for what never comes.
 process.exit(violations.length > 0 ? 1 : 0);
+
+function cpuMicroseconds(): number {
+  const { user, system } = process.cpuUsage(startedCpu);
+  return user + system;
+}
 
 /** Ids by the order in which they appear: half of a UUIDv7 is the real time. */
 function withoutIds(text: string): string {
