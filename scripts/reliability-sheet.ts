@@ -22,7 +22,9 @@ export function withSheet(page: string, sheet: Sheet, notTested: readonly string
 
 function sheetOf(sheet: Sheet, notTested: readonly string[]): string {
   const entries = Object.entries(sheet);
-  const figures = entries.filter(([, value]) => typeof value !== 'object');
+  const figures = entries.flatMap(([name, value]) =>
+    typeof value === 'object' ? [] : [{ name, value }],
+  );
   const tables = entries.flatMap(([name, value]) =>
     typeof value === 'object' && Object.keys(value).length > 0 ? [{ name, value }] : [],
   );
@@ -32,7 +34,7 @@ On ${new Date().toISOString().slice(0, 10)}, on a machine with ${cpus().length} 
 
 | figure | value |
 | --- | --- |
-${figures.map(([name, value]) => `| ${name} | ${String(value)} |`).join('\n')}
+${figures.map(({ name, value }) => `| ${name} | ${value} |`).join('\n')}
 
 ### Not tested
 

@@ -148,6 +148,10 @@ export const PartnerView = Type.Object({
 });
 export type PartnerView = Static<typeof PartnerView>;
 
+const keyEnd = Type.Union([instant('When it expires.'), Type.Null()], {
+  description: 'Null: it never expires.',
+});
+
 /** A new API key, shown only this once (AU1). */
 export const ClientKeyGrant = Type.Object({
   partner_id: PartnerId,
@@ -155,12 +159,22 @@ export const ClientKeyGrant = Type.Object({
   client_id: Type.String(),
   key_id: Type.String({ description: 'Names the key when it is revoked; not secret.' }),
   api_key: Type.String(),
+  expires_at: keyEnd,
 });
 export type ClientKeyGrant = Static<typeof ClientKeyGrant>;
 
 /** Issue a key: for a new client, or a second one for rotation when client_id is given. */
 export const ClientKeyRequest = Type.Object(
-  { client_id: Type.Optional(Type.String({ maxLength: 128 })) },
+  {
+    client_id: Type.Optional(Type.String({ maxLength: 128 })),
+    valid_for_days: Type.Optional(
+      Type.Integer({
+        minimum: 1,
+        maximum: 3_650,
+        description: 'The key expires after this many days (decision 175); without it, never.',
+      }),
+    ),
+  },
   strict,
 );
 export type ClientKeyRequest = Static<typeof ClientKeyRequest>;
@@ -171,6 +185,7 @@ export const ClientKeyView = Type.Object({
   key_id: Type.String(),
   created_at: instant('When it was issued.'),
   last_used_at: Type.Union([instant('When it was last accepted.'), Type.Null()]),
+  expires_at: keyEnd,
   revoked_at: Type.Union([instant('When it was revoked.'), Type.Null()]),
 });
 export type ClientKeyView = Static<typeof ClientKeyView>;

@@ -409,6 +409,14 @@ export const Overview = Type.Object({
   unsettled: Type.Integer({ minimum: 0 }),
   open_differences: Type.Integer({ minimum: 0 }),
   partners_held: Type.Array(Type.Object({ partner_id: PartnerId, reason: Type.String() })),
+  clients_ending: Type.Array(
+    Type.Object({
+      partner_id: PartnerId,
+      client_id: Type.String(),
+      ends_at: instant('When its last API key expires or expired.'),
+    }),
+    { description: 'Clients whose last API key expires within 14 days (decision 175).' },
+  ),
 });
 export type Overview = Static<typeof Overview>;
 

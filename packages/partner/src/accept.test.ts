@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { connect } from 'node:net';
 import test from 'node:test';
+import { createMetrics } from '@duebridge/runtime';
 import {
   ended,
   haveAccounts,
@@ -95,7 +96,8 @@ test('a repeat after the end gets the terminal record again, and nothing is post
 test('a repeat with different fields changes nothing and leaves a trace [RU5 PF3 PF6]', async (t) => {
   const database = await kitDatabase(t);
   await haveAccounts(database, {}, { account_id: 'A-2' });
-  const partner = await startKit(database);
+  const metrics = createMetrics({ processFigures: false });
+  const partner = await startKit(database, { metrics });
   const first = await partner.call('PUT', paymentPath('one'), { body: instruction(100, 'b-1') });
   for (const [path, body] of [
     [paymentPath('one'), instruction(999, 'b-1')],
@@ -116,6 +118,16 @@ test('a repeat with different fields changes nothing and leaves a trace [RU5 PF3
     { event: 'mismatch', detail: { account_id: 'A-2' } },
     { event: 'mismatch', detail: { biller_id: 'other' } },
   ]);
+  const same = await partner.call('PUT', paymentPath('one'), { body: instruction(100, 'b-1') });
+  assert.deepEqual(lasting(same), lasting(first));
+  const figures = await metrics.text();
+  for (const [name, times] of [
+    ['accepted', 1],
+    ['repeated', 5],
+    ['mismatched', 4],
+  ] as const) {
+    assert.match(figures, new RegExp(`^duebridge_kit_${name}_total ${times}$`, 'm'));
+  }
 });
 
 test('different amounts race for one id: the first one wins, whichever it is [RU5 PF6 KT4]', async (t) => {

@@ -84,6 +84,7 @@ CREATE TABLE duebridge_platform.client_keys (
   created_at timestamp with time zone NOT NULL DEFAULT now(),
   last_used_at timestamp with time zone,
   revoked_at timestamp with time zone,
+  expires_at timestamp with time zone,
   CONSTRAINT client_keys_digest_key UNIQUE (digest),
   CONSTRAINT client_keys_pkey PRIMARY KEY (key_id),
   CONSTRAINT client_keys_client_id_fkey FOREIGN KEY (client_id) REFERENCES duebridge_platform.clients(client_id),

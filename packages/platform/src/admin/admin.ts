@@ -138,7 +138,7 @@ export function mountAdmin(app: FastifyInstance, dependencies: AdminDependencies
     return testPartner(client, partner, clock);
   });
   serve(routes.issue_key, ({ params, body, request }) =>
-    keys.issue(params.partner_id, body.client_id, who(request).actor),
+    keys.issue(params.partner_id, body.client_id, who(request).actor, body.valid_for_days),
   );
   serve(routes.list_keys, async ({ params }) => {
     await assertPartner(params.partner_id);

@@ -1,8 +1,17 @@
 /** Permissions: roles, keys that are issued and revoked without a restart, and sessions of the console. */
 import assert from 'node:assert/strict';
+import { createSecretKey } from 'node:crypto';
 import test, { after } from 'node:test';
-import { platformAdminRoutes, roleCovers, type OperatorKeyGrant } from '@duebridge/contract';
+import {
+  platformAdminRoutes,
+  Refusal,
+  roleCovers,
+  type OperatorKeyGrant,
+} from '@duebridge/contract';
+import { manualClock } from '@duebridge/runtime/testing';
 import { bearer, startTestPlatform } from '../checkout/testing.ts';
+import { eventually } from '../engine/testing.ts';
+import { openOperators } from './operators.ts';
 
 const platform = await startTestPlatform({ after });
 
@@ -140,6 +149,42 @@ test('guessing keys from one address is limited', async () => {
     codes.push((await ask({}, 'POST', '/console/sign-in', { key: 'guess' })).status);
   }
   assert.ok(codes.includes(429), codes.join(' '));
+});
+
+test('guessed operator keys are counted in the audit, at most one line a minute, without the key', async () => {
+  const clock = manualClock();
+  const { database } = platform;
+  const pepper = createSecretKey(Buffer.alloc(32, 3));
+  const operators = openOperators({ database, adminKey: 'k'.repeat(40), pepper, clock });
+  const lines = (): Promise<{ actor: string; keys: number }[]> =>
+    database.query(
+      `SELECT actor, (detail ->> 'keys')::int AS keys FROM duebridge_platform.audit
+        WHERE event = 'operator_key_refused' AND detail ->> 'keys' IN ('41', '43') ORDER BY at`,
+    );
+  const guess = async (times: number): Promise<void> => {
+    for (let tried = 0; tried < times; tried += 1) {
+      const key = tried % 2 === 0 ? `wrong-${tried}` : `dbo_${String(tried).padStart(43, 'x')}`;
+      await assert.rejects(operators.verifyKey(key), Refusal);
+    }
+  };
+  await guess(41);
+  await clock.advance(60_000);
+  // The first line, written at once, counts one.
+  await guess(1);
+  await eventually('the second line is written', async () => (await lines()).length === 1);
+  await guess(42);
+  await assert.rejects(operators.verifyKey(undefined), Refusal);
+  await clock.advance(59_999);
+  assert.equal((await lines()).length, 1);
+  await clock.advance(1);
+  await guess(1);
+  await eventually('the third line is written', async () => (await lines()).length === 2);
+  assert.deepEqual(await lines(), [
+    { actor: 'unknown', keys: 41 },
+    { actor: 'unknown', keys: 43 },
+  ]);
+  const audit = await platform.admin('GET', '/admin/v1/audit?event=operator_key_refused');
+  assert.doesNotMatch(audit.text, /wrong-|dbo_/);
 });
 
 test('no operator key and no session secret is stored in the database', async () => {

@@ -28,6 +28,9 @@ const SESSION_HOURS = 10;
 /** Minimum interval between two writes of `last_used_at` for one key. */
 const LAST_USED_EVERY_MS = 60_000;
 
+/** Minimum interval between two audit lines about refused keys, so that guessing keys cannot fill the audit (decision 177). */
+const REFUSED_EVERY_MS = 60_000;
+
 const KEY_PATTERN = /^dbo_[A-Za-z0-9_-]{43}$/;
 const KEY_ID_PATTERN = /^opk_[0-9a-f]{16}$/;
 
@@ -139,6 +142,24 @@ export function openOperators(options: {
   const adminDigest = digestOf(options.adminKey);
   const cache = new Map<string, { readonly at: number; readonly found: Promise<Operator> }>();
   const usedAt = new Map<string, number>();
+  let refused = 0;
+  let refusedNotedAt = Number.NEGATIVE_INFINITY;
+
+  const refuse = (): Refusal => {
+    refused += 1;
+    if (clock.monotonic() - refusedNotedAt >= REFUSED_EVERY_MS) {
+      refusedNotedAt = clock.monotonic();
+      const keys = refused;
+      refused = 0;
+      // If this line cannot be written, the next one counts these too.
+      note(database, { actor: 'unknown', event: 'operator_key_refused', detail: { keys } }).catch(
+        () => {
+          refused += keys;
+        },
+      );
+    }
+    return unauthorized();
+  };
 
   const remembered = (name: string, read: () => Promise<Operator>): Promise<Operator> => {
     const at = clock.monotonic();
@@ -180,11 +201,14 @@ export function openOperators(options: {
     async verifyKey(key) {
       const digest = digestOf(key ?? '');
       if (timingSafeEqual(digest, adminDigest)) return adminOperator;
-      if (key === undefined || !KEY_PATTERN.test(key)) throw unauthorized();
+      if (key === undefined) throw unauthorized();
+      if (!KEY_PATTERN.test(key)) throw refuse();
       const operator = await remembered(digest.toString('base64'), async () => {
         const [row] = await database.query<OperatorRow>(byKeyStatement, [digest]);
         if (row === undefined) throw unauthorized();
         return toOperator(row);
+      }).catch((error: unknown) => {
+        throw error instanceof Refusal ? refuse() : error;
       });
       if (operator.key_id !== null) noteUse(operator.key_id);
       return operator;

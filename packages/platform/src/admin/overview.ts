@@ -42,6 +42,21 @@ const heldStatement = sql(
   `SELECT partner_id, pause_reason AS reason FROM duebridge_platform.partners WHERE pause_reason IS NOT NULL ORDER BY 1`,
 );
 
+/** How long before the expiry operators are warned: time to hand over the next key. */
+const WARN_DAYS = 14;
+/** Most clients listed. */
+const MAX_ENDING = 50;
+/** A client is not listed while another of its keys lives longer or never expires. */
+const endingStatement = sql(
+  'overview_keys_ending',
+  `SELECT c.partner_id, c.client_id, max(k.expires_at) AS ends_at
+     FROM duebridge_platform.client_keys k JOIN duebridge_platform.clients c USING (client_id)
+    WHERE k.revoked_at IS NULL GROUP BY c.partner_id, c.client_id
+   HAVING count(*) = count(k.expires_at) AND max(k.expires_at) < now() + interval '${WARN_DAYS} days'
+    ORDER BY 3, 2 LIMIT ${MAX_ENDING}`,
+);
+type Ending = Overview['clients_ending'][number];
+
 interface Flight {
   readonly in_flight: number;
   readonly oldest_in_flight_at: string | null;
@@ -60,14 +75,22 @@ const noFlight: Flight = {
 
 /** What is waiting now. */
 export async function overview(database: Database): Promise<Overview> {
-  const [reviews, [flight = noFlight], [differences], partners_held] = await Promise.all([
-    database.query<Reviews>(reviewsStatement),
-    database.query<Flight>(flightStatement, [OVERDUE_AFTER_MS]),
-    database.query<{ count: number }>(openDifferencesStatement),
-    database.query<{ partner_id: string; reason: string }>(heldStatement),
-  ]);
+  const [reviews, [flight = noFlight], [differences], partners_held, clients_ending] =
+    await Promise.all([
+      database.query<Reviews>(reviewsStatement),
+      database.query<Flight>(flightStatement, [OVERDUE_AFTER_MS]),
+      database.query<{ count: number }>(openDifferencesStatement),
+      database.query<{ partner_id: string; reason: string }>(heldStatement),
+      database.query<Ending>(endingStatement),
+    ]);
   const { oldest_unsettled_at: _age, ...counts } = flight;
-  return { ...counts, reviews, open_differences: differences?.count ?? 0, partners_held };
+  return {
+    ...counts,
+    reviews,
+    open_differences: differences?.count ?? 0,
+    partners_held,
+    clients_ending,
+  };
 }
 
 /** The length of one step in seconds, and the number of steps. */
@@ -235,13 +258,20 @@ export async function keepGauges(options: {
     [],
     () => differences,
   );
+  const ending = metrics.gauge(
+    'duebridge_client_keys_ending',
+    `Clients whose last API key expires within ${WARN_DAYS} days, by partner`,
+    ['partner_id'],
+  );
   const known = new Set<string>();
+  const warned = new Set<string>();
   while (!signal.aborted) {
     try {
-      const [rows, [flight = noFlight], [open]] = await Promise.all([
+      const [rows, [flight = noFlight], [open], ends] = await Promise.all([
         database.query<Reviews>(reviewsStatement),
         database.query<Flight>(flightStatement, [OVERDUE_AFTER_MS]),
         database.query<{ count: number }>(openDifferencesStatement),
+        database.query<Ending>(endingStatement),
       ]);
       const age = (at: string | null): number =>
         at === null ? 0 : Math.max(0, (clock.now() - Date.parse(at)) / 1_000);
@@ -254,6 +284,11 @@ export async function keepGauges(options: {
         known.add(reason);
         reviews.set({ reason }, count);
         reviewAge.set({ reason }, age(oldest_at));
+      }
+      for (const { partner_id } of ends) warned.add(partner_id);
+      for (const partner_id of warned) {
+        const clients = ends.filter((one) => one.partner_id === partner_id).length;
+        ending.set({ partner_id }, clients);
       }
       unsettled = flight.unsettled;
       unsettledAge = age(flight.oldest_unsettled_at);

@@ -241,6 +241,32 @@ test('a payment in review appears in the overview and in the figures, with its r
   });
 });
 
+test('a client whose last API key expires soon appears in the overview and the metrics until a key with a longer life is issued [AU1]', async () => {
+  const path = '/admin/v1/partners/refuser/keys';
+  const { client_id } = (await platform.admin('POST', path, { valid_for_days: 5 })).body;
+  const long = (await platform.admin('POST', path, { valid_for_days: 60 })).body;
+  const ending = async (): Promise<readonly string[]> =>
+    ((await vic('GET', '/admin/v1/overview')).body as unknown as Overview).clients_ending.map(
+      (one) => one.client_id,
+    );
+  assert.deepEqual(await ending(), [client_id]);
+  const gauge = (clients: number): Promise<unknown> =>
+    eventually(`the gauge is ${clients}`, async () => {
+      const figures = await (await fetch(new URL('/metrics', platform.adminUrl))).text();
+      return figures.includes(`duebridge_client_keys_ending{partner_id="refuser"} ${clients}\n`);
+    });
+  await gauge(1);
+  assert.equal((await platform.admin('POST', path, { client_id, valid_for_days: 0 })).status, 400);
+  await platform.admin('POST', path, { client_id });
+  assert.deepEqual(await ending(), []);
+  await gauge(0);
+  const keys = (await vic('GET', path)).body['keys'] as {
+    client_id: string;
+    expires_at: unknown;
+  }[];
+  assert.ok(keys.some((one) => one.client_id === long['client_id'] && one.expires_at !== null));
+});
+
 test('the full account id is shown, and searched for, only with a reason that is audited', async () => {
   const { id } = await inReview();
   assert.equal((await vic('POST', `/admin/v1/payments/${id}/unmask`, reason)).status, 403);

@@ -108,6 +108,47 @@ test('a key is rotated without a gap: two are active, a third is refused until o
   await keys.verify(old.client_id, fresh.api_key);
 });
 
+test('an API key works until it expires, then makes room for the next one [AU1]', async () => {
+  const keys = open();
+  const partner_id = await newPartner();
+  const first = await keys.issue(partner_id, undefined, 'test', 30);
+  const { client_id } = first;
+  const [now] = await database.query<{ now: string }>('SELECT now() AS now');
+  const days = (Date.parse(String(first.expires_at)) - Date.parse(String(now?.now))) / 86_400_000;
+  assert.ok(days > 29.9 && days <= 30, `expires in ${days} days`);
+  await keys.verify(client_id, first.api_key);
+  const second = await keys.issue(partner_id, client_id, 'test');
+  assert.equal(second.expires_at, null);
+  assert.equal(await codeOf(keys.issue(partner_id, client_id, 'test')), 'CONFLICT');
+
+  await database.query(
+    `UPDATE duebridge_platform.client_keys SET expires_at = now() WHERE key_id = $1`,
+    [first.key_id],
+  );
+  // Keys are cached for five seconds.
+  await clock.advance(5_000);
+  assert.equal(await codeOf(keys.verify(client_id, first.api_key)), 'UNAUTHORIZED');
+  await keys.verify(client_id, second.api_key);
+  const other = await newPartner();
+  assert.equal(await codeOf(keys.issue(other, client_id, 'test')), 'NOT_FOUND');
+  const third = await keys.issue(partner_id, client_id, 'test', 1);
+  await keys.verify(client_id, third.api_key);
+  await keys.verify(client_id, second.api_key);
+  const [ended] = await keys.list(partner_id);
+  assert.equal(ended?.revoked_at, ended?.expires_at);
+});
+
+test('a client whose only key has expired is known, and its key is refused like a wrong one [AU1]', async () => {
+  const keys = open();
+  const partner_id = await newPartner();
+  const { client_id, api_key } = await keys.issue(partner_id, undefined, 'test', 1);
+  await database.query(
+    `UPDATE duebridge_platform.client_keys SET expires_at = now() WHERE client_id = $1`,
+    [client_id],
+  );
+  assert.equal(await codeOf(keys.verify(client_id, api_key)), 'UNAUTHORIZED');
+});
+
 test('ten operators who issue at once leave two keys, never three [AU1]', async () => {
   const keys = open();
   const partner_id = await newPartner();

@@ -4,7 +4,7 @@
  * enters: the two headers of a request.  leaves: the client and its partner, or a Refusal.
  * holds:  the key itself is shown once, when it is issued, and never stored: the database holds its HMAC under a pepper that is
  *         kept outside the database. A client may have two active keys, so that it can rotate them without a gap. A revoked key is
- *         refused here at once and at every other replica within `cacheMs`.
+ *         refused here at once and at every other replica within `cacheMs`; an expired one within `cacheMs` of its expiry.
  * next:   token.ts.
  */
 import { createHmac, randomBytes, timingSafeEqual, type KeyObject } from 'node:crypto';
@@ -36,16 +36,22 @@ export interface Client {
 export interface ClientKeys {
   /**
    * Issues a key for a new client of the partner, or a second one for an existing client (rotation). The key is returned only here.
+   * It expires after `validForDays`; undefined means never.
    * Throws Refusal NOT_FOUND for a client that is not the partner's, CONFLICT when two keys are active.
    */
-  issue(partner_id: string, client_id: string | undefined, actor: string): Promise<ClientKeyGrant>;
+  issue(
+    partner_id: string,
+    client_id: string | undefined,
+    actor: string,
+    validForDays?: number,
+  ): Promise<ClientKeyGrant>;
   /** All keys of a partner, oldest first, without their secrets. */
   list(partner_id: string): Promise<ClientKeyView[]>;
   /** Revokes a key; revoking it again changes nothing. Throws Refusal NOT_FOUND for a key that is not the partner's. */
   revoke(partner_id: string, key_id: string, actor: string): Promise<ClientKeyView>;
   /**
    * Identifies the client by its credentials. Throws Refusal NOT_FOUND for a client id that was never issued (ER1) and UNAUTHORIZED
-   * for a missing header and for a wrong or revoked key, after the same work as for a right one (decision 6).
+   * for a missing header and for a wrong, expired or revoked key, after the same work as for a right one (decision 6).
    */
   verify(client_id: string | undefined, api_key: string | undefined): Promise<Client>;
   /** Saves which keys were used since the last call. The server calls it periodically and when it stops. */
@@ -69,6 +75,7 @@ interface KeyRow {
   key_id: string;
   created_at: string;
   last_used_at: string | null;
+  expires_at: string | null;
   revoked_at: string | null;
 }
 
@@ -76,21 +83,28 @@ const insertClient = sql(
   'keys_insert_client',
   'INSERT INTO duebridge_platform.clients (client_id, partner_id) VALUES ($1, $2)',
 );
+/** Frees the slots of expired keys. */
+const retireExpired = sql(
+  'keys_retire_expired',
+  `UPDATE duebridge_platform.client_keys k SET revoked_at = expires_at FROM duebridge_platform.clients c
+    WHERE k.client_id = $1 AND c.client_id = k.client_id AND c.partner_id = $2 AND revoked_at IS NULL AND expires_at <= now()`,
+);
 /** The lowest free slot of two. If none is free this is slot 3, which a table constraint rejects. */
 const insertKey = sql(
   'keys_insert_key',
   `WITH issued AS (
-     INSERT INTO duebridge_platform.client_keys (key_id, client_id, slot, prefix, digest)
+     INSERT INTO duebridge_platform.client_keys (key_id, client_id, slot, prefix, digest, expires_at)
      SELECT $1, client_id, (SELECT min(slot) FROM generate_series(1, 3) AS slot
               WHERE slot NOT IN (SELECT k.slot FROM duebridge_platform.client_keys k
-                                  WHERE k.client_id = c.client_id AND k.revoked_at IS NULL)), $3, $4
+                                  WHERE k.client_id = c.client_id AND k.revoked_at IS NULL)), $3, $4, now() + $7::int * interval '1 day'
        FROM duebridge_platform.clients c WHERE client_id = $2 AND partner_id = $5
-     RETURNING key_id, client_id
+     RETURNING key_id, client_id, expires_at
    ), noted AS (
      INSERT INTO duebridge_platform.audit (actor, event, partner_id, detail)
-     SELECT $6, 'key_issued', $5, jsonb_build_object('client_id', client_id, 'key_id', key_id) FROM issued
+     SELECT $6, 'key_issued', $5, jsonb_strip_nulls(jsonb_build_object('client_id', client_id, 'key_id', key_id,
+                                         'valid_for_days', $7::int)) FROM issued
    )
-   SELECT key_id FROM issued`,
+   SELECT expires_at FROM issued`,
 );
 const selectMode = sql(
   'keys_mode',
@@ -98,14 +112,14 @@ const selectMode = sql(
 );
 const selectKey = sql(
   'keys_of_id',
-  `SELECT p.mode, client_id, key_id, k.created_at, last_used_at, revoked_at
+  `SELECT p.mode, client_id, key_id, k.created_at, last_used_at, expires_at, revoked_at
      FROM duebridge_platform.client_keys k JOIN duebridge_platform.clients c USING (client_id)
      JOIN duebridge_platform.partners p USING (partner_id)
     WHERE c.partner_id = $1 AND key_id = $2`,
 );
 const selectKeys = sql(
   'keys_of_partner',
-  `SELECT p.mode, client_id, key_id, k.created_at, last_used_at, revoked_at
+  `SELECT p.mode, client_id, key_id, k.created_at, last_used_at, expires_at, revoked_at
      FROM duebridge_platform.client_keys k JOIN duebridge_platform.clients c USING (client_id)
      JOIN duebridge_platform.partners p USING (partner_id)
     WHERE c.partner_id = $1 ORDER BY k.created_at, key_id`,
@@ -125,7 +139,8 @@ const revokeKey = sql(
 const selectActive = sql(
   'keys_active',
   `SELECT c.partner_id, k.key_id, k.digest
-     FROM duebridge_platform.clients c LEFT JOIN duebridge_platform.client_keys k ON k.client_id = c.client_id AND k.revoked_at IS NULL
+     FROM duebridge_platform.clients c LEFT JOIN duebridge_platform.client_keys k
+       ON k.client_id = c.client_id AND k.revoked_at IS NULL AND (k.expires_at IS NULL OR k.expires_at > now())
     WHERE c.client_id = $1`,
 );
 const updateUsed = sql(
@@ -180,7 +195,7 @@ export function openClientKeys(options: {
   };
 
   return {
-    async issue(partner_id, client_id, actor) {
+    async issue(partner_id, client_id, actor, validForDays) {
       const id = client_id ?? `dbc_${randomBytes(16).toString('hex')}`;
       const [partner] = await database.query<{ mode: Mode }>(selectMode, [partner_id]);
       if (partner === undefined) throw new Refusal('NOT_FOUND');
@@ -190,13 +205,15 @@ export function openClientKeys(options: {
       const rows = await database
         .transaction(async (tx) => {
           if (client_id === undefined) await tx.query(insertClient, [id, partner_id]);
-          return tx.query(insertKey, [
+          else await tx.query(retireExpired, [id, partner_id]);
+          return tx.query<{ expires_at: string | null }>(insertKey, [
             key_id,
             id,
             api_key.slice(0, SHOWN_LENGTH),
             digestOf(api_key),
             partner_id,
             actor,
+            validForDays ?? null,
           ]);
         })
         .catch((error: unknown) => {
@@ -210,9 +227,11 @@ export function openClientKeys(options: {
               throw error;
           }
         });
-      if (rows.length === 0) throw new Refusal('NOT_FOUND');
+      const [issued] = rows;
+      if (issued === undefined) throw new Refusal('NOT_FOUND');
       cache.delete(id);
-      return { partner_id, mode, client_id: id, key_id, api_key };
+      const { expires_at } = issued;
+      return { partner_id, mode, client_id: id, key_id, api_key, expires_at };
     },
 
     async list(partner_id) {

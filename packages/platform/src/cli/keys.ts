@@ -1,7 +1,12 @@
 import type { ClientKeyGrant, ClientKeyView, RevokedAccess } from '@duebridge/contract';
 import { jsonOption, print, table, type Terminal } from '@duebridge/runtime/cli';
-import type { Command } from 'commander';
+import { InvalidArgumentError, type Command } from 'commander';
 import { adminPath, ask } from './ask.ts';
+
+function wholeDays(text: string): number {
+  if (!/^[1-9]\d{0,3}$/.test(text)) throw new InvalidArgumentError('Write a whole number of days.');
+  return Number(text);
+}
 
 /** `duebridge platform key …`: the API keys of the token endpoint. */
 export function addKeys(command: Command, terminal: Terminal): void {
@@ -11,19 +16,24 @@ export function addKeys(command: Command, terminal: Terminal): void {
     .description('issue a key; it is shown once')
     .requiredOption('--partner <id>', 'whose key')
     .option('--client <client_id>', 'issue a second key for this client, for a rotation')
+    .option('--days <n>', 'expire the key after this many days; default: never', wholeDays)
     .addOption(jsonOption())
-    .action(async (options: { partner: string; client?: string; json?: true }) => {
+    .action(async (options: { partner: string; client?: string; days?: number; json?: true }) => {
       const grant = await ask<ClientKeyGrant>(
         terminal,
         'POST',
         `/admin/v1/partners/${encodeURIComponent(options.partner)}/keys`,
-        options.client === undefined ? {} : { client_id: options.client },
+        {
+          ...(options.client === undefined ? {} : { client_id: options.client }),
+          ...(options.days === undefined ? {} : { valid_for_days: options.days }),
+        },
       );
       print(terminal, options, grant, () =>
         [
           `client_id  ${grant.client_id}`,
           `api_key    ${grant.api_key}`,
           `key_id     ${grant.key_id}`,
+          `expires    ${grant.expires_at ?? 'never'}`,
           `mode       ${grant.mode}`,
           'The api_key is not shown again; it goes into X-Api-Key, the client_id into X-Client-Id.',
         ].join('\n'),
@@ -42,13 +52,14 @@ export function addKeys(command: Command, terminal: Terminal): void {
       );
       print(terminal, options, { keys }, () =>
         table(
-          ['KEY', 'MODE', 'CLIENT', 'ISSUED', 'LAST USED', 'REVOKED'],
+          ['KEY', 'MODE', 'CLIENT', 'ISSUED', 'LAST USED', 'EXPIRES', 'REVOKED'],
           keys.map((one) => [
             one.key_id,
             one.mode,
             one.client_id,
             one.created_at,
             one.last_used_at ?? '-',
+            one.expires_at ?? '-',
             one.revoked_at ?? '-',
           ]),
         ),

@@ -3,7 +3,7 @@ import type { FailureReasons, Overview } from '@duebridge/contract';
 import { get } from './api.ts';
 import { OutcomesChart, TimesChart } from './chart.tsx';
 import { Ranges, useFigures } from './figures.tsx';
-import { age, Table, Trouble, useRead } from './parts.tsx';
+import { age, moment, Table, Trouble, useRead } from './parts.tsx';
 import { link, query } from './route.ts';
 
 export function OverviewPage() {
@@ -64,6 +64,25 @@ export function OverviewPage() {
               { head: 'The previous period', number: true, cell: (one) => one.before },
             ]}
           />
+          {data.clients_ending.length === 0 ? null : (
+            <>
+              <h2>API keys that expire soon</h2>
+              <Table
+                caption="Clients whose last key expires within 14 days: issue a second one"
+                rows={data.clients_ending}
+                keyOf={(one) => one.client_id}
+                empty=""
+                columns={[
+                  {
+                    head: 'Partner',
+                    cell: (one) => <a href={link('partners', one.partner_id)}>{one.partner_id}</a>,
+                  },
+                  { head: 'Client', cell: (one) => one.client_id },
+                  { head: 'Expires', cell: (one) => moment(one.ends_at) },
+                ]}
+              />
+            </>
+          )}
           {data.partners_held.length === 0 ? null : (
             <>
               <h2>Partners on hold</h2>
