@@ -1,7 +1,8 @@
 /**
  * Takes a picture of every screen of the payment page, as a phone and a desktop show it, for people to
  * look at: `npm run screenshots [-- --only receipt] [-- --dark] [-- --language es]`. Writes to
- * `dist/screenshots` (git-ignored). In plain English and light it also writes those that the documents show to `docs/images`.
+ * `dist/screenshots` (git-ignored). In plain English and light it also writes those that the documents show to `docs/images`. Without
+ * --only and --language it goes on with the pages of the operator console.
  */
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -91,4 +92,8 @@ try {
   await browser.close();
   await flow.stop();
   rmSync(build, { recursive: true, force: true });
+}
+// It reads the same options.
+if (options.only === undefined && options.language === undefined) {
+  await import('./console-screenshots.ts');
 }

@@ -55,7 +55,9 @@ export const fraction: Parser<number> = (value) => {
 export function address(...schemes: string[]): Parser<string> {
   return (value) => {
     if (!URL.canParse(value) || !schemes.includes(new URL(value).protocol)) {
-      throw new Error(`must be an address that begins with ${schemes.join(' or ')}//`);
+      throw new Error(
+        `must be an address that begins with ${schemes.map((scheme) => `${scheme}//`).join(' or ')}`,
+      );
     }
     return value;
   };

@@ -72,6 +72,10 @@ export function addBulk(command: Command, terminal: Terminal): void {
         print(terminal, options, { act, payments: previewed }, () => previewTable(previewed));
         return;
       }
+      if (previewed.length === 0) {
+        print(terminal, options, { act, reason, done: 0, payments: [] }, () => 'Nothing found.');
+        return;
+      }
       await run(terminal, act, previewed, reason ?? '', options.json === true);
     });
 }
@@ -212,6 +216,7 @@ function toldOf(act: BulkAct, answer: unknown): string {
 }
 
 function previewTable(previewed: readonly Previewed[]): string {
+  if (previewed.length === 0) return 'Nothing found.';
   const would = previewed.filter(({ refused }) => !refused).length;
   return `${table(
     ['PAYMENT', 'STATUS', 'STAGE', 'CENTS', 'WOULD'],

@@ -285,6 +285,10 @@ test('several payments: a dry run does nothing; a run prints each result and fai
     ...reason,
   ]);
   assert.deepEqual([done.done, done.payments[0]?.outcome], [1, 'done']);
+  const none = ['bulk', 'poll', '--amount', '77777'];
+  for (const words of [none, [...none, '--dry-run']]) {
+    assert.equal(await run([...words, ...reason]), 'Nothing found.\n');
+  }
   for (const words of [
     ['bulk', 'poll', ...ids],
     ['bulk', 'poll', ...reason],
