@@ -2,7 +2,7 @@
  * Proves the guarantees under faults and prints the sheet: the simulator over many seeds, the planted bugs and forged histories that it
  * must catch, and the crash rig on real processes.
  *
- * `npm run reliability -- --help` lists what it can be asked for.
+ * `npm run reliability -- --help` lists its options.
  */
 import { spawn } from 'node:child_process';
 import { readFileSync, writeFileSync } from 'node:fs';
@@ -292,7 +292,7 @@ function at(sorted: readonly number[], share: number): string {
   return ms === undefined ? '-' : (ms / 1_000).toFixed(1);
 }
 
-/** Runs a program of this repository and gives what it printed; `line` hears each line at once. */
+/** Runs a program of this repository and returns its output; `line` is called with each line at once. */
 function run(
   file: string,
   args: readonly string[],

@@ -1,5 +1,5 @@
 /**
- * What we are made of, and on which terms.
+ * The dependencies and their licences.
  *
  *   node scripts/supply-chain.ts licences     fails for a dependency whose licence is not permissive, or is not known
  *   node scripts/supply-chain.ts sbom [FILE]  the bill of materials of what is shipped, CycloneDX 1.6, from package-lock.json
@@ -32,7 +32,7 @@ export interface Lock {
   readonly packages: Readonly<Record<string, Locked>>;
 }
 
-/** May be shipped: whoever uses duebridge owes nothing but a notice. */
+/** May be shipped: users of duebridge only have to keep a notice. */
 const PERMISSIVE = new Set([
   '0BSD',
   'Apache-2.0',
@@ -52,7 +52,7 @@ const TOOLS = new Set([...PERMISSIVE, 'MPL-2.0', 'Python-2.0']);
 export function isAllowed(expression: string | undefined, allowed: ReadonlySet<string>): boolean {
   if (expression === undefined) return false;
   const text = expression.replace(/^\((.*)\)$/, '$1');
-  // Of nested expressions none occurs; one that does is refused, and a person reads it.
+  // No nested expression occurs; if one does, it is refused, and a person reads it.
   if (/[()]/.test(text)) return false;
   return text
     .split(' OR ')
@@ -66,7 +66,7 @@ function installed(lock: Lock): [folder: string, entry: Locked][] {
   );
 }
 
-/** Dependencies that may not be used on their terms, each as a sentence. */
+/** Dependencies whose licence does not allow their use, each as a sentence. */
 export function licenceProblems(lock: Lock): string[] {
   return installed(lock)
     .filter(([, { dev, license }]) => !isAllowed(license, dev === true ? TOOLS : PERMISSIVE))
@@ -215,7 +215,7 @@ function audit(): Promise<string> {
   return new Promise((resolve) => {
     const words = ['audit', '--json', '--omit=dev', '--package-lock-only'];
     execFile('npm', words, { cwd: join(import.meta.dirname, '..') }, (error, out) =>
-      // It ends with 1 for a finding as for a registry that is away: what it printed says which.
+      // It exits with 1 for a finding as well as for an unreachable registry: its output says which.
       resolve(out === '' ? JSON.stringify({ message: error?.message }) : out),
     );
   });

@@ -92,7 +92,7 @@ function givenBy(code: ErrorCode): string {
       .map((route) => `\`${route.id}\``);
     return ids.length === 0 ? [] : [`- ${side}: ${ids.join(', ')}`];
   });
-  // What the ground refuses before it knows which operation was meant.
+  // What the HTTP layer refuses before it knows which operation was meant.
   if (code === 'NOT_FOUND') lines.push('- Both sides: a path that leads to no operation');
   if (lines.length === 0) return 'Given by: both sides, before an operation is chosen.';
   return `Given by:\n\n${lines.join('\n')}`;
@@ -230,7 +230,7 @@ test('no operation, and no refusal of one, is missing from the reference [ER3]',
   const missing = tables.flatMap((routes) =>
     Object.values(routes as Readonly<Record<string, Route>>).flatMap((route) =>
       ['200', ...route.errors]
-        // Of what comes from the ground alike for all, one example is enough; the admin key is one door for a whole API.
+        // One example is enough for refusals that are the same for all operations; the admin key protects a whole API.
         .filter((code) => code !== 'TOO_MANY_REQUESTS')
         .filter(
           (code) =>

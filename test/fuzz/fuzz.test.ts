@@ -8,7 +8,7 @@ import {
 } from '@duebridge/contract';
 import { fuzz, judge } from './fuzz.ts';
 
-/** Runs take this one, so that a change is judged by what the last one was; `npm run fuzz` takes new ones. */
+/** Every test run uses this seed, so that a change is judged by the same inputs as the last one; `npm run fuzz` uses new seeds. */
 const SEED = Number(process.env['DUEBRIDGE_SEED'] ?? 20_260_301);
 
 test('no input makes a listener answer 500, hang, reveal internals or stop, in any operation', async (t) => {

@@ -16,7 +16,7 @@ import { BothSides } from '../support/both-sides.ts';
 import { createToken, openSession } from '../support/customer.ts';
 import { Chance, json, mutate, part, type Schema } from './generate.ts';
 
-/** One listener, and what its callers prove themselves with. */
+/** One listener, and its callers' credentials. */
 interface Listener {
   readonly name: string;
   readonly url: string;
@@ -30,11 +30,11 @@ interface Operation {
   readonly responses: Readonly<Record<string, unknown>>;
 }
 
-/** What a run did. */
+/** The result of a run. */
 export interface FuzzReport {
   readonly requests: number;
   readonly raw: number;
-  /** How often each status came: a run that met nothing but refusals at the door has tested the door alone. */
+  /** How often each status came: a run that got only 401 has tested only the authentication. */
   readonly statuses: ReadonlyMap<number, number>;
   readonly operations: ReadonlySet<string>;
   readonly findings: readonly string[];
@@ -43,7 +43,7 @@ export interface FuzzReport {
 /** An answer that takes longer is a hang: twice the longest deadline behind an operation. */
 const HANG_MS = 30_000;
 
-/** Sends a path as it stands: an address would be put right first. */
+/** Sends a path unchanged; a URL object would normalise it. */
 const caller = new Agent();
 
 const corpus = JSON.parse(
@@ -206,7 +206,7 @@ function build(
   chance: Chance,
   round: number,
 ): Made {
-  // The first round is meant to be right, so that the handlers are reached; later ones are worse and worse.
+  // The first round sends valid requests, so that the handlers are reached; later ones get worse and worse.
   const spoil = round === 0 ? 0 : chance.of([0.02, 0.1, 0.4]);
   const query: string[] = [];
   let filled = path;
@@ -328,7 +328,7 @@ function toBytes({ method, path, headers, body }: Made): Buffer {
   return Buffer.from(`${method} ${path} HTTP/1.1\r\n${lines.join('\r\n')}\r\n\r\n${body ?? ''}`);
 }
 
-/** Sends bytes and the end of them, and reads to the end. Gives what is wrong with the answer, if anything is. */
+/** Sends bytes, closes the sending side and reads to the end. Returns what is wrong with the answer, if anything. */
 function sendRaw(listener: Listener, bytes: Buffer): Promise<string | undefined> {
   const { hostname, port } = new URL(listener.url);
   return new Promise((resolve) => {
@@ -340,7 +340,7 @@ function sendRaw(listener: Listener, bytes: Buffer): Promise<string | undefined>
     }, HANG_MS);
     socket.setEncoding('latin1').on('data', (piece: string) => {
       text += piece;
-      // A stream of events ends when we go.
+      // A stream of events ends when we disconnect.
       if (/^content-type: text\/event-stream/im.test(text)) socket.destroy();
     });
     socket.on('error', () => undefined);

@@ -1,4 +1,4 @@
-/** Inputs for an operation of an OpenAPI document: right ones, nearly right ones, and hostile ones. All from one seed. */
+/** Inputs for an operation of an OpenAPI document: valid, nearly valid and hostile ones, all from one seed. */
 import { randomBytes } from 'node:crypto';
 
 /** JSON Schema as our documents use it. */
@@ -51,7 +51,7 @@ export function newSeed(): number {
   return randomBytes(4).readUInt32BE();
 }
 
-/** What breaks readers, serialisers, patterns and databases. Written into JSON as they stand, so numbers keep their text. */
+/** What breaks readers, serialisers, patterns and databases. Written into JSON unchanged, so numbers keep their text. */
 const hostileJson: readonly string[] = [
   'null',
   'true',
@@ -132,7 +132,7 @@ const addresses = [
   'ftp://x',
 ];
 
-/** JSON text for a body. Mostly right; `spoil` is the chance that a value is exchanged for a hostile one. */
+/** JSON text for a body. Mostly valid; `spoil` is the chance that a value is replaced by a hostile one. */
 export function json(schema: Schema, chance: Chance, spoil: number, name = ''): string {
   if (chance.next() < spoil) return chance.of(hostileJson);
   if (/url$|origins?$/i.test(name) && schema.type === 'string') {

@@ -4,7 +4,7 @@
  *   node test/simulation/catch.ts --bugs 0,2,4 --seeds 60 [--from-start]
  *
  * The world in which a bug was caught before is tried first, unless `--from-start` is given: then worlds are tried from seed 1, which
- * tells how quickly a bug is found that nobody knows.
+ * shows how quickly an unknown bug would be found.
  */
 import { parseArgs } from 'node:util';
 import { SimulatedPostgres } from './database.ts';

@@ -1,4 +1,4 @@
-/** A world as a page: one lane for each worker and partner, time going down, what was sent, answered and recorded. */
+/** A world as an HTML page: one lane for each worker and partner, time running down, with what was sent, answered and recorded. */
 import type { Event } from './history.ts';
 import type { Outcome } from './world.ts';
 
@@ -7,7 +7,7 @@ const ROW_PX = 18;
 /** Events on one page: beyond it nobody scrolls. */
 const MAX_EVENTS = 4_000;
 
-/** The page, whole in one file. */
+/** The page, in one file. */
 export function chart({ seed, history, violations }: Outcome): string {
   const events = history.events.slice(0, MAX_EVENTS);
   const lanes = [...new Set(events.flatMap(lanesOf))].sort();

@@ -1,4 +1,4 @@
-/** A checker that cannot fail proves nothing: each is shown a history with one thing wrong, and must say so. */
+/** A checker that cannot fail proves nothing: each gets a history with one thing wrong and must report it. */
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import { check, CHECKERS, type Evidence } from './checkers.ts';

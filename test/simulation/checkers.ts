@@ -1,6 +1,6 @@
 /**
- * What must hold of any history, whatever the faults were. Each checker takes a history and gives the violations it finds, in words;
- * checkers.test.ts shows each a forged history that it must refuse.
+ * What must hold for any history, whatever the faults were. Each checker takes a history and returns the violations it finds, in words;
+ * checkers.test.ts gives each a forged history that it must refuse.
  */
 import { isTerminal, type PaymentStatus } from '@duebridge/contract';
 import type { Ending, Event } from './history.ts';
@@ -9,13 +9,13 @@ import type { Ending, Event } from './history.ts';
 export interface Evidence {
   readonly events: readonly Event[];
   readonly end: Ending;
-  /** Partners that lose what they accepted and take it anew, under another payment_id. */
+  /** Partners that lose accepted payments and accept them again under another payment_id. */
   readonly forgetful: ReadonlySet<string>;
   /** Partners that answer wrongly, so that their payments may rightly end in review. */
   readonly wrong: ReadonlySet<string>;
 }
 
-/** One thing that must not be; `rule` is the guarantee that it breaks. */
+/** One violation; `rule` is the guarantee that it breaks. */
 export interface Violation {
   readonly rule: string;
   readonly what: string;
@@ -23,7 +23,7 @@ export interface Violation {
 
 type Checker = (evidence: Evidence) => Violation[];
 
-/** PL1, EE1: what was confirmed is still there, once. */
+/** PL1, EE1: what was confirmed still exists, once. */
 const nothingIsLost: Checker = ({ events, end }) => {
   const rows = countBy(end.platform, (row) => row.id);
   const confirmed = of(events, 'confirmed');
@@ -44,7 +44,7 @@ const nothingIsLost: Checker = ({ events, end }) => {
   ];
 };
 
-/** KT3, RU5: what a partner answered with 200 is there afterwards. */
+/** KT3, RU5: what a partner answered with 200 exists afterwards. */
 const noAnswerIsTakenBack: Checker = ({ events, end }) => {
   const kept = new Set(end.partner.map(({ id }) => id));
   return unique(of(events, 'answered').filter(({ answer }) => answer.http === 200))
@@ -143,7 +143,7 @@ const terminalStays: Checker = ({ events }) => {
   });
 };
 
-/** PL6: as long as a partner tells of another amount, nothing of what it says ends a payment. */
+/** PL6: while a partner reports another amount, nothing it says ends a payment. */
 const wrongAnswersEndNothing: Checker = ({ events, wrong }) => {
   const partner = new Map(of(events, 'confirmed').map((event) => [event.id, event.partner]));
   const healedAt = of(events, 'healed')[0]?.at ?? Number.POSITIVE_INFINITY;
@@ -156,7 +156,7 @@ const wrongAnswersEndNothing: Checker = ({ events, wrong }) => {
     }));
 };
 
-/** RU4: a payment may be asked for often, never in a tight loop. */
+/** RU4: a payment may be polled often, never in a tight loop. */
 const noTightLoop: Checker = ({ events }) => {
   const recent = new Map<string, number[]>();
   const loops = new Set<string>();
@@ -169,7 +169,7 @@ const noTightLoop: Checker = ({ events }) => {
 };
 
 const LOOP_WINDOW_MS = 10_000;
-/** Several workers may ask for a payment that changes hands; each asks a few times in its first seconds. */
+/** Several workers may poll a payment that changes hands; each polls a few times in its first seconds. */
 const MAX_CALLS_IN_WINDOW = 60;
 
 /** PL2: every PUT of a payment carries the same. */
@@ -186,7 +186,7 @@ const samePutAlways: Checker = ({ events }) => {
   });
 };
 
-/** PL8: once the end is recorded, nobody begins another call. `row` events are written when the change is committed. */
+/** PL8: once the end is recorded, no further call begins. `row` events are written when the change is committed. */
 const silenceAfterTheEnd: Checker = ({ events }) => {
   const endedAt = new Map<string, number>();
   return events.flatMap((event): Violation[] => {
@@ -199,7 +199,7 @@ const silenceAfterTheEnd: Checker = ({ events }) => {
     }
     if (event.kind !== 'sent') return [];
     const end = endedAt.get(event.id);
-    // Another worker that was paused, or has not yet heard, may be a lease late; its write then changes nothing.
+    // Another worker that was paused, or has not heard yet, may be late by a lease; its write then changes nothing.
     return end !== undefined && event.at > end + LEASE_SLACK_MS
       ? [
           {
@@ -272,7 +272,7 @@ const oneOrderExplains: Checker = ({ events, wrong, forgetful }) => {
   return violations;
 };
 
-/** LV6, EE2: after healing everything has come to its end, but for what only the partner, or an operator, can end. */
+/** LV6, EE2: after healing everything has ended, except what only the partner or an operator can end. */
 const everythingEnds: Checker = ({ end, wrong }) =>
   end.platform
     .filter((row) => !row.settled && !(row.stage === 'review' && wrong.has(row.partner)))
@@ -297,7 +297,7 @@ export const CHECKERS: Readonly<Record<string, Checker>> = {
   everythingEnds,
 };
 
-/** All that is wrong with a history. */
+/** All violations in a history. */
 export function check(evidence: Evidence): Violation[] {
   return Object.values(CHECKERS).flatMap((checker) => checker(evidence));
 }

@@ -1,8 +1,8 @@
 /**
- * The database of a simulated world: PostgreSQL itself, compiled to run in this thread, with both sides' real migrations and
- * statements, the world's time for its clock, and faults between a statement and its answer.
+ * The database of a simulated world: PostgreSQL compiled to run in this thread, with both sides' real migrations and
+ * statements, the world's time as its clock, and faults between a statement and its answer.
  *
- * One session serves all processes, so statements run one after another and a transaction keeps the others out: what only two
+ * One session serves all processes, so statements run one after another and a transaction excludes the others: what only two
  * sessions at once can show (lock waits, deadlocks, serialization failures) is for the tests on a server, not for this one.
  */
 import assert from 'node:assert/strict';
@@ -17,7 +17,7 @@ import {
 } from '@duebridge/runtime';
 import type { Process, World } from './time.ts';
 
-/** What stands between a process and the database. */
+/** The faults between a process and the database. */
 export interface DatabaseFaults {
   /** The database cannot be reached at all. */
   down: boolean;
@@ -40,7 +40,7 @@ const SIDES = ['platform', 'partner'] as const;
 export class SimulatedPostgres {
   readonly #postgres: PGlite;
   #world: World | undefined;
-  /** The session is one: whoever holds this may use it. */
+  /** There is one session: whoever holds this may use it. */
   #turn: Promise<unknown> = Promise.resolve();
 
   readonly #tables: readonly string[];
@@ -50,7 +50,7 @@ export class SimulatedPostgres {
   /** What is known of each statement, by its text: parsed and planned once for all worlds of the process. */
   readonly #prepared = new Map<string, Prepared>();
   readonly #parser = new protocol.Parser();
-  /** What the last reading of the slots gave, while nobody has changed them. */
+  /** The last reading of the slots, while nobody has changed them. */
   #slots: { readonly text: string; readonly rows: unknown[] } | undefined;
 
   private constructor(postgres: PGlite, tables: readonly string[], seeded: readonly string[]) {
@@ -98,7 +98,7 @@ export class SimulatedPostgres {
     this.#world = world;
     this.#slots = undefined;
     this.#turn = Promise.resolve();
-    // A table without a page has nothing to be emptied of. Emptied tables are as new, so that a seed meets no trace of another.
+    // A table without pages is already empty. Emptied tables are as new, so that one seed leaves no trace for the next.
     const { rows } = await this.#postgres.query<{ name: string }>(
       'SELECT name FROM unnest($1::text[]) AS t (name) WHERE pg_relation_size(name::regclass) > 0',
       [this.#tables],
@@ -155,7 +155,7 @@ export class SimulatedPostgres {
     };
   }
 
-  /** Asks as somebody who stands outside the world: no latency, no faults. */
+  /** Queries from outside the world: no latency, no faults. */
   look<Row>(text: string, values: readonly unknown[] = []): Promise<Row[]> {
     return this.#exclusively(() => this.#query<Row>(text, values));
   }
@@ -255,7 +255,7 @@ export class SimulatedPostgres {
     return typeof value === 'string' ? value : JSON.stringify(value);
   }
 
-  /** Sends messages and gives what came back. Throws PostgreSQL's error. */
+  /** Sends messages and returns the answer. Throws PostgreSQL's error. */
   #talk(sent: readonly Uint8Array[]): messages.BackendMessage[] {
     return this.#understood(this.#send(sent));
   }
@@ -313,7 +313,7 @@ const ERROR = 'E'.charCodeAt(0);
 
 /**
  * Each worker reads all 1,024 slots at every round, which took a quarter of the time of all statements. There is one session, so the
- * answer stays the same until somebody writes to slots, or takes back what was written. A statement that does not look like these
+ * answer stays the same until somebody writes to slots, or rolls back what was written. A statement that does not look like these
  * two is simply run.
  */
 const READS_SLOTS_ALONE = /^SELECT [^$]* FROM duebridge_platform\.slots s GROUP BY s\.worker_id$/;

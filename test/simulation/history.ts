@@ -1,4 +1,4 @@
-/** What happened in a simulated world, as somebody who sees everything would write it down: for the checkers and for the chart. */
+/** What happened in a simulated world, as an all-seeing observer would record it: for the checkers and for the chart. */
 
 /** One event. `at` is virtual milliseconds since the start of the world. */
 export type Event = { readonly at: number } & (
@@ -15,7 +15,7 @@ export type Event = { readonly at: number } & (
       readonly method: 'PUT' | 'GET';
       readonly id: string;
       readonly partner: string;
-      /** What the PUT carried beside the id. */
+      /** What the PUT carried besides the id. */
       readonly payload: string;
     }
   /** The partner acted on a call and answered, whether or not the answer arrives. */
@@ -33,13 +33,13 @@ export type Event = { readonly at: number } & (
     }
   /** What a customer's page was told by the worker it is connected to: true when it was read, perhaps late. */
   | { readonly kind: 'told'; readonly id: string; readonly status: string }
-  /** A row of the platform, looked at from outside, after it changed. */
+  /** A row of the platform, read from outside, after it changed. */
   | {
       readonly kind: 'row';
       readonly id: string;
       readonly stage: string;
       readonly status: string;
-      /** Whose owner drives it; null in review. */
+      /** The slot whose owner drives it; null in review. */
       readonly slot: number | null;
     }
   | { readonly kind: 'fault'; readonly what: string }

@@ -1,6 +1,6 @@
 /**
- * The network between the platform's workers and the partners: it delays, drops, doubles and replaces what it carries, and a gateway
- * in it may answer in a partner's place. What arrives is what the real client would hand to the engine.
+ * The network between the platform's workers and the partners: it delays, drops, duplicates and replaces messages, and a gateway
+ * in it may answer in a partner's place. What arrives is what the real client would pass to the engine.
  */
 import type {
   PartnerClient,

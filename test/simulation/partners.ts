@@ -1,6 +1,6 @@
 /**
  * The partners of a simulated world: our own kit, on as many replicas as the seed says, and partners in memory that are slow,
- * forgetful, broken or hostile. Each takes a request and gives an answer; what becomes of both on the way is the network's affair.
+ * forgetful, broken or hostile. Each takes a request and returns an answer; what happens to both on the way is up to the network.
  */
 import assert from 'node:assert/strict';
 import type { Json } from '@duebridge/contract';
@@ -17,7 +17,7 @@ export interface Request {
   readonly account_id: string;
   readonly body:
     { readonly amount_in_cents: number; readonly platform_batch_id: string } | undefined;
-  /** Seconds that the answer may be held until there is news; 0 for none. */
+  /** Seconds for which the answer may be held until the status changes; 0 for none. */
   readonly wait: number;
 }
 
@@ -38,10 +38,10 @@ export interface SimulatedPartner {
   readonly biller_id: string;
   /** Its answers may rightly lead to a review. */
   readonly isWrong: boolean;
-  /** It loses payments that it accepted, and then takes them as new ones. */
+  /** It loses accepted payments and then accepts them as new ones. */
   readonly isForgetful: boolean;
   handle(request: Request): Promise<Response>;
-  /** Ends whatever is wrong with it. */
+  /** Ends its faults. */
   heal(): void;
   rows(): Promise<PartnerRow[]>;
   postings(): Promise<{ id: string; cents: number }[]>;
@@ -190,7 +190,7 @@ export class KitPartner implements SimulatedPartner {
         await app.ready();
         break;
       } catch {
-        // The database is away: whoever runs the process starts it again.
+        // The database is down: a supervisor restarts the process.
         await process.clock.sleep(1_000);
         return this.#open(index);
       }
@@ -213,7 +213,7 @@ export type Trouble =
   | 'html'
   | 'other_amount';
 
-/** A partner in memory, right but for its trouble. */
+/** A partner in memory, correct except for its trouble. */
 export class ModelPartner implements SimulatedPartner {
   readonly name: string;
   readonly biller_id: string;
@@ -248,8 +248,8 @@ export class ModelPartner implements SimulatedPartner {
   }
 
   /**
-   * Loses its newest records, as a restore from a backup does: those that have not ended. One whose end was told and is then lost
-   * is found by reconciliation alone, because nobody asks again.
+   * Loses its newest records, as a restore from a backup does: those that have not ended. One whose end was reported and then lost
+   * is found only by reconciliation, because nobody asks again.
    */
   forget(): void {
     const open = [...this.#payments].filter(([, { status }]) => status === 'processing');

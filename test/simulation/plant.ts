@@ -1,7 +1,7 @@
 /**
- * Loads the code under simulation anew with one planted bug in it.
+ * Reloads the code under simulation with one planted bug in it.
  *
- * The engine, the kit and the world are imported under an address of their own for each bug (`?planted=N`), so that many bugs share
+ * The engine, the kit and the world are imported under a separate URL for each bug (`?planted=N`), so that many bugs share
  * one process and one PostgreSQL. What both must share, because they compare its classes, is loaded once: contract, runtime, and the
  * simulated time and database.
  */

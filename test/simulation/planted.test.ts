@@ -1,5 +1,5 @@
 /**
- * A simulator that catches nothing proves nothing: every bug that was planted on purpose has to be caught within a few worlds.
+ * A simulator that catches nothing proves nothing: every bug planted on purpose has to be caught within a few worlds.
  *
  * DUEBRIDGE_UPDATE_DOCS=1 tries the worlds from the first one and writes docs/planted-bugs.md: how many it takes, and how long.
  */

@@ -1,7 +1,7 @@
 /**
  * Bugs that are planted on purpose, each one a change that somebody could make: the simulator has to catch every one of them, or it
- * proves nothing. A bug is a text of the source and what stands there instead; a text that is not there exactly once fails the test,
- * so that no bug goes stale unseen.
+ * proves nothing. A bug is a text of the source and its replacement; a text that does not occur exactly once fails the test,
+ * so that no bug becomes stale unnoticed.
  */
 
 /** One planted bug. */

@@ -1,5 +1,5 @@
 /**
- * Runs worlds by their seeds and prints one JSON value: what was driven, which faults happened, which guarantees were broken.
+ * Runs worlds by their seeds and prints one JSON value: the payments driven, the faults that happened, the guarantees that were broken.
  *
  *   node test/simulation/seeds.ts --from 1 --count 100 [--until-violation] [--chart FILE.html]
  *

@@ -1,4 +1,4 @@
-/** A failing world is cut down to what matters: tried on planted bugs, whose causes are known. */
+/** A failing world is reduced to what matters: tested with planted bugs, whose causes are known. */
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import { SimulatedPostgres } from './database.ts';

@@ -1,5 +1,5 @@
 /**
- * Finds the fewest payments and faults with which a seed still breaks the same guarantee, so that somebody who looks for the cause has
+ * Finds the fewest payments and faults with which a seed still breaks the same guarantee, so that whoever looks for the cause has
  * a short story to read.
  *
  *   node test/simulation/shrink.ts --seed 4711 [--bug 12] [--chart FILE.html]
@@ -29,7 +29,7 @@ export interface Shrunk {
 }
 
 /**
- * Leaves out halves, quarters, and at last single parts, as long as the first rule that was broken is still broken; undefined when
+ * Leaves out halves, quarters, and finally single parts, as long as the first rule that was broken is still broken; undefined when
  * the whole world breaks none.
  */
 export async function shrink(

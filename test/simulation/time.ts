@@ -1,8 +1,8 @@
 /**
  * Virtual time: one heap of wake-ups for all processes of a simulated world, and a process's own view of it.
  *
- * Nothing waits for real. When everything that could run has run, time jumps to the next wake-up. A process can be killed (its
- * sleeps never end), paused as by SIGSTOP (they end when it goes on), and its wall clock can be stepped.
+ * Nothing waits in real time. When everything that can run has run, time jumps to the next wake-up. A process can be killed (its
+ * sleeps never end), paused as by SIGSTOP (they end when it continues), and its wall clock can be stepped.
  */
 import type { Clock } from '@duebridge/runtime';
 
@@ -34,7 +34,7 @@ export class World {
     return this.startedAt + this.elapsed;
   }
 
-  /** Calls back after `ms` of virtual time; gives the function that calls it off. */
+  /** Calls back after `ms` of virtual time; returns the function that cancels it. */
   after(ms: number, wake: () => void): () => void {
     this.#order += 1;
     const one: WakeUp = {
@@ -66,7 +66,7 @@ export class World {
     }
   }
 
-  /** Lets `ms` of virtual time pass, or less when `until` becomes true; gives whether it did. */
+  /** Lets `ms` of virtual time pass, or less when `until` becomes true; returns whether it did. */
   async run(ms: number, until: () => boolean = () => false): Promise<boolean> {
     const end = this.elapsed + ms;
     await this.#settle();
@@ -86,7 +86,7 @@ export class World {
     }
   }
 
-  /** Until nothing can run without time passing: promises, immediates and statements are through. */
+  /** Until nothing can run without time passing: promises, immediates and statements are done. */
   async #settle(): Promise<void> {
     let quiet = 0;
     for (let turns = 0; quiet < QUIET_TURNS; turns += 1) {
@@ -154,7 +154,7 @@ function pop(heap: WakeUp[], until: number): WakeUp | undefined {
   return top;
 }
 
-/** One simulated process: what of it lives, and its clock. */
+/** One simulated process: whether it is alive, and its clock. */
 export class Process {
   readonly name: string;
   readonly #world: World;
@@ -177,7 +177,7 @@ export class Process {
     this.#held = [];
   }
 
-  /** Stops it as SIGSTOP does, for so long: time goes on, the process does not. */
+  /** Stops it as SIGSTOP does, for that long: time continues, the process does not. */
   pause(ms: number): void {
     if (this.#state !== 'alive') return;
     this.#state = 'paused';
@@ -195,7 +195,7 @@ export class Process {
     this.#wallOffset += ms;
   }
 
-  /** Runs `go` now, when the process goes on again, or never. */
+  /** Runs `go` now, when the process continues, or never. */
   whenRunning(go: () => void): void {
     if (this.#state === 'alive') go();
     else if (this.#state === 'paused') this.#held.push(go);

@@ -27,7 +27,7 @@ export interface Surroundings {
   >;
 }
 
-/** The bank or card processor behind the funding port: it does what it is told, once per order and act. */
+/** The bank or card processor behind the funding port: it executes each act once per order. */
 export class Processor {
   readonly acts: { id: string; act: string; cents: number }[] = [];
   readonly #done = new Set<string>();

@@ -1,7 +1,7 @@
 /**
  * One simulated world from a seed: the real engine on one to three workers, our kit on one or two replicas and partners in memory,
- * a real PostgreSQL, a network and a processor. First everything goes wrong that the seed says; then everything heals; then every
- * payment has to come to its end within a bound.
+ * a real PostgreSQL, a network and a processor. First everything that the seed chose goes wrong; then everything heals; then every
+ * payment has to end within a time limit.
  */
 import { seededRandom } from '@duebridge/runtime/testing';
 import type { Partner } from '../../packages/platform/src/partners/registry.ts';
@@ -16,14 +16,14 @@ import { Processor, WorkerProcess, type Surroundings } from './worker.ts';
 /** How long everything goes wrong, in virtual milliseconds. */
 const TROUBLE_MS = 90_000;
 /**
- * How long after healing every payment has to have ended and been settled: a partner may have asked for a rest of 15 minutes
+ * How long after healing every payment has to have ended and been settled: a partner may have asked for a pause of 15 minutes
  * (Retry-After is capped there), and the first poll after that may be a minute away.
  */
 const BOUND_MS = 20 * 60_000;
-/** A partner that works waits for no other: from confirm to settled, beside its own time. */
+/** A healthy partner waits for no other: from confirm to settled, in addition to its own time. */
 const NEIGHBOUR_MS = 30_000;
 
-/** What a world came to. */
+/** The result of a world. */
 export interface Outcome {
   readonly seed: number;
   readonly violations: readonly Violation[];
@@ -77,7 +77,7 @@ export async function runWorld(
   }
 }
 
-/** What is written down while a world lives. */
+/** What is recorded while a world runs. */
 interface Story {
   readonly world: World;
   readonly random: () => number;
@@ -103,7 +103,7 @@ async function live(
   };
   await postgres.begin(world);
 
-  // Swarm: each seed switches each kind of fault on or off, so that rare combinations are met as well as common ones.
+  // Swarm: each seed switches each kind of fault on or off, so that rare combinations occur as well as common ones.
   const on = (of = 0.5): boolean => random() < of;
   const between = (least: number, most: number): number => least + random() * (most - least);
   /** Only the one partner is in trouble, so that nobody else has a reason to wait. */
@@ -327,12 +327,12 @@ async function live(
   };
 }
 
-/** LV3: while one partner alone is in trouble, payments of the others come to their end as if it were not there. */
+/** LV3: while one partner alone is in trouble, payments of the others end as if it did not exist. */
 function neighboursThatWaited(rows: Rows, history: History): Violation[] {
   return history.events.flatMap((event): Violation[] => {
     if (event.kind !== 'confirmed' || event.partner === 'troubled') return [];
     const settledAt = rows.settledAt.get(event.id) ?? Number.POSITIVE_INFINITY;
-    // The slow partner takes up to 30 s by itself, and is polled at growing distances until it is known.
+    // The slow partner takes up to 30 s by itself, and is polled at growing intervals until its times are known.
     const bound = event.partner === 'slow' ? NEIGHBOUR_MS + 45_000 : NEIGHBOUR_MS;
     return settledAt - event.at <= bound
       ? []

