@@ -244,7 +244,7 @@ test('both report an unusable database alike: not durable, read only, too new, w
   await whileSet(
     'default_transaction_read_only = on',
     'standby',
-    /only takes reads, as a standby does: give the address of the primary in DATABASE_URL/,
+    /the database is read-only, as a standby is: give the address of the primary in DATABASE_URL/,
   );
   for (const side of both) {
     await owner(
