@@ -1,6 +1,6 @@
 /**
- * F3 and F4: how fast the platform drives payments from created to terminal (a PUT, one poll), durable at each change, compared
- * with
+ * F3 and F4: how fast the platform drives payments from their insert to their end (a PUT, one poll), durable at each change
+ * and with the evidence of every call, as the product has it; compared with
  *   bare      an undici loop that makes the same two calls for each payment and stores nothing
  * and what a poll that finds no change costs the database.
  *
@@ -27,6 +27,8 @@ import { sandboxFunding } from '../packages/platform/src/funding.ts';
 import { migrations } from '../packages/platform/src/migrations.ts';
 import { createPartnerClient } from '../packages/platform/src/partners/client.ts';
 import { openPartnerRegistry } from '../packages/platform/src/partners/registry.ts';
+import { openSealer } from '../packages/platform/src/partners/seal.ts';
+import { keepAttempts, openAttempts } from '../packages/platform/src/store/attempts.ts';
 import { ratios, report } from './report.ts';
 import { insertPayment, type PaymentRow } from '../packages/platform/src/store/payments.ts';
 
@@ -119,6 +121,8 @@ export interface Ground {
   readonly engine: ReturnType<typeof createEngine>;
   /** Inserts payments, 500 in a transaction unless it says otherwise. */
   readonly make: (count: number, perTransaction?: number) => Promise<PaymentRow[]>;
+  /** Writes the evidence that still waits in memory. */
+  readonly finish: () => Promise<void>;
   readonly close: () => Promise<void>;
 }
 
@@ -152,11 +156,8 @@ export async function groundIn(
   });
   await migrate(database, migrations);
   const base = { database, clock: systemClock, log: silentLog };
-  const registry = openPartnerRegistry({
-    ...base,
-    sealKey: randomBytes(32).toString('base64'),
-    allowPrivateAddresses: true,
-  });
+  const sealKey = randomBytes(32).toString('base64');
+  const registry = openPartnerRegistry({ ...base, sealKey, allowPrivateAddresses: true });
   const isNew = (await registry.get('acme')) === undefined;
   if (isNew)
     await registry.add(
@@ -176,7 +177,17 @@ export async function groundIn(
       },
       'bench',
     );
-  const client = createPartnerClient({ ...base, registry, allowPrivateAddresses: true });
+  // As the platform does: evidence of every call, written every few seconds through a pool of its own.
+  const front = openDatabase({ url, applicationName: 'bench evidence', maxConnections: 2 });
+  const attempts = openAttempts({ ...base, database: front, sealer: openSealer(sealKey) });
+  const recording = new AbortController();
+  const recorded = keepAttempts({ attempts, clock: systemClock, signal: recording.signal });
+  const client = createPartnerClient({
+    ...base,
+    registry,
+    allowPrivateAddresses: true,
+    answered: (call) => attempts.note(call),
+  });
   const funding = sandboxFunding({ database });
   const engine = createEngine({ ...base, registry, client, funding, options: { pollMs: 1 } });
   await engine.start();
@@ -219,9 +230,13 @@ export async function groundIn(
       }
       return rows;
     },
+    finish: () => attempts.flush(true),
     async close() {
       await engine.stop();
       await client.close();
+      recording.abort();
+      await recorded;
+      await front.close();
       await database.close();
     },
   };
@@ -271,6 +286,7 @@ async function driveOn(
   const startedAt = performance.now();
   for (const row of rows) place.engine.take(row);
   await finished.promise;
+  await place.finish();
   const perSecond = payments / ((performance.now() - startedAt) / 1_000);
   const { node, postgres } = processorTime();
   await stopProfile?.();
