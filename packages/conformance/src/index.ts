@@ -1,6 +1,6 @@
 /** The judge: checks of partners and platforms, and what they report. */
 import type { ClauseId } from '@duebridge/contract';
-import { CALLER_CASES, PARTNER_CASES, TOKEN_CASES } from './cases/index.ts';
+import { PARTNER_CASES, PLATFORM_CASES } from './cases/index.ts';
 
 export type { CaseInfo } from './check/check.ts';
 export type { Profile, Severity, Verdict } from './check/findings.ts';
@@ -29,7 +29,7 @@ export {
 export const CONFORMANCE_CASES: readonly {
   readonly id: string;
   readonly clauses: readonly ClauseId[];
-}[] = [...PARTNER_CASES, ...TOKEN_CASES, ...CALLER_CASES].map(({ id, clauses }) => ({
+}[] = [...PARTNER_CASES, ...PLATFORM_CASES].map(({ id, clauses }) => ({
   id,
   clauses,
 }));

@@ -291,7 +291,7 @@ describe('conform', { concurrency: 4 }, () => {
 
   test('every check can be listed, for people and for programs', async () => {
     const people = await conform(['platform', '--list']);
-    assert.equal(people.out.trim().split('\n').length, 33);
+    assert.equal(people.out.trim().split('\n').length, 102);
     const programs = await conform(['partner', '--list', '--json']);
     assert.equal((JSON.parse(programs.out) as unknown[]).length, 55);
   });

@@ -10,7 +10,7 @@ import { createInterface } from 'node:readline/promises';
 import { Command, InvalidArgumentError, Option } from 'commander';
 import type { CaseInfo } from './check/check.ts';
 import type { Profile } from './check/findings.ts';
-import { CALLER_CASES, PARTNER_CASES, TOKEN_CASES } from './cases/index.ts';
+import { PARTNER_CASES, PLATFORM_CASES } from './cases/index.ts';
 import { readKnownFailures } from './check/known-failures.ts';
 import { DEFAULT_HISTORY, fileHistory } from './check/history.ts';
 import { addUp, choose, UsageProblem } from './check/selection.ts';
@@ -246,7 +246,7 @@ async function conformPartner(file: string | undefined, flags: PartnerFlags): Pr
 }
 
 async function conformPlatform(file: string | undefined, flags: PlatformFlags): Promise<number> {
-  if (flags.list === true) return list([...TOKEN_CASES, ...CALLER_CASES], flags);
+  if (flags.list === true) return list(PLATFORM_CASES, flags);
   return guarded(flags, async () => {
     const target = platformTarget(
       overlay(

@@ -9,8 +9,14 @@
 import { CLAUSES, type ClauseId } from '@duebridge/contract';
 import { Findings, Skipped, type Finding, type Profile, type Verdict } from './check/findings.ts';
 import { Silent } from './check/http.ts';
-import type { CaseInfo, PartnerCase, Stage } from './check/check.ts';
-import { CALLER_CASES, PARTNER_CASES, TOKEN_CASES } from './cases/index.ts';
+import type { CallerCase, CallerStage, CaseInfo, PartnerCase, Stage } from './check/check.ts';
+import {
+  CALLER_CASES,
+  PARTNER_CASES,
+  PLATFORM_CASES,
+  SCENARIO_CASES,
+  TOKEN_CASES,
+} from './cases/index.ts';
 import { CallerContext, CallerRun } from './check/caller-context.ts';
 import type { MakeDriver } from './check/driver.ts';
 import { isByHand } from './check/drivers.ts';
@@ -296,7 +302,7 @@ export async function judgePlatform(
 ): Promise<RunReport> {
   const profile = options.profile ?? 'contract';
   const now = options.now ?? Date.now;
-  const cases = choose([...TOKEN_CASES, ...CALLER_CASES], profile, options.only);
+  const cases = choose(PLATFORM_CASES, profile, options.only);
   const by_hand = options.driver === undefined && isByHand(target);
   const deadline = by_hand ? BY_HAND_DEADLINE_MS : RUN_DEADLINE_MS * 2;
   const stop = stopper(deadline, DEADLINE, options.signal);
@@ -328,7 +334,7 @@ export async function judgePlatform(
           await one.run(context);
         });
       }
-      const calls = CALLER_CASES.filter((one) => cases.includes(one));
+      const calls = [...CALLER_CASES, ...SCENARIO_CASES].filter((one) => cases.includes(one));
       if (calls.length > 0 && target.caller !== undefined) {
         const opened = await CallerRun.open(run, target.caller, options.driver, {
           told: options.onPrompt ?? (() => undefined),
@@ -341,18 +347,9 @@ export async function judgePlatform(
           };
         } else caller = opened;
       }
-      for (const one of calls) {
-        if (caller === undefined) {
-          await book.judge(one, new Findings(profile), async () => {
-            throw new Skipped(
-              'the target declares no "caller": how the platform is registered with the scripted partner',
-            );
-          });
-          continue;
-        }
-        const context = new CallerContext(caller, one.id);
-        await book.judge(one, context, () => one.run(context));
-      }
+      await (caller === undefined
+        ? judgeNoCaller(calls, profile, book)
+        : runCallerCases(caller, calls, book));
     }
   } finally {
     stop.end();
@@ -372,6 +369,45 @@ export async function judgePlatform(
   });
   keepFailed(history, target.base_url, report, options.only);
   return report;
+}
+
+/** Records that the target does not let the judge see how the platform calls. */
+async function judgeNoCaller(
+  cases: readonly CallerCase[],
+  profile: Profile,
+  book: ResultBook,
+): Promise<void> {
+  for (const one of cases) {
+    await book.judge(one, new Findings(profile), async () => {
+      throw new Skipped(
+        'the target declares no "caller": how the platform is registered with the scripted partner',
+      );
+    });
+  }
+}
+
+/** Checks whose faults meet only their own payments run side by side, where the platform can be made to pay side by side. */
+async function runCallerCases(
+  run: CallerRun,
+  cases: readonly CallerCase[],
+  book: ResultBook,
+): Promise<void> {
+  const judge = (one: CallerCase): Promise<void> => {
+    const context = new CallerContext(run, one.id);
+    return book.judge(one, context, () => one.run(context));
+  };
+  for (const stage of ['first', 'main', 'alone', 'last'] satisfies CallerStage[]) {
+    const some = cases.filter((one) => (one.stage ?? 'main') === stage);
+    run.begin();
+    if (stage === 'main' && run.driver.at_once > 1) {
+      await Promise.all(some.map(judge));
+      continue;
+    }
+    for (const one of some) {
+      run.begin();
+      await judge(one);
+    }
+  }
 }
 
 async function runPartnerCases(

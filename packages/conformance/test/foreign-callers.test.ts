@@ -80,7 +80,7 @@ function draft(port: number, method: 'key' | 'oauth', caller: Draft): Draft {
           : { method, ...CLIENT, token_url: `http://127.0.0.1:${port}/oauth/token` },
       biller_id: 'a-biller',
       account_id: 'A-1',
-      patience_seconds: 15,
+      patience_seconds: 30,
       ...caller,
     },
   };

@@ -14,11 +14,14 @@ export const QUICK: Partial<Pace> = {
   balance_lag_ms: 20,
   // Both ends of up to ten runs share one process: on a busy machine an answer may take seconds.
   request_timeout_ms: 15_000,
-  quiet_ms: 300,
+  quiet_ms: 600,
 };
 
 /** How many wrong peers are judged at once: two cores, and most of the time is waiting. */
 export const AT_ONCE = 10;
+
+/** How many callers: the checks of each run side by side already. */
+export const CALLERS_AT_ONCE = 5;
 
 export const DAY_MS = 24 * 60 * 60 * 1_000;
 

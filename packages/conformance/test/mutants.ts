@@ -1012,6 +1012,8 @@ export interface TokenMutant {
   readonly verdict: 'FAIL' | 'WARN';
   readonly kind?: 'aggregator';
   readonly profile?: 'strict';
+  /** What the target says that the platform allows. */
+  readonly rate?: { readonly requests_per_second: number; readonly burst: number };
   readonly behaviour: () => ProxyBehaviour;
 }
 
@@ -1297,6 +1299,8 @@ export const TOKEN_MUTANTS: readonly TokenMutant[] = [
     breaks: ['T14'],
     verdict: 'WARN',
     profile: 'strict',
+    // So low that the slowest machine sends more.
+    rate: { requests_per_second: 1, burst: 20 },
     behaviour: () => ({
       request: (asked) =>
         asked.body === JSON.stringify(leastBody()) &&

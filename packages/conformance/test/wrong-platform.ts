@@ -5,8 +5,8 @@
 import { randomUUID } from 'node:crypto';
 import http from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { JsonProblem, parseJson, platformRoutes } from '@duebridge/contract';
-import { request } from 'undici';
+import { JsonProblem, parseJson, platformRoutes, type Json } from '@duebridge/contract';
+import { Agent, request, type Dispatcher } from 'undici';
 import type { Driven, Driver, MakeDriver } from '../src/check/driver.ts';
 import { asObject } from '../src/check/http.ts';
 import { startScriptedPlatform, UNKNOWN_ACCOUNT } from '../src/sandbox/platform.ts';
@@ -46,10 +46,11 @@ export interface PlatformProxy {
   readonly stop: () => Promise<void>;
 }
 
-/** Starts the scripted platform behind a proxy. */
+/** Starts the scripted platform behind a proxy that holds every answer for so long. */
 export async function openPlatformProxy(
   kind: 'biller' | 'aggregator',
   behaviour: ProxyBehaviour = {},
+  delay_ms = 0,
 ): Promise<PlatformProxy> {
   const client = { client_id: 'client-of-the-judge', api_key: 'an-api-key-of-the-judge', kind };
   const platform = await startScriptedPlatform({ client });
@@ -66,6 +67,7 @@ export async function openPlatformProxy(
     };
     const answer = behaviour.request?.(asked) ?? (await inside(asked));
     behaviour.answer?.(answer, asked);
+    if (delay_ms > 0) await new Promise((resolve) => setTimeout(resolve, delay_ms));
     response.writeHead(answer.status, answer.headers).end(answer.body);
   }
 
@@ -154,13 +156,29 @@ export type CallerFault =
   | 'retries_at_once'
   | 'gives_up_after_three'
   | 'polls_three_times'
-  | 'ignores_retry_after_on_put';
+  | 'ignores_retry_after_on_put'
+  | 'refusal_is_failure'
+  | 'forbidden_is_failure'
+  | 'type_is_failure'
+  | 'last_key_wins'
+  | 'amount_text_is_failure'
+  | 'missing_field_is_failure'
+  | 'unknown_field_is_no_record'
+  | 'posted_is_success'
+  | 'ignores_echoes'
+  | 'polls_once'
+  | 'wants_an_expiry'
+  | 'timer_by_expiry'
+  | 'token_error_is_failure'
+  | 'own_token_for_each_call'
+  | 'form_by_hand'
+  | 'trusts_any_certificate';
 
 /** Wait between two tries or two polls. */
 const STEP_MS = 120;
 
 /** Longest wait for one answer: far above what this machine needs, below the patience of the tests. */
-const CALL_TIMEOUT_MS = 1_500;
+const CALL_TIMEOUT_MS = 2_500;
 
 /** The words that end a payment (PF4). */
 const ENDS = ['succeeded', 'failed', 'canceled'];
@@ -168,20 +186,61 @@ const ENDS = ['succeeded', 'failed', 'canceled'];
 /** Tries and polls of one payment; what goes on longer is left. */
 const MAX_STEPS = 300;
 
-/** Makes a small platform that pays: right without a fault. It stops by itself when `stop` aborts. */
+/** Makes a small platform that pays: right without a fault. It stops by itself when `stop` aborts. `ca`: the PEM that it trusts. */
 export function smallPlatform(
   authentication: Authentication,
   fault: CallerFault | undefined,
   stop: AbortSignal,
+  ca?: string,
 ): MakeDriver {
-  return (url) => new SmallPlatform(url, authentication, fault, stop);
+  return (url) => new SmallPlatform(url, authentication, fault, stop, ca);
 }
+
+/** The fields of a payment record that this platform knows (decision 3). */
+const FIELDS = new Set(
+  (
+    'payment_id platform_payment_id platform_batch_id biller_id account_id status ' +
+    'amount_in_cents initiated_at posted_at failure_reason'
+  ).split(' '),
+);
+
+/** What came of a call. */
+interface Called {
+  readonly status: number;
+  readonly record: ReturnType<typeof asObject>;
+  /** The end that a wrong platform takes the answer for. */
+  readonly ending?: string;
+  readonly retry_after_ms: number | undefined;
+}
+
+const failed = (status: number): Called => ({
+  status,
+  record: undefined,
+  ending: 'failed',
+  retry_after_ms: undefined,
+});
+
+function readObject(text: string): ReturnType<typeof asObject> {
+  try {
+    return asObject(parseJson(text));
+  } catch (error) {
+    if (error instanceof JsonProblem) return undefined;
+    throw error;
+  }
+}
+
+/** A token that can be sent in a header. */
+const USABLE_TOKEN = /^[\x21-\x7e]{1,4096}$/;
+
+/** A token answer that cannot be used. */
+class NoToken extends Error {}
 
 class SmallPlatform implements Driver {
   readonly #url: string;
   readonly #authentication: Authentication;
   readonly #fault: CallerFault | undefined;
   readonly #stop: AbortSignal;
+  readonly #dispatcher: Dispatcher | undefined;
   #token: Promise<string> | undefined;
 
   constructor(
@@ -189,22 +248,36 @@ class SmallPlatform implements Driver {
     authentication: Authentication,
     fault: CallerFault | undefined,
     stop: AbortSignal,
+    ca: string | undefined,
   ) {
     this.#url = url;
     this.#authentication = authentication;
     this.#fault = fault;
     this.#stop = stop;
+    if (url.startsWith('https:')) {
+      this.#dispatcher = new Agent({
+        connect: {
+          ...(ca === undefined ? {} : { ca }),
+          rejectUnauthorized: fault !== 'trusts_any_certificate',
+        },
+      });
+    }
   }
 
   readonly at_once = 50;
 
   pay = async (amount_in_cents: number): Promise<Driven> => {
-    const payment = { id: randomUUID(), amount_in_cents, status: 'processing' };
+    const payment = { id: randomUUID(), amount_in_cents, status: 'processing', payment_id: '' };
     void this.#drive(payment).catch(() => undefined);
     return { platform_payment_id: payment.id, status: async () => payment.status };
   };
 
-  async #drive(payment: { id: string; amount_in_cents: number; status: string }): Promise<void> {
+  async #drive(payment: {
+    id: string;
+    amount_in_cents: number;
+    status: string;
+    payment_id: string;
+  }): Promise<void> {
     const { id, amount_in_cents } = payment;
     const fault = this.#fault;
     const amount: Partial<Record<CallerFault, unknown>> = {
@@ -221,7 +294,15 @@ class SmallPlatform implements Driver {
     for (let attempt = 0; attempt < MAX_STEPS; attempt += 1) {
       const other = fault === 'new_id_on_retry' && attempt > 0;
       const reply = await this.#call('PUT', other ? randomUUID() : id, bytes(attempt));
-      if (reply?.record !== undefined) break;
+      if (reply?.ending !== undefined) {
+        payment.status = reply.ending;
+        return;
+      }
+      if (reply?.record !== undefined) {
+        const given = reply.record['payment_id'];
+        payment.payment_id = typeof given === 'string' ? given : '';
+        break;
+      }
       const { status } = reply ?? {};
       if (fault === 'conflict_is_accepted' && status === 409) break;
       const failed =
@@ -240,12 +321,18 @@ class SmallPlatform implements Driver {
     }
     for (let poll = 0; poll < MAX_STEPS; poll += 1) {
       if (fault === 'polls_three_times' && poll === 3) return;
-      await this.#wait(fault === 'floods' ? 15 : STEP_MS);
+      if (fault === 'polls_once' && poll === 1) return;
+      await this.#wait(STEP_MS);
+      for (let more = 0; fault === 'floods' && more < 15; more += 1) void this.#call('GET', id);
       const reply = await this.#call('GET', id);
       if (reply?.retry_after_ms !== undefined && fault !== 'ignores_retry_after') {
         await this.#wait(reply.retry_after_ms);
       }
       const record = reply?.record;
+      if (reply?.ending !== undefined) {
+        payment.status = reply.ending;
+        return;
+      }
       if (record === undefined && fault === 'poll_error_is_failure') {
         payment.status = 'failed';
         return;
@@ -255,7 +342,12 @@ class SmallPlatform implements Driver {
       const status = typeof told === 'string' ? this.#understood(told) : undefined;
       if (record === undefined || status === undefined) continue;
       const same =
-        record['platform_payment_id'] === id && record['amount_in_cents'] === amount_in_cents;
+        record['platform_payment_id'] === id &&
+        record['amount_in_cents'] === amount_in_cents &&
+        (fault === 'ignores_echoes' ||
+          (record['account_id'] === 'A-1' &&
+            record['platform_batch_id'] === 'batch-of-today' &&
+            record['payment_id'] === payment.payment_id));
       if (!same && fault === 'mismatch_is_failure') payment.status = 'failed';
       if ((same && fault !== 'forgets_the_end') || fault === 'believes_status_alone')
         payment.status = status;
@@ -280,17 +372,14 @@ class SmallPlatform implements Driver {
     id: string,
     body?: string,
     again = false,
-  ): Promise<
-    | { status: number; record: ReturnType<typeof asObject>; retry_after_ms: number | undefined }
-    | undefined
-  > {
+  ): Promise<Called | undefined> {
     const query =
       this.#fault === 'key_in_address' && this.#authentication.method === 'key'
         ? `?api_key=${this.#authentication.key}`
         : '';
     const held = this.#token;
-    const headers = await this.#proof();
     try {
+      const headers = await this.#proof();
       const answer = await request(`${this.#url}/biller/judge/account/A-1/payment/${id}${query}`, {
         method,
         headers: {
@@ -298,6 +387,7 @@ class SmallPlatform implements Driver {
           'content-type': this.#fault === 'text_body' ? 'text/plain' : 'application/json',
         },
         ...(body === undefined ? {} : { body }),
+        ...(this.#dispatcher === undefined ? {} : { dispatcher: this.#dispatcher }),
         signal:
           this.#fault === 'waits_forever'
             ? this.#stop
@@ -308,21 +398,56 @@ class SmallPlatform implements Driver {
         await request(to, { method, headers, signal: this.#stop });
       }
       const text = await answer.body.text();
-      if (answer.statusCode === 401 && !again && this.#authentication.method === 'oauth') {
+      const { statusCode: status } = answer;
+      if (status === 401 && this.#fault === 'refusal_is_failure') return failed(status);
+      if (status === 403 && this.#fault === 'forbidden_is_failure') return failed(status);
+      if (status === 401 && !again && this.#authentication.method === 'oauth') {
         // Only who still holds the refused token throws it away; the others wait for the new one.
         if (this.#token === held || this.#fault === 'token_for_each_call') this.#token = undefined;
         return await this.#call(method, id, body, true);
       }
       const seconds = Number(answer.headers['retry-after'] ?? Number.NaN);
+      const type = String(answer.headers['content-type'] ?? '');
       return {
-        status: answer.statusCode,
-        record: answer.statusCode === 200 ? asObject(parseJson(text)) : undefined,
-        retry_after_ms: Number.isFinite(seconds) ? seconds * 1_000 : undefined,
+        status,
+        ...this.#read(status, type, text),
+        retry_after_ms: seconds >= 0 ? seconds * 1_000 : undefined,
       };
     } catch (error) {
+      const fails = ['token_error_is_failure', 'wants_an_expiry'].includes(this.#fault ?? '');
+      if (error instanceof NoToken && fails) return failed(0);
       if (this.#stop.aborted && !(error instanceof JsonProblem)) throw error;
       return undefined;
     }
+  }
+
+  /** The record of an answer, or the end that a wrong platform sees in it. */
+  #read(status: number, type: string, text: string): Pick<Called, 'record' | 'ending'> {
+    const fault = this.#fault;
+    if (status !== 200) return { record: undefined };
+    if (fault === 'type_is_failure' && !type.startsWith('application/json')) {
+      return { record: undefined, ending: 'failed' };
+    }
+    const record = asObject(
+      fault === 'last_key_wins' ? (JSON.parse(text) as Json) : parseJson(text),
+    );
+    if (record === undefined) return { record };
+    const { amount_in_cents: amount } = record;
+    if (fault === 'last_key_wins' && record['status'] === 'failed') {
+      return { record, ending: 'failed' };
+    }
+    if (fault === 'amount_text_is_failure' && typeof amount !== 'number' && amount !== undefined) {
+      return { record, ending: 'failed' };
+    }
+    const needed = ['status', 'amount_in_cents', 'initiated_at'];
+    if (fault === 'missing_field_is_failure' && !needed.every((name) => name in record)) {
+      return { record, ending: 'failed' };
+    }
+    if (fault === 'posted_is_success' && typeof record['posted_at'] === 'string') {
+      return { record, ending: 'succeeded' };
+    }
+    const known = Object.keys(record).every((name) => FIELDS.has(name));
+    return { record: fault === 'unknown_field_is_no_record' && !known ? undefined : record };
   }
 
   async #proof(): Promise<Record<string, string>> {
@@ -331,8 +456,15 @@ class SmallPlatform implements Driver {
       const scheme = this.#fault === 'bearer_key' ? 'Bearer ' : '';
       return { [authentication.header]: scheme + authentication.key };
     }
-    this.#token ??= this.#fetchToken(authentication);
-    return { authorization: `Bearer ${await this.#token}` };
+    const own = this.#fault === 'own_token_for_each_call';
+    const token = own || this.#token === undefined ? this.#fetchToken(authentication) : this.#token;
+    this.#token = token;
+    try {
+      return { authorization: `Bearer ${await token}` };
+    } catch (error) {
+      if (this.#token === token) this.#token = undefined;
+      throw error;
+    }
   }
 
   async #fetchToken(authentication: Extract<Authentication, { method: 'oauth' }>): Promise<string> {
@@ -343,14 +475,45 @@ class SmallPlatform implements Driver {
       ...(this.#fault === 'no_scope' ? {} : { scope: authentication.scope }),
     };
     const json = this.#fault === 'json_form';
+    const byHand = Object.entries(form).map(([name, value]) => `${name}=${encodeURI(value)}`);
     const answer = await request(`${this.#url}/oauth/token`, {
       method: 'POST',
       headers: { 'content-type': json ? 'application/json' : 'application/x-www-form-urlencoded' },
-      body: json ? JSON.stringify(form) : new URLSearchParams(form).toString(),
-      signal: this.#stop,
+      body: json
+        ? JSON.stringify(form)
+        : this.#fault === 'form_by_hand'
+          ? byHand.join('&')
+          : new URLSearchParams(form).toString(),
+      signal: AbortSignal.any([this.#stop, AbortSignal.timeout(CALL_TIMEOUT_MS)]),
+    }).catch((error: unknown) => {
+      throw new NoToken('no answer', { cause: error });
     });
-    const token = asObject(parseJson(await answer.body.text()))?.['access_token'];
-    return typeof token === 'string' ? token : '';
+    const to = answer.headers['location'];
+    if (this.#fault === 'follows_redirects' && typeof to === 'string') {
+      await request(to, { method: 'POST', body: 'secret', signal: this.#stop });
+    }
+    const text = await answer.body.text();
+    const given = answer.statusCode === 200 ? readObject(text) : undefined;
+    const { access_token: token, token_type: type, expires_in: expires } = given ?? {};
+    if (typeof token !== 'string' || !USABLE_TOKEN.test(token)) throw new NoToken('no token');
+    if (typeof type !== 'string' || type.toLowerCase() !== 'bearer') throw new NoToken('no bearer');
+    if (this.#fault === 'wants_an_expiry' && !(Number.isInteger(expires) && Number(expires) > 0)) {
+      throw new NoToken('no expiry');
+    }
+    if (this.#fault === 'timer_by_expiry' && typeof expires === 'number') {
+      this.#renewIn(expires * 1_000, authentication);
+    }
+    return token;
+  }
+
+  /** A timer of more than 2^31 ms fires at once. */
+  #renewIn(ms: number, authentication: Extract<Authentication, { method: 'oauth' }>): void {
+    const timer = setTimeout(() => {
+      if (this.#stop.aborted) return;
+      this.#token = this.#fetchToken(authentication);
+      this.#token.catch(() => undefined);
+    }, ms);
+    timer.unref();
   }
 
   #wait(ms: number): Promise<void> {

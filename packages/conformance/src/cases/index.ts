@@ -1,5 +1,6 @@
 /** Every check, in report order. The build fails when a check file in this folder is missing from the lists. */
-import type { CallerCase, PartnerCase, TokenCase } from '../check/check.ts';
+import type { CallerCase, CaseInfo, PartnerCase, TokenCase } from '../check/check.ts';
+import { SCENARIO_CASES } from './scenario/index.ts';
 import { c01 } from './caller/c01-batch-id.ts';
 import { c02 } from './caller/c02-same-put-after-lost-answer.ts';
 import { c03 } from './caller/c03-polling-stops.ts';
@@ -190,4 +191,13 @@ export const CALLER_CASES: readonly CallerCase[] = [
   c07,
   c08,
   c05,
+];
+
+export { SCENARIO_CASES } from './scenario/index.ts';
+
+/** Every check of a platform. */
+export const PLATFORM_CASES: readonly CaseInfo[] = [
+  ...TOKEN_CASES,
+  ...CALLER_CASES,
+  ...SCENARIO_CASES,
 ];

@@ -25,6 +25,12 @@ import { credentials, type TokenRun } from './token-context.ts';
 /** Interval at which the judge checks for an expected call. */
 const LOOK_MS = 20;
 
+/** Payments that meet a fault at the same time: enough for a short run, and a partner that still answers most calls. */
+const FAULTS_AT_ONCE = 20;
+
+/** Amounts of the payments that only show whether the platform still calls; no check uses these. */
+const PROBE_CENTS = 20_000;
+
 /** Raw requests kept for C09, because the recorded exchanges mask secrets. */
 const MAX_RAW = 5_000;
 
@@ -71,6 +77,12 @@ export class CallerRun {
   readonly url: string;
   /** How the partner treats every call: normally, unless a check sets a fault. */
   behaviour: Behaviour = {};
+  /** Payments made only to see whether the platform still calls. */
+  probes = 0;
+  readonly #byPayment = new Map<string, ScriptedExchange[]>();
+  #indexed = 0;
+  #jobs = 0;
+  readonly #queue: (() => void)[] = [];
   readonly #payments: Expected[] = [];
   readonly #raw: Call[] = [];
 
@@ -113,7 +125,7 @@ export class CallerRun {
           biller_id: caller.biller_id,
           account_id: caller.account_id,
           status: 'active',
-          balance: { amount_due_in_cents: 1_000_000 },
+          balance: { amount_due_in_cents: 10_000_000 },
         },
       ],
       behaviour: {
@@ -137,6 +149,9 @@ export class CallerRun {
             if (reply !== undefined) return reply;
           }
           return undefined;
+        },
+        born(payment, call, inside) {
+          for (const behaviour of of(call)) behaviour.born?.(payment, call, inside);
         },
       },
     });
@@ -170,8 +185,9 @@ export class CallerRun {
     return expected;
   }
 
-  /** Stops expecting payments whose PUT has not arrived, so that a later payment is not mistaken for one of them. */
-  forget(): void {
+  /** Begins the next checks: behaves correctly, and stops expecting payments whose PUT has not arrived. */
+  begin(): void {
+    this.behaviour = {};
     for (const payment of this.#payments.filter((one) => one.platform_payment_id === undefined)) {
       this.#payments.splice(this.#payments.indexOf(payment), 1);
     }
@@ -185,12 +201,30 @@ export class CallerRun {
     if (this.#payments.some((payment) => payment.platform_payment_id === id)) return;
     const open = this.#payments.filter((payment) => payment.platform_payment_id === undefined);
     const cents = amountOf(call.text);
-    // The amount identifies the payment. When only one is open, the call belongs to it regardless of the amount.
+    // The amount identifies the payment. An amount that nobody asked for belongs to the only payment whose PUT is still to come.
     const own = open.find((payment) => payment.amount_in_cents === cents);
-    const found = own ?? (open.length === 1 ? open[0] : undefined);
+    const known = this.#payments.some((payment) => payment.amount_in_cents === cents);
+    const found = own ?? (open.length === 1 && !known ? open[0] : undefined);
     if (found === undefined) return;
     found.platform_payment_id = id;
     this.driver.arrived?.();
+  }
+
+  /** The exchanges about one payment, oldest first. */
+  exchangesOf(platform_payment_id: string | undefined): readonly ScriptedExchange[] {
+    const all = this.partner.exchanges();
+    // Indexed as they come: many checks look at the same time, several times a second.
+    let from = all.length;
+    while (from > 0 && (all[from - 1]?.number ?? 0) > this.#indexed) from -= 1;
+    for (const exchange of all.slice(from)) {
+      const known = this.#byPayment.get(idOf(exchange));
+      if (known === undefined) this.#byPayment.set(idOf(exchange), [exchange]);
+      else known.push(exchange);
+      this.#indexed = exchange.number;
+    }
+    return platform_payment_id === undefined
+      ? []
+      : (this.#byPayment.get(platform_payment_id) ?? []);
   }
 
   /** The fault for a call: that of its payment first, then that for all calls. */
@@ -217,6 +251,21 @@ export class CallerRun {
         : undefined;
     },
   };
+
+  /** Runs a job once fewer than the maximum are running. */
+  async slot<T>(job: () => Promise<T>): Promise<T> {
+    const most = this.driver.at_once === 1 ? 1 : FAULTS_AT_ONCE;
+    if (this.#jobs >= most) await new Promise<void>((resolve) => this.#queue.push(resolve));
+    else this.#jobs += 1;
+    try {
+      return await job();
+    } finally {
+      // The place goes to the next job, if there is one.
+      const next = this.#queue.shift();
+      if (next === undefined) this.#jobs -= 1;
+      else next();
+    }
+  }
 
   async close(): Promise<void> {
     this.driver.close?.();
@@ -252,17 +301,14 @@ export class CallerContext extends Findings {
   readonly run: CallerRun;
   readonly check: string;
   readonly #from: number;
-  readonly #strayFrom: number;
+  readonly #made: CallerPayment[] = [];
   readonly #cited = new Map<number, Reply>();
 
   constructor(run: CallerRun, check: string) {
     super(run.tokens.profile);
     this.run = run;
     this.check = check;
-    this.run.behaviour = {};
-    this.run.forget();
     this.#from = run.partner.exchanges().at(-1)?.number ?? 0;
-    this.#strayFrom = run.partner.strayRequests();
   }
 
   /** Applies this fault to every call from now on. */
@@ -271,8 +317,10 @@ export class CallerContext extends Findings {
   }
 
   /** Asks the platform for a payment, to which the partner applies this fault. Skips when the platform cannot be asked. */
-  pay(amount_in_cents: number, behaviour: Behaviour = {}): Promise<CallerPayment> {
-    return this.run.pay(amount_in_cents, behaviour);
+  async pay(amount_in_cents: number, behaviour: Behaviour = {}): Promise<CallerPayment> {
+    const payment = await this.run.pay(amount_in_cents, behaviour);
+    this.#made.push(payment);
+    return payment;
   }
 
   /** Asks for several payments, in parallel as far as the platform allows. */
@@ -290,6 +338,18 @@ export class CallerContext extends Findings {
       if (at_once === 1) await this.arrived(payments.at(-1));
     }
     return payments;
+  }
+
+  /** Runs a job for each item, side by side as far as the platform and the number of faults at once allow. */
+  async each<T>(
+    items: readonly T[],
+    job: (item: T, place: number) => Promise<void>,
+  ): Promise<void> {
+    const ends = await Promise.allSettled(
+      items.map((item, place) => this.run.slot(() => job(item, place))),
+    );
+    // All have ended before the first error is thrown on, so that no job adds to the findings of a check that is over.
+    for (const end of ends) if (end.status === 'rejected') throw end.reason;
   }
 
   /** Waits for the first PUT of a payment; skips when none comes. */
@@ -313,10 +373,11 @@ export class CallerContext extends Findings {
 
   /** The calls since this check began: all, or those of one payment. */
   calls(payment?: CallerPayment): readonly ScriptedExchange[] {
-    const all = this.run.partner.exchanges().filter(({ number }) => number > this.#from);
-    if (payment === undefined) return all;
-    const { platform_payment_id: id } = payment;
-    return id === undefined ? [] : all.filter((call) => idOf(call) === id);
+    const all =
+      payment === undefined
+        ? this.run.partner.exchanges()
+        : this.run.exchangesOf(payment.platform_payment_id);
+    return all.filter(({ number }) => number > this.#from);
   }
 
   /** The PUTs of one payment, or of all. */
@@ -332,9 +393,21 @@ export class CallerContext extends Findings {
     );
   }
 
-  /** Requests that followed a redirect since this check began. */
+  /** Requests about payments of this check that followed a redirect. */
   strays(): number {
-    return this.run.partner.strayRequests() - this.#strayFrom;
+    const ids = this.#made.flatMap(({ platform_payment_id: id }) => id ?? []);
+    return this.run.partner.strayPaths().filter((path) => ids.includes(idOf({ path }))).length;
+  }
+
+  /**
+   * Whether the platform still calls the partner at all: a payment without a fault is asked for, and its PUT arrives. A platform that
+   * pauses a partner after many failures has not given up one payment. True where only one payment at a time can be asked for.
+   */
+  async isAwake(): Promise<boolean> {
+    if (this.run.driver.at_once === 1) return true;
+    this.run.probes += 1;
+    const probe = await this.pay(PROBE_CENTS + this.run.probes).catch(() => undefined);
+    return probe !== undefined && (await this.until(() => this.puts(probe).length > 0));
   }
 
   /** Longest wait for the platform's next call. */
@@ -355,9 +428,30 @@ export class CallerContext extends Findings {
     }
   }
 
-  /** Waits for a period in which no further call should arrive. */
-  quiet(): Promise<void> {
-    return this.run.tokens.sleep(this.run.tokens.pace.quiet_ms);
+  /**
+   * Waits until the condition holds, or until no call about the payment or for a token has come for as long as the target's patience;
+   * in any case not longer than three times that.
+   */
+  async untilSilent(
+    payment: CallerPayment,
+    holds: () => boolean | Promise<boolean>,
+  ): Promise<boolean> {
+    for (let round = 0; round < 3; round += 1) {
+      const calls = this.#callsFor(payment);
+      if (await this.until(holds)) return true;
+      if (this.#callsFor(payment) === calls) break;
+    }
+    return false;
+  }
+
+  #callsFor(payment: CallerPayment): number {
+    const fetches = this.calls().filter(({ operation }) => operation === 'access_token');
+    return this.calls(payment).length + fetches.length;
+  }
+
+  /** Waits for a period in which no further call should arrive: that of the pace, or longer. */
+  quiet(least_ms = 0): Promise<void> {
+    return this.run.tokens.sleep(Math.max(this.run.tokens.pace.quiet_ms, least_ms));
   }
 
   /** A call as an exchange that a finding can point to. */

@@ -12,7 +12,7 @@ import type { TokenContext } from './token-context.ts';
 
 /** The description of a check. */
 export interface CaseInfo {
-  /** P01..P59 partner endpoints, T01..T16 token endpoint, C01..C08 the platform as caller. */
+  /** P: a partner's endpoints. T: a token endpoint. C: a platform's calls. F: a platform's calls under one scenario of the sandbox. */
   readonly id: string;
   /** One line, in plain terms. */
   readonly title: string;
@@ -55,7 +55,15 @@ export interface TokenCase extends CaseInfo {
   readonly run: (t: TokenContext) => Promise<void>;
 }
 
-/** A check of a platform's calls to a partner (C). */
+/**
+ * When a check of a caller runs. `first`: before all others, which depend on it. `main`: beside others, because its faults affect only
+ * its own payments. `alone`: its fault affects every call. `last`: like alone, and the platform may then rightly pause the partner.
+ */
+export type CallerStage = 'first' | 'main' | 'alone' | 'last';
+
+/** A check of a platform's calls to a partner (C, F). */
 export interface CallerCase extends CaseInfo {
+  /** `main` unless given. */
+  readonly stage?: CallerStage;
   readonly run: (t: CallerContext) => Promise<void>;
 }

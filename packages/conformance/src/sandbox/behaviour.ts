@@ -23,6 +23,8 @@ export interface Call {
   readonly number: number;
   /** Counts the TCP connections; equal numbers mean the same connection. */
   readonly connection: number;
+  /** Requests that came before it on the same connection. */
+  readonly earlier: number;
   readonly operation: Operation;
   readonly method: string;
   /** Path and query as sent. */

@@ -136,7 +136,7 @@ export async function startScriptedPartner(
   let exchanges: ScriptedExchange[] = [];
   let calls = 0;
   let release = new AbortController();
-  const sockets = new Map<Socket, number>();
+  const sockets = new Map<Socket, { readonly number: number; requests: number }>();
   let connections = 0;
 
   const handle: http.RequestListener = (request, response) => void serve(request, response);
@@ -146,10 +146,14 @@ export async function startScriptedPartner(
       : https.createServer({ ...options.tls, requestTimeout: 30_000 }, handle);
   server.on('connection', (socket: Socket) => {
     connections += 1;
-    sockets.set(socket, connections);
+    sockets.set(socket, { number: connections, requests: 0 });
     socket.on('close', () => sockets.delete(socket));
     // A peer that disconnects in the middle is expected here, not an error.
     socket.on('error', () => socket.destroy());
+  });
+  let refusedHandshakes = 0;
+  server.on('tlsClientError', () => {
+    refusedHandshakes += 1;
   });
   server.on('clientError', (_error, socket) => {
     if (!socket.writable) return;
@@ -168,12 +172,10 @@ export async function startScriptedPartner(
       return;
     }
     calls += 1;
-    const { call, problem } = toCall(
-      request,
-      body?.toString('utf8') ?? '',
-      calls,
-      sockets.get(request.socket) ?? 0,
-    );
+    const connection = sockets.get(request.socket) ?? { number: 0, requests: 0 };
+    const text = body?.toString('utf8') ?? '';
+    const { call, problem } = toCall(request, text, calls, connection);
+    connection.requests += 1;
     const exchange: ScriptedExchange = {
       number: call.number,
       connection: call.connection,
@@ -421,7 +423,30 @@ export async function startScriptedPartner(
     },
     entryConnections: () => front?.connections() ?? 0,
     stray_url: stray.url,
-    strayRequests: () => stray.requests(),
+    strayRequests: () => stray.paths().length,
+    strayPaths: () => stray.paths(),
+    async refuseConnections() {
+      const closed = closeButHold(server, port, host, stray.port);
+      for (const socket of sockets.keys()) socket.destroy();
+      const place = await closed;
+      return async () => {
+        place.resetAndDestroy();
+        if (stopped === undefined) await listenAgain(server, port, host);
+      };
+    },
+    refusedHandshakes: () => refusedHandshakes,
+    replaceCertificate(pem) {
+      const { tls: own } = options;
+      if (own === undefined || !(server instanceof https.Server)) {
+        throw new RangeError('start the partner with the option tls');
+      }
+      const present = (context: tls.SecureContextOptions): void => {
+        server.setSecureContext(context);
+        for (const socket of sockets.keys()) socket.destroy();
+      };
+      present(pem);
+      return () => present(own);
+    },
     end(platform_payment_id, status) {
       const payment = book.find(platform_payment_id);
       if (payment === undefined) throw new Refusal('PAYMENT_NOT_FOUND');
@@ -522,12 +547,12 @@ function closeListener(server: net.Server): Promise<void> {
 
 /** A host that is not the partner: a caller that follows a redirect to it has failed (F19-F21, F68). */
 async function openStray(host: string) {
-  let requests = 0;
+  const paths: string[] = [];
   // No timeouts: an idle connection to this listener keeps a closed partner's port in use.
   const server = http.createServer(
     { headersTimeout: 0, requestTimeout: 0 },
-    (_request, response) => {
-      requests += 1;
+    (request, response) => {
+      if (paths.length < MAX_EXCHANGES) paths.push(request.url ?? '');
       response.writeHead(200, { 'Content-Type': 'application/json' }).end('{}');
     },
   );
@@ -535,7 +560,7 @@ async function openStray(host: string) {
   return {
     port,
     url: `http://${host.includes(':') ? `[${host}]` : host}:${port}`,
-    requests: () => requests,
+    paths: () => paths,
     stop: async () => {
       const closed = closeListener(server);
       server.closeAllConnections();
@@ -688,7 +713,7 @@ function toCall(
   request: http.IncomingMessage,
   text: string,
   number: number,
-  connection: number,
+  connection: { readonly number: number; readonly requests: number },
 ): { call: Call; problem: Refusal | undefined } {
   const method = request.method ?? '';
   const path = request.url ?? '';
@@ -710,7 +735,8 @@ function toCall(
   }
   const call: Call = {
     number,
-    connection,
+    connection: connection.number,
+    earlier: connection.requests,
     operation,
     method,
     path,

@@ -68,6 +68,14 @@ export interface ScriptedPartner {
   readonly stray_url: string;
   /** Requests that reached that other host: a correct caller sends none. */
   strayRequests(): number;
+  /** Paths of those requests, oldest first. */
+  strayPaths(): readonly string[];
+  /** Refuses connections, and ends those that are open, until the returned function is called. */
+  refuseConnections(): Promise<() => Promise<void>>;
+  /** TLS handshakes that the caller broke off. */
+  refusedHandshakes(): number;
+  /** Speaks TLS with this certificate until the returned function is called; ends open connections. Needs the option `tls`. */
+  replaceCertificate(pem: { readonly cert: string; readonly key: string }): () => void;
   /** Ends a payment by hand, as an operator of the partner would (decision 18). */
   end(platform_payment_id: string, status: 'succeeded' | 'failed' | 'canceled'): void;
   /** Forgets everything; accounts, clock and chance are as at the start. */

@@ -352,17 +352,12 @@ const paymentScenarios: readonly Scenario[] = [
     caller: 'May send at once on a fresh connection, once; then as after any unknown outcome.',
     faults: 4,
     ends: 'by_itself',
-    begin(tools) {
-      const used = new Set<number>();
-      return {
-        receive(call) {
-          const reused = used.has(call.connection);
-          used.add(call.connection);
-          if (!reused || !PAYMENTS.includes(call.operation)) return undefined;
-          return tools.next() === undefined ? undefined : hangUp;
-        },
-      };
-    },
+    begin: (tools) => ({
+      receive(call) {
+        if (call.earlier === 0 || !PAYMENTS.includes(call.operation)) return undefined;
+        return tools.next() === undefined ? undefined : hangUp;
+      },
+    }),
   },
   {
     name: 'F07-server-error-before-commit',

@@ -28,9 +28,13 @@ async function fetchToken() {
       client_secret: CLIENT_SECRET,
       scope: 'read write',
     }),
-    signal: AbortSignal.timeout(2_000),
+    signal: AbortSignal.timeout(5_000),
   });
-  return (await answer.json()).access_token;
+  const given = answer.status === 200 ? await answer.json() : {};
+  // What cannot stand in a header is no token.
+  if (!/^[\x21-\x7e]{1,4096}$/.test(given?.access_token ?? '')) throw new Error('no token');
+  if (!/^bearer$/i.test(given.token_type)) throw new Error('no bearer token');
+  return given.access_token;
 }
 
 async function credential(refused) {
@@ -61,14 +65,14 @@ async function call(method, payment, again) {
         ...(method === 'PUT' ? { 'content-type': 'application/json' } : {}),
       },
       ...(method === 'PUT' ? { body: payment.bytes } : {}),
-      signal: AbortSignal.timeout(2_000),
+      signal: AbortSignal.timeout(5_000),
     });
     const text = await answer.text();
     if (answer.status === 401 && !PARTNER_KEY && again === undefined) {
       return await call(method, payment, held ?? token);
     }
     const seconds = Number(answer.headers.get('retry-after') ?? 'none');
-    if (seconds > 0) wait = Math.max(wait, seconds * 1_000);
+    if (seconds > 0) wait = Math.max(wait, Math.min(seconds, 900) * 1_000);
     if (answer.status !== 200) return { wait };
     const record = JSON.parse(text);
     if (record?.platform_payment_id === undefined) return { wait };

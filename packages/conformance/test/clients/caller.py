@@ -10,6 +10,7 @@ POST /pay {biller_id, account_id, amount_in_cents} starts a payment; GET /paymen
 import http.client
 import json
 import os
+import re
 import threading
 import time
 import uuid
@@ -20,7 +21,8 @@ from urllib.parse import quote, urlencode, urlsplit
 PARTNER = urlsplit(os.environ["PARTNER_URL"])
 KEY = os.environ.get("PARTNER_KEY")
 BATCH = f"batch-{date.today().isoformat()}"
-TIMEOUT_SECONDS = 2
+TIMEOUT_SECONDS = 5
+MAX_ANSWER_BYTES = 262_144
 
 payments: dict[str, dict] = {}
 token: str | None = None
@@ -30,10 +32,19 @@ token_lock = threading.Lock()
 def send(method: str, path: str, headers: dict, body: bytes | None) -> tuple[int, dict, bytes]:
     """One exchange over a connection of its own; http.client follows no redirect."""
     connection = http.client.HTTPConnection(PARTNER.hostname, PARTNER.port, timeout=TIMEOUT_SECONDS)
+    deadline = time.monotonic() + TIMEOUT_SECONDS
     try:
         connection.request(method, PARTNER.path + path, body, headers)
         answer = connection.getresponse()
-        return answer.status, {k.lower(): v for k, v in answer.getheaders()}, answer.read()
+        raw = bytearray()
+        # The timeout of the socket is one between two bytes; the whole answer has one as well.
+        while piece := answer.read1(65536):
+            raw += piece
+            if time.monotonic() > deadline or len(raw) > MAX_ANSWER_BYTES:
+                raise TimeoutError("the answer does not end")
+        if answer.length:
+            raise http.client.IncompleteRead(bytes(raw))
+        return answer.status, {k.lower(): v for k, v in answer.getheaders()}, bytes(raw)
     finally:
         connection.close()
 
@@ -51,8 +62,14 @@ def credential(refused: str | None) -> dict:
                 "scope": "read write",
             }
             kind = {"Content-Type": "application/x-www-form-urlencoded"}
-            _, _, raw = send("POST", "/oauth/token", kind, urlencode(form).encode())
-            token = json.loads(raw)["access_token"]
+            status, _, raw = send("POST", "/oauth/token", kind, urlencode(form).encode())
+            given = json.loads(raw)
+            text = given["access_token"]
+            # What cannot stand in a header is no token.
+            usable = status == 200 and re.fullmatch(r"[\x21-\x7e]{1,4096}", text)
+            if not usable or given["token_type"].lower() != "bearer":
+                raise ValueError("no token that can be used")
+            token = text
         return {"Authorization": f"Bearer {token}"}
 
 
@@ -74,12 +91,12 @@ def call(method: str, payment: dict, refused: str | None = None) -> tuple[dict |
         if status == 401 and KEY is None and refused is None:
             return call(method, payment, held)
         if answered.get("retry-after", "").isdigit():
-            wait = max(wait, int(answered["retry-after"]))
+            wait = max(wait, min(int(answered["retry-after"]), 900))
         if status != 200:
             return None, wait
         record = json.loads(raw)
         return (record if isinstance(record, dict) and "status" in record else None), wait
-    except (OSError, ValueError, KeyError, http.client.HTTPException):
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, http.client.HTTPException):
         return None, wait  # nobody knows what became of it, so ask again
 
 

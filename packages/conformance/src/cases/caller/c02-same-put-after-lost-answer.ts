@@ -32,7 +32,7 @@ export const c02: CallerCase = {
       'no PUT could be accepted (see C09)',
     );
     const retried = await t.until(() => t.puts(payment).length > LOST);
-    goesOn(t, payment, retried, {
+    await goesOn(t, payment, retried, {
       expected: `the same PUT again, until it is answered`,
       got: `${t.puts(payment).length} PUTs with this id`,
       clause: 'RU5',

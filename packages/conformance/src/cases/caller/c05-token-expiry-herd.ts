@@ -12,6 +12,7 @@ export const c05: CallerCase = {
   decisions: [14],
   severity: 'should',
   profile: 'contract',
+  stage: 'alone',
   sends: 'the scripted partner answers 401 to the access token that was good until now',
   expects: 'one new token for all of them, and every call repeated once with it',
   likely_cause: 'Each call that meets the 401 fetches a token of its own.',

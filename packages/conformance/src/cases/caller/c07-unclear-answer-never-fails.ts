@@ -2,7 +2,6 @@ import type { CallerCase } from '../../check/check.ts';
 import type { Behaviour } from '../../sandbox/partner.ts';
 import {
   goesOn,
-  inGroups,
   noDouble,
   notEnded,
   sameBytes,
@@ -28,30 +27,21 @@ export const c07: CallerCase = {
   likely_cause: 'Any error of the call is recorded as a failed payment.',
   async run(t) {
     const faults = ALL.filter(({ name }) => t.run.driver.at_once > 1 || BY_HAND.includes(name));
-    let cents = 7_001;
-    for (const group of inGroups(faults)) {
-      const payments = await t.payAll(
-        group.map((fault) => {
-          cents += 1;
-          return { cents, behaviour: firstPut(fault) };
-        }),
-      );
-      await t.arrived(payments[0]);
-      await t.until(() => payments.every((payment) => t.puts(payment).length > 1));
-      for (const [place, payment] of payments.entries()) {
-        const name = group[place]?.name ?? '';
-        await notEnded(t, payment, `a PUT answered with ${name}`, 'ST3');
-        goesOn(t, payment, t.puts(payment).length > 1, {
-          expected: `after ${name}: the same PUT again within ${t.run.caller.patience_seconds} s`,
-          got: `${t.puts(payment).length} PUT`,
-          clause: 'RU5',
-          cause:
-            'The call is given up instead of repeated: a payment that may have happened is left alone.',
-        });
-        sameBytes(t, payment);
-        noDouble(t, payment);
-      }
-    }
+    await t.each(faults, async (fault, place) => {
+      const payment = await t.pay(7_002 + place, firstPut(fault));
+      await t.arrived(payment);
+      const retried = await t.until(() => t.puts(payment).length > 1);
+      await notEnded(t, payment, `a PUT answered with ${fault.name}`, 'ST3');
+      await goesOn(t, payment, retried, {
+        expected: `after ${fault.name}: the same PUT again within ${t.run.caller.patience_seconds} s`,
+        got: `${t.puts(payment).length} PUT`,
+        clause: 'RU5',
+        cause:
+          'The call is given up instead of repeated: a payment that may have happened is left alone.',
+      });
+      sameBytes(t, payment);
+      noDouble(t, payment);
+    });
   },
 };
 

@@ -13,6 +13,7 @@ export const c09: CallerCase = {
   clauses: ['B4', 'PF6', 'S5', 'PF3', 'OA2', 'OA4', 'KY2'],
   severity: 'must',
   profile: 'contract',
+  stage: 'first',
   sends: 'nothing: the platform is made to pay once, and its first requests are read',
   expects:
     'PUT of JSON under the path of the account, with the amount asked for as whole cents and a batch; the credential as the partner declared it; a form at the token endpoint',

@@ -1,15 +1,7 @@
 import type { CallerCase } from '../../check/check.ts';
-import type { CallerContext, CallerPayment } from '../../check/caller-context.ts';
+import type { CallerContext } from '../../check/caller-context.ts';
 import type { Behaviour } from '../../sandbox/partner.ts';
-import {
-  goesOn,
-  inGroups,
-  noDouble,
-  notEnded,
-  toldTheEnd,
-  UNCLEAR,
-  type UnclearAnswer,
-} from './calls.ts';
+import { goesOn, noDouble, notEnded, toldTheEnd, UNCLEAR, type UnclearAnswer } from './calls.ts';
 
 /** Faults used when a person makes the payments by hand. */
 const BY_HAND = ['500', '404', '200 with a web page'];
@@ -26,38 +18,22 @@ export const c10: CallerCase = {
   likely_cause: 'A poll that throws ends the loop that polls, or is recorded as a failed payment.',
   async run(t: CallerContext) {
     const faults = UNCLEAR.filter(({ name }) => t.run.driver.at_once > 1 || BY_HAND.includes(name));
-    let cents = 10_001;
     let judged = 0;
-    for (const group of inGroups(faults)) {
-      const polls = group.map(firstPoll);
-      const payments = await t.payAll(
-        polls.map(({ behaviour }) => {
-          cents += 1;
-          return { cents, behaviour };
-        }),
-      );
-      const [first] = payments;
-      if (first !== undefined) await t.accepted(first);
-      await t.until(() => polls.every(({ met }) => met()));
-      const told = (payment: CallerPayment): boolean => t.calls(payment).some(toldTheEnd);
-      const met = payments.flatMap((payment, place) => {
-        const name = group[place]?.name ?? '';
-        return polls[place]?.met() === true ? { payment, name } : [];
+    await t.each(faults, async (fault, place) => {
+      const poll = firstPoll(fault);
+      const payment = await t.pay(10_002 + place, poll.behaviour);
+      await t.accepted(payment);
+      if (!(await t.until(poll.met))) return;
+      judged += 1;
+      await notEnded(t, payment, `a poll answered with ${fault.name}`, 'ST3');
+      const told = (): boolean => t.calls(payment).some(toldTheEnd);
+      await goesOn(t, payment, await t.until(told), {
+        expected: `after a poll answered with ${fault.name}: polls until the end is told, within ${t.run.caller.patience_seconds} s`,
+        got: 'the platform asked no more',
+        clause: 'RU4',
       });
-      judged += met.length;
-      for (const { payment, name } of met) {
-        await notEnded(t, payment, `a poll answered with ${name}`, 'ST3');
-      }
-      await t.until(() => met.every(({ payment }) => told(payment)));
-      for (const { payment, name } of met) {
-        goesOn(t, payment, told(payment), {
-          expected: `after a poll answered with ${name}: polls until the end is told, within ${t.run.caller.patience_seconds} s`,
-          got: 'the platform asked no more',
-          clause: 'RU4',
-        });
-        noDouble(t, payment);
-      }
-    }
+      noDouble(t, payment);
+    });
     t.given(judged > 0, 'the platform never polled a payment that it had put');
   },
 };

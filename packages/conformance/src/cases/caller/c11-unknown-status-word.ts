@@ -42,6 +42,8 @@ export const c11: CallerCase = {
       told.some((times) => times > 0),
       'the platform never polled a payment that it had put',
     );
+    // The next poll shows that the platform has read the word; one that takes it for an end sends none.
+    await t.until(() => told.every((times) => times >= TIMES), t.run.tokens.pace.quiet_ms);
     for (const [place, payment] of payments.entries()) {
       const status = await payment.status();
       if ((told[place] ?? 0) === 0 || t.calls(payment).some(toldTheEnd)) continue;

@@ -1,6 +1,6 @@
 import type { CallerCase } from '../../check/check.ts';
 import type { Behaviour, Call } from '../../sandbox/partner.ts';
-import { inGroups, noDouble, notEnded } from './calls.ts';
+import { noDouble, notEnded } from './calls.ts';
 
 const STATUSES = [301, 302, 303, 307, 308];
 
@@ -25,23 +25,13 @@ export const c12: CallerCase = {
       })),
       { what: 'a poll answered 302', behaviour: once(isPoll, 302, stray) },
     ];
-    let cents = 12_001;
-    for (const group of inGroups(orders)) {
-      const payments = await t.payAll(
-        group.map(({ behaviour }) => {
-          cents += 1;
-          return { cents, behaviour };
-        }),
-      );
-      await t.arrived(payments[0]);
-      await t.until(
-        () => payments.every((payment) => t.calls(payment).length > 1) || t.strays() > 0,
-      );
-      for (const [place, payment] of payments.entries()) {
-        await notEnded(t, payment, group[place]?.what ?? '', 'ST3');
-        noDouble(t, payment);
-      }
-    }
+    await t.each(orders, async ({ what, behaviour }, place) => {
+      const payment = await t.pay(12_002 + place, behaviour);
+      await t.arrived(payment);
+      await t.until(() => t.calls(payment).length > 1 || t.strays() > 0);
+      await notEnded(t, payment, what, 'ST3');
+      noDouble(t, payment);
+    });
     t.must(t.strays() === 0, {
       expected: 'no request at the host that a redirect leads to',
       got: `${t.strays()} came`,

@@ -4,9 +4,6 @@ import type { CallerContext, CallerPayment } from '../../check/caller-context.ts
 import type { Answer, Reply, ScriptedExchange } from '../../sandbox/partner.ts';
 import { parsed } from '../shared.ts';
 
-/** Faults injected at the same time: fewer than open a circuit breaker. */
-const AT_ONCE = 3;
-
 /** An answer that says nothing about the payment. */
 export interface UnclearAnswer {
   readonly name: string;
@@ -57,18 +54,6 @@ export const UNCLEAR: readonly UnclearAnswer[] = [
  */
 export const SILENCE: UnclearAnswer = { name: 'no answer at all', reply: () => undefined };
 
-/**
- * Injects faults a few at a time. A platform that meets many failures in a row rightly calls the partner less and less, and would
- * then seem to have given up.
- */
-export function inGroups<T>(faults: readonly T[]): readonly (readonly T[])[] {
-  const groups: T[][] = [];
-  for (let from = 0; from < faults.length; from += AT_ONCE) {
-    groups.push(faults.slice(from, from + AT_ONCE));
-  }
-  return groups;
-}
-
 /** The body of a call as an object; undefined when it is not an object. */
 export function bodyOf(call: ScriptedExchange): Readonly<Record<string, Json>> | undefined {
   return parsed(call.body);
@@ -90,9 +75,9 @@ const GIVEN_UP = 2.5;
 
 /**
  * Raises a must-finding when the platform has given up on a payment. A platform that may only be slower than the judge waits is
- * not reported; the target file must then declare the longest wait between two tries.
+ * not reported; the target file must then declare the longest wait between two tries. Nor is one that pauses the whole partner.
  */
-export function goesOn(
+export async function goesOn(
   t: CallerContext,
   payment: CallerPayment,
   holds: boolean,
@@ -102,20 +87,77 @@ export function goesOn(
     readonly clause: ClauseId;
     readonly cause?: string;
   },
-): void {
+): Promise<void> {
+  if (holds) return;
   const calls = t.calls(payment);
   const last = calls.at(-1);
   const times = calls.map(({ at_ms }) => at_ms);
   const pauses = times.slice(1).map((time, place) => time - (times[place] ?? time));
   const silence = t.run.partner.now() - (times.at(-1) ?? 0);
   const declared = t.run.caller.patience_declared;
-  if (!holds && (!declared || silence < GIVEN_UP * Math.max(0, ...pauses))) {
+  const isSilent = silence >= GIVEN_UP * Math.max(0, ...pauses);
+  if (!declared || !isSilent || !(await t.isAwake())) {
     t.wanting.push(
-      `no call for ${Math.round(silence / 1_000)} s (${finding.expected}): name in caller.patience_seconds the longest that the platform waits between two tries`,
+      `no call for ${Math.round(silence / 1_000)} s (${finding.expected}): set caller.patience_seconds to the longest time that the platform waits between two tries`,
     );
     return;
   }
-  t.must(holds, { ...finding, ...(last === undefined ? {} : { at: t.cite(last) }) });
+  // The call may have come while the platform was asked for another payment.
+  if (t.calls(payment).length > calls.length) return;
+  t.must(false, { ...finding, ...(last === undefined ? {} : { at: t.cite(last) }) });
+}
+
+/**
+ * Raises a must-finding when the customer is not shown the end that the partner told, or when a call follows although the platform
+ * knows that end. The call after the answer alone proves nothing, because the answer may have been lost; a platform that shows the
+ * end has read it. `known` is called as soon as it does.
+ */
+export async function stopsAtTheEnd(
+  t: CallerContext,
+  payment: CallerPayment,
+  known: () => void = () => undefined,
+): Promise<void> {
+  const end = t.calls(payment).find(toldTheEnd);
+  if (end === undefined) return;
+  const word = statusGiven(end);
+  let status: string | undefined;
+  const shown = await t.untilSilent(payment, async () => {
+    status = await payment.status();
+    return status === undefined || status === word;
+  });
+  t.must(shown, {
+    expected: `status ${word ?? ''} for the customer, as the partner has told`,
+    got: `status ${status ?? ''}`,
+    clause: word === 'succeeded' ? 'ST2' : word === 'failed' ? 'ST3' : 'ST4',
+    cause: 'The end is read, and then lost before it is written down.',
+    at: t.cite(end),
+  });
+  if (!shown) return;
+  known();
+  const before = t.calls(payment).length;
+  // A platform that polls slowly is watched for longer than it usually pauses.
+  const times = t.calls(payment).map(({ at_ms }) => at_ms);
+  const pauses = times.slice(1).map((time, place) => time - (times[place] ?? time));
+  await t.quiet(Math.min(t.patience_ms, 2 * Math.max(0, ...pauses)));
+  const calls = t.calls(payment);
+  // One call may have been under way; where the platform cannot be asked, it may be due to a lost answer.
+  const most = (status === undefined ? calls.indexOf(end) + 1 : before) + 1;
+  const after = calls[most];
+  t.must(after === undefined, {
+    expected: `no call after the end, ${word ?? ''}`,
+    got: `${calls.length - most} more`,
+    clause: 'RU4',
+    cause: 'The poll is rescheduled before the answer is looked at.',
+    ...(after === undefined ? {} : { at: t.cite(after) }),
+  });
+  const later = await payment.status();
+  t.must(later === status, {
+    expected: `status ${word ?? ''} for good`,
+    got: `status ${later ?? ''}`,
+    clause: 'RU2',
+    cause: 'A later answer overwrites the end.',
+    ...(after === undefined ? {} : { at: t.cite(after) }),
+  });
 }
 
 /** Raises a must-finding when PUTs of one payment differ in path or bytes (RU5). */
@@ -131,6 +173,25 @@ export function sameBytes(t: CallerContext, payment: CallerPayment): void {
   });
 }
 
+/** Raises a should-finding when more calls of this method came for one payment in a second than a partner has to handle (LI1). */
+export function notTooFast(
+  t: CallerContext,
+  payment: CallerPayment,
+  method: 'PUT' | 'GET',
+  most: number,
+): void {
+  const calls = t.calls(payment).filter((call) => call.method === method);
+  const times = calls.map(({ at_ms }) => at_ms);
+  const [first] = calls;
+  t.should(!times.some((time, place) => (times[place + most] ?? Infinity) - time < 1_000), {
+    expected: `at most ${most} ${method}s in a second`,
+    got: `${times.length} ${method}s in ${(times.at(-1) ?? 0) - (times[0] ?? 0)} ms`,
+    clause: 'LI1',
+    cause: 'The call is repeated at once, without a growing delay.',
+    ...(first === undefined ? {} : { at: t.cite(first) }),
+  });
+}
+
 /** Raises a must-finding when the platform also put this amount under another id (RU5). */
 export function noDouble(t: CallerContext, payment: CallerPayment): void {
   const [double] = t.doubles(payment);
@@ -143,18 +204,19 @@ export function noDouble(t: CallerContext, payment: CallerPayment): void {
   });
 }
 
-/** Raises a must-finding when the platform reports a payment as ended although no clear answer ended it. */
+/** Raises a finding, must unless told otherwise, when the platform reports a payment as ended although no clear answer ended it. Returns whether all was well. */
 export async function notEnded(
   t: CallerContext,
   payment: CallerPayment,
   after: string,
   clause: ClauseId,
-): Promise<void> {
+  severity: 'must' | 'should' = 'must',
+): Promise<boolean> {
   const status = await payment.status();
   // Check this last: the partner may have reported the end while the judge was asking the platform.
-  if (t.calls(payment).some(toldTheEnd)) return;
+  if (t.calls(payment).some(toldTheEnd)) return true;
   const last = t.calls(payment).at(-1);
-  t.must(status === undefined || status === 'processing', {
+  return t[severity](status === undefined || status === 'processing', {
     expected: `after ${after}: still processing`,
     got: `status ${status ?? ''}`,
     clause,

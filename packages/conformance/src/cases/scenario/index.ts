@@ -1,0 +1,81 @@
+/** One check per scenario of the sandbox partner: what a platform must do while a partner, its token endpoint or the network fails. */
+import type { CallerCase, CallerStage } from '../../check/check.ts';
+import type { CallerContext } from '../../check/caller-context.ts';
+import { Skipped } from '../../check/findings.ts';
+import { SCENARIOS, type Scenario } from '../../sandbox/partner.ts';
+import { OWN_JUDGES } from './own.ts';
+import { judgePayments } from './payments.ts';
+import { SCENARIO_RULES, type ScenarioRule } from './rules.ts';
+import { judgeTokens } from './tokens.ts';
+
+/** Amounts of these checks begin here; no other check uses them. */
+const FIRST_CENTS = 15_001;
+
+/** Amounts of one check. */
+const CENTS_EACH = 20;
+
+const EXPECTED: Readonly<Record<string, string>> = {
+  goes_on:
+    'still processing for the customer meanwhile; further calls, with the same bytes and no second payment',
+  may_stop: 'still processing for the customer: it may have happened; no second payment',
+  frozen: 'neither succeeded nor failed: the answer cannot be believed',
+  stops: 'the end that was told first, and no further call',
+  tokens:
+    'still processing for the customer meanwhile; no flood of token requests; then the payment with a token that can be used',
+  own: 'still processing for the customer meanwhile; then calls until the end is told',
+  nobody: 'nothing: it cannot be judged from outside',
+};
+
+const CAUSES: Readonly<Record<ScenarioRule['by'], string>> = {
+  payments: 'An answer that does not tell what happened is recorded as an outcome.',
+  tokens: 'A problem with the access token is recorded as a failed payment.',
+  own: 'A partner that cannot be reached or asked for a token is recorded as a failed payment.',
+  nobody: 'It cannot be judged from outside.',
+};
+
+/** Why a person is not asked for these payments. */
+const BY_HAND =
+  'a person makes the payments, and each scenario takes payments of its own: declare caller.pay_url or caller.pay_command';
+
+function checkOf(scenario: Scenario, place: number): CallerCase {
+  const rule = SCENARIO_RULES[scenario.name];
+  if (rule === undefined) throw new Error(`${scenario.name} has no rule in rules.ts`);
+  const cents = FIRST_CENTS + place * CENTS_EACH;
+  const strict = rule.by === 'payments' && rule.strict === true;
+  return {
+    id: idOf(scenario),
+    title: scenario.title,
+    clauses: rule.clauses,
+    decisions: 'decisions' in rule ? rule.decisions : [],
+    severity: strict ? 'should' : 'must',
+    profile: strict ? 'strict' : 'contract',
+    stage: stageOf(rule),
+    sends: `the scripted partner shows ${scenario.name} to payments of its own`,
+    expects: EXPECTED[rule.by === 'payments' ? rule.after : rule.by] ?? '',
+    likely_cause: CAUSES[rule.by],
+    async run(t: CallerContext) {
+      if (rule.by === 'nobody') throw new Skipped(rule.reason);
+      if (rule.by === 'own') return await OWN_JUDGES[scenario.name]?.(t, cents);
+      t.given(t.run.driver.at_once > 1, BY_HAND);
+      await (rule.by === 'payments'
+        ? judgePayments(t, scenario, rule, cents)
+        : judgeTokens(t, scenario, rule, cents));
+    },
+  };
+}
+
+/** F01 for F01-timeout-before-commit; the second scenario of F47 is F47B. */
+function idOf({ name }: Scenario): string {
+  const number = name.slice(0, 3);
+  const first = SCENARIOS.find((one) => one.name.startsWith(`${number}-`));
+  return first?.name === name ? number : `${number}B`;
+}
+
+function stageOf(rule: ScenarioRule): CallerStage {
+  if (rule.by === 'nobody') return 'main';
+  if (rule.by !== 'own' && rule.last === true) return 'last';
+  return rule.by === 'payments' ? 'main' : 'alone';
+}
+
+/** In the order of the scenarios. */
+export const SCENARIO_CASES: readonly CallerCase[] = SCENARIOS.map(checkOf);

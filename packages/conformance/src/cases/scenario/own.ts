@@ -1,0 +1,184 @@
+/** Judges the scenarios that neither a payment nor the token endpoint alone can show. */
+import { Refusal } from '@duebridge/contract';
+import type { CallerContext } from '../../check/caller-context.ts';
+import { makeBadCertificate } from '../../sandbox/certificate.ts';
+import type { Behaviour } from '../../sandbox/partner.ts';
+import { holdsToken } from './tokens.ts';
+import { goesOn, noDouble, notEnded, sameBytes, toldTheEnd } from '../caller/calls.ts';
+
+/** Payments that wait when an access token runs out. */
+const HERD = 19;
+
+/** How long a token of the herd is good. */
+const LIFE_SECONDS = 2;
+
+/** Characters that a form must encode, or that a careless one spoils. */
+const AWKWARD = /[^A-Za-z0-9._~-]/;
+
+/** Judges one scenario. `cents` is the first of the amounts that belong to this check. */
+export type OwnJudge = (t: CallerContext, cents: number) => Promise<void>;
+
+/** By the scenario's full name. */
+export const OWN_JUDGES: Readonly<Record<string, OwnJudge>> = {
+  'F03-connection-refused': (t, cents) =>
+    broken(t, cents, 'connections refused', () => t.run.partner.refuseConnections()),
+  'F47-bad-certificate': async (t: CallerContext, cents: number) => {
+    t.given(
+      t.run.caller.tls !== undefined,
+      'the scripted partner speaks plain http: declare caller.tls',
+    );
+    const { partner } = t.run;
+    let [calls, refused] = [0, 0];
+    const came = (): number => t.calls().length - calls;
+    await broken(
+      t,
+      cents,
+      'a bad certificate',
+      async () => {
+        const restore = partner.replaceCertificate(makeBadCertificate());
+        [calls, refused] = [t.calls().length, partner.refusedHandshakes()];
+        return async () => restore();
+      },
+      async () => {
+        await t.until(() => came() > 0 || partner.refusedHandshakes() > refused);
+        t.must(came() === 0, {
+          expected: 'no request over a connection whose certificate cannot be trusted',
+          got: `${came()} came`,
+          clause: 'S3',
+          cause: 'The check of certificates is switched off.',
+        });
+      },
+    );
+  },
+  'F65-herd-on-expiry': herd,
+  'F66-awkward-secret': awkwardSecret,
+};
+
+/** The connection breaks at the first PUT, and stays broken for a while. */
+async function broken(
+  t: CallerContext,
+  cents: number,
+  what: string,
+  breakIt: () => Promise<() => Promise<void>>,
+  meanwhile: () => Promise<void> = () => Promise.resolve(),
+): Promise<void> {
+  let restore: Promise<() => Promise<void>> | undefined;
+  const breaks: Behaviour = {
+    receive(call) {
+      if (call.method !== 'PUT' || restore !== undefined) return undefined;
+      restore = breakIt();
+      return (wire) => void wire.socket.destroy();
+    },
+  };
+  const payment = await t.pay(cents, breaks);
+  try {
+    await t.arrived(payment);
+    await t.until(() => restore !== undefined);
+    await meanwhile();
+    await t.quiet();
+    await notEnded(t, payment, what, 'ST3');
+  } finally {
+    await (
+      await restore
+    )?.();
+  }
+  const told = await t.until(() => t.calls(payment).some(toldTheEnd));
+  await goesOn(t, payment, told, {
+    expected: `after ${what}: calls until the end is told, within ${t.run.caller.patience_seconds} s`,
+    got: `${t.calls(payment).length} calls, and then none`,
+    clause: 'RU5',
+    cause: 'A partner that cannot be reached is taken for a refusal, or is never tried again.',
+  });
+  sameBytes(t, payment);
+  noDouble(t, payment);
+}
+
+/** Many payments wait while a slow token endpoint gives tokens that soon run out. */
+async function herd(t: CallerContext, cents: number): Promise<void> {
+  t.given(
+    t.run.caller.authentication.method === 'oauth',
+    'the platform calls this partner with a static key',
+  );
+  t.given(t.run.driver.at_once > 1, 'the platform is made to pay one payment after another');
+  await holdsToken(t, cents + HERD);
+  let [under_way, most, fetched, done] = [0, 0, false, false];
+  const refused = new Set<string>();
+  t.script({
+    receive(call) {
+      if (call.operation !== 'access_token') delete call.headers['prefer'];
+      else {
+        fetched = true;
+        under_way += 1;
+        most = Math.max(most, under_way);
+      }
+      return undefined;
+    },
+    authorize(call, refusal) {
+      const credential = call.headers.authorization ?? '';
+      if (call.method === 'PUT' && !fetched) refused.add(credential);
+      return refused.has(credential) ? new Refusal('UNAUTHORIZED') : refusal;
+    },
+    async answer(call, answer) {
+      if (call.operation !== 'access_token') return undefined;
+      // Slow enough that calls which do not share a fetch overlap.
+      await t.run.tokens.sleep(150);
+      under_way -= 1;
+      return answer.status === 200
+        ? { ...answer, body: { ...(answer.body as object), expires_in: LIFE_SECONDS } }
+        : undefined;
+    },
+    born(payment) {
+      if (!done) payment.ending = { ...payment.ending, after_ms: undefined };
+    },
+  });
+  const number = Math.min(HERD, t.run.driver.at_once);
+  const payments = await t.payAll(
+    Array.from({ length: number }, (_, place) => ({ cents: cents + place })),
+  );
+  const taken = await t.until(() =>
+    payments.every((payment) => t.puts(payment).some(({ answer }) => answer?.status === 200)),
+  );
+  // One more expiry, now under polls.
+  await t.run.tokens.sleep(LIFE_SECONDS * 1_000);
+  done = true;
+  for (const { platform_payment_id: id } of payments) {
+    const stored = t.run.partner.payments().find((one) => one.platform_payment_id === id);
+    if (id !== undefined && stored?.status === 'processing') t.run.partner.end(id, 'succeeded');
+  }
+  const fetches = t.calls().filter(({ operation }) => operation === 'access_token');
+  t.given(fetches.length > 0, 'the platform fetched no access token after a 401');
+  t.should(taken, {
+    expected: `${number} payments accepted with the new token`,
+    got: `${payments.filter((payment) => t.puts(payment).some(({ answer }) => answer?.status === 200)).length}`,
+  });
+  const [, second] = fetches;
+  t.should(most === 1, {
+    expected: 'one token request at a time, whose answer all calls share',
+    got: `${most} at the same time`,
+    ...(second === undefined ? {} : { at: t.cite(second) }),
+  });
+  await t.until(() => payments.every((payment) => t.calls(payment).some(toldTheEnd)));
+}
+
+/** The secret is the one that was registered: it is judged where it has characters that a form must encode. */
+async function awkwardSecret(t: CallerContext, cents: number): Promise<void> {
+  const { authentication } = t.run.caller;
+  t.given(authentication.method === 'oauth', 'the platform calls this partner with a static key');
+  t.given(
+    AWKWARD.test(authentication.client_secret),
+    'the client secret has no character that a form must encode: register one with + % & : = é and a space',
+  );
+  const last = () => t.run.raw.findLast(({ operation }) => operation === 'access_token');
+  if (last() === undefined) {
+    await t.pay(cents);
+    await t.until(() => last() !== undefined);
+  }
+  const fetch = last();
+  t.given(fetch !== undefined, 'the platform has fetched no access token');
+  const sent = new URLSearchParams(fetch.text).get('client_secret');
+  t.must(sent === authentication.client_secret, {
+    expected: 'the form field client_secret, which decodes to the secret',
+    got: sent === null ? 'it is missing' : 'another value',
+    cause: 'The form is put together by hand, without encoding.',
+  });
+}

@@ -1,0 +1,267 @@
+/**
+ * What the judge makes of each scenario of the sandbox partner: how it shows the fault to a platform, and what the platform must do.
+ * A scenario that shows nothing from outside says why instead; a test demands one or the other of every scenario.
+ *
+ * A table: one entry per scenario, read by id.
+ */
+import type { ClauseId } from '@duebridge/contract';
+
+/** A fault of calls about one payment: it meets payments of its own, beside those of other checks. */
+export interface PaymentRule {
+  readonly by: 'payments';
+  /** Variants of the fault, one payment each; 1 unless given. */
+  readonly variants?: number;
+  /** The calls that get the faulty answer: the PUT unless given. */
+  readonly on?: 'PUT' | 'GET' | 'both';
+  /** Faulty answers for each payment and method; 1 unless given. */
+  readonly times?: number;
+  /** How many of them must be met before the platform is judged; all unless given, and one where there is no number. */
+  readonly enough?: number;
+  /** Each faulty answer is the next variant. */
+  readonly inTurn?: true;
+  /**
+   * `processing`, unless given: the payment ends only when the judge has seen how the platform takes the fault. `ended`: it ends as
+   * usual, so that answers can contradict its end.
+   */
+  readonly payment?: 'processing' | 'ended';
+  /**
+   * What must follow. `goes_on`: further calls. `may_stop`: the platform may leave the payment to a person. `frozen`: the
+   * answers cannot be believed, so they must not end the payment. `stops`: no call after the end.
+   */
+  readonly after: 'goes_on' | 'may_stop' | 'frozen' | 'stops';
+  /** The end must be told and shown to the customer; elsewhere the next call shows that the platform goes on. */
+  readonly ends?: true;
+  /** Seconds of the Retry-After that the faulty answer carries. */
+  readonly retry_after_seconds?: number;
+  readonly clauses: readonly [ClauseId, ...ClauseId[]];
+  readonly decisions: readonly number[];
+  /** Only a decision rules it. */
+  readonly strict?: true;
+  /** The platform may pause the partner afterwards. */
+  readonly last?: true;
+}
+
+/** A fault of the token endpoint: it meets every call, so nothing runs beside it. */
+export interface TokenRule {
+  readonly by: 'tokens';
+  readonly variants: number;
+  /** True when a call with the token that came is right: then each variant has a payment of its own. */
+  readonly usable?: true;
+  /** Tokens may not be fetched again by a timer: the platform is watched for a while. */
+  readonly watched?: true;
+  /** The platform is refused until the check ends. */
+  readonly until_healed?: true;
+  readonly clauses: readonly [ClauseId, ...ClauseId[]];
+  readonly last?: true;
+}
+
+/** A rule with a function of its own (own.ts). */
+export interface OwnRule {
+  readonly by: 'own';
+  readonly clauses: readonly [ClauseId, ...ClauseId[]];
+  readonly decisions: readonly number[];
+}
+
+/** Nothing can be judged from outside. */
+export interface NoRule {
+  readonly by: 'nobody';
+  readonly reason: string;
+  readonly clauses: readonly [ClauseId, ...ClauseId[]];
+}
+
+/** What is judged of one scenario. */
+export type ScenarioRule = PaymentRule | TokenRule | OwnRule | NoRule;
+
+const unknown = {
+  by: 'payments',
+  after: 'goes_on',
+  clauses: ['RU5', 'ST3'],
+  decisions: [21],
+} as const satisfies PaymentRule;
+const garbled = { ...unknown, on: 'both', clauses: ['ST3', 'RU5', 'RU4'] } as const;
+const redirected = {
+  ...unknown,
+  on: 'both',
+  after: 'may_stop',
+  clauses: ['S3', 'ST3', 'RU5'],
+} as const satisfies PaymentRule;
+const contradicted = {
+  by: 'payments',
+  on: 'GET',
+  times: Infinity,
+  payment: 'ended',
+  after: 'frozen',
+  clauses: ['PF6', 'PF2'],
+  decisions: [22],
+} as const satisfies PaymentRule;
+const expiry = { by: 'tokens', usable: true, clauses: ['OA3', 'OA4'] } as const;
+const refused = { by: 'tokens', clauses: ['OA3', 'ST3'] } as const;
+
+/** By the scenario's full name. */
+export const SCENARIO_RULES: Readonly<Record<string, ScenarioRule>> = {
+  'F01-timeout-before-commit': unknown,
+  'F02-timeout-after-commit': unknown,
+  'F03-connection-refused': { by: 'own', clauses: ['RU5', 'ST3'], decisions: [21, 25] },
+  'F04-reset-before-answer': { ...unknown, variants: 2 },
+  'F05-reset-in-body': garbled,
+  'F06-keep-alive-closed': { ...unknown, on: 'GET', clauses: ['RU4', 'ST3'] },
+  'F07-server-error-before-commit': { ...unknown, variants: 4 },
+  'F08-server-error-after-commit': { ...unknown, variants: 4 },
+  'F09-retry-after-seconds': {
+    ...unknown,
+    variants: 2,
+    on: 'both',
+    retry_after_seconds: 1,
+    clauses: ['LI1', 'RU5', 'RU4'],
+    decisions: [23],
+  },
+  // The seventh variant asks for 10^12 seconds: a platform may rightly pause the partner for long, and nothing could be judged after it.
+  'F10-odd-retry-after': { ...unknown, variants: 6, decisions: [21, 23] },
+  'F11-rejected': { ...unknown, variants: 2, times: Infinity, after: 'may_stop', strict: true },
+  'F12-unauthorized': { ...unknown, after: 'may_stop', clauses: ['ST3', 'OA4'], last: true },
+  'F13-forbidden': { ...unknown, after: 'may_stop', clauses: ['ST3', 'SC1'], last: true },
+  'F14-put-not-found': unknown,
+  'F15-accepted-then-not-found': { ...unknown, on: 'GET', decisions: [22] },
+  'F16-timed-out-then-not-found': unknown,
+  'F17-conflict': { ...unknown, variants: 3 },
+  'F18-not-implemented': { ...unknown, variants: 3 },
+  'F19-redirect-to-other-host': { ...redirected, variants: 4 },
+  'F20-see-other': redirected,
+  // The other variants lead to addresses that only the platform's own network can see.
+  'F21-redirect-inside': redirected,
+  'F22-html': { ...garbled, variants: 2 },
+  'F23-wrong-content-type': { ...garbled, variants: 2, after: 'may_stop' },
+  'F24-malformed-json': { ...garbled, variants: 6 },
+  'F25-truncated-body': garbled,
+  'F26-dangerous-keys': { ...garbled, variants: 2, after: 'may_stop', strict: true },
+  'F27-wrong-payment': { ...contradicted, clauses: ['PF2', 'PF6'] },
+  'F28-wrong-amount': contradicted,
+  'F29-amount-as-text': { ...garbled, variants: 3, after: 'may_stop', clauses: ['S5', 'ST3'] },
+  'F30-wrong-account-or-batch': {
+    ...contradicted,
+    variants: 2,
+    clauses: ['PF3', 'PF9'],
+    strict: true,
+  },
+  'F31-payment-id-changes': { ...contradicted, clauses: ['PF1'], strict: true },
+  'F32-unknown-status': {
+    ...garbled,
+    variants: 3,
+    times: 2,
+    after: 'may_stop',
+    clauses: ['PF4', 'RU4'],
+    decisions: [22],
+  },
+  'F33-missing-fields': { ...garbled, variants: 3, after: 'may_stop', decisions: [22] },
+  'F34-extra-fields': {
+    ...garbled,
+    times: Infinity,
+    ends: true,
+    clauses: ['PF9', 'RU4'],
+    decisions: [4],
+  },
+  'F35-fields-against-status': {
+    ...garbled,
+    on: 'GET',
+    times: 2,
+    // The second comes with the end.
+    enough: 1,
+    ends: true,
+    clauses: ['PF8', 'RU4'],
+    decisions: [22],
+  },
+  'F36-status-goes-back': {
+    by: 'payments',
+    on: 'both',
+    times: Infinity,
+    inTurn: true,
+    payment: 'ended',
+    after: 'stops',
+    clauses: ['RU2', 'RU4'],
+    decisions: [22],
+  },
+  'F37-stale-read': {
+    ...garbled,
+    on: 'GET',
+    times: 2,
+    enough: 1,
+    payment: 'ended',
+    ends: true,
+    clauses: ['RU4', 'B5'],
+    decisions: [22],
+  },
+  'F38-two-nodes': {
+    ...garbled,
+    on: 'GET',
+    times: 3,
+    enough: 1,
+    inTurn: true,
+    payment: 'ended',
+    ends: true,
+    clauses: ['RU4', 'ST3'],
+    decisions: [22],
+  },
+  'F39-forever-processing': {
+    ...garbled,
+    on: 'GET',
+    times: 3,
+    ends: true,
+    clauses: ['RU4', 'RU1'],
+    decisions: [23],
+  },
+  'F40-huge-body': unknown,
+  'F41-zip-bomb': unknown,
+  'F42-slow-drip': unknown,
+  'F43-huge-headers': { ...unknown, variants: 3 },
+  'F44-broken-framing': { ...unknown, variants: 3 },
+  'F45-odd-statuses': { ...unknown, variants: 5 },
+  'F46-other-protocol': { ...unknown, variants: 2 },
+  'F47-bad-certificate': { by: 'own', clauses: ['S3'], decisions: [30] },
+  'F47-stalled-handshake': {
+    by: 'nobody',
+    clauses: ['S4'],
+    reason:
+      'only an address at which every handshake stalls shows it: start duebridge sandbox partner --scenario F47-stalled-handshake, register it, and see that the payment stays processing',
+  },
+  'F48-private-name': {
+    by: 'nobody',
+    clauses: ['S3'],
+    reason:
+      'only a public name that leads to a private address shows it: the judge owns no such name, so the platform has to show it by its own tests',
+  },
+  'F49-late-duplicate': {
+    by: 'nobody',
+    clauses: ['RU5'],
+    reason: 'a proxy resends the PUT to the partner: the platform sees and does nothing',
+  },
+  'F50-crossed-answers': { ...contradicted, clauses: ['PF2', 'PF6'] },
+  'F51-no-expiry': { ...expiry, variants: 2 },
+  'F52-expiry-as-text': { ...expiry, variants: 1 },
+  'F53-expiry-not-positive': { ...expiry, variants: 2 },
+  'F54-expiry-too-long': { ...expiry, variants: 2, watched: true },
+  'F55-expiry-unreadable': { ...expiry, variants: 3 },
+  'F56-expiry-not-a-number': { ...expiry, variants: 2 },
+  'F57-early-revocation': { ...expiry, variants: 1 },
+  'F58-expiry-beyond-timers': { ...expiry, variants: 1, watched: true },
+  'F59-token-type': { ...refused, variants: 3 },
+  'F60-scope-shrunk': {
+    ...refused,
+    variants: 1,
+    until_healed: true,
+    clauses: ['SC1', 'ST3'],
+    last: true,
+  },
+  'F61-unusable-token': { ...refused, variants: 4 },
+  'F62-client-refused': { ...refused, variants: 2, until_healed: true, last: true },
+  'F63-token-endpoint-down': { ...refused, variants: 3 },
+  'F64-token-html': { ...refused, variants: 2 },
+  'F65-herd-on-expiry': { by: 'own', clauses: ['OA4', 'OA3'], decisions: [14] },
+  'F66-awkward-secret': { by: 'own', clauses: ['OA2'], decisions: [] },
+  'F67-secret-rotation': {
+    by: 'nobody',
+    clauses: ['OA1'],
+    reason:
+      'both secrets are valid until an operator has entered the new one at the platform: that is theirs to try, with duebridge sandbox partner --scenario F67',
+  },
+  'F68-token-redirect': { ...refused, variants: 2, clauses: ['S3', 'ST3'] },
+};
