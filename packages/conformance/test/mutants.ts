@@ -1544,7 +1544,13 @@ export const CALLER_MUTANTS: readonly CallerMutant[] = [
     breaks: ['C04'],
     verdict: 'WARN',
   },
-  { name: 'floods', wrong: 'polls without a pause', breaks: ['C04'], verdict: 'WARN' },
+  {
+    name: 'floods',
+    wrong: 'polls without a pause',
+    breaks: ['C04'],
+    also: ['C03'],
+    verdict: 'WARN',
+  },
   {
     name: 'token_for_each_call',
     wrong: 'fetches an access token for each call that was refused',

@@ -323,7 +323,9 @@ class SmallPlatform implements Driver {
       if (fault === 'polls_three_times' && poll === 3) return;
       if (fault === 'polls_once' && poll === 1) return;
       await this.#wait(STEP_MS);
-      for (let more = 0; fault === 'floods' && more < 15; more += 1) void this.#call('GET', id);
+      if (fault === 'floods') {
+        for (let more = 0; more < 15; more += 1) this.#call('GET', id).catch(() => undefined);
+      }
       const reply = await this.#call('GET', id);
       if (reply?.retry_after_ms !== undefined && fault !== 'ignores_retry_after') {
         await this.#wait(reply.retry_after_ms);

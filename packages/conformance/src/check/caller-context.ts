@@ -415,16 +415,22 @@ export class CallerContext extends Findings {
     return this.run.caller.patience_seconds * 1_000;
   }
 
-  /** Waits until the condition holds, at most as long as the target's patience. Returns whether it did. */
+  /**
+   * Waits until the condition holds, at most as long as the target's patience. Returns whether it did. Time in which this machine was
+   * too busy to run the judge does not count, because a platform on the same machine did not run either.
+   */
   async until(
     holds: () => boolean | Promise<boolean>,
     ms: number = this.patience_ms,
   ): Promise<boolean> {
-    const deadline = this.run.tokens.now() + ms;
+    let deadline = this.run.tokens.now() + ms;
     for (;;) {
       if (await holds()) return true;
-      if (this.run.tokens.now() >= deadline) return false;
+      const before = this.run.tokens.now();
+      if (before >= deadline) return false;
       await this.run.tokens.sleep(LOOK_MS);
+      const late = this.run.tokens.now() - before - LOOK_MS;
+      if (late > LOOK_MS) deadline += late;
     }
   }
 
