@@ -117,11 +117,11 @@ const listStatement = sql(
 );
 const insertKeyStatement = sql(
   'operator_issue_key',
-  `INSERT INTO duebridge_platform.operator_keys (key_id, operator_id, slot, digest)
+  `INSERT INTO duebridge_platform.operator_keys AS made (key_id, operator_id, slot, digest)
    SELECT $1, operator_id, (SELECT min(slot) FROM generate_series(1, 3) AS slot WHERE slot NOT IN
             (SELECT k.slot FROM duebridge_platform.operator_keys k WHERE k.operator_id = o.operator_id AND k.revoked_at IS NULL)), $3
      FROM duebridge_platform.operators o WHERE operator_id = $2 AND disabled_at IS NULL
-   RETURNING key_id`,
+   RETURNING made.key_id`,
 );
 
 /** A time in a JSON object, in the same form as in columns (decision 12). */

@@ -18,11 +18,16 @@ interface Reviews {
 
 const reviewsStatement = sql(
   'overview_reviews',
-  `SELECT regexp_replace(p.review_reason, '^(rejected_[0-9]+).*', '\\1') AS reason, count(*)::int AS count,
-          min((SELECT max(a.at) FROM duebridge_platform.audit a
-                WHERE a.platform_payment_id = p.platform_payment_id AND a.event = 'payment_review')) AS oldest_at
-     FROM duebridge_platform.payments p
-    WHERE p.settled_at IS NULL AND p.slot IS NULL AND p.stage = 'review' GROUP BY 1 ORDER BY 2 DESC, 1`,
+  `WITH held AS MATERIALIZED (
+     SELECT p.platform_payment_id, p.review_reason FROM duebridge_platform.payments p
+      WHERE p.settled_at IS NULL AND p.slot IS NULL AND p.stage = 'review'
+   ), since AS MATERIALIZED (
+     SELECT a.platform_payment_id, max(a.at) AS at FROM duebridge_platform.audit a
+      WHERE a.platform_payment_id = ANY (ARRAY(SELECT platform_payment_id FROM held)) AND a.event = 'payment_review'
+      GROUP BY 1
+   )
+   SELECT regexp_replace(h.review_reason, '^(rejected_[0-9]+).*', '\\1') AS reason, count(*)::int AS count, min(s.at) AS oldest_at
+     FROM held h LEFT JOIN since s USING (platform_payment_id) GROUP BY 1 ORDER BY 2 DESC, 1`,
 );
 const flightStatement = sql(
   'overview_flight',

@@ -93,12 +93,12 @@ const retireExpired = sql(
 const insertKey = sql(
   'keys_insert_key',
   `WITH issued AS (
-     INSERT INTO duebridge_platform.client_keys (key_id, client_id, slot, prefix, digest, expires_at)
+     INSERT INTO duebridge_platform.client_keys AS made (key_id, client_id, slot, prefix, digest, expires_at)
      SELECT $1, client_id, (SELECT min(slot) FROM generate_series(1, 3) AS slot
               WHERE slot NOT IN (SELECT k.slot FROM duebridge_platform.client_keys k
                                   WHERE k.client_id = c.client_id AND k.revoked_at IS NULL)), $3, $4, now() + $7::int * interval '1 day'
        FROM duebridge_platform.clients c WHERE client_id = $2 AND partner_id = $5
-     RETURNING key_id, client_id, expires_at
+     RETURNING made.key_id, made.client_id, made.expires_at
    ), noted AS (
      INSERT INTO duebridge_platform.audit (actor, event, partner_id, detail)
      SELECT $6, 'key_issued', $5, jsonb_strip_nulls(jsonb_build_object('client_id', client_id, 'key_id', key_id,

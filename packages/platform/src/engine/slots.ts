@@ -227,7 +227,14 @@ const placeStatement = sql(
      FROM unnest($2::text[], $3::smallint[]) AS u (id, slot), duebridge_platform.slots AS s
     WHERE p.platform_payment_id = u.id AND p.slot = ${ARRIVALS} AND p.settled_at IS NULL
       AND s.slot = u.slot AND s.worker_id = $1
-  RETURNING ${PAYMENT_COLUMNS}, ${AGE}`,
+  RETURNING p.platform_payment_id`,
+);
+
+// Read apart: a sharded database calls no function of time in RETURNING.
+const placedStatement = sql(
+  'slot_placed',
+  `SELECT ${PAYMENT_COLUMNS}, ${AGE} FROM duebridge_platform.payments p
+    WHERE p.platform_payment_id = ANY($1::text[]) AND p.slot <> ${ARRIVALS} AND p.settled_at IS NULL`,
 );
 
 /** Moves up to PAGE payments from ARRIVALS into slots of this worker, by turns. Returns their rows. */
@@ -238,9 +245,12 @@ export async function placeArrivals(
 ): Promise<(PaymentRow & LoadedRow)[]> {
   const arrived = await on.query<{ platform_payment_id: string }>(arrivedStatement, [PAGE]);
   if (arrived.length === 0 || slots.length === 0) return [];
-  return on.query<PaymentRow & LoadedRow>(placeStatement, [
+  const placed = await on.query<{ platform_payment_id: string }>(placeStatement, [
     worker_id,
     arrived.map((row) => row.platform_payment_id),
     arrived.map((_, index) => slots[index % slots.length] ?? ARRIVALS),
+  ]);
+  return on.query<PaymentRow & LoadedRow>(placedStatement, [
+    placed.map((row) => row.platform_payment_id),
   ]);
 }

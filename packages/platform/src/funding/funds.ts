@@ -157,10 +157,10 @@ const applyStatement = sql(
        FROM duebridge_platform.payments p JOIN duebridge_platform.funds f USING (platform_payment_id)
       WHERE p.platform_payment_id = $3 AND f.adapter = $1
    ), fresh AS (
-     INSERT INTO duebridge_platform.funding_events (adapter, event_id, kind, platform_payment_id)
+     INSERT INTO duebridge_platform.funding_events AS made (adapter, event_id, kind, platform_payment_id)
      SELECT $1, $2, $4, p.platform_payment_id FROM p
      ON CONFLICT (adapter, event_id) DO NOTHING
-     RETURNING kind
+     RETURNING made.kind
    ), changed AS (
      UPDATE duebridge_platform.funds f
         SET news_at = $5::timestamptz,
