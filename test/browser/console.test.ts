@@ -413,7 +413,7 @@ test('several payments: selected by keyboard, a dry run first, then each by itse
   await page.getByRole('columnheader', { name: 'Batch' }).waitFor();
   await page.goto(`${work.platform.adminUrl}/console`);
   await page
-    .getByRole('region', { name: /Reasons of failures/ })
+    .getByRole('region', { name: /Failure reasons/ })
     .getByText('This account takes no payments online.')
     .waitFor();
   await close();
