@@ -12,6 +12,8 @@ test('an account record holds what is known of the account and nothing else [B1 
     database,
     { min_amount_in_cents: 100, max_amount_in_cents: 5_000_000 },
     { account_id: 'bare', first_name: null, last_name: null, due_date: null, status: 'inactive' },
+    { account_id: 'capped', max_amount_in_cents: 900 },
+    { account_id: 'floored', min_amount_in_cents: 50 },
   );
   const partner = await startKit(database);
   const full = await partner.call('GET', '/biller/acme/account/A-1');
@@ -30,6 +32,13 @@ test('an account record holds what is known of the account and nothing else [B1 
   assert.deepEqual(account.problems(bare.body, 'body'), []);
   assert.equal(bare.body['status'], 'inactive');
   assert.deepEqual(Object.keys(bare.body).sort(), ['account_id', 'balance', 'biller_id', 'status']);
+  for (const [id, rules] of [
+    ['capped', { max_amount_in_cents: 900 }],
+    ['floored', { min_amount_in_cents: 50 }],
+  ] as const) {
+    const { body } = await partner.call('GET', `/biller/acme/account/${id}`);
+    assert.deepEqual(body['payment_rules'], rules);
+  }
 });
 
 test('an unknown account, or one of another biller, is not found [B1 B2 ER3]', async (t) => {

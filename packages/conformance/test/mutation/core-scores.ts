@@ -49,6 +49,26 @@ interface Explanation {
 }
 
 export const CORE_SURVIVORS: Readonly<Record<string, readonly Explanation[]>> = {
+  'packages/partner/src/accept.ts': [
+    {
+      why: 'How many requests one statement takes: one more or one less changes nothing.',
+      places: [/^const MAX_BATCH = /],
+    },
+    {
+      why: 'Without lines, the statement is sent and writes none.',
+      places: [/^if \(lines\.length > 0\) await writeAudit/],
+    },
+    {
+      why: 'Without this error the next line throws one: the PUT is answered with 500, accepts nothing, and quotes nobody.',
+      places: [/^throw new WrongAnswer\(`newPaymentIds failed/],
+    },
+  ],
+  'packages/partner/src/ledger.ts': [
+    {
+      why: 'The order in which an import locks accounts: without it two imports at once may deadlock, and one is tried again.',
+      places: [/^if \(one\.account_id !== other\.account_id\) return/],
+    },
+  ],
   'packages/platform/src/engine/lease.ts': [
     {
       why: 'A bound that keeps memory small: one more or one less changes nothing.',

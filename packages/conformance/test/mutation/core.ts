@@ -62,7 +62,7 @@ export const CORE: Readonly<Record<string, readonly Killer[]>> = {
   ],
   [`${PARTNER}/store.ts`]: [ACCEPT_TEST, APPLY_TEST, WORLDS],
   [`${PARTNER}/apply.ts`]: [APPLY_TEST, WORLDS],
-  [`${PARTNER}/ledger.ts`]: [LEDGER_TEST, APPLY_TEST],
+  [`${PARTNER}/ledger.ts`]: [{ test: `${PARTNER}/account-reads.test.ts` }, LEDGER_TEST, APPLY_TEST],
   [`${PARTNER}/claims.ts`]: [{ test: `${PARTNER}/account-system.test.ts` }, APPLY_TEST],
   [`${PARTNER}/post-in-transaction.ts`]: [APPLY_TEST, ACCEPT_TEST, LEDGER_TEST],
 };

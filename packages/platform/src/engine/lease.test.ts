@@ -348,8 +348,18 @@ function kept(options: { random?: number } = {}) {
   const told: string[] = [];
   const proofs: string[] = [];
   let ids = 0;
+  const timers = { open: 0 };
   const lease = keepLease({
-    clock,
+    clock: {
+      now: () => clock.now(),
+      monotonic: () => clock.monotonic(),
+      random: () => clock.random(),
+      async sleep(ms, signal) {
+        timers.open += 1;
+        await clock.sleep(ms, signal);
+        timers.open -= 1;
+      },
+    },
     log: silentLog,
     times: TIMES,
     newId: () => `w${(ids += 1)}`,
@@ -360,8 +370,18 @@ function kept(options: { random?: number } = {}) {
     proven: (worker_id, at) => void proofs.push(`${worker_id} at ${at}`),
     drop: (worker_id) => void told.push(`drop ${worker_id}`),
   });
-  return { clock, asked, told, proofs, lease };
+  return { clock, asked, told, proofs, lease, timers };
 }
+
+test('however often the lease is renewed, one timer is left', async () => {
+  const { clock, asked, timers } = kept();
+  for (let renewed = 0; renewed < 50; renewed += 1) {
+    asked[renewed]?.answer.resolve(true);
+    await clock.advance(2_000);
+  }
+  assert.ok(asked.length >= 50, `${asked.length} requests`);
+  assert.equal(timers.open, 1);
+});
 
 test('a second heartbeat is sent beside a hanging one, and the lease is kept', async () => {
   const { clock, asked, told, lease } = kept();

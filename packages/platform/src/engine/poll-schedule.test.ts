@@ -362,6 +362,30 @@ test('a new PUT passes any number of polls that are due, and polls keep a share 
   assert.ok(polls >= mixed.length / 4 && polls <= mixed.length / 2, `${polls} of ${mixed.length}`);
 });
 
+test('new PUTs, polls and retries that are all due start in the ratio 4 : 2 : 1', () => {
+  const queue = openQueue();
+  queue.rate = 10_000;
+  for (const lane of ['submit', 'poll', 'retry'] as const) {
+    for (let count = 0; count < 200; count += 1) queue.push(item(lane), lane);
+  }
+  const order = started(queue, 1_000, 1_000, 140).map(({ name }) => name);
+  const counts = ['submit', 'poll', 'retry'].map(
+    (lane) => order.filter((name) => name === lane).length,
+  );
+  assert.deepEqual(counts, [80, 40, 20]);
+});
+
+test('however small the share, one retry at a time may start', () => {
+  const queue = openQueue();
+  queue.share = 1;
+  queue.push(item('a'), 'retry');
+  queue.push(item('b'), 'retry');
+  assert.equal(queue.take(1_000, all).kind, 'start');
+  assert.notEqual(queue.take(1_000, all).kind, 'start');
+  queue.ended('retry');
+  assert.equal(queue.take(1_000, all).kind, 'start');
+});
+
 test('payments that keep failing get at most a quarter of the concurrent calls', () => {
   const queue = openQueue();
   queue.rate = 10_000;
