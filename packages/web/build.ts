@@ -19,6 +19,7 @@ import {
 import { basename, join, relative } from 'node:path';
 import { promisify } from 'node:util';
 import { gzipSync } from 'node:zlib';
+import { TEST_AMOUNTS } from '@duebridge/contract';
 import { build, type InlineConfig, type Plugin, type Rolldown } from 'vite';
 import { en } from './src/flow/words/en.ts';
 import { es } from './src/flow/words/es.ts';
@@ -46,7 +47,7 @@ export const SIZE_LIMITS = {
 } as const;
 
 /** The parts of the page that most visits never load, by name. */
-const FLOW_PARTS = ['funding', 'receipt-files'];
+const FLOW_PARTS = ['developer', 'funding', 'receipt-files'];
 
 /** `dist/manifest.json`: what the platform serves. */
 export interface Manifest {
@@ -284,6 +285,9 @@ async function bundle(
     define: {
       DUEBRIDGE_VERSION: JSON.stringify(as),
       DUEBRIDGE_WORDS: JSON.stringify(page.words ?? {}),
+      DUEBRIDGE_TEST_AMOUNTS: JSON.stringify(
+        TEST_AMOUNTS.map(({ amount_in_cents, note }) => ({ amount_in_cents, note })),
+      ),
     },
     build: {
       write: false,

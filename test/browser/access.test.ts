@@ -238,3 +238,63 @@ test('at 200 % text on the narrowest phone no amount is broken and nothing is cu
     await visit.close();
   }
 });
+
+test('in test mode the page says so in every language; its developer tools pass axe, work by keyboard and show no token', async () => {
+  const world = rig.flow.world({ mode: 'test' });
+  const visit = await rig.visit(world, { viewport: { width: 320, height: 800 } });
+  await visit.start({ locale: 'en' });
+  await visit.title('Your bill from Acme Water');
+  const frame = payFrame(visit);
+  await frame.evaluate(axe);
+  const tools = visit.frame.getByRole('button', { name: 'Developer tools' });
+  await tools.focus();
+  await visit.page.keyboard.press('Enter');
+  await visit.frame.getByRole('heading', { name: 'Choose an outcome' }).waitFor();
+  for (const [locale, says] of [
+    ['es', 'Modo de prueba: no se mueve dinero'],
+    ['fr', 'Mode test : aucun argent n’est déplacé'],
+    ['pt', 'Modo de teste: nenhum dinheiro é movimentado'],
+    ['en', 'Test mode: no money moves'],
+  ] as const) {
+    await visit.page.evaluate(
+      (to) =>
+        (window as unknown as SiteWindow).instance.update({
+          locale: to,
+          // A site’s colours do not reach the banner.
+          appearance: { theme: 'dark', variables: { background: '#000000', text: '#ffffff' } },
+        }),
+      locale,
+    );
+    await visit.frame.getByText(says, { exact: true }).waitFor();
+    assert.deepEqual(await violations(frame), [], locale);
+  }
+  const messages = await visit.frame.locator('.tools ol').innerText();
+  for (const type of ['token', 'ready', 'screen', 'update'])
+    assert.match(messages, new RegExp(`(page|site) ${type}`));
+  assert.doesNotMatch(await frame.content(), /dbt_/);
+  await visit.frame.getByRole('button', { name: '$666.04 canceled' }).focus();
+  await visit.page.keyboard.press('Enter');
+  await visit.press('Pay $666.04');
+  await visit.title('Paid. Thank you!');
+  assert.equal(world.payments[0]?.amount_in_cents, 66_604);
+  assert.match(await visit.frame.locator('.tools ol').innerText(), /page payment/);
+  await visit.close();
+});
+
+test('a live page has no banner and never asks for the developer tools', async () => {
+  const world = rig.flow.world();
+  const visit = await rig.visit(world);
+  const asked: string[] = [];
+  visit.page.on('request', (request) => asked.push(request.url()));
+  await visit.start();
+  await visit.press('Continue');
+  await visit.press('Pay $123.45');
+  await visit.title('Paid. Thank you!');
+  assert.ok(asked.some((url) => /\/flow-[\w-]+\.js$/.test(url)));
+  assert.deepEqual(
+    asked.filter((url) => url.includes('developer')),
+    [],
+  );
+  assert.equal(await visit.frame.getByText('Test mode').count(), 0);
+  await visit.close();
+});

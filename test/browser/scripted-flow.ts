@@ -376,7 +376,8 @@ export async function startScriptedFlow(dist: string): Promise<ScriptedFlow> {
         fundingMethods: [{ funding_method: 'sandbox', label: 'Test bank account', sandbox: true }],
         more: {},
         sessionMs: 3_600_000,
-        mode: 'test',
+        // As a customer meets it.
+        mode: 'live',
         outcome: succeeds,
         stepMs: 60,
         counts: { page: 0, token: 0, exchange: 0, read: 0, pay: 0, payment: 0, events: 0 },

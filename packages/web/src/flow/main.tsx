@@ -38,18 +38,24 @@ async function main(place: Element): Promise<void> {
   applyLook({});
   // Most sites use the language of their customer's browser, so load its text while the page connects to the site.
   void loadLanguage(navigator.language);
-  const site = findVisit() ?? (await findSite(registeredOrigins()));
-  if (!site || 'problem' in site) {
+  // Without its developer tools a test page works all the same.
+  const loading =
+    metaOf('mode') === 'test' ? import('./developer.tsx').catch(() => undefined) : undefined;
+  const found = findVisit() ?? (await findSite(registeredOrigins()));
+  if (!found || 'problem' in found) {
     const words = await loadLanguage(navigator.language);
     speak(words);
     place.replaceChildren();
-    const why = { code: site?.problem ?? 'alone', requestId: site?.requestId };
+    const why = { code: found?.problem ?? 'alone', requestId: found?.requestId };
     render(
       <Frame words={words} screen={<ProblemScreen {...why} biller={undefined} words={words} />} />,
       place,
     );
     return;
   }
+  const developer = await loading;
+  const watched = developer?.watch(found);
+  const site = watched?.site ?? found;
   const problems = applyLook(site.init.appearance);
   // The token is requested while the text loads.
   let changed = (): void => {};
@@ -66,6 +72,7 @@ async function main(place: Element): Promise<void> {
       first={words}
       listen={(act) => (changed = act)}
       problems={problems}
+      tools={(state) => developer && watched && <developer.Tools {...{ flow, state, watched }} />}
     />,
     place,
   );
@@ -81,6 +88,8 @@ function App(props: {
   readonly flow: Flow;
   readonly first: Language;
   readonly problems: readonly string[];
+  /** The developer tools of a test page. */
+  readonly tools: (state: State) => VNode | undefined;
   readonly listen: (changed: () => void) => void;
 }): VNode {
   const { site, flow } = props;
@@ -173,7 +182,12 @@ function App(props: {
           )}
         </>
       }
-      foot={<Notices flow={flow} words={words} state={state} />}
+      foot={
+        <>
+          <Notices flow={flow} words={words} state={state} />
+          {props.tools(state)}
+        </>
+      }
     />
   );
 }
