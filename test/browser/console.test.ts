@@ -402,7 +402,7 @@ test('several payments: selected by keyboard, a dry run first, then each by itse
   await page.getByRole('button', { name: 'Continue' }).click();
   await page.getByText('2 done, 1 refused, 0 left', { exact: true }).waitFor();
   await page.getByText('The payment is not in review').waitFor();
-  await page.getByRole('link', { name: 'All of them' }).click();
+  await page.getByRole('link', { name: 'All bulk acts' }).click();
   await page.getByRole('link', { name: 'Close 3 payments' }).waitFor();
 
   // Columns that few need are shown to whoever asks, and stay.

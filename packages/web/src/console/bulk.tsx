@@ -125,7 +125,7 @@ export function BulkRunPage({ id }: { id: string }) {
           </button>
         ) : null}
         <a class="button" href={link('bulk')}>
-          All of them
+          All bulk acts
         </a>
       </p>
       <Table
