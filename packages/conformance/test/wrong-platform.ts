@@ -316,7 +316,8 @@ class SmallPlatform implements Driver {
       }
       if (fault === 'gives_up') return;
       if (fault === 'gives_up_after_three' && attempt === 2) return;
-      const asked = fault === 'ignores_retry_after_on_put' ? undefined : reply?.retry_after_ms;
+      // So soon that a loaded machine cannot make it look obeyed.
+      const asked = fault === 'ignores_retry_after_on_put' ? 20 : reply?.retry_after_ms;
       await this.#wait(asked ?? (fault === 'retries_at_once' ? 1 : STEP_MS * 2));
     }
     for (let poll = 0; poll < MAX_STEPS; poll += 1) {
