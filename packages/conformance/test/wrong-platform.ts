@@ -1,6 +1,8 @@
 /**
  * For the judge's own tests: the scripted platform behind a proxy that can change what passes, and
- * can open the flow; and a small platform that pays, right unless told otherwise.
+ * can open the flow; and a small platform that pays, correct unless told otherwise.
+ *
+ * One file because the two are one wrong platform: its token endpoint and flow, and its calls to a partner.
  */
 import { randomUUID } from 'node:crypto';
 import http from 'node:http';

@@ -1,6 +1,8 @@
 /**
  * The admin API, second half: operators and their roles (decision 38), the attempts of a payment, searches, reviews, people,
  * differences, and the overview. Strict like admin.ts: an unknown field is a typing error.
+ *
+ * A table: one schema per resource.
  */
 import { Type, type Static } from 'typebox';
 import { AuditEntry, PartnerId, PaymentView } from './admin.ts';
