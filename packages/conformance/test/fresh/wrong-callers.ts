@@ -1,0 +1,433 @@
+/**
+ * Wrong callers, one fault each, written from the interface alone by somebody who had not read a
+ * single check: 15 are those that take an answer wrong, 16 those whose requests are wrong.
+ */
+import { createHash, randomUUID } from 'node:crypto';
+import {
+  Caller,
+  type Access,
+  type Heard,
+  type Meaning,
+  type Payment,
+  type Record,
+} from './caller.ts';
+
+export interface WrongCaller {
+  readonly name: string;
+  readonly defect: number;
+  readonly breaks: string;
+  readonly how: string;
+  /** How it authenticates; the static key comes in two forms. */
+  readonly access: 'key' | 'oauth' | 'authorization';
+  readonly make: new (partner: string, access: Access) => Caller;
+}
+
+// 15. Answers taken wrong
+
+class FailsOn404 extends Caller {
+  override poll(payment: Payment, answer: Heard | undefined): Meaning {
+    if (answer?.status === 404) payment.status = 'failed';
+    return super.poll(payment, answer);
+  }
+}
+
+class FailsOn409 extends Caller {
+  override put(payment: Payment, answer: Heard | undefined): Meaning {
+    if (answer?.status === 409) payment.status = 'failed';
+    return super.put(payment, answer);
+  }
+}
+
+class FailsOnAny4xx extends Caller {
+  override put(payment: Payment, answer: Heard | undefined): Meaning {
+    // 408, 425 and 429 are 4xx too.
+    if (answer && answer.status >= 400 && answer.status < 500) payment.status = 'failed';
+    return super.put(payment, answer);
+  }
+}
+
+class GivesUpAfterFive extends Caller {
+  override put(payment: Payment, answer: Heard | undefined): Meaning {
+    const meaning = super.put(payment, answer);
+    if ('again_ms' in meaning && payment.puts >= 5) payment.status = 'failed';
+    return meaning;
+  }
+}
+
+class FailsOnTimeout extends Caller {
+  override put(payment: Payment, answer: Heard | undefined): Meaning {
+    if (answer === undefined) payment.status = 'failed';
+    return super.put(payment, answer);
+  }
+}
+
+class FailsOnUnparsable extends Caller {
+  override put(payment: Payment, answer: Heard | undefined): Meaning {
+    const meaning = super.put(payment, answer);
+    if (answer?.status === 200 && 'again_ms' in meaning) payment.status = 'failed';
+    return meaning;
+  }
+}
+
+class FollowsRedirects extends Caller {
+  override redirects(): 'manual' | 'follow' {
+    return 'follow';
+  }
+}
+
+class FoldsStatus extends Caller {
+  override take(payment: Payment, record: Record): void {
+    const words = { ...record, status: String(record['status']).trim().toLowerCase() };
+    super.take(payment, words);
+  }
+}
+
+class NotProcessingIsSuccess extends Caller {
+  override take(payment: Payment, record: Record): void {
+    const status = String(record['status']);
+    if (status === 'failed' || status === 'canceled') payment.status = status;
+    else if (status !== 'processing') payment.status = 'succeeded';
+  }
+}
+
+class PostedIsSuccess extends Caller {
+  override take(payment: Payment, record: Record): void {
+    if (record['posted_at'])
+      payment.status = 'succeeded'; // whatever status says
+    else super.take(payment, record);
+  }
+}
+
+class ReadsAnyBody extends Caller {
+  override meaning(payment: Payment, answer: Heard | undefined): Meaning {
+    // The client library throws on 5xx; the handler reads error.response.data like any other.
+    if (answer === undefined || answer.status < 500) return super.meaning(payment, answer);
+    try {
+      const record = JSON.parse(answer.text) as Record;
+      if (record['status'] === 'failed') payment.status = 'failed';
+      if (record['code'] !== undefined && payment.polls > 0) payment.status = 'failed';
+    } catch {
+      // Not JSON: as the right one does.
+    }
+    return super.meaning(payment, answer);
+  }
+}
+
+class TrustsAnyRecord extends Caller {
+  override isMine(_payment: Payment, _record: Record): boolean {
+    return true;
+  }
+}
+
+class AmountNotCompared extends Caller {
+  override isMine(payment: Payment, record: Record): boolean {
+    return record['platform_payment_id'] === payment.platform_payment_id;
+  }
+}
+
+class StopsAfterTenPolls extends Caller {
+  override poll(payment: Payment, answer: Heard | undefined): Meaning {
+    const meaning = super.poll(payment, answer);
+    if (payment.polls >= 10 && payment.status === 'processing') payment.status = 'unknown';
+    return meaning;
+  }
+}
+
+class PollsOn extends Caller {
+  override isEnded(_payment: Payment): boolean {
+    return false;
+  }
+}
+
+class PutIgnoresRetryAfter extends Caller {
+  override put(payment: Payment, answer: Heard | undefined): Meaning {
+    const meaning = super.put(payment, answer);
+    return 'record' in meaning ? meaning : { again_ms: 0 };
+  }
+}
+
+class DatesOfRetryAfter extends Caller {
+  override retryAfterMs(answer: Heard | undefined): number {
+    return (Number(answer?.headers.get('retry-after') ?? 0) || 0) * 1_000; // a date is NaN is 0
+  }
+}
+
+class RetryAfterInMs extends Caller {
+  override retryAfterMs(answer: Heard | undefined): number {
+    return Number(answer?.headers.get('retry-after') ?? 0) || 0;
+  }
+}
+
+class TokenForEachCall extends Caller {
+  override async credential(): Promise<{ readonly [name: string]: string }> {
+    if ('key' in this.access) return super.credential();
+    return { authorization: `Bearer ${await this.fetchToken()}` };
+  }
+}
+
+class TokenHerd extends Caller {
+  #token: string | undefined;
+
+  override async credential(refused?: string): Promise<{ readonly [name: string]: string }> {
+    if ('key' in this.access) return super.credential();
+    // The token is shared once it is there; whoever comes before fetches one of their own.
+    if (this.#token === undefined || refused !== undefined) this.#token = await this.fetchToken();
+    return { authorization: `Bearer ${this.#token}` };
+  }
+}
+
+class RefusedTokenStays extends Caller {
+  override credential(): Promise<{ readonly [name: string]: string }> {
+    return super.credential(); // never told that the token was refused
+  }
+}
+
+class NewIdOnRetry extends Caller {
+  override path(payment: Payment): string {
+    if (payment.puts < 2 || payment.polls > 0) return super.path(payment);
+    return super.path({ ...payment, platform_payment_id: randomUUID() });
+  }
+
+  override putBody(payment: Payment): string {
+    const { platform_batch_id, amount_in_cents } = payment;
+    return JSON.stringify({ platform_batch_id, amount_in_cents });
+  }
+}
+
+class NewBatchOnRetry extends Caller {
+  override putBody(payment: Payment): string {
+    const { platform_payment_id, platform_batch_id, amount_in_cents, puts } = payment;
+    return this.body(platform_payment_id, `${platform_batch_id}-${String(puts)}`, amount_in_cents);
+  }
+}
+
+class NoBackoff extends Caller {
+  override backoffMs(): number {
+    return 2;
+  }
+}
+
+class NoDeadline extends Caller {
+  override deadlineMs(): number {
+    return 2_000_000_000;
+  }
+}
+
+class PollsOnceAndBelieves extends Caller {
+  override put(payment: Payment, answer: Heard | undefined): Meaning {
+    const meaning = super.put(payment, answer);
+    // 200 on the PUT is taken for the money being there.
+    if ('record' in meaning) payment.status = 'succeeded';
+    return meaning;
+  }
+}
+
+class CanceledStaysOpen extends Caller {
+  override take(payment: Payment, record: Record): void {
+    // "cancelled": the word of the list has two l.
+    if (record['status'] !== 'canceled') super.take(payment, record);
+  }
+}
+
+class AcceptedBy202 extends Caller {
+  override put(payment: Payment, answer: Heard | undefined): Meaning {
+    if (answer === undefined) return super.put(payment, answer);
+    return answer.status >= 200 && answer.status < 300
+      ? { record: {} } // any 2xx is accepted, whatever the body
+      : super.put(payment, answer);
+  }
+}
+
+// 16. Requests that are wrong
+
+class AmountAsText extends Caller {
+  override body(platform_payment_id: string, platform_batch_id: string, cents: number): string {
+    const amount_in_cents = String(cents); // BigInt columns come back as texts
+    return JSON.stringify({ platform_payment_id, platform_batch_id, amount_in_cents });
+  }
+}
+
+class AmountInDollars extends Caller {
+  override body(platform_payment_id: string, platform_batch_id: string, cents: number): string {
+    const amount_in_cents = cents / 100;
+    return JSON.stringify({ platform_payment_id, platform_batch_id, amount_in_cents });
+  }
+}
+
+class AmountWithPoint extends Caller {
+  override putBody({ body }: Payment): string {
+    return body.replace(/("amount_in_cents":[0-9]+)/, '$1.0'); // a serializer of doubles
+  }
+}
+
+class CentsCutByDouble extends Caller {
+  override cents(asked: number): number {
+    return Math.floor((asked / 100) * 100);
+  }
+}
+
+class CentOff extends Caller {
+  override cents(asked: number): number {
+    return asked > 1 ? asked - 1 : asked; // paid less a fee
+  }
+}
+
+class NoContentType extends Caller {
+  override putHeaders(): { readonly [name: string]: string } {
+    return { 'content-type': 'text/plain' };
+  }
+}
+
+class SchemeBeforeKey extends Caller {
+  override async credential(): Promise<{ readonly [name: string]: string }> {
+    const credential = await super.credential();
+    const key = credential['authorization'];
+    return key === undefined ? credential : { authorization: `Bearer ${key}` };
+  }
+}
+
+class TokenByJson extends Caller {
+  override tokenRequest(): RequestInit {
+    return {
+      method: 'POST',
+      headers: { 'content-type': 'application/json' },
+      body: JSON.stringify(Object.fromEntries(this.tokenForm())),
+    };
+  }
+}
+
+class TokenByBasic extends Caller {
+  override tokenRequest(): RequestInit {
+    const form = this.tokenForm();
+    const pair = `${form.get('client_id') ?? ''}:${form.get('client_secret') ?? ''}`;
+    form.delete('client_id');
+    form.delete('client_secret');
+    const authorization = `Basic ${Buffer.from(pair).toString('base64')}`;
+    return { method: 'POST', headers: { authorization }, body: form };
+  }
+}
+
+class ScopeWithComma extends Caller {
+  override tokenForm(): URLSearchParams {
+    const form = super.tokenForm();
+    form.set('scope', 'read,write');
+    return form;
+  }
+}
+
+class ScopeMissing extends Caller {
+  override tokenForm(): URLSearchParams {
+    const form = super.tokenForm();
+    form.delete('scope');
+    return form;
+  }
+}
+
+class IdOfOrder extends Caller {
+  override newId(order: Pick<Payment, 'biller_id' | 'account_id' | 'amount_in_cents'>): string {
+    const text = JSON.stringify([order.biller_id, order.account_id, order.amount_in_cents]);
+    return createHash('sha256').update(text).digest('hex').slice(0, 32); // two equal payments are one
+  }
+}
+
+class BatchMissing extends Caller {
+  override body(platform_payment_id: string, _batch: string, amount_in_cents: number): string {
+    return JSON.stringify({ platform_payment_id, amount_in_cents });
+  }
+}
+
+class BatchEmpty extends Caller {
+  override batch(): string {
+    return '';
+  }
+}
+
+class BatchIsNumber extends Caller {
+  override body(platform_payment_id: string, _batch: string, amount_in_cents: number): string {
+    const platform_batch_id = 20_261_122;
+    return JSON.stringify({ platform_payment_id, platform_batch_id, amount_in_cents });
+  }
+}
+
+class AccountFolded extends Caller {
+  override path(payment: Payment): string {
+    return super.path({ ...payment, account_id: payment.account_id.toLowerCase() });
+  }
+}
+
+class KeyInQueryToo extends Caller {
+  override path(payment: Payment): string {
+    const key = 'key' in this.access ? this.access.key : this.access.client_id;
+    return `${super.path(payment)}?api_key=${encodeURIComponent(key)}`;
+  }
+}
+
+class BodyNamesAnother extends Caller {
+  override putBody(payment: Payment): string {
+    return this.body(randomUUID(), payment.platform_batch_id, payment.amount_in_cents);
+  }
+}
+
+class CamelCase extends Caller {
+  override body(platformPaymentId: string, platformBatchId: string, amountInCents: number): string {
+    return JSON.stringify({ platformPaymentId, platformBatchId, amountInCents });
+  }
+}
+
+const wrong = (
+  defect: number,
+  access: WrongCaller['access'],
+  make: WrongCaller['make'],
+  breaks: string,
+  how: string,
+): WrongCaller => ({ name: make.name, defect, access, make, breaks, how });
+
+export const WRONG_CALLERS: readonly WrongCaller[] = [
+  wrong(15, 'key', FailsOn404, 'RU4 ST3', 'a poll answered 404 makes a payment failed'),
+  wrong(15, 'key', FailsOn409, 'ST3', 'a PUT answered 409 makes a payment failed'),
+  wrong(15, 'key', FailsOnAny4xx, 'ST3', 'any 4xx to a PUT makes a payment failed'),
+  wrong(15, 'key', GivesUpAfterFive, 'ST3 S4', 'five PUTs without an answer make it failed'),
+  wrong(15, 'key', FailsOnTimeout, 'ST3', 'a PUT that hangs makes a payment failed'),
+  wrong(15, 'key', FailsOnUnparsable, 'ST3', 'an answer that cannot be read makes it failed'),
+  wrong(15, 'key', FollowsRedirects, 'S3', 'redirects are followed, the credential goes along'),
+  wrong(15, 'key', FoldsStatus, 'PF4', 'SUCCEEDED is taken for succeeded'),
+  wrong(15, 'key', NotProcessingIsSuccess, 'PF4', 'an unknown status is taken for success'),
+  wrong(15, 'key', PostedIsSuccess, 'PF4 PF8', 'posted_at counts for more than status'),
+  wrong(15, 'key', ReadsAnyBody, 'ST3', 'the body of a 5xx is read like an answer'),
+  wrong(15, 'key', TrustsAnyRecord, 'PF2 PF6', 'the record of another payment is believed'),
+  wrong(15, 'key', AmountNotCompared, 'PF6', 'the record of another amount is believed'),
+  wrong(15, 'key', StopsAfterTenPolls, 'S4 RU4', 'polling stops after ten polls'),
+  wrong(15, 'key', PollsOn, 'RU4', 'polling goes on after the end'),
+  wrong(15, 'key', PutIgnoresRetryAfter, 'LI1', 'Retry-After on a PUT is ignored'),
+  wrong(15, 'key', DatesOfRetryAfter, 'LI1', 'Retry-After with a date is ignored'),
+  wrong(15, 'key', RetryAfterInMs, 'LI1', 'Retry-After is read as milliseconds'),
+  wrong(15, 'oauth', TokenForEachCall, 'OA3 OA4', 'each call fetches a token'),
+  wrong(15, 'oauth', TokenHerd, 'OA4', 'calls at once fetch a token each'),
+  wrong(15, 'oauth', RefusedTokenStays, 'OA4', 'a refused token is used for ever'),
+  wrong(15, 'key', NewIdOnRetry, 'RU5 PF2', 'a repeated PUT has a new id'),
+  wrong(15, 'key', NewBatchOnRetry, 'RU5 PF3', 'a repeated PUT has another batch'),
+  wrong(15, 'key', NoBackoff, 'LI1', 'what fails is repeated at once'),
+  wrong(15, 'key', NoDeadline, 'S4', 'a call that hangs is waited for without end'),
+  wrong(15, 'key', PollsOnceAndBelieves, 'RU1 S4', 'the 200 of the PUT is taken for success'),
+  wrong(15, 'key', CanceledStaysOpen, 'PF4 RU4', 'canceled is not known as an end'),
+  wrong(15, 'key', AcceptedBy202, 'B4', 'any 2xx to a PUT counts as accepted'),
+  wrong(16, 'key', AmountAsText, 'S5 PF6', 'the amount is a text'),
+  wrong(16, 'key', AmountInDollars, 'S5 PF6', 'the amount is in dollars'),
+  wrong(16, 'key', AmountWithPoint, 'S5 PF6', 'the amount is written 1234.0'),
+  wrong(16, 'key', CentsCutByDouble, 'PF6', 'some amounts lose a cent'),
+  wrong(16, 'key', CentOff, 'PF6', 'the amount is a cent less than asked for'),
+  wrong(16, 'key', NoContentType, 'B4', 'the PUT is sent as text/plain'),
+  wrong(16, 'authorization', SchemeBeforeKey, 'KY2', 'Bearer stands before a static key'),
+  wrong(16, 'oauth', TokenByJson, 'OA2', 'the token is asked for with JSON'),
+  wrong(16, 'oauth', TokenByBasic, 'OA2', 'client id and secret come as Basic'),
+  wrong(16, 'oauth', ScopeWithComma, 'OA2', 'scopes are separated by a comma'),
+  wrong(16, 'oauth', ScopeMissing, 'OA2', 'no scope is asked for'),
+  wrong(16, 'key', IdOfOrder, 'PF2', 'two equal payments share an id'),
+  wrong(16, 'key', BatchMissing, 'PF3', 'the batch is missing'),
+  wrong(16, 'key', BatchEmpty, 'PF3', 'the batch is empty'),
+  wrong(16, 'key', BatchIsNumber, 'PF3', 'the batch is a number'),
+  wrong(16, 'key', AccountFolded, 'B4', 'the account id is folded'),
+  wrong(16, 'key', KeyInQueryToo, 'KY1', 'the credential stands in the address too'),
+  wrong(16, 'key', BodyNamesAnother, 'PF2', 'the body names another payment than the path'),
+  wrong(16, 'key', CamelCase, 'B4 PF6', 'the names of the fields are in camel case'),
+];
