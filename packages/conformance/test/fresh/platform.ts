@@ -2,7 +2,7 @@
  * A plain right platform, as far as a partner's server sees one: the token endpoint, written from
  * the interface alone. wrong-platforms.ts changes one method of it at a time.
  */
-import { randomBytes } from 'node:crypto';
+import { randomBytes, randomUUID } from 'node:crypto';
 import http, { type IncomingHttpHeaders } from 'node:http';
 import type { AddressInfo } from 'node:net';
 
@@ -11,6 +11,9 @@ export const KNOWN_ACCOUNT = 'A-1';
 export const UNKNOWN_ACCOUNT = 'A-404';
 export const BILLER = 'city-water';
 const MAX_BODY_BYTES = 65_536;
+const REQUESTS_PER_SECOND = 25;
+const BURST = 50;
+const LIFETIME_MS = 30 * 60_000;
 
 export type Json = Readonly<Record<string, unknown>>;
 
@@ -18,6 +21,7 @@ export interface Answer {
   readonly status: number;
   readonly body: unknown;
   readonly type?: string;
+  readonly headers?: Readonly<Record<string, string>>;
 }
 
 export interface Request {
@@ -44,6 +48,8 @@ export const isObject = (value: unknown): value is Json =>
 export class Platform {
   readonly kind: 'biller' | 'aggregator';
   readonly #server: http.Server;
+  #left = BURST;
+  #at = Date.now();
 
   constructor(kind: 'biller' | 'aggregator') {
     this.kind = kind;
@@ -70,13 +76,19 @@ export class Platform {
       throw new Refused(405, 'METHOD_NOT_ALLOWED', 'Only POST is allowed here');
     }
     this.authenticate(request);
+    this.spend();
     if (!this.isJson(request.headers['content-type'] ?? '')) {
       throw new Refused(415, 'UNSUPPORTED_MEDIA_TYPE', 'Send application/json');
     }
     const body = this.parse(request.text);
     this.check(body);
     if (!this.accountExists(body)) throw this.notFound();
-    return { status: 200, body: this.tokenBody(this.token(body)) };
+    const expires = new Date(Date.now() + LIFETIME_MS).toISOString();
+    return {
+      status: 200,
+      body: this.tokenBody(this.token(body)),
+      headers: { 'token-expires-at': expires },
+    };
   }
 
   authenticate({ headers }: Request): void {
@@ -84,6 +96,15 @@ export class Platform {
     if (typeof client !== 'string' || typeof key !== 'string') throw this.unauthorized();
     if (!this.clientIs(client)) throw this.unknownClient();
     if (!this.keyIs(key)) throw this.unauthorized();
+  }
+
+  /** Twenty-five requests a second, and fifty at once. */
+  spend(): void {
+    const now = Date.now();
+    this.#left = Math.min(BURST, this.#left + ((now - this.#at) * REQUESTS_PER_SECOND) / 1_000);
+    this.#at = now;
+    if (this.#left < 1) throw new Refused(429, 'TOO_MANY_REQUESTS', 'Too many requests');
+    this.#left -= 1;
   }
 
   clientIs(given: string): boolean {
@@ -221,14 +242,18 @@ export class Platform {
     } catch (error) {
       answer = this.refusal(error);
     }
-    const { status, body, type = 'application/json' } = answer;
+    const { status, body, type = 'application/json', headers = {} } = answer;
     const text = typeof body === 'string' ? body : JSON.stringify(body);
-    response.writeHead(status, { 'content-type': type }).end(text);
+    const common = { 'content-type': type, 'x-request-id': randomUUID() };
+    response.writeHead(status, { ...common, ...headers }).end(text);
   }
 
   refusal(error: unknown): Answer {
     if (error instanceof Refused) {
-      return { status: error.status, body: { code: error.code, message: error.message } };
+      const { status, code, message } = error;
+      const headers =
+        status === 405 ? { allow: 'POST' } : status === 429 ? { 'retry-after': '1' } : undefined;
+      return { status, body: { code, message }, ...(headers === undefined ? {} : { headers }) };
     }
     return {
       status: 500,

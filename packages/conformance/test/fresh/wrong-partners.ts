@@ -64,6 +64,7 @@ class GuardOnReads extends Partner {
 
 class WorkBeforeGuard extends Partner {
   override async answer(call: Call): Promise<Answer> {
+    if (call.path[0] === 'oauth') return super.answer(call);
     // Guard and handler start together; the handler's result is dropped when the guard refuses.
     const work = this.route(call);
     work.catch(() => undefined);
