@@ -924,6 +924,23 @@ export const PARTNER_MUTANTS: readonly PartnerMutant[] = [
     },
   },
   {
+    name: 'late-index',
+    wrong: 'does not find a payment by Get Payment in the first half second',
+    breaks: ['P56'],
+    also: ['P55'],
+    verdict: 'FAIL',
+    behaviour: () => ({
+      answer(call, answer, partner) {
+        if (call.operation !== 'get_payment' || answer.status !== 200) return undefined;
+        const known = partner.find(call.params['platform_payment_id'] ?? '');
+        const age = partner.now() - Date.parse(known?.initiated_at ?? '');
+        return age > 500
+          ? undefined
+          : { status: 404, body: { code: 'PAYMENT_NOT_FOUND', message: 'Payment not found' } };
+      },
+    }),
+  },
+  {
     name: 'overrun',
     wrong: 'fails inside once a payment was polled thirty times',
     breaks: ['P57'],

@@ -89,6 +89,7 @@ export const WRONG_PARTNERS: readonly PartnerMutant[] = [
         name: `open-${operation}`,
         wrong: `asks for no credential on ${operation} alone`,
         breaks: 'P01',
+        also: ['P02'],
         behaviour: () => admits((key) => key === '', [operation]),
       }),
   ),

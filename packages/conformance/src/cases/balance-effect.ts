@@ -43,10 +43,15 @@ export async function measureBalances(t: PartnerContext): Promise<BalanceVerdict
   if (sure.length > 0) return { effects: sure };
   if (effects.some((effect) => effect.fell > effect.expected || rose(effect))) {
     const sign = effects.some(rose) ? -1 : 1;
-    const follows = await run.once('the balance follows', () => balanceFollows(t, sign));
+    const follows = await followsAtOnce(t, sign);
     if (!follows) return { unmeasured: 'the amount due does not follow each payment at once' };
   }
   return { effects };
+}
+
+/** True when two more payments show that the amount due follows each payment immediately; found out once in a run. */
+export function followsAtOnce(t: PartnerContext, sign: 1 | -1 = 1): Promise<boolean> {
+  return t.run.once('the balance follows', () => balanceFollows(t, sign));
 }
 
 /**

@@ -33,6 +33,7 @@ export function isReadableReason(reason: Json | undefined): boolean {
     /\p{L}{2,}/u.test(reason) &&
     !looksLikeCode(reason.trim()) &&
     !looksInternal(reason) &&
+    !tellsOfProgram(reason) &&
     !tellsOfDatabase(reason)
   );
 }
@@ -53,6 +54,25 @@ function tellsOfDatabase(text: string): boolean {
       text,
     ) ||
     /\b\w+_(?:fk|fkey|pk|pkey|key|idx|uq|uniq|unique|chk|check|constraint)\b/i.test(text)
+  );
+}
+
+/** True for a text that a program printed in place of one: a value without words, an unfilled template, a failed call. */
+function tellsOfProgram(text: string): boolean {
+  return (
+    /^\s*(?:null|undefined|none|nil|nan|true|false)\s*$/i.test(text) ||
+    /\[object \w+\]|\$?\{\{?\s*\w*\s*\}?\}|%(?:\(\w+\))?[sdv]\b|<\/?[a-z]+(?:\s[^>]*)?\/?>/i.test(
+      text,
+    ) ||
+    /\brpc error\b|\bdesc = |\bno rows in result set\b|\bstatus code:? \d{3}\b|\bHTTP\/?\s?\d/i.test(
+      text,
+    ) ||
+    /\bcannot read propert|\bis not a function\b|\bis not defined\b|\bnull pointer\b|\bnil pointer\b|\bNoneType\b|\bunexpected token\b/i.test(
+      text,
+    ) ||
+    /\b(?:ETIMEDOUT|ECONNRESET|ENOTFOUND|EPIPE|socket hang up|connection refused|connection reset)\b/i.test(
+      text,
+    )
   );
 }
 

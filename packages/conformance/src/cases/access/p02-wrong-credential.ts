@@ -4,7 +4,7 @@ import { own } from '../../check/planned-payments.ts';
 import { refusesAll } from './refusal.ts';
 
 /** Maximum number of wrong credentials tried; the plan reserves one payment for each. */
-const MOST = 7;
+const MOST = 8;
 
 export const p02: PartnerCase = {
   id: 'P02',
@@ -13,7 +13,7 @@ export const p02: PartnerCase = {
   severity: 'must',
   profile: 'contract',
   sends:
-    'every operation with a made-up credential, and with the right one cut, lengthened, in another case, or with one character changed',
+    'every operation with a made-up credential, an empty one, and with the right one cut, lengthened, in another case, or with one character changed',
   expects: 'a refusal (401) each time, with no data in it, and no payment',
   likely_cause:
     'Only the presence of the header is checked, the value is compared by its beginning or without case, or the signature of a token is never verified.',
@@ -38,6 +38,7 @@ async function freshToken(t: PartnerContext): Promise<string> {
 function wrongKeys(header: string, key: string): (readonly [string, Proof])[] {
   const tries: [string, string][] = [
     ['a made-up key', 'wrong-key-duebridge'],
+    ['an empty key', ''],
     ['the key and one letter more', `${key}x`],
     ['the key without its last letter', key.slice(0, -1)],
     ['the first letter of the key', key.slice(0, 1)],
@@ -45,7 +46,7 @@ function wrongKeys(header: string, key: string): (readonly [string, Proof])[] {
     ['the key in another case', otherCase(key)],
   ];
   return tries
-    .filter(([, value]) => value !== '' && value !== key)
+    .filter(([name, value]) => value !== key && (value !== '' || name === 'an empty key'))
     .map(([name, value]) => [name, { [header]: value }] as const);
 }
 
@@ -59,6 +60,7 @@ function wrongTokens(token: string): (readonly [string, Proof])[] {
     // Never the last character: the final base64 character may carry bits that decoders ignore.
     ['the token with its end changed', `Bearer ${changed(token, token.length - 6)}`],
     ['the token with its middle changed', `Bearer ${changed(token, Math.floor(token.length / 2))}`],
+    ['the token in another case', `Bearer ${otherCase(token)}`],
   ];
   if (parts.length === 3)
     tries.push(['the token without its signature', `Bearer ${parts[0]}.${parts[1]}.`]);

@@ -9,7 +9,7 @@ export const p12: PartnerCase = {
   severity: 'should',
   profile: 'contract',
   sends:
-    'GET account with ids that hold an encoded slash, a broken encoding, letters outside ASCII, or 128 characters',
+    'GET account with ids that hold an encoded slash, a broken encoding, letters outside ASCII, or 128 characters; and with a known id in another case, or with a space around it',
   expects: 'no 5xx, and never another account than the one asked for',
   likely_cause:
     'A proxy or router decodes %2F before it splits the path, or the id is cut to a column length.',
@@ -37,6 +37,18 @@ export const p12: PartnerCase = {
       t.should(account === undefined || account['account_id'] === id, {
         expected: 'no other account than the one asked for',
         got: tell(reply),
+        at: reply,
+      });
+    }
+    const upper = payable.toUpperCase();
+    const folded = upper === payable ? payable.toLowerCase() : upper;
+    for (const id of [folded, `${payable} `, ` ${payable}`].filter((id) => id !== payable)) {
+      const reply = await t.readAccount(id);
+      const account = isSuccess(reply) ? asObject(reply.json) : undefined;
+      t.strict(account === undefined || account['account_id'] === id, {
+        expected: `no account for ${JSON.stringify(id)}: ids are compared byte for byte`,
+        got: tell(reply),
+        cause: 'Ids are trimmed or folded on the way in, or the column compares without case.',
         at: reply,
       });
     }

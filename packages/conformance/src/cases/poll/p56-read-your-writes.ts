@@ -1,26 +1,48 @@
 import type { PartnerCase } from '../../check/check.ts';
-import { tell } from '../../check/http.ts';
+import { isSuccess, tell } from '../../check/http.ts';
+import type { PartnerContext } from '../../check/partner-context.ts';
 import { recordOf } from '../../check/payment-fields.ts';
-import { sharedAll } from '../../check/planned-payments.ts';
+import { own, sharedAll } from '../../check/planned-payments.ts';
+import { isAnswer } from '../shared.ts';
 
 export const p56: PartnerCase = {
   id: 'P56',
   title: 'A payment can be read as soon as its PUT was answered',
-  clauses: ['ST1', 'B5'],
+  clauses: ['ST1', 'B5', 'B3'],
   severity: 'must',
   profile: 'contract',
-  sends: 'PUT payment, then GET at once (the payment of P20)',
-  expects: '200 with that payment',
+  // When little else is sent: a read that came late would prove nothing.
+  stage: 'last',
+  sends:
+    'PUT payment, then GET at once (the payment of P20); PUT of another payment, then Get Account Payment and Get Payment, each at once',
+  expects: '200 with that payment from both',
   likely_cause:
-    'The answer leaves before the row is committed, or reads go to a replica that lags.',
-  creates: (target) => sharedAll(target, ['first']),
-  async run(t) {
+    'The answer leaves before the row is committed, or reads go to a replica or an index that lags.',
+  creates: (target) => [...sharedAll(target, ['first']), own(target, 56)],
+  async run(t: PartnerContext) {
     const { subject } = await t.accepted();
-    const found = recordOf(subject.read);
-    t.must(found?.['platform_payment_id'] === subject.intent.platform_payment_id, {
+    const before = recordOf(subject.read);
+    t.must(before?.['platform_payment_id'] === subject.intent.platform_payment_id, {
       expected: `200 with platform_payment_id "${subject.intent.platform_payment_id}"`,
       got: tell(subject.read),
       at: subject.read,
     });
+    const intent = t.intend(own(t.target, 56));
+    const put = await t.put(intent, { burst: true });
+    if (!isSuccess(put)) return;
+    const reads = await Promise.all([
+      t.read(intent, { burst: true }),
+      ...(t.target.paths.get_payment === null ? [] : [t.readById(intent, { burst: true })]),
+    ]);
+    for (const [place, read] of reads.entries()) {
+      if (!isAnswer(t, read)) continue;
+      const found = recordOf(read);
+      t.must(found?.['platform_payment_id'] === intent.platform_payment_id, {
+        expected: `200 with platform_payment_id "${intent.platform_payment_id}"`,
+        got: tell(read),
+        clause: place === 0 ? 'B5' : 'B3',
+        at: read,
+      });
+    }
   },
 };

@@ -2,7 +2,7 @@ import type { Json } from '@duebridge/contract';
 import type { PartnerCase } from '../../check/check.ts';
 import { show, tell } from '../../check/http.ts';
 import type { PartnerContext } from '../../check/partner-context.ts';
-import { isAnswer } from '../shared.ts';
+import { ENDED_FIELDS, isAnswer } from '../shared.ts';
 import { differences, recordOf, tellDifferences } from '../../check/payment-fields.ts';
 
 /** Fields set at acceptance that never change afterwards. */
@@ -19,18 +19,24 @@ const FIELDS = [
 export const p60: PartnerCase = {
   id: 'P60',
   title: 'What the first answer said of a payment still holds at its end',
-  clauses: ['PF6', 'PF1', 'PF2', 'PF3', 'PF7'],
+  clauses: ['PF6', 'PF1', 'PF2', 'PF3', 'PF7', 'RU2'],
   severity: 'must',
   profile: 'contract',
   stage: 'final',
   sends: 'nothing new: the first answer and the last of every payment of this run are compared',
   expects:
-    'the id, batch and amount that were sent, in both; the same payment_id and initiated_at in both; no payment_id for two payments',
+    'the id, batch and amount that were sent, in both; the same payment_id and initiated_at in both; no payment_id for two payments; what had ended is as it ended',
   likely_cause:
     'Posting copies the payment into another table, and rounds, defaults or renumbers on the way.',
   async run(t: PartnerContext) {
     const ids = new Map<string, string>();
     const known = t.run.intents.filter(({ first }) => first !== undefined);
+    const ends = new Map(
+      (await t.run.lives()).map(({ intent, life }) => [
+        intent.platform_payment_id,
+        life.end?.record,
+      ]),
+    );
     const lasts = await Promise.all(known.map(({ intent }) => t.read(intent)));
     for (const [place, { intent, first }] of known.entries()) {
       const last = lasts[place];
@@ -72,6 +78,15 @@ export const p60: PartnerCase = {
         expected: 'the fields of the first answer',
         got: tellDifferences(first.record, last, FIELDS),
         clause: CLAUSE_OF[changed ?? ''] ?? 'PF6',
+        at: last,
+      });
+      const end = ends.get(intent.platform_payment_id);
+      if (end === undefined || changed !== undefined) continue;
+      t.must(differences(end, record, ENDED_FIELDS).length === 0, {
+        expected: `the payment as it ended, status ${show(end['status'])}`,
+        got: tellDifferences(end, last, ENDED_FIELDS),
+        clause: 'RU2',
+        cause: 'A later job, or the next start of the server, rewrites payments that have ended.',
         at: last,
       });
     }

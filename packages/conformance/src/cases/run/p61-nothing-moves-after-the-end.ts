@@ -1,7 +1,13 @@
 import type { PartnerCase } from '../../check/check.ts';
 import { show } from '../../check/http.ts';
 import type { PartnerContext } from '../../check/partner-context.ts';
-import { differences, recordOf, tellDifferences } from '../../check/payment-fields.ts';
+import {
+  differences,
+  recordOf,
+  tellDifferences,
+  type Intent,
+  type PaymentFields,
+} from '../../check/payment-fields.ts';
 import { ENDED_FIELDS, isAnswer } from '../shared.ts';
 
 export const p61: PartnerCase = {
@@ -16,11 +22,11 @@ export const p61: PartnerCase = {
   likely_cause:
     'A repeat puts an ended payment back to processing, a failed one is tried again by itself, or a later job rewrites the record.',
   async run(t: PartnerContext) {
-    const lives = await t.run.lives();
-    const ended = lives.flatMap(({ intent, life }) =>
-      life.end === undefined ? [] : { intent, end: life.end.record },
-    );
-    t.given(ended.length > 0, 'no payment of this run has ended');
+    t.given((await endedPayments(t)).length > 0, 'no payment of this run has ended');
+  },
+  // As late as the run allows: P57 polls for seconds, and what changes an ended payment is often a later job.
+  async atEnd(t: PartnerContext) {
+    const ended = await endedPayments(t);
     await Promise.all(
       ended.map(async ({ intent, end }) => {
         for (const again of ['read', 'put', 'read'] as const) {
@@ -43,3 +49,11 @@ export const p61: PartnerCase = {
     t.tried = `${ended.length}`;
   },
 };
+
+async function endedPayments(
+  t: PartnerContext,
+): Promise<{ readonly intent: Intent; readonly end: PaymentFields }[]> {
+  return (await t.run.lives()).flatMap(({ intent, life }) =>
+    life.end === undefined ? [] : { intent, end: life.end.record },
+  );
+}

@@ -1,7 +1,13 @@
 import type { PartnerCase } from '../../check/check.ts';
 import type { PartnerContext } from '../../check/partner-context.ts';
 import { sharedAll } from '../../check/planned-payments.ts';
-import { CONTROLS, fellByWhatFailed, measureBalances, rose } from '../balance-effect.ts';
+import {
+  CONTROLS,
+  fellByWhatFailed,
+  followsAtOnce,
+  measureBalances,
+  rose,
+} from '../balance-effect.ts';
 
 export const p62: PartnerCase = {
   id: 'P62',
@@ -12,7 +18,7 @@ export const p62: PartnerCase = {
   stage: 'final',
   sends: 'GET balance of every account before the first payment and after the last has ended',
   expects:
-    'no account is credited with more than its payments that succeeded: not for refused, failed, canceled or repeated ones',
+    'no account is credited with more than its payments that succeeded: not for refused, failed, canceled or repeated ones; nor with less, where the amount due follows each payment at once',
   likely_cause:
     'The ledger is written at acceptance and not undone when the payment fails, or once for each request.',
   creates: (target) => sharedAll(target, CONTROLS),
@@ -45,6 +51,14 @@ export const p62: PartnerCase = {
         at: reply,
       });
       if (fell < expected) {
+        const lost = fell > 0 && (await followsAtOnce(t));
+        t.should(!lost, {
+          expected: `the amount due of ${account_id} falls by ${expected} cents, the sum of its payments that succeeded`,
+          got: `it fell by ${fell} cents, although it follows a single payment at once`,
+          cause:
+            'Payments posted at the same moment overwrite each other’s balance: read, subtract, write without a lock.',
+          at: reply,
+        });
         t.notes.push(
           `The amount due of ${account_id} fell by ${fell} cents, not yet by ${expected}.`,
         );

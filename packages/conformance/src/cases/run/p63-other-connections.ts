@@ -1,43 +1,111 @@
 import type { PartnerCase } from '../../check/check.ts';
 import { show, tell } from '../../check/http.ts';
 import type { PartnerContext } from '../../check/partner-context.ts';
-import { recordOf } from '../../check/payment-fields.ts';
+import {
+  differences,
+  isTerminalWord,
+  recordOf,
+  tellDifferences,
+  type PaymentFields,
+} from '../../check/payment-fields.ts';
 import { own } from '../../check/planned-payments.ts';
-import { isAnswer } from '../shared.ts';
+import { ENDED_FIELDS, isAnswer } from '../shared.ts';
 
 /** Connections over which the payment is put and read again. */
 const CONNECTIONS = 8;
 
+/** Payments that are followed to their end, each read over a new connection. */
+const FOLLOWED = 4;
+
+/** Longest wait for the end of a followed payment. */
+const LONGEST_MS = 15_000;
+
+/** How long a payment is read on after its end, in first gaps between two polls (Pace). */
+const GAPS_AFTER_THE_END = 10;
+
+/** The gap between two reads grows to this many first gaps. */
+const WIDEST_GAP = 3;
+
 export const p63: PartnerCase = {
   id: 'P63',
   title: 'A payment is known on every connection as soon as one has accepted it',
-  clauses: ['RU5', 'PF2', 'B5'],
+  clauses: ['RU5', 'PF2', 'B5', 'RU2'],
   severity: 'must',
   profile: 'contract',
-  sends: `PUT payment; then GET, and the same PUT, over ${CONNECTIONS} new connections each`,
-  expects: 'the same payment_id on each: replicas behind a balancer share what they know',
+  // When little else is sent: a replica that lags by a second would catch up while reads wait for their turn.
+  stage: 'last',
+  sends: `PUT payment; then GET, and the same PUT, over ${CONNECTIONS} new connections each; ${FOLLOWED} more payments are read to their end and on, each time over a new connection`,
+  expects:
+    'the same payment_id on each, and no way back from an end: replicas behind a balancer share what they know',
   likely_cause:
-    'Each process keeps ids in its own memory, or reads go to a replica that lags behind the writes.',
-  creates: (target) => [own(target, 64)],
+    'Each process keeps ids or answers in its own memory, or reads go to a replica that lags behind the writes.',
+  creates: (target) => [
+    own(target, 64),
+    ...Array.from({ length: FOLLOWED }, (_, place) => own(target, 340 + place)),
+  ],
   async run(t: PartnerContext) {
-    const intent = t.intend(own(t.target, 64));
-    const payment_id = recordOf(await t.put(intent, { fresh: true }))?.['payment_id'];
-    t.given(payment_id !== undefined, 'no new payment was accepted (see P20)');
-    const several = (send: () => ReturnType<typeof t.read>) =>
-      Promise.all(Array.from({ length: CONNECTIONS }, send));
-    for (const reply of [
-      ...(await several(() => t.read(intent, { fresh: true }))),
-      ...(await several(() => t.put(intent, { fresh: true }))),
-      ...(await several(() => t.read(intent, { fresh: true }))),
-    ]) {
-      if (!isAnswer(t, reply)) return;
-      const same = t.must(recordOf(reply)?.['payment_id'] === payment_id, {
-        expected: `200 with payment_id ${show(payment_id)}`,
-        got: tell(reply),
-        clause: reply.exchange.method === 'PUT' ? 'RU5' : 'B5',
-        at: reply,
-      });
-      if (!same) return;
-    }
+    await Promise.all([
+      sameEverywhere(t),
+      ...Array.from({ length: FOLLOWED }, (_, place) => follow(t, place)),
+    ]);
   },
 };
+
+async function sameEverywhere(t: PartnerContext): Promise<void> {
+  const intent = t.intend(own(t.target, 64));
+  const payment_id = recordOf(await t.put(intent, { fresh: true }))?.['payment_id'];
+  t.given(payment_id !== undefined, 'no new payment was accepted (see P20)');
+  const several = (send: () => ReturnType<typeof t.read>) =>
+    Promise.all(Array.from({ length: CONNECTIONS }, send));
+  for (const reply of [
+    ...(await several(() => t.read(intent, { fresh: true }))),
+    ...(await several(() => t.put(intent, { fresh: true }))),
+    ...(await several(() => t.read(intent, { fresh: true }))),
+  ]) {
+    if (!isAnswer(t, reply)) return;
+    const same = t.must(recordOf(reply)?.['payment_id'] === payment_id, {
+      expected: `200 with payment_id ${show(payment_id)}`,
+      got: tell(reply),
+      clause: reply.exchange.method === 'PUT' ? 'RU5' : 'B5',
+      at: reply,
+    });
+    if (!same) return;
+  }
+}
+
+/** Reads one payment over ever new connections until it has ended and for a while longer: an end that was told stays told. */
+async function follow(t: PartnerContext, place: number): Promise<void> {
+  const { run } = t;
+  const intent = t.intend(own(t.target, 340 + place));
+  const put = await t.put(intent, { fresh: true });
+  if (recordOf(put) === undefined || run.endsLater) return;
+  const first_ms = run.pace.poll_first_ms;
+  let gap_ms = first_ms;
+  let until = run.now() + Math.min(run.window_ms, LONGEST_MS);
+  let end: PaymentFields | undefined;
+  while (run.now() < until) {
+    const read = await t.read(intent, { fresh: true });
+    if (!isAnswer(t, read)) return;
+    const record = recordOf(read);
+    if (end !== undefined) {
+      const same = t.must(
+        record !== undefined && differences(end, record, ENDED_FIELDS).length === 0,
+        {
+          expected: `the payment as it ended, status ${show(end['status'])}, on every connection`,
+          got: tellDifferences(end, read, ENDED_FIELDS),
+          clause: 'RU2',
+          cause: 'Each replica caches answers for itself, or reads from a copy that lags behind.',
+          at: read,
+        },
+      );
+      if (!same) return;
+    } else if (record !== undefined && isTerminalWord(record['status'])) {
+      end = record;
+      until = run.now() + GAPS_AFTER_THE_END * first_ms;
+      gap_ms = first_ms;
+    }
+    // Payments at different phases: replicas that cache for a fixed time do not all forget at once.
+    await run.sleep(gap_ms * (1 + place / FOLLOWED));
+    gap_ms = Math.min(gap_ms * 1.2, first_ms * WIDEST_GAP);
+  }
+}

@@ -5,10 +5,12 @@ import {
   differences,
   recordOf,
   tellDifferences,
+  isTerminalWord,
   type Intent,
   type PaymentFields,
 } from '../../check/payment-fields.ts';
-import { LASTING_FIELDS } from '../shared.ts';
+import { own } from '../../check/planned-payments.ts';
+import { ENDED_FIELDS, LASTING_FIELDS } from '../shared.ts';
 
 /** Maximum time until the server answers again. */
 const BACK_WITHIN_MS = 60_000;
@@ -19,14 +21,17 @@ const MOST = 10;
 export const p66: PartnerCase = {
   id: 'P66',
   title: 'A restart forgets nothing',
-  clauses: ['PF2', 'RU5'],
+  clauses: ['PF2', 'RU5', 'RU3', 'PF1'],
   severity: 'must',
   profile: 'contract',
   stage: 'restart',
-  sends: `GET and the same PUT of up to ${MOST} payments, after the server under test was restarted`,
-  expects: '200 with the payments as they were: what was acknowledged is on disk',
+  sends: `PUT payment; then, after the server under test was restarted, GET and the same PUT of up to ${MOST} payments, GET of that one until it ends, and PUT of two new ones`,
+  expects:
+    '200 with the payments as they were: what was acknowledged is on disk; what was processing still ends; new payments have a payment_id of their own',
   likely_cause:
-    'Payments or idempotency keys are kept in memory, in a cache, or in a file that is not synchronised.',
+    'Payments, idempotency keys, the queue of what is to be posted, or the last number given out are kept in memory, in a cache, or in a file that is not synchronised.',
+  creates: (target) =>
+    target.restart_command === undefined ? [] : [own(target, 67), own(target, 68), own(target, 69)],
   async run(t: PartnerContext) {
     const { restart } = t.run;
     t.given(
@@ -41,6 +46,8 @@ export const p66: PartnerCase = {
       if (before !== undefined) known.push({ intent, before });
     }
     t.given(known.length > 0, 'no payment was accepted (see P20)');
+    const open = t.intend(own(t.target, 67));
+    const taken = recordOf(await t.put(open)) !== undefined;
     await restart();
     const deadline = t.run.now() + BACK_WITHIN_MS;
     let back = await t.readAccount();
@@ -52,20 +59,47 @@ export const p66: PartnerCase = {
     }
     t.given(isSuccess(back), `the server did not come back: ${tell(back)}`);
     for (const { intent, before } of known) {
+      const fields = isTerminalWord(before['status']) ? ENDED_FIELDS : LASTING_FIELDS;
       const read = await t.read(intent);
       const put = await t.put(intent);
       for (const reply of isSuccess(put) ? [read, put] : [read]) {
         const record = recordOf(reply);
         const same = t.must(
-          record !== undefined && differences(before, record, LASTING_FIELDS).length === 0,
+          record !== undefined && differences(before, record, fields).length === 0,
           {
             expected: `the payment with payment_id ${show(before['payment_id'])}, as before the restart`,
-            got: tellDifferences(before, reply, LASTING_FIELDS),
+            got: tellDifferences(before, reply, fields),
             at: reply,
           },
         );
         if (!same) return;
       }
     }
+    // P60 compares the payment_ids of all payments of the run, and P62 the balance.
+    for (const offset of [68, 69]) await t.put(t.intend(own(t.target, offset)));
+    if (taken) await stillEnds(t, open);
   },
 };
+
+/** What was accepted just before the restart ends as if there had been none. */
+async function stillEnds(t: PartnerContext, intent: Intent): Promise<void> {
+  const { run, target } = t;
+  if (run.endsLater || target.terminal_window_seconds === undefined) return;
+  const deadline = run.now() + run.window_ms;
+  for (;;) {
+    const read = await t.read(intent);
+    if (isTerminalWord(recordOf(read)?.['status'])) return;
+    if (run.now() >= deadline) {
+      t.must(false, {
+        expected: `an end, within ${target.terminal_window_seconds} s, of the payment that was accepted before the restart`,
+        got: tell(read),
+        clause: 'RU3',
+        cause:
+          'The queue of payments to be posted is in memory, and nothing fills it at the start.',
+        at: read,
+      });
+      return;
+    }
+    await run.sleep(run.pace.poll_first_ms);
+  }
+}

@@ -9,7 +9,7 @@ export const t03: TokenCase = {
   clauses: ['TR1', 'TR2', 'TR4', 'ER3'],
   severity: 'must',
   profile: 'contract',
-  sends: 'POST create token with each required field left out in turn',
+  sends: 'POST create token with each required field left out in turn, or (strict) empty',
   expects: 'a refusal with code and message, and no token',
   likely_cause: 'The body is stored as it comes, or a missing field becomes an empty text.',
   async run(t) {
@@ -29,8 +29,28 @@ export const t03: TokenCase = {
         at: reply,
       });
     }
+    if (t.profile !== 'strict') return;
+    for (const [name, body] of empty(t.target)) {
+      t.refused(await t.create(body), `an empty ${name}`, 'should');
+    }
   },
 };
+
+/** Required fields as empty texts. Not the last name: some people have one name alone. */
+function empty(target: PlatformTarget): [string, TokenBody][] {
+  const least = leastBody();
+  const address = fullBody(target)['address'] as TokenBody;
+  return [
+    ...['first_name', 'email', 'phone_number'].map((name): [string, TokenBody] => [
+      name,
+      { ...least, [name]: '' },
+    ]),
+    ...['address_line_1', 'city', 'zip'].map((name): [string, TokenBody] => [
+      `address.${name}`,
+      { ...least, address: { ...address, [name]: '' } },
+    ]),
+  ];
+}
 
 function lacking(target: PlatformTarget): [string, TokenBody][] {
   const least = leastBody();

@@ -8,7 +8,8 @@ export const t05: TokenCase = {
   decisions: [6],
   severity: 'must',
   profile: 'contract',
-  sends: 'POST create token with an X-Client-Id that was never issued',
+  sends:
+    'POST create token with an X-Client-Id that was never issued; and with the right one in another case',
   expects: '404 {"code": "NOT_FOUND", "message": "Resource not found"}',
   likely_cause: 'The general refusal of the authentication layer (401) answers first.',
   async run(t) {
@@ -24,5 +25,11 @@ export const t05: TokenCase = {
         at: reply,
       },
     );
+    const { client_id } = t.target;
+    const upper = client_id.toUpperCase();
+    const folded = upper === client_id ? client_id.toLowerCase() : upper;
+    if (folded === client_id) return;
+    const other = await t.create(undefined, { 'x-client-id': folded });
+    t.refused(other, 'the client id in another case, which was never issued', 'should');
   },
 };

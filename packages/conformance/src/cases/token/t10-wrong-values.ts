@@ -9,7 +9,7 @@ export const t10: TokenCase = {
   severity: 'must',
   profile: 'contract',
   sends:
-    'POST create token with state "Texas" or "T1", amount_due_in_cents 12.5 or "1250", due_date 2026-13-01',
+    'POST create token with state "Texas" or "T1", amount_due_in_cents 12.5, "1250" or true, a due_date that no calendar has or in another form, and a last_updated_at that is a number, a word or a date alone',
   expects: 'a refusal, and no token',
   likely_cause:
     'The framework turns texts into numbers, or checks that a date has digits, not that it exists.',
@@ -21,9 +21,21 @@ export const t10: TokenCase = {
       ['state "T1"', { ...least, address: { ...address, state: 'T1' } }],
       ['amount_due_in_cents 12.5', { ...least, balance: { amount_due_in_cents: 12.5 } }],
       ['amount_due_in_cents "1250"', { ...least, balance: { amount_due_in_cents: '1250' } }],
+      ['amount_due_in_cents true', { ...least, balance: { amount_due_in_cents: true } }],
       ['due_date 2026-13-01', { ...least, balance: { due_date: '2026-13-01' } }],
+      ['due_date 2026-02-30', { ...least, balance: { due_date: '2026-02-30' } }],
+      ['due_date 03/01/2026', { ...least, balance: { due_date: '03/01/2026' } }],
+      ['due_date with a time', { ...least, balance: { due_date: '2026-03-01T00:00:00Z' } }],
+      ['due_date as a number', { ...least, balance: { due_date: 20_260_301 } }],
       ['last_updated_at "yesterday"', { ...least, balance: { last_updated_at: 'yesterday' } }],
+      ['last_updated_at as a number', { ...least, balance: { last_updated_at: 1_772_357_400 } }],
+      [
+        'last_updated_at with hour 25',
+        { ...least, balance: { last_updated_at: '2026-03-01T25:00:00Z' } },
+      ],
     ];
     for (const [what, body] of tries) t.refused(await t.create(body), what);
+    const date = await t.create({ ...least, balance: { last_updated_at: '2026-03-01' } });
+    t.refused(date, 'last_updated_at as a date alone', 'should');
   },
 };
