@@ -126,7 +126,7 @@ describe('a caller that is not ours', { concurrency: 4 }, () => {
     writeFileSync(
       script,
       `const [base, account, cents] = process.argv.slice(2);
-const path = \`/biller/b/account/\${account}/payment/by-command-\${cents}\`;
+const path = \`/biller/b/account/\${account}/payment/by-command-\${crypto.randomUUID()}\`;
 const headers = { 'x-api-key': '${KEY}', 'content-type': 'application/json' };
 const body = JSON.stringify({ amount_in_cents: Number(cents), platform_batch_id: 'b-1' });
 await fetch(base + path, { method: 'PUT', headers, body });

@@ -145,7 +145,7 @@ export function rose({ fell, expected }: AccountEffect): boolean {
 }
 
 /**
- * True when each of two payments shows in the first read of the amount due after its end: as a fall of at least its amount, or as
+ * True when each of two payments shows in the first or second read of the amount due after its end: as a fall of at least its amount, or as
  * a rise when the sign is -1.
  */
 async function balanceFollows(t: PartnerContext, sign: 1 | -1): Promise<boolean> {
@@ -155,8 +155,14 @@ async function balanceFollows(t: PartnerContext, sign: 1 | -1): Promise<boolean>
     if (made === undefined || before === undefined) return false;
     const { end } = await t.end(made.intent);
     if (end?.record['status'] !== 'succeeded') return false;
-    const { due: after } = await t.amountDue();
-    if (after === undefined || sign * (before - after) < made.intent.amount_in_cents) return false;
+    const follows = async (): Promise<boolean> => {
+      const { due: after } = await t.amountDue();
+      return after !== undefined && sign * (before - after) >= made.intent.amount_in_cents;
+    };
+    if (await follows()) continue;
+    // Status and balance may be two writes, one just behind the other.
+    await t.run.sleep(t.run.pace.poll_first_ms);
+    if (!(await follows())) return false;
   }
   return true;
 }

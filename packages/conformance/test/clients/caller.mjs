@@ -50,6 +50,11 @@ async function credential(refused) {
   }
 }
 
+/** The two forms of Retry-After: seconds, and a date. */
+function secondsOf(text) {
+  return /^\d+$/.test(text) ? Number(text) : (Date.parse(text) - Date.now()) / 1_000;
+}
+
 /** One call: the record of a payment, or how long to wait before the next try. */
 async function call(method, payment, again) {
   let wait = payment.delay;
@@ -71,7 +76,7 @@ async function call(method, payment, again) {
     if (answer.status === 401 && !PARTNER_KEY && again === undefined) {
       return await call(method, payment, held ?? token);
     }
-    const seconds = Number(answer.headers.get('retry-after') ?? 'none');
+    const seconds = secondsOf(answer.headers.get('retry-after') ?? 'none');
     if (seconds > 0) wait = Math.max(wait, Math.min(seconds, 900) * 1_000);
     if (answer.status !== 200) return { wait };
     const record = JSON.parse(text);

@@ -15,6 +15,7 @@ import threading
 import time
 import uuid
 from datetime import date
+from email.utils import parsedate_to_datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import quote, urlencode, urlsplit
 
@@ -92,6 +93,9 @@ def call(method: str, payment: dict, refused: str | None = None) -> tuple[dict |
             return call(method, payment, held)
         if answered.get("retry-after", "").isdigit():
             wait = max(wait, min(int(answered["retry-after"]), 900))
+        elif "retry-after" in answered:
+            date_seconds = parsedate_to_datetime(answered["retry-after"]).timestamp()
+            wait = max(wait, min(date_seconds - time.time(), 900))
         if status != 200:
             return None, wait
         record = json.loads(raw)

@@ -1,8 +1,12 @@
 /**
- * Judges peers that nobody wrote a check against, one fault each, in the strict profile.
+ * Judges wrong peers that nobody wrote a check against, one fault each, in the strict profile, and
+ * writes what was found to results.json and docs/fresh-peers.md.
  *
- *   node packages/conformance/test/fresh/measure.ts [partners|platforms|callers] [NAME …]
+ *   npm run fresh -- [partners|platforms|callers] [NAME …] [--at-once N] [--all]
+ *
+ * NAME is the beginning of a name; all of a kind unless given. --all prints each finding.
  */
+import { writeFileSync } from 'node:fs';
 import { parseArgs } from 'node:util';
 import type { Pace } from '../../src/check/pace.ts';
 import { partnerTarget, platformTarget, type Draft } from '../../src/check/target.ts';
@@ -10,10 +14,11 @@ import { judgePartner, judgePlatform, type RunReport } from '../../src/run.ts';
 import { freePort } from '../peers.ts';
 import { Caller, type Access } from './caller.ts';
 import { ACCOUNTS, BILLER, CLIENT, KEY, MAX_AMOUNT_IN_CENTS, Partner } from './partner.ts';
+import { fresh, FILE, kept, page, PAGE, type Kind, type Kept } from './results.ts';
 import { CREDENTIALS, KNOWN_ACCOUNT, Platform, UNKNOWN_ACCOUNT } from './platform.ts';
-import { WRONG_CALLERS, type WrongCaller } from './wrong-callers.ts';
-import { WRONG_PARTNERS, type WrongPartner } from './wrong-partners.ts';
-import { WRONG_PLATFORMS, type WrongPlatform } from './wrong-platforms.ts';
+import type { WrongCaller } from './wrong-callers.ts';
+import type { WrongPartner } from './wrong-partners.ts';
+import type { WrongPlatform } from './wrong-platforms.ts';
 
 /** What the judge said of one peer: the checks that failed, and those that only warned. */
 export interface Said {
@@ -22,7 +27,6 @@ export interface Said {
   /** The first finding of each. */
   readonly first: readonly string[];
   readonly duration_ms: number;
-  readonly skipped: readonly string[];
 }
 
 function said(report: RunReport): Said {
@@ -36,9 +40,6 @@ function said(report: RunReport): Said {
     warned: of('WARN'),
     first: [...first, ...report.judge_failed, ...(report.config ? [report.config.sentence] : [])],
     duration_ms: report.duration_ms,
-    skipped: report.results
-      .filter(({ id, verdict }) => verdict === 'SKIP' && !id.startsWith('T'))
-      .map(({ id, skipped }) => `${id} ${skipped ?? ''}`),
   };
 }
 
@@ -138,50 +139,40 @@ export async function judgeFreshCaller({
 }
 
 interface Job {
-  readonly kind: string;
+  readonly kind: Kind;
   readonly name: string;
-  readonly defect: number;
   readonly how: string;
-  readonly judge: () => Promise<Said>;
+  readonly judge: (pace?: Partial<Pace>) => Promise<Said>;
 }
 
-function jobs(): readonly Job[] {
+/** The right peers, which must pass without a word, and every wrong one. */
+export function jobs(): readonly Job[] {
+  const right = (kind: Kind, of: string, judge: Job['judge']): Job => ({
+    kind,
+    name: `Right ${of}`,
+    how: 'right',
+    judge,
+  });
   return [
-    ...(['key', 'oauth'] as const).map((auth) => ({
-      kind: 'partners',
-      name: `Right ${auth}`,
-      defect: 0,
-      how: 'right',
-      judge: () => judgeFreshPartner({ make: Partner, auth }),
-    })),
-    ...WRONG_PARTNERS.map((one) => ({
-      kind: 'partners',
-      ...one,
-      judge: () => judgeFreshPartner(one),
-    })),
-    ...(['biller', 'aggregator'] as const).map((kind) => ({
-      kind: 'platforms',
-      name: `Right ${kind}`,
-      defect: 0,
-      how: 'right',
-      judge: () => judgeFreshPlatform({ make: Platform, kind }),
-    })),
-    ...WRONG_PLATFORMS.map((one) => ({
-      ...one,
-      kind: 'platforms',
-      judge: () => judgeFreshPlatform(one),
-    })),
-    ...(['key', 'authorization', 'oauth'] as const).map((access) => ({
-      kind: 'callers',
-      name: `Right ${access}`,
-      defect: 0,
-      how: 'right',
-      judge: () => judgeFreshCaller({ make: Caller, access }),
-    })),
-    ...WRONG_CALLERS.map((one) => ({
-      kind: 'callers',
-      ...one,
-      judge: () => judgeFreshCaller(one),
+    ...(['key', 'oauth'] as const).map((auth) =>
+      right('partners', auth, (pace) => judgeFreshPartner({ make: Partner, auth }, pace)),
+    ),
+    ...(['biller', 'aggregator'] as const).map((kind) =>
+      right('platforms', kind, () => judgeFreshPlatform({ make: Platform, kind })),
+    ),
+    ...(['key', 'authorization', 'oauth'] as const).map((access) =>
+      right('callers', access, () => judgeFreshCaller({ make: Caller, access })),
+    ),
+    ...fresh().map(({ kind, name, how, peer }): Job => ({
+      kind,
+      name,
+      how,
+      judge: async (pace) =>
+        'auth' in peer
+          ? judgeFreshPartner(peer, pace)
+          : 'access' in peer
+            ? judgeFreshCaller(peer)
+            : judgeFreshPlatform(peer),
     })),
   ];
 }
@@ -197,17 +188,25 @@ if (import.meta.main) {
       (kind === undefined || job.kind === kind) &&
       (names.length === 0 || names.some((name) => job.name.startsWith(name))),
   );
+  const results: Record<string, Kept> = { ...kept() };
   const worker = async (): Promise<void> => {
     for (let job = queue.shift(); job !== undefined; job = queue.shift()) {
-      const { failed, warned, first, duration_ms, skipped } = await job.judge();
-      const word = failed.length > 0 ? 'caught' : warned.length > 0 ? 'WARNED' : 'MISSED';
-      console.log(
-        `${word} ${job.kind} ${job.defect} ${job.name} [${[...failed, '|', ...warned].join(' ')}] ${Math.round(duration_ms / 1000)}s  ${job.how}`,
-      );
-      if (values.all === true || job.defect === 0) {
-        for (const line of [...first, ...skipped]) console.log(`    ${line.slice(0, 300)}`);
+      const { failed, warned, first, duration_ms } = await job.judge();
+      const word = failed.length > 0 ? 'caught' : warned.length > 0 ? 'warned' : 'missed';
+      const found = [...failed, ...warned].join(' ');
+      const took = `${String(Math.round(duration_ms / 1_000))} s`;
+      console.log(`${word.padEnd(6)} ${job.kind} ${job.name} (${job.how}) ${found} ${took}`);
+      if (values.all === true || job.how === 'right') {
+        for (const line of first) console.log(`    ${line.slice(0, 300)}`);
       }
+      if (job.how === 'right') continue;
+      const key = `${job.kind} ${job.name}`;
+      const before = results[key]?.before;
+      results[key] = { ...(before === undefined ? {} : { before }), now: { failed, warned } };
     }
   };
   await Promise.all(Array.from({ length: Number(values['at-once'] ?? 4) }, worker));
+  const sorted = Object.entries(results).sort(([one], [other]) => (one < other ? -1 : 1));
+  writeFileSync(FILE, `${JSON.stringify(Object.fromEntries(sorted), undefined, 1)}\n`);
+  writeFileSync(PAGE, page(Object.fromEntries(sorted)));
 }

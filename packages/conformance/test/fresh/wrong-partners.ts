@@ -469,10 +469,10 @@ class LockForForty extends Partner {
     try {
       // The pool has forty connections; what finds none goes on without its lock.
       if (this.#inside <= 40) {
-        await pause(15);
+        await pause(80);
         return await super.put(instruction, call);
       }
-      await pause(30);
+      await pause(90);
       const payment = this.insert(instruction);
       return this.show({ ...payment, payment_id: this.nextPaymentId() }, call);
     } finally {

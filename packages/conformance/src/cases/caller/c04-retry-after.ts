@@ -22,9 +22,10 @@ export const c04: CallerCase = {
   decisions: [23, 25],
   severity: 'should',
   profile: 'contract',
-  sends: `the scripted partner answers a PUT, and of another payment a poll, 429 with Retry-After: ${WAIT_SECONDS}`,
+  sends: `the scripted partner answers a PUT, and of another payment a poll, 429 with Retry-After, in seconds and as a date`,
   expects: `no call for that payment sooner; never more than ${MOST_A_SECOND} calls for it in a second`,
-  likely_cause: 'Retry-After is read on 503 alone, on polls alone, or not at all.',
+  likely_cause:
+    'Retry-After is read on 503 alone, on polls alone, in seconds alone, or not at all.',
   async run(t: CallerContext) {
     await t.each(['PUT', 'GET'] as const, async (method, place) => {
       const payment = await t.pay(
@@ -61,6 +62,11 @@ function waited(t: CallerContext, payment: CallerPayment, method: string, again:
   });
 }
 
+/** The same wait as a date, the other form that HTTP has for it; dates are whole seconds, so it may be one more. */
+function inDate(now: number): string {
+  return new Date(Math.ceil(now / 1_000 + WAIT_SECONDS) * 1_000).toUTCString();
+}
+
 /** Answers the first call of this kind with 429, then keeps the payment processing for a while. */
 function asksToWait(kind: (call: Call) => boolean): Behaviour {
   let asked: number | undefined;
@@ -70,7 +76,7 @@ function asksToWait(kind: (call: Call) => boolean): Behaviour {
       asked = partner.now();
       return {
         status: 429,
-        headers: { 'Retry-After': String(WAIT_SECONDS) },
+        headers: { 'Retry-After': call.method === 'PUT' ? String(WAIT_SECONDS) : inDate(asked) },
         body: { code: 'TOO_MANY_REQUESTS', message: 'Too many requests' },
       };
     },

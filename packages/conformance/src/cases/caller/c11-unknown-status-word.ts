@@ -31,7 +31,9 @@ export const c11: CallerCase = {
           if (call.method !== 'GET') return { ...record, status: 'processing', posted_at: null };
           if ((told[place] ?? 0) >= TIMES) return record;
           told[place] = (told[place] ?? 0) + 1;
-          return { ...record, status, posted_at: null };
+          // A time of posting beside an unknown word must not decide either.
+          const posted_at = status === 'completed' ? (record['initiated_at'] ?? null) : null;
+          return { ...record, status, posted_at };
         }),
       })),
     );

@@ -1,0 +1,65 @@
+/**
+ * The short form of `npm run fresh`: a few wrong peers that nobody wrote a check against, chosen by
+ * a seed, are judged again, and the page of the last full run is held to its results.
+ */
+import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import test, { describe } from 'node:test';
+import { jobs } from './fresh/measure.ts';
+import { EXPLAINED, fresh, kept, page, PAGE } from './fresh/results.ts';
+import { QUICK } from './kill.ts';
+import { sample } from './mutation/fate.ts';
+
+const SEED = 5;
+
+/** None of the callers: what one does not do has to be waited for, too long for this. */
+const COUNTS = { partners: 7, platforms: 5 } as const;
+
+/** Faults that show seconds after a payment, and so not at the pace of tests. */
+const TAKES_SECONDS =
+  /^(?:ReturnedByBank|CanceledIsPosted|PostedAgainEachRun|ArchivedAfterSeconds|TimestampsTouchedByPut|IdsForTenSeconds|ReasonTranslatedLater|RepeatReadsTheJournal|ReplicaOfItsOwn|ThreeCaches|LaggingReplica|StatusBehindOnOneOfThree|QueueInMemory|TwoPosters|LostUpdate|LastOfTheTickWins)$/;
+
+describe(
+  `a few wrong peers that nobody wrote a check against, seed ${SEED}`,
+  { concurrency: 6 },
+  () => {
+    const results = kept();
+    for (const [kind, count] of Object.entries(COUNTS)) {
+      const found = jobs().filter((job) => {
+        const now = results[`${job.kind} ${job.name}`]?.now;
+        return job.kind === kind && (now?.failed.length ?? 0) > 0 && !TAKES_SECONDS.test(job.name);
+      });
+      for (const { name, how, judge } of sample(found, count, SEED)) {
+        test(`${kind}: ${name}, ${how}`, async () => {
+          const { failed, first } = await judge(QUICK);
+          assert.notEqual(failed.length, 0, first.join('\n'));
+        });
+      }
+    }
+    for (const { kind, name, judge } of jobs().filter(({ how }) => how === 'right')) {
+      if (kind === 'callers') continue;
+      test(`${kind}: the right one (${name}) that they derive from is not accused`, async () => {
+        const { failed, warned, first } = await judge(QUICK);
+        assert.deepEqual([...failed, ...warned], [], first.join('\n'));
+      });
+    }
+  },
+);
+
+test('every wrong peer was judged, and one that no check fails is explained', () => {
+  const results = kept();
+  const keys = fresh().map(({ kind, name }) => `${kind} ${name}`);
+  assert.deepEqual(Object.keys(results).sort(), [...keys].sort());
+  for (const { kind, name, second } of fresh()) {
+    const { before, now } = results[`${kind} ${name}`]!;
+    assert.equal(before === undefined, second, name);
+    const explained = EXPLAINED[`${kind} ${name}`];
+    assert.equal(now.failed.length === 0, explained !== undefined, `${kind} ${name}`);
+    const why = now.warned.length === 0 ? /^not tried: / : /^a warning: /;
+    if (explained !== undefined) assert.match(explained, why, name);
+  }
+});
+
+test('the page of the fresh peers tells what the last full run came to', () => {
+  assert.equal(readFileSync(PAGE, 'utf8'), page(kept()), 'stale: npm run fresh -- partners Right');
+});
