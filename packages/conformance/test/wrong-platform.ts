@@ -411,7 +411,7 @@ class SmallPlatform implements Driver {
         if (this.#token === held || this.#fault === 'token_for_each_call') this.#token = undefined;
         return await this.#call(method, id, body, true);
       }
-      const seconds = Number(answer.headers['retry-after'] ?? Number.NaN);
+      const seconds = secondsOf(answer.headers['retry-after']);
       const type = String(answer.headers['content-type'] ?? '');
       return {
         status,
@@ -546,4 +546,11 @@ async function textOf(incoming: http.IncomingMessage): Promise<string> {
   const chunks: Buffer[] = [];
   for await (const chunk of incoming as AsyncIterable<Buffer>) chunks.push(chunk);
   return Buffer.concat(chunks).toString('utf8');
+}
+
+/** A Retry-After in seconds or as a date; NaN when there is none. */
+function secondsOf(text: unknown): number {
+  return /^[0-9]+$/.test(String(text))
+    ? Number(text)
+    : (Date.parse(String(text)) - Date.now()) / 1_000;
 }
