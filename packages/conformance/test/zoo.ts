@@ -362,7 +362,7 @@ function kept(report: RunReport): RunReport {
   );
   return {
     ...report,
-    results: report.results.map(({ shown: _, ...result }) => result),
+    results: report.results.map(({ shown: _shown, ...result }) => result),
     exchanges: report.exchanges.filter(({ number }) => shown.has(number)),
   };
 }

@@ -38,7 +38,7 @@ export type Meaning = { readonly record: Record } | { readonly again_ms: number 
 const ENDS: readonly unknown[] = ['succeeded', 'failed', 'canceled'];
 const CALL_DEADLINE_MS = 2_000;
 
-export const pause = (ms: number): Promise<void> =>
+const pause = (ms: number): Promise<void> =>
   new Promise((resolve) => {
     setTimeout(resolve, ms);
   });

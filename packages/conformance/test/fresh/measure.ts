@@ -90,7 +90,7 @@ export async function judgeFreshPlatform({
       base_url,
       ...CREDENTIALS,
       kind,
-      biller_id: 'city-water',
+      biller_id: BILLER,
       account_id: KNOWN_ACCOUNT,
       unknown_account_id: UNKNOWN_ACCOUNT,
       token_sample: 100,

@@ -9,7 +9,6 @@ import type { AddressInfo } from 'node:net';
 export const CREDENTIALS = { client_id: 'cl_5f0c2b7d', api_key: 'sk_Qm9VtR3xL8wZ' };
 export const KNOWN_ACCOUNT = 'A-1';
 export const UNKNOWN_ACCOUNT = 'A-404';
-export const BILLER = 'city-water';
 const MAX_BODY_BYTES = 65_536;
 const REQUESTS_PER_SECOND = 25;
 const BURST = 50;
