@@ -78,6 +78,7 @@ describe('a stranger who follows the page ends with a green report', { concurren
     await tool.run('npx', ['duebridge', 'init', 'partner', '../my-biller']);
     await tool.run('npx', ['duebridge', 'init', 'partner', '../my-biller'], { exitCode: 2 });
     await tool.run('npx', ['duebridge', 'init', 'partner', '../My Biller'], { exitCode: 2 });
+    await tool.run('npx', ['duebridge', 'init', 'partner', 'package.json/x'], { exitCode: 2 });
     const project = new Consumer(join(folder, 'my-biller'), {
       packed,
       environment: { TEST_DATABASE_URL: database.url },
