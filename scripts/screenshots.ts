@@ -40,6 +40,7 @@ const IMAGES: Readonly<Record<string, string>> = {
   'review.phone': 'pay-bill-phone.png',
   'receipt.phone': 'pay-receipt-phone.png',
   'confirm.desktop': 'pay-confirm-desktop.png',
+  'test-mode.desktop': 'pay-test-mode.png',
 };
 const MAX_IMAGE_BYTES = 150_000;
 

@@ -268,6 +268,10 @@ test('in test mode the page says so in every language; its developer tools pass 
     await visit.frame.getByText(says, { exact: true }).waitFor();
     assert.deepEqual(await violations(frame), [], locale);
   }
+  const [banner, biller] = [visit.frame.locator('.test'), visit.frame.locator('.biller')];
+  const wide = await frame.evaluate(() => document.documentElement.clientWidth);
+  assert.equal((await banner.boundingBox())?.width, wide, 'from edge to edge');
+  assert.ok(((await biller.boundingBox())?.width ?? 0) > 80, 'the name keeps its line');
   const messages = await visit.frame.locator('.tools ol').innerText();
   for (const type of ['token', 'ready', 'screen', 'update'])
     assert.match(messages, new RegExp(`(page|site) ${type}`));

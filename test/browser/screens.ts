@@ -62,6 +62,12 @@ const fails = (change: object): World['outcome'] => [
 
 /** Every screen, in the order of a customer's way; the problems last. */
 export const SCREENS: readonly ScreenCase[] = [
+  {
+    name: 'test-mode',
+    world: { mode: 'test', bill: bill(due) },
+    act: ({ frame }) => frame.getByRole('button', { name: 'Developer tools' }).click(),
+    title: 'review_title',
+  },
   { name: 'review', title: 'review_title' },
   {
     name: 'review-past-due',
