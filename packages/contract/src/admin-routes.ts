@@ -4,6 +4,7 @@
  *
  * A table: one entry per operation.
  */
+import { BulkPreview, BulkPreviewRequest } from './bulk.ts';
 import { Type } from 'typebox';
 import {
   BatchPage,
@@ -41,8 +42,6 @@ import {
   OperatorSelf,
   OperatorView,
   Overview,
-  BulkPreview,
-  BulkPreviewRequest,
   PartnerAnswer,
   PartnerTest,
   PaymentDetail,

@@ -15,6 +15,7 @@ export * from './mode.ts';
 export * from './money.ts';
 export * from './oauth.ts';
 export * from './openapi.ts';
+export * from './bulk.ts';
 export * from './operate.ts';
 export * from './payment.ts';
 export * from './routes.ts';
