@@ -25,15 +25,21 @@ export const p39: PartnerCase = {
       { intent: typed, change: { headers: { 'content-type': 'text/plain' } } },
       ...others.map((body) => ({ intent: t.intend(own(t.target, 39)), change: { body } })),
     ];
-    for (const { intent, change } of tries) {
-      const put = await t.put(intent, change);
-      const refused = t.should(put.status === 400 || put.status === 415, {
+    // Side by side: each has an id of its own.
+    const tried = await Promise.all(
+      tries.map(async ({ intent, change }) => {
+        const put = await t.put(intent, change);
+        const isRight = put.status === 400 || put.status === 415;
+        return { put, read: isRight ? await t.read(intent) : undefined };
+      }),
+    );
+    for (const { put, read } of tried) {
+      t.should(read !== undefined, {
         expected: '400 or 415',
         got: tell(put),
         at: put,
       });
-      if (!refused) continue;
-      const read = await t.read(intent);
+      if (read === undefined) continue;
       t.should(!isSuccess(read), {
         expected: 'no payment under the refused id',
         got: tell(read),
