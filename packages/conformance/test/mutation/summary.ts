@@ -16,6 +16,9 @@ import { explanationOf, SURVIVORS } from './survivors.ts';
 /** The outcome of one subject. */
 export interface Score {
   readonly mutants: number;
+  /** Set when `mutants` is a sample by this seed: how many there are. */
+  readonly of?: number;
+  readonly seed?: number;
   readonly caught: number;
   /** Names of those that the judge calls right. */
   readonly survivors: readonly string[];
@@ -45,11 +48,13 @@ export function page(
   scores: Readonly<Record<string, Score>>,
   core: Readonly<Record<string, CoreScore>>,
 ): string {
-  const rows = Object.entries(scores).map(([name, { mutants, caught, survivors, unreached }]) => {
+  const rows = Object.entries(scores).map(([name, score]) => {
+    const { mutants, caught, survivors, unreached, of, seed } = score;
+    const tried = of === undefined ? `${mutants}` : `${mutants} of ${of}, seed ${seed}`;
     const judged = mutants - unreached.length;
     const open = survivors.filter((one) => explanationOf(name, one) === undefined).length;
     const visible = caught + open;
-    return `| ${ABOUT[name] ?? name} | ${mutants} | ${unreached.length} | ${judged} | ${caught} | ${survivors.length} | ${Math.floor((100 * caught) / Math.max(1, judged))} % | ${Math.floor((100 * caught) / Math.max(1, visible))} % |`;
+    return `| ${ABOUT[name] ?? name} | ${tried} | ${unreached.length} | ${judged} | ${caught} | ${survivors.length} | ${Math.floor((100 * caught) / Math.max(1, judged))} % | ${Math.floor((100 * caught) / Math.max(1, visible))} % |`;
   });
   const parts = Object.entries(scores).map(([name, { survivors }]) => {
     const lines = (SURVIVORS[name] ?? []).flatMap(({ why, places }) => {
@@ -74,6 +79,8 @@ not explained.
 | the right peer | mutants | not reached | judged | caught | survive | caught of judged | caught of what can be seen |
 | --- | --: | --: | --: | --: | --: | --: | --: |
 ${rows.join('\n')}
+
+Where not all mutants were judged, they are a sample by the seed, and nothing is said of the rest.
 
 "Not reached" are mutants at places that no request of a whole run leads to, as Node's own coverage
 tells: mostly what the sandbox does only when it is told to be wrong, its inspection page, and errors

@@ -102,6 +102,78 @@ export const SURVIVORS: Readonly<Record<string, readonly Explanation[]>> = {
       ],
     },
   ],
+  'sandbox-partner': [
+    {
+      why: 'What the sandbox notes for its inspection page and its log, and what it masks there: no answer of the interface holds it.',
+      places: [
+        /let calls = 0/,
+        /connections \+= 1/,
+        /socket\.on\('close'/,
+        /maskedForm\(call\.text\)/,
+        /'not_looked_at'/,
+        /exchange\.(?:answer|credential) = /,
+        /call\.scopes = /,
+        /typeof body === 'string' \? body : Buffer/,
+        /secret\.(?:add|has)\(/,
+        /form\.has\('client_secret'\)/,
+        /stored\.push\(payment\)/,
+      ],
+    },
+    {
+      why: 'Settings that a whole run leaves alone: the port, an address of IPv6, delays, accounts for faults, TLS.',
+      places: [
+        /options\.port \?\? 0/,
+        /host\.includes\(':'\)/,
+        /account\.read_delay_ms/,
+        /kind === 'open' \|\| kind === 'closed'/,
+        /server\.o(?:n|ff)\('(?:connection|tlsClientError|error)'/,
+        /account\.refuses_duplicates/,
+      ],
+    },
+    {
+      why: 'How soon it posts: by a little, or at the next look instead of by a timer of its own.',
+      places: [
+        /DEFAULT_PROCESSING_MS = /,
+        / book\.settle\(\); /,
+        /MAX_TIMER_MS = /,
+        /payment\.ending\.after_ms; \| \+ -> -/,
+        /Number\.isFinite\(next\)/,
+        /arm\(\); \| arm/,
+      ],
+    },
+    {
+      why: 'The balance never moves, or an account shows none. A right partner may refresh it at night, so a balance that stands still proves nothing.',
+      places: [
+        /accountKey\(payment\.biller_id, payment\.account_id\)/,
+        /amount_due_in_cents === undefined\) return/,
+        /balance === undefined \? \{\} : \{ balance \}/,
+      ],
+    },
+    {
+      why: 'The second lock on an ended payment: the loop that ends payments looks for those in processing alone.',
+      places: [/end\(payment, ending, force = false\)/, /isTerminal\(payment\.status\) && !force/],
+    },
+    {
+      why: 'The request is refused all the same: with another word of OAuth, another of the 4xx, or without a header that the interface does not name.',
+      places: [
+        /'WWW-Authenticate'/,
+        /auth\.method !== 'oauth'\) throw/,
+        /'invalid_client'/,
+        /allowed\.(?:push|length)/,
+        /'undecodable'/,
+      ],
+    },
+    {
+      why: 'The size of a body to the byte, and forms of body and header that only scripted faults have.',
+      places: [
+        /bytes > MAX_BODY_BYTES/,
+        /const plain = body === undefined/,
+        /headers\[name\] = typeof value/,
+        /const headers: Record<string, string \| string\[\]> = plain/,
+        /const bytes = plain \?/,
+      ],
+    },
+  ],
   'sandbox-platform': [
     {
       why: 'How long a token lives, how much is read and remembered, and how many requests a second are let through: by a little, and within what the judge allows for.',
