@@ -1,7 +1,9 @@
 /**
  * Wrong partners, one fault each, written from the interface alone by somebody who had not read a
- * single check: what a competent engineer in a hurry gets wrong. A table of classes; `defect` is
- * the number of the class in docs/fresh-peers.md.
+ * single check: what a competent engineer in a hurry gets wrong. `defect` is the number of the
+ * class in docs/fresh-peers.md.
+ *
+ * A table: one class per fault.
  */
 import { createHmac } from 'node:crypto';
 import {
