@@ -386,7 +386,7 @@ export class PartnerQueue<T extends Due> {
   #room(now: number): number {
     if (this.rate === 0) return 0;
     if (!this.onTrial) return this.share;
-    return Math.min(this.share, now - this.#startedAt >= TRIAL_MS ? this.inFlight + 1 : 1);
+    return Math.min(this.share, now >= this.#startedAt + TRIAL_MS ? this.inFlight + 1 : 1);
   }
 
   /**

@@ -347,6 +347,21 @@ test('a trial that hangs does not delay the next one', () => {
   assert.equal(queue.take(wait.until, all).kind, 'start');
 });
 
+test('after a hanging trial the next one starts at the time given, at any fraction of a millisecond', () => {
+  for (let tried = 0; tried < 500; tried += 1) {
+    const queue = openQueue();
+    for (let count = 0; count < 5; count += 1) queue.failed(10_000, 0.5);
+    for (const name of ['a', 'b', 'c']) queue.push(item(name), 'retry');
+    // Two seconds later the fraction has one binary digit less, because 16,384 lies between.
+    const now = queue.readyAt(14_400 + tried * 3.1234567);
+    assert.equal(queue.take(now, all).kind, 'start');
+    const turn = queue.take(now, all);
+    assert(turn.kind === 'wait');
+    // A wait that ends now would be repeated without end.
+    assert.equal(queue.take(turn.until, all).kind, 'start', `from ${now} to ${turn.until}`);
+  }
+});
+
 test('a new PUT passes any number of polls that are due, and polls keep a share of their own', () => {
   const queue = openQueue();
   queue.rate = 20;
