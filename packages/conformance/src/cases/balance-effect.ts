@@ -29,8 +29,8 @@ export async function readBalancesBefore(t: PartnerContext): Promise<void> {
 /** The verdict over all payments so far; unmeasured unless every one of them has ended. */
 export async function measureBalances(t: PartnerContext): Promise<BalanceVerdict> {
   const { run } = t;
-  if (run.unsettled) return { unmeasured: 'an account at rest was seen to change on its own' };
-  if (run.balancesBefore.size === 0) return { unmeasured: 'no amount due is shown' };
+  if (run.unsettled) return { unmeasured: 'the account changed while nothing was paid or read' };
+  if (run.balancesBefore.size === 0) return { unmeasured: 'the partner shows no amount due' };
   const sums = await sumsByEnd(t);
   if (sums === undefined) return { unmeasured: 'a payment of this run has not ended' };
   const deadline = run.now() + run.pace.balance_lag_ms;
@@ -44,12 +44,13 @@ export async function measureBalances(t: PartnerContext): Promise<BalanceVerdict
   if (effects.some((effect) => effect.fell > effect.expected || rose(effect))) {
     const sign = effects.some(rose) ? -1 : 1;
     const follows = await followsAtOnce(t, sign);
-    if (!follows) return { unmeasured: 'the amount due does not follow each payment at once' };
+    if (!follows)
+      return { unmeasured: 'the amount due does not change immediately with each payment' };
   }
   return { effects };
 }
 
-/** True when two more payments show that the amount due follows each payment immediately; found out once in a run. */
+/** True when two more payments show that the amount due follows each payment immediately; determined once per run. */
 export function followsAtOnce(t: PartnerContext, sign: 1 | -1 = 1): Promise<boolean> {
   return t.run.once('the balance follows', () => balanceFollows(t, sign));
 }
@@ -69,8 +70,8 @@ export async function oneEffect(t: PartnerContext, intent: Intent): Promise<void
   const excess = effect.fell - effect.expected;
   const times = excess / intent.amount_in_cents;
   t.must(!(excess > 0 && Number.isInteger(times) && times <= MOST_EFFECTS), {
-    expected: `one payment, one effect: the amount due falls by ${effect.expected} cents over this run`,
-    got: `it fell by ${effect.fell} cents: ${times} times ${intent.amount_in_cents} more, the amount of this payment`,
+    expected: `each payment reduces the balance once: the amount due falls by ${effect.expected} cents over this run`,
+    got: `it fell by ${effect.fell} cents: ${times} times this payment’s ${intent.amount_in_cents} cents too much`,
     at: effect.reply,
   });
 }

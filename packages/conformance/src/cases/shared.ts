@@ -43,7 +43,7 @@ function looksLikeCode(text: string): boolean {
   return /^[\x21-\x7e]+$/.test(text) && /[0-9_:/]|[a-z]\.[a-z]|[a-z][A-Z]/.test(text);
 }
 
-/** True for a text that quotes a database: SQL, an error, or the name of a constraint. */
+/** True for text that comes from a database: SQL, an error message, or the name of a constraint. */
 function tellsOfDatabase(text: string): boolean {
   return (
     /\b(?:select\s.+\sfrom|insert\s+into|delete\s+from|update\s+\S+\s+set)\b/is.test(text) ||
@@ -57,7 +57,7 @@ function tellsOfDatabase(text: string): boolean {
   );
 }
 
-/** True for a text that a program printed in place of one: a value without words, an unfilled template, a failed call. */
+/** True for text that a program printed instead of a message: a bare value, an unfilled template, the error of a failed call. */
 function tellsOfProgram(text: string): boolean {
   return (
     /^\s*(?:null|undefined|none|nil|nan|true|false)\s*$/i.test(text) ||
@@ -76,7 +76,7 @@ function tellsOfProgram(text: string): boolean {
   );
 }
 
-/** True for a text that belongs in a log: a stack trace or the name of an exception. */
+/** True for text that belongs in a log: a stack trace or the name of an exception. */
 export function looksInternal(text: string): boolean {
   return /\n\s*at \S|^\s*at .+:\d+|Traceback \(most recent|\b\w+(?:Exception|Error)\b\s*[:(]|\.(?:js|ts|py|java|rb|go|php):\d+/m.test(
     text,
@@ -84,17 +84,17 @@ export function looksInternal(text: string): boolean {
 }
 
 /**
- * True when the reply answers the question. A reply that does not (429, 5xx, no answer) says nothing about the payment: it raises
+ * True when the reply says something about the payment. Any other reply (429, 5xx, no response) is inconclusive: it raises
  * a warning, and never counts as a payment that changed or was lost.
  */
 export function isAnswer(t: Findings, reply: Reply): boolean {
   const { status } = reply;
   const none = status === undefined || status === 429 || status >= 500;
   return t.should(!none, {
-    expected: 'an answer',
+    expected: 'a response other than 429 or 5xx',
     got: tell(reply),
     clause: 'ER3',
-    cause: 'The server is overrun, or fails inside.',
+    cause: 'The server is overloaded or has an internal error.',
     at: reply,
   });
 }

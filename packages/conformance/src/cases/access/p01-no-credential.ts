@@ -4,14 +4,15 @@ import { refusesAll } from './refusal.ts';
 
 export const p01: PartnerCase = {
   id: 'P01',
-  title: 'A caller without a credential reads and pays',
+  title: 'Requests without a credential are refused',
   clauses: ['S3'],
   severity: 'must',
   profile: 'contract',
-  sends: 'every operation with no credential at all; then GET of the payment that was to be made',
-  expects: 'a refusal (401) each time, with no data in it, and no payment',
+  sends:
+    'every operation without a credential; then GET of the payment that the PUT would have created',
+  expects: 'a refusal (401) each time, with no data in the response, and no payment',
   likely_cause:
-    'A route is mounted outside the authentication layer, the check runs after the work, or a missing header means "no check needed".',
+    'A route is mounted outside the authentication layer, the credential is checked after the request is processed, or a missing header skips the check.',
   creates: (target) => [own(target, 1)],
   run: (t) => refusesAll(t, [['no credential', 'none']], 1),
 };

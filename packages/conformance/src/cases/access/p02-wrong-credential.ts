@@ -8,15 +8,15 @@ const MOST = 8;
 
 export const p02: PartnerCase = {
   id: 'P02',
-  title: 'A caller with a wrong credential reads and pays',
+  title: 'Requests with a wrong credential are refused',
   clauses: ['S3', 'OA4', 'KY1'],
   severity: 'must',
   profile: 'contract',
   sends:
-    'every operation with a made-up credential, an empty one, and with the right one cut, lengthened, in another case, or with one character changed',
-  expects: 'a refusal (401) each time, with no data in it, and no payment',
+    'every operation with a made-up credential, with an empty one, and with the right one truncated, lengthened, in another case, or with one character changed',
+  expects: 'a refusal (401) each time, with no data in the response, and no payment',
   likely_cause:
-    'Only the presence of the header is checked, the value is compared by its beginning or without case, or the signature of a token is never verified.',
+    'The server checks only that the header is present, compares only a prefix, ignores case, or never verifies the token’s signature.',
   creates: (target) => Array.from({ length: MOST }, () => own(target, 2)),
   async run(t) {
     const { authentication } = t.target;
@@ -31,7 +31,7 @@ export const p02: PartnerCase = {
 async function freshToken(t: PartnerContext): Promise<string> {
   const granted = await t.run.fetchToken(t.check);
   const token = accessToken(granted);
-  t.given(token !== undefined, 'the token endpoint gives no token (see P03)');
+  t.given(token !== undefined, 'the token endpoint issues no token (see P03)');
   return token;
 }
 
@@ -39,10 +39,10 @@ function wrongKeys(header: string, key: string): (readonly [string, Proof])[] {
   const tries: [string, string][] = [
     ['a made-up key', 'wrong-key-duebridge'],
     ['an empty key', ''],
-    ['the key and one letter more', `${key}x`],
-    ['the key without its last letter', key.slice(0, -1)],
-    ['the first letter of the key', key.slice(0, 1)],
-    ['the key with one letter changed', changed(key, Math.floor(key.length / 2))],
+    ['the key with one character appended', `${key}x`],
+    ['the key without its last character', key.slice(0, -1)],
+    ['the first character of the key', key.slice(0, 1)],
+    ['the key with one character changed', changed(key, Math.floor(key.length / 2))],
     ['the key in another case', otherCase(key)],
   ];
   return tries
@@ -55,11 +55,17 @@ function wrongTokens(token: string): (readonly [string, Proof])[] {
   const tries: [string, string][] = [
     ['a made-up token', 'Bearer not-a-token-duebridge'],
     ['no token after the word Bearer', 'Bearer'],
-    ['Basic in place of Bearer', 'Basic ZHVlYnJpZGdlOndyb25n'],
-    ['the token without its last letters', `Bearer ${token.slice(0, -4)}`],
+    ['Basic instead of Bearer', 'Basic ZHVlYnJpZGdlOndyb25n'],
+    ['the token without its last four characters', `Bearer ${token.slice(0, -4)}`],
     // Never the last character: the final base64 character may carry bits that decoders ignore.
-    ['the token with its end changed', `Bearer ${changed(token, token.length - 6)}`],
-    ['the token with its middle changed', `Bearer ${changed(token, Math.floor(token.length / 2))}`],
+    [
+      'the token with one character near its end changed',
+      `Bearer ${changed(token, token.length - 6)}`,
+    ],
+    [
+      'the token with one character in the middle changed',
+      `Bearer ${changed(token, Math.floor(token.length / 2))}`,
+    ],
     ['the token in another case', `Bearer ${otherCase(token)}`],
   ];
   if (parts.length === 3)

@@ -4,16 +4,16 @@ import { oauthOnly } from '../shared.ts';
 
 export const p03: PartnerCase = {
   id: 'P03',
-  title: 'The token endpoint answers the form of OAuth 2.0 client credentials',
+  title: 'The token endpoint accepts the OAuth 2.0 client credentials form',
   clauses: ['OA2', 'OA3'],
   decisions: [14],
   severity: 'must',
   profile: 'contract',
-  sends: 'POST form to the token endpoint: grant_type, client_id, client_secret, scope',
+  sends: 'a form POST to the token endpoint: grant_type, client_id, client_secret, scope',
   expects:
-    '200 JSON with access_token, token_type Bearer, expires_in as a positive whole number, and scope',
+    '200 JSON with access_token, token_type Bearer, expires_in as a positive integer, and scope',
   likely_cause:
-    'The endpoint reads JSON instead of a form, or leaves out a field that its own client library never looked at.',
+    'The endpoint expects JSON instead of a form, or omits a field that the partner’s own client library does not read.',
   unfit: oauthOnly,
   async run(t) {
     const reply = await t.run.fetchToken(t.check);
@@ -26,8 +26,8 @@ export const p03: PartnerCase = {
     if (!read || body === undefined) return;
     const { access_token, token_type, expires_in, scope } = body;
     t.must(typeof access_token === 'string' && access_token !== '', {
-      expected: 'access_token, a text',
-      got: `access_token is ${access_token === undefined ? 'missing' : 'not a usable text'}`,
+      expected: 'access_token, a non-empty string',
+      got: `access_token is ${access_token === undefined ? 'missing' : 'not a non-empty string'}`,
       at: reply,
     });
     t.must(typeof token_type === 'string' && token_type.toLowerCase() === 'bearer', {
@@ -36,7 +36,7 @@ export const p03: PartnerCase = {
       at: reply,
     });
     t.must(typeof expires_in === 'number' && expires_in > 0, {
-      expected: 'expires_in, a positive whole number of seconds',
+      expected: 'expires_in, a positive integer number of seconds',
       got: `expires_in is ${show(expires_in)}`,
       at: reply,
     });

@@ -5,15 +5,15 @@ import { oauthOnly } from '../shared.ts';
 
 export const p04: PartnerCase = {
   id: 'P04',
-  title: 'The token endpoint is asked by a wrong client',
+  title: 'The token endpoint refuses wrong client credentials',
   clauses: ['OA1'],
   severity: 'must',
   profile: 'contract',
   sends:
-    'POST form to the token endpoint with a wrong client_secret, with the right one cut, and with another client_id',
+    'a form POST to the token endpoint with a wrong client_secret, with the right one truncated and lengthened, and with another client_id',
   expects: '400 or 401, and no access token',
   likely_cause:
-    'The endpoint looks the client up but does not compare the whole secret, or compares the secret alone.',
+    'The endpoint looks up the client but does not compare the whole secret, or it compares only the secret and ignores the client_id.',
   unfit: oauthOnly,
   async run(t: PartnerContext) {
     const { authentication } = t.target;
@@ -21,9 +21,9 @@ export const p04: PartnerCase = {
     const { client_id, client_secret } = authentication;
     const tries: [string, { client_secret?: string; client_id?: string }][] = [
       ['a wrong secret', { client_secret: 'wrong-secret-duebridge' }],
-      ['the secret without its last letter', { client_secret: client_secret.slice(0, -1) }],
-      ['the secret and one letter more', { client_secret: `${client_secret}x` }],
-      ['the secret of another client_id', { client_id: `${client_id}-duebridge` }],
+      ['the secret without its last character', { client_secret: client_secret.slice(0, -1) }],
+      ['the secret with one character appended', { client_secret: `${client_secret}x` }],
+      ['the right secret under another client_id', { client_id: `${client_id}-duebridge` }],
     ];
     for (const [what, change] of tries) {
       const reply = await t.run.fetchToken(t.check, change);

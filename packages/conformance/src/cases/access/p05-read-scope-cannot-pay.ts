@@ -9,15 +9,15 @@ const TYPES = ['application/json', 'application/json; charset=utf-8', 'text/plai
 
 export const p05: PartnerCase = {
   id: 'P05',
-  title: 'A token for reading alone is used to pay',
+  title: 'A token with scope read cannot create payments',
   clauses: ['SC1'],
   severity: 'must',
   profile: 'contract',
   sends:
-    'a token with scope read, then PUT payment with it: as JSON, as JSON in another charset, as text; and PUT of a payment that exists',
+    'PUT payment with a token that has scope read: as JSON, as JSON with a charset, and as text; and PUT of an existing payment',
   expects: 'a refusal (403), and no payment under that id',
   likely_cause:
-    'Any valid token passes; or the scope is compared only for one content type, or only where a payment is made anew.',
+    'Any valid token is accepted, or the scope is checked only for one content type or only when a payment is new.',
   unfit: oauthOnly,
   creates: (target) => [...sharedAll(target, ['first']), ...TYPES.map(() => own(target, 5))],
   async run(t: PartnerContext) {
@@ -25,7 +25,7 @@ export const p05: PartnerCase = {
     const token = accessToken(granted);
     t.given(
       token !== undefined,
-      `the token endpoint gives no token for scope read: ${tell(granted)}`,
+      `the token endpoint issues no token for scope read: ${tell(granted)}`,
     );
     const proof = { authorization: `Bearer ${token}` };
     for (const type of TYPES) {

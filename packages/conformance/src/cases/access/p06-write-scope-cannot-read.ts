@@ -6,13 +6,14 @@ import { oauthOnly } from '../shared.ts';
 
 export const p06: PartnerCase = {
   id: 'P06',
-  title: 'A token for paying alone is used to read',
+  title: 'A token with scope write cannot read',
   clauses: ['SC1'],
   severity: 'should',
   profile: 'contract',
-  sends: 'a token with scope write, then every read with it',
+  sends: 'every read with a token that has scope write',
   expects: 'a refusal (403)',
-  likely_cause: 'write is taken to include read; the interface keeps them apart.',
+  likely_cause:
+    'The server treats write as including read; in the interface they are separate scopes.',
   unfit: oauthOnly,
   creates: (target) => sharedAll(target, ['first']),
   async run(t: PartnerContext) {
@@ -20,7 +21,7 @@ export const p06: PartnerCase = {
     const token = accessToken(granted);
     t.given(
       token !== undefined,
-      `the token endpoint gives no token for scope write: ${tell(granted)}`,
+      `the token endpoint issues no token for scope write: ${tell(granted)}`,
     );
     const proof = { authorization: `Bearer ${token}` };
     const replies = [await t.readAccount(undefined, { proof })];

@@ -8,14 +8,15 @@ const LONGEST_WAIT_SECONDS = 10;
 
 export const p07: PartnerCase = {
   id: 'P07',
-  title: 'An access token is used after its life is over',
+  title: 'An expired access token is refused',
   clauses: ['OA3'],
   decisions: [14],
   severity: 'should',
   profile: 'contract',
-  sends: `GET account with a token whose expires_in has passed (only where that is ${LONGEST_WAIT_SECONDS} s or less)`,
-  expects: '401; and a fresh token works',
-  likely_cause: 'expires_in is announced but never enforced, or is not in seconds.',
+  sends: `GET account with a token whose expires_in has passed (only if expires_in is ${LONGEST_WAIT_SECONDS} s or less)`,
+  expects: '401, and a new token works',
+  likely_cause:
+    'The server announces expires_in but never enforces it, or its unit is not seconds.',
   unfit: oauthOnly,
   async run(t: PartnerContext) {
     const granted = await t.run.fetchToken(t.check);
@@ -34,7 +35,7 @@ export const p07: PartnerCase = {
       proof: { authorization: `Bearer ${fresh ?? ''}` },
     });
     t.should(isSuccess(again), {
-      expected: '200 with a fresh token',
+      expected: '200 with a new token',
       got: tell(again),
       at: again,
     });

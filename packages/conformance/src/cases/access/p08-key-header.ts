@@ -4,16 +4,16 @@ import { isRefusal, isSuccess, tell } from '../../check/http.ts';
 
 export const p08: PartnerCase = {
   id: 'P08',
-  title: 'The key is taken from its own header, and from no other',
+  title: 'The key is accepted in the declared header and in no other',
   clauses: ['KY1', 'KY2'],
   decisions: [15],
   severity: 'must',
   profile: 'contract',
   sends:
-    'GET account with the key in the declared header, whatever its case; then in another header',
-  expects: 'accepted in the declared header, refused in another one',
+    'GET account with the key in the declared header, with its name in upper and lower case; then with the key in another header',
+  expects: 'accepted in the declared header, refused in another header',
   likely_cause:
-    'The header name is compared letter for letter, a scheme word is expected before the key, or several headers are tried.',
+    'The header name is compared case-sensitively, an authentication scheme is expected before the key, or the server reads several headers.',
   unfit: (target) =>
     target.authentication.method === 'key' ? undefined : 'the target uses OAuth, not a static key',
   async run(t: PartnerContext) {
@@ -23,7 +23,7 @@ export const p08: PartnerCase = {
     for (const name of [header, header.toLowerCase(), header.toUpperCase()]) {
       const reply = await t.readAccount(undefined, { proof: { [name]: key } });
       const accepted = t.must(isSuccess(reply), {
-        expected: `the key alone in ${name} is accepted: names of headers have no case`,
+        expected: `the plain key is accepted in ${name}: header names are case-insensitive`,
         got: tell(reply),
         at: reply,
       });

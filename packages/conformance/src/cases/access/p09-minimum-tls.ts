@@ -5,17 +5,17 @@ import { isLoopback } from '../../check/target.ts';
 
 export const p09: PartnerCase = {
   id: 'P09',
-  title: 'Nothing older than TLS 1.2 is spoken',
+  title: 'Connections below TLS 1.2 are refused',
   clauses: ['S3'],
   decisions: [30],
   severity: 'should',
   profile: 'strict',
   sends:
-    'a TLS handshake that offers 1.1 at most; and, on port 80, GET account without a credential',
-  expects: 'the handshake fails; plain http is refused or sent on to https',
-  likely_cause: 'The load balancer keeps an old default for its lowest TLS version.',
+    'a TLS handshake that offers at most TLS 1.1; and, on port 80, GET account without a credential',
+  expects: 'the handshake fails; plain http is refused or redirected to https',
+  likely_cause: 'The load balancer still uses an old default for its minimum TLS version.',
   unfit: (target) =>
-    target.base_url.startsWith('http:') ? 'the target is plain http on this machine' : undefined,
+    target.base_url.startsWith('http:') ? 'the target uses plain http on this machine' : undefined,
   async run(t) {
     const url = new URL(
       t.run.url('get_account', {
@@ -35,7 +35,7 @@ export const p09: PartnerCase = {
       timeout_ms: CONNECT_TIMEOUT_MS,
     });
     t.should(!isSuccess(plain) && plain.status !== 401, {
-      expected: 'plain http is refused, or sent on to https',
+      expected: 'plain http is refused or redirected to https',
       got: tell(plain),
       at: plain,
     });

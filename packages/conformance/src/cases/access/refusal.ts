@@ -37,9 +37,9 @@ export async function refusesAll(
       }
       const read = await t.read(intent);
       t.must(!isSuccess(read), {
-        expected: `no payment made by a PUT with ${name}`,
+        expected: `no payment created by a PUT with ${name}`,
         got: tell(read),
-        cause: 'The payment is stored before the credential is looked at.',
+        cause: 'The payment is stored before the credential is checked.',
         at: read,
       });
     }),

@@ -6,15 +6,15 @@ const record = compileCheck(AccountRecord);
 
 export const p10: PartnerCase = {
   id: 'P10',
-  title: 'A known account is read',
+  title: 'A known account can be read',
   clauses: ['B1', 'AC1', 'S2'],
   decisions: [4],
   severity: 'must',
   profile: 'contract',
-  sends: 'GET account, a known one',
-  expects: '200 with a JSON object; the ids, where shown, are those that were asked for',
+  sends: 'GET account for a known account',
+  expects: '200 with a JSON object; ids in the response equal those in the request',
   likely_cause:
-    'The content type is not application/json, the answer is wrapped in a list, or ids are re-formatted on the way out.',
+    'The content type is not application/json, the object is wrapped in an array, or ids are reformatted in the response.',
   async run(t) {
     const reply = await t.readAccount();
     const account = asObject(reply.json);

@@ -3,16 +3,16 @@ import { asObject, isSuccess, tell } from '../../check/http.ts';
 
 export const p12: PartnerCase = {
   id: 'P12',
-  title: 'Account ids that bend paths and encodings',
+  title: 'Account ids with special characters are handled safely',
   clauses: ['B1'],
   decisions: [13],
   severity: 'should',
   profile: 'contract',
   sends:
-    'GET account with ids that hold an encoded slash, a broken encoding, letters outside ASCII, or 128 characters; and with a known id in another case, or with a space around it',
-  expects: 'no 5xx, and never another account than the one asked for',
+    'GET account with ids that contain an encoded slash, an invalid percent-encoding, non-ASCII characters or 128 characters; and with a known id in another case or with a leading or trailing space',
+  expects: 'no 5xx, and never a different account from the one requested',
   likely_cause:
-    'A proxy or router decodes %2F before it splits the path, or the id is cut to a column length.',
+    'A proxy or router decodes %2F before it splits the path, or the id is truncated to the length of its column.',
   async run(t) {
     const { payable } = t.target.accounts;
     const ids = [`x/../${payable}`, `${payable}/`, `${payable}-é-账户`, 'a'.repeat(128)];
@@ -22,20 +22,20 @@ export const p12: PartnerCase = {
       headers: await t.proof('declared'),
     });
     t.should(broken.status !== undefined && broken.status < 500, {
-      expected: 'an answer below 500 for a path that is not well encoded',
+      expected: 'a status below 500 for a path with an invalid percent-encoding',
       got: tell(broken),
       at: broken,
     });
     for (const id of ids) {
       const reply = await t.readAccount(id);
       t.should(reply.status !== undefined && reply.status < 500, {
-        expected: `an answer below 500 for ${JSON.stringify(id.slice(0, 40))}`,
+        expected: `a status below 500 for ${JSON.stringify(id.slice(0, 40))}`,
         got: tell(reply),
         at: reply,
       });
       const account = isSuccess(reply) ? asObject(reply.json) : undefined;
       t.should(account === undefined || account['account_id'] === id, {
-        expected: 'no other account than the one asked for',
+        expected: 'no account other than the one requested',
         got: tell(reply),
         at: reply,
       });
@@ -48,7 +48,8 @@ export const p12: PartnerCase = {
       t.strict(account === undefined || account['account_id'] === id, {
         expected: `no account for ${JSON.stringify(id)}: ids are compared byte for byte`,
         got: tell(reply),
-        cause: 'Ids are trimmed or folded on the way in, or the column compares without case.',
+        cause:
+          'The server trims ids or changes their case before the lookup, or the column has a case-insensitive collation.',
         at: reply,
       });
     }

@@ -4,15 +4,15 @@ import { asObject, show, tell } from '../../check/http.ts';
 
 export const p13: PartnerCase = {
   id: 'P13',
-  title: 'A balance is read',
+  title: 'A balance can be read',
   clauses: ['S5', 'B2', 'TR3'],
   decisions: [1, 4],
   severity: 'must',
   profile: 'contract',
   sends: 'GET balance of a known account',
   expects:
-    '200; amount_due_in_cents a JSON integer; due_date a calendar date; last_updated_at an ISO 8601 time',
-  likely_cause: 'Money is kept in dollars or as a decimal text, and printed that way.',
+    '200; amount_due_in_cents is a JSON integer, due_date a calendar date, last_updated_at an ISO 8601 time',
+  likely_cause: 'Amounts are stored in dollars or as decimal strings and returned unconverted.',
   unfit: (target) =>
     target.paths.get_balance === null ? 'the target does not offer Get Balance' : undefined,
   async run(t) {
@@ -39,7 +39,7 @@ export const p13: PartnerCase = {
       },
     );
     t.should(due_date === undefined || (typeof due_date === 'string' && isDate(due_date)), {
-      expected: 'due_date as YYYY-MM-DD, a day that exists',
+      expected: 'due_date as YYYY-MM-DD, an existing date',
       got: `due_date is ${show(due_date)}`,
       at: reply,
     });

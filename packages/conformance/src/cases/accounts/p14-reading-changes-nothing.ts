@@ -15,15 +15,15 @@ export const p14: PartnerCase = {
   severity: 'must',
   profile: 'contract',
   stage: 'first',
-  sends: `GET account and GET balance, ${READS} times; where they differ, again, with a rest of the same length before`,
+  sends: `GET account and GET balance, ${READS} times; if the values differ, again, compared with a pause of the same length`,
   expects:
-    'the same status and the same amount due each time; or at least that resting moves them as much as reading does',
+    'the same status and the same amount due each time, or values that change as much during a pause as during the reads',
   likely_cause:
-    'A read posts, accrues or rounds something, or two replicas hold different balances.',
+    'A read posts, accrues or rounds an amount, or two replicas hold different balances.',
   async run(t) {
     const first = await look(t);
     if (new Set(first.map(({ shown }) => shown)).size === 1) return;
-    // The values changed. Others may pay on a test system, or it may be refreshed; the check must rule out everything but the
+    // The values changed. Others may use the test system, or it may be refreshed; the check must rule out every cause but the
     // reads.
     let caused = 0;
     let last = first.at(-1);
@@ -42,11 +42,11 @@ export const p14: PartnerCase = {
     }
     if (caused < ROUNDS) {
       t.run.unsettled = true;
-      t.notes.push('Not measured: the account changes on its own, read or not.');
+      t.notes.push('Not measured: the account also changes while nothing reads it.');
       return;
     }
     t.must(false, {
-      expected: `as at first: ${first[0]?.shown ?? ''}`,
+      expected: `unchanged: ${first[0]?.shown ?? ''}`,
       got: last?.shown ?? '',
       ...(last === undefined ? {} : { at: last.reply }),
     });

@@ -4,7 +4,7 @@ import { own } from '../../check/planned-payments.ts';
 
 export const p15: PartnerCase = {
   id: 'P15',
-  title: 'A payment that was never made is read',
+  title: 'Reading an unknown payment returns 404',
   clauses: ['B5', 'B3'],
   decisions: [5],
   severity: 'should',
@@ -12,7 +12,7 @@ export const p15: PartnerCase = {
   sends: 'GET payment with an id that was never used',
   expects: '404 with a JSON body',
   likely_cause:
-    'A missing row becomes an empty 200 or an exception; the platform then cannot tell lost from slow.',
+    'A missing row results in an empty 200 or in an unhandled exception; the platform then cannot tell a lost payment from a slow one.',
   async run(t) {
     const intent = t.intend(own(t.target, 0));
     const replies = [await t.read(intent)];

@@ -4,15 +4,15 @@ import { bodyOf, toldTheEnd } from './calls.ts';
 
 export const c01: CallerCase = {
   id: 'C01',
-  title: 'Every payment that the platform puts belongs to a batch, and has an id of its own',
+  title: 'Every PUT has a batch id, and every payment a distinct id',
   clauses: ['PF3', 'PF2'],
   severity: 'must',
   profile: 'contract',
   sends:
-    'nothing: the platform is made to pay three times, and the first amount once more when it has ended; its PUTs are read',
+    'nothing: the platform makes three payments, then a second one of the first amount after the first has ended; its PUTs are examined',
   expects:
-    'platform_batch_id, a text, in every PUT; another platform_payment_id for the equal payment',
-  likely_cause: 'The batch is decided later, by a job that runs after the PUT.',
+    'platform_batch_id, a non-empty string, in every PUT; another platform_payment_id for the second payment of the same amount',
+  likely_cause: 'A later job assigns the batch, after the PUT.',
   async run(t) {
     const payments = await t.payAll([{ cents: 1_001 }, { cents: 1_002 }, { cents: 1_003 }]);
     for (const payment of payments) {
@@ -20,7 +20,7 @@ export const c01: CallerCase = {
       for (const put of t.puts(payment)) {
         const batch = bodyOf(put)?.['platform_batch_id'];
         t.must(typeof batch === 'string' && batch !== '', {
-          expected: 'platform_batch_id, a text',
+          expected: 'platform_batch_id, a non-empty string',
           got: `the body ${put.body.slice(0, 200)}`,
           at: t.cite(put),
         });
@@ -48,10 +48,12 @@ async function paidAgain(t: CallerContext, first: CallerPayment): Promise<void> 
     expected: 'another platform_payment_id for a second payment of the same amount',
     got: repeated?.path ?? '',
     clause: 'PF2',
-    cause: 'The id is made of account, amount and date: the second payment is never made.',
+    cause: 'The id is derived from account, amount and date, so the second payment is never made.',
     ...(repeated === undefined ? {} : { at: t.cite(repeated) }),
   });
   if (!other() && repeated === undefined) {
-    t.notes.push('The second payment of the same amount was not put; it may count as a duplicate.');
+    t.notes.push(
+      'The platform sent no PUT for the second payment of the same amount; it may have rejected it as a duplicate.',
+    );
   }
 }

@@ -8,14 +8,14 @@ const LOST = 2;
 
 export const c02: CallerCase = {
   id: 'C02',
-  title: 'A PUT whose answer was lost is sent again as it was',
+  title: 'A PUT whose response was lost is retried unchanged',
   clauses: ['RU5', 'S4'],
   decisions: [21],
   severity: 'must',
   profile: 'contract',
-  sends: `the scripted partner takes the payment and cuts the connection, ${LOST} times`,
-  expects: 'the same PUT again: same id, same bytes; no second payment',
-  likely_cause: 'Whatever goes wrong with the call ends the payment, or nobody sends it again.',
+  sends: `the scripted partner accepts the payment and closes the connection, ${LOST} times`,
+  expects: 'the same PUT again, with the same id and the same bytes; no second payment',
+  likely_cause: 'Any error of the call ends the payment, or nothing retries it.',
   async run(t: CallerContext) {
     let cut = 0;
     const loses: Behaviour = {
@@ -33,7 +33,7 @@ export const c02: CallerCase = {
     );
     const retried = await t.until(() => t.puts(payment).length > LOST);
     await goesOn(t, payment, retried, {
-      expected: `the same PUT again, until it is answered`,
+      expected: `the same PUT again, until it gets a response`,
       got: `${t.puts(payment).length} PUTs with this id`,
       clause: 'RU5',
     });

@@ -11,9 +11,10 @@ export const c03: CallerCase = {
   clauses: ['RU4', 'B5', 'EV1'],
   severity: 'must',
   profile: 'contract',
-  sends: 'the scripted partner ends one payment succeeded, one failed and one canceled',
-  expects: 'that end, for the customer too; and no further call for that payment',
-  likely_cause: 'The poll is rescheduled before the answer is looked at.',
+  sends: 'the scripted partner ends one payment as succeeded, one as failed and one as canceled',
+  expects:
+    'the customer sees the same status, and the platform makes no further call for that payment',
+  likely_cause: 'The next poll is scheduled before the response is examined.',
   async run(t) {
     const payments = await t.payAll(
       ENDS.map((status, place) => ({ cents: 3_001 + place, behaviour: endsAs(status) })),
@@ -25,8 +26,8 @@ export const c03: CallerCase = {
         const calls = t.calls(payment);
         const polled = t.must(calls.some(toldTheEnd), {
           expected: 'polls until the payment has ended',
-          got: `${calls.length} calls, none of which was told the end`,
-          cause: 'The answer to the PUT is taken for the end, or the poll asks at another address.',
+          got: `${calls.length} calls, none of which got a terminal status`,
+          cause: 'The platform treats the response to the PUT as final, or polls the wrong URL.',
         });
         if (polled) await stopsAtTheEnd(t, payment);
       }),

@@ -17,15 +17,14 @@ const MOST_A_SECOND = 10;
 
 export const c04: CallerCase = {
   id: 'C04',
-  title: 'The platform waits as long as it is asked to',
+  title: 'The platform obeys Retry-After',
   clauses: ['RU4', 'LI1'],
   decisions: [23, 25],
   severity: 'should',
   profile: 'contract',
-  sends: `the scripted partner answers a PUT, and of another payment a poll, 429 with Retry-After, in seconds and as a date`,
-  expects: `no call for that payment sooner; never more than ${MOST_A_SECOND} calls for it in a second`,
-  likely_cause:
-    'Retry-After is read on 503 alone, on polls alone, in seconds alone, or not at all.',
+  sends: `the scripted partner answers the PUT of one payment and a poll of another with 429 and a Retry-After, in seconds and as a date`,
+  expects: `no earlier call for that payment, and never more than ${MOST_A_SECOND} polls for it per second`,
+  likely_cause: 'Retry-After is read only on 503, only for polls, only in seconds, or not at all.',
   async run(t: CallerContext) {
     await t.each(['PUT', 'GET'] as const, async (method, place) => {
       const payment = await t.pay(
@@ -39,7 +38,7 @@ export const c04: CallerCase = {
       notTooFast(t, payment, 'GET', MOST_A_SECOND);
     });
     t.notes.push(
-      'Whether a restart keeps the budget is for the platform to show by its own tests.',
+      'The kit cannot test whether a restart keeps the poll budget; the platform’s own tests must.',
     );
   },
 };

@@ -7,15 +7,15 @@ const PARALLEL = 50;
 
 export const c05: CallerCase = {
   id: 'C05',
-  title: 'An access token runs out under fifty payments at once',
+  title: 'An access token expires while fifty payments are sent',
   clauses: ['OA4', 'OA3', 'OA2'],
   decisions: [14],
   severity: 'should',
   profile: 'contract',
   stage: 'alone',
-  sends: 'the scripted partner answers 401 to the access token that was good until now',
-  expects: 'one new token for all of them, and every call repeated once with it',
-  likely_cause: 'Each call that meets the 401 fetches a token of its own.',
+  sends: 'the scripted partner answers 401 to the access token that was valid until then',
+  expects: 'one new token for all payments, and every call retried once with it',
+  likely_cause: 'Each call that gets a 401 fetches its own token.',
   async run(t: CallerContext) {
     t.given(
       t.run.caller.authentication.method === 'oauth',
@@ -23,7 +23,7 @@ export const c05: CallerCase = {
     );
     const before = await t.pay(5_001);
     await t.accepted(before);
-    t.given(t.run.driver.at_once > 1, 'the platform is made to pay one payment after another');
+    t.given(t.run.driver.at_once > 1, 'the platform can only be made to pay one payment at a time');
     const number = Math.min(PARALLEL, t.run.driver.at_once);
     const refused = new Set<string>();
     let fetched = false;

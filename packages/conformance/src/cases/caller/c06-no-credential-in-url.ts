@@ -3,13 +3,13 @@ import { partnerSecrets, type CallerContext } from '../../check/caller-context.t
 
 export const c06: CallerCase = {
   id: 'C06',
-  title: 'No credential travels in an address',
+  title: 'No URL contains a credential',
   clauses: ['S3', 'OA4', 'KY1'],
   severity: 'must',
   profile: 'contract',
-  sends: 'nothing: the platform pays, and the addresses of all its calls are read',
+  sends: 'nothing: the platform makes a payment, and the URLs of all its calls are examined',
   expects: 'no key, secret or access token in any path or query',
-  likely_cause: 'The key is added as a query field as well, for a partner that once asked for it.',
+  likely_cause: 'The key is also sent as a query parameter, for a partner that once required it.',
   async run(t: CallerContext) {
     const payment = await t.pay(6_001);
     await t.arrived(payment);
@@ -23,8 +23,8 @@ export const c06: CallerCase = {
           ) || /[?&](?:access_token|api_?key|client_secret|token)=/i.test(path),
       );
     t.must(loose === undefined, {
-      expected: 'addresses without credentials',
-      got: loose === undefined ? '' : `${loose.method} ${loose.path.split('?')[0]} with one in it`,
+      expected: 'URLs without credentials',
+      got: loose === undefined ? '' : `${loose.method} ${loose.path.split('?')[0]} contains one`,
       ...(loose === undefined ? {} : { at: t.cite(loose) }),
     });
   },

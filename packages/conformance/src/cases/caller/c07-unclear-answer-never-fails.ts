@@ -13,18 +13,18 @@ import {
 const ALL = [SILENCE, ...UNCLEAR];
 
 /** Faults used when a person makes the payments by hand, one payment each. */
-const BY_HAND = ['500', '404', '200 with a web page', 'a cut connection', 'no answer at all'];
+const BY_HAND = ['500', '404', '200 with a web page', 'a closed connection', 'no response'];
 
 export const c07: CallerCase = {
   id: 'C07',
-  title: 'An answer that says nothing never fails a payment',
+  title: 'An inconclusive response to a PUT never fails a payment',
   clauses: ['ST3', 'RU5'],
   decisions: [21],
   severity: 'must',
   profile: 'contract',
-  sends: `the scripted partner takes payments but answers their first PUT wrongly: ${ALL.map(({ name }) => name).join(', ')}`,
-  expects: 'the same PUT again, and never failed: it may have happened',
-  likely_cause: 'Any error of the call is recorded as a failed payment.',
+  sends: `the scripted partner accepts payments but answers their first PUT with a fault: ${ALL.map(({ name }) => name).join(', ')}`,
+  expects: 'the same PUT again, and never failed, because the payment may exist',
+  likely_cause: 'The platform records any error of the call as a failed payment.',
   async run(t) {
     const faults = ALL.filter(({ name }) => t.run.driver.at_once > 1 || BY_HAND.includes(name));
     await t.each(faults, async (fault, place) => {
@@ -37,7 +37,7 @@ export const c07: CallerCase = {
         got: `${t.puts(payment).length} PUT`,
         clause: 'RU5',
         cause:
-          'The call is given up instead of repeated: a payment that may have happened is left alone.',
+          'The platform gives up instead of retrying, and leaves a payment that may exist unresolved.',
       });
       sameBytes(t, payment);
       noDouble(t, payment);

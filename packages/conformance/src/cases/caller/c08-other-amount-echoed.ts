@@ -5,15 +5,14 @@ import { toldTheEnd } from './calls.ts';
 
 export const c08: CallerCase = {
   id: 'C08',
-  title: 'The partner tells of another amount than was asked for',
+  title: 'A response with another amount or id freezes the payment',
   clauses: ['PF6', 'PF2'],
   decisions: [9, 22],
   severity: 'must',
   profile: 'contract',
-  sends:
-    'the scripted partner echoes one cent more, or another id, and calls the payment succeeded',
-  expects: 'the payment is frozen for a person to look at: neither succeeded nor failed',
-  likely_cause: 'The status is taken from the answer without comparing the rest of it.',
+  sends: 'the scripted partner echoes one cent more, or another id, with status succeeded',
+  expects: 'the payment is frozen for manual review: neither succeeded nor failed',
+  likely_cause: 'The platform reads the status without comparing the other fields of the response.',
   async run(t: CallerContext) {
     const wrongs = [
       { amount_in_cents: 8_002 },
@@ -29,16 +28,16 @@ export const c08: CallerCase = {
       const payment = await t.pay(8_001, lies);
       await t.accepted(payment);
       const told = await t.until(() => t.calls(payment).some(toldTheEnd));
-      t.given(told, 'the platform never asked for the end of the payment');
+      t.given(told, 'the platform never polled the payment until its end');
       await t.quiet();
       const status = await payment.status();
       t.given(
         status !== undefined,
-        'the platform cannot be asked for the status of a payment: declare caller.status_command or caller.status_url',
+        'the kit cannot read the status of a payment from the platform: declare caller.status_command or caller.status_url',
       );
       const [last] = t.calls(payment).filter(toldTheEnd);
       t.must(status === 'processing', {
-        expected: `still processing, although the answer said ${JSON.stringify(wrong)}`,
+        expected: `still processing, although the response said ${JSON.stringify(wrong)}`,
         got: `status ${status}`,
         ...(last === undefined ? {} : { at: t.cite(last) }),
       });

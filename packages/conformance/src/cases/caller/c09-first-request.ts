@@ -9,15 +9,15 @@ const CENTS = 9_001;
 
 export const c09: CallerCase = {
   id: 'C09',
-  title: 'The first requests of a payment are as the interface says',
+  title: 'The first requests of a payment conform to the interface',
   clauses: ['B4', 'PF6', 'S5', 'PF3', 'OA2', 'OA4', 'KY2'],
   severity: 'must',
   profile: 'contract',
   stage: 'first',
-  sends: 'nothing: the platform is made to pay once, and its first requests are read',
+  sends: 'nothing: the platform makes one payment, and its first requests are examined',
   expects:
-    'PUT of JSON under the path of the account, with the amount asked for as whole cents and a batch; the credential as the partner declared it; a form at the token endpoint',
-  likely_cause: 'The request was built from the memory of another interface.',
+    'a JSON PUT under the account’s path, with the requested amount in integer cents and a batch id; the credential in the declared form; a form POST to the token endpoint',
+  likely_cause: 'The client was written for another interface.',
   async run(t: CallerContext) {
     const payment = await t.pay(CENTS);
     await t.until(() => t.puts().length > 0 || refusedTokens(t) > 2);
@@ -66,21 +66,21 @@ function instruction(t: CallerContext, put: Call, at: Reply, id: string | undefi
     expected: `amount_in_cents as a plain JSON integer, ${CENTS}`,
     got: amount instanceof OtherNumber ? amount.source : show(amount),
     clause: 'S5',
-    cause: 'The amount is in dollars, a text, or under another name.',
+    cause: 'The amount is in dollars, is a string, or has another name.',
     at,
   });
   if (whole) {
     t.must(amount === CENTS, {
-      expected: `the amount that was asked for, ${CENTS}`,
+      expected: `the requested amount, ${CENTS}`,
       got: show(amount),
       clause: 'PF6',
-      cause: 'A fee is added, or the amount is turned into another unit twice.',
+      cause: 'A fee is added, or the amount is converted to cents twice.',
       at,
     });
   }
   const batch = body['platform_batch_id'];
   t.must(typeof batch === 'string' && batch !== '', {
-    expected: 'platform_batch_id, a text',
+    expected: 'platform_batch_id, a non-empty string',
     got: show(batch),
     clause: 'PF3',
     at,
@@ -110,14 +110,13 @@ function credential(t: CallerContext, put: Call, at: Reply): void {
   const given = put.headers[header.toLowerCase()];
   const text = Array.isArray(given) ? given.join(', ') : given;
   t.must(text === key, {
-    expected: `${header} with the key alone, without a scheme word`,
+    expected: `${header} with only the key, without a scheme such as Bearer`,
     got:
       text !== undefined && text.endsWith(key)
         ? `${text.slice(0, -key.length)}and the key`
         : kindOf(text),
     clause: 'KY2',
-    cause:
-      'The client library puts Bearer, or another word, before whatever stands in Authorization.',
+    cause: 'The client library adds Bearer or another scheme to the Authorization header.',
     at,
   });
 }
@@ -128,8 +127,8 @@ function tokenRequests(t: CallerContext): void {
   if (authentication.method !== 'oauth') return;
   const fetch = t.run.raw.findLast(({ operation }) => operation === 'access_token');
   t.must(fetch !== undefined, {
-    expected: 'a request at the token endpoint',
-    got: 'none came',
+    expected: 'a request to the token endpoint',
+    got: 'none',
     clause: 'OA2',
   });
   if (fetch === undefined) return;
@@ -158,7 +157,7 @@ function tokenRequests(t: CallerContext): void {
     });
   }
   t.must((form.get('scope') ?? '').split(' ').includes('write'), {
-    expected: 'the form field scope, with write in it',
+    expected: 'the form field scope, including write',
     got: show(form.get('scope') ?? undefined),
     clause: 'OA2',
     ...at,

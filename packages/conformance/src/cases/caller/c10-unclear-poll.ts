@@ -8,14 +8,15 @@ const BY_HAND = ['500', '404', '200 with a web page'];
 
 export const c10: CallerCase = {
   id: 'C10',
-  title: 'A poll that says nothing neither ends a payment nor the polling',
+  title: 'An inconclusive poll response ends neither the payment nor the polling',
   clauses: ['RU4', 'ST3'],
   decisions: [22],
   severity: 'must',
   profile: 'contract',
-  sends: `the scripted partner answers the first poll of each payment wrongly: ${UNCLEAR.map(({ name }) => name).join(', ')}`,
-  expects: 'a further call for that payment, until its end is told; never failed before that',
-  likely_cause: 'A poll that throws ends the loop that polls, or is recorded as a failed payment.',
+  sends: `the scripted partner answers the first poll of each payment with a fault: ${UNCLEAR.map(({ name }) => name).join(', ')}`,
+  expects:
+    'further calls for that payment until it gets a terminal status; never failed before that',
+  likely_cause: 'A poll that throws ends the polling loop, or is recorded as a failed payment.',
   async run(t: CallerContext) {
     const faults = UNCLEAR.filter(({ name }) => t.run.driver.at_once > 1 || BY_HAND.includes(name));
     let judged = 0;
@@ -28,13 +29,13 @@ export const c10: CallerCase = {
       await notEnded(t, payment, `a poll answered with ${fault.name}`, 'ST3');
       const told = (): boolean => t.calls(payment).some(toldTheEnd);
       await goesOn(t, payment, await t.until(told), {
-        expected: `after a poll answered with ${fault.name}: polls until the end is told, within ${t.run.caller.patience_seconds} s`,
-        got: 'the platform asked no more',
+        expected: `after a poll answered with ${fault.name}: polls until a terminal status, within ${t.run.caller.patience_seconds} s`,
+        got: 'the platform stopped polling',
         clause: 'RU4',
       });
       noDouble(t, payment);
     });
-    t.given(judged > 0, 'the platform never polled a payment that it had put');
+    t.given(judged > 0, 'the platform never polled a payment after its PUT');
   },
 };
 

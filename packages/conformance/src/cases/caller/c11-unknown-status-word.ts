@@ -11,15 +11,15 @@ const TIMES = 2;
 
 export const c11: CallerCase = {
   id: 'C11',
-  title: 'A status that is none of the four words ends nothing',
+  title: 'An unknown status does not end a payment',
   clauses: ['PF4', 'RU4'],
   decisions: [22],
   severity: 'must',
   profile: 'contract',
-  sends: `the scripted partner tells the status ${WORDS.map((word) => `"${word}"`).join(', ')} in ${TIMES} polls, then the right one`,
-  expects: 'neither succeeded nor failed while the word is unknown',
+  sends: `the scripted partner returns the status ${WORDS.map((word) => `"${word}"`).join(', ')} in ${TIMES} polls, then the correct one`,
+  expects: 'neither succeeded nor failed while the status is unknown',
   likely_cause:
-    'Whatever is not processing is taken for an end, or words are compared without case.',
+    'The platform treats every status other than processing as terminal, or compares statuses case-insensitively.',
   async run(t: CallerContext) {
     const words = t.run.driver.at_once > 1 ? WORDS : WORDS.slice(0, 2);
     const told = words.map(() => 0);
@@ -31,7 +31,7 @@ export const c11: CallerCase = {
           if (call.method !== 'GET') return { ...record, status: 'processing', posted_at: null };
           if ((told[place] ?? 0) >= TIMES) return record;
           told[place] = (told[place] ?? 0) + 1;
-          // A time of posting beside an unknown word must not decide either.
+          // A posted_at together with an unknown status must not end the payment either.
           const posted_at = status === 'completed' ? (record['initiated_at'] ?? null) : null;
           return { ...record, status, posted_at };
         }),
@@ -42,16 +42,16 @@ export const c11: CallerCase = {
     await t.until(() => told.every((times) => times > 0));
     t.given(
       told.some((times) => times > 0),
-      'the platform never polled a payment that it had put',
+      'the platform never polled a payment after its PUT',
     );
-    // The next poll shows that the platform has read the word; one that takes it for an end sends none.
+    // The next poll shows that the platform has read the word; a platform that treats it as terminal sends none.
     await t.until(() => told.every((times) => times >= TIMES), t.run.tokens.pace.quiet_ms);
     for (const [place, payment] of payments.entries()) {
       const status = await payment.status();
       if ((told[place] ?? 0) === 0 || t.calls(payment).some(toldTheEnd)) continue;
       const last = t.calls(payment).at(-1);
       t.must(status === undefined || status === 'processing', {
-        expected: `still processing, although the answer said "${words[place] ?? ''}"`,
+        expected: `still processing, although the response said "${words[place] ?? ''}"`,
         got: `status ${status ?? ''}`,
         ...(last === undefined ? {} : { at: t.cite(last) }),
       });
@@ -59,7 +59,7 @@ export const c11: CallerCase = {
     // A platform may put such a payment into manual review and stop polling; that is not a breach.
     const asked = payments.filter((payment) => t.calls(payment).some(toldTheEnd)).length;
     t.notes.push(
-      `${asked} of ${payments.length} payments were asked for again after the unknown word.`,
+      `${asked} of ${payments.length} payments were polled again after the unknown status.`,
     );
   },
 };

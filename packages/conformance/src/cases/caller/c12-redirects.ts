@@ -11,19 +11,19 @@ export const c12: CallerCase = {
   decisions: [21],
   severity: 'must',
   profile: 'contract',
-  sends: `the scripted partner sends a PUT on to another host with ${STATUSES.join(', ')}, and a poll with 302`,
+  sends: `the scripted partner redirects a PUT to another host with ${STATUSES.join(', ')}, and a poll with 302`,
   expects:
-    'no request at that host: it would be handed the credential; and the payment is not failed',
-  likely_cause: 'The HTTP library follows redirects unless it is told not to.',
+    'no request to that host, which would receive the credential; and the payment is not failed',
+  likely_cause: 'The HTTP library follows redirects by default.',
   async run(t) {
     const stray = t.run.partner.stray_url;
     const statuses = t.run.driver.at_once > 1 ? STATUSES : STATUSES.slice(-2);
     const orders = [
       ...statuses.map((status) => ({
-        what: `a PUT answered ${status}`,
+        what: `a PUT answered with ${status}`,
         behaviour: once((call) => call.method === 'PUT', status, stray),
       })),
-      { what: 'a poll answered 302', behaviour: once(isPoll, 302, stray) },
+      { what: 'a poll answered with 302', behaviour: once(isPoll, 302, stray) },
     ];
     await t.each(orders, async ({ what, behaviour }, place) => {
       const payment = await t.pay(12_002 + place, behaviour);
@@ -33,8 +33,8 @@ export const c12: CallerCase = {
       noDouble(t, payment);
     });
     t.must(t.strays() === 0, {
-      expected: 'no request at the host that a redirect leads to',
-      got: `${t.strays()} came`,
+      expected: 'no request to the redirect’s target host',
+      got: `${t.strays()} requests`,
     });
   },
 };

@@ -12,16 +12,16 @@ const MOST_A_SECOND = 5;
 
 export const c13: CallerCase = {
   id: 'C13',
-  title: 'The platform neither floods a partner that fails nor gives up on one that is slow',
+  title: 'The platform neither floods a failing partner nor gives up on a slow one',
   clauses: ['RU4', 'RU5', 'ST3'],
   decisions: [21, 23],
   severity: 'must',
   profile: 'contract',
   sends:
-    'the scripted partner answers all PUTs of one payment 500, and keeps another one processing, each for a while; then it is right again',
-  expects: `at most ${MOST_A_SECOND} PUTs in a second meanwhile; both payments still processing; and their end is asked for`,
+    'the scripted partner answers all PUTs of one payment with 500 and keeps another payment processing, each for a while; then it responds correctly',
+  expects: `at most ${MOST_A_SECOND} PUTs per second meanwhile; both payments still processing; and calls until each is terminal`,
   likely_cause:
-    'A retry follows at once and without a bound; or a number of tries or polls ends the payment.',
+    'The platform retries immediately and without a limit, or ends the payment after a number of attempts or polls.',
   async run(t: CallerContext) {
     await t.each([staysProcessing, failsAWhile], (judged) => judged(t));
   },
@@ -44,10 +44,10 @@ async function failsAWhile(t: CallerContext): Promise<void> {
   const failing = await broken.pay(13_002, fails(broken));
   await t.arrived(failing);
   await broken.last();
-  await notEnded(t, failing, `${broken.calls()} PUTs answered 500`, 'ST3');
+  await notEnded(t, failing, `${broken.calls()} PUTs answered with 500`, 'ST3');
   broken.end();
   notTooFast(t, failing, 'PUT', MOST_A_SECOND);
-  await asked(t, failing, `after ${broken.calls()} PUTs answered 500`, 'RU5');
+  await asked(t, failing, `after ${broken.calls()} PUTs answered with 500`, 'RU5');
 }
 
 /** A period in which the partner is slow or failing: it lasts a number of calls, or as long as the judge is willing to wait. */
@@ -95,7 +95,7 @@ async function asked(
 ): Promise<void> {
   const told = await t.until(() => t.calls(payment).some(toldTheEnd));
   await goesOn(t, payment, told, {
-    expected: `${what}: calls until the end is told, within ${t.run.caller.patience_seconds} s`,
+    expected: `${what}: calls until a terminal status, within ${t.run.caller.patience_seconds} s`,
     got: `${t.calls(payment).length} calls, and then none`,
     clause,
   });

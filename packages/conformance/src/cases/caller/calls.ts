@@ -4,7 +4,7 @@ import type { CallerContext, CallerPayment } from '../../check/caller-context.ts
 import type { Answer, Reply, ScriptedExchange } from '../../sandbox/partner.ts';
 import { parsed } from '../shared.ts';
 
-/** An answer that says nothing about the payment. */
+/** A response that says nothing about the payment. */
 export interface UnclearAnswer {
   readonly name: string;
   readonly reply: Reply;
@@ -35,24 +35,24 @@ export const UNCLEAR: readonly UnclearAnswer[] = [
   { name: '408', reply: code(408) },
   { name: '502 with a web page', reply: { ...said(PAGE, 'text/html'), status: 502 } },
   { name: '200 with a web page', reply: said(PAGE, 'text/html') },
-  { name: '200 with nothing', reply: { status: 200, body: '' } },
-  { name: '200 with a list', reply: said('[]') },
-  { name: '200 with half a record', reply: said('{"payment_id":"p-1","status":"fai') },
+  { name: '200 with an empty body', reply: { status: 200, body: '' } },
+  { name: '200 with an array', reply: said('[]') },
+  { name: '200 with a truncated record', reply: said('{"payment_id":"p-1","status":"fai') },
   {
-    name: 'half a body',
+    name: 'a truncated body',
     reply: (wire) => {
       const bytes = wire.bytes(wire.answer);
       wire.socket.end(bytes.subarray(0, bytes.length - 20));
     },
   },
-  { name: 'a cut connection', reply: (wire) => void wire.socket.destroy() },
+  { name: 'a closed connection', reply: (wire) => void wire.socket.destroy() },
 ];
 
 /**
- * No answer at all, for a PUT. Not used for polls: a platform may rightly wait long for a poll that is held until something
+ * No response to a PUT. Not used for polls: a platform may rightly wait long for a poll that is held until something
  * changes.
  */
-export const SILENCE: UnclearAnswer = { name: 'no answer at all', reply: () => undefined };
+export const SILENCE: UnclearAnswer = { name: 'no response', reply: () => undefined };
 
 /** The body of a call as an object; undefined when it is not an object. */
 export function bodyOf(call: ScriptedExchange): Readonly<Record<string, Json>> | undefined {
@@ -75,7 +75,7 @@ const GIVEN_UP = 2.5;
 
 /**
  * Raises a must-finding when the platform has given up on a payment. A platform that may only be slower than the judge waits is
- * not reported; the target file must then declare the longest wait between two tries. Nor is one that pauses the whole partner.
+ * not reported; the target file must then declare the longest wait between two attempts. Nor is one that pauses the whole partner.
  */
 export async function goesOn(
   t: CallerContext,
@@ -98,7 +98,7 @@ export async function goesOn(
   const isSilent = silence >= GIVEN_UP * Math.max(0, ...pauses);
   if (!declared || !isSilent || !(await t.isAwake())) {
     t.wanting.push(
-      `no call for ${Math.round(silence / 1_000)} s (${finding.expected}): set caller.patience_seconds to the longest time that the platform waits between two tries`,
+      `no call for ${Math.round(silence / 1_000)} s (${finding.expected}): set caller.patience_seconds to the longest time that the platform waits between two attempts`,
     );
     return;
   }
@@ -108,7 +108,7 @@ export async function goesOn(
 }
 
 /**
- * Raises a must-finding when the customer is not shown the end that the partner told, or when a call follows although the platform
+ * Raises a must-finding when the customer is not shown the terminal status that the partner reported, or when a call follows although the platform
  * knows that end. The call after the answer alone proves nothing, because the answer may have been lost; a platform that shows the
  * end has read it. `known` is called as soon as it does.
  */
@@ -126,10 +126,10 @@ export async function stopsAtTheEnd(
     return status === undefined || status === word;
   });
   t.must(shown, {
-    expected: `status ${word ?? ''} for the customer, as the partner has told`,
+    expected: `status ${word ?? ''} for the customer, as the partner reported`,
     got: `status ${status ?? ''}`,
     clause: word === 'succeeded' ? 'ST2' : word === 'failed' ? 'ST3' : 'ST4',
-    cause: 'The end is read, and then lost before it is written down.',
+    cause: 'The platform reads the terminal status but loses it before storing it.',
     at: t.cite(end),
   });
   if (!shown) return;
@@ -144,18 +144,18 @@ export async function stopsAtTheEnd(
   const most = (status === undefined ? calls.indexOf(end) + 1 : before) + 1;
   const after = calls[most];
   t.must(after === undefined, {
-    expected: `no call after the end, ${word ?? ''}`,
+    expected: `no call after the terminal status ${word ?? ''}`,
     got: `${calls.length - most} more`,
     clause: 'RU4',
-    cause: 'The poll is rescheduled before the answer is looked at.',
+    cause: 'The next poll is scheduled before the response is examined.',
     ...(after === undefined ? {} : { at: t.cite(after) }),
   });
   const later = await payment.status();
   t.must(later === status, {
-    expected: `status ${word ?? ''} for good`,
+    expected: `status ${word ?? ''} permanently`,
     got: `status ${later ?? ''}`,
     clause: 'RU2',
-    cause: 'A later answer overwrites the end.',
+    cause: 'A later response overwrites the terminal status.',
     ...(after === undefined ? {} : { at: t.cite(after) }),
   });
 }
@@ -168,7 +168,7 @@ export function sameBytes(t: CallerContext, payment: CallerPayment): void {
     expected: `the path and bytes of the first PUT: ${first?.body.slice(0, 200) ?? ''}`,
     got: other === undefined ? '' : `${other.path} ${other.body.slice(0, 200)}`,
     clause: 'RU5',
-    cause: 'A retry builds the body anew, with another time or batch in it.',
+    cause: 'A retry rebuilds the body with another time or batch id.',
     ...(other === undefined ? {} : { at: t.cite(other) }),
   });
 }
@@ -184,10 +184,10 @@ export function notTooFast(
   const times = calls.map(({ at_ms }) => at_ms);
   const [first] = calls;
   t.should(!times.some((time, place) => (times[place + most] ?? Infinity) - time < 1_000), {
-    expected: `at most ${most} ${method}s in a second`,
+    expected: `at most ${most} ${method}s per second`,
     got: `${times.length} ${method}s in ${(times.at(-1) ?? 0) - (times[0] ?? 0)} ms`,
     clause: 'LI1',
-    cause: 'The call is repeated at once, without a growing delay.',
+    cause: 'The call is retried immediately, without backoff.',
     ...(first === undefined ? {} : { at: t.cite(first) }),
   });
 }
@@ -199,12 +199,12 @@ export function noDouble(t: CallerContext, payment: CallerPayment): void {
     expected: 'no PUT of this amount with another id',
     got: double?.path ?? '',
     clause: 'RU5',
-    cause: 'A retry makes a new id: the customer pays twice.',
+    cause: 'A retry generates a new id, so the customer pays twice.',
     ...(double === undefined ? {} : { at: t.cite(double) }),
   });
 }
 
-/** Raises a finding, must unless told otherwise, when the platform reports a payment as ended although no clear answer ended it. Returns whether all was well. */
+/** Raises a finding, must unless told otherwise, when the platform reports a payment as ended although no clear answer ended it. Returns true when it did not. */
 export async function notEnded(
   t: CallerContext,
   payment: CallerPayment,

@@ -11,15 +11,15 @@ const MOST = 50;
 
 export const p50: PartnerCase = {
   id: 'P50',
-  title: 'A payment is polled until it ends',
+  title: 'A payment reaches one terminal status within the declared time',
   clauses: ['ST2', 'ST3', 'ST4', 'RU2', 'S4', 'EV1'],
   severity: 'must',
   profile: 'contract',
   sends: 'GET payment until it ends (the payment of P20)',
   expects:
-    'processing, then once and for all succeeded, failed or canceled, inside the declared window',
+    'processing, then succeeded, failed or canceled within the declared time, and no change after that',
   likely_cause:
-    'Nothing finishes the payment, a status has another word, or a read comes from a replica that lags.',
+    'Nothing completes the payment, a status is not one of the four words, or a read is served by a lagging replica.',
   creates: (target) => sharedAll(target, ['first']),
   async run(t: PartnerContext) {
     if (t.run.recheck) return recheck(t);
@@ -37,7 +37,7 @@ export const p50: PartnerCase = {
     if (life.end === undefined) {
       if (t.run.endsLater || t.target.terminal_window_seconds === undefined) throw t.notEnded();
       t.must(false, {
-        expected: `an end within ${t.target.terminal_window_seconds} s`,
+        expected: `a terminal status within ${t.target.terminal_window_seconds} s`,
         got: `after that time: ${tell(life.last)}`,
         at: life.last,
       });
@@ -45,7 +45,7 @@ export const p50: PartnerCase = {
     }
     const after = await t.read(subject.intent);
     t.must(recordOf(after)?.['status'] === life.end.record['status'], {
-      expected: `status ${statusOf(life.end.record)} forever after`,
+      expected: `status ${statusOf(life.end.record)}, unchanged`,
       got: tell(after),
       at: after,
     });
@@ -61,7 +61,7 @@ async function recheck(t: PartnerContext): Promise<void> {
     const reply = await t.read(intent);
     const record = recordOf(reply);
     t.must(record !== undefined && isTerminalWord(record['status']), {
-      expected: `an end of the payment made at ${made_at}`,
+      expected: `a terminal status of the payment created at ${made_at}`,
       got: tell(reply),
       at: reply,
     });

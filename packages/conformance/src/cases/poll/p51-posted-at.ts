@@ -12,26 +12,27 @@ const ROUNDING_MS = 1_000;
 
 export const p51: PartnerCase = {
   id: 'P51',
-  title: 'A payment that succeeded says when it was posted',
+  title: 'A succeeded payment has posted_at',
   clauses: ['PF8', 'ST2'],
   severity: 'must',
   profile: 'contract',
   sends: 'GET payment once it has succeeded (the payment of P20)',
-  expects: 'posted_at in ISO 8601 with a zone, neither before initiated_at nor in the future',
-  likely_cause: 'posted_at is a date without a time, a local time, or is filled by a later job.',
+  expects: 'posted_at in ISO 8601 with a time zone, neither before initiated_at nor in the future',
+  likely_cause:
+    'posted_at is a date without a time, is local time without an offset, or is set by a later job.',
   creates: (target) => sharedAll(target, ['first']),
   async run(t: PartnerContext) {
     const { subject } = await t.accepted();
     const { reply, record } = await t.ended(subject.intent);
     if (record['status'] !== 'succeeded') {
-      // Legal, but then the check has seen no payment that succeeds.
+      // Allowed by the interface, but then the check has seen no payment that succeeds.
       throw new Skipped(
-        `a payment of ${subject.intent.amount_in_cents} cents to accounts.payable ended ${statusOf(record)}: name an account that can be paid`,
+        `a payment of ${subject.intent.amount_in_cents} cents to accounts.payable ended as ${statusOf(record)}: declare an account that can be paid`,
         'wanting',
       );
     }
     t.strict(record['failure_reason'] === undefined, {
-      expected: 'no failure_reason: it did not fail',
+      expected: 'no failure_reason, because the payment did not fail',
       got: `failure_reason is ${show(record['failure_reason'])}`,
       clause: 'PF5',
       at: reply,
@@ -57,14 +58,13 @@ export const p51: PartnerCase = {
     t.must(ahead <= SKEW_MS, {
       expected: `posted_at not after ${new Date(reply.came).toISOString()}, when it was read`,
       got: `posted_at is ${show(posted)}`,
-      cause:
-        'posted_at is the day on which the posting becomes effective, not the moment it was made.',
+      cause: 'posted_at is the effective date of the posting, not the time at which it was made.',
       at: reply,
     });
     // Two clocks may differ, and one may show whole seconds only: report a remark, not a finding.
     if (early > ROUNDING_MS || ahead > ROUNDING_MS) {
       t.notes.push(
-        `posted_at ${show(posted)} does not fit initiated_at ${show(initiated)}: clocks differ.`,
+        `posted_at ${show(posted)} is inconsistent with initiated_at ${show(initiated)}: the clocks differ.`,
       );
     }
   },

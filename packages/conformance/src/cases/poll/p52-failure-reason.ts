@@ -9,14 +9,14 @@ const NAMES: readonly SharedName[] = ['unknown', 'inactive', 'above'];
 
 export const p52: PartnerCase = {
   id: 'P52',
-  title: 'A payment that failed says why, to a person',
+  title: 'A failed payment has a readable failure_reason',
   clauses: ['PF5', 'ST3'],
   severity: 'must',
   profile: 'contract',
   stage: 'last',
   sends: 'GET of every payment of this run that failed',
-  expects: 'failure_reason in words: not missing, not a code, not a stack trace',
-  likely_cause: 'The message of an exception, or an internal code, is passed on as the reason.',
+  expects: 'failure_reason in words; not missing, not a code, not a stack trace',
+  likely_cause: 'The server returns an exception message or an internal code as the reason.',
   creates: (target) => sharedAll(target, NAMES),
   async run(t: PartnerContext) {
     for (const name of NAMES) {

@@ -7,17 +7,17 @@ import type { PartnerContext } from '../../check/partner-context.ts';
 
 export const p53: PartnerCase = {
   id: 'P53',
-  title: 'A payment that the partner cancels',
+  title: 'A canceled payment has status canceled',
   clauses: ['ST4'],
   decisions: [18],
   severity: 'should',
   profile: 'contract',
-  sends: 'PUT payment that the partner then cancels, and GET until it ends',
+  sends: 'PUT payment, which the partner then cancels, and GET until it is terminal',
   expects: 'status canceled, spelled with one l, and terminal',
   likely_cause: 'The status is spelled cancelled, or a cancellation is reported as failed.',
   unfit: (target) =>
     target.accounts.canceled === undefined && target.cancel === undefined
-      ? 'the target declares no way to have a payment canceled'
+      ? 'the target declares no way to cancel a payment'
       : undefined,
   creates: (target) => [planned(target)],
   async run(t: PartnerContext) {

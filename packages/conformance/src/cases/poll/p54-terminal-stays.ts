@@ -18,12 +18,12 @@ const POLLS = 10;
 
 export const p54: PartnerCase = {
   id: 'P54',
-  title: 'An ended payment stays as it is',
+  title: 'A terminal payment never changes',
   clauses: ['RU2'],
   severity: 'must',
   profile: 'contract',
   stage: 'last',
-  sends: `GET payment ${POLLS} times after it has ended; and the payments of a run of the day before`,
+  sends: `GET payment ${POLLS} times after it has ended, and GET of the payments of a run at least 24 hours old`,
   expects: 'the same record each time',
   likely_cause: 'A later job rewrites the status, or archived payments are no longer found.',
   creates: (target) => sharedAll(target, ['first']),
@@ -42,7 +42,7 @@ export const p54: PartnerCase = {
         const same = t.must(
           now !== undefined && differences(record, now, ENDED_FIELDS).length === 0,
           {
-            expected: 'the ended payment, unchanged',
+            expected: 'the terminal payment, unchanged',
             got: tellDifferences(record, reply, ENDED_FIELDS),
             at: reply,
           },

@@ -14,14 +14,14 @@ const FIELDS = [
 
 export const p55: PartnerCase = {
   id: 'P55',
-  title: 'All answers tell of the same payment',
+  title: 'The PUT response and both reads agree',
   clauses: ['B3', 'B5', 'PF9'],
   severity: 'must',
   profile: 'contract',
   sends: 'PUT payment, then Get Account Payment and Get Payment (the payment of P20)',
-  expects: 'every field agrees; only status, posted_at and failure_reason may move on',
+  expects: 'equal fields in all responses; only status, posted_at and failure_reason may change',
   likely_cause:
-    'The two reads are built from different tables, or the PUT answers what was sent instead of what was stored.',
+    'The two reads use different tables, or the PUT returns what was sent instead of what was stored.',
   creates: (target) => sharedAll(target, ['first']),
   async run(t) {
     const { subject, record } = await t.accepted();
@@ -31,7 +31,7 @@ export const p55: PartnerCase = {
       // P56 reports a read that finds nothing. This check compares the contents of successful reads.
       if (found === undefined && read === subject.read) continue;
       t.must(found !== undefined && differences(record, found, FIELDS).length === 0, {
-        expected: 'the fields of the answer to the PUT',
+        expected: 'the fields of the response to the PUT',
         got: tellDifferences(record, read, FIELDS),
         at: read,
       });

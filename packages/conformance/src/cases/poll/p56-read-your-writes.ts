@@ -7,17 +7,17 @@ import { isAnswer } from '../shared.ts';
 
 export const p56: PartnerCase = {
   id: 'P56',
-  title: 'A payment can be read as soon as its PUT was answered',
+  title: 'A payment can be read as soon as its PUT is acknowledged',
   clauses: ['ST1', 'B5', 'B3'],
   severity: 'must',
   profile: 'contract',
   // When little else is sent: a read that came late would prove nothing.
   stage: 'last',
   sends:
-    'PUT payment, then GET at once (the payment of P20); PUT of another payment, then Get Account Payment and Get Payment, each at once',
+    'PUT payment, then an immediate GET (the payment of P20); PUT of another payment, then immediately Get Account Payment and Get Payment',
   expects: '200 with that payment from both',
   likely_cause:
-    'The answer leaves before the row is committed, or reads go to a replica or an index that lags.',
+    'The server responds before it commits the row, or reads go to a lagging replica or index.',
   creates: (target) => [...sharedAll(target, ['first']), own(target, 56)],
   async run(t: PartnerContext) {
     const { subject } = await t.accepted();

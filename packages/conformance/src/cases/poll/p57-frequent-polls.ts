@@ -4,14 +4,15 @@ import { sharedAll } from '../../check/planned-payments.ts';
 
 export const p57: PartnerCase = {
   id: 'P57',
-  title: 'Ten polls a second for ten seconds',
+  title: 'Ten polls per second do not overload the server',
   clauses: ['RU4'],
   severity: 'should',
   profile: 'contract',
   stage: 'last',
-  sends: 'GET payment ten times a second for ten seconds, whatever the answers',
+  sends: 'GET payment ten times per second for ten seconds',
   expects: '200 each time, or 429 with Retry-After; no 5xx',
-  likely_cause: 'A gateway limit answers 503 or cuts connections instead of saying 429.',
+  likely_cause:
+    'A rate limit in the gateway answers 503 or closes connections instead of answering 429.',
   creates: (target) => sharedAll(target, ['first']),
   async run(t) {
     const { subject } = await t.accepted();

@@ -9,13 +9,13 @@ const MOST_LATE_MS = 60_000;
 
 export const p58: PartnerCase = {
   id: 'P58',
-  title: 'A new status shows as soon as it is one',
+  title: 'Reads show a new status within a minute',
   clauses: ['RU3'],
   severity: 'should',
   profile: 'contract',
   sends: 'GET payment until it ends (the payment of P20)',
-  expects: 'the first read that says succeeded comes within 60 s of posted_at',
-  likely_cause: 'Statuses are copied to the API by a nightly or hourly job.',
+  expects: 'a read shows succeeded within 60 s of posted_at',
+  likely_cause: 'A nightly or hourly job copies the statuses to the API.',
   creates: (target) => sharedAll(target, ['first']),
   async run(t: PartnerContext) {
     const { subject } = await t.accepted();

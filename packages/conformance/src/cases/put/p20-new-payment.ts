@@ -6,16 +6,16 @@ import { sharedAll } from '../../check/planned-payments.ts';
 
 export const p20: PartnerCase = {
   id: 'P20',
-  title: 'A new payment is put',
+  title: 'A new payment is accepted',
   clauses: ['B4', 'PF1', 'PF2', 'PF3', 'PF4'],
   decisions: [3],
   severity: 'must',
   profile: 'contract',
   sends: 'PUT payment with a new id',
   expects:
-    '200 with the payment: its payment_id, the id and the batch that were sent, and one of the four status words',
+    '200 with the payment: a payment_id, the platform_payment_id and platform_batch_id that were sent, and one of the four statuses',
   likely_cause:
-    'The server answers 201 or 202, drops the batch id instead of storing it, or uses its own word for a status.',
+    'The server answers 201 or 202, does not store the batch id, or uses its own status names.',
   creates: (target) => sharedAll(target, ['first']),
   async run(t) {
     const { intent, put } = await t.subject();
@@ -27,7 +27,7 @@ export const p20: PartnerCase = {
     });
     if (!read || record === undefined) return;
     t.must(typeof record['payment_id'] === 'string' && record['payment_id'] !== '', {
-      expected: 'payment_id, a text',
+      expected: 'payment_id, a non-empty string',
       got: `payment_id is ${show(record['payment_id'])}`,
       at: put,
     });

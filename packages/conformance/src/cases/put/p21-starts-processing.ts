@@ -6,29 +6,31 @@ import { statusOf } from '../shared.ts';
 
 export const p21: PartnerCase = {
   id: 'P21',
-  title: 'A payment starts in processing',
+  title: 'A payment starts as processing',
   clauses: ['RU1', 'ST1'],
   severity: 'should',
   profile: 'contract',
   sends: 'PUT payment with a new id (the payment of P20)',
-  expects: 'status processing; if it has ended already, the fields of that end are there',
-  likely_cause: 'The payment is applied inside the request and only the last status is shown.',
+  expects:
+    'status processing; if the payment is already terminal, posted_at or failure_reason is set accordingly',
+  likely_cause:
+    'The payment is posted within the request, and the response shows only its final status.',
   creates: (target) => sharedAll(target, ['first']),
   async run(t) {
     const { subject, record } = await t.accepted();
     t.should(record['status'] === 'processing', {
-      expected: 'status processing in the answer to the first PUT',
+      expected: 'status processing in the response to the first PUT',
       got: `status is ${statusOf(record)}`,
       at: subject.put,
     });
     if (!isTerminalWord(record['status'])) return;
     t.should(record['status'] !== 'succeeded' || typeof record['posted_at'] === 'string', {
-      expected: 'posted_at set, because it has succeeded already',
+      expected: 'posted_at set, because the payment has already succeeded',
       got: `posted_at is ${show(record['posted_at'])}`,
       at: subject.put,
     });
     t.should(record['status'] !== 'failed' || typeof record['failure_reason'] === 'string', {
-      expected: 'failure_reason given, because it has failed already',
+      expected: 'failure_reason set, because the payment has already failed',
       got: `failure_reason is ${show(record['failure_reason'])}`,
       at: subject.put,
     });

@@ -8,14 +8,14 @@ const SKEW_MS = 5 * 60_000;
 
 export const p22: PartnerCase = {
   id: 'P22',
-  title: 'The time of acceptance has a zone',
+  title: 'initiated_at has a time zone',
   clauses: ['PF7'],
   decisions: [12],
   severity: 'must',
   profile: 'contract',
   sends: 'PUT payment with a new id (the payment of P20)',
-  expects: 'initiated_at in ISO 8601 with a zone, within five minutes of now',
-  likely_cause: 'A local time is printed without its offset, or as seconds since 1970.',
+  expects: 'initiated_at in ISO 8601 with a time zone, within five minutes of now',
+  likely_cause: 'The time is local time without an offset, or seconds since 1970.',
   creates: (target) => sharedAll(target, ['first']),
   async run(t) {
     const { subject, record } = await t.accepted();

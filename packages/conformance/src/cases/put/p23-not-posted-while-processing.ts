@@ -6,13 +6,13 @@ import { sharedAll } from '../../check/planned-payments.ts';
 
 export const p23: PartnerCase = {
   id: 'P23',
-  title: 'A payment that is still processing has not been posted',
+  title: 'posted_at is null while a payment is processing',
   clauses: ['PF8', 'ST1'],
   severity: 'must',
   profile: 'contract',
   sends: 'PUT payment with a new id, then GET until it ends (the payment of P20)',
-  expects: 'posted_at null in every answer that says processing',
-  likely_cause: 'posted_at is filled when the row is made, or with an expected date.',
+  expects: 'posted_at null in every response with status processing',
+  likely_cause: 'posted_at is set when the row is inserted, or holds an expected date.',
   creates: (target) => sharedAll(target, ['first']),
   async run(t: PartnerContext) {
     const { subject } = await t.accepted();
@@ -30,7 +30,7 @@ export const p23: PartnerCase = {
           at: reply,
         }) &&
         t.should(posted === null, {
-          expected: 'posted_at there, and null',
+          expected: 'posted_at present, and null',
           got: 'posted_at is missing',
           at: reply,
         });

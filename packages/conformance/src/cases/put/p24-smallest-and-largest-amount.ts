@@ -6,13 +6,13 @@ import type { PartnerTarget } from '../../check/target.ts';
 
 export const p24: PartnerCase = {
   id: 'P24',
-  title: 'Small, odd and large amounts survive',
+  title: 'Small, odd and large amounts are kept exactly',
   clauses: ['PF6', 'LI1', 'S5'],
   severity: 'must',
   profile: 'contract',
-  sends: `PUT payment of 1 cent, of ${BEYOND_24_BITS}, of ${BEYOND_32_BITS}, and of the declared maximum, as far as the limits allow`,
-  expects: 'the exact amount in the answer and when read again, even if the payment then fails',
-  likely_cause: 'The amount is kept in 32 bits, as a floating-point number, or in dollars.',
+  sends: `PUT payment of 1 cent, of ${BEYOND_24_BITS}, of ${BEYOND_32_BITS}, and of the declared maximum, within the declared limits`,
+  expects: 'the exact amount in the response and when read again, even if the payment then fails',
+  likely_cause: 'The amount is stored in 32 bits, as a floating-point number, or in dollars.',
   creates: amounts,
   async run(t) {
     const { limits, spending_cap_in_cents: cap } = t.target;
@@ -26,7 +26,7 @@ export const p24: PartnerCase = {
       const put = await t.put(intent);
       if (isRefusal(put)) {
         t.should(false, {
-          expected: `${intent.amount_in_cents} cents accepted, and failed later if it must`,
+          expected: `${intent.amount_in_cents} cents accepted, even if the payment fails later`,
           got: tell(put),
           at: put,
         });

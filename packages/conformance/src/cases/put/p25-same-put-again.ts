@@ -5,14 +5,14 @@ import { LASTING_FIELDS } from '../shared.ts';
 
 export const p25: PartnerCase = {
   id: 'P25',
-  title: 'The same PUT again',
+  title: 'An identical PUT returns the same payment',
   clauses: ['RU5', 'ID1'],
   severity: 'must',
   profile: 'contract',
-  sends: 'PUT payment, then exactly the same PUT once more',
+  sends: 'PUT payment, then the identical PUT',
   expects: '200 with the same payment_id, initiated_at and amount',
   likely_cause:
-    'The repeat is answered 409, or inserted again because the id is unique only per account or per day.',
+    'The server answers the repeat with 409, or inserts it again because the id is unique only per account or per day.',
   creates: (target) => sharedAll(target, ['first']),
   async run(t) {
     const { subject, record } = await t.accepted();

@@ -13,13 +13,13 @@ const FEWEST = 5;
 
 export const p26: PartnerCase = {
   id: 'P26',
-  title: 'The same PUT twenty times more',
+  title: 'Twenty repeats of a PUT create one payment',
   clauses: ['RU5'],
   severity: 'must',
   profile: 'contract',
-  sends: `PUT payment, then the same PUT ${REPEATS} times, one after another`,
+  sends: `PUT payment, then the identical PUT ${REPEATS} times, one after another`,
   expects: 'one payment_id, and one effect on the balance',
-  likely_cause: 'Each request books, or each request hands the payment to the queue again.',
+  likely_cause: 'Each request posts the payment, or queues it for posting again.',
   creates: (target) => [...sharedAll(target, CONTROLS), own(target, 26)],
   async run(t: PartnerContext) {
     const payment = t.run.own(t.check, () => t.intend(own(t.target, 26)));

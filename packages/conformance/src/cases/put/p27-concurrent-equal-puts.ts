@@ -9,14 +9,14 @@ const PARALLEL = 100;
 
 export const p27: PartnerCase = {
   id: 'P27',
-  title: 'A hundred equal PUTs at the same moment',
+  title: 'A hundred concurrent identical PUTs create one payment',
   clauses: ['RU5', 'PF2'],
   severity: 'must',
   profile: 'contract',
-  sends: `PUT payment with one new id, ${PARALLEL} times at once, each over a connection of its own`,
-  expects: 'every 2xx carries the same payment_id; no 5xx; one effect on the balance',
+  sends: `${PARALLEL} concurrent identical PUTs with one new id, each over its own connection`,
+  expects: 'every 2xx has the same payment_id; no 5xx; one effect on the balance',
   likely_cause:
-    'The server looks for the id and then inserts, with no unique key between the two: a race that retries will find.',
+    'The server looks up the id and then inserts without a unique constraint: concurrent retries race between the two steps.',
   creates: (target) => [...sharedAll(target, CONTROLS), own(target, 27)],
   async run(t) {
     const intent = t.run.own(t.check, () => t.intend(own(t.target, 27)));
@@ -26,16 +26,17 @@ export const p27: PartnerCase = {
     );
     const silent = replies.filter((reply) => reply.status === undefined);
     t.should(silent[0] === undefined, {
-      expected: 'an answer to each',
-      got: `${silent.length} of ${PARALLEL} had none, such as ${silent[0] === undefined ? '' : tell(silent[0])}`,
-      cause: 'The server, or what stands before it, takes fewer connections than that at once.',
+      expected: 'a response to each request',
+      got: `${silent.length} of ${PARALLEL} got none, such as ${silent[0] === undefined ? '' : tell(silent[0])}`,
+      cause: 'The server, or a proxy in front of it, accepts fewer concurrent connections.',
       ...(silent[0] === undefined ? {} : { at: silent[0] }),
     });
     const broken = replies.filter(({ status }) => status !== undefined && status >= 500);
     t.must(broken[0] === undefined, {
       expected: 'no 5xx',
       got: `${broken.length} of ${PARALLEL}, such as ${broken[0] === undefined ? '' : tell(broken[0])}`,
-      cause: 'The losers of the race meet the unique key, and its error is not caught.',
+      cause:
+        'The requests that lose the race violate the unique constraint, and the server does not handle that error.',
       ...(broken[0] === undefined ? {} : { at: broken[0] }),
     });
     const taken = replies.filter(isSuccess);
@@ -51,8 +52,8 @@ export const p27: PartnerCase = {
         show(recordOf(reply)?.['payment_id']) !== show(first && recordOf(first)?.['payment_id']),
     );
     t.must(ids.size <= 1, {
-      expected: `one payment_id in all answers`,
-      got: `${ids.size} payment_ids in ${taken.length} answers`,
+      expected: `one payment_id in all responses`,
+      got: `${ids.size} payment_ids in ${taken.length} responses`,
       ...(other === undefined ? {} : { at: other }),
     });
     t.tried = `${taken.length}`;

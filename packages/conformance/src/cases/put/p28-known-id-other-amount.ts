@@ -6,15 +6,15 @@ import { own } from '../../check/planned-payments.ts';
 
 export const p28: PartnerCase = {
   id: 'P28',
-  title: 'A known id comes again with another amount',
+  title: 'A repeat with another amount returns the original payment',
   clauses: ['RU5', 'PF6'],
   decisions: [9],
   severity: 'must',
   profile: 'contract',
   sends: 'PUT payment, then PUT with the same id and twice the amount',
   expects:
-    'the first amount stands; 409 or 422 is a warning, because a known id is answered with its payment',
-  likely_cause: 'The write is an upsert: the second request overwrites the first.',
+    'the original amount; 409 or 422 is a warning, because the response to a known id is its payment',
+  likely_cause: 'The server upserts: the second request overwrites the first.',
   creates: (target) => [own(target, 28)],
   async run(t: PartnerContext) {
     const intent = t.intend(own(t.target, 28));

@@ -7,14 +7,14 @@ import { own } from '../../check/planned-payments.ts';
 
 export const p29: PartnerCase = {
   id: 'P29',
-  title: 'A known id comes again with another batch id',
+  title: 'A repeat with another batch id leaves the stored one unchanged',
   clauses: ['PF3', 'RU5'],
   decisions: [9],
   severity: 'should',
   profile: 'contract',
   sends: 'PUT payment, then PUT with the same id and another platform_batch_id, then GET',
-  expects: 'the batch id of the first request stands',
-  likely_cause: 'The write is an upsert: the second request overwrites the first.',
+  expects: 'the batch id of the first request',
+  likely_cause: 'The server upserts: the second request overwrites the first.',
   creates: (target) => [own(target, 29)],
   async run(t: PartnerContext) {
     const intent = t.intend(own(t.target, 29));

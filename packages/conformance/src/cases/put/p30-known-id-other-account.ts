@@ -6,16 +6,16 @@ import { own } from '../../check/planned-payments.ts';
 
 export const p30: PartnerCase = {
   id: 'P30',
-  title: 'A known id comes again under another account',
+  title: 'A known id under another account creates no second payment',
   clauses: ['PF2'],
   decisions: [9],
   severity: 'must',
   profile: 'contract',
   sends:
     'PUT payment, then PUT with the same id under the path of another account, then GET under both',
-  expects: 'no second payment: ids are unique over all payments, not per account',
+  expects: 'no second payment: ids are unique across all payments, not per account',
   likely_cause:
-    'The unique key is (account_id, platform_payment_id) instead of platform_payment_id.',
+    'The unique constraint is on (account_id, platform_payment_id) instead of platform_payment_id.',
   creates: (target) => [own(target, 30)],
   async run(t: PartnerContext) {
     const intent = t.intend(own(t.target, 30));
@@ -36,7 +36,7 @@ export const p30: PartnerCase = {
       if (!alone) return;
     }
     t.strict(under.status === 404, {
-      expected: '404: a payment is found under its own account alone',
+      expected: '404: a payment is found only under its own account',
       got: tell(under),
       at: under,
     });

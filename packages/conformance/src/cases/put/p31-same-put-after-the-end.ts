@@ -5,14 +5,13 @@ import { ENDED_FIELDS } from '../shared.ts';
 
 export const p31: PartnerCase = {
   id: 'P31',
-  title: 'The same PUT after the payment has ended',
+  title: 'A repeat after the end returns the same terminal payment',
   clauses: ['RU2', 'RU5'],
   severity: 'must',
   profile: 'contract',
-  sends: 'PUT payment, GET until it ends, then the same PUT, then GET',
-  expects: '200 with the same ended payment; nothing is run again',
-  likely_cause:
-    'The repeat resets the status to processing, or hands the payment to the queue again.',
+  sends: 'PUT payment, GET until it is terminal, then the identical PUT, then GET',
+  expects: '200 with the same terminal payment; nothing is processed again',
+  likely_cause: 'The repeat resets the status to processing or queues the payment again.',
   creates: (target) => sharedAll(target, ['first']),
   async run(t) {
     const { subject } = await t.accepted();
@@ -22,7 +21,7 @@ export const p31: PartnerCase = {
       const same = t.must(
         found !== undefined && differences(record, found, ENDED_FIELDS).length === 0,
         {
-          expected: 'the ended payment, unchanged',
+          expected: 'the terminal payment, unchanged',
           got: tellDifferences(record, again, ENDED_FIELDS),
           at: again,
         },

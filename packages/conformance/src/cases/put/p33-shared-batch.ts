@@ -10,13 +10,13 @@ const PAYMENTS = 3;
 
 export const p33: PartnerCase = {
   id: 'P33',
-  title: 'Several payments share one batch id',
+  title: 'Several payments can share a batch id',
   clauses: ['PF3'],
   severity: 'must',
   profile: 'contract',
   sends: `${PAYMENTS} PUTs with different ids and one platform_batch_id, then GET of each`,
   expects: `${PAYMENTS} payments, each with that batch id`,
-  likely_cause: 'The batch id is taken for an idempotency key, or is not stored.',
+  likely_cause: 'The server uses the batch id as an idempotency key, or does not store it.',
   creates: (target) => Array.from({ length: PAYMENTS }, (_, number) => own(target, 330 + number)),
   async run(t: PartnerContext) {
     const batch = randomUUID();
@@ -31,7 +31,7 @@ export const p33: PartnerCase = {
       const holds = t.must(
         record !== undefined && record['platform_batch_id'] === batch && !seen.has(payment_id),
         {
-          expected: `a payment of its own with platform_batch_id ${show(batch)}`,
+          expected: `a distinct payment with platform_batch_id ${show(batch)}`,
           got: tell(read),
           at: read,
         },

@@ -9,13 +9,13 @@ const CUTS_MS = [0, 30];
 
 export const p34: PartnerCase = {
   id: 'P34',
-  title: 'The connection is cut before the answer, and the PUT sent again',
+  title: 'A retry after a lost response creates no second payment',
   clauses: ['RU5', 'S4'],
   severity: 'must',
   profile: 'contract',
-  sends: `PUT payment, cutting the connection before its answer (${CUTS_MS.length} times), then the same PUT`,
+  sends: `PUT payment, closing the connection before the response (${CUTS_MS.length} times), then the identical PUT`,
   expects: 'exactly one payment, and one effect on the balance',
-  likely_cause: 'The id is remembered only once the answer has been written.',
+  likely_cause: 'The id is stored only after the response has been sent.',
   creates: (target) => [...sharedAll(target, CONTROLS), own(target, 34)],
   async run(t) {
     const intent = t.run.own(t.check, () => t.intend(own(t.target, 34)));
@@ -30,7 +30,7 @@ export const p34: PartnerCase = {
     });
     if (taken && between !== undefined) {
       t.must(record?.['payment_id'] === between['payment_id'], {
-        expected: `payment_id ${show(between['payment_id'])}, as read after the cut`,
+        expected: `payment_id ${show(between['payment_id'])}, as read after the lost response`,
         got: tell(reply),
         at: reply,
       });

@@ -9,13 +9,13 @@ const MOST_REPEATS = 10;
 
 export const p35: PartnerCase = {
   id: 'P35',
-  title: 'An id of the day before comes again',
+  title: 'A PUT repeated the next day returns the original payment',
   clauses: ['PF2', 'RU5'],
   severity: 'must',
   profile: 'contract',
-  sends: `the PUTs of a run at least 24 hours old, up to ${MOST_REPEATS} of them, byte for byte`,
-  expects: '200 with the payments of that day: ids are kept forever',
-  likely_cause: 'Idempotency keys are kept in a cache or table that forgets after a day.',
+  sends: `up to ${MOST_REPEATS} PUTs of a run at least 24 hours old, byte for byte`,
+  expects: '200 with the original payments: ids are kept forever',
+  likely_cause: 'Idempotency keys are kept in a cache or table whose entries expire after a day.',
   async run(t: PartnerContext) {
     const old = t.oldEntries().slice(0, MOST_REPEATS);
     t.given(
@@ -30,7 +30,7 @@ export const p35: PartnerCase = {
           record !== undefined &&
           differences(entry.record, record, LASTING_FIELDS).length === 0,
         {
-          expected: `the payment made at ${entry.made_at}`,
+          expected: `the payment created at ${entry.made_at}`,
           got:
             record === undefined
               ? tell(reply)

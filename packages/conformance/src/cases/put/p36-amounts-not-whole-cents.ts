@@ -20,14 +20,14 @@ const AMOUNTS: readonly {
 
 export const p36: PartnerCase = {
   id: 'P36',
-  title: 'Amounts that are no whole number of cents',
+  title: 'Amounts that are not a positive integer of cents are refused',
   clauses: ['S5', 'PF6'],
   decisions: [11],
   severity: 'must',
   profile: 'contract',
   sends: 'PUT payment with amount_in_cents "100", 10.5, missing, 0 and -1, each with a new id',
   expects: 'a refusal (400) each time, and no payment under that id',
-  likely_cause: 'A framework turns texts and fractions into numbers before the code looks.',
+  likely_cause: 'A framework converts strings and fractions to integers before validation.',
   creates: (target) => AMOUNTS.map(() => own(target, 0)),
   async run(t) {
     const amounts = AMOUNTS.filter(
@@ -54,10 +54,10 @@ export const p36: PartnerCase = {
       });
       if (read === undefined) continue;
       t.strict(put.status === 400 || put.status === 422, {
-        expected: '400 or 422: the request is wrong, not the credential or the address',
+        expected: '400 or 422: the request is invalid, not the credential or the URL',
         got: tell(put),
         cause:
-          'To the platform, another refusal says nothing final: it repeats the request forever.',
+          'The platform does not treat any other refusal as final, so it retries the request forever.',
         at: put,
       });
       raise(!isSuccess(read), {

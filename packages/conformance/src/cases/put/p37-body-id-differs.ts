@@ -4,14 +4,14 @@ import { own } from '../../check/planned-payments.ts';
 
 export const p37: PartnerCase = {
   id: 'P37',
-  title: 'The id in the body is not the id in the path',
+  title: 'A body whose id differs from the path is refused',
   clauses: ['PF2'],
   decisions: [2],
   severity: 'should',
   profile: 'strict',
-  sends: 'PUT payment whose body names another platform_payment_id than its path',
+  sends: 'PUT payment with a platform_payment_id in the body that differs from the one in the path',
   expects: 'a refusal (400), and no payment under either id',
-  likely_cause: 'One of the two is silently preferred.',
+  likely_cause: 'The server silently uses one of the two.',
   creates: (target) => [own(target, 37)],
   async run(t) {
     const intent = t.intend(own(t.target, 37));
@@ -20,9 +20,10 @@ export const p37: PartnerCase = {
     t.should(isRefusal(put), { expected: 'a refusal, such as 400', got: tell(put), at: put });
     if (!isRefusal(put)) return;
     t.strict(put.status === 400 || put.status === 422, {
-      expected: '400 or 422: the request is wrong, not the credential or the address',
+      expected: '400 or 422: the request is invalid, not the credential or the URL',
       got: tell(put),
-      cause: 'To the platform, another refusal says nothing final: it repeats the request forever.',
+      cause:
+        'The platform does not treat any other refusal as final, so it retries the request forever.',
       at: put,
     });
     for (const made of [intent, other]) {

@@ -4,12 +4,12 @@ import { own } from '../../check/planned-payments.ts';
 
 export const p38: PartnerCase = {
   id: 'P38',
-  title: 'A field that nobody knows yet',
+  title: 'Unknown fields are ignored',
   clauses: ['PF9', 'VE1'],
   decisions: [2, 17],
   severity: 'should',
   profile: 'strict',
-  sends: 'PUT payment with one extra field in its body',
+  sends: 'PUT payment with an extra field in its body',
   expects: '200: unknown fields are ignored, so that the interface can grow',
   likely_cause: 'The schema forbids additional properties.',
   creates: (target) => [own(target, 38)],

@@ -5,15 +5,15 @@ import { own } from '../../check/planned-payments.ts';
 
 export const p39: PartnerCase = {
   id: 'P39',
-  title: 'A body that is no JSON object, or does not say that it is',
+  title: 'A body that is not a JSON object, or not declared as JSON, is refused',
   clauses: ['ER3'],
   decisions: [5],
   severity: 'should',
   profile: 'contract',
   sends:
-    'PUT payment with a body cut in half, with content type text/plain, and with a list, null or a text as the body',
+    'PUT payment with a truncated body, with content type text/plain, and with an array, null or a string as the body',
   expects: '400 or 415, not 5xx, and no payment under that id',
-  likely_cause: 'The exception of the parser reaches the outside as 500.',
+  likely_cause: 'The parser’s exception is returned as 500.',
   creates: (target) => Array.from({ length: 5 }, () => own(target, 39)),
   async run(t) {
     const cut = t.intend(own(t.target, 39));

@@ -7,21 +7,21 @@ import { statusOf } from '../shared.ts';
 
 export const p40: PartnerCase = {
   id: 'P40',
-  title: 'A payment to an account that does not exist',
+  title: 'A payment to an unknown account never succeeds',
   clauses: ['FR1', 'ST3'],
   decisions: [10],
   severity: 'must',
   profile: 'contract',
-  sends: 'PUT payment under an id that no account has, then GET until it ends',
-  expects: 'a refusal (4xx), or 200 that ends failed with a reason; never succeeded',
-  likely_cause: 'The account is not looked up before the payment is called posted.',
+  sends: 'PUT payment under an account id that does not exist, then GET until it is terminal',
+  expects: 'a refusal (4xx), or 200 and later status failed with a reason; never succeeded',
+  likely_cause: 'The server does not look up the account before it reports the payment as posted.',
   creates: (target) => sharedAll(target, ['unknown']),
   async run(t: PartnerContext) {
     const made = await t.sharedPayment('unknown');
     t.given(made !== undefined, 'the target declares no unknown account');
     if (isRefusal(made.put)) return;
     const taken = t.must(recordOf(made.put) !== undefined, {
-      expected: 'a refusal, or 200 with a payment that ends failed',
+      expected: 'a refusal, or 200 with a payment that ends as failed',
       got: tell(made.put),
       at: made.put,
     });

@@ -12,14 +12,16 @@ const WORDS: Partial<Record<SharedName, string>> = {
 
 export const p41: PartnerCase = {
   id: 'P41',
-  title: 'A payment to an inactive account, or above the maximum',
+  title: 'A payment to an inactive account or above the maximum fails with a reason',
   clauses: ['FR1', 'ST3'],
   decisions: [10],
   severity: 'must',
   profile: 'contract',
-  sends: 'PUT payment to the inactive account, and of one cent above the declared maximum',
-  expects: '200, and then status failed with a reason',
-  likely_cause: 'The rule is checked on the screen of the biller, not where payments are applied.',
+  sends:
+    'PUT payment to the inactive account, and PUT payment of one cent above the declared maximum',
+  expects: '200, then status failed with a reason',
+  likely_cause:
+    'The rule is enforced in the biller’s user interface, not where payments are posted.',
   unfit: (target) =>
     sharedAll(target, NAMES).length === 0
       ? 'the target declares neither an inactive account nor a maximum'
@@ -31,10 +33,10 @@ export const p41: PartnerCase = {
       if (made === undefined) continue;
       if (isRefusal(made.put)) {
         t.should(false, {
-          expected: `${WORDS[name] ?? name}: 200, and then status failed with a reason`,
+          expected: `${WORDS[name] ?? name}: 200, then status failed with a reason`,
           got: tell(made.put),
           cause:
-            'The rule is enforced where requests are validated. The platform cannot tell such a refusal from a mistake of its own: a person looks at every one, while the customer waits.',
+            'The rule is enforced in request validation. The platform cannot tell such a refusal from an error of its own, so an operator has to investigate each one while the customer waits.',
           at: made.put,
         });
         continue;

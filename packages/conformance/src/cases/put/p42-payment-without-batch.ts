@@ -4,14 +4,15 @@ import { own } from '../../check/planned-payments.ts';
 
 export const p42: PartnerCase = {
   id: 'P42',
-  title: 'A payment that belongs to no batch',
+  title: 'A payment without a batch id is refused',
   clauses: ['PF3'],
   decisions: [2],
   severity: 'should',
   profile: 'strict',
   sends: 'PUT payment without platform_batch_id',
   expects: 'a refusal (400), and no payment under that id',
-  likely_cause: 'Only the amount is validated; the missing batch is found at reconciliation.',
+  likely_cause:
+    'Only the amount is validated; the missing batch id is noticed only at reconciliation.',
   creates: (target) => [own(target, 42)],
   async run(t) {
     const intent = t.intend(own(t.target, 42));
@@ -23,9 +24,10 @@ export const p42: PartnerCase = {
     });
     if (!refused) return;
     t.strict(put.status === 400 || put.status === 422, {
-      expected: '400 or 422: the request is wrong, not the credential or the address',
+      expected: '400 or 422: the request is invalid, not the credential or the URL',
       got: tell(put),
-      cause: 'To the platform, another refusal says nothing final: it repeats the request forever.',
+      cause:
+        'The platform does not treat any other refusal as final, so it retries the request forever.',
       at: put,
     });
     const read = await t.read(intent);

@@ -18,16 +18,16 @@ const FIELDS = [
 
 export const p60: PartnerCase = {
   id: 'P60',
-  title: 'What the first answer said of a payment still holds at its end',
+  title: 'The first and the last response for a payment agree',
   clauses: ['PF6', 'PF1', 'PF2', 'PF3', 'PF7', 'RU2'],
   severity: 'must',
   profile: 'contract',
   stage: 'final',
-  sends: 'nothing new: the first answer and the last of every payment of this run are compared',
+  sends: 'nothing new: the first and last responses for every payment of this run are compared',
   expects:
-    'the id, batch and amount that were sent, in both; the same payment_id and initiated_at in both; no payment_id for two payments; what had ended is as it ended',
+    'both with the id, batch and amount that were sent; the same payment_id and initiated_at in both; no payment_id shared by two payments; terminal payments unchanged',
   likely_cause:
-    'Posting copies the payment into another table, and rounds, defaults or renumbers on the way.',
+    'Posting copies the payment to another table and rounds, defaults or renumbers its fields.',
   async run(t: PartnerContext) {
     const ids = new Map<string, string>();
     const known = t.run.intents.filter(({ first }) => first !== undefined);
@@ -46,10 +46,10 @@ export const p60: PartnerCase = {
         const absent = came === undefined || came === null;
         const wanted = sentAs(t, intent.platform_payment_id, name) ?? intent[name];
         t.must(came === wanted || absent, {
-          expected: `${name} ${show(wanted)} in the first answer`,
+          expected: `${name} ${show(wanted)} in the first response`,
           got: `${name} is ${show(came)}`,
           clause: CLAUSE_OF[name] ?? 'PF6',
-          cause: 'The answer tells of another payment, or of what was asked before.',
+          cause: 'The response describes another payment, or an earlier request.',
           at: first.reply,
         });
       }
@@ -57,17 +57,18 @@ export const p60: PartnerCase = {
       const twin = ids.get(payment_id);
       const known = first.record['payment_id'] !== undefined;
       t.must(!known || twin === undefined || twin === intent.platform_payment_id, {
-        expected: 'a payment_id of its own for each payment',
+        expected: 'a distinct payment_id for each payment',
         got: `payment_id ${payment_id} for ${twin ?? ''} and for ${intent.platform_payment_id}`,
         clause: 'PF1',
-        cause: 'payment_id is made of the time, of the account or of a counter that starts again.',
+        cause:
+          'payment_id is derived from the time, from the account, or from a counter that restarts.',
         at: first.reply,
       });
       ids.set(payment_id, intent.platform_payment_id);
       if (!isAnswer(t, last)) return;
       const record = recordOf(last);
       t.must(record !== undefined, {
-        expected: 'the payment, still there',
+        expected: 'the payment still exists',
         got: tell(last),
         clause: 'PF2',
         at: last,
@@ -75,7 +76,7 @@ export const p60: PartnerCase = {
       if (record === undefined) continue;
       const [changed] = differences(first.record, record, FIELDS);
       t.must(changed === undefined, {
-        expected: 'the fields of the first answer',
+        expected: 'the fields of the first response',
         got: tellDifferences(first.record, last, FIELDS),
         clause: CLAUSE_OF[changed ?? ''] ?? 'PF6',
         at: last,
@@ -86,7 +87,7 @@ export const p60: PartnerCase = {
         expected: `the payment as it ended, status ${show(end['status'])}`,
         got: tellDifferences(end, last, ENDED_FIELDS),
         clause: 'RU2',
-        cause: 'A later job, or the next start of the server, rewrites payments that have ended.',
+        cause: 'A later job or a restart of the server rewrites terminal payments.',
         at: last,
       });
     }

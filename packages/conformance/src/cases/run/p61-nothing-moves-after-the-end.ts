@@ -12,19 +12,19 @@ import { ENDED_FIELDS, isAnswer } from '../shared.ts';
 
 export const p61: PartnerCase = {
   id: 'P61',
-  title: 'Every payment of the run stays as it ended, read or put again',
+  title: 'Reads and repeats leave every terminal payment unchanged',
   clauses: ['RU2', 'RU5'],
   severity: 'must',
   profile: 'contract',
   stage: 'last',
-  sends: 'GET, the same PUT, and GET again, for every payment of this run that has ended',
-  expects: 'the record with which it ended, each time',
+  sends: 'GET, the identical PUT, and GET again, for every terminal payment of this run',
+  expects: 'the same terminal record each time',
   likely_cause:
-    'A repeat puts an ended payment back to processing, a failed one is tried again by itself, or a later job rewrites the record.',
+    'A repeat sets a terminal payment back to processing, the server retries a failed payment by itself, or a later job rewrites the record.',
   async run(t: PartnerContext) {
     t.given((await endedPayments(t)).length > 0, 'no payment of this run has ended');
   },
-  // As late as the run allows: P57 polls for seconds, and what changes an ended payment is often a later job.
+  // As late as the run allows: P57 polls for seconds, and a later job is a common cause of a change.
   async atEnd(t: PartnerContext) {
     const ended = await endedPayments(t);
     await Promise.all(

@@ -11,16 +11,16 @@ import {
 
 export const p62: PartnerCase = {
   id: 'P62',
-  title: 'The amount due falls by what succeeded, and by nothing else',
+  title: 'The amount due falls by exactly the succeeded payments',
   clauses: ['ST2', 'RU5', 'ST3', 'ST4'],
   severity: 'must',
   profile: 'contract',
   stage: 'final',
-  sends: 'GET balance of every account before the first payment and after the last has ended',
+  sends: 'GET balance of every account before the first payment and after the last one has ended',
   expects:
-    'no account is credited with more than its payments that succeeded: not for refused, failed, canceled or repeated ones; nor with less, where the amount due follows each payment at once',
+    'no account is credited with more than its succeeded payments, and nothing for refused, failed, canceled or repeated ones; nor with less, if the amount due changes immediately with each payment',
   likely_cause:
-    'The ledger is written at acceptance and not undone when the payment fails, or once for each request.',
+    'The server posts to the ledger at acceptance without reversing it when the payment fails, or posts once per request.',
   creates: (target) => sharedAll(target, CONTROLS),
   async run(t: PartnerContext) {
     const verdict = await measureBalances(t);
@@ -31,7 +31,7 @@ export const p62: PartnerCase = {
         t.must(false, {
           expected: `the amount due of ${account_id} falls by ${expected} cents, the sum of its payments that succeeded`,
           got: `it rose by ${expected} cents`,
-          cause: 'The payment is added to what is owed instead of taken from it.',
+          cause: 'The payment is added to the amount due instead of subtracted from it.',
           at: reply,
         });
         continue;
@@ -54,9 +54,9 @@ export const p62: PartnerCase = {
         const lost = fell > 0 && (await followsAtOnce(t));
         t.should(!lost, {
           expected: `the amount due of ${account_id} falls by ${expected} cents, the sum of its payments that succeeded`,
-          got: `it fell by ${fell} cents, although it follows a single payment at once`,
+          got: `it fell by ${fell} cents, although a single payment changes it immediately`,
           cause:
-            'Payments posted at the same moment overwrite each other’s balance: read, subtract, write without a lock.',
+            'Concurrent postings overwrite each other’s balance, because the server reads, subtracts and writes it without a lock.',
           at: reply,
         });
         t.notes.push(

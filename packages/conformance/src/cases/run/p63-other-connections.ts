@@ -28,17 +28,17 @@ const WIDEST_GAP = 3;
 
 export const p63: PartnerCase = {
   id: 'P63',
-  title: 'A payment is known on every connection as soon as one has accepted it',
+  title: 'A payment is known on every connection once one has accepted it',
   clauses: ['RU5', 'PF2', 'B5', 'RU2'],
   severity: 'must',
   profile: 'contract',
   // When little else is sent: a replica that lags by a second would catch up while reads wait for their turn.
   stage: 'last',
-  sends: `PUT payment; then GET, and the same PUT, over ${CONNECTIONS} new connections each; ${FOLLOWED} more payments are read to their end and on, each time over a new connection`,
+  sends: `PUT payment; then GET and the identical PUT, each over ${CONNECTIONS} new connections; ${FOLLOWED} more payments are read until after they end, each time over a new connection`,
   expects:
-    'the same payment_id on each, and no way back from an end: replicas behind a balancer share what they know',
+    'the same payment_id on each connection, and no terminal status that changes back: replicas behind a load balancer share their state',
   likely_cause:
-    'Each process keeps ids or answers in its own memory, or reads go to a replica that lags behind the writes.',
+    'Each process keeps ids or responses in its own memory, or reads go to a lagging replica.',
   creates: (target) => [
     own(target, 64),
     ...Array.from({ length: FOLLOWED }, (_, place) => own(target, 340 + place)),
@@ -73,7 +73,7 @@ async function sameEverywhere(t: PartnerContext): Promise<void> {
   }
 }
 
-/** Reads one payment over ever new connections until it has ended and for a while longer: an end that was told stays told. */
+/** Reads one payment over a new connection each time, until some time after its end: a terminal status must not be withdrawn. */
 async function follow(t: PartnerContext, place: number): Promise<void> {
   const { run } = t;
   const intent = t.intend(own(t.target, 340 + place));
@@ -94,7 +94,7 @@ async function follow(t: PartnerContext, place: number): Promise<void> {
           expected: `the payment as it ended, status ${show(end['status'])}, on every connection`,
           got: tellDifferences(end, read, ENDED_FIELDS),
           clause: 'RU2',
-          cause: 'Each replica caches answers for itself, or reads from a copy that lags behind.',
+          cause: 'Each replica has its own response cache, or reads from a lagging copy.',
           at: read,
         },
       );

@@ -9,14 +9,14 @@ const PARALLEL = 20;
 
 export const p64: PartnerCase = {
   id: 'P64',
-  title: 'Twenty different payments at the same moment',
+  title: 'Concurrent different payments are not mixed up',
   clauses: ['PF2', 'ID1'],
   severity: 'must',
   profile: 'contract',
-  sends: `PUT of ${PARALLEL} different payments at once, then GET of all of them at once`,
-  expects: 'each answer tells of the payment that was asked for, with a payment_id of its own',
+  sends: `${PARALLEL} concurrent PUTs of different payments, then concurrent GETs of all of them`,
+  expects: 'each response describes the requested payment and has a distinct payment_id',
   likely_cause:
-    'State of one request is kept where the next overwrites it: a global variable, or a handler object that requests share.',
+    'Requests share state and overwrite it, such as a global variable or a field of a shared handler object.',
   creates: (target) => Array.from({ length: PARALLEL }, (_, number) => own(target, 200 + number)),
   async run(t: PartnerContext) {
     const intents = Array.from({ length: PARALLEL }, (_, number) =>
@@ -28,7 +28,7 @@ export const p64: PartnerCase = {
       const put = puts[place];
       return put !== undefined && isSuccess(put);
     });
-    t.given(taken.length > 0, 'none of the payments was accepted at once');
+    t.given(taken.length > 0, 'none of the concurrent payments was accepted');
     const reads = await t.burst(intents.map((intent) => () => t.read(intent, { burst: true })));
     const seen = new Map<string, string>();
     for (const [place, intent] of intents.entries()) {
@@ -48,7 +48,7 @@ export const p64: PartnerCase = {
         const payment_id = show(record?.['payment_id']);
         const other = seen.get(payment_id) ?? intent.platform_payment_id;
         t.must(other === intent.platform_payment_id, {
-          expected: 'a payment_id of its own for each payment',
+          expected: 'a distinct payment_id for each payment',
           got: `payment_id ${payment_id} for ${other} and for ${intent.platform_payment_id}`,
           clause: 'PF1',
           at: reply,

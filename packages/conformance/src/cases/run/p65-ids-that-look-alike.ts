@@ -12,37 +12,37 @@ const PAIRS: readonly {
   readonly make: (random: string) => readonly [string, string];
 }[] = [
   {
-    name: 'that differ in case alone',
+    name: 'that differ only in case',
     cause:
-      'The key is compared without case: a collation of the database, or a call that lowers it.',
+      'The id is compared case-insensitively: the column’s collation ignores case, or the code lowercases it.',
     make: (random) => [`judge-${random}-xyz`, `JUDGE-${random.toUpperCase()}-XYZ`],
   },
   {
-    name: 'of 36 characters that differ in the last one',
-    cause: 'The key is cut to the length of its column.',
+    name: 'of 36 characters that differ only in the last one',
+    cause: 'The id is truncated to the length of its column.',
     make: (random) => pad(random, 36),
   },
   {
-    name: 'of 64 characters that differ in the last one',
-    cause: 'The key is cut to the length of its column.',
+    name: 'of 64 characters that differ only in the last one',
+    cause: 'The id is truncated to the length of its column.',
     make: (random) => pad(random, 64),
   },
   {
-    name: 'that differ in a character at the end which some code trims',
-    cause: 'The key is trimmed or normalised before it is compared.',
+    name: 'that differ in a trailing character that some code trims',
+    cause: 'The id is trimmed or normalised before it is compared.',
     make: (random) => [`judge-${random}`, `judge-${random}.`],
   },
   {
-    name: 'made of digits, one with zeros before it',
-    cause: 'The key is turned into a number.',
+    name: 'made of digits, one with leading zeros',
+    cause: 'The id is converted to a number.',
     make: (random) => {
       const digits = String(Number.parseInt(random.slice(0, 10), 16) + 1);
       return [digits, `00${digits}`];
     },
   },
   {
-    name: 'made of more digits than a number holds',
-    cause: 'The key is turned into a floating-point number.',
+    name: 'with more digits than a floating-point number can represent',
+    cause: 'The id is converted to a floating-point number.',
     make: (random) => {
       const digits = `9${String(Number.parseInt(random.slice(0, 10), 16)).padStart(16, '1')}`;
       return [`${digits}1`, `${digits}2`];
@@ -52,14 +52,15 @@ const PAIRS: readonly {
 
 export const p65: PartnerCase = {
   id: 'P65',
-  title: 'Ids that look alike are different payments',
+  title: 'Similar ids are different payments',
   clauses: ['PF2', 'ID1'],
   decisions: [13],
   severity: 'must',
   profile: 'contract',
-  sends: `${PAIRS.length} pairs of PUTs whose ids differ in case, in the last character, in a dot at the end, or in zeros before digits`,
-  expects: 'two payments, each under its own id; a server may refuse ids that are no UUID',
-  likely_cause: 'The key is folded, cut, trimmed or turned into a number before it is compared.',
+  sends: `${PAIRS.length} pairs of PUTs whose ids differ in case, in the last character, in a trailing dot, or in leading zeros`,
+  expects: 'two payments, each under its own id; a server may refuse ids that are not UUIDs',
+  likely_cause:
+    'The id is lowercased, truncated, trimmed or converted to a number before it is compared.',
   creates: (target) => PAIRS.flatMap(() => [own(target, 65), own(target, 66)]),
   async run(t: PartnerContext) {
     let refused = 0;
@@ -102,9 +103,9 @@ export const p65: PartnerCase = {
         });
       }),
     );
-    t.given(refused < PAIRS.length, 'the server refuses every id that is no UUID');
+    t.given(refused < PAIRS.length, 'the server refuses every id that is not a UUID');
     if (refused > 0)
-      t.notes.push(`${refused} of ${PAIRS.length} pairs were refused, and not compared.`);
+      t.notes.push(`${refused} of ${PAIRS.length} pairs were refused and could not be compared.`);
   },
 };
 

@@ -20,23 +20,23 @@ const MOST = 10;
 
 export const p66: PartnerCase = {
   id: 'P66',
-  title: 'A restart forgets nothing',
+  title: 'Payments survive a restart',
   clauses: ['PF2', 'RU5', 'RU3', 'PF1'],
   severity: 'must',
   profile: 'contract',
   stage: 'restart',
-  sends: `PUT payment; then, after the server under test was restarted, GET and the same PUT of up to ${MOST} payments, GET of that one until it ends, and PUT of two new ones`,
+  sends: `PUT payment; then, after a restart of the server under test, GET and the identical PUT of up to ${MOST} payments, GET of the first one until it ends, and PUT of two new payments`,
   expects:
-    '200 with the payments as they were: what was acknowledged is on disk; what was processing still ends; new payments have a payment_id of their own',
+    '200 with unchanged payments: acknowledged payments are on disk, processing ones still end, and new ones get a distinct payment_id',
   likely_cause:
-    'Payments, idempotency keys, the queue of what is to be posted, or the last number given out are kept in memory, in a cache, or in a file that is not synchronised.',
+    'Payments, idempotency keys, the posting queue or the last number issued are kept in memory, in a cache, or in a file that is not synced to disk.',
   creates: (target) =>
     target.restart_command === undefined ? [] : [own(target, 67), own(target, 68), own(target, 69)],
   async run(t: PartnerContext) {
     const { restart } = t.run;
     t.given(
       restart !== undefined,
-      'the target declares no restart_command, and nobody was asked (--restart)',
+      'the target declares no restart_command, and --restart was not given',
     );
     const known: { readonly intent: Intent; readonly before: PaymentFields }[] = [];
     for (const { intent } of t.run.intents
@@ -81,7 +81,7 @@ export const p66: PartnerCase = {
   },
 };
 
-/** What was accepted just before the restart ends as if there had been none. */
+/** A payment accepted just before the restart must end as if there had been none. */
 async function stillEnds(t: PartnerContext, intent: Intent): Promise<void> {
   const { run, target } = t;
   if (run.endsLater || target.terminal_window_seconds === undefined) return;
@@ -91,11 +91,10 @@ async function stillEnds(t: PartnerContext, intent: Intent): Promise<void> {
     if (isTerminalWord(recordOf(read)?.['status'])) return;
     if (run.now() >= deadline) {
       t.must(false, {
-        expected: `an end, within ${target.terminal_window_seconds} s, of the payment that was accepted before the restart`,
+        expected: `a terminal status within ${target.terminal_window_seconds} s for the payment accepted before the restart`,
         got: tell(read),
         clause: 'RU3',
-        cause:
-          'The queue of payments to be posted is in memory, and nothing fills it at the start.',
+        cause: 'The posting queue is in memory, and the server does not rebuild it at startup.',
         at: read,
       });
       return;

@@ -16,26 +16,26 @@ const CENTS_EACH = 20;
 
 const EXPECTED: Readonly<Record<string, string>> = {
   goes_on:
-    'still processing for the customer meanwhile; further calls, with the same bytes and no second payment',
-  may_stop: 'still processing for the customer: it may have happened; no second payment',
-  frozen: 'neither succeeded nor failed: the answer cannot be believed',
-  stops: 'the end that was told first, and no further call',
+    'still processing for the customer meanwhile; further calls, with the same bytes, and no second payment',
+  may_stop: 'still processing for the customer, because the payment may exist; no second payment',
+  frozen: 'neither succeeded nor failed, because the response contradicts the request',
+  stops: 'the terminal status that was reported first, and no further call',
   tokens:
-    'still processing for the customer meanwhile; no flood of token requests; then the payment with a token that can be used',
-  own: 'still processing for the customer meanwhile; then calls until the end is told',
-  nobody: 'nothing: it cannot be judged from outside',
+    'still processing for the customer meanwhile; no flood of token requests; then the payment with a usable token',
+  own: 'still processing for the customer meanwhile; then calls until a terminal status',
+  nobody: 'nothing: the kit cannot check it from outside',
 };
 
 const CAUSES: Readonly<Record<ScenarioRule['by'], string>> = {
-  payments: 'An answer that does not tell what happened is recorded as an outcome.',
-  tokens: 'A problem with the access token is recorded as a failed payment.',
-  own: 'A partner that cannot be reached or asked for a token is recorded as a failed payment.',
-  nobody: 'It cannot be judged from outside.',
+  payments: 'The platform records an inconclusive response as an outcome.',
+  tokens: 'The platform records a problem with the access token as a failed payment.',
+  own: 'The platform records a payment as failed when it cannot reach the partner or get a token.',
+  nobody: 'The kit cannot check it from outside.',
 };
 
-/** Why a person is not asked for these payments. */
+/** Why these payments are not requested from a person. */
 const BY_HAND =
-  'a person makes the payments, and each scenario takes payments of its own: declare caller.pay_url or caller.pay_command';
+  'payments are made by hand, but each scenario needs its own: declare caller.pay_url or caller.pay_command';
 
 function checkOf(scenario: Scenario, place: number): CallerCase {
   const rule = SCENARIO_RULES[scenario.name];
@@ -50,7 +50,7 @@ function checkOf(scenario: Scenario, place: number): CallerCase {
     severity: strict ? 'should' : 'must',
     profile: strict ? 'strict' : 'contract',
     stage: stageOf(rule),
-    sends: `the scripted partner shows ${scenario.name} to payments of its own`,
+    sends: `the scripted partner applies ${scenario.name} to separate payments`,
     expects: EXPECTED[rule.by === 'payments' ? rule.after : rule.by] ?? '',
     likely_cause: CAUSES[rule.by],
     async run(t: CallerContext) {

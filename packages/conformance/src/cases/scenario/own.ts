@@ -6,26 +6,26 @@ import type { Behaviour } from '../../sandbox/partner.ts';
 import { holdsToken } from './tokens.ts';
 import { goesOn, noDouble, notEnded, sameBytes, toldTheEnd } from '../caller/calls.ts';
 
-/** Payments that wait when an access token runs out. */
+/** Payments that wait when an access token expires. */
 const HERD = 19;
 
-/** How long a token of the herd is good. */
+/** Lifetime of a token in this check. */
 const LIFE_SECONDS = 2;
 
-/** Characters that a form must encode, or that a careless one spoils. */
+/** Characters that a form must encode, or that careless code corrupts. */
 const AWKWARD = /[^A-Za-z0-9._~-]/;
 
 /** Judges one scenario. `cents` is the first of the amounts that belong to this check. */
 export type OwnJudge = (t: CallerContext, cents: number) => Promise<void>;
 
-/** By the scenario's full name. */
+/** Keyed by the scenario's full name. */
 export const OWN_JUDGES: Readonly<Record<string, OwnJudge>> = {
   'F03-connection-refused': (t, cents) =>
     broken(t, cents, 'connections refused', () => t.run.partner.refuseConnections()),
   'F47-bad-certificate': async (t: CallerContext, cents: number) => {
     t.given(
       t.run.caller.tls !== undefined,
-      'the scripted partner speaks plain http: declare caller.tls',
+      'the scripted partner uses plain http: declare caller.tls',
     );
     const { partner } = t.run;
     let [calls, refused] = [0, 0];
@@ -42,10 +42,10 @@ export const OWN_JUDGES: Readonly<Record<string, OwnJudge>> = {
       async () => {
         await t.until(() => came() > 0 || partner.refusedHandshakes() > refused);
         t.must(came() === 0, {
-          expected: 'no request over a connection whose certificate cannot be trusted',
-          got: `${came()} came`,
+          expected: 'no request over a connection with an untrusted certificate',
+          got: `${came()} requests`,
           clause: 'S3',
-          cause: 'The check of certificates is switched off.',
+          cause: 'Certificate verification is disabled.',
         });
       },
     );
@@ -84,22 +84,22 @@ async function broken(
   }
   const told = await t.until(() => t.calls(payment).some(toldTheEnd));
   await goesOn(t, payment, told, {
-    expected: `after ${what}: calls until the end is told, within ${t.run.caller.patience_seconds} s`,
+    expected: `after ${what}: calls until a terminal status, within ${t.run.caller.patience_seconds} s`,
     got: `${t.calls(payment).length} calls, and then none`,
     clause: 'RU5',
-    cause: 'A partner that cannot be reached is taken for a refusal, or is never tried again.',
+    cause: 'The platform treats an unreachable partner as a refusal, or never retries.',
   });
   sameBytes(t, payment);
   noDouble(t, payment);
 }
 
-/** Many payments wait while a slow token endpoint gives tokens that soon run out. */
+/** Many payments wait while a slow token endpoint issues short-lived tokens. */
 async function herd(t: CallerContext, cents: number): Promise<void> {
   t.given(
     t.run.caller.authentication.method === 'oauth',
     'the platform calls this partner with a static key',
   );
-  t.given(t.run.driver.at_once > 1, 'the platform is made to pay one payment after another');
+  t.given(t.run.driver.at_once > 1, 'the platform can only be made to pay one payment at a time');
   await holdsToken(t, cents + HERD);
   let [under_way, most, fetched, done] = [0, 0, false, false];
   const refused = new Set<string>();
@@ -153,20 +153,20 @@ async function herd(t: CallerContext, cents: number): Promise<void> {
   });
   const [, second] = fetches;
   t.should(most === 1, {
-    expected: 'one token request at a time, whose answer all calls share',
+    expected: 'one token request at a time, shared by all calls',
     got: `${most} at the same time`,
     ...(second === undefined ? {} : { at: t.cite(second) }),
   });
   await t.until(() => payments.every((payment) => t.calls(payment).some(toldTheEnd)));
 }
 
-/** The secret is the one that was registered: it is judged where it has characters that a form must encode. */
+/** The check needs a registered secret with characters that a form must encode. */
 async function awkwardSecret(t: CallerContext, cents: number): Promise<void> {
   const { authentication } = t.run.caller;
   t.given(authentication.method === 'oauth', 'the platform calls this partner with a static key');
   t.given(
     AWKWARD.test(authentication.client_secret),
-    'the client secret has no character that a form must encode: register one with + % & : = é and a space',
+    'the client secret contains no character that a form must encode: register a secret with + % & : = é and a space',
   );
   const last = () => t.run.raw.findLast(({ operation }) => operation === 'access_token');
   if (last() === undefined) {
@@ -179,6 +179,6 @@ async function awkwardSecret(t: CallerContext, cents: number): Promise<void> {
   t.must(sent === authentication.client_secret, {
     expected: 'the form field client_secret, which decodes to the secret',
     got: sent === null ? 'it is missing' : 'another value',
-    cause: 'The form is put together by hand, without encoding.',
+    cause: 'The form body is built without URL encoding.',
   });
 }

@@ -1,6 +1,6 @@
 /**
- * Judges how a platform takes a fault of calls about a payment. Each variant of the fault has a payment of its own, which is
- * processing until the judge has seen what the platform does, so that no faulty answer carries a true end.
+ * Judges how a platform handles a fault of calls about a payment. Each variant of the fault has its own payment, which is
+ * processing until the judge has seen what the platform does, so that no faulty response contains the real end.
  */
 import type { CallerContext, CallerPayment } from '../../check/caller-context.ts';
 import type { Behaviour, Call, Scenario } from '../../sandbox/partner.ts';
@@ -16,10 +16,10 @@ import {
 } from '../caller/calls.ts';
 import type { PaymentRule } from './rules.ts';
 
-/** Most calls of one method for one payment in a second that a partner has to handle. */
+/** Maximum number of calls per second of one method for one payment that a partner should have to handle. */
 const MOST_A_SECOND = 10;
 
-/** A fault that this many polls did not meet meets none. */
+/** After this many polls without the fault, none will get it. */
 const MOST_POLLS = 8;
 
 /** How often the platform is asked for the status of a payment. */
@@ -54,13 +54,13 @@ export async function judgePayments(
     noDouble(t, payment);
   });
   t.must(t.strays() === 0, {
-    expected: 'no request at the host that a redirect leads to',
-    got: `${t.strays()} came`,
+    expected: 'no request to the redirect’s target host',
+    got: `${t.strays()} requests`,
     clause: 'S3',
-    cause: 'The HTTP library follows redirects unless it is told not to.',
+    cause: 'The HTTP library follows redirects by default.',
   });
-  t.given(met > 0, 'the platform sent no call that this fault could meet');
-  t.tried = `${met} of ${variants.length} ${variants.length === 1 ? 'variant' : 'variants'} of the fault met`;
+  t.given(met > 0, 'the platform sent no call to which this fault applies');
+  t.tried = `${met} of ${variants.length} ${variants.length === 1 ? 'variant' : 'variants'} of the fault delivered`;
 }
 
 async function judgeFault(
@@ -71,7 +71,7 @@ async function judgeFault(
 ): Promise<void> {
   const severity = rule.strict === true ? 'should' : 'must';
   const what = `${fault.title} (variant ${fault.variant + 1})`;
-  // The next call shows that the platform has read the faulty answer; where none has to come, some time must do.
+  // The next call shows that the platform has read the faulty answer; where none is required, wait for a fixed time.
   if (rule.after === 'goes_on') await reaction(t, payment, fault);
   else await t.quiet();
   if (rule.after === 'frozen') return await frozen(t, payment, what, severity);
@@ -86,10 +86,10 @@ async function judgeFault(
     rule.ends === true ? t.calls(payment).some(toldTheEnd) : fault.nextCall() !== undefined;
   const told = await t.until(over);
   await goesOn(t, payment, told, {
-    expected: `after ${what}: ${rule.ends === true ? 'calls until the end is told' : 'a further call'}, within ${t.run.caller.patience_seconds} s`,
+    expected: `after ${what}: ${rule.ends === true ? 'calls until a terminal status' : 'a further call'}, within ${t.run.caller.patience_seconds} s`,
     got: `${t.calls(payment).length} calls, and then none`,
     clause: 'RU4',
-    cause: 'The answer is taken for the end, or the error ends the loop that repeats the call.',
+    cause: 'The platform treats the response as final, or the error ends the retry loop.',
   });
   if (told && rule.ends === true) await showsTheEnd(t, payment);
 }
@@ -106,7 +106,7 @@ async function reaction(t: CallerContext, payment: CallerPayment, fault: Fault):
   });
 }
 
-/** The customer must be shown what the partner told first. */
+/** The customer must be shown the terminal status that the partner reported first. */
 async function showsTheEnd(t: CallerContext, payment: CallerPayment): Promise<void> {
   const call = t.calls(payment).find(toldTheEnd);
   if (call === undefined) return;
@@ -117,14 +117,14 @@ async function showsTheEnd(t: CallerContext, payment: CallerPayment): Promise<vo
     return status === undefined || status === word;
   });
   t.must(shown, {
-    expected: `status ${word ?? ''} for the customer, as the partner has told`,
+    expected: `status ${word ?? ''} for the customer, as the partner reported`,
     got: `status ${status ?? ''}`,
     clause: word === 'succeeded' ? 'ST2' : 'ST3',
     at: t.cite(call),
   });
 }
 
-/** The fault begins once the platform shows the end. Returns how often the end was told. */
+/** The fault begins once the platform shows the end. Returns 1 if the end was reported, else 0. */
 async function judgeStop(t: CallerContext, payment: CallerPayment, fault: Fault): Promise<0 | 1> {
   if (!(await t.until(() => t.calls(payment).some(toldTheEnd)))) return 0;
   await stopsAtTheEnd(t, payment, () => fault.begin());
@@ -141,13 +141,13 @@ async function frozen(
   const status = await payment.status();
   t.given(
     status !== undefined,
-    'the platform cannot be asked for the status of a payment: declare caller.status_command or caller.status_url',
+    'the kit cannot read the status of a payment from the platform: declare caller.status_command or caller.status_url',
   );
   const last = t.calls(payment).at(-1);
   t[severity](status === 'processing', {
-    expected: `still processing after ${what}: a person has to look at it`,
+    expected: `still processing after ${what}: it needs manual review`,
     got: `status ${status}`,
-    cause: 'The status is taken from the answer without comparing the rest of it.',
+    cause: 'The platform reads the status without comparing the other fields of the response.',
     ...(last === undefined ? {} : { at: t.cite(last) }),
   });
 }
@@ -161,7 +161,7 @@ function waited(t: CallerContext, fault: Fault, seconds: number): void {
       expected: `the next call ${seconds} s after ${asked.method} was answered with Retry-After: ${seconds}`,
       got: `after ${ms} ms`,
       clause: 'LI1',
-      cause: 'Retry-After is read on one status alone, on polls alone, or not at all.',
+      cause: 'Retry-After is read only on one status, only for polls, or not at all.',
       at: t.cite(next),
     });
   }
@@ -230,7 +230,7 @@ class Fault {
     return inTurn === true ? given : this.variant;
   }
 
-  /** From now on the answers are faulty. */
+  /** Makes all further responses faulty. */
   begin(): void {
     this.#begun = true;
   }

@@ -1,12 +1,12 @@
 /**
- * What the judge makes of each scenario of the sandbox partner: how it shows the fault to a platform, and what the platform must do.
- * A scenario that shows nothing from outside says why instead; a test demands one or the other of every scenario.
+ * How the judge uses each scenario of the sandbox partner: how it applies the fault, and what the platform must do.
+ * A scenario that cannot be checked from outside gives the reason instead; a test requires one or the other for every scenario.
  *
  * A table: one entry per scenario, read by id.
  */
 import type { ClauseId } from '@duebridge/contract';
 
-/** A fault of calls about one payment: it meets payments of its own, beside those of other checks. */
+/** A fault of calls about one payment; it uses its own payments and runs concurrently with other checks. */
 export interface PaymentRule {
   readonly by: 'payments';
   /** Variants of the fault, one payment each; 1 unless given. */
@@ -15,61 +15,61 @@ export interface PaymentRule {
   readonly on?: 'PUT' | 'GET' | 'both';
   /** Faulty answers for each payment and method; 1 unless given. */
   readonly times?: number;
-  /** How many of them must be met before the platform is judged; all unless given, and one where there is no number. */
+  /** How many of them must be delivered before the platform is judged: by default all, or one if `times` is infinite. */
   readonly enough?: number;
   /** Each faulty answer is the next variant. */
   readonly inTurn?: true;
   /**
-   * `processing`, unless given: the payment ends only when the judge has seen how the platform takes the fault. `ended`: it ends as
-   * usual, so that answers can contradict its end.
+   * `processing`, unless given: the payment ends only after the judge has seen how the platform handles the fault. `ended`: it ends as
+   * usual, so that responses can contradict its end.
    */
   readonly payment?: 'processing' | 'ended';
   /**
-   * What must follow. `goes_on`: further calls. `may_stop`: the platform may leave the payment to a person. `frozen`: the
-   * answers cannot be believed, so they must not end the payment. `stops`: no call after the end.
+   * What must follow. `goes_on`: further calls. `may_stop`: the platform may leave the payment to an operator. `frozen`: the
+   * responses are contradictory, so they must not end the payment. `stops`: no call after the end.
    */
   readonly after: 'goes_on' | 'may_stop' | 'frozen' | 'stops';
-  /** The end must be told and shown to the customer; elsewhere the next call shows that the platform goes on. */
+  /** The platform must learn the end and show it to the customer; without this, the next call shows that the platform continues. */
   readonly ends?: true;
   /** Seconds of the Retry-After that the faulty answer carries. */
   readonly retry_after_seconds?: number;
   readonly clauses: readonly [ClauseId, ...ClauseId[]];
   readonly decisions: readonly number[];
-  /** Only a decision rules it. */
+  /** Only a decision requires it, not the interface. */
   readonly strict?: true;
   /** The platform may pause the partner afterwards. */
   readonly last?: true;
 }
 
-/** A fault of the token endpoint: it meets every call, so nothing runs beside it. */
+/** A fault of the token endpoint. It affects every call, so no other check runs at the same time. */
 export interface TokenRule {
   readonly by: 'tokens';
   readonly variants: number;
-  /** True when a call with the token that came is right: then each variant has a payment of its own. */
+  /** True when a call with the returned token is correct; then each variant has its own payment. */
   readonly usable?: true;
-  /** Tokens may not be fetched again by a timer: the platform is watched for a while. */
+  /** A timer must not fetch tokens again, so the platform is observed for a while. */
   readonly watched?: true;
-  /** The platform is refused until the check ends. */
+  /** The platform gets no usable token until the check ends. */
   readonly until_healed?: true;
   readonly clauses: readonly [ClauseId, ...ClauseId[]];
   readonly last?: true;
 }
 
-/** A rule with a function of its own (own.ts). */
+/** A rule with its own function (own.ts). */
 export interface OwnRule {
   readonly by: 'own';
   readonly clauses: readonly [ClauseId, ...ClauseId[]];
   readonly decisions: readonly number[];
 }
 
-/** Nothing can be judged from outside. */
+/** Cannot be checked from outside. */
 export interface NoRule {
   readonly by: 'nobody';
   readonly reason: string;
   readonly clauses: readonly [ClauseId, ...ClauseId[]];
 }
 
-/** What is judged of one scenario. */
+/** The rule for one scenario. */
 export type ScenarioRule = PaymentRule | TokenRule | OwnRule | NoRule;
 
 const unknown = {
@@ -97,7 +97,7 @@ const contradicted = {
 const expiry = { by: 'tokens', usable: true, clauses: ['OA3', 'OA4'] } as const;
 const refused = { by: 'tokens', clauses: ['OA3', 'ST3'] } as const;
 
-/** By the scenario's full name. */
+/** Keyed by the scenario's full name. */
 export const SCENARIO_RULES: Readonly<Record<string, ScenarioRule>> = {
   'F01-timeout-before-commit': unknown,
   'F02-timeout-after-commit': unknown,
@@ -115,7 +115,7 @@ export const SCENARIO_RULES: Readonly<Record<string, ScenarioRule>> = {
     clauses: ['LI1', 'RU5', 'RU4'],
     decisions: [23],
   },
-  // The seventh variant asks for 10^12 seconds: a platform may rightly pause the partner for long, and nothing could be judged after it.
+  // The seventh variant asks for 10^12 seconds: a platform may pause the partner for a long time, and no later check could run.
   'F10-odd-retry-after': { ...unknown, variants: 6, decisions: [21, 23] },
   'F11-rejected': { ...unknown, variants: 2, times: Infinity, after: 'may_stop', strict: true },
   'F12-unauthorized': { ...unknown, after: 'may_stop', clauses: ['ST3', 'OA4'], last: true },
@@ -127,7 +127,7 @@ export const SCENARIO_RULES: Readonly<Record<string, ScenarioRule>> = {
   'F18-not-implemented': { ...unknown, variants: 3 },
   'F19-redirect-to-other-host': { ...redirected, variants: 4 },
   'F20-see-other': redirected,
-  // The other variants lead to addresses that only the platform's own network can see.
+  // The other variants redirect to addresses that are visible only from the platform's own network.
   'F21-redirect-inside': redirected,
   'F22-html': { ...garbled, variants: 2 },
   'F23-wrong-content-type': { ...garbled, variants: 2, after: 'may_stop' },
@@ -221,18 +221,19 @@ export const SCENARIO_RULES: Readonly<Record<string, ScenarioRule>> = {
     by: 'nobody',
     clauses: ['S4'],
     reason:
-      'only an address at which every handshake stalls shows it: start duebridge sandbox partner --scenario F47-stalled-handshake, register it, and see that the payment stays processing',
+      'it needs a partner whose every TLS handshake stalls: start duebridge sandbox partner --scenario F47-stalled-handshake, register it, and check that the payment stays processing',
   },
   'F48-private-name': {
     by: 'nobody',
     clauses: ['S3'],
     reason:
-      'only a public name that leads to a private address shows it: the judge owns no such name, so the platform has to show it by its own tests',
+      'it needs a public host name that resolves to a private address, which the kit does not have; the platform’s own tests must cover it',
   },
   'F49-late-duplicate': {
     by: 'nobody',
     clauses: ['RU5'],
-    reason: 'a proxy resends the PUT to the partner: the platform sees and does nothing',
+    reason:
+      'a proxy resends the PUT to the partner, so the platform neither sees nor does anything',
   },
   'F50-crossed-answers': { ...contradicted, clauses: ['PF2', 'PF6'] },
   'F51-no-expiry': { ...expiry, variants: 2 },
@@ -261,7 +262,7 @@ export const SCENARIO_RULES: Readonly<Record<string, ScenarioRule>> = {
     by: 'nobody',
     clauses: ['OA1'],
     reason:
-      'both secrets are valid until an operator has entered the new one at the platform: that is theirs to try, with duebridge sandbox partner --scenario F67',
+      'both secrets are valid until an operator enters the new one in the platform; test it by hand with duebridge sandbox partner --scenario F67',
   },
   'F68-token-redirect': { ...refused, variants: 2, clauses: ['S3', 'ST3'] },
 };

@@ -1,6 +1,6 @@
 /**
- * Judges how a platform takes a fault of the token endpoint. The platform's PUT is refused with 401 until it has fetched a new access
- * token, and that fetch meets the fault. Nothing may run beside such a check, because a token serves every call.
+ * Judges how a platform handles a fault of the token endpoint. The platform's PUT is refused with 401 until it has fetched a new access
+ * token, and that fetch gets the fault. No other check may run at the same time, because all calls share a token.
  */
 import { Refusal } from '@duebridge/contract';
 import type { CallerContext } from '../../check/caller-context.ts';
@@ -8,10 +8,10 @@ import type { Answer, Behaviour, Call, Scenario } from '../../sandbox/partner.ts
 import { goesOn, noDouble, notEnded, notTooFast, sameBytes, toldTheEnd } from '../caller/calls.ts';
 import type { TokenRule } from './rules.ts';
 
-/** Most token requests in a second that a partner has to handle. */
+/** Maximum number of token requests per second that a partner should have to handle. */
 const MOST_A_SECOND = 10;
 
-/** Most token requests that a token of long life can cause. */
+/** Maximum number of token requests for one long-lived token. */
 const FEW_FETCHES = 3;
 
 /** Time between two token requests that a platform may choose after a refusal. */
@@ -38,14 +38,14 @@ export async function judgeTokens(
   }
   const followed = t.run.partner.strayRequests() - strays;
   t.must(followed === 0, {
-    expected: 'no request at the host that a redirect leads to: it would be handed the secret',
-    got: `${followed} came`,
+    expected: 'no request to the redirect’s target host, which would receive the secret',
+    got: `${followed} requests`,
     clause: 'S3',
-    cause: 'The HTTP library follows redirects unless it is told not to.',
+    cause: 'The HTTP library follows redirects by default.',
   });
 }
 
-/** Makes a payment, unless one was taken before: the fault is to meet a platform that has a token to lose. */
+/** Makes a payment unless one was accepted before, so that the platform holds a token when the fault starts. */
 export async function holdsToken(t: CallerContext, cents: number): Promise<void> {
   if (
     t.run.partner
@@ -69,7 +69,7 @@ async function judgeRound(
   const met = await t.untilSilent(payment, () => fault.isMet() || taken());
   if (fault.given === 0) {
     await t.arrived(payment);
-    if (!(await notEnded(t, payment, 'a 401 to an access token that was good', 'ST3'))) return;
+    if (!(await notEnded(t, payment, 'a 401 for a valid access token', 'ST3'))) return;
   }
   t.given(fault.given > 0, 'the platform fetched no access token after a 401');
   const what = `${scenario.title}${rule.usable === true ? ` (variant ${variant + 1})` : ''}`;
@@ -81,11 +81,10 @@ async function judgeRound(
   if (open && rule.until_healed !== true) {
     const told = taken() && (await t.until(() => t.calls(payment).some(toldTheEnd)));
     await goesOnAfterToken(t, payment, told, {
-      expected: `after ${what}: calls until the end is told, within ${t.run.caller.patience_seconds} s`,
+      expected: `after ${what}: calls until a terminal status, within ${t.run.caller.patience_seconds} s`,
       got: `${t.calls(payment).length} calls, and then none`,
       clause: 'RU4',
-      cause:
-        'An access token that cannot be used, or none, ends the payment or the loop that repeats the call.',
+      cause: 'An unusable or missing access token ends the payment or the retry loop.',
     });
   }
   notTooFast(t, payment, 'PUT', MOST_A_SECOND);
@@ -96,39 +95,39 @@ async function judgeRound(
   const [first] = fetches;
   const crowded = times.some((time, n) => (times[n + MOST_A_SECOND] ?? Infinity) - time < 1_000);
   t.should(!crowded, {
-    expected: `at most ${MOST_A_SECOND} token requests in a second`,
+    expected: `at most ${MOST_A_SECOND} token requests per second`,
     got: `${fetches.length} in ${(times.at(-1) ?? 0) - (times[0] ?? 0)} ms`,
     clause: 'LI1',
     cause:
-      'A timer is set by expires_in, and one beyond 2^31 ms fires at once; or a refusal is repeated without a delay.',
+      'A timer is set from expires_in, and a delay beyond 2^31 ms fires immediately; or the platform retries a refusal without a delay.',
     ...(first === undefined ? {} : { at: t.cite(first) }),
   });
-  // The life of these tokens is long by any reading: one fetch after the 401 would do.
+  // These tokens are long-lived by any reading of expires_in: one fetch after the 401 is enough.
   t.should(rule.watched !== true || fetches.length <= FEW_FETCHES, {
-    expected: `at most ${FEW_FETCHES} token requests for a token of long life`,
+    expected: `at most ${FEW_FETCHES} token requests for a long-lived token`,
     got: `${fetches.length}`,
     clause: 'OA3',
-    cause: 'A timer is set by expires_in, and one beyond 2^31 ms fires at once.',
+    cause: 'A timer is set from expires_in, and a delay beyond 2^31 ms fires immediately.',
     ...(first === undefined ? {} : { at: t.cite(first) }),
   });
   const injected = t.run.raw.find(({ headers }) => 'x-injected' in headers);
   t.must(injected === undefined, {
-    expected: 'no header that came out of an access token',
+    expected: 'no header injected through an access token',
     got: `X-Injected in ${injected?.method ?? ''} ${injected?.path ?? ''}`,
     clause: 'OA4',
-    cause: 'The token is written into the header as it came, line feed included.',
+    cause: 'The token is written to the header unchanged, including its line feed.',
   });
 }
 
 /**
- * Like goesOn. A platform may ask for tokens as rarely as once a minute, and a payment that waits for one looks given up meanwhile,
+ * Like goesOn. A platform may request tokens as rarely as once a minute, and a payment that waits for one looks abandoned meanwhile,
  * so it is not reported unless the target file declares a patience of more.
  */
 async function goesOnAfterToken(...given: Parameters<typeof goesOn>): Promise<void> {
   const [t, , holds] = given;
   if (holds || t.run.caller.patience_seconds > TOKEN_PAUSE_SECONDS) return await goesOn(...given);
   t.wanting.push(
-    `no call for ${t.run.caller.patience_seconds} s (${given[3].expected}): set caller.patience_seconds to more than ${TOKEN_PAUSE_SECONDS}, as token requests may be a minute apart`,
+    `no call for ${t.run.caller.patience_seconds} s (${given[3].expected}): set caller.patience_seconds to more than ${TOKEN_PAUSE_SECONDS}, because token requests may be a minute apart`,
   );
 }
 
@@ -136,7 +135,7 @@ async function goesOnAfterToken(...given: Parameters<typeof goesOn>): Promise<vo
 class TokenFault {
   /** For every call. */
   readonly behaviour: Behaviour;
-  /** For the calls of the payment alone. */
+  /** Only for the calls of the payment. */
   readonly ofPayment: Behaviour;
   /** Token requests that met the fault. */
   given = 0;
@@ -199,7 +198,7 @@ class TokenFault {
     return this.given >= (usable === true || until_healed === true ? 1 : variants);
   }
 
-  /** Refuses what the platform holds until it has fetched, and PUTs with a token that lost its scope. */
+  /** Refuses the platform's tokens until it has fetched a new one, and PUTs with a token that lost its scope. */
   #authorize(call: Call, refusal: Refusal | undefined): Refusal | undefined {
     const credential = call.headers.authorization ?? '';
     if (call.method === 'PUT' && !this.#fetched) this.#refused.add(credential);

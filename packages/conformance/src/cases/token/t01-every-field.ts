@@ -5,14 +5,15 @@ import { tokenOf } from '../../check/token-context.ts';
 
 export const t01: TokenCase = {
   id: 'T01',
-  title: 'A token request with every field',
+  title: 'A token request with every field is accepted',
   clauses: ['A2', 'TK1', 'A1', 'S1'],
   decisions: [5, 8],
   severity: 'must',
   profile: 'contract',
   sends: 'POST create token with every field of the interface',
-  expects: '200 JSON that holds the one text field token',
-  likely_cause: 'The answer carries more than token, such as its expiry, or another status.',
+  expects: '200 with a JSON object whose only field is token, a string',
+  likely_cause:
+    'The response has additional fields, such as the expiry, or a status other than 200.',
   async run(t) {
     const reply = await t.create();
     t.must(reply.status === 200 && isJson(reply) && tokenOf(reply) !== undefined, {
@@ -21,7 +22,7 @@ export const t01: TokenCase = {
       at: reply,
     });
     t.strict(reply.headers['x-request-id'] !== undefined, {
-      expected: 'the header X-Request-Id, by which the answer is found in a log',
+      expected: 'the header X-Request-Id, which identifies the response in a log',
       got: 'none',
       clause: 'ER3',
       at: reply,

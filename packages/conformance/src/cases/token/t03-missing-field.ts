@@ -5,13 +5,14 @@ import { fullBody, leastBody, type TokenBody } from '../../check/token-context.t
 
 export const t03: TokenCase = {
   id: 'T03',
-  title: 'A required field is missing',
+  title: 'A token request without a required field is refused',
   clauses: ['TR1', 'TR2', 'TR4', 'ER3'],
   severity: 'must',
   profile: 'contract',
-  sends: 'POST create token with each required field left out in turn, or (strict) empty',
+  sends: 'POST create token with each required field omitted in turn, or (strict) empty',
   expects: 'a refusal with code and message, and no token',
-  likely_cause: 'The body is stored as it comes, or a missing field becomes an empty text.',
+  likely_cause:
+    'The body is stored without validation, or a missing field becomes an empty string.',
   async run(t) {
     for (const [name, body] of lacking(t.target)) {
       const reply = await t.create(body);
@@ -36,7 +37,7 @@ export const t03: TokenCase = {
   },
 };
 
-/** Required fields as empty texts. Not the last name: some people have one name alone. */
+/** Required fields as empty strings, except the last name: some people have only one name. */
 function empty(target: PlatformTarget): [string, TokenBody][] {
   const least = leastBody();
   const address = fullBody(target)['address'] as TokenBody;

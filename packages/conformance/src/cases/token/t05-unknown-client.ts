@@ -3,15 +3,15 @@ import { asObject, tell } from '../../check/http.ts';
 
 export const t05: TokenCase = {
   id: 'T05',
-  title: 'A client id that the platform does not know',
+  title: 'An unknown client id returns 404',
   clauses: ['ER1'],
   decisions: [6],
   severity: 'must',
   profile: 'contract',
   sends:
-    'POST create token with an X-Client-Id that was never issued; and with the right one in another case',
+    'POST create token with an X-Client-Id that was never issued, and with the right one in another case',
   expects: '404 {"code": "NOT_FOUND", "message": "Resource not found"}',
-  likely_cause: 'The general refusal of the authentication layer (401) answers first.',
+  likely_cause: 'The authentication layer answers 401 before the client is looked up.',
   async run(t) {
     const reply = await t.create(undefined, { 'x-client-id': 'never-issued-duebridge' });
     const error = asObject(reply.json);

@@ -3,15 +3,15 @@ import { tell } from '../../check/http.ts';
 
 export const t06: TokenCase = {
   id: 'T06',
-  title: 'A known client with a wrong key',
+  title: 'A known client with a wrong key is refused',
   clauses: ['AU1'],
   decisions: [6],
   severity: 'must',
   profile: 'contract',
   sends:
-    'POST create token with the right X-Client-Id and a wrong X-Api-Key: a made-up one, and the right one cut, lengthened, in another case, or with one character changed',
+    'POST create token with the right X-Client-Id and a wrong X-Api-Key: a made-up one, and the right one truncated, lengthened, in another case, or with one character changed',
   expects: 'no token (401)',
-  likely_cause: 'The client is looked up, its key is not compared as a whole.',
+  likely_cause: 'The server looks up the client but does not compare its whole key.',
   async run(t) {
     const { api_key } = t.target;
     const upper = api_key.toUpperCase();

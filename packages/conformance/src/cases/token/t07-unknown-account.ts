@@ -4,14 +4,15 @@ import { fullBody, identifiers, type TokenContext } from '../../check/token-cont
 
 export const t07: TokenCase = {
   id: 'T07',
-  title: 'An account that the partner does not know',
+  title: 'An account unknown to the partner returns 404',
   clauses: ['ER1', 'TR4'],
   decisions: [7],
   severity: 'must',
   profile: 'contract',
-  sends: 'POST create token whose account_id no account has',
+  sends: 'POST create token with an account_id that does not exist',
   expects: '404 NOT_FOUND',
-  likely_cause: 'The account is not asked for before the token is given.',
+  likely_cause:
+    'The platform does not look up the account at the partner before it issues the token.',
   async run(t: TokenContext) {
     const { unknown_account_id } = t.target;
     t.given(

@@ -4,14 +4,14 @@ import { fullBody, tokenOf, type TokenContext } from '../../check/token-context.
 
 export const t08: TokenCase = {
   id: 'T08',
-  title: 'A bill aggregator must say which biller, a biller need not',
+  title: 'biller_id is required from an aggregator and optional for a biller',
   clauses: ['TR4'],
   decisions: [20],
   severity: 'must',
   profile: 'contract',
-  sends: 'POST create token whose external_identifiers hold account_id alone',
+  sends: 'POST create token with only account_id in external_identifiers',
   expects: 'a refusal for an aggregator, a token for a biller',
-  likely_cause: 'biller_id is required of all, or of none.',
+  likely_cause: 'biller_id is required from every client, or from none.',
   async run(t: TokenContext) {
     const { account_id, kind } = t.target;
     t.given(account_id !== undefined, 'the target declares no account_id');
@@ -20,7 +20,7 @@ export const t08: TokenCase = {
       external_identifiers: { account_id },
     });
     if (kind === 'aggregator') {
-      t.refused(reply, 'an aggregator that does not say which biller');
+      t.refused(reply, 'an aggregator’s request without biller_id');
       return;
     }
     t.must(reply.status === 200 && tokenOf(reply) !== undefined, {

@@ -3,13 +3,13 @@ import { leastBody } from '../../check/token-context.ts';
 
 export const t09: TokenCase = {
   id: 'T09',
-  title: 'External identifiers without an account',
+  title: 'external_identifiers without account_id is refused',
   clauses: ['TR4'],
   severity: 'must',
   profile: 'contract',
-  sends: 'POST create token whose external_identifiers hold biller_id alone',
+  sends: 'POST create token with only biller_id in external_identifiers',
   expects: 'a refusal, and no token',
-  likely_cause: 'The object is optional, and so its fields are taken to be.',
+  likely_cause: 'The object is optional, so its fields are treated as optional too.',
   async run(t) {
     const reply = await t.create({
       ...leastBody(),

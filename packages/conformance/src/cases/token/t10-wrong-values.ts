@@ -3,16 +3,16 @@ import { fullBody, leastBody, type TokenBody } from '../../check/token-context.t
 
 export const t10: TokenCase = {
   id: 'T10',
-  title: 'Values that are not what the field is for',
+  title: 'Invalid field values are refused',
   clauses: ['TR2', 'TR3', 'S5', 'LI1'],
   decisions: [11],
   severity: 'must',
   profile: 'contract',
   sends:
-    'POST create token with state "Texas" or "T1", amount_due_in_cents 12.5, "1250" or true, a due_date that no calendar has or in another form, and a last_updated_at that is a number, a word or a date alone',
+    'POST create token with state "Texas" or "T1", amount_due_in_cents 12.5, "1250" or true, a due_date that does not exist or has another format, and a last_updated_at that is a number, a word or a date without a time',
   expects: 'a refusal, and no token',
   likely_cause:
-    'The framework turns texts into numbers, or checks that a date has digits, not that it exists.',
+    'The framework converts strings to numbers, or checks a date’s format but not that the date exists.',
   async run(t) {
     const least = leastBody();
     const address = fullBody(t.target)['address'] as TokenBody;
@@ -36,6 +36,6 @@ export const t10: TokenCase = {
     ];
     for (const [what, body] of tries) t.refused(await t.create(body), what);
     const date = await t.create({ ...least, balance: { last_updated_at: '2026-03-01' } });
-    t.refused(date, 'last_updated_at as a date alone', 'should');
+    t.refused(date, 'last_updated_at as a date without a time', 'should');
   },
 };

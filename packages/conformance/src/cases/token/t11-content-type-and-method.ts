@@ -4,14 +4,14 @@ import { credentials } from '../../check/token-context.ts';
 
 export const t11: TokenCase = {
   id: 'T11',
-  title: 'Another content type, another method',
+  title: 'Other content types and methods are refused',
   clauses: ['A1', 'ER3'],
   decisions: [5],
   severity: 'should',
   profile: 'contract',
   sends: 'POST create token as text/plain; GET on its path',
   expects: '415 for the content type, 405 for the method',
-  likely_cause: 'Any body is read as JSON; the router answers 404 for a method it does not know.',
+  likely_cause: 'Any body is parsed as JSON, or the router answers 404 for an unsupported method.',
   async run(t) {
     const typed = await t.create(undefined, { 'content-type': 'text/plain' });
     t.should(typed.status === 415, { expected: '415', got: tell(typed), at: typed });

@@ -10,14 +10,14 @@ const LEAST_CHARACTERS = 22;
 
 export const t13: TokenCase = {
   id: 'T13',
-  title: 'Many tokens for the same customer',
+  title: 'Tokens are unique and unguessable',
   clauses: ['TK1'],
   decisions: [8],
   severity: 'should',
   profile: 'contract',
-  sends: 'the same token request a thousand times (token_sample)',
-  expects: 'all tokens different, none guessable from another, no personal data inside',
-  likely_cause: 'The token is a counter, a time, or a coded copy of the customer.',
+  sends: 'the same token request many times (token_sample, a thousand by default)',
+  expects: 'distinct tokens that cannot be guessed from each other and contain no personal data',
+  likely_cause: 'The token is a counter, a timestamp, or an encoded copy of the customer’s data.',
   async run(t: TokenContext) {
     const replies: Reply[] = [];
     const wanted = t.target.token_sample;
@@ -31,7 +31,7 @@ export const t13: TokenCase = {
     const tokens = replies.flatMap((reply) => tokenOf(reply) ?? []);
     const last = replies.at(-1);
     const at = last === undefined ? {} : { at: last };
-    t.given(tokens.length > 1, 'no two tokens were given');
+    t.given(tokens.length > 1, 'fewer than two tokens were issued');
     t.should(new Set(tokens).size === tokens.length, {
       expected: `${tokens.length} different tokens`,
       got: `${new Set(tokens).size} different ones`,
@@ -39,7 +39,7 @@ export const t13: TokenCase = {
     });
     t.should(!tokens.some((token) => hasPersonalData(token)), {
       expected: 'no personal data inside a token',
-      got: 'a token holds the name, mail address or phone number of the customer, plainly or coded',
+      got: 'a token contains the customer’s name, email address or phone number, in plain text or encoded',
       ...at,
     });
     const varying = positionsThatVary(tokens);

@@ -9,15 +9,15 @@ const SLACK = 0.1;
 
 export const t14: TokenCase = {
   id: 'T14',
-  title: 'A body of a megabyte, and a burst',
+  title: 'A large body and a burst of requests are limited',
   clauses: ['LI1'],
   decisions: [16],
   severity: 'should',
   profile: 'contract',
-  sends: 'POST create token with 1 MiB; then many requests at the same moment (burst)',
-  expects:
-    '413; 429 with Retry-After for what is too much; no 5xx; more than the declared rate allows is not let through',
-  likely_cause: 'No limit is set, or the limit closes connections instead of saying 429.',
+  sends: 'POST create token with a body of 1 MiB; then many concurrent requests (burst)',
+  expects: '413 for the body; 429 with Retry-After for requests beyond the declared rate; no 5xx',
+  likely_cause:
+    'No limit is configured, or the server closes connections instead of answering 429.',
   async run(t: TokenContext) {
     const large = await t.create({ ...leastBody(), last_name: 'x'.repeat(1_048_576) });
     // A server may answer 413 and close the connection while the body is still being sent.
@@ -54,10 +54,10 @@ export const t14: TokenCase = {
     const isReached = taken < replies.length || tooMuch(t.target, taken, seconds);
     t.given(
       isReached,
-      `the limit could not be reached: ${reached}, where ${burst} at once and ${requests_per_second} a second are allowed; judge from a faster machine, or declare a larger burst`,
+      `the limit could not be reached: ${reached}, while ${burst} at once and ${requests_per_second} per second are allowed; run the kit on a faster machine, or declare a larger burst`,
     );
     t.strict(!tooMuch(t.target, taken, seconds), {
-      expected: `429 beyond ${burst} requests at once and ${requests_per_second} a second`,
+      expected: `429 beyond ${burst} requests at once and ${requests_per_second} per second`,
       got: reached,
       ...(replies[0] === undefined ? {} : { at: replies[0] }),
     });

@@ -5,19 +5,19 @@ import { fullBody, tokenOf, type TokenContext } from '../../check/token-context.
 
 export const t15: TokenCase = {
   id: 'T15',
-  title: 'The flow is opened with a good, a used and a made-up token',
+  title: 'A token opens the flow; a made-up one is refused',
   clauses: ['S1', 'TK1'],
   decisions: [8, 31],
   severity: 'must',
   profile: 'contract',
   sends: 'POST flow session with a new token, with the same one again, and with a made-up one',
   expects:
-    'the flow starts; a used token opens the same flow or is refused with code and message; a made-up one is refused so',
-  likely_cause: 'A wrong token ends in an exception, or opens a flow for nobody.',
+    'the flow starts; a used token opens the same flow or is refused with code and message; a made-up one is refused with code and message',
+  likely_cause: 'A wrong token causes an exception, or opens a flow without a customer.',
   async run(t: TokenContext) {
     t.given(t.target.flow, 'the target does not offer the flow of decision 31 (--flow)');
     const token = tokenOf(await t.create(fullBody(t.target)));
-    t.given(token !== undefined, 'no token was given (see T01)');
+    t.given(token !== undefined, 'no token was issued (see T01)');
     t.run.wire.hide({ value: token, name: 'TOKEN' });
     const opened = await open(t, token);
     t.must(isSuccess(opened), { expected: '200: the flow starts', got: tell(opened), at: opened });

@@ -5,13 +5,13 @@ const ORIGIN = 'https://evil.example';
 
 export const t16: TokenCase = {
   id: 'T16',
-  title: 'A browser on another site asks for a token',
+  title: 'Other origins get no permissive CORS',
   clauses: ['AU1'],
   severity: 'should',
   profile: 'contract',
   sends: `OPTIONS and POST create token with Origin ${ORIGIN}`,
   expects: 'no Access-Control-Allow-Origin: the API key belongs on a server, never in a page',
-  likely_cause: 'CORS is switched on for all routes and all origins.',
+  likely_cause: 'CORS is enabled for all routes and all origins.',
   async run(t) {
     const asked = await t.send({
       method: 'OPTIONS',

@@ -3,14 +3,15 @@ import { fullBody, leastBody, tokenOf, type TokenContext } from '../../check/tok
 
 export const t17: TokenCase = {
   id: 'T17',
-  title: 'Each customer gets a token of its own',
+  title: 'Each customer gets a different token',
   clauses: ['TK1', 'S1'],
   severity: 'must',
   profile: 'contract',
   sends: 'POST create token for three customers, two of them of the same account',
-  expects: 'three different tokens: a token starts the flow for the customer it was made for',
+  expects:
+    'three different tokens: a token starts the flow for the customer for whom it was issued',
   likely_cause:
-    'The token is made of the client or the account, or comes from a cache without a key.',
+    'The token is derived from the client or the account, or comes from a cache without a key.',
   async run(t: TokenContext) {
     const bodies = [
       fullBody(t.target),
@@ -20,7 +21,7 @@ export const t17: TokenCase = {
     const replies = [];
     for (const body of bodies) replies.push(await t.create(body));
     const tokens = replies.flatMap((reply) => tokenOf(reply) ?? []);
-    t.given(tokens.length > 1, 'no two tokens were given (see T01)');
+    t.given(tokens.length > 1, 'fewer than two tokens were issued (see T01)');
     const last = replies.at(-1);
     t.must(new Set(tokens).size === tokens.length, {
       expected: `${tokens.length} different tokens for ${tokens.length} customers`,

@@ -3,26 +3,25 @@ import { fullBody, leastBody } from '../../check/token-context.ts';
 
 export const t18: TokenCase = {
   id: 'T18',
-  title: 'A body that is no token request',
+  title: 'A body that is not a token request is refused',
   clauses: ['TR1', 'A1', 'ER3'],
   severity: 'must',
   profile: 'contract',
   sends:
-    'POST create token with half a body, nothing, a list, a text, a number, null, brackets without end, and each field as another type',
-  expects: 'a refusal (4xx), and no token; not 5xx, for the mistake is the caller’s',
-  likely_cause:
-    'The exception of the parser is not caught, or fields are read without a look at their type.',
+    'POST create token with a truncated body, an empty one, an array, a string, a number, null, deeply nested brackets, and each field with a wrong type',
+  expects: 'a refusal (4xx), and no token; not 5xx, because the error is the caller’s',
+  likely_cause: 'The parser’s exception is not caught, or fields are read without a type check.',
   async run(t) {
     const least = JSON.stringify(leastBody());
     const full = fullBody(t.target);
     const tries: [string, string][] = [
-      ['half a body', least.slice(0, least.length / 2)],
+      ['a truncated body', least.slice(0, least.length / 2)],
       ['an empty body', ''],
-      ['a list', `[${least}]`],
-      ['a text', JSON.stringify(least)],
+      ['an array', `[${least}]`],
+      ['a string', JSON.stringify(least)],
       ['a number', '7'],
       ['null', 'null'],
-      ['brackets without end', '['.repeat(5_000)],
+      ['deeply nested brackets', '['.repeat(5_000)],
       ['an object without fields', '{}'],
     ];
     const types: [string, unknown][] = [

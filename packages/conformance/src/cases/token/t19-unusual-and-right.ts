@@ -2,20 +2,20 @@ import type { TokenCase } from '../../check/check.ts';
 import { tell } from '../../check/http.ts';
 import { fullBody, leastBody, tokenOf, type TokenBody } from '../../check/token-context.ts';
 
-/** The longest text that decision 16 lets through. */
+/** The longest string that decision 16 allows. */
 const LONG = 256;
 
 export const t19: TokenCase = {
   id: 'T19',
-  title: 'Unusual values that are right',
+  title: 'Unusual but valid values are accepted',
   clauses: ['TR1', 'TR2', 'TR3', 'A1'],
   severity: 'must',
   profile: 'contract',
   sends:
-    'POST create token with a phone number that is not in E.164, names and streets beyond ASCII and beyond 16 bits, long names, a ZIP code of nine digits, a credit for a balance, a content type with a charset, and a field that nobody knows yet',
+    'POST create token with a phone number that is not in E.164, names and cities with characters outside ASCII and outside 16 bits, long names, a nine-digit ZIP code, a negative balance, a content type with a charset, and an unknown field',
   expects:
-    '200 with a token each time: E.164 is recommended and not required, and the rest is right',
-  likely_cause: 'A pattern was written for the example in the documentation.',
+    '200 with a token each time: E.164 is recommended but not required, and the other values are valid',
+  likely_cause: 'A pattern accepts only values like the example in the documentation.',
   async run(t) {
     const least = leastBody();
     const address = fullBody(t.target)['address'] as TokenBody;
@@ -23,12 +23,12 @@ export const t19: TokenCase = {
       ['phone_number "(512) 555-0100"', { ...least, phone_number: '(512) 555-0100' }],
       ['phone_number "512.555.0100"', { ...least, phone_number: '512.555.0100' }],
       ['first_name "Zoë"', { ...least, first_name: 'Zoë', last_name: 'O’Connor-Núñez' }],
-      ['first_name "𠮷野", four bytes a letter', { ...least, first_name: '𠮷野' }],
+      ['first_name "𠮷野", four bytes per letter', { ...least, first_name: '𠮷野' }],
       ['names of 60 letters', { ...least, first_name: 'A'.repeat(60), last_name: 'b'.repeat(60) }],
       ['zip "78701-1234"', { ...least, address: { ...address, zip: '78701-1234' } }],
-      ['a city beyond ASCII', { ...least, address: { ...address, city: 'Cañon City' } }],
+      ['a city outside ASCII', { ...least, address: { ...address, city: 'Cañon City' } }],
       ['email with a plus', { ...least, email: 'ada+bills@example.co.uk' }],
-      ['a balance of nothing', { ...least, balance: { amount_due_in_cents: 0 } }],
+      ['a balance of zero', { ...least, balance: { amount_due_in_cents: 0 } }],
       ['a credit', { ...least, balance: { amount_due_in_cents: -2_000 } }],
       ['an empty balance', { ...least, balance: {} }],
       [
@@ -47,10 +47,10 @@ export const t19: TokenCase = {
     for (const type of ['application/json; charset=utf-8', 'Application/JSON']) {
       const typed = await t.create(least, { 'content-type': type });
       t.should(typed.status === 200, {
-        expected: `200 with a token for the content type "${type}", as many clients write it`,
+        expected: `200 with a token for the content type "${type}", which many clients send`,
         got: tell(typed),
         clause: 'A1',
-        cause: 'The header is compared as a whole text, not as a media type.',
+        cause: 'The header is compared as a string instead of being parsed as a media type.',
         at: typed,
       });
     }
@@ -63,7 +63,7 @@ export const t19: TokenCase = {
       expected: `a token, or a refusal (4xx), for a last name of ${LONG} letters`,
       got: tell(long),
       clause: 'ER3',
-      cause: 'The length of a column is found out by its error.',
+      cause: 'The length is not validated; the database rejects the value.',
       at: long,
     });
     const reply = await t.create({ ...least, a_field_of_tomorrow: 'duebridge' });

@@ -4,14 +4,14 @@ import { parsed } from '../shared.ts';
 
 export const t20: TokenCase = {
   id: 'T20',
-  title: 'Whatever failed inside in this run was told as the interface says',
+  title: 'Every 5xx of this run has the form the interface defines',
   clauses: ['ER2', 'ER3'],
   severity: 'must',
   profile: 'contract',
-  sends: 'nothing new: every 5xx of the token endpoint in this run is looked at again',
+  sends: 'nothing new: every 5xx from the token endpoint in this run is examined',
   expects:
     '500 {"code": "INTERNAL_ERROR", "message": "An unexpected error occurred"}, and nothing more; or 503 with a code and a message',
-  likely_cause: 'The text of an exception, or the page of a gateway, reaches the caller.',
+  likely_cause: 'An exception message or a gateway’s error page reaches the caller.',
   async run(t: TokenContext) {
     const failed = t.run.wire.exchanges.filter(
       ({ check, method, url, status }) =>
@@ -21,7 +21,7 @@ export const t20: TokenCase = {
         url === t.run.url &&
         (status ?? 0) >= 500,
     );
-    t.given(failed.length > 0, 'the platform never failed inside');
+    t.given(failed.length > 0, 'the platform never answered 5xx');
     for (const exchange of failed) {
       const error = parsed(exchange.answer_body);
       const plain = exchange.status === 500 && Object.keys(error ?? {}).length === 2;
