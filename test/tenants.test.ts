@@ -42,6 +42,11 @@ const WITHOUT: readonly (readonly [file: string, begins: string, why: string])[]
     'the id is the session’s own, read by its hash',
   ],
   [
+    'checkout/flow.ts',
+    'SELECT count(*)::int AS stored',
+    'counts which ids of the session’s own flow are stored, and reads nothing of them',
+  ],
+  [
     'checkout/keys.ts',
     'UPDATE duebridge_platform.client_keys SET last_used_at',
     'ids of keys that were just verified',
@@ -72,15 +77,17 @@ test('each statement that serves a caller names whose rows it reads', () => {
   assert.equal(used.size, WITHOUT.length, 'an exception that is not needed any more');
 });
 
-test('a customer’s payment is read by flow and by partner, both', () => {
-  const reads = statementsOf('platform').filter(
-    ({ file, text }) =>
-      SERVES.platform.test(file) &&
-      /(?:FROM|JOIN) duebridge_platform\.payments p\b/.test(text) &&
-      text.includes('flow_id'),
+test('a customer’s payment is named by the flow and read by partner and account', () => {
+  const ofFlow = statementsOf('platform').filter(({ file }) => file === 'checkout/flow.ts');
+  const named = ofFlow.filter(({ text }) => text.startsWith('SELECT fp.platform_payment_id'));
+  assert.ok(named.length >= 3);
+  for (const { text } of named) assert.match(text, /\bflow_id = \$/, text);
+  const read = ofFlow.filter(({ text }) =>
+    /(?:FROM|JOIN) duebridge_platform\.payments p\b/.test(text),
   );
-  assert.ok(reads.length >= 4);
-  for (const { text } of reads) {
-    assert.match(text, /[pf]\.partner_id = \$/, text);
+  assert.ok(read.length >= 2);
+  for (const { text } of read) {
+    assert.match(text, /p\.partner_id = \$/, text);
+    assert.match(text, /p\.account_id = \$/, text);
   }
 });

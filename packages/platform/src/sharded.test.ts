@@ -3,8 +3,8 @@
  *
  * The rules are what Citus 13.2.2 refused of an earlier version: a volatile function in an UPDATE, now() inside CASE or COALESCE of
  * one, a function of time in RETURNING, a recursive query, a subquery on a distributed table for each row of a reference table, a lock
- * over several shards, RETURNING of an unnamed row that comes from a SELECT, and a unique key without the column by which its table is
- * distributed.
+ * over several shards, a join of tables that are distributed by different columns, RETURNING of an unnamed row that comes from a
+ * SELECT, and a unique key without the column by which its table is distributed.
  */
 import assert from 'node:assert/strict';
 import { globSync, readFileSync } from 'node:fs';
@@ -155,6 +155,47 @@ test('no query reads a distributed table for each row of a registry', () => {
       ).exec(text);
       return inner !== null && !(inner[1] ?? '').match(new RegExp(`^(${tables})$`));
     }),
+    {},
+  );
+});
+
+/** Files whose statements run while a customer pays, or because one paid. */
+const SERVES_CUSTOMERS = /^(checkout|engine|funding|store\/(payments|terminal|attempts))\b/;
+
+/** The growing tables that a statement reads together: all of a plain SELECT, those of each FROM clause where something is written. */
+function joins(text: string): [table: string, column: string][][] {
+  const clauses = /\b(INSERT|UPDATE|DELETE)\b/.test(text)
+    ? text.match(/\bFROM (?:(?!\b(?:WHERE|UNION|RETURNING|ORDER BY|LIMIT|FROM|SELECT)\b).)*/g)
+    : [text];
+  return (clauses ?? []).map((clause) =>
+    [...clause.matchAll(/duebridge_platform\.(\w+)/g)].flatMap(([, table = '']) => {
+      const column = DISTRIBUTED[table];
+      return column === undefined ? [] : [[table, column]];
+    }),
+  );
+}
+
+test('no statement that serves customers joins tables that are distributed by different columns', () => {
+  const across = (text: string): boolean =>
+    joins(text).some((tables) => new Set(tables.map(([, column]) => column)).size > 1);
+  const by = 'duebridge_platform';
+  assert.ok(across(`SELECT 1 FROM ${by}.flows f JOIN ${by}.payments p ON p.a = f.b WHERE c`));
+  assert.ok(!across(`SELECT 1 FROM ${by}.flows f JOIN ${by}.flow_payments p USING (flow_id)`));
+  const found: Record<string, number> = {};
+  for (const { file, text } of statements()) {
+    if (SERVES_CUSTOMERS.test(file) && across(text)) found[file] = (found[file] ?? 0) + 1;
+  }
+  assert.deepEqual(found, {});
+});
+
+test('flows and their payments are joined by the flow', () => {
+  assert.deepEqual(
+    breaking(
+      (text) =>
+        joins(text).some(
+          (tables) => tables.filter(([, column]) => column === 'flow_id').length > 1,
+        ) && !/\bflow_id = \w+\.flow_id\b/.test(text),
+    ),
     {},
   );
 });

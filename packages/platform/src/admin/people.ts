@@ -6,7 +6,7 @@
  */
 import type { KeyObject } from 'node:crypto';
 import { Refusal, type Person, type PersonErasure } from '@duebridge/contract';
-import { sql, type Database } from '@duebridge/runtime';
+import { sql, type Database, type Transaction } from '@duebridge/runtime';
 import { emailDigest } from '../checkout/secrets.ts';
 import type { Sealer } from '../partners/seal.ts';
 import { eraseAttempts } from '../store/attempts.ts';
@@ -67,13 +67,22 @@ export async function showPerson(
 
 type PersonalData = Omit<Person['records'][number], 'partner_id' | 'created_at' | 'erase_after'>;
 
-/** A payment in progress may still need its customer's address for the receipt; a later erasure request erases it. */
+const heldStatement = sql(
+  'people_held',
+  'SELECT customer_id FROM duebridge_platform.customers WHERE email_digest = $1 AND sealed IS NOT NULL',
+);
+const paymentsStatement = sql(
+  'people_payments',
+  'SELECT customer_id, platform_payment_id FROM duebridge_platform.flow_payments WHERE customer_id = ANY($1::uuid[])',
+);
+const openStatement = sql(
+  'people_open_payments',
+  'SELECT platform_payment_id FROM duebridge_platform.payments WHERE platform_payment_id = ANY($1::text[]) AND settled_at IS NULL',
+);
 const eraseStatement = sql(
   'people_erase',
-  `UPDATE duebridge_platform.customers c SET sealed = NULL, email_digest = NULL, erased_at = now()
-    WHERE c.email_digest = $1 AND c.sealed IS NOT NULL
-      AND NOT EXISTS (SELECT 1 FROM duebridge_platform.flow_payments fp JOIN duebridge_platform.payments p USING (platform_payment_id)
-                       WHERE fp.customer_id = c.customer_id AND p.settled_at IS NULL)
+  `UPDATE duebridge_platform.customers SET sealed = NULL, email_digest = NULL, erased_at = now()
+    WHERE customer_id = ANY($1::uuid[]) AND sealed IS NOT NULL
    RETURNING 1`,
 );
 
@@ -86,11 +95,15 @@ export function erasePerson(
 ): Promise<PersonErasure> {
   const digest = emailDigest(pepper, email);
   return database.transaction(async (tx) => {
-    const held = await tx.query(customersStatement, [digest]);
+    const held = (await tx.query<{ customer_id: string }>(heldStatement, [digest])).map(
+      (row) => row.customer_id,
+    );
     if (held.length === 0) throw new Refusal('NOT_FOUND');
     // Collected before the link to the person is deleted.
     await eraseAttempts(tx, await paymentsOfPerson(tx, digest));
-    const customers = (await tx.query(eraseStatement, [digest])).length;
+    const needed = await stillNeeded(tx, held);
+    const erased = held.filter((customer_id) => !needed.has(customer_id));
+    const customers = (await tx.query(eraseStatement, [erased])).length;
     const kept_for_payments = held.length - customers;
     await note(tx, {
       actor,
@@ -99,4 +112,19 @@ export function erasePerson(
     });
     return { customers, kept_for_payments };
   });
+}
+
+/** Those of the customers with a payment in progress, which may still need the address for its receipt; a later request erases them. */
+async function stillNeeded(tx: Transaction, customers: readonly string[]): Promise<Set<string>> {
+  const made = await tx.query<{ customer_id: string; platform_payment_id: string }>(
+    paymentsStatement,
+    [customers],
+  );
+  const rows = await tx.query<{ platform_payment_id: string }>(openStatement, [
+    made.map((row) => row.platform_payment_id),
+  ]);
+  const open = new Set(rows.map((row) => row.platform_payment_id));
+  return new Set(
+    made.filter((row) => open.has(row.platform_payment_id)).map((row) => row.customer_id),
+  );
 }

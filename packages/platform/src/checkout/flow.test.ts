@@ -351,11 +351,40 @@ test('a session never gets a payment of another partner, even if its flow points
   assert.notEqual(shown, payment.platform_payment_id);
 });
 
+test('a payment that its flow names and that cannot be read yet is never taken for absent [PL3]', async () => {
+  const account = newAccount();
+  const { session } = await platform.session(credentials, account, newCustomer());
+  const { platform_payment_id: id } = await pay(session);
+  // As on a sharded database between two of its commits: the flow is there and the payment is not.
+  const column = 'platform_payment_id';
+  const rename = (from: string, to: string): Promise<unknown> =>
+    platform.database.query(
+      `UPDATE duebridge_platform.flows SET latest_payment_id = $2 WHERE latest_payment_id = $1`,
+      [from, to],
+    );
+  const hide = (from: string, to: string): Promise<unknown> =>
+    platform.database.query(
+      `UPDATE duebridge_platform.flow_payments SET ${column} = $2 WHERE ${column} = $1`,
+      [from, to],
+    );
+  const unseen = '01990000-0000-7000-8000-000000000000';
+  await rename(id, unseen);
+  await hide(id, unseen);
+  const again = await confirm(session);
+  assertCode(again, 'SERVICE_UNAVAILABLE');
+  assert.equal(again.headers.get('retry-after'), '1');
+  assert.equal(await paymentsOf(account), 1);
+  await hide(unseen, id);
+  await rename(unseen, id);
+  assert.equal((await pay(session)).platform_payment_id, id);
+});
+
 test('each retry of a failed payment makes one payment, however often the button is pressed [S4]', async () => {
-  const account = newAccount(failed('The card office is closed'));
+  const account = newAccount();
   const { session } = await platform.session(credentials, account, newCustomer());
   const first = await pay(session);
   assertCode(await confirm(session, { replaces: first.platform_payment_id }), 'CONFLICT');
+  partner.endings.set(account, failed('The card office is closed'));
   const end = await ended(session, first.platform_payment_id);
   assert.equal(end.status, 'failed');
   assert.equal(end.failure_reason, 'The card office is closed');

@@ -9,9 +9,15 @@
  *   4. none: the page asks what to pay.
  * A session that stands on a failed or canceled payment makes another only by naming it in `replaces`.
  */
-import type { Balance } from '@duebridge/contract';
+import { Refusal, type Balance } from '@duebridge/contract';
 import { sql, type Transaction } from '@duebridge/runtime';
 import { PAYMENT_COLUMNS, type PaymentRow, type Queryable } from '../store/payments.ts';
+
+/** Retry-After while a payment that the flow names cannot be read yet. */
+const RETRY_AFTER_SECONDS = '1';
+
+/** Other customers of an account whose latest payments are looked at. */
+const MAX_OTHERS = 100;
 
 /** An open session, as its row says. */
 export interface Session {
@@ -43,30 +49,64 @@ export function isPayable(session: Session): session is PayableSession {
   return session.flow_id !== null;
 }
 
-interface Candidate extends PaymentRow {
+interface Candidate {
+  readonly platform_payment_id: string;
   readonly is_latest: boolean;
   readonly of_token: boolean;
 }
 
-/**
- * The flow's latest payment, and the latest of the token: one row when they are the same. Here and below a payment is read by the
- * flow and by the session's partner and account as well: either would do, and neither has to be trusted alone (decision 136).
- */
+/** The ids of the flow's latest payment and of the token's latest: one row when they are the same. */
 const selectCandidates = sql(
   'flow_candidates',
-  `SELECT ${PAYMENT_COLUMNS}, c.is_latest, c.of_token
-     FROM (SELECT fp.platform_payment_id, fp.platform_payment_id = f.latest_payment_id AS is_latest,
-                  fp.token_hash = $2 AS of_token
-             FROM duebridge_platform.flows f JOIN duebridge_platform.flow_payments fp ON fp.platform_payment_id = f.latest_payment_id
-            WHERE f.flow_id = $1
-           UNION
-           (SELECT fp.platform_payment_id, fp.platform_payment_id IS NOT DISTINCT FROM f.latest_payment_id, true
-             FROM duebridge_platform.flow_payments fp JOIN duebridge_platform.flows f USING (flow_id)
-            WHERE fp.token_hash = $2 AND fp.flow_id = $1
-            ORDER BY fp.created_at DESC LIMIT 1)) AS c
-     JOIN duebridge_platform.payments p USING (platform_payment_id)
-    WHERE p.partner_id = $3 AND p.account_id = $4`,
+  `SELECT fp.platform_payment_id, true AS is_latest, fp.token_hash = $2 AS of_token
+     FROM duebridge_platform.flows f
+     JOIN duebridge_platform.flow_payments fp ON fp.flow_id = f.flow_id AND fp.platform_payment_id = f.latest_payment_id
+    WHERE f.flow_id = $1
+   UNION
+   (SELECT fp.platform_payment_id, fp.platform_payment_id IS NOT DISTINCT FROM f.latest_payment_id, true
+      FROM duebridge_platform.flow_payments fp JOIN duebridge_platform.flows f ON f.flow_id = fp.flow_id
+     WHERE fp.token_hash = $2 AND fp.flow_id = $1
+     ORDER BY fp.created_at DESC LIMIT 1)`,
 );
+
+/**
+ * The flow tells the ids, and the payments are read by id: a sharded database keeps the two in different places and joins them slowly
+ * or not at all. A payment is read by the session's partner and account as well: either would do, and neither has to be trusted alone
+ * (decision 136).
+ */
+const selectPayments = sql(
+  'flow_payments',
+  `SELECT ${PAYMENT_COLUMNS} FROM duebridge_platform.payments p
+    WHERE p.platform_payment_id = ANY($1::text[]) AND p.partner_id = $2 AND p.account_id = $3`,
+);
+
+const countStored = sql(
+  'flow_payments_stored',
+  'SELECT count(*)::int AS stored FROM duebridge_platform.payments WHERE platform_payment_id = ANY($1::text[])',
+);
+
+/**
+ * The session's own among the payments that its flow names. Throws Refusal SERVICE_UNAVAILABLE when one of them cannot be read yet: a
+ * sharded database commits on one server after the other, so for a moment the flow may name a payment that no other statement sees. To
+ * take it for absent would let the customer pay twice.
+ */
+async function paymentsNamed(
+  on: Queryable,
+  { partner_id, account_id }: PayableSession,
+  ids: readonly string[],
+): Promise<PaymentRow[]> {
+  if (ids.length === 0) return [];
+  const read = (): Promise<PaymentRow[]> =>
+    on.query<PaymentRow>(selectPayments, [ids, partner_id, account_id]);
+  const rows = await read();
+  if (rows.length === ids.length) return rows;
+  const [count] = await on.query<{ stored: number }>(countStored, [ids]);
+  if ((count?.stored ?? 0) < ids.length) {
+    throw new Refusal('SERVICE_UNAVAILABLE', { headers: { 'Retry-After': RETRY_AFTER_SECONDS } });
+  }
+  // All are stored: either they were committed since the first read, or they belong to somebody else.
+  return read();
+}
 
 /** The payment that the session stands on, or undefined; see above. */
 export async function standingPayment(
@@ -82,36 +122,40 @@ export async function flowAsItStands(
   session: Session,
 ): Promise<{ readonly standing?: PaymentRow; readonly latest?: PaymentRow }> {
   if (!isPayable(session)) return {};
-  const found = await on.query<Candidate>(selectCandidates, [
-    session.flow_id,
-    session.token_hash,
-    session.partner_id,
-    session.account_id,
-  ]);
-  const latest = found.find((candidate) => candidate.is_latest);
+  const found = await on.query<Candidate>(selectCandidates, [session.flow_id, session.token_hash]);
+  const payments = await paymentsNamed(
+    on,
+    session,
+    found.map(({ platform_payment_id }) => platform_payment_id),
+  );
+  const paymentOf = (candidate: Candidate | undefined): PaymentRow | undefined =>
+    payments.find((row) => row.platform_payment_id === candidate?.platform_payment_id);
+  const latest = paymentOf(found.find((candidate) => candidate.is_latest));
   const unseen =
     latest !== undefined && latest.platform_payment_id !== session.opened_after
       ? latest
       : undefined;
-  const ofToken = found.find((candidate) => candidate.of_token);
+  const ofToken = paymentOf(found.find((candidate) => candidate.of_token));
   // A failed or canceled payment is shown only until a later one exists, from any token: the bill may be paid by now.
   const own = ofToken === undefined || ofToken.status === 'succeeded' ? ofToken : latest;
   const standing = latest?.status === 'processing' ? latest : (unseen ?? own);
   return {
-    ...(standing === undefined ? {} : { standing: paymentOf(standing) }),
-    ...(latest === undefined ? {} : { latest: paymentOf(latest) }),
+    ...(standing === undefined ? {} : { standing }),
+    ...(latest === undefined ? {} : { latest }),
   };
 }
 
-function paymentOf({ is_latest: _latest, of_token: _own, ...payment }: Candidate): PaymentRow {
-  return payment;
-}
-
+/** Ids are UUIDv7, so the newest payments are looked at; an account with more payers than this is one for tests. */
+const selectOthers = sql(
+  'flow_others',
+  `SELECT f.latest_payment_id AS platform_payment_id FROM duebridge_platform.flows f
+    WHERE f.account_id = $3 AND f.biller_id = $2 AND f.partner_id = $1 AND f.flow_id <> $4 AND f.latest_payment_id IS NOT NULL
+    ORDER BY f.latest_payment_id DESC LIMIT ${MAX_OTHERS}`,
+);
 const selectOther = sql(
   'flow_other_payment',
-  `SELECT p.amount_in_cents, p.created_at
-     FROM duebridge_platform.flows f JOIN duebridge_platform.payments p ON p.platform_payment_id = f.latest_payment_id
-    WHERE f.account_id = $3 AND f.biller_id = $2 AND f.partner_id = $1 AND f.flow_id <> $4 AND p.status = 'processing'
+  `SELECT p.amount_in_cents, p.created_at FROM duebridge_platform.payments p
+    WHERE p.platform_payment_id = ANY($1::text[]) AND p.partner_id = $2 AND p.account_id = $3 AND p.status = 'processing'
     ORDER BY p.created_at DESC LIMIT 1`,
 );
 
@@ -121,11 +165,17 @@ export async function otherPayment(
   session: PayableSession,
 ): Promise<Pick<PaymentRow, 'amount_in_cents' | 'created_at'> | undefined> {
   const { partner_id, biller_id, account_id, flow_id } = session;
-  const [other] = await on.query<Pick<PaymentRow, 'amount_in_cents' | 'created_at'>>(selectOther, [
+  const others = await on.query<Pick<PaymentRow, 'platform_payment_id'>>(selectOthers, [
     partner_id,
     biller_id,
     account_id,
     flow_id,
+  ]);
+  if (others.length === 0) return undefined;
+  const [other] = await on.query<Pick<PaymentRow, 'amount_in_cents' | 'created_at'>>(selectOther, [
+    others.map(({ platform_payment_id }) => platform_payment_id),
+    partner_id,
+    account_id,
   ]);
   return other;
 }
@@ -175,8 +225,7 @@ export async function noteFlowPayment(
 
 const selectReplacement = sql(
   'flow_replacement',
-  `SELECT ${PAYMENT_COLUMNS} FROM duebridge_platform.flow_payments fp JOIN duebridge_platform.payments p USING (platform_payment_id)
-    WHERE fp.replaces = $2 AND fp.flow_id = $1 AND p.partner_id = $3 AND p.account_id = $4`,
+  `SELECT fp.platform_payment_id FROM duebridge_platform.flow_payments fp WHERE fp.replaces = $2 AND fp.flow_id = $1`,
 );
 
 /** The payment of this flow that was made in place of another, or undefined. */
@@ -185,19 +234,12 @@ export async function replacementOf(
   session: PayableSession,
   platform_payment_id: string,
 ): Promise<PaymentRow | undefined> {
-  const [row] = await on.query<PaymentRow>(selectReplacement, [
-    session.flow_id,
-    platform_payment_id,
-    session.partner_id,
-    session.account_id,
-  ]);
-  return row;
+  return paymentNamedBy(selectReplacement, on, session, platform_payment_id);
 }
 
 const selectFlowPayment = sql(
   'flow_payment',
-  `SELECT ${PAYMENT_COLUMNS} FROM duebridge_platform.flow_payments fp JOIN duebridge_platform.payments p USING (platform_payment_id)
-    WHERE fp.platform_payment_id = $2 AND fp.flow_id = $1 AND p.partner_id = $3 AND p.account_id = $4`,
+  `SELECT fp.platform_payment_id FROM duebridge_platform.flow_payments fp WHERE fp.platform_payment_id = $2 AND fp.flow_id = $1`,
 );
 
 /** A payment of the session's flow, or undefined, both for another flow's payment and for an unknown id. */
@@ -207,11 +249,24 @@ export async function flowPayment(
   platform_payment_id: string,
 ): Promise<PaymentRow | undefined> {
   if (!isPayable(session)) return undefined;
-  const [row] = await on.query<PaymentRow>(selectFlowPayment, [
+  return paymentNamedBy(selectFlowPayment, on, session, platform_payment_id);
+}
+
+/** The payment that a look-up in the flow gives for this id, or undefined. */
+async function paymentNamedBy(
+  lookUp: typeof selectFlowPayment,
+  on: Queryable,
+  session: PayableSession,
+  platform_payment_id: string,
+): Promise<PaymentRow | undefined> {
+  const named = await on.query<Pick<PaymentRow, 'platform_payment_id'>>(lookUp, [
     session.flow_id,
     platform_payment_id,
-    session.partner_id,
-    session.account_id,
   ]);
+  const [row] = await paymentsNamed(
+    on,
+    session,
+    named.map((one) => one.platform_payment_id),
+  );
   return row;
 }

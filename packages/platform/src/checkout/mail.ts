@@ -85,11 +85,16 @@ const claimStatement = sql(
 const contentStatement = sql(
   'mail_content',
   `SELECT p.platform_payment_id, p.payment_id, p.partner_id, p.biller_id, p.account_id, p.amount_in_cents, p.failure_reason,
-          p.posted_at, p.created_at, c.customer_id, c.sealed
-     FROM duebridge_platform.payments p
-     JOIN duebridge_platform.flow_payments f USING (platform_payment_id)
-     JOIN duebridge_platform.customers c USING (customer_id)
-    WHERE p.platform_payment_id = $1`,
+          p.posted_at, p.created_at
+     FROM duebridge_platform.payments p WHERE p.platform_payment_id = $1`,
+);
+const payerStatement = sql(
+  'mail_payer',
+  'SELECT customer_id FROM duebridge_platform.flow_payments WHERE platform_payment_id = $1',
+);
+const customerStatement = sql(
+  'mail_customer',
+  'SELECT customer_id, sealed FROM duebridge_platform.customers WHERE customer_id = $1',
 );
 const sentStatement = sql(
   'mail_sent',
@@ -120,6 +125,9 @@ interface Content {
   readonly failure_reason: string | null;
   readonly posted_at: string | null;
   readonly created_at: string;
+}
+
+interface Customer {
   readonly customer_id: string;
   readonly sealed: string | null;
 }
@@ -156,13 +164,14 @@ async function sendOne(
 ): Promise<void> {
   const { database, registry, sealer, transport, log } = dependencies;
   const [content] = await database.query<Content>(contentStatement, [platform_payment_id]);
+  const payer = await payerOf(database, platform_payment_id);
   // No customer confirmed this payment, or the customer was erased: there is no recipient.
-  if (content === undefined || content.sealed === null) {
+  if (content === undefined || payer === undefined || payer.sealed === null) {
     await database.query(giveUpStatement, [platform_payment_id]);
     return;
   }
   const partner = await registry.get(content.partner_id);
-  const customer = JSON.parse(sealer.open(content.sealed, `customers/${content.customer_id}`)) as {
+  const customer = JSON.parse(sealer.open(payer.sealed, `customers/${payer.customer_id}`)) as {
     first_name: string;
     email: string;
   };
@@ -193,6 +202,19 @@ async function sendOne(
   await database.query(sentStatement, [platform_payment_id]);
 }
 
+/** The customer who confirmed a payment, or undefined. */
+async function payerOf(
+  database: Database,
+  platform_payment_id: string,
+): Promise<Customer | undefined> {
+  const [payer] = await database.query<Pick<Customer, 'customer_id'>>(payerStatement, [
+    platform_payment_id,
+  ]);
+  if (payer === undefined) return undefined;
+  const [customer] = await database.query<Customer>(customerStatement, [payer.customer_id]);
+  return customer;
+}
+
 /** The same on every attempt, and reveals nothing about the payment to a mail server. */
 function messageName(platform_payment_id: string): string {
   return createHash('sha256').update(`mail ${platform_payment_id}`).digest('hex').slice(0, 32);
@@ -218,7 +240,7 @@ const dollars = new Intl.NumberFormat('en-US', { style: 'currency', currency: 'U
 /** The text of the mail: plain text without data that does not belong in a mailbox. Pure. */
 export function textOf(
   kind: 'receipt' | 'failed',
-  content: Omit<Content, 'customer_id' | 'sealed'>,
+  content: Content,
   biller: { readonly name: string; readonly support: string | null; readonly mode: Mode },
 ): { readonly subject: string; readonly text: string } {
   const amount = dollars.format(content.amount_in_cents / 100);

@@ -70,13 +70,32 @@ export interface Sessions {
   read(session: Session): Promise<FlowSession>;
 }
 
+/** A token as `open` needs it; `open` is false after its end. */
+interface TokenFound {
+  readonly partner_id: string;
+  readonly flow_id: Buffer | null;
+  readonly open: boolean;
+}
+
+/** The flow's latest payment when a session was opened, if there was one. */
+interface OpenedAfter {
+  readonly opened_after: string | null;
+}
+
 type Bill = Pick<FlowSession['account'], 'balance' | 'balance_source' | 'payment_rules'>;
 
 const selectToken = sql(
   'session_token',
-  'SELECT partner_id, expires_at > now() AS open FROM duebridge_platform.tokens WHERE token_hash = $1',
+  'SELECT partner_id, flow_id, expires_at > now() AS open FROM duebridge_platform.tokens WHERE token_hash = $1',
 );
-/** A session that continues another of the same flow starts from what that one knew when it was opened. */
+const selectLatest = sql(
+  'session_latest',
+  'SELECT latest_payment_id AS opened_after FROM duebridge_platform.flows WHERE flow_id = $1 AND partner_id = $2',
+);
+const selectContinued = sql(
+  'session_continued',
+  'SELECT opened_after FROM duebridge_platform.sessions WHERE session_id = $1 AND flow_id = $2 AND partner_id = $3',
+);
 const insertSession = sql(
   'session_insert',
   `WITH t AS (
@@ -86,12 +105,9 @@ const insertSession = sql(
    )
    INSERT INTO duebridge_platform.sessions (session_hash, session_id, token_hash, partner_id, customer_id, biller_id, account_id, flow_id,
                          balance, opened_after, expires_at)
-   SELECT $1, $2, t.token_hash, t.partner_id, t.customer_id, t.biller_id, t.account_id, t.flow_id, t.balance,
-          CASE WHEN before.session_id IS NULL THEN f.latest_payment_id ELSE before.opened_after END,
+   SELECT $1, $2, t.token_hash, t.partner_id, t.customer_id, t.biller_id, t.account_id, t.flow_id, t.balance, $4,
           now() + interval '${SESSION_MINUTES} minutes'
      FROM t
-     LEFT JOIN duebridge_platform.flows f ON f.flow_id = t.flow_id AND f.partner_id = t.partner_id
-     LEFT JOIN duebridge_platform.sessions before ON before.session_id = $4 AND before.flow_id = t.flow_id AND before.partner_id = t.partner_id
    RETURNING session_id, token_hash, partner_id, customer_id, biller_id, account_id, flow_id, balance, opened_after, expires_at`,
 );
 const selectSession = sql(
@@ -138,7 +154,7 @@ export function openSessions(options: {
       funding.methods({ ...session, mode: partner.mode }),
       standing === undefined ? null : withAction(standing, funding),
       standing?.status === 'succeeded'
-        ? readPayer(database, sealer, standing.platform_payment_id, session.partner_id, mails)
+        ? readPayer(database, sealer, standing.platform_payment_id, session, mails)
         : undefined,
     ]);
     return {
@@ -171,11 +187,9 @@ export function openSessions(options: {
   return {
     async open(token, request) {
       const token_hash = hashSecret(token ?? '');
-      const [found] = await database.query<{ partner_id: string; open: boolean }>(selectToken, [
-        token_hash,
-      ]);
+      const [found] = await database.query<TokenFound>(selectToken, [token_hash]);
       const partner = found && (await registry.get(found.partner_id));
-      if (partner === undefined) {
+      if (found === undefined || partner === undefined) {
         throw new Refusal('TOKEN_INVALID', { headers: bearerChallenge });
       }
       // Without an origin it is a page of the partner's own making; in a frame the browser has asked frame-ancestors already.
@@ -194,10 +208,10 @@ export function openSessions(options: {
         hashSecret(session),
         uuidv7(),
         token_hash,
-        uuidOrNull(request.continues),
+        await openedAfter(database, found, request.continues),
       ]);
       if (opened === undefined) {
-        if (!found?.open) throw new Refusal('TOKEN_EXPIRED', { headers: bearerChallenge });
+        if (!found.open) throw new Refusal('TOKEN_EXPIRED', { headers: bearerChallenge });
         throw new Refusal('TOO_MANY_REQUESTS', { headers: { 'Retry-After': TOKEN_RETRY_SECONDS } });
       }
       const { session_id, expires_at } = opened;
@@ -219,11 +233,34 @@ export function openSessions(options: {
   };
 }
 
+/**
+ * What the flow's latest payment is for a session that begins now. A session that continues another of the same flow starts from what
+ * that one knew when it was opened. Read before the session is stored: a payment made in between is then one that it has not seen, and
+ * its page shows that payment.
+ */
+async function openedAfter(
+  database: Database,
+  { partner_id, flow_id }: TokenFound,
+  continues: string | undefined,
+): Promise<string | null> {
+  if (flow_id === null) return null;
+  const before = uuidOrNull(continues);
+  const [continued] =
+    before === null
+      ? []
+      : await database.query<OpenedAfter>(selectContinued, [before, flow_id, partner_id]);
+  if (continued !== undefined) return continued.opened_after;
+  const [flow] = await database.query<OpenedAfter>(selectLatest, [flow_id, partner_id]);
+  return flow?.opened_after ?? null;
+}
+
 const selectPayer = sql(
   'session_payer',
-  `SELECT c.customer_id, c.sealed
-     FROM duebridge_platform.flow_payments f JOIN duebridge_platform.customers c USING (customer_id)
-    WHERE f.platform_payment_id = $1 AND c.partner_id = $2`,
+  'SELECT customer_id FROM duebridge_platform.flow_payments WHERE platform_payment_id = $1 AND flow_id = $2',
+);
+const selectCustomer = sql(
+  'session_customer',
+  'SELECT customer_id, sealed FROM duebridge_platform.customers WHERE customer_id = $1 AND partner_id = $2',
 );
 
 /** Who paid, for the receipt; undefined for a person who was erased. Nobody learns a name before there is something to receipt. */
@@ -231,13 +268,18 @@ async function readPayer(
   database: Database,
   sealer: Sealer,
   platform_payment_id: string,
-  partner_id: string,
+  { flow_id, partner_id }: PayableSession,
   mails: boolean,
 ): Promise<FlowSession['receipt']> {
-  const [row] = await database.query<{ customer_id: string; sealed: string | null }>(selectPayer, [
+  const [payer] = await database.query<{ customer_id: string }>(selectPayer, [
     platform_payment_id,
-    partner_id,
+    flow_id,
   ]);
+  if (payer === undefined) return undefined;
+  const [row] = await database.query<{ customer_id: string; sealed: string | null }>(
+    selectCustomer,
+    [payer.customer_id, partner_id],
+  );
   if (row === undefined || row.sealed === null) return undefined;
   const customer = JSON.parse(sealer.open(row.sealed, `customers/${row.customer_id}`)) as {
     first_name: string;

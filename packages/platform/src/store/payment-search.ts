@@ -166,14 +166,21 @@ async function conditionOfId(
 
 /** The payments of everybody with this e-mail address, over all partners, at most MAX_IDS. */
 export async function paymentsOfPerson(on: Queryable, email_digest: Buffer): Promise<string[]> {
-  const rows = await on.query<{ platform_payment_id: string }>(
+  const customers = await on.query<{ customer_id: string }>(
     sql(
-      'payments_of_person',
-      `SELECT fp.platform_payment_id FROM duebridge_platform.customers c
-         JOIN duebridge_platform.flow_payments fp USING (customer_id)
-        WHERE c.email_digest = $1 ORDER BY fp.platform_payment_id DESC LIMIT ${MAX_IDS}`,
+      'customers_of_person',
+      'SELECT customer_id FROM duebridge_platform.customers WHERE email_digest = $1',
     ),
     [email_digest],
+  );
+  if (customers.length === 0) return [];
+  const rows = await on.query<{ platform_payment_id: string }>(
+    sql(
+      'payments_of_customers',
+      `SELECT fp.platform_payment_id FROM duebridge_platform.flow_payments fp
+        WHERE fp.customer_id = ANY($1::uuid[]) ORDER BY fp.platform_payment_id DESC LIMIT ${MAX_IDS}`,
+    ),
+    [customers.map((row) => row.customer_id)],
   );
   return rows.map((row) => row.platform_payment_id);
 }
