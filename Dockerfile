@@ -1,10 +1,10 @@
 # One image for both servers and every command: `docker run duebridge platform serve`, `… partner serve`, `… conform partner …`.
-# It runs as an unprivileged user and writes nothing, so the root file system can be read-only (docs/operations.md).
+# It runs as an unprivileged user and writes no file, so the root file system can be read-only (docs/operations.md).
 
 FROM node:24-alpine AS build
 WORKDIR /src
 COPY . .
-# Scripts stay off: PostgreSQL and the browsers that tests use are not needed here. Versions are those of package-lock.json.
+# No install scripts: the embedded PostgreSQL and the tests' browsers are not needed here. package-lock.json pins the versions.
 RUN npm ci --ignore-scripts \
  && npm run build \
  && npm prune --omit=dev --omit=optional --ignore-scripts \
@@ -25,6 +25,6 @@ USER node
 EXPOSE 8080 8081
 HEALTHCHECK --interval=10s --timeout=3s --start-period=30s --retries=3 \
   CMD ["node", "-e", "fetch(`http://127.0.0.1:${process.env.PORT}/healthz`).then(({ ok }) => process.exit(ok ? 0 : 1), () => process.exit(1))"]
-# Node itself is process 1: the servers handle SIGTERM, finish what is in hand, and start no other process.
+# Node is process 1: the servers handle SIGTERM themselves, finish their requests in flight, and start no other process.
 ENTRYPOINT ["node", "node_modules/duebridge/dist/bin/duebridge.js"]
 CMD ["--help"]

@@ -1,18 +1,18 @@
 #!/bin/sh
-# Makes the secrets that compose.yaml mounts, once: a file that is there stays as it is. Keep a copy of platform_seal_key and
-# platform_key_pepper somewhere else: a backup of the database cannot be read without them.
+# Creates the secrets that compose.yaml mounts, without changing files that exist. Keep a copy of platform_seal_key and
+# platform_key_pepper elsewhere: without them a backup of the database cannot be read.
 set -eu
 umask 077
 cd "$(dirname "$0")"
 mkdir -p secrets
 
-# `put NAME` writes standard input to the secret NAME, unless there is one.
+# `put NAME` writes standard input to the secret NAME, unless it exists.
 put() {
   if [ -e "secrets/$1" ]; then
     cat >/dev/null
   else
     tr -d '\n' >"secrets/$1.new"
-    # The servers run as an unprivileged user of their containers.
+    # The servers run as an unprivileged user in their containers.
     chmod 0444 "secrets/$1.new"
     mv "secrets/$1.new" "secrets/$1"
   fi

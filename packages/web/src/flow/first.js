@@ -1,5 +1,6 @@
 /*
- * In the first bytes: the theme that the site asked for. And when a file of the page does not come, the customer reads so, and the site's SDK hears it and need not guess.
+ * Inlined at the top of the page: applies the site's theme. If a file of the page fails to load, it tells the customer, and the site's
+ * SDK, which then need not wait for its timeout.
  */
 const theme = location.hash.slice(1);
 if (theme === 'dark' || theme === 'light') document.documentElement.dataset.theme = theme;
