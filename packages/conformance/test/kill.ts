@@ -49,7 +49,9 @@ export function isCaught(
     assert.equal(result?.verdict, mutant.verdict, `${id}\n${tell(report)}`);
   }
   const failed = report.results.filter(({ verdict }) => verdict === 'FAIL').map(({ id }) => id);
-  assert.equal(report.exit_code, failed.length === 0 ? 0 : 1);
+  // On a busy machine a check may come to no verdict in time: the run is then judged in part.
+  const unfailed = report.verdict === 'partial' ? 2 : 0;
+  assert.equal(report.exit_code, failed.length === 0 ? unfailed : 1, tell(report));
   const { also = [] } = mutant;
   if (also === 'many') return;
   const meant = new Set([...mutant.breaks, ...also, ...WHOLE_RUN]);

@@ -1,5 +1,7 @@
 import assert from 'node:assert/strict';
+import { connect } from 'node:net';
 import test from 'node:test';
+import { setTimeout } from 'node:timers/promises';
 import { body, path, head, send, listening, raw, assertRefused, refused } from './testing.ts';
 
 test('an amount is never coerced, and what is wrong is named', async (t) => {
@@ -43,6 +45,27 @@ test('a body that is not what it claims is refused, never a failure of ours', as
     'Transfer-Encoding: chunked',
   );
   assertRefused(await raw(port, chunked, chunk.repeat(16)), 413, 'PAYLOAD_TOO_LARGE');
+});
+
+test('a client that sends its whole body before it reads gets the refusal of a body that is too large [LI1]', async (t) => {
+  const { port } = await listening(t);
+  const half = 'x'.repeat(512 * 1024);
+  const socket = connect(port, '127.0.0.1').pause();
+  t.after(() => socket.destroy());
+  socket.on('error', () => undefined);
+  const large = [
+    `PUT ${path} HTTP/1.1`,
+    'Content-Type: application/json',
+    `Content-Length: ${2 * half.length}`,
+  ] as const;
+  await new Promise((sent) => socket.write(head(...large) + half, sent));
+  // Time in which a server that no longer reads would close, and the second half would reset the connection.
+  await setTimeout(50);
+  await new Promise((sent) => socket.write(half, sent));
+  await setTimeout(50);
+  let answer = '';
+  for await (const chunk of socket.setEncoding('utf8')) answer += String(chunk);
+  assertRefused(answer, 413, 'PAYLOAD_TOO_LARGE');
 });
 
 test('a body of another type, charset or encoding is refused, and one where none belongs', async (t) => {

@@ -1,7 +1,7 @@
 /** Bodies are parsed strictly (decisions 5 and 11): as the type they declare, in UTF-8, unambiguously; nothing is coerced. */
 import { JsonProblem, parseJson, Refusal } from '@duebridge/contract';
 import type { FastifyInstance } from 'fastify';
-import type { IncomingHttpHeaders } from 'node:http';
+import type { IncomingHttpHeaders, IncomingMessage } from 'node:http';
 
 /** Media type of most bodies. */
 export const JSON_TYPE = 'application/json';
@@ -88,3 +88,39 @@ export function hasBody(headers: IncomingHttpHeaders): boolean {
   const length = headers['content-length'];
   return headers['transfer-encoding'] !== undefined || (length !== undefined && length !== '0');
 }
+
+/** Bytes of a body that is too large that are read and discarded before it is refused. */
+const DISCARDED_BYTES = 4 * 1024 * 1024;
+/** How long a client that is still sending such a body is waited for. */
+const DISCARD_MS = 1_000;
+
+/** Whether an error of Fastify says that a body is above its limit. */
+export function isTooLarge(error: unknown): boolean {
+  return error instanceof Error && 'statusCode' in error && error.statusCode === 413;
+}
+
+/**
+ * Reads the rest of a body and discards it, up to 4 MiB and 1 s; resolves in any case. A connection that is closed with bytes unread
+ * is reset, and a client that is still sending then sees the reset instead of the 413 (LI1).
+ */
+export function discardRest(request: IncomingMessage): Promise<void> {
+  return new Promise((resolve) => {
+    let left = DISCARDED_BYTES;
+    const end = (): void => {
+      clearTimeout(timer);
+      request.off('data', count);
+      for (const event of ENDS) request.off(event, end);
+      resolve();
+    };
+    const count = (chunk: Buffer): void => {
+      left -= chunk.length;
+      if (left < 0) end();
+    };
+    const timer = setTimeout(end, DISCARD_MS);
+    request.on('data', count);
+    for (const event of ENDS) request.on(event, end);
+    request.resume();
+  });
+}
+
+const ENDS = ['end', 'error', 'close'] as const;

@@ -15,7 +15,7 @@ import { isIP } from 'node:net';
 import { systemClock, type Clock } from '../clock.ts';
 import { silentLog, type Log } from '../log.ts';
 import type { Metrics } from '../metrics.ts';
-import { hasBody, readBodiesStrictly } from './body.ts';
+import { discardRest, hasBody, isTooLarge, readBodiesStrictly } from './body.ts';
 import { followClosing } from './closing.ts';
 import { answerBrokenRequest, answerError } from './errors.ts';
 
@@ -167,7 +167,10 @@ export function createServer(options: ServerOptions = {}): FastifyInstance {
     else log.debug(line, 'request answered');
     done();
   });
-  app.setErrorHandler((error, request, reply) => answerError(log, error, request, reply));
+  app.setErrorHandler(async (error, request, reply) => {
+    if (!request.raw.complete && isTooLarge(error)) await discardRest(request.raw);
+    return await answerError(log, error, request, reply);
+  });
 
   const paths = rememberPaths(app);
   app.setNotFoundHandler((request) => {
