@@ -223,7 +223,7 @@ export async function judgePartner(
   const window_ms = Math.min((target.terminal_window_seconds ?? 60) * 1_000, pace.longest_wait_ms);
   const stop = stopper(
     quick ? QUICK_DEADLINE_MS : RUN_DEADLINE_MS + WINDOWS_IN_A_ROW * window_ms,
-    quick ? 'the minute of a quick run was over' : DEADLINE,
+    quick ? 'the time limit of a quick run was reached' : DEADLINE,
     options.signal,
   );
   const wire = openWire(target.ca_file, now, stop.signal);
@@ -695,7 +695,7 @@ function keepFailed(
   if (report.results.length > 0) history.keepFailed(base_url, [...kept, ...failed].sort());
 }
 
-const DEADLINE = 'the deadline of the run was over: the server answers too slowly';
+const DEADLINE = 'the run reached its deadline: the server answers too slowly';
 
 /** The run was ended from outside: by its deadline or by the caller. */
 class Stopped extends Error {

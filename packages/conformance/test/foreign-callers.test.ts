@@ -175,7 +175,7 @@ for (;;) {
         pace: PACE,
         onPrompt(sentence) {
           told.push(sentence);
-          const amount = /^Now pay (\$[\d,]+\.\d\d) for account A-1 of a-biller;/.exec(
+          const amount = /^Now pay (\$[\d,]+\.\d\d) for account A-1 of a-biller, within/.exec(
             sentence,
           )?.[1];
           if (amount !== undefined) made.set(amount, pay(Number(amount.replaceAll(/\D/g, ''))));
@@ -192,7 +192,7 @@ for (;;) {
         ['C05'],
       );
       assert.match(told[0] ?? '', new RegExp(`127.0.0.1:${port}: register it`));
-      assert.match(asked[0] ?? '', /What does the platform tell its customer/);
+      assert.match(asked[0] ?? '', /Which status does the platform show its customer/);
     } finally {
       child.kill('SIGKILL');
     }
@@ -250,7 +250,7 @@ for (;;) {
         pace: PACE,
         only: ['C01', 'C08'],
         onPrompt(sentence) {
-          const page = /told here, and at (\S+)$/.exec(sentence)?.[1];
+          const page = /the page (\S+), show/.exec(sentence)?.[1];
           if (page !== undefined) walked = person(page);
         },
       });

@@ -121,7 +121,7 @@ describe('a server that is not as declared gets one sentence, not forty failures
 
   test('it takes connections and says nothing', async () => {
     const report = await withServer(net.createServer(), (url) => judge(url));
-    isConfig(report, /gives no answer/);
+    isConfig(report, /gets no response/);
   });
 
   test('it speaks plain http where https was declared', async () => {
@@ -209,7 +209,7 @@ describe('a server that is not as declared gets one sentence, not forty failures
           (url) => judge(url),
         ),
     );
-    isConfig(report, /sends on to .*, which is never followed/);
+    isConfig(report, /redirects to .*, and redirects are never followed/);
     assert.equal(followed, false);
   });
 });
@@ -458,11 +458,11 @@ describe('a run keeps to what it was told', () => {
       [{ authentication: { method: 'basic' } }, /say key or oauth/],
       [{ authentication: { header: 'x api key' } }, /cannot be the name of a header/],
       [{ authentication: { key: 'two words' } }, /holds a space/],
-      [{ biller_id: 7 }, /biller_id must be a text/],
+      [{ biller_id: 7 }, /biller_id must be a non-empty string/],
       [{ accounts: { payable: null } }, /accounts\.payable is missing.*--account/],
       [{ paths: { get_payment: 'payment' } }, /paths\.get_payment is not usable/],
       [{ paths: { get_account: null } }, /every partner must offer it/],
-      [{ limits: { max_amount_in_cents: 1.5 } }, /whole number/],
+      [{ limits: { max_amount_in_cents: 1.5 } }, /must be an integer/],
       [{ spending_cap: 5 }, /spending_cap is not a field .* spending_cap_in_cents/],
       [{ accounts: { payble: 'A' } }, /accounts\.payble is not a field/],
       [

@@ -86,7 +86,7 @@ class Hand implements Driver {
     });
     this.#url = `http://127.0.0.1:${(this.#server.address() as AddressInfo).port}/`;
     this.#person.told(
-      `The partner to pay is at ${this.#partner_url}: register it with the platform. What to pay is told here, and at ${this.#url}`,
+      `The partner to pay is at ${this.#partner_url}: register it with the platform. This terminal, and the page ${this.#url}, show what to pay.`,
     );
   }
 
@@ -98,7 +98,7 @@ class Hand implements Driver {
     this.#asked += 1;
     this.#due = amount_in_cents;
     this.#person.told(
-      `Now pay ${formatCents(amount_in_cents)} for account ${account_id} of ${biller_id}; ${PAY_MS / 60_000} minutes are waited for it.`,
+      `Now pay ${formatCents(amount_in_cents)} for account ${account_id} of ${biller_id}, within ${PAY_MS / 60_000} minutes.`,
     );
     let next = 0;
     return {
@@ -123,7 +123,7 @@ class Hand implements Driver {
 
   /** The status that the platform shows its customer, as reported by the person; undefined when not reported. */
   async #ask(amount_in_cents: number): Promise<string | undefined> {
-    const question = `What does the platform tell its customer of the payment of ${formatCents(amount_in_cents)} now? ${PAYMENT_STATUSES.join(', ')}, or Enter if it does not say.`;
+    const question = `Which status does the platform show its customer for the payment of ${formatCents(amount_in_cents)} now? ${PAYMENT_STATUSES.join(', ')}, or Enter if it shows none.`;
     const said: string[] = [];
     const over = new AbortController();
     this.#question = { amount_in_cents, answer: (word) => void said.push(word) };
@@ -178,17 +178,17 @@ class Hand implements Driver {
     const todo =
       question !== undefined
         ? html`<p>
-              What does the platform tell its customer of the payment of
+              Which status does the platform show its customer for the payment of
               <b>${formatCents(question.amount_in_cents)}</b> now?
             </p>
             <form method="post" action="/status" class="acts">
               ${PAYMENT_STATUSES.map(
                 (word) => html`<button name="status" value="${word}">${word}</button>`,
               )}
-              <button name="status" value="">it does not say</button>
+              <button name="status" value="">it shows none</button>
             </form>`
         : this.#due === undefined
-          ? html`<p>Nothing to do now: the judge watches what the platform does.</p>`
+          ? html`<p>Nothing to do now: the judge is observing the platform.</p>`
           : html`<p>
                 Now pay <b>${formatCents(this.#due)}</b> for account <b>${account_id}</b> of
                 <b>${biller_id}</b>.
@@ -204,8 +204,8 @@ class Hand implements Driver {
       html`<h1>Pay by hand</h1>
         ${todo}
         <p>
-          Payment ${this.#asked}. The partner to pay is at ${this.#partner_url}; the platform has to
-          be registered with it.
+          Payment ${this.#asked}. The partner to pay is at ${this.#partner_url}; register it with
+          the platform.
         </p>`,
     );
   }
@@ -233,11 +233,11 @@ class Hand implements Driver {
         <p>Amount due: ${formatCents(due)}</p>
         ${
           token === undefined
-            ? html`<p>The platform gave no token: ${tell(reply)}</p>`
+            ? html`<p>The platform issued no token: ${tell(reply)}</p>`
             : site_snippet === undefined
               ? html`<p>
-                  Token: <code>${token}</code>. Name in caller.site_snippet what the SDK of the
-                  platform wants in this page, with {token} in the place of the token.
+                  Token: <code>${token}</code>. Set caller.site_snippet to the markup that the
+                  platform’s SDK needs in this page, with {token} in place of the token.
                 </p>`
               : new Html(site_snippet.replaceAll('{token}', html`${token}`.text))
         }

@@ -64,7 +64,7 @@ class Expected implements CallerPayment {
 /** Before there is one. */
 const NO_DRIVER: Driver = {
   at_once: 1,
-  pay: () => Promise.reject(new Skipped('nothing makes the platform pay yet')),
+  pay: () => Promise.reject(new Skipped('there is no driver to make the platform pay yet')),
 };
 
 /** Shared by all caller checks of one run. */
@@ -358,7 +358,7 @@ export class CallerContext extends Findings {
     const put = (): boolean => payment !== undefined && this.puts(payment).length > 0;
     this.given(
       await this.until(put, ms),
-      `the platform put no payment within ${ms / 1_000} s: register ${this.run.url} with it, and see that it can be reached`,
+      `the platform sent no PUT within ${ms / 1_000} s: register ${this.run.url} with it, and check that the platform can reach it`,
     );
   }
 
@@ -473,7 +473,7 @@ export class CallerContext extends Findings {
         body: call.body,
       },
       call.answer === undefined
-        ? nothing('the scripted partner held, cut or garbled the answer on purpose')
+        ? nothing('the scripted partner withheld, cut or garbled the response on purpose')
         : { status: call.answer.status, headers: {}, text: call.answer.body },
       call.at_ms,
       0,

@@ -35,6 +35,6 @@ export function cutOff(
           )
         : connectTcp({ host, port }, write);
     socket.setTimeout(REQUEST_TIMEOUT_MS, () => end('no connection in time'));
-    socket.once('error', (error) => end(`the exchange broke (${errorCode(error)})`));
+    socket.once('error', (error) => end(`the connection failed (${errorCode(error)})`));
   });
 }

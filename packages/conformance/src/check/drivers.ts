@@ -149,7 +149,7 @@ function byFlow(tokens: TokenRun, caller: CallerTarget): Driver {
           external_identifiers: identifiers(target, caller.account_id),
         }),
       );
-      if (token === undefined) throw new Skipped('the platform gave no token to pay with');
+      if (token === undefined) throw new Skipped('the platform issued no token to pay with');
       tokens.wire.hide({ value: token, name: 'TOKEN' });
       const opened = await context.send({
         method: 'POST',

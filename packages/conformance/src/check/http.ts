@@ -236,7 +236,7 @@ export class Wire {
           answer.body.destroy();
           return {
             ...nothing(
-              `the answer is larger than ${MAX_ANSWER_BYTES / 1024} KiB and was not read on`,
+              `the response is larger than ${MAX_ANSWER_BYTES / 1024} KiB; the rest was not read`,
             ),
             headers,
           };
@@ -245,12 +245,17 @@ export class Wire {
       }
       const text = unpack(Buffer.concat(chunks), headers['content-encoding']);
       return text === undefined
-        ? { ...nothing(`the body is not the ${headers['content-encoding']} that it says`), headers }
+        ? {
+            ...nothing(
+              `the body is not valid ${headers['content-encoding']}, as Content-Encoding declares`,
+            ),
+            headers,
+          }
         : { status: answer.statusCode, headers, text };
     } catch (error) {
       if (this.#stop?.aborted === true) throw this.#stop.reason;
       if (deadline.aborted) {
-        return { ...nothing(`no whole answer within ${timeout_ms / 1000} s`), silent: true };
+        return { ...nothing(`no complete response within ${timeout_ms / 1000} s`), silent: true };
       }
       return { ...nothing(transportProblem(error)), silent: isRefused(error) };
     }
@@ -398,14 +403,14 @@ function transportProblem(error: unknown): string {
     case 'ECONNRESET':
     case 'UND_ERR_SOCKET':
     case 'EPIPE':
-      return 'the connection was closed before the whole answer had come';
+      return 'the connection was closed before the response was complete';
     case 'UND_ERR_CONNECT_TIMEOUT':
       return `no connection within ${CONNECT_TIMEOUT_MS / 1000} s`;
     default:
       return code.startsWith('HPE_') ||
         code.startsWith('UND_ERR_RES') ||
         code === 'UND_ERR_HEADERS_OVERFLOW'
-        ? `what came is not HTTP/1.1 (${code})`
-        : `the exchange broke (${code})`;
+        ? `the response is not HTTP/1.1 (${code})`
+        : `the connection failed (${code})`;
   }
 }

@@ -13,29 +13,29 @@ export interface KnownFailure {
   readonly reason: string;
 }
 
-/** Reads the file: a JSON list of {check, owner, until, reason}. Throws TargetProblem naming the line that is wrong. */
+/** Reads the file: a JSON list of {check, owner, until, reason}. Throws TargetProblem naming the invalid entry. */
 export function readKnownFailures(file: string): readonly KnownFailure[] {
   let list: unknown;
   try {
     list = JSON.parse(readFileSync(file, 'utf8'));
   } catch {
-    throw new TargetProblem(`The file ${file} is no readable JSON: fix --expected.`);
+    throw new TargetProblem(`The file ${file} is not readable JSON: fix --expected.`);
   }
-  if (!Array.isArray(list)) throw new TargetProblem(`The file ${file} must hold a list.`);
+  if (!Array.isArray(list)) throw new TargetProblem(`The file ${file} must contain a JSON array.`);
   return list.map((line: unknown, index) => {
     const fields =
       typeof line === 'object' && line !== null ? (line as Record<string, unknown>) : {};
     const text = (name: string): string => {
       const value = fields[name];
       if (typeof value !== 'string' || value.trim() === '') {
-        throw new TargetProblem(`Line ${index + 1} of ${file} lacks "${name}".`);
+        throw new TargetProblem(`Entry ${index + 1} of ${file} lacks "${name}".`);
       }
       return value;
     };
     const until = text('until');
     if (!isDate(until)) {
       throw new TargetProblem(
-        `Line ${index + 1} of ${file}: "until" is not a day such as 2026-12-31.`,
+        `Entry ${index + 1} of ${file}: "until" is not a date such as 2026-12-31.`,
       );
     }
     return {

@@ -196,7 +196,7 @@ export class PartnerRun {
     const cap = this.target.spending_cap_in_cents;
     if (cap !== undefined && this.#asked + intent.amount_in_cents > cap) {
       throw new Skipped(
-        `it would ask for ${intent.amount_in_cents} cents more, above the spending cap of ${cap}: raise spending_cap_in_cents`,
+        `its payment of ${intent.amount_in_cents} cents would exceed the spending cap of ${cap}: raise spending_cap_in_cents`,
         'wanting',
       );
     }
@@ -556,7 +556,7 @@ export class PartnerContext extends Findings {
     const { terminal_window_seconds: declared } = this.target;
     if (this.run.endsLater) {
       return new Skipped(
-        `payments here may take ${declared} s to end, longer than a run waits: run again after that with --recheck`,
+        `payments may take ${declared} s to end, longer than a run waits: run again after that time with --recheck`,
       );
     }
     return declared === undefined
@@ -613,7 +613,7 @@ export class PartnerContext extends Findings {
     this.run.wire.keep(
       this.check,
       { method: 'PUT', url: url.href, headers, body },
-      nothing(problem ?? 'the judge cut the connection on purpose before the answer'),
+      nothing(problem ?? 'the judge closed the connection on purpose before the response'),
       sent,
       performance.now() - started,
     );

@@ -77,12 +77,12 @@ export async function reach(
   try {
     ca = ca_file === undefined ? undefined : readFileSync(ca_file, 'utf8');
   } catch {
-    return `The file ${ca_file} cannot be read: fix --ca.`;
+    return `Cannot read the file ${ca_file}: fix --ca.`;
   }
   const named = await Promise.race([
     lookup(host).then(
       () => undefined,
-      () => `No address is known for ${host}: fix the host in ${name}.`,
+      () => `The name ${host} does not resolve: fix the host in ${name}.`,
     ),
     after(
       REACH_TIMEOUT_MS,
@@ -106,7 +106,7 @@ export async function reach(
     socket.setTimeout(REACH_TIMEOUT_MS, () =>
       end(
         secure
-          ? `${place} takes connections but no TLS handshake: if the server speaks plain http, write http:// in ${name}.`
+          ? `${place} accepts connections but does not complete a TLS handshake: if the server uses plain http, write http:// in ${name}.`
           : `${place} does not answer within ${REACH_TIMEOUT_MS / 1_000} s: fix the port in ${name}, or open the firewall.`,
       ),
     );
@@ -117,11 +117,11 @@ export async function reach(
 
 /** What is wrong with a certificate, by Node's error code. */
 const CERTIFICATE_PROBLEMS: Readonly<Record<string, string>> = {
-  DEPTH_ZERO_SELF_SIGNED_CERT: 'is signed by itself',
-  SELF_SIGNED_CERT_IN_CHAIN: 'comes from an authority that is not public',
+  DEPTH_ZERO_SELF_SIGNED_CERT: 'is self-signed',
+  SELF_SIGNED_CERT_IN_CHAIN: 'is issued by an authority that is not public',
   UNABLE_TO_VERIFY_LEAF_SIGNATURE:
-    'comes without its chain, or from an authority that is not public',
-  UNABLE_TO_GET_ISSUER_CERT_LOCALLY: 'comes from an authority that is not public',
+    'is sent without its chain, or is issued by an authority that is not public',
+  UNABLE_TO_GET_ISSUER_CERT_LOCALLY: 'is issued by an authority that is not public',
   CERT_HAS_EXPIRED: 'has expired',
   CERT_NOT_YET_VALID: 'is not valid yet',
   ERR_TLS_CERT_ALTNAME_INVALID: 'is for another host name',
@@ -131,22 +131,22 @@ function reachSentence(error: unknown, place: string, name: string, secure: bool
   const code = errorCode(error);
   const certificate = CERTIFICATE_PROBLEMS[code];
   if (certificate !== undefined) {
-    return `The certificate of ${place} ${certificate}: fix it, or for a test server name its authority with --ca FILE.`;
+    return `The certificate of ${place} ${certificate}: fix it, or, for a test server, pass its authority with --ca FILE.`;
   }
   if (code === 'ECONNREFUSED') {
     return `Nothing listens on ${place}: start the server, or fix the port in ${name}.`;
   }
   if (secure && (code === 'EPROTO' || code.startsWith('ERR_SSL'))) {
-    return `${place} does not speak TLS 1.2 or later: if it is plain http, write http:// in ${name}; else fix its TLS settings.`;
+    return `${place} does not speak TLS 1.2 or later: if it uses plain http, write http:// in ${name}; otherwise fix its TLS settings.`;
   }
-  return `${place} cannot be reached (${code}): fix ${name}, or the network between here and there.`;
+  return `${place} cannot be reached (${code}): fix ${name}, or the network in between.`;
 }
 
 function tokenProblem(reply: Reply, token_url: string): ConfigProblem {
   const at = { exchange: reply.exchange };
   if (reply.status === undefined) {
     return {
-      sentence: `The token endpoint ${token_url} gives no answer (${tell(reply)}): look at its log.`,
+      sentence: `The token endpoint ${token_url} sends no response (${tell(reply)}): see its log.`,
       ...at,
     };
   }
@@ -158,18 +158,18 @@ function tokenProblem(reply: Reply, token_url: string): ConfigProblem {
   }
   if (reply.status >= 300 && reply.status < 400) {
     return {
-      sentence: `The token endpoint sends on to ${reply.headers['location'] ?? 'elsewhere'}: give that address as --token-url.`,
+      sentence: `The token endpoint redirects to ${reply.headers['location'] ?? 'another URL'}: set --token-url to that URL.`,
       ...at,
     };
   }
   if (reply.status >= 400 && reply.status < 500) {
     return {
-      sentence: `The token endpoint refuses the client (${tell(reply)}): fix --client-id, --client-secret or --scope, and have it read a form.`,
+      sentence: `The token endpoint refuses the client (${tell(reply)}): fix --client-id, --client-secret or --scope, and make sure that the endpoint reads a form.`,
       ...at,
     };
   }
   return {
-    sentence: `The token endpoint ${token_url} gives no access_token (${tell(reply)}): fix --token-url, or the endpoint.`,
+    sentence: `The token endpoint ${token_url} returns no access_token (${tell(reply)}): fix --token-url, or the endpoint.`,
     ...at,
   };
 }
@@ -178,16 +178,16 @@ function readProblem(reply: Reply, run: PartnerRun): ConfigProblem | undefined {
   const { base_url, authentication, accounts } = run.target;
   const at = { exchange: reply.exchange };
   if (reply.status === undefined) {
-    const hint = base_url.startsWith('http:') ? ', or whether it wants https' : '';
+    const hint = base_url.startsWith('http:') ? ', or check whether it requires https' : '';
     return {
-      sentence: `The server takes connections, but GET account gives no answer (${reply.exchange.no_answer ?? 'nothing'}): look at its log${hint}.`,
+      sentence: `The server accepts connections, but GET account gets no response (${reply.exchange.no_answer ?? 'nothing'}): see its log${hint}.`,
       ...at,
     };
   }
   if (isSuccess(reply)) {
     return /^\s*</.test(reply.text)
       ? {
-          sentence: `GET account is answered with a web page: base_url or paths.get_account leads to a site, not to the API.`,
+          sentence: `GET account returns a web page: base_url or paths.get_account points to a website, not to the API.`,
           ...at,
         }
       : undefined;
@@ -196,24 +196,24 @@ function readProblem(reply: Reply, run: PartnerRun): ConfigProblem | undefined {
     const fix =
       authentication.method === 'key'
         ? `the key in the header ${authentication.header}: fix --header and --key`
-        : 'the access token: fix --scope, or let the API trust its own token endpoint';
+        : 'the access token: fix --scope, or make the API accept tokens from its own token endpoint';
     return { sentence: `The server refuses (${reply.status}) ${fix}.`, ...at };
   }
   if (reply.status === 404) {
     return {
-      sentence: `GET account answers 404: fix base_url or paths.get_account, or name an account that exists with --biller and --account (now ${accounts.payable}).`,
+      sentence: `GET account answers 404: fix base_url or paths.get_account, or pass an existing account with --biller and --account (now ${accounts.payable}).`,
       ...at,
     };
   }
   if (reply.status >= 300 && reply.status < 400) {
     return {
-      sentence: `The server sends on to ${reply.headers['location'] ?? 'elsewhere'}, which is never followed: give that address as --base-url.`,
+      sentence: `The server redirects to ${reply.headers['location'] ?? 'another URL'}, and redirects are never followed: set --base-url to that URL.`,
       ...at,
     };
   }
   if (reply.status >= 500) {
     return {
-      sentence: `GET of the known account answers ${reply.status}: look at the server's log; nothing can be judged before it can be read.`,
+      sentence: `GET of the known account answers ${reply.status}: see the server's log; the checks need a readable account.`,
       ...at,
     };
   }

@@ -150,7 +150,7 @@ export function readDraft(file: string): Draft {
     text = readFileSync(file, 'utf8');
   } catch {
     throw new TargetProblem(
-      `The target file ${file} cannot be read: give its path, or write one with "conform partner init ${file}".`,
+      `The target file ${file} cannot be read: fix its path, or write one with "conform partner init ${file}".`,
     );
   }
   try {
@@ -159,7 +159,7 @@ export function readDraft(file: string): Draft {
   } catch {
     // Reported below: one sentence covers invalid JSON and JSON that is not an object.
   }
-  throw new TargetProblem(`The target file ${file} is not one JSON object: fix its syntax.`);
+  throw new TargetProblem(`The target file ${file} is not a JSON object: fix its syntax.`);
 }
 
 /** Merges flags into a draft: an undefined flag keeps the file's value, objects are merged. */
@@ -215,7 +215,7 @@ export function platformTarget(draft: Draft, env: NodeJS.ProcessEnv = process.en
   const read = new Reader(draft, env);
   const kind = read.optional('kind') ?? 'biller';
   if (kind !== 'biller' && kind !== 'aggregator') {
-    throw new TargetProblem('kind is not usable: write "biller" or "aggregator" (--kind).');
+    throw new TargetProblem('kind is invalid: set it to "biller" or "aggregator" (--kind).');
   }
   const fault = read.headers('internal_fault_headers');
   const rate = read.inside('rate');
@@ -348,9 +348,11 @@ function authentication(read: Reader): Authentication {
         scope: read.optional('scope') ?? 'read write',
       };
     case undefined:
-      throw new TargetProblem('No authentication is given: say --auth key or --auth oauth.');
+      throw new TargetProblem(
+        'The authentication method is missing: pass --auth key or --auth oauth.',
+      );
     default:
-      throw new TargetProblem(`"${method}" is no authentication method: say key or oauth.`);
+      throw new TargetProblem(`"${method}" is not an authentication method: use key or oauth.`);
   }
 }
 
@@ -362,7 +364,7 @@ function paths(read: Reader): Record<PartnerOperation, string | null> {
     const last = name.endsWith('payment') ? 'platform_payment_id' : 'account_id';
     if (!template.startsWith('/') || !fields.includes(last)) {
       throw new TargetProblem(
-        `paths.${name} is not usable: it must start with "/" and hold {${last}}.`,
+        `paths.${name} is invalid: it must start with "/" and contain {${last}}.`,
       );
     }
     return template;
@@ -454,7 +456,7 @@ class Reader {
     const value = this.#value(name);
     if (value === undefined || value === null) return undefined;
     if (typeof value !== 'string' || value === '') {
-      throw new TargetProblem(`${this.#place}${name} must be a text that is not empty.`);
+      throw new TargetProblem(`${this.#place}${name} must be a non-empty string.`);
     }
     return value;
   }
@@ -463,7 +465,7 @@ class Reader {
     const value = this.optional(name);
     if (value === undefined) {
       throw new TargetProblem(
-        `${this.#place}${name} is missing: give it in the file or as ${flag}.`,
+        `${this.#place}${name} is missing: set it in the file or with ${flag}.`,
       );
     }
     return value;
@@ -474,7 +476,7 @@ class Reader {
     const value = variable === undefined ? this.text(name, flag) : this.#env[variable];
     if (value === undefined || value === '') {
       throw new TargetProblem(
-        `${this.#place}${name} is to come from the variable ${variable ?? name}, which is not set.`,
+        `${this.#place}${name} is read from the environment variable ${variable ?? name}, which is not set.`,
       );
     }
     return value;
@@ -485,7 +487,7 @@ class Reader {
     const value = this.secret(name, flag);
     if (/[^\x21-\x7e]/.test(value)) {
       throw new TargetProblem(
-        `${this.#place}${name} holds a space or a character outside ASCII, which no header can carry as it is.`,
+        `${this.#place}${name} contains a space or a non-ASCII character, which a header cannot carry unencoded.`,
       );
     }
     return value;
@@ -494,7 +496,7 @@ class Reader {
   headerName(name: string, flag: string): string {
     const value = this.text(name, flag);
     if (!/^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/.test(value)) {
-      throw new TargetProblem(`"${value}" cannot be the name of a header: fix ${flag}.`);
+      throw new TargetProblem(`"${value}" is not a valid header name: fix ${flag}.`);
     }
     return value;
   }
@@ -503,13 +505,11 @@ class Reader {
     const value = this.text(name, flag);
     const url = URL.canParse(value) ? new URL(value) : undefined;
     if (url === undefined || !['http:', 'https:'].includes(url.protocol)) {
-      throw new TargetProblem(
-        `${this.#place}${name} is not an http or https address: fix ${flag}.`,
-      );
+      throw new TargetProblem(`${this.#place}${name} is not an http or https URL: fix ${flag}.`);
     }
     if (url.username !== '' || url.password !== '' || url.search !== '' || url.hash !== '') {
       throw new TargetProblem(
-        `${this.#place}${name} may hold no user, query or fragment: fix ${flag}.`,
+        `${this.#place}${name} must not contain a user, query or fragment: fix ${flag}.`,
       );
     }
     if (
@@ -518,7 +518,7 @@ class Reader {
       this.#env['DUEBRIDGE_ALLOW_PRIVATE_ADDRESSES'] !== '1'
     ) {
       throw new TargetProblem(
-        `${this.#place}${name} is plain http, which would show the credentials to the network: use https, or set DUEBRIDGE_ALLOW_PRIVATE_ADDRESSES=1 for a test network.`,
+        `${this.#place}${name} is plain http, which would expose the credentials on the network: use https, or set DUEBRIDGE_ALLOW_PRIVATE_ADDRESSES=1 for a test network.`,
       );
     }
     return value;
@@ -537,7 +537,7 @@ class Reader {
     if (value === undefined || value === null) return undefined;
     const number = typeof value === 'string' && /^\d+$/.test(value) ? Number(value) : value;
     if (typeof number !== 'number' || !Number.isSafeInteger(number) || number < 0) {
-      throw new TargetProblem(`${this.#place}${name} must be a whole number, zero or more.`);
+      throw new TargetProblem(`${this.#place}${name} must be an integer of at least 0.`);
     }
     return number;
   }
@@ -545,7 +545,7 @@ class Reader {
   headers(name: string): Record<string, string> {
     const value = this.#value(name) ?? {};
     if (!isRecord(value) || Object.values(value).some((text) => typeof text !== 'string')) {
-      throw new TargetProblem(`${this.#place}${name} must be an object of texts.`);
+      throw new TargetProblem(`${this.#place}${name} must be an object whose values are strings.`);
     }
     return value as Record<string, string>;
   }

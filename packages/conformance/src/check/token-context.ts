@@ -133,7 +133,7 @@ export function fullBody(target: PlatformTarget): TokenBody {
   };
 }
 
-/** The required fields alone. */
+/** Only the required fields. */
 export function leastBody(): TokenBody {
   return {
     first_name: 'Ada',
@@ -184,12 +184,12 @@ export async function platformPreflight(run: TokenRun): Promise<ConfigProblem | 
   const at = { exchange: reply.exchange };
   if (isSuccess(reply)) {
     return /^\s*</.test(reply.text)
-      ? { sentence: 'The token endpoint is answered with a web page: fix base_url.', ...at }
+      ? { sentence: 'The token endpoint returns a web page: fix base_url.', ...at }
       : undefined;
   }
   if (reply.status === undefined) {
     return {
-      sentence: `The server takes connections, but gives no answer (${reply.exchange.no_answer ?? 'nothing'}): look at its log.`,
+      sentence: `The server accepts connections but sends no response (${reply.exchange.no_answer ?? 'nothing'}): see its log.`,
       ...at,
     };
   }
@@ -207,12 +207,12 @@ export async function platformPreflight(run: TokenRun): Promise<ConfigProblem | 
   }
   if (reply.status >= 300 && reply.status < 400) {
     return {
-      sentence: `The server sends on to ${reply.headers['location'] ?? 'elsewhere'}, which is never followed: give that address as --base-url.`,
+      sentence: `The server redirects to ${reply.headers['location'] ?? 'another URL'}, and redirects are never followed: set --base-url to that URL.`,
       ...at,
     };
   }
   return {
-    sentence: `A token request with all fields is answered ${tell(reply)}: look at the platform's log before judging it.`,
+    sentence: `A token request with all fields gets ${tell(reply)}: see the platform's log, and run the kit again.`,
     ...at,
   };
 }

@@ -1,10 +1,10 @@
 /**
- * The faults F01 to F68: what partners, their token endpoints and the network between do in the world.
+ * The faults F01 to F68: how partners, their token endpoints and the network between fail in production.
  *
- * Each scenario is faulty for its first answers, or until it is healed, and right from then on: a right
- * caller then brings every payment to its end. `caller` says what a right caller does meanwhile. The
- * variants of one fault come in a fixed turn, and what is left to chance follows the seed, so that the
- * same faults come again.
+ * Each scenario is faulty for its first answers, or until it is healed, and correct from then on: a correct
+ * caller then brings every payment to its end. `caller` says what a correct caller does meanwhile. The
+ * variants of one fault come in a fixed order, and random choices follow the seed, so that the
+ * same faults can be reproduced.
  *
  * A table: one entry per scenario, read by id.
  */
@@ -275,19 +275,19 @@ const LATE_MS = 3 * 24 * 60 * 60 * 1000;
 // ---------------------------------------------------------------------------------------------
 
 const SAME_PUT =
-  'Sends the same PUT again, same id and same bytes, with backoff; shows the payment as pending.';
+  'Retries the same PUT, with the same id and bytes and with backoff; shows the payment as pending.';
 const NOT_FAILED =
-  'Takes it for an unknown outcome, never for failed: the same request again, with backoff.';
-const REVIEW = 'Believes nothing of it: freezes the payment for an operator and alerts.';
+  'Treats it as an unknown outcome, never as failed; retries the same request with backoff.';
+const REVIEW = 'Does not trust the record: freezes the payment for manual review and alerts.';
 const MISCONFIGURED =
-  'Takes it for a misconfiguration: alerts, keeps the payment pending, tries on slowly.';
+  'Treats it as a misconfiguration: alerts, keeps the payment pending, retries slowly.';
 const NO_REDIRECT =
-  'Does not follow, sends neither key nor body elsewhere, alerts; the payment stays pending.';
+  'Does not follow the redirect, sends neither credential nor body elsewhere, alerts; the payment stays pending.';
 
 const paymentScenarios: readonly Scenario[] = [
   {
     name: 'F01-timeout-before-commit',
-    title: 'PUT is never answered and was never stored',
+    title: 'PUT gets no response, and the payment was not stored',
     caller: SAME_PUT,
     faults: 2,
     ends: 'by_itself',
@@ -295,16 +295,16 @@ const paymentScenarios: readonly Scenario[] = [
   },
   {
     name: 'F02-timeout-after-commit',
-    title: 'PUT is stored, its answer never comes',
-    caller: `${SAME_PUT} The repeat finds the existing payment.`,
+    title: 'PUT gets no response, but the payment was stored',
+    caller: `${SAME_PUT} The retry returns the existing payment.`,
     faults: 2,
     ends: 'by_itself',
     begin: (tools) => after(WRITES, tools, [instead(silence)]),
   },
   {
     name: 'F03-connection-refused',
-    title: 'Nothing listens at the address',
-    caller: 'Tries on with backoff, opens its circuit breaker, delays no other partner.',
+    title: 'Connection refused: nothing listens at the address',
+    caller: 'Retries with backoff and opens its circuit breaker; other partners are not delayed.',
     faults: 'until_healed',
     ends: 'by_itself',
     entry: 'closed',
@@ -312,7 +312,8 @@ const paymentScenarios: readonly Scenario[] = [
   },
   {
     name: 'F04-reset-before-answer',
-    title: 'Connection reset after the request, before any answer; stored or not is left to chance',
+    title:
+      'Connection reset after the request, before any response; whether the payment was stored is random',
     caller: SAME_PUT,
     faults: 4,
     ends: 'by_itself',
@@ -331,7 +332,7 @@ const paymentScenarios: readonly Scenario[] = [
   },
   {
     name: 'F05-reset-in-body',
-    title: 'Connection reset in the middle of the answer',
+    title: 'Connection reset in the middle of the response',
     caller: NOT_FAILED,
     faults: 4,
     ends: 'by_itself',
@@ -349,7 +350,7 @@ const paymentScenarios: readonly Scenario[] = [
   {
     name: 'F06-keep-alive-closed',
     title: 'A reused connection is closed just as the next request is sent on it',
-    caller: 'May send at once on a fresh connection, once; then as after any unknown outcome.',
+    caller: 'May retry once immediately on a new connection; then treats it as an unknown outcome.',
     faults: 4,
     ends: 'by_itself',
     begin: (tools) => ({
@@ -361,7 +362,7 @@ const paymentScenarios: readonly Scenario[] = [
   },
   {
     name: 'F07-server-error-before-commit',
-    title: '500, 502, 503 and 504 to PUT; nothing was stored',
+    title: 'PUT gets 500, 502, 503 and 504; the payment was not stored',
     caller: SAME_PUT,
     faults: 4,
     ends: 'by_itself',
@@ -375,8 +376,8 @@ const paymentScenarios: readonly Scenario[] = [
   },
   {
     name: 'F08-server-error-after-commit',
-    title: '500, 502, 503 and 504 to PUT; the payment was stored',
-    caller: `${SAME_PUT} The repeat finds the existing payment.`,
+    title: 'PUT gets 500, 502, 503 and 504; the payment was stored',
+    caller: `${SAME_PUT} The retry returns the existing payment.`,
     faults: 4,
     ends: 'by_itself',
     begin: (tools) =>
@@ -390,7 +391,7 @@ const paymentScenarios: readonly Scenario[] = [
   {
     name: 'F09-retry-after-seconds',
     title: '503 and 429 with Retry-After: 1',
-    caller: 'Waits as long as told, with jitter and a cap of 15 minutes, then repeats.',
+    caller: 'Waits as long as requested, with jitter and at most 15 minutes, then retries.',
     faults: 4,
     ends: 'by_itself',
     begin: (tools) =>
@@ -401,8 +402,9 @@ const paymentScenarios: readonly Scenario[] = [
   },
   {
     name: 'F10-odd-retry-after',
-    title: 'Retry-After as date, past date, 0, negative, garbage, twice, and 10^12',
-    caller: 'Clamps it or uses its own backoff; never waits forever, never storms.',
+    title: 'Unusual Retry-After: a date, a past date, 0, negative, garbage, two values, and 10^12',
+    caller:
+      'Clamps the value or uses its own backoff; never waits forever and never floods the partner.',
     faults: 7,
     ends: 'by_itself',
     begin: (tools) => ({
@@ -430,9 +432,9 @@ const paymentScenarios: readonly Scenario[] = [
   },
   {
     name: 'F11-rejected',
-    title: '400 and 422 to PUT; nothing was stored',
+    title: 'PUT gets 400 and 422; the payment was not stored',
     caller:
-      'Asks once by GET; unknown there, it holds the payment for review with the reason. No blind loop, no failed.',
+      'Sends one GET; if that finds nothing, holds the payment for review with the reason. It neither retries blindly nor marks the payment as failed.',
     faults: 'until_healed',
     ends: 'after_review',
     begin: (tools) =>
@@ -440,9 +442,9 @@ const paymentScenarios: readonly Scenario[] = [
   },
   {
     name: 'F12-unauthorized',
-    title: '401 to every operation, whatever the credential',
+    title: 'Every operation gets 401, with any credential',
     caller:
-      'Renews its token once and repeats once, then pauses the partner and alerts; payments stay pending.',
+      'Renews its token once and retries once, then pauses the partner and alerts; payments stay pending.',
     faults: 'until_healed',
     ends: 'by_itself',
     begin: (tools) =>
@@ -450,7 +452,7 @@ const paymentScenarios: readonly Scenario[] = [
   },
   {
     name: 'F13-forbidden',
-    title: '403 to PUT',
+    title: 'PUT gets 403',
     caller: 'Pauses writes to the partner and alerts; payments stay pending.',
     faults: 'until_healed',
     ends: 'by_itself',
@@ -458,7 +460,7 @@ const paymentScenarios: readonly Scenario[] = [
   },
   {
     name: 'F14-put-not-found',
-    title: '404 to PUT: the route is gone or the base path is wrong',
+    title: 'PUT gets 404: the route is gone or the base path is wrong',
     caller: MISCONFIGURED,
     faults: 3,
     ends: 'by_itself',
@@ -466,16 +468,17 @@ const paymentScenarios: readonly Scenario[] = [
   },
   {
     name: 'F15-accepted-then-not-found',
-    title: '404 to GET of a payment whose PUT was acknowledged',
-    caller: 'Alerts a breach and sends the same PUT again; never a refund.',
+    title: 'GET of an acknowledged payment gets 404',
+    caller: 'Alerts and sends the same PUT again; never refunds.',
     faults: 2,
     ends: 'by_itself',
     begin: (tools) => before(READS, tools, [refuse(404, 'PAYMENT_NOT_FOUND')]),
   },
   {
     name: 'F16-timed-out-then-not-found',
-    title: 'PUT is held up on its way and not answered; meanwhile GET finds nothing',
-    caller: 'Does not take 404 for proof, because the PUT may still arrive: the same PUT again.',
+    title: 'PUT is delayed in transit and gets no response; meanwhile GET finds nothing',
+    caller:
+      'Does not treat the 404 as proof, because the PUT may still arrive; sends the same PUT again.',
     faults: 2,
     ends: 'by_itself',
     begin(tools) {
@@ -494,8 +497,8 @@ const paymentScenarios: readonly Scenario[] = [
   },
   {
     name: 'F17-conflict',
-    title: '409, 423 and 425 to PUT',
-    caller: 'Repeats with backoff, then asks by GET.',
+    title: 'PUT gets 409, 423 and 425',
+    caller: 'Retries with backoff, then sends a GET.',
     faults: 3,
     ends: 'by_itself',
     begin: (tools) =>
@@ -507,7 +510,7 @@ const paymentScenarios: readonly Scenario[] = [
   },
   {
     name: 'F18-not-implemented',
-    title: '405, 501 and 505 to PUT',
+    title: 'PUT gets 405, 501 and 505',
     caller: MISCONFIGURED,
     faults: 3,
     ends: 'by_itself',
@@ -520,7 +523,7 @@ const paymentScenarios: readonly Scenario[] = [
   },
   {
     name: 'F19-redirect-to-other-host',
-    title: '301, 302, 307 and 308 to another host',
+    title: 'Redirect to another host by 301, 302, 307 and 308',
     caller: NO_REDIRECT,
     faults: 4,
     ends: 'by_itself',
@@ -536,7 +539,7 @@ const paymentScenarios: readonly Scenario[] = [
   },
   {
     name: 'F20-see-other',
-    title: '303 to another host, which asks for a GET there',
+    title: 'Redirect to another host by 303, which asks for a GET',
     caller: NO_REDIRECT,
     faults: 2,
     ends: 'by_itself',
@@ -545,8 +548,8 @@ const paymentScenarios: readonly Scenario[] = [
   },
   {
     name: 'F21-redirect-inside',
-    title: 'Redirects to the metadata addresses and to localhost',
-    caller: `${NO_REDIRECT} It is a security event.`,
+    title: 'Redirects to cloud metadata addresses and to localhost',
+    caller: `${NO_REDIRECT} Records a security event.`,
     faults: 3,
     ends: 'by_itself',
     begin(tools) {
@@ -571,8 +574,8 @@ const paymentScenarios: readonly Scenario[] = [
   },
   {
     name: 'F23-wrong-content-type',
-    title: '200 with the right JSON under a wrong content type, and under none',
-    caller: 'Refuses and counts it: whoever sends that is not the partner’s application.',
+    title: '200 with the right JSON but a wrong content type, or none',
+    caller: 'Rejects the response and counts it: the sender may not be the partner’s application.',
     faults: 4,
     ends: 'by_itself',
     begin: (tools) =>
@@ -587,7 +590,7 @@ const paymentScenarios: readonly Scenario[] = [
   },
   {
     name: 'F24-malformed-json',
-    title: 'Malformed, empty, null, array, byte order mark, NaN',
+    title: '200 with malformed JSON, an empty body, null, an array, a byte order mark, or NaN',
     caller: NOT_FAILED,
     faults: 6,
     ends: 'by_itself',
@@ -603,8 +606,8 @@ const paymentScenarios: readonly Scenario[] = [
   },
   {
     name: 'F25-truncated-body',
-    title: 'Body without a length, cut in the middle: it arrives as a complete 200',
-    caller: `Lets its JSON parser be the gate. ${NOT_FAILED}`,
+    title: 'Truncated body without a Content-Length, which looks like a complete 200',
+    caller: `Relies on its JSON parser to detect it. ${NOT_FAILED}`,
     faults: 4,
     ends: 'by_itself',
     begin: (tools) =>
@@ -622,7 +625,7 @@ const paymentScenarios: readonly Scenario[] = [
   {
     name: 'F26-dangerous-keys',
     title: 'Duplicate keys and a __proto__ that claims success',
-    caller: 'Reads its own fields only and refuses such bodies; neither key decides anything.',
+    caller: 'Reads only own properties and rejects such bodies; neither key decides the outcome.',
     faults: 4,
     ends: 'by_itself',
     begin: (tools) =>
@@ -634,7 +637,7 @@ const paymentScenarios: readonly Scenario[] = [
   },
   {
     name: 'F27-wrong-payment',
-    title: 'Another platform_payment_id in the answer',
+    title: 'Another platform_payment_id in the response',
     caller: REVIEW,
     faults: 'until_healed',
     ends: 'after_review',
@@ -647,7 +650,7 @@ const paymentScenarios: readonly Scenario[] = [
   },
   {
     name: 'F28-wrong-amount',
-    title: 'Another amount_in_cents in the answer',
+    title: 'Another amount_in_cents in the response',
     caller: REVIEW,
     faults: 'until_healed',
     ends: 'after_review',
@@ -658,8 +661,8 @@ const paymentScenarios: readonly Scenario[] = [
   },
   {
     name: 'F29-amount-as-text',
-    title: 'The right amount as text, as 1250.0 and as 1.25e3',
-    caller: 'Refuses the answer: an amount is a plain integer or nothing.',
+    title: 'The right amount as a string, as 1250.0 and as 1.25e3',
+    caller: 'Rejects the response: an amount must be a plain integer.',
     faults: 6,
     ends: 'by_itself',
     begin: (tools) =>
@@ -671,7 +674,7 @@ const paymentScenarios: readonly Scenario[] = [
   },
   {
     name: 'F30-wrong-account-or-batch',
-    title: 'Another account or batch echoed',
+    title: 'Another account or batch id in the response',
     caller: REVIEW,
     faults: 'until_healed',
     ends: 'after_review',
@@ -683,7 +686,7 @@ const paymentScenarios: readonly Scenario[] = [
   },
   {
     name: 'F31-payment-id-changes',
-    title: 'payment_id differs from answer to answer',
+    title: 'payment_id differs between responses',
     caller: REVIEW,
     faults: 'until_healed',
     ends: 'after_review',
@@ -702,8 +705,8 @@ const paymentScenarios: readonly Scenario[] = [
   },
   {
     name: 'F32-unknown-status',
-    title: 'A status in capitals, with a space behind, or of another word',
-    caller: 'Takes it for processing, alerts, and asks on: only the four words exactly.',
+    title: 'A status in capitals, with a trailing space, or with an unknown word',
+    caller: 'Treats it as processing, alerts, and keeps polling: only the four exact words count.',
     faults: 6,
     ends: 'by_itself',
     begin: (tools) =>
@@ -728,7 +731,7 @@ const paymentScenarios: readonly Scenario[] = [
   },
   {
     name: 'F34-extra-fields',
-    title: 'Fields that nobody knows',
+    title: 'Unknown fields in the response',
     caller: 'Ignores them.',
     faults: 'until_healed',
     ends: 'by_itself',
@@ -746,7 +749,7 @@ const paymentScenarios: readonly Scenario[] = [
     name: 'F35-fields-against-status',
     title: 'processing with posted_at, succeeded without it, failed without a reason',
     caller:
-      'Accepts failed with a flag; asks a few times more about a succeeded without posted_at, then reviews; ignores posted_at while processing.',
+      'Accepts failed without a reason and flags it; polls a few more times after succeeded without posted_at, then holds the payment for review; ignores posted_at while processing.',
     faults: 3,
     ends: 'by_itself',
     begin: (tools) =>
@@ -759,8 +762,8 @@ const paymentScenarios: readonly Scenario[] = [
   },
   {
     name: 'F36-status-goes-back',
-    title: 'After a terminal answer, later answers say processing or another terminal word',
-    caller: 'Has stopped asking; ignores any late or extra answer, and logs the breach.',
+    title: 'After a terminal status, later responses say processing or another terminal status',
+    caller: 'Has stopped polling; ignores late or extra responses, and logs the breach.',
     faults: 'until_healed',
     ends: 'by_itself',
     begin(tools) {
@@ -787,9 +790,9 @@ const paymentScenarios: readonly Scenario[] = [
   },
   {
     name: 'F37-stale-read',
-    title: 'A cache between answers GET with an old record',
+    title: 'An intermediate cache answers GET with an old record',
     caller:
-      'Asks with Cache-Control: no-store, never goes back from what it has seen, and asks on.',
+      'Sends Cache-Control: no-store, never reverts a status that it has seen, and keeps polling.',
     faults: 3,
     ends: 'by_itself',
     begin(tools) {
@@ -807,8 +810,8 @@ const paymentScenarios: readonly Scenario[] = [
   },
   {
     name: 'F38-two-nodes',
-    title: 'Two partner nodes in turn, one behind the other: not found, processing, not found …',
-    caller: 'Never goes back, never refunds; the same PUT again where it is not found.',
+    title: 'Two partner nodes answer in turn, one lagging: not found, processing, not found …',
+    caller: 'Never reverts a status and never refunds; sends the same PUT again on not found.',
     faults: 6,
     ends: 'by_itself',
     begin: (tools) => ({
@@ -828,7 +831,7 @@ const paymentScenarios: readonly Scenario[] = [
     name: 'F39-forever-processing',
     title: 'The payment stays processing',
     caller:
-      'Asks ever more slowly, lists it for an operator after 24 hours, never fails it by itself.',
+      'Polls less and less often, lists the payment for an operator after 24 hours, and never fails it by itself.',
     faults: 'until_healed',
     ends: 'by_itself',
     begin(tools) {
@@ -844,7 +847,7 @@ const paymentScenarios: readonly Scenario[] = [
   {
     name: 'F40-huge-body',
     title: 'A body of 100 MB',
-    caller: 'Stops reading at its limit and drops the connection. The outcome is unknown.',
+    caller: 'Stops reading at its limit and closes the connection; the outcome is unknown.',
     faults: 2,
     ends: 'by_itself',
     begin: (tools) =>
@@ -859,8 +862,8 @@ const paymentScenarios: readonly Scenario[] = [
   },
   {
     name: 'F41-zip-bomb',
-    title: `Content-Encoding: gzip nobody asked for: 200 KB that become ${BOMB_MEBIBYTES} MB`,
-    caller: 'Asks for identity and refuses encodings, or bounds what it unpacks.',
+    title: `Unrequested Content-Encoding: gzip: 200 KB that decompress to ${BOMB_MEBIBYTES} MB`,
+    caller: 'Requests identity and rejects encodings, or limits the decompressed size.',
     faults: 2,
     ends: 'by_itself',
     begin: (tools) =>
@@ -874,8 +877,8 @@ const paymentScenarios: readonly Scenario[] = [
   },
   {
     name: 'F42-slow-drip',
-    title: 'A byte of the body every tenth of a second, forever',
-    caller: 'Has one deadline for the whole call, not one between two bytes.',
+    title: 'One byte of the body every tenth of a second, endlessly',
+    caller: 'Has a deadline for the whole call, not only between bytes.',
     faults: 2,
     ends: 'by_itself',
     begin: (tools) =>
@@ -890,8 +893,8 @@ const paymentScenarios: readonly Scenario[] = [
   },
   {
     name: 'F43-huge-headers',
-    title: 'Headers of 1 MB, 10,000 headers, headers byte by byte',
-    caller: 'Has limits and one deadline; the outcome is unknown.',
+    title: 'Headers of 1 MB, 10,000 headers, or endless slow headers',
+    caller: 'Limits headers and has a deadline for the whole call; the outcome is unknown.',
     faults: 3,
     ends: 'by_itself',
     begin: (tools) =>
@@ -920,8 +923,8 @@ const paymentScenarios: readonly Scenario[] = [
   },
   {
     name: 'F44-broken-framing',
-    title: 'Bad chunk size, two lengths, bytes behind the end',
-    caller: 'Lets its parser refuse; the outcome is unknown, the connection is dropped.',
+    title: 'Invalid chunk size, two Content-Length headers, or bytes after the end',
+    caller: 'Its HTTP parser rejects the response; closes the connection; the outcome is unknown.',
     faults: 3,
     ends: 'by_itself',
     begin: (tools) =>
@@ -945,8 +948,8 @@ const paymentScenarios: readonly Scenario[] = [
   },
   {
     name: 'F45-odd-statuses',
-    title: 'A flood of 1xx, 204 and 205, 206, 200 without a byte',
-    caller: 'Takes nothing but a 200 with a valid record for an answer.',
+    title: 'A flood of 1xx, 204, 205, 206, or 200 with an empty body',
+    caller: 'Accepts only a 200 with a valid record.',
     faults: 5,
     ends: 'by_itself',
     begin: (tools) =>
@@ -962,7 +965,7 @@ const paymentScenarios: readonly Scenario[] = [
   },
   {
     name: 'F46-other-protocol',
-    title: 'HTTP/1.0 that closes too early, and the frames of HTTP/2 going away',
+    title: 'HTTP/1.0 that closes too early, and an HTTP/2 GOAWAY frame',
     caller: NOT_FAILED,
     faults: 2,
     ends: 'by_itself',
@@ -982,9 +985,8 @@ const paymentScenarios: readonly Scenario[] = [
   },
   {
     name: 'F47-bad-certificate',
-    title: 'TLS with a certificate that is self-signed, expired and of another host',
-    caller:
-      'Refuses, sends nothing, pauses the partner and alerts; there is no flag to get past it.',
+    title: 'TLS certificate that is self-signed, expired and for another host',
+    caller: 'Rejects it, sends nothing, pauses the partner and alerts; no flag disables the check.',
     faults: 'until_healed',
     ends: 'after_mending',
     entry: 'bad_certificate',
@@ -992,7 +994,7 @@ const paymentScenarios: readonly Scenario[] = [
   },
   {
     name: 'F47-stalled-handshake',
-    title: 'The TLS handshake never ends',
+    title: 'The TLS handshake never completes',
     caller: 'Gives up at its connect deadline; the payment stays pending.',
     faults: 'until_healed',
     ends: 'after_mending',
@@ -1001,8 +1003,8 @@ const paymentScenarios: readonly Scenario[] = [
   },
   {
     name: 'F48-private-name',
-    title: 'A name that leads to a private address, as after DNS rebinding',
-    caller: 'Checks the address it connects to, not the one it looked up before; sends nothing.',
+    title: 'Host name that resolves to a private address, as after DNS rebinding',
+    caller: 'Checks the address it connects to, not one from an earlier lookup; sends nothing.',
     faults: 'until_healed',
     ends: 'after_mending',
     entry: 'private_name',
@@ -1010,8 +1012,8 @@ const paymentScenarios: readonly Scenario[] = [
   },
   {
     name: 'F49-late-duplicate',
-    title: 'A proxy delivers our PUT once more, three days after the payment has ended',
-    caller: 'Need do nothing: the partner answers the existing payment.',
+    title: 'A proxy delivers a PUT again three days after the payment has ended',
+    caller: 'Does nothing: the partner returns the existing payment.',
     faults: 1,
     ends: 'by_itself',
     begin(tools) {
@@ -1030,8 +1032,8 @@ const paymentScenarios: readonly Scenario[] = [
   },
   {
     name: 'F50-crossed-answers',
-    title: 'The answer to another payment comes on our connection',
-    caller: `${REVIEW} Drops the connection.`,
+    title: 'The response to another payment arrives on this connection',
+    caller: `${REVIEW} Closes the connection.`,
     faults: 'until_healed',
     ends: 'after_review',
     begin(tools) {
@@ -1051,13 +1053,13 @@ const paymentScenarios: readonly Scenario[] = [
 const oauth = { needs: 'oauth', ends: 'by_itself' } as const;
 
 const REFUSE_TOKEN =
-  'Refuses the token answer, sends no call with it, asks again with backoff; payments stay pending.';
+  'Rejects the token response, sends no call with it, retries with backoff; payments stay pending.';
 
 const tokenScenarios: readonly Scenario[] = [
   {
     ...oauth,
     name: 'F51-no-expiry',
-    title: 'expires_in absent or null',
+    title: 'expires_in missing or null',
     caller: 'Assumes 300 seconds.',
     faults: 2,
     begin: (tools) =>
@@ -1066,15 +1068,15 @@ const tokenScenarios: readonly Scenario[] = [
   {
     ...oauth,
     name: 'F52-expiry-as-text',
-    title: 'expires_in as "3600"',
-    caller: 'Accepts an integer written as text.',
+    title: 'expires_in as the string "3600"',
+    caller: 'Accepts an integer in a string.',
     faults: 2,
     begin: (tools) => after(TOKENS, tools, [grant({ expires_in: '3600' })]),
   },
   {
     ...oauth,
     name: 'F53-expiry-not-positive',
-    title: 'expires_in 0, and negative',
+    title: 'expires_in 0 or negative',
     caller: 'Uses the token once and does not keep it.',
     faults: 4,
     begin: (tools) =>
@@ -1083,7 +1085,7 @@ const tokenScenarios: readonly Scenario[] = [
   {
     ...oauth,
     name: 'F54-expiry-too-long',
-    title: 'expires_in 3,600,000 and 10^12',
+    title: 'expires_in 3,600,000 or 10^12',
     caller: 'Caps it at one hour.',
     faults: 2,
     begin: (tools) =>
@@ -1092,8 +1094,8 @@ const tokenScenarios: readonly Scenario[] = [
   {
     ...oauth,
     name: 'F55-expiry-unreadable',
-    title: 'expires_in 1.5, "1h", an object',
-    caller: 'Takes it as absent: 300 seconds.',
+    title: 'expires_in 1.5, "1h" or an object',
+    caller: 'Treats it as missing: assumes 300 seconds.',
     faults: 3,
     begin: (tools) =>
       after(TOKENS, tools, [
@@ -1105,7 +1107,7 @@ const tokenScenarios: readonly Scenario[] = [
   {
     ...oauth,
     name: 'F56-expiry-not-a-number',
-    title: 'expires_in "NaN" and "Infinity"',
+    title: 'expires_in "NaN" or "Infinity"',
     caller: 'Checks for a finite number: a token with such an expiry would never expire.',
     faults: 2,
     begin: (tools) =>
@@ -1114,8 +1116,8 @@ const tokenScenarios: readonly Scenario[] = [
   {
     ...oauth,
     name: 'F57-early-revocation',
-    title: 'Tokens are revoked before their time: 401',
-    caller: 'Renews once and repeats the call once.',
+    title: 'Tokens are revoked before they expire: calls get 401',
+    caller: 'Renews the token once and retries the call once.',
     faults: 3,
     begin(tools) {
       const revoked = new Set<string>();
@@ -1138,15 +1140,16 @@ const tokenScenarios: readonly Scenario[] = [
     ...oauth,
     name: 'F58-expiry-beyond-timers',
     title: 'expires_in over 2^31 milliseconds',
-    caller: 'Sets no timer by it: such a timer fires at once. It looks at the clock on use.',
+    caller:
+      'Sets no timer from it, because such a timer fires immediately; checks the clock on each use.',
     faults: 2,
     begin: (tools) => after(TOKENS, tools, [grant({ expires_in: 2_147_484 })]),
   },
   {
     ...oauth,
     name: 'F59-token-type',
-    title: 'token_type "mac", missing, "bearer", "BEARER"',
-    caller: 'Takes bearer in any case; refuses another or none.',
+    title: 'token_type "mac", missing or "BEARER"',
+    caller: 'Accepts bearer in any case; rejects any other type or none.',
     faults: 3,
     begin: (tools) =>
       after(TOKENS, tools, [
@@ -1158,7 +1161,7 @@ const tokenScenarios: readonly Scenario[] = [
   {
     ...oauth,
     name: 'F60-scope-shrunk',
-    title: 'Tokens come with scope read alone',
+    title: 'Tokens are issued with only scope read',
     caller: 'Sends no PUT with it and alerts; payments stay pending.',
     faults: 'until_healed',
     begin: (tools) => after(TOKENS, tools, [grant({ scope: 'read' })]),
@@ -1166,7 +1169,7 @@ const tokenScenarios: readonly Scenario[] = [
   {
     ...oauth,
     name: 'F61-unusable-token',
-    title: 'access_token empty, with CR LF, with spaces, of 1 MB',
+    title: 'access_token empty, with CR LF, with spaces, or of 1 MB',
     caller: REFUSE_TOKEN,
     faults: 4,
     begin: (tools) =>
@@ -1180,8 +1183,8 @@ const tokenScenarios: readonly Scenario[] = [
   {
     ...oauth,
     name: 'F62-client-refused',
-    title: '400 invalid_client and invalid_scope',
-    caller: 'Pauses the partner, alerts, and asks at most once a minute.',
+    title: 'The token endpoint answers 400 invalid_client or invalid_scope',
+    caller: 'Pauses the partner, alerts, and requests a token at most once a minute.',
     faults: 'until_healed',
     begin: (tools) =>
       before(TOKENS, tools, [
@@ -1192,8 +1195,8 @@ const tokenScenarios: readonly Scenario[] = [
   {
     ...oauth,
     name: 'F63-token-endpoint-down',
-    title: 'The token endpoint answers 503, nothing, or slowly',
-    caller: 'Backs off, and uses the old token until it has truly expired.',
+    title: 'The token endpoint answers 503, not at all, or slowly',
+    caller: 'Backs off, and uses the old token until it actually expires.',
     faults: 3,
     begin: (tools) =>
       before(TOKENS, tools, [
@@ -1208,7 +1211,7 @@ const tokenScenarios: readonly Scenario[] = [
   {
     ...oauth,
     name: 'F64-token-html',
-    title: 'The token endpoint answers 200 with HTML, and with an error as JSON',
+    title: 'The token endpoint answers 200 with HTML or with a JSON error',
     caller: REFUSE_TOKEN,
     faults: 2,
     begin: (tools) =>
@@ -1221,7 +1224,7 @@ const tokenScenarios: readonly Scenario[] = [
     ...oauth,
     name: 'F65-herd-on-expiry',
     title: 'Short-lived tokens from a slow endpoint while many payments wait',
-    caller: 'Has one fetch in flight; all calls share it.',
+    caller: 'Fetches one token at a time; all calls share it.',
     faults: 'until_healed',
     begin(tools) {
       return {
@@ -1238,7 +1241,7 @@ const tokenScenarios: readonly Scenario[] = [
     ...oauth,
     name: 'F66-awkward-secret',
     title: 'A client secret with + % & : = é and spaces',
-    caller: 'Form-encodes it exactly.',
+    caller: 'Form-encodes the secret correctly.',
     faults: 'until_healed',
     secrets: ['p+l%us&am:p=é ½ %2B'],
     begin: (tools) => ({
@@ -1251,9 +1254,9 @@ const tokenScenarios: readonly Scenario[] = [
   {
     ...oauth,
     name: 'F67-secret-rotation',
-    title: 'Old and new client secret are both valid; healed, only the new one is',
+    title: 'Old and new client secret are both valid until healed; then only the new one',
     caller:
-      'Goes on without a failed payment; its operator enters the new secret within the overlap.',
+      'Continues without a failed payment; its operator enters the new secret during the overlap.',
     faults: 'until_healed',
     ends: 'after_mending',
     secrets: ['the-old-secret', 'the-new-secret'],
@@ -1268,7 +1271,7 @@ const tokenScenarios: readonly Scenario[] = [
     ...oauth,
     name: 'F68-token-redirect',
     title: 'The token endpoint redirects to another host',
-    caller: 'Does not follow: the secret would go there. Refuses, asks again with backoff.',
+    caller: 'Does not follow the redirect, which would expose the secret; retries with backoff.',
     faults: 2,
     begin: (tools) =>
       redirects(TOKENS, tools, [
