@@ -107,7 +107,7 @@ describe('conform', { concurrency: 4 }, () => {
     }
   });
 
-  test('a server that is not as declared, and a target that lacks something, exit with 2', async () => {
+  test('a server that does not match its target, and an incomplete target, exit with 2', async () => {
     const wrong = await conform([...where(), '--key', 'another-key', '--json']);
     assert.equal(wrong.code, 2);
     assert.equal((JSON.parse(wrong.out) as RunReport).verdict, 'config');
@@ -119,17 +119,17 @@ describe('conform', { concurrency: 4 }, () => {
     assert.match(unknown.err, /There is no check P99/);
   });
 
-  test('a flag that does not exist, and a run in which nothing ran, exit with 3', async () => {
+  test('an unknown flag, and a run without a judged check, exit with 3', async () => {
     assert.equal((await conform(['partner', '--no-such-flag'])).code, 3);
     const none = await conform([...where(), '--key', KEY, '--only', 'P03']);
     assert.equal(none.code, 3, none.err);
     assert.match(none.out, /no check could be judged/);
     const failed = await conform([...where(), '--key', KEY, '--failed', '--history', 'empty']);
     assert.equal(failed.code, 3);
-    assert.match(failed.err, /Nothing failed in the last run/);
+    assert.match(failed.err, /No check failed in the last run/);
   });
 
-  test('a flag goes before the file, and a file that is there is not written over', async () => {
+  test('a flag overrides the file, and an existing file is not overwritten', async () => {
     const file = join(folder, 'target.json');
     assert.equal((await conform(['partner', 'init', file])).code, 0);
     const written = readFileSync(file, 'utf8');
@@ -188,7 +188,7 @@ describe('conform', { concurrency: 4 }, () => {
       assert.equal(report.stopped, 'the run was interrupted');
       assert.equal(report.verdict, 'partial');
       assert.equal(ran.code, 2, ran.err);
-      assert.match(ran.err, /Ending the run; the report of what was judged follows/);
+      assert.match(ran.err, /Stopping the run; the report of the completed checks follows/);
       assert.match(readFileSync(join(folder, 'ended.html'), 'utf8'), /^<!doctype html>/);
       assert.match(readFileSync(join(folder, 'ended.svg'), 'utf8'), /partly judged/);
       const ids = readFileSync(join(folder, 'ended', 'payments.json'), 'utf8');
@@ -198,7 +198,7 @@ describe('conform', { concurrency: 4 }, () => {
     }
   });
 
-  test('a kept report becomes a page and a badge again', async () => {
+  test('a saved report can be converted to a page and a badge', async () => {
     const ran = await conform([...where(), '--key', KEY, '--only', 'P20,P25', '--json']);
     writeFileSync(join(folder, 'kept.json'), ran.out);
     const forms = ['--html', 'kept.html', '--badge', 'kept.svg'];
@@ -211,7 +211,7 @@ describe('conform', { concurrency: 4 }, () => {
     assert.equal((await conform(['report', 'no-such.json'])).code, 2);
   });
 
-  test('a target file for OAuth asks for what OAuth needs', async () => {
+  test('an OAuth target file contains the OAuth fields', async () => {
     const ran = await conform(['partner', 'init', 'oauth.json', '--auth', 'oauth']);
     assert.equal(ran.code, 0, ran.err);
     assert.match(ran.out, /set DUEBRIDGE_CONFORM_CLIENT_SECRET/);
@@ -230,7 +230,7 @@ describe('conform', { concurrency: 4 }, () => {
     assert.match(unset.err, /DUEBRIDGE_CONFORM_CLIENT_SECRET, which is not set/);
   });
 
-  test('a run that lacks a maximum is judged in part, unless that is allowed', async () => {
+  test('a run without a declared maximum is partial, unless that is allowed', async () => {
     const part = [...where(), '--key', KEY, '--only', 'P20,P24'];
     const ran = await conform(part);
     assert.equal(ran.code, 2, ran.out);
@@ -239,7 +239,7 @@ describe('conform', { concurrency: 4 }, () => {
     assert.equal(allowed.code, 0, allowed.out);
   });
 
-  test('a quick run says what it leaves out, at a server that is slow as well', async () => {
+  test('a quick run lists what it leaves out, even against a slow server', async () => {
     const slow = await startScriptedPartner({
       auth: { method: 'key', header: 'x-api-key', key: KEY },
       behaviour: {
@@ -270,7 +270,7 @@ describe('conform', { concurrency: 4 }, () => {
     }
   });
 
-  test('a plan is told without a server', async () => {
+  test('a plan is printed without a server', async () => {
     const ran = await conform([
       ...where().map((one) => (one === partner.url ? 'http://127.0.0.1:1' : one)),
       '--key',
@@ -281,7 +281,7 @@ describe('conform', { concurrency: 4 }, () => {
     assert.match(ran.out, /^P01 {2}/);
   });
 
-  test('an expected failure without an owner is not accepted', async () => {
+  test('an expected failure without an owner is rejected', async () => {
     const file = join(folder, 'known.json');
     writeFileSync(file, '[{"check":"P01","until":"2030-01-01","reason":"x"}]');
     const ran = await conform([...where(), '--key', KEY, '--expected', file]);
@@ -289,14 +289,14 @@ describe('conform', { concurrency: 4 }, () => {
     assert.match(ran.err, /lacks "owner"/);
   });
 
-  test('every check can be listed, for people and for programs', async () => {
+  test('the checks can be listed as text and as JSON', async () => {
     const people = await conform(['platform', '--list']);
     assert.equal(people.out.trim().split('\n').length, 102);
     const programs = await conform(['partner', '--list', '--json']);
     assert.equal((JSON.parse(programs.out) as unknown[]).length, 55);
   });
 
-  test('a platform is judged by flags alone; a wrong key is one sentence', async () => {
+  test('a platform can be judged with flags only; a wrong key gives one sentence', async () => {
     const flags = [
       'platform',
       '--base-url',

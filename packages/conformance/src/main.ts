@@ -104,34 +104,37 @@ interface PlatformFlags extends CommonFlags {
 /** The command `conform`. */
 export function conformCommand(): Command {
   const command = new Command('conform').description(
-    'Judge a server by the interface: what breaks it, why, and how to see it again',
+    'Check a server against the interface: what breaks it, why, and how to reproduce it',
   );
   const partner = common(command.command('partner [target]'))
-    .summary("judge a partner's server")
+    .summary("check a partner's server")
     .description(
-      "Judge a partner's server. TARGET is a target file (write one with `conform partner init`); flags override it.",
+      "Check a partner's server. TARGET is a target file (write one with `conform partner init`); flags override it.",
     )
     .addOption(new Option('--auth <method>', 'key or oauth').choices(['key', 'oauth']))
     .option('--header <name>', 'header that carries the key, such as x-api-key')
-    .option('--key <key>', 'the key; better in DUEBRIDGE_CONFORM_KEY')
+    .option('--key <key>', 'the key; prefer the variable DUEBRIDGE_CONFORM_KEY')
     .option('--token-url <url>', 'OAuth token endpoint')
     .option('--client-id <id>', 'OAuth client id')
-    .option('--client-secret <secret>', 'better in DUEBRIDGE_CONFORM_CLIENT_SECRET')
-    .option('--scope <scopes>', 'scopes to ask for, such as "read write"')
+    .option(
+      '--client-secret <secret>',
+      'its secret; prefer the variable DUEBRIDGE_CONFORM_CLIENT_SECRET',
+    )
+    .option('--scope <scopes>', 'scopes to request, such as "read write"')
     .option('--biller <id>', 'biller_id of the accounts')
-    .option('--account <id>', 'an active account that may be paid')
+    .option('--account <id>', 'an active account to which the run may pay')
     .option('--other-account <id>', 'another active account')
-    .option('--unknown-account <id>', 'an id that no account has')
+    .option('--unknown-account <id>', 'an account id that does not exist')
     .option('--inactive-account <id>', 'an inactive account')
     .option('--canceled-account <id>', 'an account whose payments are canceled')
-    .option('--min-amount-cents <cents>', 'smallest amount taken', cents)
-    .option('--max-amount-cents <cents>', 'largest amount taken', cents)
+    .option('--min-amount-cents <cents>', 'smallest accepted amount', cents)
+    .option('--max-amount-cents <cents>', 'largest accepted amount', cents)
     .option('--window-seconds <seconds>', 'time in which every payment ends', cents)
-    .option('--max-spend-cents <cents>', 'most that the run may ask for in all', cents)
-    .option('--recheck', `only look again at payments of earlier runs (${RECHECKS.join(', ')})`)
-    .option('--quick', 'an answer within a minute: fewer checks, shorter waits')
-    .option('--restart', 'stop and ask for a restart of the server, for P66')
-    .option('--plan', 'tell what would be checked and created, and stop')
+    .option('--max-spend-cents <cents>', 'maximum total that the run may request', cents)
+    .option('--recheck', `only re-check payments of earlier runs (${RECHECKS.join(', ')})`)
+    .option('--quick', 'finish within a minute: fewer checks, shorter waits')
+    .option('--restart', 'pause and ask you to restart the server, for P66')
+    .option('--plan', 'print what would be checked and created, and exit')
     .addHelpText(
       'after',
       help(`  $ duebridge conform partner init my-server.json
@@ -154,7 +157,7 @@ export function conformCommand(): Command {
     });
   command
     .command('report <file>')
-    .description('print a JSON report that was kept, or write it in another form')
+    .description('print a saved JSON report, or convert it to another format')
     .option('--html <file>', 'write it as one HTML page')
     .option('--junit <file>', 'write it as JUnit XML')
     .option('--badge <file>', 'write its verdict as an SVG badge')
@@ -162,16 +165,18 @@ export function conformCommand(): Command {
       process.exitCode = reprint(file, flags);
     });
   common(command.command('platform [target]'))
-    .summary('judge a platform')
+    .summary('check a platform')
     .description(
-      'Judge a platform: its token endpoint and, where the target file has a "caller", how it calls a partner.',
+      'Check a platform: its token endpoint and, if the target file has a "caller", how it calls a partner.',
     )
     .option('--client-id <id>', 'X-Client-Id')
-    .option('--api-key <key>', 'X-Api-Key; better in DUEBRIDGE_CONFORM_API_KEY')
-    .addOption(new Option('--kind <kind>', 'what the client is').choices(['biller', 'aggregator']))
+    .option('--api-key <key>', 'X-Api-Key; prefer the variable DUEBRIDGE_CONFORM_API_KEY')
+    .addOption(
+      new Option('--kind <kind>', 'the type of the client').choices(['biller', 'aggregator']),
+    )
     .option('--biller <id>', 'biller_id of the account')
-    .option('--account <id>', 'an account that its partner knows')
-    .option('--unknown-account <id>', 'an account that its partner does not know')
+    .option('--account <id>', 'an account id that exists at its partner')
+    .option('--unknown-account <id>', 'an account id that does not exist at its partner')
     .option('--flow', 'the platform offers the flow API at the same address')
     .addHelpText(
       'after',
@@ -186,23 +191,23 @@ export function conformCommand(): Command {
 
 function common(command: Command): Command {
   return command
-    .option('--base-url <url>', 'address of the server, with its prefix if it has one')
+    .option('--base-url <url>', 'base URL of the server, including a path prefix')
     .addOption(
-      new Option('--profile <profile>', 'contract: the interface; strict: our decisions too')
+      new Option('--profile <profile>', 'contract: the interface; strict: also our decisions')
         .choices(['contract', 'strict'])
         .default('contract'),
     )
     .option('--only <ids>', 'checks to run, such as P25,P27', (text: string) => text.split(','))
-    .option('--failed', 'only what failed in the last run against this address')
+    .option('--failed', 'only the checks that failed in the last run against this URL')
     .option('--expected <file>', 'JSON list of known failures: check, owner, until, reason')
-    .option('--history <folder>', 'where used ids and last failures are kept', DEFAULT_HISTORY)
-    .option('--ca <file>', 'PEM of an authority to trust, for a test server')
+    .option('--history <folder>', 'folder for the ids used and the last failures', DEFAULT_HISTORY)
+    .option('--ca <file>', 'PEM file of a certificate authority to trust, for a test server')
     .option('--json', 'print the report as JSON')
     .option('--junit <file>', 'write the report as JUnit XML')
     .option('--html <file>', 'write the report as one HTML page')
     .option('--badge <file>', 'write the verdict as an SVG badge')
-    .option('--allow-partial', 'exit with 0 although some checks could not be judged')
-    .option('--list', 'list the checks, and stop');
+    .option('--allow-partial', 'exit with 0 even if some checks could not be judged')
+    .option('--list', 'list the checks, and exit');
 }
 
 async function conformPartner(file: string | undefined, flags: PartnerFlags): Promise<number> {
@@ -331,7 +336,7 @@ function runOptions(
 
 function nothingFailed(flags: CommonFlags, options: RunOptions): boolean {
   if (flags.failed !== true || options.only?.length !== 0) return false;
-  process.stderr.write('Nothing failed in the last run against this address.\n');
+  process.stderr.write('No check failed in the last run against this URL.\n');
   return true;
 }
 
@@ -359,7 +364,7 @@ function canWrite(flags: OutputFlags): void {
       accessSync(existsSync(file) ? file : dirname(file), constants.W_OK);
     } catch {
       throw new TargetProblem(
-        `The report cannot be written to ${file}: name a file in a folder that exists and can be written to.`,
+        `The report cannot be written to ${file}: choose a file in an existing, writable folder.`,
       );
     }
   }
@@ -391,16 +396,20 @@ function reprint(file: string, flags: OutputFlags): number {
   try {
     report = JSON.parse(readFileSync(file, 'utf8'));
   } catch {
-    process.stderr.write(`${file} is no readable JSON report: keep one with --json > ${file}.\n`);
+    process.stderr.write(
+      `${file} is not a readable JSON report: save one with --json > ${file}.\n`,
+    );
     return EXIT_CONFIG;
   }
   const fields = typeof report === 'object' && report !== null ? report : {};
   if (!('tool' in fields && fields.tool === 'duebridge conform' && 'results' in fields)) {
-    process.stderr.write(`${file} is no report of duebridge conform.\n`);
+    process.stderr.write(`${file} is not a report of duebridge conform.\n`);
     return EXIT_CONFIG;
   }
   if (!('version' in fields && fields.version === 2)) {
-    process.stderr.write(`${file} was written by another version of the kit: judge again.\n`);
+    process.stderr.write(
+      `${file} was written by another version of the kit: run the checks again.\n`,
+    );
     return EXIT_CONFIG;
   }
   try {
@@ -421,10 +430,12 @@ async function interruptible(run: (signal: AbortSignal) => Promise<RunReport>): 
   const timer = setInterval(() => {
     if (process.stderr.isTTY || heartbeat.last === undefined) return;
     const { done, total } = heartbeat.last;
-    process.stderr.write(`${done} of ${total} checks done; the others wait for the server.\n`);
+    process.stderr.write(
+      `${done} of ${total} checks done; the others are waiting for the server.\n`,
+    );
   }, TELL_EVERY_MS);
   const interrupt = (): void => {
-    process.stderr.write('\nEnding the run; the report of what was judged follows.\n');
+    process.stderr.write('\nStopping the run; the report of the completed checks follows.\n');
     controller.abort();
   };
   process.once('SIGINT', interrupt);
@@ -472,10 +483,10 @@ function restarter(
 function help(example: string): string {
   return `
 Exit codes:
-  0  no must failed
-  1  a must failed
-  2  the target cannot be used as given, or it was judged only in part
-  3  the command was wrong, or nothing ran
+  0  no must-check failed
+  1  a must-check failed
+  2  the target cannot be used as configured, or was judged only in part
+  3  the command line was wrong, or no check ran
 
 Example:
 ${example}
@@ -508,7 +519,7 @@ function list(cases: readonly CaseInfo[], flags: CommonFlags): number {
 
 function init(file: string, method: 'key' | 'oauth'): number {
   if (existsSync(file)) {
-    process.stderr.write(`${file} exists already; it was left as it is.\n`);
+    process.stderr.write(`${file} already exists and was not changed.\n`);
     return EXIT_CONFIG;
   }
   writeFileSync(file, `${JSON.stringify(exampleTarget(method), undefined, 2)}\n`, { mode: 0o600 });
@@ -580,7 +591,7 @@ function platformDraft(flags: PlatformFlags): Draft {
 function cents(text: string): number {
   const number = Number(text);
   if (!/^\d+$/.test(text) || !Number.isSafeInteger(number)) {
-    throw new InvalidArgumentError('must be a whole number.');
+    throw new InvalidArgumentError('must be an integer.');
   }
   return number;
 }

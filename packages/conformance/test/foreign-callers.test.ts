@@ -88,10 +88,10 @@ function draft(port: number, method: 'key' | 'oauth', caller: Draft): Draft {
 
 const PACE = { quiet_ms: 800 };
 
-describe('a caller that is not ours', { concurrency: 4 }, () => {
+describe('a third-party caller', { concurrency: 4 }, () => {
   for (const client of CLIENTS) {
     for (const method of ['key', 'oauth'] as const) {
-      test(`${client.file} keeps the interface, by ${method}, asked by a request`, async () => {
+      test(`${client.file} conforms to the interface, with ${method}, driven by requests`, async () => {
         const port = await freePort();
         const { url, child } = await start(client, `http://127.0.0.1:${port}`, method);
         try {
@@ -116,7 +116,7 @@ describe('a caller that is not ours', { concurrency: 4 }, () => {
     }
   }
 
-  test('a command makes it pay, at a partner that speaks https under another address', async () => {
+  test('a command makes it pay, at a partner with https and another registered address', async () => {
     const port = await freePort();
     const { cert, key } = makeCertificate();
     const [cert_file, key_file] = [join(folder, 'cert.pem'), join(folder, 'key.pem')];
@@ -151,7 +151,7 @@ for (;;) {
     assert.equal(report.counts.PASS, 3);
   });
 
-  test('a person who pays by hand, on the page or at the terminal, passes every check', async () => {
+  test('payments by hand, on the page or at the terminal, pass every check', async () => {
     const port = await freePort();
     const client = CLIENTS[0]!;
     const { url, child } = await start(client, `http://127.0.0.1:${port}`, 'key');
@@ -198,7 +198,7 @@ for (;;) {
     }
   });
 
-  test('the page says what to pay, takes the answer, and imitates the site of a biller', async () => {
+  test('the page shows what to pay, accepts the answer, and imitates a biller’s site', async () => {
     const port = await freePort();
     const client = CLIENTS[0]!;
     const { url, child } = await start(client, `http://127.0.0.1:${port}`, 'key');

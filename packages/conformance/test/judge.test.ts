@@ -108,28 +108,28 @@ function isConfig(report: RunReport, sentence: RegExp): void {
   assert.ok(report.duration_ms < 10_000);
 }
 
-describe('a server that is not as declared gets one sentence, not forty failures', () => {
+describe('a server that does not match its target file gets one sentence, not forty failures', () => {
   test('nothing listens', async () => {
     const url = await withServer(net.createServer(), async (url) => url);
     isConfig(await judge(url), /^Nothing listens on 127\.0\.0\.1:\d+: start the server, or fix/);
   });
 
-  test('the name is not known', async () => {
+  test('the host name does not resolve', async () => {
     const report = await judge('https://no-such-host.invalid');
     isConfig(report, /no-such-host\.invalid/);
   });
 
-  test('it takes connections and says nothing', async () => {
+  test('it accepts connections and sends nothing', async () => {
     const report = await withServer(net.createServer(), (url) => judge(url));
     isConfig(report, /gets no response/);
   });
 
-  test('it speaks plain http where https was declared', async () => {
+  test('it uses plain http although https was declared', async () => {
     const report = await withPartner({}, (url) => judge(url.replace('http:', 'https:')));
     isConfig(report, /write http:\/\/ in base_url/);
   });
 
-  test('it speaks https where plain http was declared', async () => {
+  test('it uses https although plain http was declared', async () => {
     const report = await withPartner({}, async (url) => {
       const proxy = await openTlsProxy(url);
       try {
@@ -141,7 +141,7 @@ describe('a server that is not as declared gets one sentence, not forty failures
     isConfig(report, /https/);
   });
 
-  test('its certificate is not trusted; with its authority named it is judged', async () => {
+  test('its certificate is not trusted; with --ca it is judged', async () => {
     await withPartner({}, async (url) => {
       const proxy = await openTlsProxy(url);
       try {
@@ -186,16 +186,16 @@ describe('a server that is not as declared gets one sentence, not forty failures
     });
   });
 
-  test('the paths are wrong, or lead to a web site', async () => {
+  test('the paths are wrong or point to a website', async () => {
     const report = await withPartner({}, (url) => judge(`${url}/v2`));
     isConfig(report, /answers 404: fix base_url or paths\.get_account/);
     const site = http.createServer((_request, response) => {
       response.setHeader('content-type', 'text/html').end('<!doctype html><p>Welcome');
     });
-    isConfig(await withServer(site, (url) => judge(url)), /leads to a site, not to the API/);
+    isConfig(await withServer(site, (url) => judge(url)), /points to a website, not to the API/);
   });
 
-  test('it sends callers elsewhere, where no credential may follow', async () => {
+  test('it redirects callers, and no credential follows', async () => {
     let followed = false;
     const report = await withServer(
       http.createServer(() => {
@@ -214,162 +214,168 @@ describe('a server that is not as declared gets one sentence, not forty failures
   });
 });
 
-describe('whatever a server sends, a run ends and the judge stands', { concurrency: 10 }, () => {
-  const right = JSON.stringify({ status: 'active', balance: { amount_due_in_cents: 1 } });
-  const answer = (body: string | Buffer, head = 'content-type: application/json'): Buffer =>
-    Buffer.concat([
-      Buffer.from(
-        `HTTP/1.1 200 OK\r\n${head}\r\ncontent-length: ${Buffer.byteLength(body)}\r\n\r\n`,
-      ),
-      Buffer.from(body),
-    ]);
-  // The first two answers are right, so that pre-flight passes and the checks meet the rest.
-  const madness: readonly [string, (socket: Socket, number: number) => void][] = [
-    ['random bytes', (socket, number) => void socket.end(randomBytes(number, 300))],
-    ['a web page as JSON', (socket) => void socket.end(answer('<html>'))],
-    ['half an answer', (socket) => void socket.end(answer(right).subarray(0, 90))],
-    ['half a status line', (socket) => void socket.end('HTTP/1.')],
-    ['the answer byte by byte forever', (socket) => drip(socket)],
-    ['a body without end', (socket) => flood(socket)],
-    ['ten thousand headers', (socket) => void socket.end(answer(right, manyHeaders()))],
-    ['JSON nested without bottom', (socket) => void socket.end(answer('['.repeat(100_000)))],
-    [
-      'numbers beyond all bounds',
-      (socket) =>
-        void socket.end(answer(`{"amount_in_cents":1e999,"status":${'9'.repeat(5_000)}}`)),
-    ],
-    [
-      'keys that bite JavaScript',
-      (socket) => void socket.end(answer('{"__proto__":{"status":"succeeded"},"constructor":1}')),
-    ],
-    [
-      'half characters and nulls',
-      (socket) =>
-        void socket.end(
-          answer(
-            Buffer.from('7b2261223a22ffc080ed a080005c75643830302022'.replaceAll(' ', ''), 'hex'),
+describe(
+  'a run ends without an internal error for every response of a server',
+  { concurrency: 10 },
+  () => {
+    const right = JSON.stringify({ status: 'active', balance: { amount_due_in_cents: 1 } });
+    const answer = (body: string | Buffer, head = 'content-type: application/json'): Buffer =>
+      Buffer.concat([
+        Buffer.from(
+          `HTTP/1.1 200 OK\r\n${head}\r\ncontent-length: ${Buffer.byteLength(body)}\r\n\r\n`,
+        ),
+        Buffer.from(body),
+      ]);
+    // The first two answers are right, so that pre-flight passes and the checks meet the rest.
+    const madness: readonly [string, (socket: Socket, number: number) => void][] = [
+      ['random bytes', (socket, number) => void socket.end(randomBytes(number, 300))],
+      ['a web page as JSON', (socket) => void socket.end(answer('<html>'))],
+      ['half an answer', (socket) => void socket.end(answer(right).subarray(0, 90))],
+      ['half a status line', (socket) => void socket.end('HTTP/1.')],
+      ['the answer byte by byte forever', (socket) => drip(socket)],
+      ['a body without end', (socket) => flood(socket)],
+      ['ten thousand headers', (socket) => void socket.end(answer(right, manyHeaders()))],
+      ['JSON nested without bottom', (socket) => void socket.end(answer('['.repeat(100_000)))],
+      [
+        'numbers beyond all bounds',
+        (socket) =>
+          void socket.end(answer(`{"amount_in_cents":1e999,"status":${'9'.repeat(5_000)}}`)),
+      ],
+      [
+        'keys that bite JavaScript',
+        (socket) => void socket.end(answer('{"__proto__":{"status":"succeeded"},"constructor":1}')),
+      ],
+      [
+        'half characters and nulls',
+        (socket) =>
+          void socket.end(
+            answer(
+              Buffer.from('7b2261223a22ffc080ed a080005c75643830302022'.replaceAll(' ', ''), 'hex'),
+            ),
           ),
-        ),
-    ],
-    [
-      'two answers at once',
-      (socket) => void socket.end(Buffer.concat([answer(right), answer(right)])),
-    ],
-    [
-      'two content lengths',
-      (socket) =>
-        void socket.end(`HTTP/1.1 200 OK\r\ncontent-length: 5\r\ncontent-length: 6\r\n\r\nabcdef`),
-    ],
-    [
-      'a body that is no gzip',
-      (socket) =>
-        void socket.end(
-          answer('not gzip', 'content-encoding: gzip\r\ncontent-type: application/json'),
-        ),
-    ],
-    [
-      'status 999 and 100 alone',
-      (socket, number) =>
-        void socket.end(
-          number % 2 === 0
-            ? 'HTTP/1.1 999 Odd\r\ncontent-length: 0\r\n\r\n'
-            : 'HTTP/1.1 100 Continue\r\n\r\n',
-        ),
-    ],
-    [
-      'an upgrade nobody asked for',
-      (socket) =>
-        void socket.end(
-          'HTTP/1.1 101 Switching Protocols\r\nupgrade: x\r\nconnection: upgrade\r\n\r\n',
-        ),
-    ],
-    [
-      '429 forever',
-      (socket) =>
-        void socket.end('HTTP/1.1 429 Wait\r\nretry-after: 0\r\ncontent-length: 0\r\n\r\n'),
-    ],
-    [
-      'records that are arrays, texts and nulls',
-      (socket, number) =>
-        void socket.end(answer(['[]', '"x"', 'null', 'true', '7'][number % 5] ?? '')),
-    ],
-    [
-      'the right shape with every field wrong',
-      (socket) =>
-        void socket.end(
-          answer(
-            JSON.stringify({
-              payment_id: {},
-              platform_payment_id: [],
-              status: 'succeeded\u0000',
-              amount_in_cents: null,
-              initiated_at: 17,
-              posted_at: {},
-              failure_reason: [[]],
-              access_token: 4,
-            }),
+      ],
+      [
+        'two answers at once',
+        (socket) => void socket.end(Buffer.concat([answer(right), answer(right)])),
+      ],
+      [
+        'two content lengths',
+        (socket) =>
+          void socket.end(
+            `HTTP/1.1 200 OK\r\ncontent-length: 5\r\ncontent-length: 6\r\n\r\nabcdef`,
           ),
-        ),
-    ],
-    ['silence', () => undefined],
-  ];
-  for (const [name, act] of madness) {
-    test(`a platform: ${name}`, async () => {
-      let requests = 0;
-      const server = net.createServer((socket) => {
-        socket.on('data', () => {
-          requests += 1;
-          if (requests === 1) socket.end(answer('{"token":"dbt_the-first-one"}'));
-          else act(socket, requests);
+      ],
+      [
+        'a body that is no gzip',
+        (socket) =>
+          void socket.end(
+            answer('not gzip', 'content-encoding: gzip\r\ncontent-type: application/json'),
+          ),
+      ],
+      [
+        'status 999 and 100 alone',
+        (socket, number) =>
+          void socket.end(
+            number % 2 === 0
+              ? 'HTTP/1.1 999 Odd\r\ncontent-length: 0\r\n\r\n'
+              : 'HTTP/1.1 100 Continue\r\n\r\n',
+          ),
+      ],
+      [
+        'an upgrade nobody asked for',
+        (socket) =>
+          void socket.end(
+            'HTTP/1.1 101 Switching Protocols\r\nupgrade: x\r\nconnection: upgrade\r\n\r\n',
+          ),
+      ],
+      [
+        '429 forever',
+        (socket) =>
+          void socket.end('HTTP/1.1 429 Wait\r\nretry-after: 0\r\ncontent-length: 0\r\n\r\n'),
+      ],
+      [
+        'records that are arrays, texts and nulls',
+        (socket, number) =>
+          void socket.end(answer(['[]', '"x"', 'null', 'true', '7'][number % 5] ?? '')),
+      ],
+      [
+        'the right shape with every field wrong',
+        (socket) =>
+          void socket.end(
+            answer(
+              JSON.stringify({
+                payment_id: {},
+                platform_payment_id: [],
+                status: 'succeeded\u0000',
+                amount_in_cents: null,
+                initiated_at: 17,
+                posted_at: {},
+                failure_reason: [[]],
+                access_token: 4,
+              }),
+            ),
+          ),
+      ],
+      ['silence', () => undefined],
+    ];
+    for (const [name, act] of madness) {
+      test(`a platform: ${name}`, async () => {
+        let requests = 0;
+        const server = net.createServer((socket) => {
+          socket.on('data', () => {
+            requests += 1;
+            if (requests === 1) socket.end(answer('{"token":"dbt_the-first-one"}'));
+            else act(socket, requests);
+          });
         });
+        const draft = { client_id: 'judge', api_key: KEY, account_id: 'A-1', flow: true };
+        const limits = { token_sample: 20, burst: 20 };
+        const report = await withServer(server, (base_url) =>
+          judgePlatform(platformTarget({ ...draft, ...limits, base_url }, {}), { pace: QUICK }),
+        );
+        assert.deepEqual(report.judge_failed, []);
+        assert.notEqual(report.exit_code, 0, 'such a platform must never be green');
+        for (const form of [jsonReport, junitReport, pageReport]) {
+          assert.ok(!form(report).includes(KEY));
+        }
       });
-      const draft = { client_id: 'judge', api_key: KEY, account_id: 'A-1', flow: true };
-      const limits = { token_sample: 20, burst: 20 };
-      const report = await withServer(server, (base_url) =>
-        judgePlatform(platformTarget({ ...draft, ...limits, base_url }, {}), { pace: QUICK }),
-      );
-      assert.deepEqual(report.judge_failed, []);
-      assert.notEqual(report.exit_code, 0, 'such a platform must never be green');
-      for (const form of [jsonReport, junitReport, pageReport]) {
-        assert.ok(!form(report).includes(KEY));
-      }
-    });
-  }
-  for (const [name, act] of madness) {
-    test(name, async () => {
-      let connections = 0;
-      const server = net.createServer((socket) => {
-        socket.on('data', () => {
-          connections += 1;
-          // Connection 1 is the look whether anything listens; request 1 is the known account.
-          if (connections === 1) socket.end(answer(right));
-          else act(socket, connections);
+    }
+    for (const [name, act] of madness) {
+      test(name, async () => {
+        let connections = 0;
+        const server = net.createServer((socket) => {
+          socket.on('data', () => {
+            connections += 1;
+            // Connection 1 is the look whether anything listens; request 1 is the known account.
+            if (connections === 1) socket.end(answer(right));
+            else act(socket, connections);
+          });
         });
+        const report = await withServer(server, (url) => judge(url, { profile: 'strict' }));
+        assert.deepEqual(report.judge_failed, []);
+        assert.notEqual(report.exit_code, 0, 'such a server must never be green');
+        for (const form of [jsonReport, junitReport, pageReport]) {
+          assert.ok(!form(report).includes(KEY));
+        }
+        assert.doesNotThrow(() => terminalReport(report, { colour: true }));
+        assert.doesNotThrow(() => JSON.parse(jsonReport(report)) as unknown);
       });
-      const report = await withServer(server, (url) => judge(url, { profile: 'strict' }));
-      assert.deepEqual(report.judge_failed, []);
-      assert.notEqual(report.exit_code, 0, 'such a server must never be green');
-      for (const form of [jsonReport, junitReport, pageReport]) {
-        assert.ok(!form(report).includes(KEY));
-      }
-      assert.doesNotThrow(() => terminalReport(report, { colour: true }));
-      assert.doesNotThrow(() => JSON.parse(jsonReport(report)) as unknown);
-    });
-  }
-});
+    }
+  },
+);
 
-describe('a run keeps to what it was told', () => {
-  test('a run that judges nothing is not green', async () => {
+describe('a run obeys its options', () => {
+  test('a run without a judged check does not pass', async () => {
     const report = await withPartner({}, (url) => judge(url, { only: ['P03', 'P35'] }));
     assert.equal(report.verdict, 'nothing');
     assert.equal(report.exit_code, 3);
   });
 
-  test('a check that does not exist is refused before anything is sent', async () => {
+  test('an unknown check id is refused before anything is sent', async () => {
     await assert.rejects(judge('http://127.0.0.1:1', { only: ['P99'] }), UsageProblem);
   });
 
-  test('the spending cap is kept: what does not fit is not asked for', async () => {
+  test('a payment beyond the spending cap is not requested', async () => {
     await withPartner({}, async (url) => {
       const report = await judge(url, {}, { spending_cap_in_cents: 500 });
       assert.ok((report.money?.asked_in_cents ?? 501) <= 500);
@@ -380,7 +386,7 @@ describe('a run keeps to what it was told', () => {
     });
   });
 
-  test('what a run asks for is never more than what its plan said', async () => {
+  test('a run never requests more than its plan announced', async () => {
     await withPartner({}, async (url) => {
       const report = await judge(url, { profile: 'strict' });
       assert.ok(report.money !== undefined);
@@ -388,7 +394,7 @@ describe('a run keeps to what it was told', () => {
     });
   });
 
-  test('one check alone makes the payments that it needs', async () => {
+  test('a single check makes the payments that it needs', async () => {
     await withPartner({}, async (url) => {
       for (const id of ['P25', 'P31', 'P51', 'P52', 'P54', 'P56', 'P58']) {
         const report = await judge(url, { only: [id] });
@@ -400,7 +406,7 @@ describe('a run keeps to what it was told', () => {
     });
   });
 
-  test('an expected failure is not red until its day is over', async () => {
+  test('an expected failure does not fail the run until its date has passed', async () => {
     const expected = [{ check: 'P22', owner: 'ada', until: '2030-01-01', reason: 'the old clock' }];
     const behaviour = {
       answer: (_call: unknown, answer: { status: number; body?: unknown }) =>
@@ -422,7 +428,7 @@ describe('a run keeps to what it was told', () => {
     });
   });
 
-  test('what failed last is remembered, and forgotten once it passes', async () => {
+  test('the last failures are remembered, and forgotten once they pass', async () => {
     const history = fileHistory(join(folder, 'history'));
     let wrong = true;
     const behaviour = {
@@ -440,7 +446,7 @@ describe('a run keeps to what it was told', () => {
     });
   });
 
-  test('a history that was damaged counts as empty instead of stopping the run', () => {
+  test('a damaged history counts as empty instead of stopping the run', () => {
     const place = join(folder, 'damaged');
     const history = fileHistory(place);
     history.keepFailed('http://x', ['P01']);
@@ -450,17 +456,17 @@ describe('a run keeps to what it was told', () => {
     assert.deepEqual(history.lastFailed('http://x'), []);
   });
 
-  test('a target file with a fault is told by field and flag', () => {
+  test('an error in a target file names the field and the flag', () => {
     const faults: readonly [Draft, RegExp][] = [
-      [{ base_url: 'ftp://x' }, /base_url is not an http or https address/],
+      [{ base_url: 'ftp://x' }, /base_url is not an http or https URL/],
       [{ base_url: 'http://partner.example' }, /plain http/],
-      [{ base_url: 'https://u:p@partner.example' }, /no user/],
-      [{ authentication: { method: 'basic' } }, /say key or oauth/],
-      [{ authentication: { header: 'x api key' } }, /cannot be the name of a header/],
-      [{ authentication: { key: 'two words' } }, /holds a space/],
+      [{ base_url: 'https://u:p@partner.example' }, /must not contain a user/],
+      [{ authentication: { method: 'basic' } }, /use key or oauth/],
+      [{ authentication: { header: 'x api key' } }, /is not a valid header name/],
+      [{ authentication: { key: 'two words' } }, /contains a space/],
       [{ biller_id: 7 }, /biller_id must be a non-empty string/],
       [{ accounts: { payable: null } }, /accounts\.payable is missing.*--account/],
-      [{ paths: { get_payment: 'payment' } }, /paths\.get_payment is not usable/],
+      [{ paths: { get_payment: 'payment' } }, /paths\.get_payment is invalid/],
       [{ paths: { get_account: null } }, /every partner must offer it/],
       [{ limits: { max_amount_in_cents: 1.5 } }, /must be an integer/],
       [{ spending_cap: 5 }, /spending_cap is not a field .* spending_cap_in_cents/],
@@ -479,7 +485,7 @@ describe('a run keeps to what it was told', () => {
     assert.throws(() => readDraft(join(folder, 'none.json')), /cannot be read/);
   });
 
-  test('a secret may come from the environment, and is missed when it is not there', () => {
+  test('a secret may come from the environment, and its absence is an error', () => {
     const change = { authentication: { key: null, key_env: 'PARTNER_KEY' } };
     const target = partnerTarget(draft('https://partner.example', change), { PARTNER_KEY: KEY });
     assert.equal(target.authentication.method === 'key' && target.authentication.key, KEY);
@@ -491,7 +497,7 @@ describe('a run keeps to what it was told', () => {
 });
 
 describe('reports', () => {
-  test('each broken rule stands once, with a command that shows it and no secret in it', async () => {
+  test('each broken rule is listed once, with a command that reproduces it and no secret', async () => {
     const known = new Set<string>();
     const behaviour = {
       answer(call: { method: string; path: string }, answer: { status: number }) {
@@ -527,7 +533,7 @@ describe('reports', () => {
     );
   });
 
-  test('the command of an exchange survives a shell', () => {
+  test('the curl command of an exchange is safe in a shell', () => {
     const exchange = {
       number: 1,
       check: 'P00',
@@ -547,7 +553,7 @@ describe('reports', () => {
     );
   });
 
-  test('the history of one run shows the next day that nothing was forgotten', async () => {
+  test('the history of a run shows on the next day that no payment was lost', async () => {
     const partner = await startScriptedPartner({
       auth: { method: 'key', header: 'x-api-key', key: KEY },
       processing_ms: 30,
@@ -571,7 +577,7 @@ describe('reports', () => {
     }
   });
 
-  test('JUnit names each check once, and a failed pre-flight is an error there', async () => {
+  test('JUnit lists each check once, and a failed pre-flight as an error', async () => {
     const good = await withPartner({}, (url) => judge(url));
     const names = [...junitReport(good).matchAll(/<testcase [^>]*name="([PTC]\d\d) /g)];
     assert.equal(names.length, good.results.length);

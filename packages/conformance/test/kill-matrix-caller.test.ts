@@ -52,7 +52,7 @@ async function judgeCaller(
   }
 }
 
-describe('a right caller passes', { concurrency: CALLERS_AT_ONCE }, () => {
+describe('a correct caller passes', { concurrency: CALLERS_AT_ONCE }, () => {
   test('a caller with OAuth', async () => {
     const report = await judgeCaller(undefined, 'oauth');
     assert.equal(tell(report), '');
@@ -66,7 +66,7 @@ describe('a right caller passes', { concurrency: CALLERS_AT_ONCE }, () => {
   });
 });
 
-describe('a wrong caller is caught by its check', { concurrency: CALLERS_AT_ONCE }, () => {
+describe('each wrong caller is caught by its check', { concurrency: CALLERS_AT_ONCE }, () => {
   for (const mutant of CALLER_MUTANTS) {
     test(`${mutant.breaks.join(' ')}: it ${mutant.wrong}`, async () => {
       isCaught(mutant, await judgeCaller(mutant.name, mutant.auth ?? 'key'));

@@ -38,7 +38,7 @@ function passes(report: RunReport): void {
   assert.ok(others.length >= TOKEN_CHECKS.length - 1);
 }
 
-describe('a right platform passes', { concurrency: AT_ONCE }, () => {
+describe('a correct platform passes', { concurrency: AT_ONCE }, () => {
   test('a token endpoint, for a biller', async () => {
     const report = await judgeTokens({ behaviour: () => ({}) });
     assert.equal(tell(report), '');
@@ -51,14 +51,14 @@ describe('a right platform passes', { concurrency: AT_ONCE }, () => {
     passes(report);
   });
 
-  test('a token endpoint that takes its time over every answer is not accused', async () => {
+  test('a slow token endpoint is not accused', async () => {
     // Two seconds a call, scaled to a tenth with everything that the judge waits for.
     const report = await judgeTokens({ behaviour: () => ({}), profile: 'strict' }, 200);
     assert.equal(tell(report), '');
     passes(report);
   });
 
-  test('a limit that the judge cannot reach is not judged, rather than passed', async () => {
+  test('a rate limit that the judge cannot reach is skipped, not passed', async () => {
     const proxy = await openPlatformProxy('biller', {
       request: (asked) =>
         asked.body.length < 100_000 && asked.path.endsWith('/token')
@@ -81,7 +81,7 @@ describe('a right platform passes', { concurrency: AT_ONCE }, () => {
   });
 });
 
-describe('a wrong platform is caught by its check', { concurrency: AT_ONCE * 2 }, () => {
+describe('each wrong platform is caught by its check', { concurrency: AT_ONCE * 2 }, () => {
   for (const mutant of TOKEN_MUTANTS) {
     test(`${mutant.breaks.join(' ')}: it ${mutant.wrong}`, async () => {
       isCaught(mutant, await judgeTokens(mutant));

@@ -102,7 +102,7 @@ async function judge(peer: Peer): Promise<RunReport> {
   }
 }
 
-describe('a right partner passes every check that can judge it', { concurrency: AT_ONCE }, () => {
+describe('a correct partner passes every applicable check', { concurrency: AT_ONCE }, () => {
   const peers: readonly [string, Peer, readonly string[]][] = [
     ['static key, contract', {}, ['P03', 'P04', 'P05', 'P06', 'P07', 'P35']],
     [
@@ -150,7 +150,7 @@ describe('a wrong partner is caught by its check', { concurrency: AT_ONCE }, () 
   }
 });
 
-test('a check without a file, or a file without a check, does not build', () => {
+test('every check has a file and every file a check', () => {
   const files = readdirSync(new URL('../src/cases/', import.meta.url), { recursive: true })
     .map((path) => basename(String(path)))
     .filter((name) => /^[ptc]\d\d-[a-z0-9-]+\.ts$/.test(name))
@@ -160,7 +160,7 @@ test('a check without a file, or a file without a check, does not build', () => 
   assert.equal(new Set(checks).size, checks.length);
 });
 
-test('a check names rules that exist, and says what it sends, expects and suspects', () => {
+test('every check names existing rules, and describes what it sends, expects and suspects', () => {
   for (const one of CASES) {
     assert.ok(one.clauses.length > 0, one.id);
     for (const clause of one.clauses) assert.ok(clause in CLAUSES, `${one.id} ${clause}`);
@@ -170,7 +170,7 @@ test('a check names rules that exist, and says what it sends, expects and suspec
   }
 });
 
-test('a check without a wrong peer that it catches does not build', () => {
+test('every check has a wrong peer that it catches', () => {
   const killed = new Set(MUTANTS.flatMap(({ breaks }) => breaks));
   const alive = CASES.map(({ id }) => id).filter((id) => !killed.has(id));
   assert.deepEqual(alive, []);
@@ -178,7 +178,7 @@ test('a check without a wrong peer that it catches does not build', () => {
   assert.equal(new Set(names).size, names.length);
 });
 
-test('the table in the documents is the one that these tests hold', () => {
+test('docs/kill-matrix.md is up to date', () => {
   const file = new URL('../../../docs/kill-matrix.md', import.meta.url);
   const table = killMatrix();
   if (process.env['DUEBRIDGE_WRITE_DOCS'] === '1') writeFileSync(file, table);
@@ -189,7 +189,7 @@ test('the table in the documents is the one that these tests hold', () => {
   );
 });
 
-/** docs/kill-matrix.md: one line a check, with the wrong peers that it catches. */
+/** docs/kill-matrix.md: one line per check, with the wrong peers that it catches. */
 function killMatrix(): string {
   const part = (title: string, cases: readonly CaseInfo[]): string => {
     const lines = cases.map((one) => {
@@ -197,13 +197,13 @@ function killMatrix(): string {
       const strict = one.profile === 'strict' ? ', strict' : '';
       return `| ${one.id} | ${one.title} | ${one.clauses.join(' ')} | ${one.severity}${strict} | ${killers.map(({ wrong }) => `it ${wrong}`).join('; ')} |`;
     });
-    return `## ${title}\n\n<!-- prettier-ignore -->\n| check | what it looks at | rules | worst | the wrong peer that it catches |\n| --- | --- | --- | --- | --- |\n${lines.join('\n')}\n`;
+    return `## ${title}\n\n<!-- prettier-ignore -->\n| check | what it verifies | rules | severity | wrong peers that it catches |\n| --- | --- | --- | --- | --- |\n${lines.join('\n')}\n`;
   };
   return `# What each check catches
 
-A check that could never fail would prove nothing. So each has at least one peer that is wrong on
-purpose, and the tests hold that it is caught by that check, and that no must-check fails which has
-no business with it; a right peer passes all. This page is written by those tests
+A check that never fails proves nothing. Each check therefore has at least one peer that is wrong on
+purpose; the tests assert that the check catches it and that no unrelated
+must-check fails. A correct peer passes all checks. These tests generate this page
 (\`packages/conformance/test/kill-matrix*.test.ts\`): ${CASES.length} checks, ${MUTANTS.length} wrong peers. The rules are
 explained in [prove your server](prove-your-server.md).
 

@@ -1,9 +1,9 @@
 /**
- * Peers that are wrong on purpose: for each check at least one that only this rule keeps out.
+ * Deliberately wrong peers: for each check at least one that only this check is meant to catch.
  *
- * The kill matrix runs every one of them and holds that its check catches it and that no must-check
- * fails that has no business with it; a right peer passes all. Without this a check could stay green
- * whatever a server does, and nobody would know.
+ * The kill matrix runs each of them and asserts that its check catches it and that no unrelated must-check
+ * fails; a correct peer passes all. Without this, a check could pass
+ * for every server, and nobody would notice.
  *
  * A table: one entry per wrong peer.
  */
@@ -15,13 +15,13 @@ import { onRecords, type Answer, type Behaviour, type Call } from '../src/sandbo
 /** A wrong partner. */
 export interface PartnerMutant {
   readonly name: string;
-  /** What is wrong with it, in the world's words. */
+  /** What is wrong with it, as a verb phrase. */
   readonly wrong: string;
   /** The checks that must catch it. */
   readonly breaks: readonly string[];
-  /** Other must-checks that it breaks as well, because the same wrong shows there too; `many` where it shows anywhere. */
+  /** Other must-checks that it breaks as well, because the same defect shows there too; `many` where it shows in many. */
   readonly also?: readonly string[] | 'many';
-  /** WARN where it breaks only what should hold. */
+  /** WARN if it breaks only should-rules. */
   readonly verdict: 'FAIL' | 'WARN';
   readonly profile?: 'strict';
   readonly auth?: 'oauth' | 'short-lived-oauth';
@@ -29,7 +29,7 @@ export interface PartnerMutant {
   readonly how?: 'old-tls' | 'with-a-maximum' | 'the-day-after';
   /** Called when the judge has it restarted (P66). */
   readonly restarted?: () => void;
-  /** Made anew for each run, because some remember. */
+  /** Created for each run, because some keep state. */
   readonly behaviour: () => Behaviour;
 }
 
@@ -37,7 +37,7 @@ export interface PartnerMutant {
 export const PARTNER_MUTANTS: readonly PartnerMutant[] = [
   {
     name: 'no-authentication',
-    wrong: 'lets callers in that show no credential',
+    wrong: 'accepts requests without a credential',
     breaks: ['P01'],
     verdict: 'FAIL',
     behaviour: () => ({
@@ -46,7 +46,7 @@ export const PARTNER_MUTANTS: readonly PartnerMutant[] = [
   },
   {
     name: 'chatty-refusal',
-    wrong: 'refuses, but with the account in the body',
+    wrong: 'refuses a request but returns the account in the body',
     breaks: ['P01'],
     verdict: 'FAIL',
     behaviour: () => ({
@@ -58,7 +58,7 @@ export const PARTNER_MUTANTS: readonly PartnerMutant[] = [
   },
   {
     name: 'any-key',
-    wrong: 'takes any key, as long as there is one',
+    wrong: 'accepts any key that is present',
     breaks: ['P02'],
     verdict: 'FAIL',
     behaviour: () => ({
@@ -67,7 +67,7 @@ export const PARTNER_MUTANTS: readonly PartnerMutant[] = [
   },
   {
     name: 'any-bearer',
-    wrong: 'takes any bearer token',
+    wrong: 'accepts any bearer token',
     breaks: ['P02'],
     verdict: 'FAIL',
     auth: 'oauth',
@@ -80,7 +80,7 @@ export const PARTNER_MUTANTS: readonly PartnerMutant[] = [
   },
   {
     name: 'token-without-scope',
-    wrong: 'grants an access token without saying its scope',
+    wrong: 'issues an access token without scope in the response',
     breaks: ['P03'],
     verdict: 'FAIL',
     auth: 'oauth',
@@ -88,7 +88,7 @@ export const PARTNER_MUTANTS: readonly PartnerMutant[] = [
   },
   {
     name: 'life-as-text',
-    wrong: 'says expires_in as a text with a unit',
+    wrong: 'returns expires_in as a string with a unit',
     breaks: ['P03'],
     verdict: 'FAIL',
     auth: 'oauth',
@@ -96,7 +96,7 @@ export const PARTNER_MUTANTS: readonly PartnerMutant[] = [
   },
   {
     name: 'any-secret',
-    wrong: 'grants access tokens for a wrong secret',
+    wrong: 'issues access tokens for a wrong secret',
     breaks: ['P04'],
     verdict: 'FAIL',
     auth: 'oauth',
@@ -112,7 +112,7 @@ export const PARTNER_MUTANTS: readonly PartnerMutant[] = [
   },
   {
     name: 'read-may-pay',
-    wrong: 'lets a token for reading pay',
+    wrong: 'accepts a payment with a token of scope read',
     breaks: ['P05'],
     verdict: 'FAIL',
     auth: 'oauth',
@@ -120,7 +120,7 @@ export const PARTNER_MUTANTS: readonly PartnerMutant[] = [
   },
   {
     name: 'write-may-read',
-    wrong: 'lets a token for paying read',
+    wrong: 'accepts a read with a token of scope write',
     breaks: ['P06'],
     verdict: 'WARN',
     auth: 'oauth',
@@ -128,7 +128,7 @@ export const PARTNER_MUTANTS: readonly PartnerMutant[] = [
   },
   {
     name: 'tokens-for-ever',
-    wrong: 'takes access tokens long after their life',
+    wrong: 'accepts access tokens long after they expire',
     breaks: ['P07'],
     also: ['P05'],
     verdict: 'WARN',
@@ -152,7 +152,7 @@ export const PARTNER_MUTANTS: readonly PartnerMutant[] = [
   },
   {
     name: 'header-with-case',
-    wrong: 'knows its header in one spelling only',
+    wrong: 'compares the name of its key header case-sensitively',
     breaks: ['P08'],
     verdict: 'FAIL',
     behaviour: () => ({
@@ -167,7 +167,7 @@ export const PARTNER_MUTANTS: readonly PartnerMutant[] = [
   },
   {
     name: 'any-header',
-    wrong: 'takes the key in whatever header it comes',
+    wrong: 'accepts the key in any header',
     breaks: ['P08'],
     verdict: 'WARN',
     behaviour: () => ({
@@ -177,7 +177,7 @@ export const PARTNER_MUTANTS: readonly PartnerMutant[] = [
   },
   {
     name: 'old-tls',
-    wrong: 'still speaks TLS 1.1',
+    wrong: 'accepts TLS 1.1',
     breaks: ['P09'],
     verdict: 'WARN',
     profile: 'strict',
@@ -186,7 +186,7 @@ export const PARTNER_MUTANTS: readonly PartnerMutant[] = [
   },
   {
     name: 'account-as-text',
-    wrong: 'answers accounts as text/plain',
+    wrong: 'returns accounts as text/plain',
     breaks: ['P10'],
     verdict: 'FAIL',
     behaviour: () => ({
@@ -202,7 +202,7 @@ export const PARTNER_MUTANTS: readonly PartnerMutant[] = [
   },
   {
     name: 'other-account-id',
-    wrong: 'shows its own inner id as account_id',
+    wrong: 'returns its internal id as account_id',
     breaks: ['P10'],
     verdict: 'WARN',
     behaviour: () => changeBody('get_account', (body) => ({ ...body, account_id: '000017' })),
@@ -221,7 +221,7 @@ export const PARTNER_MUTANTS: readonly PartnerMutant[] = [
   },
   {
     name: 'slash-decoded',
-    wrong: 'decodes an encoded slash and walks the path',
+    wrong: 'decodes an encoded slash and resolves the path',
     breaks: ['P12'],
     verdict: 'WARN',
     behaviour: () => ({
@@ -233,7 +233,7 @@ export const PARTNER_MUTANTS: readonly PartnerMutant[] = [
   },
   {
     name: 'long-id-breaks',
-    wrong: 'fails inside when an account id is long',
+    wrong: 'answers a long account id with 500',
     breaks: ['P12'],
     verdict: 'WARN',
     behaviour: () => ({
@@ -242,7 +242,7 @@ export const PARTNER_MUTANTS: readonly PartnerMutant[] = [
   },
   {
     name: 'balance-as-text',
-    wrong: 'shows the amount due as a text',
+    wrong: 'returns the amount due as a string',
     breaks: ['P13'],
     verdict: 'FAIL',
     behaviour: () =>
@@ -253,7 +253,7 @@ export const PARTNER_MUTANTS: readonly PartnerMutant[] = [
   },
   {
     name: 'balance-in-dollars',
-    wrong: 'shows the amount due as a fraction',
+    wrong: 'returns the amount due as a fraction',
     breaks: ['P13'],
     verdict: 'FAIL',
     behaviour: () =>
@@ -264,7 +264,7 @@ export const PARTNER_MUTANTS: readonly PartnerMutant[] = [
   },
   {
     name: 'due-on-no-day',
-    wrong: 'shows a due date that does not exist',
+    wrong: 'returns a due date that does not exist',
     breaks: ['P13'],
     verdict: 'WARN',
     behaviour: () => changeBody('get_balance', (body) => ({ ...body, due_date: '2026-02-30' })),
@@ -311,7 +311,7 @@ export const PARTNER_MUTANTS: readonly PartnerMutant[] = [
   },
   {
     name: 'no-payment-id',
-    wrong: 'has no identifier of its own for a payment',
+    wrong: 'returns no payment_id',
     breaks: ['P20'],
     also: ['P26', 'P32', 'P33'],
     verdict: 'FAIL',
@@ -330,7 +330,7 @@ export const PARTNER_MUTANTS: readonly PartnerMutant[] = [
   },
   {
     name: 'own-word',
-    wrong: 'calls a new payment pending',
+    wrong: 'returns the status pending for a new payment',
     breaks: ['P20'],
     verdict: 'FAIL',
     behaviour: () =>
@@ -342,7 +342,7 @@ export const PARTNER_MUTANTS: readonly PartnerMutant[] = [
   },
   {
     name: 'born-ended',
-    wrong: 'never shows processing',
+    wrong: 'never returns the status processing',
     breaks: ['P21'],
     verdict: 'WARN',
     behaviour: () => ({
@@ -356,7 +356,7 @@ export const PARTNER_MUTANTS: readonly PartnerMutant[] = [
   },
   {
     name: 'local-time',
-    wrong: 'says initiated_at without a zone',
+    wrong: 'returns initiated_at without a time zone',
     breaks: ['P22'],
     verdict: 'FAIL',
     behaviour: () =>
@@ -379,7 +379,7 @@ export const PARTNER_MUTANTS: readonly PartnerMutant[] = [
   },
   {
     name: 'posted-early',
-    wrong: 'says posted_at while the payment is processing',
+    wrong: 'returns posted_at while the payment is processing',
     breaks: ['P23'],
     verdict: 'FAIL',
     behaviour: () =>
@@ -391,7 +391,7 @@ export const PARTNER_MUTANTS: readonly PartnerMutant[] = [
   },
   {
     name: '32-bit-cents',
-    wrong: 'keeps amounts in 32 bits',
+    wrong: 'stores amounts in 32 bits',
     breaks: ['P24'],
     verdict: 'FAIL',
     behaviour: () => ({
@@ -422,7 +422,7 @@ export const PARTNER_MUTANTS: readonly PartnerMutant[] = [
   },
   {
     name: 'accepted-anew',
-    wrong: 'sets initiated_at again at each repeat',
+    wrong: 'resets initiated_at on each repeat',
     breaks: ['P25'],
     also: ['P31', 'P51', 'P54'],
     verdict: 'FAIL',
@@ -434,7 +434,7 @@ export const PARTNER_MUTANTS: readonly PartnerMutant[] = [
   },
   {
     name: 'forgets-after-ten',
-    wrong: 'remembers an id for ten requests',
+    wrong: 'forgets an id after ten requests',
     breaks: ['P26'],
     also: ['P27'],
     verdict: 'FAIL',
@@ -452,7 +452,7 @@ export const PARTNER_MUTANTS: readonly PartnerMutant[] = [
   },
   {
     name: 'books-each-repeat',
-    wrong: 'answers with one payment but posts once more for each tenth repeat',
+    wrong: 'returns one payment but posts it again on every tenth repeat',
     breaks: ['P62'],
     verdict: 'FAIL',
     behaviour: () => {
@@ -468,7 +468,7 @@ export const PARTNER_MUTANTS: readonly PartnerMutant[] = [
   },
   {
     name: 'look-then-insert',
-    wrong: 'looks for the id and then inserts, with a gap between',
+    wrong: 'looks up the id and then inserts, with a race between the two',
     breaks: ['P27'],
     also: ['P34'],
     verdict: 'FAIL',
@@ -476,7 +476,7 @@ export const PARTNER_MUTANTS: readonly PartnerMutant[] = [
   },
   {
     name: 'upsert-amount',
-    wrong: 'takes the amount of the repeat',
+    wrong: 'overwrites the amount with that of the repeat',
     breaks: ['P28'],
     verdict: 'FAIL',
     behaviour: () => ({
@@ -488,7 +488,7 @@ export const PARTNER_MUTANTS: readonly PartnerMutant[] = [
   },
   {
     name: 'conflict-on-other-amount',
-    wrong: 'answers a known id with another amount with 409',
+    wrong: 'answers a repeat with another amount with 409',
     breaks: ['P28'],
     verdict: 'WARN',
     behaviour: () => ({
@@ -506,7 +506,7 @@ export const PARTNER_MUTANTS: readonly PartnerMutant[] = [
   },
   {
     name: 'upsert-batch',
-    wrong: 'takes the batch id of the repeat',
+    wrong: 'overwrites the batch id with that of the repeat',
     breaks: ['P29'],
     verdict: 'WARN',
     behaviour: () => ({
@@ -528,7 +528,7 @@ export const PARTNER_MUTANTS: readonly PartnerMutant[] = [
   },
   {
     name: 'posts-again-after-the-end',
-    wrong: 'runs an ended payment again when its PUT is repeated',
+    wrong: 'processes a terminal payment again when its PUT is repeated',
     breaks: ['P31'],
     also: ['P54'],
     verdict: 'FAIL',
@@ -542,7 +542,7 @@ export const PARTNER_MUTANTS: readonly PartnerMutant[] = [
   },
   {
     name: 'same-amount-same-payment',
-    wrong: 'takes the same account and amount for a repeat',
+    wrong: 'treats a payment with the same account and amount as a repeat',
     breaks: ['P32'],
     verdict: 'FAIL',
     behaviour: () => ({
@@ -560,7 +560,7 @@ export const PARTNER_MUTANTS: readonly PartnerMutant[] = [
   },
   {
     name: 'one-payment-per-batch',
-    wrong: 'takes the batch id for the idempotency key',
+    wrong: 'uses the batch id as the idempotency key',
     breaks: ['P33'],
     verdict: 'FAIL',
     behaviour: () => ({
@@ -574,7 +574,7 @@ export const PARTNER_MUTANTS: readonly PartnerMutant[] = [
   },
   {
     name: 'remembers-only-what-it-answered',
-    wrong: 'remembers an id only once its answer has been taken',
+    wrong: 'stores an id only after the response was delivered',
     breaks: ['P34'],
     also: ['P27'],
     verdict: 'FAIL',
@@ -601,7 +601,7 @@ export const PARTNER_MUTANTS: readonly PartnerMutant[] = [
   },
   {
     name: 'forgets-after-a-day',
-    wrong: 'remembers ids for a day',
+    wrong: 'forgets ids after a day',
     breaks: ['P35'],
     verdict: 'FAIL',
     how: 'the-day-after',
@@ -631,7 +631,7 @@ export const PARTNER_MUTANTS: readonly PartnerMutant[] = [
   })),
   {
     name: 'body-id-ignored',
-    wrong: 'does not look whether the id in the body is the one in the path',
+    wrong: 'does not compare the id in the body with the one in the path',
     breaks: ['P37'],
     verdict: 'WARN',
     profile: 'strict',
@@ -642,7 +642,7 @@ export const PARTNER_MUTANTS: readonly PartnerMutant[] = [
   },
   {
     name: 'ids-mixed-up',
-    wrong: 'shows the account as the biller of a payment',
+    wrong: 'returns the account id as the biller_id of a payment',
     breaks: ['P20'],
     verdict: 'WARN',
     profile: 'strict',
@@ -650,7 +650,7 @@ export const PARTNER_MUTANTS: readonly PartnerMutant[] = [
   },
   {
     name: 'batch-not-needed',
-    wrong: 'takes a payment without a batch',
+    wrong: 'accepts a payment without a batch id',
     breaks: ['P42'],
     verdict: 'WARN',
     profile: 'strict',
@@ -661,7 +661,7 @@ export const PARTNER_MUTANTS: readonly PartnerMutant[] = [
   },
   {
     name: 'errors-without-code',
-    wrong: 'gives its errors no code',
+    wrong: 'returns errors without a code',
     breaks: ['P59'],
     verdict: 'WARN',
     profile: 'strict',
@@ -674,7 +674,7 @@ export const PARTNER_MUTANTS: readonly PartnerMutant[] = [
   },
   {
     name: 'breaks-on-bad-encoding',
-    wrong: 'fails inside when a path is not well encoded',
+    wrong: 'answers a path with an invalid percent-encoding with 500',
     breaks: ['P12'],
     verdict: 'WARN',
     behaviour: () => ({
@@ -689,7 +689,7 @@ export const PARTNER_MUTANTS: readonly PartnerMutant[] = [
   },
   {
     name: 'reads-fields-of-a-list',
-    wrong: 'answers a body that is a list with 500',
+    wrong: 'answers a body that is an array with 500',
     breaks: ['P39'],
     verdict: 'WARN',
     behaviour: () => ({
@@ -704,7 +704,7 @@ export const PARTNER_MUTANTS: readonly PartnerMutant[] = [
   },
   {
     name: 'closed-schema',
-    wrong: 'refuses fields that it does not know',
+    wrong: 'refuses unknown fields',
     breaks: ['P38'],
     verdict: 'WARN',
     profile: 'strict',
@@ -717,7 +717,7 @@ export const PARTNER_MUTANTS: readonly PartnerMutant[] = [
   },
   {
     name: 'parser-breaks',
-    wrong: 'answers a body that is no JSON with 500',
+    wrong: 'answers a body that is not JSON with 500',
     breaks: ['P39'],
     verdict: 'WARN',
     behaviour: () => ({
@@ -782,7 +782,7 @@ export const PARTNER_MUTANTS: readonly PartnerMutant[] = [
   },
   {
     name: 'own-word-for-the-end',
-    wrong: 'calls a payment that succeeded completed',
+    wrong: 'returns the status completed instead of succeeded',
     breaks: ['P50'],
     verdict: 'FAIL',
     behaviour: () =>
@@ -794,7 +794,7 @@ export const PARTNER_MUTANTS: readonly PartnerMutant[] = [
   },
   {
     name: 'flaps',
-    wrong: 'shows an ended payment as processing in every other read',
+    wrong: 'returns a terminal payment as processing in every other read',
     breaks: ['P50'],
     also: ['P31', 'P54'],
     verdict: 'FAIL',
@@ -810,7 +810,7 @@ export const PARTNER_MUTANTS: readonly PartnerMutant[] = [
   },
   {
     name: 'posted-on-a-day',
-    wrong: 'says posted_at as a date alone',
+    wrong: 'returns posted_at as a date without a time',
     breaks: ['P51'],
     verdict: 'FAIL',
     behaviour: () =>
@@ -822,7 +822,7 @@ export const PARTNER_MUTANTS: readonly PartnerMutant[] = [
   },
   {
     name: 'posted-before-accepted',
-    wrong: 'says posted_at before initiated_at',
+    wrong: 'returns a posted_at before initiated_at',
     breaks: ['P51'],
     verdict: 'FAIL',
     behaviour: () =>
@@ -860,7 +860,7 @@ export const PARTNER_MUTANTS: readonly PartnerMutant[] = [
   },
   {
     name: 'rewritten-later',
-    wrong: 'rewrites posted_at some reads after the end',
+    wrong: 'changes posted_at a few reads after the end',
     breaks: ['P54'],
     verdict: 'FAIL',
     behaviour: () => {
@@ -875,7 +875,7 @@ export const PARTNER_MUTANTS: readonly PartnerMutant[] = [
   },
   {
     name: 'archived-next-day',
-    wrong: 'no longer finds the payments of the day before',
+    wrong: 'no longer finds payments of the previous day',
     breaks: ['P54'],
     verdict: 'FAIL',
     how: 'the-day-after',
@@ -893,7 +893,7 @@ export const PARTNER_MUTANTS: readonly PartnerMutant[] = [
   },
   {
     name: 'two-books',
-    wrong: 'tells another payment_id by Get Payment than by Get Account Payment',
+    wrong: 'returns another payment_id from Get Payment than from Get Account Payment',
     breaks: ['P55'],
     verdict: 'FAIL',
     behaviour: () =>
@@ -905,7 +905,7 @@ export const PARTNER_MUTANTS: readonly PartnerMutant[] = [
   },
   {
     name: 'lagging-replica',
-    wrong: 'does not find a payment right after it was accepted',
+    wrong: 'does not find a payment immediately after accepting it',
     breaks: ['P56'],
     verdict: 'FAIL',
     behaviour: () => {
@@ -925,7 +925,7 @@ export const PARTNER_MUTANTS: readonly PartnerMutant[] = [
   },
   {
     name: 'late-index',
-    wrong: 'does not find a payment by Get Payment in the first half second',
+    wrong: 'does not find a payment by Get Payment for the first half second',
     breaks: ['P56'],
     also: ['P55'],
     verdict: 'FAIL',
@@ -942,7 +942,7 @@ export const PARTNER_MUTANTS: readonly PartnerMutant[] = [
   },
   {
     name: 'overrun',
-    wrong: 'fails inside once a payment was polled thirty times',
+    wrong: 'answers 500 after thirty polls of a payment',
     breaks: ['P57'],
     verdict: 'WARN',
     behaviour: () => {
@@ -959,7 +959,7 @@ export const PARTNER_MUTANTS: readonly PartnerMutant[] = [
   },
   {
     name: 'told-late',
-    wrong: 'shows an end two minutes after it was posted',
+    wrong: 'shows a terminal status two minutes after posting',
     breaks: ['P58'],
     verdict: 'WARN',
     behaviour: () =>
@@ -970,7 +970,7 @@ export const PARTNER_MUTANTS: readonly PartnerMutant[] = [
   },
   {
     name: 'framework-error-page',
-    wrong: 'shows the error page of its framework',
+    wrong: 'returns the error page of its framework',
     breaks: ['P59'],
     verdict: 'WARN',
     behaviour: () => ({
@@ -986,7 +986,7 @@ export const PARTNER_MUTANTS: readonly PartnerMutant[] = [
   },
   {
     name: 'debug-mode',
-    wrong: 'shows a stack trace in its errors',
+    wrong: 'returns a stack trace in its errors',
     breaks: ['P59'],
     verdict: 'WARN',
     behaviour: () => ({
@@ -1041,14 +1041,14 @@ const CLIENT_KEY = 'an-api-key-of-the-judge';
 export const TOKEN_MUTANTS: readonly TokenMutant[] = [
   {
     name: 'token-and-more',
-    wrong: 'answers with the expiry beside the token',
+    wrong: 'returns the expiry in addition to the token',
     breaks: ['T01'],
     verdict: 'FAIL',
     behaviour: () => changeGiven((given) => ({ ...given, expires_in: 1_800 })),
   },
   {
     name: 'expiry-unsaid',
-    wrong: 'does not say when a token expires',
+    wrong: 'omits the header with the expiry of a token',
     breaks: ['T01'],
     verdict: 'WARN',
     profile: 'strict',
@@ -1056,7 +1056,7 @@ export const TOKEN_MUTANTS: readonly TokenMutant[] = [
   },
   {
     name: 'refuses-methods-in-silence',
-    wrong: 'does not say which method it takes instead',
+    wrong: 'omits the Allow header from a 405',
     breaks: ['T11'],
     verdict: 'WARN',
     profile: 'strict',
@@ -1077,14 +1077,14 @@ export const TOKEN_MUTANTS: readonly TokenMutant[] = [
   },
   {
     name: 'fills-the-name',
-    wrong: 'takes a customer without a last name',
+    wrong: 'accepts a customer without a last name',
     breaks: ['T03'],
     verdict: 'FAIL',
     behaviour: () => changeAsked((body) => ({ last_name: 'Unknown', ...body })),
   },
   {
     name: 'fills-the-zip',
-    wrong: 'takes an address without a zip',
+    wrong: 'accepts an address without a zip',
     breaks: ['T03'],
     verdict: 'FAIL',
     behaviour: () =>
@@ -1096,7 +1096,7 @@ export const TOKEN_MUTANTS: readonly TokenMutant[] = [
   },
   {
     name: 'error-without-code',
-    wrong: 'refuses with a text instead of code and message',
+    wrong: 'refuses with plain text instead of code and message',
     breaks: ['T03'],
     verdict: 'FAIL',
     behaviour: () => ({
@@ -1107,7 +1107,7 @@ export const TOKEN_MUTANTS: readonly TokenMutant[] = [
   },
   {
     name: 'key-not-needed',
-    wrong: 'takes a client id without a key',
+    wrong: 'accepts a client id without a key',
     breaks: ['T04'],
     verdict: 'FAIL',
     behaviour: () => ({
@@ -1131,7 +1131,7 @@ export const TOKEN_MUTANTS: readonly TokenMutant[] = [
   },
   {
     name: 'any-key-of-a-client',
-    wrong: 'takes any key of a client that it knows',
+    wrong: 'accepts any key of a known client',
     breaks: ['T06'],
     verdict: 'FAIL',
     behaviour: () => ({
@@ -1145,7 +1145,7 @@ export const TOKEN_MUTANTS: readonly TokenMutant[] = [
   },
   {
     name: 'account-not-asked-for',
-    wrong: 'gives a token for an account that nobody knows',
+    wrong: 'issues a token for an unknown account',
     breaks: ['T07'],
     also: ['T18'],
     verdict: 'FAIL',
@@ -1164,7 +1164,7 @@ export const TOKEN_MUTANTS: readonly TokenMutant[] = [
   },
   {
     name: 'biller-of-all',
-    wrong: 'demands a biller_id of a plain biller',
+    wrong: 'requires a biller_id from a biller',
     breaks: ['T08'],
     verdict: 'FAIL',
     behaviour: () => ({
@@ -1176,7 +1176,7 @@ export const TOKEN_MUTANTS: readonly TokenMutant[] = [
   },
   {
     name: 'aggregator-without-biller',
-    wrong: 'takes an account of an aggregator without its biller',
+    wrong: 'accepts an account of an aggregator without a biller_id',
     breaks: ['T08'],
     verdict: 'FAIL',
     kind: 'aggregator',
@@ -1192,7 +1192,7 @@ export const TOKEN_MUTANTS: readonly TokenMutant[] = [
   },
   {
     name: 'identifiers-without-account',
-    wrong: 'takes external identifiers without an account',
+    wrong: 'accepts external_identifiers without an account_id',
     breaks: ['T09'],
     verdict: 'FAIL',
     behaviour: () =>
@@ -1226,7 +1226,7 @@ export const TOKEN_MUTANTS: readonly TokenMutant[] = [
   })),
   {
     name: 'any-content-type',
-    wrong: 'reads any content type as JSON',
+    wrong: 'parses any content type as JSON',
     breaks: ['T11'],
     verdict: 'WARN',
     behaviour: () => ({
@@ -1238,7 +1238,7 @@ export const TOKEN_MUTANTS: readonly TokenMutant[] = [
   },
   {
     name: 'inside-shown',
-    wrong: 'tells what went wrong inside',
+    wrong: 'returns the details of an internal error',
     breaks: ['T12'],
     also: ['T20'],
     verdict: 'FAIL',
@@ -1256,7 +1256,7 @@ export const TOKEN_MUTANTS: readonly TokenMutant[] = [
   },
   {
     name: 'tokens-counted',
-    wrong: 'counts its tokens',
+    wrong: 'uses a counter as token',
     breaks: ['T13'],
     also: ['T15'],
     verdict: 'WARN',
@@ -1270,7 +1270,7 @@ export const TOKEN_MUTANTS: readonly TokenMutant[] = [
   },
   {
     name: 'customer-in-token',
-    wrong: 'codes the customer into the token',
+    wrong: 'encodes the customer in the token',
     breaks: ['T13'],
     also: ['T15'],
     verdict: 'WARN',
@@ -1281,7 +1281,7 @@ export const TOKEN_MUTANTS: readonly TokenMutant[] = [
   },
   {
     name: 'large-body-breaks',
-    wrong: 'fails inside on a large body',
+    wrong: 'answers a large body with 500',
     breaks: ['T14'],
     also: ['T20'],
     verdict: 'WARN',
@@ -1293,7 +1293,7 @@ export const TOKEN_MUTANTS: readonly TokenMutant[] = [
   },
   {
     name: 'burst-breaks',
-    wrong: 'answers 503 when it is asked too often',
+    wrong: 'answers 503 beyond its rate limit',
     breaks: ['T14'],
     also: ['T20'],
     verdict: 'WARN',
@@ -1312,7 +1312,7 @@ export const TOKEN_MUTANTS: readonly TokenMutant[] = [
   },
   {
     name: 'no-limit',
-    wrong: 'lets through whatever comes',
+    wrong: 'has no rate limit',
     breaks: ['T14'],
     verdict: 'WARN',
     profile: 'strict',
@@ -1329,7 +1329,7 @@ export const TOKEN_MUTANTS: readonly TokenMutant[] = [
   },
   {
     name: 'wrong-token-breaks',
-    wrong: 'fails inside on a made-up token',
+    wrong: 'answers a made-up token with 500',
     breaks: ['T15'],
     verdict: 'FAIL',
     behaviour: () => ({
@@ -1340,7 +1340,7 @@ export const TOKEN_MUTANTS: readonly TokenMutant[] = [
   },
   {
     name: 'flow-does-not-start',
-    wrong: 'does not know the tokens that it gave',
+    wrong: 'does not accept the tokens that it issued',
     breaks: ['T15'],
     verdict: 'FAIL',
     behaviour: () => ({
@@ -1352,7 +1352,7 @@ export const TOKEN_MUTANTS: readonly TokenMutant[] = [
   },
   {
     name: 'open-to-all-sites',
-    wrong: 'lets any web page ask for tokens',
+    wrong: 'lets any web page request tokens',
     breaks: ['T16'],
     verdict: 'WARN',
     behaviour: () => ({
@@ -1363,7 +1363,7 @@ export const TOKEN_MUTANTS: readonly TokenMutant[] = [
   },
   {
     name: 'one-token-for-all',
-    wrong: 'gives everybody the same token',
+    wrong: 'issues the same token to everybody',
     breaks: ['T17'],
     also: ['T15'],
     verdict: 'FAIL',
@@ -1371,7 +1371,7 @@ export const TOKEN_MUTANTS: readonly TokenMutant[] = [
   },
   {
     name: 'one-token-an-account',
-    wrong: 'gives one token for an account, whoever the customer is',
+    wrong: 'issues the same token to all customers of an account',
     breaks: ['T17'],
     also: ['T15'],
     verdict: 'FAIL',
@@ -1381,17 +1381,17 @@ export const TOKEN_MUTANTS: readonly TokenMutant[] = [
     [
       [
         'first-key-by-case',
-        'compares the key without case',
+        'compares the key case-insensitively',
         (key: string) => key.toLowerCase() === CLIENT_KEY,
       ],
       [
         'key-by-beginning',
-        'compares the beginning of the key',
+        'compares only a prefix of the key',
         (key: string) => key.length > 8 && CLIENT_KEY.startsWith(key),
       ],
       [
         'key-by-length',
-        'compares the length of the key',
+        'compares only the length of the key',
         (key: string) => key.length === CLIENT_KEY.length,
       ],
     ] as const
@@ -1409,22 +1409,26 @@ export const TOKEN_MUTANTS: readonly TokenMutant[] = [
   })),
   ...(
     [
-      ['half-body-taken', 'makes the best of half a body', (body: string) => !body.endsWith('}')],
-      ['list-taken', 'takes the first entry of a list', (body: string) => body.startsWith('[')],
-      ['empty-taken', 'gives a token for an empty body', (body: string) => body === ''],
+      ['half-body-taken', 'accepts a truncated body', (body: string) => !body.endsWith('}')],
+      [
+        'list-taken',
+        'accepts an array and reads its first element',
+        (body: string) => body.startsWith('['),
+      ],
+      ['empty-taken', 'issues a token for an empty body', (body: string) => body === ''],
       [
         'number-as-name',
-        'takes a number for a name',
+        'accepts a number as a name',
         (body: string) => /"first_name":7/.test(body),
       ],
       [
         'text-as-address',
-        'takes a text for an address',
+        'accepts a string as an address',
         (body: string) => /"address":"/.test(body),
       ],
       [
         'null-as-mail',
-        'takes nothing for a mail address',
+        'accepts null as an email address',
         (body: string) => /"email":null/.test(body),
       ],
     ] as const
@@ -1445,7 +1449,7 @@ export const TOKEN_MUTANTS: readonly TokenMutant[] = [
   })),
   {
     name: 'parser-breaks-at-the-platform',
-    wrong: 'fails inside on a body that is no JSON',
+    wrong: 'answers a body that is not JSON with 500',
     breaks: ['T18'],
     verdict: 'WARN',
     behaviour: () => ({
@@ -1462,7 +1466,7 @@ export const TOKEN_MUTANTS: readonly TokenMutant[] = [
   },
   {
     name: 'shape-breaks-and-tells',
-    wrong: 'fails inside on a body of the wrong shape, and tells where',
+    wrong: 'answers a body of the wrong shape with 500 and internal details',
     breaks: ['T20'],
     verdict: 'FAIL',
     behaviour: () => ({
@@ -1476,7 +1480,7 @@ export const TOKEN_MUTANTS: readonly TokenMutant[] = [
   },
   {
     name: 'page-when-it-fails',
-    wrong: 'shows a web page when it fails inside',
+    wrong: 'answers an internal error with a web page',
     breaks: ['T20'],
     verdict: 'FAIL',
     behaviour: () => ({
@@ -1523,114 +1527,119 @@ export interface CallerMutant {
 export const CALLER_MUTANTS: readonly CallerMutant[] = [
   {
     name: 'no_batch',
-    wrong: 'puts payments without a batch',
+    wrong: 'sends payments without a batch id',
     breaks: ['C01'],
     also: ['C02', 'C03', 'C07', 'C09'],
     verdict: 'FAIL',
   },
   {
     name: 'new_id_on_retry',
-    wrong: 'tries again under a new id',
+    wrong: 'retries with a new id',
     breaks: ['C02'],
     also: ['C07', 'C12', 'C13'],
     verdict: 'FAIL',
   },
   {
     name: 'new_bytes_on_retry',
-    wrong: 'tries again with other bytes',
+    wrong: 'retries with different bytes',
     breaks: ['C02'],
     also: ['C07', 'C13'],
     verdict: 'FAIL',
   },
   {
     name: 'forgets_the_end',
-    wrong: 'never tells its customer that the payment has ended',
+    wrong: 'never shows its customer that the payment has ended',
     breaks: ['C03'],
     verdict: 'FAIL',
   },
   {
     name: 'knows_two_words',
-    wrong: 'does not know that canceled is an end',
+    wrong: 'does not treat canceled as terminal',
     breaks: ['C03'],
     verdict: 'FAIL',
   },
-  { name: 'polls_on', wrong: 'polls on after the end', breaks: ['C03'], verdict: 'FAIL' },
+  { name: 'polls_on', wrong: 'keeps polling after the end', breaks: ['C03'], verdict: 'FAIL' },
   {
     name: 'ignores_retry_after',
-    wrong: 'does not wait as long as it is asked to',
+    wrong: 'ignores Retry-After',
     breaks: ['C04'],
     verdict: 'WARN',
   },
   {
     name: 'floods',
-    wrong: 'polls without a pause',
+    wrong: 'polls without a delay',
     breaks: ['C04'],
     also: ['C03'],
     verdict: 'WARN',
   },
   {
     name: 'token_for_each_call',
-    wrong: 'fetches an access token for each call that was refused',
+    wrong: 'fetches an access token for each refused call',
     breaks: ['C05'],
     verdict: 'WARN',
     auth: 'oauth',
   },
   {
     name: 'key_in_address',
-    wrong: 'sends its key in the address as well',
+    wrong: 'also sends its key in the URL',
     breaks: ['C06'],
     verdict: 'FAIL',
   },
   {
     name: 'error_is_failure',
-    wrong: 'calls a payment failed when its PUT was not answered',
+    wrong: 'marks a payment as failed when its PUT gets no response',
     breaks: ['C07'],
     also: ['C02', 'C12', 'C13'],
     verdict: 'FAIL',
   },
   {
     name: 'gives_up',
-    wrong: 'leaves a payment alone when its PUT was not answered',
+    wrong: 'never retries a PUT that got no response',
     breaks: ['C07'],
     also: ['C02', 'C12', 'C13'],
     verdict: 'FAIL',
   },
   {
     name: 'believes_status_alone',
-    wrong: 'believes the status of a record with another amount',
+    wrong: 'accepts the status of a record with another amount',
     breaks: ['C08'],
     verdict: 'FAIL',
   },
   {
     name: 'mismatch_is_failure',
-    wrong: 'calls a payment failed when the record has another amount',
+    wrong: 'marks a payment as failed when the record has another amount',
     breaks: ['C08'],
     verdict: 'FAIL',
   },
   ...(
     [
-      ['dollars', 'puts the amount in dollars', 'C09', 'many'],
-      ['amount_as_text', 'puts the amount as a text', 'C09', 'many'],
+      ['dollars', 'sends the amount in dollars', 'C09', 'many'],
+      ['amount_as_text', 'sends the amount as a string', 'C09', 'many'],
       ['adds_a_fee', 'adds a fee to the amount', 'C09', 'many'],
-      ['bearer_key', 'puts the word Bearer before a static key', 'C09', 'many'],
-      ['text_body', 'says that its JSON is a text', 'C09', 'many'],
-      ['json_form', 'asks for access tokens in JSON', 'C09', 'many', 'oauth'],
-      ['no_scope', 'asks for access tokens without a scope', 'C09', [], 'oauth'],
-      ['not_found_is_failure', 'calls a payment failed when its PUT was answered 404', 'C07', []],
-      ['conflict_is_accepted', 'takes 409 for the acceptance of a payment', 'C07', []],
-      ['page_is_failure', 'calls a payment failed when a web page came with 200', 'C07', []],
-      ['waits_forever', 'waits forever for an answer', 'C07', ['C10']],
+      ['bearer_key', 'adds Bearer before a static key', 'C09', 'many'],
+      ['text_body', 'sends its JSON as text/plain', 'C09', 'many'],
+      ['json_form', 'requests access tokens with a JSON body', 'C09', 'many', 'oauth'],
+      ['no_scope', 'requests access tokens without a scope', 'C09', [], 'oauth'],
+      ['not_found_is_failure', 'marks a payment as failed when its PUT gets 404', 'C07', []],
+      ['conflict_is_accepted', 'treats 409 as the acceptance of a payment', 'C07', []],
+      [
+        'page_is_failure',
+        'marks a payment as failed when its PUT gets 200 with a web page',
+        'C07',
+        [],
+      ],
+      ['waits_forever', 'waits forever for a response', 'C07', ['C10']],
       [
         'poll_error_is_failure',
-        'calls a payment failed when a poll was not answered',
+        'marks a payment as failed when a poll gets no usable response',
         'C10',
         ['C12'],
       ],
-      ['poll_error_stops', 'polls no more once a poll was not answered', 'C10', []],
-      ['unknown_word_is_success', 'takes an unknown status for success', 'C11', []],
-      ['words_without_case', 'compares status words without case', 'C11', []],
+      ['poll_error_stops', 'stops polling when a poll gets no usable response', 'C10', []],
+      ['unknown_word_is_success', 'treats an unknown status as success', 'C11', []],
+      ['words_without_case', 'compares statuses case-insensitively', 'C11', []],
       ['follows_redirects', 'follows redirects', 'C12', []],
-      ['redirect_is_failure', 'calls a payment failed when its PUT was sent on', 'C12', []],
+      ['redirect_is_failure', 'marks a payment as failed when its PUT is redirected', 'C12', []],
       ['gives_up_after_three', 'gives up after three PUTs', 'C13', []],
       [
         'polls_three_times',
@@ -1655,13 +1664,13 @@ export const CALLER_MUTANTS: readonly CallerMutant[] = [
   })),
   {
     name: 'retries_at_once',
-    wrong: 'repeats a PUT at once',
+    wrong: 'retries a PUT immediately',
     breaks: ['C13'],
     verdict: 'WARN',
   },
   {
     name: 'ignores_retry_after_on_put',
-    wrong: 'obeys Retry-After on polls alone',
+    wrong: 'obeys Retry-After only for polls',
     breaks: ['C04'],
     verdict: 'WARN',
   },
@@ -1702,7 +1711,7 @@ function isJsonObject(text: string): boolean {
   }
 }
 
-/** A proxy that changes what is given beside, or as, a token. */
+/** A proxy that changes the body of a token response. */
 function changeGiven(
   change: (given: Record<string, unknown>) => Record<string, unknown>,
 ): ProxyBehaviour {
@@ -1757,7 +1766,7 @@ function text(value: unknown): string {
   return typeof value === 'string' ? value : '';
 }
 
-/** An instant moved by so many milliseconds; anything else as it is. */
+/** An instant moved by so many milliseconds; any other value unchanged. */
 function shift(instant: unknown, ms: number): unknown {
   return typeof instant === 'string' ? new Date(Date.parse(instant) + ms).toISOString() : instant;
 }

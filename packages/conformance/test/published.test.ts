@@ -1,4 +1,4 @@
-/** The results that stand in docs/results are reports of this kit, without a finding, and docs/conformance.md tells them. */
+/** The results in docs/results are reports of this kit without a finding, and docs/conformance.md lists them. */
 import assert from 'node:assert/strict';
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -15,12 +15,12 @@ const files = readdirSync(join(docs, 'results')).filter(
 const read = (name: string): string => readFileSync(join(docs, 'results', name), 'utf8');
 const guide = readFileSync(join(docs, 'conformance.md'), 'utf8');
 
-test('there are published results of both examples and of our own kit', () => {
+test('results of both examples and of our own kit are published', () => {
   assert.deepEqual(files, ['partner-kit.json', 'partner.mjs.json', 'partner.py.json']);
 });
 
 for (const name of files) {
-  test(`${name} is a whole run in the strict profile without a finding`, () => {
+  test(`${name} is a complete run in the strict profile without a finding`, () => {
     const report = JSON.parse(read(name)) as RunReport;
     assert.equal(report.verdict, 'passed');
     assert.equal(report.profile, 'strict');
@@ -28,7 +28,7 @@ for (const name of files) {
     assert.deepEqual(
       report.results.map(({ id }) => id),
       PARTNER_CASES.map(({ id }) => id),
-      'judge again: the checks have changed',
+      'run the kit again: the checks have changed',
     );
     assert.deepEqual(
       report.results.flatMap(({ findings }) => findings),

@@ -79,7 +79,7 @@ async function judge(
 const skipped = (report: RunReport): string[] =>
   report.results.filter(({ verdict }) => verdict === 'SKIP').map(({ id }) => id);
 
-test('each scenario is judged, or says why nothing can be judged from outside', () => {
+test('each scenario has a check or a reason why it cannot be checked from outside', () => {
   assert.deepEqual(Object.keys(SCENARIO_RULES).sort(), SCENARIOS.map(({ name }) => name).sort());
   for (const id of UNJUDGED) {
     const rule = ruleOf(id);
@@ -120,7 +120,7 @@ const WRONG: readonly (readonly [CallerFault, 'key' | 'oauth', string])[] = [
   ['follows_redirects', 'oauth', 'F68'],
 ];
 
-describe('a right platform passes every scenario', { concurrency: CALLERS_AT_ONCE }, () => {
+describe('a correct platform passes every scenario', { concurrency: CALLERS_AT_ONCE }, () => {
   for (const method of ['key', 'oauth'] as const) {
     test(`by ${method === 'key' ? 'a static key' : 'OAuth'}`, async () => {
       const report = await judge(undefined, method, IDS);
@@ -136,7 +136,7 @@ describe('a right platform passes every scenario', { concurrency: CALLERS_AT_ONC
     });
   }
 
-  test('by https, where its certificate is replaced by a bad one', async () => {
+  test('over https, with its certificate replaced by a bad one', async () => {
     const report = await judge(undefined, 'key', ['F47'], makeCertificate());
     assert.equal(tell(report), '');
     assert.equal(report.counts.PASS, 1);
@@ -167,7 +167,7 @@ describe(
   },
 );
 
-test('a scenario that no wrong platform fails does not build', () => {
+test('every scenario is failed by a wrong platform', () => {
   const caught = new Set([...WRONG.flatMap(([, , ids]) => ids.split(' ')), 'F47', ...UNJUDGED]);
   assert.deepEqual(
     IDS.filter((id) => !caught.has(id)),

@@ -12,7 +12,7 @@ type Operation = Parameters<NonNullable<Behaviour['receive']>>[0]['operation'];
 
 const KEY = 'a-key-of-the-kill-matrix';
 
-/** Lets in whoever holds a credential of which `passes` is true, on the operations named. */
+/** Accepts every credential for which `passes` returns true, on the operations named. */
 function admits(
   passes: (credential: string) => boolean,
   operations?: readonly Operation[],
@@ -26,7 +26,7 @@ function admits(
   };
 }
 
-/** Remembers the access tokens that were granted, with their scopes. */
+/** Remembers the access tokens that were issued, with their scopes. */
 function withTokens(
   decide: (bearer: string, granted: ReadonlyMap<string, string>) => string | undefined,
 ): Behaviour {
@@ -59,14 +59,14 @@ const atPosting = (change: (payment: StoredPayment) => void): Behaviour => ({
   },
 });
 
-/** Keeps amounts as `keep` does. */
+/** Stores amounts as converted by `keep`. */
 const keeps = (keep: (cents: number) => number): Behaviour => ({
   born: (payment) => {
     payment.amount_in_cents = keep(payment.amount_in_cents);
   },
 });
 
-/** Deduplicates by what `fold` makes of the id. */
+/** Deduplicates by the result of `fold` on the id. */
 const keyed = (fold: (id: string) => string): Behaviour => ({
   key: (call) => fold(call.params['platform_payment_id'] ?? ''),
 });
@@ -82,12 +82,12 @@ function wrong(made: Made): PartnerMutant {
 }
 
 export const WRONG_PARTNERS: readonly PartnerMutant[] = [
-  // Who may call: every operation, and not after the work is done.
+  // Authentication: every operation, and before the work is done.
   ...(['get_balance', 'put_account_payment', 'get_account_payment', 'get_payment'] as const).map(
     (operation) =>
       wrong({
         name: `open-${operation}`,
-        wrong: `asks for no credential on ${operation} alone`,
+        wrong: `requires no credential for ${operation}`,
         breaks: 'P01',
         also: ['P02'],
         behaviour: () => admits((key) => key === '', [operation]),
@@ -95,7 +95,7 @@ export const WRONG_PARTNERS: readonly PartnerMutant[] = [
   ),
   wrong({
     name: 'pays-then-refuses',
-    wrong: 'makes the payment and then answers 401',
+    wrong: 'creates the payment and then answers 401',
     breaks: 'P01',
     also: ['P02'],
     behaviour: () => ({
@@ -109,7 +109,7 @@ export const WRONG_PARTNERS: readonly PartnerMutant[] = [
   }),
   wrong({
     name: 'refusal-tells-the-payment',
-    wrong: 'refuses a read of a payment, with the payment in the refusal',
+    wrong: 'refuses a read of a payment but returns the payment in the body',
     breaks: 'P01',
     also: ['P02'],
     behaviour: () => {
@@ -126,36 +126,36 @@ export const WRONG_PARTNERS: readonly PartnerMutant[] = [
       };
     },
   }),
-  // Credentials that are nearly right.
+  // Credentials that are almost right.
   ...(
     [
       [
         'key-by-beginning',
-        'takes any key that begins like its own',
+        'accepts any prefix of its key',
         (key) => key.length > 3 && KEY.startsWith(key),
       ],
       [
         'key-without-case',
-        'compares its key without case',
+        'compares its key case-insensitively',
         (key) => key.toLowerCase() === KEY.toLowerCase(),
       ],
-      ['key-by-length', 'compares only how long a key is', (key) => key.length === KEY.length],
-      ['key-by-first-letter', 'takes one right letter for the key', (key) => key === KEY[0]],
-      ['key-with-more', 'takes its key with something after it', (key) => key.startsWith(KEY)],
+      ['key-by-length', 'compares only the length of the key', (key) => key.length === KEY.length],
+      ['key-by-first-letter', 'accepts the first character of its key', (key) => key === KEY[0]],
+      ['key-with-more', 'accepts its key with a suffix', (key) => key.startsWith(KEY)],
     ] as const satisfies readonly (readonly [string, string, (key: string) => boolean])[]
   ).map(([name, what, passes]) =>
     wrong({ name, wrong: what, breaks: 'P02', behaviour: () => admits(passes) }),
   ),
   wrong({
     name: 'nearly-right-pays',
-    wrong: 'compares the key in full for reads, and by its beginning for payments',
+    wrong: 'compares the whole key for reads but only a prefix for payments',
     breaks: 'P02',
     behaviour: () =>
       admits((key) => key.length > 8 && KEY.startsWith(key), ['put_account_payment']),
   }),
   wrong({
     name: 'token-by-beginning',
-    wrong: 'looks up access tokens by their first letters',
+    wrong: 'looks up access tokens by a prefix',
     breaks: 'P02',
     auth: 'oauth',
     behaviour: () =>
@@ -177,14 +177,14 @@ export const WRONG_PARTNERS: readonly PartnerMutant[] = [
   }),
   wrong({
     name: 'secret-of-anybody',
-    wrong: 'looks at the secret and not whose it is',
+    wrong: 'checks the secret but not which client it belongs to',
     breaks: 'P04',
     auth: 'oauth',
     behaviour: () => grants((form) => form.get('client_secret') === 'a-secret-of-the-kill-matrix'),
   }),
   wrong({
     name: 'secret-by-beginning',
-    wrong: 'compares the first letters of a secret',
+    wrong: 'compares only a prefix of the secret',
     breaks: 'P04',
     auth: 'oauth',
     behaviour: () =>
@@ -192,7 +192,7 @@ export const WRONG_PARTNERS: readonly PartnerMutant[] = [
   }),
   wrong({
     name: 'scope-by-content-type',
-    wrong: 'compares scopes only where the body says application/json and nothing more',
+    wrong: 'checks scopes only for the exact content type application/json',
     breaks: 'P05',
     auth: 'oauth',
     behaviour: () => ({
@@ -205,7 +205,7 @@ export const WRONG_PARTNERS: readonly PartnerMutant[] = [
   }),
   wrong({
     name: 'scope-of-new-payments',
-    wrong: 'compares scopes only where a payment is new',
+    wrong: 'checks scopes only for new payments',
     breaks: 'P05',
     auth: 'oauth',
     behaviour: () => ({
@@ -217,27 +217,27 @@ export const WRONG_PARTNERS: readonly PartnerMutant[] = [
           : refusal,
     }),
   }),
-  // What the first answer said stands at the end.
+  // The last response agrees with the first.
   ...(
     [
       [
         'amount-at-posting',
-        'takes a fee of a cent from the amount when it posts',
+        'subtracts a fee of one cent from the amount when it posts',
         (p) => void (p.amount_in_cents -= 1),
       ],
       [
         'id-at-posting',
-        'gives a payment a new payment_id when it posts',
+        'assigns a new payment_id when it posts',
         (p) => void (p.payment_id = `posted-${p.payment_id}`),
       ],
       [
         'time-at-posting',
-        'sets initiated_at again when it posts',
+        'resets initiated_at when it posts',
         (p) => void (p.initiated_at = new Date(Date.parse(p.initiated_at) + 5).toISOString()),
       ],
       [
         'batch-at-posting',
-        'moves a payment to the batch of the posting',
+        'replaces the batch id with that of the posting',
         (p) => void (p.platform_batch_id = 'posted-today'),
       ],
     ] as const satisfies readonly (readonly [string, string, (p: StoredPayment) => void])[]
@@ -252,7 +252,7 @@ export const WRONG_PARTNERS: readonly PartnerMutant[] = [
   ),
   wrong({
     name: 'batch-lost-when-failed',
-    wrong: 'forgets the batch of payments that fail',
+    wrong: 'drops the batch id of failed payments',
     breaks: 'P60',
     behaviour: () => ({
       ended: (payment) => {
@@ -262,7 +262,7 @@ export const WRONG_PARTNERS: readonly PartnerMutant[] = [
   }),
   wrong({
     name: 'payment-id-of-the-amount',
-    wrong: 'makes payment_id of account and amount',
+    wrong: 'derives payment_id from account and amount',
     breaks: 'P60',
     also: ['P32'],
     behaviour: () =>
@@ -271,16 +271,16 @@ export const WRONG_PARTNERS: readonly PartnerMutant[] = [
         payment_id: `${String(record['account_id'])}-${String(record['amount_in_cents'])}`,
       })),
   }),
-  // Exact money beyond what some numbers hold.
+  // Amounts beyond what some number types can hold.
   wrong({
     name: 'float-cents',
-    wrong: 'keeps amounts as 32-bit floating point',
+    wrong: 'stores amounts as 32-bit floating-point numbers',
     breaks: 'P24',
     behaviour: () => keeps(Math.fround),
   }),
   wrong({
     name: 'unsigned-32-bit-cents',
-    wrong: 'keeps amounts in 32 bits without a sign',
+    wrong: 'stores amounts as unsigned 32-bit integers',
     breaks: 'P24',
     behaviour: () => keeps((cents) => cents % 2 ** 32),
   }),
@@ -290,10 +290,10 @@ export const WRONG_PARTNERS: readonly PartnerMutant[] = [
     breaks: 'P24',
     behaviour: () => keeps((cents) => (cents > 10_000_000 ? Math.round(cents / 100) * 100 : cents)),
   }),
-  // What ended stays, whoever asks again.
+  // Terminal payments never change.
   wrong({
     name: 'canceled-runs-again',
-    wrong: 'runs a canceled payment when its PUT is repeated',
+    wrong: 'processes a canceled payment when its PUT is repeated',
     breaks: 'P61',
     behaviour: () => ({
       repeat(payment, _call, partner) {
@@ -305,7 +305,7 @@ export const WRONG_PARTNERS: readonly PartnerMutant[] = [
   }),
   wrong({
     name: 'failed-tries-again',
-    wrong: 'puts a failed payment back to processing when its PUT is repeated',
+    wrong: 'sets a failed payment back to processing when its PUT is repeated',
     breaks: 'P61',
     behaviour: () => ({
       repeat(payment) {
@@ -315,7 +315,7 @@ export const WRONG_PARTNERS: readonly PartnerMutant[] = [
   }),
   wrong({
     name: 'reason-lost',
-    wrong: 'no longer knows why a payment failed once it was put again',
+    wrong: 'drops the failure_reason when a failed payment’s PUT is repeated',
     breaks: 'P61',
     behaviour: () => ({
       repeat(payment) {
@@ -323,10 +323,10 @@ export const WRONG_PARTNERS: readonly PartnerMutant[] = [
       },
     }),
   }),
-  // Balances move with what succeeded, and with nothing else.
+  // Balances change only with succeeded payments.
   wrong({
     name: 'failed-is-booked',
-    wrong: 'books payments that fail',
+    wrong: 'posts failed payments to the balance',
     breaks: 'P62',
     behaviour: () => ({
       ended: (payment, partner) => {
@@ -336,7 +336,7 @@ export const WRONG_PARTNERS: readonly PartnerMutant[] = [
   }),
   wrong({
     name: 'canceled-is-booked',
-    wrong: 'books payments that are canceled',
+    wrong: 'posts canceled payments to the balance',
     breaks: 'P62',
     behaviour: () => ({
       ended: (payment, partner) => {
@@ -346,7 +346,7 @@ export const WRONG_PARTNERS: readonly PartnerMutant[] = [
   }),
   wrong({
     name: 'only-failed-is-booked',
-    wrong: 'books payments that fail, and not those that succeed',
+    wrong: 'posts failed payments to the balance, but not succeeded ones',
     breaks: 'P62',
     behaviour: () => ({
       ended: (payment, partner) => {
@@ -357,7 +357,7 @@ export const WRONG_PARTNERS: readonly PartnerMutant[] = [
   }),
   wrong({
     name: 'balance-rises',
-    wrong: 'adds what was paid to the amount due',
+    wrong: 'adds payments to the amount due instead of subtracting them',
     breaks: 'P62',
     behaviour: () => ({
       ended: (payment, partner) => {
@@ -370,7 +370,7 @@ export const WRONG_PARTNERS: readonly PartnerMutant[] = [
   }),
   wrong({
     name: 'booked-before-validated',
-    wrong: 'books a payment that it then refuses for its amount',
+    wrong: 'posts a payment to the balance and then refuses it for its amount',
     breaks: 'P62',
     behaviour: () => ({
       answer(call, answer, partner) {
@@ -384,7 +384,7 @@ export const WRONG_PARTNERS: readonly PartnerMutant[] = [
   }),
   wrong({
     name: 'booked-at-the-fiftieth-repeat',
-    wrong: 'books once more for one of fifty equal PUTs',
+    wrong: 'posts a payment again for one of fifty identical PUTs',
     breaks: 'P27',
     behaviour: () => {
       const repeats = new Map<string, number>();
@@ -397,10 +397,10 @@ export const WRONG_PARTNERS: readonly PartnerMutant[] = [
       };
     },
   }),
-  // What runs at the same moment.
+  // Concurrent requests.
   wrong({
     name: 'answers-of-others',
-    wrong: 'answers with the payment of whoever came last',
+    wrong: 'returns the payment of the latest concurrent request',
     breaks: 'P64',
     also: 'many',
     behaviour: () => {
@@ -421,7 +421,7 @@ export const WRONG_PARTNERS: readonly PartnerMutant[] = [
   }),
   wrong({
     name: 'one-payment-id-a-millisecond',
-    wrong: 'makes payment_id of the time in tenths of a second',
+    wrong: 'derives payment_id from the time in tenths of a second',
     breaks: 'P64',
     also: ['P32', 'P33'],
     behaviour: () => ({
@@ -432,7 +432,7 @@ export const WRONG_PARTNERS: readonly PartnerMutant[] = [
   }),
   wrong({
     name: 'memory-of-each-replica',
-    wrong: 'keeps ids in the memory of each of two replicas',
+    wrong: 'keeps ids separately in the memory of two replicas',
     breaks: 'P63',
     also: 'many',
     behaviour: () => ({
@@ -441,7 +441,7 @@ export const WRONG_PARTNERS: readonly PartnerMutant[] = [
   }),
   wrong({
     name: 'one-read-in-three-lags',
-    wrong: 'reads from three replicas, of which one is half a minute behind',
+    wrong: 'reads from three replicas, one of which lags by half a minute',
     breaks: 'P63',
     also: 'many',
     behaviour: () => ({
@@ -457,29 +457,29 @@ export const WRONG_PARTNERS: readonly PartnerMutant[] = [
       },
     }),
   }),
-  // Which ids are equal.
+  // Equality of ids.
   ...(
     [
-      ['ids-without-case', 'folds the case of ids', (id) => id.toLowerCase()],
-      ['ids-cut-at-32', 'cuts ids to 32 characters', (id) => id.slice(0, 32)],
-      ['ids-cut-at-50', 'cuts ids to 50 characters', (id) => id.slice(0, 50)],
-      ['ids-trimmed', 'trims dots from the end of ids', (id) => id.replace(/\.+$/, '')],
+      ['ids-without-case', 'compares ids case-insensitively', (id) => id.toLowerCase()],
+      ['ids-cut-at-32', 'truncates ids to 32 characters', (id) => id.slice(0, 32)],
+      ['ids-cut-at-50', 'truncates ids to 50 characters', (id) => id.slice(0, 50)],
+      ['ids-trimmed', 'trims trailing dots from ids', (id) => id.replace(/\.+$/, '')],
       [
         'ids-as-numbers',
-        'turns ids of digits into numbers',
+        'converts numeric ids to numbers',
         (id) => (/^\d+$/.test(id) ? String(Number(id)) : id),
       ],
     ] as const satisfies readonly (readonly [string, string, (id: string) => string])[]
   ).map(([name, what, fold]) =>
     wrong({ name, wrong: what, breaks: 'P65', behaviour: () => keyed(fold) }),
   ),
-  // A restart.
+  // Restarts.
   ...((): PartnerMutant[] => {
     let restarts = 0;
     return [
       wrong({
         name: 'forgets-at-restart',
-        wrong: 'forgets its ids when it is restarted',
+        wrong: 'loses its ids on a restart',
         breaks: 'P66',
         restarted: () => {
           restarts += 1;
@@ -496,7 +496,7 @@ export const WRONG_PARTNERS: readonly PartnerMutant[] = [
     return [
       wrong({
         name: 'loses-the-last',
-        wrong: 'loses what it had not yet written when it is restarted',
+        wrong: 'loses unwritten payments on a restart',
         breaks: 'P66',
         restarted: () => {
           gone = true;
@@ -525,7 +525,7 @@ export const WRONG_PARTNERS: readonly PartnerMutant[] = [
   // Times and reasons.
   wrong({
     name: 'posted-tomorrow',
-    wrong: 'says posted_at as the end of the day',
+    wrong: 'returns the end of the day as posted_at',
     breaks: 'P51',
     behaviour: () =>
       onRecords((record) =>
@@ -537,7 +537,7 @@ export const WRONG_PARTNERS: readonly PartnerMutant[] = [
   }),
   wrong({
     name: 'posted-next-year',
-    wrong: 'says posted_at with a wrong year',
+    wrong: 'returns posted_at with a wrong year',
     breaks: 'P51',
     behaviour: () =>
       onRecords((record) =>
@@ -553,30 +553,30 @@ export const WRONG_PARTNERS: readonly PartnerMutant[] = [
     [
       [
         'reason-of-postgres',
-        'quotes its database',
+        'returns a PostgreSQL error',
         'duplicate key value violates unique constraint "payment_account_key"',
       ],
       [
         'reason-of-mysql',
-        'quotes another database',
+        'returns a MySQL error',
         'Cannot add or update a child row: a foreign key constraint fails',
       ],
       [
         'reason-with-sql',
-        'shows a statement',
+        'returns a SQL statement',
         'Could not run: SELECT id FROM accounts WHERE id = 7',
       ],
       [
         'reason-of-oracle',
-        'shows an error number of its database',
+        'returns an Oracle error',
         'ORA-02291: integrity constraint was not met',
       ],
-      ['reason-snake', 'gives a word for programs as the reason', 'account_inactive'],
+      ['reason-snake', 'returns a code', 'account_inactive'],
     ] as const
   ).map(([name, what, failure_reason]) =>
     wrong({
       name,
-      wrong: `${what} as the reason of a failure`,
+      wrong: `${what} as failure_reason`,
       breaks: 'P52',
       behaviour: () =>
         onRecords((record) =>
@@ -586,7 +586,7 @@ export const WRONG_PARTNERS: readonly PartnerMutant[] = [
   ),
 ];
 
-/** A token endpoint that grants whenever `takes` is true of the form, whatever the right one says. */
+/** A token endpoint that issues a token whenever `takes` returns true for the form, even where a correct one refuses. */
 function grants(takes: (form: URLSearchParams) => boolean): Behaviour {
   return {
     answer: (call, answer) =>

@@ -33,7 +33,7 @@ const PARTS: readonly { readonly title: string; readonly ids: RegExp }[] = [
   { title: 'Who may call', ids: /^P0/ },
   { title: 'Accounts and balances', ids: /^P1/ },
   { title: 'Creating a payment', ids: /^P2[0-4]/ },
-  { title: 'The same payment again', ids: /^P2[5-9]|^P3[0-5]/ },
+  { title: 'Repeated requests', ids: /^P2[5-9]|^P3[0-5]/ },
   { title: 'Payments that must be refused or fail', ids: /^P3[6-9]|^P4/ },
   { title: 'Following a payment to its end', ids: /^P5/ },
   { title: 'Over the whole run', ids: /^P6/ },
@@ -52,39 +52,40 @@ const CLAIMS: readonly {
   {
     checks: ['P25', 'P26', 'P27', 'P34'],
     claim: (tried) =>
-      `One payment was sent ${tried('P26')} times more in a row, one ${tried('P27')} times at once, and one again after a cut connection: each was made once.`,
+      `One payment was sent ${tried('P26')} more times in a row, one ${tried('P27')} times concurrently, and one again after a closed connection: each was made once.`,
   },
   {
     checks: ['P01', 'P02'],
     claim: () =>
-      'Without a credential, and with each wrong one that was tried, no operation answered and no payment was made.',
+      'Without a credential, and with each wrong credential tried, every operation refused and no payment was made.',
   },
   {
     checks: ['P24', 'P36', 'P60'],
     claim: () =>
-      'The amounts tried stayed exact to the cent from the first answer to the last, and what is no whole number of cents was refused.',
+      'The amounts tried stayed exact to the cent from the first response to the last, and amounts that are not an integer of cents were refused.',
   },
   {
     checks: ['P50', 'P51', 'P54', 'P61'],
     claim: (tried) =>
-      `${tried('P61')} payments ended, and did not change when they were read and put again.`,
+      `${tried('P61')} payments ended and did not change when they were read and sent again.`,
   },
   {
     checks: ['P40', 'P52'],
     claim: () =>
-      'A payment to an unknown account was not called paid, and what failed says why in words.',
+      'A payment to an unknown account did not succeed, and failed payments have a readable reason.',
   },
   {
     checks: ['P62'],
-    claim: () => 'The amounts due fell by the payments that succeeded, and by nothing else.',
+    claim: () => 'The amounts due fell by exactly the payments that succeeded.',
   },
   {
     checks: ['P66'],
-    claim: () => 'A restart of the server forgot none of the payments that were looked at again.',
+    claim: () =>
+      'All payments that were read again after a restart of the server were still there.',
   },
   {
     checks: ['P35'],
-    claim: () => 'The payments of an earlier day that were put again were known, and made once.',
+    claim: () => 'Payments of an earlier day that were sent again returned the original payments.',
   },
   {
     checks: ['T04', 'T05', 'T06'],
@@ -92,16 +93,17 @@ const CLAIMS: readonly {
   },
   {
     checks: ['T03', 'T10'],
-    claim: () => 'Each request tried with a field missing or of the wrong kind got no token.',
+    claim: () => 'No request with a missing or invalid field got a token.',
   },
   {
     checks: ['C02', 'C07'],
     claim: () =>
-      'Each lost answer that was tried led to the same request again, never to a second or a failed payment.',
+      'Each lost response led to a retry of the same request, never to a second or a failed payment.',
   },
   {
     checks: ['C08'],
-    claim: () => 'An answer about another amount, or another payment, was not taken for success.',
+    claim: () =>
+      'A response with another amount or another payment id was not accepted as success.',
   },
 ];
 
@@ -152,8 +154,8 @@ function top(report: RunReport): string {
     [
       'Profile',
       report.profile === 'contract'
-        ? 'contract: what the interface says'
-        : 'strict: the interface and our decisions where it is silent',
+        ? 'contract: only the interface'
+        : 'strict: the interface, and our decisions where it is silent',
     ],
     [
       'When',
@@ -163,7 +165,7 @@ function top(report: RunReport): string {
       ? []
       : [
           [
-            'Money asked for',
+            'Money requested',
             `${formatCents(money.asked_in_cents)}${money.cap_in_cents === undefined ? '' : ` of a cap of ${formatCents(money.cap_in_cents)}`}`,
           ] as [string, string],
         ]),
@@ -218,7 +220,7 @@ function partialPart(report: RunReport): string {
 function brokenPart(report: RunReport): string {
   if (report.broken.length === 0) return '';
   return `<section><h2>Rules that were broken</h2>
-<p class="hint">Each rule stands here once, however many checks found it. <b>Must</b> breaks the interface or endangers money; <b>should</b> is a warning.</p>
+<p class="hint">Each rule is listed once, with all the checks that found it broken. A <b>must</b> breaks the interface or puts money at risk; a <b>should</b> is a warning.</p>
 ${report.broken.map((broken) => brokenRule(broken, report)).join('\n')}
 </section>`;
 }
@@ -250,7 +252,7 @@ function brokenCheck(result: CheckResult, clause: ClauseId, report: RunReport): 
         ? ''
         : `\n<p class="cause"><b>Likely cause:</b> ${html(finding.likely_cause)}</p>`;
     cause = finding.likely_cause;
-    return `<div class="finding"><dl class="compare"><div class="want"><dt>should have come</dt><dd>${html(finding.expected)}</dd></div><div class="got"><dt>came</dt><dd>${html(finding.got)}</dd></div></dl>
+    return `<div class="finding"><dl class="compare"><div class="want"><dt>expected</dt><dd>${html(finding.expected)}</dd></div><div class="got"><dt>received</dt><dd>${html(finding.got)}</dd></div></dl>
 ${evidence === undefined ? '' : exchangePart(evidence)}${because}</div>`;
   });
   return `<div class="check" id="${result.id}-${clause}">
@@ -270,10 +272,10 @@ function exchangePart(exchange: Exchange): string {
     exchange.status === undefined
       ? `no answer: ${exchange.no_answer ?? 'unknown'}`
       : `${exchange.status}\n${headers(exchange.answer_headers)}${exchange.answer_body === '' ? '' : `\n\n${pretty(exchange.answer_body)}`}`;
-  return `<details class="exchange"><summary>What was sent, and what came (${exchange.duration_ms} ms)</summary>
-<div class="pair"><figure><figcaption>sent</figcaption><pre tabindex="0">${html(sent)}</pre></figure>
-<figure><figcaption>came</figcaption><pre tabindex="0">${html(came)}</pre></figure></div>
-<figure><figcaption>see it again; the shell variables stand for your secrets</figcaption><pre class="curl" tabindex="0">${html(curl(exchange))}</pre></figure>
+  return `<details class="exchange"><summary>Request and response (${exchange.duration_ms} ms)</summary>
+<div class="pair"><figure><figcaption>request</figcaption><pre tabindex="0">${html(sent)}</pre></figure>
+<figure><figcaption>response</figcaption><pre tabindex="0">${html(came)}</pre></figure></div>
+<figure><figcaption>reproduce it; the shell variables stand for your secrets</figcaption><pre class="curl" tabindex="0">${html(curl(exchange))}</pre></figure>
 </details>`;
 }
 
@@ -313,7 +315,7 @@ function footer(report: RunReport): string {
   const failed = report.judge_failed.map(
     (problem) => `<p>The judge itself failed in ${html(problem)}. Please report it.</p>`,
   );
-  return `<footer>${failed.join('')}<p>Judged by <b>duebridge conform ${report.subject}</b>, version ${html(report.kit_version)}. Credentials are masked; names in capital letters stand for them. Rules are told in our words, with the ids under which the guides explain them.</p></footer>`;
+  return `<footer>${failed.join('')}<p>Judged by <b>duebridge conform ${report.subject}</b>, version ${html(report.kit_version)}. Credentials are masked and replaced by names in capital letters. Rules are paraphrased; the guides explain them under the same ids.</p></footer>`;
 }
 
 function pretty(body: string): string {

@@ -94,7 +94,7 @@ function countsLine(report: RunReport): string {
     `${counts.SKIP} not judged`,
     `${(report.duration_ms / 1_000).toFixed(1)} s`,
   ];
-  if (money !== undefined) parts.push(`${formatCents(money.asked_in_cents)} asked for`);
+  if (money !== undefined) parts.push(`${formatCents(money.asked_in_cents)} requested`);
   parts.push(`kit ${report.kit_version}`);
   return parts.join(' · ');
 }

@@ -26,7 +26,7 @@ function run(...args: string[]): Promise<{ code: number; out: string; err: strin
   });
 }
 
-test('the list names every scenario and what a right caller does, for people and programs', async () => {
+test('the list describes every scenario and what a correct caller does, as text and JSON', async () => {
   const [text, json] = await Promise.all([
     run('partner', '--list'),
     run('partner', '--list', '--json'),
@@ -43,7 +43,7 @@ test('the list names every scenario and what a right caller does, for people and
   }
 });
 
-test('what cannot be run is one sentence and exit code 2; wrong usage is 3', async (t) => {
+test('a configuration error is one sentence and exit code 2; wrong usage is 3', async (t) => {
   const folder = await mkdtemp(path.join(tmpdir(), 'duebridge-sandbox-'));
   t.after(() => rm(folder, { recursive: true }));
   const bad = path.join(folder, 'bad.json');
@@ -88,7 +88,7 @@ test('a script is a list of steps with a known fault or an answer', () => {
   for (const script of wrong) assert.throws(() => readScript(script), ScriptProblem);
 });
 
-test('help tells the magic accounts and amounts', () => {
+test('the help lists the magic accounts and amounts', () => {
   const partner = sandboxCommand().commands.find((command) => command.name() === 'partner');
   assert.ok(partner);
   let help = '';

@@ -1,5 +1,5 @@
 /**
- * `duebridge sandbox …`: a partner, or a platform, to build against (decision 30).
+ * `duebridge sandbox …`: a partner, or a platform, to develop against (decision 30).
  */
 import { randomBytes } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
@@ -72,7 +72,7 @@ interface DriveFlags {
 /** Creates the command. Throws errors whose `exitCode` is 2 when something has to be fixed first. */
 export function sandboxCommand(): Command {
   const command = new Command('sandbox').description(
-    'a partner with every outcome and fault, or a platform, to build against',
+    'run a partner with every outcome and fault, or a platform, to develop against',
   );
   command.addCommand(partnerCommand());
   command.addCommand(platformCommand());
@@ -81,22 +81,31 @@ export function sandboxCommand(): Command {
 
 function partnerCommand(): Command {
   return new Command('partner')
-    .description('run a partner in memory: right, or with a fault of your choice')
+    .description('run an in-memory partner: correct, or with a chosen fault')
     .option('--host <host>', 'address to listen on', '127.0.0.1')
-    .option('--port <port>', 'port; 0 takes a free one', whole(0, 65_535), 4100)
+    .option('--port <port>', 'port; 0 picks a free one', whole(0, 65_535), 4100)
     .addOption(new Option('--auth <method>').choices(['key', 'oauth']).default('key'))
     .option('--header <name>', 'header of the key', 'x-api-key')
-    .option('--key <key>', 'the key; made up unless named')
+    .option('--key <key>', 'the key; generated unless given')
     .option('--client-id <id>', 'OAuth client of the platform', 'sandbox-platform')
-    .option('--client-secret <secret>', 'its secret; made up unless named')
-    .option('--expires-in <seconds>', 'life of an access token', whole(1, 86_400), 3600)
-    .option('--processing-ms <ms>', 'usual time until a payment ends', whole(0, 86_400_000), 2000)
+    .option('--client-secret <secret>', 'its secret; generated unless given')
+    .option('--expires-in <seconds>', 'lifetime of an access token', whole(1, 86_400), 3600)
+    .option('--processing-ms <ms>', 'default time until a payment ends', whole(0, 86_400_000), 2000)
     .option('--scenario <name>', 'a fault by name or number, such as F02; see --list')
-    .option('--script <file>', 'several faults in turn: a JSON list of {match, fault, times}')
-    .option('--faults <count>', 'faulty answers before it is right again', whole(1, 1_000_000))
-    .option('--heal-after <seconds>', 'ends the fault by the clock', whole(1, 86_400))
-    .option('--seed <number>', 'repeats what is left to chance', whole(0, 4_294_967_295), 1)
-    .option('--list', 'lists the faults, and what a right caller does')
+    .option('--script <file>', 'a sequence of faults: a JSON array of {match, fault, times}')
+    .option(
+      '--faults <count>',
+      'number of faulty responses before it behaves correctly again',
+      whole(1, 1_000_000),
+    )
+    .option('--heal-after <seconds>', 'end the fault after this time', whole(1, 86_400))
+    .option(
+      '--seed <number>',
+      'seed of the random choices, to reproduce a run',
+      whole(0, 4_294_967_295),
+      1,
+    )
+    .option('--list', 'list the faults and what a correct caller does')
     .option('--json', 'prints JSON')
     .addHelpText('after', () => `\n${magicHelp()}`)
     .action(runPartner);
@@ -132,7 +141,7 @@ async function runPartner(flags: PartnerFlags): Promise<void> {
     return;
   }
   if (flags.scenario !== undefined && flags.script !== undefined) {
-    throw new SandboxProblem('give --scenario or --script, not both');
+    throw new SandboxProblem('pass --scenario or --script, not both');
   }
   const wanted = flags.scenario === undefined ? undefined : findScenario(flags.scenario);
   const method = wanted?.needs ?? flags.auth;
@@ -176,7 +185,7 @@ async function runPartner(flags: PartnerFlags): Promise<void> {
         : `OAuth: ${token_url} client_id ${inForce.client_id} client_secret ${inForce.client_secret}`,
     );
     if (scenario !== undefined) {
-      print(`${scenario.name}: ${scenario.title}.\nA right caller: ${scenario.caller}`);
+      print(`${scenario.name}: ${scenario.title}.\nA correct caller: ${scenario.caller}`);
     }
   }
   // A port where nothing listens cannot receive the request to heal.
@@ -211,7 +220,7 @@ async function scriptFile(file: string) {
   try {
     value = JSON.parse(text);
   } catch {
-    throw new SandboxProblem(`the script ${file} is no JSON`);
+    throw new SandboxProblem(`the script ${file} is not JSON`);
   }
   return readScript(value);
 }
@@ -244,13 +253,13 @@ const listed = () =>
 function listText(): string {
   return SCENARIOS.map(
     ({ name, title, caller, faults }) =>
-      `${name}\n    ${title} (${faults === 'until_healed' ? 'until healed' : `${faults} times`})\n    A right caller: ${caller}`,
+      `${name}\n    ${title} (${faults === 'until_healed' ? 'until healed' : `${faults} times`})\n    A correct caller: ${caller}`,
   ).join('\n');
 }
 
 function exchangeLine(exchange: ScriptedExchange): string {
   const { method, path, answer, credential } = exchange;
-  const came = answer === undefined ? 'no ordinary answer' : `${answer.status} ${answer.body}`;
+  const came = answer === undefined ? 'no ordinary response' : `${answer.status} ${answer.body}`;
   const refused = credential === 'refused' ? ' (credential refused)' : '';
   const sent = exchange.body === '' ? '' : ` ${exchange.body}`;
   return cut(`${method} ${path}${sent}${refused} -> ${came}`);
@@ -258,16 +267,16 @@ function exchangeLine(exchange: ScriptedExchange): string {
 
 function platformCommand(): Command {
   const command = new Command('platform')
-    .description('run a platform in memory: gives tokens, drives payments from its page')
+    .description('run an in-memory platform: it issues tokens and drives payments from its page')
     .option('--host <host>', 'address to listen on', '127.0.0.1')
-    .option('--port <port>', 'port; 0 takes a free one', whole(0, 65_535), 4000)
+    .option('--port <port>', 'port; 0 picks a free one', whole(0, 65_535), 4000)
     .addOption(
       new Option('--kind <kind>', 'an aggregator must send biller_id')
         .choices(['biller', 'aggregator'])
         .default('biller'),
     )
-    .option('--client-id <id>', 'made up unless named')
-    .option('--api-key <key>', 'made up unless named')
+    .option('--client-id <id>', 'generated unless given')
+    .option('--api-key <key>', 'generated unless given')
     .option('--json', 'prints JSON')
     .action(
       async (flags: {
@@ -304,7 +313,7 @@ function platformCommand(): Command {
 
 function driveCommand(): Command {
   return new Command('drive')
-    .description('drive one payment against a partner server, showing each exchange')
+    .description('make one payment against a partner server and show each exchange')
     .requiredOption('--base-url <url>', 'the partner')
     .addOption(new Option('--auth <method>').choices(['key', 'oauth']).default('key'))
     .option('--header <name>', 'header of the key', 'x-api-key')
@@ -317,7 +326,7 @@ function driveCommand(): Command {
     .requiredOption('--account <id>', 'account_id')
     .option('--amount-cents <cents>', 'amount', whole(1, 99_999_999_999), 1250)
     .option('--within-seconds <seconds>', 'how long to poll', whole(1, 86_400), 120)
-    .option('--json', 'prints one JSON value at the end')
+    .option('--json', 'print one JSON value at the end')
     .action(async (flags: DriveFlags) => {
       const exchanges: DriveExchange[] = [];
       const order = {
@@ -342,7 +351,7 @@ function driveCommand(): Command {
 }
 
 function driveTarget(flags: DriveFlags): DriveTarget {
-  if (!URL.canParse(flags.baseUrl)) throw new SandboxProblem('--base-url is no URL');
+  if (!URL.canParse(flags.baseUrl)) throw new SandboxProblem('--base-url is not a URL');
   if (flags.auth === 'key') {
     if (flags.key === undefined) throw new SandboxProblem('--auth key needs --key');
     return {
@@ -392,7 +401,7 @@ function whole(minimum: number, maximum: number) {
   return (text: string): number => {
     const value = Number(text);
     if (!/^\d+$/.test(text) || value < minimum || value > maximum) {
-      throw new InvalidArgumentError(`a whole number from ${minimum} to ${maximum} is wanted`);
+      throw new InvalidArgumentError(`must be an integer from ${minimum} to ${maximum}`);
     }
     return value;
   };

@@ -121,7 +121,10 @@ export async function drivePayment(
   if (first.status === undefined) return result(undefined, `PUT: ${first.says}`);
   const again = await caller.call('PUT', path, bytes, judge);
   if (again.payment_id !== first.payment_id) {
-    return result(undefined, 'the same PUT gave another payment: the id must be kept (RU5, ID1)');
+    return result(
+      undefined,
+      'the identical PUT returned another payment: the id must be kept (RU5, ID1)',
+    );
   }
 
   const until = performance.now() + options.withinMs;
@@ -132,7 +135,10 @@ export async function drivePayment(
     await pause(delayMs, options.signal);
     delayMs = Math.min(MAX_POLL_MS, delayMs * POLL_GROWTH);
   }
-  return result(undefined, 'no terminal status in time; a platform would ask on, ever more slowly');
+  return result(
+    undefined,
+    'no terminal status in time; a platform would keep polling, less and less often',
+  );
 }
 
 /** Interprets an answer about a payment: a status if the record is valid. */
@@ -148,16 +154,18 @@ function judgePayment(
   id: string,
   amount_in_cents: number,
 ): Judged {
-  if (status === undefined) return { says: 'unknown: no answer; the same PUT will be sent again' };
-  if (status !== 200) return { says: `unknown: ${status}; never taken for failed` };
+  if (status === undefined)
+    return { says: 'unknown: no response; the same PUT will be sent again' };
+  if (status !== 200) return { says: `unknown: ${status}; never treated as failed` };
   const json = readJson(text);
   if (!reply.holds(json)) {
     const problems = reply.problems(json, 'body').map(({ path, problem }) => `${path} ${problem}`);
-    return { says: `not a payment record: ${problems.join('; ') || 'no JSON object'}` };
+    return { says: `not a payment record: ${problems.join('; ') || 'not a JSON object'}` };
   }
-  if (json.platform_payment_id !== id) return { says: 'the record is of another payment (PF2)' };
+  if (json.platform_payment_id !== id)
+    return { says: 'the record describes another payment (PF2)' };
   if (json.amount_in_cents !== amount_in_cents) return { says: 'the amount differs (PF6)' };
-  if (!isPaymentStatus(json.status)) return { says: `${json.status} is no status (PF4)` };
+  if (!isPaymentStatus(json.status)) return { says: `${json.status} is not a status (PF4)` };
   if (json.status === 'succeeded' && typeof json.posted_at !== 'string') {
     return { says: 'succeeded needs posted_at (PF8)' };
   }
@@ -290,7 +298,7 @@ async function readText(body: AsyncIterable<Uint8Array>): Promise<string> {
   for await (const chunk of body) {
     length += chunk.length;
     if (length > MAX_REPLY_BYTES)
-      throw new Error(`the answer is longer than ${MAX_REPLY_BYTES} bytes`);
+      throw new Error(`the response is longer than ${MAX_REPLY_BYTES} bytes`);
     chunks.push(chunk);
   }
   return Buffer.concat(chunks).toString('utf8');

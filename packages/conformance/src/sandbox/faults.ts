@@ -61,24 +61,26 @@ interface Step {
 
 /** Parses a script file: a JSON list of steps. Throws ScriptProblem. */
 export function readScript(value: unknown): ScriptStep[] {
-  if (!Array.isArray(value)) throw new ScriptProblem('a script is a JSON list of steps');
-  if (value.length > MAX_STEPS) throw new ScriptProblem(`a script has at most ${MAX_STEPS} steps`);
+  if (!Array.isArray(value)) throw new ScriptProblem('a script must be a JSON array of steps');
+  if (value.length > MAX_STEPS)
+    throw new ScriptProblem(`a script may have at most ${MAX_STEPS} steps`);
   const steps = value as ScriptStep[];
   for (const [index, step] of steps.entries()) {
     const at = `step ${index + 1}`;
-    if (typeof step !== 'object' || step === null) throw new ScriptProblem(`${at} is no object`);
+    if (typeof step !== 'object' || step === null)
+      throw new ScriptProblem(`${at} is not an object`);
     const { times, match, fault } = step;
     const countable = times === undefined || times === 'until_healed' || Number.isInteger(times);
     if (!countable || Number(times ?? 1) < 1) {
-      throw new ScriptProblem(`${at}: times is a whole number from 1, or "until_healed"`);
+      throw new ScriptProblem(`${at}: times must be an integer of at least 1, or "until_healed"`);
     }
     if (match !== undefined && (typeof match !== 'object' || match === null)) {
-      throw new ScriptProblem(`${at}: match is an object`);
+      throw new ScriptProblem(`${at}: match must be an object`);
     }
     if (typeof fault === 'string') {
       if (findScenario(fault) === undefined) throw new ScriptProblem(`${at}: no scenario ${fault}`);
     } else if (typeof fault !== 'object' || fault === null || !Number.isInteger(fault.status)) {
-      throw new ScriptProblem(`${at}: fault is a scenario's name, or an answer with a status`);
+      throw new ScriptProblem(`${at}: fault must be a scenario's name or a response with a status`);
     }
   }
   return steps;
@@ -183,7 +185,7 @@ function toSteps(options: Parameters<typeof openFaults>[0]): Step[] {
     const scenario = findScenario(options.scenario);
     if (scenario === undefined) {
       throw new ScriptProblem(
-        `there is no scenario ${options.scenario}; duebridge sandbox partner --list names them`,
+        `there is no scenario ${options.scenario}; see duebridge sandbox partner --list`,
       );
     }
     return [{ scenario, faults: options.faults ?? scenario.faults, matches: () => true }];

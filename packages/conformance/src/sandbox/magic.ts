@@ -81,17 +81,17 @@ export const MAGIC_ACCOUNTS: readonly SandboxAccount[] = [
       biller_id: SECOND_BILLER,
     },
   ),
-  account('inactive', 'Inactive; payments end failed.', { status: 'inactive' }),
-  account('maximum', 'Takes at most $500.00; a payment above ends failed.', {
+  account('inactive', 'Inactive; payments fail.', { status: 'inactive' }),
+  account('maximum', 'Accepts at most $500.00; a larger payment fails.', {
     payment_rules: { min_amount_in_cents: 100, max_amount_in_cents: MAGIC_MAXIMUM_IN_CENTS },
   }),
-  account('duplicate', 'The same amount again within a day ends failed as a duplicate.', {
+  account('duplicate', 'A second payment of the same amount within a day fails as a duplicate.', {
     refuses_duplicates: true,
   }),
-  account('failing', 'Every payment ends failed.', {
+  account('failing', 'Every payment fails.', {
     ending: { status: 'failed', failure_reason: 'The biller could not apply the payment.' },
   }),
-  account('canceled', 'Every payment ends canceled.', { ending: { status: 'canceled' } }),
+  account('canceled', 'Every payment is canceled.', { ending: { status: 'canceled' } }),
   account('slow', `Payments stay processing for ${SLOW_MS / 1000} s, then succeed.`, {
     ending: { after_ms: SLOW_MS },
   }),
@@ -109,7 +109,7 @@ export const MAGIC_ACCOUNTS: readonly SandboxAccount[] = [
     biller_id: SANDBOX_BILLER,
     account_id: 'bare',
     status: 'active',
-    note: 'Neither holder nor balance is known.',
+    note: 'The partner knows neither holder nor balance.',
   },
 ];
 

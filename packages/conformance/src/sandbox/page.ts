@@ -82,7 +82,7 @@ async function act(
       const ms = Number(fields['advance_ms']);
       // Forward only, because a partner's ledger does not go back. A century is more than any test needs.
       if (!Number.isSafeInteger(ms) || ms < 1 || ms > 100 * 365 * 24 * 3_600_000) {
-        throw invalid('body.advance_ms', 'must be a whole number of milliseconds from 1');
+        throw invalid('body.advance_ms', 'must be an integer of at least 1 (milliseconds)');
       }
       partner.advance(ms);
       return { status: 200, body: { now: new Date(partner.now()).toISOString() } };
@@ -119,12 +119,12 @@ function page(partner: ScriptedPartner): Answer {
       )}<button>${label}</button>
     </form>`;
   const body = html` <h1>Sandbox partner</h1>
-    <p>${partner.plain_url}, its clock shows ${new Date(partner.now()).toISOString()}.</p>
+    <p>${partner.plain_url}, clock: ${new Date(partner.now()).toISOString()}.</p>
     ${
       scenario === undefined
-        ? html`<p>No fault is running: this is a right partner.</p>`
+        ? html`<p>No fault is active: this partner behaves correctly.</p>`
         : html`<p>
-            <b>${scenario.name}</b>: ${scenario.title}. A right caller: ${scenario.caller}
+            <b>${scenario.name}</b>: ${scenario.title}. A correct caller: ${scenario.caller}
             <br />${partner.faults()} faulty answers so far;
             ${partner.healed() ? 'healed' : 'still faulty'}.
           </p>`
@@ -241,7 +241,8 @@ function page(partner: ScriptedPartner): Answer {
 
 function answerText(exchange: ReturnType<ScriptedPartner['exchanges']>[number]): string {
   const { answer } = exchange;
-  if (answer === undefined) return exchange.taken_over ? 'no ordinary answer' : 'not answered yet';
+  if (answer === undefined)
+    return exchange.taken_over ? 'no ordinary response' : 'not answered yet';
   const text = `${answer.status} ${answer.body}`;
   return text.length > 400 ? `${text.slice(0, 400)} …` : text;
 }

@@ -58,7 +58,7 @@ async function start(t: TestContext, options: Partial<ScriptedPartnerOptions> = 
   return { partner, send, put, get };
 }
 
-test('a payment starts processing, is posted once, and its id gives it back forever [RU1 RU5 ST2 PF8]', async (t) => {
+test('a payment starts as processing, is posted once, and is returned for its id forever [RU1 RU5 ST2 PF8]', async (t) => {
   const { partner, put, get } = await start(t);
   const first = await put('p1');
   assert.equal(first.status, 200);
@@ -79,14 +79,14 @@ test('a payment starts processing, is posted once, and its id gives it back fore
   assert.equal(account?.balance?.amount_due_in_cents, 12_500 - 1_250);
 });
 
-test('25 requests at once with one id are one payment [RU5 PF2]', async (t) => {
+test('25 concurrent requests with one id create one payment [RU5 PF2]', async (t) => {
   const { partner, put } = await start(t);
   const replies = await Promise.all(Array.from({ length: 25 }, () => put('p1')));
   assert.equal(new Set(replies.map(({ body }) => body['payment_id'])).size, 1);
   assert.equal(partner.payments().length, 1);
 });
 
-test('magic accounts and amounts end payments as they say [FR1 ST3 ST4]', async (t) => {
+test('magic accounts and amounts end payments as documented [FR1 ST3 ST4]', async (t) => {
   const { partner, put, get } = await start(t);
   const cases: readonly [string, number, string][] = [
     ['active', 1_250, 'succeeded'],
@@ -121,7 +121,7 @@ test('magic accounts and amounts end payments as they say [FR1 ST3 ST4]', async 
   assert.equal((await get('p8', 'stuck')).body['status'], 'processing');
 });
 
-test('a waiting read is held until the payment ends, however the end comes [B5]', async (t) => {
+test('a waiting read is held until the payment ends in any way [B5]', async (t) => {
   const { partner, put, get } = await start(t);
   await put('p1', 1_250, 'stuck');
   const waiting = get('p1', 'stuck', { prefer: 'wait=30' });
@@ -135,7 +135,7 @@ test('a waiting read is held until the payment ends, however the end comes [B5]'
   assert.equal(still.body['status'], 'processing');
 });
 
-test('wrong requests leave no payment, and say why [S3 S5]', async (t) => {
+test('invalid requests create no payment and get a reason [S3 S5]', async (t) => {
   const { partner, send, put, get } = await start(t);
   const path = `/biller/${SANDBOX_BILLER}/account/active/payment/p1`;
   const body = { amount_in_cents: 1_250, platform_batch_id: 'b1' };
@@ -170,7 +170,7 @@ test('wrong requests leave no payment, and say why [S3 S5]', async (t) => {
   assert.equal(partner.payments().length, 0);
 });
 
-test('access tokens carry scopes and expire by the clock of the sandbox [OA2 OA3 OA4 SC1]', async (t) => {
+test('access tokens carry scopes and expire by the sandbox’s clock [OA2 OA3 OA4 SC1]', async (t) => {
   const { partner, send } = await start(t, {
     auth: { method: 'oauth', client_id: 'platform', client_secret: 'se+cr&et%é', expires_in: 60 },
   });
@@ -220,7 +220,7 @@ test('access tokens carry scopes and expire by the clock of the sandbox [OA2 OA3
   assert.ok(!JSON.stringify(partner.exchanges()).includes('se+cr&et'), 'secrets are masked');
 });
 
-test('a behaviour makes the partner wrong in just one way', async (t) => {
+test('a behaviour makes the partner wrong in exactly one way', async (t) => {
   const wrong = async (behaviour: Behaviour) => start(t, { behaviour });
 
   const noAuth = await wrong({ authorize: () => undefined });
@@ -274,7 +274,7 @@ test('a behaviour makes the partner wrong in just one way', async (t) => {
   assert.match((await html.get('p1')).text, /^<h1>/);
 });
 
-test('reset forgets everything; the page shows what is there, escaped and without a script', async (t) => {
+test('reset clears everything; the page shows the state, escaped and without a script', async (t) => {
   const { partner, send, put } = await start(t, { scenario: 'F34' });
   await put('p1', 1_250, 'stuck');
   await send('PUT', '/payment/%3Cscript%3E', { amount_in_cents: 1 });

@@ -1,15 +1,15 @@
 /**
- * The scripted partner: a complete partner in one process and in memory, right unless told otherwise.
+ * The scripted partner: a complete partner in one process and in memory, correct unless configured otherwise.
  *
- * Untold, it keeps the interface and every decision, so that the judge must pass it. A `behaviour`
- * makes it wrong in one way, a `scenario` makes it or its network fail in a way that happens in the
- * world. It runs on node:http alone: it knows the contract and nothing of the two servers it stands
- * in for.
+ * By default it conforms to the interface and every decision, so that the judge must pass it. A `behaviour`
+ * makes it wrong in one way; a `scenario` makes it or its network fail in a way that happens in
+ * production. It uses only node:http: it depends on the contract and on neither of the two servers that it
+ * replaces.
  *
  *   request -> receive -> authorize -> validate -> find or store -> answer -> the wire
  *
  * One file, so that a request is read from its first byte to its last in one place; what it remembers (state.ts), how it fails
- * (faults.ts) and what it shows (page.ts) stand elsewhere.
+ * (faults.ts) and what it shows (page.ts) are in other files.
  *
  * One file because a behaviour or a scenario may step in at every stage of a request, and each stage reads the same store.
  */
@@ -485,7 +485,7 @@ export async function startScriptedPartner(
 /** The credentials, as changed by the scenario. */
 function scenarioAuth(auth: ScriptedAuth, scenario: Scenario | undefined): ScriptedAuth {
   if (scenario?.needs === 'oauth' && auth.method !== 'oauth') {
-    throw new RangeError(`${scenario.name} is a fault of OAuth: start the partner with OAuth`);
+    throw new RangeError(`${scenario.name} is an OAuth fault: start the partner with OAuth`);
   }
   const secret = scenario?.secrets?.[0];
   return auth.method === 'oauth' && secret !== undefined
@@ -632,7 +632,7 @@ function openAuthenticator(auth: ScriptedAuth, secrets: () => readonly string[],
     if (body === undefined) return oauthError(413, 'invalid_request', 'the form is too large');
     const form = new URLSearchParams(call.text);
     const repeated = [...form.keys()].some((name) => form.getAll(name).length > 1);
-    if (repeated) return oauthError(400, 'invalid_request', 'a field stands twice');
+    if (repeated) return oauthError(400, 'invalid_request', 'a field is repeated');
     const basic = basicCredentials(call.headers.authorization);
     if (basic !== undefined && form.has('client_secret')) {
       return oauthError(400, 'invalid_request', 'send the secret once: in the form or by Basic');
@@ -640,14 +640,14 @@ function openAuthenticator(auth: ScriptedAuth, secrets: () => readonly string[],
     const client_id = basic?.client_id ?? form.get('client_id');
     const client_secret = basic?.client_secret ?? form.get('client_secret');
     if (client_id !== auth.client_id || !secrets().includes(client_secret ?? '')) {
-      return oauthError(401, 'invalid_client', 'the client is not known', {
+      return oauthError(401, 'invalid_client', 'unknown client', {
         'WWW-Authenticate': 'Basic realm="sandbox"',
       });
     }
     const grantType = form.get('grant_type');
     if (grantType === null) return oauthError(400, 'invalid_request', 'grant_type is missing');
     if (grantType !== 'client_credentials') {
-      return oauthError(400, 'unsupported_grant_type', 'only client_credentials is offered');
+      return oauthError(400, 'unsupported_grant_type', 'only client_credentials is supported');
     }
     const asked = (form.get('scope') ?? '').split(' ').filter((scope) => scope !== '');
     const scopes = asked.length === 0 ? [...SCOPES] : asked;

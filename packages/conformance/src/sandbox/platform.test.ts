@@ -43,7 +43,7 @@ async function start(t: TestContext, kind: 'biller' | 'aggregator' = 'biller') {
   return { platform, post };
 }
 
-test('a token is the single field, opens for 30 minutes, and never comes twice [A2 TK1]', async (t) => {
+test('a token is the only field, is valid for 30 minutes, and is never repeated [A2 TK1]', async (t) => {
   const { platform, post } = await start(t);
   const [first, second] = [await post(customer), await post(customer)];
   assert.deepEqual(Object.keys(first.body), ['token']);
@@ -55,7 +55,7 @@ test('a token is the single field, opens for 30 minutes, and never comes twice [
   assert.ok(!platform.isGood(String(first.body['token'])));
 });
 
-test('the token endpoint refuses what the interface refuses [A1 AU1 ER1 TR2 TR4]', async (t) => {
+test('the token endpoint refuses invalid requests [A1 AU1 ER1 TR2 TR4]', async (t) => {
   const { post } = await start(t);
   const codes: readonly [Awaited<ReturnType<typeof post>>, number, string][] = [
     [await post(customer, { 'x-client-id': 'nobody' }), 404, 'NOT_FOUND'],
@@ -87,7 +87,7 @@ test('the token endpoint refuses what the interface refuses [A1 AU1 ER1 TR2 TR4]
   assert.equal((await aggregator.post({ ...customer, external_identifiers })).status, 200);
 });
 
-test('a burst is told to wait [LI1]', async (t) => {
+test('a burst gets 429 with Retry-After [LI1]', async (t) => {
   const { post } = await start(t);
   const replies = await Promise.all(Array.from({ length: 120 }, () => post(customer)));
   const waiting = replies.filter(({ status }) => status === 429);
@@ -95,7 +95,7 @@ test('a burst is told to wait [LI1]', async (t) => {
   assert.equal(waiting[0]?.headers['retry-after'], '1');
 });
 
-test('a drive pays against a right partner over either authentication, and shows no secret', async (t) => {
+test('a drive pays a correct partner with either authentication, and shows no secret', async (t) => {
   const auths: readonly ScriptedAuth[] = [
     { method: 'key', header: 'x-api-key', key: 'the-secret' },
     { method: 'oauth', client_id: 'platform', client_secret: 'the-secret' },
@@ -119,7 +119,7 @@ test('a drive pays against a right partner over either authentication, and shows
   }
 });
 
-test('a drive takes no unknown outcome for failed, and names what breaks the interface', async (t) => {
+test('a drive never treats an unknown outcome as failed, and reports what breaks the interface', async (t) => {
   const auth = { method: 'key', header: 'x-api-key', key: 'k' } as const;
   const drive = async (options: Partial<Parameters<typeof startScriptedPartner>[0]>) => {
     const partner = await startScriptedPartner({ auth, processing_ms: 20, ...options });
@@ -169,7 +169,7 @@ test('the page drives a payment and shows its exchanges, without a script', asyn
   const page = async () => (await request(`${platform.url}/sandbox`)).body.text();
   let text = await page();
   // The page reloads itself while a payment is in progress; the limit keeps a broken page from hanging the test.
-  for (let round = 0; round < 200 && text.includes('Under way'); round += 1) {
+  for (let round = 0; round < 200 && text.includes('In progress'); round += 1) {
     await new Promise((resolve) => setTimeout(resolve, 20));
     text = await page();
   }

@@ -215,7 +215,12 @@ export async function startScriptedPlatform(
         const ms = Number(fields['advance_ms']);
         if (!Number.isSafeInteger(ms) || ms < 1) {
           throw new Refusal('INVALID_REQUEST', {
-            details: [{ path: 'body.advance_ms', problem: 'must be whole milliseconds from 1' }],
+            details: [
+              {
+                path: 'body.advance_ms',
+                problem: 'must be an integer of at least 1 (milliseconds)',
+              },
+            ],
           });
         }
         platform.advance(ms);
@@ -266,7 +271,7 @@ export async function startScriptedPlatform(
           (run) =>
             html`<h2>${run.title}</h2>
               <p>
-                ${run.result === undefined ? 'Under way …' : (run.result.status ?? run.result.problem ?? '')}
+                ${run.result === undefined ? 'In progress …' : (run.result.status ?? run.result.problem ?? '')}
               </p>
               <table>
                 <thead>
@@ -366,7 +371,7 @@ function readDrive(fields: Readonly<Record<string, unknown>>) {
     amount_in_cents >= 1 &&
     amount_in_cents <= MAX_AMOUNT_IN_CENTS
   )) {
-    details.push({ path: 'body.amount_in_cents', problem: 'must be a whole number from 1' });
+    details.push({ path: 'body.amount_in_cents', problem: 'must be an integer of at least 1' });
   }
   const oauth = text('token_url') !== '';
   if (oauth && !URL.canParse(text('token_url'))) {

@@ -116,7 +116,7 @@ function bytesOf(partner: ScriptedPartner, id = 'p1'): Promise<{ text: string; r
 
 const record = (seen: Seen) => JSON.parse(seen.text) as Record<string, unknown>;
 
-test('every fault from F01 to F68 has a scenario, and each says what a right caller does', () => {
+test('every fault from F01 to F68 has a scenario, and each describes what a correct caller does', () => {
   const numbers = new Set(SCENARIOS.map((scenario) => scenario.name.slice(0, 3)));
   const wanted = Array.from({ length: 68 }, (_, index) => `F${String(index + 1).padStart(2, '0')}`);
   assert.deepEqual([...numbers].sort(), wanted);
@@ -129,7 +129,7 @@ test('every fault from F01 to F68 has a scenario, and each says what a right cal
   assert.equal(findScenario('F99'), undefined);
 });
 
-test('F01 and F02 never answer a PUT; only F02 has stored it', async (t) => {
+test('F01 and F02 never answer a PUT; only F02 stores it', async (t) => {
   for (const [scenario, stored] of [
     ['F01', 0],
     ['F02', 1],
@@ -167,7 +167,7 @@ test('F04 resets before any byte, sometimes stored and sometimes not, the same b
   assert.notEqual(first, '1,2,3,4,5,6');
 });
 
-test('F05 breaks off in the body, F06 hangs up on the second request of a connection', async (t) => {
+test('F05 resets in the body, F06 closes the connection on its second request', async (t) => {
   const f05 = await start(t, { scenario: 'F05' });
   const broken = await f05.call('PUT');
   assert.match(String(broken.error), /UND_ERR_SOCKET|ECONNRESET/);
@@ -179,7 +179,7 @@ test('F05 breaks off in the body, F06 hangs up on the second request of a connec
   assert.equal(f06.partner.faults(), 1);
 });
 
-test('statuses come as their scenarios say, before or after the payment is stored', async (t) => {
+test('scenarios return their statuses before or after the payment is stored', async (t) => {
   const expected: readonly [string, readonly number[], boolean][] = [
     ['F07', [500, 502, 503, 504, 200], false],
     ['F08', [500, 502, 503, 504, 200], true],
@@ -207,7 +207,7 @@ test('statuses come as their scenarios say, before or after the payment is store
   );
 });
 
-test('F10 shows seven odd Retry-After values', async (t) => {
+test('F10 sends seven unusual Retry-After values', async (t) => {
   const { call } = await start(t, { scenario: 'F10' });
   const values: unknown[] = [];
   for (let round = 0; round < 7; round += 1) {
@@ -224,7 +224,7 @@ test('F10 shows seven odd Retry-After values', async (t) => {
   ]);
 });
 
-test('F15 acknowledges and does not find; F16 stores only after the caller has given up', async (t) => {
+test('F15 acknowledges a PUT and answers 404 to GET; F16 stores only after the caller has given up', async (t) => {
   const f15 = await start(t, { scenario: 'F15' });
   assert.equal((await f15.call('PUT')).status, 200);
   assert.equal((await f15.call('GET')).status, 404);
@@ -240,7 +240,7 @@ test('F15 acknowledges and does not find; F16 stores only after the caller has g
   assert.equal(f16.partner.payments().length, 1);
 });
 
-test('redirects lead to a host that counts who follows', async (t) => {
+test('redirects lead to a host that counts the requests that follow', async (t) => {
   const { partner, call } = await start(t, { scenario: 'F19' });
   const { headers } = await call('PUT');
   assert.equal(partner.strayRequests(), 0);
@@ -254,7 +254,7 @@ test('redirects lead to a host that counts who follows', async (t) => {
   assert.deepEqual(targets, ['localhost', '169.254.169.254', '[fd00:ec2::254]']);
 });
 
-test('F22 to F26 spoil the text of a 200 whose payment is stored', async (t) => {
+test('F22 to F26 corrupt the body of a 200 whose payment is stored', async (t) => {
   const f22 = await start(t, { scenario: 'F22' });
   const page = await f22.call('PUT');
   assert.match(page.text, /^<!doctype html>/);
@@ -296,7 +296,7 @@ test('F24 sends a byte order mark, which text() of a client may hide', async (t)
   assert.match(text, /\r\n\xef\xbb\xbf\{/);
 });
 
-test('F27 to F38 lie in one field of the record each', async (t) => {
+test('F27 to F38 each falsify one field of the record', async (t) => {
   const one = async (scenario: string, method: 'PUT' | 'GET' = 'PUT', times = 1) => {
     const { partner, call } = await start(t, { scenario });
     if (method === 'GET') await call('PUT');
@@ -353,7 +353,7 @@ test('F27 to F38 lie in one field of the record each', async (t) => {
   assert.deepEqual(nodes, [404, 200, 404, 200]);
 });
 
-test('F35 takes posted_at away from succeeded', async (t) => {
+test('F35 removes posted_at from succeeded', async (t) => {
   const { partner, call } = await start(t, { scenario: 'F35' });
   await call('PUT');
   partner.advance(1_000);
@@ -361,7 +361,7 @@ test('F35 takes posted_at away from succeeded', async (t) => {
   assert.deepEqual([bare['status'], bare['posted_at']], ['succeeded', null]);
 });
 
-test('F39 stays processing however late it is, and ends once healed', async (t) => {
+test('F39 stays processing until healed, and then ends', async (t) => {
   const { partner, call } = await start(t, { scenario: 'F39' });
   await call('PUT');
   partner.advance(48 * 3_600_000);
@@ -371,7 +371,7 @@ test('F39 stays processing however late it is, and ends once healed', async (t) 
   assert.equal(partner.postings().length, 1);
 });
 
-test('F40 and F41 send more than a caller can bear', async (t) => {
+test('F40 and F41 send more than a caller may read', async (t) => {
   const f40 = await start(t, { scenario: 'F40' });
   const huge = await f40.call('PUT');
   assert.equal(huge.headers['content-length'], String(100 * 1024 * 1024));
@@ -383,7 +383,7 @@ test('F40 and F41 send more than a caller can bear', async (t) => {
   assert.ok(zipped > 0 && zipped < 300_000);
 });
 
-test('F42 and F43 outlast every timeout between two bytes', async (t) => {
+test('F42 and F43 outlast every idle timeout', async (t) => {
   const f42 = await start(t, { scenario: 'F42' });
   const drip = await f42.call('PUT');
   assert.deepEqual([drip.status, drip.error], [200, 'TimeoutError']);
@@ -395,7 +395,7 @@ test('F42 and F43 outlast every timeout between two bytes', async (t) => {
   assert.doesNotMatch(dripped.text, /\r\n\r\n/);
 });
 
-test('F44 to F46 are no HTTP/1.1 that a parser may take', async (t) => {
+test('F44 to F46 are not valid HTTP/1.1 responses', async (t) => {
   const f44 = await start(t, { scenario: 'F44' });
   assert.match((await bytesOf(f44.partner)).text, /chunked\r\n\r\nzz\r\n/);
   assert.equal((await bytesOf(f44.partner)).text.match(/Content-Length/g)?.length, 2);
@@ -425,7 +425,7 @@ test('F44 to F46 are no HTTP/1.1 that a parser may take', async (t) => {
   assert.equal(frames.length, 9 + 9 + 8);
 });
 
-test('F47 shows a certificate that is expired, self-signed and of another host, or stalls', async (t) => {
+test('F47 presents a certificate that is expired, self-signed and for another host, or stalls', async (t) => {
   const { partner } = await start(t, { scenario: 'F47-bad-certificate' });
   const { hostname, port } = new URL(partner.url);
   const seen = await new Promise<{ problem: string; certificate: tls.PeerCertificate }>(
@@ -457,7 +457,7 @@ test('F47 shows a certificate that is expired, self-signed and of another host, 
   assert.equal(stalled.partner.entryConnections() > 0, true);
 });
 
-test('F48 stands behind a name of this very machine and counts who connects', async (t) => {
+test('F48 uses a name of this machine and counts the connections', async (t) => {
   const { partner } = await start(t, { scenario: 'F48' });
   assert.equal(new URL(partner.url).hostname, 'localhost');
   assert.equal(partner.entryConnections(), 0);
@@ -479,14 +479,14 @@ test('F49 delivers the PUT again days after the end, and nothing changes', async
   assert.equal(partner.postings().length, 1);
 });
 
-test('F50 answers with the record of another payment', async (t) => {
+test('F50 returns the record of another payment', async (t) => {
   const { call } = await start(t, { scenario: 'F50' });
   const other = record(await call('PUT'));
   assert.notEqual(other['platform_payment_id'], 'p1');
   assert.equal(other['status'], 'succeeded');
 });
 
-test('F51 to F64 spoil one thing of the token answer each', async (t) => {
+test('F51 to F64 each corrupt one part of the token response', async (t) => {
   const grants = async (scenario: string, field: string, times: number) => {
     const { token } = await start(t, { scenario });
     const values: unknown[] = [];
@@ -515,7 +515,7 @@ test('F51 to F64 spoil one thing of the token answer each', async (t) => {
   assert.equal(record(await f64.token())['error'], 'server_error');
 });
 
-test('F57 refuses each new token once, F63 and F65 are down or slow, F68 redirects', async (t) => {
+test('F57 refuses each new token once, F63 and F65 fail or are slow, F68 redirects', async (t) => {
   const f57 = await start(t, { scenario: 'F57', faults: 1 });
   const bearer = async () => `Bearer ${String(record(await f57.token())['access_token'])}`;
   const revoked = await bearer();
@@ -537,7 +537,7 @@ test('F57 refuses each new token once, F63 and F65 are down or slow, F68 redirec
   assert.equal(f68.partner.strayRequests(), 0);
 });
 
-test('F66 has an awkward secret; F67 takes two, and after healing only the new one', async (t) => {
+test('F66 has a secret with special characters; F67 accepts two secrets, and only the new one after healing', async (t) => {
   const f66 = await start(t, { scenario: 'F66' });
   assert.equal(f66.partner.auth.method, 'oauth');
   assert.match((f66.partner.auth as { client_secret: string }).client_secret, /[+%&:=é ]{1}/);
@@ -554,7 +554,7 @@ test('F66 has an awkward secret; F67 takes two, and after healing only the new o
   assert.equal((await f67.token('the-new-secret')).status, 200);
 });
 
-test('a reset brings the same faults again', async (t) => {
+test('a reset reproduces the same faults', async (t) => {
   const { partner, call } = await start(t, { scenario: 'F07' });
   const round = async () => [
     (await call('PUT')).status,
@@ -567,7 +567,7 @@ test('a reset brings the same faults again', async (t) => {
   assert.deepEqual(first, [500, 502, 503]);
 });
 
-test('a script runs its steps in turn, on the calls it names', async (t) => {
+test('a script runs its steps in order, on the calls that they match', async (t) => {
   const { partner, call } = await start(t, {
     script: [
       { match: { operation: 'get_account_payment' }, fault: { status: 418, body: { odd: true } } },
