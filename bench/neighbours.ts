@@ -9,9 +9,9 @@ import { parseArgs } from 'node:util';
 import { openDatabase, systemClock } from '@duebridge/runtime';
 import {
   scriptedPartner,
-  stand,
+  engineRig,
   type Seen,
-  type Stand,
+  type EngineRig,
 } from '../packages/platform/src/engine/testing.ts';
 import type { Engine } from '../packages/platform/src/engine/engine.ts';
 import { quantile, report, spread } from './report.ts';
@@ -40,7 +40,7 @@ const TIMES = {
 };
 
 interface Place {
-  readonly place: Stand;
+  readonly rig: EngineRig;
   readonly engine: Engine;
   readonly funding: { hangs: boolean };
 }
@@ -54,8 +54,8 @@ interface Trouble {
 }
 
 /** Payments of partner 0, whose account id selects the partner's behaviour. */
-async function sick({ place, engine }: Place, account_id: string, count: number): Promise<void> {
-  for (let n = 0; n < count; n += 1) await place.pay(engine, 'partner-0', { account_id });
+async function sick({ rig, engine }: Place, account_id: string, count: number): Promise<void> {
+  for (let n = 0; n < count; n += 1) await rig.pay(engine, 'partner-0', { account_id });
 }
 const nothing = (): Promise<void> => Promise.resolve();
 
@@ -88,10 +88,10 @@ const TROUBLES: Readonly<Record<string, Trouble>> = {
     figure: 'F12',
     what: '256 funding calls of one method hang',
     target: 'at most 1.5',
-    async begin({ place, engine, funding }) {
+    async begin({ rig, engine, funding }) {
       funding.hangs = true;
       for (let n = 0; n < 256; n += 1)
-        await place.pay(engine, 'partner-0', { funding_method: 'hanging' });
+        await rig.pay(engine, 'partner-0', { funding_method: 'hanging' });
       return () => Promise.resolve(void (funding.hangs = false));
     },
   },
@@ -99,10 +99,10 @@ const TROUBLES: Readonly<Record<string, Trouble>> = {
     figure: 'F12',
     what: 'the row of one payment is locked',
     target: 'at most 1.5',
-    async begin({ place, engine }) {
-      const { platform_payment_id } = await place.pay(engine, 'partner-0', { account_id: 'slow' });
+    async begin({ rig, engine }) {
+      const { platform_payment_id } = await rig.pay(engine, 'partner-0', { account_id: 'slow' });
       const other = openDatabase({
-        url: place.database.url,
+        url: rig.database.url,
         applicationName: 'holds a lock',
         statementTimeoutMs: 0,
       });
@@ -130,7 +130,7 @@ const TROUBLES: Readonly<Record<string, Trouble>> = {
 async function stream(trouble: Trouble | undefined): Promise<number[]> {
   const hooks: (() => Promise<void>)[] = [];
   try {
-    const place = await stand({ after: (hook) => hooks.push(hook) });
+    const rig = await engineRig({ after: (hook) => hooks.push(hook) });
     const partner = await scriptedPartner({ after: (hook) => hooks.unshift(hook) });
     partner.pollsToEnd = 0;
     partner.script = (seen: Seen) => {
@@ -145,7 +145,7 @@ async function stream(trouble: Trouble | undefined): Promise<number[]> {
       return undefined;
     };
     for (let n = 0; n < PARTNERS; n += 1) {
-      await place.register(`partner-${n}`, partner.url, {
+      await rig.register(`partner-${n}`, partner.url, {
         budget: {
           call_timeout_ms: 10_000,
           wait_seconds: 0,
@@ -155,26 +155,26 @@ async function stream(trouble: Trouble | undefined): Promise<number[]> {
       });
     }
     const funding = { hangs: false };
-    const engine = place.engine({
+    const engine = rig.engine({
       options: TIMES,
       funding: {
-        ...place.funding,
+        ...rig.funding,
         isInDatabase: (order) => order.funding_method === 'sandbox_bank',
         authorize: (order, call) =>
           order.funding_method === 'hanging' && funding.hangs
             ? new Promise((_resolve, reject) => {
                 call?.signal.addEventListener('abort', () => reject(new Error('aborted')));
               })
-            : place.funding.authorize(order, call),
+            : rig.funding.authorize(order, call),
       },
     });
     await engine.start();
     // Warm up connections, plans, and the shares of every partner.
     for (let n = 0; n < PARTNERS * 3; n += 1) {
-      const row = await place.pay(engine, `partner-${n % PARTNERS}`);
-      await place.until(row.platform_payment_id, (now) => now.stage === 'ended');
+      const row = await rig.pay(engine, `partner-${n % PARTNERS}`);
+      await rig.until(row.platform_payment_id, (now) => now.stage === 'ended');
     }
-    const end = await trouble?.begin({ place, engine, funding });
+    const end = await trouble?.begin({ rig, engine, funding });
     if (trouble !== undefined) await systemClock.sleep(1_000);
     const times: number[] = [];
     const all: Promise<void>[] = [];
@@ -187,7 +187,7 @@ async function stream(trouble: Trouble | undefined): Promise<number[]> {
       const first = trouble?.figure === 'F12' ? 0 : 1;
       const partner_id = `partner-${first + (n % (PARTNERS - first))}`;
       const began = performance.now();
-      const row = await place.pay(engine, partner_id);
+      const row = await rig.pay(engine, partner_id);
       all.push(
         new Promise((resolve) => {
           const unwatch = engine.watch(row.platform_payment_id, (now) => {

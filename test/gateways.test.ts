@@ -7,7 +7,7 @@ import test from 'node:test';
 import fc from 'fast-check';
 import { startPartner } from '../packages/partner/src/server.ts';
 import { haveAccounts, kitDatabase, TEST_KEY } from '../packages/partner/src/testing.ts';
-import { stand } from '../packages/platform/src/engine/testing.ts';
+import { engineRig } from '../packages/platform/src/engine/testing.ts';
 import { check } from './simulation/checkers.ts';
 import { History, type Ending, type PartnerRow, type PlatformRow } from './simulation/history.ts';
 import { BEHAVIOURS, Gateway, type Behaviour } from './support/gateway.ts';
@@ -31,12 +31,12 @@ test('whatever a gateway does, no payment is lost, duplicated or stuck [S4 PF2 R
   });
   kit.closing(() => partner.stop());
   const gateway = new Gateway(new History(() => performance.now()), () => [partner.url]);
-  const place = await stand(t);
-  await place.register('acme', await gateway.listen(), {
+  const rig = await engineRig(t);
+  await rig.register('acme', await gateway.listen(), {
     auth: { method: 'key', header: 'x-api-key', key: TEST_KEY },
   });
-  place.database.closing(() => gateway.close());
-  const engine = place.engine();
+  rig.database.closing(() => gateway.close());
+  const engine = rig.engine();
   await engine.start();
 
   const run = async (behaviours: readonly Behaviour[]): Promise<void> => {
@@ -49,7 +49,7 @@ test('whatever a gateway does, no payment is lost, duplicated or stuck [S4 PF2 R
     const ids: string[] = [];
     for (let index = 0; index < PAYMENTS; index += 1) {
       const cents = 1_000 + index;
-      const { platform_payment_id: id } = await place.pay(engine, 'acme', {
+      const { platform_payment_id: id } = await rig.pay(engine, 'acme', {
         account_id: 'A-1',
         amount_in_cents: cents,
       });
@@ -57,7 +57,7 @@ test('whatever a gateway does, no payment is lost, duplicated or stuck [S4 PF2 R
       gateway.history.add({ kind: 'confirmed', id, partner: 'acme', cents });
     }
     const open = (): Promise<unknown[]> =>
-      place.database.query(
+      rig.database.query(
         `SELECT platform_payment_id, stage, review_reason FROM duebridge_platform.payments
           WHERE platform_payment_id = ANY($1) AND settled_at IS NULL AND stage <> 'review'`,
         [ids],
@@ -72,13 +72,13 @@ test('whatever a gateway does, no payment is lost, duplicated or stuck [S4 PF2 R
     gateway.behave = () => 'pass';
     gateway.history.add({ kind: 'healed' });
     const end: Ending = {
-      platform: await place.database.query<PlatformRow>(
+      platform: await rig.database.query<PlatformRow>(
         `SELECT platform_payment_id AS id, partner_id AS partner, status, stage, settled_at IS NOT NULL AS settled,
                 amount_in_cents AS cents, review_reason
            FROM duebridge_platform.payments WHERE platform_payment_id = ANY($1)`,
         [ids],
       ),
-      funds: await place.database.query<Ending['funds'][number]>(
+      funds: await rig.database.query<Ending['funds'][number]>(
         `SELECT platform_payment_id AS id, act, amount_in_cents AS cents FROM duebridge_platform.sandbox_funds
           WHERE platform_payment_id = ANY($1) ORDER BY 1, phase`,
         [ids],

@@ -96,18 +96,18 @@ test('the balance follows a payment, and reading changes nothing [B2 S5]', async
 test('an account system may return the balance separately, or have none [B2 TR3]', async (t) => {
   const database = await kitDatabase(t);
   const record = { biller_id: 'acme', account_id: 'A-1', status: 'active' } as const;
-  const books = {
+  const accountSystem = {
     posts: 'in_transaction',
     findAccount: (_biller: string, id: string) =>
       Promise.resolve(id === 'A-1' ? record : undefined),
     post: () => Promise.resolve([]),
   } as const;
-  const without = await startKit(database, { accounts: books });
+  const without = await startKit(database, { accounts: accountSystem });
   const path = '/biller/acme/account/A-1/balance';
   assert.deepEqual((await without.call('GET', path)).body, {});
   const apart = await startKit(database, {
     accounts: {
-      ...books,
+      ...accountSystem,
       findBalance: (_biller, id) =>
         Promise.resolve(id === 'A-1' ? { amount_due_in_cents: 5 } : undefined),
     },

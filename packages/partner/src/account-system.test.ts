@@ -19,7 +19,7 @@ import {
 const record: AccountRecord = { biller_id: 'acme', account_id: 'A-1', status: 'active' };
 
 /** An external account system with scripted answers. */
-function books(
+function ownSystem(
   post: () => PostOutcome,
   more: Partial<AccountsInOwnSystem> = {},
 ): AccountsInOwnSystem {
@@ -46,7 +46,7 @@ test('an account record or balance that is invalid, of another account, late or 
     },
   };
   for (const [name, answer] of Object.entries(answers)) {
-    const accounts = books(() => ({ outcome: 'posted' }), {
+    const accounts = ownSystem(() => ({ outcome: 'posted' }), {
       findAccount: answer as () => Promise<AccountRecord>,
     });
     const partner = await startKit(database, { accounts });
@@ -89,18 +89,18 @@ test('customer data in errors of the account system reaches no log line [PL15]',
   };
   let inTransaction = 0;
   const systems: Record<string, AccountSystem> = {
-    'own system': books(() => ({ outcome: 'posted' }), {
+    'own system': ownSystem(() => ({ outcome: 'posted' }), {
       findAccount: fail,
       post: fail,
       lookup: fail,
     }),
-    'thrown text': books(() => ({ outcome: 'posted' }), {
+    'thrown text': ownSystem(() => ({ outcome: 'posted' }), {
       findAccount: () => {
         throw customer as unknown as Error;
       },
       post: fail,
     }),
-    'ids of its own': books(() => ({ outcome: 'posted' }), {
+    'ids of its own': ownSystem(() => ({ outcome: 'posted' }), {
       findAccount: fail,
       newPaymentIds: fail,
     }),
@@ -144,7 +144,7 @@ test('customer data in errors of the account system reaches no log line [PL15]',
 test('a biller issues its own payment ids: the id is in the first answer and never changes [PF1 RU5]', async (t) => {
   const database = await kitDatabase(t);
   let number = 0;
-  const accounts = books(() => ({ outcome: 'posted' }), {
+  const accounts = ownSystem(() => ({ outcome: 'posted' }), {
     newPaymentIds: (payments) => payments.map(() => `RCPT-${(number += 1)}`),
   });
   const partner = await startKit(database, { accounts });
@@ -170,7 +170,7 @@ async function callingBack(t: Parameters<typeof kitDatabase>[0]): Promise<{
   audit: () => Promise<unknown[]>;
 }> {
   const database = await kitDatabase(t);
-  const accounts = books(() => ({ outcome: 'later', cancelable: false }));
+  const accounts = ownSystem(() => ({ outcome: 'later', cancelable: false }));
   const partner = await startKit(database, { accounts });
   return {
     partner,
@@ -228,7 +228,7 @@ test('what is stuck is counted: processing, unsettled, the pool, refused callers
   const database = await kitDatabase(t);
   const metrics = createMetrics({ processFigures: false });
   const asked = Promise.withResolvers<void>();
-  const accounts = books(() => ({ outcome: 'posted' }), {
+  const accounts = ownSystem(() => ({ outcome: 'posted' }), {
     async post(payments) {
       asked.resolve();
       await Promise.resolve();

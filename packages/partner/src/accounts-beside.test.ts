@@ -29,24 +29,24 @@ const example = (name: string): string =>
 interface Example {
   /** The program and arguments that succeed when the example can run. */
   readonly probe: readonly [program: string, ...args: string[]];
-  readonly books: string;
-  start(books: string, port: number): string[];
+  readonly storage: string;
+  start(storage: string, port: number): string[];
   /** Adds two accounts to its records: before it starts, or once it has created its tables. */
-  fill(books: string): void;
+  fill(storage: string): void;
   readonly filled: 'before it starts' | 'once it listens';
   /** Leaves in its records what a crash in the middle of a write leaves there, for the payment `torn`. */
-  tear?(books: string): void;
+  tear?(storage: string): void;
 }
 
 const inSqlite = {
-  books: 'books.sqlite',
+  storage: 'books.sqlite',
   filled: 'once it listens',
   fill(file: string) {
-    const books = new DatabaseSync(file);
-    books.exec(
+    const database = new DatabaseSync(file);
+    database.exec(
       `PRAGMA busy_timeout = 5000; INSERT INTO account VALUES ('acme', 'A-1', 1, 10000), ('acme', 'shut', 0, 1)`,
     );
-    books.close();
+    database.close();
   },
 } as const;
 
@@ -54,7 +54,7 @@ const examples: Readonly<Record<'python3' | 'php' | 'java', Example>> = {
   python3: {
     ...inSqlite,
     probe: ['python3', '--version'],
-    start: (books, port) => [example('account_service.py'), books, String(port)],
+    start: (storage, port) => [example('account_service.py'), storage, String(port)],
   },
   php: {
     ...inSqlite,
@@ -64,14 +64,14 @@ const examples: Readonly<Record<'python3' | 'php' | 'java', Example>> = {
   java: {
     // A runtime without the compiler does not run a source file.
     probe: ['java', '--describe-module', 'jdk.compiler'],
-    books: 'books',
+    storage: 'books',
     filled: 'before it starts',
     fill(folder) {
       mkdirSync(folder);
       writeFileSync(path.join(folder, 'accounts.csv'), 'acme,A-1,1,10000\nacme,shut,0,1\n');
     },
     tear: (folder) => appendFileSync(path.join(folder, 'bookings.csv'), 'torn,acme,A-1,1'),
-    start: (books, port) => [example('AccountService.java'), books, String(port)],
+    start: (storage, port) => [example('AccountService.java'), storage, String(port)],
   },
 };
 
@@ -79,12 +79,12 @@ const examples: Readonly<Record<'python3' | 'php' | 'java', Example>> = {
 async function startExample(
   t: TestContext,
   of: Example,
-  books: string,
+  storage: string,
 ): Promise<{ url: string; kill: () => Promise<void> }> {
   const port = await freePort();
   const [program] = of.probe;
-  const child = spawn(program, of.start(books, port), {
-    env: { PATH: process.env['PATH'], ACCOUNTS_SECRET: secret, BOOKS: books },
+  const child = spawn(program, of.start(storage, port), {
+    env: { PATH: process.env['PATH'], ACCOUNTS_SECRET: secret, BOOKS: storage },
     stdio: 'ignore',
   });
   const kill = async (): Promise<void> => {
@@ -119,13 +119,13 @@ for (const [name, of] of Object.entries(examples)) {
       t.diagnostic(`${name} is not installed`);
       return;
     }
-    const books = path.join(directory, of.books);
-    if (of.filled === 'before it starts') of.fill(books);
-    const { url, kill } = await startExample(t, of, books);
+    const storage = path.join(directory, of.storage);
+    if (of.filled === 'before it starts') of.fill(storage);
+    const { url, kill } = await startExample(t, of, storage);
     const accounts = accountsOverHttp({ url, secret });
     // The service makes its tables at its first signed request, if not before.
     assert.equal(await accounts.findAccount('acme', 'none'), undefined);
-    if (of.filled === 'once it listens') of.fill(books);
+    if (of.filled === 'once it listens') of.fill(storage);
     const database = await kitDatabase(t);
     const partner = await startKit(database, { accounts });
     const account = await partner.call('GET', '/biller/acme/account/A-1');
@@ -168,8 +168,8 @@ for (const [name, of] of Object.entries(examples)) {
     );
     // After a kill and a restart it still knows what it booked.
     await kill();
-    of.tear?.(books);
-    const restarted = accountsOverHttp({ url: (await startExample(t, of, books)).url, secret });
+    of.tear?.(storage);
+    const restarted = accountsOverHttp({ url: (await startExample(t, of, storage)).url, secret });
     assert.deepEqual(await restarted.lookup?.('p-1', signal), again);
     assert.equal(await restarted.lookup?.('torn', signal), undefined);
     const [repeated] = await restarted.post([posting!], signal);

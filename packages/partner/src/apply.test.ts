@@ -127,13 +127,13 @@ test('a crash in the middle of posting leaves neither half done, and the next at
   const database = await kitDatabase(t);
   await haveAccounts(database);
   const [row] = await accepted(database, ['half']);
-  const books = ledger(database);
+  const kitLedger = ledger(database);
   // Together with others, and alone.
   let crashes = 2;
   const accounts: AccountsInTransaction = {
-    ...books,
+    ...kitLedger,
     async post(payments, tx) {
-      const outcomes = await books.post(payments, tx);
+      const outcomes = await kitLedger.post(payments, tx);
       if (crashes > 0) {
         crashes -= 1;
         // Ends its own database session, as a crash of the process or of the server would.
@@ -160,14 +160,14 @@ test('a payment that cannot be posted delays no other [ST2]', async (t) => {
   const database = await kitDatabase(t);
   await haveAccounts(database);
   const rows = await accepted(database, ['good-1', 'poison', 'good-2', 'good-3']);
-  const books = ledger(database);
+  const kitLedger = ledger(database);
   const accounts: AccountsInTransaction = {
-    ...books,
+    ...kitLedger,
     post(payments: readonly Posting[], tx: Transaction) {
       if (payments.some(({ platform_payment_id }) => platform_payment_id === 'poison')) {
         throw new Error('a bug that only one payment meets');
       }
-      return books.post(payments, tx);
+      return kitLedger.post(payments, tx);
     },
   };
   const applier = applierOn(database, { accounts });
@@ -183,13 +183,13 @@ test('a payment answered with later is asked for again and then ends [ST1 ST2]',
   const database = await kitDatabase(t);
   await haveAccounts(database);
   const [row] = await accepted(database, ['nightly']);
-  const books = ledger(database);
+  const kitLedger = ledger(database);
   let isNight = false;
   const accounts: AccountsInTransaction = {
-    ...books,
+    ...kitLedger,
     post: (payments, tx) =>
       isNight
-        ? books.post(payments, tx)
+        ? kitLedger.post(payments, tx)
         : Promise.resolve(payments.map(() => ({ outcome: 'later' }) as const)),
   };
   const evening = applierOn(database, { accounts });

@@ -96,11 +96,11 @@ if (process.send !== undefined && process.env['KIT_CRASH_DATABASE'] !== undefine
     for (const [id, payment_id] of acknowledged)
       assert.equal(stored.get(id)?.payment_id, payment_id, id);
     assert.deepEqual(new Set(rows.map((row) => row.status)), new Set(['succeeded']));
-    const [books] = await database.query(
+    const [totals] = await database.query(
       `SELECT (SELECT sum(100000 - amount_due_in_cents)::int FROM duebridge_partner.account) AS paid,
               (SELECT count(*)::int * 100 FROM duebridge_partner.transfer WHERE kind = 'payment') AS posted`,
     );
-    assert.deepEqual(books, { paid: rows.length * 100, posted: rows.length * 100 });
+    assert.deepEqual(totals, { paid: rows.length * 100, posted: rows.length * 100 });
     assert.ok(
       acknowledged.size >= 10 && asked === 1_600,
       'too little was acknowledged to prove anything',

@@ -131,9 +131,9 @@ for (const [name, wrong] of Object.entries(wrongs)) {
   test(`${name} from the account system for one payment: its twenty neighbours are posted [ST2 PF5]`, async (t) => {
     const database = await kitDatabase(t);
     await haveAccounts(database);
-    const books = ledger(database);
+    const kitLedger = ledger(database);
     const accounts: AccountsInTransaction = {
-      ...books,
+      ...kitLedger,
       post: (payments, tx) =>
         payments.some(({ platform_payment_id: id }) => id === 'p-7')
           ? Promise.resolve(
@@ -143,7 +143,7 @@ for (const [name, wrong] of Object.entries(wrongs)) {
                     id === 'p-7' ? [...wrong()] : [{ outcome: 'posted' }],
                   ),
             )
-          : books.post(payments, tx),
+          : kitLedger.post(payments, tx),
     };
     const applier = applierOn(database, { accounts });
     applier.take(await accepted(database, idsOf(21)));
@@ -161,13 +161,13 @@ for (const [name, wrong] of Object.entries(wrongs)) {
 test('a posting in the kit’s transaction that never returns delays only itself [ST2]', async (t) => {
   const database = await kitDatabase(t);
   await haveAccounts(database);
-  const books = ledger(database);
+  const kitLedger = ledger(database);
   const accounts: AccountsInTransaction = {
-    ...books,
+    ...kitLedger,
     post: (payments, tx) =>
       payments.some(({ platform_payment_id: id }) => id === 'hung-0')
         ? new Promise(() => undefined)
-        : books.post(payments, tx),
+        : kitLedger.post(payments, tx),
   };
   const applier = applierOn(database, { accounts });
   applier.take([

@@ -10,7 +10,7 @@ import test, { describe } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { openDatabase, silentLog, systemClock } from '@duebridge/runtime';
 import { createEngine, type EngineStep } from './engine.ts';
-import { SEAL_KEY, scriptedPartner, SHORT_TIMES, stand } from './testing.ts';
+import { SEAL_KEY, scriptedPartner, SHORT_TIMES, engineRig } from './testing.ts';
 import { sandboxFunding } from '../funding.ts';
 import { auditOfPayment } from '../store/audit.ts';
 import { ARRIVALS } from '../store/payments.ts';
@@ -49,20 +49,24 @@ if (crashAt === undefined) {
   await victim(process.env['CRASH_DATABASE'] ?? '', crashAt, Number(process.env['CRASH_NTH']));
 }
 
-async function round(t: Parameters<typeof stand>[0], step: EngineStep, nth: number): Promise<void> {
-  const place = await stand(t);
+async function round(
+  t: Parameters<typeof engineRig>[0],
+  step: EngineStep,
+  nth: number,
+): Promise<void> {
+  const rig = await engineRig(t);
   const partner = await scriptedPartner(t);
-  await place.register('acme', partner.url);
-  const survivor = place.engine({ options: TIMES });
+  await rig.register('acme', partner.url);
+  const survivor = rig.engine({ options: TIMES });
   const rows = await Promise.all(
-    Array.from({ length: PAYMENTS }, () => place.pay(survivor, 'acme', { slot: ARRIVALS })),
+    Array.from({ length: PAYMENTS }, () => rig.pay(survivor, 'acme', { slot: ARRIVALS })),
   );
   const child = spawn(process.execPath, [fileURLToPath(import.meta.url)], {
     env: {
       ...process.env,
       CRASH_AT: step,
       CRASH_NTH: String(nth),
-      CRASH_DATABASE: place.database.url,
+      CRASH_DATABASE: rig.database.url,
       NODE_TEST_CONTEXT: '',
     },
     stdio: 'ignore',
@@ -72,7 +76,7 @@ async function round(t: Parameters<typeof stand>[0], step: EngineStep, nth: numb
   assert.equal(signal, 'SIGKILL', 'the worker did not come to the step');
   await survivor.start();
   for (const row of rows) {
-    const done = await place.until(row.platform_payment_id, (now) => now.settled_at !== null);
+    const done = await rig.until(row.platform_payment_id, (now) => now.settled_at !== null);
     assert.equal(done.status, 'succeeded');
   }
   // The partner has each once, and was only ever told the same.
@@ -85,7 +89,7 @@ async function round(t: Parameters<typeof stand>[0], step: EngineStep, nth: numb
     .map((seen) => `${seen.path} ${seen.body}`);
   assert.equal(new Set(told).size, PAYMENTS);
   // The customer was charged once, and the audit tells one acceptance and one end.
-  const acts = await place.database.query(
+  const acts = await rig.database.query(
     'SELECT act, count(*)::int AS count FROM duebridge_platform.sandbox_funds GROUP BY act ORDER BY act',
   );
   assert.deepEqual(acts, [
@@ -93,7 +97,7 @@ async function round(t: Parameters<typeof stand>[0], step: EngineStep, nth: numb
     { act: 'capture', count: PAYMENTS },
   ]);
   for (const row of rows) {
-    const trail = await auditOfPayment(place.database, row.platform_payment_id);
+    const trail = await auditOfPayment(rig.database, row.platform_payment_id);
     assert.deepEqual(
       trail
         .map((line) => line.event)

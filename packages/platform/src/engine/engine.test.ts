@@ -11,7 +11,7 @@ import {
   idleWorker,
   keptLog,
   scriptedPartner,
-  stand,
+  engineRig,
   writer,
   type Answer,
   type Seen,
@@ -28,14 +28,14 @@ const inReview = (row: PaymentRow): boolean => row.stage === 'review';
 const puts = (seen: readonly Seen[]): Seen[] => seen.filter((one) => one.method === 'PUT');
 
 test('a payment is put once, polled until it has ended, and then never called for again [S4 RU4 EV1 B4 B5 PL8]', async (t) => {
-  const place = await stand(t);
+  const rig = await engineRig(t);
   const partner = await scriptedPartner(t);
   partner.pollsToEnd = 3;
-  await place.register('acme', partner.url);
-  const engine = place.engine();
+  await rig.register('acme', partner.url);
+  const engine = rig.engine();
   await engine.start();
-  const row = await place.pay(engine, 'acme');
-  const done = await place.until(row.platform_payment_id, settled);
+  const row = await rig.pay(engine, 'acme');
+  const done = await rig.until(row.platform_payment_id, settled);
   assert.equal(done.status, 'succeeded');
   assert.equal(done.payment_id, `P-${row.platform_payment_id}`);
   assert.notEqual(done.posted_at, null);
@@ -46,8 +46,8 @@ test('a payment is put once, polled until it has ended, and then never called fo
   await engine.tick();
   await engine.tick();
   assert.equal(partner.seen.length, 5);
-  assert.deepEqual(await actsOf(place, row.platform_payment_id), ['authorize', 'capture']);
-  const trail = await auditOfPayment(place.database, row.platform_payment_id);
+  assert.deepEqual(await actsOf(rig, row.platform_payment_id), ['authorize', 'capture']);
+  const trail = await auditOfPayment(rig.database, row.platform_payment_id);
   assert.deepEqual(
     trail.map((line) => line.event),
     [
@@ -61,68 +61,68 @@ test('a payment is put once, polled until it has ended, and then never called fo
 });
 
 test('a payment begins as dispatching, its funds reserved, only if its put can leave at once [S4 PL1]', async (t) => {
-  const place = await stand(t);
+  const rig = await engineRig(t);
   const partner = await scriptedPartner(t);
   for (const partner_id of ['acme', 'paused', 'away']) {
-    await place.register(partner_id, partner_id === 'away' ? 'http://127.0.0.1:1' : partner.url);
+    await rig.register(partner_id, partner_id === 'away' ? 'http://127.0.0.1:1' : partner.url);
   }
-  await place.registry.change('paused', { paused: true }, 'test');
-  const engine = place.engine({ options: { breakMs: 60_000, maxBreakMs: 60_000 } });
+  await rig.registry.change('paused', { paused: true }, 'test');
+  const engine = rig.engine({ options: { breakMs: 60_000, maxBreakMs: 60_000 } });
   await engine.start();
-  const open = await place.pay(engine, 'acme');
+  const open = await rig.pay(engine, 'acme');
   assert.equal(open.stage, 'dispatching');
-  await place.until(open.platform_payment_id, settled);
-  const declined = await place.pay(engine, 'acme', { funding_method: 'sandbox_declined' });
+  await rig.until(open.platform_payment_id, settled);
+  const declined = await rig.pay(engine, 'acme', { funding_method: 'sandbox_declined' });
   assert.equal(declined.stage, 'created', 'the port has to be asked');
   assert.equal(
-    (await place.until(declined.platform_payment_id, (now) => now.stage === 'ended')).status,
+    (await rig.until(declined.platform_payment_id, (now) => now.stage === 'ended')).status,
     'failed',
   );
-  assert.deepEqual(await actsOf(place, declined.platform_payment_id), ['decline']);
-  const paused = await place.pay(engine, 'paused');
+  assert.deepEqual(await actsOf(rig, declined.platform_payment_id), ['decline']);
+  const paused = await rig.pay(engine, 'paused');
   assert.equal(paused.stage, 'created');
   // The partner is down: what is confirmed before that is known may wait as dispatching, what is confirmed afterwards can be withdrawn.
   await eventually('the breaker opens', async () => {
-    const row = await place.pay(engine, 'away');
+    const row = await rig.pay(engine, 'away');
     return row.stage === 'created';
   });
-  await withdrawPayment(place.database, paused.platform_payment_id, 'a test', 'test');
-  await place.until(paused.platform_payment_id, settled);
+  await withdrawPayment(rig.database, paused.platform_payment_id, 'a test', 'test');
+  await rig.until(paused.platform_payment_id, settled);
   assert.equal(puts(partner.seen).length, 1);
 });
 
 test('a payment that began as dispatching and was never handed over is put by whoever finds it [PL9]', async (t) => {
-  const place = await stand(t);
+  const rig = await engineRig(t);
   const partner = await scriptedPartner(t);
-  await place.register('acme', partner.url);
-  const first = place.engine();
+  await rig.register('acme', partner.url);
+  const first = rig.engine();
   await first.start();
   // The process dies between the commit and the PUT.
-  const row = await place.pay(
+  const row = await rig.pay(
     { ...first, placeForNew: first.placeForNew.bind(first), take: () => undefined },
     'acme',
   );
   assert.equal(row.stage, 'dispatching');
-  assert.deepEqual(await actsOf(place, row.platform_payment_id), ['authorize']);
+  assert.deepEqual(await actsOf(rig, row.platform_payment_id), ['authorize']);
   await first.stop();
-  const second = place.engine();
+  const second = rig.engine();
   await second.start();
-  await place.until(row.platform_payment_id, settled);
+  await rig.until(row.platform_payment_id, settled);
   assert.equal(puts(partner.seen).length, 1);
-  assert.deepEqual(await actsOf(place, row.platform_payment_id), ['authorize', 'capture']);
+  assert.deepEqual(await actsOf(rig, row.platform_payment_id), ['authorize', 'capture']);
 });
 
 test('the put carries the id in the path, the amount and the batch, and no personal data [PF2 PF3 PF6 S5]', async (t) => {
-  const place = await stand(t);
+  const rig = await engineRig(t);
   const partner = await scriptedPartner(t);
-  await place.register('acme', `${partner.url}/api/v2/`);
-  const engine = place.engine();
+  await rig.register('acme', `${partner.url}/api/v2/`);
+  const engine = rig.engine();
   await engine.start();
-  const row = await place.pay(engine, 'acme', {
+  const row = await rig.pay(engine, 'acme', {
     account_id: 'A~1.x',
     amount_in_cents: 99_999_999_999,
   });
-  await place.until(row.platform_payment_id, settled);
+  await rig.until(row.platform_payment_id, settled);
   const [put] = puts(partner.seen);
   assert.equal(put?.path, `/api/v2/biller/acme/account/A~1.x/payment/${row.platform_payment_id}`);
   assert.equal(
@@ -133,9 +133,9 @@ test('the put carries the id in the path, the amount and the batch, and no perso
 });
 
 test('a lost, broken or hostile answer leads to the same put with the same bytes, never to failed [RU5 S4 ID1 PL2 PL5]', async (t) => {
-  const place = await stand(t);
+  const rig = await engineRig(t);
   const partner = await scriptedPartner(t);
-  await place.register('acme', partner.url, { budget: { call_timeout_ms: 150, wait_seconds: 0 } });
+  await rig.register('acme', partner.url, { budget: { call_timeout_ms: 150, wait_seconds: 0 } });
   const text =
     (body: string, headers: Record<string, string> = {}): Answer =>
     (response) => {
@@ -176,22 +176,22 @@ test('a lost, broken or hostile answer leads to the same put with the same bytes
   ];
   let next = 0;
   partner.script = (seen) => (seen.method === 'PUT' ? troubles[next++]?.(seen) : undefined);
-  const engine = place.engine({ options: { retryMs: 1, maxRetryMs: 5, breakMs: 1 } });
+  const engine = rig.engine({ options: { retryMs: 1, maxRetryMs: 5, breakMs: 1 } });
   await engine.start();
-  const row = await place.pay(engine, 'acme');
-  const done = await place.until(row.platform_payment_id, settled);
+  const row = await rig.pay(engine, 'acme');
+  const done = await rig.until(row.platform_payment_id, settled);
   assert.equal(done.status, 'succeeded');
   const sent = puts(partner.seen);
   assert.equal(sent.length, troubles.length + 1);
   assert.equal(new Set(sent.map((put) => `${put.path} ${put.body}`)).size, 1);
   assert.deepEqual(partner.created, [row.platform_payment_id]);
-  assert.deepEqual(await actsOf(place, row.platform_payment_id), ['authorize', 'capture']);
+  assert.deepEqual(await actsOf(rig, row.platform_payment_id), ['authorize', 'capture']);
 });
 
 test('trouble with polls ends nothing and the true end is still found [RU4 ST3 PL5]', async (t) => {
-  const place = await stand(t);
+  const rig = await engineRig(t);
   const partner = await scriptedPartner(t);
-  await place.register('acme', partner.url);
+  await rig.register('acme', partner.url);
   const troubles: Answer[] = [
     { status: 500, json: { status: 'failed' } },
     { status: 429, json: {} },
@@ -207,71 +207,71 @@ test('trouble with polls ends nothing and the true end is still found [RU4 ST3 P
     const held = partner.payments.values().next().value;
     return { json: { ...held, status: 'failed', failure_reason: 'The account was closed.' } };
   };
-  const engine = place.engine({ options: { retryMs: 1 } });
+  const engine = rig.engine({ options: { retryMs: 1 } });
   await engine.start();
-  const row = await place.pay(engine, 'acme');
-  const done = await place.until(row.platform_payment_id, settled);
+  const row = await rig.pay(engine, 'acme');
+  const done = await rig.until(row.platform_payment_id, settled);
   assert.deepEqual([done.status, done.failure_reason], ['failed', 'The account was closed.']);
-  assert.deepEqual(await actsOf(place, row.platform_payment_id), ['authorize', 'void']);
+  assert.deepEqual(await actsOf(rig, row.platform_payment_id), ['authorize', 'void']);
 });
 
 test('a canceled payment releases the funds [ST4 PL7]', async (t) => {
-  const place = await stand(t);
+  const rig = await engineRig(t);
   const partner = await scriptedPartner(t);
-  await place.register('acme', partner.url);
+  await rig.register('acme', partner.url);
   partner.script = (seen) =>
     seen.method === 'GET'
       ? { json: { ...partner.payments.values().next().value, status: 'canceled' } }
       : undefined;
-  const engine = place.engine();
+  const engine = rig.engine();
   await engine.start();
-  const row = await place.pay(engine, 'acme');
-  const done = await place.until(row.platform_payment_id, settled);
+  const row = await rig.pay(engine, 'acme');
+  const done = await rig.until(row.platform_payment_id, settled);
   assert.deepEqual([done.status, done.failure_reason, done.posted_at], ['canceled', null, null]);
-  assert.deepEqual(await actsOf(place, row.platform_payment_id), ['authorize', 'void']);
+  assert.deepEqual(await actsOf(rig, row.platform_payment_id), ['authorize', 'void']);
 });
 
 test('a put answered with a terminal record ends the payment without a poll [RU5]', async (t) => {
-  const place = await stand(t);
+  const rig = await engineRig(t);
   const partner = await scriptedPartner(t);
-  await place.register('acme', partner.url);
+  await rig.register('acme', partner.url);
   partner.script = (seen) => {
     const answer = partner.right(seen);
     assert(typeof answer === 'object');
     const held = answer.json as object;
     return { json: { ...held, status: 'succeeded', posted_at: new Date().toISOString() } };
   };
-  const engine = place.engine();
+  const engine = rig.engine();
   await engine.start();
-  const row = await place.pay(engine, 'acme');
-  assert.equal((await place.until(row.platform_payment_id, settled)).status, 'succeeded');
+  const row = await rig.pay(engine, 'acme');
+  assert.equal((await rig.until(row.platform_payment_id, settled)).status, 'succeeded');
   assert.equal(partner.seen.length, 1);
 });
 
 test('a partner that no longer finds an accepted payment gets the same put again [RU5 PF2 EE6]', async (t) => {
-  const place = await stand(t);
+  const rig = await engineRig(t);
   const partner = await scriptedPartner(t);
-  await place.register('acme', partner.url);
+  await rig.register('acme', partner.url);
   let lost = 0;
   partner.script = (seen) => {
     if (seen.method !== 'GET' || lost >= 2) return undefined;
     lost += 1;
     return { status: 404, json: { code: 'PAYMENT_NOT_FOUND', message: 'no' } };
   };
-  const engine = place.engine();
+  const engine = rig.engine();
   await engine.start();
-  const row = await place.pay(engine, 'acme');
-  assert.equal((await place.until(row.platform_payment_id, settled)).status, 'succeeded');
+  const row = await rig.pay(engine, 'acme');
+  assert.equal((await rig.until(row.platform_payment_id, settled)).status, 'succeeded');
   const sent = puts(partner.seen);
   assert.equal(sent.length, 3);
   assert.equal(new Set(sent.map((put) => put.body)).size, 1);
 });
 
 test('a partner restored from a backup takes the payment under a new id, and the customer pays once [RU5 PF1 PF2]', async (t) => {
-  const place = await stand(t);
+  const rig = await engineRig(t);
   const partner = await scriptedPartner(t);
   partner.pollsToEnd = 2;
-  await place.register('acme', partner.url);
+  await rig.register('acme', partner.url);
   let restored = false;
   partner.script = (seen) => {
     if (seen.method !== 'GET' || restored) return undefined;
@@ -281,22 +281,22 @@ test('a partner restored from a backup takes the payment under a new id, and the
     partner.paymentIdOf = (name) => `Q-${name}`;
     return undefined;
   };
-  const engine = place.engine();
+  const engine = rig.engine();
   await engine.start();
-  const { platform_payment_id: id } = await place.pay(engine, 'acme');
-  const done = await place.until(id, settled);
+  const { platform_payment_id: id } = await rig.pay(engine, 'acme');
+  const done = await rig.until(id, settled);
   assert.deepEqual([done.status, done.payment_id], ['succeeded', `Q-${id}`]);
   // Both sides' records: one charge here, one posting there, of the same amount and under the same payment_id.
-  assert.deepEqual(await actsOf(place, id), ['authorize', 'capture']);
+  assert.deepEqual(await actsOf(rig, id), ['authorize', 'capture']);
   const held = [...partner.payments.values()];
   assert.deepEqual(
     held.map((one) => [one['payment_id'], one.status, one['amount_in_cents']]),
     [[`Q-${id}`, 'succeeded', done.amount_in_cents]],
   );
-  const trail = await auditOfPayment(place.database, id);
+  const trail = await auditOfPayment(rig.database, id);
   const [, again] = trail.filter((line) => line.event === 'payment_accepted');
   assert.deepEqual(again?.detail, { former_payment_id: `P-${id}` });
-  const [row] = await place.database.query<{ former_payment_ids: string[] }>(
+  const [row] = await rig.database.query<{ former_payment_ids: string[] }>(
     'SELECT former_payment_ids FROM duebridge_platform.payments',
   );
   assert.deepEqual(row?.former_payment_ids, [`P-${id}`]);
@@ -304,9 +304,9 @@ test('a partner restored from a backup takes the payment under a new id, and the
 });
 
 test('a 404 that is not the partner’s own word does not let it change the payment_id [PF1]', async (t) => {
-  const place = await stand(t);
+  const rig = await engineRig(t);
   const partner = await scriptedPartner(t);
-  await place.register('acme', partner.url);
+  await rig.register('acme', partner.url);
   let once = true;
   partner.script = (seen) => {
     if (seen.method !== 'GET' || !once) return undefined;
@@ -316,32 +316,32 @@ test('a 404 that is not the partner’s own word does not let it change the paym
     return (response) =>
       void response.writeHead(404, { 'content-type': 'text/html' }).end('<html>');
   };
-  const engine = place.engine();
+  const engine = rig.engine();
   await engine.start();
-  const { platform_payment_id: id } = await place.pay(engine, 'acme');
-  const frozen = await place.until(id, inReview);
+  const { platform_payment_id: id } = await rig.pay(engine, 'acme');
+  const frozen = await rig.until(id, inReview);
   assert.deepEqual([frozen.review_reason, frozen.payment_id], ['mismatch_payment_id', `P-${id}`]);
   // An operator who sends it on has decided: the answer to the PUT counts, and the old id is kept.
-  await resumePayment(place.database, id, 'the biller moved to another system', 'operator');
-  const done = await place.until(id, settled);
+  await resumePayment(rig.database, id, 'the biller moved to another system', 'operator');
+  const done = await rig.until(id, settled);
   assert.deepEqual([done.status, done.payment_id], ['succeeded', `Q-${id}`]);
-  assert.deepEqual(await actsOf(place, id), ['authorize', 'capture']);
+  assert.deepEqual(await actsOf(rig, id), ['authorize', 'capture']);
 });
 
 test('an answer about another amount freezes the payment until an operator resumes it [PF6]', async (t) => {
-  const place = await stand(t);
+  const rig = await engineRig(t);
   const partner = await scriptedPartner(t);
-  await place.register('acme', partner.url);
+  await rig.register('acme', partner.url);
   let wrong = true;
   partner.script = (seen) => {
     const answer = partner.right(seen);
     assert(typeof answer === 'object');
     return wrong ? { json: { ...(answer.json as object), amount_in_cents: 1 } } : answer;
   };
-  const engine = place.engine();
+  const engine = rig.engine();
   await engine.start();
-  const row = await place.pay(engine, 'acme');
-  const frozen = await place.until(row.platform_payment_id, inReview);
+  const row = await rig.pay(engine, 'acme');
+  const frozen = await rig.until(row.platform_payment_id, inReview);
   assert.deepEqual(
     [frozen.status, frozen.review_reason, frozen.slot],
     ['processing', 'mismatch_amount_in_cents', null],
@@ -350,22 +350,22 @@ test('an answer about another amount freezes the payment until an operator resum
   await engine.tick();
   await engine.tick();
   assert.equal(partner.seen.length, calls, 'a frozen payment is left alone');
-  assert.deepEqual(await actsOf(place, row.platform_payment_id), ['authorize']);
+  assert.deepEqual(await actsOf(rig, row.platform_payment_id), ['authorize']);
   wrong = false;
-  await resumePayment(place.database, row.platform_payment_id, 'fixed at the partner', 'operator');
+  await resumePayment(rig.database, row.platform_payment_id, 'fixed at the partner', 'operator');
   await engine.tick();
-  assert.equal((await place.until(row.platform_payment_id, settled)).status, 'succeeded');
+  assert.equal((await rig.until(row.platform_payment_id, settled)).status, 'succeeded');
   assert.equal(new Set(puts(partner.seen).map((put) => put.body)).size, 1);
   await assert.rejects(
-    resumePayment(place.database, row.platform_payment_id, 'again', 'operator'),
+    resumePayment(rig.database, row.platform_payment_id, 'again', 'operator'),
     (error) => error instanceof Refusal && error.code === 'CONFLICT',
   );
 });
 
 test('a changed payment_id at a later answer freezes the payment [PF1]', async (t) => {
-  const place = await stand(t);
+  const rig = await engineRig(t);
   const partner = await scriptedPartner(t);
-  await place.register('acme', partner.url);
+  await rig.register('acme', partner.url);
   partner.script = (seen) =>
     seen.method === 'GET'
       ? {
@@ -377,26 +377,26 @@ test('a changed payment_id at a later answer freezes the payment [PF1]', async (
           },
         }
       : undefined;
-  const engine = place.engine();
+  const engine = rig.engine();
   await engine.start();
-  const row = await place.pay(engine, 'acme');
-  const frozen = await place.until(row.platform_payment_id, inReview);
+  const row = await rig.pay(engine, 'acme');
+  const frozen = await rig.until(row.platform_payment_id, inReview);
   assert.equal(frozen.review_reason, 'mismatch_payment_id');
   assert.equal(frozen.payment_id, `P-${row.platform_payment_id}`);
 });
 
 test('a request that the partner rejects goes to review, after one GET that finds nothing [ST3]', async (t) => {
-  const place = await stand(t);
+  const rig = await engineRig(t);
   const partner = await scriptedPartner(t);
-  await place.register('acme', partner.url);
+  await rig.register('acme', partner.url);
   partner.script = (seen) =>
     seen.method === 'PUT'
       ? { status: 422, json: { code: 'AMOUNT_ODD', message: 'odd' } }
       : undefined;
-  const engine = place.engine();
+  const engine = rig.engine();
   await engine.start();
-  const row = await place.pay(engine, 'acme');
-  const frozen = await place.until(row.platform_payment_id, inReview);
+  const row = await rig.pay(engine, 'acme');
+  const frozen = await rig.until(row.platform_payment_id, inReview);
   assert.equal(frozen.review_reason, 'rejected_422_AMOUNT_ODD');
   assert.deepEqual(
     partner.seen.map((seen) => seen.method),
@@ -405,34 +405,34 @@ test('a request that the partner rejects goes to review, after one GET that find
 });
 
 test('a rejected request whose payment exists nevertheless continues [RU5]', async (t) => {
-  const place = await stand(t);
+  const rig = await engineRig(t);
   const partner = await scriptedPartner(t);
-  await place.register('acme', partner.url);
+  await rig.register('acme', partner.url);
   partner.script = (seen) => {
     if (seen.method !== 'PUT') return undefined;
     partner.right(seen);
     return { status: 400, json: {} };
   };
-  const engine = place.engine();
+  const engine = rig.engine();
   await engine.start();
-  const row = await place.pay(engine, 'acme');
-  assert.equal((await place.until(row.platform_payment_id, settled)).status, 'succeeded');
+  const row = await rig.pay(engine, 'acme');
+  assert.equal((await rig.until(row.platform_payment_id, settled)).status, 'succeeded');
 });
 
 test('succeeded without posted_at is polled again a few times, then reviewed [PF8]', async (t) => {
-  const place = await stand(t);
+  const rig = await engineRig(t);
   const partner = await scriptedPartner(t);
-  await place.register('acme', partner.url);
+  await rig.register('acme', partner.url);
   partner.script = (seen) =>
     seen.method === 'GET'
       ? {
           json: { ...partner.payments.values().next().value, status: 'succeeded', posted_at: null },
         }
       : undefined;
-  const engine = place.engine({ options: { pollMs: 1 } });
+  const engine = rig.engine({ options: { pollMs: 1 } });
   await engine.start();
-  const row = await place.pay(engine, 'acme');
-  const frozen = await place.until(row.platform_payment_id, inReview);
+  const row = await rig.pay(engine, 'acme');
+  const frozen = await rig.until(row.platform_payment_id, inReview);
   assert.deepEqual(
     [frozen.status, frozen.review_reason],
     ['processing', 'succeeded_without_posted_at'],
@@ -440,64 +440,64 @@ test('succeeded without posted_at is polled again a few times, then reviewed [PF
 });
 
 test('declined funds end a payment before anything is sent to the partner', async (t) => {
-  const place = await stand(t);
+  const rig = await engineRig(t);
   const partner = await scriptedPartner(t);
-  await place.register('acme', partner.url);
-  const engine = place.engine();
+  await rig.register('acme', partner.url);
+  const engine = rig.engine();
   await engine.start();
-  const row = await place.pay(engine, 'acme', { funding_method: 'sandbox_declined' });
-  const done = await place.until(row.platform_payment_id, settled);
+  const row = await rig.pay(engine, 'acme', { funding_method: 'sandbox_declined' });
+  const done = await rig.until(row.platform_payment_id, settled);
   assert.equal(done.status, 'failed');
   assert.equal(partner.seen.length, 0);
-  assert.deepEqual(await actsOf(place, row.platform_payment_id), ['decline']);
+  assert.deepEqual(await actsOf(rig, row.platform_payment_id), ['decline']);
 });
 
 test('nothing is sent to a paused partner; its payments can be withdrawn until it is resumed', async (t) => {
-  const place = await stand(t);
+  const rig = await engineRig(t);
   const partner = await scriptedPartner(t);
-  await place.register('acme', partner.url);
-  const engine = place.engine({ options: { pausedMs: 20 } });
+  await rig.register('acme', partner.url);
+  const engine = rig.engine({ options: { pausedMs: 20 } });
   await engine.start();
-  await place.registry.change('acme', { paused: true }, 'operator');
-  const first = await place.pay(engine, 'acme');
-  await place.until(first.platform_payment_id, (row) => row.stage === 'authorized');
-  const second = await place.pay(engine, 'acme', { slot: ARRIVALS });
+  await rig.registry.change('acme', { paused: true }, 'operator');
+  const first = await rig.pay(engine, 'acme');
+  await rig.until(first.platform_payment_id, (row) => row.stage === 'authorized');
+  const second = await rig.pay(engine, 'acme', { slot: ARRIVALS });
   const withdrawn = await withdrawPayment(
-    place.database,
+    rig.database,
     second.platform_payment_id,
     'customer asked',
     'operator',
   );
   assert.equal(withdrawn.status, 'canceled');
   await engine.tick();
-  await place.until(second.platform_payment_id, settled);
-  assert.deepEqual(await actsOf(place, second.platform_payment_id), ['void']);
+  await rig.until(second.platform_payment_id, settled);
+  assert.deepEqual(await actsOf(rig, second.platform_payment_id), ['void']);
   assert.equal(partner.seen.length, 0);
-  await place.registry.change('acme', { paused: false }, 'operator');
-  const done = await place.until(first.platform_payment_id, settled);
+  await rig.registry.change('acme', { paused: false }, 'operator');
+  const done = await rig.until(first.platform_payment_id, settled);
   assert.equal(done.status, 'succeeded');
   assert.equal(partner.created.length, 1);
   await assert.rejects(
-    withdrawPayment(place.database, first.platform_payment_id, 'too late', 'operator'),
+    withdrawPayment(rig.database, first.platform_payment_id, 'too late', 'operator'),
     (error) => error instanceof Refusal && error.code === 'CONFLICT',
   );
   await assert.rejects(
-    withdrawPayment(place.database, 'no-such-payment', 'gone', 'operator'),
+    withdrawPayment(rig.database, 'no-such-payment', 'gone', 'operator'),
     (error) => error instanceof Refusal && error.code === 'PAYMENT_NOT_FOUND',
   );
 });
 
 test('a withdrawal and the first put exclude each other, whichever comes first', async (t) => {
-  const place = await stand(t);
+  const rig = await engineRig(t);
   const partner = await scriptedPartner(t);
-  await place.register('acme', partner.url);
-  const engine = place.engine();
+  await rig.register('acme', partner.url);
+  const engine = rig.engine();
   await engine.start();
-  const rows = await Promise.all(Array.from({ length: 40 }, () => place.pay(engine, 'acme')));
+  const rows = await Promise.all(Array.from({ length: 40 }, () => rig.pay(engine, 'acme')));
   const outcomes = await Promise.all(
     rows.map(async (row) => {
       try {
-        await withdrawPayment(place.database, row.platform_payment_id, 'race', 'operator');
+        await withdrawPayment(rig.database, row.platform_payment_id, 'race', 'operator');
         return 'withdrawn';
       } catch (error) {
         assert(error instanceof Refusal);
@@ -506,19 +506,19 @@ test('a withdrawal and the first put exclude each other, whichever comes first',
     }),
   );
   for (const [index, row] of rows.entries()) {
-    const done = await place.until(row.platform_payment_id, settled);
+    const done = await rig.until(row.platform_payment_id, settled);
     const wasPut = partner.created.includes(row.platform_payment_id);
     assert.equal(outcomes[index] === 'withdrawn', done.status === 'canceled');
     assert.equal(wasPut, done.status === 'succeeded', 'a withdrawn payment reached the partner');
-    const acts = await actsOf(place, row.platform_payment_id);
+    const acts = await actsOf(rig, row.platform_payment_id);
     assert.equal(acts.at(-1), done.status === 'succeeded' ? 'capture' : 'void');
   }
 });
 
 test('an impossible time leads to the same put, or to an operator, and delays no other payment', async (t) => {
-  const place = await stand(t);
+  const rig = await engineRig(t);
   const partner = await scriptedPartner(t);
-  await place.register('acme', partner.url);
+  await rig.register('acme', partner.url);
   partner.script = (seen, self) => {
     const right = self.right(seen) as { json: Record<string, unknown> };
     if (seen.method === 'PUT' && puts(self.seen).length === 1)
@@ -529,20 +529,20 @@ test('an impossible time leads to the same put, or to an operator, and delays no
       };
     return right;
   };
-  const engine = place.engine();
+  const engine = rig.engine();
   await engine.start();
-  const first = await place.pay(engine, 'acme');
-  const second = await place.pay(engine, 'acme', { account_id: 'ACC-9' });
-  assert.equal((await place.until(first.platform_payment_id, settled)).status, 'succeeded');
-  const held = await place.until(second.platform_payment_id, inReview);
+  const first = await rig.pay(engine, 'acme');
+  const second = await rig.pay(engine, 'acme', { account_id: 'ACC-9' });
+  assert.equal((await rig.until(first.platform_payment_id, settled)).status, 'succeeded');
+  const held = await rig.until(second.platform_payment_id, inReview);
   assert.equal(held.review_reason, 'succeeded_without_posted_at');
 });
 
 test('a partner that changes initiated_at after a review is polled to the end, and the first value is kept [PF7]', async (t) => {
-  const place = await stand(t);
+  const rig = await engineRig(t);
   const partner = await scriptedPartner(t);
   partner.pollsToEnd = 3;
-  await place.register('acme', partner.url);
+  await rig.register('acme', partner.url);
   let amount: number | undefined = 1;
   partner.script = (seen, self) => {
     const right = self.right(seen) as { json: Record<string, unknown> };
@@ -556,32 +556,32 @@ test('a partner that changes initiated_at after a review is polled to the end, a
       ? { json: { ...right.json, initiated_at: '2026-03-01T00:00:00Z' } }
       : right;
   };
-  const engine = place.engine();
+  const engine = rig.engine();
   await engine.start();
-  const row = await place.pay(engine, 'acme');
-  const held = await place.until(row.platform_payment_id, inReview);
-  await resumePayment(place.database, row.platform_payment_id, 'asked the partner', 'operator');
+  const row = await rig.pay(engine, 'acme');
+  const held = await rig.until(row.platform_payment_id, inReview);
+  await resumePayment(rig.database, row.platform_payment_id, 'asked the partner', 'operator');
   await engine.tick();
-  const done = await place.until(row.platform_payment_id, settled);
+  const done = await rig.until(row.platform_payment_id, settled);
   assert.equal(done.status, 'succeeded');
   assert.equal(done.initiated_at, held.initiated_at);
   assert.equal(puts(partner.seen).length, 2);
 });
 
 test('a poll that finds no change writes nothing to its row', async (t) => {
-  const place = await stand(t);
+  const rig = await engineRig(t);
   const partner = await scriptedPartner(t);
   partner.pollsToEnd = Number.POSITIVE_INFINITY;
-  await place.register('acme', partner.url);
-  const engine = place.engine({ options: { pollMs: 1 } });
+  await rig.register('acme', partner.url);
+  const engine = rig.engine({ options: { pollMs: 1 } });
   await engine.start();
-  const row = await place.pay(engine, 'acme');
+  const row = await rig.pay(engine, 'acme');
   const version = async (): Promise<unknown> =>
-    place.database.query(
+    rig.database.query(
       `SELECT p.ctid, p.xmin, (SELECT count(*) FROM duebridge_platform.audit) AS lines FROM duebridge_platform.payments p WHERE platform_payment_id = $1`,
       [row.platform_payment_id],
     );
-  await place.until(row.platform_payment_id, (now) => now.stage === 'accepted');
+  await rig.until(row.platform_payment_id, (now) => now.stage === 'accepted');
   const before = await version();
   const calls = partner.seen.length;
   await eventually('five more polls', () => partner.seen.length >= calls + 5);
@@ -589,52 +589,52 @@ test('a poll that finds no change writes nothing to its row', async (t) => {
 });
 
 test('a partner that hangs every call delays no payment of another [PL16 LV3]', async (t) => {
-  const place = await stand(t);
+  const rig = await engineRig(t);
   const dead = await scriptedPartner(t);
   const healthy = await scriptedPartner(t);
   dead.script = () => () => undefined;
-  await place.register('dead', dead.url, {
+  await rig.register('dead', dead.url, {
     budget: { max_concurrent_calls: 8, call_timeout_ms: 60_000 },
   });
-  await place.register('healthy', healthy.url);
-  const engine = place.engine();
+  await rig.register('healthy', healthy.url);
+  const engine = rig.engine();
   await engine.start();
-  const stuck = await Promise.all(Array.from({ length: 50 }, () => place.pay(engine, 'dead')));
+  const stuck = await Promise.all(Array.from({ length: 50 }, () => rig.pay(engine, 'dead')));
   await eventually('all places for first PUTs are taken', () => dead.seen.length === 6);
-  const rows = await Promise.all(Array.from({ length: 50 }, () => place.pay(engine, 'healthy')));
+  const rows = await Promise.all(Array.from({ length: 50 }, () => rig.pay(engine, 'healthy')));
   for (const row of rows) {
-    assert.equal((await place.until(row.platform_payment_id, settled)).status, 'succeeded');
+    assert.equal((await rig.until(row.platform_payment_id, settled)).status, 'succeeded');
   }
   assert.equal(dead.seen.length, 6, 'a quarter of the places is kept for polls and retries');
   for (const row of stuck) {
-    const now = await place.until(row.platform_payment_id, () => true);
+    const now = await rig.until(row.platform_payment_id, () => true);
     assert.equal(now.status, 'processing');
   }
 });
 
 test('a partner that is down is tried rarely and used again when it is back', async (t) => {
-  const place = await stand(t);
+  const rig = await engineRig(t);
   const partner = await scriptedPartner(t);
-  await place.register('acme', partner.url);
+  await rig.register('acme', partner.url);
   let down = true;
   partner.script = () => (down ? { status: 503, json: {} } : undefined);
-  const engine = place.engine({ options: { breakMs: 300, retryMs: 1 } });
+  const engine = rig.engine({ options: { breakMs: 300, retryMs: 1 } });
   await engine.start();
-  const rows = await Promise.all(Array.from({ length: 30 }, () => place.pay(engine, 'acme')));
+  const rows = await Promise.all(Array.from({ length: 30 }, () => rig.pay(engine, 'acme')));
   await eventually('the breaker has opened', () => partner.seen.length >= 5);
   await systemClock.sleep(150);
   // Without a breaker thirty payments with 1 ms between tries would have made thousands of calls.
   assert.ok(partner.seen.length <= 60, `${partner.seen.length} calls to a partner that is down`);
   down = false;
   for (const row of rows) {
-    assert.equal((await place.until(row.platform_payment_id, settled)).status, 'succeeded');
+    assert.equal((await rig.until(row.platform_payment_id, settled)).status, 'succeeded');
   }
 });
 
 test('calls of two workers together never exceed the budget of a partner [PL16]', async (t) => {
-  const place = await stand(t);
+  const rig = await engineRig(t);
   const partner = await scriptedPartner(t);
-  await place.register('acme', partner.url, {
+  await rig.register('acme', partner.url, {
     budget: { max_concurrent_calls: 3, wait_seconds: 0 },
   });
   let underWay = 0;
@@ -646,31 +646,31 @@ test('calls of two workers together never exceed the budget of a partner [PL16]'
     underWay -= 1;
     return partner.right(seen);
   };
-  const one = place.engine();
-  const two = place.engine();
+  const one = rig.engine();
+  const two = rig.engine();
   await one.start();
   await two.start();
   const rows = await Promise.all(
-    Array.from({ length: 40 }, (_, index) => place.pay(index % 2 === 0 ? one : two, 'acme')),
+    Array.from({ length: 40 }, (_, index) => rig.pay(index % 2 === 0 ? one : two, 'acme')),
   );
   for (const row of rows) {
-    assert.equal((await place.until(row.platform_payment_id, settled)).status, 'succeeded');
+    assert.equal((await rig.until(row.platform_payment_id, settled)).status, 'succeeded');
   }
   assert.ok(most >= 2, 'the budget was not used');
   assert.ok(most <= 3, `${most} calls at once`);
 });
 
 test('calls per second stay within the budget [PL16]', async (t) => {
-  const place = await stand(t);
+  const rig = await engineRig(t);
   const partner = await scriptedPartner(t);
   partner.pollsToEnd = 0;
-  await place.register('acme', partner.url, {
+  await rig.register('acme', partner.url, {
     budget: { max_calls_per_second: 50, wait_seconds: 0 },
   });
-  const engine = place.engine();
+  const engine = rig.engine();
   await engine.start();
-  const rows = await Promise.all(Array.from({ length: 30 }, () => place.pay(engine, 'acme')));
-  for (const row of rows) await place.until(row.platform_payment_id, settled);
+  const rows = await Promise.all(Array.from({ length: 30 }, () => rig.pay(engine, 'acme')));
+  for (const row of rows) await rig.until(row.platform_payment_id, settled);
   const times = partner.seen.map((seen) => seen.at);
   const seconds = (Math.max(...times) - Math.min(...times)) / 1_000;
   assert.ok(partner.seen.length >= 60);
@@ -682,9 +682,9 @@ test('calls per second stay within the budget [PL16]', async (t) => {
 });
 
 test('Retry-After is honoured, on a refusal and on a success', async (t) => {
-  const place = await stand(t);
+  const rig = await engineRig(t);
   const partner = await scriptedPartner(t);
-  await place.register('acme', partner.url);
+  await rig.register('acme', partner.url);
   partner.script = (seen) => {
     const number = partner.seen.length;
     if (number === 1) return { status: 503, json: {}, headers: { 'retry-after': '1' } };
@@ -695,20 +695,20 @@ test('Retry-After is honoured, on a refusal and on a success', async (t) => {
     }
     return undefined;
   };
-  const engine = place.engine();
+  const engine = rig.engine();
   await engine.start();
-  const row = await place.pay(engine, 'acme');
-  await place.until(row.platform_payment_id, settled);
+  const row = await rig.pay(engine, 'acme');
+  await rig.until(row.platform_payment_id, settled);
   const [first, second, third] = partner.seen;
   assert.ok((second?.at ?? 0) - (first?.at ?? 0) >= 999);
   assert.ok((third?.at ?? 0) - (second?.at ?? 0) >= 999);
 });
 
 test('a redirect is not followed and the key goes nowhere else [S3 KY1 PL14]', async (t) => {
-  const place = await stand(t);
+  const rig = await engineRig(t);
   const partner = await scriptedPartner(t);
   const thief = await scriptedPartner(t);
-  await place.register('acme', partner.url);
+  await rig.register('acme', partner.url);
   let redirects = 0;
   partner.script = (seen) => {
     redirects += 1;
@@ -717,48 +717,48 @@ test('a redirect is not followed and the key goes nowhere else [S3 KY1 PL14]', a
       ? undefined
       : { status, headers: { location: `${thief.url}${seen.path}` }, json: {} };
   };
-  const engine = place.engine({ options: { retryMs: 1, maxRetryMs: 5, breakMs: 1 } });
+  const engine = rig.engine({ options: { retryMs: 1, maxRetryMs: 5, breakMs: 1 } });
   await engine.start();
-  const row = await place.pay(engine, 'acme');
-  await place.until(row.platform_payment_id, settled);
+  const row = await rig.pay(engine, 'acme');
+  await rig.until(row.platform_payment_id, settled);
   assert.equal(thief.seen.length, 0);
 });
 
 test('refused credentials suspend the partner, are reported, and clear when they are accepted again [S3]', async (t) => {
-  const place = await stand(t);
+  const rig = await engineRig(t);
   const partner = await scriptedPartner(t);
-  await place.register('acme', partner.url);
+  await rig.register('acme', partner.url);
   partner.script = (seen) =>
     seen.headers['x-api-key'] === 'the-new-key-0123456789' ? undefined : { status: 401, json: {} };
-  const engine = place.engine({ options: { holdMs: 100 } });
+  const engine = rig.engine({ options: { holdMs: 100 } });
   await engine.start();
-  const rows = await Promise.all(Array.from({ length: 5 }, () => place.pay(engine, 'acme')));
+  const rows = await Promise.all(Array.from({ length: 5 }, () => rig.pay(engine, 'acme')));
   const reason = async (): Promise<string | null> =>
-    (await place.registry.list()).find((one) => one.partner_id === 'acme')?.pause_reason ?? null;
+    (await rig.registry.list()).find((one) => one.partner_id === 'acme')?.pause_reason ?? null;
   await eventually('the hold is noted', async () => (await reason()) !== null);
   assert.ok(partner.seen.length <= 10);
-  await place.registry.change(
+  await rig.registry.change(
     'acme',
     { auth: { method: 'key', header: 'x-api-key', key: 'the-new-key-0123456789' } },
     'operator',
   );
   for (const row of rows) {
-    assert.equal((await place.until(row.platform_payment_id, settled)).status, 'succeeded');
+    assert.equal((await rig.until(row.platform_payment_id, settled)).status, 'succeeded');
   }
   assert.equal(await reason(), null);
 });
 
 test('the key goes in the header the partner chose: one of its own, or Authorization alone [KY1 KY2]', async (t) => {
   for (const header of ['X-Api-Key', 'Authorization', 'X-Biller-Secret']) {
-    const place = await stand(t);
+    const rig = await engineRig(t);
     const partner = await scriptedPartner(t);
-    await place.register('acme', partner.url, {
+    await rig.register('acme', partner.url, {
       auth: { method: 'key', header, key: 'k3y/+=&%:~' },
     });
-    const engine = place.engine();
+    const engine = rig.engine();
     await engine.start();
-    const row = await place.pay(engine, 'acme');
-    await place.until(row.platform_payment_id, settled);
+    const row = await rig.pay(engine, 'acme');
+    await rig.until(row.platform_payment_id, settled);
     for (const seen of partner.seen) {
       assert.equal(seen.headers[header.toLowerCase()], 'k3y/+=&%:~');
       assert.equal(seen.rawHeaders.filter((text) => text === 'k3y/+=&%:~').length, 1);
@@ -768,10 +768,10 @@ test('the key goes in the header the partner chose: one of its own, or Authoriza
 });
 
 test('one open read replaces polls when the partner holds it until the status changes', async (t) => {
-  const place = await stand(t);
+  const rig = await engineRig(t);
   const partner = await scriptedPartner(t);
   partner.pollsToEnd = Number.POSITIVE_INFINITY;
-  await place.register('acme', partner.url, { budget: { wait_seconds: 5 } });
+  await rig.register('acme', partner.url, { budget: { wait_seconds: 5 } });
   const ended = Promise.withResolvers<void>();
   partner.script = (seen) => {
     if (seen.method !== 'GET' || seen.headers['prefer'] !== 'wait=5') return undefined;
@@ -784,89 +784,89 @@ test('one open read replaces polls when the partner holds it until the status ch
       );
     };
   };
-  const engine = place.engine();
+  const engine = rig.engine();
   await engine.start();
-  const row = await place.pay(engine, 'acme');
+  const row = await rig.pay(engine, 'acme');
   await eventually('the read is open', () => partner.seen.length === 2);
   await systemClock.sleep(100);
   assert.equal(partner.seen.length, 2);
   ended.resolve();
-  await place.until(row.platform_payment_id, settled);
+  await rig.until(row.platform_payment_id, settled);
   assert.equal(partner.seen.length, 2);
 });
 
 test('a stop aborts open reads at once, releases every payment, and the next worker finishes them [LV5]', async (t) => {
-  const place = await stand(t);
+  const rig = await engineRig(t);
   const partner = await scriptedPartner(t);
   let holding = true;
-  await place.register('acme', partner.url, { budget: { wait_seconds: 30 } });
+  await rig.register('acme', partner.url, { budget: { wait_seconds: 30 } });
   partner.script = (seen) => (seen.method === 'GET' && holding ? () => undefined : undefined);
-  const first = place.engine();
+  const first = rig.engine();
   await first.start();
-  const rows = await Promise.all(Array.from({ length: 10 }, () => place.pay(first, 'acme')));
+  const rows = await Promise.all(Array.from({ length: 10 }, () => rig.pay(first, 'acme')));
   for (const row of rows)
-    await place.until(row.platform_payment_id, (now) => now.stage === 'accepted');
+    await rig.until(row.platform_payment_id, (now) => now.stage === 'accepted');
   const before = performance.now();
   await first.stop();
   assert.ok(performance.now() - before < 5_000);
-  const owners = await place.database.query(
+  const owners = await rig.database.query(
     'SELECT DISTINCT worker_id FROM duebridge_platform.slots',
   );
   assert.deepEqual(owners, [{ worker_id: null }]);
   assert.deepEqual(
-    await place.database.query('SELECT worker_id FROM duebridge_platform.workers'),
+    await rig.database.query('SELECT worker_id FROM duebridge_platform.workers'),
     [],
   );
   holding = false;
-  const second = place.engine();
+  const second = rig.engine();
   await second.start();
   for (const row of rows) {
-    assert.equal((await place.until(row.platform_payment_id, settled)).status, 'succeeded');
+    assert.equal((await rig.until(row.platform_payment_id, settled)).status, 'succeeded');
   }
   assert.equal(partner.created.length, 10);
 });
 
 test('payments in no slot, or in one whose owner is dead, are driven; those of a living one are not', async (t) => {
-  const place = await stand(t);
+  const rig = await engineRig(t);
   const partner = await scriptedPartner(t);
-  await place.register('acme', partner.url);
-  await place.database.query(
+  await rig.register('acme', partner.url);
+  await rig.database.query(
     "UPDATE duebridge_platform.slots SET worker_id = 'worker-gone' WHERE slot = 8",
   );
-  await idleWorker(place.database, 'worker-alive', [9]);
-  const engine = place.engine();
-  const arrived = await place.pay(engine, 'acme', { slot: ARRIVALS });
-  const abandoned = await place.pay(engine, 'acme', { slot: 8 });
-  const other = await place.pay(engine, 'acme', { slot: 9 });
+  await idleWorker(rig.database, 'worker-alive', [9]);
+  const engine = rig.engine();
+  const arrived = await rig.pay(engine, 'acme', { slot: ARRIVALS });
+  const abandoned = await rig.pay(engine, 'acme', { slot: 8 });
+  const other = await rig.pay(engine, 'acme', { slot: 9 });
   await engine.start();
   for (const row of [arrived, abandoned]) {
-    assert.equal((await place.until(row.platform_payment_id, settled)).status, 'succeeded');
+    assert.equal((await rig.until(row.platform_payment_id, settled)).status, 'succeeded');
   }
   await engine.tick();
-  assert.equal((await place.until(other.platform_payment_id, () => true)).stage, 'created');
-  await place.database.query(
+  assert.equal((await rig.until(other.platform_payment_id, () => true)).stage, 'created');
+  await rig.database.query(
     "UPDATE duebridge_platform.workers SET heartbeat_at = now() - interval '1 hour' WHERE worker_id = 'worker-alive'",
   );
-  assert.equal((await place.until(other.platform_payment_id, settled)).status, 'succeeded');
+  assert.equal((await rig.until(other.platform_payment_id, settled)).status, 'succeeded');
 });
 
 test('a worker that lost its lease registers under a new id and writes nothing under the old one [PL10]', async (t) => {
   const log = keptLog();
-  const place = await stand(t, { log });
+  const rig = await engineRig(t, { log });
   const partner = await scriptedPartner(t);
   partner.pollsToEnd = Number.POSITIVE_INFINITY;
-  await place.register('acme', partner.url);
-  const engine = place.engine();
+  await rig.register('acme', partner.url);
+  const engine = rig.engine();
   await engine.start();
   const old = engine.workerId;
-  const row = await place.pay(engine, 'acme');
-  const accepted = await place.until(row.platform_payment_id, (now) => now.stage === 'accepted');
-  await place.database.query(
+  const row = await rig.pay(engine, 'acme');
+  const accepted = await rig.until(row.platform_payment_id, (now) => now.stage === 'accepted');
+  await rig.database.query(
     "UPDATE duebridge_platform.workers SET heartbeat_at = clock_timestamp() - interval '1 hour'",
   );
   await eventually('it came back', () => engine.workerId !== old);
   await eventually('it drives the payment again', async () => {
-    const [owner] = await place.database.query<{ worker_id: string }>(
+    const [owner] = await rig.database.query<{ worker_id: string }>(
       'SELECT worker_id FROM duebridge_platform.slots WHERE slot = $1',
       [row.slot],
     );
@@ -883,44 +883,44 @@ test('a worker that lost its lease registers under a new id and writes nothing u
   } as const;
   assert.deepEqual(
     [
-      ...(await advance(place.database, writer(old), [
+      ...(await advance(rig.database, writer(old), [
         { platform_payment_id, from: 'accepted', to: 'review', review_reason: 'late' },
       ])),
-      ...(await endPayments(place.database, writer(old), [
+      ...(await endPayments(rig.database, writer(old), [
         { platform_payment_id, from: 'accepted', by: 'partner', ending },
       ])),
-      ...(await settlePayments(place.database, writer(old), [{ platform_payment_id }])),
+      ...(await settlePayments(rig.database, writer(old), [{ platform_payment_id }])),
     ],
     [false, false, false],
   );
   partner.pollsToEnd = 0;
-  assert.equal((await place.until(platform_payment_id, settled)).status, 'succeeded');
+  assert.equal((await rig.until(platform_payment_id, settled)).status, 'succeeded');
   assert.ok(log.lines.some((line) => line.level === 'error' && line.message.includes('lease')));
 });
 
 test('cutting every database connection again and again loses and duplicates nothing', async (t) => {
-  const place = await stand(t);
+  const rig = await engineRig(t);
   const partner = await scriptedPartner(t);
   partner.pollsToEnd = 2;
-  await place.register('acme', partner.url);
-  const engine = place.engine();
+  await rig.register('acme', partner.url);
+  const engine = rig.engine();
   await engine.start();
-  const rows = await Promise.all(Array.from({ length: 40 }, () => place.pay(engine, 'acme')));
+  const rows = await Promise.all(Array.from({ length: 40 }, () => rig.pay(engine, 'acme')));
   for (let round = 0; round < 6; round += 1) {
     await systemClock.sleep(30);
-    await place.database
+    await rig.database
       .query(
         'SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()',
       )
       .catch(() => undefined);
   }
   for (const row of rows) {
-    const done = await place.until(row.platform_payment_id, settled);
+    const done = await rig.until(row.platform_payment_id, settled);
     assert.equal(done.status, 'succeeded');
-    assert.deepEqual(await actsOf(place, row.platform_payment_id), ['authorize', 'capture']);
+    assert.deepEqual(await actsOf(rig, row.platform_payment_id), ['authorize', 'capture']);
   }
   assert.equal(new Set(partner.created).size, 40);
-  const ends = await place.database.query<{ count: number }>(
+  const ends = await rig.database.query<{ count: number }>(
     "SELECT count(*) AS count FROM duebridge_platform.audit WHERE event = 'payment_ended'",
   );
   assert.equal(Number(ends[0]?.count), 40);
@@ -928,44 +928,44 @@ test('cutting every database connection again and again loses and duplicates not
 
 test('a bug in one payment’s step stops no other payment, and the step is retried', async (t) => {
   const log = keptLog();
-  const place = await stand(t, { log });
+  const rig = await engineRig(t, { log });
   const partner = await scriptedPartner(t);
-  await place.register('acme', partner.url);
+  await rig.register('acme', partner.url);
   let cursed = '';
   let failures = 0;
-  const engine = place.engine({
+  const engine = rig.engine({
     funding: {
-      ...place.funding,
+      ...rig.funding,
       isInDatabase: undefined,
       authorize(order) {
         if (order.platform_payment_id === cursed && failures < 3) {
           failures += 1;
           throw new Error('the port is broken for this one');
         }
-        return place.funding.authorize(order);
+        return rig.funding.authorize(order);
       },
     },
   });
   await engine.start();
-  const bad = await place.pay(engine, 'acme', { slot: ARRIVALS });
+  const bad = await rig.pay(engine, 'acme', { slot: ARRIVALS });
   cursed = bad.platform_payment_id;
   await engine.tick();
-  const rows = await Promise.all(Array.from({ length: 5 }, () => place.pay(engine, 'acme')));
+  const rows = await Promise.all(Array.from({ length: 5 }, () => rig.pay(engine, 'acme')));
   for (const row of [...rows, bad]) {
-    assert.equal((await place.until(row.platform_payment_id, settled)).status, 'succeeded');
+    assert.equal((await rig.until(row.platform_payment_id, settled)).status, 'succeeded');
   }
   assert.equal(failures, 3);
 });
 
 test('a watcher of a payment hears of each change, from this worker and from another', async (t) => {
-  const place = await stand(t);
+  const rig = await engineRig(t);
   const partner = await scriptedPartner(t);
-  await place.register('acme', partner.url);
-  const near = place.engine();
-  const far = place.engine();
+  await rig.register('acme', partner.url);
+  const near = rig.engine();
+  const far = rig.engine();
   await near.start();
   await far.start();
-  const row = await place.pay(near, 'acme', { slot: ARRIVALS });
+  const row = await rig.pay(near, 'acme', { slot: ARRIVALS });
   const heard: { near: string[]; far: string[] } = { near: [], far: [] };
   const endNear = near.watch(row.platform_payment_id, (now) =>
     heard.near.push(`${now.stage} ${now.status}`),
@@ -982,13 +982,13 @@ test('a watcher of a payment hears of each change, from this worker and from ano
 });
 
 test('a partner at a private address is not called unless private addresses are allowed', async (t) => {
-  const place = await stand(t);
+  const rig = await engineRig(t);
   const partner = await scriptedPartner(t);
   // Registered while private addresses were admitted; the running platform does not admit them.
-  await place.register('literal', partner.url);
-  await place.register('named', partner.url.replace('127.0.0.1', 'localhost'));
+  await rig.register('literal', partner.url);
+  await rig.register('named', partner.url.replace('127.0.0.1', 'localhost'));
   const registry = openPartnerRegistry({
-    database: place.database,
+    database: rig.database,
     sealKey: SEAL_KEY,
     allowPrivateAddresses: false,
     clock: systemClock,
@@ -1000,7 +1000,7 @@ test('a partner at a private address is not called unless private addresses are 
     log: silentLog,
     allowPrivateAddresses: false,
   });
-  place.database.closing(() => client.close());
+  rig.database.closing(() => client.close());
   for (const partner_id of ['literal', 'named']) {
     const registered = await registry.get(partner_id);
     assert(registered);

@@ -13,7 +13,7 @@ import { sandboxFunding, type Funding } from '../funding.ts';
 import type { PaymentRow } from '../store/payments.ts';
 import { FundingQueue } from './funding-queue.ts';
 import { Outage } from './outage.ts';
-import { actsOf, eventually, keptLog, scriptedPartner, stand } from './testing.ts';
+import { actsOf, eventually, keptLog, scriptedPartner, engineRig } from './testing.ts';
 
 const settled = (row: PaymentRow): boolean => row.settled_at !== null;
 const all = (): boolean => true;
@@ -46,47 +46,45 @@ test('256 hanging calls delay a method for a second, and the number of hanging c
 });
 
 test('a funding method that never answers delays neither the others nor a stop [LV3 LV5]', async (t) => {
-  const place = await stand(t);
+  const rig = await engineRig(t);
   const partner = await scriptedPartner(t);
-  await place.register('acme', partner.url);
+  await rig.register('acme', partner.url);
   let hanging = 0;
   const funding: Funding = {
-    ...place.funding,
+    ...rig.funding,
     authorize(order, call) {
-      if (order.funding_method !== 'hanging_bank') return place.funding.authorize(order, call);
+      if (order.funding_method !== 'hanging_bank') return rig.funding.authorize(order, call);
       hanging += 1;
       return never();
     },
   };
-  const engine = place.engine({ funding, options: { stopMs: 300 } });
+  const engine = rig.engine({ funding, options: { stopMs: 300 } });
   await engine.start();
   await Promise.all(
-    Array.from({ length: 300 }, () =>
-      place.pay(engine, 'acme', { funding_method: 'hanging_bank' }),
-    ),
+    Array.from({ length: 300 }, () => rig.pay(engine, 'acme', { funding_method: 'hanging_bank' })),
   );
   await eventually('the port hangs', () => hanging >= 256);
-  const { platform_payment_id } = await place.pay(engine, 'acme');
-  assert.equal((await place.until(platform_payment_id, settled)).status, 'succeeded');
+  const { platform_payment_id } = await rig.pay(engine, 'acme');
+  assert.equal((await rig.until(platform_payment_id, settled)).status, 'succeeded');
   const from = performance.now();
   await engine.stop();
   assert.ok(performance.now() - from < 10_000, 'the stop ends within its limit');
 });
 
 test('an authorization that arrives after the release is declined', async (t) => {
-  const place = await stand(t);
+  const rig = await engineRig(t);
   const partner = await scriptedPartner(t);
-  await place.register('acme', partner.url);
-  const { platform_payment_id } = await place.pay(place.engine(), 'acme');
+  await rig.register('acme', partner.url);
+  const { platform_payment_id } = await rig.pay(rig.engine(), 'acme');
   const order = { platform_payment_id, funding_method: 'sandbox_bank', amount_in_cents: 12_345 };
-  await place.funding.void(order);
-  assert.equal((await place.funding.authorize(order)).kind, 'declined');
-  assert.deepEqual(await actsOf(place, platform_payment_id), ['void']);
+  await rig.funding.void(order);
+  assert.equal((await rig.funding.authorize(order)).kind, 'declined');
+  assert.deepEqual(await actsOf(rig, platform_payment_id), ['void']);
 });
 
 test('a database outage is logged once, and all that waited for it continues at once [LV8]', async (t) => {
   const log = keptLog();
-  const place = await stand(t, { log });
+  const rig = await engineRig(t, { log });
   const partner = await scriptedPartner(t);
   let isDown = false;
   let refused = 0;
@@ -96,32 +94,32 @@ test('a database outage is logged once, and all that waited for it continues at 
     return Promise.reject(new DatabaseUnavailable('it is away', 'unknown'));
   };
   const database: Database = {
-    ...place.database,
+    ...rig.database,
     query: (statement, values) =>
-      isDown ? away(statement) : place.database.query(statement, values),
-    transaction: (work, options) => (isDown ? away() : place.database.transaction(work, options)),
+      isDown ? away(statement) : rig.database.query(statement, values),
+    transaction: (work, options) => (isDown ? away() : rig.database.transaction(work, options)),
   };
-  await place.register('acme', partner.url);
-  const engine = place.engine({
+  await rig.register('acme', partner.url);
+  const engine = rig.engine({
     database,
-    leaseDatabase: place.database,
+    leaseDatabase: rig.database,
     funding: sandboxFunding({ database }),
   });
   await engine.start();
-  const warm = await place.pay(engine, 'acme');
-  await place.until(warm.platform_payment_id, settled);
+  const warm = await rig.pay(engine, 'acme');
+  await rig.until(warm.platform_payment_id, settled);
   // The answers arrive while the database is away.
   partner.script = (seen) => {
     isDown ||= seen.method === 'PUT';
     return undefined;
   };
-  const rows = await Promise.all(Array.from({ length: 30 }, () => place.pay(engine, 'acme')));
+  const rows = await Promise.all(Array.from({ length: 30 }, () => rig.pay(engine, 'acme')));
   await eventually('payments wait for the database', () => refused > 0);
   partner.script = () => undefined;
   isDown = false;
   const from = performance.now();
   for (const row of rows) {
-    assert.equal((await place.until(row.platform_payment_id, settled)).status, 'succeeded');
+    assert.equal((await rig.until(row.platform_payment_id, settled)).status, 'succeeded');
   }
   assert.ok(performance.now() - from < 5_000, `${performance.now() - from} ms`);
   const errors = log.lines.filter((line) => line.message.includes('payments wait'));

@@ -7,35 +7,35 @@ import test from 'node:test';
 import { openDatabase, type Database } from '@duebridge/runtime';
 import { startTestPlatform } from '../checkout/testing.ts';
 import { PartnerQueue } from './partner-queue.ts';
-import { around, eventually, scriptedPartner, stand } from './testing.ts';
+import { around, eventually, scriptedPartner, engineRig } from './testing.ts';
 
 test('a worker that reads its taken-over payments for longer than its lease keeps the lease, and drives what is confirmed meanwhile [LV1]', async (t) => {
-  const place = await stand(t);
+  const rig = await engineRig(t);
   const partner = await scriptedPartner(t);
-  await place.register('acme', partner.url);
+  await rig.register('acme', partner.url);
   const adopted = Promise.withResolvers<void>();
   let asked = 0;
-  const database = around(place.database, 'slot_page', async (run) => {
+  const database = around(rig.database, 'slot_page', async (run) => {
     asked += 1;
     await adopted.promise;
     return run();
   });
-  const orphan = await place.pay(place.engine(), 'acme', { slot: 8 });
-  const engine = place.engine({ database, options: { leaseMs: 1_000, beatMs: 100 } });
+  const orphan = await rig.pay(rig.engine(), 'acme', { slot: 8 });
+  const engine = rig.engine({ database, options: { leaseMs: 1_000, beatMs: 100 } });
   // Resolves although nothing has been taken over: a server opens its listeners after it.
   await engine.start();
   const { workerId } = engine;
   await eventually('it takes over', () => asked > 0);
   const until = performance.now() + 3_000;
   while (performance.now() < until) {
-    const row = await place.pay(engine, 'acme');
-    const done = await place.until(row.platform_payment_id, (now) => now.settled_at !== null);
+    const row = await rig.pay(engine, 'acme');
+    const done = await rig.until(row.platform_payment_id, (now) => now.settled_at !== null);
     assert.equal(done.status, 'succeeded');
   }
   assert.equal(engine.workerId, workerId, 'the lease was lost to the work of its own worker');
   assert.equal(engine.health.lease, true);
   adopted.resolve();
-  await place.until(orphan.platform_payment_id, (now) => now.settled_at !== null);
+  await rig.until(orphan.platform_payment_id, (now) => now.settled_at !== null);
 });
 
 test('a due call that could start and does not is counted as stalled; one that has to wait is not [LV2]', () => {
@@ -91,16 +91,16 @@ async function heartbeat(database: Database): Promise<{ id: string; at: number }
 }
 
 test('more slow requests than there are connections do not disturb the heartbeat', async (t) => {
-  const place = await startTestPlatform(t);
-  const unlock = await locked(place.database, 'sessions');
+  const rig = await startTestPlatform(t);
+  const unlock = await locked(rig.database, 'sessions');
   t.after(unlock);
-  const before = await heartbeat(place.database);
+  const before = await heartbeat(rig.database);
   assert.ok(before);
   const slow = Array.from({ length: 60 }, () =>
-    place.call('GET', '/v1/flow/session', { headers: { authorization: 'Bearer dbs_none' } }),
+    rig.call('GET', '/v1/flow/session', { headers: { authorization: 'Bearer dbs_none' } }),
   );
   await eventually('the front waits for the lock', async () => {
-    const rows = await place.database.query(
+    const rows = await rig.database.query(
       `SELECT 1 FROM pg_locks l JOIN pg_database d ON d.oid = l.database
         WHERE d.datname = current_database() AND NOT l.granted`,
     );
@@ -111,7 +111,7 @@ test('more slow requests than there are connections do not disturb the heartbeat
   for (let beats = 0; beats < 3; beats += 1) {
     const seen = last;
     await eventually('the next heartbeat', async () => {
-      const now = await heartbeat(place.database);
+      const now = await heartbeat(rig.database);
       if (now === undefined || now.at === seen.at) return false;
       last = now;
       return true;
@@ -124,9 +124,9 @@ test('more slow requests than there are connections do not disturb the heartbeat
 });
 
 test('readiness fails when the heartbeat cannot be renewed, and comes back with it [LV2]', async (t) => {
-  const place = await startTestPlatform(t);
+  const rig = await startTestPlatform(t);
   const ready = async () => {
-    const response = await fetch(new URL('/readyz', place.url));
+    const response = await fetch(new URL('/readyz', rig.url));
     const body = (await response.json()) as { checks: Record<string, boolean> };
     return { status: response.status, checks: body.checks };
   };
@@ -134,7 +134,7 @@ test('readiness fails when the heartbeat cannot be renewed, and comes back with 
     status: 200,
     checks: { database: true, lease: true, calls: true },
   });
-  const unlock = await locked(place.database, 'workers');
+  const unlock = await locked(rig.database, 'workers');
   t.after(unlock);
   const lockedAt = performance.now();
   await eventually('it is not ready', async () => (await ready()).status === 503);

@@ -12,18 +12,18 @@ import type { PaymentRow } from '../store/payments.ts';
 import {
   eventually,
   scriptedPartner,
-  stand,
+  engineRig,
   type Answer,
   type ScriptedPartner,
   type Seen,
-  type Stand,
+  type EngineRig,
 } from './testing.ts';
 
 const SLACK_MS = 250;
 const settled = (row: PaymentRow): boolean => row.settled_at !== null;
 const isSick = (seen: Seen): boolean => seen.path.includes('/account/sick');
 
-interface Place extends Stand {
+interface SickRig extends EngineRig {
   readonly partner: ScriptedPartner;
   readonly running: Engine;
 }
@@ -36,32 +36,32 @@ async function beside(
     readonly times?: EngineOptions['options'];
     readonly budget?: object;
   } = {},
-): Promise<Place> {
-  const place = await stand(t);
+): Promise<SickRig> {
+  const rig = await engineRig(t);
   const partner = await scriptedPartner(t);
   partner.script = (seen) => (isSick(seen) ? sick(seen) : undefined);
-  await place.register('acme', partner.url, {
+  await rig.register('acme', partner.url, {
     budget: { call_timeout_ms: 1_000, wait_seconds: 0, ...more.budget },
   });
-  const running = place.engine({ options: { ...more.times } });
+  const running = rig.engine({ options: { ...more.times } });
   await running.start();
   // The first payment waits for the first share of the budget.
-  const first = await place.pay(running, 'acme');
-  await place.until(first.platform_payment_id, settled);
-  return { ...place, partner, running };
+  const first = await rig.pay(running, 'acme');
+  await rig.until(first.platform_payment_id, settled);
+  return { ...rig, partner, running };
 }
 
 /** Milliseconds from the confirm to the settled row of payments made one after the other, ascending. */
-async function healthyTimes(place: Place, count: number, partner_id = 'acme'): Promise<number[]> {
+async function healthyTimes(rig: SickRig, count: number, partner_id = 'acme'): Promise<number[]> {
   const times: number[] = [];
   for (let made = 0; made < count; made += 1) {
     const ended = Promise.withResolvers<void>();
     const from = performance.now();
-    const row = await place.pay(place.running, partner_id);
-    const stop = place.running.watch(row.platform_payment_id, (now) => {
+    const row = await rig.pay(rig.running, partner_id);
+    const stop = rig.running.watch(row.platform_payment_id, (now) => {
       if (now.status !== 'processing') ended.resolve();
     });
-    await place.running.tick();
+    await rig.running.tick();
     await ended.promise;
     stop();
     times.push(performance.now() - from);
@@ -73,19 +73,19 @@ const median = (times: readonly number[]): number => times[Math.floor(times.leng
 const worst = (times: readonly number[]): number => times.at(-1) ?? 0;
 
 /** Makes sick payments, then healthy ones beside them; compares with healthy ones before. */
-async function compare(place: Place, sick: number): Promise<void> {
-  const alone = await healthyTimes(place, 9);
+async function compare(rig: SickRig, sick: number): Promise<void> {
+  const alone = await healthyTimes(rig, 9);
   const rows = await Promise.all(
     Array.from({ length: sick }, (_, index) =>
-      place.pay(place.running, 'acme', { account_id: `sick-${index}` }),
+      rig.pay(rig.running, 'acme', { account_id: `sick-${index}` }),
     ),
   );
   for (const row of rows) {
     await eventually('each sick payment has been tried', () =>
-      place.partner.seen.some((seen) => seen.path.endsWith(row.platform_payment_id)),
+      rig.partner.seen.some((seen) => seen.path.endsWith(row.platform_payment_id)),
     );
   }
-  const together = await healthyTimes(place, 9);
+  const together = await healthyTimes(rig, 9);
   const told = `alone ${alone.map(Math.round).join(' ')}, together ${together.map(Math.round).join(' ')} ms`;
   assert.ok(median(together) <= median(alone) * 1.5 + SLACK_MS, told);
   assert.ok(worst(together) <= worst(alone) + 2_000, told);
@@ -116,27 +116,27 @@ test('payments that hang forever delay no other [LV3]', async (t) => {
 });
 
 test('a new PUT does not wait for the polls of hundreds of accepted payments [LV4]', async (t) => {
-  const place = await beside(
+  const rig = await beside(
     t,
     (seen) =>
       seen.method === 'GET'
-        ? { json: place.partner.payments.get(seen.path.split('/').at(-1) ?? '') }
+        ? { json: rig.partner.payments.get(seen.path.split('/').at(-1) ?? '') }
         : undefined,
     { budget: { max_calls_per_second: 20 }, times: { pollMs: 10 } },
   );
   const rows = await Promise.all(
     Array.from({ length: 100 }, (_, index) =>
-      place.pay(place.running, 'acme', { account_id: `sick-${index}` }),
+      rig.pay(rig.running, 'acme', { account_id: `sick-${index}` }),
     ),
   );
   for (const row of rows)
-    await place.until(row.platform_payment_id, (now) => now.stage === 'accepted');
-  const from = place.partner.seen.length;
-  const { platform_payment_id } = await place.pay(place.running, 'acme', { account_id: 'new' });
+    await rig.until(row.platform_payment_id, (now) => now.stage === 'accepted');
+  const from = rig.partner.seen.length;
+  const { platform_payment_id } = await rig.pay(rig.running, 'acme', { account_id: 'new' });
   await eventually('the new one is put', () =>
-    place.partner.seen.some((seen) => seen.path.endsWith(platform_payment_id)),
+    rig.partner.seen.some((seen) => seen.path.endsWith(platform_payment_id)),
   );
-  const before = place.partner.seen
+  const before = rig.partner.seen
     .slice(from)
     .findIndex((seen) => seen.path.includes('/account/new'));
   assert.ok(before <= 10, `${before} calls went before it`);
@@ -144,23 +144,23 @@ test('a new PUT does not wait for the polls of hundreds of accepted payments [LV
 
 test('a recovered partner is used again within two seconds, by all payments that waited for it [LV8]', async (t) => {
   let isDown = true;
-  const place = await beside(t, () => (isDown ? { status: 503, json: {} } : undefined), {
+  const rig = await beside(t, () => (isDown ? { status: 503, json: {} } : undefined), {
     times: { breakMs: 200, maxBreakMs: 500, retryMs: 50, maxRetryMs: 600_000 },
   });
   const rows = await Promise.all(
-    Array.from({ length: 20 }, () => place.pay(place.running, 'acme', { account_id: 'sick' })),
+    Array.from({ length: 20 }, () => rig.pay(rig.running, 'acme', { account_id: 'sick' })),
   );
-  await eventually('their own delays have grown long', () => place.partner.seen.length > 40);
+  await eventually('their own delays have grown long', () => rig.partner.seen.length > 40);
   isDown = false;
   const from = performance.now();
-  for (const row of rows) await place.until(row.platform_payment_id, settled);
+  for (const row of rows) await rig.until(row.platform_payment_id, settled);
   assert.ok(performance.now() - from < 2_000 + 8 * SLACK_MS, `${performance.now() - from} ms`);
 });
 
 test('answers mixed up on a connection are fetched again on a fresh one, not reviewed [PF2]', async (t) => {
-  const place = await stand(t);
+  const rig = await engineRig(t);
   const partner = await scriptedPartner(t);
-  await place.register('acme', partner.url);
+  await rig.register('acme', partner.url);
   let crossed = 0;
   partner.script = (seen) => {
     if (seen.method !== 'GET' || crossed > 0) return undefined;
@@ -169,10 +169,10 @@ test('answers mixed up on a connection are fetched again on a fresh one, not rev
       json: { ...[...partner.payments.values()][0], platform_payment_id: 'of-another-payment' },
     };
   };
-  const engine = place.engine();
+  const engine = rig.engine();
   await engine.start();
-  const row = await place.pay(engine, 'acme');
-  const done = await place.until(
+  const row = await rig.pay(engine, 'acme');
+  const done = await rig.until(
     row.platform_payment_id,
     (now) => settled(now) || now.stage === 'review',
   );
@@ -184,32 +184,32 @@ test('answers mixed up on a connection are fetched again on a fresh one, not rev
           json: { ...[...partner.payments.values()][1], platform_payment_id: 'of-another-payment' },
         }
       : undefined;
-  const next = await place.pay(engine, 'acme');
-  const frozen = await place.until(next.platform_payment_id, (now) => now.stage === 'review');
+  const next = await rig.pay(engine, 'acme');
+  const frozen = await rig.until(next.platform_payment_id, (now) => now.stage === 'review');
   assert.equal(frozen.review_reason, 'mismatch_platform_payment_id');
 });
 
 test('a partner that never waits is not asked to, and a stalled poll is noticed by its schedule', async (t) => {
-  const place = await beside(t, () => undefined, {
+  const rig = await beside(t, () => undefined, {
     budget: { wait_seconds: 20, call_timeout_ms: 300 },
     times: { pollMs: 20, retryMs: 20 },
   });
   // That one payment has shown that this partner does not wait.
-  place.partner.pollsToEnd = 4;
-  place.partner.seen.length = 0;
+  rig.partner.pollsToEnd = 4;
+  rig.partner.seen.length = 0;
   let stalled = false;
-  place.partner.script = (seen) => {
+  rig.partner.script = (seen) => {
     if (seen.method !== 'GET' || stalled) return undefined;
     stalled = true;
     return () => undefined;
   };
   const from = performance.now();
-  const row = await place.pay(place.running, 'acme');
-  await place.until(row.platform_payment_id, settled);
+  const row = await rig.pay(rig.running, 'acme');
+  await rig.until(row.platform_payment_id, settled);
   assert.equal(stalled, true);
   assert.ok(performance.now() - from < 10_000, 'it did not wait for 20 s');
   assert.ok(
-    place.partner.seen.every((seen) => seen.headers['prefer'] === undefined),
+    rig.partner.seen.every((seen) => seen.headers['prefer'] === undefined),
     'no read asked to wait',
   );
 });

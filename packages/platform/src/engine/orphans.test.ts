@@ -7,7 +7,7 @@ import test from 'node:test';
 import { Refusal } from '@duebridge/contract';
 import { DatabaseUnavailable, systemClock, type Database } from '@duebridge/runtime';
 import { seededRandom } from '@duebridge/runtime/testing';
-import { around, eventually, idleWorker, scriptedPartner, stand } from './testing.ts';
+import { around, eventually, idleWorker, scriptedPartner, engineRig } from './testing.ts';
 import { sandboxFunding } from '../funding.ts';
 import { registerWorker } from './ownership.ts';
 import { planSlots, readSlots } from './slots.ts';
@@ -17,45 +17,45 @@ import { withdrawPayment } from '../store/terminal.ts';
 const settled = (row: PaymentRow): boolean => row.settled_at !== null;
 
 test('the funds of a payment withdrawn while its partner is paused are released at once, not after the pause', async (t) => {
-  const place = await stand(t);
+  const rig = await engineRig(t);
   const partner = await scriptedPartner(t);
-  await place.register('acme', partner.url);
-  const engine = place.engine();
+  await rig.register('acme', partner.url);
+  const engine = rig.engine();
   await engine.start();
-  await place.registry.change('acme', { paused: true }, 'operator');
-  const row = await place.pay(engine, 'acme');
-  await place.until(row.platform_payment_id, (now) => now.stage === 'authorized');
+  await rig.registry.change('acme', { paused: true }, 'operator');
+  const row = await rig.pay(engine, 'acme');
+  await rig.until(row.platform_payment_id, (now) => now.stage === 'authorized');
   const told: string[] = [];
   const unwatch = engine.watch(row.platform_payment_id, (now) => told.push(now.status));
-  await withdrawPayment(place.database, row.platform_payment_id, 'customer asked', 'operator');
-  const done = await place.until(row.platform_payment_id, settled);
+  await withdrawPayment(rig.database, row.platform_payment_id, 'customer asked', 'operator');
+  const done = await rig.until(row.platform_payment_id, settled);
   assert.equal(done.status, 'canceled');
   await eventually('the customer who watches is told', () => told.includes('canceled'));
   unwatch();
-  await place.registry.change('acme', { paused: false }, 'operator');
-  const next = await place.pay(engine, 'acme');
-  await place.until(next.platform_payment_id, settled);
+  await rig.registry.change('acme', { paused: false }, 'operator');
+  const next = await rig.pay(engine, 'acme');
+  await rig.until(next.platform_payment_id, settled);
   assert.deepEqual(partner.created, [next.platform_payment_id]);
 });
 
 test('payments that were placed into a slot without an answer are driven all the same', async (t) => {
-  const place = await stand(t);
+  const rig = await engineRig(t);
   const partner = await scriptedPartner(t);
-  await place.register('acme', partner.url);
+  await rig.register('acme', partner.url);
   let lost = 0;
-  const database = around(place.database, 'slot_place', async (run) => {
+  const database = around(rig.database, 'slot_place', async (run) => {
     const rows = await run();
     if (rows.length === 0 || lost > 0) return rows;
     lost += 1;
     throw new DatabaseUnavailable('the answer was lost', 'unknown');
   });
-  const engine = place.engine({ database });
+  const engine = rig.engine({ database });
   await engine.start();
   const rows = await Promise.all(
-    Array.from({ length: 5 }, () => place.pay(engine, 'acme', { slot: ARRIVALS })),
+    Array.from({ length: 5 }, () => rig.pay(engine, 'acme', { slot: ARRIVALS })),
   );
   for (const row of rows) {
-    const done = await place.until(row.platform_payment_id, settled);
+    const done = await rig.until(row.platform_payment_id, settled);
     assert.equal(done.status, 'succeeded');
   }
   assert.equal(lost, 1);
@@ -63,13 +63,13 @@ test('payments that were placed into a slot without an answer are driven all the
 });
 
 test('a payment confirmed while its worker is coming back from a lost lease is driven', async (t) => {
-  const place = await stand(t);
+  const rig = await engineRig(t);
   const partner = await scriptedPartner(t);
-  await place.register('acme', partner.url);
+  await rig.register('acme', partner.url);
   let registrations = 0;
   const comingBack = Promise.withResolvers<void>();
   const mayRegister = Promise.withResolvers<void>();
-  const database = around(place.database, 'INSERT INTO duebridge_platform.workers', async (run) => {
+  const database = around(rig.database, 'INSERT INTO duebridge_platform.workers', async (run) => {
     registrations += 1;
     if (registrations === 2) {
       comingBack.resolve();
@@ -77,22 +77,22 @@ test('a payment confirmed while its worker is coming back from a lost lease is d
     }
     return run();
   });
-  const engine = place.engine({ database, options: { leaseMs: 1_000 } });
+  const engine = rig.engine({ database, options: { leaseMs: 1_000 } });
   await engine.start();
-  await place.database.query(
+  await rig.database.query(
     `UPDATE duebridge_platform.workers SET heartbeat_at = heartbeat_at - interval '1 hour'`,
   );
   await comingBack.promise;
-  const row = await place.pay(engine, 'acme');
+  const row = await rig.pay(engine, 'acme');
   mayRegister.resolve();
-  const done = await place.until(row.platform_payment_id, settled);
+  const done = await rig.until(row.platform_payment_id, settled);
   assert.equal(done.status, 'succeeded');
 });
 
 test('a lease that looked lost for a moment leaves no payment behind', async (t) => {
-  const place = await stand(t);
+  const rig = await engineRig(t);
   const partner = await scriptedPartner(t);
-  await place.register('acme', partner.url);
+  await rig.register('acme', partner.url);
   partner.pollsToEnd = 0;
   // Time is ours: it jumps to where the lease is no longer relied on while a beat that began before is under way.
   let ahead = 0;
@@ -100,7 +100,7 @@ test('a lease that looked lost for a moment leaves no payment behind', async (t)
   let hold = false;
   const beating = Promise.withResolvers<void>();
   const mayBeat = Promise.withResolvers<void>();
-  const database = around(place.database, 'worker_renew', async (run) => {
+  const database = around(rig.database, 'worker_renew', async (run) => {
     if (hold) {
       beating.resolve();
       await mayBeat.promise;
@@ -116,13 +116,13 @@ test('a lease that looked lost for a moment leaves no payment behind', async (t)
     }
     return undefined;
   };
-  const engine = place.engine({
+  const engine = rig.engine({
     database,
     clock,
     options: { leaseMs: 60_000, beatMs: 100_000 },
   });
   await engine.start();
-  const row = await place.pay(engine, 'acme');
+  const row = await rig.pay(engine, 'acme');
   await asked.promise;
   // A beat at 20 s; before it is answered, it is 45 s after the last one that was.
   ahead = 20_000;
@@ -142,35 +142,35 @@ test('a lease that looked lost for a moment leaves no payment behind', async (t)
   // On a busy machine the engine may have read the answer only after the round in that tick.
   for (let turn = 0; turn < 100; turn += 1) {
     await engine.tick();
-    const [now] = await findPayments(place.database, [row.platform_payment_id]);
+    const [now] = await findPayments(rig.database, [row.platform_payment_id]);
     if (now !== undefined && settled(now)) break;
     await systemClock.sleep(20);
   }
-  const done = await place.until(row.platform_payment_id, settled);
+  const done = await rig.until(row.platform_payment_id, settled);
   assert.equal(done.status, 'succeeded');
   assert.equal(partner.created.length, 1);
 });
 
 test('a worker that died before the database clock stepped back is not considered alive [EE7]', async (t) => {
-  const place = await stand(t);
+  const rig = await engineRig(t);
   const partner = await scriptedPartner(t);
-  await place.register('acme', partner.url);
-  const engine = place.engine();
-  await registerWorker(place.database, 'worker-dead');
-  await place.database.query(
+  await rig.register('acme', partner.url);
+  const engine = rig.engine();
+  await registerWorker(rig.database, 'worker-dead');
+  await rig.database.query(
     `UPDATE duebridge_platform.workers SET heartbeat_at = clock_timestamp() + interval '1 hour' WHERE worker_id = 'worker-dead'`,
   );
-  await place.database.query(`UPDATE duebridge_platform.slots SET worker_id = 'worker-dead'`);
-  const row = await place.pay(engine, 'acme', { slot: 700 });
+  await rig.database.query(`UPDATE duebridge_platform.slots SET worker_id = 'worker-dead'`);
+  const row = await rig.pay(engine, 'acme', { slot: 700 });
   await engine.start();
-  const done = await place.until(row.platform_payment_id, settled);
+  const done = await rig.until(row.platform_payment_id, settled);
   assert.equal(done.status, 'succeeded');
   // One that lives writes the clock as it is now with its next beat, and keeps what it has.
-  await idleWorker(place.database, 'worker-ahead', [700]);
-  await place.database.query(
+  await idleWorker(rig.database, 'worker-ahead', [700]);
+  await rig.database.query(
     `UPDATE duebridge_platform.workers SET heartbeat_at = clock_timestamp() + interval '1 second' WHERE worker_id = 'worker-ahead'`,
   );
-  const plan = planSlots(await readSlots(place.database, 'worker-other', 5_000), 'worker-other');
+  const plan = planSlots(await readSlots(rig.database, 'worker-other', 5_000), 'worker-other');
   assert.equal(plan.take.includes(700), false);
 });
 
@@ -178,9 +178,9 @@ test('whichever database answers are lost, every payment ends once, and its fund
   const seed = Number(process.env['SEED'] ?? Date.now() % 1_000_000);
   t.diagnostic(`seed ${seed}`);
   const random = seededRandom(seed);
-  const place = await stand(t);
+  const rig = await engineRig(t);
   const partner = await scriptedPartner(t);
-  await place.register('acme', partner.url, {
+  await rig.register('acme', partner.url, {
     budget: {
       call_timeout_ms: 1_000,
       wait_seconds: 0,
@@ -200,14 +200,14 @@ test('whichever database answers are lost, every payment ends once, and its fund
     return result;
   };
   const database: Database = {
-    ...place.database,
-    query: (statement, values) => losing(() => place.database.query(statement, values)),
-    transaction: (work, options) => losing(() => place.database.transaction(work, options)),
+    ...rig.database,
+    query: (statement, values) => losing(() => rig.database.query(statement, values)),
+    transaction: (work, options) => losing(() => rig.database.transaction(work, options)),
   };
   partner.script = () => (stormy && random() < 0.1 ? { status: 500, json: {} } : undefined);
   const funding = sandboxFunding({ database });
   const engines = [0, 1].map(() =>
-    place.engine({ database, funding, options: { leaseMs: 2_000, beatMs: 100, pausedMs: 20 } }),
+    rig.engine({ database, funding, options: { leaseMs: 2_000, beatMs: 100, pausedMs: 20 } }),
   );
   for (const engine of engines) {
     // A start that fails is tried again by whoever starts the process.
@@ -226,13 +226,13 @@ test('whichever database answers are lost, every payment ends once, and its fund
   for (let made = 0; made < 120 || (made < 2_000 && !isEnough()); made += 1) {
     const [engine] = random() < 0.5 ? engines : engines.toReversed();
     assert(engine);
-    rows.push(await place.pay(engine, 'acme', random() < 0.2 ? { slot: ARRIVALS } : {}));
-    if (made % 120 === 40) await place.registry.change('acme', { paused: true }, 'operator');
-    if (made % 120 === 80) await place.registry.change('acme', { paused: false }, 'operator');
+    rows.push(await rig.pay(engine, 'acme', random() < 0.2 ? { slot: ARRIVALS } : {}));
+    if (made % 120 === 40) await rig.registry.change('acme', { paused: true }, 'operator');
+    if (made % 120 === 80) await rig.registry.change('acme', { paused: false }, 'operator');
     if (random() < 0.2) {
       const some = rows[Math.floor(random() * rows.length)];
       assert(some);
-      await withdrawPayment(place.database, some.platform_payment_id, 'storm', 'operator').then(
+      await withdrawPayment(rig.database, some.platform_payment_id, 'storm', 'operator').then(
         () => (withdrawn += 1),
         (error: unknown) => {
           assert(error instanceof Refusal);
@@ -241,9 +241,9 @@ test('whichever database answers are lost, every payment ends once, and its fund
     }
   }
   stormy = false;
-  await place.registry.change('acme', { paused: false }, 'operator');
-  const done = await Promise.all(rows.map((row) => place.until(row.platform_payment_id, settled)));
-  const acts = await place.database.query<{ platform_payment_id: string; act: string }>(
+  await rig.registry.change('acme', { paused: false }, 'operator');
+  const done = await Promise.all(rows.map((row) => rig.until(row.platform_payment_id, settled)));
+  const acts = await rig.database.query<{ platform_payment_id: string; act: string }>(
     `SELECT platform_payment_id, act FROM duebridge_platform.sandbox_funds WHERE phase = 'settle'`,
   );
   const settledBy = new Map(acts.map((one) => [one.platform_payment_id, one.act]));

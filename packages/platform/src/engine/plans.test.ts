@@ -8,7 +8,7 @@ import { openDatabase, type Database } from '@duebridge/runtime';
 import { ARRIVALS, advance, findNews, findPayments } from '../store/payments.ts';
 import { endPayments, settlePayments } from '../store/terminal.ts';
 import { countSlots, pageOfSlot, placeArrivals } from './slots.ts';
-import { idleWorker, stand, writer } from './testing.ts';
+import { idleWorker, engineRig, writer } from './testing.ts';
 
 /** Payments that are in flight while the statements are watched, all of the worker that asks. */
 const FILLED = 20_000;
@@ -16,24 +16,24 @@ const FILLED = 20_000;
 const NAMED = 32;
 
 test('with plans of an empty table, no statement of the engine reads payments that it does not name', async (t) => {
-  const place = await stand(t);
-  await place.database.query(
+  const rig = await engineRig(t);
+  await rig.database.query(
     'ALTER TABLE duebridge_platform.payments SET (autovacuum_enabled = false)',
   );
-  await place.register('acme', 'http://127.0.0.1:9');
+  await rig.register('acme', 'http://127.0.0.1:9');
   const all = Array.from({ length: 1_024 }, (_, slot) => slot);
-  await idleWorker(place.database, 'me', all);
+  await idleWorker(rig.database, 'me', all);
   const database = openDatabase({
-    url: place.database.url,
+    url: rig.database.url,
     applicationName: 'engine under test',
     // One connection, so that each plan is that of the first executions.
     maxConnections: 1,
     plansByKey: true,
   });
-  place.database.closing(() => database.close());
-  const first = await place.pay(place.engine(), 'acme', { slot: 1 });
+  rig.database.closing(() => database.close());
+  const first = await rig.pay(rig.engine(), 'acme', { slot: 1 });
   const fill = async (from: number, count: number): Promise<string[]> => {
-    const rows = await place.database.query<{ id: string }>(
+    const rows = await rig.database.query<{ id: string }>(
       `INSERT INTO duebridge_platform.payments (platform_payment_id, partner_id, biller_id, account_id, platform_batch_id,
                                                amount_in_cents, funding_method, slot)
        SELECT 'made-' || lpad(n::text, 7, '0'), partner_id, biller_id, account_id, platform_batch_id, 1, 'sandbox_bank', n % 1024

@@ -4,7 +4,7 @@ import test from 'node:test';
 import fc from 'fast-check';
 import type { Queryable } from '../store/payments.ts';
 import { evenParts, Shares } from './shares.ts';
-import { idleWorker, stand } from './testing.ts';
+import { idleWorker, engineRig } from './testing.ts';
 
 test('shares of a budget never exceed it or the demand, and the remainder rotates', () => {
   fc.assert(
@@ -136,7 +136,7 @@ test('whatever the order of four workers’ statements, and whichever answers ar
 });
 
 test('two workers get even shares, a newcomer gets its own, and claims of dead workers are freed', async (t) => {
-  const { database } = await stand(t);
+  const { database } = await engineRig(t);
   for (const worker of ['w1', 'w2', 'w3']) await idleWorker(database, worker, []);
   const demand = { cap: 12, need: 12, inUse: 0 };
   const ask = async (shares: Shares): Promise<number | undefined> => {

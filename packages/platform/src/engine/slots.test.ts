@@ -5,7 +5,7 @@ import fc from 'fast-check';
 import { ARRIVALS, type PaymentRow } from '../store/payments.ts';
 import type { Engine } from './engine.ts';
 import { planSlots, readSlots, SLOTS, takeSlots } from './slots.ts';
-import { eventually, idleWorker, scriptedPartner, stand, type Stand } from './testing.ts';
+import { eventually, idleWorker, scriptedPartner, engineRig, type EngineRig } from './testing.ts';
 
 const settled = (row: PaymentRow): boolean => row.settled_at !== null;
 
@@ -63,7 +63,7 @@ test('whichever workers join, leave or die, slots are shared evenly, and no two 
 });
 
 test('when two workers take the same slots at once, each slot goes to one of them', async (t) => {
-  const { database } = await stand(t);
+  const { database } = await engineRig(t);
   const workers = ['w1', 'w2', 'w3', 'w4'];
   for (const worker of workers) await idleWorker(database, worker, []);
   const all = Array.from({ length: SLOTS }, (_, slot) => slot);
@@ -77,17 +77,17 @@ test('when two workers take the same slots at once, each slot goes to one of the
   assert.equal(new Set(taken.flat()).size, SLOTS);
 });
 
-async function slotsOf(place: Stand, engine: Engine): Promise<number> {
-  const rows = await place.database.query<{ count: number }>(
+async function slotsOf(rig: EngineRig, engine: Engine): Promise<number> {
+  const rows = await rig.database.query<{ count: number }>(
     'SELECT count(*) AS count FROM duebridge_platform.slots WHERE worker_id = $1',
     [engine.workerId],
   );
   return rows[0]?.count ?? 0;
 }
 
-async function evenly(place: Stand, engines: readonly Engine[]): Promise<void> {
+async function evenly(rig: EngineRig, engines: readonly Engine[]): Promise<void> {
   await eventually('the slots are shared out evenly', async () => {
-    const counts = await Promise.all(engines.map((engine) => slotsOf(place, engine)));
+    const counts = await Promise.all(engines.map((engine) => slotsOf(rig, engine)));
     return (
       counts.reduce((sum, count) => sum + count, 0) === SLOTS &&
       Math.max(...counts) - Math.min(...counts) <= 1
@@ -96,36 +96,36 @@ async function evenly(place: Stand, engines: readonly Engine[]): Promise<void> {
 }
 
 test('load rebalances when a worker joins and when one leaves, and no payment is lost or duplicated [S4 LV9]', async (t) => {
-  const place = await stand(t);
+  const rig = await engineRig(t);
   const partner = await scriptedPartner(t);
   partner.pollsToEnd = Number.POSITIVE_INFINITY;
-  await place.register('acme', partner.url, {
+  await rig.register('acme', partner.url, {
     budget: { wait_seconds: 0, max_calls_per_second: 1_000, max_concurrent_calls: 50 },
   });
-  const [first, second, third] = [place.engine(), place.engine(), place.engine()];
+  const [first, second, third] = [rig.engine(), rig.engine(), rig.engine()];
   await first.start();
-  assert.equal(await slotsOf(place, first), SLOTS, 'a worker that is alone owns everything');
-  const rows = await Promise.all(Array.from({ length: 60 }, () => place.pay(first, 'acme')));
+  assert.equal(await slotsOf(rig, first), SLOTS, 'a worker that is alone owns everything');
+  const rows = await Promise.all(Array.from({ length: 60 }, () => rig.pay(first, 'acme')));
   for (const row of rows)
-    await place.until(row.platform_payment_id, (now) => now.stage === 'accepted');
+    await rig.until(row.platform_payment_id, (now) => now.stage === 'accepted');
   await Promise.all([second.start(), third.start()]);
-  await evenly(place, [first, second, third]);
+  await evenly(rig, [first, second, third]);
   // New payments go on being made everywhere while slots move.
   const more = await Promise.all(
     [first, second, third].flatMap((engine) =>
-      Array.from({ length: 20 }, () => place.pay(engine, 'acme')),
+      Array.from({ length: 20 }, () => rig.pay(engine, 'acme')),
     ),
   );
   await first.stop();
-  await evenly(place, [second, third]);
+  await evenly(rig, [second, third]);
   partner.pollsToEnd = 0;
   for (const row of [...rows, ...more]) {
-    const done = await place.until(row.platform_payment_id, settled);
+    const done = await rig.until(row.platform_payment_id, settled);
     assert.equal(done.status, 'succeeded');
   }
   assert.equal(new Set(partner.created).size, partner.created.length);
   assert.equal(partner.created.length, 120);
-  const audit = await place.database.query<{ event: string; count: number }>(
+  const audit = await rig.database.query<{ event: string; count: number }>(
     `SELECT event, detail ->> 'funds' AS funds, count(*) AS count FROM duebridge_platform.audit
       WHERE event = 'payment_ended' GROUP BY 1, 2`,
   );
@@ -133,31 +133,31 @@ test('load rebalances when a worker joins and when one leaves, and no payment is
 });
 
 test('a worker that registers and never reads the slots keeps none from the others', async (t) => {
-  const place = await stand(t);
-  await idleWorker(place.database, 'worker-phantom', []);
-  const engine = place.engine();
+  const rig = await engineRig(t);
+  await idleWorker(rig.database, 'worker-phantom', []);
+  const engine = rig.engine();
   await engine.start();
-  assert.equal(await slotsOf(place, engine), SLOTS);
+  assert.equal(await slotsOf(rig, engine), SLOTS);
 });
 
 test('a payment committed into a slot that was taken meanwhile is found by the new owner [PL9]', async (t) => {
-  const place = await stand(t);
+  const rig = await engineRig(t);
   const partner = await scriptedPartner(t);
-  await place.register('acme', partner.url);
-  const engine = place.engine();
+  await rig.register('acme', partner.url);
+  const engine = rig.engine();
   await engine.start();
   // Inserted by a process that no longer owns the slot, and so never handed over.
-  const row = await place.pay(place.engine(), 'acme', { slot: 5 });
-  assert.equal((await place.until(row.platform_payment_id, settled)).status, 'succeeded');
+  const row = await rig.pay(rig.engine(), 'acme', { slot: 5 });
+  assert.equal((await rig.until(row.platform_payment_id, settled)).status, 'succeeded');
 });
 
 test('taking over writes no payment, however many there are, and payments in review are not even read [LV9]', async (t) => {
-  const place = await stand(t);
+  const rig = await engineRig(t);
   const partner = await scriptedPartner(t);
   partner.pollsToEnd = Number.POSITIVE_INFINITY;
-  await place.register('acme', partner.url);
-  const filler = await place.pay(place.engine(), 'acme', { slot: 1 });
-  await place.database.query(
+  await rig.register('acme', partner.url);
+  const filler = await rig.pay(rig.engine(), 'acme', { slot: 1 });
+  await rig.database.query(
     `INSERT INTO duebridge_platform.payments (platform_payment_id, partner_id, biller_id, account_id, platform_batch_id,
                                              amount_in_cents, funding_method, slot)
      SELECT 'made-' || n, partner_id, biller_id, account_id, platform_batch_id, 1, 'sandbox_bank', n % 1024
@@ -165,7 +165,7 @@ test('taking over writes no payment, however many there are, and payments in rev
     [filler.platform_payment_id],
   );
   const to = async (stage: string, set: string, where: string): Promise<void> => {
-    await place.database.query(
+    await rig.database.query(
       `UPDATE duebridge_platform.payments SET stage = '${stage}', ${set} WHERE ${where}`,
     );
   };
@@ -178,7 +178,7 @@ test('taking over writes no payment, however many there are, and payments in rev
   await to('review', "review_reason = 'x', slot = NULL", "stage = 'dispatching'");
   /** Changes with every row that is written, whatever is written to it. */
   const written = async (): Promise<unknown> =>
-    place.database.query(
+    rig.database.query(
       `SELECT md5(string_agg(ctid::text || xmin::text, ',' ORDER BY platform_payment_id)) AS rows FROM duebridge_platform.payments`,
     );
   const before = await written();
@@ -189,8 +189,8 @@ test('taking over writes no payment, however many there are, and payments in rev
     warn: () => undefined,
     error: () => undefined,
   };
-  await place.registry.change('acme', { paused: true }, 'operator');
-  const engine = place.engine({ log });
+  await rig.registry.change('acme', { paused: true }, 'operator');
+  const engine = rig.engine({ log });
   await engine.start();
   await engine.tick();
   const loaded = lines.reduce<number>(
@@ -202,20 +202,20 @@ test('taking over writes no payment, however many there are, and payments in rev
 });
 
 test('payments created by a worker without slots are driven, however many there are [PL9]', async (t) => {
-  const place = await stand(t);
+  const rig = await engineRig(t);
   const partner = await scriptedPartner(t);
-  await place.register('acme', partner.url, {
+  await rig.register('acme', partner.url, {
     budget: { wait_seconds: 0, max_calls_per_second: 2_000, max_concurrent_calls: 50 },
   });
-  const engine = place.engine();
+  const engine = rig.engine();
   const nobody = { partner_id: 'acme', paused: false };
   const place_of_new = engine.placeForNew(nobody, {
     funding_method: 'sandbox_bank',
     amount_in_cents: 100,
   });
   assert.deepEqual(place_of_new, { slot: ARRIVALS, stage: 'created' });
-  const rows = await Promise.all(Array.from({ length: 100 }, () => place.pay(engine, 'acme')));
+  const rows = await Promise.all(Array.from({ length: 100 }, () => rig.pay(engine, 'acme')));
   await engine.start();
-  for (const row of rows) await place.until(row.platform_payment_id, settled);
+  for (const row of rows) await rig.until(row.platform_payment_id, settled);
   assert.equal(partner.created.length, 100);
 });

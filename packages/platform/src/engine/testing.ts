@@ -215,7 +215,7 @@ export function keptLog(): Log & {
 }
 
 /** An engine's surroundings. */
-export interface Stand {
+export interface EngineRig {
   readonly database: TestDatabase;
   readonly registry: PartnerRegistry;
   readonly client: PartnerClient;
@@ -244,10 +244,10 @@ export interface PayOptions {
 }
 
 /** Everything an engine needs, over a fresh database. */
-export async function stand(
+export async function engineRig(
   cleanup: Cleanup,
   options: { log?: Log; url?: never } = {},
-): Promise<Stand> {
+): Promise<EngineRig> {
   const database = await testDatabase(cleanup, { migrations, name: 'engine' });
   const log = options.log ?? silentLog;
   const registry = openPartnerRegistry({
@@ -329,7 +329,10 @@ export async function stand(
 }
 
 /** What was done with the funds of a payment, in order. */
-export async function actsOf({ database }: Pick<Stand, 'database'>, id: string): Promise<string[]> {
+export async function actsOf(
+  { database }: Pick<EngineRig, 'database'>,
+  id: string,
+): Promise<string[]> {
   const rows = await database.query<{ act: string }>(
     'SELECT act FROM duebridge_platform.sandbox_funds WHERE platform_payment_id = $1 ORDER BY phase',
     [id],

@@ -35,7 +35,7 @@ import {
   SEAL_KEY,
   scriptedPartner,
   SHORT_TIMES,
-  stand,
+  engineRig,
 } from './testing.ts';
 
 const settled = (row: PaymentRow): boolean => row.settled_at !== null;
@@ -46,20 +46,20 @@ else await workAndFreeze(frozenDatabase);
 
 function tests(): void {
   test('a worker frozen in the middle of its heartbeat, with rows locked, ends no other worker’s lease [LV1 PL10]', async (t) => {
-    const place = await stand(t);
+    const rig = await engineRig(t);
     const partner = await scriptedPartner(t);
-    await place.register('acme', partner.url);
+    await rig.register('acme', partner.url);
     const child = spawn(process.execPath, [fileURLToPath(import.meta.url)], {
-      env: { ...process.env, FROZEN_DATABASE: place.database.url, NODE_TEST_CONTEXT: '' },
+      env: { ...process.env, FROZEN_DATABASE: rig.database.url, NODE_TEST_CONTEXT: '' },
       stdio: 'ignore',
     });
     const gone = once(child, 'exit');
-    place.database.closing(async () => {
+    rig.database.closing(async () => {
       child.kill('SIGKILL');
       await gone;
     });
     const ownedBy = async (is: (worker_id: string) => boolean): Promise<number> => {
-      const rows = await place.database.query<{ worker_id: string | null }>(
+      const rows = await rig.database.query<{ worker_id: string | null }>(
         'SELECT worker_id FROM duebridge_platform.slots',
       );
       return rows.filter(({ worker_id }) => worker_id !== null && is(worker_id)).length;
@@ -67,7 +67,7 @@ function tests(): void {
     await eventually('the worker to be frozen owns every slot', async () =>
       ownedBy(() => true).then((count) => count === 1_024),
     );
-    const engine = place.engine();
+    const engine = rig.engine();
     await engine.start();
     const mine = engine.workerId;
     const isMine = (worker_id: string): boolean => worker_id === mine;
@@ -75,11 +75,11 @@ function tests(): void {
 
     // What the frozen one could have locked at most: its heartbeat, its shares and its slots.
     const other = openDatabase({
-      url: place.database.url,
+      url: rig.database.url,
       applicationName: 'holds the locks of the frozen worker',
       statementTimeoutMs: 0,
     });
-    place.database.closing(() => other.close());
+    rig.database.closing(() => other.close());
     const held = Promise.withResolvers<void>();
     const letGo = Promise.withResolvers<void>();
     const holding = other.transaction(async (tx) => {
@@ -95,7 +95,7 @@ function tests(): void {
     await held.promise;
     t.after(() => letGo.resolve());
     await eventually('its heartbeat waits for the lock', async () => {
-      const rows = await place.database.query(
+      const rows = await rig.database.query(
         `SELECT 1 FROM pg_stat_activity
           WHERE datname = current_database() AND application_name = 'to be frozen' AND wait_event_type = 'Lock'`,
       );
@@ -105,8 +105,8 @@ function tests(): void {
     // Longer than a lease.
     const until = performance.now() + SHORT_TIMES.leaseMs + 1_000;
     while (performance.now() < until) {
-      const row = await place.pay(engine, 'acme');
-      assert.equal((await place.until(row.platform_payment_id, settled)).status, 'succeeded');
+      const row = await rig.pay(engine, 'acme');
+      assert.equal((await rig.until(row.platform_payment_id, settled)).status, 'succeeded');
       assert.equal(engine.workerId, mine, 'the lease was lost to a frozen neighbour');
       await systemClock.sleep(100);
     }
@@ -124,14 +124,14 @@ function tests(): void {
 
   test('a hold that cannot be recorded keeps each payment queued once, and all end when the partner accepts us again [LV3 LV6]', async (t) => {
     const log = keptLog();
-    const place = await stand(t, { log });
+    const rig = await engineRig(t, { log });
     const partner = await scriptedPartner(t);
-    await place.register('acme', partner.url);
+    await rig.register('acme', partner.url);
     let refused = 0;
-    const registry: typeof place.registry = {
-      ...place.registry,
+    const registry: typeof rig.registry = {
+      ...rig.registry,
       hold(...hold) {
-        if (hold[1] === null) return place.registry.hold(...hold);
+        if (hold[1] === null) return rig.registry.hold(...hold);
         refused += 1;
         return Promise.reject(
           refused % 2 === 0
@@ -152,12 +152,12 @@ function tests(): void {
       underWay.set(id, now - 1);
       return refused < 4 ? { status: 401, json: {} } : itself.right(seen);
     };
-    const engine = place.engine({ registry, options: { holdMs: 50 } });
+    const engine = rig.engine({ registry, options: { holdMs: 50 } });
     await engine.start();
-    const rows = await Promise.all(Array.from({ length: 8 }, () => place.pay(engine, 'acme')));
+    const rows = await Promise.all(Array.from({ length: 8 }, () => rig.pay(engine, 'acme')));
     for (const { platform_payment_id } of rows) {
-      assert.equal((await place.until(platform_payment_id, settled)).status, 'succeeded');
-      assert.deepEqual(await actsOf(place, platform_payment_id), ['authorize', 'capture']);
+      assert.equal((await rig.until(platform_payment_id, settled)).status, 'succeeded');
+      assert.deepEqual(await actsOf(rig, platform_payment_id), ['authorize', 'capture']);
     }
     assert.ok(refused >= 4, 'no hold failed');
     assert.equal(most, 1, 'two calls for one payment at once');
@@ -172,40 +172,40 @@ function tests(): void {
 
   test('a capture that always fails appears in the list, the overview and the metric, and fires its alert [PL7 LV7]', async (t) => {
     const log = keptLog();
-    const place = await stand(t, { log });
+    const rig = await engineRig(t, { log });
     const partner = await scriptedPartner(t);
-    await place.register('acme', partner.url);
+    await rig.register('acme', partner.url);
     let captures = 0;
     let isBroken = true;
-    const engine = place.engine({
+    const engine = rig.engine({
       funding: {
-        ...place.funding,
+        ...rig.funding,
         isInDatabase: undefined,
         capture(order, call) {
           captures += 1;
           return isBroken
             ? Promise.reject(new Error('the processor is sorry'))
-            : place.funding.capture(order, call);
+            : rig.funding.capture(order, call);
         },
       },
     });
     await engine.start();
-    const { platform_payment_id } = await place.pay(engine, 'acme');
+    const { platform_payment_id } = await rig.pay(engine, 'acme');
     await eventually('the capture is tried again', () => captures >= 3);
-    const unsettled = await listPayments(place.database, { unsettled: true, limit: 10 });
+    const unsettled = await listPayments(rig.database, { unsettled: true, limit: 10 });
     assert.deepEqual(
       unsettled.map((row) => [row.platform_payment_id, row.status]),
       [[platform_payment_id, 'succeeded']],
     );
-    assert.equal((await overview(place.database)).unsettled, 1);
+    assert.equal((await overview(rig.database)).unsettled, 1);
 
     // The gauges, a quarter of an hour later by the clock that reads them.
     const metrics = createMetrics();
     const over = new AbortController();
     const gauges = keepGauges({
-      database: place.database,
+      database: rig.database,
       metrics,
-      figures: openFigures(place.database),
+      figures: openFigures(rig.database),
       clock: { ...systemClock, now: () => Date.now() + 16 * 60_000 },
       log,
       signal: over.signal,
@@ -232,9 +232,9 @@ function tests(): void {
     assert.equal(alert?.labels?.severity, 'page');
 
     isBroken = false;
-    await place.until(platform_payment_id, settled);
-    assert.deepEqual(await actsOf(place, platform_payment_id), ['authorize', 'capture']);
-    assert.deepEqual(await listPayments(place.database, { unsettled: true, limit: 10 }), []);
+    await rig.until(platform_payment_id, settled);
+    assert.deepEqual(await actsOf(rig, platform_payment_id), ['authorize', 'capture']);
+    assert.deepEqual(await listPayments(rig.database, { unsettled: true, limit: 10 }), []);
   });
 }
 
@@ -244,9 +244,9 @@ function tests(): void {
  */
 async function awayForSixSeconds(t: TestContext, lease: 'kept' | 'lost'): Promise<void> {
   const log = keptLog();
-  const place = await stand(t, { log });
+  const rig = await engineRig(t, { log });
   const partner = await scriptedPartner(t);
-  await place.register('acme', partner.url, {
+  await rig.register('acme', partner.url, {
     budget: {
       call_timeout_ms: 20_000,
       wait_seconds: 0,
@@ -277,18 +277,18 @@ async function awayForSixSeconds(t: TestContext, lease: 'kept' | 'lost'): Promis
     transaction: (work, options) =>
       state === 'away' ? away() : database.transaction(work, options),
   });
-  const database = cut(place.database);
+  const database = cut(rig.database);
   const engine = createEngine({
     database,
-    leaseDatabase: cut(place.database),
-    registry: place.registry,
-    client: place.client,
+    leaseDatabase: cut(rig.database),
+    registry: rig.registry,
+    client: rig.client,
     funding: sandboxFunding({ database }),
     clock: systemClock,
     log,
     ...(lease === 'kept' ? { options: { leaseMs: 30_000 } } : {}),
   });
-  place.database.closing(() => engine.stop());
+  rig.database.closing(() => engine.stop());
   await engine.start();
   const { workerId } = engine;
   await eventually('it owns every slot', () =>
@@ -301,7 +301,7 @@ async function awayForSixSeconds(t: TestContext, lease: 'kept' | 'lost'): Promis
     await answers.promise;
     return undefined;
   };
-  const rows = await Promise.all(Array.from({ length: 40 }, () => place.pay(engine, 'acme')));
+  const rows = await Promise.all(Array.from({ length: 40 }, () => rig.pay(engine, 'acme')));
   await eventually('the first payments are sent', () => partner.seen.length >= 4);
   state = 'about to go';
   await eventually('the next heartbeat finds no database', () => refused > 0);
@@ -314,8 +314,8 @@ async function awayForSixSeconds(t: TestContext, lease: 'kept' | 'lost'): Promis
   lag.enable();
   backAt = performance.now();
   for (const { platform_payment_id } of rows) {
-    assert.equal((await place.until(platform_payment_id, settled)).status, 'succeeded');
-    assert.deepEqual(await actsOf(place, platform_payment_id), ['authorize', 'capture']);
+    assert.equal((await rig.until(platform_payment_id, settled)).status, 'succeeded');
+    assert.deepEqual(await actsOf(rig, platform_payment_id), ['authorize', 'capture']);
   }
   assert(firstEndAt !== undefined);
   t.diagnostic(`the first payment ended ${Math.round(firstEndAt - backAt)} ms after the return`);

@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import { scriptedPartner, stand } from './testing.ts';
+import { scriptedPartner, engineRig } from './testing.ts';
 
 test('a partner that claims to wait but answers at once is not polled in a tight loop [RU4]', async (t) => {
-  const place = await stand(t);
+  const rig = await engineRig(t);
   const partner = await scriptedPartner(t);
-  await place.register('acme', partner.url, { budget: { wait_seconds: 5 } });
+  await rig.register('acme', partner.url, { budget: { wait_seconds: 5 } });
   const polls: number[] = [];
   partner.script = (seen) => {
     if (seen.method !== 'GET') return undefined;
@@ -14,11 +14,11 @@ test('a partner that claims to wait but answers at once is not polled in a tight
     const payment = partner.payments.values().next().value;
     return { json: payment, headers: { 'preference-applied': 'wait' } };
   };
-  const engine = place.engine({ options: { pollMs: 200 } });
+  const engine = rig.engine({ options: { pollMs: 200 } });
   await engine.start();
-  const row = await place.pay(engine, 'acme');
+  const row = await rig.pay(engine, 'acme');
   assert.equal(
-    (await place.until(row.platform_payment_id, (now) => now.settled_at !== null)).status,
+    (await rig.until(row.platform_payment_id, (now) => now.settled_at !== null)).status,
     'succeeded',
   );
   const gaps = polls.slice(1).map((at, index) => at - (polls[index] ?? 0));

@@ -4,7 +4,7 @@ import { createServer } from 'node:https';
 import type { AddressInfo } from 'node:net';
 import test from 'node:test';
 import { parseJson } from '@duebridge/contract';
-import { scriptedPartner, stand, type Answer, type Stand } from '../engine/testing.ts';
+import { scriptedPartner, engineRig, type Answer, type EngineRig } from '../engine/testing.ts';
 import { openPeer, type Reply } from './http-call.ts';
 import { judgeAccount, judgeBalance } from './client.ts';
 import type { Partner } from './registry.ts';
@@ -72,22 +72,22 @@ test('only the partner’s own 404 says that there is no such account [B1 B2 ER3
   assert.equal(judgeBalance(reply(200, { amount_due_in_cents: '5' })).kind, 'unreachable');
 });
 
-async function partnerOf(place: Stand, url: string): Promise<Partner> {
-  await place.register('acme', url, {
+async function partnerOf(rig: EngineRig, url: string): Promise<Partner> {
+  await rig.register('acme', url, {
     paths: { get_account: '/v9/a/{account_id}', get_balance: '/v9/b/{biller_id}/{account_id}' },
   });
-  const partner = await place.registry.get('acme');
+  const partner = await rig.registry.get('acme');
   assert(partner);
   return partner;
 }
 
 test('a partner’s own paths are used, and no id changes the rest of a path [B1 B2]', async (t) => {
-  const place = await stand(t);
+  const rig = await engineRig(t);
   const scripted = await scriptedPartner(t);
   scripted.script = () => ({ json: {} });
-  const partner = await partnerOf(place, `${scripted.url}/base`);
-  await place.client.getAccount(partner, { biller_id: 'acme', account_id: 'a/../b?c#d' });
-  await place.client.getBalance(partner, { biller_id: '~', account_id: 'x' });
+  const partner = await partnerOf(rig, `${scripted.url}/base`);
+  await rig.client.getAccount(partner, { biller_id: 'acme', account_id: 'a/../b?c#d' });
+  await rig.client.getBalance(partner, { biller_id: '~', account_id: 'x' });
   assert.deepEqual(
     scripted.seen.map((seen) => seen.path),
     ['/base/v9/a/a%2F..%2Fb%3Fc%23d', '/base/v9/b/~/x'],
@@ -95,9 +95,9 @@ test('a partner’s own paths are used, and no id changes the rest of a path [B1
 });
 
 test('a hanging, slow, endless or compressed answer costs a customer no more than the deadline', async (t) => {
-  const place = await stand(t);
+  const rig = await engineRig(t);
   const scripted = await scriptedPartner(t);
-  const partner = await partnerOf(place, scripted.url);
+  const partner = await partnerOf(rig, scripted.url);
   const answers: [string, Answer][] = [
     ['timeout', () => undefined],
     [
@@ -142,7 +142,7 @@ test('a hanging, slow, endless or compressed answer costs a customer no more tha
   for (const [reason, answer] of answers) {
     scripted.script = () => answer;
     const before = performance.now();
-    const outcome = await place.client.getAccount(partner, asked, { deadlineMs: 300 });
+    const outcome = await rig.client.getAccount(partner, asked, { deadlineMs: 300 });
     assert.deepEqual(outcome, { kind: 'unreachable', reason });
     assert.ok(performance.now() - before < 2_000);
   }

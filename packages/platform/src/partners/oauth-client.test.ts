@@ -14,7 +14,7 @@ import {
   tokenForm,
   type TokenSource,
 } from './oauth-client.ts';
-import { scriptedPartner, stand, type Seen, type Stand } from '../engine/testing.ts';
+import { scriptedPartner, engineRig, type Seen, type EngineRig } from '../engine/testing.ts';
 import type { Exchange, Reply } from './http-call.ts';
 import type { PaymentRow } from '../store/payments.ts';
 
@@ -256,12 +256,12 @@ test('a granted scope without write sends no put, and an absent scope counts as 
 });
 
 async function registerOAuth(
-  place: Stand,
+  rig: EngineRig,
   partner_id: string,
   base_url: string,
   token_url: string,
 ): Promise<void> {
-  await place.register(partner_id, base_url, {
+  await rig.register(partner_id, base_url, {
     auth: {
       method: 'oauth',
       token_url,
@@ -273,14 +273,14 @@ async function registerOAuth(
 }
 
 test('a thousand waiting payments fetch one token, and each call carries it as Bearer [OA2 OA3 OA4 PL13]', async (t) => {
-  const place = await stand(t);
+  const rig = await engineRig(t);
   const partner = await scriptedPartner(t);
   partner.pollsToEnd = 0;
-  await registerOAuth(place, 'acme', partner.url, `${partner.url}/oauth/token`);
-  const engine = place.engine();
+  await registerOAuth(rig, 'acme', partner.url, `${partner.url}/oauth/token`);
+  const engine = rig.engine();
   await engine.start();
-  const rows = await Promise.all(Array.from({ length: 1_000 }, () => place.pay(engine, 'acme')));
-  for (const row of rows) await place.until(row.platform_payment_id, settled);
+  const rows = await Promise.all(Array.from({ length: 1_000 }, () => rig.pay(engine, 'acme')));
+  for (const row of rows) await rig.until(row.platform_payment_id, settled);
   const isToken = (seen: Seen): boolean => seen.path === '/oauth/token';
   const fetches = partner.seen.filter(isToken);
   assert.equal(fetches.length, 1);
@@ -292,9 +292,9 @@ test('a thousand waiting payments fetch one token, and each call carries it as B
 });
 
 test('a revoked token leads to one new fetch and one repeat, whoever waits [OA4 PL13]', async (t) => {
-  const place = await stand(t);
+  const rig = await engineRig(t);
   const partner = await scriptedPartner(t);
-  await registerOAuth(place, 'acme', partner.url, `${partner.url}/oauth/token`);
+  await registerOAuth(rig, 'acme', partner.url, `${partner.url}/oauth/token`);
   let issued = 0;
   let valid = '';
   partner.script = (seen) => {
@@ -305,33 +305,33 @@ test('a revoked token leads to one new fetch and one repeat, whoever waits [OA4 
     }
     return seen.headers.authorization === `Bearer ${valid}` ? undefined : { status: 401, json: {} };
   };
-  const engine = place.engine();
+  const engine = rig.engine();
   await engine.start();
-  const warm = await place.pay(engine, 'acme');
-  await place.until(warm.platform_payment_id, settled);
+  const warm = await rig.pay(engine, 'acme');
+  await rig.until(warm.platform_payment_id, settled);
   assert.equal(issued, 1);
   valid = 'revoked';
-  const rows = await Promise.all(Array.from({ length: 50 }, () => place.pay(engine, 'acme')));
+  const rows = await Promise.all(Array.from({ length: 50 }, () => rig.pay(engine, 'acme')));
   for (const row of rows)
-    assert.equal((await place.until(row.platform_payment_id, settled)).status, 'succeeded');
+    assert.equal((await rig.until(row.platform_payment_id, settled)).status, 'succeeded');
   assert.equal(issued, 2);
 });
 
 test('a redirect from the token endpoint is not followed with the secret [OA1]', async (t) => {
-  const place = await stand(t);
+  const rig = await engineRig(t);
   const partner = await scriptedPartner(t);
   const thief = await scriptedPartner(t);
-  await registerOAuth(place, 'acme', partner.url, `${partner.url}/oauth/token`);
+  await registerOAuth(rig, 'acme', partner.url, `${partner.url}/oauth/token`);
   let redirected = 0;
   partner.script = (seen) => {
     if (seen.path !== '/oauth/token' || redirected > 0) return undefined;
     redirected += 1;
     return { status: 307, headers: { location: `${thief.url}/oauth/token` } };
   };
-  const engine = place.engine();
+  const engine = rig.engine();
   await engine.start();
-  const row = await place.pay(engine, 'acme');
-  await place.until(row.platform_payment_id, settled);
+  const row = await rig.pay(engine, 'acme');
+  await rig.until(row.platform_payment_id, settled);
   assert.equal(thief.seen.length, 0);
 });
 
@@ -354,7 +354,7 @@ async function listen(
 }
 
 test('a payment succeeds with tokens of an unmodified oidc-provider [OA1 OA2 OA3 OA4]', async (t) => {
-  const place = await stand(t);
+  const rig = await engineRig(t);
   const partner = await scriptedPartner(t);
   const provider = new Provider('http://127.0.0.1', {
     clients: [
@@ -377,15 +377,15 @@ test('a payment succeeds with tokens of an unmodified oidc-provider [OA1 OA2 OA3
     const known = await provider.ClientCredentials.find(bearer);
     return known === undefined ? { status: 401, json: {} } : undefined;
   };
-  await registerOAuth(place, 'acme', partner.url, `${url}/token`);
-  const engine = place.engine();
+  await registerOAuth(rig, 'acme', partner.url, `${url}/token`);
+  const engine = rig.engine();
   await engine.start();
-  const row = await place.pay(engine, 'acme');
-  assert.equal((await place.until(row.platform_payment_id, settled)).status, 'succeeded');
+  const row = await rig.pay(engine, 'acme');
+  assert.equal((await rig.until(row.platform_payment_id, settled)).status, 'succeeded');
 });
 
 test('a payment succeeds with tokens of an unmodified @node-oauth/oauth2-server [OA1 OA2 OA3 OA4]', async (t) => {
-  const place = await stand(t);
+  const rig = await engineRig(t);
   const partner = await scriptedPartner(t);
   const issued = new Map<string, OAuth2Server.Token>();
   const server = new OAuth2Server({
@@ -436,9 +436,9 @@ test('a payment succeeds with tokens of an unmodified @node-oauth/oauth2-server 
     const bearer = /^Bearer (.+)$/.exec(seen.headers.authorization ?? '')?.[1] ?? '';
     return issued.has(bearer) ? undefined : { status: 401, json: {} };
   };
-  await registerOAuth(place, 'acme', partner.url, `${url}/token`);
-  const engine = place.engine();
+  await registerOAuth(rig, 'acme', partner.url, `${url}/token`);
+  const engine = rig.engine();
   await engine.start();
-  const row = await place.pay(engine, 'acme');
-  assert.equal((await place.until(row.platform_payment_id, settled)).status, 'succeeded');
+  const row = await rig.pay(engine, 'acme');
+  assert.equal((await rig.until(row.platform_payment_id, settled)).status, 'succeeded');
 });

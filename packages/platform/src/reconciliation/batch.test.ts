@@ -14,7 +14,12 @@ import {
   statementOf,
   type StatementLine,
 } from './batch.ts';
-import { scriptedPartner, stand, type Stand, type ScriptedPartner } from '../engine/testing.ts';
+import {
+  scriptedPartner,
+  engineRig,
+  type EngineRig,
+  type ScriptedPartner,
+} from '../engine/testing.ts';
 import { compareLines, readLines, reconcileBatch } from './reconcile.ts';
 import { insertPayment, type PaymentRow } from '../store/payments.ts';
 
@@ -126,40 +131,40 @@ test('two statements are compared line by line, and every disagreement has its k
 });
 
 async function paidBatch(
-  t: Parameters<typeof stand>[0],
+  t: Parameters<typeof engineRig>[0],
   count: number,
-): Promise<{ place: Stand; partner: ScriptedPartner; rows: PaymentRow[]; batch: string }> {
-  const place = await stand(t);
+): Promise<{ rig: EngineRig; partner: ScriptedPartner; rows: PaymentRow[]; batch: string }> {
+  const rig = await engineRig(t);
   const partner = await scriptedPartner(t);
-  await place.register('acme', partner.url);
-  const engine = place.engine();
+  await rig.register('acme', partner.url);
+  const engine = rig.engine();
   await engine.start();
   const rows: PaymentRow[] = [];
-  for (let index = 0; index < count; index += 1) rows.push(await place.pay(engine, 'acme'));
-  const done = await Promise.all(rows.map((row) => place.until(row.platform_payment_id, settled)));
-  return { place, partner, rows: done, batch: done[0]?.platform_batch_id ?? '' };
+  for (let index = 0; index < count; index += 1) rows.push(await rig.pay(engine, 'acme'));
+  const done = await Promise.all(rows.map((row) => rig.until(row.platform_payment_id, settled)));
+  return { rig, partner, rows: done, batch: done[0]?.platform_batch_id ?? '' };
 }
 
 test('payments of one window share a batch, whoever opens it first [PF3]', async (t) => {
-  const place = await stand(t);
-  await place.register('acme', 'http://127.0.0.1:9');
-  await place.register('other', 'http://127.0.0.1:9');
-  const [acme, other] = [await place.registry.get('acme'), await place.registry.get('other')];
+  const rig = await engineRig(t);
+  await rig.register('acme', 'http://127.0.0.1:9');
+  await rig.register('other', 'http://127.0.0.1:9');
+  const [acme, other] = [await rig.registry.get('acme'), await rig.registry.get('other')];
   assert(acme && other);
   const now = at('2026-05-05T12:00:00Z');
   const ids = await Promise.all(
-    Array.from({ length: 20 }, () => batchFor(place.database, acme, now)),
+    Array.from({ length: 20 }, () => batchFor(rig.database, acme, now)),
   );
   assert.equal(new Set(ids).size, 1);
-  assert.notEqual(await batchFor(place.database, other, now), ids[0]);
-  assert.notEqual(await batchFor(place.database, acme, now + 86_400_000), ids[0]);
+  assert.notEqual(await batchFor(rig.database, other, now), ids[0]);
+  assert.notEqual(await batchFor(rig.database, acme, now + 86_400_000), ids[0]);
 });
 
 test('a batch closes once, after its cut-off, when its last payment has ended, and then no payment joins it', async (t) => {
-  const { place, partner, batch, rows } = await paidBatch(t, 3);
-  assert.deepEqual(await closeBatches(place.database, 'test'), []);
+  const { rig, partner, batch, rows } = await paidBatch(t, 3);
+  assert.deepEqual(await closeBatches(rig.database, 'test'), []);
   // The day passes: the cut-off is the one column that the test moves, past the guard.
-  await place.database.transaction(async (tx) => {
+  await rig.database.transaction(async (tx) => {
     await tx.query('ALTER TABLE duebridge_platform.batches DISABLE TRIGGER batches_guard');
     await tx.query(
       "UPDATE duebridge_platform.batches SET cutoff_at = clock_timestamp() - interval '1 second'",
@@ -168,14 +173,14 @@ test('a batch closes once, after its cut-off, when its last payment has ended, a
   });
   partner.pollsToEnd = Number.POSITIVE_INFINITY;
   const closed = await Promise.all(
-    Array.from({ length: 4 }, () => closeBatches(place.database, 'test')),
+    Array.from({ length: 4 }, () => closeBatches(rig.database, 'test')),
   );
-  const all = await place.database.query<{ count: number }>(
+  const all = await rig.database.query<{ count: number }>(
     "SELECT count(*) AS count FROM duebridge_platform.audit WHERE event = 'batch_closed'",
   );
   assert.equal(Number(all[0]?.count), 1);
   assert.ok(closed.flat().length <= 1);
-  const view = await getBatch(place.database, batch);
+  const view = await getBatch(rig.database, batch);
   assert.notEqual(view.closed_at, null);
   assert.deepEqual(view.statement.totals, [
     { status: 'succeeded', count: 3, amount_in_cents: 3 * 12_345 },
@@ -183,23 +188,23 @@ test('a batch closes once, after its cut-off, when its last payment has ended, a
   assert.deepEqual(view.statement, await statementOf(batch, rows));
   // A list leaves out what was compared.
   const { comparison: _comparison, ...listed } = view;
-  assert.deepEqual(await listBatches(place.database, 'acme'), [listed]);
-  assert.deepEqual(await listBatches(place.database, 'nobody'), []);
+  assert.deepEqual(await listBatches(rig.database, 'acme'), [listed]);
+  assert.deepEqual(await listBatches(rig.database, 'nobody'), []);
   await assert.rejects(
-    place.database.query(
+    rig.database.query(
       `INSERT INTO duebridge_platform.payments (platform_payment_id, partner_id, biller_id, account_id, platform_batch_id, amount_in_cents, funding_method)
        SELECT 'late', partner_id, biller_id, account_id, platform_batch_id, 1, 'x' FROM duebridge_platform.payments LIMIT 1`,
     ),
   );
   await assert.rejects(
-    getBatch(place.database, 'no-such'),
+    getBatch(rig.database, 'no-such'),
     (error) => error instanceof Refusal && error.code === 'BATCH_NOT_FOUND',
   );
 });
 
 test('equal statements settle a batch in one call; without one each payment is read [PF3 EE3]', async (t) => {
-  const { place, partner, batch, rows } = await paidBatch(t, 4);
-  const read = await reconcileBatch(place, batch, {}, 'operator');
+  const { rig, partner, batch, rows } = await paidBatch(t, 4);
+  const read = await reconcileBatch(rig, batch, {}, 'operator');
   assert.deepEqual(read, {
     platform_batch_id: batch,
     method: 'payments',
@@ -209,7 +214,7 @@ test('equal statements settle a batch in one call; without one each payment is r
   const own = await statementOf(batch, rows);
   partner.script = (seen) => (seen.path === `/batch/${batch}` ? { json: own } : undefined);
   const calls = partner.seen.length;
-  const reconciled = await reconcileBatch(place, batch, {}, 'operator');
+  const reconciled = await reconcileBatch(rig, batch, {}, 'operator');
   assert.deepEqual(reconciled, {
     platform_batch_id: batch,
     method: 'statement',
@@ -220,7 +225,7 @@ test('equal statements settle a batch in one call; without one each payment is r
 });
 
 test('a partner that lost, changed or added money is caught, and nothing is repaired [PF6]', async (t) => {
-  const { place, partner, batch, rows } = await paidBatch(t, 5);
+  const { rig, partner, batch, rows } = await paidBatch(t, 5);
   const [lost, short, failed, moved] = rows;
   assert(lost && short && failed && moved);
   partner.payments.delete(lost.platform_payment_id);
@@ -233,17 +238,17 @@ test('a partner that lost, changed or added money is caught, and nothing is repa
   Object.assign(partner.payments.get(moved.platform_payment_id)!, {
     posted_at: '2030-01-01T00:00:00Z',
   });
-  const { differences } = await reconcileBatch(place, batch, {}, 'operator');
+  const { differences } = await reconcileBatch(rig, batch, {}, 'operator');
   const kinds = new Map(differences.map((one) => [one.platform_payment_id, one.kind]));
   assert.deepEqual(
     [lost, short, failed, moved].map((row) => kinds.get(row.platform_payment_id)),
     ['missing_there', 'amount', 'status', 'time'],
   );
   assert.equal(differences.length, 4);
-  const after = await Promise.all(rows.map((row) => place.until(row.platform_payment_id, settled)));
+  const after = await Promise.all(rows.map((row) => rig.until(row.platform_payment_id, settled)));
   assert.deepEqual(after, rows);
   const csv = `${rows.map((row) => `${row.platform_payment_id},succeeded,12345`).join('\n')}\nextra-1,succeeded,7\n`;
-  const filed = await reconcileBatch(place, batch, { csv }, 'operator');
+  const filed = await reconcileBatch(rig, batch, { csv }, 'operator');
   assert.deepEqual(filed.differences, [
     { platform_payment_id: 'extra-1', kind: 'missing_here', here: null, there: 'succeeded' },
   ]);
@@ -253,7 +258,7 @@ test('a partner that lost, changed or added money is caught, and nothing is repa
     seen.path === `/batch/${batch}`
       ? { json: oneMore }
       : { json: rows.find((row) => seen.path.endsWith(row.platform_payment_id)) };
-  const more = await reconcileBatch(place, batch, {}, 'operator');
+  const more = await reconcileBatch(rig, batch, {}, 'operator');
   assert.deepEqual(
     more.differences.map((one) => one.kind),
     ['missing_here'],
@@ -267,7 +272,7 @@ test('a partner that lost, changed or added money is caught, and nothing is repa
       : seen.path.endsWith(lost.platform_payment_id)
         ? { status: 404, json: { code: 'PAYMENT_NOT_FOUND', message: 'no' } }
         : { json: rows.find((row) => seen.path.endsWith(row.platform_payment_id)) };
-  const both = await reconcileBatch(place, batch, {}, 'operator');
+  const both = await reconcileBatch(rig, batch, {}, 'operator');
   assert.deepEqual(both.differences.map((one) => one.kind).toSorted(), [
     'missing_here',
     'missing_there',
@@ -275,36 +280,36 @@ test('a partner that lost, changed or added money is caught, and nothing is repa
 });
 
 test('an unfinished comparison does not count as agreement', async (t) => {
-  const { place, partner, batch } = await paidBatch(t, 3);
+  const { rig, partner, batch } = await paidBatch(t, 3);
   partner.script = () => ({ status: 503, json: {} });
   await assert.rejects(
-    reconcileBatch(place, batch, {}, 'operator'),
+    reconcileBatch(rig, batch, {}, 'operator'),
     (error) => error instanceof Refusal && error.code === 'PARTNER_UNREACHABLE',
   );
   await assert.rejects(
-    reconcileBatch(place, 'no-such', {}, 'operator'),
+    reconcileBatch(rig, 'no-such', {}, 'operator'),
     (error) => error instanceof Refusal && error.code === 'BATCH_NOT_FOUND',
   );
 });
 
 test('a payment that joins between check and close keeps its batch open', async (t) => {
-  const place = await stand(t);
-  await place.register('acme', 'http://127.0.0.1:1');
-  const partner = await place.registry.get('acme');
-  const engine = place.engine();
+  const rig = await engineRig(t);
+  await rig.register('acme', 'http://127.0.0.1:1');
+  const partner = await rig.registry.get('acme');
+  const engine = rig.engine();
   // A window that has just ended by the database's clock; this host's is a moment behind.
   const justNow = Date.now() - 1_000;
   const batch_cutoff = new Date(justNow).toISOString().slice(11, 16);
   const cutoff = cutoffAfter({ batch_time_zone: 'UTC', batch_cutoff }, justNow - 60_000);
   const late = { ...partner!, batch_time_zone: 'UTC', batch_cutoff };
-  const platform_batch_id = await batchFor(place.database, late, cutoff - 1);
+  const platform_batch_id = await batchFor(rig.database, late, cutoff - 1);
   let joined: PaymentRow | undefined;
   const database: Database = {
-    ...place.database,
+    ...rig.database,
     async query<Row>(statement: Statement, values?: readonly unknown[]): Promise<Row[]> {
-      const rows = await place.database.query<Row>(statement, values);
+      const rows = await rig.database.query<Row>(statement, values);
       if (typeof statement !== 'string' && statement.name === 'batch_due') {
-        joined = await insertPayment(place.database, {
+        joined = await insertPayment(rig.database, {
           partner_id: 'acme',
           biller_id: 'acme',
           account_id: 'A',
@@ -325,22 +330,22 @@ test('a payment that joins between check and close keeps its batch open', async 
   };
   assert.deepEqual(await closeBatches(database, 'test'), []);
   assert.equal(joined?.platform_batch_id, platform_batch_id);
-  assert.equal((await getBatch(place.database, platform_batch_id)).closed_at, null);
+  assert.equal((await getBatch(rig.database, platform_batch_id)).closed_at, null);
 });
 
 test('listing batches reads no payment, checking a large one is one look-up, and all due batches close in one round, each once', async (t) => {
-  const place = await stand(t);
-  await place.register('acme', 'http://127.0.0.1:9');
-  const partner = await place.registry.get('acme');
+  const rig = await engineRig(t);
+  await rig.register('acme', 'http://127.0.0.1:9');
+  const partner = await rig.registry.get('acme');
   assert(partner);
   const day = 86_400_000;
   const ids: string[] = [];
   // One large batch with a single payment left, and many small ones whose payments have all ended.
   for (let index = 0; index < 60; index += 1) {
-    ids.push(await batchFor(place.database, partner, Date.now() - (index + 2) * day));
+    ids.push(await batchFor(rig.database, partner, Date.now() - (index + 2) * day));
   }
   const [large] = ids;
-  await place.database.transaction(async (tx) => {
+  await rig.database.transaction(async (tx) => {
     await tx.query('SET LOCAL session_replication_role = replica');
     await tx.query(
       `INSERT INTO duebridge_platform.payments (platform_payment_id, partner_id, biller_id, account_id, platform_batch_id,
@@ -358,11 +363,11 @@ test('listing batches reads no payment, checking a large one is one look-up, and
   });
   // One connection, which tells what it has read when it is asked.
   const one = openDatabase({
-    url: place.database.url,
+    url: rig.database.url,
     applicationName: 'closes batches',
     maxConnections: 1,
   });
-  place.database.closing(() => one.close());
+  rig.database.closing(() => one.close());
   const read = async (): Promise<number> => {
     await one.query('SELECT pg_stat_force_next_flush()');
     const [row] = await one.query<{ n: number }>(
@@ -377,7 +382,7 @@ test('listing batches reads no payment, checking a large one is one look-up, and
   assert.ok(listed.every((batch) => batch.statement === null));
   assert.equal(await read(), counted, 'the list read payments');
   // Two workers, each with half of the slots.
-  await place.database.query(`UPDATE duebridge_platform.slots SET worker_id = 'w' || slot % 2`);
+  await rig.database.query(`UPDATE duebridge_platform.slots SET worker_id = 'w' || slot % 2`);
   const before = await read();
   const closed = await Promise.all(
     ['w0', 'w1'].map((worker) => closeBatches(one, worker, { of: worker })),
@@ -392,13 +397,13 @@ test('listing batches reads no payment, checking a large one is one look-up, and
 });
 
 test('closing a batch, and showing an open one, hold a page of its lines at a time', async (t) => {
-  const place = await stand(t);
-  await place.register('acme', 'http://127.0.0.1:9');
-  const partner = await place.registry.get('acme');
+  const rig = await engineRig(t);
+  await rig.register('acme', 'http://127.0.0.1:9');
+  const partner = await rig.registry.get('acme');
   assert(partner);
-  const batch = await batchFor(place.database, partner, Date.now() - 2 * 86_400_000);
+  const batch = await batchFor(rig.database, partner, Date.now() - 2 * 86_400_000);
   const count = 12_345;
-  await place.database.transaction(async (tx) => {
+  await rig.database.transaction(async (tx) => {
     await tx.query('SET LOCAL session_replication_role = replica');
     // Not in the order of their ids.
     await tx.query(
@@ -409,13 +414,13 @@ test('closing a batch, and showing an open one, hold a page of its lines at a ti
       [batch, count],
     );
   });
-  const lines = await linesOfBatch(place.database, batch);
+  const lines = await linesOfBatch(rig.database, batch);
   assert.equal(lines.length, count);
   let most = 0;
   const counting: Database = {
-    ...place.database,
+    ...rig.database,
     transaction: (work, options) =>
-      place.database.transaction(
+      rig.database.transaction(
         (tx) =>
           work({
             async query<Row>(statement: Statement, values?: readonly unknown[]): Promise<Row[]> {
@@ -430,7 +435,7 @@ test('closing a batch, and showing an open one, hold a page of its lines at a ti
   const expected = await statementOf(batch, lines);
   assert.deepEqual((await getBatch(counting, batch)).statement, expected);
   assert.deepEqual(await closeBatches(counting, 'test'), [batch]);
-  assert.deepEqual((await getBatch(place.database, batch)).statement, expected);
+  assert.deepEqual((await getBatch(rig.database, batch)).statement, expected);
   assert.equal(expected.totals[0]?.amount_in_cents, (count * (count + 1)) / 2);
   assert.equal(most, 5_000, 'the lines came otherwise than page by page');
 });

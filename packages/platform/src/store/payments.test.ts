@@ -2,17 +2,17 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import { constraintOf, type Database } from '@duebridge/runtime';
-import { idleWorker, stand, type Stand, writer } from '../engine/testing.ts';
+import { idleWorker, engineRig, type EngineRig, writer } from '../engine/testing.ts';
 import { advance, ARRIVALS, findPayment, insertPayment, paymentsOfSession } from './payments.ts';
 import { listPayments } from './payment-search.ts';
 import { batchFor } from '../reconciliation/batch.ts';
 
-async function ground(t: Parameters<typeof stand>[0]): Promise<Stand & { id: string }> {
-  const place = await stand(t);
-  await place.register('acme', 'http://127.0.0.1:9');
-  await idleWorker(place.database, 'me', [7]);
-  const row = await place.pay(place.engine(), 'acme', { slot: 7, session_id: 'session-1' });
-  return { ...place, id: row.platform_payment_id };
+async function ground(t: Parameters<typeof engineRig>[0]): Promise<EngineRig & { id: string }> {
+  const rig = await engineRig(t);
+  await rig.register('acme', 'http://127.0.0.1:9');
+  await idleWorker(rig.database, 'me', [7]);
+  const row = await rig.pay(rig.engine(), 'acme', { slot: 7, session_id: 'session-1' });
+  return { ...rig, id: row.platform_payment_id };
 }
 
 async function refused(
@@ -167,37 +167,37 @@ test('audit lines can be added but not changed or removed [EE8]', async (t) => {
 });
 
 test('funds are captured or released once, however often either is requested [PL7]', async (t) => {
-  const place = await ground(t);
+  const rig = await ground(t);
   const order = {
-    platform_payment_id: place.id,
+    platform_payment_id: rig.id,
     funding_method: 'sandbox_bank',
     amount_in_cents: 5,
   };
   const again = <T>(act: () => Promise<T>): Promise<T[]> =>
     Promise.all(Array.from({ length: 20 }, act));
-  const authorized = await again(() => place.funding.authorize(order));
+  const authorized = await again(() => rig.funding.authorize(order));
   assert.deepEqual(new Set(authorized.map((outcome) => outcome.kind)), new Set(['authorized']));
-  await again(() => place.funding.capture(order));
+  await again(() => rig.funding.capture(order));
   const acts = (): Promise<object[]> =>
-    place.database.query('SELECT act FROM duebridge_platform.sandbox_funds ORDER BY phase');
+    rig.database.query('SELECT act FROM duebridge_platform.sandbox_funds ORDER BY phase');
   assert.deepEqual(await acts(), [{ act: 'authorize' }, { act: 'capture' }]);
   // Captured funds are never voided: they are refunded, and only once.
-  const released = await again(() => place.funding.void(order));
+  const released = await again(() => rig.funding.void(order));
   assert.deepEqual(new Set(released.map((settled) => settled?.kind)), new Set(['refunded']));
   assert.deepEqual(await acts(), [{ act: 'authorize' }, { act: 'capture' }, { act: 'refund' }]);
 });
 
 test('payments are listed newest first, page by page, and found by their session', async (t) => {
-  const place = await ground(t);
-  const partner = await place.registry.get('acme');
+  const rig = await ground(t);
+  const partner = await rig.registry.get('acme');
   assert(partner);
-  const made = [place.id];
+  const made = [rig.id];
   for (let count = 0; count < 4; count += 1) {
-    const row = await insertPayment(place.database, {
+    const row = await insertPayment(rig.database, {
       partner_id: 'acme',
       biller_id: 'acme',
       account_id: 'A',
-      platform_batch_id: await batchFor(place.database, partner, Date.now()),
+      platform_batch_id: await batchFor(rig.database, partner, Date.now()),
       amount_in_cents: 1 + count,
       session_id: null,
       funding_method: 'sandbox_bank',
@@ -207,12 +207,12 @@ test('payments are listed newest first, page by page, and found by their session
     });
     made.push(row.platform_payment_id);
   }
-  const first = await listPayments(place.database, {
+  const first = await listPayments(rig.database, {
     limit: 3,
     partner_id: 'acme',
     status: 'processing',
   });
-  const rest = await listPayments(place.database, {
+  const rest = await listPayments(rig.database, {
     limit: 3,
     cursor: first.at(-1)?.platform_payment_id,
   });
@@ -220,8 +220,8 @@ test('payments are listed newest first, page by page, and found by their session
     [...first, ...rest].map((row) => row.platform_payment_id),
     made.toReversed(),
   );
-  assert.deepEqual(await listPayments(place.database, { limit: 3, stage: 'review' }), []);
-  const [mine, ...none] = await paymentsOfSession(place.database, 'session-1');
-  assert.equal(mine?.platform_payment_id, place.id);
+  assert.deepEqual(await listPayments(rig.database, { limit: 3, stage: 'review' }), []);
+  const [mine, ...none] = await paymentsOfSession(rig.database, 'session-1');
+  assert.equal(mine?.platform_payment_id, rig.id);
   assert.deepEqual(none, []);
 });
