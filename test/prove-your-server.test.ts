@@ -180,7 +180,7 @@ test('every command of the guide does what the guide says', async () => {
       assert.match(output.text.trim(), pattern(expected.trim()), script);
     }
   }
-  assert.match(readFileSync(join(folder, 'report.html'), 'utf8'), /Keeps the interface/);
+  assert.match(readFileSync(join(folder, 'report.html'), 'utf8'), /Conforms to the interface/);
   assert.match(readFileSync(join(folder, 'conformance.xml'), 'utf8'), /<testcase /);
   const json = JSON.parse(readFileSync(join(folder, 'conformance.json'), 'utf8')) as object;
   assert.ok('verdict' in json);

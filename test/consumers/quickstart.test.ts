@@ -61,7 +61,7 @@ describe('a stranger who follows the page ends with a green report', { concurren
         )
         .flatMap((part) => part.blocks);
       const report = await follow(cleanup, consumer, blocks, await portsOf(blocks, port));
-      assert.match(report, /keeps the interface: (\d+) of \1 checks passed/);
+      assert.match(report, /conforms to the interface: (\d+) of \1 checks passed/);
       t.diagnostic(`${((performance.now() - begun) / 1000).toFixed(1)} s from an empty folder`);
     });
   }

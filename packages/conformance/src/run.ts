@@ -194,7 +194,7 @@ export interface PartnerRunOptions extends RunOptions {
 
 /** Options of a run against a platform. */
 export interface PlatformRunOptions extends RunOptions {
-  /** Makes the platform pay; the driver named by the target file unless given. */
+  /** Makes the platform pay; by default the driver that the target file selects. */
   readonly driver?: MakeDriver;
   /** Called with the payment that a person should make at the platform now. */
   readonly onPrompt?: (sentence: string) => void;
@@ -343,7 +343,7 @@ export async function judgePlatform(
         if (opened instanceof Error) {
           const { host, port } = target.caller;
           book.problem ??= {
-            sentence: `The scripted partner or its page cannot listen on ${host}:${port} (${opened.message}): free it, or fix caller.host, caller.port, caller.page_port or caller.tls.`,
+            sentence: `The scripted partner or its page cannot listen on ${host}:${port} (${opened.message}): free the port, or fix caller.host, caller.port, caller.page_port or caller.tls.`,
           };
         } else caller = opened;
       }
@@ -380,13 +380,13 @@ async function judgeNoCaller(
   for (const one of cases) {
     await book.judge(one, new Findings(profile), async () => {
       throw new Skipped(
-        'the target declares no "caller": how the platform is registered with the scripted partner',
+        'the target declares no "caller", which describes how the scripted partner is registered with the platform',
       );
     });
   }
 }
 
-/** Checks whose faults meet only their own payments run side by side, where the platform can be made to pay side by side. */
+/** Checks whose faults affect only their own payments run in parallel if the platform can make payments in parallel. */
 async function runCallerCases(
   run: CallerRun,
   cases: readonly CallerCase[],
@@ -529,7 +529,7 @@ class ResultBook {
         this.#judgeFailed.push(
           `${check.id}: ${error instanceof Error ? error.message : String(error)}`,
         );
-        skipped = 'the judge itself failed here';
+        skipped = 'the judge failed with an internal error';
       }
     }
     const verdict = verdictOf(context.all, skipped);

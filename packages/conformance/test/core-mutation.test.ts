@@ -1,13 +1,13 @@
 /**
- * The short form of `npm run mutation -- core`: a handful of mutants of the engine, each a bug that somebody could write, are killed
- * by the fast tests; and the books of the last run (docs/mutation.md) agree with the files as they stand.
+ * The short form of `npm run mutation -- core`: a few mutants of the engine, each a realistic bug, are killed
+ * by the fast tests; and the recorded results of the last run (docs/mutation.md) agree with the current files.
  */
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import { CORE, mutantsOf, mutateCore } from './mutation/core.ts';
 import { CORE_SURVIVORS, coreExplanationOf, keptCore } from './mutation/core-scores.ts';
 
-/** By the end of the path and Mutation.name. */
+/** Keyed by the end of the path and Mutation.name. */
 const BUGS: readonly (readonly [bug: string, file: string, name: string])[] = [
   ['a lease relied on too long', 'lease.ts', 'const KEPT_PART = 0.7; | 0.7 -> 1.7'],
   [
@@ -52,7 +52,7 @@ test('every survivor of the core is explained or listed as open, and every expla
       killed,
       file,
     );
-    // A survivor whose line is gone says nothing of the code as it stands.
+    // A survivor whose line no longer exists says nothing about the current code.
     const present = new Set(mutantsOf(file).map((mutation) => mutation.name));
     const gone = [...survivors, ...unreached].filter((one) => !present.has(one));
     assert.deepEqual(gone, [], `${file}: try its mutants again`);

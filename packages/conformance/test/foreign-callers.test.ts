@@ -1,6 +1,6 @@
 /**
- * Callers that are not ours, judged end to end: small platforms in plain Node and in Python, written
- * from the interface alone, made to pay by a request, by a command, and by a person at the terminal.
+ * Third-party callers, judged end to end: small platforms in plain Node and in Python, written
+ * only from the interface, made to pay by a request, by a command, and by a person at the terminal.
  */
 import assert from 'node:assert/strict';
 import { spawn, spawnSync, type ChildProcess } from 'node:child_process';
@@ -42,7 +42,7 @@ function skipped(report: RunReport): string[] {
   return report.results.filter(({ verdict }) => verdict === 'SKIP').map(({ id }) => id);
 }
 
-/** Starts a client that pays at this partner; gives its address once it says it. */
+/** Starts a client that pays at this partner; resolves to its URL once the client prints it. */
 async function start(
   { file, command }: { file: string; command: string },
   partner_url: string,
@@ -157,7 +157,7 @@ for (;;) {
     const { url, child } = await start(client, `http://127.0.0.1:${port}`, 'key');
     const told: string[] = [];
     const asked: string[] = [];
-    /** The payments made, by the amount as the judge writes it: that is how it names them. */
+    /** The payments made, keyed by the amount as the judge prints it, because the judge names them by amount. */
     const made = new Map<string, Promise<string>>();
     const pay = async (amount_in_cents: number): Promise<string> => {
       const body = { biller_id: 'a-biller', account_id: 'A-1', amount_in_cents };
@@ -205,7 +205,7 @@ for (;;) {
     const tokens = await openPlatformProxy('biller');
     const seen: string[] = [];
     const done = new AbortController();
-    /** A person with a browser: opens the page, follows the link, pays what is asked for, and presses a button. */
+    /** A person with a browser: opens the page, follows the link, pays the requested amount, and presses a button. */
     const person = async (page: string): Promise<void> => {
       let last = '';
       while (!done.signal.aborted) {

@@ -1,6 +1,6 @@
 /**
- * The short form of `npm run fresh`: a few wrong peers that nobody wrote a check against, chosen by
- * a seed, are judged again, and the page of the last full run is held to its results.
+ * The short form of `npm run fresh`: a few wrong peers that were written without knowledge of the checks, chosen by
+ * a seed, are judged again, and the page of the last full run must match its results.
  */
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
@@ -12,10 +12,10 @@ import { sample } from './mutation/fate.ts';
 
 const SEED = 5;
 
-/** None of the callers: what one does not do has to be waited for, too long for this. */
+/** None of the callers: waiting for a call that never comes takes too long for this test. */
 const COUNTS = { partners: 7, platforms: 5 } as const;
 
-/** Faults that show seconds after a payment, and so not at the pace of tests. */
+/** Faults that show only seconds after a payment, later than the tests wait. */
 const TAKES_SECONDS =
   /^(?:ReturnedByBank|CanceledIsPosted|PostedAgainEachRun|ArchivedAfterSeconds|TimestampsTouchedByPut|IdsForTenSeconds|ReasonTranslatedLater|RepeatReadsTheJournal|ReplicaOfItsOwn|ThreeCaches|LaggingReplica|StatusBehindOnOneOfThree|QueueInMemory|TwoPosters|LostUpdate|LastOfTheTickWins)$/;
 
@@ -38,7 +38,7 @@ describe(
     }
     for (const { kind, name, judge } of jobs().filter(({ how }) => how === 'right')) {
       if (kind === 'callers') continue;
-      test(`${kind}: the right one (${name}) that they derive from is not accused`, async () => {
+      test(`${kind}: the correct peer (${name}) on which they are based passes`, async () => {
         const { failed, warned, first } = await judge(QUICK);
         assert.deepEqual([...failed, ...warned], [], first.join('\n'));
       });
@@ -46,7 +46,7 @@ describe(
   },
 );
 
-test('every wrong peer was judged, and one that no check fails is explained', () => {
+test('every wrong peer was judged, and each one that passes is explained', () => {
   const results = kept();
   const keys = fresh().map(({ kind, name }) => `${kind} ${name}`);
   assert.deepEqual(Object.keys(results).sort(), [...keys].sort());
@@ -60,6 +60,6 @@ test('every wrong peer was judged, and one that no check fails is explained', ()
   }
 });
 
-test('the page of the fresh peers tells what the last full run came to', () => {
+test('docs/fresh-peers.md matches the results of the last full run', () => {
   assert.equal(readFileSync(PAGE, 'utf8'), page(kept()), 'stale: npm run fresh -- partners Right');
 });

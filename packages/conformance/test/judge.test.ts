@@ -1,6 +1,6 @@
 /**
- * The judge against servers that are not there, not right, or not sane: one sentence instead of a
- * wall of failures, no crash, no hang; and reports that say the same in every form.
+ * The judge against servers that are unreachable, wrong or malicious: one sentence instead of a
+ * wall of failures, no crash, no hang; and reports with the same content in every format.
  */
 import assert from 'node:assert/strict';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
@@ -76,7 +76,7 @@ async function withPartner<T>(
   }
 }
 
-/** A server that does with each connection or request whatever the test says. */
+/** A server whose handling of each connection or request is given by the test. */
 async function withServer<T>(
   server: net.Server | http.Server,
   use: (url: string) => Promise<T>,
@@ -226,27 +226,27 @@ describe(
         ),
         Buffer.from(body),
       ]);
-    // The first two answers are right, so that pre-flight passes and the checks meet the rest.
+    // The first two responses are correct, so that pre-flight passes and the checks get the rest.
     const madness: readonly [string, (socket: Socket, number: number) => void][] = [
       ['random bytes', (socket, number) => void socket.end(randomBytes(number, 300))],
       ['a web page as JSON', (socket) => void socket.end(answer('<html>'))],
-      ['half an answer', (socket) => void socket.end(answer(right).subarray(0, 90))],
-      ['half a status line', (socket) => void socket.end('HTTP/1.')],
-      ['the answer byte by byte forever', (socket) => drip(socket)],
-      ['a body without end', (socket) => flood(socket)],
+      ['a truncated response', (socket) => void socket.end(answer(right).subarray(0, 90))],
+      ['a truncated status line', (socket) => void socket.end('HTTP/1.')],
+      ['an endless response, byte by byte', (socket) => drip(socket)],
+      ['an endless body', (socket) => flood(socket)],
       ['ten thousand headers', (socket) => void socket.end(answer(right, manyHeaders()))],
-      ['JSON nested without bottom', (socket) => void socket.end(answer('['.repeat(100_000)))],
+      ['deeply nested JSON', (socket) => void socket.end(answer('['.repeat(100_000)))],
       [
-        'numbers beyond all bounds',
+        'numbers out of range',
         (socket) =>
           void socket.end(answer(`{"amount_in_cents":1e999,"status":${'9'.repeat(5_000)}}`)),
       ],
       [
-        'keys that bite JavaScript',
+        'keys such as __proto__',
         (socket) => void socket.end(answer('{"__proto__":{"status":"succeeded"},"constructor":1}')),
       ],
       [
-        'half characters and nulls',
+        'invalid UTF-8 and NULs',
         (socket) =>
           void socket.end(
             answer(
@@ -255,25 +255,25 @@ describe(
           ),
       ],
       [
-        'two answers at once',
+        'two responses to one request',
         (socket) => void socket.end(Buffer.concat([answer(right), answer(right)])),
       ],
       [
-        'two content lengths',
+        'two Content-Length headers',
         (socket) =>
           void socket.end(
             `HTTP/1.1 200 OK\r\ncontent-length: 5\r\ncontent-length: 6\r\n\r\nabcdef`,
           ),
       ],
       [
-        'a body that is no gzip',
+        'a body that is not gzip',
         (socket) =>
           void socket.end(
             answer('not gzip', 'content-encoding: gzip\r\ncontent-type: application/json'),
           ),
       ],
       [
-        'status 999 and 100 alone',
+        'only status 999 and 100',
         (socket, number) =>
           void socket.end(
             number % 2 === 0
@@ -282,7 +282,7 @@ describe(
           ),
       ],
       [
-        'an upgrade nobody asked for',
+        'an unrequested upgrade',
         (socket) =>
           void socket.end(
             'HTTP/1.1 101 Switching Protocols\r\nupgrade: x\r\nconnection: upgrade\r\n\r\n',
@@ -294,7 +294,7 @@ describe(
           void socket.end('HTTP/1.1 429 Wait\r\nretry-after: 0\r\ncontent-length: 0\r\n\r\n'),
       ],
       [
-        'records that are arrays, texts and nulls',
+        'records that are arrays, strings and nulls',
         (socket, number) =>
           void socket.end(answer(['[]', '"x"', 'null', 'true', '7'][number % 5] ?? '')),
       ],
@@ -346,7 +346,7 @@ describe(
         const server = net.createServer((socket) => {
           socket.on('data', () => {
             connections += 1;
-            // Connection 1 is the look whether anything listens; request 1 is the known account.
+            // Connection 1 is the reachability test; request 1 reads the known account.
             if (connections === 1) socket.end(answer(right));
             else act(socket, connections);
           });
@@ -587,7 +587,7 @@ describe('reports', () => {
   });
 });
 
-/** The same bytes for the same number: what a fuzzed peer says can be had again. */
+/** Returns the same bytes for the same number, so that a fuzzed peer is reproducible. */
 function randomBytes(seed: number, length: number): Buffer {
   const bytes = Buffer.alloc(length);
   let state = seed + 1;

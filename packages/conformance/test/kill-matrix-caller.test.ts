@@ -1,4 +1,4 @@
-/** The part of the kill matrix in which platforms that call wrongly are caught. */
+/** The part of the kill matrix for platforms that call a partner. */
 import assert from 'node:assert/strict';
 import test, { describe } from 'node:test';
 import { CALLER_CASES } from '../src/cases/index.ts';
@@ -10,7 +10,7 @@ import { openPlatformProxy, smallPlatform } from './wrong-platform.ts';
 
 const CALLER_CHECKS = CALLER_CASES.map(({ id }) => id);
 
-/** Judges how a small platform calls, wrong or right. */
+/** Judges the calls of a small platform, wrong or correct. */
 async function judgeCaller(
   fault: CallerMutant['name'] | undefined,
   method: 'key' | 'oauth',
@@ -37,7 +37,7 @@ async function judgeCaller(
         authentication,
         biller_id: 'judge',
         account_id: 'A-1',
-        // What a right platform does takes a loaded machine some seconds; a wrong one that gives up is waited for in full.
+        // A correct platform needs some seconds on a loaded machine; for a wrong one that gives up, the judge waits the full time.
         patience_seconds: fault === undefined ? 20 : 8,
       },
     };

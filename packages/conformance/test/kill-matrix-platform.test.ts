@@ -1,4 +1,4 @@
-/** The part of the kill matrix in which wrong token endpoints are caught. */
+/** The part of the kill matrix for token endpoints. */
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import test, { describe } from 'node:test';
@@ -12,7 +12,7 @@ import { json, openPlatformProxy } from './wrong-platform.ts';
 
 const TOKEN_CHECKS = TOKEN_CASES.map(({ id }) => id);
 
-/** Judges a token endpoint, wrong or right. */
+/** Judges a token endpoint, wrong or correct. */
 async function judgeTokens(
   peer: Pick<TokenMutant, 'behaviour' | 'kind' | 'profile' | 'rate'>,
   delay_ms = 0,
@@ -31,7 +31,7 @@ async function judgeTokens(
   }
 }
 
-/** Every check passes. A machine too slow to send more than the limit allows leaves T14 without a verdict. */
+/** Every check passes. On a machine too slow to exceed the limit, T14 has no verdict. */
 function passes(report: RunReport): void {
   const others = report.results.filter(({ id, verdict }) => id !== 'T14' || verdict !== 'SKIP');
   assert.ok(others.every(({ verdict }) => verdict === 'PASS'));
@@ -52,7 +52,7 @@ describe('a correct platform passes', { concurrency: AT_ONCE }, () => {
   });
 
   test('a slow token endpoint is not accused', async () => {
-    // Two seconds a call, scaled to a tenth with everything that the judge waits for.
+    // Two seconds per call, scaled to a tenth together with all waits of the judge.
     const report = await judgeTokens({ behaviour: () => ({}), profile: 'strict' }, 200);
     assert.equal(tell(report), '');
     passes(report);

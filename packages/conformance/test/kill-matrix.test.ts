@@ -1,6 +1,6 @@
 /**
- * The kill matrix: every wrong peer is caught by its check, and by no must-check that has no business
- * with it; a right peer passes all; every check has a file, and every file a killer.
+ * The kill matrix: every wrong peer is caught by its check and fails no unrelated must-check;
+ * a correct peer passes all checks; every check has a file and at least one wrong peer.
  */
 import assert from 'node:assert/strict';
 import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
@@ -36,7 +36,7 @@ const MUTANTS = [...PARTNERS, ...TOKEN_MUTANTS, ...CALLER_MUTANTS];
 
 type Peer = Pick<PartnerMutant, 'auth' | 'how' | 'profile' | 'behaviour' | 'restarted'>;
 
-/** Judges one partner, wrong or right, and gives the report of its last run. */
+/** Judges one partner, wrong or correct, and returns the report of its last run. */
 async function judge(peer: Peer): Promise<RunReport> {
   const auth = AUTHS[peer.auth ?? 'key'];
   const partner = await startScriptedPartner({

@@ -1,10 +1,10 @@
-/** What the two halves of the kill matrix share: the pace, and what counts as caught. */
+/** Shared by the parts of the kill matrix: the pace, and what counts as caught. */
 import assert from 'node:assert/strict';
 import type { Pace } from '../src/check/pace.ts';
 import type { RunReport } from '../src/run.ts';
 import type { PartnerMutant } from './mutants.ts';
 
-/** Faster than a real run, and otherwise the same. */
+/** Faster than a real run, otherwise equal. */
 export const QUICK: Partial<Pace> = {
   poll_first_ms: 10,
   poll_longest_ms: 50,
@@ -17,15 +17,15 @@ export const QUICK: Partial<Pace> = {
   quiet_ms: 600,
 };
 
-/** How many wrong peers are judged at once: two cores, and most of the time is waiting. */
+/** Wrong peers judged concurrently: most of the time is spent waiting, even on two cores. */
 export const AT_ONCE = 10;
 
-/** How many callers: the checks of each run side by side already. */
+/** Callers judged concurrently: fewer, because the checks of each already run in parallel. */
 export const CALLERS_AT_ONCE = 5;
 
 export const DAY_MS = 24 * 60 * 60 * 1_000;
 
-/** Checks that look at every payment of a run again, and so see what many others see. */
+/** Checks that examine every payment of a run again, and therefore find the same defects as many others. */
 const WHOLE_RUN = ['P60', 'P61', 'P62', 'P63', 'P64', 'P65', 'P66'];
 
 export function tell(report: RunReport): string {
@@ -37,7 +37,7 @@ export function tell(report: RunReport): string {
     .join('\n');
 }
 
-/** Caught by the checks meant for it, and failed by no other than those it says. */
+/** Asserts that a peer is caught by its checks and fails no others than those it lists. */
 export function isCaught(
   mutant: Pick<PartnerMutant, 'breaks' | 'also' | 'verdict'>,
   report: RunReport,

@@ -589,7 +589,7 @@ export const PARTNER_MUTANTS: readonly PartnerMutant[] = [
           const id = call.params['platform_payment_id'] ?? '';
           if (call.method !== 'PUT' || answer.status !== 200 || answered.has(id)) return undefined;
           return async (wire) => {
-            // Much longer than the judge waits before it cuts, however slow the machine.
+            // Much longer than the judge waits before it closes the connection, even on a slow machine.
             await pause(250);
             if (wire.released.aborted) return;
             answered.set(id, partner.payments().findLast(ofId(id))?.key ?? id);
@@ -1029,12 +1029,12 @@ export interface TokenMutant {
   readonly verdict: 'FAIL' | 'WARN';
   readonly kind?: 'aggregator';
   readonly profile?: 'strict';
-  /** What the target says that the platform allows. */
+  /** The limits of the platform that the target declares. */
   readonly rate?: { readonly requests_per_second: number; readonly burst: number };
   readonly behaviour: () => ProxyBehaviour;
 }
 
-/** The key of the client that the tests ask for tokens with. */
+/** The key of the client with which the tests request tokens. */
 const CLIENT_KEY = 'an-api-key-of-the-judge';
 
 /** The wrong token endpoints, in the order of the checks that catch them. */
@@ -1300,8 +1300,8 @@ export const TOKEN_MUTANTS: readonly TokenMutant[] = [
     behaviour: () => {
       let since = Number.POSITIVE_INFINITY;
       return {
-        // Counted from the large body, not timed: on a slow machine no burst comes near a limit. What comes after the burst must
-        // see it right again.
+        // Counted from the large body, not timed, because on a slow machine no burst reaches a limit. Requests after the burst must
+        // get correct responses again.
         answer(answer, asked) {
           if (asked.body.length > 100_000) since = 0;
           else since += 1;
@@ -1316,7 +1316,7 @@ export const TOKEN_MUTANTS: readonly TokenMutant[] = [
     breaks: ['T14'],
     verdict: 'WARN',
     profile: 'strict',
-    // So low that the slowest machine sends more.
+    // So low that even the slowest machine exceeds it.
     rate: { requests_per_second: 1, burst: 20 },
     behaviour: () => ({
       request: (asked) =>
@@ -1513,7 +1513,7 @@ export const TOKEN_MUTANTS: readonly TokenMutant[] = [
   })),
 ];
 
-/** A platform that pays wrongly. */
+/** A wrong platform that pays. */
 export interface CallerMutant {
   readonly name: CallerFault;
   readonly wrong: string;
@@ -1676,7 +1676,7 @@ export const CALLER_MUTANTS: readonly CallerMutant[] = [
   },
 ];
 
-/** The amount of the payment that most checks look at, under the usual limits. */
+/** The amount of the payment that most checks use, with the usual limits. */
 const SUBJECT_CENTS = 120;
 
 const DAY_MS = 24 * 60 * 60 * 1_000;
@@ -1689,7 +1689,7 @@ function refused(): Answer {
   return { status: 401, body: { code: 'UNAUTHORIZED', message: 'The credential is not known' } };
 }
 
-/** A proxy that changes the JSON of token requests, where it is an object. */
+/** A proxy that changes the JSON body of token requests if it is an object. */
 function changeAsked(
   change: (body: Record<string, unknown>) => Record<string, unknown>,
 ): ProxyBehaviour {

@@ -1,7 +1,7 @@
 /**
- * The short form of `npm run mutation`: a few mutants of right servers, chosen by a seed, and the
- * books of the last full run. Each mutant is caught by the judge, or stands in survivors.ts with the
- * reason why nobody could see it.
+ * The short form of `npm run mutation`: a few mutants of correct servers, chosen by a seed, and the
+ * recorded results of the last full run. Each mutant is caught by the judge or listed in survivors.ts with the
+ * reason why it cannot be observed.
  */
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
@@ -15,7 +15,7 @@ import { explanationOf, SURVIVORS } from './mutation/survivors.ts';
 
 const SEED = 11;
 
-/** Mutants of each peer. None of the callers: what one does not do has to be waited for, too long for this. */
+/** Mutants of each peer. None of the callers: waiting for a call that never comes takes too long for this test. */
 const COUNTS: Readonly<Record<string, number>> = {
   'partner.mjs': 4,
   'partner.py': 3,
@@ -24,7 +24,7 @@ const COUNTS: Readonly<Record<string, number>> = {
 
 const python = spawnSync('python3', ['--version']).status === 0;
 
-describe(`a few mutants of right servers, seed ${SEED}`, { concurrency: 3 }, () => {
+describe(`a few mutants of correct servers, seed ${SEED}`, { concurrency: 3 }, () => {
   for (const [name, count] of Object.entries(COUNTS)) {
     test(`${count} of ${name} are caught or explained`, async (t) => {
       if (name.endsWith('.py') && !python) {
@@ -64,7 +64,7 @@ test('every survivor of the last full run is explained, and every explanation ha
   }
 });
 
-test('the page of the mutants tells what the last full run came to', () => {
+test('docs/mutation.md matches the results of the last full run', () => {
   assert.equal(
     readFileSync(PAGE, 'utf8'),
     page(kept(), keptCore()),

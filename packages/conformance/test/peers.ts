@@ -1,9 +1,9 @@
-/** What the kill matrix, the mutants and the foreign callers need of a peer under judgement. */
+/** Helpers for peers under test, shared by the kill matrix, the mutants and the third-party callers. */
 import net, { type AddressInfo } from 'node:net';
 import type { Draft } from '../src/check/target.ts';
 import { FAULT_HEADER } from './wrong-platform.ts';
 
-/** A local port that nothing listens on at this moment. */
+/** A local port on which nothing listens at the moment. */
 export async function freePort(): Promise<number> {
   const server = net.createServer();
   await new Promise<void>((resolve) => {

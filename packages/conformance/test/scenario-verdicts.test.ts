@@ -1,6 +1,6 @@
 /**
- * Each scenario of the sandbox partner has a verdict about a platform that meets it, or says why it has none: right callers pass, and
- * each is failed by a caller that takes the fault wrongly.
+ * Each scenario of the sandbox partner yields a verdict on a platform, or a reason why it cannot: correct callers pass, and
+ * each is failed by a caller that handles the fault wrongly.
  */
 import assert from 'node:assert/strict';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
@@ -31,10 +31,10 @@ const IDS = SCENARIO_CASES.map(({ id }) => id);
 const ruleOf = (id: string) =>
   SCENARIO_RULES[SCENARIOS[IDS.indexOf(id)]?.name ?? ''] ?? assert.fail(`${id} has no rule`);
 const UNJUDGED = IDS.filter((id) => ruleOf(id).by === 'nobody');
-/** Those that need OAuth, in this list of checks. */
+/** The checks in this list that need OAuth. */
 const BY_OAUTH = IDS.filter((id) => SCENARIOS[IDS.indexOf(id)]?.needs === 'oauth');
 
-/** Judges a small platform, wrong or right, by these scenarios. */
+/** Judges a small platform, wrong or correct, with these scenarios. */
 async function judge(
   fault: CallerFault | undefined,
   method: 'key' | 'oauth',
@@ -57,7 +57,7 @@ async function judge(
           authentication,
           biller_id: 'judge',
           account_id: 'A-1',
-          // A right platform never makes the judge wait that long.
+          // A correct platform never makes the judge wait that long.
           patience_seconds: fault === undefined ? 15 : 3,
           ...(tls === undefined ? {} : { tls: { cert_file, key_file } }),
         },
@@ -88,7 +88,7 @@ test('each scenario has a check or a reason why it cannot be checked from outsid
   assert.deepEqual(UNJUDGED, ['F47B', 'F48', 'F49', 'F67']);
 });
 
-/** Wrong callers: who takes which fault wrongly. */
+/** Wrong callers, with the scenarios that they handle wrongly. */
 const WRONG: readonly (readonly [CallerFault, 'key' | 'oauth', string])[] = [
   [
     'error_is_failure',

@@ -1,9 +1,9 @@
 /**
- * How long a whole run takes at a partner that answers each call so late, at the usual pace:
+ * How long a complete run takes against a partner that delays each response, at the usual pace:
  *
- *   node packages/conformance/test/timing.ts [milliseconds …]      50 and 2000 unless told
+ *   node packages/conformance/test/timing.ts [milliseconds …]      50 and 2000 by default
  *
- * Prints one line for each, with the slowest checks. docs/conformance.md tells what it came to.
+ * Prints one line for each, with the slowest checks. docs/conformance.md lists the results.
  */
 import { setTimeout as pause } from 'node:timers/promises';
 import { partnerTarget } from '../src/check/target.ts';

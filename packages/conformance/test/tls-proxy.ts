@@ -1,6 +1,6 @@
 /**
  * For the judge's own tests: a TLS proxy in front of a plain server, with a certificate for this
- * machine made at each start, so that no private key lies in the repository.
+ * machine generated at each start, so that the repository contains no private key.
  */
 import { generateKeyPairSync, sign } from 'node:crypto';
 import { connect, type AddressInfo } from 'node:net';
@@ -10,12 +10,12 @@ import { createServer, type TlsOptions } from 'node:tls';
 export interface TlsProxy {
   /** Such as https://127.0.0.1:41234. */
   readonly url: string;
-  /** The certificate in PEM: trust it, or do not. */
+  /** The certificate in PEM, for callers that should trust it. */
   readonly certificate: string;
   readonly stop: () => Promise<void>;
 }
 
-/** Opens a TLS proxy to a plain http server of this machine. `options` go to node:tls as they are. */
+/** Opens a TLS proxy to a plain http server on this machine. `options` are passed to node:tls unchanged. */
 export async function openTlsProxy(plain_url: string, options: TlsOptions = {}): Promise<TlsProxy> {
   const { key, cert } = makeCertificate();
   const port = Number(new URL(plain_url).port);
@@ -61,7 +61,7 @@ const COMMON_NAME = der(tag.oid, Buffer.from('550403', 'hex'));
 const SUBJECT_ALT_NAME = der(tag.oid, Buffer.from('551d11', 'hex'));
 const BASIC_CONSTRAINTS = der(tag.oid, Buffer.from('551d13', 'hex'));
 
-/** A self-signed certificate of 127.0.0.1, an authority of its own, good until 2100. */
+/** A self-signed certificate for 127.0.0.1 that is its own authority, valid until 2100. */
 export function makeCertificate(): { key: string; cert: string } {
   const { privateKey, publicKey } = generateKeyPairSync('ec', { namedCurve: 'P-256' });
   const name = der(

@@ -1,7 +1,7 @@
 /**
- * Wrong partners by what an engineer gets wrong, written from the interface before the checks that
- * catch them: who may call, what a payment keeps, how exact money is, what moves a balance, what runs
- * at the same moment, which ids are equal, and what a restart forgets.
+ * Wrong partners with typical mistakes of engineers, written from the interface before the checks that
+ * catch them: authentication, the fields of a payment, exact amounts, balances, concurrent
+ * requests, equality of ids, and restarts.
  *
  * A table: one entry per wrong partner.
  */

@@ -1,6 +1,6 @@
 /**
- * For the judge's own tests: the scripted platform behind a proxy that can change what passes, and
- * can open the flow; and a small platform that pays, correct unless told otherwise.
+ * For the judge's own tests: the scripted platform behind a proxy that can change requests and responses, and
+ * can open the flow; and a small platform that pays, correct unless given a fault.
  *
  * One file because the two are one wrong platform: its token endpoint and flow, and its calls to a partner.
  */
@@ -29,14 +29,14 @@ export interface ProxyAnswer {
   body: string;
 }
 
-/** What a wrong platform does at the proxy; each may change what it is given, in place. */
+/** What a wrong platform does at the proxy; each hook may change its argument in place. */
 export interface ProxyBehaviour {
-  /** Before the platform sees it; an answer given back is sent instead of the platform's. */
+  /** Before the platform sees it; a returned response is sent instead of the platform's. */
   readonly request?: (request: ProxyRequest) => ProxyAnswer | undefined;
   readonly answer?: (answer: ProxyAnswer, request: ProxyRequest) => void;
 }
 
-/** The header by which the platform behind the proxy is told to fail inside (T12). */
+/** The header that makes the platform behind the proxy raise an internal error (T12). */
 export const FAULT_HEADER = 'x-test-fault';
 
 /** A platform behind a proxy. */
@@ -48,7 +48,7 @@ export interface PlatformProxy {
   readonly stop: () => Promise<void>;
 }
 
-/** Starts the scripted platform behind a proxy that holds every answer for so long. */
+/** Starts the scripted platform behind a proxy that delays every response by this time. */
 export async function openPlatformProxy(
   kind: 'biller' | 'aggregator',
   behaviour: ProxyBehaviour = {},
@@ -122,7 +122,7 @@ export function json(status: number, body: Record<string, unknown>): ProxyAnswer
   };
 }
 
-/** One way in which a platform pays wrongly. */
+/** One defect of a platform that pays. */
 export type CallerFault =
   | 'no_batch'
   | 'new_id_on_retry'
@@ -176,19 +176,19 @@ export type CallerFault =
   | 'form_by_hand'
   | 'trusts_any_certificate';
 
-/** Wait between two tries or two polls. */
+/** Delay between two attempts or two polls. */
 const STEP_MS = 120;
 
-/** Longest wait for one answer: far above what this machine needs, below the patience of the tests. */
+/** Longest wait for one response: far more than this machine needs, less than the tests wait. */
 const CALL_TIMEOUT_MS = 2_500;
 
 /** The words that end a payment (PF4). */
 const ENDS = ['succeeded', 'failed', 'canceled'];
 
-/** Tries and polls of one payment; what goes on longer is left. */
+/** Maximum attempts and polls for one payment; after that it is abandoned. */
 const MAX_STEPS = 300;
 
-/** Makes a small platform that pays: right without a fault. It stops by itself when `stop` aborts. `ca`: the PEM that it trusts. */
+/** Creates a small platform that pays, correct without a fault. It stops by itself when `stop` aborts. `ca`: the PEM that it trusts. */
 export function smallPlatform(
   authentication: Authentication,
   fault: CallerFault | undefined,
@@ -206,11 +206,11 @@ const FIELDS = new Set(
   ).split(' '),
 );
 
-/** What came of a call. */
+/** The result of a call. */
 interface Called {
   readonly status: number;
   readonly record: ReturnType<typeof asObject>;
-  /** The end that a wrong platform takes the answer for. */
+  /** The terminal status that a wrong platform infers from the response. */
   readonly ending?: string;
   readonly retry_after_ms: number | undefined;
 }
@@ -234,7 +234,7 @@ function readObject(text: string): ReturnType<typeof asObject> {
 /** A token that can be sent in a header. */
 const USABLE_TOKEN = /^[\x21-\x7e]{1,4096}$/;
 
-/** A token answer that cannot be used. */
+/** An unusable token response. */
 class NoToken extends Error {}
 
 class SmallPlatform implements Driver {
@@ -318,7 +318,7 @@ class SmallPlatform implements Driver {
       }
       if (fault === 'gives_up') return;
       if (fault === 'gives_up_after_three' && attempt === 2) return;
-      // So soon that a loaded machine cannot make it look obeyed.
+      // Early enough that even a loaded machine cannot make it look obeyed.
       const asked = fault === 'ignores_retry_after_on_put' ? 20 : reply?.retry_after_ms;
       await this.#wait(asked ?? (fault === 'retries_at_once' ? 1 : STEP_MS * 2));
     }
@@ -360,7 +360,7 @@ class SmallPlatform implements Driver {
     }
   }
 
-  /** The end that a status word says; undefined when it says none. */
+  /** The terminal status for a status word; undefined if it is not terminal. */
   #understood(word: string): string | undefined {
     if (word === 'canceled' && this.#fault === 'knows_two_words') return undefined;
     if (ENDS.includes(word)) return word;
@@ -407,7 +407,7 @@ class SmallPlatform implements Driver {
       if (status === 401 && this.#fault === 'refusal_is_failure') return failed(status);
       if (status === 403 && this.#fault === 'forbidden_is_failure') return failed(status);
       if (status === 401 && !again && this.#authentication.method === 'oauth') {
-        // Only who still holds the refused token throws it away; the others wait for the new one.
+        // Only a call that still holds the refused token discards it; the others wait for the new one.
         if (this.#token === held || this.#fault === 'token_for_each_call') this.#token = undefined;
         return await this.#call(method, id, body, true);
       }
@@ -426,7 +426,7 @@ class SmallPlatform implements Driver {
     }
   }
 
-  /** The record of an answer, or the end that a wrong platform sees in it. */
+  /** The record in a response, or the terminal status that a wrong platform infers from it. */
   #read(status: number, type: string, text: string): Pick<Called, 'record' | 'ending'> {
     const fault = this.#fault;
     if (status !== 200) return { record: undefined };

@@ -1,4 +1,4 @@
-/** No right partner of the zoo is accused, and docs/results/zoo.json holds what three whole runs said of each. */
+/** No correct partner of the zoo fails a check, and docs/results/zoo.json contains three complete runs of each. */
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import test, { describe } from 'node:test';

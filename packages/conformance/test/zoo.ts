@@ -1,6 +1,6 @@
 /**
- * A zoo of right partners: legal shapes that differ from ours. None may be accused; a warning is
- * allowed where the peer does what should not be, and stands in its line.
+ * A zoo of correct partners: valid behaviour that differs from ours. None may fail a check; a warning is
+ * allowed if the peer breaks a should, and is listed with it.
  *
  *   node packages/conformance/test/zoo.ts      judges each three times and writes docs/results/zoo.json
  */
@@ -21,13 +21,13 @@ import { overlay, partnerTarget, type Draft } from '../src/check/target.ts';
 
 const KEY: ScriptedAuth = { method: 'key', header: 'x-api-key', key: 'a-key-of-the-zoo' };
 
-/** What stands between the judge and the partner. */
+/** A gateway between the judge and the partner. */
 interface Gateway {
   readonly prefix?: string;
   readonly latency_ms?: number;
   /** Changes an answer before it leaves. */
   readonly answer?: (answer: GatewayAnswer) => GatewayAnswer;
-  /** Requests a second, beyond which it says 429. */
+  /** Requests per second, beyond which it answers 429. */
   readonly rate?: number;
   /** True to send the body in pieces of one byte. */
   readonly drip?: boolean;
@@ -45,13 +45,13 @@ export interface ZooPeer {
   readonly gateway?: Gateway;
   readonly auth?: ScriptedAuth;
   readonly target?: Draft;
-  /** Checks that warn, rightly. */
+  /** Checks that correctly warn. */
   readonly warns?: readonly string[];
 }
 
 const isString = (value: unknown): value is string => typeof value === 'string';
 
-/** Writes every time of a record in another way. */
+/** Rewrites every time in a record. */
 const times = (write: (instant: string) => string): Behaviour =>
   onRecords((record) => ({
     ...record,
@@ -237,7 +237,7 @@ export const ZOO: readonly ZooPeer[] = [
   },
 ];
 
-/** Opens a gateway before a partner; gives its address. */
+/** Opens a gateway in front of a partner; returns its URL. */
 async function openGateway(
   url: string,
   gateway: Gateway,
@@ -299,7 +299,7 @@ async function openGateway(
   };
 }
 
-/** Where the results of the last three runs stand: for each peer its verdicts, and the report of the last. */
+/** The file with the results of the last three runs: for each peer its verdicts, and the report of the last run. */
 export const RESULTS = new URL('../../../docs/results/zoo.json', import.meta.url);
 
 export interface ZooResult {
@@ -355,7 +355,7 @@ export function idsOf(report: RunReport, wanted: 'FAIL' | 'WARN'): string[] {
   return report.results.filter(({ verdict }) => verdict === wanted).map(({ id }) => id);
 }
 
-/** A report that is kept: without the exchanges that no finding points to, which are most of it. */
+/** A report for publication: without the exchanges that no finding refers to, which are most of it. */
 function kept(report: RunReport): RunReport {
   const shown = new Set(
     report.results.flatMap(({ findings }) => findings.map(({ exchange }) => exchange)),

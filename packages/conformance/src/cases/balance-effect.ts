@@ -130,7 +130,7 @@ function effectsOf(
 }
 
 /**
- * True when an account's amount due fell by exactly the sum of its failed payments. That is not a coincidence, whatever else
+ * True when an account's amount due fell by exactly the sum of its failed payments. That is not a coincidence, even if something else also
  * changes the balance.
  */
 export function fellByWhatFailed({ fell, expected, undone }: AccountEffect): boolean {

@@ -25,7 +25,7 @@ import { credentials, type TokenRun } from './token-context.ts';
 /** Interval at which the judge checks for an expected call. */
 const LOOK_MS = 20;
 
-/** Payments that meet a fault at the same time: enough for a short run, and a partner that still answers most calls. */
+/** Payments that get a fault at the same time: enough for a short run, while the partner still answers most calls correctly. */
 const FAULTS_AT_ONCE = 20;
 
 /** Amounts of the payments that only show whether the platform still calls; no check uses these. */
@@ -61,7 +61,7 @@ class Expected implements CallerPayment {
   }
 }
 
-/** Before there is one. */
+/** The driver until the real one is set. */
 const NO_DRIVER: Driver = {
   at_once: 1,
   pay: () => Promise.reject(new Skipped('there is no driver to make the platform pay yet')),
@@ -201,7 +201,7 @@ export class CallerRun {
     if (this.#payments.some((payment) => payment.platform_payment_id === id)) return;
     const open = this.#payments.filter((payment) => payment.platform_payment_id === undefined);
     const cents = amountOf(call.text);
-    // The amount identifies the payment. An amount that nobody asked for belongs to the only payment whose PUT is still to come.
+    // The amount identifies the payment. An amount that was not requested belongs to the only payment whose PUT has not arrived yet.
     const own = open.find((payment) => payment.amount_in_cents === cents);
     const known = this.#payments.some((payment) => payment.amount_in_cents === cents);
     const found = own ?? (open.length === 1 && !known ? open[0] : undefined);
@@ -213,7 +213,7 @@ export class CallerRun {
   /** The exchanges about one payment, oldest first. */
   exchangesOf(platform_payment_id: string | undefined): readonly ScriptedExchange[] {
     const all = this.partner.exchanges();
-    // Indexed as they come: many checks look at the same time, several times a second.
+    // Indexed on arrival, because many checks read this concurrently, several times a second.
     let from = all.length;
     while (from > 0 && (all[from - 1]?.number ?? 0) > this.#indexed) from -= 1;
     for (const exchange of all.slice(from)) {
@@ -260,7 +260,7 @@ export class CallerRun {
     try {
       return await job();
     } finally {
-      // The place goes to the next job, if there is one.
+      // The slot goes to the next job, if there is one.
       const next = this.#queue.shift();
       if (next === undefined) this.#jobs -= 1;
       else next();
@@ -334,13 +334,13 @@ export class CallerContext extends Findings {
       payments.push(
         ...(await Promise.all(some.map(({ cents, behaviour }) => this.pay(cents, behaviour)))),
       );
-      // One after another, when a person or a command cannot be asked for two in parallel.
+      // One after another, if a person or a command cannot make two payments in parallel.
       if (at_once === 1) await this.arrived(payments.at(-1));
     }
     return payments;
   }
 
-  /** Runs a job for each item, side by side as far as the platform and the number of faults at once allow. */
+  /** Runs a job for each item, in parallel as far as the platform and the limit on concurrent faults allow. */
   async each<T>(
     items: readonly T[],
     job: (item: T, place: number) => Promise<void>,
@@ -348,7 +348,7 @@ export class CallerContext extends Findings {
     const ends = await Promise.allSettled(
       items.map((item, place) => this.run.slot(() => job(item, place))),
     );
-    // All have ended before the first error is thrown on, so that no job adds to the findings of a check that is over.
+    // Waits for all jobs before rethrowing the first error, so that no job adds findings to a check that has ended.
     for (const end of ends) if (end.status === 'rejected') throw end.reason;
   }
 
@@ -368,7 +368,7 @@ export class CallerContext extends Findings {
     const taken = await this.until(() =>
       this.puts(payment).some(({ answer }) => answer?.status === 200),
     );
-    if (!taken) throw new Skipped('no PUT could be accepted (see C09)');
+    if (!taken) throw new Skipped('no PUT was accepted (see C09)');
   }
 
   /** The calls since this check began: all, or those of one payment. */
@@ -400,8 +400,8 @@ export class CallerContext extends Findings {
   }
 
   /**
-   * Whether the platform still calls the partner at all: a payment without a fault is asked for, and its PUT arrives. A platform that
-   * pauses a partner after many failures has not given up one payment. True where only one payment at a time can be asked for.
+   * Whether the platform still calls the partner at all: the judge requests a payment without a fault, and its PUT arrives. A platform that
+   * pauses a partner after many failures has not given up on one payment. True if only one payment at a time can be requested.
    */
   async isAwake(): Promise<boolean> {
     if (this.run.driver.at_once === 1) return true;

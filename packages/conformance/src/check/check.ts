@@ -34,7 +34,7 @@ export interface CaseInfo {
 
 /**
  * When a check runs. `first`: before any payment. `main`: in parallel with all others. `last`: after the run has waited for every
- * payment. `restart`: alone. `final`: when nothing is in progress any more.
+ * payment. `restart`: without other checks. `final`: when nothing is in progress any more.
  */
 export type Stage = 'first' | 'main' | 'last' | 'restart' | 'final';
 
@@ -56,8 +56,8 @@ export interface TokenCase extends CaseInfo {
 }
 
 /**
- * When a check of a caller runs. `first`: before all others, which depend on it. `main`: beside others, because its faults affect only
- * its own payments. `alone`: its fault affects every call. `last`: like alone, and the platform may then rightly pause the partner.
+ * When a check of a caller runs. `first`: before all others, which depend on it. `main`: in parallel with others, because its faults affect only
+ * its own payments. `alone`: its fault affects every call. `last`: like alone, but the platform may pause the partner afterwards.
  */
 export type CallerStage = 'first' | 'main' | 'alone' | 'last';
 

@@ -106,7 +106,7 @@ function byRequest(tokens: TokenRun, caller: CallerTarget, pay_url: string): Dri
         body: JSON.stringify({ biller_id, account_id, amount_in_cents }),
         timeout_ms: ANSWER_TIMEOUT_MS,
       });
-      if (!isSuccess(asked)) throw new Skipped(`the platform was not made to pay: ${tell(asked)}`);
+      if (!isSuccess(asked)) throw new Skipped(`the request to pay failed: ${tell(asked)}`);
       const id = asObject(asked.json)?.['platform_payment_id'];
       return {
         platform_payment_id: typeof id === 'string' ? id : undefined,

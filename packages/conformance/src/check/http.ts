@@ -128,7 +128,7 @@ export class Wire {
     this.#freshAgent = agent();
   }
 
-  /** From now on shows `secret` by its name. Texts too short to be secret are left alone. */
+  /** Replaces `secret` by its name from now on. Values too short to be secret are ignored. */
   hide(secret: Secret): void {
     if (secret.value.length >= 4 && !this.#secrets.some((known) => known.value === secret.value)) {
       this.#secrets.push(secret);

@@ -475,7 +475,7 @@ export class PartnerContext extends Findings {
     return reply;
   }
 
-  /** Reads a payment by its id alone (B3). */
+  /** Reads a payment only by its id (B3). */
   readById(intent: Intent, options: CallOptions = {}): Promise<Reply> {
     return this.call('get_payment', { platform_payment_id: intent.platform_payment_id }, options);
   }

@@ -220,7 +220,7 @@ export function platformTarget(draft: Draft, env: NodeJS.ProcessEnv = process.en
   const fault = read.headers('internal_fault_headers');
   const rate = read.inside('rate');
   const caller = read.has('caller') ? callerTarget(read.inside('caller')) : undefined;
-  // A target with a caller but without a token endpoint asks for the calls alone to be judged.
+  // For a target with a caller but no token endpoint, only the calls are judged.
   const caller_only = caller !== undefined && !read.has('base_url') && !read.has('client_id');
   read.know('api_key', 'api_key_env');
   const target: PlatformTarget = {

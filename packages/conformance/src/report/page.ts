@@ -11,7 +11,7 @@ import type { Exchange } from '../check/http.ts';
 import { headline } from './text.ts';
 import type { BrokenClause, CheckResult, RunReport } from '../run.ts';
 
-/** Symbols beside the words, so that colour is never the only signal. */
+/** Symbols in addition to the words, so that colour is never the only signal. */
 const SIGNS: Readonly<Record<Verdict, string>> = {
   PASS: '✓',
   FAIL: '✗',
@@ -138,7 +138,7 @@ function top(report: RunReport): string {
   const { counts, target, money } = report;
   const ran = counts.PASS + counts.FAIL + counts.WARN;
   const word = {
-    passed: 'Keeps the interface',
+    passed: 'Conforms to the interface',
     failed: 'Breaks the interface',
     partial: 'Partly judged',
     config: 'Could not be judged',
@@ -313,7 +313,7 @@ ${result.findings.length > 0 ? `<p><a href="#${result.id}-${result.findings[0]?.
 
 function footer(report: RunReport): string {
   const failed = report.judge_failed.map(
-    (problem) => `<p>The judge itself failed in ${html(problem)}. Please report it.</p>`,
+    (problem) => `<p>The judge had an internal error in ${html(problem)}. Please report it.</p>`,
   );
   return `<footer>${failed.join('')}<p>Judged by <b>duebridge conform ${report.subject}</b>, version ${html(report.kit_version)}. Credentials are masked and replaced by names in capital letters. Rules are paraphrased; the guides explain them under the same ids.</p></footer>`;
 }

@@ -60,7 +60,7 @@ export function terminalReport(report: RunReport, options: { colour: boolean }):
   }
   if (lines.at(-1) !== '') lines.push('');
   for (const problem of report.judge_failed) {
-    lines.push(paint.bad(`The judge itself failed in ${problem}. Please report it.`), '');
+    lines.push(paint.bad(`The judge had an internal error in ${problem}. Please report it.`), '');
   }
   lines.push(countsLine(report), '');
   return lines.join('\n');
@@ -72,7 +72,7 @@ export function headline(report: RunReport, paint: Paint = painter(false)): stri
   const ran = counts.PASS + counts.FAIL + counts.WARN;
   switch (report.verdict) {
     case 'passed':
-      return `${paint.good('✓')} ${paint.strong(target.base_url)} keeps the interface: ${counts.PASS} of ${ran} checks passed${counts.WARN === 0 ? '' : `, ${counts.WARN} with a warning`} (profile ${profile}).`;
+      return `${paint.good('✓')} ${paint.strong(target.base_url)} conforms to the interface: ${counts.PASS} of ${ran} checks passed${counts.WARN === 0 ? '' : `, ${counts.WARN} with a warning`} (profile ${profile}).`;
     case 'partial':
       return `${paint.warn('PARTLY JUDGED')} ${paint.strong(target.base_url)}: ${counts.PASS} of ${ran} checks passed${counts.WARN === 0 ? '' : `, ${counts.WARN} with a warning`}, but not everything could be judged (profile ${profile}).`;
     case 'failed':

@@ -1,4 +1,4 @@
-/** The command line of the sandbox: it lists, refuses with an exit code what it cannot do, and validates scripts. */
+/** The command line of the sandbox: lists, exit codes for errors, and validation of scripts. */
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';

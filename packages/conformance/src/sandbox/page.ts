@@ -125,7 +125,7 @@ function page(partner: ScriptedPartner): Answer {
         ? html`<p>No fault is active: this partner behaves correctly.</p>`
         : html`<p>
             <b>${scenario.name}</b>: ${scenario.title}. A correct caller: ${scenario.caller}
-            <br />${partner.faults()} faulty answers so far;
+            <br />${partner.faults()} faulty responses so far;
             ${partner.healed() ? 'healed' : 'still faulty'}.
           </p>`
     }
@@ -182,7 +182,7 @@ function page(partner: ScriptedPartner): Answer {
           <th>request</th>
           <th>body</th>
           <th>credential</th>
-          <th>answer</th>
+          <th>response</th>
         </tr>
       </thead>
       <tbody>
@@ -204,7 +204,7 @@ function page(partner: ScriptedPartner): Answer {
         <tr>
           <th>biller_id</th>
           <th>account_id</th>
-          <th>what it does</th>
+          <th>behavior</th>
         </tr>
       </thead>
       <tbody>

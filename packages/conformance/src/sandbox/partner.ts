@@ -93,10 +93,10 @@ export interface ScriptedPartnerOptions {
 /** Largest request body read (decision 16). */
 const MAX_BODY_BYTES = 64 * 1024;
 
-/** Longest waiting read granted, in seconds (decision 24): shorter than the idle timeouts of proxies. */
+/** Longest wait granted to a read, in seconds (decision 24): shorter than the idle timeouts of proxies. */
 const MAX_WAIT_SECONDS = 60;
 
-/** Maximum number of exchanges kept for inspection: a long evening of development, a few tens of megabytes. */
+/** Maximum number of exchanges kept for inspection: enough for hours of development, a few tens of megabytes. */
 const MAX_EXCHANGES = 10_000;
 
 /** Usual time from accepted to ended: long enough for a caller to see processing (RU1, ST1). */
@@ -506,7 +506,7 @@ function listen(server: net.Server, port: number, host: string): Promise<number>
 
 /**
  * Stops listening, so that connections are refused, but keeps the port: it stays in use as the local end of a connection to a
- * listener of our own. If it were released, another program could get it, and with it our caller's requests.
+ * listener of our own. If it were released, another program could take it and receive the caller's requests.
  */
 async function closeButHold(
   server: net.Server,

@@ -254,7 +254,7 @@ export async function startScriptedPlatform(
         <p>
           Tokens: POST ${platform.url}${platformRoutes.create_token.path} with X-Client-Id
           ${client.client_id} and X-Api-Key ${client.api_key}. The account_id "${UNKNOWN_ACCOUNT}"
-          is not found. ${tokens.size} tokens given.
+          is not found. ${tokens.size} tokens issued.
         </p>
         <h2>Drive a payment against your partner server</h2>
         <form method="post" action="/sandbox/drive">
@@ -277,10 +277,10 @@ export async function startScriptedPlatform(
                 <thead>
                   <tr>
                     <th>request</th>
-                    <th>sent</th>
-                    <th>answer</th>
+                    <th>body</th>
+                    <th>response</th>
                     <th>ms</th>
-                    <th>so</th>
+                    <th>meaning</th>
                   </tr>
                 </thead>
                 <tbody>

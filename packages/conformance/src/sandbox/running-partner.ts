@@ -25,7 +25,7 @@ export interface ScriptedExchange {
   readonly path: string;
   readonly headers: Readonly<Record<string, string>>;
   readonly body: string;
-  /** Whether it carried the right credential. */
+  /** Whether its credential was accepted. */
   readonly credential: 'right' | 'refused' | 'not_looked_at';
   /** What was sent; undefined until it is answered, and for connections taken over. */
   answer: { readonly status: number; readonly body: string } | undefined;
@@ -37,7 +37,7 @@ export interface ScriptedExchange {
 
 /** A running scripted partner. */
 export interface ScriptedPartner {
-  /** Base URL to register, such as http://127.0.0.1:4100; the bad one under a scenario of TLS or names. */
+  /** Base URL to register, such as http://127.0.0.1:4100; the bad entry point in a scenario with TLS or host names. */
   readonly url: string;
   /** Where it can be reached once the registration is fixed: `url`, unless that one is bad. */
   readonly plain_url: string;
@@ -72,13 +72,13 @@ export interface ScriptedPartner {
   strayPaths(): readonly string[];
   /** Refuses connections, and ends those that are open, until the returned function is called. */
   refuseConnections(): Promise<() => Promise<void>>;
-  /** TLS handshakes that the caller broke off. */
+  /** TLS handshakes that the caller aborted. */
   refusedHandshakes(): number;
-  /** Speaks TLS with this certificate until the returned function is called; ends open connections. Needs the option `tls`. */
+  /** Uses this TLS certificate until the returned function is called; ends open connections. Needs the option `tls`. */
   replaceCertificate(pem: { readonly cert: string; readonly key: string }): () => void;
   /** Ends a payment by hand, as an operator of the partner would (decision 18). */
   end(platform_payment_id: string, status: 'succeeded' | 'failed' | 'canceled'): void;
-  /** Forgets everything; accounts, clock and chance are as at the start. */
+  /** Clears everything; accounts, clock and random sequence return to their initial state. */
   reset(): void;
   /** Moves the partner's clock forward and ends the payments that are then due. */
   advance(ms: number): void;

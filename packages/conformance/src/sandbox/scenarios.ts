@@ -1284,7 +1284,7 @@ const tokenScenarios: readonly Scenario[] = [
 /** Every scenario, in the order of its number. */
 export const SCENARIOS: readonly Scenario[] = [...paymentScenarios, ...tokenScenarios];
 
-/** The scenario with this name, or with this number alone (F02); undefined when there is none. */
+/** The scenario with this name, or with only this number (F02); undefined when there is none. */
 export function findScenario(name: string): Scenario | undefined {
   const wanted = name.toLowerCase();
   return (

@@ -29,7 +29,7 @@ export const c02: CallerCase = {
     await t.arrived(payment);
     t.given(
       await t.until(() => cut > 0 || t.puts(payment).length > 1),
-      'no PUT could be accepted (see C09)',
+      'no PUT was accepted (see C09)',
     );
     const retried = await t.until(() => t.puts(payment).length > LOST);
     await goesOn(t, payment, retried, {

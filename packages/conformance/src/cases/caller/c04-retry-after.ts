@@ -6,7 +6,7 @@ import { notTooFast, toldTheEnd } from './calls.ts';
 /** The Retry-After that the scripted partner sends. */
 const WAIT_SECONDS = 2;
 
-/** How much earlier than asked is tolerated: timers and clocks are not exact. */
+/** Tolerance for an early call, because timers and clocks are not exact. */
 const TOLERANCE_MS = 100;
 
 /** How long the payment can be polled after that. */

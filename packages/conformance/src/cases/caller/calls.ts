@@ -102,14 +102,14 @@ export async function goesOn(
     );
     return;
   }
-  // The call may have come while the platform was asked for another payment.
+  // The call may have come while the judge requested another payment.
   if (t.calls(payment).length > calls.length) return;
   t.must(false, { ...finding, ...(last === undefined ? {} : { at: t.cite(last) }) });
 }
 
 /**
  * Raises a must-finding when the customer is not shown the terminal status that the partner reported, or when a call follows although the platform
- * knows that end. The call after the answer alone proves nothing, because the answer may have been lost; a platform that shows the
+ * knows that end. A single call after the response proves nothing, because the response may have been lost; a platform that shows the
  * end has read it. `known` is called as soon as it does.
  */
 export async function stopsAtTheEnd(
@@ -140,7 +140,7 @@ export async function stopsAtTheEnd(
   const pauses = times.slice(1).map((time, place) => time - (times[place] ?? time));
   await t.quiet(Math.min(t.patience_ms, 2 * Math.max(0, ...pauses)));
   const calls = t.calls(payment);
-  // One call may have been under way; where the platform cannot be asked, it may be due to a lost answer.
+  // One call may have been in progress; if the judge cannot read the status, the call may be due to a lost response.
   const most = (status === undefined ? calls.indexOf(end) + 1 : before) + 1;
   const after = calls[most];
   t.must(after === undefined, {
@@ -204,7 +204,7 @@ export function noDouble(t: CallerContext, payment: CallerPayment): void {
   });
 }
 
-/** Raises a finding, must unless told otherwise, when the platform reports a payment as ended although no clear answer ended it. Returns true when it did not. */
+/** Raises a finding of this severity when the platform reports a payment as ended although no clear response ended it. Returns true when it did not. */
 export async function notEnded(
   t: CallerContext,
   payment: CallerPayment,

@@ -11,7 +11,7 @@ export const p56: PartnerCase = {
   clauses: ['ST1', 'B5', 'B3'],
   severity: 'must',
   profile: 'contract',
-  // When little else is sent: a read that came late would prove nothing.
+  // Runs when little else is sent, because a late read would prove nothing.
   stage: 'last',
   sends:
     'PUT payment, then an immediate GET (the payment of P20); PUT of another payment, then immediately Get Account Payment and Get Payment',

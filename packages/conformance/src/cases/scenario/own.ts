@@ -1,4 +1,4 @@
-/** Judges the scenarios that neither a payment nor the token endpoint alone can show. */
+/** Judges the scenarios that need more than a faulty payment call or a faulty token response. */
 import { Refusal } from '@duebridge/contract';
 import type { CallerContext } from '../../check/caller-context.ts';
 import { makeBadCertificate } from '../../sandbox/certificate.ts';

@@ -22,10 +22,10 @@ const MOST_A_SECOND = 10;
 /** After this many polls without the fault, none will get it. */
 const MOST_POLLS = 8;
 
-/** How often the platform is asked for the status of a payment. */
+/** Interval at which the judge reads the status of a payment from the platform. */
 const ASK_EVERY_MS = 500;
 
-/** How much earlier than asked a call may come: timers and clocks are not exact. */
+/** Tolerance for an early call, because timers and clocks are not exact. */
 const TOLERANCE_MS = 100;
 
 /** Judges every variant. `first_cents` is the first of the amounts that belong to this check. */
@@ -94,7 +94,7 @@ async function judgeFault(
   if (told && rule.ends === true) await showsTheEnd(t, payment);
 }
 
-/** Waits for the next call, or for an end that the platform has made up. */
+/** Waits for the next call, or for a terminal status that the partner never reported. */
 async function reaction(t: CallerContext, payment: CallerPayment, fault: Fault): Promise<void> {
   let asked = t.run.tokens.now();
   await t.until(async () => {
