@@ -10,6 +10,7 @@ import test from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import type {
   BatchPage,
+  FailureReasons,
   PaymentDetail,
   PaymentPage,
   PaymentRecord,
@@ -249,20 +250,28 @@ test('on a Citus cluster', async (t) => {
       },
     );
 
-    await t.test('a batch is reconciled; a person is found and erased', async () => {
-      const { batches } = await admin<BatchPage>('GET', '/batches');
-      for (const { platform_batch_id } of batches) {
-        const path = `/batches/${platform_batch_id}/reconcile`;
-        assert.deepEqual((await admin<Reconciliation>('POST', path, {})).differences, []);
-      }
-      const person = { email: 'ada@example.com' };
-      const found = await admin<PaymentPage>('POST', '/payments/search', person);
-      assert.ok(found.payments.length > 1);
-      const reason = 'the customer asked';
-      const erased = await admin<PersonErasure>('POST', '/people/erase', { ...person, reason });
-      assert.ok(erased.customers > 1);
-      assert.equal(erased.kept_for_payments, 0);
-    });
+    await t.test(
+      'a batch is reconciled; failures are listed; a person is found and erased',
+      async () => {
+        const { batches } = await admin<BatchPage>('GET', '/batches');
+        for (const { platform_batch_id } of batches) {
+          const path = `/batches/${platform_batch_id}/reconcile`;
+          assert.deepEqual((await admin<Reconciliation>('POST', path, {})).differences, []);
+        }
+        const lost = await admin<PaymentPage>('GET', '/payments?status=failed');
+        assert.equal(lost.payments.length, 1);
+        const { reasons } = await admin<FailureReasons>('GET', '/failures');
+        assert.equal(reasons.length, 1);
+        assert.equal(reasons[0]?.count, 1);
+        const person = { email: 'ada@example.com' };
+        const found = await admin<PaymentPage>('POST', '/payments/search', person);
+        assert.ok(found.payments.length > 1);
+        const reason = 'the customer asked';
+        const erased = await admin<PersonErasure>('POST', '/people/erase', { ...person, reason });
+        assert.ok(erased.customers > 1);
+        assert.equal(erased.kept_for_payments, 0);
+      },
+    );
 
     await t.test('a client’s access and its key are revoked', async () => {
       const { body } = await createToken(client, { account_id: 'A-1' });

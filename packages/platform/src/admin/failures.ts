@@ -12,11 +12,11 @@ const reasonsStatement = sql(
   'failure_reasons',
   `SELECT left(regexp_replace(p.failure_reason, '[0-9]+', '#', 'g'), 120) AS reason,
           count(*) FILTER (WHERE p.created_at >= $2)::int AS count, count(*) FILTER (WHERE p.created_at < $2)::int AS before
-     FROM duebridge_platform.audit a CROSS JOIN LATERAL
-          (SELECT failure_reason, created_at, partner_id FROM duebridge_platform.payments one
-            WHERE one.platform_payment_id = a.platform_payment_id OFFSET 0) AS p
-    WHERE a.event = 'payment_ended' AND a.detail ->> 'status' = 'failed'
-      AND a.platform_payment_id >= $1 AND p.created_at >= $3 AND ($4::text IS NULL OR p.partner_id = $4)
+     FROM duebridge_platform.payments p
+    WHERE p.platform_payment_id = ANY(ARRAY(
+            SELECT a.platform_payment_id FROM duebridge_platform.audit a
+             WHERE a.event = 'payment_ended' AND a.detail ->> 'status' = 'failed' AND a.platform_payment_id >= $1))
+      AND p.created_at >= $3 AND ($4::text IS NULL OR p.partner_id = $4)
     GROUP BY 1 ORDER BY 2 DESC, 3 DESC, 1 LIMIT ${MAX_REASONS}`,
 );
 

@@ -39,18 +39,13 @@ const CLOCK_MARGIN_MS = 10 * 60_000;
 /** Maximum number of payments of one person, or of one session, that are searched. */
 const MAX_IDS = 1_000;
 
+/** Maximum number of ids of ended payments that are read from the audit at once. */
+const LARGEST_PORTION = 20_000;
+
 /** Payments, newest first: ids are UUIDv7, so their order is that of creation. */
 export async function listPayments(on: Queryable, filter: PaymentFilter): Promise<PaymentRow[]> {
-  const where: string[] = [];
-  const values: unknown[] = [];
-  const add = (condition: string, ...given: unknown[]): void => {
-    let text = condition;
-    for (const value of given) {
-      values.push(value);
-      text = text.replace('?', `$${values.length}`);
-    }
-    where.push(text);
-  };
+  const conditions = new Conditions();
+  const add = conditions.add.bind(conditions);
 
   if (filter.id !== undefined) {
     const found = await conditionOfId(on, filter.id);
@@ -69,15 +64,11 @@ export async function listPayments(on: Queryable, filter: PaymentFilter): Promis
     filter.email_digest === undefined &&
     filter.account_id === undefined &&
     filter.amount_in_cents === undefined;
-  if (byAudit) {
-    // Literals in the statement, so that the plan can use the partial index. The index's own condition (status IN …) follows from
-    // this; written out as well, it would be counted twice, and the plan would read and sort all of them.
-    add(`a.event = 'payment_ended' AND a.detail ->> 'status' = '${filter.status}'`);
-  } else if (filter.status !== undefined) {
+  if (!byAudit && filter.status !== undefined) {
     add('p.status = ?', filter.status);
     if (filter.status === 'processing') add('p.settled_at IS NULL');
   }
-  const key = byAudit ? 'a.platform_payment_id' : 'p.platform_payment_id';
+  const ids: { after?: string; before?: string } = {};
   if (filter.stage !== undefined) {
     add('p.stage = ?', filter.stage);
     // Unsettled payments are in the small index of payments in flight; those in review belong to no worker.
@@ -91,11 +82,11 @@ export async function listPayments(on: Queryable, filter: PaymentFilter): Promis
   if (filter.amount_in_cents !== undefined) add('p.amount_in_cents = ?', filter.amount_in_cents);
   if (filter.from !== undefined) {
     add('p.created_at >= ?', filter.from);
-    add(`${key} >= ?`, firstIdAt(Date.parse(filter.from) - CLOCK_MARGIN_MS));
+    ids.after = firstIdAt(Date.parse(filter.from) - CLOCK_MARGIN_MS);
   }
   if (filter.to !== undefined) {
     add('p.created_at < ?', filter.to);
-    add(`${key} < ?`, firstIdAt(Date.parse(filter.to) + CLOCK_MARGIN_MS));
+    ids.before = firstIdAt(Date.parse(filter.to) + CLOCK_MARGIN_MS);
   }
   if (filter.openForMs !== undefined) {
     add(
@@ -104,19 +95,85 @@ export async function listPayments(on: Queryable, filter: PaymentFilter): Promis
     );
   }
   if (filter.unsettled === true) add(`p.settled_at IS NULL AND p.stage = 'ended'`);
-  if (filter.cursor !== undefined) add(`${key} < ?`, filter.cursor);
-  values.push(filter.limit);
+  if (filter.cursor !== undefined && (ids.before === undefined || filter.cursor < ids.before))
+    ids.before = filter.cursor;
+  if (byAudit) return listByEnd(on, filter.status, { conditions, ids, limit: filter.limit });
+  if (ids.after !== undefined) add('p.platform_payment_id >= ?', ids.after);
+  if (ids.before !== undefined) add('p.platform_payment_id < ?', ids.before);
+  return readPage(on, conditions, filter.limit);
+}
+
+/** The conditions of a statement that is put together, and its values. */
+class Conditions {
+  readonly values: unknown[];
+  readonly #texts: string[];
+
+  constructor(from?: Conditions) {
+    this.values = [...(from?.values ?? [])];
+    this.#texts = [...(from === undefined ? [] : from.#texts)];
+  }
+
+  /** Each `?` stands for the next value. */
+  add(condition: string, ...given: unknown[]): void {
+    let text = condition;
+    for (const value of given) {
+      this.values.push(value);
+      text = text.replace('?', `$${this.values.length}`);
+    }
+    this.#texts.push(text);
+  }
+
+  get where(): string {
+    return this.#texts.length === 0 ? '' : `WHERE ${this.#texts.join(' AND ')}`;
+  }
+}
+
+function readPage(on: Queryable, conditions: Conditions, limit: number): Promise<PaymentRow[]> {
   return on.query<PaymentRow>(
-    `SELECT ${PAYMENT_COLUMNS} FROM ${byAudit ? FROM_AUDIT : 'duebridge_platform.payments p'}
-      ${where.length > 0 ? `WHERE ${where.join(' AND ')}` : ''}
-      ORDER BY ${key} DESC LIMIT $${values.length}`,
-    values,
+    `SELECT ${PAYMENT_COLUMNS} FROM duebridge_platform.payments p
+      ${conditions.where} ORDER BY p.platform_payment_id DESC LIMIT $${conditions.values.length + 1}`,
+    [...conditions.values, limit],
   );
 }
 
-/** One look-up per audit line, in order: OFFSET 0 keeps the plan from reading all lines first. */
-const FROM_AUDIT = `duebridge_platform.audit a CROSS JOIN LATERAL
-  (SELECT * FROM duebridge_platform.payments one WHERE one.platform_payment_id = a.platform_payment_id OFFSET 0) AS p`;
+/**
+ * Payments that ended in this way, newest first: their ids are read from the audit in portions, and the payments by id. A sharded
+ * database does not join the two. The portions grow, so that a filter which fits few of many failures needs few statements.
+ */
+async function listByEnd(
+  on: Queryable,
+  status: 'failed' | 'canceled',
+  of: {
+    readonly conditions: Conditions;
+    readonly ids: { readonly after?: string; readonly before?: string };
+    readonly limit: number;
+  },
+): Promise<PaymentRow[]> {
+  const page: PaymentRow[] = [];
+  let { before } = of.ids;
+  for (let portion = of.limit; ;) {
+    const ends = new Conditions();
+    // Literals in the statement, so that the plan can use the partial index. The index's own condition (status IN …) follows from
+    // this; written out as well, it would be counted twice, and the plan would read and sort all of them.
+    ends.add(`a.event = 'payment_ended' AND a.detail ->> 'status' = '${status}'`);
+    if (of.ids.after !== undefined) ends.add('a.platform_payment_id >= ?', of.ids.after);
+    if (before !== undefined) ends.add('a.platform_payment_id < ?', before);
+    const ended = await on.query<Pick<PaymentRow, 'platform_payment_id'>>(
+      `SELECT a.platform_payment_id FROM duebridge_platform.audit a
+        ${ends.where} ORDER BY a.platform_payment_id DESC LIMIT $${ends.values.length + 1}`,
+      [...ends.values, portion],
+    );
+    if (ended.length > 0) {
+      const conditions = new Conditions(of.conditions);
+      const ids = ended.map((row) => row.platform_payment_id);
+      conditions.add('p.platform_payment_id = ANY(?::text[])', ids);
+      page.push(...(await readPage(on, conditions, of.limit - page.length)));
+    }
+    if (page.length === of.limit || ended.length < portion) return page;
+    before = ended.at(-1)?.platform_payment_id;
+    portion = Math.min(portion * 4, LARGEST_PORTION);
+  }
+}
 
 /** Determines how to find a payment with this id: by the first kind of id that matches. */
 async function conditionOfId(
