@@ -1,4 +1,4 @@
-/** What the judge said of the fresh wrong peers, before and after its holes were closed, and the page that tells it. */
+/** The verdicts on the fresh wrong peers, before and after the missing checks were added, and the page that lists them. */
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { SECOND_CALLERS, SECOND_PARTNERS, SECOND_PLATFORMS } from './second-set.ts';
@@ -57,18 +57,18 @@ export function kept(): Readonly<Record<string, Kept>> {
 /** The classes of faults, by the number that the tables of wrong peers give. */
 const CLASSES: Readonly<Record<number, string>> = {
   1: 'partners: an operation that is open, or carried out before it is refused',
-  2: 'partners: the first answer is not what is kept',
+  2: 'partners: the first response differs from the stored payment',
   3: 'partners: amounts that a number type rounds, wraps or clamps',
-  4: 'partners: what has ended changes',
+  4: 'partners: terminal payments change',
   5: 'partners: effects on the balance',
-  6: 'partners: credentials and scopes that are nearly right',
+  6: 'partners: credentials and scopes that are almost right',
   7: 'partners: concurrency, replicas and caches',
-  8: 'partners: identifiers folded, cut, or given out twice',
-  9: 'partners: what a restart forgets',
+  8: 'partners: identifiers folded, truncated, or issued twice',
+  9: 'partners: state lost in a restart',
   10: 'partners: times and reasons',
   13: 'platforms: the token endpoint',
-  15: 'callers: answers taken wrong',
-  16: 'callers: requests that are wrong',
+  15: 'callers: responses misread',
+  16: 'callers: wrong requests',
 };
 
 /** Why a peer that no check fails is only warned of, or cannot be seen. */
@@ -139,9 +139,9 @@ export function page(results: Readonly<Record<string, Kept>>): string {
   return `# Wrong peers that nobody wrote a check against
 
 The peers of [the kill matrix](kill-matrix.md) were made by people who know the checks, and
-[mutants](mutation.md) are made by a machine. These were written the third way: from the interface
-alone, by somebody who had not read a check, as a competent engineer in a hurry gets a server wrong.
-Each is a plain right peer with one method changed; the right peers pass without a warning. All are
+[mutants](mutation.md) are made by a machine. These were written in a third way: from the interface
+alone, by somebody who had not read a check, with the mistakes of a competent engineer in a hurry.
+Each is a simple correct peer with one method changed; the correct peers pass without a warning. All are
 judged in the strict profile, at the usual pace, by \`npm run fresh\`, which writes this page.
 
 "Before" is the first run, before anything was changed. Every miss that can be seen from outside was
