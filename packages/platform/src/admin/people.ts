@@ -99,9 +99,12 @@ export function erasePerson(
       (row) => row.customer_id,
     );
     if (held.length === 0) throw new Refusal('NOT_FOUND');
-    // Collected before the link to the person is deleted.
-    await eraseAttempts(tx, await paymentsOfPerson(tx, digest));
-    const needed = await stillNeeded(tx, held);
+    const made = await tx.query<MadePayment>(paymentsStatement, [held]);
+    await eraseAttempts(
+      tx,
+      made.map((row) => row.platform_payment_id),
+    );
+    const needed = await stillNeeded(tx, made);
     const erased = held.filter((customer_id) => !needed.has(customer_id));
     const customers = (await tx.query(eraseStatement, [erased])).length;
     const kept_for_payments = held.length - customers;
@@ -114,12 +117,13 @@ export function erasePerson(
   });
 }
 
+interface MadePayment {
+  readonly customer_id: string;
+  readonly platform_payment_id: string;
+}
+
 /** Those of the customers with a payment in progress, which may still need the address for its receipt; a later request erases them. */
-async function stillNeeded(tx: Transaction, customers: readonly string[]): Promise<Set<string>> {
-  const made = await tx.query<{ customer_id: string; platform_payment_id: string }>(
-    paymentsStatement,
-    [customers],
-  );
+async function stillNeeded(tx: Transaction, made: readonly MadePayment[]): Promise<Set<string>> {
   const rows = await tx.query<{ platform_payment_id: string }>(openStatement, [
     made.map((row) => row.platform_payment_id),
   ]);

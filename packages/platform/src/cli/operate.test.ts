@@ -133,6 +133,17 @@ test('a person is shown and erased on request, and can no longer be found; the p
   const shown = await run(['person', 'show', 'Forget@example.com', ...reason]);
   assert.match(shown, /Josephine-canary/);
   assert.match(shown, new RegExp(id));
+  // A person with more payments than a page of the search holds leaves no evidence of the oldest behind.
+  await platform.database.query(
+    `INSERT INTO duebridge_platform.flow_payments (platform_payment_id, flow_id, token_hash, session_id, customer_id)
+     SELECT 'zz-' || n, flow_id, token_hash, session_id, customer_id
+       FROM duebridge_platform.flow_payments, generate_series(1, 1000) AS n WHERE platform_payment_id = $1`,
+    [id],
+  );
+  await platform.database.query(
+    `INSERT INTO duebridge_platform.attempts (platform_payment_id, at, entries) VALUES ($1, now(), '[]')`,
+    [id],
+  );
   // The capture of a payment's funds may not have finished yet.
   for (;;) {
     const done = await json<{ kept_for_payments: number }>([
@@ -151,6 +162,8 @@ test('a person is shown and erased on request, and can no longer be found; the p
     [id],
   );
   assert.deepEqual(rows, [{ sealed: null }]);
+  const evidence = 'SELECT 1 FROM duebridge_platform.attempts WHERE platform_payment_id = $1';
+  assert.deepEqual(await platform.database.query(evidence, [id]), []);
 });
 
 test('reconciling 100,000 lines blocks nobody, and each kind of difference stays until it is resolved', async () => {
