@@ -38,7 +38,7 @@ async function judgeCaller(
         biller_id: 'judge',
         account_id: 'A-1',
         // A correct platform needs some seconds on a loaded machine; for a wrong one that gives up, the judge waits the full time.
-        patience_seconds: fault === undefined ? 20 : 8,
+        patience_seconds: fault === undefined ? 40 : 8,
       },
     };
     return await judgePlatform(platformTarget(draft, {}), {

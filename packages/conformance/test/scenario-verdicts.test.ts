@@ -58,7 +58,7 @@ async function judge(
           biller_id: 'judge',
           account_id: 'A-1',
           // A correct platform never makes the judge wait that long.
-          patience_seconds: fault === undefined ? 15 : 3,
+          patience_seconds: fault === undefined ? 40 : 3,
           ...(tls === undefined ? {} : { tls: { cert_file, key_file } }),
         },
       },

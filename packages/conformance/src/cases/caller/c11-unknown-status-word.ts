@@ -56,6 +56,12 @@ export const c11: CallerCase = {
         ...(last === undefined ? {} : { at: t.cite(last) }),
       });
     }
+    const unasked = told.filter((times) => times === 0).length;
+    if (unasked > 0) {
+      t.wanting.push(
+        `${unasked} of ${words.length} payments were not polled within ${t.run.caller.patience_seconds} s, so their status words were not tried: set caller.patience_seconds to the longest time that the platform waits between two polls`,
+      );
+    }
     // A platform may put such a payment into manual review and stop polling; that is not a breach.
     const asked = payments.filter((payment) => t.calls(payment).some(toldTheEnd)).length;
     t.notes.push(
