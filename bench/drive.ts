@@ -43,6 +43,9 @@ const { values: flags } = parseArgs({
   strict: false,
 });
 
+/** One partner takes at most 10,000 calls a second, 5,000 payments; with several the engine is the limit, not that budget. */
+const PARTNERS = ['acme-1', 'acme-2', 'acme-3', 'acme-4'] as const;
+
 /** Payments for the second figure: they stay processing and are polled repeatedly. */
 const IDLE_PAYMENTS = 2_000;
 /** How long their polls are counted; the delays between polls grow. */
@@ -97,7 +100,7 @@ export async function bare(url: string, payments: number, concurrency: number): 
   const work = async (): Promise<void> => {
     while (next < payments) {
       next += 1;
-      const path = `/biller/acme/account/A-1/payment/bare-${next}`;
+      const path = `/biller/acme-1/account/A-1/payment/bare-${next}`;
       for (const method of ['PUT', 'GET'] as const) {
         const answer = await pool.request({
           path,
@@ -158,18 +161,18 @@ export async function groundIn(
   const base = { database, clock: systemClock, log: silentLog };
   const sealKey = randomBytes(32).toString('base64');
   const registry = openPartnerRegistry({ ...base, sealKey, allowPrivateAddresses: true });
-  const isNew = (await registry.get('acme')) === undefined;
-  if (isNew)
+  for (const partner_id of PARTNERS) {
+    if ((await registry.get(partner_id)) !== undefined) continue;
     await registry.add(
       {
-        partner_id: 'acme',
+        partner_id,
         name: 'Acme',
         kind: 'biller',
-        biller_id: 'acme',
+        biller_id: partner_id,
         base_url: partnerUrl,
         origins: [],
         budget: {
-          max_concurrent_calls: concurrency,
+          max_concurrent_calls: Math.ceil(concurrency / PARTNERS.length),
           max_calls_per_second: 10_000,
           wait_seconds: 0,
         },
@@ -177,6 +180,7 @@ export async function groundIn(
       },
       'bench',
     );
+  }
   // As the platform does: evidence of every call, written every few seconds through a pool of its own.
   const front = openDatabase({ url, applicationName: 'bench evidence', maxConnections: 2 });
   const attempts = openAttempts({ ...base, database: front, sealer: openSealer(sealKey) });
@@ -195,9 +199,13 @@ export async function groundIn(
     database,
     engine,
     async make(count, perTransaction = 500) {
-      const partner = await registry.get('acme');
-      assert(partner);
-      const platform_batch_id = await batchFor(database, partner, Date.now());
+      const places = await Promise.all(
+        PARTNERS.map(async (partner_id) => {
+          const partner = await registry.get(partner_id);
+          assert(partner);
+          return { partner, platform_batch_id: await batchFor(database, partner, Date.now()) };
+        }),
+      );
       const rows: PaymentRow[] = [];
       while (rows.length < count) {
         const some = await database.transaction(async (tx) => {
@@ -207,10 +215,13 @@ export async function groundIn(
             index < perTransaction && rows.length + made.length < count;
             index += 1
           ) {
+            const place = places[index % places.length];
+            assert(place);
+            const { partner, platform_batch_id } = place;
             made.push(
               await insertPayment(tx, {
-                partner_id: 'acme',
-                biller_id: 'acme',
+                partner_id: partner.partner_id,
+                biller_id: partner.partner_id,
                 account_id: 'A-1',
                 platform_batch_id,
                 amount_in_cents: 12_345,
@@ -363,7 +374,7 @@ function stub(): void {
       const ended = request.method === 'GET' && !isNever;
       response.writeHead(200, { 'content-type': 'application/json' });
       response.end(
-        `{"payment_id":"P-${id}","platform_payment_id":"${id}","platform_batch_id":"${batches.get(id) ?? ''}","biller_id":"acme","account_id":"A-1","status":"${ended ? 'succeeded' : 'processing'}","amount_in_cents":12345,"initiated_at":"2026-01-01T00:00:00.000Z","posted_at":${ended ? '"2026-01-01T00:00:00.001Z"' : 'null'}}`,
+        `{"payment_id":"P-${id}","platform_payment_id":"${id}","platform_batch_id":"${batches.get(id) ?? ''}","biller_id":"${url.split('/').at(-5) ?? ''}","account_id":"A-1","status":"${ended ? 'succeeded' : 'processing'}","amount_in_cents":12345,"initiated_at":"2026-01-01T00:00:00.000Z","posted_at":${ended ? '"2026-01-01T00:00:00.001Z"' : 'null'}}`,
       );
       if (ended) batches.delete(id);
     });
