@@ -84,12 +84,14 @@ export async function tellStory(demo: Demo, tell: (step: Step) => void): Promise
       `${biller_id}, account ${bill.account.masked_account_id}, owes ${formatCents(before)}`,
     );
     const amount_in_cents = wantedAmount(before, bill.account.payment_rules);
+    // The customer's click: the PUT can leave before its answer arrives.
+    const confirmedAt = now();
     const confirmed = await call<FlowPayment>('POST', `${platform.url}/v1/flow/payments`, session, {
       amount_in_cents,
       funding_method: 'sandbox_bank',
     });
     say(
-      now(),
+      confirmedAt,
       'confirm',
       `${formatCents(amount_in_cents)} → payment ${confirmed.platform_payment_id}`,
     );
