@@ -169,7 +169,7 @@ function unknownNames(known: ReadonlySet<string>, env: Environment): string[] {
   );
 }
 
-/** Whether two names are at most `slipDistance` apart: letters added, left out, replaced, or neighbours swapped. */
+/** Whether two names are at most `MAX_TYPO_DISTANCE` apart: letters added, left out, replaced, or neighbours swapped. */
 function isSlip(one: string, other: string): boolean {
   if (Math.abs(one.length - other.length) > MAX_TYPO_DISTANCE) return false;
   let twoBack: number[] = [];

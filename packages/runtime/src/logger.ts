@@ -1,7 +1,7 @@
 /** A log that never contains a secret. */
 import { pino, type DestinationStream, type LevelWithSilent, type Logger } from 'pino';
 
-/** Keys whose values never reach a log, at any depth and in any case (reliability PL15). */
+/** Keys whose values never reach a log, at any depth and in any case (PL15). */
 const privateKeys = [
   'authorization',
   'proxy-authorization',

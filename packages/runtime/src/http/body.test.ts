@@ -1,7 +1,11 @@
+import { platformAdminRoutes, Refusal } from '@duebridge/contract';
 import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import type { IncomingMessage } from 'node:http';
 import { connect } from 'node:net';
-import test from 'node:test';
+import test, { type TestContext } from 'node:test';
 import { setTimeout } from 'node:timers/promises';
+import { mount } from './mount.ts';
 import { body, path, head, send, listening, raw, assertRefused, refused } from './testing.ts';
 
 test('an amount is never coerced, and what is wrong is named', async (t) => {
@@ -47,25 +51,65 @@ test('a body that is not what it claims is refused, never a failure of ours', as
   assertRefused(await raw(port, chunked, chunk.repeat(16)), 413, 'PAYLOAD_TOO_LARGE');
 });
 
-test('a client that sends its whole body before it reads gets the refusal of a body that is too large [LI1]', async (t) => {
-  const { port } = await listening(t);
-  const half = 'x'.repeat(512 * 1024);
+/** Sends a head and the halves of its body, reads only then, and returns the answer. */
+async function inHalves(
+  t: TestContext,
+  port: number,
+  headers: string,
+  half: string,
+): Promise<string> {
   const socket = connect(port, '127.0.0.1').pause();
   t.after(() => socket.destroy());
   socket.on('error', () => undefined);
-  const large = [
-    `PUT ${path} HTTP/1.1`,
-    'Content-Type: application/json',
-    `Content-Length: ${2 * half.length}`,
-  ] as const;
-  await new Promise((sent) => socket.write(head(...large) + half, sent));
+  await new Promise((sent) => socket.write(headers + half, sent));
   // Time in which a server that no longer reads would close, and the second half would reset the connection.
   await setTimeout(50);
   await new Promise((sent) => socket.write(half, sent));
   await setTimeout(50);
   let answer = '';
   for await (const chunk of socket.setEncoding('utf8')) answer += String(chunk);
-  assertRefused(answer, 413, 'PAYLOAD_TOO_LARGE');
+  return answer;
+}
+
+test('a client that sends its whole body before it reads gets the refusal of a body that is too large [LI1]', async (t) => {
+  const { port } = await listening(t);
+  const half = 'x'.repeat(512 * 1024);
+  const large = head(
+    `PUT ${path} HTTP/1.1`,
+    'Content-Type: application/json',
+    `Content-Length: ${2 * half.length}`,
+  );
+  assertRefused(await inHalves(t, port, large, half), 413, 'PAYLOAD_TOO_LARGE');
+});
+
+test('a file that its reader refuses in the middle is answered, and its connection is free again', async (t) => {
+  let sent: IncomingMessage | undefined;
+  const { base } = await listening(t, {}, (app) =>
+    mount(app, platformAdminRoutes.reconcile_batch_file, async ({ request }) => {
+      sent = request.raw;
+      for await (const _chunk of request.body as AsyncIterable<Uint8Array>) {
+        throw new Refusal('INVALID_REQUEST', { details: [{ path: 'body', problem: 'no' }] });
+      }
+      throw new Error('the file had no chunk');
+    }),
+  );
+  for (const bytes of [10, 300_000, 3_000_000]) {
+    const response = await fetch(`${base}/admin/v1/batches/b1/reconcile-file`, {
+      method: 'POST',
+      headers: { 'content-type': 'text/csv' },
+      body: Buffer.alloc(bytes, 0xff),
+    });
+    await refused(response, 400, 'INVALID_REQUEST');
+    // Else the connection stays blocked until the time for the request is over.
+    assert.ok(sent);
+    if (!sent.complete) await once(sent, 'end', { signal: AbortSignal.timeout(10_000) });
+  }
+});
+
+test('a file where none belongs gets its 415, also while it is still arriving', async (t) => {
+  const { port } = await listening(t);
+  const large = head(`PUT ${path} HTTP/1.1`, 'Content-Type: text/csv', 'Content-Length: 400000');
+  assertRefused(await inHalves(t, port, large, 'x'.repeat(200_000)), 415, 'UNSUPPORTED_MEDIA_TYPE');
 });
 
 test('a body of another type, charset or encoding is refused, and one where none belongs', async (t) => {

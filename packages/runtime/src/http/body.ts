@@ -1,7 +1,7 @@
 /** Bodies are parsed strictly (decisions 5 and 11): as the type they declare, in UTF-8, unambiguously; nothing is coerced. */
 import { JsonProblem, parseJson, Refusal } from '@duebridge/contract';
-import type { FastifyInstance } from 'fastify';
-import type { IncomingHttpHeaders, IncomingMessage } from 'node:http';
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import type { IncomingHttpHeaders } from 'node:http';
 
 /** Media type of most bodies. */
 export const JSON_TYPE = 'application/json';
@@ -37,10 +37,11 @@ export function readBodiesStrictly(app: FastifyInstance): void {
   };
   parse(JSON_TYPE, readJson);
   parse(FORM_TYPE, readForm);
-  // A file is passed on as a stream, for a handler that reads it line by line and enforces its own limit.
+  // A file is passed on as a stream, for a handler that reads it line by line and enforces its own limit. A handler that stops in the
+  // middle must not destroy the request: its rest could then not be discarded, and would block the connection.
   app.addContentTypeParser(CSV_TYPE, (request, payload, done) => {
     const takes = request.is404 || request.routeOptions.config.bodyType === CSV_TYPE;
-    if (takes) done(null, payload);
+    if (takes) done(null, payload.iterator({ destroyOnReturn: false }));
     else done(unsupported(), undefined);
   });
 }
@@ -89,27 +90,27 @@ export function hasBody(headers: IncomingHttpHeaders): boolean {
   return headers['transfer-encoding'] !== undefined || (length !== undefined && length !== '0');
 }
 
-/** Bytes of a body that is too large that are read and discarded before it is refused. */
+/** Bytes of a refused body that are read and discarded before the refusal is sent. */
 const DISCARDED_BYTES = 4 * 1024 * 1024;
 /** How long a client that is still sending such a body is waited for. */
 const DISCARD_MS = 1_000;
 
-/** Whether an error of Fastify says that a body is above its limit. */
-export function isTooLarge(error: unknown): boolean {
-  return error instanceof Error && 'statusCode' in error && error.statusCode === 413;
-}
-
 /**
- * Reads the rest of a body and discards it, up to 4 MiB and 1 s; resolves in any case. A connection that is closed with bytes unread
- * is reset, and a client that is still sending then sees the reset instead of the 413 (LI1).
+ * Reads the rest of a body that nobody will read, and discards it, up to 4 MiB and 1 s; resolves in any case. A connection that is
+ * closed with bytes unread is reset, and a client that is still sending then sees the reset instead of the refusal (LI1). One that
+ * stays open with its body half read would take no other request.
  */
-export function discardRest(request: IncomingMessage): Promise<void> {
-  return new Promise((resolve) => {
+export async function discardRest(request: FastifyRequest, reply: FastifyReply): Promise<void> {
+  const { raw } = request;
+  if (raw.complete || raw.readableEnded || raw.destroyed) return;
+  // A body that nobody has begun to read, on a connection that stays open, is discarded by Node after the answer.
+  if (!raw.readableDidRead && reply.getHeader('connection') !== 'close') return;
+  await new Promise<void>((resolve) => {
     let left = DISCARDED_BYTES;
     const end = (): void => {
       clearTimeout(timer);
-      request.off('data', count);
-      for (const event of ENDS) request.off(event, end);
+      raw.off('data', count);
+      for (const event of ENDS) raw.off(event, end);
       resolve();
     };
     const count = (chunk: Buffer): void => {
@@ -117,9 +118,9 @@ export function discardRest(request: IncomingMessage): Promise<void> {
       if (left < 0) end();
     };
     const timer = setTimeout(end, DISCARD_MS);
-    request.on('data', count);
-    for (const event of ENDS) request.on(event, end);
-    request.resume();
+    raw.on('data', count);
+    for (const event of ENDS) raw.on(event, end);
+    raw.resume();
   });
 }
 

@@ -15,7 +15,7 @@ import { isIP } from 'node:net';
 import { systemClock, type Clock } from '../clock.ts';
 import { silentLog, type Log } from '../log.ts';
 import type { Metrics } from '../metrics.ts';
-import { discardRest, hasBody, isTooLarge, readBodiesStrictly } from './body.ts';
+import { discardRest, hasBody, readBodiesStrictly } from './body.ts';
 import { followClosing } from './closing.ts';
 import { answerBrokenRequest, answerError } from './errors.ts';
 
@@ -74,8 +74,7 @@ export interface ServerOptions {
 }
 
 /**
- * Headers that determine the caller or how the body is read. A duplicate may be an attempt to be read in two ways (reliability
- * F100).
+ * Headers that determine the caller or how the body is read. A duplicate may be an attempt to be read in two ways (F100).
  */
 const singleHeaders = [
   'authorization',
@@ -168,7 +167,7 @@ export function createServer(options: ServerOptions = {}): FastifyInstance {
     done();
   });
   app.setErrorHandler(async (error, request, reply) => {
-    if (!request.raw.complete && isTooLarge(error)) await discardRest(request.raw);
+    await discardRest(request, reply);
     return await answerError(log, error, request, reply);
   });
 
