@@ -44,7 +44,7 @@ if (options.some((word) => word === '--help' || word === '-h')) {
   for (const [name, what] of Object.entries(BENCHMARKS)) console.log(`  ${name.padEnd(11)}${what}`);
   process.exit(0);
 }
-const unknown = names.find((name) => !(name in BENCHMARKS));
+const unknown = names.find((name) => !Object.hasOwn(BENCHMARKS, name));
 if (unknown !== undefined) {
   console.error(`There is no benchmark "${unknown}"; npm run bench -- --help lists them.`);
   process.exit(3);

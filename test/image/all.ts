@@ -7,13 +7,12 @@
  * is built. Where no registry of images can be reached, test/image/debian-base.sh makes the base first.
  */
 import assert from 'node:assert/strict';
-import { execFile, spawn } from 'node:child_process';
+import { execFile, spawnSync } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { chmodSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { text } from 'node:stream/consumers';
-import test, { before } from 'node:test';
+import test from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import { pathToFileURL } from 'node:url';
 import { promisify } from 'node:util';
@@ -23,7 +22,7 @@ import { createToken, openSession } from '../support/customer.ts';
 
 const run = promisify(execFile);
 const root = join(import.meta.dirname, '../..');
-const engine = process.env['CONTAINER_ENGINE'] ?? 'podman';
+const engine = process.env['CONTAINER_ENGINE'] || 'podman';
 const isPodman = engine.endsWith('podman');
 const built = process.env['IMAGE'];
 const TAG = built ?? 'localhost/duebridge-rehearsal';
@@ -42,22 +41,24 @@ const CONFINED = [
   '--network=host',
 ];
 
-before(
-  async () => {
-    if (built !== undefined) return;
-    // The OCI format has no health checks.
-    const format = isPodman ? ['--format', 'docker'] : [];
-    const words = ['build', ...format, '--tag', TAG, ...process.argv.slice(2), root];
-    const building = spawn(engine, words, { stdio: ['ignore', 'pipe', 'pipe'] });
-    const [output, errors, code] = await Promise.all([
-      text(building.stdout),
-      text(building.stderr),
-      new Promise((resolve) => building.once('exit', resolve).once('error', resolve)),
-    ]);
-    assert.equal(code, 0, `${engine} ${words.join(' ')}\n${output}\n${errors}`);
-  },
-  { timeout: BUILD_MS },
-);
+if (spawnSync(engine, ['--version']).error !== undefined) {
+  console.error(
+    `image: "${engine}" cannot be run: install podman, or name another engine with CONTAINER_ENGINE, such as docker`,
+  );
+  process.exit(2);
+}
+if (built === undefined) {
+  // The OCI format has no health checks.
+  const format = isPodman ? ['--format', 'docker'] : [];
+  const words = ['build', ...format, '--tag', TAG, ...process.argv.slice(2), root];
+  const { status } = spawnSync(engine, words, { stdio: 'inherit', timeout: BUILD_MS });
+  if (status !== 0) {
+    console.error(
+      `image: ${engine} could not build the image: what it printed above says why; IMAGE names one that exists already`,
+    );
+    process.exit(1);
+  }
+}
 
 /** Runs the engine to its end with an input; returns what it printed. */
 async function say(words: readonly string[], input = ''): Promise<string> {

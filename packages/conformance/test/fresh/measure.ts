@@ -1,13 +1,10 @@
 /**
  * Judges wrong peers that nobody wrote a check against, one fault each, in the strict profile, and
  * writes what was found to results.json and docs/fresh-peers.md.
- *
- *   npm run fresh -- [partners|platforms|callers] [NAME …] [--at-once N] [--all]
- *
- * NAME is the beginning of a name; all of a kind unless given. --all prints each finding.
  */
 import { writeFileSync } from 'node:fs';
 import { parseArgs } from 'node:util';
+import { format, resolveConfig } from 'prettier';
 import type { Pace } from '../../src/check/pace.ts';
 import { partnerTarget, platformTarget, type Draft } from '../../src/check/target.ts';
 import { judgePartner, judgePlatform, type RunReport } from '../../src/run.ts';
@@ -19,6 +16,11 @@ import { CREDENTIALS, KNOWN_ACCOUNT, Platform, UNKNOWN_ACCOUNT } from './platfor
 import type { WrongCaller } from './wrong-callers.ts';
 import type { WrongPartner } from './wrong-partners.ts';
 import type { WrongPlatform } from './wrong-platforms.ts';
+
+const KINDS: readonly Kind[] = ['partners', 'platforms', 'callers'];
+const HELP = `Usage: npm run fresh -- [${KINDS.join('|')}] [NAME …] [--at-once N] [--all]
+
+NAME is the beginning of a name; all of a kind unless given. --all prints each finding.`;
 
 /** What the judge said of one peer: the checks that failed, and those that only warned. */
 export interface Said {
@@ -177,17 +179,48 @@ export function jobs(): readonly Job[] {
   ];
 }
 
+/** The peers to judge, and how. Ends the program with 3 for words that name nothing, before anything is written. */
+function chosen(): { readonly queue: Job[]; readonly at_once: number; readonly all: boolean } {
+  try {
+    const { positionals, values } = parseArgs({
+      allowPositionals: true,
+      options: {
+        'at-once': { type: 'string', default: '4' },
+        all: { type: 'boolean', default: false },
+        help: { type: 'boolean', short: 'h', default: false },
+      },
+    });
+    if (values.help) {
+      console.log(HELP);
+      process.exit(0);
+    }
+    const [kind, ...names] = positionals;
+    if (kind !== undefined && !KINDS.some((one) => one === kind)) {
+      throw new Error(`there is no kind "${kind}"; there are ${KINDS.join(', ')}`);
+    }
+    const own = jobs().filter((job) => kind === undefined || job.kind === kind);
+    const missing = names.find((name) => !own.some((job) => job.name.startsWith(name)));
+    if (missing !== undefined) {
+      throw new Error(`no peer of ${kind} is called "${missing}"; docs/fresh-peers.md lists them`);
+    }
+    if (!/^[1-9]\d?$/.test(values['at-once'])) {
+      throw new Error('--at-once takes a whole number from 1 to 99');
+    }
+    return {
+      queue: own.filter(
+        (job) => names.length === 0 || names.some((name) => job.name.startsWith(name)),
+      ),
+      at_once: Number(values['at-once']),
+      all: values.all,
+    };
+  } catch (error) {
+    console.error(`fresh: ${error instanceof Error ? error.message : String(error)}`);
+    process.exit(3);
+  }
+}
+
 if (import.meta.main) {
-  const { positionals, values } = parseArgs({
-    allowPositionals: true,
-    options: { 'at-once': { type: 'string' }, all: { type: 'boolean' } },
-  });
-  const [kind, ...names] = positionals;
-  const queue = jobs().filter(
-    (job) =>
-      (kind === undefined || job.kind === kind) &&
-      (names.length === 0 || names.some((name) => job.name.startsWith(name))),
-  );
+  const { queue, at_once, all } = chosen();
   const results: Record<string, Kept> = { ...kept() };
   const worker = async (): Promise<void> => {
     for (let job = queue.shift(); job !== undefined; job = queue.shift()) {
@@ -196,7 +229,7 @@ if (import.meta.main) {
       const found = [...failed, ...warned].join(' ');
       const took = `${String(Math.round(duration_ms / 1_000))} s`;
       console.log(`${word.padEnd(6)} ${job.kind} ${job.name} (${job.how}) ${found} ${took}`);
-      if (values.all === true || job.how === 'right') {
+      if (all || job.how === 'right') {
         for (const line of first) console.log(`    ${line.slice(0, 300)}`);
       }
       if (job.how === 'right') continue;
@@ -205,8 +238,9 @@ if (import.meta.main) {
       results[key] = { ...(before === undefined ? {} : { before }), now: { failed, warned } };
     }
   };
-  await Promise.all(Array.from({ length: Number(values['at-once'] ?? 4) }, worker));
+  await Promise.all(Array.from({ length: at_once }, worker));
   const sorted = Object.entries(results).sort(([one], [other]) => (one < other ? -1 : 1));
-  writeFileSync(FILE, `${JSON.stringify(Object.fromEntries(sorted), undefined, 1)}\n`);
+  const json = JSON.stringify(Object.fromEntries(sorted), undefined, 1);
+  writeFileSync(FILE, await format(json, { ...(await resolveConfig(FILE)), filepath: FILE }));
   writeFileSync(PAGE, page(Object.fromEntries(sorted)));
 }

@@ -180,33 +180,55 @@ function against(report: RunReport): readonly string[] {
   return found.length === 0 && report.verdict !== 'passed' ? [report.verdict] : found;
 }
 
-async function main(): Promise<void> {
-  const { positionals, values } = parseArgs({
-    allowPositionals: true,
-    options: {
-      count: { type: 'string' },
-      seed: { type: 'string' },
-      'at-once': { type: 'string' },
-      file: { type: 'string' },
-      for: { type: 'string' },
-      results: { type: 'string' },
-      help: { type: 'boolean', short: 'h', default: false },
-    },
-  });
-  if (values.help) {
-    console.log(HELP);
-    return;
+/** The words of the command line. Ends the program with 3 for words that name nothing. */
+function readWords() {
+  try {
+    const { positionals, values } = parseArgs({
+      allowPositionals: true,
+      options: {
+        count: { type: 'string' },
+        seed: { type: 'string' },
+        'at-once': { type: 'string' },
+        file: { type: 'string' },
+        for: { type: 'string' },
+        results: { type: 'string' },
+        help: { type: 'boolean', short: 'h', default: false },
+      },
+    });
+    if (values.help) {
+      console.log(HELP);
+      process.exit(0);
+    }
+    const [name = ''] = positionals;
+    const subjects = [...Object.keys(SUBJECTS), 'core'];
+    if (!subjects.includes(name)) {
+      throw new Error(`there is no subject "${name}"; there are ${subjects.join(', ')}`);
+    }
+    const number = (option: 'count' | 'seed' | 'at-once' | 'for'): number | undefined => {
+      const text = values[option];
+      if (text === undefined) return undefined;
+      if (!/^\d{1,9}$/.test(text)) throw new Error(`--${option} takes a whole number`);
+      return Number(text);
+    };
+    return {
+      name,
+      file: values.file,
+      results: values.results,
+      count: number('count'),
+      seed: number('seed'),
+      at_once: number('at-once'),
+      seconds: number('for'),
+    };
+  } catch (error) {
+    console.error(`mutation: ${error instanceof Error ? error.message : String(error)}`);
+    process.exit(3);
   }
-  const [name = ''] = positionals;
-  const { results } = values;
+}
+
+async function main(): Promise<void> {
+  const { name, file, results, count, seed, at_once, seconds } = readWords();
   const earlier =
     results !== undefined && existsSync(results) ? fatesOf(readFileSync(results, 'utf8')) : [];
-  const number = (text: string | undefined): number | undefined =>
-    text === undefined ? undefined : Number(text);
-  const count = number(values.count);
-  const seed = number(values.seed);
-  const at_once = number(values['at-once']);
-  const seconds = number(values.for);
   const known = new Set(earlier.map((fate) => `${fate.file} ${fate.name}`));
   const options = {
     ...(count === undefined ? {} : { count }),
@@ -220,7 +242,6 @@ async function main(): Promise<void> {
       console.log(`${word} ${fate.file}:${fate.line} ${fate.name}  ${fate.caught.join(', ')}`);
     },
   };
-  const { file } = values;
   const fresh = await (name === 'core'
     ? mutateCore({
         ...options,
