@@ -294,6 +294,11 @@ describe('conform', { concurrency: 4 }, () => {
     assert.equal(people.out.trim().split('\n').length, 102);
     const programs = await conform(['partner', '--list', '--json']);
     assert.equal((JSON.parse(programs.out) as unknown[]).length, 55);
+    const one = await conform(['platform', '--list', '--only', 'F02']);
+    assert.match(one.out, /^F02 .*\n$/);
+    const unknown = await conform(['platform', '--list', '--only', 'F99']);
+    assert.equal(unknown.code, 3);
+    assert.equal(unknown.out, '');
   });
 
   test('a platform can be judged with flags only; a wrong key gives one sentence', async () => {

@@ -211,7 +211,7 @@ function common(command: Command): Command {
 }
 
 async function conformPartner(file: string | undefined, flags: PartnerFlags): Promise<number> {
-  if (flags.list === true) return list(PARTNER_CASES, flags);
+  if (flags.list === true) return listChosen(PARTNER_CASES, flags);
   return guarded(flags, async () => {
     const target = partnerTarget(
       overlay(overlay(partnerEnvironment(), fileDraft(file)), partnerDraft(flags)),
@@ -251,7 +251,7 @@ async function conformPartner(file: string | undefined, flags: PartnerFlags): Pr
 }
 
 async function conformPlatform(file: string | undefined, flags: PlatformFlags): Promise<number> {
-  if (flags.list === true) return list(PLATFORM_CASES, flags);
+  if (flags.list === true) return listChosen(PLATFORM_CASES, flags);
   return guarded(flags, async () => {
     const target = platformTarget(
       overlay(
@@ -491,6 +491,11 @@ Exit codes:
 Example:
 ${example}
 `;
+}
+
+/** `--list`: every check of both profiles, or those that `--only` names. */
+function listChosen(cases: readonly CaseInfo[], flags: CommonFlags): Promise<number> {
+  return guarded(flags, () => Promise.resolve(list(choose(cases, 'strict', flags.only), flags)));
 }
 
 function list(cases: readonly CaseInfo[], flags: CommonFlags): number {
