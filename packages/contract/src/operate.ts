@@ -5,7 +5,7 @@
  * A table: one schema per resource.
  */
 import { Type, type Static } from 'typebox';
-import { AuditEntry, PartnerId, PaymentView } from './admin.ts';
+import { AuditEntry, PartnerId, PAYMENT_STAGES, PaymentView } from './admin.ts';
 import {
   AccountId,
   AmountInCents,
@@ -166,9 +166,7 @@ const day = (description: string) =>
 
 const filterFields = {
   status: Type.Optional(Type.Enum([...PAYMENT_STATUSES])),
-  stage: Type.Optional(
-    Type.Enum(['created', 'authorized', 'dispatching', 'accepted', 'review', 'ended']),
-  ),
+  stage: Type.Optional(Type.Enum([...PAYMENT_STAGES])),
   partner_id: Type.Optional(PartnerId),
   platform_batch_id: Type.Optional(PlatformBatchId),
   amount_in_cents: Type.Optional(Type.String({ pattern: '^[1-9][0-9]{0,10}$' })),

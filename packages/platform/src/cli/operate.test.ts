@@ -309,7 +309,13 @@ test('several payments: a dry run does nothing; a run prints each result and fai
   ]) {
     await assert.rejects(run(words), { exitCode: 3 });
   }
-  await assert.rejects(run(['bulk', 'refund', ...ids, ...reason]), {
-    code: 'commander.invalidArgument',
-  });
+  for (const words of [
+    ['bulk', 'refund', ...ids, ...reason],
+    ['bulk', 'poll', '--status', 'gone', ...reason],
+    ['payments', '--stage', 'gone'],
+    ['key', 'issue', '--partner', 'gas', '--days', '0'],
+    ['key', 'issue', '--partner', 'gas', '--days', '3651'],
+  ]) {
+    await assert.rejects(run(words), { code: 'commander.invalidArgument' });
+  }
 });

@@ -1,12 +1,14 @@
-import type {
-  Attempt,
-  PartnerAnswer,
-  PaymentDetail,
-  PaymentStage,
-  PaymentPage,
-  PaymentView,
-  ReviewClose,
-  UnmaskedAccount,
+import {
+  PAYMENT_STAGES,
+  PAYMENT_STATUSES,
+  type Attempt,
+  type PartnerAnswer,
+  type PaymentDetail,
+  type PaymentStage,
+  type PaymentPage,
+  type PaymentView,
+  type ReviewClose,
+  type UnmaskedAccount,
 } from '@duebridge/contract';
 import {
   columns,
@@ -46,8 +48,8 @@ interface PaymentsOptions extends FilterOptions {
 /** Adds the filters that lists and exports share. */
 export function withFilters(command: Command): Command {
   return command
-    .option('--status <status>', 'processing, succeeded, failed or canceled')
-    .option('--stage <stage>', 'created, authorized, dispatching, accepted, review or ended')
+    .addOption(new Option('--status <status>', 'with this status').choices(PAYMENT_STATUSES))
+    .addOption(new Option('--stage <stage>', 'at this stage').choices(PAYMENT_STAGES))
     .option('--partner <id>', 'of one partner')
     .option('--batch <id>', 'of one batch')
     .option('--amount <dollars>', 'of this amount, such as 25 or 25.00')
