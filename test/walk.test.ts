@@ -33,7 +33,7 @@ test('a bill is paid once, and both sides agree to the cent [S1 S2 S3 S4 ST1 ST2
   const before = await call<AccountRecord>('GET', account, key);
   assert.equal(before.body.balance?.amount_due_in_cents, 12_050);
 
-  // The operator registers the biller at the platform and gives it a key. (platform: partners.ts, keys.ts)
+  // The operator registers the biller at the platform and gives it a key. (platform: registry.ts, keys.ts)
   const { platform, admin, register } = await sides.platform();
   const client = await register({
     partner_id: 'gas',
@@ -56,7 +56,7 @@ test('a bill is paid once, and both sides agree to the cent [S1 S2 S3 S4 ST1 ST2
   assert.equal(bill.body.account.balance_source, 'partner');
   assert.equal(bill.body.payment, null);
 
-  // 3. The customer pays a part, and presses twice. (payment.ts)
+  // 3. The customer pays a part, and presses twice. (confirm.ts)
   const [confirmed, again] = await Promise.all([browser.confirm(5_000), browser.confirm(5_000)]);
   assert.equal(confirmed.status, 200);
   assert.equal(confirmed.body.status, 'processing');
@@ -91,7 +91,7 @@ test('a bill is paid once, and both sides agree to the cent [S1 S2 S3 S4 ST1 ST2
   const unmoved = await call<AccountRecord>('GET', account, key);
   assert.deepEqual(unmoved.body, balance.body);
 
-  // 8. The operator explains the payment from its audit trail. (record.ts, terminal.ts)
+  // 8. The operator explains the payment from its audit trail. (store/audit.ts)
   const { payment, audit } = await admin<PaymentDetail>('GET', `/payments/${id}`);
   assert.equal(payment.stage, 'ended');
   assert.equal(payment.masked_account_id.includes('A-1'), false);
