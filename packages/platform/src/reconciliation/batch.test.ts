@@ -277,6 +277,17 @@ test('a partner that lost, changed or added money is caught, and nothing is repa
     'missing_here',
     'missing_there',
   ]);
+  // Nor when ours is not lost, but stands in another batch there.
+  partner.script = (seen) => {
+    if (seen.path === `/batch/${batch}`) return { json: anotherOne };
+    const row = rows.find((one) => seen.path.endsWith(one.platform_payment_id));
+    return { json: row === lost ? { ...row, platform_batch_id: 'elsewhere' } : row };
+  };
+  const elsewhere = await reconcileBatch(rig, batch, {}, 'operator');
+  assert.deepEqual(elsewhere.differences.map((one) => one.kind).toSorted(), [
+    'missing_here',
+    'missing_there',
+  ]);
 });
 
 test('an unfinished comparison does not count as agreement', async (t) => {

@@ -324,10 +324,10 @@ async function compareWithPartner(
     [platform_batch_id],
   );
   const differences = await readEach(client, partner, payments);
-  // Ours that its statement can count: without those it lacks or has in another batch.
+  // Its statement can count ours, but for those that it lacks or has in another batch.
   const absent = differences.filter(
     ({ kind, there }) =>
-      kind === 'missing_there' && (there === null || there === 'a different platform_batch_id'),
+      kind === 'missing_there' && (there === null || there === otherThan('platform_batch_id')),
   );
   const shared = here.count - absent.length;
   if (there !== undefined && there.count > shared) {
@@ -399,7 +399,7 @@ function comparePayment(payment: PaymentRow, answer: Exchange | NotSent): Differ
               here: String(payment.amount_in_cents),
               there: amountText(answer.json),
             }
-          : { platform_payment_id, kind: 'missing_there', here, there: `another ${judged.field}` },
+          : { platform_payment_id, kind: 'missing_there', here, there: otherThan(judged.field) },
       ];
     case 'processing':
       return here === 'processing'
@@ -419,6 +419,11 @@ function comparePayment(payment: PaymentRow, answer: Exchange | NotSent): Differ
         : [{ platform_payment_id, kind: 'time', here: payment.posted_at, there: posted_at }];
     }
   }
+}
+
+/** What the partner shows where its record under our id is not of our payment. */
+function otherThan(field: string): string {
+  return `a different ${field}`;
 }
 
 function amountText(json: unknown): string | null {
