@@ -289,8 +289,17 @@ test('a registration is test or live for good, and neither calls the endpoint of
   const test = await registry.add({ ...registration, origins: ['http://localhost:4300'] }, 'test');
   assert.equal(test.mode, 'test', 'without a word no money moves');
   const live = { ...registration, partner_id: 'acme-live', mode: 'live' } as const;
-  // The same endpoint, however its slash is written.
   assert.deepEqual(await pathsRefused(registry.add(live, 'test')), ['body.base_url']);
+  // However it is written, it is the same endpoint.
+  const { origin, host, pathname } = new URL(registration.base_url);
+  for (const same of [
+    `${origin}${pathname}/`,
+    `https://${host.toUpperCase()}${pathname}`,
+    `${origin}:443${pathname}`,
+  ]) {
+    const refused = await pathsRefused(registry.add({ ...live, base_url: same }, 'test'));
+    assert.deepEqual(refused, ['body.base_url'], same);
+  }
   const base_url = 'https://pay.acme.example/live';
   const unsafe = { ...live, base_url, origins: ['https://a.example', 'http://localhost:4300'] };
   assert.deepEqual(await pathsRefused(registry.add(unsafe, 'test')), ['body.origins.1']);

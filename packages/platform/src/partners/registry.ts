@@ -179,7 +179,7 @@ const changeStatement = sql(
 
 const otherModeStatement = sql(
   'partner_other_mode',
-  'SELECT partner_id FROM duebridge_platform.partners WHERE base_url = $1 AND mode <> $2 LIMIT 1',
+  'SELECT partner_id, base_url FROM duebridge_platform.partners WHERE mode <> $1 ORDER BY partner_id',
 );
 
 const holdStatement = sql(
@@ -255,10 +255,14 @@ export function openPartnerRegistry(options: PartnerRegistryOptions): PartnerReg
 
   /** A test must not reach the accounts of real customers, nor a customer's money an endpoint for tests. */
   const endpointProblems = async (mode: Mode, base_url: string): Promise<Detail[]> => {
-    const [other] = await database.query<{ partner_id: string }>(otherModeStatement, [
-      trimmed(base_url),
-      mode,
-    ]);
+    const endpoint = normalized(base_url);
+    // The base_url has been found wrong already.
+    if (endpoint === undefined) return [];
+    const others = await database.query<Pick<StoredPartner, 'partner_id' | 'base_url'>>(
+      otherModeStatement,
+      [mode],
+    );
+    const other = others.find((one) => normalized(one.base_url) === endpoint);
     if (other === undefined) return [];
     const { partner_id } = other;
     const problem = `is the endpoint of ${partner_id}, which is ${mode === 'test' ? 'live' : 'test'}: a ${mode} registration needs one of its own`;
@@ -422,6 +426,12 @@ function toView(row: StoredPartner): PartnerView {
 
 function trimmed(base_url: string): string {
   return base_url.replace(/\/+$/, '');
+}
+
+/** The same for every way to write an endpoint: capitals in the host, its default port, a slash at the end. Undefined for no URL. */
+function normalized(base_url: string): string | undefined {
+  const url = URL.parse(base_url);
+  return url === null ? undefined : trimmed(url.origin + url.pathname);
 }
 
 /** A pause sets the operator's reason; resuming clears any reason; new credentials clear the errors of the old ones. */
