@@ -303,20 +303,20 @@ export async function engineRig(
     async pay(engine, partner_id, more = {}) {
       const partner = await registry.get(partner_id);
       assert(partner);
+      const order = {
+        funding_method: more.funding_method ?? 'sandbox_bank',
+        amount_in_cents: more.amount_in_cents ?? 12_345,
+      };
       const row = await database.transaction(async (tx) =>
         insertPayment(tx, {
           partner_id,
           biller_id: partner.biller_id ?? 'acme',
           account_id: more.account_id ?? 'ACC-1',
           platform_batch_id: await batchFor(tx, partner, Date.now()),
-          amount_in_cents: more.amount_in_cents ?? 12_345,
           session_id: more.session_id ?? null,
-          funding_method: more.funding_method ?? 'sandbox_bank',
+          ...order,
           ...(more.slot === undefined
-            ? engine.placeForNew(partner, {
-                funding_method: more.funding_method ?? 'sandbox_bank',
-                amount_in_cents: 100,
-              })
+            ? engine.placeForNew(partner, order)
             : { slot: more.slot, stage: 'created' }),
           actor: 'test',
         }),

@@ -14,7 +14,13 @@ import {
   tokenForm,
   type TokenSource,
 } from './oauth-client.ts';
-import { scriptedPartner, engineRig, type Seen, type EngineRig } from '../engine/testing.ts';
+import {
+  engineRig,
+  keptLog,
+  scriptedPartner,
+  type EngineRig,
+  type Seen,
+} from '../engine/testing.ts';
 import type { Exchange, Reply } from './http-call.ts';
 import type { PaymentRow } from '../store/payments.ts';
 
@@ -273,7 +279,8 @@ async function registerOAuth(
 }
 
 test('a thousand waiting payments fetch one token, and each call carries it as Bearer [OA2 OA3 OA4 PL13]', async (t) => {
-  const rig = await engineRig(t);
+  const log = keptLog();
+  const rig = await engineRig(t, { log });
   const partner = await scriptedPartner(t);
   partner.pollsToEnd = 0;
   await registerOAuth(rig, 'acme', partner.url, `${partner.url}/oauth/token`);
@@ -283,7 +290,9 @@ test('a thousand waiting payments fetch one token, and each call carries it as B
   for (const row of rows) await rig.until(row.platform_payment_id, settled);
   const isToken = (seen: Seen): boolean => seen.path === '/oauth/token';
   const fetches = partner.seen.filter(isToken);
-  assert.equal(fetches.length, 1);
+  // On a machine that is starved of time the answer may miss its deadline. Only then is the token fetched again.
+  const missed = log.lines.filter(({ message }) => message === 'no access token');
+  assert.ok(fetches.length >= 1 && fetches.length <= 1 + missed.length, `${fetches.length}`);
   assert.equal(fetches[0]?.headers['content-type'], 'application/x-www-form-urlencoded');
   assert.equal(new URLSearchParams(fetches[0]?.body).get('client_secret'), 's+e%c&r:e=t');
   for (const seen of partner.seen) {
