@@ -7,13 +7,14 @@
  */
 import { Refusal, type PendingClose } from '@duebridge/contract';
 import { sql, type Database } from '@duebridge/runtime';
-import { closeRejected, type ReviewDependencies } from '../engine/review.ts';
+import {
+  closeRejected,
+  NOT_REFUSED_BY_PARTNER,
+  type ReviewDependencies,
+} from '../engine/review.ts';
 import { note } from '../store/audit.ts';
 import { findPayment, type PaymentRow } from '../store/payments.ts';
 import { NOT_IN_REVIEW } from '../store/terminal.ts';
-
-export const NOT_REFUSED_BY_PARTNER =
-  'The partner did not refuse this payment; it needs the statement of the partner';
 
 /** The dependencies of closing. */
 export interface CloseDependencies extends ReviewDependencies {

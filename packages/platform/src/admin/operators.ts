@@ -4,7 +4,7 @@
  * enters: a bearer key, or the cookie of a console session.  leaves: the operator, whose id is the actor of every audit line.
  * holds:  keys are stored as digests under the pepper; the deployment's own admin key (DUEBRIDGE_ADMIN_KEY) is an operator with
  *         the role admin that is in no table, so that nobody is ever locked out. A revoked key, a disabled operator and a changed
- *         role count here at once and at every other replica within `cacheMs`.
+ *         role count here at once and at every other replica within `CACHE_MS`.
  */
 import { createHmac, hash, randomBytes, timingSafeEqual, type KeyObject } from 'node:crypto';
 import {

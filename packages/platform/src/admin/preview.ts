@@ -6,9 +6,10 @@
  */
 import type { BulkAct, BulkPreview } from '@duebridge/contract';
 import type { Database } from '@duebridge/runtime';
+import { NOT_REFUSED_BY_PARTNER } from '../engine/review.ts';
 import { findPayments, type PaymentRow } from '../store/payments.ts';
 import { NOT_IN_REVIEW, TOO_LATE_TO_WITHDRAW } from '../store/terminal.ts';
-import { NOT_REFUSED_BY_PARTNER, pendingClose } from './close-review.ts';
+import { pendingClose } from './close-review.ts';
 import { NOTHING_SENT } from './poll-now.ts';
 
 /** One payment's answer, without its view. */

@@ -4,7 +4,7 @@
  * enters: the two headers of a request.  leaves: the client and its partner, or a Refusal.
  * holds:  the key itself is shown once, when it is issued, and never stored: the database holds its HMAC under a pepper that is
  *         kept outside the database. A client may have two active keys, so that it can rotate them without a gap. A revoked key is
- *         refused here at once and at every other replica within `cacheMs`; an expired one within `cacheMs` of its expiry.
+ *         refused here at once and at every other replica within `CACHE_MS`; an expired one within `CACHE_MS` of its expiry.
  * next:   token.ts.
  */
 import { createHmac, randomBytes, timingSafeEqual, type KeyObject } from 'node:crypto';
@@ -167,7 +167,7 @@ export function openClientKeys(options: {
     const now = clock.monotonic();
     const cached = cache.get(client_id);
     if (cached !== undefined && now - cached.readAt < CACHE_MS) return cached.keys;
-    // The age counts from before the read, so that a cached entry is never older than cacheMs.
+    // The age counts from before the read, so that a cached entry is never older than CACHE_MS.
     const keys = database.query<ActiveKey>(selectActive, [client_id]);
     if (cache.size >= MAX_CACHED_CLIENTS) cache.clear();
     cache.set(client_id, { readAt: now, keys });

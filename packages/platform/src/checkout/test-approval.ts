@@ -77,7 +77,7 @@ export function serveTestApproval(
       await sandbox.decide(payment, approves);
       return send(
         reply,
-        `<p>You can close this window. The payment page goes on by itself.</p><script>${CLOSE}</script>`,
+        `<p>You can close this window. The payment page continues by itself.</p><script>${CLOSE}</script>`,
       );
     },
   );

@@ -11,9 +11,13 @@ import type { Database } from '@duebridge/runtime';
 import type { PartnerClient } from '../partners/client.ts';
 import type { PartnerRegistry } from '../partners/registry.ts';
 import { findPayment, type PaymentRow } from '../store/payments.ts';
-import { closePayment } from '../store/terminal.ts';
+import { closePayment, NOT_IN_REVIEW } from '../store/terminal.ts';
 import { judgePoll, type PollOutcome } from './outcome.ts';
 import { refusalText } from './payment-steps.ts';
+
+/** Why `closeRejected` refuses a payment that is in review for another reason. */
+export const NOT_REFUSED_BY_PARTNER =
+  'The partner did not refuse this payment; it needs the statement of the partner';
 
 /** What closing a payment depends on. */
 export interface ReviewDependencies {
@@ -43,9 +47,7 @@ export async function closeRejected(
 ): Promise<PaymentRow> {
   const { payment, review_reason } = await inReview(dependencies, act.platform_payment_id);
   if (!review_reason.startsWith('rejected_') || payment.payment_id !== null) {
-    throw new Refusal('CONFLICT', {
-      message: 'The partner did not refuse this payment; it needs the statement of the partner',
-    });
+    throw new Refusal('CONFLICT', { message: NOT_REFUSED_BY_PARTNER });
   }
   const found = await askPartner(dependencies, payment);
   if (found.kind !== 'not_found' || !found.believed) throw notClosable(found);
@@ -144,7 +146,7 @@ async function close(
 }
 
 function notInReview(): Refusal {
-  return new Refusal('CONFLICT', { message: 'The payment is not in review' });
+  return new Refusal('CONFLICT', { message: NOT_IN_REVIEW });
 }
 
 function notClosable(found: PollOutcome): Refusal {
