@@ -8,6 +8,7 @@
  */
 import { testAmount, type Mode } from '@duebridge/contract';
 import { groupCommit, sql, type Database } from '@duebridge/runtime';
+import { madeAt } from './payment-id.ts';
 
 /** A way to pay that the flow may offer. */
 export interface FundingMethod {
@@ -209,14 +210,9 @@ export function sandboxFunding(options: {
     },
     async authorize(order) {
       const asks = byAmount(order) === 'asks';
-      if (asks && (await answerOf(order)) === undefined) {
-        const made = Number.parseInt(
-          order.platform_payment_id.replaceAll('-', '').slice(0, 12),
-          16,
-        );
-        if (Date.now() < made + ANSWER_WITHIN_MS)
-          return { kind: 'waits', afterMs: ANSWER_EVERY_MS };
-      }
+      const isInTime = Date.now() < madeAt(order.platform_payment_id) + ANSWER_WITHIN_MS;
+      if (asks && isInTime && (await answerOf(order)) === undefined)
+        return { kind: 'waits', afterMs: ANSWER_EVERY_MS };
       const declines = byAmount(order) !== undefined;
       const act = await acts.add({ ...order, act: declines ? 'decline' : 'authorize' });
       return act === 'authorize'

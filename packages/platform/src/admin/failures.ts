@@ -1,7 +1,7 @@
 /** Why payments fail, the most frequent reasons first, with the count of the previous period. */
 import type { FailureReasons, FigureQuery } from '@duebridge/contract';
 import { sql, type Database } from '@duebridge/runtime';
-import { firstIdAt } from '../store/payment-search.ts';
+import { firstIdAt } from '../payment-id.ts';
 
 const RANGE_MS = { '1h': 3_600_000, '24h': 86_400_000, '7d': 7 * 86_400_000 } as const;
 /** Maximum number of reasons shown: partners send free text. */

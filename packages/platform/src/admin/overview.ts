@@ -5,7 +5,7 @@
 import type { Figures, FigureQuery, Overview } from '@duebridge/contract';
 import { sql, type Clock, type Database, type Log, type Metrics } from '@duebridge/runtime';
 import { OVERDUE_AFTER_MS } from '../engine/poll-schedule.ts';
-import { firstIdAt } from '../store/payment-search.ts';
+import { firstIdAt } from '../payment-id.ts';
 
 /**
  * Open reviews by reason. The partner's own code is cut off, because it may be any text and a metric's label needs a bounded set.

@@ -5,6 +5,7 @@
  *        else: every worker gives the same, after any crash, and a status that has ended stays as it is (RU2).
  */
 import { testAmount, type PaymentRecord } from '@duebridge/contract';
+import { madeAt } from '../payment-id.ts';
 import type { Reply } from './http-call.ts';
 import type { Partner } from './registry.ts';
 
@@ -34,8 +35,7 @@ export function testReply(
   const { platform_payment_id, platform_batch_id, biller_id, account_id, amount_in_cents } = order;
   const ending = testAmount(amount_in_cents)?.ending ?? {};
   const { status = 'succeeded', failure_reason, after_ms = USUAL_MS } = ending;
-  // The first 48 bits of a UUIDv7.
-  const initiated = Number.parseInt(platform_payment_id.replaceAll('-', '').slice(0, 12), 16);
+  const initiated = madeAt(platform_payment_id);
   const ends = initiated + (after_ms ?? STAYS_MS);
   const ended = now >= ends;
   const at = after_ms === null ? 'canceled' : status;

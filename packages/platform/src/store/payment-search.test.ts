@@ -8,7 +8,8 @@ import type { Statement } from '@duebridge/runtime';
 import { testDatabase } from '@duebridge/runtime/testing';
 import { migrations } from '../migrations.ts';
 import { listAudit } from './audit.ts';
-import { firstIdAt, listPayments, type PaymentFilter } from './payment-search.ts';
+import { firstIdAt, madeAt } from '../payment-id.ts';
+import { listPayments, type PaymentFilter } from './payment-search.ts';
 import type { Queryable } from './payments.ts';
 import { fillTables } from './testing.ts';
 
@@ -143,4 +144,8 @@ test('the least id of a moment sorts before every id of that moment and after ev
   const before = firstIdAt(at - 1).slice(0, 13);
   assert.ok(firstIdAt(at) <= `${stamp}-7000-8000-000000000000`);
   assert.ok(firstIdAt(at) > `${before}-7fff-bfff-ffffffffffff`);
+  assert.deepEqual(
+    [madeAt(firstIdAt(at)), madeAt(`${before}-7fff-bfff-ffffffffffff`)],
+    [at, at - 1],
+  );
 });

@@ -7,6 +7,7 @@
  */
 import type { PaymentStage, PaymentStatus } from '@duebridge/contract';
 import { sql } from '@duebridge/runtime';
+import { firstIdAt } from '../payment-id.ts';
 import { PAYMENT_COLUMNS, type PaymentRow, type Queryable } from './payments.ts';
 
 /** The filter; an absent field does not filter. */
@@ -240,10 +241,4 @@ export async function paymentsOfPerson(on: Queryable, email_digest: Buffer): Pro
     [customers.map((row) => row.customer_id)],
   );
   return rows.map((row) => row.platform_payment_id);
-}
-
-/** The smallest UUIDv7 of a millisecond since 1970. Pure. */
-export function firstIdAt(ms: number): string {
-  const hex = Math.max(0, Math.floor(ms)).toString(16).padStart(12, '0').slice(-12);
-  return `${hex.slice(0, 8)}-${hex.slice(8)}-7000-8000-000000000000`;
 }
