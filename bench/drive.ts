@@ -1,8 +1,8 @@
 /**
- * F3 and F4: how fast the platform drives payments from their insert to their end (a PUT, one poll), durable at each change
+ * F3 and F4: how fast the platform drives payments that are inserted to their end (a PUT, one poll), durable at each change
  * and with the evidence of every call, as the product has it; compared with
  *   bare      an undici loop that makes the same two calls for each payment and stores nothing
- * and what a poll that finds no change costs the database.
+ * and what a poll that finds no change costs the database. The insert is not timed: it also reserves the funds (decision 168).
  *
  * The stub partner runs in a separate process; engine, loop and PostgreSQL share this machine with it. Rounds alternate.
  *
