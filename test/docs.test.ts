@@ -297,6 +297,24 @@ const SHOWN_ONLY = new Set(['text', 'http', 'json']);
 /** Pages whose commands are npm's: each must be a script of package.json, and the scripts have tests of their own. */
 const NPM_PAGES = new Set(['README.md', 'CONTRIBUTING.md']);
 
+test('the map of the code and the walk name files that exist', () => {
+  const files = globSync('{packages/{platform,partner,web}/src,test,scripts}/**/*.{ts,tsx}', {
+    cwd: root,
+    exclude: (name) => name === 'node_modules',
+  }).map((file) => `/${file}`);
+  for (const page of ['ARCHITECTURE.md', 'test/walk.test.ts']) {
+    const text = page.endsWith('.md') ? read(page) : read(page).replaceAll(/^import .*$/gm, '');
+    const named = new Set([...text.matchAll(/[\w/-][\w./-]*\.tsx?\b/g)].map(([name]) => name));
+    assert.ok(named.size > 5, page);
+    for (const name of named) {
+      assert.ok(
+        files.some((file) => file.endsWith(`/${name}`)),
+        `${page} names ${name}, which is not there`,
+      );
+    }
+  }
+});
+
 test('every command and program in a document is run by something', () => {
   const tests = globSync(['packages/*/{src,test}/**/*.test.{ts,tsx}', 'test/**/*.test.ts'], {
     cwd: root,
