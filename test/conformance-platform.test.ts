@@ -11,7 +11,7 @@ import {
   type RunReport,
 } from '@duebridge/conformance';
 import { freePort } from '@duebridge/runtime/testing';
-import { BothSides, type PlatformSide } from './support/both-sides.ts';
+import { BothSides, gasCompany, type PlatformSide } from './support/both-sides.ts';
 import { FAULT_HEADER, openFaultDoor } from './support/fault-door.ts';
 import { CLIENT, findings, judgedPartner, KEY, PACE, unjudged } from './support/judged.ts';
 
@@ -112,14 +112,7 @@ describe('the judge has no finding about our platform', { concurrency: 3 }, () =
     test(`at its token endpoint: ${profile}`, async () => {
       const { draft } = await judgedPartner(sides, 'key');
       const { side, common } = await openPlatform();
-      const biller = await side.register({
-        partner_id: 'gas',
-        name: 'Gas Company',
-        kind: 'biller',
-        biller_id: 'gas',
-        base_url: String(draft['base_url']),
-        auth: { method: 'key', header: 'x-api-key', key: KEY },
-      });
+      const biller = await side.register(gasCompany(String(draft['base_url']), KEY));
       const report = await judgePlatform(
         platformTarget(
           {

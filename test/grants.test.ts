@@ -13,7 +13,7 @@ import { platformAdminRoutes, type BatchPage } from '@duebridge/contract';
 import { openDatabase } from '@duebridge/runtime';
 import { testDatabase } from '@duebridge/runtime/testing';
 import { forget } from '../packages/platform/src/checkout/retention.ts';
-import { BothSides } from './support/both-sides.ts';
+import { BothSides, gasCompany } from './support/both-sides.ts';
 import { createToken, openSession } from './support/customer.ts';
 import { statementsOf, type Side } from './support/statements.ts';
 
@@ -169,14 +169,7 @@ test('with only the documented grants both servers carry a payment to its end, a
     'biller_id,account_id,status,first_name,last_name,amount_due,due_date\n' +
       'gas,A-1,active,Ada,Lovelace,120.50,2026-12-01\n',
   );
-  const client = await register({
-    partner_id: 'gas',
-    name: 'Gas Company',
-    kind: 'biller',
-    biller_id: 'gas',
-    base_url: partner.server.url,
-    auth: { method: 'key', header: 'x-api-key', key },
-  });
+  const client = await register(gasCompany(partner.server.url, key));
   const { body } = await createToken(client, { account_id: 'A-1' });
   const browser = await openSession(platform.url, body.token);
   assert.equal((await browser.bill()).status, 200);

@@ -5,7 +5,7 @@ import test, { after } from 'node:test';
 import type { AddressInfo } from 'node:net';
 import { openTracing, silentLog, type Log, type Tracing } from '@duebridge/runtime';
 import { InMemorySpanExporter, type ReadableSpan } from '@opentelemetry/sdk-trace';
-import { BothSides } from './support/both-sides.ts';
+import { BothSides, gasCompany } from './support/both-sides.ts';
 import { createToken, openSession, type Client } from './support/customer.ts';
 
 const sides = new BothSides();
@@ -45,14 +45,7 @@ async function bothSides(
   });
   await partner.importAccounts(csv);
   const { register } = await sides.platform({ tracing: ofPlatform, log });
-  return register({
-    partner_id: 'gas',
-    name: 'Gas Company',
-    kind: 'biller',
-    biller_id: 'gas',
-    base_url: partner.server.url,
-    auth: { method: 'key', header: 'x-api-key', key: secret },
-  });
+  return register(gasCompany(partner.server.url, secret));
 }
 
 test('confirm, calls, acceptance and posting of a payment are one trace, and one log line for each attempt, without personal data or secrets [PL15]', async () => {

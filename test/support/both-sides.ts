@@ -30,12 +30,23 @@ export interface PlatformSide {
 /** A partner's registration; origins may be left out. */
 export type Registration = Omit<PartnerRegistration, 'origins'> & { readonly origins?: string[] };
 
+/** The biller that most tests register: it authenticates the platform by a key in `x-api-key`. */
+export function gasCompany(base_url: string, key: string): Registration {
+  return {
+    partner_id: 'gas',
+    name: 'Gas Company',
+    kind: 'biller',
+    biller_id: 'gas',
+    base_url,
+    auth: { method: 'key', header: 'x-api-key', key },
+  };
+}
+
 /** A partner kit and its database. */
 export interface PartnerSide {
   readonly server: RunningPartner;
   readonly books: Database;
-  /** Imports accounts from a CSV text. */
-  /** `as_of`: the moment of which the amounts are true; needed where a payment has been posted. */
+  /** Imports accounts from a CSV text. `as_of` is when its amounts were true; needed where a payment has been posted. */
   importAccounts(csv: string, as_of?: string): Promise<void>;
 }
 
