@@ -153,6 +153,7 @@ function describeRefusal(server: ServerName, response: Response, answer: unknown
     return `the ${server} answered ${response.status} in a form that is not its own: check DUEBRIDGE_ADMIN_URL`;
   }
   const { code, message, details = [] } = answer as ErrorBody;
+  if (code === 'NOT_FOUND') return `${message} (${code}): check the id or name that you gave`;
   const list = details.map(({ path, problem }) => `${path} ${problem}`).join('; ');
   return `${message} (${code})${list === '' ? '' : `: ${list}`}`;
 }
