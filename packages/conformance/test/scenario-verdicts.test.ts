@@ -160,6 +160,15 @@ describe(
       });
     }
 
+    test('injects_headers: F61, and no check that runs after it', async () => {
+      const report = await judge('injects_headers', 'oauth', ['F61', 'F62']);
+      assert.deepEqual(
+        report.results.map(({ id, verdict }) => `${id} ${verdict}`),
+        ['F61 FAIL', 'F62 PASS'],
+        tell(report),
+      );
+    });
+
     test('trusts_any_certificate: F47', async () => {
       const report = await judge('trusts_any_certificate', 'key', ['F47'], makeCertificate());
       assert.equal(report.counts.FAIL, 1, tell(report));

@@ -174,6 +174,7 @@ export type CallerFault =
   | 'token_error_is_failure'
   | 'own_token_for_each_call'
   | 'form_by_hand'
+  | 'injects_headers'
   | 'trusts_any_certificate';
 
 /** Delay between two attempts or two polls. */
@@ -465,7 +466,13 @@ class SmallPlatform implements Driver {
     const token = own || this.#token === undefined ? this.#fetchToken(authentication) : this.#token;
     this.#token = token;
     try {
-      return { authorization: `Bearer ${await token}` };
+      // Only injects_headers holds a token with a line feed: what follows is the name and value of another header.
+      const [bearer = '', ...injected] = (await token).split(/\r\n|: /);
+      const [name, value = ''] = injected;
+      return {
+        authorization: `Bearer ${bearer}`,
+        ...(name === undefined ? {} : { [name]: value }),
+      };
     } catch (error) {
       if (this.#token === token) this.#token = undefined;
       throw error;
@@ -500,7 +507,8 @@ class SmallPlatform implements Driver {
     const text = await answer.body.text();
     const given = answer.statusCode === 200 ? readObject(text) : undefined;
     const { access_token: token, token_type: type, expires_in: expires } = given ?? {};
-    if (typeof token !== 'string' || !USABLE_TOKEN.test(token)) throw new NoToken('no token');
+    const usable = this.#fault === 'injects_headers' ? /^abc\r\n|^\S{1,4096}$/ : USABLE_TOKEN;
+    if (typeof token !== 'string' || !usable.test(token)) throw new NoToken('no token');
     if (typeof type !== 'string' || type.toLowerCase() !== 'bearer') throw new NoToken('no bearer');
     if (this.#fault === 'wants_an_expiry' && !(Number.isInteger(expires) && Number(expires) > 0)) {
       throw new NoToken('no expiry');

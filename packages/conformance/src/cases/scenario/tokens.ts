@@ -110,12 +110,13 @@ async function judgeRound(
     cause: 'A timer is set from expires_in, and a delay beyond 2^31 ms fires immediately.',
     ...(first === undefined ? {} : { at: t.cite(first) }),
   });
-  const injected = t.run.raw.find(({ headers }) => 'x-injected' in headers);
+  const injected = t.calls().find(({ headers }) => 'x-injected' in headers);
   t.must(injected === undefined, {
     expected: 'no header injected through an access token',
     got: `X-Injected in ${injected?.method ?? ''} ${injected?.path ?? ''}`,
     clause: 'OA4',
     cause: 'The token is written to the header unchanged, including its line feed.',
+    ...(injected === undefined ? {} : { at: t.cite(injected) }),
   });
 }
 
