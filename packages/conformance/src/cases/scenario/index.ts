@@ -3,9 +3,9 @@ import type { CallerCase, CallerStage } from '../../check/check.ts';
 import type { CallerContext } from '../../check/caller-context.ts';
 import { Skipped } from '../../check/findings.ts';
 import { SCENARIOS, type Scenario } from '../../sandbox/partner.ts';
-import { OWN_JUDGES } from './own.ts';
+import { OWN_JUDGES, type OwnJudge } from './own.ts';
 import { judgePayments } from './payments.ts';
-import { SCENARIO_RULES, type ScenarioRule } from './rules.ts';
+import { SCENARIO_RULES, type PaymentRule, type ScenarioRule } from './rules.ts';
 import { judgeTokens } from './tokens.ts';
 
 /** Amounts of these checks begin here; no other check uses them. */
@@ -14,7 +14,9 @@ const FIRST_CENTS = 15_001;
 /** Amounts of one check. */
 const CENTS_EACH = 20;
 
-const EXPECTED: Readonly<Record<string, string>> = {
+const EXPECTED: Readonly<
+  Record<PaymentRule['after'] | Exclude<ScenarioRule['by'], 'payments'>, string>
+> = {
   goes_on:
     'still processing for the customer meanwhile; further calls, with the same bytes, and no second payment',
   may_stop: 'still processing for the customer, because the payment may exist; no second payment',
@@ -40,6 +42,7 @@ const BY_HAND =
 function checkOf(scenario: Scenario, place: number): CallerCase {
   const rule = SCENARIO_RULES[scenario.name];
   if (rule === undefined) throw new Error(`${scenario.name} has no rule in rules.ts`);
+  const judge = judgeOf(scenario, rule);
   const cents = FIRST_CENTS + place * CENTS_EACH;
   const strict = rule.by === 'payments' && rule.strict === true;
   return {
@@ -51,17 +54,35 @@ function checkOf(scenario: Scenario, place: number): CallerCase {
     profile: strict ? 'strict' : 'contract',
     stage: stageOf(rule),
     sends: `the scripted partner applies ${scenario.name} to separate payments`,
-    expects: EXPECTED[rule.by === 'payments' ? rule.after : rule.by] ?? '',
+    expects: EXPECTED[rule.by === 'payments' ? rule.after : rule.by],
     likely_cause: CAUSES[rule.by],
-    async run(t: CallerContext) {
-      if (rule.by === 'nobody') throw new Skipped(rule.reason);
-      if (rule.by === 'own') return await OWN_JUDGES[scenario.name]?.(t, cents);
-      t.given(t.run.driver.at_once > 1, BY_HAND);
-      await (rule.by === 'payments'
-        ? judgePayments(t, scenario, rule, cents)
-        : judgeTokens(t, scenario, rule, cents));
-    },
+    run: (t) => judge(t, cents),
   };
+}
+
+/** What judges a scenario. Throws when a scenario with its own judge has none, because its check would always pass. */
+function judgeOf(scenario: Scenario, rule: ScenarioRule): OwnJudge {
+  switch (rule.by) {
+    case 'nobody':
+      return async () => {
+        throw new Skipped(rule.reason);
+      };
+    case 'own': {
+      const judge = OWN_JUDGES[scenario.name];
+      if (judge === undefined) throw new Error(`${scenario.name} has no judge in own.ts`);
+      return judge;
+    }
+    case 'payments':
+      return async (t: CallerContext, cents) => {
+        t.given(t.run.driver.at_once > 1, BY_HAND);
+        await judgePayments(t, scenario, rule, cents);
+      };
+    case 'tokens':
+      return async (t: CallerContext, cents) => {
+        t.given(t.run.driver.at_once > 1, BY_HAND);
+        await judgeTokens(t, scenario, rule, cents);
+      };
+  }
 }
 
 /** F01 for F01-timeout-before-commit; the second scenario of F47 is F47B. */
