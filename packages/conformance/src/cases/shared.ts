@@ -43,11 +43,17 @@ function looksLikeCode(text: string): boolean {
   return /^[\x21-\x7e]+$/.test(text) && /[0-9_:/]|[a-z]\.[a-z]|[a-z][A-Z]/.test(text);
 }
 
-/** True for text that comes from a database: SQL, an error message, or the name of a constraint. */
+/**
+ * True for text that comes from a database: SQL, an error message, or the name of a constraint. The patterns are whole phrases,
+ * because a biller may write "duplicate entry", "violates our rules" or "please select another account from the list".
+ */
 function tellsOfDatabase(text: string): boolean {
   return (
-    /\b(?:select\s.+\sfrom|insert\s+into|delete\s+from|update\s+\S+\s+set)\b/is.test(text) ||
-    /\b(?:duplicate key|duplicate entry|violates|foreign key|not[- ]null constraint|constraint failed|deadlock)\b/i.test(
+    /\b(?:SELECT\s.+\sFROM|DELETE\s+FROM|UPDATE\s+\S+\s+SET)\b/s.test(text) ||
+    /\b(?:select\s.+\sfrom\s.+\swhere|insert\s+into|delete\s+from\s.+\swhere|update\s+\S+\s+set\s.+=)/is.test(
+      text,
+    ) ||
+    /\b(?:duplicate key|duplicate entry ['"]|violates (?:[\w-]+ ){1,2}constraint|foreign key|not[- ]null constraint|constraint failed|deadlock)/i.test(
       text,
     ) ||
     /\b(?:ORA-\d+|SQLSTATE|SQLITE_\w+|ER_[A-Z_]+|psycopg|jdbc|hibernate|ECONNREFUSED)\b/i.test(
@@ -67,9 +73,10 @@ function tellsOfProgram(text: string): boolean {
     /\brpc error\b|\bdesc = |\bno rows in result set\b|\bstatus code:? \d{3}\b|\bHTTP\/?\s?\d/i.test(
       text,
     ) ||
-    /\bcannot read propert|\bis not a function\b|\bis not defined\b|\bnull pointer\b|\bnil pointer\b|\bNoneType\b|\bunexpected token\b/i.test(
+    /\bcannot read propert(?:ies of|y ['"])|\bnull pointer\b|\bnil pointer\b|\bNoneType\b|\bunexpected token \W/i.test(
       text,
     ) ||
+    /(?:^|: )[a-z_$][\w$.]* is not (?:defined|a function)\b/.test(text) ||
     /\b(?:ETIMEDOUT|ECONNRESET|ENOTFOUND|EPIPE|socket hang up|connection refused|connection reset)\b/i.test(
       text,
     )
