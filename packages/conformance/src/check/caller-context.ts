@@ -340,6 +340,13 @@ export class CallerContext extends Findings {
     return payments;
   }
 
+  /** Ends a payment as succeeded if the partner has it and it is still processing there. */
+  settle({ platform_payment_id: id }: CallerPayment): void {
+    const { partner } = this.run;
+    const stored = partner.payments().find((one) => one.platform_payment_id === id);
+    if (stored?.status === 'processing') partner.end(stored.platform_payment_id, 'succeeded');
+  }
+
   /** Runs a job for each item, in parallel as far as the platform and the limit on concurrent faults allow. */
   async each<T>(
     items: readonly T[],

@@ -60,7 +60,7 @@ export function bodyOf(call: ScriptedExchange): Readonly<Record<string, Json>> |
 }
 
 /** The status word in the answer that a call was given; undefined when there is none. */
-export function statusGiven(call: ScriptedExchange): string | undefined {
+function statusGiven(call: ScriptedExchange): string | undefined {
   const status = call.answer?.status === 200 ? parsed(call.answer.body)?.['status'] : undefined;
   return typeof status === 'string' ? status : undefined;
 }
@@ -108,17 +108,15 @@ export async function goesOn(
 }
 
 /**
- * Raises a must-finding when the customer is not shown the terminal status that the partner reported, or when a call follows although the platform
- * knows that end. A single call after the response proves nothing, because the response may have been lost; a platform that shows the
- * end has read it. `known` is called as soon as it does.
+ * Raises a must-finding when the customer is not shown the terminal status that the partner reported first. Returns the call that
+ * reported it and the status shown, which is undefined when the judge cannot read it; undefined when there was no end or it is not shown.
  */
-export async function stopsAtTheEnd(
+export async function showsTheEnd(
   t: CallerContext,
   payment: CallerPayment,
-  known: () => void = () => undefined,
-): Promise<void> {
+): Promise<{ readonly end: ScriptedExchange; readonly status: string | undefined } | undefined> {
   const end = t.calls(payment).find(toldTheEnd);
-  if (end === undefined) return;
+  if (end === undefined) return undefined;
   const word = statusGiven(end);
   let status: string | undefined;
   const shown = await t.untilSilent(payment, async () => {
@@ -132,7 +130,23 @@ export async function stopsAtTheEnd(
     cause: 'The platform reads the terminal status but loses it before storing it.',
     at: t.cite(end),
   });
-  if (!shown) return;
+  return shown ? { end, status } : undefined;
+}
+
+/**
+ * Raises a must-finding when the customer is not shown the terminal status that the partner reported, or when a call follows although
+ * the platform knows that end. A single call after the response proves nothing, because the response may have been lost; a platform
+ * that shows the end has read it. `known` is called as soon as it does.
+ */
+export async function stopsAtTheEnd(
+  t: CallerContext,
+  payment: CallerPayment,
+  known: () => void = () => undefined,
+): Promise<void> {
+  const seen = await showsTheEnd(t, payment);
+  if (seen === undefined) return;
+  const { end, status } = seen;
+  const word = statusGiven(end) ?? '';
   known();
   const before = t.calls(payment).length;
   // A platform that polls slowly is watched for longer than it usually pauses.
@@ -144,7 +158,7 @@ export async function stopsAtTheEnd(
   const most = (status === undefined ? calls.indexOf(end) + 1 : before) + 1;
   const after = calls[most];
   t.must(after === undefined, {
-    expected: `no call after the terminal status ${word ?? ''}`,
+    expected: `no call after the terminal status ${word}`,
     got: `${calls.length - most} more`,
     clause: 'RU4',
     cause: 'The next poll is scheduled before the response is examined.',
@@ -152,7 +166,7 @@ export async function stopsAtTheEnd(
   });
   const later = await payment.status();
   t.must(later === status, {
-    expected: `status ${word ?? ''} permanently`,
+    expected: `status ${word} permanently`,
     got: `status ${later ?? ''}`,
     clause: 'RU2',
     cause: 'A later response overwrites the terminal status.',

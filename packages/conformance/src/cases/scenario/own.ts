@@ -141,10 +141,7 @@ async function herd(t: CallerContext, cents: number): Promise<void> {
   // One more expiry, now under polls.
   await t.run.tokens.sleep(LIFE_SECONDS * 1_000);
   done = true;
-  for (const { platform_payment_id: id } of payments) {
-    const stored = t.run.partner.payments().find((one) => one.platform_payment_id === id);
-    if (id !== undefined && stored?.status === 'processing') t.run.partner.end(id, 'succeeded');
-  }
+  for (const payment of payments) t.settle(payment);
   const fetches = t.calls().filter(({ operation }) => operation === 'access_token');
   t.given(fetches.length > 0, 'the platform fetched no access token after a 401');
   t.should(taken, {

@@ -10,7 +10,7 @@ import {
   notEnded,
   notTooFast,
   sameBytes,
-  statusGiven,
+  showsTheEnd,
   stopsAtTheEnd,
   toldTheEnd,
 } from '../caller/calls.ts';
@@ -103,24 +103,6 @@ async function reaction(t: CallerContext, payment: CallerPayment, fault: Fault):
     asked = t.run.tokens.now();
     const status = await payment.status();
     return status !== undefined && status !== 'processing';
-  });
-}
-
-/** The customer must be shown the terminal status that the partner reported first. */
-async function showsTheEnd(t: CallerContext, payment: CallerPayment): Promise<void> {
-  const call = t.calls(payment).find(toldTheEnd);
-  if (call === undefined) return;
-  const word = statusGiven(call);
-  let status: string | undefined;
-  const shown = await t.until(async () => {
-    status = await payment.status();
-    return status === undefined || status === word;
-  });
-  t.must(shown, {
-    expected: `status ${word ?? ''} for the customer, as the partner reported`,
-    got: `status ${status ?? ''}`,
-    clause: word === 'succeeded' ? 'ST2' : 'ST3',
-    at: t.cite(call),
   });
 }
 
@@ -258,10 +240,6 @@ class Fault {
   /** Lets the payment end. */
   release(payment: CallerPayment): void {
     this.#released = true;
-    const { platform_payment_id: id } = payment;
-    const stored = this.#t.run.partner
-      .payments()
-      .find((one) => one.platform_payment_id === id && one.status === 'processing');
-    if (id !== undefined && stored !== undefined) this.#t.run.partner.end(id, 'succeeded');
+    this.#t.settle(payment);
   }
 }

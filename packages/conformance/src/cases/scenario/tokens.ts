@@ -3,7 +3,7 @@
  * token, and that fetch gets the fault. No other check may run at the same time, because all calls share a token.
  */
 import { Refusal } from '@duebridge/contract';
-import type { CallerContext } from '../../check/caller-context.ts';
+import type { CallerContext, CallerPayment } from '../../check/caller-context.ts';
 import type { Answer, Behaviour, Call, Scenario } from '../../sandbox/partner.ts';
 import { goesOn, noDouble, notEnded, notTooFast, sameBytes, toldTheEnd } from '../caller/calls.ts';
 import type { TokenRule } from './rules.ts';
@@ -77,7 +77,7 @@ async function judgeRound(
   else if (met) await t.untilSilent(payment, taken);
   if (rule.watched === true) await t.quiet();
   const open = await notEnded(t, payment, what, 'ST3');
-  fault.release();
+  fault.release(payment);
   if (open && rule.until_healed !== true) {
     const told = taken() && (await t.until(() => t.calls(payment).some(toldTheEnd)));
     await goesOnAfterToken(t, payment, told, {
@@ -143,7 +143,6 @@ class TokenFault {
   readonly #rule: TokenRule;
   readonly #refused = new Set<string>();
   readonly #shrunk = new Set<string>();
-  #payment: { readonly id: string } | undefined;
   #fetched = false;
   #released = false;
   readonly #t: CallerContext;
@@ -175,7 +174,6 @@ class TokenFault {
     this.ofPayment = {
       authorize: (call, refusal) => this.#authorize(call, refusal),
       born: (payment) => {
-        this.#payment = { id: payment.platform_payment_id };
         if (!this.#released) payment.ending = { ...payment.ending, after_ms: undefined };
       },
       receive: (call) => {
@@ -218,9 +216,8 @@ class TokenFault {
   }
 
   /** The token endpoint works again, and the payment may end. */
-  release(): void {
+  release(payment: CallerPayment): void {
     this.#released = true;
-    const id = this.#payment?.id;
-    if (id !== undefined) this.#t.run.partner.end(id, 'succeeded');
+    this.#t.settle(payment);
   }
 }
