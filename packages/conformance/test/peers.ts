@@ -1,15 +1,13 @@
 /** Helpers for peers under test, shared by the kill matrix, the mutants and the third-party callers. */
-import net, { type AddressInfo } from 'node:net';
+import net from 'node:net';
 import type { Draft } from '../src/check/target.ts';
+import { listen } from './listen.ts';
 import { FAULT_HEADER } from './wrong-platform.ts';
 
 /** A local port on which nothing listens at the moment. */
 export async function freePort(): Promise<number> {
   const server = net.createServer();
-  await new Promise<void>((resolve) => {
-    server.listen(0, '127.0.0.1', resolve);
-  });
-  const { port } = server.address() as AddressInfo;
+  const port = await listen(server);
   await new Promise((resolve) => {
     server.close(resolve);
   });

@@ -5,7 +5,7 @@
  */
 import { randomUUID } from 'node:crypto';
 import http from 'node:http';
-import type { AddressInfo } from 'node:net';
+import { closeAll, listen, textOf } from '../listen.ts';
 
 export type Access =
   | { readonly header: 'x-api-key' | 'authorization'; readonly key: string }
@@ -30,10 +30,10 @@ export interface Heard {
   readonly text: string;
 }
 
-export type Record = { readonly [name: string]: unknown };
+export type PaymentRecord = { readonly [name: string]: unknown };
 
 /** What an answer means: the payment's record, or nothing that can be relied on. */
-export type Meaning = { readonly record: Record } | { readonly again_ms: number };
+export type Meaning = { readonly record: PaymentRecord } | { readonly again_ms: number };
 
 const ENDS: readonly unknown[] = ['succeeded', 'failed', 'canceled'];
 const CALL_DEADLINE_MS = 2_000;
@@ -55,23 +55,19 @@ export class Caller {
   constructor(partner: string, access: Access) {
     this.partner = partner;
     this.access = access;
-    this.#server = http.createServer((request, response) => void this.#serve(request, response));
+    this.#server = http.createServer((request, response) => {
+      this.#serve(request, response).catch(() => response.destroy());
+    });
   }
 
   async open(): Promise<string> {
-    await new Promise<void>((resolve) => {
-      this.#server.listen(0, '127.0.0.1', resolve);
-    });
-    return `http://127.0.0.1:${String((this.#server.address() as AddressInfo).port)}`;
+    return `http://127.0.0.1:${String(await listen(this.#server))}`;
   }
 
   async close(): Promise<void> {
     this.closed = true;
     this.#aborter.abort();
-    this.#server.closeAllConnections();
-    await new Promise((resolve) => {
-      this.#server.close(resolve);
-    });
+    await closeAll(this.#server);
   }
 
   // What is sent
@@ -135,7 +131,7 @@ export class Caller {
 
   async fetchToken(): Promise<string> {
     const answer = await this.send(`${this.partner}/oauth/token`, this.tokenRequest());
-    const token: unknown = (JSON.parse(answer.text) as Record)['access_token'];
+    const token: unknown = (JSON.parse(answer.text) as { access_token?: unknown }).access_token;
     if (answer.status !== 200 || typeof token !== 'string') throw new Error('no token');
     return token;
   }
@@ -203,8 +199,12 @@ export class Caller {
     if (answer?.status !== 200) return { again_ms };
     try {
       const record: unknown = JSON.parse(answer.text);
-      if (typeof record === 'object' && record !== null && this.isMine(payment, record as Record)) {
-        return { record: record as Record };
+      if (
+        typeof record === 'object' &&
+        record !== null &&
+        this.isMine(payment, record as PaymentRecord)
+      ) {
+        return { record: record as PaymentRecord };
       }
     } catch {
       // Falls through: what cannot be read says nothing.
@@ -212,7 +212,7 @@ export class Caller {
     return { again_ms };
   }
 
-  isMine(payment: Payment, record: Record): boolean {
+  isMine(payment: Payment, record: PaymentRecord): boolean {
     return (
       record['platform_payment_id'] === payment.platform_payment_id &&
       record['amount_in_cents'] === payment.amount_in_cents
@@ -258,7 +258,7 @@ export class Caller {
     return meaning;
   }
 
-  take(payment: Payment, record: Record): void {
+  take(payment: Payment, record: PaymentRecord): void {
     if (ENDS.includes(record['status'])) payment.status = String(record['status']);
   }
 
@@ -269,8 +269,7 @@ export class Caller {
   // Being told to pay
 
   async #serve(request: http.IncomingMessage, response: http.ServerResponse): Promise<void> {
-    let text = '';
-    for await (const piece of request.setEncoding('utf8')) text += String(piece);
+    const text = await textOf(request);
     const id = (request.url ?? '').split('/').at(-1) ?? '';
     const body =
       request.method === 'POST'

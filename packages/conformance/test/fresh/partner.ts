@@ -5,7 +5,8 @@
  */
 import { randomBytes, randomUUID } from 'node:crypto';
 import http, { type IncomingHttpHeaders } from 'node:http';
-import type { AddressInfo, Socket } from 'node:net';
+import type { Socket } from 'node:net';
+import { closeAll, listen, textOf } from '../listen.ts';
 
 export type Auth = 'key' | 'oauth';
 
@@ -127,19 +128,14 @@ export class Partner {
   }
 
   async open(): Promise<string> {
-    await new Promise<void>((resolve) => {
-      this.#server.listen(0, '127.0.0.1', resolve);
-    });
+    const port = await listen(this.#server);
     this.#ticking = setInterval(() => void this.tick(), TICK_MS);
-    return `http://127.0.0.1:${String((this.#server.address() as AddressInfo).port)}`;
+    return `http://127.0.0.1:${String(port)}`;
   }
 
   async close(): Promise<void> {
     clearInterval(this.#ticking);
-    this.#server.closeAllConnections();
-    await new Promise((resolve) => {
-      this.#server.close(resolve);
-    });
+    await closeAll(this.#server);
   }
 
   /** The process ends and starts anew: tables stay, memory goes. */
@@ -396,8 +392,12 @@ export class Partner {
   }
 
   isDue(payment: Payment): boolean {
-    const age = Date.now() - (this.accepted_ms.get(payment) ?? 0);
-    return payment.status === 'processing' && age >= SETTLES_AFTER_MS;
+    return payment.status === 'processing' && this.age(payment) >= SETTLES_AFTER_MS;
+  }
+
+  /** Milliseconds since the payment was accepted. */
+  age(payment: Payment): number {
+    return Date.now() - (this.accepted_ms.get(payment) ?? 0);
   }
 
   settle(payment: Payment): void {
@@ -421,13 +421,18 @@ export class Partner {
     account.amount_due_in_cents -= payment.amount_in_cents;
   }
 
+  /** Only wrong partners call this: it lowers what is due on an account, if there is one, without a posting. */
+  charge({ biller_id, account_id, amount_in_cents }: Instruction): void {
+    const account = this.account(biller_id, account_id);
+    if (account !== undefined) account.amount_due_in_cents -= amount_in_cents;
+  }
+
   // HTTP
 
   async #serve(request: http.IncomingMessage, response: http.ServerResponse): Promise<void> {
     let answer: Answer;
     try {
-      let text = '';
-      for await (const piece of request.setEncoding('utf8')) text += String(piece);
+      const text = await textOf(request);
       const url = request.url ?? '/';
       const [, ...path] = (url.split('?')[0] ?? '').split('/');
       answer = await this.answer({

@@ -4,7 +4,7 @@
  */
 import { randomBytes, randomUUID } from 'node:crypto';
 import http, { type IncomingHttpHeaders } from 'node:http';
-import type { AddressInfo } from 'node:net';
+import { closeAll, listen, textOf } from '../listen.ts';
 
 export const CREDENTIALS = { client_id: 'cl_5f0c2b7d', api_key: 'sk_Qm9VtR3xL8wZ' };
 export const KNOWN_ACCOUNT = 'A-1';
@@ -56,17 +56,11 @@ export class Platform {
   }
 
   async open(): Promise<string> {
-    await new Promise<void>((resolve) => {
-      this.#server.listen(0, '127.0.0.1', resolve);
-    });
-    return `http://127.0.0.1:${String((this.#server.address() as AddressInfo).port)}`;
+    return `http://127.0.0.1:${String(await listen(this.#server))}`;
   }
 
   async close(): Promise<void> {
-    this.#server.closeAllConnections();
-    await new Promise((resolve) => {
-      this.#server.close(resolve);
-    });
+    await closeAll(this.#server);
   }
 
   answer(request: Request): Answer {
@@ -234,8 +228,7 @@ export class Platform {
   async #serve(request: http.IncomingMessage, response: http.ServerResponse): Promise<void> {
     let answer: Answer;
     try {
-      let text = '';
-      for await (const piece of request.setEncoding('utf8')) text += String(piece);
+      const text = await textOf(request);
       const { method = 'GET', url = '/', headers } = request;
       answer = this.answer({ method, url, headers, text });
     } catch (error) {

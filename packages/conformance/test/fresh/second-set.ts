@@ -2,7 +2,7 @@
  * A second set of wrong peers, written after the holes that the first set had shown were closed:
  * another fault of each such class, to prove that the check catches the class and not the case.
  */
-import { Caller, type Heard, type Payment as Paid, type Record } from './caller.ts';
+import { Caller, type Heard, type Payment as Paid, type PaymentRecord } from './caller.ts';
 import {
   Partner,
   Refusal,
@@ -14,9 +14,9 @@ import {
   type Payment,
 } from './partner.ts';
 import { isObject, Platform, type Json } from './platform.ts';
-import type { WrongCaller } from './wrong-callers.ts';
-import type { WrongPartner } from './wrong-partners.ts';
-import type { WrongPlatform } from './wrong-platforms.ts';
+import { wrong as caller, type WrongCaller } from './wrong-callers.ts';
+import { wrong as partner, type WrongPartner } from './wrong-partners.ts';
+import { wrong as platform, type WrongPlatform } from './wrong-platforms.ts';
 
 class TokenOfAnyCase extends Partner {
   override grantOfToken(given: string | undefined): Grant | undefined {
@@ -31,8 +31,7 @@ class ReasonTranslatedLater extends Partner {
   override async tick(): Promise<void> {
     await super.tick();
     for (const payment of this.payments.values()) {
-      const age = Date.now() - (this.accepted_ms.get(payment) ?? 0);
-      if (payment.status === 'failed' && age > 3_000) {
+      if (payment.status === 'failed' && this.age(payment) > 3_000) {
         payment.failure_reason = 'Die Zahlung wurde abgelehnt.';
       }
     }
@@ -41,8 +40,9 @@ class ReasonTranslatedLater extends Partner {
 
 class RepeatReadsTheJournal extends Partner {
   override show(payment: Payment, call: Call): unknown {
-    const age = Date.now() - (this.accepted_ms.get(payment) ?? 0);
-    return call.method === 'PUT' && age > 3_000 ? { ...payment, posted_at: null } : payment;
+    return call.method === 'PUT' && this.age(payment) > 3_000
+      ? { ...payment, posted_at: null }
+      : payment;
   }
 }
 
@@ -69,7 +69,7 @@ class CopyLagsBehind extends Partner {
     call: Call,
   ): Promise<unknown> {
     const payment = await this.find(id, call);
-    if (payment && Date.now() - (this.accepted_ms.get(payment) ?? 0) < 120) {
+    if (payment && this.age(payment) < 120) {
       throw new Refusal(404, 'PAYMENT_NOT_FOUND', 'Payment not found');
     }
     return super.getAccountPayment(biller_id, account_id, id, call);
@@ -142,8 +142,7 @@ class StatusBehindOnOneOfThree extends Partner {
   override async find(id: string, call: Call): Promise<Payment | undefined> {
     const payment = await super.find(id, call);
     if (payment === undefined || call.method !== 'GET' || call.connection % 3 !== 2) return payment;
-    const ended_ms = (this.accepted_ms.get(payment) ?? 0) + SETTLES_AFTER_MS;
-    const lags = payment.status !== 'processing' && Date.now() - ended_ms < 800;
+    const lags = payment.status !== 'processing' && this.age(payment) < SETTLES_AFTER_MS + 800;
     const { failure_reason: _, ...earlier } = payment;
     return lags ? { ...earlier, status: 'processing', posted_at: null } : payment;
   }
@@ -222,7 +221,7 @@ class StopsAfterSevenPolls extends Caller {
 }
 
 class SuccessByAmountPosted extends Caller {
-  override take(payment: Paid, record: Record): void {
+  override take(payment: Paid, record: PaymentRecord): void {
     // "posted" is whatever is not null any more.
     if (record['posted_at'] !== null && record['posted_at'] !== undefined) {
       payment.status = 'succeeded';
@@ -245,30 +244,6 @@ class IdOfAccountAndHour extends Caller {
     return `${order.account_id}-${String(order.amount_in_cents)}-${hour}`.replaceAll(':', '');
   }
 }
-
-const partner = (
-  defect: number,
-  auth: WrongPartner['auth'],
-  make: WrongPartner['make'],
-  breaks: string,
-  how: string,
-): WrongPartner => ({ name: make.name, defect, auth, make, breaks, how });
-
-const platform = (make: WrongPlatform['make'], breaks: string, how: string): WrongPlatform => ({
-  name: make.name,
-  defect: 13,
-  kind: 'biller',
-  make,
-  breaks,
-  how,
-});
-
-const caller = (
-  defect: number,
-  make: WrongCaller['make'],
-  breaks: string,
-  how: string,
-): WrongCaller => ({ name: make.name, defect, access: 'key', make, breaks, how });
 
 export const SECOND_PARTNERS: readonly WrongPartner[] = [
   partner(6, 'oauth', TokenOfAnyCase, 'OA4', 'the case of a token is ignored'),
@@ -307,18 +282,18 @@ export const SECOND_PARTNERS: readonly WrongPartner[] = [
 ];
 
 export const SECOND_PLATFORMS: readonly WrongPlatform[] = [
-  platform(EmptyAddressParts, 'TR2', 'parts of the address may be empty'),
-  platform(DateOfTheUnitedStates, 'TR3', 'due_date may be 03/01/2026'),
-  platform(DateCutFromDatetime, 'TR3', 'due_date may have a time'),
-  platform(EpochTaken, 'TR3', 'last_updated_at may be seconds since 1970'),
-  platform(TypeCaseMatters, 'A1', 'Application/JSON is refused'),
-  platform(NamesOfFifty, 'TR1', 'a name of sixty letters is refused'),
-  platform(ThreeBytesALetter, 'TR1 ER2', 'a letter of four bytes is a 500'),
+  platform('biller', EmptyAddressParts, 'TR2', 'parts of the address may be empty'),
+  platform('biller', DateOfTheUnitedStates, 'TR3', 'due_date may be 03/01/2026'),
+  platform('biller', DateCutFromDatetime, 'TR3', 'due_date may have a time'),
+  platform('biller', EpochTaken, 'TR3', 'last_updated_at may be seconds since 1970'),
+  platform('biller', TypeCaseMatters, 'A1', 'Application/JSON is refused'),
+  platform('biller', NamesOfFifty, 'TR1', 'a name of sixty letters is refused'),
+  platform('biller', ThreeBytesALetter, 'TR1 ER2', 'a letter of four bytes is a 500'),
 ];
 
 export const SECOND_CALLERS: readonly WrongCaller[] = [
-  caller(15, StopsAfterSevenPolls, 'S4 RU4', 'polling stops after seven polls'),
-  caller(15, SuccessByAmountPosted, 'PF4 PF8', 'posted_at decides'),
-  caller(15, RetryDatesOfToday, 'LI1', 'Retry-After as a date is not read'),
-  caller(16, IdOfAccountAndHour, 'PF2', 'the id is made of account, amount and hour'),
+  caller(15, 'key', StopsAfterSevenPolls, 'S4 RU4', 'polling stops after seven polls'),
+  caller(15, 'key', SuccessByAmountPosted, 'PF4 PF8', 'posted_at decides'),
+  caller(15, 'key', RetryDatesOfToday, 'LI1', 'Retry-After as a date is not read'),
+  caller(16, 'key', IdOfAccountAndHour, 'PF2', 'the id is made of account, amount and hour'),
 ];

@@ -9,7 +9,7 @@ import {
   type Heard,
   type Meaning,
   type Payment,
-  type Record,
+  type PaymentRecord,
 } from './caller.ts';
 
 export interface WrongCaller {
@@ -76,14 +76,14 @@ class FollowsRedirects extends Caller {
 }
 
 class FoldsStatus extends Caller {
-  override take(payment: Payment, record: Record): void {
+  override take(payment: Payment, record: PaymentRecord): void {
     const words = { ...record, status: String(record['status']).trim().toLowerCase() };
     super.take(payment, words);
   }
 }
 
 class NotProcessingIsSuccess extends Caller {
-  override take(payment: Payment, record: Record): void {
+  override take(payment: Payment, record: PaymentRecord): void {
     const status = String(record['status']);
     if (status === 'failed' || status === 'canceled') payment.status = status;
     else if (status !== 'processing') payment.status = 'succeeded';
@@ -91,7 +91,7 @@ class NotProcessingIsSuccess extends Caller {
 }
 
 class PostedIsSuccess extends Caller {
-  override take(payment: Payment, record: Record): void {
+  override take(payment: Payment, record: PaymentRecord): void {
     if (record['posted_at'])
       payment.status = 'succeeded'; // whatever status says
     else super.take(payment, record);
@@ -103,7 +103,7 @@ class ReadsAnyBody extends Caller {
     // The client library throws on 5xx; the handler reads error.response.data like any other.
     if (answer === undefined || answer.status < 500) return super.meaning(payment, answer);
     try {
-      const record = JSON.parse(answer.text) as Record;
+      const record = JSON.parse(answer.text) as PaymentRecord;
       if (record['status'] === 'failed') payment.status = 'failed';
       if (record['code'] !== undefined && payment.polls > 0) payment.status = 'failed';
     } catch {
@@ -114,13 +114,13 @@ class ReadsAnyBody extends Caller {
 }
 
 class TrustsAnyRecord extends Caller {
-  override isMine(_payment: Payment, _record: Record): boolean {
+  override isMine(_payment: Payment, _record: PaymentRecord): boolean {
     return true;
   }
 }
 
 class AmountNotCompared extends Caller {
-  override isMine(payment: Payment, record: Record): boolean {
+  override isMine(payment: Payment, record: PaymentRecord): boolean {
     return record['platform_payment_id'] === payment.platform_payment_id;
   }
 }
@@ -223,7 +223,7 @@ class PollsOnceAndBelieves extends Caller {
 }
 
 class CanceledStaysOpen extends Caller {
-  override take(payment: Payment, record: Record): void {
+  override take(payment: Payment, record: PaymentRecord): void {
     // "cancelled": the word of the list has two l.
     if (record['status'] !== 'canceled') super.take(payment, record);
   }
@@ -374,7 +374,8 @@ class CamelCase extends Caller {
   }
 }
 
-const wrong = (
+/** One row of the table. */
+export const wrong = (
   defect: number,
   access: WrongCaller['access'],
   make: WrongCaller['make'],

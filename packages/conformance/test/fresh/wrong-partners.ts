@@ -253,8 +253,7 @@ class TimestampsTouchedByPut extends Partner {
 class FailedIsCharged extends Partner {
   override fail(payment: Payment, reason: string): void {
     super.fail(payment, reason);
-    const account = this.account(payment.biller_id, payment.account_id);
-    if (account) account.amount_due_in_cents -= payment.amount_in_cents;
+    this.charge(payment);
   }
 }
 
@@ -280,19 +279,15 @@ class RefusedIsCharged extends Partner {
 class CanceledIsCharged extends Partner {
   override settle(payment: Payment): void {
     super.settle(payment);
-    const account = this.account(payment.biller_id, payment.account_id);
-    if (payment.status === 'canceled' && account) {
-      account.amount_due_in_cents -= payment.amount_in_cents;
-    }
+    if (payment.status === 'canceled') this.charge(payment);
   }
 }
 
 class ReplayIsCharged extends Partner {
   override async put(instruction: Instruction, call: Call): Promise<unknown> {
     const payment = await this.find(instruction.platform_payment_id, call);
-    const account = this.account(instruction.biller_id, instruction.account_id);
-    if (payment?.status === 'succeeded' && account) {
-      account.amount_due_in_cents -= payment.amount_in_cents;
+    if (payment?.status === 'succeeded') {
+      this.charge({ ...instruction, amount_in_cents: payment.amount_in_cents });
     }
     return super.put(instruction, call);
   }
@@ -302,8 +297,7 @@ class OtherAccountIsCharged extends Partner {
   override async put(instruction: Instruction, call: Call): Promise<unknown> {
     const payment = await this.find(instruction.platform_payment_id, call);
     if (payment !== undefined && payment.account_id !== instruction.account_id) {
-      const account = this.account(instruction.biller_id, instruction.account_id);
-      if (account) account.amount_due_in_cents -= instruction.amount_in_cents;
+      this.charge(instruction);
     }
     return super.put(instruction, call);
   }
@@ -432,7 +426,7 @@ class MutexOfOneReplica extends Partner {
   override async find(id: string, call: Call): Promise<Payment | undefined> {
     const payment = await super.find(id, call);
     // A row is seen by the other processes once it is committed.
-    const committed = Date.now() - (payment ? (this.accepted_ms.get(payment) ?? 0) : 0) > 8;
+    const committed = payment === undefined || this.age(payment) > 8;
     return committed || call.method === 'GET' ? payment : undefined;
   }
 }
@@ -453,13 +447,9 @@ class LaggingReplica extends Partner {
     const payment = await super.find(id, call);
     const ended = payment !== undefined && payment.status !== 'processing';
     const lag = ended && call.method === 'GET' && call.connection % 2 === 1;
-    if (!lag || Date.now() - this.#ended(payment) > 1_200) return payment;
+    if (!lag || this.age(payment) > SETTLES_AFTER_MS + 1_200) return payment;
     const { failure_reason: _, ...earlier } = payment;
     return { ...earlier, status: 'processing', posted_at: null };
-  }
-
-  #ended(payment: Payment): number {
-    return (this.accepted_ms.get(payment) ?? 0) + SETTLES_AFTER_MS;
   }
 }
 
@@ -487,7 +477,7 @@ class IndexLate extends Partner {
   override async getPayment(platform_payment_id: string, call: Call): Promise<unknown> {
     const payment = await this.find(platform_payment_id, call);
     // The search index behind Get Payment follows the table by half a second.
-    if (payment && Date.now() - (this.accepted_ms.get(payment) ?? 0) < 500) {
+    if (payment && this.age(payment) < 500) {
       throw new Refusal(404, 'PAYMENT_NOT_FOUND', 'Payment not found');
     }
     return super.getPayment(platform_payment_id, call);
@@ -621,6 +611,7 @@ class QueueInMemory extends Partner {
     return payment;
   }
 
+  // A repeat after a restart finds the row, and puts nothing on the queue.
   override isDue(payment: Payment): boolean {
     return this.#queue.has(payment.platform_payment_id) && super.isDue(payment);
   }
@@ -628,11 +619,6 @@ class QueueInMemory extends Partner {
   override restart(): void {
     super.restart();
     this.#queue = new Set();
-  }
-
-  override async find(id: string, call: Call): Promise<Payment | undefined> {
-    const payment = await super.find(id, call);
-    return payment; // A repeat finds the row, and puts nothing on the queue.
   }
 }
 
@@ -655,10 +641,7 @@ class PostedTwiceAtStart extends Partner {
     super.restart();
     // Replays the journal of the last minute into the ledger.
     for (const payment of this.payments.values()) {
-      const account = this.account(payment.biller_id, payment.account_id);
-      if (payment.status === 'succeeded' && account) {
-        account.amount_due_in_cents -= payment.amount_in_cents;
-      }
+      if (payment.status === 'succeeded') this.charge(payment);
     }
   }
 }
@@ -667,7 +650,7 @@ class IdsForTenSeconds extends Partner {
   override async put(instruction: Instruction, call: Call): Promise<unknown> {
     const payment = await this.find(instruction.platform_payment_id, call);
     // The key lives in a cache with a short time to live; only there is it unique.
-    if (payment && Date.now() - (this.accepted_ms.get(payment) ?? 0) > 10_000) {
+    if (payment && this.age(payment) > 10_000) {
       this.payments.delete(instruction.platform_payment_id);
     }
     return super.put(instruction, call);
@@ -752,7 +735,8 @@ class CappedInSilence extends Partner {
   }
 }
 
-const wrong = (
+/** One row of the table. */
+export const wrong = (
   defect: number,
   auth: Auth,
   make: WrongPartner['make'],
@@ -813,7 +797,7 @@ export const WRONG_PARTNERS: readonly WrongPartner[] = [
   wrong(8, 'key', ClockPaymentId, 'PF1', 'payment_id is the millisecond'),
   wrong(8, 'key', CounterOfFifty, 'PF1', 'payment_id starts over after fifty'),
   wrong(8, 'key', BatchCut, 'PF3', 'batch ids are truncated to twenty characters'),
-  wrong(8, 'key', FoldedAccounts, 'B1', 'account ids are trimmed and lowercased'),
+  wrong(8, 'key', FoldedAccounts, 'B1', 'account ids are trimmed and uppercased'),
   wrong(8, 'key', KeyPerAccount, 'PF2', 'ids are unique per account only'),
   wrong(9, 'key', IdsInMemory, 'PF2', 'a restart loses the ids'),
   wrong(9, 'key', QueueInMemory, 'RU3 ST2', 'a restart loses the posting queue'),

@@ -354,7 +354,8 @@ class KeyBeforeClient extends Platform {
   }
 }
 
-const wrong = (
+/** One row of the table. */
+export const wrong = (
   kind: WrongPlatform['kind'],
   make: WrongPlatform['make'],
   breaks: string,
