@@ -26,7 +26,11 @@ for (const [method, profile, skipped] of [
     assert.equal(findings(first), '');
     assert.equal(first.exit_code, 0);
     // The published result of our kit (docs/results) is the one of this run.
-    if (process.env['DUEBRIDGE_WRITE_DOCS'] === '1' && method === 'oauth' && profile === 'strict') {
+    if (
+      process.env['DUEBRIDGE_UPDATE_DOCS'] === '1' &&
+      method === 'oauth' &&
+      profile === 'strict'
+    ) {
       const file = new URL('../docs/results/partner-kit.json', import.meta.url);
       writeFileSync(file, `${JSON.stringify(first, undefined, 2)}\n`);
     }

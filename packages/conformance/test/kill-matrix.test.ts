@@ -181,11 +181,11 @@ test('every check has a wrong peer that it catches', () => {
 test('docs/kill-matrix.md is up to date', () => {
   const file = new URL('../../../docs/kill-matrix.md', import.meta.url);
   const table = killMatrix();
-  if (process.env['DUEBRIDGE_WRITE_DOCS'] === '1') writeFileSync(file, table);
+  if (process.env['DUEBRIDGE_UPDATE_DOCS'] === '1') writeFileSync(file, table);
   assert.equal(
     readFileSync(file, 'utf8'),
     table,
-    'stale: run this file once with DUEBRIDGE_WRITE_DOCS=1',
+    'stale: run this file once with DUEBRIDGE_UPDATE_DOCS=1',
   );
 });
 

@@ -3,6 +3,8 @@
  * allowed if the peer breaks a should, and is listed with it.
  *
  *   node packages/conformance/test/zoo.ts      judges each three times and writes docs/results/zoo.json
+ *
+ * That file keeps what the runs decided. What the checks send and expect is the same for every peer, and is in the kit.
  */
 import { writeFileSync } from 'node:fs';
 import http from 'node:http';
@@ -10,7 +12,7 @@ import type { AddressInfo } from 'node:net';
 import { brotliCompressSync, gzipSync } from 'node:zlib';
 import { request } from 'undici';
 import type { Pace } from '../src/check/pace.ts';
-import { judgePartner, type RunReport } from '../src/run.ts';
+import { judgePartner, type CheckResult, type RunReport } from '../src/run.ts';
 import {
   onRecords,
   startScriptedPartner,
@@ -201,7 +203,7 @@ export const ZOO: readonly ZooPeer[] = [
   { name: 'that gives reasons in Japanese', behaviour: () => reason('口座が停止されています') },
   { name: 'that gives reasons of one word', behaviour: () => reason('Geschlossen') },
   {
-    name: 'that takes UUIDs alone',
+    name: 'that accepts only UUIDs as ids',
     behaviour: () => ({
       receive: (call) =>
         call.method === 'PUT' &&
@@ -299,13 +301,16 @@ async function openGateway(
   };
 }
 
-/** The file with the results of the last three runs: for each peer its verdicts, and the report of the last run. */
+/** The file with the results of the last three runs of each peer. */
 export const RESULTS = new URL('../../../docs/results/zoo.json', import.meta.url);
 
 export interface ZooResult {
   readonly peer: string;
-  readonly runs: readonly Pick<RunReport, 'started_at' | 'verdict' | 'counts'>[];
-  readonly report: RunReport;
+  readonly kit_version: string;
+  readonly runs: readonly Pick<RunReport, 'started_at' | 'duration_ms' | 'verdict' | 'counts'>[];
+  /** Of the last run: the ids of the checks that passed, and what the others said. */
+  readonly passed: readonly string[];
+  readonly others: readonly Pick<CheckResult, 'id' | 'verdict' | 'findings' | 'skipped'>[];
 }
 
 /** Judges one peer of the zoo. */
@@ -355,15 +360,25 @@ export function idsOf(report: RunReport, wanted: 'FAIL' | 'WARN'): string[] {
   return report.results.filter(({ verdict }) => verdict === wanted).map(({ id }) => id);
 }
 
-/** A report for publication: without the exchanges that no finding refers to, which are most of it. */
-function kept(report: RunReport): RunReport {
-  const shown = new Set(
-    report.results.flatMap(({ findings }) => findings.map(({ exchange }) => exchange)),
-  );
+/** What a run decided, after the earlier runs of the same peer. */
+function addRun(
+  peer: string,
+  { runs }: Pick<ZooResult, 'runs'>,
+  { started_at, duration_ms, verdict, counts, results, kit_version }: RunReport,
+): ZooResult {
   return {
-    ...report,
-    results: report.results.map(({ shown: _shown, ...result }) => result),
-    exchanges: report.exchanges.filter(({ number }) => shown.has(number)),
+    peer,
+    kit_version,
+    runs: [...runs, { started_at, duration_ms, verdict, counts }],
+    passed: results.filter((one) => one.verdict === 'PASS').map(({ id }) => id),
+    others: results
+      .filter((one) => one.verdict !== 'PASS')
+      .map(({ id, verdict: of, findings, skipped }) => ({
+        id,
+        verdict: of,
+        findings,
+        ...(skipped === undefined ? {} : { skipped }),
+      })),
   };
 }
 
@@ -373,12 +388,10 @@ if (import.meta.main) {
     const queue = [...ZOO];
     const worker = async (): Promise<void> => {
       for (let peer = queue.shift(); peer !== undefined; peer = queue.shift()) {
-        const report = kept(await judgeZooPeer(peer, {}));
-        const { started_at, verdict, counts } = report;
-        const runs = [...(results.get(peer.name)?.runs ?? []), { started_at, verdict, counts }];
-        results.set(peer.name, { peer: peer.name, runs, report });
+        const report = await judgeZooPeer(peer, {});
+        results.set(peer.name, addRun(peer.name, results.get(peer.name) ?? { runs: [] }, report));
         const told = [...idsOf(report, 'FAIL'), ...idsOf(report, 'WARN')].join(' ');
-        console.log(`${String(run)}: a partner ${peer.name}: ${verdict} ${told}`);
+        console.log(`${String(run)}: a partner ${peer.name}: ${report.verdict} ${told}`);
       }
     };
     await Promise.all(Array.from({ length: 4 }, worker));
