@@ -334,11 +334,29 @@ test('several payments: selected by keyboard, a dry run first, then each by itse
   let calls = 0;
   await page.route('**/admin/v1/payments/*/poll', async (route) => {
     calls += 1;
-    if (calls !== 2) return route.continue();
-    const response = await route.fetch();
-    isHeld.resolve();
-    await held.promise;
-    await route.fulfill({ response });
+    switch (calls) {
+      case 2: {
+        const response = await route.fetch();
+        isHeld.resolve();
+        await held.promise;
+        return route.fulfill({ response });
+      }
+      // Later, of the third payment: the operator has signed in again elsewhere; then the database goes away after the commit.
+      case 3:
+        return route.fulfill({
+          status: 403,
+          json: { code: 'CSRF_TOKEN_REQUIRED', message: 'the value is of another session' },
+        });
+      case 4:
+        await route.fetch();
+        return route.fulfill({
+          status: 503,
+          headers: { 'retry-after': '2' },
+          json: { code: 'SERVICE_UNAVAILABLE', message: 'the database is away' },
+        });
+      default:
+        return route.continue();
+    }
   });
   await page.getByLabel('Reason, kept in the audit of each').fill('ticket 12');
   await page.getByRole('button', { name: 'Poll 3 now' }).click();
@@ -346,7 +364,7 @@ test('several payments: selected by keyboard, a dry run first, then each by itse
   await page.getByText('1 done, 0 refused, 2 left').waitFor();
   // A reload in the middle of the call: what was done is found in the audit, and not done again.
   await page.reload();
-  await page.getByText('Done; its answer was not seen.').waitFor();
+  await page.getByText('Done; its answer was not seen.').first().waitFor();
   held.resolve();
   await page.getByText('3 done, 0 refused, 0 left', { exact: true }).waitFor();
   await page.unrouteAll({ behavior: 'ignoreErrors' });

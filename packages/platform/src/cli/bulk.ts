@@ -1,8 +1,8 @@
 /**
  * `duebridge platform bulk`: one act on several payments, one after the other, as the console does it (decision 166).
  *
- * holds: each payment is acted on by a call of its own, so that each is decided and audited by itself. A call without an answer ends
- *        the run, because nobody knows what became of it; running the command again repeats nothing, because what was done is refused.
+ * holds: each payment is acted on by a call of its own, so that each is decided and audited by itself. A call without an answer
+ *        that says what became of it ends the run; running the command again repeats nothing, because what was done is refused.
  */
 import {
   BULK_ACTS,
@@ -172,7 +172,7 @@ async function run(
         result = {
           outcome: isLost ? 'unknown' : 'refused',
           told: isLost
-            ? 'no answer came: look at it with "duebridge platform payment show"'
+            ? 'nobody knows what became of it: look at it with "duebridge platform payment show"'
             : error.message,
         };
       }

@@ -1,7 +1,11 @@
 /** An operator's working day at a terminal, using the commands alone. */
 import assert from 'node:assert/strict';
+import { once } from 'node:events';
 import { writeFile } from 'node:fs/promises';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
 import path from 'node:path';
+import { text } from 'node:stream/consumers';
 import test, { after } from 'node:test';
 import type { Command } from 'commander';
 import { bearer, startTestPartner, startTestPlatform } from '../checkout/testing.ts';
@@ -13,13 +17,19 @@ await platform.register(partner, { partner_id: 'water' });
 const credentials = await platform.credentials('water');
 
 /** Runs a command; `words` are the arguments as a shell would split them. Returns what it printed, or throws what it threw. */
-async function run(words: readonly string[], key: string = platform.adminKey): Promise<string> {
+async function run(
+  words: readonly string[],
+  key: string = platform.adminKey,
+  url = platform.adminUrl,
+  heard: (text: string) => void = () => undefined,
+): Promise<string> {
   let out = '';
   const command = platformCommand({
-    env: { DUEBRIDGE_ADMIN_URL: platform.adminUrl, DUEBRIDGE_ADMIN_KEY: key },
+    env: { DUEBRIDGE_ADMIN_URL: url, DUEBRIDGE_ADMIN_KEY: key },
     stdin: (async function* () {})(),
     write: (text) => {
       out += text;
+      heard(text);
     },
   });
   const quiet = (one: Command): void => {
@@ -317,5 +327,43 @@ test('several payments: a dry run does nothing; a run prints each result and fai
     ['key', 'issue', '--partner', 'gas', '--days', '3651'],
   ]) {
     await assert.rejects(run(words), { code: 'commander.invalidArgument' });
+  }
+});
+
+test('an act whose answer does not say what became of it is unknown, never refused, and ends the run', async (t) => {
+  const ids = [await pay(3_300, 'bulk-3@example.com'), await pay(3_400, 'bulk-4@example.com')];
+  let acts = 0;
+  let answer: [number, Record<string, string>, string] = [502, {}, '<h1>Bad gateway</h1>'];
+  // Between the command and the platform: a preview passes, an act does not come back.
+  const between = createServer((request, response) => {
+    if (request.url?.endsWith('/preview') !== true) {
+      acts += 1;
+      response.writeHead(answer[0], answer[1]).end(answer[2]);
+      return;
+    }
+    void (async () => {
+      const passed = await fetch(`${platform.adminUrl}${request.url}`, {
+        method: 'POST',
+        headers: { ...bearer(platform.adminKey), 'content-type': 'application/json' },
+        body: await text(request),
+      });
+      response.writeHead(passed.status).end(await passed.text());
+    })();
+  });
+  between.listen(0, '127.0.0.1');
+  await once(between, 'listening');
+  t.after(() => between.close());
+  const url = `http://127.0.0.1:${(between.address() as AddressInfo).port}`;
+  const body = JSON.stringify({ code: 'SERVICE_UNAVAILABLE', message: 'The service is down' });
+  for (const one of [answer, [503, { 'retry-after': '2' }, body], [200, {}, '{"ans']] as const) {
+    answer = [...one];
+    acts = 0;
+    let out = '';
+    const words = ['bulk', 'poll', ...ids, '--reason', 'ticket 16'];
+    const running = run(words, platform.adminKey, url, (said) => (out += said));
+    await assert.rejects(running, { exitCode: 1 });
+    assert.match(out, new RegExp(`^1/2  ${ids[0]}  unknown: `, 'm'));
+    assert.match(out, new RegExp(`^2/2  ${ids[1]}  not_reached: `, 'm'));
+    assert.equal(acts, 1);
   }
 });

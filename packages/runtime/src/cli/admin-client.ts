@@ -24,7 +24,7 @@ export interface AdminTarget {
 
 /**
  * One call of an admin API. `Reply` is the operation's answer according to the contract; client and server have the same version.
- * Throws CommandError; it has a `cause` when no answer came, so that nobody knows what became of the call.
+ * Throws CommandError; it has a `cause` when no answer came, or none that says what became of the call.
  * A body that is text is sent as a CSV file.
  */
 export async function askAdmin<Reply>(
@@ -116,7 +116,14 @@ function refused(
       exitCodes.configuration,
     );
   }
-  return new CommandError(describeRefusal(target.server, response, answer), exitCodes.failed);
+  // An answer of a proxy, or of a server that lost its database, perhaps after the commit.
+  const isUnknown =
+    !isErrorBody(answer) || (response.status === 503 && response.headers.has('retry-after'));
+  return new CommandError(
+    describeRefusal(target.server, response, answer),
+    exitCodes.failed,
+    isUnknown ? { cause: new Error(`HTTP ${response.status}`) } : undefined,
+  );
 }
 
 /** The base URL of the admin API, without a trailing slash. Throws CommandError for an invalid address. */
@@ -149,13 +156,17 @@ async function adminKey(terminal: Terminal, server: ServerName): Promise<string>
 }
 
 function describeRefusal(server: ServerName, response: Response, answer: unknown): string {
-  if (typeof answer !== 'object' || answer === null || !('code' in answer)) {
+  if (!isErrorBody(answer)) {
     return `the ${server} answered ${response.status} in a form that is not its own: check DUEBRIDGE_ADMIN_URL`;
   }
-  const { code, message, details = [] } = answer as ErrorBody;
+  const { code, message, details = [] } = answer;
   if (code === 'NOT_FOUND') return `${message} (${code}): check the id or name that you gave`;
   const list = details.map(({ path, problem }) => `${path} ${problem}`).join('; ');
   return `${message} (${code})${list === '' ? '' : `: ${list}`}`;
+}
+
+function isErrorBody(answer: unknown): answer is ErrorBody {
+  return typeof answer === 'object' && answer !== null && 'code' in answer;
 }
 
 /** A query string of the given fields, with its question mark; empty without fields. */

@@ -5,12 +5,15 @@ import { signal } from '@preact/signals';
 /** Who is signed in; undefined while that is unknown, null when nobody is. */
 export const self = signal<OperatorSelf | null | undefined>(undefined);
 
-/** A refusal by the admin API, with its message. */
+/** A refusal by the admin API, with its message; or no answer of the platform's own. */
 export class ApiError extends Error {
   readonly code: string;
-  constructor(code: string, message: string) {
+  /** The call may be made again, and what became of it is not known: no answer, or one that asks for a later call. */
+  readonly again: boolean;
+  constructor(code: string, message: string, again: boolean) {
     super(message);
     this.code = code;
+    this.again = again;
   }
 }
 
@@ -25,23 +28,29 @@ export async function call<Reply>(
   if (body !== undefined) headers['content-type'] = isFile ? 'text/csv' : 'application/json';
   if (method !== 'GET') headers['x-csrf-token'] = self.value?.csrf ?? '';
   let response: Response;
+  let text: string;
   try {
     response = await fetch(path, {
       method,
       headers,
       ...(body === undefined ? {} : { body: isFile ? body : JSON.stringify(body) }),
     });
+    text = await response.text();
   } catch {
-    throw new ApiError('NETWORK', 'The platform does not answer. Retrying.');
+    throw new ApiError('NETWORK', 'The platform does not answer. Retrying.', true);
   }
-  const text = await response.text();
-  if (response.ok) return (text === '' ? undefined : JSON.parse(text)) as Reply;
-  const error = errorOf(text);
+  const answer = parsed(text);
+  if (response.ok && (answer !== undefined || text === '')) return answer as Reply;
   if (response.status === 401 && path !== '/console/sign-in') self.value = null;
+  if (answer === undefined) {
+    throw new ApiError('UNKNOWN', 'The answer is not the platform’s own: check the address.', true);
+  }
+  const error = answer as ErrorBody;
   const details = error.details?.map((one) => `${one.path} ${one.problem}`).join('; ');
   throw new ApiError(
     error.code,
     details === undefined ? error.message : `${error.message}: ${details}`,
+    response.headers.has('retry-after'),
   );
 }
 
@@ -57,15 +66,16 @@ export async function whoAmI(): Promise<void> {
   try {
     self.value = await get<OperatorSelf>('/me');
   } catch (error) {
-    if (error instanceof ApiError && error.code !== 'NETWORK') self.value = null;
+    if (error instanceof ApiError && !error.again) self.value = null;
     else setTimeout(() => void whoAmI(), 2_000);
   }
 }
 
-function errorOf(text: string): ErrorBody | { code: string; message: string; details?: undefined } {
+/** The value of a JSON text; undefined when it is none. */
+function parsed(text: string): unknown {
   try {
-    return JSON.parse(text) as ErrorBody;
+    return JSON.parse(text);
   } catch {
-    return { code: 'UNKNOWN', message: 'The answer is not the platform’s own: check the address.' };
+    return undefined;
   }
 }

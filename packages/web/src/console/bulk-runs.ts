@@ -13,7 +13,7 @@ import type {
   ReviewClose,
 } from '@duebridge/contract';
 import { signal } from '@preact/signals';
-import { ApiError, get, post, self } from './api.ts';
+import { ApiError, get, post, self, whoAmI } from './api.ts';
 
 /** One payment of a run. */
 export interface Item {
@@ -43,7 +43,7 @@ export interface Run {
 const PREFIX = 'bulk-run ';
 /** Runs that a browser keeps; the oldest are forgotten, the audit keeps every act. */
 const KEPT = 20;
-/** Before a call without an answer is looked up. */
+/** Before a call whose answer is not known is looked up. */
 const AGAIN_MS = 2_000;
 /** How far this computer's clock may be ahead of the database's. */
 const SKEW_MS = 120_000;
@@ -129,9 +129,13 @@ export function continueRun(id: string): void {
 /** Goes on with this operator's runs, after a reload or a new sign-in. */
 export function resumeRuns(): void {
   for (const run of runs()) {
-    if (run.state === 'running' && run.by === self.value?.operator_id) drive(run.id);
+    if (isOn(run)) drive(run.id);
   }
 }
+
+/** Whether a run goes on here: nobody goes on with that of another operator. */
+const isOn = (run: Run | undefined): run is Run =>
+  run?.state === 'running' && run.by === self.value?.operator_id;
 
 const driven = new Set<string>();
 
@@ -144,14 +148,14 @@ function drive(id: string): void {
   void turn.finally(() => {
     driven.delete(id);
     // It was stopped and continued while its last call was under way.
-    if (runOf(id)?.state === 'running' && self.value) drive(id);
+    if (isOn(runOf(id))) drive(id);
   });
 }
 
 async function steps(id: string): Promise<void> {
   for (;;) {
     const run = runOf(id);
-    if (run?.state !== 'running' || !self.value) return;
+    if (!isOn(run)) return;
     // One that was being asked when the page was left comes first.
     const item =
       run.items.find(({ state }) => state === 'asking') ??
@@ -171,8 +175,11 @@ async function steps(id: string): Promise<void> {
     } catch (error) {
       if (!(error instanceof ApiError)) throw error;
       // Signed out: it stays asked, and goes on at the next sign-in.
-      if (error.code === 'UNAUTHORIZED' || error.code === 'CSRF_TOKEN_REQUIRED') return;
-      if (WAITS.has(error.code)) {
+      if (error.code === 'UNAUTHORIZED') return;
+      // Somebody signed in again in another tab.
+      const isStale = error.code === 'CSRF_TOKEN_REQUIRED';
+      if (isStale) await whoAmI();
+      if (error.again || isStale) {
         change(id, item.id, { state: 'asking', told: error.message });
         await new Promise((resolve) => {
           setTimeout(resolve, AGAIN_MS);
@@ -181,9 +188,6 @@ async function steps(id: string): Promise<void> {
     }
   }
 }
-
-/** No answer, or none of the platform's own; or more calls than it takes from one operator. */
-const WAITS = new Set(['NETWORK', 'UNKNOWN', 'TOO_MANY_REQUESTS']);
 
 function change(id: string, payment: string, to: Pick<Item, 'state' | 'told'>): void {
   const run = runOf(id);
