@@ -293,7 +293,10 @@ test('a customer goes to the bank in a window of its own, which closes when they
   await onward.click();
   const tab = await opened;
   const closed = tab.waitForEvent('close');
-  await tab.getByRole('link', { name: 'Allow it' }).click();
+  const allow = tab.getByRole('link', { name: 'Allow it' });
+  await allow.waitFor();
+  assert.equal(await tab.evaluate(() => window.opener === null), true, 'the bank has our page');
+  await allow.click();
   await closed;
   await paid(visit);
   await until(() => taken.length === 1);

@@ -93,10 +93,15 @@ export function Act(props: {
 }): VNode {
   const { action, words } = props;
   if (action.kind === 'step_up') return <FundingFrame {...props} act={action.data} />;
+  const go = (): void => {
+    const bank = open(action.url, '_blank');
+    // The bank must not send this page elsewhere. With noopener, the page that it comes back to could not close the window.
+    if (bank) bank.opener = null;
+  };
   return (
     <div class="actions">
       {/* A window of its own: this frame may not take the site around it away. It comes back to a page that closes itself. */}
-      <button class="main" type="button" onClick={() => open(action.url, '_blank')}>
+      <button class="main" type="button" onClick={go}>
         {words.say('act_open')}
       </button>
     </div>
