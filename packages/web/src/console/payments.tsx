@@ -24,6 +24,7 @@ import {
   announcement,
   Facts,
   fieldsOf,
+  isViewer,
   lasting,
   moment,
   money,
@@ -472,7 +473,6 @@ export function PaymentPageOf({ id }: { id: string }) {
     again();
     return text;
   };
-  const isViewer = self.value?.role === 'viewer' ? 'Your role can only read.' : undefined;
   const inReview = payment.stage === 'review' ? undefined : 'Only a payment in review.';
   const refused =
     inReview ??
@@ -519,7 +519,7 @@ export function PaymentPageOf({ id }: { id: string }) {
         <Act
           label="Close as failed"
           danger
-          blocked={isViewer ?? refused}
+          blocked={isViewer() ?? refused}
           about={`Ends ${name} as failed. The partner is asked first and must not know it; the funds are released and the customer may pay anew.`}
           act={async (reason) => {
             const { outcome } = await post<ReviewClose>(`${path}/close`, { reason });
@@ -530,7 +530,7 @@ export function PaymentPageOf({ id }: { id: string }) {
         />
         <Act
           label="Resume"
-          blocked={isViewer ?? inReview}
+          blocked={isViewer() ?? inReview}
           about={`Sends ${name} again, with the same id and the same bytes. A partner that has it already returns the existing payment.`}
           act={async (reason) => {
             await post(`${path}/resume`, { reason });
@@ -540,7 +540,7 @@ export function PaymentPageOf({ id }: { id: string }) {
         <Act
           label="Poll now"
           blocked={
-            isViewer ??
+            isViewer() ??
             (unsent === undefined ? 'Nothing has been sent to the partner yet.' : undefined)
           }
           about={`Asks the partner for the status of ${name} now. Nothing is changed; the next poll records the result.`}
@@ -552,7 +552,7 @@ export function PaymentPageOf({ id }: { id: string }) {
         <Act
           label="Withdraw"
           danger
-          blocked={isViewer ?? unsent}
+          blocked={isViewer() ?? unsent}
           about={`Cancels ${name}, which cannot have left yet.`}
           act={async (reason) => {
             await post(`${path}/withdraw`, { reason });
@@ -561,7 +561,7 @@ export function PaymentPageOf({ id }: { id: string }) {
         />
         <Act
           label="Show the account"
-          blocked={isViewer}
+          blocked={isViewer()}
           about={`Shows the whole account id of ${name}.`}
           act={async (reason) => {
             setAccount((await post<UnmaskedAccount>(`${path}/unmask`, { reason })).account_id);
