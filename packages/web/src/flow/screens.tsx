@@ -552,6 +552,7 @@ export function Receipt({ flow, words, screen }: Props<'receipt'>): VNode {
           </button>
           <button
             type="button"
+            disabled={!files}
             onClick={() =>
               files?.saveFile(
                 `${name}.html`,
@@ -564,6 +565,7 @@ export function Receipt({ flow, words, screen }: Props<'receipt'>): VNode {
           </button>
           <button
             type="button"
+            disabled={!files}
             onClick={() =>
               files?.saveFile(`${name}.txt`, 'text/plain', files.receiptText(title, rows, support))
             }
