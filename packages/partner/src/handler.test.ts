@@ -3,6 +3,7 @@ import { once } from 'node:events';
 import { createServer as nodeServer, Agent, type RequestListener, type Server } from 'node:http';
 import { connect, type AddressInfo } from 'node:net';
 import test, { type TestContext } from 'node:test';
+import { setTimeout } from 'node:timers/promises';
 import { createMetrics } from '@duebridge/runtime';
 import type { TestDatabase } from '@duebridge/runtime/testing';
 import { fastify } from 'fastify';
@@ -144,17 +145,41 @@ for (const [name, start] of Object.entries(hosts)) {
       'Connection: close',
     ]);
     assert.match(twice, /^HTTP\/1\.1 400 [\s\S]*appears more than once/);
+    // A client that sends its whole body before it reads: the rest is discarded, so that no reset takes the refusal away.
+    const half = 'x'.repeat(500_000);
+    const large = await rawExchange(
+      host.url,
+      [
+        `PUT ${paymentPath('p')} HTTP/1.1`,
+        'Host: x',
+        `X-Api-Key: ${TEST_KEY}`,
+        'Content-Type: application/json',
+        `Content-Length: ${2 * half.length}`,
+      ],
+      [half, half],
+    );
+    assert.match(large, /^HTTP\/1\.1 413 [\s\S]*PAYLOAD_TOO_LARGE/);
     assert.deepEqual(await database.query('SELECT 1 FROM duebridge_partner.payment'), []);
   });
 }
 
-/** Sends header lines unchanged and returns the whole answer. */
-async function rawExchange(url: string, lines: string[]): Promise<string> {
-  const socket = connect(Number(new URL(url).port), '127.0.0.1');
+/** Sends header lines unchanged, then the pieces of a body with pauses, and returns the whole answer. */
+async function rawExchange(
+  url: string,
+  lines: readonly string[],
+  pieces: readonly string[] = [],
+): Promise<string> {
+  const socket = connect(Number(new URL(url).port), '127.0.0.1').pause();
+  const closed = once(socket, 'close');
   let answer = '';
   socket.on('data', (part: Buffer) => (answer += part.toString()));
-  socket.end([...lines, '', ''].join('\r\n'));
-  await once(socket, 'close');
+  socket.write([...lines, '', ''].join('\r\n'));
+  for (const piece of pieces) {
+    await new Promise((sent) => socket.write(piece, sent));
+    await setTimeout(50);
+  }
+  socket.resume().end();
+  await closed;
   return answer;
 }
 
