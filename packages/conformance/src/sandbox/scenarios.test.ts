@@ -383,6 +383,26 @@ test('F40 and F41 send more than a caller may read', async (t) => {
   assert.ok(zipped > 0 && zipped < 300_000);
 });
 
+test('F40 leaves no listener behind when a caller reads it slowly', async (t) => {
+  const warnings: string[] = [];
+  const note = ({ name }: Error): void => void warnings.push(name);
+  process.on('warning', note);
+  t.after(() => process.off('warning', note));
+  const { partner } = await start(t, { scenario: 'F40' });
+  const reply = await request(`${partner.plain_url}${path('p1')}`, {
+    method: 'PUT',
+    headers: { ...KEY, 'content-type': 'application/json' },
+    body: instruction,
+    signal: AbortSignal.timeout(20_000),
+  });
+  let read = 0;
+  for await (const piece of reply.body) {
+    read += (piece as Buffer).length;
+    if (read > 20_000_000) break;
+  }
+  assert.deepEqual(warnings, []);
+});
+
 test('F42 and F43 outlast every idle timeout', async (t) => {
   const f42 = await start(t, { scenario: 'F42' });
   const drip = await f42.call('PUT');

@@ -8,6 +8,7 @@
  *
  * A table: one entry per scenario, read by id.
  */
+import { setTimeout as pause } from 'node:timers/promises';
 import { gzipSync } from 'node:zlib';
 import { Refusal } from '@duebridge/contract';
 import {
@@ -107,23 +108,22 @@ function drip(pieces: (wire: Wire) => Iterable<string | Buffer>, everyMs: number
   };
 }
 
-function sleep(ms: number, signal: AbortSignal): Promise<void> {
-  return new Promise((resolve) => {
-    if (signal.aborted) return resolve();
-    const timer = setTimeout(resolve, ms);
-    signal.addEventListener('abort', () => {
-      clearTimeout(timer);
-      resolve();
-    });
-  });
+/** Waits, or ends early when the signal aborts. */
+async function sleep(ms: number, signal: AbortSignal): Promise<void> {
+  await pause(ms, undefined, { signal }).catch(() => undefined);
 }
 
 function drained({ socket, released }: Wire): Promise<void> {
   return new Promise((resolve) => {
     if (released.aborted || socket.destroyed) return resolve();
-    socket.once('drain', resolve);
-    socket.once('close', resolve);
-    released.addEventListener('abort', () => resolve());
+    // Called hundreds of times for one huge body, so no listener may stay behind.
+    const end = (): void => {
+      socket.off('drain', end).off('close', end);
+      released.removeEventListener('abort', end);
+      resolve();
+    };
+    socket.on('drain', end).on('close', end);
+    released.addEventListener('abort', end);
   });
 }
 
@@ -488,7 +488,7 @@ const paymentScenarios: readonly Scenario[] = [
           if (!WRITES.includes(call.operation) || tools.next() === undefined) return undefined;
           delayed.add(call);
           // Continues after the caller gives up, because the request must still arrive.
-          await new Promise((resolve) => setTimeout(resolve, 700));
+          await pause(700);
           return undefined;
         },
         answer: (call) => (delayed.has(call) ? silence : undefined),
@@ -1231,7 +1231,7 @@ const tokenScenarios: readonly Scenario[] = [
         async answer(call, answer) {
           if (call.operation !== 'access_token' || answer.status !== 200) return undefined;
           if (tools.next() === undefined) return undefined;
-          await new Promise((resolve) => setTimeout(resolve, 150));
+          await pause(150);
           return { ...answer, body: { ...(answer.body as object), expires_in: 2 } };
         },
       };
