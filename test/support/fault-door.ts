@@ -3,6 +3,7 @@
  * serves it. The failure is real; only its moment is chosen. No build of the platform has such a door (T12).
  */
 import { createServer, request, Agent, type IncomingMessage, type ServerResponse } from 'node:http';
+import { buffer } from 'node:stream/consumers';
 import type { Database } from '@duebridge/runtime';
 import { listen } from './listening.ts';
 
@@ -16,26 +17,35 @@ export async function openFaultDoor(
 ): Promise<{ readonly url: string; readonly close: () => void }> {
   const agent = new Agent({ keepAlive: true });
   const server = createServer((incoming, response) => {
-    void (incoming.headers[FAULT_HEADER] === undefined
-      ? forward(incoming, response)
-      : withoutTokens(books, () => forward(incoming, response)));
+    const isToFail = incoming.headers[FAULT_HEADER] !== undefined;
+    // A platform may answer and close before it has read the whole body.
+    (isToFail ? failInside(incoming, response) : forward(incoming, response)).catch(() => {
+      response.destroy();
+    });
   });
 
-  function forward(incoming: IncomingMessage, response: ServerResponse): Promise<void> {
-    return new Promise((resolve) => {
-      response.once('close', resolve);
+  function send(incoming: IncomingMessage): Promise<IncomingMessage> {
+    return new Promise((resolve, reject) => {
       const { method, headers, url: path = '' } = incoming;
       const options = { agent, headers, ...(method === undefined ? {} : { method }) };
-      const upstream = request(url + path, options, (answer) => {
-        response.writeHead(answer.statusCode ?? 502, answer.headers);
-        answer.pipe(response);
-      });
-      // A platform may answer and close before it has read the whole body.
-      upstream.on('error', () => {
-        if (!response.headersSent) response.destroy();
-      });
-      incoming.pipe(upstream);
+      incoming.pipe(request(url + path, options, resolve).on('error', reject));
     });
+  }
+
+  async function forward(incoming: IncomingMessage, response: ServerResponse): Promise<void> {
+    const answer = await send(incoming);
+    response.writeHead(answer.statusCode ?? 502, answer.headers);
+    answer.pipe(response);
+  }
+
+  /** The table is back before the caller has the answer: its next request must not fail. */
+  async function failInside(incoming: IncomingMessage, response: ServerResponse): Promise<void> {
+    const { answer, body } = await withoutTokens(books, async () => {
+      const answer = await send(incoming);
+      return { answer, body: await buffer(answer) };
+    });
+    response.writeHead(answer.statusCode ?? 502, answer.headers);
+    response.end(body);
   }
 
   return {
@@ -48,10 +58,10 @@ export async function openFaultDoor(
   };
 }
 
-async function withoutTokens(books: Database, act: () => Promise<void>): Promise<void> {
+async function withoutTokens<T>(books: Database, act: () => Promise<T>): Promise<T> {
   await books.query('ALTER TABLE duebridge_platform.tokens RENAME TO tokens_away');
   try {
-    await act();
+    return await act();
   } finally {
     await books.query('ALTER TABLE duebridge_platform.tokens_away RENAME TO tokens');
   }
