@@ -323,9 +323,19 @@ export async function pack(staged: readonly string[], folder: string): Promise<s
   return packed.map(({ filename }) => join(folder, filename));
 }
 
+/** The folder of `--pack`. Ends the program with 3 for other words, before anything is built. */
+function packFolder(): string | undefined {
+  try {
+    return parseArgs({ options: { pack: { type: 'string' } } }).values.pack;
+  } catch (error) {
+    console.error(`build: ${error instanceof Error ? error.message : String(error)}`);
+    process.exit(3);
+  }
+}
+
 if (import.meta.main) {
-  const { values } = parseArgs({ options: { pack: { type: 'string' } } });
+  const folder = packFolder();
   const staged = await buildPackages();
-  const made = values.pack === undefined ? staged : await pack(staged, values.pack);
+  const made = folder === undefined ? staged : await pack(staged, folder);
   for (const path of made) console.log(relative('.', path));
 }
