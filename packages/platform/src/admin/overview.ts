@@ -47,18 +47,27 @@ const heldStatement = sql(
   `SELECT partner_id, pause_reason AS reason FROM duebridge_platform.partners WHERE pause_reason IS NOT NULL ORDER BY 1`,
 );
 
-/** How long before the expiry operators are warned: time to hand over the next key. */
+/** How long before the expiry operators are warned: time to hand over the next key. As long after it, a warning stands. */
 const WARN_DAYS = 14;
 /** Most clients listed. */
 const MAX_ENDING = 50;
-/** A client is not listed while another of its keys lives longer or never expires. */
-const endingStatement = sql(
-  'overview_keys_ending',
-  `SELECT c.partner_id, c.client_id, max(k.expires_at) AS ends_at
+/** The clients whose last key expires soon or has expired. A client is not one while another of its keys lives longer or never expires. */
+const ENDING = `
+   SELECT c.partner_id, c.client_id, max(k.expires_at) AS ends_at
      FROM duebridge_platform.client_keys k JOIN duebridge_platform.clients c USING (client_id)
     WHERE k.revoked_at IS NULL GROUP BY c.partner_id, c.client_id
-   HAVING count(*) = count(k.expires_at) AND max(k.expires_at) < now() + interval '${WARN_DAYS} days'
-    ORDER BY 3, 2 LIMIT ${MAX_ENDING}`,
+   HAVING count(*) = count(k.expires_at) AND max(k.expires_at) < now() + interval '${WARN_DAYS} days'`;
+/** What still can be prevented comes first, the soonest first; then what has ended, the latest first. */
+const endingStatement = sql(
+  'overview_keys_ending',
+  `SELECT partner_id, client_id, ends_at FROM (${ENDING}) AS ending
+    ORDER BY ends_at < now(), abs(extract(epoch FROM ends_at - now())), client_id LIMIT ${MAX_ENDING}`,
+);
+/** Not limited, so that no warning is lost among many; what ended long ago warns no more, and hides no later end of the same partner. */
+const endingCountStatement = sql(
+  'overview_keys_ending_count',
+  `SELECT partner_id, count(*)::int AS clients FROM (${ENDING}) AS ending
+    WHERE ends_at > now() - interval '${WARN_DAYS} days' GROUP BY partner_id`,
 );
 type Ending = Overview['clients_ending'][number];
 
@@ -265,7 +274,7 @@ export async function keepGauges(options: {
   );
   const ending = metrics.gauge(
     'duebridge_client_keys_ending',
-    `Clients whose last API key expires within ${WARN_DAYS} days, by partner`,
+    `Clients whose last API key expires within ${WARN_DAYS} days, or expired in the last ${WARN_DAYS}, by partner`,
     ['partner_id'],
   );
   const known = new Set<string>();
@@ -276,7 +285,7 @@ export async function keepGauges(options: {
         database.query<Reviews>(reviewsStatement),
         database.query<Flight>(flightStatement, [OVERDUE_AFTER_MS]),
         database.query<{ count: number }>(openDifferencesStatement),
-        database.query<Ending>(endingStatement),
+        database.query<{ partner_id: string; clients: number }>(endingCountStatement),
       ]);
       const age = (at: string | null): number =>
         at === null ? 0 : Math.max(0, (clock.now() - Date.parse(at)) / 1_000);
@@ -290,9 +299,9 @@ export async function keepGauges(options: {
         reviews.set({ reason }, count);
         reviewAge.set({ reason }, age(oldest_at));
       }
-      for (const { partner_id } of ends) warned.add(partner_id);
-      for (const partner_id of warned) {
-        const clients = ends.filter((one) => one.partner_id === partner_id).length;
+      for (const partner_id of warned) ending.set({ partner_id }, 0);
+      for (const { partner_id, clients } of ends) {
+        warned.add(partner_id);
         ending.set({ partner_id }, clients);
       }
       unsettled = flight.unsettled;
