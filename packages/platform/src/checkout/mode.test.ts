@@ -2,7 +2,14 @@
 import assert from 'node:assert/strict';
 import { readFile } from 'node:fs/promises';
 import test, { after } from 'node:test';
-import { TEST_AMOUNTS, type FlowPayment, type FlowSession } from '@duebridge/contract';
+import {
+  TEST_AMOUNTS,
+  type BatchPage,
+  type BatchView,
+  type FlowPayment,
+  type FlowSession,
+  type Reconciliation,
+} from '@duebridge/contract';
 import type { FundingAdapter } from '../funding/adapter.ts';
 import { testReply } from '../partners/test-amounts.ts';
 import { bearer, startTestPartner, startTestPlatform, type Answer } from './testing.ts';
@@ -169,6 +176,23 @@ test('each test amount of the guide ends as its row says, and never reaches the 
     [66_608, 'succeeded', null, false],
   ]);
   assert.equal(testSystem.payments.size, puts);
+});
+
+test('a batch of a test registration is compared without its test amounts, which its partner never saw', async () => {
+  const { batches } = (
+    await platform.admin('GET', `/admin/v1/batches?partner_id=${practice.partner_id}`)
+  ).body as unknown as BatchPage;
+  const [batch] = batches;
+  assert.ok(batch);
+  const path = `/admin/v1/batches/${batch.platform_batch_id}`;
+  const compared = await platform.admin('POST', `${path}/reconcile`, {});
+  assert.equal(compared.status, 200, compared.text);
+  const { differences } = compared.body as unknown as Reconciliation;
+  const known = differences.filter((one) => testSystem.payments.has(one.platform_payment_id));
+  assert.deepEqual(differences, known, 'only payments that the partner was sent');
+  const { statement } = (await platform.admin('GET', path)).body as unknown as BatchView;
+  assert.ok(statement);
+  assert.equal(statement.count, testSystem.payments.size);
 });
 
 test('an approval that is declined, or asked for again, ends the payment once', async () => {

@@ -8,6 +8,7 @@ import { createHash, randomBytes } from 'node:crypto';
 import {
   PAYMENT_STATUSES,
   Refusal,
+  TEST_AMOUNTS,
   type BatchStatement,
   type BatchComparison,
   type BatchView,
@@ -179,10 +180,14 @@ export async function statementOf(
 }
 
 /**
- * Condition on `payments p`: a PUT may have left. What ended before that (funds declined, withdrawn) was
- * never at the partner, so no statement counts it; otherwise two correct sides would never agree.
+ * Condition on `payments p`: a PUT may have left. What ended before that (funds declined, withdrawn) was never at the partner, nor was
+ * a test payment over a test amount, which the platform answers itself (decision 161). No statement counts them; otherwise two correct
+ * sides would never agree.
  */
-export const REACHED_THE_PARTNER = `p.stage NOT IN ('created', 'authorized') AND NOT (p.stage = 'ended' AND p.accepted_at IS NULL)`;
+export const REACHED_THE_PARTNER = `p.stage NOT IN ('created', 'authorized') AND NOT (p.stage = 'ended' AND p.accepted_at IS NULL)
+          AND NOT (p.amount_in_cents IN (${TEST_AMOUNTS.map((one) => one.amount_in_cents).join(', ')})
+                   AND coalesce(p.payment_id = 'test-' || p.platform_payment_id, true)
+                   AND p.partner_id IN (SELECT t.partner_id FROM duebridge_platform.partners t WHERE t.mode = 'test'))`;
 
 const LINES = `SELECT p.platform_payment_id, p.status, p.amount_in_cents FROM duebridge_platform.payments p
         WHERE p.platform_batch_id = $1 AND ${REACHED_THE_PARTNER} ORDER BY p.platform_payment_id COLLATE "C"`;
