@@ -64,8 +64,12 @@ export interface CurlRequest {
   readonly body: string | undefined;
   /** How often it is sent: an address that ends in `#[1-300]` is 300 addresses to curl, and one to the server. */
   readonly times: number;
-  /** What is printed of each answer, in place of the answer (`-w`). */
+  /** What is printed of each answer, in place of the answer (`-w`, or nothing with `-o` alone). */
   readonly print: string | undefined;
+  /** True when status and headers are printed before the body (`-i`). */
+  readonly withHeaders: boolean;
+  /** True when an answer of 400 or more makes the command fail (`-fsS`). */
+  readonly mustSucceed: boolean;
 }
 
 /** Reads the words of a curl command line; `readFile` gives the content of `--data-binary @file`. */
@@ -80,6 +84,8 @@ export function readCurl(
   let method: string | undefined;
   let url: string | undefined;
   let print: string | undefined;
+  let withHeaders = false;
+  let mustSucceed = false;
   for (let at = 1; at < words.length; at += 1) {
     const word = words[at] ?? '';
     const value = (): string => {
@@ -87,13 +93,19 @@ export function readCurl(
       return words[at] ?? assert.fail(`${word} wants a value`);
     };
     switch (word) {
-      // Show the headers; be silent about progress; do not buffer a stream.
       case '-i':
+        withHeaders = true;
+        break;
+      // Be silent about progress; do not buffer a stream.
       case '-s':
       case '-N':
         break;
+      case '-fsS':
+        mustSucceed = true;
+        break;
       case '-o':
         assert.equal(value(), '/dev/null');
+        print ??= '';
         break;
       case '-w':
         print = value();
@@ -142,6 +154,8 @@ export function readCurl(
     body,
     times,
     print,
+    withHeaders,
+    mustSucceed,
   };
 }
 

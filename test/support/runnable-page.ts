@@ -1,7 +1,7 @@
 /**
  * A page that is a program. Its `sh` blocks run in order, and the block after each holds what came back:
  *
- *   a curl line          is sent; an `http` block with the answer follows
+ *   a curl line          is sent; the answer follows, in an `http` block after `curl -i`, as a `text` block of the body otherwise
  *   anything else        is given to the runner's `command`; a `text` block with what it printed may follow
  *   Keep `a.b` as `$C`   in the text after an answer: takes a value out of it, for `$C` in later blocks
  *
@@ -67,7 +67,7 @@ export function readSteps(markdown: string): Step[] {
 }
 
 function* parts(markdown: string): Generator<Part> {
-  const pattern = /^```(\w*)\n([\s\S]*?)^```$|^Keep\s+`([\w.]+)`\s+as\s+`\$(\w+)`/gm;
+  const pattern = /^```(\w*)\n([\s\S]*?)^```$|(?:^Keep|\sand)\s+`([\w.]+)`\s+as\s+`\$(\w+)`/gm;
   for (const match of markdown.matchAll(pattern)) {
     const [, language, text, path, name] = match;
     const line = markdown.slice(0, match.index).split('\n').length;
@@ -76,9 +76,14 @@ function* parts(markdown: string): Generator<Part> {
   }
 }
 
-/** An answer is shown as HTTP, whatever else is printed as text. */
+/** A whole answer (`-i`) is shown as HTTP, whatever else is printed as text. */
 function answerLanguage(script: string): 'http' | 'text' {
-  return isCurl(script) && !script.includes(' -w ') ? 'http' : 'text';
+  return isCurl(script) && / -i /.test(script) ? 'http' : 'text';
+}
+
+/** True for a step whose answer the page does not show: `-o /dev/null`, which needs `-fsS` so that a refusal does not pass unseen. */
+export function isQuiet(script: string): boolean {
+  return isCurl(script) && script.includes(' -fsS ') && script.includes(' -o /dev/null');
 }
 
 /** True for a step that sends requests. */
@@ -109,7 +114,8 @@ export async function carryOut(step: Step, runner: Runner): Promise<string> {
   if (curl.print !== undefined) {
     let printed = '';
     for (let time = 0; time < curl.times; time += 1) {
-      const { status } = await sendCurl(curl, DEADLINE_MS);
+      const { status, body } = await sendCurl(curl, DEADLINE_MS);
+      assert(!curl.mustSucceed || status < 400, `${curl.url} answered ${status}: ${body}`);
       printed += curl.print.replace('%{http_code}', String(status));
     }
     return printed.trimEnd();
@@ -117,7 +123,7 @@ export async function carryOut(step: Step, runner: Runner): Promise<string> {
   const answer = await sendCurl(curl, DEADLINE_MS);
   assert.match(String(answer.headers['x-request-id']), /^[\w-]{8,}$/, 'no X-Request-Id');
   for (const { path, name } of step.keeps) runner.variables.set(name, pick(answer, path));
-  return runner.homeward(print(answer));
+  return runner.homeward(curl.withHeaders ? print(answer) : answer.body.trimEnd());
 }
 
 function pick(answer: Answer, path: string): string {
