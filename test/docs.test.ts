@@ -22,7 +22,14 @@ import {
 import { format, resolveConfig } from 'prettier';
 import { readCurl, shellWords, type Variables } from './support/curl.ts';
 import { openPageRun, type PageRun } from './support/page-run.ts';
-import { carryOut, inTheWordsOf, isCurl, isQuiet, readSteps, rewritten } from './support/runnable-page.ts';
+import {
+  carryOut,
+  inTheWordsOf,
+  isCurl,
+  isQuiet,
+  readSteps,
+  rewritten,
+} from './support/runnable-page.ts';
 
 const root = join(import.meta.dirname, '..');
 const UPDATE = process.env['DUEBRIDGE_UPDATE_DOCS'] === '1';

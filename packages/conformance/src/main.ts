@@ -243,7 +243,7 @@ async function conformPartner(file: string | undefined, flags: PartnerFlags): Pr
     if (flags.recheck !== true) process.stderr.write(`${moneyLine(money)}\n`);
     if (flags.plan === true) return list(cases, flags);
     canWrite(flags);
-    return told(
+    return deliver(
       await interruptible((signal) => judgePartner(target, { ...options, signal })),
       flags,
     );
@@ -262,7 +262,7 @@ async function conformPlatform(file: string | undefined, flags: PlatformFlags): 
     const options = runOptions(flags, target.base_url);
     if (nothingFailed(flags, options)) return EXIT_USAGE;
     canWrite(flags);
-    return told(
+    return deliver(
       await interruptible((signal) =>
         judgePlatform(target, {
           ...options,
@@ -371,7 +371,7 @@ function canWrite(flags: OutputFlags): void {
 }
 
 /** Prints and writes the report in every requested form; returns the exit code. */
-function told(report: RunReport, flags: OutputFlags): number {
+function deliver(report: RunReport, flags: OutputFlags): number {
   for (const [file, form] of forms(flags)) {
     if (file === undefined) continue;
     try {
@@ -414,7 +414,7 @@ function reprint(file: string, flags: OutputFlags): number {
   }
   try {
     canWrite(flags);
-    told(fields as unknown as RunReport, flags);
+    deliver(fields as unknown as RunReport, flags);
     return 0;
   } catch (error) {
     if (!(error instanceof TargetProblem)) throw error;

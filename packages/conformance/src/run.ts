@@ -337,7 +337,7 @@ export async function judgePlatform(
       const calls = [...CALLER_CASES, ...SCENARIO_CASES].filter((one) => cases.includes(one));
       if (calls.length > 0 && target.caller !== undefined) {
         const opened = await CallerRun.open(run, target.caller, options.driver, {
-          told: options.onPrompt ?? (() => undefined),
+          say: options.onPrompt ?? (() => undefined),
           ...(options.onQuestion === undefined ? {} : { asked: options.onQuestion }),
         }).catch((error: unknown) => (error instanceof Error ? error : new Error(String(error))));
         if (opened instanceof Error) {

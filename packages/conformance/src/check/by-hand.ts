@@ -16,7 +16,7 @@ import { fullBody, identifiers, TokenContext, tokenOf, type TokenRun } from './t
 /** How the driver talks to the person. */
 export interface Person {
   /** Prints one sentence. */
-  readonly told: (sentence: string) => void;
+  readonly say: (sentence: string) => void;
   /** Asks a question and returns the line typed; stops when the signal aborts. Absent where nobody can type. */
   readonly asked?: (question: string, signal: AbortSignal) => Promise<string>;
 }
@@ -85,7 +85,7 @@ class Hand implements Driver {
       this.#server.listen(this.#caller.page_port, '127.0.0.1', resolve);
     });
     this.#url = `http://127.0.0.1:${(this.#server.address() as AddressInfo).port}/`;
-    this.#person.told(
+    this.#person.say(
       `The partner to pay is at ${this.#partner_url}: register it with the platform. This terminal, and the page ${this.#url}, show what to pay.`,
     );
   }
@@ -97,7 +97,7 @@ class Hand implements Driver {
     const { account_id, biller_id } = this.#caller;
     this.#asked += 1;
     this.#due = amount_in_cents;
-    this.#person.told(
+    this.#person.say(
       `Now pay ${formatCents(amount_in_cents)} for account ${account_id} of ${biller_id}, within ${PAY_MS / 60_000} minutes.`,
     );
     let next = 0;
@@ -127,7 +127,7 @@ class Hand implements Driver {
     const said: string[] = [];
     const over = new AbortController();
     this.#question = { amount_in_cents, answer: (word) => void said.push(word) };
-    if (this.#person.asked === undefined) this.#person.told(question);
+    if (this.#person.asked === undefined) this.#person.say(question);
     else {
       const typed = this.#person.asked(question, over.signal);
       typed.then(

@@ -31,7 +31,7 @@ export function terminalReport(report: RunReport, options: { colour: boolean }):
     const [first, ...others] = broken.checks.flatMap(
       (id) => report.results.find((one) => one.id === id) ?? [],
     );
-    if (first !== undefined) lines.push(...told(first, paint, broken.clause));
+    if (first !== undefined) lines.push(...foundLines(first, paint, broken.clause));
     for (const other of others) {
       const [finding] = findingsOf(other, broken.clause);
       lines.push(
@@ -178,11 +178,11 @@ function summary({ findings }: CheckResult): string {
 
 /** A check's findings as plain text. */
 function plain(result: CheckResult): string {
-  return told(result, painter(false)).join('\n').trim();
+  return foundLines(result, painter(false)).join('\n').trim();
 }
 
 /** What a check found: everything, or only the breaches of one rule. */
-function told(result: CheckResult, paint: Paint, clause?: ClauseId): string[] {
+function foundLines(result: CheckResult, paint: Paint, clause?: ClauseId): string[] {
   const lines = [`    ${paint.strong(result.id)} ${result.title}${excusedWords(result)}`];
   const findings = clause === undefined ? result.findings : findingsOf(result, clause);
   let cause = '';

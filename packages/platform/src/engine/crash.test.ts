@@ -79,16 +79,16 @@ async function round(
     const done = await rig.until(row.platform_payment_id, (now) => now.settled_at !== null);
     assert.equal(done.status, 'succeeded');
   }
-  // The partner has each once, and was only ever told the same.
+  // The partner has each once, and was sent only equal PUTs.
   assert.deepEqual(
     partner.created.toSorted(),
     rows.map((row) => row.platform_payment_id).toSorted(),
   );
-  const told = partner.seen
+  const puts = partner.seen
     .filter((seen) => seen.method === 'PUT')
     .map((seen) => `${seen.path} ${seen.body}`);
-  assert.equal(new Set(told).size, PAYMENTS);
-  // The customer was charged once, and the audit tells one acceptance and one end.
+  assert.equal(new Set(puts).size, PAYMENTS);
+  // The customer was charged once, and the audit holds one acceptance and one end.
   const acts = await rig.database.query(
     'SELECT act, count(*)::int AS count FROM duebridge_platform.sandbox_funds GROUP BY act ORDER BY act',
   );

@@ -209,8 +209,8 @@ test('the same holds in long random histories', () => {
   );
 });
 
-/** Feeds events at their times and tells what each led to: the actions, the state, and when time alone changes it next. */
-function told(events: readonly (readonly [at: number, event: LeaseEvent])[]): string[] {
+/** Feeds events at their times and gives what each led to: the actions, the state, and when time alone changes it next. */
+function stepsOf(events: readonly (readonly [at: number, event: LeaseEvent])[]): string[] {
   let state: LeaseState = { kind: 'none', retryAt: 0 };
   let ids = 0;
   return events.map(([at, event]) => {
@@ -231,7 +231,7 @@ const answer = (
 test('a lease of ten seconds is renewed every two, requested again beside a hung request, and given up after seven [LV1]', () => {
   assert.ok(keptMs(TIMES) < SAFE_MS);
   assert.deepEqual(
-    told([
+    stepsOf([
       [0, clock],
       [100, answer('registered', 'w1', 0)],
       [1_999, clock],
@@ -265,7 +265,7 @@ test('a lease of ten seconds is renewed every two, requested again beside a hung
 
 test('a registration without an answer is abandoned, a failed one is repeated soon, and a late one is removed', () => {
   assert.deepEqual(
-    told([
+    stepsOf([
       [0, clock],
       [3_999, clock],
       [4_000, clock],
@@ -304,7 +304,7 @@ test('a registration without an answer is abandoned, a failed one is repeated so
 
 test('a stop keeps a held lease and requests no other', () => {
   assert.deepEqual(
-    told([
+    stepsOf([
       [0, clock],
       [100, answer('registered', 'w1', 0)],
       [200, { kind: 'leave' }],
@@ -322,7 +322,7 @@ test('a stop keeps a held lease and requests no other', () => {
     ],
   );
   assert.deepEqual(
-    told([
+    stepsOf([
       [0, clock],
       [100, { kind: 'leave' }],
       [200, answer('registered', 'w1', 0)],
@@ -345,7 +345,7 @@ function table() {
 function kept(options: { random?: number } = {}) {
   const clock = manualClock(0, options.random ?? 1);
   const { asked, ask } = table();
-  const told: string[] = [];
+  const done: string[] = [];
   const proofs: string[] = [];
   let ids = 0;
   const timers = { open: 0 };
@@ -365,12 +365,12 @@ function kept(options: { random?: number } = {}) {
     newId: () => `w${(ids += 1)}`,
     register: async (worker_id) => void (await ask('register')(worker_id)),
     renew: ask('renew'),
-    remove: async (worker_id) => void told.push(`remove ${worker_id}`),
-    begin: (worker_id) => void told.push(`begin ${worker_id}`),
+    remove: async (worker_id) => void done.push(`remove ${worker_id}`),
+    begin: (worker_id) => void done.push(`begin ${worker_id}`),
     proven: (worker_id, at) => void proofs.push(`${worker_id} at ${at}`),
-    drop: (worker_id) => void told.push(`drop ${worker_id}`),
+    drop: (worker_id) => void done.push(`drop ${worker_id}`),
   });
-  return { clock, asked, told, proofs, lease, timers };
+  return { clock, asked, done, proofs, lease, timers };
 }
 
 test('however often the lease is renewed, one timer is left', async () => {
@@ -384,10 +384,10 @@ test('however often the lease is renewed, one timer is left', async () => {
 });
 
 test('a second heartbeat is sent beside a hanging one, and the lease is kept', async () => {
-  const { clock, asked, told, lease } = kept();
+  const { clock, asked, done, lease } = kept();
   asked[0]?.answer.resolve(true);
   await clock.advance(0);
-  assert.deepEqual(told, ['begin w1']);
+  assert.deepEqual(done, ['begin w1']);
   await clock.advance(2_000);
   assert.equal(asked.length, 2);
   await clock.advance(2_000);
@@ -399,7 +399,7 @@ test('a second heartbeat is sent beside a hanging one, and the lease is kept', a
 });
 
 test('a worker without a database gives up its lease in time, and is back with the first answer', async () => {
-  const { clock, asked, told, lease } = kept();
+  const { clock, asked, done, lease } = kept();
   asked[0]?.answer.resolve(true);
   await clock.advance(0);
   for (let second = 0; second < 20; second += 1) {
@@ -408,7 +408,7 @@ test('a worker without a database gives up its lease in time, and is back with t
       if (kind === 'renew' || asked.length > 1) answer.reject(new Error('no database'));
     }
   }
-  assert.deepEqual(told, ['begin w1', 'drop w1', 'remove w1']);
+  assert.deepEqual(done, ['begin w1', 'drop w1', 'remove w1']);
   assert.equal(lease.worker_id, undefined);
   assert.ok(lease.ageMs >= 20_000);
   const before = asked.length;
@@ -416,13 +416,13 @@ test('a worker without a database gives up its lease in time, and is back with t
   assert.ok(asked.length > before, 'it asks at least once a second');
   asked.at(-1)?.answer.resolve(true);
   await clock.advance(0);
-  assert.equal(told.length, 4);
+  assert.equal(done.length, 4);
   assert.ok(lease.worker_id !== undefined && lease.worker_id !== 'w1');
   await lease.end();
 });
 
 test('a lease reports each proof once, and those who wait for the first answer are released', async () => {
-  const { clock, asked, told, proofs, lease } = kept();
+  const { clock, asked, done, proofs, lease } = kept();
   let answered = false;
   void lease.asked.then(() => (answered = true));
   await clock.advance(1_000);
@@ -431,7 +431,7 @@ test('a lease reports each proof once, and those who wait for the first answer a
   asked[0]?.answer.resolve(true);
   await clock.advance(0);
   assert.equal(answered, true);
-  assert.deepEqual(told, ['begin w1']);
+  assert.deepEqual(done, ['begin w1']);
   assert.deepEqual(proofs, [], 'a begin is a proof already');
   const renewed = lease.renewNow();
   assert.equal(asked.length, 2);
@@ -446,7 +446,7 @@ test('a lease reports each proof once, and those who wait for the first answer a
   asked[2]?.answer.resolve(false);
   await clock.advance(0);
   assert.deepEqual(proofs, ['w1 at 1000'], 'a refusal proves nothing');
-  assert.deepEqual(told, ['begin w1', 'drop w1', 'remove w1']);
+  assert.deepEqual(done, ['begin w1', 'drop w1', 'remove w1']);
   const ended = lease.end();
   for (const { answer } of asked.slice(3)) answer.resolve(true);
   await ended;
@@ -463,12 +463,12 @@ test('a stop before the first answer releases those who wait for it', async () =
 });
 
 test('a stop while a worker is registering leaves no running worker and no row', async () => {
-  const { clock, asked, told, lease } = kept();
+  const { clock, asked, done, lease } = kept();
   lease.leave();
   const ended = lease.end();
   asked[0]?.answer.resolve(true);
   await ended;
   await clock.advance(60_000);
-  assert.deepEqual(told, ['remove w1']);
+  assert.deepEqual(done, ['remove w1']);
   assert.equal(asked.length, 1);
 });

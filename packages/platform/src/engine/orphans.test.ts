@@ -25,12 +25,12 @@ test('the funds of a payment withdrawn while its partner is paused are released 
   await rig.registry.change('acme', { paused: true }, 'operator');
   const row = await rig.pay(engine, 'acme');
   await rig.until(row.platform_payment_id, (now) => now.stage === 'authorized');
-  const told: string[] = [];
-  const unwatch = engine.watch(row.platform_payment_id, (now) => told.push(now.status));
+  const shown: string[] = [];
+  const unwatch = engine.watch(row.platform_payment_id, (now) => shown.push(now.status));
   await withdrawPayment(rig.database, row.platform_payment_id, 'customer asked', 'operator');
   const done = await rig.until(row.platform_payment_id, settled);
   assert.equal(done.status, 'canceled');
-  await eventually('the customer who watches is told', () => told.includes('canceled'));
+  await eventually('the customer who watches is told', () => shown.includes('canceled'));
   unwatch();
   await rig.registry.change('acme', { paused: false }, 'operator');
   const next = await rig.pay(engine, 'acme');

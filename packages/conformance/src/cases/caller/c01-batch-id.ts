@@ -1,6 +1,6 @@
 import type { CallerCase } from '../../check/check.ts';
 import type { CallerContext, CallerPayment } from '../../check/caller-context.ts';
-import { bodyOf, toldTheEnd } from './calls.ts';
+import { bodyOf, returnedTheEnd } from './calls.ts';
 
 export const c01: CallerCase = {
   id: 'C01',
@@ -33,7 +33,7 @@ export const c01: CallerCase = {
 
 /** A second payment of the same amount to the same account is another payment (PF2). */
 async function paidAgain(t: CallerContext, first: CallerPayment): Promise<void> {
-  if (!(await t.until(() => t.calls(first).some(toldTheEnd)))) return;
+  if (!(await t.until(() => t.calls(first).some(returnedTheEnd)))) return;
   const before = t.puts(first).length;
   await t.pay(first.amount_in_cents);
   const other = (): boolean => t.doubles(first).length > 0;
@@ -41,7 +41,9 @@ async function paidAgain(t: CallerContext, first: CallerPayment): Promise<void> 
   // Its polls would otherwise reach into the next check.
   const [double] = t.doubles(first);
   if (double !== undefined) {
-    await t.until(() => t.calls().some((call) => call.path === double.path && toldTheEnd(call)));
+    await t.until(() =>
+      t.calls().some((call) => call.path === double.path && returnedTheEnd(call)),
+    );
   }
   const repeated = t.puts(first)[before];
   t.must(other() || repeated === undefined, {

@@ -1,6 +1,6 @@
 import type { CallerCase } from '../../check/check.ts';
 import { onRecords, type Behaviour } from '../../sandbox/partner.ts';
-import { stopsAtTheEnd, toldTheEnd } from './calls.ts';
+import { stopsAtTheEnd, returnedTheEnd } from './calls.ts';
 
 /** The three terminal statuses, one payment each. */
 const ENDS = ['succeeded', 'failed', 'canceled'] as const;
@@ -20,11 +20,11 @@ export const c03: CallerCase = {
       ENDS.map((status, place) => ({ cents: 3_001 + place, behaviour: endsAs(status) })),
     );
     for (const payment of payments) await t.accepted(payment);
-    await t.until(() => payments.every((payment) => t.calls(payment).some(toldTheEnd)));
+    await t.until(() => payments.every((payment) => t.calls(payment).some(returnedTheEnd)));
     await Promise.all(
       payments.map(async (payment) => {
         const calls = t.calls(payment);
-        const polled = t.must(calls.some(toldTheEnd), {
+        const polled = t.must(calls.some(returnedTheEnd), {
           expected: 'polls until the payment has ended',
           got: `${calls.length} calls, none of which got a terminal status`,
           cause: 'The platform treats the response to the PUT as final, or polls the wrong URL.',

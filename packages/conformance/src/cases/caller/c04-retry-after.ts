@@ -1,7 +1,7 @@
 import type { CallerCase } from '../../check/check.ts';
 import type { CallerContext, CallerPayment } from '../../check/caller-context.ts';
 import { recordOf, type Behaviour, type Call } from '../../sandbox/partner.ts';
-import { notTooFast, toldTheEnd } from './calls.ts';
+import { notTooFast, returnedTheEnd } from './calls.ts';
 
 /** The Retry-After that the scripted partner sends. */
 const WAIT_SECONDS = 2;
@@ -34,7 +34,7 @@ export const c04: CallerCase = {
       await (method === 'PUT' ? t.arrived(payment) : t.accepted(payment));
       waited(t, payment, method, await t.until(() => calls(t, payment, method).length > 1));
       if (method === 'PUT') return;
-      await t.until(() => t.calls(payment).some(toldTheEnd));
+      await t.until(() => t.calls(payment).some(returnedTheEnd));
       notTooFast(t, payment, 'GET', MOST_A_SECOND);
     });
     t.notes.push(

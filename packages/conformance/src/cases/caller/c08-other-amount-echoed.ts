@@ -1,7 +1,7 @@
 import type { CallerCase } from '../../check/check.ts';
 import type { CallerContext } from '../../check/caller-context.ts';
 import { onRecords } from '../../sandbox/partner.ts';
-import { toldTheEnd } from './calls.ts';
+import { returnedTheEnd } from './calls.ts';
 
 export const c08: CallerCase = {
   id: 'C08',
@@ -27,15 +27,15 @@ export const c08: CallerCase = {
       );
       const payment = await t.pay(8_001, lies);
       await t.accepted(payment);
-      const told = await t.until(() => t.calls(payment).some(toldTheEnd));
-      t.given(told, 'the platform never polled the payment until its end');
+      const ended = await t.until(() => t.calls(payment).some(returnedTheEnd));
+      t.given(ended, 'the platform never polled the payment until its end');
       await t.quiet();
       const status = await payment.status();
       t.given(
         status !== undefined,
         'the kit cannot read the status of a payment from the platform: declare caller.status_command or caller.status_url',
       );
-      const [last] = t.calls(payment).filter(toldTheEnd);
+      const [last] = t.calls(payment).filter(returnedTheEnd);
       t.must(status === 'processing', {
         expected: `still processing, although the response said ${JSON.stringify(wrong)}`,
         got: `status ${status}`,

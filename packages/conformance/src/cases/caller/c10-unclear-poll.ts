@@ -1,7 +1,14 @@
 import type { CallerCase } from '../../check/check.ts';
 import type { CallerContext } from '../../check/caller-context.ts';
 import type { Behaviour } from '../../sandbox/partner.ts';
-import { goesOn, noDouble, notEnded, toldTheEnd, UNCLEAR, type UnclearAnswer } from './calls.ts';
+import {
+  goesOn,
+  noDouble,
+  notEnded,
+  returnedTheEnd,
+  UNCLEAR,
+  type UnclearAnswer,
+} from './calls.ts';
 
 /** Faults used when a person makes the payments by hand. */
 const BY_HAND = ['500', '404', '200 with a web page'];
@@ -27,8 +34,8 @@ export const c10: CallerCase = {
       if (!(await t.until(poll.met))) return;
       judged += 1;
       await notEnded(t, payment, `a poll answered with ${fault.name}`, 'ST3');
-      const told = (): boolean => t.calls(payment).some(toldTheEnd);
-      await goesOn(t, payment, await t.until(told), {
+      const ended = (): boolean => t.calls(payment).some(returnedTheEnd);
+      await goesOn(t, payment, await t.until(ended), {
         expected: `after a poll answered with ${fault.name}: polls until a terminal status, within ${t.run.caller.patience_seconds} s`,
         got: 'the platform stopped polling',
         clause: 'RU4',

@@ -2,7 +2,7 @@ import type { ClauseId } from '@duebridge/contract';
 import type { CallerCase } from '../../check/check.ts';
 import type { CallerContext, CallerPayment } from '../../check/caller-context.ts';
 import { recordOf, type Behaviour } from '../../sandbox/partner.ts';
-import { goesOn, noDouble, notEnded, notTooFast, sameBytes, toldTheEnd } from './calls.ts';
+import { goesOn, noDouble, notEnded, notTooFast, sameBytes, returnedTheEnd } from './calls.ts';
 
 /** Calls after which a platform with a retry limit would have given up; polls are cheaper, and limits on them higher. */
 const CALLS = { PUT: 5, GET: 12 } as const;
@@ -93,8 +93,8 @@ async function asked(
   what: string,
   clause: ClauseId,
 ): Promise<void> {
-  const told = await t.until(() => t.calls(payment).some(toldTheEnd));
-  await goesOn(t, payment, told, {
+  const ended = await t.until(() => t.calls(payment).some(returnedTheEnd));
+  await goesOn(t, payment, ended, {
     expected: `${what}: calls until a terminal status, within ${t.run.caller.patience_seconds} s`,
     got: `${t.calls(payment).length} calls, and then none`,
     clause,

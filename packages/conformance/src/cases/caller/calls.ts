@@ -66,7 +66,7 @@ function statusGiven(call: ScriptedExchange): string | undefined {
 }
 
 /** True when the answer to a call reported to the platform that the payment has ended. */
-export function toldTheEnd(call: ScriptedExchange): boolean {
+export function returnedTheEnd(call: ScriptedExchange): boolean {
   return ['succeeded', 'failed', 'canceled'].includes(statusGiven(call) ?? '');
 }
 
@@ -115,7 +115,7 @@ export async function showsTheEnd(
   t: CallerContext,
   payment: CallerPayment,
 ): Promise<{ readonly end: ScriptedExchange; readonly status: string | undefined } | undefined> {
-  const end = t.calls(payment).find(toldTheEnd);
+  const end = t.calls(payment).find(returnedTheEnd);
   if (end === undefined) return undefined;
   const word = statusGiven(end);
   let status: string | undefined;
@@ -228,7 +228,7 @@ export async function notEnded(
 ): Promise<boolean> {
   const status = await payment.status();
   // Check this last: the partner may have reported the end while the judge was asking the platform.
-  if (t.calls(payment).some(toldTheEnd)) return true;
+  if (t.calls(payment).some(returnedTheEnd)) return true;
   const last = t.calls(payment).at(-1);
   return t[severity](status === undefined || status === 'processing', {
     expected: `after ${after}: still processing`,

@@ -4,7 +4,7 @@ import type { CallerContext } from '../../check/caller-context.ts';
 import { makeBadCertificate } from '../../sandbox/certificate.ts';
 import type { Behaviour } from '../../sandbox/partner.ts';
 import { holdsToken } from './tokens.ts';
-import { goesOn, noDouble, notEnded, sameBytes, toldTheEnd } from '../caller/calls.ts';
+import { goesOn, noDouble, notEnded, sameBytes, returnedTheEnd } from '../caller/calls.ts';
 
 /** Payments that wait when an access token expires. */
 const HERD = 19;
@@ -82,8 +82,8 @@ async function broken(
       await restore
     )?.();
   }
-  const told = await t.until(() => t.calls(payment).some(toldTheEnd));
-  await goesOn(t, payment, told, {
+  const ended = await t.until(() => t.calls(payment).some(returnedTheEnd));
+  await goesOn(t, payment, ended, {
     expected: `after ${what}: calls until a terminal status, within ${t.run.caller.patience_seconds} s`,
     got: `${t.calls(payment).length} calls, and then none`,
     clause: 'RU5',
@@ -154,7 +154,7 @@ async function herd(t: CallerContext, cents: number): Promise<void> {
     got: `${most} at the same time`,
     ...(second === undefined ? {} : { at: t.cite(second) }),
   });
-  await t.until(() => payments.every((payment) => t.calls(payment).some(toldTheEnd)));
+  await t.until(() => payments.every((payment) => t.calls(payment).some(returnedTheEnd)));
 }
 
 /** The check needs a registered secret with characters that a form must encode. */

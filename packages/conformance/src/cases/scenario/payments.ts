@@ -12,7 +12,7 @@ import {
   sameBytes,
   showsTheEnd,
   stopsAtTheEnd,
-  toldTheEnd,
+  returnedTheEnd,
 } from '../caller/calls.ts';
 import type { PaymentRule } from './rules.ts';
 
@@ -83,15 +83,15 @@ async function judgeFault(
   fault.release(payment);
   if (rule.after === 'may_stop') return;
   const over = (): boolean =>
-    rule.ends === true ? t.calls(payment).some(toldTheEnd) : fault.nextCall() !== undefined;
-  const told = await t.until(over);
-  await goesOn(t, payment, told, {
+    rule.ends === true ? t.calls(payment).some(returnedTheEnd) : fault.nextCall() !== undefined;
+  const ended = await t.until(over);
+  await goesOn(t, payment, ended, {
     expected: `after ${what}: ${rule.ends === true ? 'calls until a terminal status' : 'a further call'}, within ${t.run.caller.patience_seconds} s`,
     got: `${t.calls(payment).length} calls, and then none`,
     clause: 'RU4',
     cause: 'The platform treats the response as final, or the error ends the retry loop.',
   });
-  if (told && rule.ends === true) await showsTheEnd(t, payment);
+  if (ended && rule.ends === true) await showsTheEnd(t, payment);
 }
 
 /** Waits for the next call, or for a terminal status that the partner never reported. */
@@ -108,7 +108,7 @@ async function reaction(t: CallerContext, payment: CallerPayment, fault: Fault):
 
 /** The fault begins once the platform shows the end. Returns 1 if the end was reported, else 0. */
 async function judgeStop(t: CallerContext, payment: CallerPayment, fault: Fault): Promise<0 | 1> {
-  if (!(await t.until(() => t.calls(payment).some(toldTheEnd)))) return 0;
+  if (!(await t.until(() => t.calls(payment).some(returnedTheEnd)))) return 0;
   await stopsAtTheEnd(t, payment, () => fault.begin());
   return 1;
 }

@@ -5,7 +5,14 @@
 import { Refusal } from '@duebridge/contract';
 import type { CallerContext, CallerPayment } from '../../check/caller-context.ts';
 import type { Answer, Behaviour, Call, Scenario } from '../../sandbox/partner.ts';
-import { goesOn, noDouble, notEnded, notTooFast, sameBytes, toldTheEnd } from '../caller/calls.ts';
+import {
+  goesOn,
+  noDouble,
+  notEnded,
+  notTooFast,
+  sameBytes,
+  returnedTheEnd,
+} from '../caller/calls.ts';
 import type { TokenRule } from './rules.ts';
 
 /** Maximum number of token requests per second that a partner should have to handle. */
@@ -79,8 +86,8 @@ async function judgeRound(
   const open = await notEnded(t, payment, what, 'ST3');
   fault.release(payment);
   if (open && rule.until_healed !== true) {
-    const told = taken() && (await t.until(() => t.calls(payment).some(toldTheEnd)));
-    await goesOnAfterToken(t, payment, told, {
+    const ended = taken() && (await t.until(() => t.calls(payment).some(returnedTheEnd)));
+    await goesOnAfterToken(t, payment, ended, {
       expected: `after ${what}: calls until a terminal status, within ${t.run.caller.patience_seconds} s`,
       got: `${t.calls(payment).length} calls, and then none`,
       clause: 'RU4',
