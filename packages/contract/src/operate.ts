@@ -272,7 +272,8 @@ export const AuditVerificationQuery = Type.Object(
     limit: Type.Optional(
       Type.String({
         pattern: '^([1-9]|[1-4][0-9]|50)$',
-        description: 'Maximum number of seals; default 50.',
+        description:
+          'Maximum number of seals; default 50. Fewer are compared when they take more than two seconds.',
       }),
     ),
   },
@@ -295,6 +296,7 @@ export const AuditVerification = Type.Object({
     ),
   ),
   next: nullable(Type.Integer({ minimum: 1, description: 'Continue after this seal.' })),
+  newest: Type.Integer({ minimum: 0, description: 'Number of the newest seal; 0 without one.' }),
   broken: nullable(
     Type.Object({
       seal_no: Type.Integer({ minimum: 1 }),
@@ -303,7 +305,11 @@ export const AuditVerification = Type.Object({
       audit_id: nullable(Type.String()),
     }),
   ),
-  unsealed: Type.Integer({ minimum: 0, description: 'Lines of the last minute, not sealed yet.' }),
+  unsealed: Type.Integer({
+    minimum: 0,
+    description:
+      'Lines that are not sealed yet, usually those of the last minute. The count ends at 10,000.',
+  }),
 });
 export type AuditVerification = Static<typeof AuditVerification>;
 

@@ -140,6 +140,7 @@ Exit codes: 0 done, 1 failed, 2 configuration, 3 usage.`,
     .description('the audit of events outside the normal life of payments');
   adminOptions(audit.command('verify'))
     .option('--expect <number:seal>', 'a seal noted earlier, which must still exist unchanged')
+    .option('--after <number>', 'continue after this seal, up to which an earlier run compared')
     .description('compare the audit with its seals: was a line altered, removed or inserted?')
     .action((_own: AuditVerifyOptions, self: Command) => {
       // `audit` also has --url and --json, and consumes them first.

@@ -43,8 +43,13 @@ export interface AuditCheck {
   readonly through: { readonly seal_no: number; readonly seal: string; readonly to: string } | null;
   /** The seal to continue after; null: this was the last. */
   readonly next: number | null;
+  /** The number of the newest seal, so that a caller knows how much is left; 0 without one. */
+  readonly newest: number;
   readonly broken: BrokenAudit | null;
-  /** Lines that no seal covers yet, reported with the last seals; usually those of the last minute. */
+  /**
+   * Lines that no seal covers yet, reported with the last seals; usually those of the last minute. Not counted beyond
+   * `MOST_UNSEALED`.
+   */
   readonly unsealed: number;
 }
 
@@ -55,7 +60,7 @@ export interface AuditChain {
    * seconds.
    */
   seal(): Promise<{ readonly seal_no: number; readonly seal: string } | undefined>;
-  /** Compares at most `limit` seals after number `after` with the lines of their time. */
+  /** Compares at most `limit` seals after number `after` with the lines of their time; fewer when that takes more than two seconds. */
   verify(after: number, limit: number): Promise<AuditCheck>;
   /** Milliseconds since the end of the newest seal's stretch at the last call of `seal`; 0 before it. */
   readonly ageMs: number;
@@ -76,6 +81,10 @@ const EMPTY_SEAL_MS = 10 * 60_000;
 const CLOCK_STEP_MS = 2_000;
 /** How far to look back in that case: the exact time of the step is unknown, except that no earlier round saw it. */
 const LOOK_BACK_MS = 10 * 60_000;
+/** A call of `verify` ends after the seal at which this has passed: it answers whatever the load and the size of the audit. */
+const PIECE_MS = 2_000;
+/** Unsealed lines are counted up to this. Counting millions takes longer than a statement may. */
+const MOST_UNSEALED = 10_000;
 const DIGEST_BYTES = 32;
 const NO_SEAL = Buffer.alloc(DIGEST_BYTES);
 
@@ -233,16 +242,29 @@ export function openAuditChain(options: {
       return broken('seal_altered');
     }
     if (goesBack) return undefined;
-    const lines = await database.query<LineDigest>(statements.within, [row.from_at, row.to_at]);
+    const stretch = [row.from_at, row.to_at];
+    // Bounded, because somebody may have inserted millions of lines.
+    const most = row.lines + LINES_PER_SEAL;
+    let lines = await database.query<LineDigest>(statements.within, [...stretch, most]);
     if (Buffer.concat(lines.map(({ digest }) => digest)).equals(row.digests)) return undefined;
     const sealed = partsOf(row.digests);
-    const there = new Set(lines.map(({ digest }) => digest.toString('hex')));
-    const strange = lines.filter(({ digest }) => !sealed.includes(digest.toString('hex')));
+    const isSealed = new Set(sealed);
+    const strange = (): LineDigest[] =>
+      lines.filter(({ digest }) => !isSealed.has(digest.toString('hex')));
     const elsewhere =
-      strange.length === 0
+      strange().length === 0
         ? new Set<string>()
         : await sealedWithin(row.from_at, row.to_at, row.seal_no);
-    const extra = strange.find(({ digest }) => !elsewhere.has(digest.toString('hex')));
+    const firstExtra = (): LineDigest | undefined =>
+      strange().find(({ digest }) => !elsewhere.has(digest.toString('hex')));
+    if (lines.length === most) {
+      const inserted = firstExtra();
+      if (inserted !== undefined) return broken('inserted', inserted);
+      // Every other line of this time is under another seal: the clock went back, and stretches overlap.
+      lines = await database.query<LineDigest>(statements.within, [...stretch, null]);
+    }
+    const extra = firstExtra();
+    const there = new Set(lines.map(({ digest }) => digest.toString('hex')));
     const gone = sealed.findIndex((digest) => !there.has(digest));
     if (extra !== undefined) return broken(gone < 0 ? 'inserted' : 'altered', extra);
     if (gone < 0) return undefined;
@@ -272,14 +294,17 @@ export function openAuditChain(options: {
         broken = { seal_no: after, what: 'seal_missing', at: null, audit_id: null };
       }
       let seals = 0;
+      const startedAt = performance.now();
       for (const row of broken === undefined ? rows : []) {
         broken = await compare(row, before);
         if (broken !== undefined) break;
         seals += 1;
         lines += row.lines;
         before = row;
+        if (performance.now() - startedAt > PIECE_MS) break;
       }
-      const isLast = rows.length < limit;
+      const isLast = rows.length < limit && seals === rows.length;
+      const [last] = await database.query<{ seal_no: number }>(statements.newest);
       const [rest] =
         broken === undefined && isLast
           ? await database.query<{ lines: number }>(statements.rest, [before?.to_at ?? BEGINNING])
@@ -291,7 +316,8 @@ export function openAuditChain(options: {
           before === undefined
             ? null
             : { seal_no: before.seal_no, seal: before.seal.toString('hex'), to: before.to_at },
-        next: broken === undefined && !isLast ? (rows.at(-1)?.seal_no ?? null) : null,
+        next: broken === undefined && !isLast ? (before?.seal_no ?? null) : null,
+        newest: last?.seal_no ?? 0,
         broken: broken ?? null,
         unsealed: rest?.lines ?? 0,
       };
@@ -342,7 +368,7 @@ function statementsOf({
   seals,
   columns,
 }: AuditTables): Record<
-  'now' | 'last' | 'one' | 'some' | 'add' | 'overlapping' | 'ready' | 'within' | 'rest',
+  'now' | 'last' | 'newest' | 'one' | 'some' | 'add' | 'overlapping' | 'ready' | 'within' | 'rest',
   NamedStatement
 > {
   const prefix = `${lines.split('.')[0]}_seal`;
@@ -359,6 +385,7 @@ function statementsOf({
                        AND database = (SELECT oid FROM pg_catalog.pg_database WHERE datname = current_database())) AS writers`,
     ),
     last: sql(`${prefix}_last`, `SELECT ${seal} FROM ${seals} ORDER BY seal_no DESC LIMIT 1`),
+    newest: sql(`${prefix}_newest`, `SELECT max(seal_no) AS seal_no FROM ${seals}`),
     one: sql(`${prefix}_one`, `SELECT ${seal} FROM ${seals} WHERE seal_no = $1`),
     some: sql(
       `${prefix}_some`,
@@ -382,9 +409,13 @@ function statementsOf({
     ),
     within: sql(
       `${prefix}_within`,
-      `SELECT ${line} FROM ${lines} AS line WHERE line.at > $1 AND line.at <= $2 ORDER BY line.at, line.audit_id`,
+      `SELECT ${line} FROM ${lines} AS line WHERE line.at > $1 AND line.at <= $2
+        ORDER BY line.at, line.audit_id LIMIT $3`,
     ),
-    rest: sql(`${prefix}_rest`, `SELECT count(*) AS lines FROM ${lines} WHERE at > $1`),
+    rest: sql(
+      `${prefix}_rest`,
+      `SELECT count(*) AS lines FROM (SELECT 1 FROM ${lines} WHERE at > $1 LIMIT ${MOST_UNSEALED}) AS unsealed`,
+    ),
   };
 }
 

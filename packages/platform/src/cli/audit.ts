@@ -63,6 +63,7 @@ export function addAudit(command: Command, terminal: Terminal): void {
     .command('verify')
     .description('compare the audit with its seals: was a line altered, removed or inserted?')
     .option('--expect <number:seal>', 'a seal noted earlier, which must still exist unchanged')
+    .option('--after <number>', 'continue after this seal, up to which an earlier run compared')
     .addOption(jsonOption())
     // When `--json` precedes the subcommand, commander assigns it to `audit`.
     .action((options: AuditVerifyOptions, self: Command) =>

@@ -7,6 +7,8 @@ import type { AddressInfo } from 'node:net';
 import path from 'node:path';
 import { text } from 'node:stream/consumers';
 import test, { after } from 'node:test';
+import type { AuditVerification } from '@duebridge/contract';
+import { CommandError, verifyAudit, type Terminal } from '@duebridge/runtime/cli';
 import type { Command } from 'commander';
 import { bearer, startTestPartner, startTestPlatform } from '../checkout/testing.ts';
 import { platformCommand } from '../main.ts';
@@ -268,6 +270,42 @@ test('the audit is compared with its seals by one command, which fails with one 
     exitCode: 1,
     message: 'the audit is broken at seal 1000000: a seal before it was removed',
   });
+});
+
+test('a long comparison of the audit goes piece by piece, says how far it is, and where to continue after a failure', async () => {
+  const asked: string[] = [];
+  const told: string[] = [];
+  let out = '';
+  const terminal: Terminal = {
+    env: {},
+    stdin: (async function* () {})(),
+    write: (text) => (out += text),
+  };
+  const piece = { seals: 50, lines: 100_000, through: null, newest: 1_000, broken: null };
+  /** Twenty pieces; the platform fails once. */
+  const ask = (query: string): Promise<AuditVerification> => {
+    asked.push(query);
+    const after = Number(/[0-9]+/.exec(query)?.[0]);
+    if (asked.length === 10) return Promise.reject(new CommandError('it is down', 1));
+    const next = after + 50 < 1_000 ? after + 50 : null;
+    return Promise.resolve({ ...piece, next, unsealed: next === null ? 10_000 : 0 });
+  };
+  await assert.rejects(
+    verifyAudit(terminal, {}, ask, (text) => told.push(text)),
+    {
+      exitCode: 1,
+      message: 'it is down; the audit is intact up to seal 450: continue with --after 450',
+    },
+  );
+  assert.equal(told[0], 'Compared up to seal 50 of 1000, 100000 lines …\n');
+  await verifyAudit(terminal, { after: '450' }, ask, () => undefined);
+  assert.match(
+    out,
+    /^The audit is intact after seal 450: 1100000 lines under 550 seals, 10000 or more not sealed yet\./,
+  );
+  assert.equal(new Set(asked).size, 20, 'no piece but the failed one was asked for twice');
+  assert.equal(asked.length, 21);
+  await assert.rejects(verifyAudit(terminal, { after: 'x' }, ask), { exitCode: 3 });
 });
 
 test('several payments: a dry run does nothing; a run prints each result and fails with one sentence when one was refused', async () => {

@@ -9,25 +9,41 @@ import type { Terminal } from './terminal.ts';
 export interface AuditVerifyOptions {
   /** `NUMBER:SEAL`, as printed or logged earlier. */
   readonly expect?: string;
+  /** The seal up to which an earlier run compared. */
+  readonly after?: string;
   readonly json?: true;
 }
 
 type Ask = (query: string) => Promise<AuditVerification>;
 
+/** How often a long comparison says how far it is. */
+const TOLD_EVERY_MS = 2_000;
+/** At this number the server stops counting lines that are not sealed. */
+const MOST_UNSEALED = 10_000;
+
 /**
- * Compares everything and prints the result. Throws CommandError with exit code 1 and one sentence when a seal is broken, or when
- * the expected one is different or missing.
+ * Compares everything, piece by piece, and prints the result; `told` hears how far a long comparison is. Throws CommandError with
+ * exit code 1 and one sentence when a seal is broken, or when the expected one is different or missing. A comparison that cannot go on
+ * says where to continue.
  */
 export async function verifyAudit(
   terminal: Terminal,
   options: AuditVerifyOptions,
   ask: Ask,
+  told: (text: string) => void = (text) => void process.stderr.write(text),
 ): Promise<void> {
+  const start = options.after === undefined ? 0 : Number(options.after);
+  if (!/^[0-9]{1,12}$/.test(options.after ?? '0')) {
+    throw new CommandError('--after takes the number of a seal, such as 1200', exitCodes.usage);
+  }
   await assertExpected(options.expect, ask);
   const sum = { seals: 0, lines: 0 };
-  let after = 0;
+  let after = start;
+  let toldAt = -Infinity;
   for (;;) {
-    const page = await ask(queryOf({ after: String(after) }));
+    const page = await ask(queryOf({ after: String(after) })).catch((error: unknown) => {
+      throw error instanceof CommandError && after > start ? continued(error, after) : error;
+    });
     sum.seals += page.seals;
     sum.lines += page.lines;
     if (page.broken !== null) {
@@ -42,12 +58,27 @@ export async function verifyAudit(
             : `Newest seal: ${page.through.seal_no}:${page.through.seal}, up to ${page.through.to}`;
         const lines = `${sum.lines} ${sum.lines === 1 ? 'line' : 'lines'}`;
         const seals = `${sum.seals} ${sum.seals === 1 ? 'seal' : 'seals'}`;
-        return `The audit is intact: ${lines} under ${seals}, ${page.unsealed} not sealed yet.\n${through}`;
+        const unsealed = `${page.unsealed}${page.unsealed >= MOST_UNSEALED ? ' or more' : ''}`;
+        const from = start === 0 ? '' : ` after seal ${start}`;
+        return `The audit is intact${from}: ${lines} under ${seals}, ${unsealed} not sealed yet.\n${through}`;
       });
       return;
     }
     after = page.next;
+    if (performance.now() - toldAt > TOLD_EVERY_MS) {
+      toldAt = performance.now();
+      told(`Compared up to seal ${after} of ${page.newest}, ${sum.lines} lines …\n`);
+    }
   }
+}
+
+/** A piece failed; those before it need not be compared again. */
+function continued({ message, exitCode, cause }: CommandError, after: number): CommandError {
+  return new CommandError(
+    `${message}; the audit is intact up to seal ${after}: continue with --after ${after}`,
+    exitCode,
+    { cause },
+  );
 }
 
 async function assertExpected(expected: string | undefined, ask: Ask): Promise<void> {

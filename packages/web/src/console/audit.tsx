@@ -1,8 +1,9 @@
 /** The audit, filtered by the query of the address. */
-import type { AuditPage } from '@duebridge/contract';
+import type { AuditPage, AuditVerification } from '@duebridge/contract';
 import type { TargetedSubmitEvent } from 'preact';
-import { get } from './api.ts';
-import { fieldsOf, moment, Table, Trouble, useRead } from './parts.tsx';
+import { useEffect, useRef, useState } from 'preact/hooks';
+import { ApiError, get } from './api.ts';
+import { announcement, fieldsOf, moment, Table, Trouble, useRead } from './parts.tsx';
 import { go, query, withQuery } from './route.ts';
 
 export function AuditPageOf() {
@@ -23,6 +24,7 @@ export function AuditPageOf() {
   return (
     <>
       <h1>Audit</h1>
+      <Verification />
       <form class="filters" key={search} onSubmit={submit}>
         {(['actor', 'event', 'partner_id'] as const).map((name) => (
           <label key={name}>
@@ -60,4 +62,125 @@ export function AuditPageOf() {
       )}
     </>
   );
+}
+
+/** How far a comparison of the audit with its seals is. */
+interface Progress {
+  readonly state: 'running' | 'stopped' | 'intact' | 'broken' | 'failed';
+  /** The seal up to which it was compared. */
+  readonly after: number;
+  readonly newest: number;
+  readonly lines: number;
+  readonly unsealed: number;
+  readonly text: string;
+}
+
+const untold: Progress = {
+  state: 'running',
+  after: 0,
+  newest: 0,
+  lines: 0,
+  unsealed: 0,
+  text: '',
+};
+/** At this number the server stops counting lines that are not sealed. */
+const MOST_UNSEALED = 10_000;
+
+const BROKEN: Readonly<Record<NonNullable<AuditVerification['broken']>['what'], string>> = {
+  altered: 'a line does not match its seal',
+  removed: 'a line was removed',
+  inserted: 'a line was inserted after its time had been sealed',
+  seal_missing: 'a seal before it was removed',
+  seal_altered: 'the seal itself was changed',
+};
+
+/** Compares the audit with its seals, piece by piece; it can be stopped and continued (decision 135). */
+function Verification() {
+  const [progress, setProgress] = useState<Progress>();
+  const wanted = useRef(false);
+  useEffect(() => () => void (wanted.current = false), []);
+  const run = async (from: Progress): Promise<void> => {
+    wanted.current = true;
+    let now: Progress = { ...from, state: 'running', text: '' };
+    setProgress(now);
+    try {
+      while (now.state === 'running') {
+        const page = await get<AuditVerification>(`/audit/verification?after=${now.after}`);
+        now = withPiece(now, page, wanted.current);
+        if (wanted.current || now.state === 'stopped') setProgress(now);
+      }
+    } catch (error) {
+      const text = error instanceof ApiError ? error.message : String(error);
+      now = { ...now, state: 'failed', text };
+      setProgress(now);
+    }
+    if (now.state !== 'stopped') announcement.value = now.text;
+  };
+  const { state } = progress ?? {};
+  return (
+    <section class="note" aria-label="Verification of the audit">
+      <p>
+        Each line is under a seal: what was altered, removed or inserted later is found by
+        comparing.
+      </p>
+      {progress === undefined ? null : (
+        <p class={state === 'broken' || state === 'failed' ? 'trouble' : ''}>
+          <progress
+            aria-label="Seals compared"
+            max={Math.max(1, progress.newest)}
+            value={state === 'intact' ? Math.max(1, progress.newest) : progress.after}
+          />{' '}
+          {progress.text === ''
+            ? `Up to seal ${progress.after} of ${progress.newest}: ${progress.lines} lines.`
+            : progress.text}
+        </p>
+      )}
+      <div class="buttons">
+        {state === 'running' ? (
+          <button type="button" onClick={() => (wanted.current = false)}>
+            Stop
+          </button>
+        ) : (
+          <button
+            type="button"
+            onClick={() =>
+              void run(
+                progress !== undefined && (state === 'stopped' || state === 'failed')
+                  ? progress
+                  : untold,
+              )
+            }
+          >
+            {state === 'stopped' || state === 'failed' ? 'Continue' : 'Verify the audit'}
+          </button>
+        )}
+      </div>
+    </section>
+  );
+}
+
+/** The progress after one more piece. Pure. */
+function withPiece(before: Progress, page: AuditVerification, isWanted: boolean): Progress {
+  const lines = before.lines + page.lines;
+  const now: Progress = {
+    state: isWanted ? 'running' : 'stopped',
+    after: page.through?.seal_no ?? before.after,
+    newest: page.newest,
+    lines,
+    unsealed: page.unsealed,
+    text: '',
+  };
+  if (page.broken !== null) {
+    const { seal_no, what, at, audit_id } = page.broken;
+    const where =
+      at === null ? '' : ` (${audit_id === null ? 'after' : `line ${audit_id} of`} ${at})`;
+    const text = `The audit is broken at seal ${seal_no}: ${BROKEN[what]}${where}.`;
+    return { ...now, state: 'broken', text };
+  }
+  if (page.next !== null) return now;
+  const open = `${page.unsealed}${page.unsealed >= MOST_UNSEALED ? ' or more' : ''}`;
+  const through =
+    page.through === null ? '' : ` Newest seal: ${page.through.seal_no}:${page.through.seal}.`;
+  const text = `The audit is intact: ${lines} lines under seals, ${open} not sealed yet.${through}`;
+  return { ...now, state: 'intact', text };
 }
