@@ -7,7 +7,7 @@
  *        and bank numbers never come here.
  */
 import { testAmount, type Mode } from '@duebridge/contract';
-import { groupCommit, sql, type Database } from '@duebridge/runtime';
+import { groupCommit, sql, systemClock, type Clock, type Database } from '@duebridge/runtime';
 import { madeAt } from './payment-id.ts';
 
 /** A way to pay that the flow may offer. */
@@ -154,8 +154,9 @@ export interface SandboxFunding extends Funding {
 export function sandboxFunding(options: {
   readonly database: Database;
   readonly publicUrl?: string | undefined;
+  readonly clock?: Pick<Clock, 'now'>;
 }): SandboxFunding {
-  const { database, publicUrl } = options;
+  const { database, publicUrl, clock = systemClock } = options;
   const acts = groupCommit<FundingOrder & { readonly act: Act }, Act>({
     maxBatch: MAX_BATCH,
     maxQueued: MAX_QUEUED,
@@ -210,7 +211,7 @@ export function sandboxFunding(options: {
     },
     async authorize(order) {
       const asks = byAmount(order) === 'asks';
-      const isInTime = Date.now() < madeAt(order.platform_payment_id) + ANSWER_WITHIN_MS;
+      const isInTime = clock.now() < madeAt(order.platform_payment_id) + ANSWER_WITHIN_MS;
       if (asks && isInTime && (await answerOf(order)) === undefined)
         return { kind: 'waits', afterMs: ANSWER_EVERY_MS };
       const declines = byAmount(order) !== undefined;

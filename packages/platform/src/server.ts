@@ -146,7 +146,11 @@ async function openAll(
   });
   closers.push(() => client.close());
   const { adapters, offersSandbox } = await openAdapters(config);
-  const sandbox = sandboxFunding({ database: engineDatabase, publicUrl: config.publicUrl });
+  const sandbox = sandboxFunding({
+    database: engineDatabase,
+    publicUrl: config.publicUrl,
+    clock,
+  });
   const funding = openFunds({
     database: engineDatabase,
     sealer,

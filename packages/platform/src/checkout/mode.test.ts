@@ -11,7 +11,9 @@ import {
   type Reconciliation,
 } from '@duebridge/contract';
 import type { FundingAdapter } from '../funding/adapter.ts';
+import { sandboxFunding } from '../funding.ts';
 import { testReply } from '../partners/test-amounts.ts';
+import { firstIdAt } from '../payment-id.ts';
 import { bearer, startTestPartner, startTestPlatform, type Answer } from './testing.ts';
 
 /** A processor of real money that this test must never reach from a test key. */
@@ -206,6 +208,20 @@ test('an approval that is declined, or asked for again, ends the payment once', 
   assert.deepEqual([last.status, last.failure], ['failed', 'declined']);
   const another = new URL('/flow/test/00000000-0000-7000-8000-000000000000', platform.url);
   assert.equal((await fetch(another)).status, 404);
+});
+
+test('an approval that nobody gives ends by the clock of the platform', async () => {
+  const made = Date.parse('2001-01-01T00:00:00.000Z');
+  let now = made + 30 * 60_000 - 1;
+  const sandbox = sandboxFunding({ database: platform.database, clock: { now: () => now } });
+  const order = {
+    platform_payment_id: firstIdAt(made),
+    funding_method: 'sandbox_bank',
+    amount_in_cents: 66_608,
+  };
+  assert.equal((await sandbox.authorize(order)).kind, 'waits');
+  now += 1;
+  assert.equal((await sandbox.authorize(order)).kind, 'declined');
 });
 
 test('what a test amount answers follows from the id and the time, and live it answers nothing', () => {

@@ -20,7 +20,14 @@ import {
   type PartnerRegistration,
   type PartnerView,
 } from '@duebridge/contract';
-import { constraintOf, sql, type Clock, type Database, type Log } from '@duebridge/runtime';
+import {
+  constraintOf,
+  sql,
+  type Clock,
+  type Database,
+  type Log,
+  type Transaction,
+} from '@duebridge/runtime';
 import { isHostName, urlProblem } from './address-guard.ts';
 import { openSealer } from './seal.ts';
 
@@ -177,6 +184,11 @@ const changeStatement = sql(
    SELECT * FROM changed`,
 );
 
+const lockEndpointStatement = sql(
+  'partner_lock_endpoint',
+  "SELECT pg_advisory_xact_lock(hashtextextended('duebridge_platform endpoint ' || $1, 0))",
+);
+
 const otherModeStatement = sql(
   'partner_other_mode',
   'SELECT partner_id, base_url FROM duebridge_platform.partners WHERE mode <> $1 ORDER BY partner_id',
@@ -253,12 +265,20 @@ export function openPartnerRegistry(options: PartnerRegistryOptions): PartnerReg
     return found;
   };
 
-  /** A test must not reach the accounts of real customers, nor a customer's money an endpoint for tests. */
-  const endpointProblems = async (mode: Mode, base_url: string): Promise<Detail[]> => {
+  /**
+   * A test must not reach the accounts of real customers, nor a customer's money an endpoint for tests. Locks the endpoint until the
+   * transaction ends: of two simultaneous registrations, the later one sees the earlier.
+   */
+  const endpointProblems = async (
+    tx: Transaction,
+    mode: Mode,
+    base_url: string,
+  ): Promise<Detail[]> => {
     const endpoint = normalized(base_url);
     // The base_url has been found wrong already.
     if (endpoint === undefined) return [];
-    const others = await database.query<Pick<StoredPartner, 'partner_id' | 'base_url'>>(
+    await tx.query(lockEndpointStatement, [endpoint]);
+    const others = await tx.query<Pick<StoredPartner, 'partner_id' | 'base_url'>>(
       otherModeStatement,
       [mode],
     );
@@ -275,12 +295,11 @@ export function openPartnerRegistry(options: PartnerRegistryOptions): PartnerReg
       const problems = [
         ...registrationProblems(registration, allowPrivateAddresses),
         ...modeProblems(mode, registration.origins, allowPrivateAddresses),
-        ...(await endpointProblems(mode, registration.base_url)),
       ];
-      if (problems.length > 0) throw new Refusal('INVALID_REQUEST', { details: problems });
       const auth = splitAuth(registration.auth);
-      try {
-        const [row] = await database.query<StoredPartner>(addStatement, [
+      const add = async (tx: Transaction): Promise<StoredPartner | undefined> => {
+        refuse([...problems, ...(await endpointProblems(tx, mode, registration.base_url))]);
+        const [row] = await tx.query<StoredPartner>(addStatement, [
           registration.partner_id,
           registration.name,
           registration.kind,
@@ -301,6 +320,10 @@ export function openPartnerRegistry(options: PartnerRegistryOptions): PartnerReg
           registration.support_contact ?? null,
           mode,
         ]);
+        return row;
+      };
+      try {
+        const row = await database.transaction(add);
         if (row === undefined) throw new Error('an insert gave no row');
         return toView(row);
       } catch (error) {
@@ -315,35 +338,40 @@ export function openPartnerRegistry(options: PartnerRegistryOptions): PartnerReg
       const problems = [
         ...changeProblems(change, allowPrivateAddresses),
         ...modeProblems(before.mode, change.origins ?? [], allowPrivateAddresses),
-        ...(change.base_url === undefined
-          ? []
-          : await endpointProblems(before.mode, change.base_url)),
       ];
-      if (problems.length > 0) throw new Refusal('INVALID_REQUEST', { details: problems });
       const auth = change.auth === undefined ? undefined : splitAuth(change.auth);
       const paused = change.paused ?? before.paused;
-      const [row] = await database.query<StoredPartner>(changeStatement, [
-        partner_id,
-        change.name ?? before.name,
-        trimmed(change.base_url ?? before.base_url),
-        change.origins ?? before.origins,
-        JSON.stringify(change.paths ?? before.paths),
-        JSON.stringify(change.budget ?? before.budget),
-        change.account_check ?? before.account_check,
-        change.auth?.method ?? before.auth_method,
-        JSON.stringify(auth?.open ?? before.auth_public),
-        auth === undefined ? before.auth_sealed : sealer.seal(auth.secret, place(partner_id)),
-        paused,
-        pauseReason(before, change),
-        actor,
-        Object.keys(change)
-          .filter((field) => field !== 'reason')
-          .join(' '),
-        JSON.stringify(change.biller_names ?? before.biller_names),
-        change.refusals ?? before.refusals,
-        change.reason ?? null,
-        change.support_contact ?? before.support_contact,
-      ]);
+      const row = await database.transaction(async (tx) => {
+        refuse([
+          ...problems,
+          ...(change.base_url === undefined
+            ? []
+            : await endpointProblems(tx, before.mode, change.base_url)),
+        ]);
+        const [changed] = await tx.query<StoredPartner>(changeStatement, [
+          partner_id,
+          change.name ?? before.name,
+          trimmed(change.base_url ?? before.base_url),
+          change.origins ?? before.origins,
+          JSON.stringify(change.paths ?? before.paths),
+          JSON.stringify(change.budget ?? before.budget),
+          change.account_check ?? before.account_check,
+          change.auth?.method ?? before.auth_method,
+          JSON.stringify(auth?.open ?? before.auth_public),
+          auth === undefined ? before.auth_sealed : sealer.seal(auth.secret, place(partner_id)),
+          paused,
+          pauseReason(before, change),
+          actor,
+          Object.keys(change)
+            .filter((field) => field !== 'reason')
+            .join(' '),
+          JSON.stringify(change.biller_names ?? before.biller_names),
+          change.refusals ?? before.refusals,
+          change.reason ?? null,
+          change.support_contact ?? before.support_contact,
+        ]);
+        return changed;
+      });
       cache.delete(partner_id);
       if (row === undefined) throw new Refusal('NOT_FOUND');
       return toView(row);
@@ -422,6 +450,10 @@ function toView(row: StoredPartner): PartnerView {
     pause_reason: row.pause_reason,
     created_at: row.created_at,
   };
+}
+
+function refuse(problems: readonly Detail[]): void {
+  if (problems.length > 0) throw new Refusal('INVALID_REQUEST', { details: problems });
 }
 
 function trimmed(base_url: string): string {
