@@ -41,7 +41,7 @@ export const SIZE_LIMITS = {
   /** The frame of a funding method, without what it loads from the processor. */
   fund: 2000,
   /** The page itself, with the style and the script of its first bytes. */
-  flow_html: 1500,
+  flow_html: 2600,
   /** All of the operator console's first load: page, script and style. */
   console: 60_000,
 } as const;
@@ -125,7 +125,7 @@ export async function buildWeb(
         ),
         bundle(as, { react: 'src/embed/react.tsx' }, 'es', false),
         bundle(as, { react: 'src/embed/react.tsx' }, 'es', true),
-        bundle(as, { first: 'src/flow/first.js' }, 'iife', true),
+        bundle(as, { first: 'src/flow/first.ts' }, 'iife', true, { words: wordFiles }),
         bundle(as, { stripe: 'src/fund/stripe.ts' }, 'iife', true),
       ]);
     const sdk = only(script);

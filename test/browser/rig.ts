@@ -79,12 +79,15 @@ export function useRig({ withRelease = false } = {}): {
       }
       await buildWeb(dist, released);
     };
-    [browser] = await Promise.all([launchChromium(), build()]);
+    const [launched, built] = await Promise.allSettled([launchChromium(), build()]);
+    // Kept even when the build failed: a browser that nobody closes would keep the test file running.
+    if (launched.status === 'fulfilled') browser = launched.value;
+    for (const step of [launched, built]) if (step.status === 'rejected') throw step.reason;
     flow = await startScriptedFlow(dist);
   });
   // A test that failed leaves its pages open, and those would go on asking.
   afterEach(async () => {
-    for (const context of browser.contexts()) await context.close();
+    for (const context of browser?.contexts() ?? []) await context.close();
   });
   after(async () => {
     await browser?.close();

@@ -11,6 +11,7 @@ import { readFileSync } from 'node:fs';
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
+import { gzipSync } from 'node:zlib';
 import {
   ERRORS,
   type ErrorCode,
@@ -169,6 +170,7 @@ export async function startScriptedFlow(dist: string): Promise<ScriptedFlow> {
       .replace('__VISIT__', '');
     response.writeHead(200, {
       'content-type': 'text/html; charset=utf-8',
+      'content-encoding': 'gzip',
       'content-security-policy':
         `default-src 'none'; script-src 'self' '${manifest.flow.first_script}'; ` +
         `style-src 'self' '${manifest.flow.first_style}'; connect-src 'self'; img-src 'self' data:; ` +
@@ -181,7 +183,7 @@ export async function startScriptedFlow(dist: string): Promise<ScriptedFlow> {
       'cross-origin-resource-policy': 'cross-origin',
       'permissions-policy': 'payment=(), camera=(), microphone=(), geolocation=()',
     });
-    response.end(html);
+    response.end(gzipSync(html));
   }
 
   async function flowApi(seen: Seen, response: ServerResponse): Promise<void> {
@@ -438,6 +440,7 @@ const TYPES: Record<string, string> = {
   json: 'application/json',
 };
 
+/** Sends a file as the platform does: compressed. Every browser of these tests takes that. */
 function send(
   response: ServerResponse,
   status: number,
@@ -454,7 +457,8 @@ function send(
   response.writeHead(status, {
     ...headers,
     'content-type': `${type}; charset=utf-8`,
+    'content-encoding': 'gzip',
     'x-content-type-options': 'nosniff',
   });
-  response.end(body);
+  response.end(gzipSync(body));
 }

@@ -273,6 +273,101 @@ test('the token is asked for while the frame loads, and preload() brings the fil
   await visit.close();
 });
 
+test('the session and the text are on their way before the files of the page have come', async () => {
+  const world = rig.flow.world();
+  const visit = await rig.visit(world);
+  let give = (): void => {};
+  const held = new Promise<void>((resolve) => (give = resolve));
+  const asked: string[] = [];
+  visit.page.on('request', (request) => asked.push(new URL(request.url()).pathname));
+  await visit.page.route('**/flow/assets/flow-*', async (route) => {
+    await held;
+    await route.continue();
+  });
+  const mounted = visit.start({ locale: 'fr' });
+  await until(() => world.sessions.size === 1);
+  await until(() => asked.some((path) => path.startsWith('/flow/assets/words-fr-')));
+  assert.equal(await visit.frame.locator('h1').count(), 0);
+  give();
+  assert.equal(await mounted, 'mounted');
+  await visit.title('Votre facture de Acme Water');
+  assert.deepEqual([world.counts.token, world.counts.exchange, world.counts.read], [1, 1, 0]);
+  assert.equal(asked.filter((path) => path.includes('/words-fr-')).length, 1);
+  // What the inline script held is in no variable that another script could read.
+  const left = await visit.frame.locator('body').evaluate(() => 'begun' in window);
+  assert.equal(left, false);
+  await visit.close();
+});
+
+test('files that never come hold nothing up: developer tools, and a text at its first request', async () => {
+  const world = rig.flow.world({ mode: 'test' });
+  const visit = await rig.visit(world);
+  // The limits of requests, in a tenth of their time.
+  await visit.page.addInitScript(() => {
+    const timeout = AbortSignal.timeout.bind(AbortSignal);
+    AbortSignal.timeout = (ms) => timeout(ms / 10);
+  });
+  await visit.page.reload();
+  await visit.page.waitForFunction(() => (window as unknown as { siteReady?: boolean }).siteReady);
+  await visit.page.route('**/flow/assets/developer-*', () => {});
+  let texts = 0;
+  await visit.page.route('**/flow/assets/words-*', (route) => {
+    texts += 1;
+    return texts === 1 ? undefined : route.continue();
+  });
+  assert.equal(await visit.start(), 'mounted');
+  await visit.title('Your bill from Acme Water');
+  assert.equal(texts, 2);
+  assert.equal(await visit.frame.getByRole('button', { name: 'Developer tools' }).count(), 0);
+  await visit.close();
+});
+
+test('a backend that is asked for another token and never answers ends the session, not the payment', async () => {
+  const world = rig.flow.world({
+    plan: { token: (count) => (count === 1 ? undefined : 'hang') },
+  });
+  const visit = await rig.visit(world, { expect: /status of 401/ });
+  await visit.start();
+  await visit.press('Continue');
+  await visit.title('Check your payment');
+  await visit.page.clock.install();
+  world.endSessions();
+  await visit.press('Pay $123.45');
+  await until(() => world.counts.token === 2);
+  await visit.page.clock.runFor(10_000);
+  await until(async () => values(await visit.heard(), 'error').length === 1);
+  await visit.title('Check your payment');
+  await visit.page.clock.runFor(20_000);
+  await visit.title('This page has been open for a long time');
+  const codes = (values(await visit.heard(), 'error') as { code: string }[]).map(
+    ({ code }) => code,
+  );
+  assert.deepEqual(codes, ['token_slow', 'token_expired']);
+  await visit.close();
+});
+
+test('a redirect whose backend never answers ends, so that the button works again', async () => {
+  const visit = await rig.visit(rig.flow.world());
+  await visit.page.clock.install();
+  const ended = visit.page.evaluate(async (frameOrigin) => {
+    const path = '/npm/redirect.js';
+    const { redirectToPayment } = (await import(path)) as {
+      redirectToPayment: (options: object) => Promise<never>;
+    };
+    const returnUrl = location.href;
+    const fetchToken = (): Promise<string> => {
+      document.title = 'asked';
+      return new Promise(() => {});
+    };
+    const options = { partner: 'p', frameOrigin, returnUrl, fetchToken };
+    return redirectToPayment(options).catch((error: { code: string }) => error.code);
+  }, rig.flow.payOrigin);
+  await until(async () => (await visit.page.title()) === 'asked');
+  await visit.page.clock.runFor(15_000);
+  assert.equal(await ended, 'token_invalid');
+  await visit.close();
+});
+
 test('a frame that stays says that it is done, and shows the receipt again', async () => {
   const world = rig.flow.world();
   const visit = await rig.visit(world);

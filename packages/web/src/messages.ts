@@ -19,7 +19,7 @@ import type {
 export const PROTOCOL = 'duebridge/1';
 
 /**
- * Sent instead by the page's inline script when a file of the page did not load (flow/first.js).
+ * Sent instead by the page's inline script when a file of the page did not load (flow/first.ts).
  */
 export const FAILED = 'duebridge/1 failed';
 

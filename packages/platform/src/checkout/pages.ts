@@ -61,6 +61,8 @@ interface Manifest extends Release {
   readonly releases: readonly Release[];
 }
 
+const HTML = 'text/html; charset=utf-8';
+
 const partnerId = compileCheck(PartnerId);
 
 /** Where the build of @duebridge/web writes, in the workspace and in an installed package. */
@@ -169,7 +171,7 @@ export function servePages(
   app.get('/flow/ping', (_request, reply) =>
     reply
       .headers({ ...flowHeaders, 'Content-Security-Policy': pingPolicy })
-      .type('text/html; charset=utf-8')
+      .type(HTML)
       .send(pingPage),
   );
 
@@ -206,7 +208,7 @@ export function servePages(
       const settings = JSON.stringify({ ...page.settings, funding_method: method });
       return reply
         .header('Content-Security-Policy', fundPolicy(page, partner.origins))
-        .type('text/html; charset=utf-8')
+        .type(HTML)
         .send(
           `<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>Payment details</title><style>${FUNDING_STYLE}</style><meta name="duebridge-fund" content="${escapeAttribute(settings)}"><script type="module" src="../../../fund/${fundingFrames.scriptOf(page)}"></script></head><body></body></html>`,
         );
@@ -216,7 +218,7 @@ export function servePages(
   app.get('/flow/return', (_request, reply) =>
     reply
       .headers({ ...flowHeaders, 'Content-Security-Policy': returnPolicy })
-      .type('text/html; charset=utf-8')
+      .type(HTML)
       .send(returnPage),
   );
 
@@ -235,6 +237,7 @@ export function servePages(
     return partner;
   };
   const page = async (
+    request: FastifyRequest,
     reply: FastifyReply,
     partner: Partner,
     visit: OpenedVisit | undefined,
@@ -244,13 +247,14 @@ export function servePages(
     const { origins } = partner;
     const framers =
       visit !== undefined || origins.length === 0 ? "'none'" : partner.origins.join(' ');
-    return reply
-      .header(
-        'Content-Security-Policy',
-        `${policy}${fundingFrames.policy}; frame-ancestors ${framers}`,
-      )
-      .type('text/html; charset=utf-8')
-      .send(fillPage(flowHtml, partner, visit));
+    reply.header(
+      'Content-Security-Policy',
+      `${policy}${fundingFrames.policy}; frame-ancestors ${framers}`,
+    );
+    const html = fillPage(flowHtml, partner, visit);
+    // The compressed size of a visit could reveal something about its token.
+    if (visit !== undefined) return reply.type(HTML).send(html);
+    return send(request, reply, await toAsset('flow.html', Buffer.from(html)));
   };
 
   app.get<{ Params: { partner: string }; Querystring: { visit?: string } }>(
@@ -259,11 +263,11 @@ export function servePages(
       const partner = await partnerOf(request.params, reply);
       if (partner === undefined) return reply;
       const { visit: id } = request.query;
-      if (id === undefined) return page(reply, partner, undefined);
+      if (id === undefined) return page(request, reply, partner, undefined);
       const sealed = VISIT_ID_PATTERN.test(id) ? cookieOf(request, visitCookie(id)) : undefined;
       const visit = visits.read(partner.partner_id, id, sealed);
       // Its hour is over, or the browser keeps no cookies: a payment that was made goes on.
-      return page(reply, partner, visit ?? { problem: 'token_expired' });
+      return page(request, reply, partner, visit ?? { problem: 'token_expired' });
     },
   );
 
@@ -294,7 +298,7 @@ export function servePages(
         if (!(error instanceof Refusal)) throw error;
         reply.code(error.status);
         const problem = error.code === 'ORIGIN_NOT_ALLOWED' ? 'origin_not_allowed' : 'internal';
-        return page(reply, partner, { problem, request_id: request.id });
+        return page(request, reply, partner, { problem, request_id: request.id });
       }
     },
   );
@@ -465,6 +469,8 @@ async function toAsset(path: string, plain: Buffer): Promise<Asset> {
 
 function mediaType(path: string): string {
   switch (path.slice(path.lastIndexOf('.'))) {
+    case '.html':
+      return HTML;
     case '.js':
       return 'text/javascript; charset=utf-8';
     case '.css':

@@ -9,7 +9,7 @@ import { DuebridgeError, type DuebridgeOptions } from './types.ts';
 export { DuebridgeError };
 export type * from './types.ts';
 
-/** If the browser has not left for the platform within this time, it will not. */
+/** If the browser has not left for the platform within this time, or the site's backend has not answered, it will not. */
 const LEAVE_TIMEOUT_MS = 15_000;
 
 export interface RedirectOptions extends Pick<
@@ -21,7 +21,7 @@ export interface RedirectOptions extends Pick<
 }
 
 /**
- * Leaves for the payment page. The promise only ever rejects, with a DuebridgeError: `config_invalid`, `token_invalid` (with the
+ * Leaves for the payment page. The promise only ever rejects, with a DuebridgeError: `config_invalid`, `token_invalid` (no token within 15 s, or the
  * backend's error as `cause`), `frame_refused` (the site's policy lacks form-action), `load_timeout`, and `destroyed` when `signal`
  * aborts or the customer comes back with the browser's Back, so that the button can be used again.
  */
@@ -33,12 +33,16 @@ export async function redirectToPayment(options: RedirectOptions): Promise<never
   const origin = platformOrigin(options.frameOrigin);
   if (origin === location.origin) throw wrongConfig('frameOrigin is your own origin');
   let token: string | undefined;
+  let error: unknown;
   try {
-    token = fetchToken ? await fetchToken('initial') : options.token;
-  } catch (error) {
-    throw failure('token_invalid', 'your backend gave no token', true, error);
+    // A backend that takes too long gave none: the customer is still on the site, and can press again.
+    token = fetchToken
+      ? await Promise.race([fetchToken('initial'), later<undefined>(LEAVE_TIMEOUT_MS)])
+      : options.token;
+  } catch (thrown) {
+    error = thrown;
   }
-  if (!token) throw failure('token_invalid', 'your backend gave no token', true);
+  if (!token) throw failure('token_invalid', 'your backend gave no token', true, error);
   if (signal?.aborted) throw failure('destroyed', 'aborted', true);
   const url = `${origin}/flow/v1/${encodeURIComponent(partner)}`;
   return new Promise((_, reject) => {
@@ -74,6 +78,8 @@ export async function redirectToPayment(options: RedirectOptions): Promise<never
     });
   });
 }
+
+const later = <T>(ms: number): Promise<T> => new Promise((resolve) => setTimeout(resolve, ms));
 
 function post(url: string, fields: Readonly<Record<string, string>>): void {
   const form = document.createElement('form');

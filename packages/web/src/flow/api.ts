@@ -13,10 +13,9 @@ import type {
   FlowSessionRequest,
 } from '@duebridge/contract';
 import type { DuebridgeErrorCode } from '../embed/types.ts';
+import { platformRoot, request as send, SESSION_PATH } from './request.ts';
 import { eventReader } from './sse.ts';
 
-/** Longer than the platform's own deadline for a live read, short enough for a waiting person. */
-const REQUEST_TIMEOUT_MS = 20_000;
 /** The platform sends a line at least every 15 s; after twice that without one, the connection is dead. */
 const SILENCE_MS = 30_000;
 
@@ -56,8 +55,15 @@ const PROBLEMS: Partial<Record<CallError['wire'], DuebridgeErrorCode>> = {
 
 /** How the page reaches the platform. */
 export interface Api {
-  /** Exchanges a token; the session's secret never leaves this module. */
-  open(token: string, request: FlowSessionRequest): Promise<FlowSessionGrant>;
+  /**
+   * Exchanges a token; the session's secret never leaves this module. `begun` is the answer to the same exchange when it has been sent
+   * already.
+   */
+  open(
+    token: string,
+    request: FlowSessionRequest,
+    begun?: Promise<Response>,
+  ): Promise<FlowSessionGrant>;
   session(): Promise<FlowSession>;
   pay(request: FlowPaymentRequest): Promise<FlowPayment>;
   payment(id: string): Promise<FlowPayment>;
@@ -69,31 +75,16 @@ export interface Api {
   now(): number;
 }
 
-/** `base` is the platform's root; all addresses are relative to it. `partner_id` is whose page this is. */
-export function createApi(base: URL, partner_id: string): Api {
+/** `partner_id` is whose page this is. */
+export function createApi(partner_id: string): Api {
   let secret = '';
   let ahead = 0;
 
-  async function call(
-    path: string,
-    credential: string,
-    init: RequestInit,
-    signal: AbortSignal,
-  ): Promise<Response> {
+  /** Waits for an answer; throws CallError for a refusal, and when there is none. */
+  async function answerTo(asked: Promise<Response>): Promise<Response> {
     let answer: Response;
     try {
-      answer = await fetch(new URL(path, base), {
-        ...init,
-        headers: {
-          authorization: `Bearer ${credential}`,
-          ...(init.body ? { 'content-type': 'application/json' } : {}),
-        },
-        credentials: 'omit',
-        cache: 'no-store',
-        redirect: 'error',
-        referrerPolicy: 'no-referrer',
-        signal,
-      });
+      answer = await asked;
     } catch {
       throw new CallError('network');
     }
@@ -104,9 +95,10 @@ export function createApi(base: URL, partner_id: string): Api {
     throw new CallError(body?.code ?? 'INTERNAL_ERROR', answer);
   }
 
-  async function json<T>(path: string, credential = secret, body?: object): Promise<T> {
-    const init = body ? { method: 'POST', body: JSON.stringify(body) } : {};
-    const answer = await call(path, credential, init, AbortSignal.timeout(REQUEST_TIMEOUT_MS));
+  const url = (path: string): URL => new URL(path, platformRoot());
+
+  async function json<T>(asked: Promise<Response>): Promise<T> {
+    const answer = await answerTo(asked);
     try {
       return (await answer.json()) as T;
     } catch {
@@ -118,24 +110,25 @@ export function createApi(base: URL, partner_id: string): Api {
   const paymentPath = (id: string): string => `v1/flow/payments/${encodeURIComponent(id)}`;
 
   return {
-    async open(token, request) {
-      const grant = await json<FlowSessionGrant>('v1/flow/session', token, {
-        ...request,
-        partner_id,
-      });
+    async open(token, request, begun) {
+      const grant = await json<FlowSessionGrant>(
+        begun ?? send(url(SESSION_PATH), token, { ...request, partner_id }),
+      );
       secret = grant.session;
       return grant;
     },
-    session: () => json('v1/flow/session'),
-    pay: (request) => json('v1/flow/payments', secret, request),
-    payment: (id) => json(paymentPath(id)),
-    leave: (request) => json('v1/flow/return', secret, request),
+    session: () => json(send(url(SESSION_PATH), secret)),
+    pay: (request) => json(send(url('v1/flow/payments'), secret, request)),
+    payment: (id) => json(send(url(paymentPath(id)), secret)),
+    leave: (request) => json(send(url('v1/flow/return'), secret, request)),
     async follow(id, heard, signal) {
       const silent = new AbortController();
       const both = AbortSignal.any([signal, silent.signal]);
       let timer = setTimeout(() => silent.abort(), SILENCE_MS);
       try {
-        const answer = await call(`${paymentPath(id)}/events`, secret, {}, both);
+        const answer = await answerTo(
+          send(url(`${paymentPath(id)}/events`), secret, undefined, both),
+        );
         if (!answer.body) return;
         const read = eventReader((name, data) => {
           if (name === 'payment') heard(JSON.parse(data) as FlowPayment);

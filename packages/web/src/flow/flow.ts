@@ -263,16 +263,22 @@ export class Flow {
   async #open(why: 'initial' | 'expired'): Promise<FlowSession | undefined | false> {
     const starting = this.state.screen.name === 'loading';
     const token = await this.#site.token(why, () => {
-      // A slow site may still supply a token: say that the page is waiting for it, and continue when it arrives.
+      // A slow site may still supply a token: say that the page is waiting for it, and continue when it arrives. In the middle of a
+      // payment the screen stays.
       if (starting) this.#stop('token_slow');
+      else this.#tell('token_slow');
     });
     // Without a network the site could not ask its backend either, so its tokens are not at fault.
     if (token === null && !navigator.onLine) throw new CallError('network');
     if (token === null) return false;
-    const grant = await this.#api.open(token, {
-      origin: this.#site.origin,
-      ...(this.#sessionId === '' ? {} : { continues: this.#sessionId }),
-    });
+    const grant = await this.#api.open(
+      token,
+      {
+        origin: this.#site.origin,
+        ...(this.#sessionId === '' ? {} : { continues: this.#sessionId }),
+      },
+      this.#site.exchange(token),
+    );
     this.#sessionId = grant.session_id;
     clearTimeout(this.#warning);
     this.#apply({ type: 'session_ends', at: undefined });

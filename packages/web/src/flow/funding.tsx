@@ -9,6 +9,8 @@ import type { FromFund, ToFund } from '../fund/messages.ts';
 import type { Flow } from './flow.ts';
 import type { Language } from './i18n.ts';
 
+/** A processor that has not answered a press of Pay within this time is told as slow, and the customer can press again. */
+const ANSWER_MS = 60_000;
 /** If a processor's fields are not shown within this time, the page reports them as missing. */
 const SLOW_MS = 15_000;
 
@@ -46,9 +48,11 @@ export function FundingFrame(props: {
           there = true;
           return setState('there');
         case 'instrument':
-          return answer?.(data.instrument);
+          answer?.(data.instrument);
+          return (answer = undefined);
         case 'problem':
-          return answer?.(undefined);
+          answer?.(undefined);
+          return (answer = undefined);
         case 'acted':
           return;
       }
@@ -59,7 +63,15 @@ export function FundingFrame(props: {
       new Promise((resolve) => {
         answer?.(undefined);
         answer = resolve;
-        if (there) return send({ fund: 'ask' });
+        if (there) {
+          setTimeout(() => {
+            // Its answer is no longer wanted: by then another press may wait for one.
+            if (answer !== resolve) return;
+            setState('slow');
+            resolve(undefined);
+          }, ANSWER_MS);
+          return send({ fund: 'ask' });
+        }
         setState('slow');
         resolve(undefined);
       });

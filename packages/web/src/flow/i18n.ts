@@ -4,14 +4,9 @@
 import type { Word, Words } from './words/en.ts';
 import { formatMoney } from './money.ts';
 import { tagOf, type Tag } from './tags.ts';
+import { loadWords } from './words-file.ts';
 
 export type { Word };
-
-/** Set by the build: the file of each language's text, below `flow/assets/`. */
-declare const DUEBRIDGE_WORDS: Readonly<Record<Tag, string>>;
-
-/** Delay between two attempts to load the text: nothing can be shown without it. */
-const RETRY_MS = 2_000;
 
 /** One language: its text and its formats of money and time. */
 export interface Language {
@@ -30,29 +25,18 @@ export interface Language {
   readonly duration: (seconds: number) => string;
 }
 
-const loading = new Map<Tag, Promise<Words>>();
-
-/** Takes the locale that the site asked for; an unsupported one gets English. Waits for the network. */
-export async function loadLanguage(asked: string): Promise<Language> {
+/**
+ * Takes the locale that the site asked for; an unsupported one gets English. Waits for the network. `loading`: what has been requested
+ * so far.
+ */
+export async function loadLanguage(
+  asked: string,
+  loading: Map<Tag, Promise<Words>>,
+): Promise<Language> {
   const tag = tagOf(asked);
-  const words = loading.get(tag) ?? fetchWords(tag);
+  const words = loading.get(tag) ?? loadWords(tag);
   loading.set(tag, words);
   return language(asked, tag, await words);
-}
-
-async function fetchWords(tag: Tag): Promise<Words> {
-  for (;;) {
-    try {
-      const file = new URL(`../assets/${DUEBRIDGE_WORDS[tag]}`, location.href);
-      const answer = await fetch(file, { credentials: 'omit' });
-      if (answer.ok) return (await answer.json()) as Words;
-    } catch {
-      // The same as an answer that is not a file.
-    }
-    await new Promise((resolve) => {
-      setTimeout(resolve, RETRY_MS);
-    });
-  }
 }
 
 /** A language whose text is loaded. */

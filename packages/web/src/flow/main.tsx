@@ -21,72 +21,73 @@ import {
   Review,
   Status,
 } from './screens.tsx';
-import { findSite, findVisit, metaOf, type Site } from './site.ts';
+import type { Begun } from './begun.ts';
+import { metaOf, type Site } from './site.ts';
 import { nameOf, paymentOf, type State } from './state.ts';
+import { within } from './waiting.ts';
 import './style.css';
 
 /** At most one announcement in this time, so that a screen reader can finish a sentence. */
 const ANNOUNCE_EVERY_MS = 5_000;
+/** Without its developer tools a test page works all the same. */
+const TOOLS_TIMEOUT_MS = 2_000;
 /** Set by the build: the version of this package. */
 declare const DUEBRIDGE_VERSION: string;
 
 const root = document.querySelector('#app');
-if (root) void main(root);
+const { begun } = window;
+// It holds the connection to the site: for this module only.
+delete window.begun;
+if (root && begun) void main(root, begun);
 
-async function main(place: Element): Promise<void> {
+async function main(place: Element, { site: connecting, words: loading }: Begun): Promise<void> {
   // Until the first render the page shows the skeleton of flow.html.
   applyLook({});
-  // Most sites use the language of their customer's browser, so load its text while the page connects to the site.
-  void loadLanguage(navigator.language);
-  // Without its developer tools a test page works all the same.
-  const loading =
-    metaOf('mode') === 'test' ? import('./developer.tsx').catch(() => undefined) : undefined;
-  const found = findVisit() ?? (await findSite(registeredOrigins()));
-  if (!found || 'problem' in found) {
-    const words = await loadLanguage(navigator.language);
-    speak(words);
+  const tools =
+    metaOf('mode') === 'test'
+      ? within(TOOLS_TIMEOUT_MS, import('./developer.tsx')).catch(() => undefined)
+      : undefined;
+  const show = (app: VNode): void => {
     place.replaceChildren();
+    document.querySelector('#late')?.remove();
+    render(app, place);
+  };
+  const found = await connecting;
+  if (!found || 'problem' in found) {
+    const words = await loadLanguage(navigator.language, loading);
+    speak(words);
     const why = { code: found?.problem ?? 'alone', requestId: found?.requestId };
-    render(
+    show(
       <Frame words={words} screen={<ProblemScreen {...why} biller={undefined} words={words} />} />,
-      place,
     );
     return;
   }
-  const developer = await loading;
+  const developer = await tools;
   const watched = developer?.watch(found);
   const site = watched?.site ?? found;
   const problems = applyLook(site.init.appearance);
-  // The token is requested while the text loads.
   let changed = (): void => {};
-  const flow = new Flow(site, createApi(new URL('../../', location.href), metaOf('partner')), () =>
-    changed(),
-  );
+  const flow = new Flow(site, createApi(metaOf('partner')), () => changed());
   void flow.start();
-  const words = await loadLanguage(site.init.locale);
-  place.replaceChildren();
-  render(
+  const words = await loadLanguage(site.init.locale, loading);
+  show(
     <App
       site={site}
       flow={flow}
       first={words}
+      speakIn={(locale) => loadLanguage(locale, loading)}
       listen={(act) => (changed = act)}
       problems={problems}
       tools={(state) => developer && watched && <developer.Tools {...{ flow, state, watched }} />}
     />,
-    place,
   );
-}
-
-function registeredOrigins(): readonly string[] {
-  const origins: unknown = JSON.parse(metaOf('origins') || '[]');
-  return Array.isArray(origins) ? origins.filter((origin) => typeof origin === 'string') : [];
 }
 
 function App(props: {
   readonly site: Site;
   readonly flow: Flow;
   readonly first: Language;
+  readonly speakIn: (locale: string) => Promise<Language>;
   readonly problems: readonly string[];
   /** The developer tools of a test page. */
   readonly tools: (state: State) => VNode | undefined;
@@ -119,7 +120,7 @@ function App(props: {
     );
     site.listen((message: ToPage) => {
       if (message.type === 'update') {
-        if (message.locale !== undefined) void loadLanguage(message.locale).then(setWords);
+        if (message.locale !== undefined) void props.speakIn(message.locale).then(setWords);
         appearance = message.appearance ?? appearance;
         tellLook(applyLook(appearance));
       } else if (message.type === 'focus') {

@@ -4,6 +4,9 @@
 import { useEffect, useState } from 'preact/hooks';
 import { FIRST_WAIT_MS, longer } from './waiting.ts';
 
+/** A file that has not come within this time is told as missing; the page takes it all the same when it comes. */
+const LATE_MS = 10_000;
+
 /** A part, once it is loaded. `missing`: its file has not come so far; the page keeps trying. */
 export interface Part<T> {
   readonly part?: T;
@@ -18,15 +21,18 @@ export function usePart<T extends object>(load: () => Promise<T>, wanted = true)
     let timer: ReturnType<typeof setTimeout> | undefined;
     let gone = !wanted;
     const attempt = (): void => {
-      load().then(
-        (part) => gone || setState({ part }),
-        () => {
-          if (gone) return;
-          setState({ missing: true });
-          timer = setTimeout(attempt, wait);
-          wait = longer(wait);
-        },
-      );
+      const late = setTimeout(() => gone || setState({ missing: true }), LATE_MS);
+      load()
+        .finally(() => clearTimeout(late))
+        .then(
+          (part) => gone || setState({ part }),
+          () => {
+            if (gone) return;
+            setState({ missing: true });
+            timer = setTimeout(attempt, wait);
+            wait = longer(wait);
+          },
+        );
     };
     if (wanted) attempt();
     return () => {

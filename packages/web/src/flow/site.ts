@@ -5,11 +5,14 @@
  */
 import { PROTOCOL, type Hello, type Init, type ToPage, type ToSite } from '../messages.ts';
 import type { Appearance, TokenReason } from '../embed/types.ts';
+import { platformRoot, request, SESSION_PATH } from './request.ts';
 
 /**
  * A site's backend that has not supplied a token within this time is slow. The page says so while it waits; mount() waits longer.
  */
 const TOKEN_SLOW_MS = 10_000;
+/** A site that supplies no new token within this time has none: the customer must not wait forever in the middle of a payment. */
+const RENEWAL_TIMEOUT_MS = 30_000;
 /** A site that does not answer the hello within this time is not registered; its SDK waits longer than this. */
 const INIT_TIMEOUT_MS = 8_000;
 
@@ -27,8 +30,13 @@ export interface Site {
   /** Where the customer returns to when the page has the whole tab. */
   readonly returnUrl?: string | undefined;
   send(message: ToSite): void;
-  /** A new token; null when the site has none. `slow` is called once when the site takes long. */
+  /**
+   * A new token; null when the site has none. `slow` is called once when the site takes long. Only the first is waited for however
+   * long it takes.
+   */
   token(why: TokenReason, slow: () => void): Promise<string | null>;
+  /** The exchange of the first token, which began when the token came; undefined for any other, and when asked again. */
+  exchange(token: string): Promise<Response> | undefined;
   /** Listens to the site's other messages. */
   listen(heard: (message: ToPage) => void): void;
 }
@@ -51,10 +59,29 @@ export interface NoVisit {
 }
 
 /**
+ * The site that shows the page, or the visit that the platform supplied; undefined when the page is not embedded or the site may not
+ * show it. The first token is requested and exchanged at once: the page's own script may still be on its way. `met` learns first what
+ * the site asks for.
+ */
+export async function connect(
+  met: (init: Site['init']) => void,
+): Promise<Site | NoVisit | undefined> {
+  const found = findVisit() ?? (await findSite(registeredOrigins()));
+  if (found && 'init' in found) met(found.init);
+  return found;
+}
+
+/** The origins that may show this page. */
+export function registeredOrigins(): readonly string[] {
+  const origins: unknown = JSON.parse(metaOf('origins') || '[]');
+  return Array.isArray(origins) ? origins.filter((origin) => typeof origin === 'string') : [];
+}
+
+/**
  * The visit embedded in the page; undefined in a frame. It is removed from the document, because its token is for this module
  * only.
  */
-export function findVisit(): Site | NoVisit | undefined {
+function findVisit(): Site | NoVisit | undefined {
   const text = metaOf('visit');
   document.querySelector('meta[name=duebridge-visit]')?.remove();
   if (!text) return undefined;
@@ -71,12 +98,32 @@ export function findVisit(): Site | NoVisit | undefined {
     returnUrl: visit.return_url,
     send: () => {},
     token: (why) => Promise.resolve(why === 'initial' ? visit.token : null),
+    exchange: exchangeOf(visit.origin, Promise.resolve(visit.token)),
     listen: () => {},
   };
 }
 
+/** Exchanges the first token as soon as it is there. */
+function exchangeOf(origin: string, first: Promise<string | null>): Site['exchange'] {
+  let begun: { readonly token: string; readonly answer: Promise<Response> } | undefined;
+  const begin = async (): Promise<void> => {
+    const token = await first;
+    if (token === null) return;
+    const body = { origin, partner_id: metaOf('partner') };
+    begun = { token, answer: request(new URL(SESSION_PATH, platformRoot()), token, body) };
+    // A failure is for whoever takes the answer.
+    begun.answer.catch(() => {});
+  };
+  void begin();
+  return (token) => {
+    const taken = begun;
+    begun = undefined;
+    return taken?.token === token ? taken.answer : undefined;
+  };
+}
+
 /** Connects; undefined when the page is not embedded or the site may not show it. */
-export function findSite(registered: readonly string[]): Promise<Site | undefined> {
+function findSite(registered: readonly string[]): Promise<Site | undefined> {
   const above = window.parent;
   if (above === window) return Promise.resolve(undefined);
   const hello: Hello = { duebridge: PROTOCOL, nonce: crypto.randomUUID() };
@@ -118,20 +165,32 @@ function connected(origin: string, init: Init, port: MessagePort): Site {
     else heard(event.data);
   });
   port.start();
+  const ask = (why: TokenReason): Promise<string | null> =>
+    new Promise((resolve) => {
+      answer = resolve;
+      port.postMessage({ type: 'token', why } satisfies ToSite);
+    });
+  const first = ask('initial');
+  let early: Promise<string | null> | undefined = first;
   return {
     origin,
     init,
     display: init.display,
     send: (message) => port.postMessage(message),
-    token: (why, slow) =>
-      new Promise((resolve) => {
-        const timer = setTimeout(slow, TOKEN_SLOW_MS);
-        answer = (token) => {
-          clearTimeout(timer);
-          resolve(token);
-        };
-        port.postMessage({ type: 'token', why } satisfies ToSite);
-      }),
+    async token(why, slow) {
+      const asked = (why === 'initial' && early) || ask(why);
+      early = undefined;
+      const timers = [setTimeout(slow, TOKEN_SLOW_MS)];
+      const none = new Promise<null>((resolve) => {
+        if (why === 'expired') timers.push(setTimeout(resolve, RENEWAL_TIMEOUT_MS, null));
+      });
+      try {
+        return await Promise.race([asked, none]);
+      } finally {
+        timers.forEach(clearTimeout);
+      }
+    },
+    exchange: exchangeOf(origin, first),
     listen: (listener) => {
       heard = listener;
     },

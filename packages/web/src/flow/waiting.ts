@@ -41,3 +41,11 @@ export function createWaiting(): Waiting {
     },
   };
 }
+
+/** The result of `awaited`; rejects when it takes longer than `ms`. */
+export function within<T>(ms: number, awaited: Promise<T>): Promise<T> {
+  return new Promise((resolve, reject) => {
+    setTimeout(reject, ms, new Error('timeout'));
+    awaited.then(resolve, reject);
+  });
+}

@@ -129,15 +129,14 @@ export const en = {
 
   problem_reference: 'Reference: {id}',
   problem_origin_not_allowed: 'This payment page cannot be shown here',
-  problem_origin_not_allowed_text:
-    'The site you came from is not set up to show it. You have not been charged.',
+  problem_origin_not_allowed_text: 'The site you came from is not set up to show it.',
   problem_alone: 'Please open this page from your biller’s site',
-  problem_alone_text: 'It cannot be opened on its own. You have not been charged.',
+  problem_alone_text: 'It cannot be opened on its own.',
   problem_token_invalid: 'We could not start the payment',
   problem_token_invalid_text:
-    'The site did not give us a valid pass for it. You have not been charged. Go back to the site and open the payment again.',
+    'The site did not give us a valid pass for it. Go back to the site and open the payment again: a payment that you already made is shown, not repeated.',
   problem_token_slow: 'The site is taking a long time to respond',
-  problem_token_slow_text: 'We will start as soon as it responds. You have not been charged.',
+  problem_token_slow_text: 'We will start as soon as it responds.',
   problem_token_expired: 'This page has been open for a long time',
   problem_token_expired_text:
     'It has ended for your safety. Nothing is lost: a payment that you made continues. To continue, open it again.',

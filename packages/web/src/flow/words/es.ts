@@ -130,15 +130,14 @@ export const es: Words = {
 
   problem_reference: 'Referencia: {id}',
   problem_origin_not_allowed: 'Esta página de pago no se puede mostrar aquí',
-  problem_origin_not_allowed_text:
-    'El sitio del que viene no está preparado para mostrarla. No se le ha cobrado nada.',
+  problem_origin_not_allowed_text: 'El sitio del que viene no está preparado para mostrarla.',
   problem_alone: 'Abra esta página desde el sitio de su empresa',
-  problem_alone_text: 'No se puede abrir por sí sola. No se le ha cobrado nada.',
+  problem_alone_text: 'No se puede abrir por sí sola.',
   problem_token_invalid: 'No pudimos iniciar el pago',
   problem_token_invalid_text:
-    'El sitio no nos dio un pase válido. No se le ha cobrado nada. Vuelva al sitio y abra el pago otra vez.',
+    'El sitio no nos dio un pase válido. Vuelva al sitio y abra el pago otra vez: un pago que ya hizo se muestra, no se repite.',
   problem_token_slow: 'El sitio tarda en responder',
-  problem_token_slow_text: 'Empezaremos en cuanto responda. No se le ha cobrado nada.',
+  problem_token_slow_text: 'Empezaremos en cuanto responda.',
   problem_token_expired: 'Esta página ha estado abierta mucho tiempo',
   problem_token_expired_text:
     'Se cerró por su seguridad. No se pierde nada: un pago que ya hizo sigue su curso. Para continuar, ábrala de nuevo.',

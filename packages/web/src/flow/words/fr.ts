@@ -135,15 +135,14 @@ export const fr: Words = {
 
   problem_reference: 'Référence : {id}',
   problem_origin_not_allowed: 'Cette page de paiement ne peut pas être affichée ici',
-  problem_origin_not_allowed_text:
-    'Le site d’où vous venez n’est pas prévu pour l’afficher. Rien ne vous a été débité.',
+  problem_origin_not_allowed_text: 'Le site d’où vous venez n’est pas prévu pour l’afficher.',
   problem_alone: 'Ouvrez cette page depuis le site de votre fournisseur',
-  problem_alone_text: 'Elle ne peut pas être ouverte seule. Rien ne vous a été débité.',
+  problem_alone_text: 'Elle ne peut pas être ouverte seule.',
   problem_token_invalid: 'Nous n’avons pas pu commencer le paiement',
   problem_token_invalid_text:
-    'Le site ne nous a pas donné de laissez-passer valable. Rien ne vous a été débité. Retournez sur le site et ouvrez à nouveau le paiement.',
+    'Le site ne nous a pas donné de laissez-passer valable. Retournez sur le site et ouvrez à nouveau le paiement : un paiement déjà fait est affiché, pas répété.',
   problem_token_slow: 'Le site tarde à répondre',
-  problem_token_slow_text: 'Nous commencerons dès qu’il répondra. Rien ne vous a été débité.',
+  problem_token_slow_text: 'Nous commencerons dès qu’il répondra.',
   problem_token_expired: 'Cette page est ouverte depuis longtemps',
   problem_token_expired_text:
     'Elle s’est fermée pour votre sécurité. Rien n’est perdu : un paiement déjà fait continue. Pour continuer, ouvrez-la à nouveau.',

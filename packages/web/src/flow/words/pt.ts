@@ -131,15 +131,14 @@ export const pt: Words = {
 
   problem_reference: 'Referência: {id}',
   problem_origin_not_allowed: 'Esta página de pagamento não pode ser mostrada aqui',
-  problem_origin_not_allowed_text:
-    'O site de onde você veio não está preparado para mostrá-la. Nada foi cobrado.',
+  problem_origin_not_allowed_text: 'O site de onde você veio não está preparado para mostrá-la.',
   problem_alone: 'Abra esta página a partir do site da sua empresa',
-  problem_alone_text: 'Ela não pode ser aberta sozinha. Nada foi cobrado.',
+  problem_alone_text: 'Ela não pode ser aberta sozinha.',
   problem_token_invalid: 'Não foi possível iniciar o pagamento',
   problem_token_invalid_text:
-    'O site não nos deu um passe válido. Nada foi cobrado. Volte ao site e abra o pagamento outra vez.',
+    'O site não nos deu um passe válido. Volte ao site e abra o pagamento outra vez: um pagamento já feito é mostrado, não repetido.',
   problem_token_slow: 'O site está demorando para responder',
-  problem_token_slow_text: 'Começaremos assim que ele responder. Nada foi cobrado.',
+  problem_token_slow_text: 'Começaremos assim que ele responder.',
   problem_token_expired: 'Esta página ficou aberta por muito tempo',
   problem_token_expired_text:
     'Ela foi encerrada para sua segurança. Nada se perde: um pagamento já feito continua. Para continuar, abra-a de novo.',

@@ -1,0 +1,45 @@
+/**
+ * Inlined at the top of the page, so that what takes a round trip begins before the page's other files have come: the connection to
+ * the site, the session and the text. It also applies the site's theme. If a file of the page fails to load, it tells the customer,
+ * and the site's SDK, which then need not wait for its timeout.
+ */
+import { FAILED } from '../messages.ts';
+import type { Begun } from './begun.ts';
+import { connect, registeredOrigins } from './site.ts';
+import { tagOf, type Tag } from './tags.ts';
+import type { Words } from './words/en.ts';
+import { loadWords } from './words-file.ts';
+
+/** If the page is not shown within this time, it says so itself: with the whole tab to itself, no SDK does. */
+const LATE_MS = 15_000;
+
+const theme = location.hash.slice(1);
+if (theme === 'dark' || theme === 'light') document.documentElement.dataset['theme'] = theme;
+
+const showLate = (): void => {
+  const late = document.querySelector<HTMLElement>('#late');
+  if (late) late.hidden = false;
+};
+setTimeout(showLate, LATE_MS);
+addEventListener(
+  'error',
+  ({ target }) => {
+    if (!(target instanceof HTMLScriptElement || target instanceof HTMLLinkElement)) return;
+    for (const origin of parent === window ? [] : registeredOrigins()) {
+      parent.postMessage({ duebridge: FAILED }, origin);
+    }
+    showLate();
+    addEventListener('DOMContentLoaded', showLate);
+  },
+  true,
+);
+
+const words = new Map<Tag, Promise<Words>>();
+const wordsOf = (locale: string): void => {
+  const tag = tagOf(locale);
+  if (!words.has(tag)) words.set(tag, loadWords(tag));
+};
+// Most sites use the language of their customer's browser.
+wordsOf(navigator.language);
+const begun: Begun = { words, site: connect((init) => wordsOf(init.locale)) };
+Object.assign(window, { begun });
