@@ -255,6 +255,57 @@ test('new payments wait behind a button: no row moves under the cursor', async (
   );
   await show.click();
   await page.getByRole('link', { name: id }).waitFor();
+  // The key r shows them at once: the operator asked for it.
+  const asked = await work.pay('pays-5', 6_200, 'live@example.com');
+  await page.locator('body').press('r');
+  await page.getByRole('link', { name: asked }).waitFor();
+  await close();
+});
+
+test('a list narrowed by reason and attempts says so, keeps it in a view, and is there again after Back', async () => {
+  const id = await work.pay('refuses-9', 3_900, 'reason@example.com');
+  const { page, close } = await signIn('vic');
+  await page.getByRole('link', { name: 'Payments', exact: true }).click();
+  await page.getByRole('link', { name: 'Needs a human', exact: true }).click();
+  await page.getByLabel('Reason').fill('Rejected_999');
+  await page.getByLabel('Attempts, at least').fill('1');
+  await page.getByRole('button', { name: 'Find' }).click();
+  await page.waitForURL(/failure_reason=Rejected_999/);
+  const chips = page.getByRole('list', { name: 'Filters that are on' });
+  assert.deepEqual(
+    (await chips.getByRole('listitem').allTextContents()).map((text) => text.replace(' ×', '')),
+    ['stage: review', 'reason: Rejected_999', 'attempts, at least: 1'],
+  );
+  await page.getByRole('link', { name: id }).waitFor();
+  assert.match((await page.locator('tr[data-row]').first().textContent()) ?? '', /test/);
+  page.once('dialog', (dialog) => void dialog.accept('Refused often'));
+  await page.getByRole('button', { name: 'Save this view' }).click();
+  await page.getByRole('link', { name: id }).click();
+  await page.getByRole('heading', { level: 1, name: /review/ }).waitFor();
+  await page.goBack();
+  await page.getByRole('link', { name: id }).waitFor();
+  await page.getByRole('link', { name: 'stage: review' }).click();
+  await page.waitForURL((url) => !url.search.includes('stage'));
+  await page.getByRole('link', { name: 'Refused often', exact: true }).click();
+  await page.waitForURL(/stage=review.*min_attempts=1/);
+  // No payment was called so often; nothing is found, and the page says so.
+  await page.getByLabel('Attempts, at least').fill('900');
+  await page.getByRole('button', { name: 'Find' }).click();
+  await page.getByText('No payments match.').waitFor();
+  await close();
+});
+
+test('the audit is turned page by page with l and h, and verified with a button', async () => {
+  const { page, close } = await signIn('vic');
+  await page.goto(`${work.platform.adminUrl}/console/audit?limit=5`);
+  await page.getByRole('link', { name: 'Older' }).waitFor();
+  await page.locator('body').press('l');
+  await page.waitForURL(/cursor=/);
+  await page.getByRole('link', { name: 'Newest' }).waitFor();
+  await page.locator('body').press('h');
+  await page.waitForURL((url) => !url.search.includes('cursor'));
+  await page.getByRole('button', { name: 'Verify the audit' }).click();
+  await page.getByText(/^The audit is intact: \d+ lines under seals/).waitFor();
   await close();
 });
 

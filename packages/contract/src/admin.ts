@@ -207,6 +207,7 @@ export const PaymentView = Type.Object({
   payment_id: Type.Union([Type.String(), Type.Null()]),
   platform_batch_id: PlatformBatchId,
   partner_id: PartnerId,
+  mode: Mode,
   biller_id: BillerId,
   masked_account_id: Type.String(),
   status: Type.Enum([...PAYMENT_STATUSES]),
@@ -232,7 +233,10 @@ export type AuditEntry = Static<typeof AuditEntry>;
 
 export const PaymentPage = Type.Object({
   payments: Type.Array(PaymentView),
-  next_cursor: Type.Union([Type.String(), Type.Null()]),
+  next_cursor: Type.Union([Type.String(), Type.Null()], {
+    description:
+      'Null on the last page. A filter that fits few of many may give a short page, even an empty one, with more to search.',
+  }),
 });
 export type PaymentPage = Static<typeof PaymentPage>;
 

@@ -190,6 +190,20 @@ const filterFields = {
       description: 'Only those that ended and whose funds are neither captured nor released.',
     }),
   ),
+  failure_reason: Type.Optional(
+    Type.String({
+      minLength: 1,
+      maxLength: 120,
+      description:
+        'Only those that failed for a reason with these words, in any case and with any numbers; with `stage=review`, those that wait for such a reason.',
+    }),
+  ),
+  min_attempts: Type.Optional(
+    Type.String({
+      pattern: '^[1-9][0-9]{0,5}$',
+      description: 'Only those with at least this many recorded calls to the partner.',
+    }),
+  ),
 };
 
 export const PaymentQuery = Type.Object({ ...filterFields, limit: pageLimit, cursor }, strict);

@@ -12,6 +12,7 @@ import {
   platformAdminRoutes as routes,
   PlatformPaymentId,
   Refusal,
+  type Mode,
   type PaymentSearch,
   type PaymentView,
   type Route,
@@ -36,7 +37,7 @@ import { listDifferences, resolveDifference } from '../reconciliation/difference
 import { reconcileBatch, reconcileFile } from '../reconciliation/reconcile.ts';
 import type { Attempts } from '../store/attempts.ts';
 import { auditOfPayment, listAudit, note } from '../store/audit.ts';
-import { listPayments, type PaymentFilter } from '../store/payment-search.ts';
+import { searchPayments, type PaymentFilter } from '../store/payment-search.ts';
 import { findPayment, type PaymentRow } from '../store/payments.ts';
 import { resumePayment, withdrawPayment } from '../store/terminal.ts';
 import { closeReview, pendingClose } from './close-review.ts';
@@ -153,19 +154,34 @@ export function mountAdmin(app: FastifyInstance, dependencies: AdminDependencies
 
   // Payments -----------------------------------------------------------------------------------------------------------------
 
+  // A registration never changes its mode (decision 160).
+  const modes = new Map<string, Mode>();
+  const shown = async (payments: readonly PaymentRow[]): Promise<PaymentView[]> => {
+    if (payments.some(({ partner_id }) => !modes.has(partner_id))) {
+      for (const { partner_id, mode } of await registry.list()) modes.set(partner_id, mode);
+    }
+    return payments.map((payment) => toPaymentView(payment, modes.get(payment.partner_id)));
+  };
+  const showOne = async (payment: PaymentRow): Promise<PaymentView> => {
+    const [view] = await shown([payment]);
+    if (view === undefined) throw new Error('a payment has no view');
+    return view;
+  };
+
   const paymentPage = async (query: PaymentSearch) => {
     const limit = Number(query.limit ?? DEFAULT_LIMIT);
     if (query.cursor !== undefined && !paymentId.holds(query.cursor)) throw badCursor();
     // Read one row more than requested: it shows whether there is another page.
-    const rows = await listPayments(database, {
+    const { rows, searched_to } = await searchPayments(database, {
       ...toFilter(query, dependencies.pepper),
       cursor: query.cursor,
       limit: limit + 1,
     });
     const page = rows.slice(0, limit);
     return {
-      payments: page.map(toPaymentView),
-      next_cursor: rows.length > limit ? (page.at(-1)?.platform_payment_id ?? null) : null,
+      payments: await shown(page),
+      next_cursor:
+        rows.length > limit ? (page.at(-1)?.platform_payment_id ?? null) : (searched_to ?? null),
     };
   };
   serve(routes.list_payments, ({ query }) => paymentPage(query));
@@ -192,7 +208,7 @@ export function mountAdmin(app: FastifyInstance, dependencies: AdminDependencies
     const stream = exportPayments(database, toFilter(filter, dependencies.pepper), {
       format,
       unmasked: unmasked !== undefined,
-      view: toPaymentView,
+      view: shown,
     });
     reply
       .type(format === 'csv' ? 'text/csv; charset=utf-8' : 'application/x-ndjson; charset=utf-8')
@@ -210,7 +226,7 @@ export function mountAdmin(app: FastifyInstance, dependencies: AdminDependencies
       auditOfPayment(database, platform_payment_id),
       pendingClose(database, platform_payment_id),
     ]);
-    return { payment: toPaymentView(payment), attempts: tried, audit, pending_close };
+    return { payment: await showOne(payment), attempts: tried, audit, pending_close };
   });
   serve(routes.unmask_payment, async ({ params, body, request }) => {
     const payment = await findPayment(database, params.platform_payment_id);
@@ -228,7 +244,7 @@ export function mountAdmin(app: FastifyInstance, dependencies: AdminDependencies
     return { platform_payment_id, biller_id, account_id };
   });
   serve(routes.resume_payment, async ({ params, body, request }) =>
-    toPaymentView(
+    showOne(
       await resumePayment(database, params.platform_payment_id, body.reason, who(request).actor),
     ),
   );
@@ -236,7 +252,7 @@ export function mountAdmin(app: FastifyInstance, dependencies: AdminDependencies
     pollNow(dependencies, params.platform_payment_id, body.reason, who(request).actor),
   );
   serve(routes.withdraw_payment, async ({ params, body, request }) =>
-    toPaymentView(
+    showOne(
       await withdrawPayment(database, params.platform_payment_id, body.reason, who(request).actor),
     ),
   );
@@ -245,7 +261,7 @@ export function mountAdmin(app: FastifyInstance, dependencies: AdminDependencies
       {
         database,
         secondPersonAboveCents: dependencies.secondPersonAboveCents,
-        view: toPaymentView,
+        view: shown,
       },
       body.act,
       body.platform_payment_ids,
@@ -259,7 +275,7 @@ export function mountAdmin(app: FastifyInstance, dependencies: AdminDependencies
       body.reason,
       who(request).actor,
     );
-    return { outcome, payment: toPaymentView(payment) };
+    return { outcome, payment: await showOne(payment) };
   });
 
   // Batches and differences --------------------------------------------------------------------------------------------------
@@ -305,7 +321,7 @@ export function mountAdmin(app: FastifyInstance, dependencies: AdminDependencies
 
   serve(routes.show_person, async ({ body, request }) => {
     const person = await showPerson(dependencies, body.email, body.reason, who(request).actor);
-    return { ...person, payments: person.payments.map(toPaymentView) };
+    return { ...person, payments: await shown(person.payments) };
   });
   serve(routes.erase_person, ({ body, request }) =>
     erasePerson(dependencies, body.email, body.reason, who(request).actor),
@@ -346,11 +362,12 @@ function auditCursor(text: string): { at: string; audit_id: string } {
 
 /** Converts a query to a search filter. */
 function toFilter(query: PaymentSearch, pepper: KeyObject): Omit<PaymentFilter, 'limit'> {
-  const { overdue, unsettled, amount_in_cents, email, ...rest } = query;
+  const { overdue, unsettled, amount_in_cents, min_attempts, email, ...rest } = query;
   const { limit: _limit, cursor: _cursor, ...filter } = rest;
   return {
     ...filter,
     amount_in_cents: amount_in_cents === undefined ? undefined : Number(amount_in_cents),
+    min_attempts: min_attempts === undefined ? undefined : Number(min_attempts),
     email_digest: email === undefined ? undefined : emailDigest(pepper, email),
     openForMs: overdue === undefined ? undefined : OVERDUE_AFTER_MS,
     unsettled: unsettled !== undefined,
@@ -358,12 +375,13 @@ function toFilter(query: PaymentSearch, pepper: KeyObject): Omit<PaymentFilter, 
 }
 
 /** A payment as an operator sees it. */
-function toPaymentView(payment: PaymentRow): PaymentView {
+function toPaymentView(payment: PaymentRow, mode: Mode = 'live'): PaymentView {
   return {
     platform_payment_id: payment.platform_payment_id,
     payment_id: payment.payment_id,
     platform_batch_id: payment.platform_batch_id,
     partner_id: payment.partner_id,
+    mode,
     biller_id: payment.biller_id,
     masked_account_id: maskAccountId(payment.account_id),
     status: payment.status,

@@ -20,6 +20,7 @@ const COLUMNS = [
   'payment_id',
   'platform_batch_id',
   'partner_id',
+  'mode',
   'biller_id',
   'account',
   'status',
@@ -33,14 +34,14 @@ const COLUMNS = [
   'ended_at',
 ] as const;
 
-/** The bytes of an export. `view` selects what may be shown of a row; `unmasked` writes the whole account id. */
+/** The bytes of an export. `view` selects what may be shown of each row; `unmasked` writes the whole account id. */
 export function exportPayments(
   database: Database,
   filter: Omit<PaymentFilter, 'limit' | 'cursor'>,
   as: {
     readonly format: 'csv' | 'jsonl';
     readonly unmasked: boolean;
-    readonly view: (row: PaymentRow) => PaymentView;
+    readonly view: (rows: readonly PaymentRow[]) => Promise<readonly PaymentView[]>;
   },
 ): Readable {
   async function* pages(): AsyncGenerator<string> {
@@ -54,9 +55,9 @@ export function exportPayments(
       const rows = await listPayments(database, { ...filter, cursor, limit: PAGE_ROWS });
       if (rows.length === 0) return;
       let page = '';
-      for (const row of rows) {
-        const { masked_account_id, ...view } = as.view(row);
-        const shown = as.unmasked ? row.account_id : masked_account_id;
+      const views = await as.view(rows);
+      for (const [index, { masked_account_id, ...view }] of views.entries()) {
+        const shown = as.unmasked ? (rows[index]?.account_id ?? '') : masked_account_id;
         const line = { ...view, account: shown, account_id: shown };
         page +=
           as.format === 'jsonl'

@@ -2,15 +2,15 @@
 import type { FailureReasons, FigureQuery } from '@duebridge/contract';
 import { sql, type Database } from '@duebridge/runtime';
 import { firstIdAt } from '../payment-id.ts';
+import { groupedReason } from '../store/payment-search.ts';
 
 const RANGE_MS = { '1h': 3_600_000, '24h': 86_400_000, '7d': 7 * 86_400_000 } as const;
 /** Maximum number of reasons shown: partners send free text. */
 const MAX_REASONS = 50;
 
-// Replaces numbers, so that ids and amounts in a partner's text do not make each payment a reason of its own.
 const reasonsStatement = sql(
   'failure_reasons',
-  `SELECT left(regexp_replace(p.failure_reason, '[0-9]+', '#', 'g'), 120) AS reason,
+  `SELECT ${groupedReason('p.failure_reason')} AS reason,
           count(*) FILTER (WHERE p.created_at >= $2)::int AS count, count(*) FILTER (WHERE p.created_at < $2)::int AS before
      FROM duebridge_platform.payments p
     WHERE p.platform_payment_id = ANY(ARRAY(

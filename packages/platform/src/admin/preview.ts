@@ -21,12 +21,12 @@ interface Would {
 const refused = (would: string): Would => ({ refused: true, would });
 const does = (would: string): Would => ({ refused: false, would });
 
-/** Previews the act for each payment, in the order given. `view`: how a payment is shown. */
+/** Previews the act for each payment, in the order given. `view`: how payments are shown. */
 export async function previewActs<View>(
   options: {
     readonly database: Database;
     readonly secondPersonAboveCents: number;
-    readonly view: (payment: PaymentRow) => View;
+    readonly view: (payments: readonly PaymentRow[]) => Promise<readonly View[]>;
   },
   act: BulkAct,
   ids: readonly string[],
@@ -35,9 +35,10 @@ export async function previewActs<View>(
   payments: (Omit<BulkPreview['payments'][number], 'payment'> & { payment: View | null })[];
 }> {
   const { database, secondPersonAboveCents, view } = options;
-  const rows = new Map(
-    (await findPayments(database, [...new Set(ids)])).map((row) => [row.platform_payment_id, row]),
-  );
+  const found = await findPayments(database, [...new Set(ids)]);
+  const rows = new Map(found.map((row) => [row.platform_payment_id, row]));
+  const shown = await view(found);
+  const views = new Map(found.map((row, index) => [row.platform_payment_id, shown[index]]));
   const closing = async (payment: PaymentRow): Promise<Would> => {
     if (payment.stage !== 'review') return refused(NOT_IN_REVIEW);
     if (payment.review_reason?.startsWith('rejected_') !== true)
@@ -71,7 +72,11 @@ export async function previewActs<View>(
   for (const platform_payment_id of ids) {
     const row = rows.get(platform_payment_id);
     const would = row === undefined ? refused('There is no such payment') : await judge(row);
-    payments.push({ platform_payment_id, payment: row === undefined ? null : view(row), ...would });
+    payments.push({
+      platform_payment_id,
+      payment: views.get(platform_payment_id) ?? null,
+      ...would,
+    });
   }
   return { payments };
 }

@@ -11,6 +11,7 @@ import type { AuditVerification } from '@duebridge/contract';
 import { CommandError, verifyAudit, type Terminal } from '@duebridge/runtime/cli';
 import type { Command } from 'commander';
 import { bearer, startTestPartner, startTestPlatform } from '../checkout/testing.ts';
+import { eventually } from '../engine/testing.ts';
 import { platformCommand } from '../main.ts';
 
 const partner = await startTestPartner({ after });
@@ -67,8 +68,13 @@ test('"I paid yesterday, account a1, $25" is answered with one command, and its 
   const story = await run(['payment', 'show', id]);
   assert.match(story, /PUT +1 +200 +succeeded/);
   assert.match(story, /payment_ended/);
+  await eventually('its calls are recorded', async () =>
+    new RegExp(`${id} .* test `).test(await run([...wanted, '--attempts', '1'])),
+  );
+  assert.equal(await run([...wanted, '--failure-reason', 'closed']), 'Nothing found.\n');
   for (const words of [
     ['payments', '--amount', '25.5'],
+    ['payments', '--attempts', 'many'],
     ['payments', '--from', 'yesterday'],
   ]) {
     await assert.rejects(run(words), { exitCode: 3 });

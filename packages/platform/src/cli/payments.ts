@@ -35,6 +35,8 @@ export interface FilterOptions {
   id?: string;
   overdue?: true;
   unsettled?: true;
+  failureReason?: string;
+  attempts?: string;
 }
 
 interface PaymentsOptions extends FilterOptions {
@@ -57,7 +59,12 @@ export function withFilters(command: Command): Command {
     .option('--to <day or time>', 'confirmed before; a day counts with all its hours')
     .option('--id <id>', 'with this id: the platform’s, the partner’s, a batch’s or a session’s')
     .option('--overdue', 'not ended a day after it was confirmed: needs a look')
-    .option('--unsettled', 'ended, and the funds are neither captured nor released');
+    .option('--unsettled', 'ended, and the funds are neither captured nor released')
+    .option(
+      '--failure-reason <words>',
+      'failed for a reason with these words; with --stage review, waiting for one',
+    )
+    .option('--attempts <n>', 'with at least this many calls to the partner');
 }
 
 /** The filters as the admin API takes them. */
@@ -73,7 +80,19 @@ export function filterOf(options: FilterOptions): Record<string, string | undefi
     id: options.id,
     overdue: options.overdue === true ? 'true' : undefined,
     unsettled: options.unsettled === true ? 'true' : undefined,
+    failure_reason: options.failureReason,
+    min_attempts: options.attempts === undefined ? undefined : atLeast(options.attempts),
   };
+}
+
+function atLeast(text: string): string {
+  if (!/^[1-9][0-9]{0,5}$/.test(text)) {
+    throw new CommandError(
+      `--attempts ${text} is not a number of calls, such as 5`,
+      exitCodes.usage,
+    );
+  }
+  return text;
 }
 
 /** Parses a dollar amount as people write it into cents, without binary fractions. */
@@ -224,12 +243,13 @@ export function addPayments(command: Command, terminal: Terminal): void {
 /** Payments in columns. */
 export function paymentTable(payments: readonly PaymentView[]): string {
   return table(
-    ['PAYMENT', 'STATUS', 'STAGE', 'PARTNER', 'ACCOUNT', 'CENTS', 'CREATED', 'REASON'],
+    ['PAYMENT', 'STATUS', 'STAGE', 'PARTNER', 'MODE', 'ACCOUNT', 'CENTS', 'CREATED', 'REASON'],
     payments.map((one) => [
       one.platform_payment_id,
       one.status,
       one.stage,
       one.partner_id,
+      one.mode,
       one.masked_account_id,
       String(one.amount_in_cents),
       one.created_at,

@@ -9,7 +9,7 @@ import { testDatabase } from '@duebridge/runtime/testing';
 import { migrations } from '../migrations.ts';
 import { listAudit } from './audit.ts';
 import { firstIdAt, madeAt } from '../payment-id.ts';
-import { listPayments, type PaymentFilter } from './payment-search.ts';
+import { listPayments, searchPayments, type PaymentFilter } from './payment-search.ts';
 import type { Queryable } from './payments.ts';
 import { fillTables } from './testing.ts';
 
@@ -105,6 +105,52 @@ for (const [name, filter, expected] of searches) {
     assert.ok(rows <= 10 * limit, `${rows} rows of ${payments} were touched`);
   });
 }
+
+test('payments are found by the words of a reason and by how often the partner was called, page after page', async () => {
+  const count = async (condition: string): Promise<number> => {
+    const [row] = await database.query<{ count: number }>(
+      `SELECT count(*)::int AS count FROM duebridge_platform.payments p WHERE ${condition}`,
+    );
+    return row?.count ?? 0;
+  };
+  const n = 'substr(p.session_id, 9)::int';
+  for (const [filter, condition] of [
+    [{ failure_reason: 'ACCOUNT is' }, `p.status = 'failed'`],
+    [{ failure_reason: 'is open' }, 'false'],
+    [{ failure_reason: 'closed', status: 'succeeded' }, 'false'],
+    // A number in it is any number.
+    [{ failure_reason: 'rejected_400', stage: 'review' }, `p.stage = 'review'`],
+    [{ min_attempts: 12 }, `${n} % 40 = 5`],
+    [{ min_attempts: 13 }, 'false'],
+    [
+      { min_attempts: 2, amount_in_cents: known.amount_in_cents },
+      `p.amount_in_cents = ${known.amount_in_cents}`,
+    ],
+    [{ min_attempts: 12, status: 'processing' }, `${n} % 40 = 5 AND p.status = 'processing'`],
+    [
+      { min_attempts: 2, status: 'failed', partner_id: 'partner-2' },
+      `p.status = 'failed' AND p.partner_id = 'partner-2'`,
+    ],
+  ] as const) {
+    const found = new Set<string>();
+    let cursor: string | undefined;
+    for (let steps = 0; ; steps += 1) {
+      assert.ok(steps < 1_000, 'the search does not end');
+      const { rows, searched_to } = await searchPayments(database, {
+        ...filter,
+        cursor,
+        limit: 300,
+      });
+      for (const row of rows) {
+        assert.ok(!found.has(row.platform_payment_id), 'found twice');
+        found.add(row.platform_payment_id);
+      }
+      cursor = searched_to ?? (rows.length === 300 ? rows.at(-1)?.platform_payment_id : undefined);
+      if (cursor === undefined) break;
+    }
+    assert.equal(found.size, await count(condition), JSON.stringify(filter));
+  }
+});
 
 test('the audit is read by who, what and about whom without reading all of it', async () => {
   for (const filter of [

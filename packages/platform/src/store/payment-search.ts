@@ -29,6 +29,10 @@ export interface PaymentFilter {
   readonly openForMs?: number | undefined;
   /** Only those that ended and whose funds are not settled. */
   readonly unsettled?: boolean | undefined;
+  /** Only those that failed for a reason with these words; with `stage: 'review'`, those that wait for one. Numbers do not count. */
+  readonly failure_reason?: string | undefined;
+  /** Only those with at least this many recorded calls to the partner: PUTs and polls. */
+  readonly min_attempts?: number | undefined;
   /** The last platform_payment_id of the previous page. */
   readonly cursor?: string | undefined;
   /** At most this many rows. */
@@ -40,34 +44,89 @@ const CLOCK_MARGIN_MS = 10 * 60_000;
 /** Maximum number of payments of one person, or of one session, that are searched. */
 const MAX_IDS = 1_000;
 
-/** Maximum number of ids of ended payments that are read from the audit at once. */
+/** Maximum number of ids, of ended payments or of attempts, that are read at once. */
 const LARGEST_PORTION = 20_000;
+/** A search that fits few of many stops after this, so that a page never waits for all of them. */
+const SEARCH_MS = 150;
 
-/** Payments, newest first: ids are UUIDv7, so their order is that of creation. */
+/**
+ * A reason as people group it: numbers in it are replaced, so that ids and amounts in a partner's text do not make each payment a
+ * reason of its own. `expression`: SQL text.
+ */
+export function groupedReason(expression: string): string {
+  return `left(regexp_replace(${expression}, '[0-9]+', '#', 'g'), 120)`;
+}
+
+/** What one step of a search found. */
+export interface FoundPayments {
+  /** At most `limit`. */
+  readonly rows: PaymentRow[];
+  /** The search stopped before the oldest payment: it continues with this as `cursor`. */
+  readonly searched_to?: string | undefined;
+}
+
+/** Payments, newest first: ids are UUIDv7, so their order is that of creation. Searches until the limit, or the oldest payment. */
 export async function listPayments(on: Queryable, filter: PaymentFilter): Promise<PaymentRow[]> {
+  const found: PaymentRow[] = [];
+  let { cursor } = filter;
+  do {
+    const limit = filter.limit - found.length;
+    const step = await searchPayments(on, { ...filter, cursor, limit });
+    found.push(...step.rows);
+    cursor = found.length < filter.limit ? step.searched_to : undefined;
+  } while (cursor !== undefined);
+  return found;
+}
+
+/** The same, but stops after a fraction of a second. */
+export async function searchPayments(on: Queryable, filter: PaymentFilter): Promise<FoundPayments> {
   const conditions = new Conditions();
   const add = conditions.add.bind(conditions);
 
   if (filter.id !== undefined) {
     const found = await conditionOfId(on, filter.id);
-    if (found === undefined) return [];
+    if (found === undefined) return { rows: [] };
     add(...found);
   }
   if (filter.email_digest !== undefined) {
     const ids = await paymentsOfPerson(on, filter.email_digest);
-    if (ids.length === 0) return [];
+    if (ids.length === 0) return { rows: [] };
     add('p.platform_payment_id = ANY(?)', ids);
   }
+  let { status } = filter;
+  if (filter.failure_reason !== undefined) {
+    // Only these two have a reason.
+    if (filter.stage !== 'review') status ??= 'failed';
+    if (status === 'succeeded' || status === 'canceled') return { rows: [] };
+    add(
+      `strpos(lower(${groupedReason('coalesce(p.failure_reason, p.review_reason)')}), lower(${groupedReason('?::text')})) > 0`,
+      filter.failure_reason,
+    );
+  }
+  const isNarrow =
+    filter.id !== undefined ||
+    filter.email_digest !== undefined ||
+    filter.account_id !== undefined ||
+    filter.openForMs !== undefined ||
+    filter.unsettled === true ||
+    status === 'processing' ||
+    (filter.stage !== undefined && filter.stage !== 'ended');
+  const byAttempts = filter.min_attempts !== undefined && !isNarrow;
   // Few payments end without success. Without a narrower filter, the audit's own index finds them, newest first.
   const byAudit =
-    (filter.status === 'failed' || filter.status === 'canceled') &&
-    filter.id === undefined &&
-    filter.email_digest === undefined &&
-    filter.account_id === undefined &&
+    (status === 'failed' || status === 'canceled') &&
+    !isNarrow &&
+    !byAttempts &&
     filter.amount_in_cents === undefined;
-  if (!byAudit && filter.status !== undefined) {
-    add('p.status = ?', filter.status);
-    if (filter.status === 'processing') add('p.settled_at IS NULL');
+  if (!byAudit && status !== undefined) {
+    add('p.status = ?', status);
+    if (status === 'processing') add('p.settled_at IS NULL');
+  }
+  if (filter.min_attempts !== undefined && isNarrow) {
+    add(
+      `(SELECT ${CALLS} FROM duebridge_platform.attempts t WHERE t.platform_payment_id = p.platform_payment_id) >= ?`,
+      filter.min_attempts,
+    );
   }
   const ids: { after?: string; before?: string } = {};
   if (filter.stage !== undefined) {
@@ -98,11 +157,16 @@ export async function listPayments(on: Queryable, filter: PaymentFilter): Promis
   if (filter.unsettled === true) add(`p.settled_at IS NULL AND p.stage = 'ended'`);
   if (filter.cursor !== undefined && (ids.before === undefined || filter.cursor < ids.before))
     ids.before = filter.cursor;
-  if (byAudit) return listByEnd(on, filter.status, { conditions, ids, limit: filter.limit });
+  const of = { conditions, ids, limit: filter.limit };
+  if (byAttempts) return listByIds(on, attemptedIds(filter.min_attempts ?? 0), of);
+  if (byAudit && status !== undefined) return listByIds(on, endedIds(status), of);
   if (ids.after !== undefined) add('p.platform_payment_id >= ?', ids.after);
   if (ids.before !== undefined) add('p.platform_payment_id < ?', ids.before);
-  return readPage(on, conditions, filter.limit);
+  return { rows: await readPage(on, conditions, filter.limit) };
 }
+
+/** The calls in the rows `t` of attempts; a row holds several entries, and an entry may stand for many equal polls. */
+const CALLS = `sum((SELECT sum((e ->> 'count')::int) FROM jsonb_array_elements(t.entries) AS e))`;
 
 /** The conditions of a statement that is put together, and its values. */
 class Conditions {
@@ -137,43 +201,93 @@ function readPage(on: Queryable, conditions: Conditions, limit: number): Promise
   );
 }
 
-/**
- * Payments that ended in this way, newest first: their ids are read from the audit in portions, and the payments by id. A sharded
- * database does not join the two. The portions grow, so that a filter which fits few of many failures needs few statements.
- */
-async function listByEnd(
+/** A range of ids: from `after`, and below `before`. */
+interface IdRange {
+  readonly after?: string | undefined;
+  readonly before?: string | undefined;
+}
+
+/** Some ids of another table, newest first, and where to continue; undefined at the end of the range. */
+type ReadIds = (
   on: Queryable,
-  status: 'failed' | 'canceled',
-  of: {
-    readonly conditions: Conditions;
-    readonly ids: { readonly after?: string; readonly before?: string };
-    readonly limit: number;
-  },
-): Promise<PaymentRow[]> {
-  const page: PaymentRow[] = [];
+  range: IdRange,
+  portion: number,
+) => Promise<{ readonly ids: readonly string[]; readonly to: string | undefined }>;
+
+/**
+ * Payments whose ids another table gives, newest first: the ids are read in portions, and the payments by id. A sharded database does
+ * not join the two. The portions grow, so that a filter which fits few of many needs few statements.
+ */
+async function listByIds(
+  on: Queryable,
+  read: ReadIds,
+  of: { readonly conditions: Conditions; readonly ids: IdRange; readonly limit: number },
+): Promise<FoundPayments> {
+  const rows: PaymentRow[] = [];
+  const startedAt = performance.now();
   let { before } = of.ids;
   for (let portion = of.limit; ;) {
+    const { ids, to } = await read(on, { after: of.ids.after, before }, portion);
+    if (ids.length > 0) {
+      const conditions = new Conditions(of.conditions);
+      conditions.add('p.platform_payment_id = ANY(?::text[])', ids);
+      rows.push(...(await readPage(on, conditions, of.limit - rows.length)));
+    }
+    if (rows.length === of.limit || to === undefined) return { rows };
+    if (performance.now() - startedAt > SEARCH_MS) return { rows, searched_to: to };
+    before = to;
+    portion = Math.min(portion * 4, LARGEST_PORTION);
+  }
+}
+
+function addRange(conditions: Conditions, column: string, { after, before }: IdRange): void {
+  if (after !== undefined) conditions.add(`${column} >= ?`, after);
+  if (before !== undefined) conditions.add(`${column} < ?`, before);
+}
+
+/** Payments that ended in this way. */
+function endedIds(status: PaymentStatus): ReadIds {
+  return async (on, range, portion) => {
     const ends = new Conditions();
     // Literals in the statement, so that the plan can use the partial index. The index's own condition (status IN …) follows from
     // this; written out as well, it would be counted twice, and the plan would read and sort all of them.
     ends.add(`a.event = 'payment_ended' AND a.detail ->> 'status' = '${status}'`);
-    if (of.ids.after !== undefined) ends.add('a.platform_payment_id >= ?', of.ids.after);
-    if (before !== undefined) ends.add('a.platform_payment_id < ?', before);
+    addRange(ends, 'a.platform_payment_id', range);
     const ended = await on.query<Pick<PaymentRow, 'platform_payment_id'>>(
       `SELECT a.platform_payment_id FROM duebridge_platform.audit a
         ${ends.where} ORDER BY a.platform_payment_id DESC LIMIT $${ends.values.length + 1}`,
       [...ends.values, portion],
     );
-    if (ended.length > 0) {
-      const conditions = new Conditions(of.conditions);
-      const ids = ended.map((row) => row.platform_payment_id);
-      conditions.add('p.platform_payment_id = ANY(?::text[])', ids);
-      page.push(...(await readPage(on, conditions, of.limit - page.length)));
-    }
-    if (page.length === of.limit || ended.length < portion) return page;
-    before = ended.at(-1)?.platform_payment_id;
-    portion = Math.min(portion * 4, LARGEST_PORTION);
-  }
+    const ids = ended.map((row) => row.platform_payment_id);
+    return { ids, to: ended.length < portion ? undefined : ids.at(-1) };
+  };
+}
+
+/** Least rows of attempts read at once: counting needs a few for each payment. */
+const LEAST_ATTEMPTS = 2_000;
+
+/** Payments with at least so many recorded calls. */
+function attemptedIds(least: number): ReadIds {
+  return async (on, range, wanted) => {
+    const portion = Math.max(wanted, LEAST_ATTEMPTS);
+    const tried = new Conditions();
+    addRange(tried, 'platform_payment_id', range);
+    const at = tried.values.length;
+    const read = await on.query<{ id: string; isMany: boolean; rows: number }>(
+      `SELECT t.platform_payment_id AS id, ${CALLS} >= $${at + 2} AS "isMany", count(*)::int AS rows
+         FROM (SELECT platform_payment_id, entries FROM duebridge_platform.attempts
+                ${tried.where} ORDER BY platform_payment_id DESC LIMIT $${at + 1}) AS t
+        GROUP BY 1 ORDER BY 1 DESC`,
+      [...tried.values, portion, least],
+    );
+    const isEnd = read.reduce((sum, { rows }) => sum + rows, 0) < portion;
+    // The portion may end in the middle of a payment's rows: it is read again as the first of the next one.
+    const whole = isEnd || read.length === 1 ? read : read.slice(0, -1);
+    return {
+      ids: whole.filter(({ isMany }) => isMany).map(({ id }) => id),
+      to: isEnd ? undefined : whole.at(-1)?.id,
+    };
+  };
 }
 
 /** Determines how to find a payment with this id: by the first kind of id that matches. */

@@ -81,6 +81,15 @@ export async function fillTables(database: Database, count: number): Promise<voi
          SELECT id, decode(lpad(to_hex(n), 64, '0'), 'hex'), decode(lpad(to_hex(n), 64, '0'), 'hex'), gen_random_uuid(),
                 ('00000000-0000-7000-8000-' || lpad(to_hex(n), 12, '0'))::uuid FROM made`,
       );
+      // Two rows for one payment in 40, with twelve calls together; one row with two calls for the others.
+      await tx.query(
+        `INSERT INTO duebridge_platform.attempts (platform_payment_id, at, entries)
+         SELECT id, at, jsonb_build_array(jsonb_build_object('kind', 'put', 'at', 0, 'last_at', 0, 'count', 1, 'took_ms', 20, 'result', 'processing'),
+                          jsonb_build_object('kind', 'get', 'at', 1, 'last_at', 9, 'count', 1, 'took_ms', 9, 'result', status)) FROM made
+         UNION ALL
+         SELECT id, at + interval '1 second', jsonb_build_array(jsonb_build_object('kind', 'get', 'at', 1, 'last_at', 9, 'count', 10, 'took_ms', 9,
+                          'result', 'processing')) FROM made WHERE n % 40 = 5`,
+      );
       await tx.query(
         `INSERT INTO duebridge_platform.differences (difference_id, platform_batch_id, partner_id, platform_payment_id, kind, here, there)
          SELECT ('00000000-0000-7000-8000-' || lpad(to_hex(n), 12, '0'))::uuid, 'batch-1-1', 'partner-1', id, 'status', 'failed', 'succeeded'
@@ -98,6 +107,7 @@ export async function fillTables(database: Database, count: number): Promise<voi
     'audit',
     'customers',
     'flow_payments',
+    'attempts',
     'differences',
     'batches',
   ]) {
@@ -136,6 +146,17 @@ export function pagesOf(payment: {
     ['of a partner that is none', list('partner_id=nobody')],
     ['of an amount', list(`amount_in_cents=${payment.amount_in_cents}`)],
     ['of an amount that nobody paid', list('amount_in_cents=99999999999')],
+    ['failed for a reason', list('failure_reason=account+is+closed')],
+    ['failed for a reason that is none', list('failure_reason=nothing+like+this')],
+    ['failed for a reason in an hour', list(`failure_reason=closed&from=${hour.toISOString()}`)],
+    ['in review for a reason', list('stage=review&failure_reason=rejected_422')],
+    ['with many attempts', list('min_attempts=10')],
+    ['with more attempts than any', list('min_attempts=500')],
+    ['processing with many attempts', list('status=processing&min_attempts=10')],
+    [
+      'failed of a partner with many attempts',
+      list('status=failed&partner_id=partner-2&min_attempts=10'),
+    ],
     ['of a day', list(between)],
     ['of an amount on a day', list(`amount_in_cents=${payment.amount_in_cents}&${between}`)],
     ['failed on a day', list(`status=failed&${between}`)],

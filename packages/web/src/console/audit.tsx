@@ -55,11 +55,18 @@ export function AuditPageOf() {
           },
         ]}
       />
-      {data?.next_cursor === null || data === undefined ? null : (
-        <a class="button" href={withQuery({ cursor: data.next_cursor })}>
-          Older
-        </a>
-      )}
+      <p class="buttons">
+        {query.value.get('cursor') === null ? null : (
+          <a class="button" data-newer href={withQuery({ cursor: '' })}>
+            Newest
+          </a>
+        )}
+        {data?.next_cursor === null || data === undefined ? null : (
+          <a class="button" data-older href={withQuery({ cursor: data.next_cursor })}>
+            Older
+          </a>
+        )}
+      </p>
     </>
   );
 }

@@ -12,7 +12,7 @@ import { BatchesPage, BatchPageOf, ReconciliationPage } from './batches.tsx';
 import { OperatorsPage, SettingsPage } from './operators.tsx';
 import { OverviewPage } from './overview.tsx';
 import { PartnerPage, PartnersPage } from './partners.tsx';
-import { announcement, fieldsOf, moveRow, settings } from './parts.tsx';
+import { announcement, fieldsOf, movePage, moveRow, refreshes, settings } from './parts.tsx';
 import { PaymentPageOf, PaymentsPage } from './payments.tsx';
 import { PeoplePage } from './people.tsx';
 import { followLinks, go, link, parts } from './route.ts';
@@ -273,6 +273,14 @@ addEventListener('keydown', (event) => {
     case 'j':
     case 'k':
       moveRow(key === 'j' ? 1 : -1);
+      break;
+    case 'h':
+    case 'l':
+      movePage(key === 'l' ? 1 : -1);
+      break;
+    case 'r':
+      refreshes.value += 1;
+      announcement.value = 'Read again.';
       break;
     case 'x':
       document.activeElement?.closest('tr[data-row]')?.querySelector<HTMLElement>('input')?.click();

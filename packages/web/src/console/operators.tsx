@@ -156,7 +156,10 @@ export function SettingsPage() {
           ['/', 'search'],
           ['j k', 'next and previous row'],
           ['Enter', 'open the row'],
+          ['h l', 'page before and next page'],
           ['x', 'pick the row'],
+          ['r', 'read again now'],
+          ['Ctrl K', 'go to a page, or to an id'],
           [
             'g o · g p · g u · g t · g b · g r · g a · g e',
             'overview, payments, bulk, partners, batches, reconciliation, audit, people',

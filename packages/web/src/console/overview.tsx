@@ -46,7 +46,13 @@ export function OverviewPage() {
             columns={[
               {
                 head: 'Reason',
-                cell: (one) => <a href={`${link('payments')}?stage=review`}>{one.reason}</a>,
+                cell: (one) => (
+                  <a
+                    href={`${link('payments')}?${new URLSearchParams({ stage: 'review', failure_reason: one.reason })}`}
+                  >
+                    {one.reason}
+                  </a>
+                ),
               },
               { head: 'Payments', number: true, cell: (one) => one.count },
               { head: 'Oldest waits', cell: (one) => age(one.oldest_at) },
@@ -59,7 +65,16 @@ export function OverviewPage() {
             keyOf={(one) => one.reason}
             empty="No payment failed."
             columns={[
-              { head: 'Reason', cell: (one) => one.reason },
+              {
+                head: 'Reason',
+                cell: (one) => (
+                  <a
+                    href={`${link('payments')}?${new URLSearchParams({ status: 'failed', failure_reason: one.reason, last: range })}`}
+                  >
+                    {one.reason}
+                  </a>
+                ),
+              },
               { head: 'Payments', number: true, cell: (one) => one.count },
               { head: 'The previous period', number: true, cell: (one) => one.before },
             ]}

@@ -104,6 +104,9 @@ export interface Read<T> {
   readonly again: () => void;
 }
 
+/** Counts how often the key r asked every read of the page to read again. */
+export const refreshes = signal(0);
+
 /** Reads when `key` changes, and every few seconds while the page is visible. `live: false` reads once. */
 export function useRead<T>(key: string, read: () => Promise<T>, { live = true } = {}): Read<T> {
   const [state, setState] = useState<{ key: string; data?: T; error?: string }>({ key });
@@ -132,7 +135,7 @@ export function useRead<T>(key: string, read: () => Promise<T>, { live = true } 
       gone = true;
       clearTimeout(timer);
     };
-  }, [key, turn]);
+  }, [key, turn, refreshes.value]);
   const mine = state.key === key;
   return {
     data: mine ? state.data : undefined,
@@ -200,12 +203,36 @@ export function Table<Row>(props: {
   );
 }
 
+/** Rows of one page: what the admin API gives at once. */
+export const PAGE_ROWS = 50;
+
+/** The rows of the page's tables, and the place of the row that has the keyboard; -1 for none. */
+function rowsAndPlace(): { rows: HTMLElement[]; at: number } {
+  const rows = [...document.querySelectorAll<HTMLElement>('main tr[data-row]')];
+  return { rows, at: rows.findIndex((row) => row.contains(document.activeElement)) };
+}
+
+/** Moves the keyboard to the row at this place, to its link. */
+export function focusRow(at: number): void {
+  rowsAndPlace().rows[at]?.querySelector<HTMLElement>('a, button')?.focus();
+}
+
 /** Moves the keyboard's row by `step` and focuses its link. */
 export function moveRow(step: number): void {
-  const rows = [...document.querySelectorAll<HTMLElement>('main tr[data-row]')];
-  const at = rows.findIndex((row) => row.contains(document.activeElement));
-  const next = rows[at === -1 ? (step > 0 ? 0 : rows.length - 1) : at + step];
-  next?.querySelector<HTMLElement>('a, button')?.focus();
+  const { rows, at } = rowsAndPlace();
+  focusRow(at === -1 ? (step > 0 ? 0 : rows.length - 1) : at + step);
+}
+
+/** Moves a page down or up: within the rows that are shown, and then by the page's own link or button. */
+export function movePage(step: 1 | -1): void {
+  const { rows, at } = rowsAndPlace();
+  const to = Math.max(at, 0) + step * PAGE_ROWS;
+  if (rows[to] !== undefined) focusRow(to);
+  else {
+    const turn = document.querySelector<HTMLElement>(step > 0 ? '[data-older]' : '[data-newer]');
+    if (turn !== null) turn.click();
+    else focusRow(step > 0 ? rows.length - 1 : 0);
+  }
 }
 
 // Acts -----------------------------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ import type {
   UnmaskedAccount,
 } from '@duebridge/contract';
 import type { TargetedSubmitEvent } from 'preact';
-import { useEffect, useState } from 'preact/hooks';
+import { useEffect, useRef, useState } from 'preact/hooks';
 import { get, post, self } from './api.ts';
 import { planRun } from './bulk-runs.ts';
 import {
@@ -24,10 +24,13 @@ import {
   announcement,
   Facts,
   fieldsOf,
+  focusRow,
   isViewer,
   lasting,
   moment,
   money,
+  PAGE_ROWS,
+  refreshes,
   setting,
   settings,
   Status,
@@ -35,7 +38,7 @@ import {
   Trouble,
   useRead,
 } from './parts.tsx';
-import { go, link, query, secret, withQuery } from './route.ts';
+import { go, keepHere, keptHere, link, query, secret, withQuery } from './route.ts';
 
 const DAY_MS = 86_400_000;
 
@@ -52,15 +55,35 @@ const views: readonly (readonly [string, string])[] = [
   ['Needs a human', 'stage=review'],
   ['Overdue', 'overdue=true'],
   ['Failed', 'status=failed'],
+  ['Failed today', 'status=failed&day=today'],
+  ['Amount mismatch', 'stage=review&failure_reason=mismatch_amount'],
+  ['Many attempts', 'status=processing&min_attempts=10'],
   ['Yesterday', 'day=yesterday'],
   ['Unsettled', 'unsettled=true'],
 ];
 
+/** The times before now that the address may name. */
+const PRESETS: Readonly<Record<string, readonly [words: string, ms: number]>> = {
+  '15m': ['last 15 minutes', 900_000],
+  '1h': ['last hour', 3_600_000],
+  '24h': ['last 24 hours', DAY_MS],
+  '7d': ['last 7 days', 7 * DAY_MS],
+  '30d': ['last 30 days', 30 * DAY_MS],
+};
+
 /**
- * The filter in the form of the admin API. A named day such as "yesterday" stays a name in the address, because its date changes.
+ * The filter in the form of the admin API. A named day such as "yesterday", and a time before now, stay names in the address, because
+ * their dates change.
  */
 function filterOf(params: URLSearchParams): Record<string, string> {
-  const { day: named, amount, ...filter } = Object.fromEntries(params) as Record<string, string>;
+  const {
+    day: named,
+    last,
+    amount,
+    ...filter
+  } = Object.fromEntries(params) as Record<string, string>;
+  const before = PRESETS[last ?? '']?.[1];
+  if (before !== undefined) filter['from'] = new Date(Date.now() - before).toISOString();
   const date = named === 'yesterday' ? day(-1) : named === 'today' ? day(0) : named;
   if (date !== undefined) {
     filter['from'] = `${date}T00:00:00Z`;
@@ -85,28 +108,36 @@ function ownViews(): Record<string, string> {
   }
 }
 
+/** The list as it was left, for Back: its rows, of whatever number of pages. */
+let left: { readonly key: string; readonly page: PaymentPage } | undefined;
+
 export function PaymentsPage() {
   const text = query.value.toString();
-  const filter = filterOf(query.value);
   const personal = secret.value;
-  const isSearch = personal['account_id'] !== undefined || personal['email'] !== undefined;
-  const key = JSON.stringify([filter, personal]);
-  const { data, error, again } = useRead(
-    key,
-    () =>
-      isSearch
-        ? post<PaymentPage>('/payments/search', { ...filter, ...personal })
-        : get<PaymentPage>(`/payments?${new URLSearchParams(filter)}`),
-    // The audit records each search for a person, so search only once.
-    { live: !isSearch },
-  );
-  const [shown, setShown] = useState<{ key: string; page: PaymentPage }>();
+  const { account_id, email } = personal;
+  const isSearch = account_id !== undefined || email !== undefined;
+  const key = JSON.stringify([text, account_id, email]);
+  const readPage = (cursor?: string): Promise<PaymentPage> => {
+    // Now, because "the last hour" is another one at each read.
+    const filter = { ...filterOf(query.value), ...(cursor === undefined ? {} : { cursor }) };
+    return isSearch
+      ? post<PaymentPage>('/payments/search', { ...filter, account_id, email })
+      : get<PaymentPage>(`/payments?${new URLSearchParams(filter)}`);
+  };
+  // The audit records each search for a person, so search only once.
+  const { data, error, again } = useRead(key, () => readPage(), { live: !isSearch });
+  const [shown, setShown] = useState(left);
   const [own, setOwn] = useState(ownViews);
-  const [picked, setPicked] = useState<ReadonlySet<string>>(new Set());
-  // Rows keep their positions: known payments are updated in place, and new ones appear after a click on a button.
+  const [picked, setPicked] = useState<ReadonlySet<string>>(
+    () => new Set((keptHere('picked') ?? '').split(' ').filter((id) => id !== '')),
+  );
+  const [failed, setFailed] = useState<string>();
+  const isRefresh = useRef(false);
+  // Rows keep their positions: known payments are updated in place, and new ones appear after a click on a button, or the key r.
   useEffect(() => {
     if (data === undefined) return;
-    if (shown?.key !== key) {
+    if (shown?.key !== key || shown.page.payments.length === 0 || isRefresh.current) {
+      isRefresh.current = false;
       setShown({ key, page: data });
       return;
     }
@@ -114,7 +145,19 @@ export function PaymentsPage() {
     const payments = shown.page.payments.map((one) => fresh.get(one.platform_payment_id) ?? one);
     setShown({ key, page: { ...shown.page, payments } });
   }, [data]);
+  useEffect(() => {
+    isRefresh.current = refreshes.value > 0;
+  }, [refreshes.value]);
   const page = shown?.key === key ? shown.page : data;
+  useEffect(() => {
+    if (page !== undefined) left = { key, page };
+  }, [page]);
+  // Back shows the list where it was left.
+  const isThere = page !== undefined;
+  useEffect(() => {
+    if (isThere) scrollTo(0, Number(keptHere('scroll') ?? 0));
+  }, [key, isThere]);
+  useEffect(() => keepHere({ picked: [...picked].join(' ') }), [picked]);
   const known = new Set(page?.payments.map((one) => one.platform_payment_id));
   const fresh = data?.payments.filter((one) => !known.has(one.platform_payment_id)) ?? [];
   useEffect(() => {
@@ -123,11 +166,17 @@ export function PaymentsPage() {
   const more = page?.next_cursor ?? null;
   const loadMore = async (): Promise<void> => {
     if (page === undefined || more === null) return;
-    const next = isSearch
-      ? await post<PaymentPage>('/payments/search', { ...filter, ...personal, cursor: more })
-      : await get<PaymentPage>(`/payments?${new URLSearchParams({ ...filter, cursor: more })}`);
-    setShown({ key, page: { ...next, payments: [...page.payments, ...next.payments] } });
+    try {
+      const next = await readPage(more);
+      setFailed(undefined);
+      setShown({ key, page: { ...next, payments: [...page.payments, ...next.payments] } });
+      announcement.value = `${next.payments.length} more`;
+      requestAnimationFrame(() => focusRow(page.payments.length));
+    } catch (trouble) {
+      setFailed(trouble instanceof Error ? trouble.message : String(trouble));
+    }
   };
+  const filter = filterOf(query.value);
   const saveView = (): void => {
     const name = prompt('Name of this view');
     if (name === null || name.trim() === '') return;
@@ -153,7 +202,8 @@ export function PaymentsPage() {
         </button>
       </nav>
       <Filters />
-      <Trouble error={error} />
+      <Chips />
+      <Trouble error={error ?? failed} />
       <div class="pill" role="status">
         {fresh.length > 0 && data !== undefined ? (
           <button type="button" onClick={() => setShown({ key, page: data })}>
@@ -168,7 +218,7 @@ export function PaymentsPage() {
           caption="Payments, newest first"
           rows={page.payments}
           keyOf={(one) => one.platform_payment_id}
-          empty="No payments match."
+          empty={more === null ? 'No payments match.' : 'None found yet: search further back.'}
           columns={[
             ...(self.value?.role === 'viewer' ? [] : [pickColumn(picked, setPicked)]),
             ...shownColumns(),
@@ -179,8 +229,10 @@ export function PaymentsPage() {
       <ColumnChoice />
       <p class="buttons">
         {more === null ? null : (
-          <button type="button" onClick={() => void loadMore()}>
-            More
+          <button type="button" data-older onClick={() => void loadMore()}>
+            {(page?.payments.length ?? 0) % PAGE_ROWS === 0 && page?.payments.length !== 0
+              ? 'More'
+              : 'Search further back'}
           </button>
         )}
         <button type="button" onClick={again}>
@@ -318,6 +370,7 @@ export const paymentColumns = [
     ),
   },
   { head: 'Partner', cell: (one: PaymentView) => one.partner_id },
+  { head: 'Mode', cell: (one: PaymentView) => <Mode mode={one.mode} /> },
   { head: 'Account', cell: (one: PaymentView) => one.masked_account_id },
   { head: 'Amount', number: true as const, cell: (one: PaymentView) => money(one.amount_in_cents) },
   { head: 'Confirmed', cell: (one: PaymentView) => moment(one.created_at) },
@@ -340,6 +393,11 @@ const moreColumns = [
   { head: 'Posted', cell: (one: PaymentView) => moment(one.posted_at) },
 ];
 
+/** Test payments are marked, so that nobody takes one for money. */
+function Mode({ mode }: { mode: PaymentView['mode'] }) {
+  return mode === 'test' ? <span class="mode">test</span> : <>live</>;
+}
+
 async function copyCommand(params: URLSearchParams): Promise<void> {
   const flags: Readonly<Record<string, string>> = {
     status: '--status',
@@ -348,12 +406,17 @@ async function copyCommand(params: URLSearchParams): Promise<void> {
     platform_batch_id: '--batch',
     amount: '--amount',
     id: '--id',
+    failure_reason: '--failure-reason',
+    min_attempts: '--attempts',
   };
   const words = [...params].flatMap(([name, value]) => {
     if (name === 'overdue' || name === 'unsettled') return [`--${name}`];
     if (name === 'day') {
       const date = value === 'yesterday' ? day(-1) : value === 'today' ? day(0) : value;
       return ['--from', date, '--to', date];
+    }
+    if (name === 'last') {
+      return ['--from', new Date(Date.now() - (PRESETS[value]?.[1] ?? 0)).toISOString()];
     }
     const flag = flags[name];
     return flag === undefined ? [] : [flag, `'${value.replaceAll("'", String.raw`'\''`)}'`];
@@ -382,8 +445,11 @@ function Filters() {
         id: field('id'),
         amount,
         day: field('day'),
+        last: field('last'),
         partner_id: field('partner_id'),
         status: field('status'),
+        failure_reason: field('failure_reason'),
+        min_attempts: field('min_attempts'),
       }),
       personal,
     );
@@ -421,6 +487,36 @@ function Filters() {
             ))}
           </select>
         </label>
+        <label>
+          Time
+          <select name="last" value={params.get('last') ?? ''}>
+            <option value="">any</option>
+            {Object.entries(PRESETS).map(([name, [words]]) => (
+              <option key={name} value={name}>
+                {words}
+              </option>
+            ))}
+          </select>
+        </label>
+        <label>
+          Reason
+          <input
+            name="failure_reason"
+            value={params.get('failure_reason') ?? ''}
+            maxLength={120}
+            size={18}
+          />
+        </label>
+        <label>
+          Attempts, at least
+          <input
+            name="min_attempts"
+            type="number"
+            min={1}
+            max={999_999}
+            value={params.get('min_attempts') ?? ''}
+          />
+        </label>
         {maySearch ? (
           <>
             <label>
@@ -448,6 +544,41 @@ function Filters() {
       </form>
       <Trouble error={trouble} />
     </search>
+  );
+}
+
+/** What the filters of the address are called. */
+const FILTERS: Readonly<Record<string, string>> = {
+  status: 'status',
+  stage: 'stage',
+  partner_id: 'partner',
+  platform_batch_id: 'batch',
+  amount: 'amount',
+  day: 'day',
+  last: 'time',
+  from: 'from',
+  to: 'to',
+  id: 'id',
+  overdue: 'overdue',
+  unsettled: 'unsettled',
+  failure_reason: 'reason',
+  min_attempts: 'attempts, at least',
+};
+
+/** Every filter that is on, also those that a view set and the form does not show; each can be removed. */
+function Chips() {
+  const on = [...query.value].filter(([name]) => name in FILTERS);
+  if (on.length === 0) return null;
+  return (
+    <ul class="chips" aria-label="Filters that are on">
+      {on.map(([name, value]) => (
+        <li key={name}>
+          <a href={withQuery({ [name]: '' })} title="Remove this filter">
+            {FILTERS[name]}: {PRESETS[value]?.[0] ?? value} <span aria-hidden="true">×</span>
+          </a>
+        </li>
+      ))}
+    </ul>
   );
 }
 
@@ -497,6 +628,7 @@ export function PaymentPageOf({ id }: { id: string }) {
           ['Payment', <code>{id}</code>],
           ['At the partner', <code>{payment.payment_id ?? '–'}</code>],
           ['Partner', <a href={link('partners', payment.partner_id)}>{payment.partner_id}</a>],
+          ['Mode', payment.mode === 'test' ? 'test: no money moves' : 'live'],
           ['Account', account ?? payment.masked_account_id],
           [
             'Batch',

@@ -37,9 +37,18 @@ export function link(...path: readonly string[]): string {
   return [BASE, ...path.map(encodeURIComponent)].join('/');
 }
 
+/** Keeps a value with this history entry, where Back finds it again. */
+export function keepHere(change: Readonly<Record<string, string>>): void {
+  history.replaceState({ ...stateOf(), ...change }, '');
+}
+
+/** What was kept with this history entry. */
+export const keptHere = (name: string): string | undefined => stateOf()[name];
+
 /** Goes to an address of the console. */
 export function go(to: string, state: Readonly<Record<string, string>> = {}): void {
   if (to === address.value && Object.keys(state).length === 0) return;
+  keepHere({ scroll: String(Math.round(scrollY)) });
   history.pushState(state, '', to);
   address.value = to;
   secret.value = state;
