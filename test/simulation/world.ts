@@ -383,7 +383,7 @@ async function everyTwoSeconds(world: World, ms: number, rows: Rows): Promise<vo
   }
 }
 
-function registration(side: SimulatedPartner): Partner {
+export function registration(side: SimulatedPartner): Partner {
   return {
     partner_id: side.name,
     name: side.name,

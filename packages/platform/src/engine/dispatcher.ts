@@ -669,7 +669,8 @@ export class Dispatcher {
           queue.forgive((one) => {
             if (one.ownFaults > 0) return 'retry';
             one.tries = 0;
-            one.at = now;
+            // Before those that came meanwhile: a payment that came last is preferred, and must not be one that has failed.
+            one.at = Math.min(now, one.failedAt ?? now);
             return laneOf(one);
           });
           this.pump(queue);
@@ -683,13 +684,16 @@ export class Dispatcher {
         return;
       case 'fails':
         if (signal.restMs !== undefined) queue.closeFor(now, signal.restMs);
-        if (queue.failed(now, clock.random())) {
+        if (queue.failed(now, clock.random(), signal.isAnswer)) {
           log.error(
             { partner_id, reason: signal.reason },
             'the partner is failing; only trial calls are sent',
           );
           this.#metrics.broken(partner_id, true);
         }
+        return;
+      case 'fails_alone':
+        queue.failedAlone(now);
         return;
       case 'too_fast':
         if (signal.restMs === undefined) queue.slowDown(now);

@@ -8,7 +8,9 @@
  *
  * The breaker and the holds concern the partner, so a failure counts only if it says something about the partner. It is the
  * payment's own failure if, since that payment's previous call, the partner answered other payments normally (payment-steps.ts
- * decides).
+ * decides). A payment that was never tried has no such history, so what an open breaker lets through depends on the kind of failure
+ * (decision 180): one trial at a time if the partner cannot be reached, half of the budget for payments that have not failed if it
+ * answers with errors, and trials at growing intervals if it refuses. The first normal answer ends each of them.
  */
 import { newSettlementTimes, type SettlementTimes } from './poll-schedule.ts';
 
@@ -17,6 +19,9 @@ export interface Due {
   /** Monotonic milliseconds. */
   at: number;
 }
+
+/** Reading this many takes a few microseconds; reading the million that a worker may hold would take milliseconds at each call. */
+const LATEST_AMONG = 1_024;
 
 /** A heap by due time. */
 export class DueHeap<T extends Due> {
@@ -44,14 +49,19 @@ export class DueHeap<T extends Due> {
     return this.#remove(0);
   }
 
-  /** Takes the item that became due last, among those due at `now`. Reads the whole heap, so it is for trials, not for every call. */
+  /**
+   * Takes the item that became due last, among those due at `now`. Where more than LATEST_AMONG wait it looks only at the end of the
+   * heap, where the last ones to come usually are, and may take an earlier one.
+   */
   popLatest(now: number): T | undefined {
-    let latest: number | undefined;
-    let latestAt = Number.NEGATIVE_INFINITY;
-    for (const [index, item] of this.#items.entries()) {
-      if (item.at > now || item.at < latestAt) continue;
+    const items = this.#items;
+    let latest = (items[0]?.at ?? Number.POSITIVE_INFINITY) <= now ? 0 : undefined;
+    let latestAt = items[0]?.at ?? 0;
+    for (let index = Math.max(1, items.length - LATEST_AMONG); index < items.length; index += 1) {
+      const at = items[index]?.at ?? Number.POSITIVE_INFINITY;
+      if (at > now || at < latestAt) continue;
       latest = index;
-      latestAt = item.at;
+      latestAt = at;
     }
     return latest === undefined ? undefined : this.#remove(latest);
   }
@@ -108,14 +118,29 @@ const PARTS: Readonly<Record<QueueLane, number>> = { submit: 0.75, poll: 0.75, r
 const BREAKER_THRESHOLD = 5;
 /** A trial that takes longer than this does not block the next one: the partner may have recovered, and the call may be lost. */
 const TRIAL_MS = 2_000;
+/**
+ * Fraction of the budget that payments which have not failed may use while the partner answers every call with an error. It can be
+ * reached, so each of them costs it one short call, and the first that it can take ends the trial.
+ */
+const FAILING_PART = 0.5;
+/** A refusal is taken to concern the partner only if it has answered no payment normally for this long. */
+const REFUSES_ALL_MS = 1_000;
+/** Interval of trials after a refusal, until it is clear whether it concerns the partner: forty at most. */
+const SUSPECT_MS = 25;
+/** While payments have failed within this time, those that came last go first, */
+const TROUBLED_MS = 5_000;
+/** except every fourth call, so that what came before them is tried as well. */
+const OLDEST_EVERY = 4;
 /** The token bucket holds this fraction of a second: enough for an even stream, too little for a burst that would strain the partner. */
 const BURST_S = 0.1;
 /** 429 answers within this time count once: calls in flight when the first arrived do not slow us down further. */
 const ONE_SLOWDOWN_MS = 500;
+/** A partner that answers this many calls normally for each 429 has no limit that we exceed: the 429 concerns that payment. */
+const NORMAL_FOR_EACH_429 = 10;
 /** A partner that does not apply Prefer: wait is asked again after this, since it may have been upgraded. */
 const ASK_TO_WAIT_AGAIN_MS = 10 * 60_000;
-/** Calls per second are never slowed below this: less would look like an outage. */
-const LEAST_RATE = 0.5;
+/** While fewer calls a second are sent, a 429 slows down none but its payment: each payment's own delay is enough. */
+const SLOWED_FROM = 10;
 
 /** What could start now. */
 export type Turn<T> =
@@ -166,22 +191,32 @@ export class PartnerQueue<T extends Due> {
   #tokens = 0;
   #filledAt = 0;
   #failures = 0;
+  /** The last of the failures in a row was an answer, so the partner can be reached. */
+  #isReached = false;
+  /** Monotonic time of the last failure or refusal, whatever it concerned. */
+  #troubledAt = Number.NEGATIVE_INFINITY;
   #trips = 0;
   /** Nothing starts before this: Retry-After, or a pause. */
   #restsUntil = 0;
-  /** Nothing starts before this: a confirmed hold, until the next trial. */
+  /** No retry starts before this: a confirmed hold, until the next trial. */
   #heldUntil = 0;
+  /** The same for payments that have not failed: they are tried sooner, because the hold may not concern them. */
+  #freshHeldUntil = 0;
+  /** Confirmed refusals in a row. */
+  #refusals = 0;
   /** The breaker allows no retry before this. */
   #brokenUntil = 0;
   #startedAt = Number.NEGATIVE_INFINITY;
   /** A refusal put the queue on trial: the next one confirms the hold. */
   #isSuspected = false;
-  /** Whether the last trial took the payment that came last. */
-  #isLatestNext = false;
+  /** Calls chosen while payments fail. */
+  #chosen = 0;
   /** Calls per second after the last 429, and when that was. */
   #slowed: { readonly rate: number; readonly at: number } | undefined;
   /** Calls started within the second that begins at `from`, and in the one before. */
   #measured = { from: 0, count: 0, before: 0 };
+  /** Normal answers and 429s since the second that begins at `from`. */
+  #answers = { from: 0, normal: 0, tooMany: 0 };
 
   /** `maxBreakMs` is how late the recovery of a partner that was down is noticed at worst (PL9, LV8). */
   constructor(partner_id: string, firstBreakMs: number, maxBreakMs: number) {
@@ -249,7 +284,11 @@ export class PartnerQueue<T extends Due> {
     }
     const lane = this.#choose(now);
     const later = this.#dueAfter(now);
-    if (lane === undefined) return { kind: 'full', until: later, short: this.share < this.cap };
+    if (lane === undefined) {
+      if (!this.onTrial) return { kind: 'full', until: later, short: this.share < this.cap };
+      const next = this.#startedAt + TRIAL_MS;
+      return { kind: 'wait', until: Math.min(next, later ?? next), short: false };
+    }
     const ready = this.readyAt(now, lane);
     if (ready > now) {
       // An entry that is due later may be allowed to start earlier.
@@ -273,12 +312,20 @@ export class PartnerQueue<T extends Due> {
     this.#fill(now);
     const rate = this.#rateAt(now);
     const token = this.#tokens >= 1 ? now : now + ((1 - this.#tokens) / rate) * 1_000;
-    // A payment that has not failed may be the trial a second after the last one: it must not wait behind failed ones.
-    const broken =
+    const own =
       lane === 'retry'
-        ? this.#brokenUntil
-        : Math.min(this.#brokenUntil, this.#startedAt + this.#firstBreakMs);
-    return Math.max(now, token, this.#restsUntil, this.#heldUntil, broken);
+        ? Math.max(this.#brokenUntil, this.#heldUntil)
+        : Math.max(this.#freshHeldUntil, this.#freshTrialAt(rate));
+    return Math.max(now, token, this.#restsUntil, own);
+  }
+
+  /** When a payment that has not failed may be the next trial: it must not wait behind those that have. */
+  #freshTrialAt(rate: number): number {
+    if (this.held !== undefined) return this.#startedAt + SUSPECT_MS;
+    if (!this.onTrial) return 0;
+    // An answer proves that the partner can be reached and costs it little; a timeout may mean that it can take no more.
+    const gap = this.#isReached ? 1_000 / (rate * FAILING_PART) : this.#firstBreakMs;
+    return this.#startedAt + Math.min(this.#firstBreakMs, gap);
   }
 
   /** True when a payment that is due now would not have to wait for the partner to come back. */
@@ -315,7 +362,10 @@ export class PartnerQueue<T extends Due> {
    */
   succeeded(now: number): boolean {
     const was = this.onTrial;
+    this.#answersAt(now).normal += 1;
     this.#heldUntil = 0;
+    this.#freshHeldUntil = 0;
+    this.#refusals = 0;
     this.workedAt = now;
     this.#failures = 0;
     this.#trips = 0;
@@ -331,9 +381,16 @@ export class PartnerQueue<T extends Due> {
     for (const item of waiting) this.push(item, laneOf(item));
   }
 
-  /** Records a failure of the partner. True when this opened the breaker. */
-  failed(now: number, random: number): boolean {
+  /** Records that a payment failed, or was refused, by itself. */
+  failedAlone(now: number): void {
+    this.#troubledAt = now;
+  }
+
+  /** Records a failure of the partner; `isAnswer` when it did answer, with an error. True when this opened the breaker. */
+  failed(now: number, random: number, isAnswer: boolean): boolean {
     this.#failures += 1;
+    this.#isReached = isAnswer;
+    this.#troubledAt = now;
     if (this.#failures < BREAKER_THRESHOLD) return false;
     // Ignore failures of calls that started before the breaker opened.
     if (this.#brokenUntil > now) return false;
@@ -344,9 +401,10 @@ export class PartnerQueue<T extends Due> {
   }
 
   /**
-   * Records a refusal that concerns all calls. After the first refusal only one trial at a time may start; the refusal of
-   * another payment, or of the same one again, confirms it, and then nothing starts for `ms`. `forAll`: nothing needs confirming.
-   * True when the reason is new.
+   * Records a refusal that may concern all calls. After the first only one trial at a time may start. A further one confirms it,
+   * unless the partner has answered another payment normally within the last second. Then no retry starts for `ms`, and no payment
+   * that has not failed for a time that grows from the first pause of the breaker to `ms`. `forAll`: the call could not even be
+   * sent, which needs no confirming and concerns every payment. True when the reason is new.
    */
   refused(
     now: number,
@@ -357,20 +415,46 @@ export class PartnerQueue<T extends Due> {
     },
   ): boolean {
     const isNews = this.held !== refusal.reason;
-    const isConfirmed = refusal.forAll || this.#isSuspected;
+    const isConfirmed =
+      refusal.forAll || (this.#isSuspected && now - this.workedAt >= REFUSES_ALL_MS);
     this.held = refusal.reason;
     this.#isSuspected = true;
-    if (isConfirmed) this.#heldUntil = Math.max(this.#heldUntil, now + refusal.ms);
+    this.#troubledAt = now;
+    if (!isConfirmed) return isNews;
+    this.#heldUntil = Math.max(this.#heldUntil, now + refusal.ms);
+    // Refusals of calls that started before the pause tell nothing new.
+    if (this.#freshHeldUntil > now && !refusal.forAll) return isNews;
+    const freshMs = refusal.forAll
+      ? refusal.ms
+      : this.#firstBreakMs * 2 ** Math.min(this.#refusals, 20);
+    this.#refusals += 1;
+    this.#freshHeldUntil = Math.max(this.#freshHeldUntil, now + Math.min(refusal.ms, freshMs));
     return isNews;
   }
 
-  /** 429 without a Retry-After: halve the rate that was actually sent, then raise it slowly. */
+  /**
+   * 429 without a Retry-After: halve the rate that was actually sent, then raise it slowly. Not where few calls are sent or hardly any
+   * gets a 429: then only those payments wait, each for its own delay.
+   */
   slowDown(now: number): void {
+    this.#troubledAt = now;
+    const answers = this.#answersAt(now);
+    answers.tooMany += 1;
+    if (answers.normal >= answers.tooMany * NORMAL_FOR_EACH_429) return;
     if (this.#slowed !== undefined && now - this.#slowed.at < ONE_SLOWDOWN_MS) return;
     const { from, count, before } = this.#measured;
     const sent = now - from >= 1_000 ? count : Math.max(count, before);
-    const rate = Math.max(LEAST_RATE, Math.min(this.#rateAt(now), Math.max(1, sent)) / 2);
-    this.#slowed = { rate, at: now };
+    if (sent < SLOWED_FROM) return;
+    this.#slowed = { rate: Math.min(this.#rateAt(now), sent) / 2, at: now };
+  }
+
+  /** The answers of this second and the one before. */
+  #answersAt(now: number): { normal: number; tooMany: number } {
+    const { from, normal, tooMany } = this.#answers;
+    if (now - from >= 2_000) this.#answers = { from: now, normal: 0, tooMany: 0 };
+    else if (now - from >= 1_000)
+      this.#answers = { from: now, normal: normal / 2, tooMany: tooMany / 2 };
+    return this.#answers;
   }
 
   /** Calls per second now: what this worker registered for, less while the partner has asked for less. */
@@ -386,18 +470,24 @@ export class PartnerQueue<T extends Due> {
   #room(now: number): number {
     if (this.rate === 0) return 0;
     if (!this.onTrial) return this.share;
-    return Math.min(this.share, now >= this.#startedAt + TRIAL_MS ? this.inFlight + 1 : 1);
+    const trials = now >= this.#startedAt + TRIAL_MS ? this.inFlight + 1 : 1;
+    const isFailing = this.#isReached && this.held === undefined;
+    return Math.min(
+      this.share,
+      Math.max(trials, isFailing ? Math.floor(this.share * FAILING_PART) : 0),
+    );
   }
 
   /**
-   * The next of a lane: the one that is due first. Of the trials every other is the payment that came last: behind 40 payments that
+   * The next of a lane: the one that is due first. While payments fail, most calls are for those that came last: behind hundreds that
    * the partner cannot take, the first healthy one is then tried at once, and its success ends the trial for all (LV3).
    */
   #next(now: number, lane: QueueLane, isCurrent: (item: T) => boolean): T | undefined {
     const heap = this.#lanes[lane];
-    if (!this.onTrial || lane === 'retry') return heap.pop();
-    this.#isLatestNext = !this.#isLatestNext;
-    if (!this.#isLatestNext) return heap.pop();
+    const isTroubled = this.onTrial || now - this.#troubledAt < TROUBLED_MS;
+    if (!isTroubled || lane === 'retry') return heap.pop();
+    this.#chosen += 1;
+    if (this.#chosen % OLDEST_EVERY === 0) return heap.pop();
     let item = heap.popLatest(now);
     while (item !== undefined && !isCurrent(item)) item = heap.popLatest(now);
     return item;
@@ -406,15 +496,22 @@ export class PartnerQueue<T extends Due> {
   /** The lane that is due and whose turn it is; undefined when every due lane has reached its limit. */
   #choose(now: number): QueueLane | undefined {
     const due = LANES.filter((lane) => (this.#lanes[lane].peek()?.at ?? Infinity) <= now);
-    // On trial, a payment that has not failed goes first: its result says more about the partner.
-    if (this.onTrial) return due[0];
     let chosen: QueueLane | undefined;
     for (const lane of due) {
-      const most = Math.max(1, Math.ceil(this.share * PARTS[lane]));
+      const most = this.#mostOf(lane, now);
+      // On trial, a payment that has not failed goes first: its result says more about the partner.
+      if (this.onTrial && lane === 'retry' && chosen !== undefined) continue;
       if (this.#underWay[lane] >= most) continue;
       if (chosen === undefined || this.#turns[lane] < this.#turns[chosen]) chosen = lane;
     }
     return chosen;
+  }
+
+  /** Maximum of calls of a lane in flight. On trial, one retry at a time; the room for trials limits the rest. */
+  #mostOf(lane: QueueLane, now: number): number {
+    if (!this.onTrial) return Math.max(1, Math.ceil(this.share * PARTS[lane]));
+    if (lane !== 'retry' || now >= this.#startedAt + TRIAL_MS) return Number.POSITIVE_INFINITY;
+    return 1;
   }
 
   /** The earliest due time among the lanes that have nothing due now. */

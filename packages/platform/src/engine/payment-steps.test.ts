@@ -370,6 +370,7 @@ test('refused credentials hold the partner, or one payment when the others are a
     },
   );
   assert.deepEqual(submitted(SENT, held, { status: 401 }, { workedAt: NOW }), {
+    signal: { kind: 'fails_alone' },
     breaches: ['refused_alone_credentials'],
     memory: { tries: 1, failedAt: NOW, ownFaults: 1 },
     next: 30_000,
@@ -378,7 +379,7 @@ test('refused credentials hold the partner, or one payment when the others are a
 
 test('an unknown outcome is retried, and counts against the partner only if other payments fail too [RU5 LV3]', () => {
   assert.deepEqual(submitted({ ...SENT, tries: 1 }, TIMEOUT, { status: undefined }), {
-    signal: { kind: 'fails', reason: 'timeout', restMs: undefined },
+    signal: { kind: 'fails', reason: 'timeout', isAnswer: false, restMs: undefined },
     breaches: [],
     memory: { tries: 2, failedAt: NOW, ownFaults: 0 },
     next: 300,
@@ -401,7 +402,7 @@ test('an unknown outcome is retried, and counts against the partner only if othe
   assert.equal(own({ failedAt: NOW - 1, ownFaults: 1 }, NOW - 2_000), 0);
   assert.equal(own({ failedAt: NOW - 1, ownFaults: 0 }, NOW - 1_999), 0);
   assert.equal(own({ failedAt: NOW - 1, ownFaults: 2 }, NOW - 90_000), 2);
-  assert.equal(submitted(SENT, TIMEOUT, {}, { workedAt: NOW }).signal, undefined);
+  assert.deepEqual(submitted(SENT, TIMEOUT, {}, { workedAt: NOW }).signal, { kind: 'fails_alone' });
 });
 
 test('a Retry-After slows the whole partner, until only one payment gets it again and again', () => {
@@ -419,11 +420,13 @@ test('a Retry-After slows the whole partner, until only one payment gets it agai
   assert.deepEqual(submitted(SENT, down, { status: 503, ...rest }).signal, {
     kind: 'fails',
     reason: 'server_error',
+    isAnswer: true,
     restMs: 10_500,
   });
   assert.deepEqual(submitted(SENT, down, { status: 500, ...rest }).signal, {
     kind: 'fails',
     reason: 'server_error',
+    isAnswer: true,
     restMs: undefined,
   });
   const alone = { workedAt: NOW };
@@ -432,14 +435,13 @@ test('a Retry-After slows the whole partner, until only one payment gets it agai
     restMs: 10_500,
   });
   const again = { ...SENT, tries: 1 };
-  assert.equal(submitted(again, down, { status: 503, ...rest }, alone).signal, undefined);
-  assert.deepEqual(submitted(again, busy, { status: 429, ...rest }, alone).signal, {
-    kind: 'too_fast',
-    restMs: undefined,
-  });
+  const itself = { kind: 'fails_alone' };
+  assert.deepEqual(submitted(again, down, { status: 503, ...rest }, alone).signal, itself);
+  assert.deepEqual(submitted(again, busy, { status: 429, ...rest }, alone).signal, itself);
   assert.deepEqual(submitted(again, down, { status: 503, ...rest }).signal, {
     kind: 'fails',
     reason: 'server_error',
+    isAnswer: true,
     restMs: 10_500,
   });
 });

@@ -140,8 +140,15 @@ export interface StepTimes {
 /** What an answer says about the partner as a whole. */
 export type PartnerSignal =
   | { readonly kind: 'works' }
-  /** It failed to answer normally, which counts for the breaker. */
-  | { readonly kind: 'fails'; readonly reason: string; readonly restMs: number | undefined }
+  /** It failed to answer normally, which counts for the breaker. `isAnswer`: it did answer, so it can be reached. */
+  | {
+      readonly kind: 'fails';
+      readonly reason: string;
+      readonly isAnswer: boolean;
+      readonly restMs: number | undefined;
+    }
+  /** The payment failed, and others do not: nothing is known against the partner. */
+  | { readonly kind: 'fails_alone' }
   /** It asked for a pause, or for fewer calls if it did not say for how long. */
   | { readonly kind: 'too_fast'; readonly restMs: number | undefined }
   /** An operator must act before calls can succeed. `forAll`: the call was not even sent. */
@@ -228,6 +235,7 @@ export function decide(
 }
 
 const WORKS: PartnerSignal = { kind: 'works' };
+const ALONE: PartnerSignal = { kind: 'fails_alone' };
 const FUNDED: Partial<PaymentMemory> = { funded: true, tries: 0 };
 const ANSWERED: Partial<PaymentMemory> = {
   tries: 0,
@@ -429,7 +437,7 @@ function held(
   const ownFaults = facts.status === undefined ? 0 : countOwn(payment, facts, around);
   return {
     ...(ownFaults > 0
-      ? { breaches: [`refused_alone_${reason}`] }
+      ? { signal: ALONE, breaches: [`refused_alone_${reason}`] }
       : {
           signal: { kind: 'held', reason, forAll: facts.status === undefined },
           breaches: [],
@@ -451,29 +459,30 @@ function unknown(
   const ownFaults = countOwn(payment, facts, around);
   const signal = signalOf(payment, reason, ownFaults > 0, facts, around);
   return {
-    ...(signal === undefined ? {} : { signal }),
+    signal,
     breaches: reason === 'redirect' ? ['redirect'] : [],
     memory: { tries, failedAt: around.now, ownFaults },
     next: later(retryIn(tries, around), facts, around),
   };
 }
 
-/** What a failed call says about the partner; nothing when the payment fails alone. */
+/** What a failed call says about the partner. */
 function signalOf(
   payment: Readonly<PaymentMemory>,
   reason: UnknownReason,
   isOwnFault: boolean,
   facts: AnswerFacts,
   around: Surroundings,
-): PartnerSignal | undefined {
+): PartnerSignal {
   const asksForRest = facts.status === 429 || facts.status === 503;
   // The first request for a pause applies to all payments. One repeated to this payment alone, while others are answered, applies
   // to it alone.
   const isItsOwn = isOwnFault && payment.tries > 0;
   const restMs = asksForRest && !isItsOwn ? retryAfter(facts, around) : undefined;
-  if (reason === 'too_many_requests') return { kind: 'too_fast', restMs };
-  if (!isOwnFault) return { kind: 'fails', reason, restMs };
-  return restMs === undefined ? undefined : { kind: 'too_fast', restMs };
+  if (reason === 'too_many_requests' && !isItsOwn) return { kind: 'too_fast', restMs };
+  const isAnswer = facts.status !== undefined;
+  if (!isOwnFault) return { kind: 'fails', reason, isAnswer, restMs };
+  return restMs === undefined ? ALONE : { kind: 'too_fast', restMs };
 }
 
 /** A payment that has failed alone this often is itself the cause, whatever the partner does meanwhile. */

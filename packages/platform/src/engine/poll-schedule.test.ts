@@ -249,9 +249,9 @@ function started(
 
 test('the breaker opens after failures in a row, tries one call at a time, and closes at the first answer', () => {
   const queue = openQueue();
-  for (let failure = 0; failure < 4; failure += 1) assert.equal(queue.failed(0, 0.5), false);
+  for (let failure = 0; failure < 4; failure += 1) assert.equal(queue.failed(0, 0.5, false), false);
   assert.equal(queue.onTrial, false);
-  assert.equal(queue.failed(0, 0.5), true);
+  assert.equal(queue.failed(0, 0.5, false), true);
   for (const name of ['a', 'b', 'c']) queue.push(item(name), 'retry');
   let now = queue.readyAt(0);
   assert.ok(now >= 500);
@@ -259,7 +259,7 @@ test('the breaker opens after failures in a row, tries one call at a time, and c
   assert.equal(trial.kind, 'start');
   assert.equal(queue.take(now, all).kind, 'wait', 'one trial at a time');
   for (let count = 0; count < 30; count += 1) {
-    queue.failed(now, 0.999);
+    queue.failed(now, 0.999, false);
     const ready = queue.readyAt(now);
     assert.ok(ready - now <= 2_000, 'recovery is noticed within two seconds');
     now = ready;
@@ -272,7 +272,7 @@ test('the breaker opens after failures in a row, tries one call at a time, and c
 test('behind payments that a partner cannot take, the first healthy one is tried within a second', () => {
   const queue = openQueue();
   for (let count = 0; count < 40; count += 1) queue.push(item(`bad ${count}`, count), 'submit');
-  for (let count = 0; count < 5; count += 1) queue.failed(100, 0.999);
+  for (let count = 0; count < 5; count += 1) queue.failed(100, 0.999, false);
   queue.push(item('good', 200), 'submit');
   const tried: string[] = [];
   let now = 200;
@@ -281,7 +281,7 @@ test('behind payments that a partner cannot take, the first healthy one is tried
     if (turn.kind === 'start') {
       tried.push(turn.item.name);
       queue.ended(turn.lane);
-      queue.failed(now, 0.999);
+      queue.failed(now, 0.999, false);
     } else {
       assert.equal(turn.kind, 'wait');
       if (turn.kind === 'wait') now = turn.until;
@@ -289,7 +289,7 @@ test('behind payments that a partner cannot take, the first healthy one is tried
   }
   assert.ok(now - 200 <= 1_000, `${now - 200} ms`);
   // The oldest are tried as well: one that keeps coming does not shut them out.
-  for (let turns = 0; turns < 2;) {
+  for (let turns = 0; turns < 4;) {
     const turn = queue.take(now, all);
     if (turn.kind === 'start') {
       tried.push(turn.item.name);
@@ -324,10 +324,10 @@ test('an item is removed from the middle of a heap, and the rest keeps its order
 test('while the breaker is open, due payments that have not failed are tried first, within a second', () => {
   const queue = openQueue();
   for (let count = 0; count < 40; count += 1) queue.push(item('bad'), 'retry');
-  for (let count = 0; count < 20; count += 1) queue.failed(count, 0.999);
+  for (let count = 0; count < 20; count += 1) queue.failed(count, 0.999, false);
   const [first] = started(queue, 20, 2_000, 1);
   assert.equal(first?.name, 'bad');
-  queue.failed(first.at, 0.999);
+  queue.failed(first.at, 0.999, false);
   queue.push(item('good', first.at + 1), 'submit');
   const [next] = started(queue, first.at + 1, 5_000, 1);
   assert.equal(next?.name, 'good');
@@ -336,7 +336,7 @@ test('while the breaker is open, due payments that have not failed are tried fir
 
 test('a trial that hangs does not delay the next one', () => {
   const queue = openQueue();
-  for (let count = 0; count < 5; count += 1) queue.failed(0, 0);
+  for (let count = 0; count < 5; count += 1) queue.failed(0, 0, false);
   queue.push(item('a'), 'retry');
   queue.push(item('b'), 'retry');
   const now = queue.readyAt(0);
@@ -350,7 +350,7 @@ test('a trial that hangs does not delay the next one', () => {
 test('after a hanging trial the next one starts at the time given, at any fraction of a millisecond', () => {
   for (let tried = 0; tried < 500; tried += 1) {
     const queue = openQueue();
-    for (let count = 0; count < 5; count += 1) queue.failed(10_000, 0.5);
+    for (let count = 0; count < 5; count += 1) queue.failed(10_000, 0.5, false);
     for (const name of ['a', 'b', 'c']) queue.push(item(name), 'retry');
     // Two seconds later the fraction has one binary digit less, because 16,384 lies between.
     const now = queue.readyAt(14_400 + tried * 3.1234567);
@@ -440,10 +440,77 @@ test('the refusal of one payment lets a trial through, and the refusal of anothe
   queue.push(item('other'), 'submit');
   assert.equal(started(queue, 100, 100)[0]?.name, 'other');
   assert.equal(queue.refused(100, refusal), false);
-  queue.push(item('third', 100), 'submit');
-  assert.deepEqual(started(queue, 100, 59_000), []);
+  queue.push(item('refused'), 'retry');
+  assert.deepEqual(started(queue, 100, 59_000), [], 'a retry waits for the whole hold');
   assert.equal(queue.succeeded(60_200), true);
-  assert.equal(started(queue, 60_200, 10)[0]?.name, 'third');
+  assert.equal(started(queue, 60_200, 10)[0]?.name, 'refused');
+});
+
+test('while a hold lasts, payments that have not failed are tried after one second, two, four, up to the hold', () => {
+  const queue = openQueue();
+  const refusal = { reason: 'credentials', ms: 60_000, forAll: false };
+  const waited: number[] = [];
+  let now = 0;
+  queue.refused(now, refusal);
+  for (let trial = 0; trial < 9; trial += 1) {
+    queue.refused(now, refusal);
+    // Refused as well, by a call that was in flight: tells nothing new.
+    queue.refused(now, refusal);
+    queue.push(item('new', now), 'submit');
+    const [next] = started(queue, now, 120_000, 1);
+    assert(next);
+    waited.push((next.at - now) / 1_000);
+    now = next.at;
+  }
+  assert.deepEqual(waited, [1, 2, 4, 8, 16, 32, 60, 60, 60]);
+  // A call that could not even be sent concerns every payment.
+  queue.refused(now, { ...refusal, forAll: true });
+  queue.push(item('new', now), 'submit');
+  assert.deepEqual(started(queue, now, 59_000), []);
+});
+
+test('a refusal beside payments that are answered holds nobody', () => {
+  const queue = openQueue();
+  const refusal = { reason: 'credentials', ms: 60_000, forAll: false };
+  for (let second = 0; second < 10; second += 1) {
+    queue.succeeded(second * 1_000);
+    for (let refused = 1; refused < 10; refused += 1) {
+      queue.refused(second * 1_000 + refused * 100, refusal);
+    }
+    queue.push(item('healthy', second * 1_000 + 900), 'submit');
+    assert.equal(started(queue, second * 1_000 + 900, 100, 1)[0]?.name, 'healthy');
+  }
+});
+
+test('while a partner answers every call with an error, payments that have not failed have half of its budget', () => {
+  const queue = openQueue();
+  for (let count = 0; count < 200; count += 1) queue.push(item('new'), 'submit');
+  for (let count = 0; count < 20; count += 1) queue.push(item('failed'), 'retry');
+  for (let count = 0; count < 5; count += 1) queue.failed(0, 0.5, true);
+  const tried = started(queue, 0, 1_000);
+  const of = (name: string): number => tried.filter((one) => one.name === name).length;
+  assert.ok(of('new') >= 45 && of('new') <= 51, `${of('new')}`);
+  assert.equal(of('failed'), 0);
+  // One that cannot be reached is spared, whatever it answered before.
+  queue.failed(1_000, 0.5, false);
+  assert.ok(started(queue, 1_000, 3_000).length <= 4);
+});
+
+test('a 429 for one payment in many, or where few calls are sent, slows nobody else', () => {
+  const calls = (rate: number, limited: number): number => {
+    const queue = openQueue();
+    for (let second = 0; second < 5; second += 1) {
+      const from = second * 1_000;
+      for (let count = 0; count < rate; count += 1) queue.push(item('call', from), 'submit');
+      for (const { at } of started(queue, from, 999)) queue.succeeded(at);
+      for (let count = 0; count < limited; count += 1) queue.slowDown(from + 999);
+    }
+    for (let count = 0; count < 90; count += 1) queue.push(item('call', 5_000), 'submit');
+    return started(queue, 5_000, 999).length;
+  };
+  assert.equal(calls(50, 1), 90);
+  assert.equal(calls(5, 3), 90);
+  assert.ok(calls(50, 10) < 50);
 });
 
 test('an empty queue says so, and drops what is no longer current', () => {
@@ -474,6 +541,6 @@ test('half of the calls may be waiting reads at a partner that waits, one at a p
   assert.equal(queue.canWait(600_999), false);
   assert.equal(queue.canWait(601_000), true);
   queue.waits = true;
-  for (let failure = 0; failure < 5; failure += 1) queue.failed(0, 0.5);
+  for (let failure = 0; failure < 5; failure += 1) queue.failed(0, 0.5, false);
   assert.equal(queue.canWait(0), false, 'a partner that is down holds no call open');
 });

@@ -1,0 +1,193 @@
+/**
+ * Healthy payments beside others that the same partner cannot take: the real engine with the times of production, in virtual time,
+ * so that minutes of trouble take a second.
+ */
+import type { Json } from '@duebridge/contract';
+import { seededRandom } from '@duebridge/runtime/testing';
+import type { PartnerRow } from './history.ts';
+import type { Partner } from '../../packages/platform/src/partners/registry.ts';
+import { healthyDatabase, type SimulatedPostgres } from './database.ts';
+import { History } from './history.ts';
+import { healthyNetwork } from './network.ts';
+import type { Request, Response, SimulatedPartner } from './partners.ts';
+import { World } from './time.ts';
+import { Processor, WorkerProcess, type Surroundings } from './worker.ts';
+import { registration } from './world.ts';
+
+/** What the partner answers for a sick payment; undefined to accept it, and never to end it. */
+export type Sickness = (request: Request, world: World) => Promise<Response | undefined>;
+
+/** One stream of healthy payments, and what happens beside it. */
+export interface Scene {
+  readonly sick: Sickness;
+  /** Sick payments confirmed at once, just before the stream begins. */
+  readonly count: number;
+  /** Interval of further sick payments; none if it is left out. */
+  readonly sickEveryMs?: number;
+  /** How long the first sick payments are alone. */
+  readonly aheadMs?: number;
+  readonly everyMs?: number;
+  readonly seconds?: number;
+  readonly budget?: Partial<Partner['budget']>;
+}
+
+/** How the healthy payments of a scene fared. Ascending; Infinity for a payment that did not get there. */
+export interface Fared {
+  /** Milliseconds from the confirm to the end that the customer sees. */
+  readonly ends: readonly number[];
+  /** Milliseconds from the confirm to the partner's answer to the PUT. */
+  readonly puts: readonly number[];
+  /** Calls for sick payments, by milliseconds after they were confirmed. */
+  readonly sickCalls: readonly number[];
+}
+
+/** An answer that a partner gives when it cannot take a payment. */
+export function refusal(status: number, more: { readonly retryAfter?: string } = {}): Response {
+  return { kind: 'http', status, json: { code: 'NOT_NOW', message: 'no' }, ...more };
+}
+
+/** How long the partner takes to post a healthy payment. */
+const SETTLE_MS = 100;
+const HEALTHY_CENTS = 300;
+const SICK_CENTS = 100;
+
+/** A partner whose sick payments are those of accounts that are named so. */
+class SickPartner implements SimulatedPartner {
+  readonly name = 'acme';
+  readonly biller_id = 'acme';
+  readonly isWrong = false;
+  readonly isForgetful = false;
+  readonly #world: World;
+  readonly #sick: Sickness;
+  readonly #payments = new Map<string, { record: Record<string, Json>; readonly at: number }>();
+
+  constructor(world: World, sick: Sickness) {
+    this.#world = world;
+    this.#sick = sick;
+  }
+
+  async handle(request: Request): Promise<Response> {
+    const { id, body, account_id } = request;
+    const isSick = account_id === 'sick';
+    const refused = isSick ? await this.#sick(request, this.#world) : undefined;
+    if (refused !== undefined) return refused;
+    const now = new Date(this.#world.now()).toISOString();
+    let known = this.#payments.get(id);
+    if (known === undefined) {
+      if (body === undefined) return refusal(404);
+      const record = {
+        payment_id: `P-${this.#payments.size}`,
+        platform_payment_id: id,
+        ...body,
+        status: 'processing',
+        initiated_at: now,
+        posted_at: null,
+      };
+      known = { record, at: this.#world.elapsed };
+      this.#payments.set(id, known);
+    }
+    const isPosted = known.record['posted_at'] !== null;
+    if (!isSick && !isPosted && this.#world.elapsed - known.at >= SETTLE_MS) {
+      known.record = { ...known.record, status: 'succeeded', posted_at: now };
+    }
+    return { kind: 'http', status: 200, json: known.record };
+  }
+
+  heal(): void {
+    // It stays as it is.
+  }
+
+  rows(): Promise<PartnerRow[]> {
+    return Promise.resolve([]);
+  }
+
+  postings(): Promise<{ id: string; cents: number }[]> {
+    return Promise.resolve([]);
+  }
+
+  stop(): Promise<void> {
+    return Promise.resolve();
+  }
+}
+
+/** Plays one scene to its end. */
+export async function play(postgres: SimulatedPostgres, scene: Scene): Promise<Fared> {
+  const { sick, count, sickEveryMs, aheadMs = 250, everyMs = 250, seconds = 10 } = scene;
+  const world = new World(seededRandom(1));
+  const history = new History(() => world.elapsed);
+  await postgres.begin(world);
+  const side = new SickPartner(world, sick);
+  const known = registration(side);
+  const partner: Partner = {
+    ...known,
+    budget: {
+      max_concurrent_calls: 64,
+      max_calls_per_second: 1_000,
+      call_timeout_ms: 15_000,
+      wait_seconds: 0,
+      ...scene.budget,
+    },
+  };
+  await postgres.look(
+    `INSERT INTO duebridge_platform.partners (partner_id, name, kind, biller_id, base_url, auth_method, auth_public, auth_sealed)
+     VALUES ('acme', 'acme', 'biller', 'acme', 'https://partner.example', 'key', '{}', 'x')`,
+  );
+  const around: Surroundings = {
+    world,
+    postgres,
+    databaseFaults: healthyDatabase(),
+    networkFaults: healthyNetwork(),
+    history,
+    processor: new Processor(world),
+    bugs: [],
+    partners: new Map([['acme', { partner, side }]]),
+  };
+  const worker = new WorkerProcess(around, 'worker');
+  void worker.start();
+  await world.run(5_000);
+  const pay = (account_id: string, cents: number): void => {
+    void worker.confirm('acme', account_id, cents);
+  };
+  // The first payment waits for the first share of the budget.
+  pay('well', 1);
+  await world.run(5_000);
+  const begun = world.elapsed;
+  const end = aheadMs + seconds * 1_000;
+  for (let made = 0; made < count; made += 1) pay('sick', SICK_CENTS);
+  for (let at = sickEveryMs ?? end; at < end; at += sickEveryMs ?? end) {
+    world.after(at, () => pay('sick', SICK_CENTS));
+  }
+  for (let at = aheadMs; at < end; at += everyMs) world.after(at, () => pay('well', HEALTHY_CENTS));
+  await world.run(end + 5_000);
+  worker.process.kill();
+  if (around.bugs.length > 0) throw new Error(around.bugs.join('\n'));
+
+  const isHealthy = new Map<string, boolean>();
+  const endedAt = new Map<string, number>();
+  const putAt = new Map<string, number>();
+  for (const event of history.events) {
+    const first = (times: Map<string, number>, id: string): void => {
+      if (!times.has(id)) times.set(id, event.at);
+    };
+    if (event.kind === 'confirmed') isHealthy.set(event.id, event.cents === HEALTHY_CENTS);
+    if (event.kind === 'told' && event.status !== 'processing') first(endedAt, event.id);
+    if (event.kind === 'answered') first(putAt, event.id);
+  }
+  const since = (times: Map<string, number>): number[] =>
+    history.events
+      .flatMap((event) =>
+        event.kind === 'confirmed' && event.cents === HEALTHY_CENTS
+          ? [(times.get(event.id) ?? Infinity) - event.at]
+          : [],
+      )
+      .toSorted((a, b) => a - b);
+  return {
+    ends: since(endedAt),
+    puts: since(putAt),
+    sickCalls: history.events.flatMap((event) =>
+      event.kind === 'sent' && event.at >= begun && isHealthy.get(event.id) === false
+        ? [event.at - begun]
+        : [],
+    ),
+  };
+}

@@ -1,0 +1,70 @@
+/**
+ * No payment waits for another, with the pauses and limits of production (LV3): whatever a partner does to some payments, the healthy
+ * ones beside them end as if they were alone. In virtual time, so a busy machine changes nothing.
+ */
+import assert from 'node:assert/strict';
+import test, { describe } from 'node:test';
+import { play, refusal, type Fared, type Scene, type Sickness } from './beside.ts';
+import { SimulatedPostgres } from './database.ts';
+
+/** A partner that bears little, so that every call for a sick payment is missing elsewhere. */
+const SMALL = { max_concurrent_calls: 8, max_calls_per_second: 20 };
+const always =
+  (...response: Parameters<typeof refusal>): Sickness =>
+  () =>
+    Promise.resolve(refusal(...response));
+
+const SCENES: readonly (readonly [what: string, scene: Scene])[] = [
+  ['40 payments are answered 500', { sick: always(500), count: 40, budget: SMALL, seconds: 5 }],
+  ['200 payments are answered 500', { sick: always(500), count: 200, budget: SMALL, seconds: 5 }],
+  ['one payment is answered 403', { sick: always(403), count: 1, seconds: 3 }],
+  ['40 payments are answered 401', { sick: always(401), count: 40, budget: SMALL, seconds: 5 }],
+  ['one payment is answered 429', { sick: always(429), count: 1, everyMs: 100, seconds: 4 }],
+];
+
+describe('with the pauses of production', async () => {
+  const postgres = await SimulatedPostgres.open();
+  const alone = await play(postgres, { sick: always(500), count: 0, budget: SMALL, seconds: 5 });
+
+  for (const [what, scene] of SCENES) {
+    test(`${what} forever, and others of the same partner end as if they were alone [LV3]`, async (t) => {
+      const beside = await play(postgres, scene);
+      t.diagnostic(`alone ${told(alone)}; beside ${told(beside)}`);
+      assert.ok(at(beside.ends, 0.5) <= at(alone.ends, 0.5) * 1.5);
+      assert.ok(at(beside.ends, 1) <= at(alone.ends, 1) + 1_000);
+      assert.ok(at(beside.puts, 1) <= at(alone.puts, 1) + 1_000);
+    });
+  }
+
+  test('a partner that is down is called no more often than before, whoever waits for it [LV3 LV8]', async (t) => {
+    const hang: Sickness = () => Promise.resolve({ kind: 'silent' });
+    for (const [what, sick, most] of [
+      // Half of the budget for payments that were never tried, and one trial of a failed one every two seconds at most.
+      ['answers 500', always(500), 100 + 20],
+      ['answers 401', always(401), 8 + 4],
+      ['hangs', hang, 8 + 10],
+    ] as const) {
+      const { sickCalls } = await play(postgres, {
+        sick,
+        count: 60,
+        everyMs: 60_000,
+        seconds: 1,
+        aheadMs: 10_000,
+        budget: SMALL,
+      });
+      const calls = sickCalls.filter((after) => after < 10_000).length;
+      t.diagnostic(`${what}: ${calls} calls in ten seconds`);
+      assert.ok(calls > 4 && calls <= most, `${what}: ${calls} calls`);
+    }
+  });
+});
+
+function at(times: readonly number[], part: number): number {
+  return times[Math.min(times.length - 1, Math.floor(times.length * part))] ?? Infinity;
+}
+
+function told({ ends, puts }: Fared): string {
+  const of = (times: readonly number[]): string =>
+    [0.5, 0.99, 1].map((part) => Math.round(at(times, part))).join(' ');
+  return `ends ${of(ends)}, PUTs ${of(puts)} ms`;
+}
