@@ -1,9 +1,17 @@
-/** Changes that the tables themselves reject, whatever the code does. */
+/** Changes that the tables themselves reject, whatever the code does, and steps that the fence refuses. */
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import { constraintOf, type Database } from '@duebridge/runtime';
 import { idleWorker, engineRig, type EngineRig, writer } from '../engine/testing.ts';
-import { advance, ARRIVALS, findPayment, insertPayment, paymentsOfSession } from './payments.ts';
+import {
+  advance,
+  ARRIVALS,
+  findNews,
+  findPayment,
+  insertPayment,
+  paymentsOfSession,
+} from './payments.ts';
+import * as standing from './standing.ts';
 import { listPayments } from './payment-search.ts';
 import { batchFor } from '../reconciliation/batch.ts';
 
@@ -224,4 +232,116 @@ test('payments are listed newest first, page by page, and found by their session
   const [mine, ...none] = await paymentsOfSession(rig.database, 'session-1');
   assert.equal(mine?.platform_payment_id, rig.id);
   assert.deepEqual(none, []);
+});
+
+test('of a batch of steps, the late and the foreign change nothing, and hold up no other [PL4 PL10 EE8]', async (t) => {
+  const rig = await standing.ground(t);
+  const { database } = rig;
+  const [first, second] = [await rig.standing('dispatching'), await rig.standing('dispatching')];
+  const [foreign, moved] = [
+    await rig.standing('dispatching', standing.FOREIGN),
+    await rig.standing('accepted'),
+  ];
+  const ended = await rig.standing('accepted');
+  const payment_id = 'P';
+  const [initiated_at, posted_at] = ['2026-03-01T10:00:00Z', '2026-03-01T10:00:05Z'];
+  await database.query(
+    `UPDATE duebridge_platform.payments SET status = 'succeeded', stage = 'ended', posted_at = now(), ended_at = now()
+      WHERE platform_payment_id = $1`,
+    [ended],
+  );
+  const unchanged = await standing.bystanders(rig);
+  const before = await standing.lines(rig);
+  const at = new Date(Date.now() - 1_000).toISOString();
+  const accept = { from: 'dispatching', to: 'accepted', payment_id, initiated_at } as const;
+  assert.deepEqual(
+    await advance(database, { worker_id: standing.ME, at }, [
+      { ...accept, platform_payment_id: foreign },
+      { ...accept, platform_payment_id: first },
+      { ...accept, platform_payment_id: moved },
+      { ...accept, platform_payment_id: ended },
+      {
+        platform_payment_id: second,
+        from: 'dispatching',
+        to: 'review',
+        review_reason: 'rejected_422',
+        rejection_message: 'no such account',
+        detail: { answer: 422 },
+      },
+    ]),
+    [false, true, false, false, true],
+  );
+  assert.equal(await standing.lines(rig), before + 2);
+  const one = await findPayment(database, first);
+  assert.deepEqual(
+    [one?.stage, one?.payment_id, one?.accepted_at, one?.slot, one?.posted_at],
+    ['accepted', 'P', at, standing.MINE, null],
+  );
+  const other = await findPayment(database, second);
+  assert.deepEqual(
+    [other?.stage, other?.review_reason, other?.rejection_message, other?.accepted_at, other?.slot],
+    // Nobody drives it until an operator has decided.
+    ['review', 'rejected_422', 'no such account', null, null],
+  );
+  assert.deepEqual(await standing.lastLine(rig, second), [
+    standing.ME,
+    'payment_review',
+    { answer: 422 },
+  ]);
+  assert.equal((await findPayment(database, foreign))?.stage, 'dispatching');
+  await unchanged();
+
+  // A partner that forgot the payment took it again under another id: the former one is kept as evidence (decision 22).
+  const again = { platform_payment_id: first } as const;
+  const mine = { worker_id: standing.ME, at: new Date().toISOString() };
+  await advance(database, mine, [{ ...again, from: 'accepted', to: 'dispatching' }]);
+  await advance(database, mine, [
+    { ...accept, ...again, payment_id: 'Q', initiated_at: posted_at },
+  ]);
+  const taken = await findPayment(database, first);
+  assert.deepEqual(
+    [taken?.payment_id, Date.parse(taken?.initiated_at ?? '')],
+    ['Q', Date.parse(posted_at)],
+  );
+  assert.deepEqual((await standing.lastLine(rig, first))[2], { former_payment_id: 'P' });
+  // The same id once more: the time of the first acceptance stays.
+  await advance(database, mine, [{ ...again, from: 'accepted', to: 'dispatching' }]);
+  await advance(database, mine, [{ ...accept, ...again, payment_id: 'Q' }]);
+  assert.equal(
+    Date.parse((await findPayment(database, first))?.initiated_at ?? ''),
+    Date.parse(posted_at),
+  );
+});
+
+test('funds are reserved with the step that needs them, once [PL7]', async (t) => {
+  const rig = await standing.ground(t);
+  const [reserved, not] = [await rig.standing('created'), await rig.standing('created')];
+  const acts = (): Promise<object[]> =>
+    rig.database.query(
+      'SELECT platform_payment_id AS id, act, amount_in_cents AS cents FROM duebridge_platform.sandbox_funds',
+    );
+  const step = { from: 'created', to: 'dispatching' } as const;
+  const order = { platform_payment_id: reserved, funding_method: 'sandbox_bank' };
+  // The step's answer was lost once before: its funds are there already.
+  await rig.funding.authorize({ ...order, amount_in_cents: 700 });
+  assert.deepEqual(
+    await advance(rig.database, writer(standing.ME), [
+      { ...step, platform_payment_id: reserved, reserves: true },
+      { ...step, platform_payment_id: not },
+    ]),
+    [true, true],
+  );
+  assert.deepEqual(await acts(), [{ id: reserved, act: 'authorize', cents: 700 }]);
+});
+
+test('a watcher is told of payments that stand elsewhere than it knows, and of no other', async (t) => {
+  const rig = await standing.ground(t);
+  const [same, moved] = [await rig.standing('created'), await rig.standing('accepted')];
+  await rig.standing('accepted');
+  const known = ['created processing', 'dispatching processing'];
+  const news = await findNews(rig.database, [same, moved], known);
+  assert.deepEqual(
+    news.map((row) => [row.platform_payment_id, row.stage]),
+    [[moved, 'accepted']],
+  );
 });

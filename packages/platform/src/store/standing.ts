@@ -1,0 +1,94 @@
+/** Test support: payments that stand in any stage, in slots of the worker under test and of another. */
+import assert from 'node:assert/strict';
+import type { PaymentStage } from '@duebridge/contract';
+import { idleWorker, engineRig, writer, type EngineRig } from '../engine/testing.ts';
+import { batchFor } from '../reconciliation/batch.ts';
+import { advance, findPayments, insertPayment, type Advance } from './payments.ts';
+
+/** The worker under test. */
+export const ME = 'me';
+/** A slot of it, and one of another worker. */
+export const [MINE, FOREIGN] = [7, 8];
+/** When the partner says that it accepted them. */
+export const ACCEPTED_AT = '2026-03-01T10:00:00.000Z';
+
+/** A database with a partner and two workers. */
+export interface Ground extends EngineRig {
+  /** A payment that stands in this stage, in a slot of ours unless told otherwise. */
+  standing(stage: PaymentStage, slot?: number): Promise<string>;
+}
+
+/** Makes it. */
+export async function ground(t: Parameters<typeof engineRig>[0]): Promise<Ground> {
+  const rig = await engineRig(t);
+  await rig.register('acme', 'http://127.0.0.1:9');
+  await idleWorker(rig.database, ME, [MINE]);
+  await idleWorker(rig.database, 'another', [FOREIGN]);
+  const partner = await rig.registry.get('acme');
+  assert(partner);
+  const paths: Partial<Record<PaymentStage, readonly Omit<Advance, 'platform_payment_id'>[]>> = {
+    authorized: [{ from: 'created', to: 'authorized' }],
+    dispatching: [{ from: 'created', to: 'dispatching' }],
+    accepted: [
+      { from: 'created', to: 'dispatching' },
+      { from: 'dispatching', to: 'accepted', payment_id: 'P', initiated_at: ACCEPTED_AT },
+    ],
+    review: [
+      { from: 'created', to: 'dispatching' },
+      { from: 'dispatching', to: 'review', review_reason: 'amount' },
+    ],
+  };
+  const standing = async (stage: PaymentStage, slot = MINE): Promise<string> => {
+    const { platform_payment_id } = await insertPayment(rig.database, {
+      partner_id: 'acme',
+      biller_id: 'acme',
+      account_id: 'A-1',
+      platform_batch_id: await batchFor(rig.database, partner, Date.now()),
+      amount_in_cents: 700,
+      session_id: null,
+      funding_method: 'sandbox_bank',
+      slot,
+      stage: 'created',
+      actor: 'test',
+    });
+    const owner = writer(slot === MINE ? ME : 'another');
+    for (const step of paths[stage] ?? []) {
+      assert.deepEqual(await advance(rig.database, owner, [{ platform_payment_id, ...step }]), [
+        true,
+      ]);
+    }
+    return platform_payment_id;
+  };
+  return { ...rig, standing };
+}
+
+/** One of each stage, and one of another worker: whatever is done to another payment, these stay as they are. */
+export async function bystanders({ database, standing }: Ground): Promise<() => Promise<void>> {
+  const ids = [await standing('dispatching', FOREIGN), await standing('created', FOREIGN)];
+  for (const stage of ['created', 'authorized', 'dispatching', 'accepted', 'review'] as const) {
+    ids.push(await standing(stage));
+  }
+  const look = async (): Promise<object[]> =>
+    (await findPayments(database, ids)).toSorted((one, other) =>
+      one.platform_payment_id < other.platform_payment_id ? -1 : 1,
+    );
+  const before = await look();
+  return async () => assert.deepEqual(await look(), before, 'another payment was changed');
+}
+
+/** The last audit line of a payment: who, what, and its details. */
+export async function lastLine({ database }: EngineRig, id: string): Promise<unknown[]> {
+  const [line] = await database.query<{ actor: string; event: string; detail: object }>(
+    `SELECT actor, event, detail FROM duebridge_platform.audit WHERE platform_payment_id = $1 ORDER BY at DESC LIMIT 1`,
+    [id],
+  );
+  return [line?.actor, line?.event, line?.detail];
+}
+
+/** How many audit lines there are. */
+export async function lines({ database }: EngineRig): Promise<number> {
+  const [row] = await database.query<{ count: number }>(
+    'SELECT count(*) AS count FROM duebridge_platform.audit',
+  );
+  return row?.count ?? 0;
+}

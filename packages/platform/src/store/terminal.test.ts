@@ -1,0 +1,307 @@
+/**
+ * The statements that end payments, settle them, and carry out an operator's act, each over a table in which payments of every stage
+ * and of another worker stand beside the one that is meant. What is at stake: one late, doubled or mistaken step that ends a payment
+ * of somebody else, holds up the others of its batch, or lets funds look settled that are not.
+ */
+import assert from 'node:assert/strict';
+import test from 'node:test';
+import { writer } from '../engine/testing.ts';
+import { findPayment } from './payments.ts';
+import { ACCEPTED_AT, bystanders, FOREIGN, ground, lastLine, lines, ME, MINE } from './standing.ts';
+import {
+  closePayment,
+  endPayments,
+  resumePayment,
+  settlePayments,
+  withdrawPayment,
+  type End,
+} from './terminal.ts';
+
+const POSTED_AT = '2026-03-01T10:00:05.000Z';
+
+const ending = (platform_payment_id: string, more: Partial<End> = {}): End => ({
+  platform_payment_id,
+  from: 'accepted',
+  by: 'partner',
+  ending: {
+    status: 'succeeded',
+    payment_id: 'P',
+    initiated_at: ACCEPTED_AT,
+    posted_at: POSTED_AT,
+    failure_reason: null,
+  },
+  ...more,
+});
+
+test('of a batch of ends, the late, the foreign and the doubled change nothing, and hold up no other [PL4 PL10 RU2]', async (t) => {
+  const rig = await ground(t);
+  const { database, standing } = rig;
+  const [first, second, late] = [
+    await standing('accepted'),
+    await standing('accepted'),
+    await standing('accepted'),
+  ];
+  const [foreign, moved] = [await standing('accepted', FOREIGN), await standing('dispatching')];
+  const unchanged = await bystanders(rig);
+  assert.deepEqual(await endPayments(database, writer(ME), [ending(late)]), [true]);
+  const before = await lines(rig);
+  const at = new Date(Date.now() - 1_000).toISOString();
+  const failed = {
+    status: 'failed',
+    payment_id: 'P',
+    initiated_at: ACCEPTED_AT,
+    posted_at: null,
+    failure_reason: 'account closed',
+  } as const;
+  assert.deepEqual(
+    await endPayments(database, { worker_id: ME, at }, [
+      ending(late, { ending: failed }),
+      ending(first),
+      ending(foreign),
+      ending(moved),
+      ending(second, { ending: failed }),
+    ]),
+    [false, true, false, false, true],
+  );
+  assert.equal(await lines(rig), before + 2, 'one line for each that was ended');
+  const row = await findPayment(database, first);
+  assert.deepEqual(
+    [row?.status, row?.stage, row?.ended_by, row?.posted_at, row?.failure_reason, row?.ended_at],
+    ['succeeded', 'ended', 'partner', POSTED_AT, null, at],
+  );
+  // Nothing has captured the funds yet: whoever drives it next has to.
+  assert.equal(row?.settled_at, null);
+  // It was accepted before it ended, and keeps that time.
+  assert.notEqual(row?.accepted_at, at);
+  assert.equal((await findPayment(database, second))?.failure_reason, 'account closed');
+  assert.equal((await findPayment(database, late))?.status, 'succeeded');
+  assert.equal((await findPayment(database, foreign))?.status, 'processing');
+  assert.equal((await findPayment(database, moved))?.stage, 'dispatching');
+  assert.deepEqual(await lastLine(rig, first), [
+    ME,
+    'payment_ended',
+    { status: 'succeeded', by: 'partner', payment_id: 'P' },
+  ]);
+  await unchanged();
+});
+
+test('an end notes the acceptance that nobody had written, and the funds that it moved [PL7 EE8]', async (t) => {
+  const rig = await ground(t);
+  const { database, standing, funding } = rig;
+  const at = new Date().toISOString();
+  const cases = [
+    { from: 'dispatching', by: 'partner', status: 'succeeded', settles: true },
+    { from: 'dispatching', by: 'partner', status: 'canceled', settles: true },
+    { from: 'dispatching', by: 'partner', status: 'failed', settles: false },
+    { from: 'dispatching', by: 'refusal', status: 'failed', settles: false },
+    { from: 'created', by: 'funding', status: 'failed', settles: false },
+    { from: 'accepted', by: 'partner', status: 'failed', settles: true },
+  ] as const;
+  for (const { from, by, status, settles } of cases) {
+    const id = await standing(from);
+    const order = { platform_payment_id: id, funding_method: 'sandbox_bank', amount_in_cents: 700 };
+    if (by !== 'funding') await funding.authorize(order);
+    const payment_id = by === 'partner' ? 'P' : null;
+    const what = {
+      status,
+      payment_id,
+      initiated_at: by === 'partner' ? ACCEPTED_AT : null,
+      posted_at: status === 'succeeded' ? POSTED_AT : null,
+      failure_reason: status === 'failed' ? 'no' : null,
+    };
+    const one = { platform_payment_id: id, from, by, ending: what, settles };
+    assert.deepEqual(await endPayments(database, { worker_id: ME, at }, [one]), [true]);
+    const row = await findPayment(database, id);
+    const name = JSON.stringify({ from, by, status, settles });
+    assert.deepEqual(
+      [row?.payment_id, row?.initiated_at, row?.posted_at, row?.failure_reason],
+      [what.payment_id, what.initiated_at, what.posted_at, what.failure_reason],
+      name,
+    );
+    assert.deepEqual(
+      [row?.ended_by, row?.settled_at, row?.accepted_at === null],
+      // Declined funds leave nothing to settle; a refusal was never an acceptance.
+      [by, settles || by === 'funding' ? at : null, by !== 'partner'],
+      name,
+    );
+    const funds = await database.query<{ act: string; cents: number; method: string }>(
+      `SELECT act, amount_in_cents AS cents, funding_method AS method FROM duebridge_platform.sandbox_funds
+        WHERE platform_payment_id = $1 AND act <> 'authorize'`,
+      [id],
+    );
+    const act = status === 'succeeded' ? 'capture' : 'void';
+    assert.deepEqual(funds, settles ? [{ act, cents: 700, method: 'sandbox_bank' }] : [], name);
+    assert.deepEqual(
+      (await lastLine(rig, id))[2],
+      {
+        status,
+        by,
+        payment_id,
+        ...(settles ? { funds: status === 'succeeded' ? 'captured' : 'released' } : {}),
+        ...(from === 'dispatching' && by === 'partner' ? { accepted: 'now' } : {}),
+      },
+      name,
+    );
+  }
+});
+
+test('funds that were captured before stop the end that would release them [PL7]', async (t) => {
+  const rig = await ground(t);
+  const id = await rig.standing('accepted');
+  const order = { platform_payment_id: id, funding_method: 'sandbox_bank', amount_in_cents: 700 };
+  await rig.funding.authorize(order);
+  await rig.funding.capture(order);
+  const what = { ...ending(id).ending, status: 'canceled', posted_at: null } as const;
+  await assert.rejects(
+    endPayments(rig.database, writer(ME), [ending(id, { ending: what, settles: true })]),
+  );
+  assert.equal((await findPayment(rig.database, id))?.status, 'processing');
+});
+
+test('settling is noted once, for ended payments of the own slots alone [PL7 PL10]', async (t) => {
+  const rig = await ground(t);
+  const { database, standing } = rig;
+  const unchanged = await bystanders(rig);
+  const failed = { ...ending('').ending, status: 'failed', posted_at: null } as const;
+  const ended = async (more: Partial<End> = {}, slot = MINE): Promise<string> => {
+    const id = await standing('accepted', slot);
+    const owner = writer(slot === MINE ? ME : 'another');
+    assert.deepEqual(await endPayments(database, owner, [ending(id, more)]), [true]);
+    return id;
+  };
+  const captured = await ended();
+  const released = await ended({ ending: { ...failed, failure_reason: 'no' } });
+  const lost = await ended();
+  const foreign = await ended({}, FOREIGN);
+  const open = await standing('accepted');
+  const bystander = await ended();
+  const at = new Date(Date.now() - 1_000).toISOString();
+  const settle = (ids: readonly string[]): Promise<boolean[]> =>
+    settlePayments(
+      database,
+      { worker_id: ME, at },
+      ids.map((id) => ({
+        platform_payment_id: id,
+        ...(id === lost ? { settled: { kind: 'uncollected', reason: 'expired' } as const } : {}),
+      })),
+    );
+  assert.deepEqual(await settle([captured, foreign, released, open, lost]), [
+    true,
+    false,
+    true,
+    false,
+    true,
+  ]);
+  const before = await lines(rig);
+  assert.deepEqual(await settle([captured, released]), [false, false]);
+  assert.equal(await lines(rig), before);
+  assert.equal((await findPayment(database, captured))?.settled_at, at);
+  for (const id of [foreign, open, bystander]) {
+    assert.equal((await findPayment(database, id))?.settled_at, null);
+  }
+  assert.deepEqual(await lastLine(rig, captured), [ME, 'funds_captured', {}]);
+  assert.deepEqual(await lastLine(rig, released), [ME, 'funds_released', {}]);
+  assert.deepEqual(await lastLine(rig, lost), [ME, 'funds_uncollected', { reason: 'expired' }]);
+  await unchanged();
+});
+
+test('an operator withdraws what no PUT can have left, and nothing else [ST4 PL4]', async (t) => {
+  const rig = await ground(t);
+  const { database, standing } = rig;
+  for (const stage of ['created', 'authorized'] as const) {
+    const id = await standing(stage);
+    const unchanged = await bystanders(rig);
+    const row = await withdrawPayment(database, id, 'asked for', 'ada');
+    assert.deepEqual(
+      [row.status, row.stage, row.ended_by, row.slot, row.settled_at],
+      ['canceled', 'ended', 'operator', -1, null],
+    );
+    assert.deepEqual(await lastLine(rig, id), [
+      'ada',
+      'payment_ended',
+      { status: 'canceled', by: 'operator', reason: 'asked for' },
+    ]);
+    await unchanged();
+  }
+  const unchanged = await bystanders(rig);
+  for (const stage of ['dispatching', 'accepted', 'review'] as const) {
+    const id = await standing(stage);
+    const before = await findPayment(database, id);
+    await assert.rejects(withdrawPayment(database, id, 'asked for', 'ada'), { code: 'CONFLICT' });
+    assert.deepEqual(await findPayment(database, id), before);
+  }
+  const over = await standing('created');
+  await withdrawPayment(database, over, 'asked for', 'ada');
+  await assert.rejects(withdrawPayment(database, over, 'again', 'ada'), { code: 'CONFLICT' });
+  await assert.rejects(withdrawPayment(database, 'nobody', 'asked', 'ada'), {
+    code: 'PAYMENT_NOT_FOUND',
+  });
+  await unchanged();
+});
+
+test('an operator resumes or closes a payment in the review that was seen, and no other [LV6 PL4]', async (t) => {
+  const rig = await ground(t);
+  const { database, standing } = rig;
+  const unchanged = await bystanders(rig);
+  const resumed = await standing('review');
+  const row = await resumePayment(database, resumed, 'it was our mistake', 'ada');
+  assert.deepEqual(
+    [row.status, row.stage, row.review_reason, row.slot],
+    ['processing', 'dispatching', null, -1],
+  );
+  assert.deepEqual(await lastLine(rig, resumed), [
+    'ada',
+    'payment_resumed',
+    { reason: 'it was our mistake' },
+  ]);
+  for (const stage of ['created', 'authorized', 'dispatching', 'accepted'] as const) {
+    const id = await standing(stage);
+    const before = await findPayment(database, id);
+    await assert.rejects(resumePayment(database, id, 'why', 'ada'), { code: 'CONFLICT' });
+    assert.equal(await closePayment(database, closing(id)), undefined);
+    assert.deepEqual(await findPayment(database, id), before);
+  }
+  await assert.rejects(resumePayment(database, 'nobody', 'why', 'ada'), {
+    code: 'PAYMENT_NOT_FOUND',
+  });
+
+  const closed = await standing('review');
+  assert.equal(
+    await closePayment(database, closing(closed, { review_reason: 'other' })),
+    undefined,
+  );
+  assert.equal((await findPayment(database, closed))?.stage, 'review');
+  const end = await closePayment(database, closing(closed));
+  assert.deepEqual(
+    [end?.status, end?.stage, end?.failure_reason, end?.review_reason, end?.ended_by, end?.slot],
+    ['failed', 'ended', 'never arrived', null, 'operator', -1],
+  );
+  assert.deepEqual(await lastLine(rig, closed), [
+    'ada',
+    'payment_ended',
+    {
+      status: 'failed',
+      by: 'operator',
+      review_reason: 'amount',
+      reason: 'the biller confirmed it',
+      approved_by: 'grace',
+      evidence: 'unknown_there',
+    },
+  ]);
+  assert.equal(await closePayment(database, closing(closed)), undefined);
+  await unchanged();
+});
+
+function closing(platform_payment_id: string, more: { review_reason?: string } = {}) {
+  return {
+    platform_payment_id,
+    status: 'failed',
+    failure_reason: 'never arrived',
+    review_reason: 'amount',
+    reason: 'the biller confirmed it',
+    actor: 'ada',
+    approved_by: 'grace',
+    evidence: 'unknown_there',
+    ...more,
+  } as const;
+}
