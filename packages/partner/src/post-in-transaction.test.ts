@@ -1,0 +1,471 @@
+/**
+ * Which payments share a transaction, which are tried alone, and which wait, step by step: the database answers when the test says so,
+ * and time moves only with the test. What is at stake: one account, one bad payment or one slow core that holds up every other, a
+ * payment that nobody tries again, an outage that is taken for the fault of a payment. neighbours.test.ts and apply.test.ts have
+ * the same poster on a real server.
+ */
+import assert from 'node:assert/strict';
+import test, { type TestContext } from 'node:test';
+import { DatabaseUnavailable, type Database, type Transaction } from '@duebridge/runtime';
+import { manualClock } from '@duebridge/runtime/testing';
+import type { PostOutcome, Posting } from './account-system.ts';
+import { readRules } from './business-rules.ts';
+import { kitMetrics } from './metrics.ts';
+import { openTransactionPoster } from './post-in-transaction.ts';
+import type { Tried } from './poster.ts';
+import type { PaymentRow, UnfinishedPayment } from './store.ts';
+import { kitDatabase } from './testing.ts';
+
+/** Payments in one transaction at most, before anything was slow. */
+const MAX_BATCH = 512;
+
+function payment(id: string, account_id = 'A-1'): UnfinishedPayment {
+  return {
+    platform_payment_id: id,
+    payment_id: `there-${id}`,
+    platform_batch_id: 'b',
+    biller_id: 'acme',
+    account_id,
+    client_id: 'static-key',
+    status: 'processing',
+    amount_in_cents: 100,
+    initiated_at: '2026-01-01T00:00:00.000Z',
+    posted_at: null,
+    failure_reason: null,
+    claimed_by: null,
+  };
+}
+
+/** One transaction of the poster, waiting in the account system until the test goes on. */
+interface Open {
+  readonly ids: readonly string[];
+  readonly limits: unknown;
+  /** Answers the account system's call: each is posted unless told otherwise. */
+  answer(outcomes?: Readonly<Record<string, PostOutcome>>): Promise<void>;
+  /** Fails the transaction. */
+  fail(error: unknown): Promise<void>;
+}
+
+/** Lets everything that can go on go on. */
+async function settle(): Promise<void> {
+  for (let turn = 0; turn < 5; turn += 1) {
+    await new Promise((resolve) => {
+      setImmediate(resolve);
+    });
+  }
+}
+
+function rig(t: TestContext, more: { billers?: Parameters<typeof readRules>[0] } = {}) {
+  const clock = manualClock();
+  const open: Open[] = [];
+  const announced: string[] = [];
+  const postponed: unknown[][] = [];
+  /** Payments that ended elsewhere: a lock finds them gone. */
+  const gone = new Set<string>();
+  const state = { errors: 0, isUp: true, asked: 0, endsNothing: false };
+  const rows = new Map<string, PaymentRow>();
+  const calls = new Map<Transaction, (postings: readonly Posting[]) => Promise<PostOutcome[]>>();
+  const database = {
+    query: () => {
+      state.asked += 1;
+      return state.isUp ? Promise.resolve([]) : Promise.reject(new Error('down'));
+    },
+    async transaction<T>(work: (tx: Transaction) => Promise<T>, limits: unknown): Promise<T> {
+      let ids: readonly string[] = [];
+      const broken = Promise.withResolvers<never>();
+      broken.promise.catch(() => undefined);
+      const tx = {
+        query(statement: { name: string }, values: readonly unknown[]): Promise<unknown[]> {
+          const [given] = values as [readonly string[]];
+          if (statement.name === 'kit_lock_payments') {
+            ids = given;
+            return Promise.resolve(given.flatMap((id) => (gone.has(id) ? [] : [rows.get(id)])));
+          }
+          if (statement.name === 'kit_postpone_payments') postponed.push([...values]);
+          if (statement.name !== 'kit_end_payments' || state.endsNothing)
+            return Promise.resolve([]);
+          const statuses = values[1] as readonly PaymentRow['status'][];
+          return Promise.resolve(
+            given.map((id, index) => ({ ...rows.get(id), status: statuses[index] })),
+          );
+        },
+      } as unknown as Transaction;
+      calls.set(tx, (postings) => {
+        const answered = Promise.withResolvers<PostOutcome[]>();
+        open.push({
+          ids,
+          limits,
+          async answer(outcomes = {}) {
+            open.splice(open.indexOf(this), 1);
+            answered.resolve(
+              postings.map((one) => outcomes[one.platform_payment_id] ?? { outcome: 'posted' }),
+            );
+            await settle();
+          },
+          async fail(error) {
+            open.splice(open.indexOf(this), 1);
+            broken.reject(error);
+            await settle();
+          },
+        });
+        return answered.promise;
+      });
+      return Promise.race([work(tx), broken.promise]);
+    },
+  } as unknown as Database;
+  const poster = openTransactionPoster({
+    database,
+    accounts: {
+      posts: 'in_transaction',
+      findAccount: () => Promise.resolve(undefined),
+      post: (postings, tx) => calls.get(tx)?.(postings) ?? Promise.resolve([]),
+    },
+    rules: readRules(more.billers),
+    announce: (ended) =>
+      announced.push(...ended.map((row) => `${row.platform_payment_id} ${row.status}`)),
+    metrics: {
+      ...kitMetrics(undefined),
+      postErrors: { inc: () => (state.errors += 1) },
+    },
+    clock,
+  });
+  // What a test leaves open would wait for its deadlines.
+  t.after(async () => {
+    for (let one = open[0]; one !== undefined; one = open[0]) await one.answer();
+  });
+  return {
+    clock,
+    open,
+    announced,
+    postponed,
+    gone,
+    state,
+    poster,
+    /** Posts, and keeps the result for the test to look at. */
+    post(one: UnfinishedPayment, isRepeat = false): { result?: Tried } {
+      rows.set(one.platform_payment_id, one);
+      const kept: { result?: Tried } = {};
+      void poster.post(one, isRepeat).then((result) => (kept.result = result));
+      return kept;
+    },
+  };
+}
+
+/** The transaction that is open, or the one of several. */
+function only(open: readonly Open[], at = 0): Open {
+  const one = open[at];
+  assert(one, 'no transaction is open');
+  return one;
+}
+
+/** Real errors of PostgreSQL, as the pool hands them on. */
+async function errorsOf(t: TestContext, ...codes: string[]): Promise<unknown[]> {
+  const database = await kitDatabase(t);
+  const errors: unknown[] = [];
+  for (const code of codes) {
+    const text = `DO $$ BEGIN RAISE EXCEPTION 'made' USING ERRCODE = '${code}'; END $$`;
+    await database
+      .transaction((tx) => tx.query(text))
+      .catch((error: unknown) => errors.push(error));
+  }
+  assert.equal(errors.length, codes.length);
+  return errors;
+}
+
+const DOWN = new DatabaseUnavailable('cut', 'unknown');
+
+test('payments of one turn share a transaction, and one group follows another, 512 at most [ST2]', async (t) => {
+  const { post, open, announced, poster } = rig(t);
+  const first = Array.from({ length: MAX_BATCH + 1 }, (_, index) => post(payment(`p${index}`)));
+  await settle();
+  assert.deepEqual(
+    open.map(({ ids }) => ids.length),
+    [MAX_BATCH],
+  );
+  assert.deepEqual(only(open).limits, { statementTimeoutMs: 1_500, lockTimeoutMs: 250 });
+  const late = post(payment('late'));
+  await settle();
+  assert.equal(open.length, 1, 'two groups would meet at the same accounts');
+  let isIdle = false;
+  void poster.stop().then(() => (isIdle = true));
+  await only(open).answer();
+  assert.deepEqual(first[0]?.result, { result: 'done' });
+  assert.equal(announced.length, MAX_BATCH);
+  assert.deepEqual(
+    open.map(({ ids }) => [...ids]),
+    [[`p${MAX_BATCH}`, 'late']],
+  );
+  assert.equal(isIdle, false, 'a stop waits for what is under way');
+  await only(open).answer();
+  assert.deepEqual(late.result, { result: 'done' });
+  assert.equal(isIdle, true);
+});
+
+test('a slow group is halved, and a full quick one doubles again [LV3]', async (t) => {
+  const { post, open, clock } = rig(t);
+  const more = (count: number): void => {
+    for (let index = 0; index < count; index += 1) post(payment(`p${index}`));
+  };
+  const take = async (ms: number): Promise<number> => {
+    const { length } = only(open).ids;
+    await clock.advance(ms);
+    await only(open).answer();
+    return length;
+  };
+  more(3 * MAX_BATCH);
+  await settle();
+  const sizes: number[] = [];
+  // Slow: half. Neither slow nor quick: the same. Quick and full: twice as many. Quick, and not full: nothing is known.
+  for (const ms of [701, 700, 200, 199, 199]) sizes.push(await take(ms));
+  assert.deepEqual(sizes, [512, 256, 256, 256, 256]);
+  more(3 * MAX_BATCH);
+  await settle();
+  for (const ms of [199, 701, 701]) sizes.push(await take(ms));
+  assert.deepEqual(sizes.slice(5), [512, 512, 256], 'never more than at first');
+  // One that fails slowly is halved as well; one that fails quickly says nothing about its size.
+  const small = only(open).ids.length;
+  assert.equal(small, 128);
+  await clock.advance(701);
+  await only(open).fail(new Error('a bug'));
+  assert.equal(open.find(({ ids }) => ids.length > 1)?.ids.length, 64);
+  await open.find(({ ids }) => ids.length > 1)?.fail(new Error('a bug'));
+  assert.equal(open.find(({ ids }) => ids.length > 1)?.ids.length, 64);
+});
+
+test('of a group of one that is slow, one is left [LV3]', async (t) => {
+  const { post, open, clock } = rig(t);
+  for (let count = 0; count < 2; count += 1) {
+    post(payment(`p${count}`));
+    await settle();
+    await clock.advance(701);
+    await only(open).answer();
+  }
+  const rest = [post(payment('a')), post(payment('b'))];
+  await settle();
+  assert.deepEqual(
+    open.map(({ ids }) => [...ids]),
+    [['a']],
+  );
+  await clock.advance(701);
+  await only(open).fail(new Error('a bug'));
+  assert.deepEqual(
+    open.map(({ ids }) => [...ids]),
+    [['b'], ['a']],
+  );
+  await only(open).answer();
+  await only(open).answer();
+  assert.deepEqual(
+    rest.map(({ result }) => result?.result),
+    ['done', 'done'],
+  );
+});
+
+test('the payments of a group that failed are tried alone, two at a time, beside the next group [LV3 ST2]', async (t) => {
+  const { post, open, announced, state, poster } = rig(t);
+  const failing = ['a', 'b', 'c', 'd'].map((id) => post(payment(id, `of ${id}`)));
+  const same = post(payment('a2', 'of a'));
+  await settle();
+  await only(open).fail(new Error('a bug'));
+  assert.equal(state.errors, 1);
+  const idsOf = (): string[] => open.map(({ ids }) => ids.join(' '));
+  assert.deepEqual(idsOf(), ['a', 'b'], 'two at a time');
+  assert.deepEqual(only(open).limits, { statementTimeoutMs: 2_000, lockTimeoutMs: 250 });
+  const neighbour = post(payment('n', 'of n'));
+  await settle();
+  assert.deepEqual(idsOf(), ['a', 'b', 'n'], 'the next group does not wait');
+  await only(open, 2).answer();
+  assert.deepEqual(neighbour.result, { result: 'done' });
+  // Of one account one payment at a time: its row would be locked.
+  await only(open, 1).answer();
+  assert.deepEqual(idsOf(), ['a', 'c']);
+  await only(open, 1).answer();
+  assert.deepEqual(idsOf(), ['a', 'd']);
+  const bug = new Error('its fault');
+  await only(open).fail(bug);
+  assert.deepEqual(idsOf(), ['d', 'a2']);
+  let isIdle = false;
+  void poster.stop().then(() => (isIdle = true));
+  await only(open).answer();
+  assert.equal(isIdle, false);
+  await only(open).answer();
+  assert.equal(isIdle, true);
+  assert.deepEqual(
+    failing.map(({ result }) => result?.result),
+    ['failed', 'done', 'done', 'done'],
+  );
+  assert.deepEqual(failing[0]?.result, { result: 'failed', error: bug });
+  assert.deepEqual(same.result, { result: 'done' });
+  assert.equal(state.errors, 2);
+  assert.deepEqual(
+    announced.toSorted(),
+    ['a2', 'b', 'c', 'd', 'n'].map((id) => `${id} succeeded`),
+  );
+});
+
+test('a payment that failed before is tried beside no other of its kind, and given more time [LV3]', async (t) => {
+  const { post, open } = rig(t);
+  const repeats = ['a', 'b'].map((id) => post(payment(id, `of ${id}`), true));
+  await settle();
+  assert.deepEqual(
+    open.map(({ ids }) => [...ids]),
+    [['a']],
+    'half of the lane is left to first tries',
+  );
+  assert.deepEqual(only(open).limits, { statementTimeoutMs: 10_000, lockTimeoutMs: 250 });
+  await only(open).answer();
+  assert.deepEqual(
+    open.map(({ ids }) => [...ids]),
+    [['b']],
+  );
+  await only(open).answer();
+  assert.deepEqual(
+    repeats.map(({ result }) => result?.result),
+    ['done', 'done'],
+  );
+  const last = post(payment('c', 'of c'), true);
+  await settle();
+  await only(open).answer();
+  assert.deepEqual(last.result, { result: 'done' });
+});
+
+test('a locked account is left alone for longer and longer, and its payments hold up no other [LV3 KT13]', async (t) => {
+  const [locked] = await errorsOf(t, '55P03');
+  const { post, open, clock, state } = rig(t);
+  const tryAlone = async (): Promise<void> => {
+    await settle();
+    assert.equal(open.length, 1);
+    await only(open).fail(locked);
+  };
+  const first = post(payment('p0', 'locked'));
+  await tryAlone();
+  assert.equal(first.result, undefined, 'it is tried once more, alone');
+  await tryAlone();
+  assert.deepEqual(first.result, { result: 'busy' });
+  assert.equal(state.asked, 0, 'a lock is no outage');
+  // At first half a second, then twice as long each time, five seconds at most.
+  let count = 0;
+  for (const ms of [500, 1_000, 2_000, 4_000, 5_000, 5_000]) {
+    await clock.advance(ms - 1);
+    const early = post(payment(`early-${ms}`, 'locked'));
+    const other = post(payment(`other-${count++}`, 'free'));
+    await settle();
+    assert.deepEqual(early.result, { result: 'busy' }, `${ms} ms`);
+    await only(open).answer();
+    assert.deepEqual(other.result, { result: 'done' });
+    await clock.advance(1);
+    const due = post(payment(`due-${count}`, 'locked'));
+    await settle();
+    // By itself, not in a group that would wait for the lock; and meanwhile no second one.
+    assert.deepEqual(post(payment('second', 'locked')).result, undefined);
+    const second = post(payment(`third-${count}`, 'locked'));
+    await tryAlone();
+    assert.deepEqual([due.result, second.result], [{ result: 'busy' }, { result: 'busy' }]);
+  }
+  await clock.advance(5_000);
+  const free = post(payment('free', 'locked'));
+  await settle();
+  await only(open).answer();
+  assert.deepEqual(free.result, { result: 'done' });
+  // The lock is gone: the next ones are a group again, and a new lock begins with half a second.
+  const group = [post(payment('g1', 'locked')), post(payment('g2', 'locked'))];
+  await settle();
+  assert.deepEqual(
+    open.map(({ ids }) => [...ids]),
+    [['g1', 'g2']],
+  );
+  await only(open).fail(locked);
+  await tryAlone();
+  assert.deepEqual(
+    group.map(({ result }) => result),
+    [{ result: 'busy' }, { result: 'busy' }],
+  );
+  await clock.advance(500);
+  post(payment('again', 'locked'));
+  await settle();
+  assert.equal(open.length, 1);
+});
+
+test('an outage of the database is the fault of no payment; an error of its own is [LV8 PL5]', async (t) => {
+  const codes = ['57014', '25P03', '40001', '40P01', '55P03'];
+  const errors = await errorsOf(t, ...codes);
+  const { post, open, state } = rig(t);
+  const group = [post(payment('a', 'of a')), post(payment('b', 'of b'))];
+  await settle();
+  state.isUp = false;
+  await only(open).fail(DOWN);
+  assert.deepEqual(
+    group.map(({ result }) => result),
+    [
+      { result: 'outage', error: DOWN },
+      { result: 'outage', error: DOWN },
+    ],
+  );
+  assert.equal(open.length, 0, 'nothing is tried while the database is away');
+  const alone = post(payment('c', 'of c'), true);
+  await settle();
+  await only(open).fail(DOWN);
+  assert.deepEqual(alone.result, { result: 'outage', error: DOWN });
+  // The database answers: the session alone was lost, so each is tried by itself.
+  state.isUp = true;
+  const lost = post(payment('d', 'of d'));
+  await settle();
+  await only(open).fail(DOWN);
+  assert.equal(lost.result, undefined);
+  await only(open).fail(DOWN);
+  assert.deepEqual(lost.result, { result: 'failed', error: DOWN });
+  // What ends a statement of ours says nothing about the database, which need not be asked.
+  state.asked = 0;
+  state.isUp = false;
+  for (const [index, error] of errors.entries()) {
+    const one = post(payment(`e${index}`, `of e${index}`));
+    await settle();
+    await only(open).fail(error);
+    await only(open).fail(error);
+    assert.equal(one.result?.result, codes[index] === '55P03' ? 'busy' : 'failed', codes[index]);
+  }
+  assert.equal(state.asked, 0);
+});
+
+test('what the rules refuse fails without a call, what comes later stays, what ended elsewhere is left [FR1 ST1 KT6]', async (t) => {
+  const { post, open, announced, postponed, gone } = rig(t, {
+    billers: [{ biller_id: 'acme', max_amount_in_cents: 100 }],
+  });
+  const until = '2026-01-02T00:00:00.000Z';
+  const [ok, later, dated, elsewhere] = ['ok', 'later', 'dated', 'elsewhere'].map((id) =>
+    post(payment(id)),
+  );
+  gone.add('elsewhere');
+  const dear = post({ ...payment('dear'), amount_in_cents: 101 });
+  await settle();
+  await only(open).answer({
+    later: { outcome: 'later' },
+    dated: { outcome: 'later', until },
+  });
+  assert.deepEqual(
+    [ok, later, dated, elsewhere, dear].map((one) => one?.result),
+    [
+      { result: 'done' },
+      { result: 'later', until: null },
+      { result: 'later', until },
+      { result: 'done' },
+      { result: 'done' },
+    ],
+  );
+  assert.deepEqual(announced.toSorted(), ['dear failed', 'ok succeeded']);
+  assert.deepEqual(postponed, [[['dated'], [until]]]);
+  // Nothing is left to post: the account system is not called at all.
+  const refused = post({ ...payment('dear-2'), amount_in_cents: 101 });
+  await settle();
+  assert.deepEqual([refused.result, open.length], [{ result: 'done' }, 0]);
+});
+
+test('a posting whose payment could not be ended is rolled back, never left half done [KT6]', async (t) => {
+  const { post, open, state, announced } = rig(t);
+  const one = post(payment('a'));
+  await settle();
+  state.endsNothing = true;
+  await only(open).answer();
+  await only(open).answer();
+  assert.equal(one.result?.result, 'failed');
+  assert.deepEqual(announced, []);
+});
