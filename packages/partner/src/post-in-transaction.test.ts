@@ -142,7 +142,7 @@ function rig(t: TestContext, more: { billers?: Parameters<typeof readRules>[0] }
     state,
     poster,
     /** Posts, and keeps the result for the test to look at. */
-    post(one: UnfinishedPayment, isRepeat = false): { result?: Tried } {
+    post: (one: UnfinishedPayment, isRepeat = false): { result?: Tried } => {
       rows.set(one.platform_payment_id, one);
       const kept: { result?: Tried } = {};
       void poster.post(one, isRepeat).then((result) => (kept.result = result));

@@ -15,7 +15,7 @@ export const ACCEPTED_AT = '2026-03-01T10:00:00.000Z';
 /** A database with a partner and two workers. */
 export interface Ground extends EngineRig {
   /** A payment that stands in this stage, in a slot of ours unless told otherwise. */
-  standing(stage: PaymentStage, slot?: number): Promise<string>;
+  readonly standing: (stage: PaymentStage, slot?: number) => Promise<string>;
 }
 
 /** Makes it. */
