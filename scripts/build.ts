@@ -20,8 +20,9 @@ import {
   writeFileSync,
 } from 'node:fs';
 import { dirname, join, relative, sep } from 'node:path';
-import { parseArgs, promisify } from 'node:util';
+import { promisify } from 'node:util';
 import { buildWeb } from '../packages/web/build.ts';
+import { readOptions } from './words.ts';
 
 const run = promisify(execFile);
 const root = join(import.meta.dirname, '..');
@@ -323,18 +324,14 @@ export async function pack(staged: readonly string[], folder: string): Promise<s
   return packed.map(({ filename }) => join(folder, filename));
 }
 
-/** The folder of `--pack`. Ends the program with 3 for other words, before anything is built. */
-function packFolder(): string | undefined {
-  try {
-    return parseArgs({ options: { pack: { type: 'string' } } }).values.pack;
-  } catch (error) {
-    console.error(`build: ${error instanceof Error ? error.message : String(error)}`);
-    process.exit(3);
-  }
-}
+const HELP = `Usage:
+  npm run build                    builds the packages to publish into dist/packages
+  npm run build -- --pack FOLDER   also packs each into a tarball in FOLDER
+
+Exit codes: 0 done, 1 failed, 3 wrong arguments.`;
 
 if (import.meta.main) {
-  const folder = packFolder();
+  const { pack: folder } = readOptions('build', HELP, { pack: { type: 'string' } });
   const staged = await buildPackages();
   const made = folder === undefined ? staged : await pack(staged, folder);
   for (const path of made) console.log(relative('.', path));

@@ -1,10 +1,6 @@
 /**
  * The one command for people and CI: types, lint, format, dead code, documents and tests.
  *
- *   npm test                      everything
- *   npm test -- --only types,lint some steps
- *   npm test -- --tests packages/partner   the tests below a folder, or of one file
- *
  * One embedded PostgreSQL serves every test file; each file creates its own database in it.
  */
 import { spawn } from 'node:child_process';
@@ -12,7 +8,7 @@ import { globSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
-import { parseArgs } from 'node:util';
+import { readOptions } from './words.ts';
 
 const root = join(import.meta.dirname, '..');
 const bin = (name: string): string => join(root, 'node_modules', '.bin', name);
@@ -26,8 +22,16 @@ interface Step {
   readonly run: () => Promise<boolean>;
 }
 
-const { values: options } = parseArgs({
-  options: { only: { type: 'string' }, tests: { type: 'string', multiple: true } },
+const HELP = `Usage:
+  npm test                               types, lint, format, dead code and every test; about 15 minutes on 2 cores
+  npm test -- --only types,lint          some steps: types, lint, format, dead-code, tests
+  npm test -- --tests packages/partner   the tests below a folder, or of one file; may be repeated
+
+Exit codes: 0 everything passed, 1 something failed, 3 wrong arguments.`;
+
+const options = readOptions('test', HELP, {
+  only: { type: 'string' },
+  tests: { type: 'string', multiple: true },
 });
 
 const steps: readonly Step[] = [

@@ -6,13 +6,18 @@ import { mkdirSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
-import { parseArgs } from 'node:util';
 import { buildWeb } from '../packages/web/build.ts';
 import { launchChromium } from '../test/browser/chromium.ts';
 import { startWorkingDay } from '../test/browser/console-rig.ts';
+import { readOptions } from './words.ts';
 
-const { values: options } = parseArgs({
-  options: { dark: { type: 'boolean' }, to: { type: 'string' } },
+const HELP = `Usage: npm run screenshots:console -- [--dark] [--to FOLDER]
+
+Pictures of every page of the console, in dist/screenshots or FOLDER.`;
+
+const options = readOptions('screenshots:console', HELP, {
+  dark: { type: 'boolean' },
+  to: { type: 'string' },
 });
 const folder = options.to ?? join(import.meta.dirname, '../dist/screenshots');
 const colorScheme = options.dark === true ? 'dark' : 'light';

@@ -15,6 +15,14 @@ import { freePort, testDatabase } from '@duebridge/runtime/testing';
 import { Consumer, emptyFolder, packAll, type Cleanup } from './consumer.ts';
 import { follow, portsOf, readPage } from './page.ts';
 
+if (process.argv.length > 2) {
+  const asked = process.argv.slice(2).some((word) => word === '--help' || word === '-h');
+  (asked ? console.log : console.error)(
+    'Usage: npm run consumers (it takes no options; several minutes, and the npm registry)',
+  );
+  process.exit(asked ? 0 : 3);
+}
+
 const run = promisify(execFile);
 const root = join(import.meta.dirname, '../..');
 const packed = await packAll(await emptyFolder({ after }, 'packed'));

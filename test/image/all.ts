@@ -41,6 +41,12 @@ const CONFINED = [
   '--network=host',
 ];
 
+if (process.argv.slice(2).some((word) => word === '--help' || word === '-h')) {
+  console.log(
+    'Usage: npm run image -- [options of the build, such as --volume]\n\nBuilds the image and pays a bill with it. CONTAINER_ENGINE names the engine (podman), IMAGE an image that is there already.',
+  );
+  process.exit(0);
+}
 if (spawnSync(engine, ['--version']).error !== undefined) {
   console.error(
     `image: "${engine}" cannot be run: install podman, or name another engine with CONTAINER_ENGINE, such as docker`,

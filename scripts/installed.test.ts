@@ -1,0 +1,68 @@
+/** What a newcomer gets wrong first: an install without scripts (`ignore-scripts=true`, as many companies set it), and a misspelt word. */
+import assert from 'node:assert/strict';
+import { spawnSync } from 'node:child_process';
+import { copyFileSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import test from 'node:test';
+
+test('the two commands say in one sentence what an install without scripts lacks', (t) => {
+  const folder = mkdtempSync(join(tmpdir(), 'duebridge-installed-'));
+  t.after(() => rmSync(folder, { recursive: true }));
+  mkdirSync(join(folder, 'scripts'));
+  mkdirSync(join(folder, 'packages/web/dist'), { recursive: true });
+  const check = join(folder, 'scripts/installed.mjs');
+  copyFileSync(new URL('installed.mjs', import.meta.url), check);
+  writeFileSync(join(folder, 'main.mjs'), "console.log('it runs')");
+  const older = `data:text/javascript,${encodeURIComponent(
+    "Object.defineProperty(process, 'versions', { value: { ...process.versions, node: '20.20.2' } })",
+  )}`;
+  const run = (...first: string[]): { status: number | null; out: string; err: string } => {
+    const imports = [...first, check].flatMap((url) => ['--import', url]);
+    const { status, stdout, stderr } = spawnSync(process.execPath, [...imports, 'main.mjs'], {
+      cwd: folder,
+      encoding: 'utf8',
+      timeout: 60_000,
+    });
+    return { status, out: stdout, err: stderr };
+  };
+  const bare = run(older);
+  assert.equal(bare.status, 2);
+  assert.equal(bare.out, '');
+  assert.match(
+    bare.err,
+    /^duebridge: the installation lacks the Node that duebridge pins \(this is 20\.20\.2\) and the built payment pages: .* Run: npm ci .*npm rebuild node .*npm run prepare\n$/,
+  );
+  assert.match(run().err, /^duebridge: the installation lacks the built payment pages: /);
+  writeFileSync(join(folder, 'packages/web/dist/manifest.json'), '{}');
+  assert.match(run(older).err, /^duebridge: the installation lacks the Node [^\n]+20\.20\.2\): /);
+  assert.deepEqual(run(), { status: 0, out: 'it runs\n', err: '' });
+});
+
+test('the two commands make that check before anything else', () => {
+  const { scripts } = JSON.parse(
+    readFileSync(new URL('../package.json', import.meta.url), 'utf8'),
+  ) as { scripts: Record<string, string> };
+  for (const name of ['start', 'test']) {
+    assert.match(scripts[name] ?? '', /^node --import \.\/scripts\/installed\.mjs /);
+  }
+});
+
+test('a word that npm test does not know is refused in one sentence', () => {
+  const run = (word: string): { status: number | null; stdout: string; stderr: string } => {
+    const check = join(import.meta.dirname, 'check.ts');
+    const { status, stdout, stderr } = spawnSync(process.execPath, [check, word], {
+      encoding: 'utf8',
+      timeout: 60_000,
+    });
+    return { status, stdout, stderr };
+  };
+  assert.deepEqual(run('--wrong'), {
+    status: 3,
+    stdout: '',
+    stderr: "test: Unknown option '--wrong'; --help lists what it takes\n",
+  });
+  const help = run('--help');
+  assert.equal(help.status, 0);
+  assert.match(help.stdout, /^Usage:\n {2}npm test /);
+});
