@@ -20,6 +20,7 @@ import type { EngineMetrics } from './metrics.ts';
 import type { HoldReason } from './outcome.ts';
 import type { EngineOptions, EngineStep, EngineTimes } from './options.ts';
 import { FundingQueue } from './funding-queue.ts';
+import { HeldPayments, type Removed } from './held-payments.ts';
 import type { Outage } from './outage.ts';
 import { PartnerQueue, type QueueLane } from './partner-queue.ts';
 import {
@@ -66,7 +67,7 @@ export class Dispatcher {
   readonly #lease: Lease;
   readonly #changed: (platform_payment_id: string) => void;
   readonly #records: PaymentRecords;
-  readonly #payments = new Map<string, ActivePayment>();
+  #payments = this.#newPayments();
   readonly #queues = new Map<string, PartnerQueue<ActivePayment>>();
   /** Aborts the calls under way. */
   readonly #calls = new AbortController();
@@ -84,7 +85,6 @@ export class Dispatcher {
   readonly #underWayIn = new Int32Array(SLOTS);
   /** Each holds what was forgotten since its reader began. */
   readonly #readers = new Set<Set<string>>();
-  readonly #texts = new Map<string, string>();
   readonly #groups = new Map<string, PaymentGroup>();
   /** Wall time. */
   readonly #beganAt: number;
@@ -140,8 +140,8 @@ export class Dispatcher {
     const now = this.#options.clock.now();
     let oldest = now;
     let overdue = 0;
-    for (const payment of this.#payments.values()) {
-      const createdAt = this.#createdAt(payment);
+    for (const sinceBeginning of this.#payments.creationTimes()) {
+      const createdAt = this.#beganAt + sinceBeginning;
       oldest = Math.min(oldest, createdAt);
       if (now - createdAt > OVERDUE_AFTER_MS) overdue += 1;
     }
@@ -176,26 +176,31 @@ export class Dispatcher {
     const { slot } = row;
     if (this.#ended || slot === null || this.#payments.has(row.platform_payment_id)) return;
     const now = this.#options.clock.monotonic();
-    const age = 'accepted_age_ms' in row ? (row.accepted_age_ms ?? 0) : 0;
-    const payment = new ActivePayment(
-      { ...row, stage: this.#shared(row.stage), status: this.#shared(row.status) },
-      this.#groupOf(row),
+    const isLoaded = 'accepted_age_ms' in row;
+    const age = isLoaded ? (row.accepted_age_ms ?? 0) : 0;
+    const payment = new ActivePayment({
+      at: Math.ceil(now + delayMs),
+      platform_payment_id: row.platform_payment_id,
+      account_id: row.account_id,
+      amount_in_cents: row.amount_in_cents,
+      group: this.#groupOf(row),
+      createdAt: Date.parse(row.created_at) - this.#beganAt,
+      stage: row.stage,
+      status: row.status,
+      payment_id: row.payment_id,
+      acceptedAt: Math.floor(now - age),
       slot,
-      {
-        at: Math.ceil(now + delayMs),
-        createdAt: Date.parse(row.created_at) - this.#beganAt,
-        acceptedAt: Math.floor(now - age),
-      },
-    );
-    this.#payments.set(payment.platform_payment_id, payment);
+    });
+    payment.isNew = !isLoaded;
+    this.#payments.add(payment);
     this.#count(slot, 1);
     this.#enqueue(payment);
   }
 
   /** Restarts from a row that an operator changed, because its state in memory is out of date. */
   replace(row: LoadedRow, delayMs: number): void {
-    const known = this.#payments.get(row.platform_payment_id);
-    if (known !== undefined) this.#forget(known);
+    const known = this.#payments.removeById(row.platform_payment_id);
+    if (known !== undefined) this.#forgot(known);
     this.add(row, delayMs);
   }
 
@@ -221,9 +226,7 @@ export class Dispatcher {
    */
   async leave(slots: ReadonlySet<number>, ms: number): Promise<void> {
     this.#saveAll();
-    for (const payment of this.#payments.values()) {
-      if (slots.has(payment.slot)) this.#forget(payment);
-    }
+    for (const removed of this.#payments.removeSlots(slots)) this.#forgot(removed);
     const { clock } = this.#options;
     const until = clock.monotonic() + ms;
     const isBusy = (): boolean => [...slots].some((slot) => (this.#underWayIn[slot] ?? 0) > 0);
@@ -233,7 +236,8 @@ export class Dispatcher {
   queueOf(partner_id: string): PartnerQueue<ActivePayment> {
     let queue = this.#queues.get(partner_id);
     if (queue === undefined) {
-      queue = new PartnerQueue(partner_id, this.#times.breakMs, this.#times.maxBreakMs);
+      const { breakMs, maxBreakMs } = this.#times;
+      queue = new PartnerQueue(partner_id, breakMs, maxBreakMs, () => this.#payments.newLane());
       this.#queues.set(partner_id, queue);
     }
     return queue;
@@ -246,7 +250,7 @@ export class Dispatcher {
     this.#calls.abort();
     for (const timer of this.#timers.values()) timer.cancel.abort();
     this.#timers.clear();
-    this.#payments.clear();
+    this.#payments = this.#newPayments();
     this.#inSlot.fill(0);
     this.#queues.clear();
     this.#funding.clear();
@@ -291,12 +295,20 @@ export class Dispatcher {
     this.pump(payment.queue);
   }
 
+  /** A payment stays an object while a write of its acceptance is pending, and until its first step: that one usually starts at once. */
+  #newPayments(): HeldPayments {
+    return new HeldPayments(
+      (payment) => !payment.isNew && !this.#unsaved.has(payment) && !this.#saving.has(payment),
+    );
+  }
+
   #forget(payment: ActivePayment): void {
-    const { platform_payment_id, slot } = payment;
-    if (this.#payments.get(platform_payment_id) !== payment) return;
-    this.#payments.delete(platform_payment_id);
-    payment.forget();
-    this.#unsaved.delete(payment);
+    const removed = this.#payments.remove(payment);
+    if (removed !== undefined) this.#forgot(removed);
+  }
+
+  #forgot({ platform_payment_id, slot, object }: Removed): void {
+    if (object !== undefined) this.#unsaved.delete(object);
     this.#count(slot, -1);
     for (const forgotten of this.#readers) forgotten.add(platform_payment_id);
   }
@@ -319,19 +331,6 @@ export class Dispatcher {
     return group;
   }
 
-  /** Wall time of a payment's creation in milliseconds. */
-  #createdAt({ createdAt }: ActivePayment): number {
-    return this.#beganAt + createdAt;
-  }
-
-  /** Returns one shared copy of a word of the schema, so that a million payments do not each keep their own. */
-  #shared<T extends string>(text: T): T {
-    const known = this.#texts.get(text);
-    if (known !== undefined) return known as T;
-    this.#texts.set(text, text);
-    return text;
-  }
-
   /**
    * Runs one step of one payment and queues it again for when `work` says. An error that `work` throws affects only that payment (F90).
    */
@@ -343,6 +342,7 @@ export class Dispatcher {
     const { clock } = this.#options;
     // A payment that is forgotten meanwhile has no slot any more.
     const { slot } = payment;
+    payment.isNew = false;
     this.#began(slot);
     void (async () => {
       let next: number | 'forget';
@@ -576,7 +576,7 @@ export class Dispatcher {
   ): Promise<number | 'forget'> {
     const { clock, client } = this.#options;
     const { queue } = payment;
-    const decision = decide(payment.memory(), event, {
+    const decision = decide(payment, event, {
       now: Math.floor(clock.monotonic()),
       random: () => clock.random(),
       times: this.#times,
@@ -629,7 +629,7 @@ export class Dispatcher {
         this.#metrics.ended(
           payment.queue.partner_id,
           write.ending.status,
-          Date.parse(this.#lease.databaseNow()) - this.#createdAt(payment),
+          Date.parse(this.#lease.databaseNow()) - (this.#beganAt + payment.createdAt),
         );
         if (write.by === 'partner') {
           this.#learnSettlementTime(payment, write.ending, clock.monotonic(), acceptedAt);

@@ -21,10 +21,23 @@ export interface Due {
 }
 
 /** Reading this many takes a few microseconds; reading the million that a worker may hold would take milliseconds at each call. */
-const LATEST_AMONG = 1_024;
+export const LATEST_AMONG = 1_024;
+
+/** What waits in one lane, by due time. */
+export interface Lane<T> {
+  readonly size: number;
+  /** The item that is due first. */
+  peek(): T | undefined;
+  push(item: T): void;
+  pop(): T | undefined;
+  /** Takes the item that became due last, among those due at `now`; an earlier one where more than LATEST_AMONG wait. */
+  popLatest(now: number): T | undefined;
+  /** Empties the lane; in no order. */
+  takeAll(): T[];
+}
 
 /** A heap by due time. */
-export class DueHeap<T extends Due> {
+export class DueHeap<T extends Due> implements Lane<T> {
   readonly #items: T[] = [];
 
   get size(): number {
@@ -178,11 +191,7 @@ export class PartnerQueue<T extends Due> {
   askedToWaitAt = Number.NEGATIVE_INFINITY;
   /** Monotonic time of the partner's last normal answer. */
   workedAt = Number.NEGATIVE_INFINITY;
-  readonly #lanes: Readonly<Record<QueueLane, DueHeap<T>>> = {
-    submit: new DueHeap(),
-    poll: new DueHeap(),
-    retry: new DueHeap(),
-  };
+  readonly #lanes: Readonly<Record<QueueLane, Lane<T>>>;
   readonly #underWay: Record<QueueLane, number> = { submit: 0, poll: 0, retry: 0 };
   /** Turns taken, divided by the lane's weight: the lane with the least is next. */
   readonly #turns: Record<QueueLane, number> = { submit: 0, poll: 0, retry: 0 };
@@ -219,8 +228,14 @@ export class PartnerQueue<T extends Due> {
   #answers = { from: 0, normal: 0, tooMany: 0 };
 
   /** `maxBreakMs` is how late the recovery of a partner that was down is noticed at worst (PL9, LV8). */
-  constructor(partner_id: string, firstBreakMs: number, maxBreakMs: number) {
+  constructor(
+    partner_id: string,
+    firstBreakMs: number,
+    maxBreakMs: number,
+    newLane: () => Lane<T> = () => new DueHeap(),
+  ) {
     this.partner_id = partner_id;
+    this.#lanes = { submit: newLane(), poll: newLane(), retry: newLane() };
     this.#firstBreakMs = firstBreakMs;
     this.#maxBreakMs = maxBreakMs;
   }

@@ -1,0 +1,298 @@
+import assert from 'node:assert/strict';
+import test from 'node:test';
+import { PAYMENT_STAGES, PAYMENT_STATUSES } from '@duebridge/contract';
+import { seededRandom } from '@duebridge/runtime/testing';
+import fc from 'fast-check';
+import { ActivePayment, type PaymentGroup } from './active-payment.ts';
+import { HeldPayments } from './held-payments.ts';
+import { PartnerQueue, type Lane } from './partner-queue.ts';
+
+const GROUPS: readonly PaymentGroup[] = ['acme', 'utility'].map((partner_id) => ({
+  queue: new PartnerQueue(partner_id, 1_000, 2_000),
+  biller_id: partner_id,
+  platform_batch_id: 'batch',
+  funding_method: 'bank',
+}));
+
+const SLOTS = 4;
+const LANES = 3;
+
+/** Ids that the platform mints, and some that it does not: those stay objects. */
+const id = fc.oneof(
+  { weight: 2, arbitrary: fc.uuid() },
+  // Few, so that they come again; and alike, so that they meet in the table.
+  {
+    weight: 8,
+    arbitrary: fc
+      .nat(40)
+      .map((n) => `0199aaaa-0000-7000-${n % 2 === 0 ? 8 : 9}000-0000000000${n + 10}`),
+  },
+  fc.uuid().map((text) => text.toUpperCase()),
+  fc.constantFrom('', 'x', '00000000-0000-0000-0000-00000000000', 'not-a-uuid'),
+);
+/** Texts of every length; some that UTF-8 would change. */
+const text = fc.oneof(
+  { weight: 6, arbitrary: fc.string({ maxLength: 40 }) },
+  fc.string({ unit: 'grapheme', maxLength: 40 }),
+  fc.constantFrom('', '\ud800', 'é'.repeat(1_100), 'x'.repeat(2_049), '\u0000'),
+);
+const whole = fc.oneof(fc.nat(1_000), fc.integer({ min: -1e12, max: 1e12 }));
+const count = fc.oneof({ weight: 6, arbitrary: fc.nat(3) }, fc.constantFrom(255, 256, 2 ** 32));
+
+const payment = fc
+  .record({
+    facts: fc.record({
+      at: fc.nat(50),
+      platform_payment_id: id,
+      account_id: text,
+      amount_in_cents: fc.integer({ min: 1, max: 99_999_999_999 }),
+      group: fc.constantFrom(...GROUPS),
+      createdAt: whole,
+      stage: fc.constantFrom(...PAYMENT_STAGES),
+      status: fc.constantFrom(...PAYMENT_STATUSES),
+      payment_id: fc.option(text),
+      acceptedAt: whole,
+      slot: fc.nat(SLOTS - 1),
+    }),
+    memory: fc.record({
+      polls: count,
+      tries: count,
+      failedAt: fc.option(whole, { nil: undefined }),
+      ownFaults: count,
+      wasCrossed: fc.boolean(),
+      grace: count,
+      resubmit: fc.boolean(),
+      funded: fc.boolean(),
+      anomaly: fc.constantFrom(undefined, 'unknown_status', 'posted_before_initiated'),
+    }),
+  })
+  .map(({ facts, memory }) => Object.assign(new ActivePayment(facts), memory));
+
+/** What happens to the payments of a worker. Numbers choose among what there is. */
+const act = fc.oneof(
+  {
+    weight: 8,
+    arbitrary: fc.record({ kind: fc.constant('add'), payment, lane: fc.nat(LANES - 1) }),
+  },
+  { weight: 4, arbitrary: fc.record({ kind: fc.constant('pop'), lane: fc.nat(LANES - 1) }) },
+  fc.record({ kind: fc.constant('pop_latest'), lane: fc.nat(LANES - 1), now: fc.nat(50) }),
+  fc.record({ kind: fc.constant('take_all'), lane: fc.nat(LANES - 1) }),
+  { weight: 2, arbitrary: fc.record({ kind: fc.constant('remove'), which: fc.nat() }) },
+  fc.record({ kind: fc.constant('remove_slot'), slot: fc.nat(SLOTS - 1) }),
+);
+type Act = (typeof act extends fc.Arbitrary<infer T> ? T : never) & { readonly kind: string };
+
+/** All that a payment is, for comparison. */
+function contentOf(one: ActivePayment): Record<string, unknown> {
+  return { ...Object.fromEntries(Object.entries(one)), slot: one.slot };
+}
+
+/** The same acts on payments that are kept as plain objects. */
+class Model {
+  readonly payments = new Map<string, { lane: number; content: Record<string, unknown> }>();
+
+  in(lane: number): Record<string, unknown>[] {
+    return [...this.payments.values()].filter((one) => one.lane === lane).map((one) => one.content);
+  }
+
+  /** Takes what a lane returned, which must be one of those that may come next. */
+  took(taken: ActivePayment | undefined, allowed: readonly Record<string, unknown>[]): void {
+    if (taken === undefined) {
+      assert.equal(allowed.length, 0);
+      return;
+    }
+    const known = allowed.find((one) => one['platform_payment_id'] === taken.platform_payment_id);
+    assert.deepEqual(contentOf(taken), known);
+    this.payments.delete(taken.platform_payment_id);
+  }
+}
+
+const least = (ats: readonly unknown[]): number => Math.min(...ats.map(Number));
+const most = (ats: readonly unknown[]): number => Math.max(...ats.map(Number));
+
+/** What a partner's queue does with entries that are out of date. */
+function firstCurrent(lane: Lane<ActivePayment>): ActivePayment | undefined {
+  for (let head = lane.peek(); head !== undefined && !head.isCurrent; head = lane.peek()) {
+    assert.equal(lane.pop(), head);
+  }
+  return lane.peek();
+}
+
+function run(acts: readonly Act[]): void {
+  const held = new HeldPayments((one) => one.amount_in_cents % 5 !== 0);
+  const lanes = Array.from({ length: LANES }, () => held.newLane());
+  const model = new Model();
+  const laneAt = (index: number): Lane<ActivePayment> => lanes[index] as Lane<ActivePayment>;
+  for (const one of acts) {
+    switch (one.kind) {
+      case 'add': {
+        const { platform_payment_id } = one.payment;
+        assert.equal(held.has(platform_payment_id), model.payments.has(platform_payment_id));
+        if (model.payments.has(platform_payment_id)) break;
+        // A shrunk run meets the same object again.
+        const fresh = copyOf(one.payment);
+        model.payments.set(platform_payment_id, { lane: one.lane, content: contentOf(fresh) });
+        held.add(fresh);
+        laneAt(one.lane).push(fresh);
+        break;
+      }
+      case 'pop': {
+        const head = firstCurrent(laneAt(one.lane));
+        const taken = laneAt(one.lane).pop();
+        assert.equal(taken, head);
+        const all = model.in(one.lane);
+        const first = least(all.map(({ at }) => at));
+        model.took(
+          taken,
+          all.filter(({ at }) => at === first),
+        );
+        if (taken !== undefined) assert.ok(held.remove(taken));
+        break;
+      }
+      case 'pop_latest': {
+        let taken = laneAt(one.lane).popLatest(one.now);
+        while (taken !== undefined && !taken.isCurrent) taken = laneAt(one.lane).popLatest(one.now);
+        const due = model.in(one.lane).filter(({ at }) => Number(at) <= one.now);
+        const latest = most(due.map(({ at }) => at));
+        model.took(
+          taken,
+          due.filter(({ at }) => at === latest),
+        );
+        if (taken !== undefined) assert.ok(held.remove(taken));
+        break;
+      }
+      case 'take_all': {
+        for (const taken of laneAt(one.lane).takeAll()) {
+          if (!taken.isCurrent) continue;
+          model.took(taken, model.in(one.lane));
+          assert.ok(held.remove(taken));
+        }
+        assert.deepEqual(model.in(one.lane), []);
+        assert.equal(laneAt(one.lane).size, 0);
+        break;
+      }
+      case 'remove': {
+        const ids = [...model.payments.keys()];
+        const chosen = ids[one.which % Math.max(1, ids.length)] ?? 'none';
+        const removed = held.removeById(chosen);
+        assert.equal(removed?.slot, model.payments.get(chosen)?.content['slot']);
+        model.payments.delete(chosen);
+        assert.ok(!held.has(chosen));
+        break;
+      }
+      case 'remove_slot': {
+        const gone = [...held.removeSlots(new Set([one.slot]))].map(
+          (removed) => removed.platform_payment_id,
+        );
+        const expected = [...model.payments].filter(
+          ([, { content }]) => content['slot'] === one.slot,
+        );
+        assert.deepEqual(gone.toSorted(), expected.map(([known]) => known).toSorted());
+        for (const known of gone) {
+          model.payments.delete(known);
+          assert.ok(!held.has(known));
+        }
+        break;
+      }
+    }
+    assert.equal(held.size, model.payments.size);
+  }
+  for (const known of model.payments.keys()) assert.ok(held.has(known), known);
+  assert.deepEqual(
+    [...held.creationTimes()].toSorted((a, b) => a - b),
+    [...model.payments.values()]
+      .map(({ content }) => Number(content['createdAt']))
+      .toSorted((a, b) => a - b),
+  );
+}
+
+/** A copy that shares nothing with the payment itself. */
+function copyOf(one: ActivePayment): ActivePayment {
+  return Object.assign(new ActivePayment(one), Object.fromEntries(Object.entries(one)));
+}
+
+test('payments that wait as bytes come back unchanged, in order of time, whatever was removed meanwhile', () => {
+  // A failure prints the seed and the shortest run that shows it.
+  fc.assert(
+    fc.property(fc.array(act, { maxLength: 120, size: 'max' }), (acts) => run(acts)),
+    { numRuns: 300 },
+  );
+});
+
+test('tens of thousands of payments wait, and records and texts are used again', () => {
+  const held = new HeldPayments(() => true);
+  const lane = held.newLane();
+  const random = seededRandom(11);
+  const alive = new Map<string, string>();
+  const make = (index: number): ActivePayment => {
+    const hex = Math.floor(random() * 2 ** 48)
+      .toString(16)
+      .padStart(12, '0');
+    const platform_payment_id = `01${hex.slice(0, 6)}-0000-7000-8000-${hex}`;
+    const account_id = 'A'.repeat(index % 90);
+    alive.set(platform_payment_id, account_id);
+    return new ActivePayment({
+      at: Math.floor(random() * 1e6),
+      platform_payment_id,
+      account_id,
+      amount_in_cents: index + 1,
+      group: GROUPS[0] as PaymentGroup,
+      createdAt: 0,
+      stage: 'accepted',
+      status: 'processing',
+      payment_id: `P-${hex}`,
+      acceptedAt: 0,
+      slot: 0,
+    });
+  };
+  for (let round = 0; round < 4; round += 1) {
+    for (let index = 0; index < 10_000; index += 1) {
+      const one = make(index);
+      held.add(one);
+      lane.push(one);
+    }
+    // Half of them leave, in order of time.
+    let before = -1;
+    for (let index = 0; index < 5_000; index += 1) {
+      const one = lane.pop();
+      assert.ok(one !== undefined && one.at >= before);
+      before = one.at;
+      assert.equal(one.account_id, alive.get(one.platform_payment_id));
+      assert.equal(one.payment_id, `P-${one.platform_payment_id.slice(24)}`);
+      assert.ok(alive.delete(one.platform_payment_id) && held.remove(one) !== undefined);
+    }
+    assert.equal(held.size, alive.size);
+  }
+  for (const id of alive.keys()) assert.ok(held.has(id), id);
+});
+
+test('payments that come and go take no more memory than those that wait at one time', () => {
+  const held = new HeldPayments(() => true);
+  const lane = held.newLane();
+  const before = process.memoryUsage().arrayBuffers;
+  for (let cycle = 0; cycle < 25; cycle += 1) {
+    for (let index = 0; index < 2_000; index += 1) {
+      const one = new ActivePayment({
+        at: index,
+        platform_payment_id: `0199aaaa-0000-7000-8000-${String(index).padStart(12, '0')}`,
+        account_id: 'A'.repeat(2_000),
+        amount_in_cents: 1,
+        group: GROUPS[0] as PaymentGroup,
+        createdAt: 0,
+        stage: 'accepted',
+        status: 'processing',
+        payment_id: null,
+        acceptedAt: 0,
+        slot: index % 2,
+      });
+      held.add(one);
+      lane.push(one);
+    }
+    // Half are removed with their slot, and half are taken.
+    for (const removed of held.removeSlots(new Set([0]))) assert.equal(removed.slot, 0);
+    for (const taken of lane.takeAll()) held.remove(taken);
+    assert.equal(held.size, 0);
+  }
+  const megabytes = (process.memoryUsage().arrayBuffers - before) / 2 ** 20;
+  assert.ok(megabytes < 8, `${megabytes} MB, where 4 MB wait at one time`);
+});
