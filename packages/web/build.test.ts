@@ -15,6 +15,7 @@ import { join } from 'node:path';
 import test from 'node:test';
 import { promisify } from 'node:util';
 import { gzipSync } from 'node:zlib';
+import { errorsPage } from './errors-page.ts';
 import { buildWeb, checkSizes, release, SIZE_LIMITS } from './build.ts';
 
 test('the build matches its manifest: names with hashes, the integrity, sizes within limits', async (t) => {
@@ -134,4 +135,14 @@ test('each error of the SDK has a page of its own in the guide', () => {
     ([, code]) => code,
   );
   assert.deepEqual([...told].sort(), [...codes].sort());
+  const page = errorsPage(read('../../docs/sdk-errors.md')).html;
+  const anchors = [...page.matchAll(/<h2 id="(\w+)">/g)].map(([, code]) => code);
+  assert.deepEqual(anchors, told);
+  // Text stays text, and marks that the page would show as they are do not build.
+  assert.match(
+    errorsPage('Say `<b>` & go.').html,
+    /<p>Say <code>&lt;b&gt;<\/code> &amp; go\.<\/p>/,
+  );
+  assert.throws(() => errorsPage('- a list'), /not a paragraph/);
+  assert.throws(() => errorsPage('very **loud**'), /a mark that is not read/);
 });

@@ -21,6 +21,7 @@ import { promisify } from 'node:util';
 import { gzipSync } from 'node:zlib';
 import { TEST_AMOUNTS } from '@duebridge/contract';
 import { build, type InlineConfig, type Plugin, type Rolldown } from 'vite';
+import { errorsPage } from './errors-page.ts';
 import { en } from './src/flow/words/en.ts';
 import { es } from './src/flow/words/es.ts';
 import { fr } from './src/flow/words/fr.ts';
@@ -67,6 +68,8 @@ export interface Manifest {
     first_script: string;
   };
   readonly console: { html: string; assets: readonly string[]; gzip_bytes: number };
+  /** What each error of the SDK means, with what the page's policy has to name. */
+  readonly errors: { html: string; style: string };
   /** Every release so far, oldest first: what a partner may have pinned, and what such an SDK may meet. */
   readonly releases: readonly Release[];
 }
@@ -183,6 +186,7 @@ export async function buildWeb(
       flow_html: html,
     });
 
+    const errors = errorsPage(readFileSync(join(here, '../../docs/sdk-errors.md'), 'utf8'));
     const before = readReleases(released);
     const sdkFile = `duebridge-${as}-${hash(sdk)}.js`;
     const redirectFile = `duebridge-redirect-${as}-${hash(redirect)}.js`;
@@ -210,6 +214,7 @@ export async function buildWeb(
         assets: [consoleNames.js, consoleNames.css],
         gzip_bytes: gzipped.console,
       },
+      errors: { html: 'errors.html', style: sha256(errors.style) },
       releases: before.releases,
     };
     const write = (path: string, text: string): void => {
@@ -220,6 +225,7 @@ export async function buildWeb(
     write(`sdk/${redirectFile}`, redirect);
     write('flow/flow.html', html);
     for (const { name, text } of assets) write(`flow/${name}`, text);
+    write('flow/errors.html', errors.html);
     write('fund/stripe.js', only(stripe));
     write('console/console.html', consoleHtml);
     write(`console/${consoleNames.js}`, textOf(consoleJs));

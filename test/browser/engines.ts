@@ -154,8 +154,6 @@ async function startFirefox(): Promise<Engine | undefined> {
 }
 
 function firefoxTab(page: import('puppeteer-core').Page, frameUrl: string): Steps {
-  const opened: import('puppeteer-core').Page[] = [];
-  page.on('popup', (popup) => popup && opened.push(popup));
   page.setDefaultTimeout(PATIENCE_MS);
   const at = (where: Where): import('puppeteer-core').Frame => {
     if (where === 'page') return page.mainFrame();
@@ -176,7 +174,14 @@ function firefoxTab(page: import('puppeteer-core').Page, frameUrl: string): Step
     },
     press: (key) => page.keyboard.press(key as import('puppeteer-core').KeyInput),
     type: (text) => page.keyboard.type(text),
-    popup: async () => firefoxTab(await eventually(() => opened.shift()), frameUrl),
+    // Not by its event, which does not come for a window that a frame opened.
+    popup: async () =>
+      firefoxTab(
+        await eventually(async () =>
+          (await page.browserContext().pages()).find((one) => one !== page),
+        ),
+        frameUrl,
+      ),
     close: () => page.browserContext().close(),
   };
 }

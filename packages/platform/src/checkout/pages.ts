@@ -36,6 +36,9 @@ interface Pages {
   readonly flowHtml: string;
   readonly flowPolicy: string;
   readonly flowAssets: ReadonlyMap<string, Asset>;
+  /** What each error of the SDK means, for the engineer of a site. */
+  readonly errors: Asset;
+  readonly errorsPolicy: string;
 }
 
 interface Script {
@@ -58,6 +61,7 @@ interface Manifest extends Release {
     readonly first_style: string;
     readonly first_script: string;
   };
+  readonly errors: { readonly html: string; readonly style: string };
   readonly releases: readonly Release[];
 }
 
@@ -122,7 +126,7 @@ const flowHeaders = {
 };
 
 /**
- * Serves `/sdk/v1/…`, `/flow/v1/{partner}`, `/flow/assets/…`, `/flow/keys.json` and `/flow/ping` on `app`. Before the pages are
+ * Serves `/sdk/v1/…`, `/flow/v1/{partner}`, `/flow/assets/…`, `/flow/errors`, `/flow/keys.json` and `/flow/ping` on `app`. Before the pages are
  * built, these return 503 and say what to run; the APIs do not need them. `dist` ends with a slash.
  */
 export function servePages(
@@ -184,6 +188,16 @@ export function servePages(
       'X-Content-Type-Options': 'nosniff',
     });
     return send(request, reply, asset);
+  });
+
+  app.get('/flow/errors', async (request, reply) => {
+    const { errors, errorsPolicy } = await pages();
+    reply.headers({
+      ...flowHeaders,
+      'Cache-Control': SDK_CACHE,
+      'Content-Security-Policy': errorsPolicy,
+    });
+    return send(request, reply, errors);
   });
 
   app.get<{ Params: { file: string } }>('/flow/fund/:file', async (request, reply) => {
@@ -460,6 +474,8 @@ async function loadPages(dist: URL): Promise<Pages> {
       'flow',
       releases.flatMap(({ flow }) => flow.assets),
     ),
+    errors: await asset(`flow/${manifest.errors.html}`),
+    errorsPolicy: `default-src 'none'; style-src '${manifest.errors.style}'; frame-ancestors 'none'`,
   };
 }
 

@@ -135,7 +135,13 @@ export function Tools(props: {
                 <code>
                   {at} {from} {type} {text}
                 </code>
-                {code !== undefined && <p>See docs/sdk-errors.md#{code}</p>}
+                {code !== undefined && (
+                  <p>
+                    <a href={`../errors#${code}`} target="_blank" rel="noopener">
+                      What {code} means
+                    </a>
+                  </p>
+                )}
               </li>
             ))}
           </ol>
