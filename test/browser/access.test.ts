@@ -229,7 +229,8 @@ test('at 200 % text on the narrowest phone no amount is broken and nothing is cu
         const range = document.createRange();
         range.selectNodeContents(amount);
         const { right } = range.getBoundingClientRect();
-        return range.getClientRects().length !== 1 || right > innerWidth;
+        const box = amount.closest('.bill')?.getBoundingClientRect().right ?? innerWidth;
+        return range.getClientRects().length !== 1 || right > box;
       }).length,
       amounts: document.querySelectorAll('.money').length,
       overflow: document.documentElement.scrollWidth - innerWidth,
@@ -237,6 +238,37 @@ test('at 200 % text on the narrowest phone no amount is broken and nothing is cu
     assert.deepEqual(seen, { broken: 0, amounts: 1, overflow: 0 }, name);
     await visit.close();
   }
+});
+
+test('right to left, each value stands at the far edge, and a sentence ends with its full stop', async () => {
+  const world = rig.flow.world();
+  const visit = await rig.visit(world, { viewport: { width: 360, height: 800 } });
+  await visit.start({ appearance: { direction: 'rtl' } });
+  await visit.press('Continue');
+  await visit.title('Check your payment');
+  const seen = await payFrame(visit).evaluate(() => {
+    const edges = (element: Element | null): DOMRect | undefined =>
+      element?.getBoundingClientRect();
+    const list = edges(document.querySelector('dl'));
+    const values = [...document.querySelectorAll('dd')].map((value) => edges(value)?.left);
+    const labels = [...document.querySelectorAll('dt')].map((label) => edges(label)?.right);
+    const note = document.querySelector('main p.small')?.firstChild;
+    const at = (character: number): number | undefined => {
+      if (!note) return undefined;
+      const range = document.createRange();
+      range.setStart(note, character);
+      range.setEnd(note, character + 1);
+      return range.getBoundingClientRect().left;
+    };
+    const last = (note?.textContent?.length ?? 0) - 1;
+    return {
+      values: values.every((left) => left === list?.left),
+      labels: labels.every((right) => right === list?.right),
+      stop: note?.textContent?.endsWith('.') === true && Number(at(last)) > Number(at(0)),
+    };
+  });
+  assert.deepEqual(seen, { values: true, labels: true, stop: true });
+  await visit.close();
 });
 
 test('in test mode the page says so in every language; its developer tools pass axe, work by keyboard and show no token', async () => {

@@ -685,7 +685,7 @@ function Facts({ rows }: { readonly rows: readonly Row[] }): VNode {
       {rows.map(([label, value]) => (
         <div key={label}>
           <dt>{label}</dt>
-          <dd dir="auto">{value}</dd>
+          <dd>{value}</dd>
         </div>
       ))}
     </dl>
