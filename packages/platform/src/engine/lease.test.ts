@@ -349,6 +349,7 @@ function kept(options: { random?: number } = {}) {
   const proofs: string[] = [];
   let ids = 0;
   const timers = { open: 0 };
+  const warnings: string[] = [];
   const lease = keepLease({
     clock: {
       now: () => clock.now(),
@@ -360,7 +361,7 @@ function kept(options: { random?: number } = {}) {
         timers.open -= 1;
       },
     },
-    log: silentLog,
+    log: { ...silentLog, warn: (_details, message) => void warnings.push(message) },
     times: TIMES,
     newId: () => `w${(ids += 1)}`,
     register: async (worker_id) => void (await ask('register')(worker_id)),
@@ -370,7 +371,7 @@ function kept(options: { random?: number } = {}) {
     proven: (worker_id, at) => void proofs.push(`${worker_id} at ${at}`),
     drop: (worker_id) => void done.push(`drop ${worker_id}`),
   });
-  return { clock, asked, done, proofs, lease, timers };
+  return { clock, asked, done, proofs, lease, timers, warnings };
 }
 
 test('however often the lease is renewed, one timer is left', async () => {
@@ -418,6 +419,18 @@ test('a worker without a database gives up its lease in time, and is back with t
   await clock.advance(0);
   assert.equal(done.length, 4);
   assert.ok(lease.worker_id !== undefined && lease.worker_id !== 'w1');
+  await lease.end();
+});
+
+test('an outage that is there from the start is told, once', async () => {
+  const { clock, asked, warnings, lease } = kept();
+  for (let second = 0; second < 5; second += 1) {
+    for (const { answer } of asked) answer.reject(new Error('no database'));
+    await clock.advance(1_000);
+  }
+  assert.ok(asked.length > 2);
+  assert.deepEqual(warnings, ['the heartbeat failed; retrying']);
+  for (const { answer } of asked) answer.resolve(true);
   await lease.end();
 });
 

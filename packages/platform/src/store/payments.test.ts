@@ -203,11 +203,11 @@ test('payments are listed newest first, page by page, and found by their session
   for (let count = 0; count < 4; count += 1) {
     const row = await insertPayment(rig.database, {
       partner_id: 'acme',
-      biller_id: 'acme',
+      biller_id: 'the-biller',
       account_id: 'A',
       platform_batch_id: await batchFor(rig.database, partner, Date.now()),
       amount_in_cents: 1 + count,
-      session_id: null,
+      session_id: count < 2 ? 'session-2' : null,
       funding_method: 'sandbox_bank',
       slot: ARRIVALS,
       stage: 'created',
@@ -215,6 +215,11 @@ test('payments are listed newest first, page by page, and found by their session
     });
     made.push(row.platform_payment_id);
   }
+  const row = await findPayment(rig.database, made.at(-1) ?? '');
+  assert.deepEqual(
+    [row?.partner_id, row?.biller_id, row?.account_id, row?.amount_in_cents, row?.funding_method],
+    ['acme', 'the-biller', 'A', 4, 'sandbox_bank'],
+  );
   const first = await listPayments(rig.database, {
     limit: 3,
     partner_id: 'acme',
@@ -232,6 +237,11 @@ test('payments are listed newest first, page by page, and found by their session
   const [mine, ...none] = await paymentsOfSession(rig.database, 'session-1');
   assert.equal(mine?.platform_payment_id, rig.id);
   assert.deepEqual(none, []);
+  // The last that was confirmed stands first: the page shows it.
+  assert.deepEqual(
+    (await paymentsOfSession(rig.database, 'session-2')).map((one) => one.platform_payment_id),
+    made.slice(1, 3).toReversed(),
+  );
 });
 
 test('of a batch of steps, the late and the foreign change nothing, and hold up no other [PL4 PL10 EE8]', async (t) => {
@@ -315,23 +325,30 @@ test('of a batch of steps, the late and the foreign change nothing, and hold up 
 
 test('funds are reserved with the step that needs them, once [PL7]', async (t) => {
   const rig = await standing.ground(t);
-  const [reserved, not] = [await rig.standing('created'), await rig.standing('created')];
-  const acts = (): Promise<object[]> =>
-    rig.database.query(
-      'SELECT platform_payment_id AS id, act, amount_in_cents AS cents FROM duebridge_platform.sandbox_funds',
-    );
+  const [first, again, not] = [
+    await rig.standing('created'),
+    await rig.standing('created'),
+    await rig.standing('created'),
+  ];
   const step = { from: 'created', to: 'dispatching' } as const;
-  const order = { platform_payment_id: reserved, funding_method: 'sandbox_bank' };
-  // The step's answer was lost once before: its funds are there already.
-  await rig.funding.authorize({ ...order, amount_in_cents: 700 });
+  // The answer of an earlier reservation was lost: these funds are there already.
+  const order = { funding_method: 'sandbox_bank', amount_in_cents: 700 };
+  await rig.funding.authorize({ platform_payment_id: again, ...order });
   assert.deepEqual(
     await advance(rig.database, writer(standing.ME), [
-      { ...step, platform_payment_id: reserved, reserves: true },
+      { ...step, platform_payment_id: first, reserves: true },
+      { ...step, platform_payment_id: again, reserves: true },
       { ...step, platform_payment_id: not },
     ]),
-    [true, true],
+    [true, true, true],
   );
-  assert.deepEqual(await acts(), [{ id: reserved, act: 'authorize', cents: 700 }]);
+  const acts = await rig.database.query<{ id: string; act: string; cents: number }>(
+    'SELECT platform_payment_id AS id, act, amount_in_cents AS cents FROM duebridge_platform.sandbox_funds',
+  );
+  assert.deepEqual(
+    acts.map(({ id, act, cents }) => `${id} ${act} ${cents}`).toSorted(),
+    [first, again].map((id) => `${id} authorize 700`).toSorted(),
+  );
 });
 
 test('a watcher is told of payments that stand elsewhere than it knows, and of no other', async (t) => {
