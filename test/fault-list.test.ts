@@ -9,7 +9,7 @@ import { join } from 'node:path';
 import test from 'node:test';
 import { SCENARIOS } from '@duebridge/conformance/scripted-partner';
 import { format, resolveConfig } from 'prettier';
-import { FAULTS_BEYOND_THE_PARTNER, type Proof } from './fault-list.ts';
+import { FAULTS_BEYOND_THE_PARTNER, PARTNER_FAULTS_READ, type Proof } from './fault-list.ts';
 import { DRILLS } from './rig/drills.ts';
 import { faultsOf } from './rig/faults.ts';
 
@@ -58,7 +58,8 @@ test('every fault of the catalogue has a test, or says what is not tested', () =
     ),
     'all but the private name at once, and that one by itself',
   );
-  for (const { id, proofs } of FAULTS_BEYOND_THE_PARTNER) {
+  const readings = Object.entries(PARTNER_FAULTS_READ).map(([id, proofs]) => ({ id, proofs }));
+  for (const { id, proofs } of [...FAULTS_BEYOND_THE_PARTNER, ...readings]) {
     assert.ok(proofs.length > 0, `${id} has no proof`);
     for (const proof of proofs) {
       if ('rig' in proof)
@@ -87,7 +88,11 @@ build when a test that it names is gone. Figures of long runs are in [reliabilit
 Each is a scenario of \`duebridge sandbox partner\`, so that other platforms can use it, and all of them are driven, each at a partner of
 its own, by [faults.test.ts](../test/faults.test.ts): \`${titleOf('test/faults.test.ts', 'the platform lives') ?? ''}\`.
 
-${SCENARIOS.map(({ name, title }) => `- **${name.slice(0, 3)}** \`${name}\`: ${title}`).join('\n')}
+${SCENARIOS.map(({ name, title }) => {
+  const id = name.slice(0, 3);
+  const readings = (PARTNER_FAULTS_READ[id] ?? []).map((proof) => `\n  - ${described(proof)}`);
+  return `- **${id}** \`${name}\`: ${title}${readings.join('')}`;
+}).join('\n')}
 
 ## Database, processes, time, and callers
 

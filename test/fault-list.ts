@@ -27,6 +27,22 @@ const RUNTIME = 'packages/runtime/src';
 const PARTNER = 'packages/partner/src';
 const PLATFORM = 'packages/platform/src';
 
+/**
+ * Faults of the partner whose scenario alone would pass a wrong reading, because payments end all the same: the test that tells the
+ * reading itself. A token that is believed for ever is renewed by the first 401, and one that is used once is fetched for each call.
+ */
+export const PARTNER_FAULTS_READ: Readonly<Record<string, readonly Proof[]>> = (() => {
+  const oauth = `${PLATFORM}/partners/oauth-client.test.ts`;
+  const life = [test(oauth, 'expires_in is read as seconds')];
+  const refused = [test(oauth, 'an invalid token answer is refused')];
+  return {
+    ...Object.fromEntries(
+      ['F51', 'F52', 'F53', 'F54', 'F55', 'F56', 'F58'].map((id) => [id, life]),
+    ),
+    ...Object.fromEntries(['F59', 'F61', 'F64'].map((id) => [id, refused])),
+  };
+})();
+
 /** Faults of the database, of processes and time, and of callers. */
 export const FAULTS_BEYOND_THE_PARTNER: readonly ListedFault[] = [
   // The database
