@@ -118,7 +118,7 @@ async function restorePlatform(rig: Rig): Promise<Judged> {
 async function named(rig: Rig, load: Load, kind: string, lost: readonly string[]): Promise<Judged> {
   const found = await rig.differences();
   for (const id of lost) rig.lost.add(`${kind} ${id}`);
-  const judged = await rig.judge(load, new Set(lost));
+  const judged = await rig.judge(load, { forgiven: new Set(lost) });
   const violations = [
     ...(lost.length === 0
       ? [{ rule: 'rig', what: 'the restore lost nothing, so it showed nothing' }]

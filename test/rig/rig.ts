@@ -28,8 +28,13 @@ import { OwnSystem } from './own-system.ts';
 import { healthyPostgres, PostgresProxy } from './postgres-proxy.ts';
 import type { Armed } from './preload.ts';
 
-/** After healing, every payment must end and be settled within this time. */
+/**
+ * After healing, payments must go on ending: when for so long not one of those that are open has been settled, they are stuck. What
+ * is merely slow, because other programs have the processors, is waited for.
+ */
 const BOUND_MS = 90_000;
+/** However slow the machine is, a round is judged after this time. */
+const LONGEST_MS = 4 * BOUND_MS;
 const KEY = 'static-key-of-the-crash-rig';
 const ADMIN_KEY = 'admin-key-of-the-crash-rig';
 const SECRET = 'secret-of-the-account-service';
@@ -320,18 +325,26 @@ export class Rig {
     await Promise.all([...this.workers, ...this.kits].map((server) => this.#revive(server)));
   }
 
-  /** Waits until everything has ended and judges the round. `forgiven`: payments that a restored backup rightly lost. */
-  async judge(load: Load, forgiven: ReadonlySet<string> = new Set()): Promise<Judged> {
+  /**
+   * Waits until everything has ended and judges the round. `forgiven`: payments that a restored backup rightly lost; given at all, even
+   * empty, it says that a backup was restored, after which the partner may name a payment_id anew (decision 22).
+   */
+  async judge(load: Load, restored?: { readonly forgiven: ReadonlySet<string> }): Promise<Judged> {
+    const forgiven = restored?.forgiven ?? new Set<string>();
     const healedAt = performance.now();
     this.history.add({ kind: 'healed' });
-    const until = healedAt + BOUND_MS;
     const timer = setTimeout(() => load.callOff(), BOUND_MS);
     await load.done;
     clearTimeout(timer);
     const open = `SELECT count(*)::int AS count FROM duebridge_platform.payments WHERE settled_at IS NULL AND stage <> 'review'`;
+    let fewest = Infinity;
+    let until = 0;
     for (;;) {
       const [left] = await this.ours.query<{ count: number }>(open);
-      if (left?.count === 0 || performance.now() > until) break;
+      const count = left?.count ?? 0;
+      if (count < fewest) until = performance.now() + BOUND_MS;
+      fewest = Math.min(fewest, count);
+      if (count === 0 || performance.now() > Math.min(until, healedAt + LONGEST_MS)) break;
       await pause(100);
     }
     const convergedMs = Math.round(performance.now() - healedAt);
@@ -353,7 +366,7 @@ export class Rig {
           partner: mine(end.partner),
           postings: mine(end.postings),
         },
-        forgetful: forgiven.size > 0 ? new Set(['gas']) : new Set(),
+        forgetful: restored === undefined ? new Set() : new Set(['gas']),
         wrong: new Set(),
       }),
       ...this.#extra,
