@@ -208,6 +208,12 @@ const OF_PEOPLE = new Set([
   'get_failures',
   'poll_payment',
   'preview_acts',
+  'plan_bulk_run',
+  'list_bulk_runs',
+  'get_bulk_run',
+  'start_bulk_run',
+  'stop_bulk_run',
+  'continue_bulk_run',
 ]);
 
 test('no operation, and no refusal of one, is missing from the reference [ER3]', () => {

@@ -135,7 +135,7 @@ test('every command of the runbook does what its section says', async () => {
   for (const line of lines) {
     // Each act gets a payment that is as its section says.
     let PAYMENT = paid;
-    if (/payment resume|review close/.test(line)) {
+    if (/payment resume|review close|bulk resume/.test(line)) {
       PAYMENT = await work.pay('refuses-1', 3_100, `refused-${Math.random()}@example.com`);
     }
     if (line.includes('payment withdraw')) {
@@ -146,12 +146,17 @@ test('every command of the runbook does what its section says', async () => {
     }
     const found = await work.platform.admin('GET', '/admin/v1/differences?state=open');
     const [difference] = found.body['differences'] as { difference_id: string }[];
+    const { runs } = (await work.platform.admin('GET', '/admin/v1/bulk-runs')).body as {
+      runs: { run_id: string }[];
+    };
     const { code, said } = await run(line, {
       PAYMENT,
       BATCH,
       FILE,
       CLIENT,
       PARTNER: 'springfield-water',
+      OPERATOR: 'vic',
+      RUN: runs[0]?.run_id ?? 'there is none',
       EMAIL: 'asks@example.com',
       DIFFERENCE: difference?.difference_id ?? 'there is none',
     });

@@ -15,10 +15,13 @@ import {
 import { eventually } from '../../packages/platform/src/engine/testing.ts';
 
 /** The partner's answers, by account: `pays` settles, `refuses` answers 422 to every PUT, anything else stays in processing. */
-async function startPartner(
-  cleanup: Cleanup,
-): Promise<{ url: string; payments: Map<string, Record<string, unknown>> }> {
+async function startPartner(cleanup: Cleanup): Promise<{
+  url: string;
+  payments: Map<string, Record<string, unknown>>;
+  held: Map<string, Promise<void>>;
+}> {
   const payments = new Map<string, Record<string, unknown>>();
+  const held = new Map<string, Promise<void>>();
   const server = createServer((request, response) => {
     let text = '';
     request.on('data', (chunk) => (text += String(chunk)));
@@ -55,8 +58,12 @@ async function startPartner(
         });
       }
       const payment = payments.get(id);
-      if (payment === undefined) answer(404, { code: 'PAYMENT_NOT_FOUND', message: 'no' });
-      else answer(200, payment);
+      const reply = async (): Promise<void> => {
+        await held.get(id);
+        if (payment === undefined) answer(404, { code: 'PAYMENT_NOT_FOUND', message: 'no' });
+        else answer(200, payment);
+      };
+      void reply();
     });
   });
   await new Promise<void>((resolve) => {
@@ -68,7 +75,7 @@ async function startPartner(
       server.close(resolve);
     });
   });
-  return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, payments };
+  return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, payments, held };
 }
 
 /** What the pages are tried on. */
@@ -77,6 +84,8 @@ export interface WorkingDay {
   readonly keys: Readonly<Record<'ada' | 'bob' | 'vic', string>>;
   /** Confirms a payment and waits until it is where its account leads it. */
   pay(account_id: string, amount_in_cents: number, email: string): Promise<string>;
+  /** The partner answers no question about this payment until the returned function is called. */
+  hold(platform_payment_id: string): () => void;
 }
 
 /** Starts it. `dist` is the folder of the built pages, with a slash at its end. */
@@ -98,7 +107,7 @@ export async function startWorkingDay(cleanup: Cleanup, dist: URL): Promise<Work
   for (const [operator_id, role] of Object.entries(keys)) {
     const name = operator_id[0]?.toUpperCase() + operator_id.slice(1);
     await platform.admin('POST', '/admin/v1/operators', { operator_id, name, role });
-    const grant = await platform.admin('POST', `/admin/v1/operators/${operator_id}/keys`);
+    const grant = await platform.admin('POST', `/admin/v1/operators/${operator_id}/keys`, {});
     Object.assign(keys, {
       [operator_id]: (grant.body as unknown as OperatorKeyGrant).operator_key,
     });
@@ -107,6 +116,14 @@ export async function startWorkingDay(cleanup: Cleanup, dist: URL): Promise<Work
   return {
     platform,
     keys,
+    hold(platform_payment_id) {
+      const gate = Promise.withResolvers<void>();
+      partner.held.set(platform_payment_id, gate.promise);
+      return () => {
+        partner.held.delete(platform_payment_id);
+        gate.resolve();
+      };
+    },
     async pay(account_id, amount_in_cents, email) {
       const { session } = await platform.session(credentials, account_id, email);
       const made = await platform.call('POST', '/v1/flow/payments', {

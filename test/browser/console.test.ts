@@ -345,7 +345,7 @@ test('a working day by keyboard alone: find, walk, open, act, leave', async () =
   await close();
 });
 
-test('several payments: selected by keyboard, a dry run first, then each by itself; stopped, reloaded and continued', async () => {
+test('several payments: selected by keyboard, a dry run first, then each by itself; the tab closed, read by another, stopped and continued', async () => {
   const ids = [
     await work.pay('refuses-5', 3_500, 'many-1@example.com'),
     await work.pay('refuses-6', 3_600, 'many-2@example.com'),
@@ -379,46 +379,25 @@ test('several payments: selected by keyboard, a dry run first, then each by itse
   await picked.getByRole('button', { name: 'Poll selected…' }).click();
   await page.getByText('Nothing was done yet. 3 of 3 would be acted on').waitFor();
   assert.equal(await page.getByText('Asks the partner for its status').count(), 3);
-  // The second call: the platform acts, and its answer does not come back until it is let go.
-  const held = Promise.withResolvers<void>();
-  const isHeld = Promise.withResolvers<void>();
-  let calls = 0;
-  await page.route('**/admin/v1/payments/*/poll', async (route) => {
-    calls += 1;
-    switch (calls) {
-      case 2: {
-        const response = await route.fetch();
-        isHeld.resolve();
-        await held.promise;
-        return route.fulfill({ response });
-      }
-      // Later, of the third payment: the operator has signed in again elsewhere; then the database goes away after the commit.
-      case 3:
-        return route.fulfill({
-          status: 403,
-          json: { code: 'CSRF_TOKEN_REQUIRED', message: 'the value is of another session' },
-        });
-      case 4:
-        await route.fetch();
-        return route.fulfill({
-          status: 503,
-          headers: { 'retry-after': '2' },
-          json: { code: 'SERVICE_UNAVAILABLE', message: 'the database is away' },
-        });
-      default:
-        return route.continue();
-    }
-  });
+  // The partner holds its answer about the second; meanwhile the tab is closed, and the platform goes on.
+  const second = String(ids[1]);
+  const letGo = work.hold(second);
   await page.getByLabel('Reason, kept in the audit of each').fill('ticket 12');
   await page.getByRole('button', { name: 'Poll 3 now' }).click();
-  await isHeld.promise;
   await page.getByText('1 done, 0 refused, 2 left').waitFor();
-  // A reload in the middle of the call: what was done is found in the audit, and not done again.
-  await page.reload();
-  await page.getByText('Done; its answer was not seen.').first().waitFor();
-  held.resolve();
-  await page.getByText('3 done, 0 refused, 0 left', { exact: true }).waitFor();
-  await page.unrouteAll({ behavior: 'ignoreErrors' });
+  const address = page.url();
+  await page.goto('about:blank');
+  letGo();
+  const other = await signIn('vic');
+  await other.page.goto(address);
+  await other.page.getByText('3 done, 0 refused, 0 left', { exact: true }).waitFor();
+  assert.equal(await other.page.getByText('The partner says not found').count(), 3);
+  assert.equal(await other.page.getByRole('button', { name: 'Stop' }).count(), 0);
+  await other.close();
+  for (const event of ['bulk_run_started', 'bulk_run_ended']) {
+    const [entry] = await auditOf(event);
+    assert.deepEqual([entry?.actor, entry?.detail['reason']], ['bob', 'ticket 12']);
+  }
   const polled = (await auditOf('payment_polled')).filter(
     ({ detail }) => detail['reason'] === 'ticket 12',
   );
@@ -432,26 +411,14 @@ test('several payments: selected by keyboard, a dry run first, then each by itse
   for (const id of ids) await page.getByLabel(`Pick ${id}`).check();
   await picked.getByRole('button', { name: 'Close selected…' }).click();
   await page.getByText('Nothing was done yet. 3 of 3 would be acted on').waitFor();
-  const second = Promise.withResolvers<void>();
-  const go = Promise.withResolvers<void>();
-  let closes = 0;
-  await page.route('**/admin/v1/payments/*/close', async (route) => {
-    closes += 1;
-    if (closes === 2) {
-      second.resolve();
-      await go.promise;
-    }
-    await route.continue();
-  });
+  const letCloseGo = work.hold(second);
   await page.getByLabel('Reason, kept in the audit of each').fill('ticket 13');
   await page.getByRole('button', { name: 'Close 3 now' }).click();
-  await second.promise;
+  await page.getByText('1 done, 0 refused, 2 left').waitFor();
   await page.getByRole('button', { name: 'Stop' }).click();
-  go.resolve();
+  await page.getByText('Stopped', { exact: true }).waitFor();
+  letCloseGo();
   await page.getByText('2 done, 0 refused, 1 left', { exact: true }).waitFor();
-  await page.reload();
-  await page.getByText('2 done, 0 refused, 1 left', { exact: true }).waitFor();
-  assert.equal(closes, 2);
   // Meanwhile somebody else closes the last: it is refused, and the page says why.
   const open = await Promise.all(
     ids.map(async (id) => ({

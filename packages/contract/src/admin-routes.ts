@@ -4,7 +4,14 @@
  *
  * A table: one entry per operation.
  */
-import { BulkPreview, BulkPreviewRequest } from './bulk.ts';
+import {
+  BulkItemQuery,
+  BulkPreview,
+  BulkPreviewRequest,
+  BulkRun,
+  BulkRunDetail,
+  BulkRunRequest,
+} from './bulk.ts';
 import { Type } from 'typebox';
 import {
   BatchPage,
@@ -38,6 +45,7 @@ import {
   OperatorChange,
   OperatorId,
   OperatorKeyGrant,
+  OperatorKeyRequest,
   OperatorRegistration,
   OperatorSelf,
   OperatorView,
@@ -69,6 +77,7 @@ const clientParams = Type.Object({
   partner_id: PartnerId,
   client_id: Type.String({ maxLength: 128 }),
 });
+const runParams = Type.Object({ run_id: Type.String({ pattern: '^run_[0-9a-f]{16}$' }) });
 const differenceParams = Type.Object({
   difference_id: Type.String({ pattern: '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$' }),
 });
@@ -347,8 +356,15 @@ export const platformAdminRoutes = routeTable({
     auth: 'admin',
     role: 'admin',
     params: operatorParams,
+    body: OperatorKeyRequest,
     reply: OperatorKeyGrant,
-    errors: ['UNAUTHORIZED', 'INSUFFICIENT_ROLE', 'NOT_FOUND', 'CONFLICT'],
+    errors: [
+      'UNAUTHORIZED',
+      'INSUFFICIENT_ROLE',
+      'NOT_FOUND',
+      'CONFLICT',
+      'UNSUPPORTED_MEDIA_TYPE',
+    ],
   },
   revoke_operator_key: {
     id: 'revoke_operator_key',
@@ -604,5 +620,82 @@ export const platformAdminRoutes = routeTable({
     body: BulkPreviewRequest,
     reply: BulkPreview,
     errors: ['UNAUTHORIZED', 'INSUFFICIENT_ROLE', 'UNSUPPORTED_MEDIA_TYPE'],
+  },
+  plan_bulk_run: {
+    id: 'plan_bulk_run',
+    method: 'POST',
+    path: '/admin/v1/bulk-runs',
+    summary: 'Plan an act on several payments; nothing is done yet',
+    source: 'decision 200',
+    auth: 'admin',
+    role: 'operator',
+    body: BulkRunRequest,
+    reply: BulkRunDetail,
+    errors: ['UNAUTHORIZED', 'INSUFFICIENT_ROLE', 'UNSUPPORTED_MEDIA_TYPE'],
+  },
+  list_bulk_runs: {
+    id: 'list_bulk_runs',
+    method: 'GET',
+    path: '/admin/v1/bulk-runs',
+    summary: 'The last runs, newest first',
+    source: 'decision 200',
+    auth: 'admin',
+    reply: Type.Object({ runs: Type.Array(BulkRun) }),
+    errors: ['UNAUTHORIZED'],
+  },
+  get_bulk_run: {
+    id: 'get_bulk_run',
+    method: 'GET',
+    path: '/admin/v1/bulk-runs/{run_id}',
+    summary: 'Read a run and what became of its payments',
+    source: 'decision 200',
+    auth: 'admin',
+    params: runParams,
+    query: BulkItemQuery,
+    reply: BulkRunDetail,
+    errors: ['UNAUTHORIZED', 'NOT_FOUND'],
+  },
+  start_bulk_run: {
+    id: 'start_bulk_run',
+    method: 'POST',
+    path: '/admin/v1/bulk-runs/{run_id}/start',
+    summary: 'Start a planned run: the platform drives it to its end',
+    source: 'decision 200',
+    auth: 'admin',
+    role: 'operator',
+    params: runParams,
+    body: OperatorReason,
+    reply: BulkRun,
+    errors: [
+      'UNAUTHORIZED',
+      'INSUFFICIENT_ROLE',
+      'NOT_FOUND',
+      'CONFLICT',
+      'UNSUPPORTED_MEDIA_TYPE',
+    ],
+  },
+  stop_bulk_run: {
+    id: 'stop_bulk_run',
+    method: 'POST',
+    path: '/admin/v1/bulk-runs/{run_id}/stop',
+    summary: 'Stop a run after the payment that is being acted on',
+    source: 'decision 200',
+    auth: 'admin',
+    role: 'operator',
+    params: runParams,
+    reply: BulkRun,
+    errors: ['UNAUTHORIZED', 'INSUFFICIENT_ROLE', 'NOT_FOUND', 'CONFLICT'],
+  },
+  continue_bulk_run: {
+    id: 'continue_bulk_run',
+    method: 'POST',
+    path: '/admin/v1/bulk-runs/{run_id}/continue',
+    summary: 'Continue a run that was stopped',
+    source: 'decision 200',
+    auth: 'admin',
+    role: 'operator',
+    params: runParams,
+    reply: BulkRun,
+    errors: ['UNAUTHORIZED', 'INSUFFICIENT_ROLE', 'NOT_FOUND', 'CONFLICT'],
   },
 });

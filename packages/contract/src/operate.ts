@@ -71,6 +71,7 @@ export const OperatorKeyView = Type.Object({
   key_id: Type.String(),
   created_at: instant('When it was issued.'),
   last_used_at: nullable(instant('When it was last accepted, to within a minute.')),
+  expires_at: nullable(instant('When it expires; null: never.')),
   revoked_at: nullable(instant('When it was revoked.')),
 });
 
@@ -85,11 +86,26 @@ export const OperatorView = Type.Object({
 });
 export type OperatorView = Static<typeof OperatorView>;
 
+export const OperatorKeyRequest = Type.Object(
+  {
+    valid_for_days: Type.Optional(
+      Type.Integer({
+        minimum: 1,
+        maximum: 3_650,
+        description: 'The key expires after this many days (decision 201); without it, never.',
+      }),
+    ),
+  },
+  strict,
+);
+export type OperatorKeyRequest = Static<typeof OperatorKeyRequest>;
+
 /** A new operator key, shown only this once. */
 export const OperatorKeyGrant = Type.Object({
   operator_id: OperatorId,
   key_id: Type.String(),
   operator_key: Type.String(),
+  expires_at: nullable(instant('When it expires; null: never.')),
 });
 export type OperatorKeyGrant = Static<typeof OperatorKeyGrant>;
 
@@ -164,7 +180,8 @@ export type UnmaskedAccount = Static<typeof UnmaskedAccount>;
 const day = (description: string) =>
   Type.Optional(Type.String({ format: 'date-time', description }));
 
-const filterFields = {
+/** The filters of a list of payments. */
+export const PaymentFilterFields = {
   status: Type.Optional(Type.Enum([...PAYMENT_STATUSES])),
   stage: Type.Optional(Type.Enum([...PAYMENT_STAGES])),
   partner_id: Type.Optional(PartnerId),
@@ -206,13 +223,16 @@ const filterFields = {
   ),
 };
 
-export const PaymentQuery = Type.Object({ ...filterFields, limit: pageLimit, cursor }, strict);
+export const PaymentQuery = Type.Object(
+  { ...PaymentFilterFields, limit: pageLimit, cursor },
+  strict,
+);
 export type PaymentQuery = Static<typeof PaymentQuery>;
 
 /** The same, with criteria that must not appear in a URL: an account id or an e-mail address. */
 export const PaymentSearch = Type.Object(
   {
-    ...filterFields,
+    ...PaymentFilterFields,
     account_id: Type.Optional(AccountId),
     email: Type.Optional(Type.String({ minLength: 3, maxLength: 256 })),
     limit: pageLimit,
@@ -224,7 +244,7 @@ export type PaymentSearch = Static<typeof PaymentSearch>;
 
 export const ExportQuery = Type.Object(
   {
-    ...filterFields,
+    ...PaymentFilterFields,
     format: Type.Optional(Type.Enum(['csv', 'jsonl'], { description: 'Default: `csv`.' })),
     unmasked: Type.Optional(
       Type.Literal('true', { description: 'Whole account ids; needs the role admin.' }),
@@ -436,6 +456,13 @@ export const Overview = Type.Object({
       ends_at: instant('When its last API key expires or expired.'),
     }),
     { description: 'Clients whose last API key expires within 14 days (decision 175).' },
+  ),
+  operators_ending: Type.Array(
+    Type.Object({
+      operator_id: OperatorId,
+      ends_at: instant('When their last key expires or expired.'),
+    }),
+    { description: 'Operators whose last key expires within 14 days (decision 201).' },
   ),
 });
 export type Overview = Static<typeof Overview>;

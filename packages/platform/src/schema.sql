@@ -75,6 +75,44 @@ CREATE TRIGGER batches_guard BEFORE UPDATE ON duebridge_platform.batches FOR EAC
 
 CREATE TRIGGER batches_kept BEFORE DELETE OR TRUNCATE ON duebridge_platform.batches FOR EACH STATEMENT EXECUTE FUNCTION duebridge_platform.kept_for_ever();
 
+CREATE TABLE duebridge_platform.bulk_items (
+  run_id text NOT NULL,
+  place integer NOT NULL,
+  platform_payment_id text NOT NULL,
+  partner_id text,
+  amount_in_cents bigint,
+  state text NOT NULL,
+  told text NOT NULL,
+  asked_at timestamp with time zone,
+  CONSTRAINT bulk_items_pkey PRIMARY KEY (run_id, place),
+  CONSTRAINT bulk_items_run_id_fkey FOREIGN KEY (run_id) REFERENCES duebridge_platform.bulk_runs(run_id) ON DELETE CASCADE,
+  CONSTRAINT bulk_items_place_check CHECK ((place >= 0)),
+  CONSTRAINT bulk_items_state_check CHECK ((state = ANY (ARRAY['waiting'::text, 'asking'::text, 'done'::text, 'refused'::text])))
+);
+
+CREATE TABLE duebridge_platform.bulk_runs (
+  run_id text NOT NULL,
+  act text NOT NULL,
+  actor text NOT NULL,
+  reason text,
+  state text NOT NULL,
+  told text NOT NULL DEFAULT ''::text,
+  planned_at timestamp with time zone NOT NULL,
+  started_at timestamp with time zone,
+  ended_at timestamp with time zone,
+  payments integer NOT NULL,
+  amount_in_cents bigint NOT NULL,
+  done integer NOT NULL DEFAULT 0,
+  refused integer NOT NULL DEFAULT 0,
+  driver text,
+  driven_until timestamp with time zone,
+  CONSTRAINT bulk_runs_pkey PRIMARY KEY (run_id),
+  CONSTRAINT bulk_runs_payments_check CHECK ((payments > 0)),
+  CONSTRAINT bulk_runs_state_check CHECK ((state = ANY (ARRAY['planned'::text, 'running'::text, 'stopped'::text, 'done'::text])))
+);
+
+CREATE INDEX bulk_runs_newest ON duebridge_platform.bulk_runs USING btree (planned_at);
+
 CREATE TABLE duebridge_platform.client_keys (
   key_id text NOT NULL,
   client_id text NOT NULL,
@@ -269,6 +307,7 @@ CREATE TABLE duebridge_platform.operator_keys (
   created_at timestamp with time zone NOT NULL DEFAULT clock_timestamp(),
   last_used_at timestamp with time zone,
   revoked_at timestamp with time zone,
+  expires_at timestamp with time zone,
   CONSTRAINT operator_keys_digest_key UNIQUE (digest),
   CONSTRAINT operator_keys_pkey PRIMARY KEY (key_id),
   CONSTRAINT operator_keys_operator_id_fkey FOREIGN KEY (operator_id) REFERENCES duebridge_platform.operators(operator_id),

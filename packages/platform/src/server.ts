@@ -288,7 +288,8 @@ async function openAll(
     hosts: hostsOf(adminHost, config.adminHosts),
   });
   const operators = openOperators({ database, adminKey, pepper: keyPepper, clock });
-  mountAdmin(adminApp, {
+  const bulkRuns = mountAdmin(adminApp, {
+    log,
     database,
     registry,
     client,
@@ -302,6 +303,11 @@ async function openAll(
     clock,
     secondPersonAboveCents: config.secondPersonAboveCents ?? 100_000,
     authenticate: adminAuthentication(operators, clock),
+  });
+  const driving = bulkRuns.drive(stopping.signal);
+  closers.push(async () => {
+    stopping.abort();
+    await driving;
   });
   mountSignIn(adminApp, { operators, clock, oidc: config.openId !== undefined });
   if (config.openId !== undefined) {

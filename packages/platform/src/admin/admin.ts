@@ -12,6 +12,7 @@ import {
   platformAdminRoutes as routes,
   PlatformPaymentId,
   Refusal,
+  type BulkAct,
   type Mode,
   type PaymentSearch,
   type PaymentView,
@@ -23,6 +24,7 @@ import {
   type Clock,
   type Database,
   type Handler,
+  type Log,
 } from '@duebridge/runtime';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import type { ClientKeys } from '../checkout/keys.ts';
@@ -40,6 +42,7 @@ import { auditOfPayment, listAudit, note } from '../store/audit.ts';
 import { searchPayments, type PaymentFilter } from '../store/payment-search.ts';
 import { findPayment, type PaymentRow } from '../store/payments.ts';
 import { resumePayment, withdrawPayment } from '../store/terminal.ts';
+import { openBulkRuns, type BulkRuns } from './bulk-runs.ts';
 import { closeReview, pendingClose } from './close-review.ts';
 import { exportPayments } from './export.ts';
 import { failureReasons } from './failures.ts';
@@ -67,6 +70,7 @@ export interface AdminDependencies {
   readonly sealer: Sealer;
   readonly pepper: KeyObject;
   readonly clock: Clock;
+  readonly log: Log;
   readonly figures: ReadFigures;
   readonly auditChain: AuditChain;
   /** Closing a review above this needs a second person. */
@@ -75,8 +79,8 @@ export interface AdminDependencies {
   readonly authenticate: (request: FastifyRequest) => Promise<Operator>;
 }
 
-/** Mounts every admin operation. */
-export function mountAdmin(app: FastifyInstance, dependencies: AdminDependencies): void {
+/** Mounts every admin operation. Returns the bulk runs, which the server drives. */
+export function mountAdmin(app: FastifyInstance, dependencies: AdminDependencies): BulkRuns {
   const { database, registry, client, keys, operators, attempts, clock } = dependencies;
   const known = new WeakMap<FastifyRequest, Operator>();
 
@@ -114,8 +118,8 @@ export function mountAdmin(app: FastifyInstance, dependencies: AdminDependencies
   serve(routes.change_operator, ({ params, body, request }) =>
     operators.change(params.operator_id, body, who(request).actor),
   );
-  serve(routes.issue_operator_key, ({ params, request }) =>
-    operators.issueKey(params.operator_id, who(request).actor),
+  serve(routes.issue_operator_key, ({ params, body, request }) =>
+    operators.issueKey(params.operator_id, who(request).actor, body.valid_for_days),
   );
   serve(routes.revoke_operator_key, ({ params, request }) =>
     operators.revokeKey(params.operator_id, params.key_id, who(request).actor),
@@ -256,17 +260,19 @@ export function mountAdmin(app: FastifyInstance, dependencies: AdminDependencies
       await withdrawPayment(database, params.platform_payment_id, body.reason, who(request).actor),
     ),
   );
-  serve(routes.preview_acts, ({ body, request }) =>
+  const preview = (act: BulkAct, ids: readonly string[], actor: string) =>
     previewActs(
       {
         database,
         secondPersonAboveCents: dependencies.secondPersonAboveCents,
         view: shown,
       },
-      body.act,
-      body.platform_payment_ids,
-      who(request).actor,
-    ),
+      act,
+      ids,
+      actor,
+    );
+  serve(routes.preview_acts, ({ body, request }) =>
+    preview(body.act, body.platform_payment_ids, who(request).actor),
   );
   serve(routes.close_review, async ({ params, body, request }) => {
     const { outcome, payment } = await closeReview(
@@ -277,6 +283,61 @@ export function mountAdmin(app: FastifyInstance, dependencies: AdminDependencies
     );
     return { outcome, payment: await showOne(payment) };
   });
+
+  // Acts on several payments ---------------------------------------------------------------------------------------------------
+
+  const bulkRuns = openBulkRuns({
+    database,
+    clock,
+    log: dependencies.log,
+    acts: {
+      preview: async (act, ids, actor) => (await preview(act, ids, actor)).payments,
+      mayAct: (actor) => operators.mayAct(actor),
+      async act(act, id, reason, actor) {
+        switch (act) {
+          case 'resume':
+            await resumePayment(database, id, reason, actor);
+            return 'It is sent again';
+          case 'withdraw':
+            await withdrawPayment(database, id, reason, actor);
+            return 'It is canceled';
+          case 'poll': {
+            const { answer } = await pollNow(dependencies, id, reason, actor);
+            return `The partner says ${answer.replaceAll('_', ' ')}`;
+          }
+          case 'close': {
+            const { outcome } = await closeReview(dependencies, id, reason, actor);
+            return outcome === 'closed' ? 'It ended as failed' : 'It waits for a second person';
+          }
+        }
+      },
+    },
+  });
+  serve(routes.plan_bulk_run, async ({ body, request }) => {
+    const { act, platform_payment_ids, filter } = body;
+    if ((platform_payment_ids === undefined) === (filter === undefined)) {
+      throw new Refusal('INVALID_REQUEST', {
+        details: [
+          { path: 'body', problem: 'must have platform_payment_ids or filter, one of the two' },
+        ],
+      });
+    }
+    const chosen = platform_payment_ids ?? toFilter(filter ?? {}, dependencies.pepper);
+    return bulkRuns.plan(act, chosen, who(request).actor);
+  });
+  serve(routes.list_bulk_runs, async () => ({ runs: await bulkRuns.list() }));
+  serve(routes.get_bulk_run, ({ params, query }) =>
+    bulkRuns.get(params.run_id, Number(query.cursor ?? 0), Number(query.limit ?? DEFAULT_LIMIT)),
+  );
+  serve(routes.start_bulk_run, ({ params, body, request }) =>
+    bulkRuns.start(params.run_id, body.reason, who(request).actor),
+  );
+  serve(routes.stop_bulk_run, ({ params, request }) =>
+    bulkRuns.stop(params.run_id, who(request).actor),
+  );
+  serve(routes.continue_bulk_run, ({ params, request }) =>
+    bulkRuns.resume(params.run_id, who(request).actor),
+  );
 
   // Batches and differences --------------------------------------------------------------------------------------------------
 
@@ -344,6 +405,7 @@ export function mountAdmin(app: FastifyInstance, dependencies: AdminDependencies
   serve(routes.get_overview, () => overview(database));
   serve(routes.get_figures, ({ query }) => dependencies.figures(query, clock.now()));
   serve(routes.get_failures, ({ query }) => failureReasons(database, query, clock.now()));
+  return bulkRuns;
 }
 
 const UUID_PATTERN = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;

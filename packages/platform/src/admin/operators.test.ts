@@ -7,6 +7,7 @@ import {
   Refusal,
   roleCovers,
   type OperatorKeyGrant,
+  type OperatorView,
 } from '@duebridge/contract';
 import { manualClock } from '@duebridge/runtime/testing';
 import { bearer, startTestPlatform } from '../checkout/testing.ts';
@@ -37,7 +38,7 @@ async function ask(
 async function add(operator_id: string, role: string): Promise<OperatorKeyGrant> {
   const person = { operator_id, name: operator_id, role };
   assert.equal((await platform.admin('POST', '/admin/v1/operators', person)).status, 200);
-  const grant = await platform.admin('POST', `/admin/v1/operators/${operator_id}/keys`);
+  const grant = await platform.admin('POST', `/admin/v1/operators/${operator_id}/keys`, {});
   assert.equal(grant.status, 200, grant.text);
   return grant.body as unknown as OperatorKeyGrant;
 }
@@ -63,8 +64,8 @@ test('each role reaches only its own operations: the route table decides, not th
 test('a key is rotated without a gap, and a revoked one is refused at once', async () => {
   const first = await add('rosa', 'viewer');
   const path = '/admin/v1/operators/rosa/keys';
-  const second = (await platform.admin('POST', path)).body as unknown as OperatorKeyGrant;
-  assert.equal((await platform.admin('POST', path)).status, 409);
+  const second = (await platform.admin('POST', path, {})).body as unknown as OperatorKeyGrant;
+  assert.equal((await platform.admin('POST', path, {})).status, 409);
   for (const { operator_key } of [first, second]) {
     const self = await ask(bearer(operator_key), 'GET', '/admin/v1/me');
     assert.equal(self.body['operator_id'], 'rosa');
@@ -75,6 +76,51 @@ test('a key is rotated without a gap, and a revoked one is refused at once', asy
   assert.equal((await ask(bearer(first.operator_key), 'GET', '/admin/v1/me')).status, 401);
   assert.equal((await ask(bearer(second.operator_key), 'GET', '/admin/v1/me')).status, 200);
   assert.equal((await platform.admin('DELETE', `${path}/opk_0123456789abcdef`)).status, 404);
+});
+
+test('a key of an operator ends when its days are over, with its session, and the overview says so before', async () => {
+  await add('ines', 'operator');
+  const path = '/admin/v1/operators/ines/keys';
+  const ends = async (): Promise<readonly unknown[]> =>
+    (
+      (await platform.admin('GET', '/admin/v1/overview')).body['operators_ending'] as {
+        operator_id: string;
+      }[]
+    ).map((one) => one.operator_id);
+  const issued = await platform.admin('POST', path, { valid_for_days: 10 });
+  assert.equal(issued.status, 200, issued.text);
+  const grant = issued.body as unknown as OperatorKeyGrant;
+  const left = Date.parse(grant.expires_at ?? '') - Date.now();
+  assert.ok(Math.abs(left - 10 * 86_400_000) < 3_600_000, grant.expires_at ?? 'never');
+  assert.ok(!(await ends()).includes('ines'), 'another key has no end');
+  const { operators } = (await platform.admin('GET', '/admin/v1/operators')).body as unknown as {
+    operators: OperatorView[];
+  };
+  const lasting = operators
+    .find((one) => one.operator_id === 'ines')
+    ?.keys.find((one) => one.expires_at === null)?.key_id;
+  await platform.admin('DELETE', `${path}/${lasting}`);
+  assert.ok((await ends()).includes('ines'));
+  const { cookie } = await signIn(grant.operator_key);
+  assert.equal((await ask({ cookie }, 'GET', '/admin/v1/me')).status, 200);
+  // Ten days later.
+  await platform.database.query(
+    `UPDATE duebridge_platform.operator_keys SET expires_at = now() WHERE key_id = $1`,
+    [grant.key_id],
+  );
+  await eventually('the key and its session are refused', async () => {
+    const statuses = await Promise.all(
+      [bearer(grant.operator_key), { cookie }].map(
+        async (headers) => (await ask(headers, 'GET', '/admin/v1/me')).status,
+      ),
+    );
+    return statuses.every((status) => status === 401);
+  });
+  // It makes room for two more.
+  for (const valid_for_days of [30, 60]) {
+    assert.equal((await platform.admin('POST', path, { valid_for_days })).status, 200);
+  }
+  assert.ok(!(await ends()).includes('ines'));
 });
 
 test('disabling an operator or lowering a role takes effect at once, and the audit names who did it', async () => {

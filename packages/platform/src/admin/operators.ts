@@ -62,13 +62,15 @@ export interface Operators {
     of: Operator | { readonly oidc_subject: string },
   ): Promise<{ cookie: string; seconds: number }>;
   closeSession(cookie: string): Promise<void>;
+  /** Whether this operator, named as in the audit, may act on payments now. */
+  mayAct(actor: string): Promise<boolean>;
   list(): Promise<OperatorView[]>;
   /** Throws Refusal CONFLICT when the id or the identity is taken. */
   add(registration: OperatorRegistration, actor: string): Promise<OperatorView>;
   /** Throws Refusal NOT_FOUND, or CONFLICT for a taken identity. */
   change(operator_id: string, change: OperatorChange, actor: string): Promise<OperatorView>;
-  /** Throws Refusal NOT_FOUND, or CONFLICT when two keys are active. */
-  issueKey(operator_id: string, actor: string): Promise<OperatorKeyGrant>;
+  /** `days`: until it expires; without it, never. Throws Refusal NOT_FOUND, or CONFLICT when two keys are active. */
+  issueKey(operator_id: string, actor: string, days?: number): Promise<OperatorKeyGrant>;
   /** Throws Refusal NOT_FOUND. */
   revokeKey(operator_id: string, key_id: string, actor: string): Promise<OperatorView>;
 }
@@ -84,7 +86,7 @@ const byKeyStatement = sql(
   'operator_by_key',
   `SELECT o.operator_id, o.name, o.role, k.key_id
      FROM duebridge_platform.operator_keys k JOIN duebridge_platform.operators o USING (operator_id)
-    WHERE k.digest = $1 AND k.revoked_at IS NULL AND o.disabled_at IS NULL`,
+    WHERE k.digest = $1 AND k.revoked_at IS NULL AND (k.expires_at IS NULL OR k.expires_at > now()) AND o.disabled_at IS NULL`,
 );
 /** A session ends with the key that opened it, and with its operator. */
 const bySessionStatement = sql(
@@ -94,12 +96,17 @@ const bySessionStatement = sql(
      FROM duebridge_platform.operator_sessions s
      LEFT JOIN duebridge_platform.operators o USING (operator_id)
      LEFT JOIN duebridge_platform.operator_keys k USING (key_id)
-    WHERE s.session_hash = $1 AND s.expires_at > clock_timestamp() AND o.disabled_at IS NULL AND k.revoked_at IS NULL`,
+    WHERE s.session_hash = $1 AND s.expires_at > clock_timestamp() AND o.disabled_at IS NULL
+      AND k.revoked_at IS NULL AND (k.expires_at IS NULL OR k.expires_at > now())`,
 );
 const bySubjectStatement = sql(
   'operator_by_subject',
   `SELECT operator_id, name, role, NULL AS key_id FROM duebridge_platform.operators
     WHERE oidc_subject = $1 AND disabled_at IS NULL`,
+);
+const roleStatement = sql(
+  'operator_role',
+  'SELECT role FROM duebridge_platform.operators WHERE operator_id = $1 AND disabled_at IS NULL',
 );
 const openSessionStatement = sql(
   'operator_open_session',
@@ -111,17 +118,25 @@ const listStatement = sql(
   'operator_list',
   `SELECT o.operator_id, o.name, o.role, o.oidc_subject, o.created_at, o.disabled_at,
           coalesce((SELECT jsonb_agg(jsonb_build_object('key_id', k.key_id, 'created_at', ${iso('k.created_at')},
-                     'last_used_at', ${iso('k.last_used_at')}, 'revoked_at', ${iso('k.revoked_at')}) ORDER BY k.created_at)
+                     'last_used_at', ${iso('k.last_used_at')},
+                     'expires_at', ${iso('k.expires_at')}, 'revoked_at', ${iso('k.revoked_at')}) ORDER BY k.created_at)
              FROM duebridge_platform.operator_keys k WHERE k.operator_id = o.operator_id), '[]') AS keys
      FROM duebridge_platform.operators o WHERE $1::text IS NULL OR o.operator_id = $1 ORDER BY o.operator_id`,
 );
+/** Frees the slots of expired keys. */
+const retireKeysStatement = sql(
+  'operator_retire_keys',
+  `UPDATE duebridge_platform.operator_keys SET revoked_at = expires_at
+    WHERE operator_id = $1 AND revoked_at IS NULL AND expires_at <= now()`,
+);
 const insertKeyStatement = sql(
   'operator_issue_key',
-  `INSERT INTO duebridge_platform.operator_keys AS made (key_id, operator_id, slot, digest)
+  `INSERT INTO duebridge_platform.operator_keys AS made (key_id, operator_id, slot, digest, expires_at)
    SELECT $1, operator_id, (SELECT min(slot) FROM generate_series(1, 3) AS slot WHERE slot NOT IN
-            (SELECT k.slot FROM duebridge_platform.operator_keys k WHERE k.operator_id = o.operator_id AND k.revoked_at IS NULL)), $3
+            (SELECT k.slot FROM duebridge_platform.operator_keys k WHERE k.operator_id = o.operator_id AND k.revoked_at IS NULL)), $3,
+          now() + $4::int * interval '1 day'
      FROM duebridge_platform.operators o WHERE operator_id = $2 AND disabled_at IS NULL
-   RETURNING made.key_id`,
+   RETURNING made.expires_at`,
 );
 
 /** A time in a JSON object, in the same form as in columns (decision 12). */
@@ -254,6 +269,12 @@ export function openOperators(options: {
       );
     },
 
+    async mayAct(actor) {
+      if (actor === ADMIN_KEY_ACTOR) return true;
+      const [row] = await database.query<{ role: OperatorRole }>(roleStatement, [actor]);
+      return row !== undefined && roleCovers(row.role, 'operator');
+    },
+
     list: () => database.query<OperatorView>(listStatement, [null]),
 
     async add({ operator_id, name, role, oidc_subject }, actor) {
@@ -305,18 +326,26 @@ export function openOperators(options: {
       return readOne(operator_id);
     },
 
-    async issueKey(operator_id, actor) {
+    async issueKey(operator_id, actor, days) {
       const key_id = `opk_${randomBytes(8).toString('hex')}`;
       const operator_key = `dbo_${randomBytes(32).toString('base64url')}`;
-      await database
+      const expires_at = await database
         .transaction(async (tx) => {
-          const rows = await tx.query(insertKeyStatement, [
+          await tx.query(retireKeysStatement, [operator_id]);
+          const [made] = await tx.query<{ expires_at: string | null }>(insertKeyStatement, [
             key_id,
             operator_id,
             digestOf(operator_key),
+            days ?? null,
           ]);
-          if (rows.length === 0) throw new Refusal('NOT_FOUND');
-          await note(tx, { actor, event: 'operator_key_issued', detail: { operator_id, key_id } });
+          if (made === undefined) throw new Refusal('NOT_FOUND');
+          const detail = {
+            operator_id,
+            key_id,
+            ...(days === undefined ? {} : { valid_for_days: days }),
+          };
+          await note(tx, { actor, event: 'operator_key_issued', detail });
+          return made.expires_at;
         })
         .catch((error: unknown) => {
           const rule = constraintOf(error);
@@ -326,7 +355,7 @@ export function openOperators(options: {
             message: 'The operator has two active keys already: revoke one first',
           });
         });
-      return { operator_id, key_id, operator_key };
+      return { operator_id, key_id, operator_key, expires_at };
     },
 
     async revokeKey(operator_id, key_id, actor) {

@@ -70,6 +70,18 @@ const endingCountStatement = sql(
     WHERE ends_at > now() - interval '${WARN_DAYS} days' GROUP BY partner_id`,
 );
 type Ending = Overview['clients_ending'][number];
+/** Operators whose last key expires soon or expired lately; one who signs in through the provider needs none. */
+const operatorsEndingStatement = sql(
+  'overview_operators_ending',
+  `SELECT operator_id, ends_at FROM (
+     SELECT o.operator_id, max(k.expires_at) AS ends_at
+       FROM duebridge_platform.operator_keys k JOIN duebridge_platform.operators o USING (operator_id)
+      WHERE k.revoked_at IS NULL AND o.disabled_at IS NULL AND o.oidc_subject IS NULL GROUP BY o.operator_id
+     HAVING count(*) = count(k.expires_at) AND max(k.expires_at) < now() + interval '${WARN_DAYS} days'
+        AND max(k.expires_at) > now() - interval '${WARN_DAYS} days') AS ending
+    ORDER BY ends_at < now(), abs(extract(epoch FROM ends_at - now())), operator_id`,
+);
+type OperatorEnding = Overview['operators_ending'][number];
 
 interface Flight {
   readonly in_flight: number;
@@ -89,14 +101,21 @@ const noFlight: Flight = {
 
 /** What is waiting now. */
 export async function overview(database: Database): Promise<Overview> {
-  const [reviews, [flight = noFlight], [differences], partners_held, clients_ending] =
-    await Promise.all([
-      database.query<Reviews>(reviewsStatement),
-      database.query<Flight>(flightStatement, [OVERDUE_AFTER_MS]),
-      database.query<{ count: number }>(openDifferencesStatement),
-      database.query<{ partner_id: string; reason: string }>(heldStatement),
-      database.query<Ending>(endingStatement),
-    ]);
+  const [
+    reviews,
+    [flight = noFlight],
+    [differences],
+    partners_held,
+    clients_ending,
+    operators_ending,
+  ] = await Promise.all([
+    database.query<Reviews>(reviewsStatement),
+    database.query<Flight>(flightStatement, [OVERDUE_AFTER_MS]),
+    database.query<{ count: number }>(openDifferencesStatement),
+    database.query<{ partner_id: string; reason: string }>(heldStatement),
+    database.query<Ending>(endingStatement),
+    database.query<OperatorEnding>(operatorsEndingStatement),
+  ]);
   const { oldest_unsettled_at: _age, ...counts } = flight;
   return {
     ...counts,
@@ -104,6 +123,7 @@ export async function overview(database: Database): Promise<Overview> {
     open_differences: differences?.count ?? 0,
     partners_held,
     clients_ending,
+    operators_ending,
   };
 }
 
@@ -277,15 +297,23 @@ export async function keepGauges(options: {
     `Clients whose last API key expires within ${WARN_DAYS} days, or expired in the last ${WARN_DAYS}, by partner`,
     ['partner_id'],
   );
+  let operatorsEnding = 0;
+  metrics.gauge(
+    'duebridge_operator_keys_ending',
+    `Operators whose last key expires within ${WARN_DAYS} days, or expired in the last ${WARN_DAYS}`,
+    [],
+    () => operatorsEnding,
+  );
   const known = new Set<string>();
   const warned = new Set<string>();
   while (!signal.aborted) {
     try {
-      const [rows, [flight = noFlight], [open], ends] = await Promise.all([
+      const [rows, [flight = noFlight], [open], ends, operatorEnds] = await Promise.all([
         database.query<Reviews>(reviewsStatement),
         database.query<Flight>(flightStatement, [OVERDUE_AFTER_MS]),
         database.query<{ count: number }>(openDifferencesStatement),
         database.query<{ partner_id: string; clients: number }>(endingCountStatement),
+        database.query<OperatorEnding>(operatorsEndingStatement),
       ]);
       const age = (at: string | null): number =>
         at === null ? 0 : Math.max(0, (clock.now() - Date.parse(at)) / 1_000);
@@ -304,6 +332,7 @@ export async function keepGauges(options: {
         warned.add(partner_id);
         ending.set({ partner_id }, clients);
       }
+      operatorsEnding = operatorEnds.length;
       unsettled = flight.unsettled;
       unsettledAge = age(flight.oldest_unsettled_at);
       differences = open?.count ?? 0;

@@ -90,7 +90,7 @@ async function operator(
     role,
   });
   assert.equal(added.status, 200, added.text);
-  const grant = await platform.admin('POST', `/admin/v1/operators/${operator_id}/keys`);
+  const grant = await platform.admin('POST', `/admin/v1/operators/${operator_id}/keys`, {});
   const { operator_key } = grant.body as unknown as OperatorKeyGrant;
   return async (method, path, body) => {
     const response = await fetch(new URL(path, platform.adminUrl), {

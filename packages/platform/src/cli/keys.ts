@@ -6,7 +6,8 @@ import { adminPath, ask } from './ask.ts';
 /** As the admin API limits it (ClientKeyRequest). */
 const MAX_DAYS = 3_650;
 
-function wholeDays(text: string): number {
+/** A number of days of an option. */
+export function wholeDays(text: string): number {
   if (!/^[1-9]\d{0,3}$/.test(text) || Number(text) > MAX_DAYS) {
     throw new InvalidArgumentError(`Write a whole number of days from 1 to ${MAX_DAYS}.`);
   }

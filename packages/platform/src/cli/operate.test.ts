@@ -7,7 +7,7 @@ import type { AddressInfo } from 'node:net';
 import path from 'node:path';
 import { text } from 'node:stream/consumers';
 import test, { after } from 'node:test';
-import type { AuditVerification } from '@duebridge/contract';
+import type { AuditVerification, BulkRun, BulkRunDetail } from '@duebridge/contract';
 import { CommandError, verifyAudit, type Terminal } from '@duebridge/runtime/cli';
 import type { Command } from 'commander';
 import { bearer, startTestPartner, startTestPlatform } from '../checkout/testing.ts';
@@ -321,7 +321,7 @@ test('several payments: a dry run does nothing; a run prints each result and fai
   assert.match(dry, /Nothing was done\. 0 of 2 would be acted on\./);
   const reason = ['--reason', 'ticket 14'];
   const said = await run(['bulk', 'poll', ...ids, ...reason]);
-  assert.match(said, new RegExp(`^1/2  ${ids[0]}  done: the partner says succeeded$`, 'm'));
+  assert.match(said, new RegExp(`^1/2  ${ids[0]}  done: The partner says succeeded$`, 'm'));
   assert.match(said, /^Done for 2 of 2\.$/m);
   const { entries } = await json<{ entries: { detail: { reason: string } }[] }>([
     'audit',
@@ -344,14 +344,11 @@ test('several payments: a dry run does nothing; a run prints each result and fai
     preview.payments.map(({ refused }) => refused),
     [false],
   );
-  const done = await json<{ done: number; payments: { outcome: string }[] }>([
-    'bulk',
-    'poll',
-    '--amount',
-    '31',
-    ...reason,
-  ]);
-  assert.deepEqual([done.done, done.payments[0]?.outcome], [1, 'done']);
+  const done = await json<BulkRunDetail>(['bulk', 'poll', '--amount', '31', ...reason]);
+  assert.deepEqual([done.run.done, done.items[0]?.state], [1, 'done']);
+  const again = await run(['bulk', 'show', done.run.run_id]);
+  assert.match(again, new RegExp(`${ids[0]} +done +water +3100 +The partner says succeeded`));
+  assert.match(await run(['bulk', 'list']), new RegExp(`^${done.run.run_id} +poll +done `, 'm'));
   const none = ['bulk', 'poll', '--amount', '77777'];
   for (const words of [none, [...none, '--dry-run']]) {
     assert.equal(await run([...words, ...reason]), 'Nothing found.\n');
@@ -363,8 +360,10 @@ test('several payments: a dry run does nothing; a run prints each result and fai
   ]) {
     await assert.rejects(run(words), { exitCode: 3 });
   }
+  await assert.rejects(run(['bulk', 'refund', ...ids, ...reason]), {
+    code: 'commander.unknownCommand',
+  });
   for (const words of [
-    ['bulk', 'refund', ...ids, ...reason],
     ['bulk', 'poll', '--status', 'gone', ...reason],
     ['payments', '--stage', 'gone'],
     ['key', 'issue', '--partner', 'gas', '--days', '0'],
@@ -374,15 +373,12 @@ test('several payments: a dry run does nothing; a run prints each result and fai
   }
 });
 
-test('an act whose answer does not say what became of it is unknown, never refused, and ends the run', async (t) => {
+test('a run goes on when its command loses the platform, and one command says what became of it', async (t) => {
   const ids = [await pay(3_300, 'bulk-3@example.com'), await pay(3_400, 'bulk-4@example.com')];
-  let acts = 0;
-  let answer: [number, Record<string, string>, string] = [502, {}, '<h1>Bad gateway</h1>'];
-  // Between the command and the platform: a preview passes, an act does not come back.
+  // Between the command and the platform: the run is planned and started, and then no answer comes back.
   const between = createServer((request, response) => {
-    if (request.url?.endsWith('/preview') !== true) {
-      acts += 1;
-      response.writeHead(answer[0], answer[1]).end(answer[2]);
+    if (request.method === 'GET') {
+      response.writeHead(502).end('<h1>Bad gateway</h1>');
       return;
     }
     void (async () => {
@@ -398,16 +394,79 @@ test('an act whose answer does not say what became of it is unknown, never refus
   await once(between, 'listening');
   t.after(() => between.close());
   const url = `http://127.0.0.1:${(between.address() as AddressInfo).port}`;
-  const body = JSON.stringify({ code: 'SERVICE_UNAVAILABLE', message: 'The service is down' });
-  for (const one of [answer, [503, { 'retry-after': '2' }, body], [200, {}, '{"ans']] as const) {
-    answer = [...one];
-    acts = 0;
-    let out = '';
-    const words = ['bulk', 'poll', ...ids, '--reason', 'ticket 16'];
-    const running = run(words, platform.adminKey, url, (said) => (out += said));
-    await assert.rejects(running, { exitCode: 1 });
-    assert.match(out, new RegExp(`^1/2  ${ids[0]}  unknown: `, 'm'));
-    assert.match(out, new RegExp(`^2/2  ${ids[1]}  not_reached: `, 'm'));
-    assert.equal(acts, 1);
-  }
+  const words = ['bulk', 'poll', ...ids, '--reason', 'ticket 16'];
+  const lost = await run(words, platform.adminKey, url).catch((error: unknown) => error);
+  assert.ok(lost instanceof CommandError && lost.exitCode === 1);
+  const run_id = /the run goes on at the platform: .*"duebridge platform bulk show (run_\w+)"/.exec(
+    lost.message,
+  )?.[1];
+  assert.ok(run_id, lost.message);
+  await eventually('the run ends', async () =>
+    / done +2 +2 +0 /.test(await run(['bulk', 'show', run_id])),
+  );
+});
+
+test('after a crash a run is taken over, and what was done is found in the audit and not done again', async () => {
+  const ids = [await pay(3_500, 'bulk-5@example.com'), await pay(3_600, 'bulk-6@example.com')];
+  const reason = 'ticket 17';
+  const { run: planned } = (
+    await platform.admin('POST', '/admin/v1/bulk-runs', { act: 'poll', platform_payment_ids: ids })
+  ).body as unknown as BulkRunDetail;
+  // As a process leaves it that ended between its act and the line that says so.
+  await platform.database.query(
+    `UPDATE duebridge_platform.bulk_items SET state = 'asking', asked_at = now() WHERE run_id = $1 AND place = 0`,
+    [planned.run_id],
+  );
+  await platform.admin('POST', `/admin/v1/payments/${ids[0]}/poll`, { reason });
+  await platform.database.query(
+    `UPDATE duebridge_platform.bulk_runs SET state = 'running', reason = $2, started_at = now(), driver = 'gone', driven_until = now()
+      WHERE run_id = $1`,
+    [planned.run_id, reason],
+  );
+  let detail: BulkRunDetail | undefined;
+  await eventually('the run ends', async () => {
+    detail = await json<BulkRunDetail>(['bulk', 'show', planned.run_id]);
+    return detail.run.state === 'done';
+  });
+  assert.deepEqual(
+    detail?.items.map(({ state, told }) => `${state}: ${told}`),
+    [
+      'done: It was done; the process ended before it could say so.',
+      'done: The partner says succeeded',
+    ],
+  );
+  const audit = await json<{ entries: { detail: { reason?: string } }[] }>([
+    'audit',
+    '--event',
+    'payment_polled',
+  ]);
+  assert.equal(audit.entries.filter((one) => one.detail.reason === reason).length, 2);
+});
+
+test('a run stops when its operator may not act any more, anybody may stop it, and only they continue it', async () => {
+  const ids = [await pay(3_700, 'bulk-7@example.com')];
+  await run(['operator', 'add', '--id', 'olaf', '--name', 'Olaf', '--role', 'operator']);
+  const { operator_key } = await json<{ operator_key: string }>(['operator', 'key', 'olaf']);
+  const started = await json<BulkRun>(
+    ['bulk', 'poll', ...ids, '--reason', 'ticket 18', '--detach'],
+    operator_key,
+  );
+  const show = async (): Promise<BulkRun> =>
+    (await json<BulkRunDetail>(['bulk', 'show', started.run_id])).run;
+  await eventually('it ends', async () => (await show()).state === 'done');
+  await assert.rejects(run(['bulk', 'stop', started.run_id]), /does not run/);
+  await platform.database.query(
+    `UPDATE duebridge_platform.bulk_runs SET state = 'stopped', ended_at = NULL WHERE run_id = $1`,
+    [started.run_id],
+  );
+  await assert.rejects(run(['bulk', 'continue', started.run_id]), /Only olaf, who planned it/);
+  await run(['bulk', 'continue', started.run_id], operator_key);
+  await eventually('it ends', async () => (await show()).state === 'done');
+  await run(['operator', 'change', 'olaf', '--disable']);
+  await platform.database.query(
+    `UPDATE duebridge_platform.bulk_runs SET state = 'running' WHERE run_id = $1`,
+    [started.run_id],
+  );
+  await eventually('it stops', async () => (await show()).state === 'stopped');
+  assert.equal((await show()).told, 'olaf may not act any more');
 });

@@ -2,6 +2,7 @@ import type { OperatorKeyGrant, OperatorView } from '@duebridge/contract';
 import { jsonOption, print, table, type Terminal } from '@duebridge/runtime/cli';
 import { Option, type Command } from 'commander';
 import { adminPath, ask } from './ask.ts';
+import { wholeDays } from './keys.ts';
 
 const roles = ['viewer', 'operator', 'admin'] as const;
 
@@ -72,13 +73,17 @@ export function addOperators(command: Command, terminal: Terminal): void {
     .command('key')
     .description('issue a key to an operator; it is shown once, and two may be active')
     .argument('<operator_id>')
+    .option('--days <n>', 'it expires after so many days; without it, never', wholeDays)
     .addOption(jsonOption())
-    .action(async (id: string, options: { json?: true }) => {
-      const grant = await ask<OperatorKeyGrant>(terminal, 'POST', adminPath`operators/${id}/keys`);
+    .action(async (id: string, options: { days?: number; json?: true }) => {
+      const path = adminPath`operators/${id}/keys`;
+      const body = options.days === undefined ? {} : { valid_for_days: options.days };
+      const grant = await ask<OperatorKeyGrant>(terminal, 'POST', path, body);
       print(terminal, options, grant, () =>
         [
           `operator_key  ${grant.operator_key}`,
           `key_id        ${grant.key_id}`,
+          `expires       ${grant.expires_at ?? 'never'}`,
           'The key is not shown again; it signs in to the console, and goes into DUEBRIDGE_ADMIN_KEY of the command line.',
         ].join('\n'),
       );
@@ -109,7 +114,9 @@ function operatorTable(operators: readonly OperatorView[]): string {
       one.disabled_at === null ? 'active' : 'disabled',
       one.keys
         .filter((key) => key.revoked_at === null)
-        .map((key) => key.key_id)
+        .map(({ key_id, expires_at }) =>
+          expires_at === null ? key_id : `${key_id} until ${expires_at}`,
+        )
         .join(' ') || '-',
     ]),
   );

@@ -7,7 +7,6 @@ import { useSignal } from '@preact/signals';
 import { call, self, whoAmI } from './api.ts';
 import { AuditPageOf } from './audit.tsx';
 import { BulkPage, BulkRunPage } from './bulk.tsx';
-import { resumeRuns } from './bulk-runs.ts';
 import { BatchesPage, BatchPageOf, ReconciliationPage } from './batches.tsx';
 import { OperatorsPage, SettingsPage } from './operators.tsx';
 import { OverviewPage } from './overview.tsx';
@@ -33,7 +32,7 @@ const places: readonly (readonly [string, string, string])[] = [
 ];
 
 function maySee(path: string, role: OperatorRole | undefined): boolean {
-  return path === 'operators' ? role === 'admin' : path !== 'bulk' || role !== 'viewer';
+  return path !== 'operators' || role === 'admin';
 }
 
 function Page() {
@@ -121,9 +120,6 @@ function Console() {
     const name = places.find(([, path]) => path === place)?.[0] ?? 'Console';
     document.title = `${name} · duebridge`;
   }, [place]);
-  useEffect(() => {
-    if (who) resumeRuns();
-  }, [who?.operator_id]);
   if (who === undefined) return <p>Loading…</p>;
   if (who === null) return <SignIn />;
   return (

@@ -3,7 +3,7 @@ import type { OperatorKeyGrant, OperatorView } from '@duebridge/contract';
 import type { TargetedSubmitEvent } from 'preact';
 import { useState } from 'preact/hooks';
 import { call, get, post } from './api.ts';
-import { Facts, setting, settings, Table, Trouble, useRead } from './parts.tsx';
+import { Facts, moment, setting, settings, Table, Trouble, useRead } from './parts.tsx';
 
 export function OperatorsPage() {
   const { data, error, again } = useRead('operators', () =>
@@ -11,6 +11,7 @@ export function OperatorsPage() {
   );
   const [grant, setGrant] = useState<OperatorKeyGrant>();
   const [trouble, setTrouble] = useState<string>();
+  const [days, setDays] = useState('');
   const attempt = async (work: () => Promise<unknown>): Promise<void> => {
     setTrouble(undefined);
     try {
@@ -49,6 +50,10 @@ export function OperatorsPage() {
             cell: (one) => one.keys.filter((key) => key.revoked_at === null).length,
           },
           {
+            head: 'Last key expires',
+            cell: ({ keys }) => lastEnd(keys.filter((key) => key.revoked_at === null)),
+          },
+          {
             head: 'Act',
             cell: (one) => (
               <span class="buttons">
@@ -57,7 +62,12 @@ export function OperatorsPage() {
                   aria-label={`Issue a key to ${one.operator_id}`}
                   onClick={() =>
                     void attempt(async () =>
-                      setGrant(await post<OperatorKeyGrant>(`/operators/${one.operator_id}/keys`)),
+                      setGrant(
+                        await post<OperatorKeyGrant>(
+                          `/operators/${one.operator_id}/keys`,
+                          days === '' ? {} : { valid_for_days: Number(days) },
+                        ),
+                      ),
                     )
                   }
                 >
@@ -86,6 +96,16 @@ export function OperatorsPage() {
           },
         ]}
       />
+      <label>
+        A new key expires after days <small>(empty: never)</small>
+        <input
+          type="number"
+          min={1}
+          max={3_650}
+          value={days}
+          onInput={({ currentTarget }) => setDays(currentTarget.value)}
+        />
+      </label>
       <h2>Add an operator</h2>
       <form class="filters" onSubmit={add}>
         <label>
@@ -110,6 +130,13 @@ export function OperatorsPage() {
       </form>
     </>
   );
+}
+
+/** When the last of these keys expires, for people. */
+function lastEnd(keys: OperatorView['keys']): string {
+  const ends = keys.flatMap(({ expires_at }) => expires_at ?? []).sort();
+  if (keys.length === 0) return '–';
+  return ends.length < keys.length ? 'never' : moment(ends.at(-1) ?? null);
 }
 
 export function SettingsPage() {

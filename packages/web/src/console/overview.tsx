@@ -98,6 +98,21 @@ export function OverviewPage() {
               />
             </>
           )}
+          {data.operators_ending.length === 0 ? null : (
+            <>
+              <h2>Keys of operators that expire soon</h2>
+              <Table
+                caption="Operators whose last key expires within 14 days: issue a second one"
+                rows={data.operators_ending}
+                keyOf={(one) => one.operator_id}
+                empty=""
+                columns={[
+                  { head: 'Operator', cell: (one) => one.operator_id },
+                  { head: 'Expires', cell: (one) => moment(one.ends_at) },
+                ]}
+              />
+            </>
+          )}
           {data.partners_held.length === 0 ? null : (
             <>
               <h2>Partners on hold</h2>

@@ -17,7 +17,7 @@ import type {
 import type { TargetedSubmitEvent } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { get, post, self } from './api.ts';
-import { planRun } from './bulk-runs.ts';
+import { planRun } from './bulk.tsx';
 import {
   Act,
   age,
@@ -225,7 +225,11 @@ export function PaymentsPage() {
           ]}
         />
       )}
-      <Bulk payments={page?.payments ?? []} picked={picked} />
+      <Bulk
+        payments={page?.payments ?? []}
+        picked={picked}
+        filter={isSearch || Object.keys(filter).length === 0 ? undefined : filter}
+      />
       <ColumnChoice />
       <p class="buttons">
         {more === null ? null : (
@@ -273,50 +277,64 @@ function pickColumn(picked: ReadonlySet<string>, pick: (picked: ReadonlySet<stri
   };
 }
 
-/** The acts on the selected payments: each leads to a page that first shows what would happen. */
-function Bulk(props: { payments: readonly PaymentView[]; picked: ReadonlySet<string> }) {
+/** The acts on the selected payments, or on all that the filter finds: each leads to a page that first shows what would happen. */
+function Bulk(props: {
+  payments: readonly PaymentView[];
+  picked: ReadonlySet<string>;
+  /** Undefined when all payments are listed, or those of a person: then they are picked one by one. */
+  filter: Readonly<Record<string, string>> | undefined;
+}) {
   const chosen = props.payments.filter((one) => props.picked.has(one.platform_payment_id));
   const [trouble, setTrouble] = useState<string>();
-  if (chosen.length === 0) return null;
-  const plan = async (act: BulkAct): Promise<void> => {
+  if (self.value?.role === 'viewer') return null;
+  const plan = async (act: BulkAct, over: Parameters<typeof planRun>[1]): Promise<void> => {
     try {
-      go(
-        link(
-          'bulk',
-          await planRun(
-            act,
-            chosen.map((one) => one.platform_payment_id),
-          ),
-        ),
-      );
+      go(link('bulk', await planRun(act, over)));
     } catch (error) {
       setTrouble(error instanceof Error ? error.message : String(error));
     }
   };
+  const buttons = (which: string, over: Parameters<typeof planRun>[1]) => (
+    <div class="buttons">
+      {bulkActs.map(([act, label]) => (
+        <button type="button" key={act} onClick={() => void plan(act, over)}>
+          {label} {which}…
+        </button>
+      ))}
+    </div>
+  );
+  const { filter } = props;
   return (
-    <section class="note" aria-label="Selected payments">
-      <p>
-        {chosen.length} selected,{' '}
-        {money(chosen.reduce((cents, one) => cents + one.amount_in_cents, 0))} together. What would
-        happen to each is shown first.
-      </p>
-      <div class="buttons">
-        {bulkActs.map(([act, label]) => (
-          <button type="button" key={act} onClick={() => void plan(act)}>
-            {label}…
-          </button>
-        ))}
-      </div>
+    <>
+      {chosen.length === 0 ? null : (
+        <section class="note" aria-label="Selected payments">
+          <p>
+            {chosen.length} selected,{' '}
+            {money(chosen.reduce((cents, one) => cents + one.amount_in_cents, 0))} together. What
+            would happen to each is shown first.
+          </p>
+          {buttons('selected', {
+            platform_payment_ids: chosen.map((one) => one.platform_payment_id),
+          })}
+        </section>
+      )}
+      {filter === undefined || props.payments.length === 0 ? null : (
+        <details>
+          <summary>Act on all that match</summary>
+          <p>Also those on pages not shown, at most 10,000. What would happen is shown first.</p>
+          {buttons('all that match', { filter })}
+        </details>
+      )}
       <Trouble error={trouble} />
-    </section>
+    </>
   );
 }
 
 const bulkActs: readonly (readonly [BulkAct, string])[] = [
-  ['resume', 'Resume selected'],
-  ['poll', 'Poll selected'],
-  ['close', 'Close selected'],
-  ['withdraw', 'Withdraw selected'],
+  ['resume', 'Resume'],
+  ['poll', 'Poll'],
+  ['close', 'Close'],
+  ['withdraw', 'Withdraw'],
 ];
 
 /** Lets this person choose the columns of the payments list. */
