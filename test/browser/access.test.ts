@@ -82,8 +82,12 @@ for (const language of TAGS) {
           .map((element) => element.closest('label') ?? element)
           .filter((element) => element.getBoundingClientRect().height < 44)
           .map((element) => element.outerHTML),
+        // What can be pressed or typed into is seen as such.
+        unbounded: [...document.querySelectorAll('.actions button, .field')]
+          .filter((element) => Number.parseFloat(getComputedStyle(element).borderTopWidth) === 0)
+          .map((element) => element.outerHTML),
       }));
-      assert.deepEqual(layout, { language, overflow: 0, small: [] });
+      assert.deepEqual(layout, { language, overflow: 0, small: [], unbounded: [] });
       await visit.close();
     });
   }
