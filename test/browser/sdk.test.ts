@@ -2,7 +2,8 @@
  * The SDK in a site that is careful, a site that is careless, and a site that is hostile.
  */
 import assert from 'node:assert/strict';
-import { readFileSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import test from 'node:test';
 import { pathToFileURL } from 'node:url';
@@ -11,6 +12,7 @@ import { build, type Rolldown } from 'vite';
 import type { Duebridge, DuebridgeOptions } from '../../packages/web/src/embed/types.ts';
 import type { createFakeFrame as CreateFakeFrame } from '../../packages/web/src/embed/testing.ts';
 import { until, useRig, values, type Visit } from './rig.ts';
+import { succeeds } from './scripted-flow.ts';
 
 const rig = useRig();
 
@@ -586,6 +588,97 @@ test('the frame is as tall as what it shows', async () => {
     ]);
     return Math.ceil(inside) === outside;
   });
+  await visit.close();
+});
+
+/** What Android's WebView says it is. */
+const WEB_VIEW =
+  'Mozilla/5.0 (Linux; Android 15; Pixel 8 Build/AP4A; wv) AppleWebKit/537.36 (KHTML, like Gecko) Version/4.0 Chrome/140.0.0.0 Mobile Safari/537.36';
+
+test('an app’s web view without cookies, storage, windows and printing pays a bill, and says what it cannot do', async () => {
+  const world = rig.flow.world({
+    outcome: [],
+    fundingMethods: [{ funding_method: 'bank', label: 'Your bank', sandbox: true, may_act: true }],
+  });
+  const visit = await rig.visit(world, {
+    userAgent: WEB_VIEW,
+    viewport: { width: 412, height: 915 },
+    isMobile: true,
+    hasTouch: true,
+  });
+  // In the frame as in the site: a browser that blocks another site's storage throws at the first touch.
+  await visit.page.addInitScript(() => {
+    const denied = (): never => {
+      throw new DOMException('denied', 'SecurityError');
+    };
+    for (const name of ['localStorage', 'sessionStorage', 'indexedDB', 'caches'])
+      Object.defineProperty(window, name, { get: denied });
+    Object.defineProperty(Document.prototype, 'cookie', { get: denied, set: denied });
+    window.open = () => null;
+    Reflect.deleteProperty(window, 'print');
+    Object.defineProperty(window, 'print', { value: undefined });
+  });
+  await visit.page.reload();
+  await visit.page.waitForFunction(() => (window as unknown as { siteReady?: boolean }).siteReady);
+  assert.equal(await visit.start({ display: 'modal' }), 'mounted');
+  await visit.press('Continue');
+  await visit.press('Pay $123.45');
+  await visit.title('Your payment is on its way');
+  world.change({ action: { kind: 'redirect', url: 'http://bank.localhost:9/' } });
+  await visit.title('Please approve the payment');
+  await visit.press('Continue at your bank');
+  await visit.frame.getByRole('alert').getByText('No window opened.').waitFor();
+  // Approved elsewhere: the page that stayed here hears of it.
+  const { action, ...waiting } = world.payments[0] ?? assert.fail('there is no payment');
+  assert.ok(action);
+  world.payments[0] = waiting;
+  world.change(succeeds[0] ?? {});
+  world.change(succeeds[1] ?? {});
+  await visit.title('Paid. Thank you!');
+  await visit.frame.getByRole('button', { name: 'Save', exact: true }).waitFor();
+  assert.equal(await visit.frame.getByRole('button', { name: 'Print' }).count(), 0);
+  await visit.close();
+});
+
+test('an app’s page on https://localhost or http://localhost pays; one from a file is refused in words', async () => {
+  const world = rig.flow.world();
+  const visit = await rig.visit(world, { expect: /frame-ancestors|Framing|ERR_BLOCKED/ });
+  // To the browser this is a site of the internet that frames one of this machine, which neither is in an app.
+  await visit.page.context().grantPermissions(['local-network-access']);
+  const { port } = rig.flow;
+  world.origins = ['https://localhost', `http://localhost:${port}`];
+  // Capacitor serves an app's own files under this origin; so does this.
+  await visit.page.route('https://localhost/**', async (route) => {
+    const { pathname, search } = new URL(route.request().url());
+    const response = await route.fetch({ url: `http://localhost:${port}${pathname}${search}` });
+    await route.fulfill({ response });
+  });
+  const ready = (): Promise<unknown> =>
+    visit.page.waitForFunction(() => (window as unknown as { siteReady?: boolean }).siteReady);
+  for (const origin of world.origins) {
+    await visit.page.goto(`${origin}/`);
+    await ready();
+    assert.equal(await visit.start(), 'mounted', origin);
+    await visit.title(/^(Your bill from Acme Water|Paid. Thank you!)$/);
+  }
+  const folder = mkdtempSync(join(tmpdir(), 'duebridge-app-'));
+  try {
+    const script = `${rig.flow.payOrigin}/sdk/v1/duebridge.js`;
+    writeFileSync(join(folder, 'app.html'), `<script src="${script}"></script><div id="place">`);
+    await visit.page.goto(pathToFileURL(join(folder, 'app.html')).href);
+    const refused = await visit.page.evaluate(
+      (partner) =>
+        window.duebridge
+          .createDuebridge({ partner, token: 'a token' })
+          .mount('#place')
+          .catch((error: { code: string }) => error.code),
+      world.partner,
+    );
+    assert.equal(refused, 'frame_refused');
+    assert.equal(world.counts.exchange, 2);
+  } finally {
+    rmSync(folder, { recursive: true, force: true });
+  }
   await visit.close();
 });
 

@@ -313,6 +313,13 @@ test('a registration is test or live for good, and neither calls the endpoint of
   const unsafeChange = registry.change('acme-live', { origins: ['http://localhost:1'] }, 'test');
   assert.deepEqual(await pathsRefused(unsafeChange), ['body.origins.0']);
   assert.equal((await registry.get('acme'))?.mode, 'test');
+  // The page of an app: Android's has an origin that a policy can name, that of iOS and a file have none.
+  const app = await registry.change('acme-live', { origins: ['https://localhost'] }, 'test');
+  assert.deepEqual(app.origins, ['https://localhost']);
+  for (const origin of ['capacitor://localhost', 'file://', 'null']) {
+    const refused = await pathsRefused(registry.change('acme-live', { origins: [origin] }, 'test'));
+    assert.deepEqual(refused, ['body.origins.0'], origin);
+  }
 });
 
 test('of a test and a live registration that arrive together for one endpoint, one is refused', async (t) => {

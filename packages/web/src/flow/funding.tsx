@@ -104,11 +104,13 @@ export function Act(props: {
   readonly action: FlowAction;
 }): VNode {
   const { action, words } = props;
+  const [blocked, setBlocked] = useState(false);
   if (action.kind === 'step_up') return <FundingFrame {...props} act={action.data} />;
   const go = (): void => {
     const bank = open(action.url, '_blank');
     // The bank must not send this page elsewhere. With noopener, the page that it comes back to could not close the window.
     if (bank) bank.opener = null;
+    setBlocked(!bank);
   };
   return (
     <div class="actions">
@@ -116,6 +118,11 @@ export function Act(props: {
       <button class="main" type="button" onClick={go}>
         {words.say('act_open')}
       </button>
+      {blocked && (
+        <p class="note" role="alert">
+          {words.say('act_blocked')}
+        </p>
+      )}
     </div>
   );
 }

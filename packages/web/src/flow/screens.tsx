@@ -547,9 +547,12 @@ export function Receipt({ flow, words, screen }: Props<'receipt'>): VNode {
           {leaveLabel(flow, words, 'done')}
         </button>
         <div class="row">
-          <button type="button" onClick={() => print()}>
-            {say('print')}
-          </button>
+          {/* Web views of apps have none. */}
+          {typeof print === 'function' && (
+            <button type="button" onClick={() => print()}>
+              {say('print')}
+            </button>
+          )}
           <button
             type="button"
             disabled={!files}

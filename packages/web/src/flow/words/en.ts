@@ -61,6 +61,8 @@ export const en = {
   act_note:
     'Your bank wants to make sure that it is you. After that, the payment is sent to {biller}.',
   act_open: 'Continue at your bank',
+  act_blocked:
+    'No window opened. Allow windows for this page and press again, or open this bill in your browser: the payment waits for you there.',
 
   status_title: 'Your payment is on its way',
   step_sent_now: 'Sending to {biller}',

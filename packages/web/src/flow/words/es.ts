@@ -62,6 +62,8 @@ export const es: Words = {
   act_title: 'Apruebe el pago',
   act_note: 'Su banco quiere asegurarse de que es usted. Después, el pago se envía a {biller}.',
   act_open: 'Continuar en su banco',
+  act_blocked:
+    'No se abrió ninguna ventana. Permita las ventanas de esta página y pulse otra vez, o abra esta factura en su navegador: el pago le espera allí.',
 
   status_title: 'Su pago está en camino',
   step_sent_now: 'Enviando a {biller}',

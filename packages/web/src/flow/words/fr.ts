@@ -66,6 +66,8 @@ export const fr: Words = {
   act_note:
     'Votre banque veut s’assurer qu’il s’agit bien de vous. Le paiement est ensuite envoyé à {biller}.',
   act_open: 'Continuer auprès de votre banque',
+  act_blocked:
+    'Aucune fenêtre ne s’est ouverte. Autorisez les fenêtres de cette page et appuyez à nouveau, ou ouvrez cette facture dans votre navigateur : le paiement vous y attend.',
 
   status_title: 'Votre paiement est en cours',
   step_sent_now: 'Envoi à {biller}',

@@ -63,6 +63,8 @@ export const pt: Words = {
   act_note:
     'Seu banco quer ter certeza de que é você. Depois disso, o pagamento é enviado a {biller}.',
   act_open: 'Continuar no seu banco',
+  act_blocked:
+    'Nenhuma janela foi aberta. Permita as janelas desta página e pressione de novo, ou abra esta fatura no seu navegador: o pagamento espera por você lá.',
 
   status_title: 'Seu pagamento está a caminho',
   step_sent_now: 'Enviando para {biller}',
