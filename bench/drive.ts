@@ -50,6 +50,10 @@ const PARTNERS = ['acme-1', 'acme-2', 'acme-3', 'acme-4'] as const;
 const IDLE_PAYMENTS = 2_000;
 /** How long their polls are counted; the delays between polls grow. */
 const IDLE_MS = 6_000;
+/** A round in which no payment ends for so long has failed, in milliseconds; the slowest takes a second for a few of them. */
+const STALLED_MS = 60_000;
+/** One key for all grounds: a round in the same database finds the partners of the round before, sealed with it. */
+const SEAL_KEY = randomBytes(32).toString('base64');
 
 async function main(): Promise<void> {
   const rounds = Number(flags.rounds);
@@ -159,8 +163,11 @@ export async function groundIn(
   });
   await migrate(database, migrations);
   const base = { database, clock: systemClock, log: silentLog };
-  const sealKey = randomBytes(32).toString('base64');
-  const registry = openPartnerRegistry({ ...base, sealKey, allowPrivateAddresses: true });
+  const registry = openPartnerRegistry({
+    ...base,
+    sealKey: SEAL_KEY,
+    allowPrivateAddresses: true,
+  });
   for (const partner_id of PARTNERS) {
     if ((await registry.get(partner_id)) !== undefined) continue;
     await registry.add(
@@ -183,7 +190,7 @@ export async function groundIn(
   }
   // As the platform does: evidence of every call, written every few seconds through a pool of its own.
   const front = openDatabase({ url, applicationName: 'bench evidence', maxConnections: 2 });
-  const attempts = openAttempts({ ...base, database: front, sealer: openSealer(sealKey) });
+  const attempts = openAttempts({ ...base, database: front, sealer: openSealer(SEAL_KEY) });
   const recording = new AbortController();
   const recorded = keepAttempts({ attempts, clock: systemClock, signal: recording.signal });
   const client = createPartnerClient({
@@ -296,7 +303,7 @@ async function driveOn(
   const processorTime = await measureProcessorTime(place.database);
   const startedAt = performance.now();
   for (const row of rows) place.engine.take(row);
-  await finished.promise;
+  await untilFinished(finished.promise, () => left);
   await place.finish();
   const perSecond = payments / ((performance.now() - startedAt) / 1_000);
   const { node, postgres } = processorTime();
@@ -309,6 +316,23 @@ async function driveOn(
   assert.equal(wrong?.count, 0);
   await place.close();
   return { perSecond };
+}
+
+/** Waits for the end of a round; throws when no payment has ended for a minute, so that a stalled engine fails the bench. */
+async function untilFinished(finished: Promise<void>, left: () => number): Promise<void> {
+  let before = left();
+  const watch = Promise.withResolvers<void>();
+  const timer = setInterval(() => {
+    if (left() === before) {
+      watch.reject(new Error(`${before} payments did not end, none of them in the last minute`));
+    }
+    before = left();
+  }, STALLED_MS);
+  try {
+    await Promise.race([finished, watch.promise]);
+  } finally {
+    clearInterval(timer);
+  }
 }
 
 /** Rows of payments and audit written while payments that do not end are polled. */
