@@ -7,6 +7,8 @@ export type Event = { readonly at: number } & (
       readonly id: string;
       readonly partner: string;
       readonly cents: number;
+      /** In the simulation: where it began; `dispatching` when its PUT leaves at once (decision 168). */
+      readonly stage?: string;
     }
   | {
       readonly kind: 'sent';

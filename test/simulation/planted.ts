@@ -21,7 +21,7 @@ export const PLANTED: readonly Planted[] = [
     file: 'platform/src/engine/payment-steps.ts',
     find: "      ? { write: { kind: 'advance', to: 'dispatching', detail: { reason } } }",
     replace: "      ? { write: { kind: 'end', by: 'refusal', ending: failedEnding(reason) } }",
-    seed: 8,
+    seed: 18,
   },
   {
     name: 'a settlement is not written down',
@@ -59,7 +59,7 @@ export const PLANTED: readonly Planted[] = [
     file: 'platform/src/engine/lease.ts',
     find: "        return { kind: 'none', retryAt };",
     replace: "        return { kind: 'none', retryAt: Number.POSITIVE_INFINITY };",
-    seed: 10,
+    seed: 3,
   },
   {
     name: 'every retry has an id of its own',
@@ -91,7 +91,7 @@ export const PLANTED: readonly Planted[] = [
     file: 'platform/src/engine/slots.ts',
     find: '  if (slots.length === 0) return [];\n',
     replace: '  if (slots.length < 1_024) return [];\n',
-    seed: 2,
+    seed: 1,
   },
   {
     name: 'an unknown outcome ends the payment as failed',
@@ -105,7 +105,7 @@ export const PLANTED: readonly Planted[] = [
     file: 'platform/src/engine/payment-steps.ts',
     find: '    firstMs: around.times.pollMs,',
     replace: '    firstMs: around.times.pollMs * 10_000,',
-    seed: 7,
+    seed: 63,
   },
   {
     name: 'a retry comes in hours',
@@ -137,7 +137,7 @@ export const PLANTED: readonly Planted[] = [
     file: 'platform/src/engine/calls.ts',
     find: '    facts.waited &&\n',
     replace: '    facts.waited ||\n',
-    seed: 101,
+    seed: 39,
   },
   {
     name: 'funds of a payment that succeeded are released',
@@ -151,7 +151,7 @@ export const PLANTED: readonly Planted[] = [
     find: 'missing.length === 0 ? made : new Map([...made, ...(await findPayments(database, missing))])',
     replace:
       'missing.length >= 0 ? made : new Map([...made, ...(await findPayments(database, missing))])',
-    seed: 3,
+    seed: 4,
   },
   {
     name: 'the kit posts a cent more than was asked for',

@@ -34,6 +34,7 @@ const started = performance.now();
 const startedCpu = process.cpuUsage();
 const faults: Record<string, number> = {};
 const answers: Record<string, number> = {};
+const began: Record<string, number> = {};
 const violations: { seed: number; rule: string; what: string }[] = [];
 let seeds = 0;
 let payments = 0;
@@ -51,6 +52,8 @@ for (let seed = from; seed < from + Number(options.count); seed += 1) {
   for (const [what, times] of outcome.faults) faults[what] = (faults[what] ?? 0) + times;
   for (const event of outcome.history.events) {
     if (event.kind === 'arrived') answers[event.answer] = (answers[event.answer] ?? 0) + 1;
+    if (event.kind === 'confirmed' && event.stage !== undefined)
+      began[event.stage] = (began[event.stage] ?? 0) + 1;
   }
   story.update(withoutIds(JSON.stringify(outcome.history.events)));
   violations.push(...outcome.violations.map((violation) => ({ seed, ...violation })));
@@ -65,6 +68,7 @@ console.log(
     from,
     seeds,
     payments,
+    began,
     virtual_hours: Math.round((virtualMs / 3_600_000) * 10) / 10,
     seconds: Math.round((performance.now() - started) / 100) / 10,
     cpu_seconds: Math.round(cpuMicroseconds() / 100_000) / 10,

@@ -14,6 +14,8 @@ const SEEDS = 24;
 interface Sheet {
   readonly seeds: number;
   readonly payments: number;
+  /** Payments by the stage in which they began. */
+  readonly began: Readonly<Record<string, number>>;
   readonly answers: Readonly<Record<string, number>>;
   readonly faults: Readonly<Record<string, number>>;
   readonly story: string;
@@ -43,6 +45,8 @@ test('whatever goes wrong, nothing is lost, duplicated or called failed, and aft
   assert.deepEqual(sheet.violations, []);
   // A run in which nothing succeeded, or nothing went wrong, would prove nothing.
   assert.ok((sheet.answers['200'] ?? 0) > sheet.payments, 'most calls have to be answered');
+  assert.ok((sheet.began['dispatching'] ?? 0) > sheet.payments / 10, 'many PUTs leave at once');
+  assert.ok((sheet.began['created'] ?? 0) > sheet.payments / 10, 'many payments wait first');
   assert.ok((sheet.answers['connection'] ?? 0) > 0, 'some calls have to be lost');
   assert.ok(Object.keys(sheet.faults).length >= 8, 'most kinds of fault have to happen');
 });

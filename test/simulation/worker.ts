@@ -1,7 +1,12 @@
 /** One process of the platform in a simulated world: the real engine over the world's database, network and funding. */
-import { silentLog, type Log } from '@duebridge/runtime';
+import { testAmount } from '@duebridge/contract';
+import { silentLog, type Database, type Log } from '@duebridge/runtime';
 import { createEngine, type Engine } from '../../packages/platform/src/engine/engine.ts';
-import type { Funding, FundingOrder } from '../../packages/platform/src/funding.ts';
+import {
+  sandboxFunding,
+  type Funding,
+  type FundingOrder,
+} from '../../packages/platform/src/funding.ts';
 import type { Partner, PartnerRegistry } from '../../packages/platform/src/partners/registry.ts';
 import { batchFor } from '../../packages/platform/src/reconciliation/batch.ts';
 import { insertPayment, type PaymentRow } from '../../packages/platform/src/store/payments.ts';
@@ -26,6 +31,9 @@ export interface Surroundings {
     { readonly partner: Partner; readonly side: SimulatedPartner }
   >;
 }
+
+/** Where the funds of a payment are kept: at a processor, or in the platform's own database (decision 168). */
+export type FundingMethod = 'simulated' | 'sandbox_bank';
 
 /** The bank or card processor behind the funding port: it executes each act once per order. */
 export class Processor {
@@ -65,8 +73,9 @@ export class WorkerProcess {
     this.#around = around;
     this.process = new Process(world, name);
     const { process } = this;
+    const database = postgres.connect(process, databaseFaults);
     this.engine = createEngine({
-      database: postgres.connect(process, databaseFaults),
+      database,
       registry: registryOf(partners),
       client: simulatedClient({
         world,
@@ -75,7 +84,7 @@ export class WorkerProcess {
         history,
         partner: (id) => partners.get(id)?.side as SimulatedPartner,
       }),
-      funding: fundingOf(process, processor),
+      funding: fundingOf(process, processor, database),
       clock: process.clock,
       log: bugsOf(around.bugs),
     });
@@ -86,7 +95,12 @@ export class WorkerProcess {
   }
 
   /** A customer confirms: the row is committed, owned by this worker, and handed over. */
-  async confirm(partner_id: string, account_id: string, cents: number): Promise<void> {
+  async confirm(
+    partner_id: string,
+    account_id: string,
+    cents: number,
+    funding_method: FundingMethod = 'simulated',
+  ): Promise<void> {
     const { world, postgres, history, partners } = this.#around;
     const known = partners.get(partner_id);
     if (known === undefined || this.process.isDead) return;
@@ -99,26 +113,25 @@ export class WorkerProcess {
     });
     let row: PaymentRow;
     try {
-      row = await database.transaction(async (tx) =>
+      const platform_batch_id = await batchFor(database, known.partner, world.now());
+      row = await database.transaction((tx) =>
         insertPayment(tx, {
           partner_id,
           biller_id: known.side.biller_id,
           account_id,
-          platform_batch_id: await batchFor(tx, known.partner, world.now()),
+          platform_batch_id,
           amount_in_cents: cents,
           session_id: null,
-          funding_method: 'simulated',
-          ...this.engine.placeForNew(known.partner, {
-            funding_method: 'simulated',
-            amount_in_cents: 100,
-          }),
+          funding_method,
+          ...this.engine.placeForNew(known.partner, { funding_method, amount_in_cents: cents }),
           actor: 'simulation',
         }),
       );
     } catch {
       return;
     }
-    history.add({ kind: 'confirmed', id: row.platform_payment_id, partner: partner_id, cents });
+    const { platform_payment_id: id, stage } = row;
+    history.add({ kind: 'confirmed', id, partner: partner_id, cents, stage });
     this.engine.watch(row.platform_payment_id, (changed) => {
       history.add({ kind: 'told', id: changed.platform_payment_id, status: changed.status });
     });
@@ -158,16 +171,27 @@ function registryOf(partners: Surroundings['partners']): PartnerRegistry {
   };
 }
 
-function fundingOf(process: Process, processor: Processor): Funding {
+/** The processor for its own payments; for the others the product's sandbox, whose acts the engine writes in its own statements. */
+function fundingOf(process: Process, processor: Processor, database: Database): Funding {
+  const here = sandboxFunding({ database });
+  const isHere = ({ funding_method }: Pick<FundingOrder, 'funding_method'>): boolean =>
+    funding_method === 'sandbox_bank';
   const act = (order: FundingOrder, name: string): Promise<void> =>
     process.arrive(processor.act(order, name));
   return {
     methods: () => [{ funding_method: 'simulated', label: 'Simulated', sandbox: true }],
+    isInDatabase: (order) => isHere(order) && here.isInDatabase?.(order) === true,
     authorize: async (order) => {
+      if (isHere(order)) return here.authorize(order);
       await act(order, 'authorize');
       return { kind: 'authorized' };
     },
-    capture: (order) => act(order, 'capture'),
-    void: (order) => act(order, 'void'),
+    capture: (order) => (isHere(order) ? here.capture(order) : act(order, 'capture')),
+    void: (order) => (isHere(order) ? here.void(order) : act(order, 'void')),
   };
+}
+
+/** Whether the sandbox takes this amount without asking anybody: test amounts make it decline, or ask the customer. */
+export function isPlainAmount(cents: number): boolean {
+  return testAmount(cents)?.funding === undefined;
 }

@@ -11,7 +11,7 @@ import { History, type Ending, type PlatformRow } from './history.ts';
 import { healthyNetwork } from './network.ts';
 import { KitPartner, ModelPartner, type SimulatedPartner, type Trouble } from './partners.ts';
 import { Spinning, World } from './time.ts';
-import { Processor, WorkerProcess, type Surroundings } from './worker.ts';
+import { isPlainAmount, Processor, WorkerProcess, type Surroundings } from './worker.ts';
 
 /** How long everything goes wrong, in virtual milliseconds. */
 const TROUBLE_MS = 90_000;
@@ -110,6 +110,8 @@ async function live(
   const isCalm = on(0.25);
   const drawnTrouble = TROUBLES[Math.floor(random() * TROUBLES.length)] ?? 'none';
   const trouble = happens(`partner: ${drawnTrouble}`) ? drawnTrouble : 'none';
+  /** Share of the payments whose funds are kept in the platform's database, so that they may begin as dispatching: none, half or all. */
+  const fundsHere = Math.floor(random() * 3) / 2;
   const database = healthyDatabase();
   const network = healthyNetwork();
   const processor = new Processor(world);
@@ -171,8 +173,10 @@ async function live(
       const worker = alive[Math.floor(random() * alive.length)];
       const to = sides[Math.floor(random() * sides.length)]?.name ?? 'kit';
       const cents = 1 + Math.floor(random() * 50_000);
+      const isHere = on(fundsHere) && isPlainAmount(cents);
       worker?.process.whenRunning(() => {
-        void worker.confirm(to, `A-${1 + Math.floor(random() * 3)}`, cents);
+        const account = `A-${1 + Math.floor(random() * 3)}`;
+        void worker.confirm(to, account, cents, isHere ? 'sandbox_bank' : 'simulated');
       });
     });
   }
@@ -283,8 +287,9 @@ async function live(
   if (workers.every(({ process }) => process.isDead)) bear();
   let convergedMs = BOUND_MS;
   while (world.elapsed < healedAt + BOUND_MS) {
-    await world.run(5_000);
-    const standing = await rows.look();
+    // As often as before, and with the time: a payment that is settled only now has waited no longer than until now.
+    await world.run(2_000);
+    const standing = await rows.look(world.elapsed);
     if (standing.every((row) => row.settled || row.stage === 'review')) {
       convergedMs = world.elapsed - healedAt;
       break;
@@ -296,7 +301,7 @@ async function live(
 
   const end: Ending = {
     platform: await rows.look(),
-    funds: processor.acts,
+    funds: [...processor.acts, ...(await actsHere(postgres))],
     partner: (await Promise.all(sides.map((side) => side.rows()))).flat(),
     postings: (await Promise.all(sides.map((side) => side.postings()))).flat(),
   };
@@ -373,6 +378,15 @@ class Rows {
     }
     return rows;
   }
+}
+
+/** The acts of funds that are kept in the platform's database; a line about funds that are kept elsewhere moves nothing. */
+function actsHere(postgres: SimulatedPostgres): Promise<Ending['funds'][number][]> {
+  return postgres.look(
+    `SELECT f.platform_payment_id AS id, f.act, f.amount_in_cents AS cents
+       FROM duebridge_platform.sandbox_funds f JOIN duebridge_platform.payments p USING (platform_payment_id)
+      WHERE p.funding_method = 'sandbox_bank' ORDER BY f.platform_payment_id, f.phase`,
+  );
 }
 
 async function everyTwoSeconds(world: World, ms: number, rows: Rows): Promise<void> {
