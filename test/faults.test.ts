@@ -179,12 +179,13 @@ async function pay(stand: Stand, partner_id: string, amount_in_cents: number): P
   const { database, registry, engine } = stand;
   const partner = await registry.get(partner_id);
   assert.ok(partner);
-  const row = await database.transaction(async (tx) =>
+  const platform_batch_id = await batchFor(database, partner, Date.now());
+  const row = await database.transaction((tx) =>
     insertPayment(tx, {
       partner_id,
       biller_id: SANDBOX_BILLER,
       account_id: 'active',
-      platform_batch_id: await batchFor(tx, partner, Date.now()),
+      platform_batch_id,
       amount_in_cents,
       session_id: null,
       funding_method: 'sandbox_bank',

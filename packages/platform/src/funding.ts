@@ -110,12 +110,14 @@ const MAX_BATCH = 500;
 /** Acts waiting at most; far above what one engine has under way. */
 const MAX_QUEUED = 100_000;
 
+// The settled ones are read once for all acts: a sharded database refuses a subquery that looks them up act by act.
 const actStatement = sql(
   'sandbox_funds_act',
   `INSERT INTO duebridge_platform.sandbox_funds (platform_payment_id, act, funding_method, amount_in_cents)
    SELECT u.* FROM unnest($1::text[], $2::text[], $3::text[], $4::bigint[]) AS u (id, act, funding_method, amount_in_cents)
-    WHERE u.act NOT IN ('authorize', 'decline')
-       OR NOT EXISTS (SELECT 1 FROM duebridge_platform.sandbox_funds f WHERE f.platform_payment_id = u.id AND f.phase = 'settle')
+     LEFT JOIN (SELECT f.platform_payment_id FROM duebridge_platform.sandbox_funds f
+                 WHERE f.platform_payment_id = ANY ($1::text[]) AND f.phase = 'settle') AS settled ON settled.platform_payment_id = u.id
+    WHERE u.act NOT IN ('authorize', 'decline') OR settled.platform_payment_id IS NULL
    ON CONFLICT (platform_payment_id, phase) DO NOTHING
    RETURNING platform_payment_id, act`,
 );

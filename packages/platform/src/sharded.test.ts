@@ -2,8 +2,8 @@
  * What a sharded PostgreSQL refuses stands in no statement of the platform, so that it can take over without a change of code.
  *
  * The rules are what Citus 13.2.2 refused of an earlier version: a volatile function in an UPDATE, now() inside CASE or COALESCE of
- * one, a function of time in RETURNING, a recursive query, a subquery on a distributed table for each row of a reference table, a lock
- * over several shards, a join of tables that are distributed by different columns, RETURNING of an unnamed row that comes from a
+ * one, a function of time in RETURNING, a recursive query, a subquery on a distributed table for each row of a reference table or of
+ * unnested parameters, a lock over several shards, a join of tables that are distributed by different columns, RETURNING of an unnamed row that comes from a
  * SELECT, and a unique key without the column by which its table is distributed.
  */
 import assert from 'node:assert/strict';
@@ -157,6 +157,22 @@ test('no query reads a distributed table for each row of a registry', () => {
     }),
     {},
   );
+});
+
+test('no query reads a distributed table for each row of its unnested parameters', () => {
+  const tables = Object.keys(DISTRIBUTED).join('|');
+  const rule = (text: string): boolean =>
+    [...text.matchAll(/\bFROM unnest\([^)]*\) AS (\w+)/g)].some(([, name = '']) =>
+      new RegExp(
+        `\\(SELECT (?:(?!\\(SELECT).)*duebridge_platform\\.(${tables}) (?:AS )?\\w+ WHERE [^()]*\\b${name}\\.`,
+      ).test(text),
+    );
+  assert.ok(
+    rule(
+      `SELECT u.* FROM unnest($1::text[]) AS u (id) WHERE NOT EXISTS (SELECT 1 FROM duebridge_platform.funds f WHERE f.a = u.id)`,
+    ),
+  );
+  assert.deepEqual(breaking(rule), {});
 });
 
 /** Files whose statements run while a customer pays, or because one paid. */

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import test, { after } from 'node:test';
+import pg from 'pg';
 import { ConfigurationError, DatabaseUnavailable } from './errors.ts';
 import {
   arrayText,
@@ -66,6 +67,23 @@ test('an amount beyond 2^53 is a bug that stops, never a rounded amount', async 
     assert.AssertionError,
   );
   assert.equal((await database.query('SELECT 1 AS one')).length, 1);
+});
+
+test('a constraint is known by its name, also where a node of a cluster reports it for its shard', () => {
+  // The messages of Citus 13.2.2: the code of the first is XX000 where the rows were copied to their shards.
+  for (const [message, name] of [
+    [
+      'duplicate key value violates unique constraint "sandbox_funds_pkey_102080"',
+      'sandbox_funds_pkey',
+    ],
+    [
+      'new row for relation "client_keys_102021" violates check constraint "client_keys_slot_check"',
+      'client_keys_slot_check',
+    ],
+    ['no open batch of this partner has the id none', undefined],
+  ] as const) {
+    assert.equal(constraintOf(new pg.DatabaseError(message, message.length, 'error')), name);
+  }
 });
 
 test('a violated constraint keeps its code and the connection', async (t) => {

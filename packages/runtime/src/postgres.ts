@@ -439,9 +439,13 @@ export function sqlState(error: unknown): string | undefined {
   return undefined;
 }
 
-/** The constraint PostgreSQL names in an error, if any: to tell which unique rule a 23505 broke. */
+/**
+ * The constraint PostgreSQL names in an error, if any: to tell which unique rule a 23505 broke. Citus passes on a node's error without
+ * that field, so the name is then read from the message, where the shard's number follows it: `constraint "payments_pkey_102080"`.
+ */
 export function constraintOf(error: unknown): string | undefined {
-  return error instanceof DatabaseError ? error.constraint : undefined;
+  if (!(error instanceof DatabaseError)) return undefined;
+  return error.constraint ?? /constraint "(\w+?)(?:_\d{6,})?"/.exec(error.message)?.[1];
 }
 
 /** Whether the error is caused by the database or the network, not by the statement. */

@@ -9,7 +9,7 @@
  */
 import { MAX_FAILURE_REASON_LENGTH, Refusal } from '@duebridge/contract';
 import type { Detail, FlowPayment, FlowPaymentRequest, PaymentRules } from '@duebridge/contract';
-import { constraintOf, DatabaseUnavailable, sql } from '@duebridge/runtime';
+import { constraintOf, DatabaseUnavailable, messageOf, sql, sqlState } from '@duebridge/runtime';
 import type { Clock, Database, Log, Tracing, Transaction } from '@duebridge/runtime';
 import { batchFor, cutoffAfter } from '../reconciliation/batch.ts';
 import type { Engine } from '../engine/engine.ts';
@@ -80,6 +80,7 @@ export function openPayments(options: {
     now: number,
   ): Promise<PaymentRow> => {
     const began = clock.now();
+    const platform_batch_id = await batchFor(database, partner, now);
     let made: PaymentRow | undefined;
     try {
       const payment = await database.transaction(async (tx) => {
@@ -91,7 +92,7 @@ export function openPayments(options: {
           partner_id: partner.partner_id,
           biller_id: session.biller_id,
           account_id: session.account_id,
-          platform_batch_id: await batchFor(tx, partner, now),
+          platform_batch_id,
           amount_in_cents: request.amount_in_cents,
           session_id: session.session_id,
           funding_method: request.funding_method,
@@ -135,7 +136,7 @@ export function openPayments(options: {
     try {
       return await makeAt(session, partner, request, now);
     } catch (error) {
-      if (constraintOf(error) !== 'payments_batch_open') throw error;
+      if (!isBatchClosed(error)) throw error;
       // Our clock is behind the database's, by which the window has ended and its batch is closed. Use the next window.
       return makeAt(session, partner, request, cutoffAfter(partner, now));
     }
@@ -173,6 +174,14 @@ export function openPayments(options: {
       return payment;
     },
   };
+}
+
+/** The insert guard found the batch closed. Citus passes on only the guard's message, without the name of the rule. */
+function isBatchClosed(error: unknown): boolean {
+  return (
+    constraintOf(error) === 'payments_batch_open' ||
+    (sqlState(error) === '23503' && messageOf(error).startsWith('no open batch of this partner'))
+  );
 }
 
 /** What a confirm means in the current state. Evaluated once without the lock and once more under it. */

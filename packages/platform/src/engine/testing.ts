@@ -307,12 +307,13 @@ export async function engineRig(
         funding_method: more.funding_method ?? 'sandbox_bank',
         amount_in_cents: more.amount_in_cents ?? 12_345,
       };
-      const row = await database.transaction(async (tx) =>
+      const platform_batch_id = await batchFor(database, partner, Date.now());
+      const row = await database.transaction((tx) =>
         insertPayment(tx, {
           partner_id,
           biller_id: partner.biller_id ?? 'acme',
           account_id: more.account_id ?? 'ACC-1',
-          platform_batch_id: await batchFor(tx, partner, Date.now()),
+          platform_batch_id,
           session_id: more.session_id ?? null,
           ...order,
           ...(more.slot === undefined

@@ -100,12 +100,13 @@ const openWindow = sql(
 );
 
 /**
- * The id of the open batch for a payment made at `now` (milliseconds since 1970). Opens it if this is the window's first payment.
+ * The id of the open batch for a payment made at `now` (milliseconds since 1970). Opens it, committed, if this is the window's first
+ * payment. Takes no transaction: on a sharded database, one that opens a batch and then inserts into it deadlocks with itself.
  */
-export async function batchFor(on: Queryable, partner: Partner, now: number): Promise<string> {
+export async function batchFor(database: Database, partner: Partner, now: number): Promise<string> {
   const cutoff = new Date(cutoffAfter(partner, now)).toISOString();
   const find = async (): Promise<string | undefined> => {
-    const [row] = await on.query<{ platform_batch_id: string }>(findWindow, [
+    const [row] = await database.query<{ platform_batch_id: string }>(findWindow, [
       partner.partner_id,
       cutoff,
     ]);
@@ -115,7 +116,7 @@ export async function batchFor(on: Queryable, partner: Partner, now: number): Pr
   if (found !== undefined) return found;
   // The day is for people to read; the rest makes the id unique over all partners.
   const id = `${windowDay(partner, Date.parse(cutoff))}-${randomBytes(10).toString('hex')}`;
-  await on.query(openWindow, [id, partner.partner_id, cutoff]);
+  await database.query(openWindow, [id, partner.partner_id, cutoff]);
   // Another process may have opened it first; at READ COMMITTED the separate read sees its row.
   const opened = await find();
   if (opened === undefined) throw new Error('a batch window opened by another was not seen');
