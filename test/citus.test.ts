@@ -4,30 +4,42 @@
  */
 import assert from 'node:assert/strict';
 import { mkdtemp, rm } from 'node:fs/promises';
+import { createServer } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import test from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
-import type {
-  BatchPage,
-  FailureReasons,
-  PaymentDetail,
-  PaymentPage,
-  PaymentRecord,
-  PersonErasure,
-  Reconciliation,
+import {
+  platformAdminRoutes,
+  type BatchPage,
+  type BatchView,
+  type BulkPreview,
+  type ClientKeyGrant,
+  type FailureReasons,
+  type Overview,
+  type PaymentDetail,
+  type PaymentPage,
+  type PaymentRecord,
+  type PersonErasure,
+  type Reconciliation,
+  type ReviewClose,
 } from '@duebridge/contract';
-import { openDatabase } from '@duebridge/runtime';
+import { openDatabase, type Database } from '@duebridge/runtime';
 import { freePort } from '@duebridge/runtime/testing';
+import { SMTPServer } from 'smtp-server';
+import { request } from 'undici';
 import { BothSides, gasCompany } from './support/both-sides.ts';
 import { citusServers } from './support/citus.ts';
-import { Browser, call, createToken, openSession } from './support/customer.ts';
+import { Browser, call, createToken, openSession, type Client } from './support/customer.ts';
+import { listen } from './support/listening.ts';
 import { Server } from './support/processes.ts';
 
-/** Customers who pay at once while platform processes are killed, and the payments that they make at least meanwhile. */
+/** Customers who pay at once while processes are killed, and the payments that they make at least meanwhile. */
 const CUSTOMERS = 4;
 const LEAST_PAYMENTS = 40;
 const ACCOUNTS = 1_000;
+/** How long a customer, and a payment, may take across an outage on a busy machine. */
+const PATIENCE_MS = 120_000;
 
 test('on a Citus cluster', async (t) => {
   const servers = citusServers();
@@ -36,10 +48,12 @@ test('on a Citus cluster', async (t) => {
     return;
   }
   const sides = new BothSides();
+  const mails = await startMailServer();
   const folder = await mkdtemp(join(tmpdir(), 'duebridge-citus-test-'));
   const killed: Server[] = [];
   try {
-    const { url: databaseUrl } = await servers.cluster();
+    const cluster = await servers.cluster();
+    const databaseUrl = cluster.url;
     const key = { 'x-api-key': 'the-key-that-the-biller-chose' };
     const partner = await sides.partner({
       auth: { method: 'key', header: 'x-api-key', keys: [key['x-api-key']] },
@@ -53,7 +67,12 @@ test('on a Citus cluster', async (t) => {
       sealKey: Buffer.alloc(32, 's').toString('base64'),
       keyPepper: Buffer.alloc(32, 'p').toString('base64'),
     };
-    const { platform, admin, register } = await sides.platform({ databaseUrl, ...secrets });
+    const { platform, admin, register } = await sides.platform({
+      databaseUrl,
+      ...secrets,
+      smtpUrl: mails.url,
+      mailFrom: 'Payments <pay@duebridge.example>',
+    });
     const client = await register(gasCompany(partner.server.url, key['x-api-key']));
 
     await t.test(
@@ -142,106 +161,48 @@ test('on a Citus cluster', async (t) => {
         }
         await Promise.all(killed.map((server) => server.start()));
 
-        const urls = [...killed.map((server) => server.url), platform.url];
-        const acknowledged = new Map<string, string>();
-        const closing = new AbortController();
-        let next = 0;
-        let retries = 0;
-        /** Repeats a step, at another platform each time, until it gets its 200; throws after a minute without one. */
-        const insist = async <T>(
-          first: number,
-          step: (url: string) => Promise<{ status: number; body: T }>,
-        ): Promise<T> => {
-          const until = performance.now() + 60_000;
-          for (let tried = first; ; tried += 1) {
-            const answer = await step(urls[tried % urls.length]!).catch(() => undefined);
-            if (answer?.status === 200) return answer.body;
-            if (answer !== undefined && ![429, 500, 503].includes(answer.status))
-              throw new Error(`refused: ${answer.status} ${JSON.stringify(answer.body)}`);
-            assert.ok(performance.now() < until, `no 200 for a minute: ${answer?.status}`);
-            retries += 1;
-            await delay(50);
-          }
-        };
-        const customer = async (): Promise<void> => {
-          while (!closing.signal.aborted && next < ACCOUNTS) {
-            const at = next++;
-            const account_id = `acc-${at}`;
-            const { token } = await insist(at, (platformUrl) =>
-              createToken({ ...client, platformUrl }, { account_id }),
-            );
-            const { session } = await insist(at, (url) =>
-              call<{ session: string }>(
-                'POST',
-                `${url}/v1/flow/session`,
-                { authorization: `Bearer ${token}` },
-                {},
-              ),
-            );
-            // A customer who gets no answer presses again: at another process, and it is the same payment.
-            const made = await insist(at, (url) => new Browser(url, session).confirm(100 + at));
-            acknowledged.set(made.platform_payment_id, account_id);
-            const again = await insist(at + 1, (url) =>
-              new Browser(url, session).confirm(100 + at),
-            );
-            assert.equal(again.platform_payment_id, made.platform_payment_id);
-          }
-        };
-        const load = Promise.all(Array.from({ length: CUSTOMERS }, customer));
-        load.catch(() => undefined);
-        const underLoad = async (payments: number): Promise<void> => {
-          const target = acknowledged.size + payments;
-          for (const until = performance.now() + 60_000; acknowledged.size < target;) {
-            assert.ok(performance.now() < until, `${acknowledged.size} of ${target} payments`);
-            await delay(10);
-          }
-        };
+        const load = startLoad([...killed.map((server) => server.url), platform.url], client);
         for (const victim of killed) {
-          await underLoad(LEAST_PAYMENTS / 4);
+          await load.payments(LEAST_PAYMENTS / 4);
           await victim.kill();
-          await underLoad(LEAST_PAYMENTS / 4);
+          await load.payments(LEAST_PAYMENTS / 4);
         }
-        closing.abort();
-        await load;
+        const { acknowledged, retries } = await load.stop();
+        await judge(databaseUrl, partner.books, acknowledged);
+        inner.diagnostic(
+          `${acknowledged.size} payments acknowledged, ${killed.length} kills, ${retries} retries`,
+        );
+      },
+    );
 
-        const books = openDatabase({ url: databaseUrl, applicationName: 'duebridge test' });
-        try {
-          const open = `SELECT platform_payment_id, stage, review_reason FROM duebridge_platform.payments WHERE settled_at IS NULL`;
-          const until = performance.now() + 90_000;
-          for (
-            let left = await books.query(open);
-            left.length > 0;
-            left = await books.query(open)
-          ) {
-            assert.ok(performance.now() < until, `not ended: ${JSON.stringify(left.slice(0, 5))}`);
-            await delay(100);
+    await t.test(
+      'every payment ends, once, when a node is killed, and when one is cut off [S4 PF2 EE1]',
+      async (inner) => {
+        const load = startLoad([platform.url], client);
+        const [first, second] = cluster.nodes;
+        assert.ok(first !== undefined && second !== undefined);
+        /** Waits until the worker has lost its lease, or has registered again. */
+        const ready = async (isReady: boolean): Promise<void> => {
+          for (const until = performance.now() + PATIENCE_MS; ; await delay(50)) {
+            const { status } = await call('GET', `${platform.adminUrl}/readyz`, {});
+            if ((status === 200) === isReady) return;
+            assert.ok(performance.now() < until, `/readyz still answers ${status}`);
           }
-          const here = await books.query<{ id: string; account_id: string; status: string }>(
-            `SELECT platform_payment_id AS id, account_id, status FROM duebridge_platform.payments WHERE account_id <> 'A-1' ORDER BY 1`,
-          );
-          const there = await partner.books.query(
-            `SELECT platform_payment_id AS id, account_id, status FROM duebridge_partner.payment WHERE account_id <> 'A-1' ORDER BY 1`,
-          );
-          assert.deepEqual(here, there, 'the two sides differ');
-          assert.deepEqual([...new Set(here.map((row) => row.status))], ['succeeded']);
-          assert.equal(new Set(here.map((row) => row.account_id)).size, here.length, 'paid twice');
-          const stored = new Map(here.map((row) => [row.id, row.account_id]));
-          for (const [id, account_id] of acknowledged) assert.equal(stored.get(id), account_id);
-          const captures = await books.query<{ id: string }>(
-            `SELECT platform_payment_id AS id FROM duebridge_platform.sandbox_funds WHERE act = 'capture'`,
-          );
-          for (const { id } of here)
-            assert.equal(
-              captures.filter((one) => one.id === id).length,
-              1,
-              `${id} was not captured once`,
-            );
-          inner.diagnostic(
-            `${acknowledged.size} payments acknowledged, ${killed.length} kills, ${retries} retries`,
-          );
-        } finally {
-          await books.close();
-        }
+        };
+        await load.payments(LEAST_PAYMENTS / 4);
+        first.kill();
+        await ready(false);
+        await first.start();
+        await ready(true);
+        await load.payments(LEAST_PAYMENTS / 4);
+        second.cut(true);
+        await ready(false);
+        second.cut(false);
+        await ready(true);
+        await load.payments(LEAST_PAYMENTS / 4);
+        const { acknowledged, retries } = await load.stop();
+        await judge(databaseUrl, partner.books, acknowledged);
+        inner.diagnostic(`${acknowledged.size} payments acknowledged, ${retries} retries`);
       },
     );
 
@@ -268,6 +229,139 @@ test('on a Citus cluster', async (t) => {
       },
     );
 
+    await t.test('customers get their mails, each once', async () => {
+      const texts = mails.texts;
+      await eventually('a receipt and a notice', () =>
+        ['Receipt', 'was not made'].every((part) => texts.some((text) => text.includes(part))),
+      );
+      const ids = texts.map(
+        (text) => /<([^>]+)@/.exec(/^Message-I[dD]: .*$/m.exec(text)?.[0] ?? '')?.[1],
+      );
+      assert.equal(new Set(ids).size, ids.length, 'a mail came twice');
+    });
+
+    await t.test(
+      'a declined payment fails; one in review is closed, its funds released',
+      async () => {
+        const declined = await pay(client, 'A-1', 4_000, 'sandbox_declined');
+        const { payment } = await admin<PaymentDetail>('GET', `/payments/${declined}`);
+        assert.equal(payment.status, 'failed');
+
+        const refuser = await startRefuser();
+        try {
+          const partner_id = 'refuser';
+          await admin('POST', '/partners', {
+            ...gasCompany(refuser.url, key['x-api-key']),
+            partner_id,
+            origins: [],
+          });
+          const grant = await admin<ClientKeyGrant>('POST', `/partners/${partner_id}/keys`, {});
+          const theirs = { ...grant, platformUrl: platform.url };
+          const { body } = await createToken(theirs, { account_id: 'A-1' });
+          const browser = await openSession(platform.url, body.token);
+          const { platform_payment_id: id } = (await browser.confirm(2_500)).body;
+          const detail = async (): Promise<PaymentDetail> =>
+            admin<PaymentDetail>('GET', `/payments/${id}`);
+          await eventually('the review', async () => (await detail()).payment.stage === 'review');
+          const overview = await admin<Overview>('GET', '/overview');
+          assert.equal(overview.reviews.length, 1, JSON.stringify(overview.reviews));
+          const reason = 'the biller will never take it';
+          const closed = await admin<ReviewClose>('POST', `/payments/${id}/close`, { reason });
+          assert.equal(closed.outcome, 'closed');
+          assert.equal((await browser.ended(id, PATIENCE_MS)).status, 'failed');
+          await withBooks(databaseUrl, (books) =>
+            eventually('the release of its funds', async () => {
+              const [row] = await books.query<{ acts: string; settled: boolean }>(
+                `SELECT (SELECT string_agg(act, ' ' ORDER BY phase) FROM duebridge_platform.sandbox_funds WHERE platform_payment_id = $1) AS acts,
+                      settled_at IS NOT NULL AS settled
+                 FROM duebridge_platform.payments WHERE platform_payment_id = $1`,
+                [id],
+              );
+              return row?.acts === 'authorize void' && row.settled;
+            }),
+          );
+          const again = await browser.confirm(2_400, { replaces: id });
+          assert.equal(again.status, 200, JSON.stringify(again.body));
+        } finally {
+          await refuser.stop();
+        }
+      },
+    );
+
+    await t.test('a batch closes after its cut-off, once its payments have ended', async () => {
+      const platform_batch_id = 'yesterday';
+      await withBooks(databaseUrl, async (books) => {
+        await books.query(
+          `INSERT INTO duebridge_platform.batches (platform_batch_id, partner_id, cutoff_at) VALUES ($1, 'gas', $2)`,
+          [platform_batch_id, new Date(Date.now() - 3_600_000)],
+        );
+        await books.query(
+          `INSERT INTO duebridge_platform.payments (platform_payment_id, partner_id, biller_id, account_id, platform_batch_id, amount_in_cents, funding_method, slot, stage)
+           VALUES ('of-yesterday', 'gas', 'gas', 'A-1', $1, 777, 'sandbox_bank', -1, 'created')`,
+          [platform_batch_id],
+        );
+      });
+      const path = `/batches/${platform_batch_id}`;
+      await eventually('the payment’s end', async () => {
+        const { payment } = await admin<PaymentDetail>('GET', '/payments/of-yesterday');
+        return payment.status === 'succeeded';
+      });
+      // A worker may be quicker.
+      await admin('POST', `${path}/close`, { reason: 'end of day' }).catch((error: unknown) =>
+        assert.match(String(error), /closed already/),
+      );
+      const batch = await admin<BatchView>('GET', path);
+      assert.ok(batch.closed_at !== null);
+      assert.equal(batch.statement.count, 1);
+      assert.deepEqual(
+        (await admin<Reconciliation>('POST', `${path}/reconcile`, {})).differences,
+        [],
+      );
+    });
+
+    await t.test(
+      'every page of the console is answered, and conflicts are told as such',
+      async () => {
+        const { payments } = await admin<PaymentPage>('GET', '/payments');
+        const { batches } = await admin<BatchPage>('GET', '/batches');
+        assert.ok(payments[0] !== undefined && batches[0] !== undefined);
+        const operator = { operator_id: 'ada', name: 'Ada', role: 'operator' };
+        await admin('POST', '/operators', operator);
+        await assert.rejects(admin('POST', '/operators', operator), /: 409 /);
+        for (const expected of [undefined, undefined, /: 409 /]) {
+          const issued = admin('POST', '/operators/ada/keys');
+          await (expected === undefined ? issued : assert.rejects(issued, expected));
+        }
+        await assert.rejects(
+          admin('POST', '/partners', { ...gasCompany(partner.server.url, 'x'), origins: [] }),
+          /: 409 /,
+        );
+        const ids: Readonly<Record<string, string>> = {
+          partner_id: 'gas',
+          platform_payment_id: payments[0].platform_payment_id,
+          platform_batch_id: batches[0].platform_batch_id,
+          operator_id: 'ada',
+        };
+        const authorization = `Bearer ${platform.adminKey}`;
+        let pages = 0;
+        for (const { method, path } of Object.values(platformAdminRoutes)) {
+          if (method !== 'GET') continue;
+          const filled = path.replaceAll(/\{(\w+)\}/g, (_, name: string) => ids[name] ?? '');
+          const answer = await request(`${platform.adminUrl}${filled}`, {
+            headers: { authorization },
+          });
+          assert.equal(answer.statusCode, 200, `${path}: ${await answer.body.text()}`);
+          pages += 1;
+        }
+        assert.ok(pages >= 15, `${pages} pages`);
+        const preview = await admin<BulkPreview>('POST', '/payments/preview', {
+          act: 'withdraw',
+          platform_payment_ids: [ids['platform_payment_id']],
+        });
+        assert.equal(preview.payments[0]?.refused, true);
+      },
+    );
+
     await t.test('a client’s access and its key are revoked', async () => {
       const { body } = await createToken(client, { account_id: 'A-1' });
       const browser = await openSession(platform.url, body.token);
@@ -284,10 +378,215 @@ test('on a Citus cluster', async (t) => {
       for (const { key_id } of keys) await admin('DELETE', `/partners/gas/keys/${key_id}`);
       assert.equal((await createToken(client, { account_id: 'A-1' })).status, 401);
     });
+    assert.deepEqual(cluster.refused(), [], 'what Citus refused');
   } finally {
     await Promise.all(killed.map((server) => server.kill()));
     await sides.stop();
     await servers.stop();
+    await mails.stop();
     await rm(folder, { recursive: true, force: true });
   }
 });
+
+/** A customer pays; resolves with the payment's id when it has ended. */
+async function pay(
+  client: Client,
+  account_id: string,
+  amount_in_cents: number,
+  funding_method: string,
+): Promise<string> {
+  const { body } = await createToken(client, { account_id });
+  const { platformUrl } = client;
+  const { session } = (
+    await call<{ session: string }>(
+      'POST',
+      `${platformUrl}/v1/flow/session`,
+      { authorization: `Bearer ${body.token}` },
+      {},
+    )
+  ).body;
+  const made = await call<{ platform_payment_id: string }>(
+    'POST',
+    `${platformUrl}/v1/flow/payments`,
+    { authorization: `Bearer ${session}` },
+    { amount_in_cents, funding_method },
+  );
+  assert.equal(made.status, 200, JSON.stringify(made.body));
+  const { platform_payment_id } = made.body;
+  await new Browser(platformUrl, session).ended(platform_payment_id, PATIENCE_MS);
+  return platform_payment_id;
+}
+
+async function eventually(what: string, isSo: () => boolean | Promise<boolean>): Promise<void> {
+  for (const until = performance.now() + PATIENCE_MS; !(await isSo()); await delay(50))
+    assert.ok(performance.now() < until, `did not come: ${what}`);
+}
+
+/** A partner that knows every account, refuses every payment and remembers none. */
+async function startRefuser(): Promise<{ url: string; stop(): Promise<void> }> {
+  const server = createServer((request, response) => {
+    request.resume();
+    const [status, body] = !request.url?.includes('/payment/')
+      ? [200, { biller_id: 'gas', account_id: 'A-1', status: 'active' }]
+      : request.method === 'PUT'
+        ? [422, { code: 'AMOUNT_TOO_HIGH', message: 'too high' }]
+        : [404, { code: 'PAYMENT_NOT_FOUND', message: 'no' }];
+    response.writeHead(status, { 'content-type': 'application/json' });
+    response.end(JSON.stringify(body));
+  });
+  const port = await listen(server);
+  return {
+    url: `http://127.0.0.1:${port}`,
+    async stop() {
+      server.closeAllConnections();
+      await new Promise((resolve) => server.close(resolve));
+    },
+  };
+}
+
+/** A mail server that takes everything. */
+async function startMailServer(): Promise<{ url: string; texts: string[]; stop(): Promise<void> }> {
+  const texts: string[] = [];
+  const server = new SMTPServer({
+    authOptional: true,
+    disabledCommands: ['STARTTLS', 'AUTH'],
+    onData(stream, _session, done) {
+      let text = '';
+      stream.on('data', (chunk: Buffer) => (text += chunk.toString('utf8')));
+      stream.on('end', () => {
+        texts.push(text);
+        done();
+      });
+    },
+  });
+  const port = await listen(server.server);
+  return {
+    url: `smtp://127.0.0.1:${port}`,
+    texts,
+    stop: () => new Promise<void>((resolve) => server.close(() => resolve())),
+  };
+}
+
+/** Customers who pay, one payment for each account, until they are told to stop. */
+interface Load {
+  /** Payments that got a 200, and their account. */
+  readonly acknowledged: ReadonlyMap<string, string>;
+  /** Resolves when so many more payments are acknowledged. */
+  payments(more: number): Promise<void>;
+  /** Lets every customer finish. Throws what went wrong for one. */
+  stop(): Promise<{ acknowledged: ReadonlyMap<string, string>; retries: number }>;
+}
+
+let nextAccount = 0;
+
+function startLoad(urls: readonly string[], client: Client): Load {
+  const acknowledged = new Map<string, string>();
+  const closing = new AbortController();
+  let retries = 0;
+  /** Repeats a step, at another platform each time, until it gets its 200. */
+  const insist = async <T>(
+    first: number,
+    step: (url: string) => Promise<{ status: number; body: T }>,
+  ): Promise<T> => {
+    const until = performance.now() + PATIENCE_MS;
+    for (let tried = first; ; tried += 1) {
+      const answer = await step(urls[tried % urls.length]!).catch(() => undefined);
+      if (answer?.status === 200) return answer.body;
+      if (answer !== undefined && ![429, 500, 503].includes(answer.status))
+        throw new Error(`refused: ${answer.status} ${JSON.stringify(answer.body)}`);
+      assert.ok(performance.now() < until, `no 200 in two minutes: ${answer?.status}`);
+      retries += 1;
+      await delay(200);
+    }
+  };
+  const customer = async (): Promise<void> => {
+    while (!closing.signal.aborted && nextAccount < ACCOUNTS) {
+      const at = nextAccount++;
+      const account_id = `acc-${at}`;
+      // A token opens a few sessions only, and one whose answer was lost counts: the partner's page asks for a new token.
+      const { session } = await insist(at, async (platformUrl) => {
+        const token = await createToken({ ...client, platformUrl }, { account_id });
+        if (token.status !== 200) return { ...token, body: { session: '' } };
+        return call<{ session: string }>(
+          'POST',
+          `${platformUrl}/v1/flow/session`,
+          { authorization: `Bearer ${token.body.token}` },
+          {},
+        );
+      });
+      // A customer who gets no answer presses again: at another process, and it is the same payment.
+      const made = await insist(at, (url) => new Browser(url, session).confirm(100 + at));
+      acknowledged.set(made.platform_payment_id, account_id);
+      const again = await insist(at + 1, (url) => new Browser(url, session).confirm(100 + at));
+      assert.equal(again.platform_payment_id, made.platform_payment_id);
+    }
+  };
+  const load = Promise.all(Array.from({ length: CUSTOMERS }, customer));
+  load.catch(() => undefined);
+  return {
+    acknowledged,
+    async payments(more) {
+      const target = acknowledged.size + more;
+      for (const until = performance.now() + PATIENCE_MS; acknowledged.size < target;) {
+        assert.ok(performance.now() < until, `${acknowledged.size} of ${target} payments`);
+        await delay(10);
+      }
+    },
+    async stop() {
+      closing.abort();
+      await load;
+      return { acknowledged, retries };
+    },
+  };
+}
+
+async function withBooks<T>(url: string, work: (books: Database) => Promise<T>): Promise<T> {
+  const books = openDatabase({ url, applicationName: 'duebridge test' });
+  try {
+    return await work(books);
+  } finally {
+    await books.close();
+  }
+}
+
+/** Waits until every payment has ended, and compares the two sides: none is missing, none was posted or captured twice. */
+function judge(
+  databaseUrl: string,
+  there: Database,
+  acknowledged: ReadonlyMap<string, string>,
+): Promise<void> {
+  return withBooks(databaseUrl, async (books) => {
+    const open = `SELECT platform_payment_id, stage, review_reason FROM duebridge_platform.payments WHERE settled_at IS NULL`;
+    const until = performance.now() + PATIENCE_MS;
+    for (let left = await books.query(open); left.length > 0; left = await books.query(open)) {
+      assert.ok(performance.now() < until, `not ended: ${JSON.stringify(left.slice(0, 5))}`);
+      await delay(100);
+    }
+    const ours = await books.query<{ id: string; account_id: string; status: string }>(
+      `SELECT platform_payment_id AS id, account_id, status FROM duebridge_platform.payments WHERE account_id LIKE 'acc-%' ORDER BY 1`,
+    );
+    const theirs = await there.query(
+      `SELECT platform_payment_id AS id, account_id, status FROM duebridge_partner.payment WHERE account_id LIKE 'acc-%' ORDER BY 1`,
+    );
+    assert.deepEqual(ours, theirs, 'the two sides differ');
+    assert.deepEqual([...new Set(ours.map((row) => row.status))], ['succeeded']);
+    assert.equal(new Set(ours.map((row) => row.account_id)).size, ours.length, 'paid twice');
+    const stored = new Map(ours.map((row) => [row.id, row.account_id]));
+    for (const [id, account_id] of acknowledged) assert.equal(stored.get(id), account_id);
+    const captures = Map.groupBy(
+      await books.query<{ id: string }>(
+        `SELECT platform_payment_id AS id FROM duebridge_platform.sandbox_funds WHERE act = 'capture'`,
+      ),
+      ({ id }) => id,
+    );
+    for (const { id } of ours)
+      assert.equal(captures.get(id)?.length, 1, `${id} was not captured once`);
+    const postings = await there.query<{ id: string }>(
+      `SELECT transfer_id AS id FROM duebridge_partner.entry WHERE line = 1 AND account_id LIKE 'acc-%' AND transfer_id NOT LIKE '%:%' ORDER BY 1`,
+    );
+    assert.deepEqual(
+      postings.map(({ id }) => id),
+      ours.map(({ id }) => id),
+    );
+  });
+}

@@ -1,9 +1,18 @@
 /**
- * A sharded PostgreSQL on this machine: a coordinator and two workers of Citus with the platform's tables distributed over them, as
- * `duebridge platform migrate --distribute` does it. Citus is no Debian package; docs/scale.md has how to build it.
+ * A sharded PostgreSQL on this machine: a coordinator and two workers of Citus, each of which can be killed or cut off, with the
+ * platform's tables distributed over them as `duebridge platform migrate --distribute` does it. Citus is no Debian package;
+ * docs/scale.md has how to build it.
  */
 import { execFile } from 'node:child_process';
-import { appendFileSync, chownSync, globSync, mkdtempSync, rmSync } from 'node:fs';
+import {
+  appendFileSync,
+  chownSync,
+  globSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
@@ -12,6 +21,7 @@ import { freePort } from '@duebridge/runtime/testing';
 import pg from 'pg';
 import { migrations } from '../../packages/platform/src/migrations.ts';
 import { distributeTables } from '../../packages/platform/src/store/distribution.ts';
+import { PostgresProxy } from '../rig/postgres-proxy.ts';
 
 /** The user that runs PostgreSQL, which refuses root. */
 const NOBODY = 65_534;
@@ -22,14 +32,37 @@ const CITUS = [
   "shared_preload_libraries = 'citus'",
   "citus.node_conninfo = 'sslmode=disable'",
   'citus.enable_unsafe_triggers = on',
+  // How soon the coordinator ends the transactions that a node had prepared when it died (docs/scale.md); Citus waits a minute.
+  'citus.recover_2pc_interval = 2s',
 ];
+
+/** One worker node of a cluster. */
+export interface CitusNode {
+  /** Kills PostgreSQL and all its processes with SIGKILL, as a crash of the machine does. */
+  kill(): void;
+  /** Starts it again and waits until it answers. */
+  start(): Promise<void>;
+  /** Cuts the node off from the coordinator and the other node, or connects it again. */
+  cut(isCut: boolean): void;
+}
+
+/** A coordinator and two worker nodes. */
+export interface CitusCluster {
+  /** The platform's database, on the coordinator. */
+  readonly url: string;
+  /** The tables, as `distributeTables` names them. */
+  readonly tables: readonly string[];
+  readonly nodes: readonly CitusNode[];
+  /** What the coordinator refused because a sharded database cannot do it, or gave up as a deadlock: statement and reason. */
+  refused(): string[];
+}
 
 /** Servers of the PostgreSQL that has Citus. */
 export interface CitusServers {
   /** Starts one server without Citus; returns the address of an empty database on it. */
   plain(): Promise<string>;
-  /** Starts a coordinator and two workers; returns the address of the platform's database and the names of its tables. */
-  cluster(): Promise<{ readonly url: string; readonly tables: readonly string[] }>;
+  /** Starts a coordinator and two workers with the platform's tables on them. */
+  cluster(): Promise<CitusCluster>;
   /** Stops all of them without mercy and deletes their files. */
   stop(): Promise<void>;
 }
@@ -43,6 +76,7 @@ export function citusServers(): CitusServers | undefined {
   const folder = mkdtempSync(join(tmpdir(), 'duebridge-citus-'));
   if (isRoot) chownSync(folder, NOBODY, NOBODY);
   const running: string[] = [];
+  const proxies: PostgresProxy[] = [];
 
   const run = async (program: string, words: readonly string[]): Promise<void> => {
     await promisify(execFile)(join(bin, program), [...words], {
@@ -87,8 +121,26 @@ export function citusServers(): CitusServers | undefined {
         DATABASE,
         `SELECT citus_set_coordinator_host('127.0.0.1', ${coordinator})`,
       );
-      for (const port of workers)
-        await query(coordinator, DATABASE, `SELECT citus_add_node('127.0.0.1', ${port})`);
+      const nodes: CitusNode[] = [];
+      for (const [index, port] of workers.entries()) {
+        // Other nodes reach a worker through a proxy, which can cut it off.
+        const proxy = new PostgresProxy({ host: '127.0.0.1', port }, () => 1);
+        proxies.push(proxy);
+        const address = `'127.0.0.1', ${await proxy.listen()}`;
+        await query(coordinator, DATABASE, `SELECT citus_add_node(${address})`);
+        const data = join(folder, `worker-${index + 1}`);
+        nodes.push({
+          kill: () => {
+            const main = mainProcess(data);
+            for (const pid of [...childrenOf(main), main]) signal(pid);
+          },
+          start: () => run('pg_ctl', ['-D', data, '-l', `${data}.log`, '-w', 'start']),
+          cut(isCut) {
+            proxy.faults.cut = isCut;
+            if (isCut) proxy.drop();
+          },
+        });
+      }
       const url = urlOf(coordinator);
       const database = openDatabase({
         url,
@@ -97,7 +149,12 @@ export function citusServers(): CitusServers | undefined {
       });
       try {
         await migrate(database, migrations);
-        return { url, tables: await distributeTables(database) };
+        return {
+          url,
+          tables: await distributeTables(database),
+          nodes,
+          refused: () => refusals(readFileSync(join(folder, 'coordinator.log'), 'utf8')),
+        };
       } finally {
         await database.close();
       }
@@ -106,9 +163,43 @@ export function citusServers(): CitusServers | undefined {
     async stop() {
       for (const data of running.splice(0))
         await run('pg_ctl', ['-D', data, '-m', 'immediate', 'stop']).catch(() => undefined);
+      for (const proxy of proxies.splice(0)) await proxy.close();
       rmSync(folder, { recursive: true, force: true });
     },
   };
+}
+
+/** Errors of statements that only a sharded database refuses, in the words of Citus, and deadlocks; each with its statement. */
+function refusals(log: string): string[] {
+  const refused =
+    /ERROR: {2}(?:.*(?:not supported|must not be VOLATILE|distributed deadlock|could not run distributed query|not allowed in an INSERT).*)\n(?:.*(?:DETAIL|HINT|CONTEXT).*\n)*(?:.*STATEMENT.*\n(?:\t.*\n)*)?/g;
+  return [...log.matchAll(refused)].map(([text]) => text);
+}
+
+/** The process id of the server whose data is in this folder. */
+function mainProcess(data: string): number {
+  return Number(readFileSync(join(data, 'postmaster.pid'), 'utf8').split('\n')[0]);
+}
+
+function childrenOf(pid: number): number[] {
+  return readdirSync('/proc').flatMap((name) => {
+    if (!/^\d+$/.test(name)) return [];
+    try {
+      // "pid (name) state parent …"; the name may contain spaces.
+      const [, parent] = /\) \S (\d+) /.exec(readFileSync(`/proc/${name}/stat`, 'utf8')) ?? [];
+      return Number(parent) === pid ? [Number(name)] : [];
+    } catch {
+      return []; // It has ended meanwhile.
+    }
+  });
+}
+
+function signal(pid: number): void {
+  try {
+    process.kill(pid, 'SIGKILL');
+  } catch (error) {
+    if (!(error instanceof Error && 'code' in error && error.code === 'ESRCH')) throw error;
+  }
 }
 
 function urlOf(port: number): string {
