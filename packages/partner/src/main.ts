@@ -87,8 +87,15 @@ Exit codes: 0 done, 1 failed, 2 configuration, 3 usage.`,
   partner
     .command('migrate')
     .description('apply missing migrations, then exit')
+    .option('--distribute', 'refused: a ledger stays on one PostgreSQL server (decision 190)')
     .addOption(jsonOption())
-    .action(async (options: { json?: true }) => {
+    .action(async (options: { json?: true; distribute?: true }) => {
+      if (options.distribute === true) {
+        const { ConfigurationError } = await import('@duebridge/runtime');
+        throw new ConfigurationError(
+          'the tables of a partner are not distributed, because a cluster could show a payment as succeeded before the account shows it (decision 190): run migrate without --distribute, on one PostgreSQL server with a standby',
+        );
+      }
       const [{ readDatabaseConfig }, { openPartnerDatabase }] = await Promise.all([
         import('./config.ts'),
         import('./server.ts'),
