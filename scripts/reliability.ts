@@ -126,7 +126,6 @@ async function everything(): Promise<number> {
   };
   const notTested = [
     'a disk that says it has written what it has not, and pages that are torn in the middle: the disk whose power fails here is honest, and the servers refuse to start on a database with fsync or full_page_writes off',
-    'failover by a cluster manager such as Patroni: the rig promotes a synchronous standby itself',
     'lock waits, deadlocks and serialization failures in the simulation, whose database has one session; the crash rig and the tests on a server have them',
     'parsing of HTTP in the simulation, where answers are handed over as the client would parse them; the gateway of the crash rig sends bytes',
     ...(rounds.length === 0

@@ -51,6 +51,8 @@ export interface RigOptions {
   readonly mode: 'books' | 'own';
   /** Accounts at the biller; each is paid once. */
   readonly accounts?: number;
+  /** The database; default: a server of the rig's own. */
+  readonly postgres?: EmbeddedPostgres;
 }
 
 /** The result of a round. */
@@ -151,7 +153,8 @@ export class Rig {
     const { folder, seed, mode } = options;
     const random = seededRandom(seed);
     mkdirSync(folder, { recursive: true });
-    const postgres = await startEmbeddedPostgres({ dataDirectory: join(folder, 'data') });
+    const postgres =
+      options.postgres ?? (await startEmbeddedPostgres({ dataDirectory: join(folder, 'data') }));
     const platformUrl = await ensureDatabase(postgres.url, 'rig_platform');
     const kitUrl = await ensureDatabase(postgres.url, 'rig_partner');
     const upstream = { host: '127.0.0.1', port: Number(new URL(postgres.url).port) };
