@@ -31,7 +31,7 @@ import {
   type PaymentEvent,
   type StepWrite,
 } from './payment-steps.ts';
-import { learn, OVERDUE_AFTER_MS } from './poll-schedule.ts';
+import { lastFoundMs, learn, OVERDUE_AFTER_MS } from './poll-schedule.ts';
 import { PaymentRecords } from './records.ts';
 import { SLOTS, type LoadedRow } from './slots.ts';
 
@@ -595,6 +595,7 @@ export class Dispatcher {
     if (decision.resetConnections === true && partner !== undefined) client.reset(partner);
     const acceptedAt = payment.acceptedAt;
     const wasAccepted = payment.stage === 'accepted';
+    const wasOnSchedule = wasAccepted && payment.tries === 0;
     Object.assign(payment, decision.memory);
     if (decision.write === undefined) return decision.next;
     if (decision.write.kind === 'advance' && decision.write.to === 'accepted') {
@@ -603,12 +604,17 @@ export class Dispatcher {
     }
     const written = await this.#write(payment, decision.write);
     if (written === undefined) return 'forget';
-    this.#recorded(payment, written, wasAccepted ? acceptedAt : undefined);
+    this.#recorded(payment, written, wasAccepted ? acceptedAt : undefined, wasOnSchedule);
     return isSettled(written) ? 'forget' : decision.next;
   }
 
   /** Continues after a write that changed the row. */
-  #recorded(payment: ActivePayment, write: StepWrite, acceptedAt: number | undefined): void {
+  #recorded(
+    payment: ActivePayment,
+    write: StepWrite,
+    acceptedAt: number | undefined,
+    wasOnSchedule: boolean,
+  ): void {
     const { clock, log } = this.#options;
     const { platform_payment_id } = payment;
     switch (write.kind) {
@@ -632,7 +638,17 @@ export class Dispatcher {
           Date.parse(this.#lease.databaseNow()) - (this.#beganAt + payment.createdAt),
         );
         if (write.by === 'partner') {
-          this.#learnSettlementTime(payment, write.ending, clock.monotonic(), acceptedAt);
+          const { polls } = payment;
+          const { settlements } = payment.queue;
+          const processingMs =
+            acceptedAt !== undefined && wasOnSchedule
+              ? lastFoundMs(settlements, payment.at - acceptedAt, polls, this.#times.pollMs)
+              : 0;
+          this.#learnSettlementTime(payment, write.ending, {
+            now: clock.monotonic(),
+            acceptedAt,
+            processingMs,
+          });
         }
         return;
       case 'settle':
@@ -644,12 +660,21 @@ export class Dispatcher {
   #learnSettlementTime(
     { queue }: ActivePayment,
     { posted_at, initiated_at }: { posted_at: string | null; initiated_at: string | null },
-    now: number,
-    acceptedAt: number | undefined,
+    {
+      now,
+      acceptedAt,
+      processingMs,
+    }: {
+      readonly now: number;
+      readonly acceptedAt: number | undefined;
+      readonly processingMs: number;
+    },
   ): void {
     if (posted_at !== null && initiated_at !== null) {
-      // Both times come from the partner's clock, so their difference is exact whatever that clock shows.
-      learn(queue.settlements, Date.parse(posted_at) - Date.parse(initiated_at));
+      // Both times come from the partner's clock, so their difference is exact whatever that clock shows. A partner may date the
+      // posting back, but the payment did not end before it was last found processing.
+      const toldMs = Date.parse(posted_at) - Date.parse(initiated_at);
+      learn(queue.settlements, Math.max(toldMs, processingMs));
       this.#metrics.detected(Math.max(0, this.#options.clock.now() - Date.parse(posted_at)));
     } else if (acceptedAt !== undefined) {
       learn(queue.settlements, now - acceptedAt);

@@ -7,6 +7,7 @@ import {
   capMs,
   defaultPollMs,
   isKnown,
+  lastFoundMs,
   learn,
   newSettlementTimes,
   nextPollMs,
@@ -170,6 +171,36 @@ test('a partner that always takes the same time is polled once, just after it', 
   );
   assert.equal(polls, 1);
   assert.ok(delay < 5, `${delay}`);
+});
+
+test('a partner that dates its postings back is still asked when payments end', () => {
+  const settlements = newSettlementTimes();
+  const random = seededRandom(5);
+  /** Drives one payment that really ends after `endsMs` and is said to have ended at once; gives its polls and its delay. */
+  const drive = (endsMs: number): { polls: number; delayMs: number } => {
+    let age = 0;
+    for (let polls = 0; ; polls += 1) {
+      const due = age + nextPollMs(settlements, age, polls, random());
+      if (due >= endsMs) {
+        const processingMs = lastFoundMs(settlements, due, polls + 1);
+        assert.ok(
+          processingMs <= age + 1e-6,
+          `${processingMs} ms, but it was last asked at ${age}`,
+        );
+        learn(settlements, Math.max(0, processingMs));
+        return { polls: polls + 1, delayMs: due - endsMs };
+      }
+      age = due;
+    }
+  };
+  const endsMs = (): number => 4_000 + random() * 2_000;
+  for (let count = 0; count < 2_000; count += 1) drive(endsMs());
+  const driven = Array.from({ length: 500 }, () => drive(endsMs()));
+  const mean = (of: (one: { polls: number; delayMs: number }) => number): number =>
+    driven.reduce((sum, one) => sum + of(one), 0) / driven.length;
+  const late = mean(({ delayMs }) => delayMs);
+  assert.ok(late < 600, `${late} ms late`);
+  assert.ok(mean(({ polls }) => polls) < 10);
 });
 
 test('a plan keeps to its budget and its times ascend', () => {

@@ -153,6 +153,24 @@ export function nextPollMs(
   return Math.min(at + spread - ageMs, learntCapMs(ageMs) * (1 + random * JITTER)) + MARGIN_MS;
 }
 
+/**
+ * The age at which the poll before this one found the payment processing, at least, as far as the schedule tells: no memory is spent
+ * on it, since a worker holds a million payments. `dueMs` is the age at which this poll was due, `polls` counts this one as well.
+ */
+export function lastFoundMs(
+  settlements: SettlementTimes,
+  dueMs: number,
+  polls: number,
+  firstMs: number = FIRST_POLL_MS,
+): number {
+  if (polls < 2) return 0;
+  if (!isKnown(settlements) || settlements.plan === undefined) {
+    return Math.max(0, dueMs - defaultPollMs(dueMs, polls - 1, 1, firstMs));
+  }
+  // This poll was planned at the last age before `dueMs`, so the one before it came at the age before that, or later.
+  return settlements.plan[firstAfter(settlements.plan, dueMs) - 2] ?? 0;
+}
+
 /** A poll is due in whole milliseconds and must not come before the time it was planned for. */
 const MARGIN_MS = 0.5;
 
