@@ -3,6 +3,7 @@
  * in it may answer in a partner's place. What arrives is what the real client would pass to the engine.
  */
 import type {
+  CallOptions,
   PartnerClient,
   PaymentKey,
   PaymentOrder,
@@ -57,7 +58,7 @@ export function simulatedClient(options: {
     to: SimulatedPartner,
     request: Request,
     deadlineMs: number,
-    signal: AbortSignal | undefined,
+    { signal, running }: CallOptions = {},
   ): Promise<Exchange> => {
     calls += 1;
     const call = calls;
@@ -76,13 +77,16 @@ export function simulatedClient(options: {
         if (over) return;
         over = true;
         signal?.removeEventListener('abort', stopped);
+        if (running !== undefined) running.giveUp = undefined;
         history.add({ kind: 'arrived', call, id: request.id, answer: wordFor(answer) });
         resolve(answer);
       };
       const stopped = (): void => give({ kind: 'no_reply', reason: 'stopped' });
       if (signal?.aborted === true) return stopped();
       signal?.addEventListener('abort', stopped);
-      world.after(deadlineMs, () => give({ kind: 'no_reply', reason: 'timeout' }));
+      const timeOut = (): void => give({ kind: 'no_reply', reason: 'timeout' });
+      world.after(deadlineMs, timeOut);
+      if (running !== undefined) running.giveUp = timeOut;
       void carry(to, request, call, give);
     });
     return process.arrive(arrived);
@@ -150,14 +154,14 @@ export function simulatedClient(options: {
           wait: 0,
         },
         to.budget.call_timeout_ms,
-        more?.signal,
+        more,
       ),
     poll: (to, key, more) =>
       exchange(
         partner(to.partner_id),
         { method: 'GET', ...keyOf(key), body: undefined, wait: more?.waitSeconds ?? 0 },
         to.budget.call_timeout_ms + (more?.waitSeconds ?? 0) * 1_000,
-        more?.signal,
+        more,
       ),
     getAccount: refuse,
     getBalance: refuse,

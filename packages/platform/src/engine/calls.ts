@@ -6,7 +6,7 @@
  *         it is recorded.
  */
 import { retryAfterMs } from '../partners/oauth-client.ts';
-import type { NotSent, PartnerClient, PaymentOrder } from '../partners/client.ts';
+import type { CallOptions, NotSent, PartnerClient, PaymentOrder } from '../partners/client.ts';
 import type { Exchange } from '../partners/http-call.ts';
 import type { Intent } from '../partners/payment-record.ts';
 import type { Partner } from '../partners/registry.ts';
@@ -70,18 +70,18 @@ export async function submit(
   options: CallContext,
   partner: Partner,
   order: CallOrder,
-  signal: AbortSignal,
+  call: CallOptions,
   sent: () => void,
 ): Promise<PaymentEvent> {
   const startedAt = options.monotonic();
-  const answer = await options.client.submit(partner, order, { signal });
+  const answer = await options.client.submit(partner, order, call);
   sent();
   const outcome = judgeSubmit(order, answer);
   options.counted('submit', labelOf(outcome));
   if (outcome.kind !== 'rejected') {
     return { kind: 'submitted', outcome, facts: factsOf(options, startedAt, answer) };
   }
-  const look = await options.client.poll(partner, order, { signal });
+  const look = await options.client.poll(partner, order, call);
   const found = judgePoll(order, look);
   options.counted('poll', labelOf(found));
   return { kind: 'rejected', rejection: outcome, found, facts: factsOf(options, startedAt, look) };
@@ -92,7 +92,7 @@ export async function poll(
   options: CallContext,
   partner: Partner,
   order: CallOrder,
-  call: { readonly signal: AbortSignal; readonly waitSeconds: number },
+  call: CallOptions & { readonly waitSeconds: number },
 ): Promise<Extract<PaymentEvent, { kind: 'polled' }>> {
   const startedAt = options.monotonic();
   const answer = await options.client.poll(partner, order, call);

@@ -22,7 +22,7 @@ import type { EngineOptions, EngineStep, EngineTimes } from './options.ts';
 import { FundingQueue } from './funding-queue.ts';
 import { HeldPayments, type Removed } from './held-payments.ts';
 import type { Outage } from './outage.ts';
-import { PartnerQueue, type QueueLane } from './partner-queue.ts';
+import { PartnerQueue, type QueueLane, type RunningCall } from './partner-queue.ts';
 import {
   decide,
   nextStep,
@@ -415,21 +415,25 @@ export class Dispatcher {
   pump(queue: PartnerQueue<ActivePayment>): void {
     while (!this.#ended) {
       const turn = queue.take(this.#options.clock.monotonic(), isCurrent);
+      if (turn.kind === 'give_up') {
+        turn.call.giveUp?.();
+        continue;
+      }
       if (turn.kind !== 'start') {
         if (turn.kind === 'empty') return;
         if (turn.short) this.#lease.askForMore(queue);
         if (turn.until !== undefined) this.#wake(queue, turn.until, () => this.pump(queue));
         return;
       }
-      const { item: payment, lane } = turn;
+      const { item: payment, call } = turn;
       let held = true;
       const free = (): void => {
         if (!held) return;
         held = false;
-        queue.ended(lane);
+        queue.ended(call);
         this.pump(queue);
       };
-      this.#run(payment, () => this.#partnerStep(payment, free), free);
+      this.#run(payment, () => this.#partnerStep(payment, call, free), free);
     }
   }
 
@@ -494,7 +498,11 @@ export class Dispatcher {
   }
 
   /** One call for one payment. */
-  async #partnerStep(payment: ActivePayment, free: () => void): Promise<number | 'forget'> {
+  async #partnerStep(
+    payment: ActivePayment,
+    call: RunningCall,
+    free: () => void,
+  ): Promise<number | 'forget'> {
     const { registry, clock } = this.#options;
     const { queue } = payment;
     const partner = await registry.get(queue.partner_id);
@@ -510,27 +518,34 @@ export class Dispatcher {
     }
     // The lease may have expired while we waited for the database.
     if (this.#ended || !this.#lease.holds()) return 'forget';
-    const event = await this.#call(payment, partner);
+    const event = await this.#call(payment, partner, call);
     free();
     return this.#apply(payment, partner, event, true);
   }
 
-  async #call(payment: ActivePayment, partner: Partner): Promise<PaymentEvent> {
+  async #call(
+    payment: ActivePayment,
+    partner: Partner,
+    running: RunningCall,
+  ): Promise<PaymentEvent> {
     const { queue } = payment;
     const order = orderOf(payment);
     const calls = this.#callOptions(queue);
     if (nextStep(payment) === 'submit') {
-      return submit(calls, partner, order, this.#calls.signal, () => this.#reached('after_put'));
+      const call = { signal: this.#calls.signal, running };
+      return submit(calls, partner, order, call, () => this.#reached('after_put'));
     }
     const now = this.#options.clock.monotonic();
     const waits = now - payment.acceptedAt < WAITING_AGE_MS && this.#canWait(queue, partner);
     if (waits) {
+      running.waits = true;
       queue.waiting += 1;
       queue.askedToWaitAt = now;
     }
     try {
       const event = await poll(calls, partner, order, {
         signal: waits ? this.#waits.signal : this.#calls.signal,
+        running,
         waitSeconds: waits ? partner.budget.wait_seconds : 0,
       });
       // An answer with news does not have to confirm that it waited.
@@ -589,7 +604,8 @@ export class Dispatcher {
       workedAt: Math.floor(queue.workedAt),
     });
     if (partner !== undefined && decision.signal !== undefined) {
-      await this.#heed(payment, partner, decision.signal);
+      const startedAt = 'facts' in event ? event.facts.startedAt : undefined;
+      await this.#heed(payment, partner, decision.signal, startedAt);
     }
     for (const kind of decision.breaches) this.#breach(payment, kind);
     if (decision.resetConnections === true && partner !== undefined) client.reset(partner);
@@ -682,14 +698,19 @@ export class Dispatcher {
   }
 
   /** Acts on what an answer says about the partner as a whole. */
-  async #heed({ queue }: ActivePayment, partner: Partner, signal: PartnerSignal): Promise<void> {
+  async #heed(
+    { queue }: ActivePayment,
+    partner: Partner,
+    signal: PartnerSignal,
+    startedAt: number | undefined,
+  ): Promise<void> {
     const { clock, log, registry } = this.#options;
     const { partner_id } = queue;
     const { workerId } = this.#lease;
     const now = clock.monotonic();
     switch (signal.kind) {
       case 'works':
-        if (queue.succeeded(now)) {
+        if (queue.succeeded(now, startedAt)) {
           // Payments that failed because of the partner are due at once; a payment that failed by itself keeps its delay.
           queue.forgive((one) => {
             if (one.ownFaults > 0) return 'retry';
@@ -874,7 +895,8 @@ function isCurrent(payment: ActivePayment): boolean {
 /** The lane of the partner's queue that a payment waits in. */
 function laneOf(payment: ActivePayment): QueueLane {
   if (payment.tries > 0) return 'retry';
-  return nextStep(payment) === 'submit' ? 'submit' : 'poll';
+  if (nextStep(payment) === 'submit') return 'submit';
+  return payment.polls === 0 ? 'poll' : 'again';
 }
 
 /** The reason that an operator sees next to the partner. */

@@ -115,6 +115,23 @@ test('payments that hang forever delay no other [LV3]', async (t) => {
   await compare(await beside(t, () => () => undefined, { times }), 20);
 });
 
+test('payments that hang in every place of their partner give it up to others long before their time is up [LV3]', async (t) => {
+  const callTimeoutMs = 30_000;
+  const rig = await beside(t, () => () => undefined, {
+    budget: { max_concurrent_calls: 4, call_timeout_ms: callTimeoutMs },
+  });
+  for (let index = 0; index < 8; index += 1) {
+    await rig.pay(rig.running, 'acme', { account_id: `sick-${index}` });
+  }
+  await eventually(
+    'they fill every place of a first PUT',
+    () => rig.partner.seen.filter(isSick).length >= 3,
+  );
+  const from = performance.now();
+  await healthyTimes(rig, 3);
+  assert.ok(performance.now() - from < callTimeoutMs / 2);
+});
+
 test('a new PUT does not wait for the polls of hundreds of accepted payments [LV4]', async (t) => {
   const rig = await beside(
     t,

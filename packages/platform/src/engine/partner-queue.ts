@@ -2,8 +2,8 @@
  * One partner's queue: what is due when, and how many calls may be in flight (decision 25, PL16). A slow or dead partner fills only
  * its own queue. This module has no timers and makes no calls: the dispatcher asks it, passing the time of its monotonic clock.
  *
- * Three lanes share the partner's budget, so that no payment waits for another. `submit`: a payment's first PUT. `poll`: payments that
- * the partner has. `retry`: payments whose last call failed. Where more is due than the budget lets through, the lanes take turns by
+ * Four lanes share the partner's budget, so that no payment waits for another. `submit`: a payment's first PUT. `poll`: its first
+ * poll. `again`: further polls. `retry`: payments whose last call failed. Where more is due than the budget lets through, the lanes take turns by
  * weight; `retry` never has more than a quarter of the calls under way, and on trial comes last.
  *
  * The breaker and the holds concern the partner, so a failure counts only if it says something about the partner. It is the
@@ -20,8 +20,8 @@ export interface Due {
   at: number;
 }
 
-/** Reading this many takes a few microseconds; reading the million that a worker may hold would take milliseconds at each call. */
-export const LATEST_AMONG = 1_024;
+/** Reading this many takes some ten microseconds; reading the million that a worker may hold would take milliseconds at each call. */
+export const LATEST_AMONG = 4_096;
 
 /** What waits in one lane, by due time. */
 export interface Lane<T> {
@@ -119,13 +119,18 @@ export class DueHeap<T extends Due> implements Lane<T> {
 }
 
 /** Where a payment waits. */
-export type QueueLane = 'submit' | 'poll' | 'retry';
+export type QueueLane = 'submit' | 'poll' | 'again' | 'retry';
 
-const LANES: readonly QueueLane[] = ['submit', 'poll', 'retry'];
+const LANES: readonly QueueLane[] = ['submit', 'poll', 'again', 'retry'];
 /** Weight of each lane while all have something due: new payments first, because a customer is waiting. */
-const TURNS: Readonly<Record<QueueLane, number>> = { submit: 4, poll: 2, retry: 1 };
+const TURNS: Readonly<Record<QueueLane, number>> = { submit: 4, poll: 2, again: 1, retry: 1 };
 /** Fraction of the calls in flight that a lane may have, so that hung calls of one leave room for the others. */
-const PARTS: Readonly<Record<QueueLane, number>> = { submit: 0.75, poll: 0.75, retry: 0.25 };
+const PARTS: Readonly<Record<QueueLane, number>> = {
+  submit: 0.75,
+  poll: 0.75,
+  again: 0.5,
+  retry: 0.25,
+};
 
 /** Failures in a row, from any payments, after which the partner is taken to be down. */
 const BREAKER_THRESHOLD = 5;
@@ -142,6 +147,11 @@ const REFUSES_ALL_MS = 1_000;
 const SUSPECT_MS = 25;
 /** While payments have failed within this time, those that came last go first, */
 const TROUBLED_MS = 5_000;
+/**
+ * The same for polls that have waited this long for the budget: first come, first served would make every poll as late as the
+ * thousands before it, those of payments that end soon as much as those of payments that never do.
+ */
+const LATE_MS = 1_000;
 /** except every fourth call, so that what came before them is tried as well. */
 const OLDEST_EVERY = 4;
 /** The token bucket holds this fraction of a second: enough for an even stream, too little for a burst that would strain the partner. */
@@ -155,9 +165,29 @@ const ASK_TO_WAIT_AGAIN_MS = 10 * 60_000;
 /** While fewer calls a second are sent, a 429 slows down none but its payment: each payment's own delay is enough. */
 const SLOWED_FROM = 10;
 
+/**
+ * A call hangs when it takes longer than this, and several times as long as a call that was answered after it. It then gives up its
+ * place if others wait for it: it is tried again among the retries, with its full time.
+ */
+const HUNG_MS = 1_000;
+const HUNG_TIMES = 4;
+
+/** A call under way. */
+export interface RunningCall {
+  readonly lane: QueueLane;
+  /** Monotonic milliseconds. */
+  readonly startedAt: number;
+  /** The partner was asked to hold its answer back. */
+  waits: boolean;
+  /** Ends the call as if its time were up; set while the request is under way. */
+  giveUp: (() => void) | undefined;
+}
+
 /** What could start now. */
 export type Turn<T> =
-  | { readonly kind: 'start'; readonly item: T; readonly lane: QueueLane }
+  | { readonly kind: 'start'; readonly item: T; readonly call: RunningCall }
+  /** This call hangs, and others wait for its place: `giveUp` it, and go on when it has ended. */
+  | { readonly kind: 'give_up'; readonly call: RunningCall }
   /** Nothing may start before this time. `short`: because the calls per second are used up. */
   | { readonly kind: 'wait'; readonly until: number; readonly short: boolean }
   /** The maximum of calls is in flight; wait for one to end, or for what is due at `until`. `short`: the share is used up. */
@@ -192,9 +222,14 @@ export class PartnerQueue<T extends Due> {
   /** Monotonic time of the partner's last normal answer. */
   workedAt = Number.NEGATIVE_INFINITY;
   readonly #lanes: Readonly<Record<QueueLane, Lane<T>>>;
-  readonly #underWay: Record<QueueLane, number> = { submit: 0, poll: 0, retry: 0 };
+  readonly #underWay: Record<QueueLane, number> = {
+    submit: 0,
+    poll: 0,
+    again: 0,
+    retry: 0,
+  };
   /** Turns taken, divided by the lane's weight: the lane with the least is next. */
-  readonly #turns: Record<QueueLane, number> = { submit: 0, poll: 0, retry: 0 };
+  readonly #turns: Record<QueueLane, number> = { submit: 0, poll: 0, again: 0, retry: 0 };
   readonly #firstBreakMs: number;
   readonly #maxBreakMs: number;
   #tokens = 0;
@@ -216,6 +251,14 @@ export class PartnerQueue<T extends Due> {
   /** The breaker allows no retry before this. */
   #brokenUntil = 0;
   #startedAt = Number.NEGATIVE_INFINITY;
+  /** Calls under way, in the order in which they started. */
+  readonly #running = new Set<RunningCall>();
+  /** The one of them that has been given up and has not ended yet, and when the last was given up. */
+  #givenUp: RunningCall | undefined;
+  #gaveUpAt = Number.NEGATIVE_INFINITY;
+  /** Of the calls that were answered normally, the one that started last. */
+  #lastStartedAt = Number.NEGATIVE_INFINITY;
+  #lastTookMs = 0;
   /** A refusal put the queue on trial: the next one confirms the hold. */
   #isSuspected = false;
   /** Calls chosen while payments fail. */
@@ -235,7 +278,7 @@ export class PartnerQueue<T extends Due> {
     newLane: () => Lane<T> = () => new DueHeap(),
   ) {
     this.partner_id = partner_id;
-    this.#lanes = { submit: newLane(), poll: newLane(), retry: newLane() };
+    this.#lanes = { submit: newLane(), poll: newLane(), again: newLane(), retry: newLane() };
     this.#firstBreakMs = firstBreakMs;
     this.#maxBreakMs = maxBreakMs;
   }
@@ -293,14 +336,15 @@ export class PartnerQueue<T extends Due> {
     if (next === undefined) return { kind: 'empty' };
     if (next > now) return { kind: 'wait', until: next, short: false };
     if (this.inFlight >= this.#room(now)) {
-      const short = this.rate === 0 || (this.share < this.cap && this.inFlight >= this.share);
-      if (!this.onTrial || short) return { kind: 'full', until: undefined, short };
+      const isFull = this.inFlight >= this.share;
+      const short = this.rate === 0 || (this.share < this.cap && isFull);
+      if (!this.onTrial || isFull || short) return this.#full(now, undefined, short);
       return { kind: 'wait', until: this.#startedAt + TRIAL_MS, short: false };
     }
     const lane = this.#choose(now);
     const later = this.#dueAfter(now);
     if (lane === undefined) {
-      if (!this.onTrial) return { kind: 'full', until: later, short: this.share < this.cap };
+      if (!this.onTrial) return this.#full(now, later, this.share < this.cap);
       const next = this.#startedAt + TRIAL_MS;
       return { kind: 'wait', until: Math.min(next, later ?? next), short: false };
     }
@@ -312,14 +356,45 @@ export class PartnerQueue<T extends Due> {
     }
     const item = this.#next(now, lane, isCurrent);
     if (item === undefined) return { kind: 'empty' };
-    this.#start(now, lane);
-    return { kind: 'start', item, lane };
+    return { kind: 'start', item, call: this.#start(now, lane) };
   }
 
   /** Releases the place of a call that has ended. */
-  ended(lane: QueueLane): void {
+  ended(call: RunningCall): void {
+    const { lane } = call;
+    this.#running.delete(call);
+    if (this.#givenUp === call) this.#givenUp = undefined;
     this.inFlight -= 1;
     this.#underWay[lane] -= 1;
+  }
+
+  /** Nothing may start because of the calls under way: one that hangs gives up its place to a payment that has not failed. */
+  #full(now: number, until: number | undefined, short: boolean): Turn<T> {
+    const full: Turn<T> = { kind: 'full', until, short };
+    if (this.#givenUp !== undefined) return full;
+    const isFull = this.inFlight >= this.share;
+    const waiting = LANES.filter(
+      (lane) => lane !== 'retry' && (this.#lanes[lane].peek()?.at ?? Infinity) <= now,
+    );
+    if (waiting.length === 0) return full;
+    const call = this.#oldest(
+      ({ lane, waits, giveUp }) =>
+        giveUp !== undefined && !waits && lane !== 'retry' && (isFull || waiting.includes(lane)),
+    );
+    if (call === undefined) return full;
+    let at = call.startedAt + Math.max(HUNG_MS, HUNG_TIMES * this.#lastTookMs);
+    // If no later call was answered, all may hang: then one place at a time is used to find out.
+    if (call.startedAt >= this.#lastStartedAt) at = Math.max(at, this.#gaveUpAt + HUNG_MS);
+    if (at > now) return { kind: 'full', until: Math.min(at, until ?? at), short };
+    this.#givenUp = call;
+    this.#gaveUpAt = now;
+    this.#troubledAt = now;
+    return { kind: 'give_up', call };
+  }
+
+  #oldest(is: (call: RunningCall) => boolean): RunningCall | undefined {
+    for (const call of this.#running) if (is(call)) return call;
+    return undefined;
   }
 
   /** When the next call of a lane may start, not before `now`; ignores the number of calls in flight. */
@@ -373,10 +448,14 @@ export class PartnerQueue<T extends Due> {
   }
 
   /**
-   * Records a normal answer of the partner. True when it had been down or held: payments that failed because of it are then due at once.
+   * Records a normal answer of the partner to a call that left at `startedAt`. True when it had been down or held: payments that failed because of it are then due at once.
    */
-  succeeded(now: number): boolean {
+  succeeded(now: number, startedAt: number = now): boolean {
     const was = this.onTrial;
+    if (startedAt >= this.#lastStartedAt) {
+      this.#lastStartedAt = startedAt;
+      this.#lastTookMs = now - startedAt;
+    }
     this.#answersAt(now).normal += 1;
     this.#heldUntil = 0;
     this.#freshHeldUntil = 0;
@@ -499,13 +578,18 @@ export class PartnerQueue<T extends Due> {
    */
   #next(now: number, lane: QueueLane, isCurrent: (item: T) => boolean): T | undefined {
     const heap = this.#lanes[lane];
-    const isTroubled = this.onTrial || now - this.#troubledAt < TROUBLED_MS;
-    if (!isTroubled || lane === 'retry') return heap.pop();
+    if (lane === 'retry' || !this.#prefersLatest(now, lane)) return heap.pop();
     this.#chosen += 1;
     if (this.#chosen % OLDEST_EVERY === 0) return heap.pop();
     let item = heap.popLatest(now);
     while (item !== undefined && !isCurrent(item)) item = heap.popLatest(now);
     return item;
+  }
+
+  /** While payments fail, and for polls while more are due than the budget lets through. */
+  #prefersLatest(now: number, lane: QueueLane): boolean {
+    if (this.onTrial || now - this.#troubledAt < TROUBLED_MS) return true;
+    return lane !== 'submit' && (this.#lanes[lane].peek()?.at ?? now) < now - LATE_MS;
   }
 
   /** The lane that is due and whose turn it is; undefined when every due lane has reached its limit. */
@@ -542,7 +626,9 @@ export class PartnerQueue<T extends Due> {
     return busy.length === 0 ? 0 : Math.min(...busy.map((lane) => this.#turns[lane]));
   }
 
-  #start(now: number, lane: QueueLane): void {
+  #start(now: number, lane: QueueLane): RunningCall {
+    const call: RunningCall = { lane, startedAt: now, waits: false, giveUp: undefined };
+    this.#running.add(call);
     this.#tokens -= 1;
     this.inFlight += 1;
     this.started += 1;
@@ -556,6 +642,7 @@ export class PartnerQueue<T extends Due> {
     } else {
       measured.count += 1;
     }
+    return call;
   }
 
   #fill(now: number): void {

@@ -268,7 +268,7 @@ function started(
     const turn = queue.take(at, all);
     if (turn.kind === 'start') {
       out.push({ name: turn.item.name, at });
-      queue.ended(turn.lane);
+      queue.ended(turn.call);
     } else if (turn.kind === 'wait') {
       at = Math.max(at + 0.01, turn.until);
     } else {
@@ -311,7 +311,7 @@ test('behind payments that a partner cannot take, the first healthy one is tried
     const turn = queue.take(now, all);
     if (turn.kind === 'start') {
       tried.push(turn.item.name);
-      queue.ended(turn.lane);
+      queue.ended(turn.call);
       queue.failed(now, 0.999, false);
     } else {
       assert.equal(turn.kind, 'wait');
@@ -324,7 +324,7 @@ test('behind payments that a partner cannot take, the first healthy one is tried
     const turn = queue.take(now, all);
     if (turn.kind === 'start') {
       tried.push(turn.item.name);
-      queue.ended(turn.lane);
+      queue.ended(turn.call);
       turns += 1;
     } else if (turn.kind === 'wait') now = turn.until;
   }
@@ -426,9 +426,10 @@ test('however small the share, one retry at a time may start', () => {
   queue.share = 1;
   queue.push(item('a'), 'retry');
   queue.push(item('b'), 'retry');
-  assert.equal(queue.take(1_000, all).kind, 'start');
+  const turn = queue.take(1_000, all);
+  assert(turn.kind === 'start');
   assert.notEqual(queue.take(1_000, all).kind, 'start');
-  queue.ended('retry');
+  queue.ended(turn.call);
   assert.equal(queue.take(1_000, all).kind, 'start');
 });
 
@@ -443,6 +444,62 @@ test('payments that keep failing get at most a quarter of the concurrent calls',
   const turn = queue.take(1_000, all);
   assert(turn.kind === 'start');
   assert.equal(turn.item.name, 'new');
+});
+
+/** Fills a queue with calls that never end; returns what they are given up with. */
+function hungQueue(): { queue: PartnerQueue<Item>; givenUp: number[] } {
+  const queue = openQueue();
+  queue.rate = 10_000;
+  const givenUp: number[] = [];
+  for (let count = 0; count < 20; count += 1) queue.push(item('hung'), 'submit');
+  for (let running = 0; ; running += 1) {
+    const turn = queue.take(1_000, all);
+    if (turn.kind !== 'start') break;
+    turn.call.giveUp = () => {
+      givenUp.push(running);
+      queue.ended(turn.call);
+    };
+  }
+  return { queue, givenUp };
+}
+
+/** Lets time pass as the dispatcher does, and ends none of the calls that start. Returns when they started. */
+function passTime(queue: PartnerQueue<Item>, until: number): number[] {
+  const startedAt: number[] = [];
+  for (let now = 1_000; now <= until;) {
+    const turn = queue.take(now, all);
+    if (turn.kind === 'give_up') turn.call.giveUp?.();
+    else if (turn.kind === 'start') startedAt.push(now);
+    else if (turn.kind === 'empty' || turn.until === undefined) break;
+    else now = Math.max(now + 1, turn.until);
+  }
+  return startedAt;
+}
+
+test('calls that hang in every place give up one a second, to find out whether the partner answers others', () => {
+  const { queue, givenUp } = hungQueue();
+  assert.deepEqual(passTime(queue, 5_000), [2_000, 3_000, 4_000, 5_000]);
+  assert.deepEqual(givenUp, [0, 1, 2, 3], 'the oldest first');
+});
+
+test('once a later call was answered, each call that hangs gives up its place to whatever waits', () => {
+  const { queue, givenUp } = hungQueue();
+  queue.succeeded(1_600, 1_500);
+  assert.equal(passTime(queue, 2_000).length, 8);
+  assert.equal(givenUp.length, 8);
+});
+
+test('a partner that is slow for everybody keeps its calls, and nothing is given up that nobody waits for', () => {
+  const slow = hungQueue();
+  // A later call was answered after five seconds.
+  slow.queue.succeeded(6_500, 1_500);
+  assert.deepEqual(passTime(slow.queue, 20_000), []);
+  const idle = openQueue();
+  idle.push(item('hung'), 'submit');
+  const turn = idle.take(1_000, all);
+  assert(turn.kind === 'start');
+  turn.call.giveUp = () => assert.fail('nobody waits for its place');
+  assert.deepEqual(passTime(idle, 60_000), []);
 });
 
 test('429 without Retry-After halves the send rate, which then recovers', () => {

@@ -31,7 +31,7 @@ import {
   type TokenOutcome,
   type TokenSource,
 } from './oauth-client.ts';
-import { openPeer, type Exchange, type Peer } from './http-call.ts';
+import { openPeer, type Call, type Exchange, type Peer } from './http-call.ts';
 import type { Partner, PartnerRegistry } from './registry.ts';
 import { testReply } from './test-amounts.ts';
 
@@ -93,6 +93,8 @@ export interface AnsweredCall {
 export interface CallOptions {
   readonly deadlineMs?: number;
   readonly signal?: AbortSignal;
+  /** Gets the function that ends the request under way as if its time were up. */
+  readonly running?: Call['running'];
 }
 
 /** The client of all partners. No method throws for anything a partner or the network does. */
@@ -277,7 +279,7 @@ export function createPartnerClient(options: PartnerClientOptions): PartnerClien
       readonly requestId?: string;
       readonly traceparent?: string | undefined;
     },
-    { deadlineMs = partner.budget.call_timeout_ms, signal }: CallOptions,
+    { deadlineMs = partner.budget.call_timeout_ms, signal, running }: CallOptions,
   ): Promise<Exchange | NotSent> => {
     const line = lineOf(partner);
     const requestId = what.requestId ?? nextRequestId();
@@ -296,6 +298,7 @@ export function createPartnerClient(options: PartnerClientOptions): PartnerClien
         ...(what.body === undefined ? {} : { body: what.body }),
         deadlineMs,
         signal,
+        running,
       });
     if (line.tokens === undefined) return once(line.keyHeaders);
     const first = await line.tokens.token(what.access);
