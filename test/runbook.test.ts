@@ -26,6 +26,9 @@ test('every metric that an alert or the dashboard reads is one that a server exp
     for (const [, name = ''] of text.matchAll(/^# TYPE (\S+)/gm)) given.add(name);
     return given.has('duebridge_reviews');
   });
+  // Those of the partner server: test/operations.test.ts compares the guide with what it exports.
+  for (const [name] of read('docs/operations.md').matchAll(/\bduebridge_kit_[a-z_]+/g))
+    given.add(name);
   const recorded = new Set([...rules.matchAll(/record: (\S+)/g)].map(([, name]) => name));
   const asked = [
     ...`${rules}\n${dashboard}`.matchAll(/\bduebridge(?::[a-z0-9_]+)+|\bduebridge_[a-z_]+/g),

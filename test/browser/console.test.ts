@@ -48,7 +48,9 @@ async function signIn(
     if (message.type() === 'error' && !/status of (401|403|404|409|503)/.test(message.text()))
       wrong.push(message.text());
   });
-  await page.goto(`${work.platform.adminUrl}/console`);
+  const opened = await page.goto(`${work.platform.adminUrl}/console`);
+  // A page that opened the console, or that it opens, has no hold on its window.
+  assert.equal(opened?.headers()['cross-origin-opener-policy'], 'same-origin');
   await page.getByLabel('Operator key').fill(work.keys[who]);
   await page.getByRole('button', { name: 'Sign in', exact: true }).click();
   await page.getByRole('heading', { level: 1, name: 'Overview' }).waitFor();

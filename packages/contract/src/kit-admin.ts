@@ -94,6 +94,7 @@ export const KitCredential = Type.Object({
   client_id: KitClientId,
   source: Type.Enum(['environment', 'issued']),
   issued_at: nullable(instant('When it was issued; null for one of the environment.')),
+  expires_at: nullable(instant('When it expires; null: never.')),
   revoked_at: nullable(instant('When it was revoked.')),
 });
 export type KitCredential = Static<typeof KitCredential>;
@@ -101,11 +102,28 @@ export type KitCredential = Static<typeof KitCredential>;
 export const KitCredentialList = Type.Object({ credentials: Type.Array(KitCredential) });
 export type KitCredentialList = Static<typeof KitCredentialList>;
 
+/** Issue a credential, and say why. */
+export const KitCredentialRequest = Type.Object(
+  {
+    reason,
+    valid_for_days: Type.Optional(
+      Type.Integer({
+        minimum: 1,
+        maximum: 3_650,
+        description: 'It expires after this many days (decision 202); without it, never.',
+      }),
+    ),
+  },
+  strict,
+);
+export type KitCredentialRequest = Static<typeof KitCredentialRequest>;
+
 /** A new credential. Its text is answered once and stored as a digest. */
 export const KitCredentialGrant = Type.Object({
   credential_id: CredentialId,
   client_id: KitClientId,
   secret: Type.String(),
+  expires_at: nullable(instant('When it expires; null: never.')),
 });
 export type KitCredentialGrant = Static<typeof KitCredentialGrant>;
 

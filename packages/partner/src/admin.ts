@@ -201,7 +201,8 @@ function mountCredentials(
   mount(
     app,
     partnerAdminRoutes.issue_kit_credential,
-    ({ params, body }) => credentials.issue(params.client_id, ADMIN_KEY_ACTOR, body.reason),
+    ({ params, body }) =>
+      credentials.issue(params.client_id, ADMIN_KEY_ACTOR, body.reason, body.valid_for_days),
     guard,
   );
   mount(

@@ -3,7 +3,7 @@
  * Those of the environment are valid until they are revoked here; those issued here are valid as well. Only digests are stored. A
  * replica answers from memory and reads the table again once its last read is `recheckMs` old, so that a revocation takes effect
  * everywhere within five seconds. When the database cannot be read, the last known state applies: nothing can have been revoked
- * in it meanwhile.
+ * in it meanwhile, and what expires meanwhile is counted from that read.
  */
 import { createHash, randomBytes } from 'node:crypto';
 import { Refusal, type KitCredential, type KitCredentialGrant } from '@duebridge/contract';
@@ -22,26 +22,38 @@ export interface Credentials {
   valid(): ValidDigests | Promise<ValidDigests>;
   /** All that are or were valid, those from the environment first. */
   list(): Promise<KitCredential[]>;
-  /** Issues a new one. Throws Refusal NOT_FOUND for an unknown client, CONFLICT when there are too many. */
-  issue(client_id: string, actor: string, reason: string): Promise<KitCredentialGrant>;
+  /** Issues a new one, which expires after `days`, or never. Throws Refusal NOT_FOUND for an unknown client, CONFLICT when there are too many. */
+  issue(
+    client_id: string,
+    actor: string,
+    reason: string,
+    days?: number,
+  ): Promise<KitCredentialGrant>;
   /** Revokes one. Throws Refusal NOT_FOUND, and CONFLICT for the last valid one of its client, which would cut the platform off. */
   revoke(credential_id: string, actor: string, reason: string): Promise<KitCredential>;
+  /** Clients whose last credential expires within 14 days, or expired in the last 14, as last read. Never throws. */
+  ending(): number;
 }
 
 interface Row extends KitCredential {
   readonly digest: string;
+  /** Until it expires, when it was read; null: it never does. */
+  readonly seconds_left: number | null;
 }
 
 const listStatement = sql(
   'kit_credentials',
-  `SELECT credential_id, client_id, encode(secret_sha256, 'hex') AS digest, source, issued_at, revoked_at
+  `SELECT credential_id, client_id, encode(secret_sha256, 'hex') AS digest, source, issued_at, expires_at, revoked_at,
+          extract(epoch FROM expires_at - clock_timestamp())::float8 AS seconds_left
      FROM duebridge_partner.credential ORDER BY issued_at NULLS FIRST, credential_id`,
 );
 
 const issueStatement = sql(
   'kit_issue_credential',
-  `INSERT INTO duebridge_partner.credential (credential_id, client_id, secret_sha256, source, issued_at)
-   VALUES ($1, $2, decode($3, 'hex'), 'issued', date_trunc('milliseconds', clock_timestamp()))`,
+  `INSERT INTO duebridge_partner.credential (credential_id, client_id, secret_sha256, source, issued_at, expires_at)
+   VALUES ($1, $2, decode($3, 'hex'), 'issued', date_trunc('milliseconds', clock_timestamp()),
+           date_trunc('milliseconds', clock_timestamp()) + $4::int * interval '1 day')
+   RETURNING expires_at`,
 );
 
 const revokeStatement = sql(
@@ -72,11 +84,13 @@ export function openCredentials(options: {
         digest,
         source: 'environment',
         issued_at: null,
+        expires_at: null,
         revoked_at: null,
+        seconds_left: null,
       };
     }),
   );
-  let known: ValidDigests | undefined;
+  let known: Known | undefined;
   let lookedAt = -Infinity;
   let looking: Promise<ValidDigests> | undefined;
 
@@ -94,14 +108,22 @@ export function openCredentials(options: {
   const look = async (): Promise<ValidDigests> => {
     const at = clock.monotonic();
     try {
-      known = validOf(await read(database));
+      known = knownAt(await read(database), at, at);
     } catch (error) {
       if (known === undefined) throw error;
     } finally {
       looking = undefined;
     }
     lookedAt = at;
-    return known;
+    return now(known);
+  };
+
+  /** What is valid at this moment: something may have expired since it was read. */
+  const now = (last: Known): ValidDigests => {
+    const at = clock.monotonic();
+    if (at < last.until) return last.valid;
+    known = knownAt(last.rows, last.readAt, at);
+    return known.valid;
   };
 
   const changed = async <T>(work: (tx: Transaction, rows: Row[]) => Promise<T>): Promise<T> => {
@@ -115,11 +137,16 @@ export function openCredentials(options: {
 
   return {
     valid() {
-      if (known !== undefined && clock.monotonic() - lookedAt < recheckMs) return known;
+      if (known !== undefined && clock.monotonic() - lookedAt < recheckMs) return now(known);
       return (looking ??= look());
     },
     list: async () => (await read(database)).map(viewOf),
-    issue: (client_id, actor, reason) =>
+    ending() {
+      // Read for the next time, also where no request asks for it.
+      if (clock.monotonic() - lookedAt >= recheckMs) (looking ??= look()).catch(() => undefined);
+      return known === undefined ? 0 : endingOf(known, clock.monotonic());
+    },
+    issue: (client_id, actor, reason, days) =>
       changed(async (tx, rows) => {
         if (!options.configured.has(client_id)) throw new Refusal('NOT_FOUND');
         if (activeOf(rows, client_id).length >= MAX_ACTIVE) {
@@ -130,9 +157,16 @@ export function openCredentials(options: {
         const secret = `dbs_${randomBytes(32).toString('base64url')}`;
         const digest = digestOf(secret);
         const credential_id = idOf(client_id, digest);
-        await tx.query(issueStatement, [credential_id, client_id, digest]);
-        await audit(tx, 'credential_issued', actor, { client_id, credential_id, reason });
-        return { credential_id, client_id, secret };
+        const [made] = await tx.query<{ expires_at: string | null }>(issueStatement, [
+          credential_id,
+          client_id,
+          digest,
+          days ?? null,
+        ]);
+        const valid_for_days = days === undefined ? {} : { valid_for_days: String(days) };
+        const detail = { client_id, credential_id, reason, ...valid_for_days };
+        await audit(tx, 'credential_issued', actor, detail);
+        return { credential_id, client_id, secret, expires_at: made?.expires_at ?? null };
       }),
     revoke: (credential_id, actor, reason) =>
       changed(async (tx, rows) => {
@@ -140,7 +174,8 @@ export function openCredentials(options: {
         if (found === undefined) throw new Refusal('NOT_FOUND');
         if (found.revoked_at !== null) return viewOf(found);
         const { client_id, digest } = found;
-        if (activeOf(rows, client_id).length === 1) {
+        const active = activeOf(rows, client_id);
+        if (active.length === 1 && active.includes(found)) {
           throw new Refusal('CONFLICT', {
             message: 'This is the last valid credential of the client; issue another one first',
           });
@@ -163,11 +198,41 @@ function audit(
 }
 
 function activeOf(rows: readonly Row[], client_id: string): Row[] {
-  return rows.filter((row) => row.client_id === client_id && row.revoked_at === null);
+  return rows.filter((row) => row.client_id === client_id && isActive(row, 0));
 }
 
-function validOf(rows: readonly Row[]): ValidDigests {
-  const active = rows.filter((row) => row.revoked_at === null);
+/** Neither revoked nor expired, so many seconds after it was read. */
+function isActive({ revoked_at, seconds_left }: Row, seconds: number): boolean {
+  return revoked_at === null && (seconds_left === null || seconds_left > seconds);
+}
+
+/** What was read, and what of it is valid until one of them expires. Times as of `clock.monotonic()`. */
+interface Known {
+  readonly rows: readonly Row[];
+  readonly readAt: number;
+  readonly valid: ValidDigests;
+  readonly until: number;
+}
+
+function knownAt(rows: readonly Row[], readAt: number, at: number): Known {
+  const active = rows.filter((row) => isActive(row, (at - readAt) / 1_000));
+  const ends = active.flatMap(({ seconds_left }) => seconds_left ?? []);
+  return { rows, readAt, valid: validOf(active), until: readAt + Math.min(...ends) * 1_000 };
+}
+
+/** How long before the end operators are warned, and how long after it. */
+const WARN_SECONDS = 14 * 86_400;
+
+function endingOf({ rows, readAt }: Known, at: number): number {
+  const seconds = (at - readAt) / 1_000;
+  const kept = rows.filter((row) => row.revoked_at === null);
+  return [...Map.groupBy(kept, (row) => row.client_id).values()].filter((of) => {
+    const left = of.map(({ seconds_left }) => (seconds_left ?? Infinity) - seconds);
+    return Math.abs(Math.max(...left)) < WARN_SECONDS;
+  }).length;
+}
+
+function validOf(active: readonly Row[]): ValidDigests {
   return new Map(
     [...Map.groupBy(active, (row) => row.client_id)].map(([client_id, of]) => [
       client_id,
@@ -176,7 +241,7 @@ function validOf(rows: readonly Row[]): ValidDigests {
   );
 }
 
-function viewOf({ digest: _digest, ...view }: Row): KitCredential {
+function viewOf({ digest: _digest, seconds_left: _seconds, ...view }: Row): KitCredential {
   return view;
 }
 

@@ -145,6 +145,7 @@ export async function mountKit(app: FastifyInstance, options: PartnerKitOptions)
   });
   const traces = options.tracer && openKitTraces(options.tracer);
   const authenticator = openAuthenticator({ auth, database, clock });
+  metrics.watch('credentials_ending', () => authenticator.credentials.ending());
   const reads = openStatusReads({
     database,
     metrics,

@@ -13,6 +13,8 @@ const watched = {
   apply_queue: 'Payments in memory that are not applied yet',
   calls_open: 'Payments in a call to the account system',
   calls_late: 'Calls to the account system beyond their deadline',
+  credentials_ending:
+    'Clients whose last credential expires within 14 days, or expired in the last 14',
 } as const;
 
 /** The operations of an account system. */

@@ -11,10 +11,11 @@ import type {
   KitCredentialList,
 } from '@duebridge/contract';
 import { createServer, systemClock } from '@duebridge/runtime';
-import type { TestDatabase } from '@duebridge/runtime/testing';
+import { manualClock, type TestDatabase } from '@duebridge/runtime/testing';
 import type { AccountsInOwnSystem } from './account-system.ts';
 import { mountPartnerAdmin } from './admin.ts';
 import { openAuthenticator } from './auth.ts';
+import { openCredentials } from './credentials.ts';
 import {
   ended,
   haveAccounts,
@@ -213,6 +214,62 @@ test('a static key is replaced while the server runs: both work, then only the n
   assert.equal((await issue()).status, 409, 'five at a time');
   const shown = JSON.stringify([await list(), (await admin.call('GET', '/audit')).body]);
   assert(!shown.includes(grant.secret) && !shown.includes(TEST_KEY));
+});
+
+test('a key that was issued for some days ends with them, warns before, and makes room [KY1]', async (t) => {
+  const admin = await startAdmin(t);
+  await haveAccounts(admin.database);
+  const read = async (key: string): Promise<number> => {
+    const headers = { 'x-api-key': key };
+    return (await admin.partner.call('GET', '/biller/acme/account/A-1', { headers })).status;
+  };
+  const issue = (valid_for_days?: number) =>
+    admin.call<KitCredentialGrant>('POST', '/clients/static-key/credentials', {
+      reason,
+      ...(valid_for_days === undefined ? {} : { valid_for_days }),
+    });
+  assert.equal((await issue(0)).status, 400);
+  const { body: grant } = await issue(10);
+  assert.ok(grant.expires_at !== null);
+  const { body: list } = await admin.call<KitCredentialList>('GET', '/credentials');
+  const [first] = list.credentials;
+  assert.deepEqual(
+    list.credentials.map((one) => one.expires_at),
+    [null, grant.expires_at],
+  );
+  // With the environment's key, which has no end, there is nothing to warn of.
+  const credentials = openCredentials({
+    configured: new Map([['static-key', [TEST_KEY]]]),
+    database: admin.database,
+    clock: systemClock,
+    recheckMs: 0,
+  });
+  await credentials.valid();
+  assert.equal(credentials.ending(), 0);
+  await admin.call('POST', `/credentials/${first?.credential_id ?? ''}/revoke`, { reason });
+  await credentials.valid();
+  assert.equal(credentials.ending(), 1);
+  assert.equal(await read(grant.secret), 200);
+
+  // A replica that has lost its database since still ends it: it counts from its last read.
+  const clock = manualClock();
+  const alone = openCredentials({
+    configured: new Map([['static-key', [TEST_KEY]]]),
+    database: admin.database,
+    clock,
+    recheckMs: Infinity,
+  });
+  assert.equal((await alone.valid()).get('static-key')?.length, 1);
+  await clock.advance(10 * 86_400_000);
+  assert.equal((await alone.valid()).get('static-key'), undefined);
+
+  await admin.database.query(
+    `UPDATE duebridge_partner.credential SET expires_at = now() WHERE source = 'issued'`,
+  );
+  const { body: next } = await issue();
+  assert.deepEqual([await read(grant.secret), await read(next.secret)], [401, 200]);
+  await credentials.valid();
+  assert.equal(credentials.ending(), 0);
 });
 
 test('a client secret is replaced and tokens are ended while the server runs, everywhere within five seconds [OA1 OA3]', async (t) => {

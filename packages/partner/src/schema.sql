@@ -66,6 +66,7 @@ CREATE TABLE duebridge_partner.credential (
   source text COLLATE "C" NOT NULL,
   issued_at timestamp with time zone,
   revoked_at timestamp with time zone,
+  expires_at timestamp with time zone,
   CONSTRAINT credential_pkey PRIMARY KEY (credential_id),
   CONSTRAINT credential_is_digest CHECK ((length(secret_sha256) = 32)),
   CONSTRAINT credential_issued_here CHECK (((source = 'issued'::text) = (issued_at IS NOT NULL))),

@@ -23,6 +23,7 @@ import {
   queryOf,
   readAdmin,
   table,
+  wholeDays,
   type Terminal,
 } from '@duebridge/runtime/cli';
 import { Option, type Command } from 'commander';
@@ -195,13 +196,15 @@ function addCredentials(partner: Command, terminal: Terminal): void {
   adminOptions(credential.command('issue'))
     .argument('<client_id>', 'an OAuth client of the configuration, or static-key')
     .requiredOption('--reason <text>', 'kept in the audit')
+    .option('--days <n>', 'it expires after so many days; without it, never', wholeDays)
     .description('issue another secret or key; it is shown once, and the existing ones stay valid')
-    .action(async (client_id: string, options: ReasonOptions) => {
+    .action(async (client_id: string, options: ReasonOptions & { days?: number }) => {
       const path = fillPath(partnerAdminRoutes.issue_kit_credential.path, { client_id });
-      const { reason } = options;
-      const grant = await ask<KitCredentialGrant>(terminal, options, 'POST', path, { reason });
+      const { reason, days } = options;
+      const body = { reason, ...(days === undefined ? {} : { valid_for_days: days }) };
+      const grant = await ask<KitCredentialGrant>(terminal, options, 'POST', path, body);
       print(terminal, options, grant, () =>
-        columns(Object.entries(grant).map(([name, value]) => [name, value])),
+        columns(Object.entries(grant).map(([name, value]) => [name, value ?? 'never'])),
       );
     });
   adminOptions(credential.command('revoke'))
@@ -259,12 +262,13 @@ function describeStatement({ platform_batch_id, count, sha256, totals }: BatchSt
 
 function credentialTable(credentials: readonly KitCredential[]): string {
   return table(
-    ['CREDENTIAL', 'CLIENT', 'FROM', 'ISSUED', 'REVOKED'],
+    ['CREDENTIAL', 'CLIENT', 'FROM', 'ISSUED', 'EXPIRES', 'REVOKED'],
     credentials.map((one) => [
       one.credential_id,
       one.client_id,
       one.source,
       one.issued_at ?? '-',
+      one.expires_at ?? 'never',
       one.revoked_at ?? '-',
     ]),
   );

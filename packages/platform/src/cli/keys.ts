@@ -1,18 +1,7 @@
 import type { ClientKeyGrant, ClientKeyView, RevokedAccess } from '@duebridge/contract';
-import { jsonOption, print, table, type Terminal } from '@duebridge/runtime/cli';
-import { InvalidArgumentError, type Command } from 'commander';
+import { jsonOption, print, table, wholeDays, type Terminal } from '@duebridge/runtime/cli';
+import type { Command } from 'commander';
 import { adminPath, ask } from './ask.ts';
-
-/** As the admin API limits it (ClientKeyRequest). */
-const MAX_DAYS = 3_650;
-
-/** A number of days of an option. */
-export function wholeDays(text: string): number {
-  if (!/^[1-9]\d{0,3}$/.test(text) || Number(text) > MAX_DAYS) {
-    throw new InvalidArgumentError(`Write a whole number of days from 1 to ${MAX_DAYS}.`);
-  }
-  return Number(text);
-}
 
 /** `duebridge platform key …`: the API keys of the token endpoint. */
 export function addKeys(command: Command, terminal: Terminal): void {

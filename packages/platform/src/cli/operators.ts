@@ -1,8 +1,7 @@
 import type { OperatorKeyGrant, OperatorView } from '@duebridge/contract';
-import { jsonOption, print, table, type Terminal } from '@duebridge/runtime/cli';
+import { jsonOption, print, table, wholeDays, type Terminal } from '@duebridge/runtime/cli';
 import { Option, type Command } from 'commander';
 import { adminPath, ask } from './ask.ts';
-import { wholeDays } from './keys.ts';
 
 const roles = ['viewer', 'operator', 'admin'] as const;
 

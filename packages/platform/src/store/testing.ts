@@ -83,12 +83,13 @@ export async function fillTables(database: Database, count: number): Promise<voi
       );
       // Two rows for one payment in 40, with twelve calls together; one row with two calls for the others.
       await tx.query(
-        `INSERT INTO duebridge_platform.attempts (platform_payment_id, at, entries)
-         SELECT id, at, jsonb_build_array(jsonb_build_object('kind', 'put', 'at', 0, 'last_at', 0, 'count', 1, 'took_ms', 20, 'result', 'processing'),
-                          jsonb_build_object('kind', 'get', 'at', 1, 'last_at', 9, 'count', 1, 'took_ms', 9, 'result', status)) FROM made
+        `WITH call AS (SELECT '{"at": 0, "last_at": 9, "took_ms": 20, "http_status": 200, "request_id": "r"}'::jsonb AS call)
+         INSERT INTO duebridge_platform.attempts (platform_payment_id, at, entries)
+         SELECT id, at, jsonb_build_array(call || jsonb_build_object('kind', 'put', 'count', 1, 'result', 'processing'),
+                                          call || jsonb_build_object('kind', 'get', 'count', 1, 'result', status)) FROM made, call
          UNION ALL
-         SELECT id, at + interval '1 second', jsonb_build_array(jsonb_build_object('kind', 'get', 'at', 1, 'last_at', 9, 'count', 10, 'took_ms', 9,
-                          'result', 'processing')) FROM made WHERE n % 40 = 5`,
+         SELECT id, at + interval '1 second', jsonb_build_array(call || jsonb_build_object('kind', 'get', 'count', 10, 'result', 'processing'))
+           FROM made, call WHERE n % 40 = 5`,
       );
       await tx.query(
         `INSERT INTO duebridge_platform.differences (difference_id, platform_batch_id, partner_id, platform_payment_id, kind, here, there)
@@ -173,6 +174,8 @@ export function pagesOf(payment: {
     ['audit of a payment', `/admin/v1/audit?platform_payment_id=${payment.id}`],
     ['audit of an event', '/admin/v1/audit?event=account_unmasked'],
     ['audit of an event that never was', '/admin/v1/audit?event=never'],
+    ['a piece of the audit compared with its seals', '/admin/v1/audit/verification?limit=1'],
+    ['runs of acts on several payments', '/admin/v1/bulk-runs'],
     ['differences', '/admin/v1/differences?state=open'],
     ['overview', '/admin/v1/overview'],
     ['figures of an hour', '/admin/v1/figures?range=1h'],
