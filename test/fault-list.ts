@@ -29,13 +29,18 @@ const PLATFORM = 'packages/platform/src';
 
 /**
  * Faults of the partner whose scenario alone would pass a wrong reading, because payments end all the same: the test that tells the
- * reading itself. A token that is believed for ever is renewed by the first 401, and one that is used once is fetched for each call.
+ * reading itself. A partner that errs in one field after another is caught by any of them; a token that is believed for ever is renewed
+ * by the first 401, and one that is used once is fetched for each call.
  */
 export const PARTNER_FAULTS_READ: Readonly<Record<string, readonly Proof[]>> = (() => {
   const oauth = `${PLATFORM}/partners/oauth-client.test.ts`;
   const life = [test(oauth, 'expires_in is read as seconds')];
   const refused = [test(oauth, 'an invalid token answer is refused')];
+  const other = [
+    test(`${PLATFORM}/partners/payment-record.test.ts`, 'a record of another payment, amount'),
+  ];
   return {
+    ...Object.fromEntries(['F27', 'F28', 'F30', 'F31'].map((id) => [id, other])),
     ...Object.fromEntries(
       ['F51', 'F52', 'F53', 'F54', 'F55', 'F56', 'F58'].map((id) => [id, life]),
     ),

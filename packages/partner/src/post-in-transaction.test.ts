@@ -63,6 +63,7 @@ function rig(t: TestContext, more: { billers?: Parameters<typeof readRules>[0] }
   /** Payments that ended elsewhere: a lock finds them gone. */
   const gone = new Set<string>();
   const state = { errors: 0, isUp: true, asked: 0, endsNothing: false };
+  const observed: string[] = [];
   const rows = new Map<string, PaymentRow>();
   const calls = new Map<Transaction, (postings: readonly Posting[]) => Promise<PostOutcome[]>>();
   const database = {
@@ -126,6 +127,7 @@ function rig(t: TestContext, more: { billers?: Parameters<typeof readRules>[0] }
     metrics: {
       ...kitMetrics(undefined),
       postErrors: { inc: () => (state.errors += 1) },
+      observeCore: (operation, seconds) => void observed.push(`${operation} ${seconds} s`),
     },
     clock,
   });
@@ -137,6 +139,7 @@ function rig(t: TestContext, more: { billers?: Parameters<typeof readRules>[0] }
     clock,
     open,
     announced,
+    observed,
     postponed,
     gone,
     state,
@@ -218,29 +221,34 @@ test('a slow group is halved, and a full quick one doubles again [LV3]', async (
   // Slow: half. Neither slow nor quick: the same. Quick and full: twice as many. Quick, and not full: nothing is known.
   for (const ms of [701, 700, 200, 199, 199]) sizes.push(await take(ms));
   assert.deepEqual(sizes, [512, 256, 256, 256, 256]);
-  more(3 * MAX_BATCH);
+  more(4 * MAX_BATCH);
   await settle();
   for (const ms of [199, 701, 701]) sizes.push(await take(ms));
   assert.deepEqual(sizes.slice(5), [512, 512, 256], 'never more than at first');
-  // One that fails slowly is halved as well; one that fails quickly says nothing about its size.
-  const small = only(open).ids.length;
-  assert.equal(small, 128);
+  // One that fails slowly is halved as well; one that fails in time says nothing about its size.
+  const group = (): Open => only(open.filter(({ ids }) => ids.length > 1));
+  assert.equal(group().ids.length, 128);
   await clock.advance(701);
-  await only(open).fail(new Error('a bug'));
-  assert.equal(open.find(({ ids }) => ids.length > 1)?.ids.length, 64);
-  await open.find(({ ids }) => ids.length > 1)?.fail(new Error('a bug'));
-  assert.equal(open.find(({ ids }) => ids.length > 1)?.ids.length, 64);
+  await group().fail(new Error('a bug'));
+  assert.equal(group().ids.length, 64);
+  await clock.advance(700);
+  await group().fail(new Error('a bug'));
+  assert.equal(group().ids.length, 64);
+  await clock.advance(199);
+  await group().answer();
+  assert.equal(group().ids.length, 128, 'twice as many, no more');
 });
 
 test('of a group of one that is slow, one is left [LV3]', async (t) => {
-  const { post, open, clock } = rig(t);
+  const { post, open, clock, observed } = rig(t);
   for (let count = 0; count < 2; count += 1) {
     post(payment(`p${count}`));
     await settle();
     await clock.advance(701);
     await only(open).answer();
   }
-  const rest = [post(payment('a')), post(payment('b'))];
+  assert.deepEqual(observed, ['post 0.701 s', 'post 0.701 s']);
+  const rest = ['a', 'b', 'c'].map((id) => post(payment(id, `of ${id}`)));
   await settle();
   assert.deepEqual(
     open.map(({ ids }) => [...ids]),
@@ -252,11 +260,10 @@ test('of a group of one that is slow, one is left [LV3]', async (t) => {
     open.map(({ ids }) => [...ids]),
     [['b'], ['a']],
   );
-  await only(open).answer();
-  await only(open).answer();
+  for (let count = 0; count < 3; count += 1) await only(open).answer();
   assert.deepEqual(
     rest.map(({ result }) => result?.result),
-    ['done', 'done'],
+    ['done', 'done', 'done'],
   );
 });
 
@@ -304,6 +311,19 @@ test('the payments of a group that failed are tried alone, two at a time, beside
 
 test('a payment that failed before is tried beside no other of its kind, and given more time [LV3]', async (t) => {
   const { post, open } = rig(t);
+  // A first try that stands alone takes no place of theirs, neither while it runs nor after it.
+  const alone = post(payment('x', 'of x'));
+  await settle();
+  await only(open).fail(new Error('a bug'));
+  const beside = post(payment('y', 'of y'), true);
+  await settle();
+  assert.deepEqual(
+    open.map(({ ids }) => [...ids]),
+    [['x'], ['y']],
+  );
+  await only(open).answer();
+  await only(open).answer();
+  assert.deepEqual([alone.result, beside.result], [{ result: 'done' }, { result: 'done' }]);
   const repeats = ['a', 'b'].map((id) => post(payment(id, `of ${id}`), true));
   await settle();
   assert.deepEqual(
@@ -385,6 +405,51 @@ test('a locked account is left alone for longer and longer, and its payments hol
   assert.equal(open.length, 1);
 });
 
+test('accounts that were locked long ago are forgotten, one that still is locked is not [LV3]', async (t) => {
+  const [locked] = await errorsOf(t, '55P03');
+  const { post, open, clock } = rig(t);
+  const block = async (...accounts: string[]): Promise<void> => {
+    const results = accounts.map((account) => post(payment(`of ${account}`, account)));
+    await settle();
+    for (let one = open[0]; one !== undefined; one = open[0]) await one.fail(locked);
+    for (const { result } of results) assert.deepEqual(result, { result: 'busy' });
+  };
+  const idsOf = (): string[][] => open.map(({ ids }) => [...ids]);
+  await block(...Array.from({ length: MAX_BATCH + 1 }, (_, index) => `old-${index}`));
+  await clock.advance(5_400);
+  // Not long enough: the next payment of such an account is still tried by itself.
+  const still = [post(payment('s1', 'old-1')), post(payment('s2', 'free'))];
+  await settle();
+  assert.deepEqual(idsOf().toSorted(), [['s1'], ['s2']]);
+  await only(open).answer();
+  await only(open).answer();
+  assert.deepEqual(
+    still.map(({ result }) => result?.result),
+    ['done', 'done'],
+  );
+  await block('new-1', 'new-2');
+  await clock.advance(200);
+  const early = post(payment('e', 'new-1'));
+  await settle();
+  assert.deepEqual(early.result, { result: 'busy' });
+  // The side lane is at work, and forgets.
+  const last = post(payment('l', 'old-2'));
+  await settle();
+  await only(open).answer();
+  assert.deepEqual(last.result, { result: 'done' });
+  const group = [post(payment('g1', 'old-3')), post(payment('g2', 'old-4'))];
+  await settle();
+  assert.deepEqual(idsOf(), [['g1', 'g2']], 'they share a transaction again');
+  await only(open).answer();
+  assert.deepEqual(
+    group.map(({ result }) => result?.result),
+    ['done', 'done'],
+  );
+  const locked2 = post(payment('n', 'new-2'));
+  await settle();
+  assert.deepEqual(locked2.result, { result: 'busy' });
+});
+
 test('an outage of the database is the fault of no payment; an error of its own is [LV8 PL5]', async (t) => {
   const codes = ['57014', '25P03', '40001', '40P01', '55P03'];
   const errors = await errorsOf(t, ...codes);
@@ -416,7 +481,7 @@ test('an outage of the database is the fault of no payment; an error of its own 
   // What ends a statement of ours says nothing about the database, which need not be asked.
   state.asked = 0;
   state.isUp = false;
-  for (const [index, error] of errors.entries()) {
+  for (const [index, error] of [...errors, new Error('a bug')].entries()) {
     const one = post(payment(`e${index}`, `of e${index}`));
     await settle();
     await only(open).fail(error);
@@ -427,7 +492,7 @@ test('an outage of the database is the fault of no payment; an error of its own 
 });
 
 test('what the rules refuse fails without a call, what comes later stays, what ended elsewhere is left [FR1 ST1 KT6]', async (t) => {
-  const { post, open, announced, postponed, gone } = rig(t, {
+  const { post, open, announced, observed, postponed, gone } = rig(t, {
     billers: [{ biller_id: 'acme', max_amount_in_cents: 100 }],
   });
   const until = '2026-01-02T00:00:00.000Z';
@@ -457,6 +522,7 @@ test('what the rules refuse fails without a call, what comes later stays, what e
   const refused = post({ ...payment('dear-2'), amount_in_cents: 101 });
   await settle();
   assert.deepEqual([refused.result, open.length], [{ result: 'done' }, 0]);
+  assert.equal(observed.length, 1, 'what is not called has no duration');
 });
 
 test('a posting whose payment could not be ended is rolled back, never left half done [KT6]', async (t) => {
