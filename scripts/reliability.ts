@@ -18,7 +18,7 @@ const HELP = `Usage:
   npm run reliability -- --seeds 20000 --rounds 0      more seeds, no rig
   npm run reliability -- --long                        500 rounds of the crash rig, in two rigs side by side
   npm run reliability -- --long --minutes 60 --seed 7  as many as fit into an hour, from another seed
-  npm run reliability -- --rounds 0 --log FILE         adds the rounds of an earlier run, as test/rig/rounds.ts printed them
+  npm run reliability -- --rounds 0 --log FILE         adds an earlier run, as test/rig/rounds.ts or test/simulation/seeds.ts printed it
   npm run reliability -- --write                       puts the sheet into docs/reliability.md; what people wrote there stays
   npm run reliability -- --replay 4711                 one seed, with its events as a page (simulation-4711.html)
   npm run reliability -- --shrink 4711                 the fewest faults and payments with which that seed still fails
@@ -38,6 +38,8 @@ const RIGS = 2;
 const YEAR_H = 8_766;
 
 interface Simulated {
+  /** The first seed. */
+  readonly from: number;
   readonly seeds: number;
   readonly payments: number;
   readonly virtual_hours: number;
@@ -85,11 +87,12 @@ if (options.replay !== undefined) {
 
 async function everything(): Promise<number> {
   const started = performance.now();
-  const simulated = await manySeeds(options.seed, options.seeds);
+  const fresh = await manySeeds(options.seed, options.seeds);
   const seconds = Math.round((performance.now() - started) / 1_000);
   const caught = options.planted ? await plantedBugs() : undefined;
   const canaries = await forgedHistories();
   const driven = await manyRounds(options.seed, options.rounds, options.minutes);
+  const simulated = [...options.logs.flatMap(readSeeds), ...fresh];
   const rounds = [...options.logs.flatMap(readRounds), ...driven.rounds];
   const told: Broken[] = [
     ...simulated.flatMap((sheet) => sheet.violations),
@@ -107,7 +110,7 @@ async function everything(): Promise<number> {
   const seeds = sum(simulated, (one) => one.seeds);
   const sheet: Sheet = {
     'payments driven': `${sum(simulated, (one) => one.payments)} simulated, ${sum(rounds, (one) => one.payments)} on real processes`,
-    seeds: `${seeds} from ${options.seed}, in ${seconds} s on ${availableParallelism()} cores, ${(sum(simulated, (one) => one.cpu_seconds) / Math.max(1, seeds)).toFixed(2)} s of one processor each`,
+    seeds: `${seeds} from ${simulated.length === 0 ? options.seed : Math.min(...simulated.map(({ from }) => from))}, ${simulated.length > fresh.length ? '' : `in ${seconds} s on ${availableParallelism()} cores, `}${(sum(simulated, (one) => one.cpu_seconds) / Math.max(1, seeds)).toFixed(2)} s of one processor each`,
     'simulated time': `${Math.round(sum(simulated, (one) => one.virtual_hours))} hours (${(sum(simulated, (one) => one.virtual_hours) / YEAR_H).toFixed(2)} years)`,
     'rounds on real processes': `${rounds.length}, of them ${rounds.filter(({ kind }) => kind.includes('KILL')).length} with kills`,
     'rounds that the rig could not finish': told.length - violations.length,
@@ -255,12 +258,22 @@ async function manyRounds(
   return { rounds: found, notHere: [...notHere] };
 }
 
-/** The rounds in the output of an earlier run; its last line may be cut off. */
+/** The rounds in the output of an earlier run. */
 function readRounds(file: string): Round[] {
+  return linesOf<Round>(file, '{"round"');
+}
+
+/** The seeds in the output of an earlier run. */
+function readSeeds(file: string): Simulated[] {
+  return linesOf<Simulated>(file, '{"from"');
+}
+
+/** The lines of a run that begin so; the last may be cut off. */
+function linesOf<T>(file: string, begin: string): T[] {
   return readFileSync(file, 'utf8')
     .split('\n')
-    .filter((line) => line.startsWith('{"round"') && line.endsWith('}'))
-    .map((line) => JSON.parse(line) as Round);
+    .filter((line) => line.startsWith(begin) && line.endsWith('}'))
+    .map((line) => JSON.parse(line) as T);
 }
 
 // Small things --------------------------------------------------------------------------------------------------------------
