@@ -24,7 +24,6 @@ import {
   type Reconciliation,
   type ReviewClose,
 } from '@duebridge/contract';
-import { openDatabase, type Database } from '@duebridge/runtime';
 import { freePort } from '@duebridge/runtime/testing';
 import { SMTPServer } from 'smtp-server';
 import { request } from 'undici';
@@ -32,14 +31,11 @@ import { BothSides, gasCompany } from './support/both-sides.ts';
 import { citusServers } from './support/citus.ts';
 import { Browser, call, createToken, openSession, type Client } from './support/customer.ts';
 import { listen } from './support/listening.ts';
+import { ACCOUNTS, judge, PATIENCE_MS, startLoad, withBooks } from './support/paying-load.ts';
 import { Server } from './support/processes.ts';
 
-/** Customers who pay at once while processes are killed, and the payments that they make at least meanwhile. */
-const CUSTOMERS = 4;
+/** Payments that customers make at least while processes are killed. */
 const LEAST_PAYMENTS = 40;
-const ACCOUNTS = 1_000;
-/** How long a customer, and a payment, may take across an outage on a busy machine. */
-const PATIENCE_MS = 120_000;
 
 test('on a Citus cluster', async (t) => {
   const servers = citusServers();
@@ -465,128 +461,4 @@ async function startMailServer(): Promise<{ url: string; texts: string[]; stop()
     texts,
     stop: () => new Promise<void>((resolve) => server.close(() => resolve())),
   };
-}
-
-/** Customers who pay, one payment for each account, until they are told to stop. */
-interface Load {
-  /** Payments that got a 200, and their account. */
-  readonly acknowledged: ReadonlyMap<string, string>;
-  /** Resolves when so many more payments are acknowledged. */
-  payments(more: number): Promise<void>;
-  /** Lets every customer finish. Throws what went wrong for one. */
-  stop(): Promise<{ acknowledged: ReadonlyMap<string, string>; retries: number }>;
-}
-
-let nextAccount = 0;
-
-function startLoad(urls: readonly string[], client: Client): Load {
-  const acknowledged = new Map<string, string>();
-  const closing = new AbortController();
-  let retries = 0;
-  /** Repeats a step, at another platform each time, until it gets its 200. */
-  const insist = async <T>(
-    first: number,
-    step: (url: string) => Promise<{ status: number; body: T }>,
-  ): Promise<T> => {
-    const until = performance.now() + PATIENCE_MS;
-    for (let tried = first; ; tried += 1) {
-      const answer = await step(urls[tried % urls.length]!).catch(() => undefined);
-      if (answer?.status === 200) return answer.body;
-      if (answer !== undefined && ![429, 500, 503].includes(answer.status))
-        throw new Error(`refused: ${answer.status} ${JSON.stringify(answer.body)}`);
-      assert.ok(performance.now() < until, `no 200 in two minutes: ${answer?.status}`);
-      retries += 1;
-      await delay(200);
-    }
-  };
-  const customer = async (): Promise<void> => {
-    while (!closing.signal.aborted && nextAccount < ACCOUNTS) {
-      const at = nextAccount++;
-      const account_id = `acc-${at}`;
-      // A token opens a few sessions only, and one whose answer was lost counts: the partner's page asks for a new token.
-      const { session } = await insist(at, async (platformUrl) => {
-        const token = await createToken({ ...client, platformUrl }, { account_id });
-        if (token.status !== 200) return { ...token, body: { session: '' } };
-        return call<{ session: string }>(
-          'POST',
-          `${platformUrl}/v1/flow/session`,
-          { authorization: `Bearer ${token.body.token}` },
-          {},
-        );
-      });
-      // A customer who gets no answer presses again: at another process, and it is the same payment.
-      const made = await insist(at, (url) => new Browser(url, session).confirm(100 + at));
-      acknowledged.set(made.platform_payment_id, account_id);
-      const again = await insist(at + 1, (url) => new Browser(url, session).confirm(100 + at));
-      assert.equal(again.platform_payment_id, made.platform_payment_id);
-    }
-  };
-  const load = Promise.all(Array.from({ length: CUSTOMERS }, customer));
-  load.catch(() => undefined);
-  return {
-    acknowledged,
-    async payments(more) {
-      const target = acknowledged.size + more;
-      for (const until = performance.now() + PATIENCE_MS; acknowledged.size < target;) {
-        assert.ok(performance.now() < until, `${acknowledged.size} of ${target} payments`);
-        await delay(10);
-      }
-    },
-    async stop() {
-      closing.abort();
-      await load;
-      return { acknowledged, retries };
-    },
-  };
-}
-
-async function withBooks<T>(url: string, work: (books: Database) => Promise<T>): Promise<T> {
-  const books = openDatabase({ url, applicationName: 'duebridge test' });
-  try {
-    return await work(books);
-  } finally {
-    await books.close();
-  }
-}
-
-/** Waits until every payment has ended, and compares the two sides: none is missing, none was posted or captured twice. */
-function judge(
-  databaseUrl: string,
-  there: Database,
-  acknowledged: ReadonlyMap<string, string>,
-): Promise<void> {
-  return withBooks(databaseUrl, async (books) => {
-    const open = `SELECT platform_payment_id, stage, review_reason FROM duebridge_platform.payments WHERE settled_at IS NULL`;
-    const until = performance.now() + PATIENCE_MS;
-    for (let left = await books.query(open); left.length > 0; left = await books.query(open)) {
-      assert.ok(performance.now() < until, `not ended: ${JSON.stringify(left.slice(0, 5))}`);
-      await delay(100);
-    }
-    const ours = await books.query<{ id: string; account_id: string; status: string }>(
-      `SELECT platform_payment_id AS id, account_id, status FROM duebridge_platform.payments WHERE account_id LIKE 'acc-%' ORDER BY 1`,
-    );
-    const theirs = await there.query(
-      `SELECT platform_payment_id AS id, account_id, status FROM duebridge_partner.payment WHERE account_id LIKE 'acc-%' ORDER BY 1`,
-    );
-    assert.deepEqual(ours, theirs, 'the two sides differ');
-    assert.deepEqual([...new Set(ours.map((row) => row.status))], ['succeeded']);
-    assert.equal(new Set(ours.map((row) => row.account_id)).size, ours.length, 'paid twice');
-    const stored = new Map(ours.map((row) => [row.id, row.account_id]));
-    for (const [id, account_id] of acknowledged) assert.equal(stored.get(id), account_id);
-    const captures = Map.groupBy(
-      await books.query<{ id: string }>(
-        `SELECT platform_payment_id AS id FROM duebridge_platform.sandbox_funds WHERE act = 'capture'`,
-      ),
-      ({ id }) => id,
-    );
-    for (const { id } of ours)
-      assert.equal(captures.get(id)?.length, 1, `${id} was not captured once`);
-    const postings = await there.query<{ id: string }>(
-      `SELECT transfer_id AS id FROM duebridge_partner.entry WHERE line = 1 AND account_id LIKE 'acc-%' AND transfer_id NOT LIKE '%:%' ORDER BY 1`,
-    );
-    assert.deepEqual(
-      postings.map(({ id }) => id),
-      ours.map(({ id }) => id),
-    );
-  });
 }
