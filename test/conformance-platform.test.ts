@@ -161,6 +161,7 @@ describe('the judge has no finding about our platform', { concurrency: 3 }, () =
       ),
     ]);
     assert.equal(reports.map(findings).filter(Boolean).join('\n'), '');
-    assert.deepEqual(reports.flatMap(unjudged), UNSEEN);
+    // C14 needs a way to restart the platform; test/rig kills its processes instead.
+    assert.deepEqual(reports.flatMap(unjudged), ['C14', ...UNSEEN]);
   });
 });

@@ -291,9 +291,9 @@ describe('conform', { concurrency: 4 }, () => {
 
   test('the checks can be listed as text and as JSON', async () => {
     const people = await conform(['platform', '--list']);
-    assert.equal(people.out.trim().split('\n').length, 102);
+    assert.equal(people.out.trim().split('\n').length, 104);
     const programs = await conform(['partner', '--list', '--json']);
-    assert.equal((JSON.parse(programs.out) as unknown[]).length, 55);
+    assert.equal((JSON.parse(programs.out) as unknown[]).length, 56);
     const one = await conform(['platform', '--list', '--only', 'F02']);
     assert.match(one.out, /^F02 .*\n$/);
     const unknown = await conform(['platform', '--list', '--only', 'F99']);

@@ -99,6 +99,7 @@ interface PlatformFlags extends CommonFlags {
   readonly account?: string;
   readonly unknownAccount?: string;
   readonly flow?: boolean;
+  readonly restart?: boolean;
 }
 
 /** The command `conform`. */
@@ -178,6 +179,7 @@ export function conformCommand(): Command {
     .option('--account <id>', 'an account id that exists at its partner')
     .option('--unknown-account <id>', 'an account id that does not exist at its partner')
     .option('--flow', 'the platform offers the flow API at the same address')
+    .option('--restart', 'pause and ask you to restart the platform, for C14')
     .addHelpText(
       'after',
       help(`  $ duebridge conform platform --base-url https://platform.example --client-id ID \\
@@ -266,6 +268,7 @@ async function conformPlatform(file: string | undefined, flags: PlatformFlags): 
       await interruptible((signal) =>
         judgePlatform(target, {
           ...options,
+          ...restarter(target.caller?.restart_command, flags.restart === true),
           signal,
           onPrompt: (sentence) => process.stderr.write(`${sentence}\n`),
           ...(process.stdin.isTTY ? { onQuestion: ask } : {}),

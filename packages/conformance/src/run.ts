@@ -198,6 +198,8 @@ export interface PlatformRunOptions extends RunOptions {
   readonly driver?: MakeDriver;
   /** Called with the payment that a person should make at the platform now. */
   readonly onPrompt?: (sentence: string) => void;
+  /** Restarts the platform under test (C14). */
+  readonly restart?: () => Promise<void>;
   /** Asks that person a question and returns the line typed. */
   readonly onQuestion?: (question: string, signal: AbortSignal) => Promise<string>;
 }
@@ -308,6 +310,9 @@ export async function judgePlatform(
   const stop = stopper(deadline, DEADLINE, options.signal);
   const wire = openWire(target.ca_file, now, stop.signal);
   wire.hide({ value: target.api_key, name: 'API_KEY' });
+  if (target.other_client !== undefined) {
+    wire.hide({ value: target.other_client.api_key, name: 'OTHER_API_KEY' });
+  }
   const book = new ResultBook(options, wire, cases.length, now);
   const pace = { ...USUAL_PACE, ...options.pace };
   const run = new TokenRun({
@@ -346,6 +351,10 @@ export async function judgePlatform(
             sentence: `The scripted partner or its page cannot listen on ${host}:${port} (${opened.message}): free the port, or fix caller.host, caller.port, caller.page_port or caller.tls.`,
           };
         } else caller = opened;
+      }
+      if (caller !== undefined) {
+        caller.restart = options.restart;
+        caller.named = new Set(options.only);
       }
       await (caller === undefined
         ? judgeNoCaller(calls, profile, book)
@@ -392,9 +401,25 @@ async function runCallerCases(
   cases: readonly CallerCase[],
   book: ResultBook,
 ): Promise<void> {
+  let finish = (): void => undefined;
+  const finished = new Promise<void>((resolve) => {
+    finish = resolve;
+  });
+  const verdicts: Promise<void>[] = [];
+  /** Resolves when the check has made its payments; one with `atEnd` gets its verdict after all others. */
   const judge = (one: CallerCase): Promise<void> => {
     const context = new CallerContext(run, one.id);
-    return book.judge(one, context, () => one.run(context));
+    return new Promise((resolve, reject) => {
+      const verdict = book.judge(one, context, async () => {
+        await one.run(context);
+        if (one.atEnd === undefined) return;
+        resolve();
+        await finished;
+        await one.atEnd(context);
+      });
+      verdicts.push(verdict);
+      verdict.then(resolve, reject);
+    });
   };
   for (const stage of ['first', 'main', 'alone', 'last'] satisfies CallerStage[]) {
     const some = cases.filter((one) => (one.stage ?? 'main') === stage);
@@ -408,6 +433,8 @@ async function runCallerCases(
       await judge(one);
     }
   }
+  finish();
+  await Promise.all(verdicts);
 }
 
 async function runPartnerCases(

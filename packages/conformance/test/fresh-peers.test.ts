@@ -13,11 +13,18 @@ import { sample } from './mutation/fate.ts';
 const SEED = 5;
 
 /** None of the callers: waiting for a call that never comes takes too long for this test. */
-const COUNTS = { partners: 7, platforms: 5 } as const;
+const COUNTS = { partners: 9, platforms: 7 } as const;
 
 /** Faults that show only seconds after a payment, later than the tests wait. */
 const TAKES_SECONDS =
-  /^(?:ReturnedByBank|CanceledIsPosted|PostedAgainEachRun|ArchivedAfterSeconds|TimestampsTouchedByPut|IdsForTenSeconds|ReasonTranslatedLater|RepeatReadsTheJournal|ReplicaOfItsOwn|ThreeCaches|LaggingReplica|StatusBehindOnOneOfThree|QueueInMemory|TwoPosters|LostUpdate|LastOfTheTickWins)$/;
+  /^(?:ReturnedByBank|CanceledIsPosted|PostedAgainEachRun|ArchivedAfterSeconds|TimestampsTouchedByPut|IdsForTenSeconds|ReasonTranslatedLater|RepeatReadsTheJournal|ReplicaOfItsOwn|ThreeCaches|LaggingReplica|StatusBehindOnOneOfThree|QueueInMemory|TwoPosters|LostUpdate|LastOfTheTickWins|EveryThirdReadIsOld|PostedAtLater|FailuresRetried|TimersInMemory|CacheOfForty|LockedWhileWritten|AmountOfTheLatest)$/;
+
+/** Correct peers of unusual shape that are judged here; `npm run fresh` judges all. */
+const UNUSUAL =
+  /^Right (?:PrettyAndMore|ZippedIfAccepted|BareAccounts|PrettyTokens|ErrorsWithMore)$/;
+
+/** The correct peers on which the wrong ones are based. */
+const BASES = /^Right (?:key|oauth|biller|aggregator)$/;
 
 describe(
   `a few wrong peers that nobody wrote a check against, seed ${SEED}`,
@@ -37,8 +44,8 @@ describe(
       }
     }
     for (const { kind, name, judge } of jobs().filter(({ how }) => how === 'right')) {
-      if (kind === 'callers') continue;
-      test(`${kind}: the correct peer (${name}) on which they are based passes`, async () => {
+      if (kind === 'callers' || !(BASES.test(name) || UNUSUAL.test(name))) continue;
+      test(`${kind}: the correct peer (${name}) passes`, async () => {
         const { failed, warned, first } = await judge(QUICK);
         assert.deepEqual([...failed, ...warned], [], first.join('\n'));
       });
@@ -50,9 +57,9 @@ test('every wrong peer was judged, and each one that passes is explained', () =>
   const results = kept();
   const keys = fresh().map(({ kind, name }) => `${kind} ${name}`);
   assert.deepEqual(Object.keys(results).sort(), [...keys].sort());
-  for (const { kind, name, second } of fresh()) {
+  for (const { kind, name, set } of fresh()) {
     const { before, now } = results[`${kind} ${name}`]!;
-    assert.equal(before === undefined, second, name);
+    assert.equal(before === undefined, set === 2, name);
     const explained = EXPLAINED[`${kind} ${name}`];
     assert.equal(now.failed.length === 0, explained !== undefined, `${kind} ${name}`);
     const why = now.warned.length === 0 ? /^not tried: / : /^a warning: /;

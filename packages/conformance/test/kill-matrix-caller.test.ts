@@ -6,7 +6,7 @@ import { platformTarget, type Draft } from '../src/check/target.ts';
 import { judgePlatform, type RunReport } from '../src/run.ts';
 import { CALLERS_AT_ONCE, isCaught, QUICK, tell } from './kill.ts';
 import { CALLER_MUTANTS, type CallerMutant } from './mutants.ts';
-import { openPlatformProxy, smallPlatform } from './wrong-platform.ts';
+import { openPlatformProxy, smallPlatform, type SmallPlatform } from './wrong-platform.ts';
 
 const CALLER_CHECKS = CALLER_CASES.map(({ id }) => id);
 
@@ -37,14 +37,17 @@ async function judgeCaller(
         authentication,
         biller_id: 'judge',
         account_id: 'A-1',
+        other_account_id: 'A-2',
         // A correct platform needs some seconds on a loaded machine; for a wrong one that gives up, the judge waits the full time.
         patience_seconds: fault === undefined ? 40 : 8,
       },
     };
+    let platform: SmallPlatform | undefined;
     return await judgePlatform(platformTarget(draft, {}), {
       pace: QUICK,
       only: CALLER_CHECKS,
-      driver: smallPlatform(authentication, fault, stop.signal),
+      driver: (url) => (platform = smallPlatform(authentication, fault, stop.signal)(url)),
+      restart: async () => platform?.restart(),
     });
   } finally {
     stop.abort();

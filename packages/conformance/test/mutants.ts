@@ -111,6 +111,36 @@ export const PARTNER_MUTANTS: readonly PartnerMutant[] = [
     }),
   },
   {
+    name: 'any-grant',
+    wrong: 'issues access tokens for any grant_type',
+    breaks: ['P67'],
+    verdict: 'WARN',
+    auth: 'oauth',
+    behaviour: () => tokenDespite(/unsupported_grant_type|grant_type is missing/, 'read write'),
+  },
+  {
+    name: 'scope-as-requested',
+    wrong: 'returns the requested scope, even one that does not exist',
+    breaks: ['P67'],
+    verdict: 'WARN',
+    auth: 'oauth',
+    behaviour: () => tokenDespite(/invalid_scope/, 'no-such-scope-duebridge'),
+  },
+  {
+    name: 'own-oauth-errors',
+    wrong: 'answers at its token endpoint with error codes of its own',
+    breaks: ['P67'],
+    verdict: 'WARN',
+    profile: 'strict',
+    auth: 'oauth',
+    behaviour: () => ({
+      answer: (call, answer) =>
+        call.operation === 'access_token' && answer.status >= 400
+          ? { ...answer, body: { code: 'INVALID_REQUEST', message: 'The request is not valid' } }
+          : undefined,
+    }),
+  },
+  {
     name: 'read-may-pay',
     wrong: 'accepts a payment with a token of scope read',
     breaks: ['P05'],
@@ -348,6 +378,22 @@ export const PARTNER_MUTANTS: readonly PartnerMutant[] = [
     behaviour: () => ({
       born(payment, _call, partner) {
         if (payment.ending.status !== 'succeeded') return;
+        payment.status = 'succeeded';
+        payment.posted_at = payment.initiated_at;
+        partner.post(payment);
+      },
+    }),
+  },
+  {
+    name: 'second-payment-born-ended',
+    wrong: 'returns succeeded at once for all but the first payment of an account',
+    breaks: ['P21'],
+    verdict: 'WARN',
+    behaviour: () => ({
+      born(payment, _call, partner) {
+        const { account_id, ending } = payment;
+        const known = partner.payments().some((other) => other.account_id === account_id);
+        if (!known || ending.status !== 'succeeded') return;
         payment.status = 'succeeded';
         payment.posted_at = payment.initiated_at;
         partner.post(payment);
@@ -1098,6 +1144,7 @@ export const TOKEN_MUTANTS: readonly TokenMutant[] = [
     name: 'error-without-code',
     wrong: 'refuses with plain text instead of code and message',
     breaks: ['T03'],
+    also: ['T21'],
     verdict: 'FAIL',
     behaviour: () => ({
       answer(answer) {
@@ -1511,6 +1558,142 @@ export const TOKEN_MUTANTS: readonly TokenMutant[] = [
           : undefined,
     }),
   })),
+  {
+    name: 'unknown-field-in-an-address',
+    wrong: 'refuses unknown fields of an address',
+    breaks: ['T19'],
+    verdict: 'WARN',
+    profile: 'strict',
+    behaviour: () => ({
+      request: (asked) =>
+        /"address":\{[^}]*a_field_of_tomorrow/.test(asked.body)
+          ? json(400, { code: 'INVALID_REQUEST', message: 'The body is not valid' })
+          : undefined,
+    }),
+  },
+  {
+    name: 'reads-content-length',
+    wrong: 'reads no body that comes in chunks',
+    breaks: ['T19'],
+    verdict: 'WARN',
+    behaviour: () => ({
+      request: (asked) =>
+        asked.headers['transfer-encoding'] === undefined
+          ? undefined
+          : json(400, { code: 'INVALID_REQUEST', message: 'The body is empty' }),
+    }),
+  },
+  {
+    name: 'expired-at-once',
+    wrong: 'returns the time of issue as the expiry of a token',
+    breaks: ['T01'],
+    verdict: 'WARN',
+    profile: 'strict',
+    behaviour: () => ({
+      answer(answer) {
+        if (answer.headers['token-expires-at'] === undefined) return;
+        answer.headers['token-expires-at'] = new Date(Date.now() - 1_000).toISOString();
+      },
+    }),
+  },
+  {
+    name: 'two-first-names-are-enough',
+    wrong: 'accepts a customer without a last name if the first name has two words',
+    breaks: ['T03'],
+    verdict: 'FAIL',
+    behaviour: () =>
+      changeAsked((body) =>
+        typeof body['first_name'] === 'string' && body['first_name'].includes(' ')
+          ? { last_name: 'Example', ...body }
+          : body,
+      ),
+  },
+  {
+    name: 'client-by-pattern',
+    wrong: 'looks up the client id with LIKE',
+    breaks: ['T05'],
+    verdict: 'FAIL',
+    behaviour: () => ({
+      request(asked) {
+        if (asked.headers['x-client-id'] === '%') {
+          asked.headers['x-client-id'] = 'client-of-the-judge';
+        }
+        return undefined;
+      },
+    }),
+  },
+  ...(
+    [
+      ['T05', 'an unknown client', 'x-client-id', 'client-of-the-judge'],
+      ['T06', 'a wrong key', 'x-api-key', CLIENT_KEY],
+    ] as const
+  ).map(([check, who, header, right]): TokenMutant => ({
+    name: `body-before-${header}`,
+    wrong: `validates the body of ${who} before it refuses it`,
+    breaks: [check],
+    verdict: 'WARN',
+    profile: 'strict',
+    behaviour: () => ({
+      request: (asked) =>
+        asked.body === '{' && asked.headers[header] !== right
+          ? json(400, { code: 'INVALID_REQUEST', message: 'The body is not JSON' })
+          : undefined,
+    }),
+  })),
+  {
+    name: 'one-token-at-a-time',
+    wrong: 'returns the token of the latest concurrent request',
+    breaks: ['T17'],
+    verdict: 'FAIL',
+    behaviour: () => {
+      let latest: { token: string; at: number } | undefined;
+      return changeGiven(({ token }) => {
+        // The crowd of T17 arrives together; a token that is asked for alone is a new one.
+        if (latest === undefined || Date.now() - latest.at > 50) {
+          latest = { token: text(token), at: Date.now() };
+        }
+        return { token: latest.token };
+      });
+    },
+  },
+  {
+    name: 'page-from-the-body-parser',
+    wrong: 'answers an invalid body with the page of its framework',
+    breaks: ['T21'],
+    verdict: 'FAIL',
+    behaviour: () => ({
+      answer(answer, asked) {
+        if (answer.status !== 400 || !asked.body.startsWith('[')) return;
+        answer.headers['content-type'] = 'text/html';
+        answer.body = '<pre>SyntaxError: Unexpected token</pre>';
+      },
+    }),
+  },
+  {
+    name: 'page-for-a-large-body',
+    wrong: 'answers a large body with the page of its proxy',
+    breaks: ['T21'],
+    verdict: 'WARN',
+    behaviour: () => ({
+      answer(answer) {
+        if (answer.status !== 413) return;
+        answer.headers['content-type'] = 'text/html';
+        answer.body = '<h1>413 Request Entity Too Large</h1>';
+      },
+    }),
+  },
+  {
+    name: 'quotes-the-customer',
+    wrong: 'repeats the refused value in its errors',
+    breaks: ['T21'],
+    verdict: 'WARN',
+    behaviour: () => ({
+      answer(answer, asked) {
+        if (answer.status !== 400 || !asked.body.includes('private.duebridge')) return;
+        answer.body = JSON.stringify({ code: 'INVALID_REQUEST', message: `got ${asked.body}` });
+      },
+    }),
+  },
 ];
 
 /** A wrong platform that pays. */
@@ -1663,6 +1846,43 @@ export const CALLER_MUTANTS: readonly CallerMutant[] = [
     ...(auth === undefined ? {} : { auth }),
   })),
   {
+    name: 'large_amount_as_text',
+    wrong: 'sends amounts beyond 32 bits as a string',
+    breaks: ['C09'],
+    verdict: 'FAIL',
+  },
+  {
+    name: 'polls_by_put',
+    wrong: 'repeats the PUT to learn the status',
+    breaks: ['C13'],
+    also: 'many',
+    verdict: 'FAIL',
+  },
+  {
+    name: 'polls_slowly_on',
+    wrong: 'keeps polling after the end, at a slow pace',
+    breaks: ['C03'],
+    verdict: 'FAIL',
+  },
+  {
+    name: 'numbers_by_account',
+    wrong: 'numbers its payments within each account',
+    breaks: ['C01'],
+    verdict: 'FAIL',
+  },
+  {
+    name: 'forgets_on_restart',
+    wrong: 'forgets its open payments on a restart',
+    breaks: ['C14'],
+    verdict: 'FAIL',
+  },
+  {
+    name: 'new_id_after_restart',
+    wrong: 'sends its open payments under a new id after a restart',
+    breaks: ['C14'],
+    verdict: 'FAIL',
+  },
+  {
     name: 'retries_at_once',
     wrong: 'retries a PUT immediately',
     breaks: ['C13'],
@@ -1775,4 +1995,19 @@ function pause(ms: number): Promise<void> {
   return new Promise((resolve) => {
     setTimeout(resolve, ms);
   });
+}
+
+/** A token endpoint that issues a token of this scope where it should answer with an error. */
+function tokenDespite(error: RegExp, scope: string): Behaviour {
+  return {
+    answer: (call, answer) =>
+      call.operation === 'access_token' &&
+      answer.status >= 400 &&
+      error.test(JSON.stringify(answer.body))
+        ? {
+            status: 200,
+            body: { access_token: randomUUID(), token_type: 'Bearer', expires_in: 60, scope },
+          }
+        : undefined,
+  };
 }

@@ -323,6 +323,42 @@ export const WRONG_PARTNERS: readonly PartnerMutant[] = [
       },
     }),
   }),
+  wrong({
+    name: 'failed-id-reused',
+    wrong: 'takes the id of a failed payment for a new one when the amount differs',
+    breaks: 'P61',
+    behaviour: () => ({
+      repeat(payment, call) {
+        const { amount_in_cents } = JSON.parse(call.text) as { amount_in_cents: number };
+        if (payment.status !== 'failed' || amount_in_cents === payment.amount_in_cents) return;
+        payment.amount_in_cents = amount_in_cents;
+        payment.payment_id = `${payment.payment_id}-2`;
+        payment.status = 'processing';
+        delete payment.failure_reason;
+      },
+    }),
+  }),
+  wrong({
+    name: 'copy-never-updated',
+    wrong: 'answers Get Payment from a copy that is never updated',
+    breaks: 'P61',
+    behaviour: () =>
+      onRecords((record, call) =>
+        call.operation === 'get_payment'
+          ? { ...record, status: 'processing', posted_at: null, failure_reason: undefined }
+          : record,
+      ),
+  }),
+  wrong({
+    name: 'account-of-the-path',
+    wrong: 'returns the account of the path for a payment of another account',
+    breaks: 'P30',
+    behaviour: () =>
+      onRecords((record, call) => ({
+        ...record,
+        account_id: call.params['account_id'] ?? record['account_id'],
+      })),
+  }),
   // Balances change only with succeeded payments.
   wrong({
     name: 'failed-is-booked',

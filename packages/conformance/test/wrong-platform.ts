@@ -9,7 +9,7 @@ import http from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { JsonProblem, parseJson, platformRoutes, type Json } from '@duebridge/contract';
 import { Agent, request, type Dispatcher } from 'undici';
-import type { Driven, Driver, MakeDriver } from '../src/check/driver.ts';
+import type { Driven, Driver } from '../src/check/driver.ts';
 import { asObject } from '../src/check/http.ts';
 import { startScriptedPlatform, UNKNOWN_ACCOUNT } from '../src/sandbox/platform.ts';
 import type { Authentication } from '../src/check/target.ts';
@@ -83,7 +83,13 @@ export async function openPlatformProxy(
         ? json(200, { session: `session-${randomUUID()}`, session_id: randomUUID() })
         : json(401, { code: 'TOKEN_INVALID', message: 'The token is not valid' });
     }
-    const { host: _host, 'content-length': _length, connection: _kept, ...headers } = asked.headers;
+    const {
+      host: _host,
+      'content-length': _length,
+      'transfer-encoding': _chunks,
+      connection: _kept,
+      ...headers
+    } = asked.headers;
     const answer = await request(platform.url + asked.path, {
       method: asked.method,
       headers,
@@ -175,10 +181,19 @@ export type CallerFault =
   | 'own_token_for_each_call'
   | 'form_by_hand'
   | 'injects_headers'
-  | 'trusts_any_certificate';
+  | 'trusts_any_certificate'
+  | 'large_amount_as_text'
+  | 'polls_by_put'
+  | 'polls_slowly_on'
+  | 'numbers_by_account'
+  | 'forgets_on_restart'
+  | 'new_id_after_restart';
 
 /** Delay between two attempts or two polls. */
 const STEP_MS = 120;
+
+/** The pause of a platform that polls on at a slow pace: longer than the judge watches each payment. */
+const SLOW_STEP_MS = 1_500;
 
 /** Longest wait for one response: far more than this machine needs, less than the tests wait. */
 const CALL_TIMEOUT_MS = 2_500;
@@ -195,7 +210,7 @@ export function smallPlatform(
   fault: CallerFault | undefined,
   stop: AbortSignal,
   ca?: string,
-): MakeDriver {
+): (partner_url: string) => SmallPlatform {
   return (url) => new SmallPlatform(url, authentication, fault, stop, ca);
 }
 
@@ -238,7 +253,19 @@ const USABLE_TOKEN = /^[\x21-\x7e]{1,4096}$/;
 /** An unusable token response. */
 class NoToken extends Error {}
 
-class SmallPlatform implements Driver {
+/** The account that it pays unless told another. */
+const ACCOUNT = 'A-1';
+
+/** One row of its table. */
+interface SmallPayment {
+  id: string;
+  readonly account_id: string;
+  readonly amount_in_cents: number;
+  status: string;
+  payment_id: string;
+}
+
+export class SmallPlatform implements Driver {
   readonly #url: string;
   readonly #authentication: Authentication;
   readonly #fault: CallerFault | undefined;
@@ -268,25 +295,42 @@ class SmallPlatform implements Driver {
   }
 
   readonly at_once = 50;
+  readonly #payments: SmallPayment[] = [];
+  /** Counts restarts: what an earlier process had under way stops. */
+  #process = 0;
 
-  pay = async (amount_in_cents: number): Promise<Driven> => {
-    const payment = { id: randomUUID(), amount_in_cents, status: 'processing', payment_id: '' };
+  pay = async (amount_in_cents: number, account_id = ACCOUNT): Promise<Driven> => {
+    const id =
+      this.#fault === 'numbers_by_account'
+        ? `pay-${this.#payments.filter((one) => one.account_id === account_id).length + 1}`
+        : randomUUID();
+    const payment = { id, account_id, amount_in_cents, status: 'processing', payment_id: '' };
+    this.#payments.push(payment);
     void this.#drive(payment).catch(() => undefined);
     return { platform_payment_id: payment.id, status: async () => payment.status };
   };
 
-  async #drive(payment: {
-    id: string;
-    amount_in_cents: number;
-    status: string;
-    payment_id: string;
-  }): Promise<void> {
-    const { id, amount_in_cents } = payment;
+  /** The process ends and starts anew: its table of payments stays. */
+  restart = async (): Promise<void> => {
+    this.#process += 1;
+    if (this.#fault === 'forgets_on_restart') return;
+    for (const payment of this.#payments.filter(({ status }) => status === 'processing')) {
+      if (this.#fault === 'new_id_after_restart') payment.id = randomUUID();
+      void this.#drive(payment).catch(() => undefined);
+    }
+  };
+
+  async #drive(payment: SmallPayment): Promise<void> {
+    const own = this.#process;
+    const isOver = (): boolean => this.#process !== own;
+    const { id, account_id, amount_in_cents } = payment;
     const fault = this.#fault;
     const amount: Partial<Record<CallerFault, unknown>> = {
       dollars: amount_in_cents / 100,
       amount_as_text: String(amount_in_cents),
       adds_a_fee: amount_in_cents + 50,
+      large_amount_as_text:
+        amount_in_cents > 0xffff_ffff ? String(amount_in_cents) : amount_in_cents,
     };
     const bytes = (attempt: number): string =>
       JSON.stringify({
@@ -296,7 +340,9 @@ class SmallPlatform implements Driver {
       });
     for (let attempt = 0; attempt < MAX_STEPS; attempt += 1) {
       const other = fault === 'new_id_on_retry' && attempt > 0;
-      const reply = await this.#call('PUT', other ? randomUUID() : id, bytes(attempt));
+      const sent = { account_id, id: other ? randomUUID() : id };
+      const reply = await this.#call('PUT', sent, bytes(attempt));
+      if (isOver()) return;
       if (reply?.ending !== undefined) {
         payment.status = reply.ending;
         return;
@@ -328,9 +374,13 @@ class SmallPlatform implements Driver {
       if (fault === 'polls_once' && poll === 1) return;
       await this.#wait(STEP_MS);
       if (fault === 'floods') {
-        for (let more = 0; more < 15; more += 1) this.#call('GET', id).catch(() => undefined);
+        for (let more = 0; more < 15; more += 1) this.#call('GET', payment).catch(() => undefined);
       }
-      const reply = await this.#call('GET', id);
+      const reply =
+        fault === 'polls_by_put'
+          ? await this.#call('PUT', payment, bytes(0))
+          : await this.#call('GET', payment);
+      if (isOver()) return;
       if (reply?.retry_after_ms !== undefined && fault !== 'ignores_retry_after') {
         await this.#wait(reply.retry_after_ms);
       }
@@ -351,13 +401,14 @@ class SmallPlatform implements Driver {
         record['platform_payment_id'] === id &&
         record['amount_in_cents'] === amount_in_cents &&
         (fault === 'ignores_echoes' ||
-          (record['account_id'] === 'A-1' &&
+          (record['account_id'] === account_id &&
             record['platform_batch_id'] === 'batch-of-today' &&
             record['payment_id'] === payment.payment_id));
       if (!same && fault === 'mismatch_is_failure') payment.status = 'failed';
       if ((same && fault !== 'forgets_the_end') || fault === 'believes_status_alone')
         payment.status = status;
-      if (fault !== 'polls_on') return;
+      if (fault === 'polls_slowly_on') await this.#wait(SLOW_STEP_MS);
+      else if (fault !== 'polls_on') return;
     }
   }
 
@@ -375,7 +426,7 @@ class SmallPlatform implements Driver {
 
   async #call(
     method: 'PUT' | 'GET',
-    id: string,
+    payment: Pick<SmallPayment, 'id' | 'account_id'>,
     body?: string,
     again = false,
   ): Promise<Called | undefined> {
@@ -383,10 +434,11 @@ class SmallPlatform implements Driver {
       this.#fault === 'key_in_address' && this.#authentication.method === 'key'
         ? `?api_key=${this.#authentication.key}`
         : '';
+    const path = `/biller/judge/account/${payment.account_id}/payment/${payment.id}`;
     const held = this.#token;
     try {
       const headers = await this.#proof();
-      const answer = await request(`${this.#url}/biller/judge/account/A-1/payment/${id}${query}`, {
+      const answer = await request(`${this.#url}${path}${query}`, {
         method,
         headers: {
           ...headers,
@@ -410,7 +462,7 @@ class SmallPlatform implements Driver {
       if (status === 401 && !again && this.#authentication.method === 'oauth') {
         // Only a call that still holds the refused token discards it; the others wait for the new one.
         if (this.#token === held || this.#fault === 'token_for_each_call') this.#token = undefined;
-        return await this.#call(method, id, body, true);
+        return await this.#call(method, payment, body, true);
       }
       const seconds = secondsOf(answer.headers['retry-after']);
       const type = String(answer.headers['content-type'] ?? '');

@@ -14,6 +14,7 @@ import { c10 } from './caller/c10-unclear-poll.ts';
 import { c11 } from './caller/c11-unknown-status-word.ts';
 import { c12 } from './caller/c12-redirects.ts';
 import { c13 } from './caller/c13-bounded-and-patient.ts';
+import { c14 } from './caller/c14-restart.ts';
 import { p01 } from './access/p01-no-credential.ts';
 import { p02 } from './access/p02-wrong-credential.ts';
 import { p03 } from './access/p03-token-endpoint-form.ts';
@@ -23,6 +24,7 @@ import { p06 } from './access/p06-write-scope-cannot-read.ts';
 import { p07 } from './access/p07-expired-access-token.ts';
 import { p08 } from './access/p08-key-header.ts';
 import { p09 } from './access/p09-minimum-tls.ts';
+import { p67 } from './access/p67-oauth-errors.ts';
 import { p10 } from './accounts/p10-read-account.ts';
 import { p11 } from './accounts/p11-unknown-account.ts';
 import { p12 } from './accounts/p12-encoded-account-ids.ts';
@@ -89,6 +91,7 @@ import { t17 } from './token/t17-a-token-for-each-customer.ts';
 import { t18 } from './token/t18-not-a-token-request.ts';
 import { t19 } from './token/t19-unusual-and-right.ts';
 import { t20 } from './token/t20-every-internal-error.ts';
+import { t21 } from './token/t21-error-answers.ts';
 
 /** Checks of a partner's server. */
 export const PARTNER_CASES: readonly PartnerCase[] = [
@@ -147,6 +150,7 @@ export const PARTNER_CASES: readonly PartnerCase[] = [
   p64,
   p65,
   p66,
+  p67,
 ];
 
 /** Checks of a platform's token endpoint. */
@@ -171,6 +175,7 @@ export const TOKEN_CASES: readonly TokenCase[] = [
   t18,
   t19,
   t20,
+  t21,
 ];
 
 /**
@@ -191,6 +196,7 @@ export const CALLER_CASES: readonly CallerCase[] = [
   c07,
   c08,
   c05,
+  c14,
 ];
 
 export { SCENARIO_CASES } from './scenario/index.ts';

@@ -67,6 +67,7 @@ class Hand implements Driver {
   #url = '';
   #asked = 0;
   #due: number | undefined;
+  #account_id = '';
   #question: Question | undefined;
 
   constructor(tokens: TokenRun, caller: CallerTarget, partner_url: string, person: Person) {
@@ -93,8 +94,9 @@ class Hand implements Driver {
   /** The amount due on the account while the driver waits for a payment: the amount shown to the person. */
   due_in_cents = (): number | undefined => this.#due;
 
-  pay: Driver['pay'] = async (amount_in_cents) => {
-    const { account_id, biller_id } = this.#caller;
+  pay: Driver['pay'] = async (amount_in_cents, account_id = this.#caller.account_id) => {
+    const { biller_id } = this.#caller;
+    this.#account_id = account_id;
     this.#asked += 1;
     this.#due = amount_in_cents;
     this.#person.say(
@@ -173,7 +175,8 @@ class Hand implements Driver {
   }
 
   #page() {
-    const { account_id, biller_id } = this.#caller;
+    const { biller_id } = this.#caller;
+    const account_id = this.#account_id;
     const question = this.#question;
     const todo =
       question !== undefined
@@ -212,7 +215,8 @@ class Hand implements Driver {
 
   /** The imitation of the biller's site: a token, and the SDK's markup in the page. */
   async #site(): Promise<string> {
-    const { account_id, site_snippet } = this.#caller;
+    const { site_snippet } = this.#caller;
+    const account_id = this.#account_id;
     const due = this.#due ?? 0;
     const context = new TokenContext(this.#tokens, 'driver');
     // A platform may show a customer the payment that is already open, so each visit uses another customer.

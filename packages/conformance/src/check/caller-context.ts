@@ -79,6 +79,10 @@ export class CallerRun {
   behaviour: Behaviour = {};
   /** Payments made only to see whether the platform still calls. */
   probes = 0;
+  /** The checks that were asked for by name. */
+  named: ReadonlySet<string> = new Set();
+  /** Restarts the platform under test; undefined when the target declares no way to do so. */
+  restart: (() => Promise<void>) | undefined;
   readonly #byPayment = new Map<string, ScriptedExchange[]>();
   #indexed = 0;
   #jobs = 0;
@@ -121,13 +125,14 @@ export class CallerRun {
               client_secret: authentication.client_secret,
             },
       accounts: [
-        {
-          biller_id: caller.biller_id,
-          account_id: caller.account_id,
-          status: 'active',
-          balance: { amount_due_in_cents: 10_000_000 },
-        },
-      ],
+        caller.account_id,
+        ...(caller.other_account_id === undefined ? [] : [caller.other_account_id]),
+      ].map((account_id) => ({
+        biller_id: caller.biller_id,
+        account_id,
+        status: 'active',
+        balance: { amount_due_in_cents: 10_000_000 },
+      })),
       behaviour: {
         async receive(call, inside) {
           delegate.run?.noteCall(call);
@@ -172,11 +177,15 @@ export class CallerRun {
   }
 
   /** Registers an expected payment and asks the platform to make it. */
-  async pay(amount_in_cents: number, behaviour: Behaviour): Promise<CallerPayment> {
+  async pay(
+    amount_in_cents: number,
+    behaviour: Behaviour,
+    account_id: string | undefined,
+  ): Promise<CallerPayment> {
     const expected = new Expected(amount_in_cents, behaviour);
     this.#payments.push(expected);
     try {
-      expected.driven = await this.driver.pay(amount_in_cents);
+      expected.driven = await this.driver.pay(amount_in_cents, account_id);
     } catch (error) {
       this.#payments.splice(this.#payments.indexOf(expected), 1);
       throw error;
@@ -317,8 +326,12 @@ export class CallerContext extends Findings {
   }
 
   /** Asks the platform for a payment, to which the partner applies this fault. Skips when the platform cannot be asked. */
-  async pay(amount_in_cents: number, behaviour: Behaviour = {}): Promise<CallerPayment> {
-    const payment = await this.run.pay(amount_in_cents, behaviour);
+  async pay(
+    amount_in_cents: number,
+    behaviour: Behaviour = {},
+    account_id?: string,
+  ): Promise<CallerPayment> {
+    const payment = await this.run.pay(amount_in_cents, behaviour, account_id);
     this.#made.push(payment);
     return payment;
   }

@@ -66,4 +66,6 @@ export interface CallerCase extends CaseInfo {
   /** `main` unless given. */
   readonly stage?: CallerStage;
   readonly run: (t: CallerContext) => Promise<void>;
+  /** What it checks after all other checks of the run. */
+  readonly atEnd?: (t: CallerContext) => Promise<void>;
 }

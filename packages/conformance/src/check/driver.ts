@@ -12,7 +12,8 @@ export interface Driven {
 export interface Driver {
   /** How many payments can be requested in parallel. */
   readonly at_once: number;
-  readonly pay: (amount_in_cents: number) => Promise<Driven>;
+  /** Makes it pay to the account of the target, or to `account_id`. */
+  readonly pay: (amount_in_cents: number, account_id?: string) => Promise<Driven>;
   /** How long the first PUT may take to arrive, when longer than the platform's next call. */
   readonly arrival_ms?: number;
   /** The account's amount due while a payment is requested; undefined when it does not matter. */

@@ -59,8 +59,8 @@ function byCommand(caller: CallerTarget, command: string, partner_url: string): 
   };
   return {
     at_once: 10,
-    async pay(amount_in_cents) {
-      const { biller_id, account_id } = caller;
+    async pay(amount_in_cents, account_id = caller.account_id) {
+      const { biller_id } = caller;
       run(command, {
         biller_id,
         account_id,
@@ -97,8 +97,8 @@ function byRequest(tokens: TokenRun, caller: CallerTarget, pay_url: string): Dri
   const context = new TokenContext(tokens, 'driver');
   return {
     at_once: 50,
-    async pay(amount_in_cents) {
-      const { biller_id, account_id } = caller;
+    async pay(amount_in_cents, account_id = caller.account_id) {
+      const { biller_id } = caller;
       const asked = await context.send({
         method: 'POST',
         url: pay_url,
@@ -136,7 +136,7 @@ function byFlow(tokens: TokenRun, caller: CallerTarget): Driver {
   let customers = 0;
   return {
     at_once: 50,
-    async pay(amount_in_cents) {
+    async pay(amount_in_cents, account_id = caller.account_id) {
       const { target } = tokens;
       const context = new TokenContext(tokens, 'driver');
       customers += 1;
@@ -146,7 +146,7 @@ function byFlow(tokens: TokenRun, caller: CallerTarget): Driver {
           last_name: `Example ${family} ${customers}`,
           email: `ada.${family}.${customers}@example.com`,
           phone_number: `+1512555${String(1_000 + customers).padStart(4, '0')}`,
-          external_identifiers: identifiers(target, caller.account_id),
+          external_identifiers: identifiers(target, account_id),
         }),
       );
       if (token === undefined) throw new Skipped('the platform issued no token to pay with');

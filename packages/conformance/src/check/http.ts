@@ -5,6 +5,7 @@
  * redirects are never followed; an unreadable answer is a reply without a status, not an exception.
  */
 import { readFileSync } from 'node:fs';
+import { Readable } from 'node:stream';
 import { brotliDecompressSync, gunzipSync, inflateSync } from 'node:zlib';
 import { Agent, request } from 'undici';
 import { JsonProblem, OtherNumber, parseJson, type Json } from '@duebridge/contract';
@@ -85,6 +86,8 @@ export interface Outgoing {
   readonly fresh?: boolean;
   /** True for one of many requests meant to arrive together: its duration says nothing about the server. */
   readonly burst?: boolean;
+  /** True to send the body in chunks, without Content-Length. */
+  readonly chunked?: boolean;
 }
 
 /** A secret and the name that replaces it in reports and commands. */
@@ -222,7 +225,9 @@ export class Wire {
           ...out.headers,
         },
         ...(out.fresh === true ? { reset: true } : {}),
-        ...(out.body === undefined ? {} : { body: out.body }),
+        ...(out.body === undefined
+          ? {}
+          : { body: out.chunked === true ? Readable.from([Buffer.from(out.body)]) : out.body }),
         dispatcher: out.fresh === true ? this.#freshAgent : this.#agent,
         signal: this.#stop === undefined ? deadline : AbortSignal.any([deadline, this.#stop]),
       });

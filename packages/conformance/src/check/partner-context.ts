@@ -280,19 +280,25 @@ export class PartnerRun {
     if (this.#access === refused && held) this.#access = undefined;
   }
 
-  /** Calls the partner's token endpoint (OA2); each field can be replaced. */
+  /** Calls the partner's token endpoint (OA2); each field can be replaced, and `grant_type` omitted. */
   async fetchToken(
     check: string,
-    change: { scope?: string; client_secret?: string; client_id?: string } = {},
+    change: {
+      scope?: string;
+      client_secret?: string;
+      client_id?: string;
+      grant_type?: string | undefined;
+    } = {},
   ): Promise<Reply> {
     const { authentication } = this.target;
     if (authentication.method !== 'oauth') throw new Skipped('the target uses a static key');
+    const grant_type = 'grant_type' in change ? change.grant_type : 'client_credentials';
     const reply = await this.wire.send(check, {
       method: 'POST',
       url: authentication.token_url,
       headers: { 'content-type': 'application/x-www-form-urlencoded' },
       body: new URLSearchParams({
-        grant_type: 'client_credentials',
+        ...(grant_type === undefined ? {} : { grant_type }),
         client_id: change.client_id ?? authentication.client_id,
         client_secret: change.client_secret ?? authentication.client_secret,
         scope: change.scope ?? authentication.scope,

@@ -89,6 +89,8 @@ export interface PlatformTarget {
   readonly unknown_account_id?: string;
   /** True when the platform offers the flow of decision 31 at base_url; T15 and the C checks use it. */
   readonly flow: boolean;
+  /** Another client of the platform, whose key must not open this one (T06). */
+  readonly other_client?: { readonly client_id: string; readonly api_key: string };
   /** Headers that make a test build of the platform fail internally, for T12. */
   readonly internal_fault_headers?: Readonly<Record<string, string>>;
   /** How many tokens T13 requests. */
@@ -114,6 +116,10 @@ export interface CallerTarget {
   readonly authentication: Authentication;
   readonly biller_id: string;
   readonly account_id: string;
+  /** Another account of that biller, for C01. */
+  readonly other_account_id?: string;
+  /** Shell command that restarts the platform under test (C14). */
+  readonly restart_command?: string;
   /** Maximum wait for the platform's next call. */
   readonly patience_seconds: number;
   /** True when the target declares it: only then does a longer silence count against the platform. */
@@ -223,6 +229,7 @@ export function platformTarget(draft: Draft, env: NodeJS.ProcessEnv = process.en
   // For a target with a caller but no token endpoint, only the calls are judged.
   const caller_only = caller !== undefined && !read.has('base_url') && !read.has('client_id');
   read.know('api_key', 'api_key_env');
+  const other = read.has('other_client') ? read.inside('other_client') : undefined;
   const target: PlatformTarget = {
     base_url: caller_only
       ? (caller.public_url ?? 'http://127.0.0.1')
@@ -236,6 +243,14 @@ export function platformTarget(draft: Draft, env: NodeJS.ProcessEnv = process.en
     ...present('biller_id', read.optional('biller_id')),
     ...present('account_id', read.optional('account_id')),
     ...present('unknown_account_id', read.optional('unknown_account_id')),
+    ...(other === undefined
+      ? {}
+      : {
+          other_client: {
+            client_id: other.text('client_id', 'other_client.client_id'),
+            api_key: other.headerSecret('api_key', 'other_client.api_key'),
+          },
+        }),
     flow: read.flag('flow'),
     ...(Object.keys(fault).length === 0 ? {} : { internal_fault_headers: fault }),
     token_sample: read.count('token_sample') ?? 1_000,
@@ -313,6 +328,8 @@ function callerTarget(read: Reader): CallerTarget {
     authentication: authentication(read.inside('authentication')),
     biller_id: read.text('biller_id', 'caller.biller_id'),
     account_id: read.text('account_id', 'caller.account_id'),
+    ...present('other_account_id', read.optional('other_account_id')),
+    ...present('restart_command', read.optional('restart_command')),
     patience_seconds: read.count('patience_seconds') ?? USUAL_PATIENCE_SECONDS,
     patience_declared: read.has('patience_seconds'),
     ...present('pay_command', read.optional('pay_command')),

@@ -74,7 +74,7 @@ export class TokenContext extends Findings {
   async create(
     body: TokenBody | string = fullBody(this.target),
     headers: Readonly<Record<string, string | undefined>> = {},
-    options: { raw?: boolean } = {},
+    options: { raw?: boolean; chunked?: boolean } = {},
   ): Promise<Reply> {
     for (let attempt = 0; ; attempt += 1) {
       const reply = await this.send({
@@ -82,6 +82,7 @@ export class TokenContext extends Findings {
         url: this.run.url,
         headers: credentials(this.target, headers),
         body: typeof body === 'string' ? body : JSON.stringify(body),
+        ...(options.chunked === true ? { chunked: true } : {}),
       });
       const seconds = Number(reply.headers['retry-after'] ?? Number.NaN);
       if (

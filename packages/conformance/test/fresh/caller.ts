@@ -12,12 +12,14 @@ export type Access =
   | { readonly client_id: string; readonly client_secret: string };
 
 export interface Payment {
-  readonly platform_payment_id: string;
+  platform_payment_id: string;
   readonly biller_id: string;
   readonly account_id: string;
   readonly amount_in_cents: number;
   readonly platform_batch_id: string;
   readonly body: string;
+  /** The partner's id of it, once a PUT was answered. */
+  payment_id?: unknown;
   status: string;
   /** Answers to polls so far. */
   polls: number;
@@ -49,6 +51,7 @@ export class Caller {
   readonly payments = new Map<string, Payment>();
   held: Promise<string> | undefined;
   closed = false;
+  #process = 0;
   readonly #server: http.Server;
   readonly #aborter = new AbortController();
 
@@ -68,6 +71,22 @@ export class Caller {
     this.closed = true;
     this.#aborter.abort();
     await closeAll(this.#server);
+  }
+
+  /** The payments that a process finds open when it starts. */
+  unfinished(): readonly Payment[] {
+    return [...this.payments.values()].filter((payment) => !this.isEnded(payment));
+  }
+
+  /** The process ends and starts anew: its table of payments stays. */
+  restart(): void {
+    this.#process += 1;
+    this.held = undefined;
+  }
+
+  /** Goes on with what is open, after a restart. */
+  resume(): void {
+    for (const payment of this.unfinished()) void this.drive(payment).catch(() => undefined);
   }
 
   // What is sent
@@ -202,6 +221,7 @@ export class Caller {
       if (
         typeof record === 'object' &&
         record !== null &&
+        !namesTwice(answer.text) &&
         this.isMine(payment, record as PaymentRecord)
       ) {
         return { record: record as PaymentRecord };
@@ -215,8 +235,20 @@ export class Caller {
   isMine(payment: Payment, record: PaymentRecord): boolean {
     return (
       record['platform_payment_id'] === payment.platform_payment_id &&
-      record['amount_in_cents'] === payment.amount_in_cents
+      record['amount_in_cents'] === payment.amount_in_cents &&
+      (payment.payment_id ?? record['payment_id']) === record['payment_id'] &&
+      this.agrees(record, payment, 'account_id') &&
+      this.agrees(record, payment, 'platform_batch_id')
     );
+  }
+
+  /** True when the record has no such field, or the value that was sent. */
+  agrees(
+    record: PaymentRecord,
+    payment: Payment,
+    name: 'account_id' | 'platform_batch_id',
+  ): boolean {
+    return record[name] === undefined || record[name] === payment[name];
   }
 
   retryAfterMs(answer: Heard | undefined): number {
@@ -231,15 +263,23 @@ export class Caller {
   }
 
   async drive(payment: Payment): Promise<void> {
-    for (let tries = 0; !this.closed; tries += 1) {
+    const own = this.#process;
+    const isOver = (): boolean => this.closed || this.#process !== own;
+    for (let tries = 0; !isOver(); tries += 1) {
       payment.puts += 1;
-      const meaning = this.put(payment, await this.call('PUT', payment));
+      const heard = await this.call('PUT', payment);
+      if (isOver()) return;
+      const meaning = this.put(payment, heard);
       if (this.isEnded(payment)) return;
-      if ('record' in meaning) break;
+      if ('record' in meaning) {
+        payment.payment_id = meaning.record['payment_id'];
+        break;
+      }
       await pause(Math.max(this.backoffMs(tries), meaning.again_ms));
     }
-    for (let tries = 0; !this.closed && !this.isEnded(payment); tries += 1) {
+    for (let tries = 0; !isOver() && !this.isEnded(payment); tries += 1) {
       const answer = await this.call('GET', payment);
+      if (isOver()) return;
       payment.polls += 1;
       const meaning = this.poll(payment, answer);
       if (this.isEnded(payment)) return;
@@ -277,4 +317,18 @@ export class Caller {
         : { status: this.payments.get(id)?.status ?? 'unknown' };
     response.setHeader('content-type', 'application/json').end(JSON.stringify(body));
   }
+}
+
+/** True when an object has a field of its own twice, so that it can be read in two ways. */
+function namesTwice(json: string): boolean {
+  const names: string[] = [];
+  let depth = 0;
+  for (const [token, name] of json.matchAll(
+    /("(?:[^"\\]|\\.)*")(?=\s*:)|"(?:[^"\\]|\\.)*"|[{}[\]]/g,
+  )) {
+    if (name !== undefined && depth === 1) names.push(name);
+    else if (token === '{' || token === '[') depth += 1;
+    else if (token === '}' || token === ']') depth -= 1;
+  }
+  return new Set(names).size < names.length;
 }

@@ -11,8 +11,24 @@ import { judgePartner, judgePlatform, type RunReport } from '../../src/run.ts';
 import { freePort } from '../peers.ts';
 import { Caller, type Access } from './caller.ts';
 import { ACCOUNTS, BILLER, CLIENT, KEY, MAX_AMOUNT_IN_CENTS, Partner } from './partner.ts';
-import { fresh, FILE, kept, page, PAGE, type Kind, type Kept } from './results.ts';
-import { CREDENTIALS, KNOWN_ACCOUNT, Platform, UNKNOWN_ACCOUNT } from './platform.ts';
+import {
+  fresh,
+  FILE,
+  kept,
+  page,
+  PAGE,
+  unusual,
+  type Fresh,
+  type Kept,
+  type Kind,
+} from './results.ts';
+import {
+  CREDENTIALS,
+  KNOWN_ACCOUNT,
+  OTHER_CREDENTIALS,
+  Platform,
+  UNKNOWN_ACCOUNT,
+} from './platform.ts';
 import type { WrongCaller } from './wrong-callers.ts';
 import type { WrongPartner } from './wrong-partners.ts';
 import type { WrongPlatform } from './wrong-platforms.ts';
@@ -66,6 +82,7 @@ export async function judgeFreshPartner(
         unknown: ACCOUNTS.unknown,
         canceled: ACCOUNTS.canceling,
       },
+      cancel: { method: 'POST', url: `${url}/operator/cancel/{platform_payment_id}` },
       limits: { max_amount_in_cents: MAX_AMOUNT_IN_CENTS },
       terminal_window_seconds: 20,
       spending_cap_in_cents: 1_000_000_000_000,
@@ -91,6 +108,7 @@ export async function judgeFreshPlatform({
     const draft: Draft = {
       base_url,
       ...CREDENTIALS,
+      other_client: OTHER_CREDENTIALS,
       kind,
       biller_id: BILLER,
       account_id: KNOWN_ACCOUNT,
@@ -124,6 +142,7 @@ export async function judgeFreshCaller({
             : { method: 'oauth', ...CLIENT, token_url: `${partner}/oauth/token` },
         biller_id: BILLER,
         account_id: ACCOUNTS.active,
+        other_account_id: ACCOUNTS.other,
         patience_seconds: 15,
         pay_url: `${url}/pay`,
         status_url: `${url}/payments/{platform_payment_id}`,
@@ -133,6 +152,10 @@ export async function judgeFreshCaller({
       await judgePlatform(platformTarget(draft, {}), {
         profile: 'strict',
         pace: { quiet_ms: 800 },
+        restart: async () => {
+          caller.restart();
+          caller.resume();
+        },
       }),
     );
   } finally {
@@ -165,18 +188,19 @@ export function jobs(): readonly Job[] {
     ...(['key', 'authorization', 'oauth'] as const).map((access) =>
       right('callers', access, () => judgeFreshCaller({ make: Caller, access })),
     ),
+    ...unusual().map(({ kind, name, peer }) => right(kind, name, (pace) => judge(peer, pace))),
     ...fresh().map(({ kind, name, how, peer }): Job => ({
       kind,
       name,
       how,
-      judge: async (pace) =>
-        'auth' in peer
-          ? judgeFreshPartner(peer, pace)
-          : 'access' in peer
-            ? judgeFreshCaller(peer)
-            : judgeFreshPlatform(peer),
+      judge: (pace) => judge(peer, pace),
     })),
   ];
+}
+
+async function judge(peer: Fresh['peer'], pace?: Partial<Pace>): Promise<Said> {
+  if ('auth' in peer) return judgeFreshPartner(peer, pace);
+  return 'access' in peer ? judgeFreshCaller(peer) : judgeFreshPlatform(peer);
 }
 
 /** The peers to judge, and how. Ends the program with 3 for words that name nothing, before anything is written. */
@@ -221,25 +245,27 @@ function chosen(): { readonly queue: Job[]; readonly at_once: number; readonly a
 
 if (import.meta.main) {
   const { queue, at_once, all } = chosen();
-  const results: Record<string, Kept> = { ...kept() };
   const worker = async (): Promise<void> => {
     for (let job = queue.shift(); job !== undefined; job = queue.shift()) {
-      const { failed, warned, first, duration_ms } = await job.judge();
+      const { failed, warned, first: lines, duration_ms } = await job.judge();
       const word = failed.length > 0 ? 'caught' : warned.length > 0 ? 'warned' : 'missed';
       const found = [...failed, ...warned].join(' ');
       const took = `${String(Math.round(duration_ms / 1_000))} s`;
       console.log(`${word.padEnd(6)} ${job.kind} ${job.name} (${job.how}) ${found} ${took}`);
       if (all || job.how === 'right') {
-        for (const line of first) console.log(`    ${line.slice(0, 300)}`);
+        for (const line of lines) console.log(`    ${line.slice(0, 300)}`);
       }
       if (job.how === 'right') continue;
       const key = `${job.kind} ${job.name}`;
-      const before = results[key]?.before;
-      results[key] = { ...(before === undefined ? {} : { before }), now: { failed, warned } };
+      // Read again each time, because other runs may write their own results meanwhile.
+      const results = kept();
+      const { before } = results[key] ?? {};
+      const now: Kept = { ...(before === undefined ? {} : { before }), now: { failed, warned } };
+      writeFileSync(FILE, JSON.stringify({ ...results, [key]: now }));
     }
   };
   await Promise.all(Array.from({ length: at_once }, worker));
-  const sorted = Object.entries(results).sort(([one], [other]) => (one < other ? -1 : 1));
+  const sorted = Object.entries(kept()).sort(([one], [other]) => (one < other ? -1 : 1));
   const json = JSON.stringify(Object.fromEntries(sorted), undefined, 1);
   writeFileSync(FILE, await format(json, { ...(await resolveConfig(FILE)), filepath: FILE }));
   writeFileSync(PAGE, page(Object.fromEntries(sorted)));

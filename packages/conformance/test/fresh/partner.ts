@@ -46,6 +46,12 @@ export interface Answer {
   readonly body: unknown;
 }
 
+/** A request and its response, for partners that send in another way. */
+export interface Wire {
+  readonly request: http.IncomingMessage;
+  readonly response: http.ServerResponse;
+}
+
 export interface Instruction {
   readonly platform_payment_id: string;
   readonly platform_batch_id: string;
@@ -156,6 +162,10 @@ export class Partner {
   async answer(call: Call): Promise<Answer> {
     if (call.method === 'POST' && call.path[0] === 'oauth' && this.auth === 'oauth') {
       return this.token(call);
+    }
+    const [first, , id = ''] = call.path;
+    if (call.method === 'POST' && first === 'operator') {
+      return this.cancel(id) ? { status: 200, body: {} } : { status: 409, body: {} };
     }
     this.authorize(call, this.authenticate(call));
     return { status: 200, body: await this.route(call) };
@@ -446,6 +456,10 @@ export class Partner {
     } catch (error) {
       answer = this.refused(error);
     }
+    await this.send({ request, response }, answer);
+  }
+
+  async send({ response }: Wire, answer: Answer): Promise<void> {
     const body = JSON.stringify(answer.body);
     response.writeHead(answer.status, { 'content-type': 'application/json' }).end(body);
   }

@@ -7,6 +7,8 @@ import http, { type IncomingHttpHeaders } from 'node:http';
 import { closeAll, listen, textOf } from '../listen.ts';
 
 export const CREDENTIALS = { client_id: 'cl_5f0c2b7d', api_key: 'sk_Qm9VtR3xL8wZ' };
+/** Another client, whose key must not open the first one. */
+export const OTHER_CREDENTIALS = { client_id: 'cl_9a41e6c0', api_key: 'sk_Zr4NfY7wQ2pB' };
 export const KNOWN_ACCOUNT = 'A-1';
 export const UNKNOWN_ACCOUNT = 'A-404';
 const MAX_BODY_BYTES = 65_536;
@@ -28,6 +30,12 @@ export interface Request {
   readonly url: string;
   readonly headers: IncomingHttpHeaders;
   readonly text: string;
+}
+
+/** A request and its response, for platforms that send in another way. */
+export interface Wire {
+  readonly request: http.IncomingMessage;
+  readonly response: http.ServerResponse;
 }
 
 export class Refused extends Error {
@@ -234,6 +242,10 @@ export class Platform {
     } catch (error) {
       answer = this.refusal(error);
     }
+    await this.send({ request, response }, answer);
+  }
+
+  async send({ response }: Wire, answer: Answer): Promise<void> {
     const { status, body, type = 'application/json', headers = {} } = answer;
     const text = typeof body === 'string' ? body : JSON.stringify(body);
     const common = { 'content-type': type, 'x-request-id': randomUUID() };

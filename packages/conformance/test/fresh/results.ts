@@ -2,6 +2,8 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { SECOND_CALLERS, SECOND_PARTNERS, SECOND_PLATFORMS } from './second-set.ts';
+import { RIGHT_PARTNERS, THIRD_PARTNERS } from './third-partners.ts';
+import { RIGHT_PLATFORMS, THIRD_PLATFORMS } from './third-platforms.ts';
 import { WRONG_CALLERS, type WrongCaller } from './wrong-callers.ts';
 import { WRONG_PARTNERS, type WrongPartner } from './wrong-partners.ts';
 import { WRONG_PLATFORMS, type WrongPlatform } from './wrong-platforms.ts';
@@ -17,37 +19,46 @@ interface Verdicts {
   readonly warned: readonly string[];
 }
 
-/** Results by "kind name"; `before` is missing for the second set, which was written later. */
+/** Results by "kind name"; `before` is missing for the second set, which was written after the checks. */
 export interface Kept {
   readonly before?: Verdicts;
   readonly now: Verdicts;
 }
 
-interface Fresh {
+export interface Fresh {
   readonly kind: Kind;
   readonly name: string;
   readonly defect: number;
   readonly breaks: string;
   readonly how: string;
-  readonly second: boolean;
+  readonly set: 1 | 2 | 3;
   readonly peer: WrongPartner | WrongPlatform | WrongCaller;
 }
 
-/** Every wrong peer of both sets. */
+/** Every wrong peer of the three sets. */
 export function fresh(): readonly Fresh[] {
-  const of = (kind: Kind, second: boolean, peers: readonly Fresh['peer'][]): Fresh[] =>
-    peers.map((peer) => {
-      const { name, defect, breaks, how } = peer;
-      return { kind, name, defect, breaks, how, second, peer };
-    });
   return [
-    ...of('partners', false, WRONG_PARTNERS),
-    ...of('partners', true, SECOND_PARTNERS),
-    ...of('platforms', false, WRONG_PLATFORMS),
-    ...of('platforms', true, SECOND_PLATFORMS),
-    ...of('callers', false, WRONG_CALLERS),
-    ...of('callers', true, SECOND_CALLERS),
+    ...listed('partners', 1, WRONG_PARTNERS),
+    ...listed('partners', 2, SECOND_PARTNERS),
+    ...listed('partners', 3, THIRD_PARTNERS),
+    ...listed('platforms', 1, WRONG_PLATFORMS),
+    ...listed('platforms', 2, SECOND_PLATFORMS),
+    ...listed('platforms', 3, THIRD_PLATFORMS),
+    ...listed('callers', 1, WRONG_CALLERS),
+    ...listed('callers', 2, SECOND_CALLERS),
   ];
+}
+
+/** Right peers of unusual shape, written together with the third set. */
+export function unusual(): readonly Fresh[] {
+  return [...listed('partners', 3, RIGHT_PARTNERS), ...listed('platforms', 3, RIGHT_PLATFORMS)];
+}
+
+function listed(kind: Kind, set: Fresh['set'], peers: readonly Fresh['peer'][]): Fresh[] {
+  return peers.map((peer) => {
+    const { name, defect, breaks, how } = peer;
+    return { kind, name, defect, breaks, how, set, peer };
+  });
 }
 
 export function kept(): Readonly<Record<string, Kept>> {
@@ -105,6 +116,33 @@ export const EXPLAINED: Readonly<Record<string, string>> = {
   'callers TokenHerd': 'a warning: the interface lets a caller fetch as many tokens as it likes',
   'callers RefusedTokenStays':
     'a warning: the interface does not say how a token is renewed; payments stand still, and none is wrong',
+  'partners SecondEndsAtOnce': 'a warning: the end is right, and shown at once',
+  'partners CancelledWithTwoL': 'a warning: only an operator cancels, and the word ends nothing',
+  'partners NothingIsAnAmount': 'a warning: the interface sets no smallest amount',
+  'partners NewYorkWithZ': 'a warning: the interface does not say how exact a clock must be',
+  'partners AnyGrantType':
+    'a warning: a token for another grant needs the right secret all the same',
+  'partners TokensLiveForever': 'a warning: the interface sets no bound on the life of a token',
+  'partners ParserIs500': 'a warning: the interface leaves the errors of a partner open',
+  'partners NoFieldOfTomorrow': 'a warning: the interface does not show the whole body of the PUT',
+  'platforms NoKeyIs500': 'a warning: the interface leaves other statuses than 404 and 500 open',
+  'platforms NullBreaks': 'a warning: the interface leaves other statuses than 404 and 500 open',
+  'platforms ParserBreaks': 'a warning: the interface leaves other statuses than 404 and 500 open',
+  'platforms TextIsJson': 'a warning: the caller sent what the interface forbids',
+  'platforms BareTypeOnly': 'a warning: A1 can be read as that text and no other',
+  'platforms DateIsADatetime':
+    'a warning: a date is an ISO 8601 text, and no payment depends on it',
+  'platforms NoNewAddressFields': 'a warning: only decision 17 lets the interface grow',
+  'platforms TokenOfTheSecond':
+    'a warning: the interface does not say that tokens cannot be guessed',
+  'platforms GetIsFine': 'a warning: the interface does not say what another method gets',
+  'platforms LargeIsAPage': 'a warning: a proxy in front of the platform may refuse a large body',
+  'platforms QuotesWhatItRefuses':
+    'a warning: the interface does not say what a message may contain',
+  'platforms BodyFirst': 'a warning: only decision 6 says what is checked first',
+  'platforms AlwaysZipped': 'a warning: HTTP lets a server ignore Accept-Encoding',
+  'platforms ExpiresWhenIssued': 'a warning: the header is ours (decision 8)',
+  'platforms ChunksAreEmpty': 'a warning: few callers send a body in chunks',
   'platforms CredentialsInQuery':
     'not tried: the judge would write the key of the platform into the logs of every proxy on the way',
 };
@@ -123,18 +161,29 @@ export function page(results: Readonly<Record<string, Kept>>): string {
     (['failed', 'warned', 'missed'] as const)
       .map((wanted) => String(some.filter((one) => word(one) === wanted).length))
       .join(' | ');
-  const first = peers.filter(({ second }) => !second);
-  const rows = Object.entries(CLASSES).map(([number, text]) => {
-    const own = peers.filter(({ defect }) => defect === Number(number));
-    const [one, two] = [own.filter(({ second }) => !second), own.filter(({ second }) => second)];
-    return `| ${number} | ${text} | ${String(one.length)} | ${tally(one.map(({ kept }) => kept?.before))} | ${tally(one.map(({ kept }) => kept?.now))} | ${String(two.length)} | ${tally(two.map(({ kept }) => kept?.now))} |`;
-  });
-  const second = peers.filter((one) => one.second);
+  const of = (set: Fresh['set']) => peers.filter((one) => one.set === set);
+  const row = (title: string, within: (one: Fresh) => boolean): string => {
+    const [one, two, three] = ([1, 2, 3] as const).map((set) => of(set).filter(within));
+    const cells = [
+      String(one?.length),
+      tally(one?.map(({ kept }) => kept?.before) ?? []),
+      tally(one?.map(({ kept }) => kept?.now) ?? []),
+      String(two?.length),
+      tally(two?.map(({ kept }) => kept?.now) ?? []),
+      String(three?.length),
+      tally(three?.map(({ kept }) => kept?.before) ?? []),
+      tally(three?.map(({ kept }) => kept?.now) ?? []),
+    ];
+    return `| ${title} | ${cells.join(' | ')} |`;
+  };
+  const rows = Object.entries(CLASSES).map(([number, text]) =>
+    row(`${number} | ${text}`, ({ defect }) => defect === Number(number)),
+  );
   const open = peers.filter(({ kept }) => word(kept?.now) !== 'failed');
-  const lines = peers.map(({ kind, name, breaks, how, second, kept }) => {
+  const lines = peers.map(({ kind, name, breaks, how, set, kept }) => {
     const found = [...(kept?.now.failed ?? []), ...(kept?.now.warned ?? []).map((id) => `(${id})`)];
-    const before = second ? 'written after' : word(kept?.before);
-    return `| ${kind.slice(0, -1)} | ${name} | ${how} | ${breaks} | ${before} | ${found.join(' ')} |`;
+    const before = set === 2 ? 'written after' : word(kept?.before);
+    return `| ${kind.slice(0, -1)} | ${name} | ${String(set)} | ${how} | ${breaks} | ${before} | ${found.join(' ')} |`;
   });
   return `# Wrong peers that nobody wrote a check against
 
@@ -146,13 +195,20 @@ judged in the strict profile, at the usual pace, by \`npm run fresh\`, which wri
 
 "Before" is the first run, before anything was changed. Every miss that can be seen from outside was
 then closed by a check of its whole class, and a second set was written to prove it: another fault
-of each class in which something had been missed. \`npm test\` judges a few of both sets again.
+of each class in which something had been missed. The third set was written in the same blind way as the
+first, later and by somebody who had read neither the checks nor the first two sets, and looks for faults
+that show only in a combination. \`npm test\` judges a few of all three again.
+
+Three faults of the third set are not listed. Two are faults only by a decision, not by the interface: a
+caller that reads a response of any size, and one that takes succeeded without posted_at. One needs a
+second OAuth client of the same partner: a 409 for the other client's id whose body has no code. The first
+run missed all three.
 
 <!-- prettier-ignore -->
-| class | what is wrong | peers | before: failed | warned | missed | now: failed | warned | missed | second set | failed | warned | missed |
-| --: | --- | --: | --: | --: | --: | --: | --: | --: | --: | --: | --: | --: |
+| class | what is wrong | first set | before: failed | warned | missed | now: failed | warned | missed | second set | now: failed | warned | missed | third set | before: failed | warned | missed | now: failed | warned | missed |
+| --: | --- ${'| --: '.repeat(18)}|
 ${rows.join('\n')}
-| | all | ${String(first.length)} | ${tally(first.map(({ kept }) => kept?.before))} | ${tally(first.map(({ kept }) => kept?.now))} | ${String(second.length)} | ${tally(second.map(({ kept }) => kept?.now))} |
+${row(' | all', () => true)}
 
 "Failed" means that a must-check failed and the run ends with exit code 1; "warned" that the report
 names it, and the run passes.
@@ -164,13 +220,26 @@ names it, and the run passes.
 | --- | --- | --- | --- |
 ${open.map(({ kind, name, how, kept }) => `| ${name} | ${how} | ${kept?.now.warned.join(' ') ?? ''} | ${EXPLAINED[`${kind} ${name}`] ?? ''} |`).join('\n')}
 
+## Right peers of unusual shape
+
+They were written together with the third set. In the first run one of the partners and one of the callers
+were accused: an empty balance was warned of (P13), and a path in which more than necessary is
+percent-encoded failed (C09). All pass now, without a warning.
+
+<!-- prettier-ignore -->
+| | peer | shape |
+| --- | --- | --- |
+${unusual()
+  .map(({ kind, name, how }) => `| ${kind.slice(0, -1)} | ${name} | ${how} |`)
+  .join('\n')}
+
 ## All of them
 
 A check in brackets warned.
 
 <!-- prettier-ignore -->
-| | peer | wrong | breaks | before | found now by |
-| --- | --- | --- | --- | --- | --- |
+| | peer | set | wrong | breaks | before | found now by |
+| --- | --- | --: | --- | --- | --- | --- |
 ${lines.join('\n')}
 `;
 }

@@ -1,5 +1,6 @@
 import type { CallerCase } from '../../check/check.ts';
 import type { CallerContext, CallerPayment } from '../../check/caller-context.ts';
+import type { ScriptedExchange } from '../../sandbox/partner.ts';
 import { bodyOf, returnedTheEnd } from './calls.ts';
 
 export const c01: CallerCase = {
@@ -9,9 +10,9 @@ export const c01: CallerCase = {
   severity: 'must',
   profile: 'contract',
   sends:
-    'nothing: the platform makes three payments, then a second one of the first amount after the first has ended; its PUTs are examined',
+    'nothing: the platform makes three payments, then a second one of the first amount after the first has ended, and (with caller.other_account_id) one for another account; its PUTs are examined',
   expects:
-    'platform_batch_id, a non-empty string, in every PUT; another platform_payment_id for the second payment of the same amount',
+    'platform_batch_id, a non-empty string, in every PUT; another platform_payment_id for the second payment of the same amount and for the payment of the other account',
   likely_cause: 'A later job assigns the batch, after the PUT.',
   async run(t) {
     const payments = await t.payAll([{ cents: 1_001 }, { cents: 1_002 }, { cents: 1_003 }]);
@@ -28,8 +29,37 @@ export const c01: CallerCase = {
     }
     const [first] = payments;
     if (first !== undefined) await paidAgain(t, first);
+    await otherAccount(t);
   },
 };
+
+/** An id that another account has used is another account's payment (PF2). */
+async function otherAccount(t: CallerContext): Promise<void> {
+  const { other_account_id } = t.run.caller;
+  if (other_account_id === undefined) {
+    t.notes.push(
+      'The ids of two accounts were not compared: the target declares no caller.other_account_id.',
+    );
+    return;
+  }
+  const place = `/account/${encodeURIComponent(other_account_id)}/payment/`;
+  const known = new Set(t.run.partner.exchanges().map(({ path }) => path.split('/').at(-1)));
+  await t.pay(1_004, {}, other_account_id);
+  const its = (): ScriptedExchange | undefined => t.puts().find(({ path }) => path.includes(place));
+  t.given(
+    await t.until(() => its() !== undefined, Math.max(t.patience_ms, t.run.driver.arrival_ms ?? 0)),
+    'the platform sent no PUT for the other account',
+  );
+  const put = its();
+  if (put === undefined) return;
+  t.must(!known.has(put.path.split('/').at(-1)), {
+    expected: 'a platform_payment_id that no payment of another account has',
+    got: put.path,
+    clause: 'PF2',
+    cause: 'Ids are numbered within each account.',
+    at: t.cite(put),
+  });
+}
 
 /** A second payment of the same amount to the same account is another payment (PF2). */
 async function paidAgain(t: CallerContext, first: CallerPayment): Promise<void> {

@@ -1,4 +1,5 @@
 import type { CallerCase } from '../../check/check.ts';
+import type { CallerContext, CallerPayment } from '../../check/caller-context.ts';
 import { onRecords, type Behaviour } from '../../sandbox/partner.ts';
 import { stopsAtTheEnd, returnedTheEnd } from './calls.ts';
 
@@ -13,7 +14,7 @@ export const c03: CallerCase = {
   profile: 'contract',
   sends: 'the scripted partner ends one payment as succeeded, one as failed and one as canceled',
   expects:
-    'the customer sees the same status, and the platform makes no further call for that payment',
+    'the customer sees the same status, and the platform makes no further call for that payment, then or later in the run',
   likely_cause: 'The next poll is scheduled before the response is examined.',
   async run(t) {
     const payments = await t.payAll(
@@ -32,8 +33,31 @@ export const c03: CallerCase = {
         if (polled) await stopsAtTheEnd(t, payment);
       }),
     );
+    CALLS.set(
+      t,
+      payments.map((payment) => ({ payment, calls: t.calls(payment).length })),
+    );
+  },
+  async atEnd(t) {
+    // One read after the end may be a reconciliation; more of them are polls at a slower pace.
+    for (const { payment, calls } of t.all.length > 0 ? [] : (CALLS.get(t) ?? [])) {
+      const later = t.calls(payment).slice(calls);
+      const [, second] = later;
+      t.must(second === undefined, {
+        expected: 'no call for an ended payment while the other checks run',
+        got: `${later.length}`,
+        cause: 'The platform goes on polling at a slower pace.',
+        ...(second === undefined ? {} : { at: t.cite(second) }),
+      });
+    }
   },
 };
+
+/** The payments of a run, each with the number of its calls when it was seen to rest. */
+const CALLS = new WeakMap<
+  CallerContext,
+  readonly { readonly payment: CallerPayment; readonly calls: number }[]
+>();
 
 /** Ends the payment with this status when the sandbox ends it. */
 function endsAs(status: (typeof ENDS)[number]): Behaviour {

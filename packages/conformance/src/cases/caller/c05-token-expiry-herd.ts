@@ -52,10 +52,14 @@ export const c05: CallerCase = {
     const fetches = t.calls().filter(({ operation }) => operation === 'access_token');
     // The first request may be the one with which the platform fetched a token for the previous payment.
     const after = fetches.filter(({ number }) => number > (t.puts(before)[0]?.number ?? 0));
-    t.should(after.length === 1, {
-      expected: 'one token request',
+    // A platform may hold one token for reads and another for writes.
+    const repeated = after.find(({ body }, place) =>
+      after.slice(0, place).some((earlier) => earlier.body === body),
+    );
+    t.should(after.length > 0 && repeated === undefined, {
+      expected: 'one token request for each scope',
       got: `${after.length}`,
-      ...(after[1] === undefined ? {} : { at: t.cite(after[1]) }),
+      ...(repeated === undefined ? {} : { at: t.cite(repeated) }),
     });
   },
 };

@@ -1,11 +1,22 @@
 import { OtherNumber } from '@duebridge/contract';
 import type { CallerCase } from '../../check/check.ts';
 import type { CallerContext } from '../../check/caller-context.ts';
+import { Skipped } from '../../check/findings.ts';
 import { show, type Reply } from '../../check/http.ts';
+import { BEYOND_24_BITS, BEYOND_32_BITS } from '../../check/planned-payments.ts';
 import type { Call } from '../../sandbox/partner.ts';
 import { parsed } from '../shared.ts';
 
 const CENTS = 9_001;
+
+/** Odd amounts just beyond 24 and 32 bits. */
+const LARGE_CENTS = [BEYOND_24_BITS, BEYOND_32_BITS];
+
+/** Maximum wait for a payment that the platform may refuse to make. */
+const LARGE_WAIT_MS = 5_000;
+
+/** Names of fields that hold personal data. */
+const PERSONAL = /^(?:.*_)?(?:name|email|phone|address|customer|payer|holder)(?:_.*)?$/i;
 
 export const c09: CallerCase = {
   id: 'C09',
@@ -14,9 +25,9 @@ export const c09: CallerCase = {
   severity: 'must',
   profile: 'contract',
   stage: 'first',
-  sends: 'nothing: the platform makes one payment, and its first requests are examined',
+  sends: `nothing: the platform makes one payment, and its first requests are examined; then payments of ${LARGE_CENTS.join(' and ')} cents`,
   expects:
-    'a JSON PUT under the account’s path, with the requested amount in integer cents and a batch id; the credential in the declared form; a form POST to the token endpoint',
+    'a JSON PUT under the account’s path, with the requested amount in integer cents, large or small, and a batch id; the credential in the declared form; a form POST to the token endpoint',
   likely_cause: 'The client was written for another interface.',
   async run(t: CallerContext) {
     const payment = await t.pay(CENTS);
@@ -29,13 +40,16 @@ export const c09: CallerCase = {
     if (first === undefined || put === undefined) return;
     const at = t.cite(first);
     const { biller_id, account_id } = t.run.caller;
-    const path = `/biller/${encodeURIComponent(biller_id)}/account/${encodeURIComponent(account_id)}/payment/`;
-    t.must(put.path.startsWith(path), {
-      expected: `PUT ${path}{platform_payment_id}`,
-      got: put.path,
-      clause: 'B4',
-      at,
-    });
+    const path = ['biller', biller_id, 'account', account_id, 'payment'];
+    t.must(
+      path.every((segment, place) => decoded(put.path.split('/')[place + 1]) === segment),
+      {
+        expected: `PUT /${path.map(encodeURIComponent).join('/')}/{platform_payment_id}`,
+        got: put.path,
+        clause: 'B4',
+        at,
+      },
+    );
     const type = (put.headers['content-type'] ?? '').split(';')[0]?.trim().toLowerCase();
     t.must(type === 'application/json', {
       expected: 'content type application/json',
@@ -45,8 +59,51 @@ export const c09: CallerCase = {
     });
     instruction(t, put, at, payment.platform_payment_id);
     credential(t, put, at);
+    await largeAmounts(t);
   },
 };
+
+/** Amounts that a number type narrower than the interface's would change (PF6). */
+async function largeAmounts(t: CallerContext): Promise<void> {
+  if (t.run.driver.at_once === 1) {
+    t.notes.push('Large amounts were not judged, because a person makes the payments.');
+    return;
+  }
+  for (const cents of LARGE_CENTS) {
+    // The platform may have a limit of its own, and then refuses to make the payment.
+    const payment = await t.pay(cents).catch((error: unknown) => {
+      if (error instanceof Skipped) return undefined;
+      throw error;
+    });
+    const wait_ms = Math.min(t.patience_ms, LARGE_WAIT_MS);
+    const came =
+      payment !== undefined && (await t.until(() => t.puts(payment).length > 0, wait_ms));
+    const [first] = came ? t.puts(payment) : [];
+    if (first === undefined) {
+      t.notes.push(
+        `The platform made no payment of ${cents} cents, so that amount was not judged.`,
+      );
+      continue;
+    }
+    const amount = parsed(first.body)?.['amount_in_cents'];
+    t.must(amount === cents, {
+      expected: `amount_in_cents as a plain JSON integer, ${cents}`,
+      got: amount instanceof OtherNumber ? amount.source : show(amount),
+      clause: typeof amount === 'number' ? 'PF6' : 'S5',
+      cause: 'Amounts beyond 24 or 32 bits are rounded, wrapped, or written as text.',
+      at: t.cite(first),
+    });
+  }
+}
+
+/** A path segment without percent-encoding, which may also encode characters that need none. */
+function decoded(segment: string | undefined): string | undefined {
+  try {
+    return segment === undefined ? undefined : decodeURIComponent(segment);
+  } catch {
+    return undefined;
+  }
+}
 
 function instruction(t: CallerContext, put: Call, at: Reply, id: string | undefined): void {
   const body = parsed(put.text);
@@ -83,6 +140,13 @@ function instruction(t: CallerContext, put: Call, at: Reply, id: string | undefi
     expected: 'platform_batch_id, a non-empty string',
     got: show(batch),
     clause: 'PF3',
+    at,
+  });
+  const personal = Object.keys(body).find((name) => PERSONAL.test(name));
+  t.strict(personal === undefined, {
+    expected: 'no personal data: the account identifies the customer',
+    got: `the field ${personal ?? ''}`,
+    cause: 'The client sends the whole order.',
     at,
   });
   const named = body['platform_payment_id'];

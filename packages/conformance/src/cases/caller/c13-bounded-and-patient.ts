@@ -13,13 +13,13 @@ const MOST_A_SECOND = 5;
 export const c13: CallerCase = {
   id: 'C13',
   title: 'The platform neither floods a failing partner nor gives up on a slow one',
-  clauses: ['RU4', 'RU5', 'ST3'],
-  decisions: [21, 23],
+  clauses: ['RU4', 'RU5', 'ST3', 'B5'],
+  decisions: [21, 23, 25],
   severity: 'must',
   profile: 'contract',
   sends:
     'the scripted partner answers all PUTs of one payment with 500 and keeps another payment processing, each for a while; then it responds correctly',
-  expects: `at most ${MOST_A_SECOND} PUTs per second meanwhile; both payments still processing; and calls until each is terminal`,
+  expects: `at most ${MOST_A_SECOND} PUTs per second meanwhile; both payments still processing; polls with GET; and calls until each is terminal; in the strict profile, other payments meanwhile`,
   likely_cause:
     'The platform retries immediately and without a limit, or ends the payment after a number of attempts or polls.',
   async run(t: CallerContext) {
@@ -34,6 +34,8 @@ async function staysProcessing(t: CallerContext): Promise<void> {
   await t.accepted(polled);
   await slow.last();
   await notEnded(t, polled, `${slow.calls()} polls that say processing`, 'RU4');
+  pollsByGet(t, polled);
+  await othersGoOn(t);
   slow.end();
   await asked(t, polled, `after ${slow.calls()} polls that say processing`, 'RU4');
 }
@@ -122,4 +124,35 @@ function stays(spell: Spell): Behaviour {
         : { status: 200, body: { ...record, status: 'processing', posted_at: null } };
     },
   };
+}
+
+/** Maximum number of PUTs of an accepted payment without a poll: some may be retries after a lost response. */
+const MOST_PUTS = 3;
+
+/** The status is asked with Get Account Payment; a repeated PUT is a payment instruction. */
+function pollsByGet(t: CallerContext, payment: CallerPayment): void {
+  const calls = t.calls(payment);
+  const accepted = calls.findIndex(({ answer }) => answer?.status === 200);
+  const later = calls.slice(accepted + 1);
+  const puts = later.filter(({ method }) => method === 'PUT');
+  const [put] = puts;
+  t.must(puts.length <= MOST_PUTS || puts.length < later.length, {
+    expected: 'polls with Get Account Payment once the PUT is accepted',
+    got: `${puts.length} more PUTs and no GET`,
+    clause: 'B5',
+    cause: 'The client repeats the PUT to learn the status.',
+    ...(put === undefined ? {} : { at: t.cite(put) }),
+  });
+}
+
+/** A payment that takes long must not hold up the next one. */
+async function othersGoOn(t: CallerContext): Promise<void> {
+  if (t.profile !== 'strict' || t.run.driver.at_once === 1) return;
+  const other = await t.pay(13_003);
+  t.strict(await t.until(() => t.puts(other).length > 0), {
+    expected: `a PUT of another payment within ${t.run.caller.patience_seconds} s, while one is processing`,
+    got: 'none',
+    clause: 'S4',
+    cause: 'The platform makes one payment at a time and waits for its end.',
+  });
 }

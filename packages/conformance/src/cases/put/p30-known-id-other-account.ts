@@ -1,8 +1,11 @@
 import type { PartnerCase } from '../../check/check.ts';
 import { isSuccess, show, tell } from '../../check/http.ts';
-import { recordOf } from '../../check/payment-fields.ts';
+import { differences, recordOf, tellDifferences } from '../../check/payment-fields.ts';
 import type { PartnerContext } from '../../check/partner-context.ts';
 import { own } from '../../check/planned-payments.ts';
+
+/** The fields that say whose payment it is. */
+const OWNER_FIELDS = ['platform_payment_id', 'biller_id', 'account_id', 'amount_in_cents'] as const;
 
 export const p30: PartnerCase = {
   id: 'P30',
@@ -35,6 +38,15 @@ export const p30: PartnerCase = {
       );
       if (!alone) return;
     }
+    const shown = recordOf(put);
+    const changed = shown === undefined ? [] : differences(first, shown, OWNER_FIELDS);
+    t.must(changed.length === 0, {
+      expected: `the stored payment, with account_id ${show(first['account_id'])}`,
+      got: tellDifferences(first, put, OWNER_FIELDS),
+      clause: 'RU5',
+      cause: 'The response repeats the account of the path instead of the stored one.',
+      at: put,
+    });
     t.strict(under.status === 404, {
       expected: '404: a payment is found only under its own account',
       got: tell(under),

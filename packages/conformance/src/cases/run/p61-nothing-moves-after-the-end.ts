@@ -1,5 +1,5 @@
 import type { PartnerCase } from '../../check/check.ts';
-import { show } from '../../check/http.ts';
+import { isRefusal, show, type Reply } from '../../check/http.ts';
 import type { PartnerContext } from '../../check/partner-context.ts';
 import {
   differences,
@@ -8,19 +8,20 @@ import {
   type Intent,
   type PaymentFields,
 } from '../../check/payment-fields.ts';
-import { ENDED_FIELDS, isAnswer } from '../shared.ts';
+import { ENDED_FIELDS, isAnswer, statusOf } from '../shared.ts';
 
 export const p61: PartnerCase = {
   id: 'P61',
   title: 'Reads and repeats leave every terminal payment unchanged',
-  clauses: ['RU2', 'RU5'],
+  clauses: ['RU2', 'RU5', 'B3'],
   severity: 'must',
   profile: 'contract',
   stage: 'last',
-  sends: 'GET, the identical PUT, and GET again, for every terminal payment of this run',
+  sends:
+    'GET, the identical PUT, Get Payment, and GET again, for every terminal payment of this run; for one payment of each terminal status also a PUT with another amount and one with another batch',
   expects: 'the same terminal record each time',
   likely_cause:
-    'A repeat sets a terminal payment back to processing, the server retries a failed payment by itself, or a later job rewrites the record.',
+    'A repeat sets a terminal payment back to processing, the server retries a failed payment by itself, the id of a failed payment can be reused, or one of the two reads shows an old copy.',
   async run(t: PartnerContext) {
     t.given((await endedPayments(t)).length > 0, 'no payment of this run has ended');
   },
@@ -29,23 +30,18 @@ export const p61: PartnerCase = {
     const ended = await endedPayments(t);
     await Promise.all(
       ended.map(async ({ intent, end }) => {
-        for (const again of ['read', 'put', 'read'] as const) {
+        const readById = t.target.paths.get_payment === null ? [] : (['readById'] as const);
+        for (const again of ['read', 'put', ...readById, 'read'] as const) {
           const reply = await t[again](intent);
           if (!isAnswer(t, reply)) return;
-          const record = recordOf(reply);
-          const same = t.must(
-            record !== undefined && differences(end, record, ENDED_FIELDS).length === 0,
-            {
-              expected: `the payment as it ended, status ${show(end['status'])}`,
-              got: tellDifferences(end, reply, ENDED_FIELDS),
-              clause: reply.exchange.method === 'PUT' ? 'RU5' : 'RU2',
-              at: reply,
-            },
-          );
-          if (!same) return;
+          const clause = again === 'put' ? 'RU5' : again === 'readById' ? 'B3' : 'RU2';
+          if (!unchanged(t, end, reply, clause)) return;
         }
       }),
     );
+    for (const { intent, end } of oneOfEachStatus(ended)) {
+      if (!(await changedRepeats(t, intent, end))) break;
+    }
     t.tried = `${ended.length}`;
   },
 };
@@ -56,4 +52,48 @@ async function endedPayments(
   return (await t.run.lives()).flatMap(({ intent, life }) =>
     life.end === undefined ? [] : { intent, end: life.end.record },
   );
+}
+
+type Ended = Awaited<ReturnType<typeof endedPayments>>[number];
+
+function oneOfEachStatus(ended: readonly Ended[]): readonly Ended[] {
+  return [...new Map(ended.map((one) => [statusOf(one.end), one])).values()];
+}
+
+/** Repeats a terminal payment with another amount, and with another batch. Returns false when it changed. */
+async function changedRepeats(
+  t: PartnerContext,
+  intent: Intent,
+  end: PaymentFields,
+): Promise<boolean> {
+  const changes = [
+    { amount_in_cents: intent.amount_in_cents + 1 },
+    { platform_batch_id: `${intent.platform_batch_id.slice(0, -1)}x` },
+  ];
+  for (const fields of changes) {
+    const put = await t.put(intent, { fields });
+    if (!isAnswer(t, put)) return true;
+    // P28 reports a refusal of a changed repeat; here it must only leave the payment as it is.
+    const replies = isRefusal(put) ? [await t.read(intent)] : [put, await t.read(intent)];
+    for (const reply of replies) {
+      const clause = reply.exchange.method === 'PUT' ? 'RU5' : 'RU2';
+      if (!unchanged(t, end, reply, clause)) return false;
+    }
+  }
+  return true;
+}
+
+function unchanged(
+  t: PartnerContext,
+  end: PaymentFields,
+  reply: Reply,
+  clause: 'RU2' | 'RU5' | 'B3',
+): boolean {
+  const record = recordOf(reply);
+  return t.must(record !== undefined && differences(end, record, ENDED_FIELDS).length === 0, {
+    expected: `the payment as it ended, status ${show(end['status'])}`,
+    got: tellDifferences(end, reply, ENDED_FIELDS),
+    clause,
+    at: reply,
+  });
 }

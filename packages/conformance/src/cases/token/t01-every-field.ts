@@ -1,5 +1,5 @@
 import type { TokenCase } from '../../check/check.ts';
-import { isDateTime } from '@duebridge/contract';
+import { isDateTime, parseInstant } from '@duebridge/contract';
 import { asObject, isJson, show, tell } from '../../check/http.ts';
 import { tokenOf } from '../../check/token-context.ts';
 
@@ -28,9 +28,17 @@ export const t01: TokenCase = {
       at: reply,
     });
     const expires = reply.headers['token-expires-at'];
-    t.strict(tokenOf(reply) === undefined || (expires !== undefined && isDateTime(expires)), {
+    const dated =
+      expires !== undefined && isDateTime(expires) ? (parseInstant(expires) ?? 0) : undefined;
+    t.strict(tokenOf(reply) === undefined || dated !== undefined, {
       expected: 'the header Token-Expires-At, an ISO 8601 time',
       got: show(expires),
+      at: reply,
+    });
+    t.strict(tokenOf(reply) === undefined || dated === undefined || dated > reply.sent, {
+      expected: `a Token-Expires-At after the request, which was sent at ${new Date(reply.sent).toISOString()}`,
+      got: show(expires),
+      cause: 'The header holds the time of issue, or local time without its offset.',
       at: reply,
     });
     const fields = Object.keys(asObject(reply.json) ?? {});

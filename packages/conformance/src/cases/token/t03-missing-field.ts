@@ -9,7 +9,8 @@ export const t03: TokenCase = {
   clauses: ['TR1', 'TR2', 'TR4', 'ER3'],
   severity: 'must',
   profile: 'contract',
-  sends: 'POST create token with each required field omitted in turn, or (strict) empty',
+  sends:
+    'POST create token with each required field omitted in turn, from the smallest body and from one with every field; or (strict) empty',
   expects: 'a refusal with code and message, and no token',
   likely_cause:
     'The body is stored without validation, or a missing field becomes an empty string.',
@@ -54,15 +55,26 @@ function empty(target: PlatformTarget): [string, TokenBody][] {
 }
 
 function lacking(target: PlatformTarget): [string, TokenBody][] {
-  const least = leastBody();
-  const address = fullBody(target)['address'] as TokenBody;
-  const without = (body: TokenBody, name: string): TokenBody =>
-    Object.fromEntries(Object.entries(body).filter(([key]) => key !== name));
+  const full = { ...fullBody(target), first_name: 'Ada Mary' };
   return [
-    ...Object.keys(least).map((name): [string, TokenBody] => [name, without(least, name)]),
+    ...without(leastBody(), target, ''),
+    // Other fields must not make up for a missing one, such as a first name of two words for the last name.
+    ...without(full, target, ', with every other field'),
+  ];
+}
+
+function without(body: TokenBody, target: PlatformTarget, among: string): [string, TokenBody][] {
+  const address = fullBody(target)['address'] as TokenBody;
+  const omit = (from: TokenBody, name: string): TokenBody =>
+    Object.fromEntries(Object.entries(from).filter(([key]) => key !== name));
+  return [
+    ...Object.keys(leastBody()).map((name): [string, TokenBody] => [
+      `${name}${among}`,
+      omit(body, name),
+    ]),
     ...['address_line_1', 'city', 'state', 'zip'].map((name): [string, TokenBody] => [
-      `address.${name}`,
-      { ...least, address: without(address, name) },
+      `address.${name}${among}`,
+      { ...body, address: omit(address, name) },
     ]),
   ];
 }

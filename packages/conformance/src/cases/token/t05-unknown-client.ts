@@ -1,5 +1,5 @@
 import type { TokenCase } from '../../check/check.ts';
-import { asObject, tell } from '../../check/http.ts';
+import { asObject, tell, type Reply } from '../../check/http.ts';
 
 export const t05: TokenCase = {
   id: 'T05',
@@ -9,27 +9,52 @@ export const t05: TokenCase = {
   severity: 'must',
   profile: 'contract',
   sends:
-    'POST create token with an X-Client-Id that was never issued, and with the right one in another case',
+    'POST create token with an X-Client-Id that was never issued: a made-up one, the patterns % and *, and the right one truncated, lengthened or in another case; and a made-up one with an invalid body',
   expects: '404 {"code": "NOT_FOUND", "message": "Resource not found"}',
   likely_cause: 'The authentication layer answers 401 before the client is looked up.',
   async run(t) {
-    const reply = await t.create(undefined, { 'x-client-id': 'never-issued-duebridge' });
-    const error = asObject(reply.json);
-    t.must(
-      reply.status === 404 &&
-        error?.['code'] === 'NOT_FOUND' &&
-        error['message'] === 'Resource not found',
-      {
-        expected: '404 {"code":"NOT_FOUND","message":"Resource not found"}',
-        got: tell(reply),
-        at: reply,
-      },
-    );
     const { client_id } = t.target;
+    const made_up: [string, string][] = [
+      ['a client id that was never issued', 'never-issued-duebridge'],
+      ['the pattern % as client id', '%'],
+      ['the pattern * as client id', '*'],
+      ['the right client id without its last character', client_id.slice(0, -1)],
+      ['the right client id with a character appended', `${client_id}x`],
+    ];
+    for (const [what, id] of made_up.filter(([, id]) => id !== '')) {
+      const reply = await t.create(undefined, { 'x-client-id': id });
+      if (
+        !t.must(isNotFound(reply), {
+          expected: `${NOT_FOUND} for ${what}`,
+          got: tell(reply),
+          at: reply,
+        })
+      )
+        return;
+    }
     const upper = client_id.toUpperCase();
     const folded = upper === client_id ? client_id.toLowerCase() : upper;
-    if (folded === client_id) return;
-    const other = await t.create(undefined, { 'x-client-id': folded });
-    t.refused(other, 'the client id in another case, which was never issued', 'should');
+    if (folded !== client_id) {
+      const other = await t.create(undefined, { 'x-client-id': folded });
+      t.refused(other, 'the client id in another case, which was never issued', 'should');
+    }
+    const broken = await t.create('{', { 'x-client-id': 'never-issued-duebridge' });
+    t.strict(isNotFound(broken), {
+      expected: `${NOT_FOUND} for an unknown client, whatever its body`,
+      got: tell(broken),
+      cause: 'The body is validated before the caller is authenticated.',
+      at: broken,
+    });
   },
 };
+
+const NOT_FOUND = '404 {"code":"NOT_FOUND","message":"Resource not found"}';
+
+function isNotFound(reply: Reply): boolean {
+  const error = asObject(reply.json);
+  return (
+    reply.status === 404 &&
+    error?.['code'] === 'NOT_FOUND' &&
+    error['message'] === 'Resource not found'
+  );
+}

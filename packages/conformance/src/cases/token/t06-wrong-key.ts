@@ -1,5 +1,6 @@
 import type { TokenCase } from '../../check/check.ts';
 import { tell } from '../../check/http.ts';
+import type { TokenContext } from '../../check/token-context.ts';
 
 export const t06: TokenCase = {
   id: 'T06',
@@ -9,7 +10,7 @@ export const t06: TokenCase = {
   severity: 'must',
   profile: 'contract',
   sends:
-    'POST create token with the right X-Client-Id and a wrong X-Api-Key: a made-up one, and the right one truncated, lengthened, in another case, or with one character changed',
+    'POST create token with the right X-Client-Id and a wrong X-Api-Key: a made-up one, and the right one truncated, lengthened, in another case, or with one character changed; a wrong one with an invalid body; and (with other_client) the valid key of another client',
   expects: 'no token (401)',
   likely_cause: 'The server looks up the client but does not compare its whole key.',
   async run(t) {
@@ -28,5 +29,30 @@ export const t06: TokenCase = {
       if (!t.refused(reply, 'a wrong key')) return;
       t.strict(reply.status === 401, { expected: '401', got: tell(reply), at: reply });
     }
+    const broken = await t.create('{', { 'x-api-key': 'wrong-key-duebridge' });
+    t.strict(broken.status === 401, {
+      expected: '401 for a wrong key, whatever the body',
+      got: tell(broken),
+      cause: 'The body is validated before the caller is authenticated.',
+      at: broken,
+    });
+    await otherClient(t);
   },
 };
+
+/** A valid key must not be accepted with the id of another client. */
+async function otherClient(t: TokenContext): Promise<void> {
+  const { other_client, client_id, api_key } = t.target;
+  if (other_client === undefined) {
+    t.notes.push('Keys of other clients were not tried: the target declares no other_client.');
+    return;
+  }
+  const crossed = [
+    { 'x-client-id': client_id, 'x-api-key': other_client.api_key },
+    { 'x-client-id': other_client.client_id, 'x-api-key': api_key },
+  ];
+  for (const headers of crossed) {
+    const reply = await t.create(undefined, headers);
+    if (!t.refused(reply, 'the valid key of another client')) return;
+  }
+}

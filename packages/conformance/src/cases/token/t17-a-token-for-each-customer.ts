@@ -1,17 +1,19 @@
 import type { TokenCase } from '../../check/check.ts';
 import { fullBody, leastBody, tokenOf, type TokenContext } from '../../check/token-context.ts';
 
+/** Concurrent requests: enough to overlap, and far below the burst of any rate limit. */
+const AT_ONCE = 10;
+
 export const t17: TokenCase = {
   id: 'T17',
   title: 'Each customer gets a different token',
   clauses: ['TK1', 'S1'],
   severity: 'must',
   profile: 'contract',
-  sends: 'POST create token for three customers, two of them of the same account',
-  expects:
-    'three different tokens: a token starts the flow for the customer for whom it was issued',
+  sends: `POST create token for three customers, two of them of the same account; then for ${AT_ONCE} customers concurrently`,
+  expects: 'different tokens: a token starts the flow for the customer for whom it was issued',
   likely_cause:
-    'The token is derived from the client or the account, or comes from a cache without a key.',
+    'The token is derived from the client or the account, comes from a cache without a key, or is kept in a variable that concurrent requests share.',
   async run(t: TokenContext) {
     const bodies = [
       fullBody(t.target),
@@ -20,6 +22,11 @@ export const t17: TokenCase = {
     ];
     const replies = [];
     for (const body of bodies) replies.push(await t.create(body));
+    const crowd = Array.from({ length: AT_ONCE }, (_, place) => ({
+      ...leastBody(),
+      email: `customer-${place}@example.com`,
+    }));
+    replies.push(...(await Promise.all(crowd.map((body) => t.create(body)))));
     const tokens = replies.flatMap((reply) => tokenOf(reply) ?? []);
     t.given(tokens.length > 1, 'fewer than two tokens were issued (see T01)');
     const last = replies.at(-1);

@@ -1,5 +1,6 @@
 import type { TokenCase } from '../../check/check.ts';
 import { tell } from '../../check/http.ts';
+import type { PlatformTarget } from '../../check/target.ts';
 import { fullBody, leastBody, tokenOf, type TokenBody } from '../../check/token-context.ts';
 
 /** The longest string that decision 16 allows. */
@@ -12,7 +13,7 @@ export const t19: TokenCase = {
   severity: 'must',
   profile: 'contract',
   sends:
-    'POST create token with a phone number that is not in E.164, names and cities with characters outside ASCII and outside 16 bits, long names, a nine-digit ZIP code, a negative balance, a content type with a charset, and an unknown field',
+    'POST create token with a phone number that is not in E.164, names and cities with characters outside ASCII and outside 16 bits, long names, a nine-digit ZIP code, a negative balance, a content type with a charset, an unknown field at each level, a body in chunks, and Accept-Encoding: identity',
   expects:
     '200 with a token each time: E.164 is recommended but not required, and the other values are valid',
   likely_cause: 'A pattern accepts only values like the example in the documentation.',
@@ -66,12 +67,45 @@ export const t19: TokenCase = {
       cause: 'The length is not validated; the database rejects the value.',
       at: long,
     });
-    const reply = await t.create({ ...least, a_field_of_tomorrow: 'duebridge' });
-    t.strict(reply.status === 200, {
-      expected: '200: unknown fields are ignored, so that the interface can grow',
-      got: tell(reply),
-      clause: 'VE1',
-      at: reply,
+    for (const [place, body] of unknownFields(t.target)) {
+      const reply = await t.create(body);
+      t.strict(reply.status === 200, {
+        expected: `200: an unknown field ${place} is ignored, so that the interface can grow`,
+        got: tell(reply),
+        clause: 'VE1',
+        at: reply,
+      });
+    }
+    const chunked = await t.create(least, {}, { chunked: true });
+    t.should(chunked.status === 200, {
+      expected: '200 with a token for a body in chunks, without Content-Length',
+      got: tell(chunked),
+      clause: 'A1',
+      cause: 'The body is read only as far as Content-Length says.',
+      at: chunked,
+    });
+    const plain = await t.create(least, { 'accept-encoding': 'identity' });
+    const encoding = plain.headers['content-encoding'] ?? 'identity';
+    t.should(encoding === 'identity', {
+      expected: 'a response without compression for a client that accepts none',
+      got: `content-encoding ${encoding}`,
+      clause: 'A2',
+      cause: 'The response is compressed without reading Accept-Encoding.',
+      at: plain,
     });
   },
 };
+
+/** A field that the interface does not have, at each level of the request. */
+function unknownFields(target: PlatformTarget): [string, TokenBody][] {
+  const full = fullBody(target);
+  const more = { a_field_of_tomorrow: 'duebridge' };
+  const parts = ['address', 'balance', 'external_identifiers'].filter((name) => name in full);
+  return [
+    ['beside the others', { ...full, ...more }],
+    ...parts.map((name): [string, TokenBody] => [
+      `in ${name}`,
+      { ...full, [name]: { ...(full[name] as TokenBody), ...more } },
+    ]),
+  ];
+}
