@@ -11,6 +11,8 @@
  * decides). A payment that was never tried has no such history, so what an open breaker lets through depends on the kind of failure
  * (decision 180): one trial at a time if the partner cannot be reached, half of the budget for payments that have not failed if it
  * answers with errors, and trials at growing intervals if it refuses. The first normal answer ends each of them.
+ *
+ * One file because lanes, breaker, holds and rate decide together what is called next.
  */
 import { newSettlementTimes, type SettlementTimes } from './poll-schedule.ts';
 
