@@ -348,6 +348,31 @@ test('a backend that is asked for another token and never answers ends the sessi
   await visit.close();
 });
 
+test('a part of the page that stalls is told, and taken when it comes', async () => {
+  const card = { funding_method: 'card', label: 'Card', sandbox: true, frame: '/fund/card' };
+  const visit = await rig.visit(rig.flow.world({ fundingMethods: [card] }), {
+    expect: /frame-src/,
+  });
+  const slow = 'This payment method is not loading. Wait a moment, or choose another.';
+  let give = (): void => {};
+  const held = new Promise<void>((resolve) => (give = resolve));
+  await visit.page.route('**/flow/assets/funding-*', async (route) => {
+    await held;
+    await route.continue();
+  });
+  await visit.page.clock.install();
+  await visit.start();
+  await visit.press('Continue');
+  await visit.title('Check your payment');
+  assert.equal(await visit.frame.getByText(slow).count(), 0);
+  await visit.page.clock.runFor(10_000);
+  await visit.frame.getByText(slow).waitFor();
+  give();
+  await visit.frame.locator('iframe.fund').waitFor({ state: 'attached' });
+  await visit.frame.getByText(slow).waitFor({ state: 'detached' });
+  await visit.close();
+});
+
 test('a redirect whose backend never answers ends, so that the button works again', async () => {
   const visit = await rig.visit(rig.flow.world());
   await visit.page.clock.install();
