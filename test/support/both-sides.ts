@@ -120,10 +120,17 @@ export class BothSides {
     };
   }
 
-  /** Stops everything in reverse order and drops the databases. */
+  /**
+   * Stops everything in reverse order and drops the databases. Whatever fails, the rest is stopped too, so that the test file ends; the
+   * first failure is thrown then.
+   */
   async stop(): Promise<void> {
-    for (const close of this.#closers.splice(0).toReversed()) await close();
+    const failures: unknown[] = [];
+    for (const close of this.#closers.splice(0).toReversed()) {
+      await close().catch((error: unknown) => failures.push(error));
+    }
     await rm(await this.#folder, { recursive: true, force: true });
+    if (failures.length > 0) throw failures[0];
   }
 
   async #database(side: string): Promise<{ url: string; books: Database }> {
@@ -137,10 +144,15 @@ export class BothSides {
         url: server.url,
         applicationName: 'duebridge test',
         maxConnections: 1,
+        // It writes a checkpoint, which takes long on a busy disk.
+        statementTimeoutMs: 60_000,
       });
-      await maintenance.query(`DROP DATABASE ${name} WITH (FORCE)`);
-      await maintenance.close();
-      await server.stop();
+      try {
+        await maintenance.query(`DROP DATABASE ${name} WITH (FORCE)`);
+      } finally {
+        await maintenance.close();
+        await server.stop();
+      }
     });
     return { url, books };
   }
