@@ -6,8 +6,8 @@
  * holds:  what `take` returns equals what `put` was given. A payment that cannot be written exactly is refused, and its owner keeps
  *         the object: `put` never alters one.
  *
- * Each payment is a record: one entry in every column, and a block of text. Columns only grow; records and blocks are reused.
- * `find` searches an open-addressing table by the words of the id, which are random enough to serve as their own hash.
+ * Each payment is a record: one entry in every column, and a block of text. Columns come in segments, so that growing copies nothing and
+ * leaves no memory behind that the allocator keeps; records and blocks are reused. `find` searches an open-addressing table by the words of the id, which are random enough to serve as their own hash.
  */
 import { PAYMENT_STAGES, PAYMENT_STATUSES } from '@duebridge/contract';
 import type { Anomaly } from '../partners/payment-record.ts';
@@ -15,8 +15,9 @@ import { ActivePayment, type PaymentGroup } from './active-payment.ts';
 
 /** No record, no block. */
 const NONE = 0xffff_ffff;
-/** Records at first; doubled when they are used up. */
-const FIRST_CAPACITY = 1_024;
+/** Records of one segment, as a power of two: 1.3 MB of columns. */
+const SEGMENT_BITS = 14;
+const SEGMENT = 1 << SEGMENT_BITS;
 /** In the column of slots: the record is free, or was dropped and is still in a lane. */
 const NO_SLOT = -2;
 /** The length of a payment_id that is null. */
@@ -25,41 +26,42 @@ const NULL_LENGTH = 0xffff;
 const MAX_COUNT = 0xffff_ffff;
 const MAX_GRACE = 0xff;
 
-/** All columns, one entry for each record; `id` has four words. */
-function newColumns(capacity: number) {
+/** The columns of one segment, one entry for each record; `id` has four words. */
+function newColumns() {
   return {
-    id: new Uint32Array(4 * capacity),
-    at: new Float64Array(capacity),
-    createdAt: new Float64Array(capacity),
-    acceptedAt: new Float64Array(capacity),
+    id: new Uint32Array(4 * SEGMENT),
+    at: new Float64Array(SEGMENT),
+    createdAt: new Float64Array(SEGMENT),
+    acceptedAt: new Float64Array(SEGMENT),
     /** NaN when there was no failure. */
-    failedAt: new Float64Array(capacity),
-    amount_in_cents: new Float64Array(capacity),
-    polls: new Uint32Array(capacity),
-    tries: new Uint32Array(capacity),
-    ownFaults: new Uint32Array(capacity),
+    failedAt: new Float64Array(SEGMENT),
+    amount_in_cents: new Float64Array(SEGMENT),
+    polls: new Uint32Array(SEGMENT),
+    tries: new Uint32Array(SEGMENT),
+    ownFaults: new Uint32Array(SEGMENT),
     /** See `flagsOf`. */
-    flags: new Uint32Array(capacity),
-    slot: new Int16Array(capacity).fill(NO_SLOT),
+    flags: new Uint32Array(SEGMENT),
+    slot: new Int16Array(SEGMENT).fill(NO_SLOT),
     /** The block of the texts; of a free record, the next free one. */
-    text: new Uint32Array(capacity),
-    accountLength: new Uint16Array(capacity),
-    paymentLength: new Uint16Array(capacity),
+    text: new Uint32Array(SEGMENT),
+    accountLength: new Uint16Array(SEGMENT),
+    paymentLength: new Uint16Array(SEGMENT),
   };
 }
 
+type Columns = ReturnType<typeof newColumns>;
+
 /** Payments as bytes. A record is valid from `put` until `take` or `release`. */
 export class WaitingPayments {
-  #columns = newColumns(FIRST_CAPACITY);
+  readonly #segments: Columns[] = [];
   /** By record: objects that many payments share. */
   readonly #groups: (PaymentGroup | undefined)[] = [];
-  #capacity = FIRST_CAPACITY;
   #used = 0;
   #free = NONE;
   #size = 0;
   readonly #texts = new TextBlocks();
   /** Record + 1 by hash, with linear probing; 0 is empty. At most half full. */
-  #table = new Uint32Array(2 * FIRST_CAPACITY);
+  #table = new Uint32Array(2 * SEGMENT);
   readonly #anomalies: Anomaly[] = [];
 
   /** Payments that wait. */
@@ -77,21 +79,22 @@ export class WaitingPayments {
     if (accountLength + paymentLength > MAX_TEXT || counts > MAX_COUNT) return undefined;
     if (payment.grace > MAX_GRACE || !readId(payment.platform_payment_id)) return undefined;
     const record = this.#newRecord();
-    const columns = this.#columns;
-    columns.id.set(words, 4 * record);
-    columns.at[record] = payment.at;
-    columns.createdAt[record] = payment.createdAt;
-    columns.acceptedAt[record] = payment.acceptedAt;
-    columns.failedAt[record] = payment.failedAt ?? Number.NaN;
-    columns.amount_in_cents[record] = payment.amount_in_cents;
-    columns.polls[record] = payment.polls;
-    columns.tries[record] = payment.tries;
-    columns.ownFaults[record] = payment.ownFaults;
-    columns.flags[record] = this.#flagsOf(payment);
-    columns.slot[record] = payment.slot;
-    columns.accountLength[record] = accountLength;
-    columns.paymentLength[record] = payment_id === null ? NULL_LENGTH : paymentLength;
-    columns.text[record] = this.#texts.put(
+    const columns = this.#columnsOf(record);
+    const at = indexOf(record);
+    columns.id.set(words, 4 * at);
+    columns.at[at] = payment.at;
+    columns.createdAt[at] = payment.createdAt;
+    columns.acceptedAt[at] = payment.acceptedAt;
+    columns.failedAt[at] = payment.failedAt ?? Number.NaN;
+    columns.amount_in_cents[at] = payment.amount_in_cents;
+    columns.polls[at] = payment.polls;
+    columns.tries[at] = payment.tries;
+    columns.ownFaults[at] = payment.ownFaults;
+    columns.flags[at] = this.#flagsOf(payment);
+    columns.slot[at] = payment.slot;
+    columns.accountLength[at] = accountLength;
+    columns.paymentLength[at] = payment_id === null ? NULL_LENGTH : paymentLength;
+    columns.text[at] = this.#texts.put(
       payment_id === null ? account_id : account_id + payment_id,
       accountLength + paymentLength,
     );
@@ -103,39 +106,40 @@ export class WaitingPayments {
 
   /** Returns the payment of a record, and frees the record. */
   take(record: number): ActivePayment {
-    const columns = this.#columns;
+    const columns = this.#columnsOf(record);
+    const at = indexOf(record);
     const group = this.#groups[record];
     if (group === undefined) throw new Error('a record that is free was taken');
-    const flags = columns.flags[record] ?? 0;
-    const accountLength = columns.accountLength[record] ?? 0;
-    const paymentLength = columns.paymentLength[record] ?? 0;
-    const block = columns.text[record] ?? 0;
+    const flags = columns.flags[at] ?? 0;
+    const accountLength = columns.accountLength[at] ?? 0;
+    const paymentLength = columns.paymentLength[at] ?? 0;
+    const block = columns.text[at] ?? 0;
     const payment = new ActivePayment({
-      at: columns.at[record] ?? 0,
+      at: columns.at[at] ?? 0,
       platform_payment_id: this.idOf(record),
       account_id: this.#texts.read(block, 0, accountLength),
-      amount_in_cents: columns.amount_in_cents[record] ?? 0,
+      amount_in_cents: columns.amount_in_cents[at] ?? 0,
       group,
-      createdAt: columns.createdAt[record] ?? 0,
+      createdAt: columns.createdAt[at] ?? 0,
       stage: PAYMENT_STAGES[flags & 7] ?? 'created',
       status: PAYMENT_STATUSES[(flags >> 3) & 3] ?? 'processing',
       payment_id:
         paymentLength === NULL_LENGTH
           ? null
           : this.#texts.read(block, accountLength, accountLength + paymentLength),
-      acceptedAt: columns.acceptedAt[record] ?? 0,
-      slot: columns.slot[record] ?? NO_SLOT,
+      acceptedAt: columns.acceptedAt[at] ?? 0,
+      slot: columns.slot[at] ?? NO_SLOT,
     });
-    payment.polls = columns.polls[record] ?? 0;
-    payment.tries = columns.tries[record] ?? 0;
-    payment.ownFaults = columns.ownFaults[record] ?? 0;
+    payment.polls = columns.polls[at] ?? 0;
+    payment.tries = columns.tries[at] ?? 0;
+    payment.ownFaults = columns.ownFaults[at] ?? 0;
     payment.funded = (flags & FUNDED) !== 0;
     payment.resubmit = (flags & RESUBMIT) !== 0;
     payment.wasCrossed = (flags & WAS_CROSSED) !== 0;
     payment.grace = (flags >> 8) & MAX_GRACE;
     // Code 0 is none.
     payment.anomaly = this.#anomalies[(flags >> 16) - 1];
-    const failedAt = columns.failedAt[record] ?? Number.NaN;
+    const failedAt = columns.failedAt[at] ?? Number.NaN;
     if (!Number.isNaN(failedAt)) payment.failedAt = failedAt;
     this.drop(record);
     this.release(record);
@@ -145,12 +149,12 @@ export class WaitingPayments {
   /** The record of a payment, or undefined. */
   find(platform_payment_id: string): number | undefined {
     if (!readId(platform_payment_id)) return undefined;
-    const { id } = this.#columns;
     const mask = this.#table.length - 1;
     for (let place = hashOf(words, 0) & mask; ; place = (place + 1) & mask) {
       const record = (this.#table[place] ?? 0) - 1;
       if (record < 0) return undefined;
-      const from = 4 * record;
+      const { id } = this.#columnsOf(record);
+      const from = 4 * indexOf(record);
       if (
         id[from] === words[0] &&
         id[from + 1] === words[1] &&
@@ -163,7 +167,7 @@ export class WaitingPayments {
 
   /** Forgets the payment of a record. The record itself stays reserved until `release`, because a lane still names it. */
   drop(record: number): void {
-    this.#columns.slot[record] = NO_SLOT;
+    this.#columnsOf(record).slot[indexOf(record)] = NO_SLOT;
     this.#groups[record] = undefined;
     this.#unindex(record);
     this.#size -= 1;
@@ -171,35 +175,37 @@ export class WaitingPayments {
 
   /** Frees a record that was dropped, and that no lane names any more. */
   release(record: number): void {
-    const { text, accountLength, paymentLength } = this.#columns;
-    const payment = paymentLength[record] ?? 0;
-    const length = (accountLength[record] ?? 0) + (payment === NULL_LENGTH ? 0 : payment);
-    this.#texts.free(text[record] ?? 0, length);
-    text[record] = this.#free;
+    const { text, accountLength, paymentLength } = this.#columnsOf(record);
+    const at = indexOf(record);
+    const payment = paymentLength[at] ?? 0;
+    const length = (accountLength[at] ?? 0) + (payment === NULL_LENGTH ? 0 : payment);
+    this.#texts.free(text[at] ?? 0, length);
+    text[at] = this.#free;
     this.#free = record;
   }
 
   /** False after `drop`. */
   holds(record: number): boolean {
-    return this.#columns.slot[record] !== NO_SLOT;
+    return this.#columnsOf(record).slot[indexOf(record)] !== NO_SLOT;
   }
 
   /** When the next step of a record's payment is due. */
   atOf(record: number): number {
-    return this.#columns.at[record] ?? 0;
+    return this.#columnsOf(record).at[indexOf(record)] ?? 0;
   }
 
   slotOf(record: number): number {
-    return this.#columns.slot[record] ?? NO_SLOT;
+    return this.#columnsOf(record).slot[indexOf(record)] ?? NO_SLOT;
   }
 
   createdAtOf(record: number): number {
-    return this.#columns.createdAt[record] ?? 0;
+    return this.#columnsOf(record).createdAt[indexOf(record)] ?? 0;
   }
 
   idOf(record: number): string {
-    const { id } = this.#columns;
-    const word = (at: number): string => (id[4 * record + at] ?? 0).toString(16).padStart(8, '0');
+    const { id } = this.#columnsOf(record);
+    const from = 4 * indexOf(record);
+    const word = (at: number): string => (id[from + at] ?? 0).toString(16).padStart(8, '0');
     const [second, third] = [word(1), word(2)];
     return `${word(0)}-${second.slice(0, 4)}-${second.slice(4)}-${third.slice(0, 4)}-${third.slice(4)}${word(3)}`;
   }
@@ -229,27 +235,36 @@ export class WaitingPayments {
   #newRecord(): number {
     if (this.#free !== NONE) {
       const record = this.#free;
-      this.#free = this.#columns.text[record] ?? NONE;
+      this.#free = this.#columnsOf(record).text[indexOf(record)] ?? NONE;
       return record;
     }
-    if (this.#used === this.#capacity) this.#grow();
+    if (this.#used === this.#segments.length * SEGMENT) this.#grow();
     this.#used += 1;
     return this.#used - 1;
   }
 
   #grow(): void {
-    this.#capacity *= 2;
-    const [old, columns] = [this.#columns, newColumns(this.#capacity)];
-    for (const [name, column] of Object.entries(columns)) column.set(old[name as keyof typeof old]);
-    this.#columns = columns;
-    this.#table = new Uint32Array(2 * this.#capacity);
+    this.#segments.push(newColumns());
+    const records = this.#segments.length * SEGMENT;
+    if (2 * records <= this.#table.length) return;
+    this.#table = new Uint32Array(2 * this.#table.length);
     for (const record of this.records()) this.#index(record);
+  }
+
+  #columnsOf(record: number): Columns {
+    const columns = this.#segments[record >>> SEGMENT_BITS];
+    if (columns === undefined) throw new Error('a record that does not exist');
+    return columns;
+  }
+
+  #hashOf(record: number): number {
+    return hashOf(this.#columnsOf(record).id, 4 * indexOf(record));
   }
 
   #index(record: number): void {
     const table = this.#table;
     const mask = table.length - 1;
-    let place = hashOf(this.#columns.id, 4 * record) & mask;
+    let place = this.#hashOf(record) & mask;
     while (table[place] !== 0) place = (place + 1) & mask;
     table[place] = record + 1;
   }
@@ -257,13 +272,12 @@ export class WaitingPayments {
   /** Removes a record from the table, and closes the gap, so that no probe ends too early. */
   #unindex(record: number): void {
     const table = this.#table;
-    const { id } = this.#columns;
     const mask = table.length - 1;
-    let gap = hashOf(id, 4 * record) & mask;
+    let gap = this.#hashOf(record) & mask;
     while (table[gap] !== record + 1) gap = (gap + 1) & mask;
     for (let place = (gap + 1) & mask; table[place] !== 0; place = (place + 1) & mask) {
       const entry = table[place] ?? 0;
-      const home = hashOf(id, 4 * (entry - 1)) & mask;
+      const home = this.#hashOf(entry - 1) & mask;
       // It may move up to the gap unless its home lies behind the gap.
       if (((place - home) & mask) < ((place - gap) & mask)) continue;
       table[gap] = entry;
@@ -271,6 +285,11 @@ export class WaitingPayments {
     }
     table[gap] = 0;
   }
+}
+
+/** The place of a record in its segment. */
+function indexOf(record: number): number {
+  return record & (SEGMENT - 1);
 }
 
 const FUNDED = 1 << 5;
