@@ -159,6 +159,8 @@ async function takeOver(url: string, payments: number, children: ChildProcess[])
   const startedAt = performance.now();
   const child = fork(new URL(import.meta.url), [], {
     env: { ...process.env, ADOPT_DATABASE: url },
+    // As the image and the systemd unit start a server.
+    execArgv: ['--max-semi-space-size=16'],
     stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
   });
   children.push(child);

@@ -200,7 +200,19 @@ export async function groundIn(
     answered: (call) => attempts.note(call),
   });
   const funding = sandboxFunding({ database });
-  const engine = createEngine({ ...base, registry, client, funding, options: { pollMs: 1 } });
+  const engine = createEngine({
+    ...base,
+    registry,
+    client,
+    funding,
+    options: {
+      pollMs: 1,
+      // The payments are made first and handed over afterwards. With rounds every 2 s, as in production, the engine would find many of
+      // them in its slots meanwhile, drive those before the clock starts, and a second time when they are handed over.
+      beatMs: 600_000,
+      leaseMs: 3_600_000,
+    },
+  });
   await engine.start();
   return {
     database,
