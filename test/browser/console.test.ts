@@ -266,6 +266,11 @@ test('new payments wait behind a button: no row moves under the cursor', async (
 
 test('a list narrowed by reason and attempts says so, keeps it in a view, and is there again after Back', async () => {
   const id = await work.pay('refuses-9', 3_900, 'reason@example.com');
+  // Its PUT is recorded; until then it has no attempt.
+  await until(async () => {
+    const path = `/admin/v1/payments?id=${id}&min_attempts=1`;
+    return ((await work.platform.admin('GET', path)).body['payments'] as unknown[]).length === 1;
+  });
   const { page, close } = await signIn('vic');
   await page.getByRole('link', { name: 'Payments', exact: true }).click();
   await page.getByRole('link', { name: 'Needs a human', exact: true }).click();

@@ -157,6 +157,9 @@ export const PaymentDetail = Type.Object({
   attempts: Type.Array(Attempt),
   audit: Type.Array(AuditEntry),
   pending_close: nullable(PendingClose),
+  partner_held: nullable(
+    Type.String({ description: 'Why nothing is sent to its partner now, while it has not ended.' }),
+  ),
 });
 export type PaymentDetail = Static<typeof PaymentDetail>;
 

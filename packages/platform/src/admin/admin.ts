@@ -225,12 +225,14 @@ export function mountAdmin(app: FastifyInstance, dependencies: AdminDependencies
     if (payment === undefined) throw new Refusal('PAYMENT_NOT_FOUND');
     const { platform_payment_id } = payment;
     const bodies = who(request).role !== 'viewer';
-    const [tried, audit, pending_close] = await Promise.all([
+    const [tried, audit, pending_close, partner] = await Promise.all([
       attempts.of(platform_payment_id, { bodies }),
       auditOfPayment(database, platform_payment_id),
       pendingClose(database, platform_payment_id),
+      registry.get(payment.partner_id),
     ]);
-    return { payment: await showOne(payment), attempts: tried, audit, pending_close };
+    const partner_held = payment.status === 'processing' ? (partner?.pause_reason ?? null) : null;
+    return { payment: await showOne(payment), attempts: tried, audit, pending_close, partner_held };
   });
   serve(routes.unmask_payment, async ({ params, body, request }) => {
     const payment = await findPayment(database, params.platform_payment_id);

@@ -100,6 +100,16 @@ test('a partner is tested, paused with a reason, resumed and changed, and the au
   assert.match(await run(['partner', 'test', 'water']), /accepts the credentials/);
   await run(['partner', 'pause', 'water', '--reason', 'they migrate']);
   assert.match(await run(['partner', 'show', 'water']), /paused by an operator: they migrate/);
+  // A payment that waits for it says so.
+  const { session } = await platform.session(credentials, 'a1', 'held@example.com');
+  const made = await platform.call('POST', '/v1/flow/payments', {
+    headers: bearer(session),
+    body: { amount_in_cents: 2_750, funding_method: 'sandbox_bank' },
+  });
+  assert.match(
+    await run(['payment', 'show', String(made.body['platform_payment_id'])]),
+    /^It waits, because nothing is sent to water: paused by an operator: they migrate$/m,
+  );
   await run(['partner', 'resume', 'water', '--reason', 'they are done']);
   await run(['partner', 'change', 'water', '--name', 'Springfield Water Co']);
   const { entries } = await json<{ entries: { event: string; detail: { reason?: string } }[] }>([
@@ -125,7 +135,7 @@ test('a partner is tested, paused with a reason, resumed and changed, and the au
 });
 
 test('a registration that cannot work says so at once', async () => {
-  const base = 'partner add --name X --kind biller --biller x --auth key --header x-partner-key';
+  const base = 'partner add --name X --kind biller --biller-id x --auth key --header x-partner-key';
   const wrongKey = `${base} --id wrong-key --base-url ${partner.url} --key not-the-key`;
   assert.match(await run(wrongKey.split(' ')), /answers 401 to the credentials/);
   await assert.rejects(run(['partner', 'test', 'wrong-key']), { exitCode: 1 });

@@ -35,7 +35,7 @@ interface PartnerOptions {
   name: string;
   kind: 'biller' | 'aggregator';
   mode?: 'test' | 'live';
-  biller?: string;
+  billerId?: string;
   billerName?: Record<string, string>;
   baseUrl: string;
   auth: 'key' | 'oauth';
@@ -69,7 +69,7 @@ export function addPartners(command: Command, terminal: Terminal): void {
         .choices(['test', 'live'])
         .default('test'),
     )
-    .option('--biller <biller_id>', 'its biller id; for a biller')
+    .option('--biller, --biller-id <biller_id>', 'its biller id; for a biller')
     .addOption(billerNameOption())
     .requiredOption('--base-url <url>', 'where its operations are, prefix included')
     .addOption(
@@ -104,7 +104,7 @@ export function addPartners(command: Command, terminal: Terminal): void {
       name: options.name,
       kind: options.kind,
       ...(options.mode === undefined ? {} : { mode: options.mode }),
-      ...(options.biller === undefined ? {} : { biller_id: options.biller }),
+      ...(options.billerId === undefined ? {} : { biller_id: options.billerId }),
       ...(options.billerName === undefined ? {} : { biller_names: options.billerName }),
       base_url: options.baseUrl,
       origins: options.origin ?? [],

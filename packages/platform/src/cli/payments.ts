@@ -267,12 +267,17 @@ async function showPayment(
   print(terminal, options, detail, () => describePayment(detail));
 }
 
-function describePayment({ payment, attempts, audit, pending_close }: PaymentDetail): string {
+function describePayment(detail: PaymentDetail): string {
+  const { payment, attempts, audit, pending_close, partner_held } = detail;
   const facts = Object.entries(payment).map(([name, value]) => [name, String(value ?? '-')]);
-  const waiting =
-    pending_close === null
+  const waiting = [
+    ...(partner_held === null
       ? []
-      : [`${pending_close.requested_by} asked to close it: ${pending_close.reason}`];
+      : [`It waits, because nothing is sent to ${payment.partner_id}: ${partner_held}`]),
+    ...(pending_close === null
+      ? []
+      : [`${pending_close.requested_by} asked to close it: ${pending_close.reason}`]),
+  ];
   return [
     columns(facts),
     ...waiting,

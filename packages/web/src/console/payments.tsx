@@ -615,7 +615,7 @@ export function PaymentPageOf({ id }: { id: string }) {
       </>
     );
   }
-  const { payment, pending_close } = data;
+  const { payment, pending_close, partner_held } = data;
   const name = `${money(payment.amount_in_cents)} to ${payment.partner_id}, ${id}`;
   const path = `/payments/${encodeURIComponent(id)}`;
   const did = (text: string): string => {
@@ -659,6 +659,12 @@ export function PaymentPageOf({ id }: { id: string }) {
           ['Reason', payment.review_reason ?? payment.failure_reason ?? '–'],
         ]}
       />
+      {partner_held === null ? null : (
+        <p class="note">
+          It waits, because nothing is sent to{' '}
+          <a href={link('partners', payment.partner_id)}>{payment.partner_id}</a>: {partner_held}
+        </p>
+      )}
       {pending_close === null ? null : (
         <p class="note">
           {pending_close.requested_by} asked on {moment(pending_close.requested_at)} to close this:{' '}
