@@ -4,6 +4,7 @@
  * The judge cannot look into a platform. It plays the partner, answers each payment incorrectly in one way, and judges what the
  * platform does next. It recognises a payment by the first PUT with the requested amount; nothing in the payment has to reveal
  * the judge.
+ * One file because every step reads the same scripted partner and the calls that it got.
  */
 import { readFileSync } from 'node:fs';
 import { JsonProblem, OtherNumber, parseJson, type Json } from '@duebridge/contract';
