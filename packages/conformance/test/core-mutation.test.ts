@@ -23,7 +23,7 @@ const BUGS: readonly (readonly [bug: string, file: string, name: string])[] = [
   [
     'refused credentials taken for trouble',
     'outcome.ts',
-    "if (status === 401) return { kind: 'held', reason: 'credentials' }; | 401 -> 402",
+    "if (status === 401) return { kind: 'held', reason: 'credentials' }; | 401 -> 4010",
   ],
 ];
 

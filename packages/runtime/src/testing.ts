@@ -90,12 +90,14 @@ export async function testDatabase(
   return { ...made.database, url: made.url, closing: (close) => void closers.push(close) };
 }
 
-/** Address of a server that tests may make databases on, and how to leave it. */
-export async function testServer(): Promise<{ url: string; stop(): Promise<void> }> {
+/** Address of a server that tests may make databases on, and how to leave it; with a folder, of an embedded one in there. */
+export async function testServer(folder?: string): Promise<{ url: string; stop(): Promise<void> }> {
   const given = process.env['DUEBRIDGE_TEST_DATABASE_URL'];
-  if (given !== undefined && given !== '') return { url: given, stop: () => Promise.resolve() };
+  if (folder === undefined && given !== undefined && given !== '') {
+    return { url: given, stop: () => Promise.resolve() };
+  }
   return startEmbeddedPostgres({
-    dataDirectory: path.join(tmpdir(), `duebridge-test-${process.getuid?.() ?? 'user'}`),
+    dataDirectory: folder ?? path.join(tmpdir(), `duebridge-test-${process.getuid?.() ?? 'user'}`),
   });
 }
 

@@ -42,17 +42,16 @@ export function sample<T>(
     .map(({ one }) => one);
 }
 
-interface Covered {
-  readonly result: readonly {
-    readonly url: string;
-    readonly functions: readonly {
-      readonly ranges: readonly {
-        readonly startOffset: number;
-        readonly endOffset: number;
-        readonly count: number;
-      }[];
-    }[];
+/** A function as V8 counts it: the innermost range around a place holds its count. */
+interface Counted {
+  readonly ranges: readonly {
+    readonly startOffset: number;
+    readonly endOffset: number;
+    readonly count: number;
   }[];
+}
+interface Covered {
+  readonly result: readonly { readonly url: string; readonly functions: readonly Counted[] }[];
 }
 
 /** Reads what Node wrote down: whether the code at an offset of a file was run. Python tells nothing: all was. */
@@ -65,14 +64,17 @@ export function coverage(folder: string): (file: string, offset: number) => bool
     const url = pathToFileURL(file).href;
     const own = scripts.filter((script) => script.url === url);
     if (own.length === 0) return file.endsWith('.py');
-    return own.some(({ functions }) => {
-      const around = functions
-        .flatMap(({ ranges }) => ranges)
-        .filter(({ startOffset, endOffset }) => startOffset <= offset && offset < endOffset);
-      around.sort((one, other) => length(one) - length(other));
-      return (around[0]?.count ?? 0) > 0;
-    });
+    return own.some(({ functions }) => covers(functions, offset));
   };
+}
+
+/** Whether the code at an offset was run, by what V8 counted. */
+export function covers(functions: readonly Counted[], offset: number): boolean {
+  const around = functions
+    .flatMap(({ ranges }) => ranges)
+    .filter(({ startOffset, endOffset }) => startOffset <= offset && offset < endOffset);
+  around.sort((one, other) => length(one) - length(other));
+  return (around[0]?.count ?? 0) > 0;
 }
 
 function length({ startOffset, endOffset }: { startOffset: number; endOffset: number }): number {

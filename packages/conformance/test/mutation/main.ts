@@ -5,7 +5,7 @@
  * (survivors.ts) or to become a check.
  *
  *   npm run mutation -- SUBJECT [--count N] [--seed N] [--at-once N] [--for SECONDS] [--results FILE]
- *   npm run mutation -- core [--file NAME] [--count N] [--seed N] [--for SECONDS] [--results FILE]
+ *   npm run mutation -- core [--file NAME] [--count N] [--seed N] [--at-once N] [--for SECONDS] [--results FILE]
  *
  * The second form is for our own core (core.ts). With --results, mutants that were judged before are skipped, so that a long run can
  * be split into several.
@@ -22,13 +22,16 @@ import { mutated, mutations, type Mutation } from './mutations.ts';
 import { SUBJECTS, type Round } from './subjects.ts';
 
 const HELP = `Usage: npm run mutation -- SUBJECT [--count N] [--seed N] [--at-once N] [--for SECONDS] [--results FILE]
-       npm run mutation -- core [--file NAME] [--count N] [--seed N] [--for SECONDS] [--results FILE]
+       npm run mutation -- core [--file NAME] [--count N] [--seed N] [--at-once N] [--for SECONDS] [--results FILE]
 
 SUBJECT is a right peer: ${Object.keys(SUBJECTS).join(', ')}. core is the engine and the kit.
 With --results, mutants that were judged before are not judged again.`;
 
 /** A right peer that needs so much longer than usual to be judged never ends. */
 const ROUND_MS = 240_000;
+
+/** Mutants of the core tried side by side: their tests wait more than they work. */
+const CORE_LANES = 2;
 
 interface Candidate {
   readonly file: string;
@@ -244,6 +247,8 @@ async function main(): Promise<void> {
   };
   const fresh = await (name === 'core'
     ? mutateCore({
+        at_once: CORE_LANES,
+        signal: stopped.signal,
         ...options,
         ...(file === undefined ? {} : { file }),
         wanted: (path, mutant) => !known.has(`${path} ${mutant}`),
@@ -262,8 +267,16 @@ async function main(): Promise<void> {
   console.log(`${caught} of ${all.length} mutants caught; ${unseen} stand where no ${who} leads`);
 }
 
+/** Set by Ctrl-C while the core is tried: its servers have to be stopped. */
+const stopped = new AbortController();
+
 if (import.meta.main) {
-  for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => process.exit(1));
+  for (const signal of ['SIGINT', 'SIGTERM'] as const) {
+    process.once(signal, () => {
+      if (process.argv[2] === 'core') stopped.abort();
+      else process.exit(1);
+    });
+  }
   try {
     await main();
   } catch (error) {

@@ -130,6 +130,65 @@ export function mutations(file: string, source: string, isCore = false): readonl
   });
 }
 
+/**
+ * The places that have to be run for a change at `start` to matter. For code in a function that is the place itself. What stands at
+ * the top of a file runs when it is loaded, by every test: it matters where functions use the name that it belongs to. A name that no
+ * function of the file uses may be used by any other file, so that the places are all of its functions.
+ */
+export function sitesOf(file: string, source: string, start: number): readonly number[] {
+  const top: { name: string; start: number; end: number }[] = [];
+  const functions: { start: number; end: number }[] = [];
+  const uses: { name: string; start: number }[] = [];
+  const visit = (value: unknown): void => {
+    if (Array.isArray(value)) {
+      for (const one of value) visit(one);
+      return;
+    }
+    if (!isNode(value)) return;
+    if (/Function/.test(value.type) && !value.type.startsWith('TS') && isNode(value['body'])) {
+      functions.push({ start: value['body'].start, end: value['body'].end });
+    }
+    const { left, right } = value;
+    if (value.type === 'LogicalExpression' && isNode(left) && isNode(right)) {
+      if (left.end <= start && start < right.start) place = value.start;
+    }
+    if (value.type === 'Identifier') uses.push({ name: String(value['name']), start: value.start });
+    for (const [name, inside] of Object.entries(value)) if (name !== 'parent') visit(inside);
+  };
+  // An operator like `??` is counted with its right side, which may never be run, although both decide the result.
+  let place = start;
+  const { body } = parseSync(file, source).program;
+  visit(body);
+  for (const statement of body as unknown as readonly Node[]) {
+    const declared = isNode(statement['declaration']) ? statement['declaration'] : statement;
+    const { declarations } = declared;
+    if (!Array.isArray(declarations)) continue;
+    for (const one of declarations) {
+      const id: unknown = isNode(one) ? one['id'] : undefined;
+      if (!isNode(one) || !isNode(id)) continue;
+      top.push({ name: String(id['name']), start: one.start, end: one.end });
+    }
+  }
+  const isInside = (at: number, one: { start: number; end: number }): boolean =>
+    one.start <= at && at < one.end;
+  const isInFunction = (at: number): boolean => functions.some((one) => isInside(at, one));
+  if (isInFunction(place)) return [place];
+  const found = new Set<number>();
+  const seen = new Set<string>();
+  const follow = (at: number): void => {
+    const name = top.find((one) => isInside(at, one))?.name;
+    if (name === undefined || seen.has(name)) return;
+    seen.add(name);
+    for (const use of uses) {
+      if (use.name !== name) continue;
+      if (isInFunction(use.start)) found.add(use.start);
+      else follow(use.start);
+    }
+  };
+  follow(place);
+  return found.size > 0 ? [...found] : functions.map((one) => one.start);
+}
+
 /** The source with one mutation in it. */
 export function mutated(source: string, { start, end, text }: Change): string {
   return source.slice(0, start) + text + source.slice(end);
@@ -188,12 +247,25 @@ function scriptChanges(file: string, source: string, isCore: boolean): Change[] 
       visit(given.slice(1));
       return;
     }
-    for (const change of changesOf(value, source)) add(change, change.text);
+    const limits = isCore ? limitChanges(value) : [];
+    for (const change of limits.length > 0 ? limits : changesOf(value, source)) {
+      add(change, change.text);
+    }
     if (isCore) found.push(...statementChanges(value, source));
     for (const [name, inside] of Object.entries(value)) if (name !== 'parent') visit(inside);
   };
   visit(parseSync(file, source).program);
   return found;
+}
+
+/** Above this a number is a limit or a time: one more changes nothing, and ten times as much is a bug that people make. */
+const LIMIT = 100;
+
+/** A limit of the core ten times as high. */
+function limitChanges({ type, start, end, value }: Node): Change[] {
+  return type === 'Literal' && typeof value === 'number' && value > LIMIT
+    ? [{ start, end, text: String(value * 10) }]
+    : [];
 }
 
 function changesOf(node: Node, source: string): Change[] {
