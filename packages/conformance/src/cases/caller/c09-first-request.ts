@@ -1,10 +1,10 @@
 import { OtherNumber } from '@duebridge/contract';
 import type { CallerCase } from '../../check/check.ts';
-import type { CallerContext } from '../../check/caller-context.ts';
+import type { CallerContext, CallerPayment } from '../../check/caller-context.ts';
 import { Skipped } from '../../check/findings.ts';
 import { show, type Reply } from '../../check/http.ts';
 import { BEYOND_24_BITS, BEYOND_32_BITS } from '../../check/planned-payments.ts';
-import type { Call } from '../../sandbox/partner.ts';
+import type { Call, ScriptedExchange } from '../../sandbox/partner.ts';
 import { parsed } from '../shared.ts';
 
 const CENTS = 9_001;
@@ -59,9 +59,27 @@ export const c09: CallerCase = {
     });
     instruction(t, put, at, payment.platform_payment_id);
     credential(t, put, at);
+    await taken(t, payment);
     await largeAmounts(t);
   },
 };
+
+/** The scripted partner accepts every correct PUT; one that it refuses for another reason than those above is wrong too. */
+async function taken(t: CallerContext, payment: CallerPayment): Promise<void> {
+  const answered = (): readonly ScriptedExchange[] =>
+    t.puts(payment).filter(({ answer }) => answer !== undefined);
+  if (t.all.length > 0 || !(await t.until(() => answered().length > 0))) return;
+  const refused = answered().find(({ answer }) => answer?.status === 400);
+  const usual = /^[A-Za-z0-9._-]{1,64}$/.test(payment.platform_payment_id ?? '');
+  t[usual ? 'must' : 'should'](refused === undefined, {
+    expected: usual
+      ? 'a PUT that a partner accepts'
+      : 'a platform_payment_id of 1 to 64 letters, digits, dots, underscores and hyphens',
+    got: refused?.answer?.body.slice(0, 200) ?? '',
+    clause: usual ? 'B4' : 'PF2',
+    ...(refused === undefined ? {} : { at: t.cite(refused) }),
+  });
+}
 
 /** Amounts that a number type narrower than the interface's would change (PF6). */
 async function largeAmounts(t: CallerContext): Promise<void> {
