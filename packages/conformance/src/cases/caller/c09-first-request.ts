@@ -60,7 +60,8 @@ export const c09: CallerCase = {
     instruction(t, put, at, payment.platform_payment_id);
     credential(t, put, at);
     await taken(t, payment);
-    await largeAmounts(t);
+    // A platform whose first request is wrong would only make the run longer.
+    if (t.all.length === 0) await largeAmounts(t);
   },
 };
 
