@@ -39,9 +39,9 @@ export const p61: PartnerCase = {
         }
       }),
     );
-    for (const { intent, end } of oneOfEachStatus(ended)) {
-      if (!(await changedRepeats(t, intent, end))) break;
-    }
+    await Promise.all(
+      oneOfEachStatus(ended).map(({ intent, end }) => changedRepeats(t, intent, end)),
+    );
     t.tried = `${ended.length}`;
   },
 };
@@ -60,27 +60,26 @@ function oneOfEachStatus(ended: readonly Ended[]): readonly Ended[] {
   return [...new Map(ended.map((one) => [statusOf(one.end), one])).values()];
 }
 
-/** Repeats a terminal payment with another amount, and with another batch. Returns false when it changed. */
+/** Repeats a terminal payment with another amount, and with another batch; stops when it changed. */
 async function changedRepeats(
   t: PartnerContext,
   intent: Intent,
   end: PaymentFields,
-): Promise<boolean> {
+): Promise<void> {
   const changes = [
     { amount_in_cents: intent.amount_in_cents + 1 },
     { platform_batch_id: `${intent.platform_batch_id.slice(0, -1)}x` },
   ];
   for (const fields of changes) {
     const put = await t.put(intent, { fields });
-    if (!isAnswer(t, put)) return true;
+    if (!isAnswer(t, put)) return;
     // P28 reports a refusal of a changed repeat; here it must only leave the payment as it is.
     const replies = isRefusal(put) ? [await t.read(intent)] : [put, await t.read(intent)];
     for (const reply of replies) {
       const clause = reply.exchange.method === 'PUT' ? 'RU5' : 'RU2';
-      if (!unchanged(t, end, reply, clause)) return false;
+      if (!unchanged(t, end, reply, clause)) return;
     }
   }
-  return true;
 }
 
 function unchanged(
