@@ -385,6 +385,11 @@ test('every decision has the one form and is listed, and code names only decisio
     for (const part of ['Context', 'Choice', 'What would change our mind']) {
       assert.ok(headings.includes(part), `${file}: ${part}`);
     }
+    assert.doesNotMatch(
+      page,
+      /^Chosen: (?:the (?:first|second|third|fourth|last)\b|\d\. )/m,
+      `${file}: a choice is named, not numbered`,
+    );
   }
   const sources = globSync(
     ['packages/*/src/**/*.{ts,tsx,sql}', '{bin,demo,test,scripts}/**/*.ts', 'docs/*.md'],
