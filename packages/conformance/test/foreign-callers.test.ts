@@ -88,7 +88,7 @@ function draft(port: number, method: 'key' | 'oauth', caller: Draft): Draft {
 
 const PACE = { quiet_ms: 800 };
 
-describe('a third-party caller', { concurrency: 4 }, () => {
+describe('a third-party caller', { concurrency: 8 }, () => {
   for (const client of CLIENTS) {
     for (const method of ['key', 'oauth'] as const) {
       test(`${client.file} conforms to the interface, with ${method}, driven by requests`, async () => {

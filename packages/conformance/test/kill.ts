@@ -21,7 +21,7 @@ export const QUICK: Partial<Pace> = {
 export const AT_ONCE = 10;
 
 /** Callers judged concurrently: fewer, because the checks of each already run in parallel. */
-export const CALLERS_AT_ONCE = 5;
+export const CALLERS_AT_ONCE = 8;
 
 export const DAY_MS = 24 * 60 * 60 * 1_000;
 
