@@ -20,7 +20,7 @@ import { connect } from 'node:net';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { parseArgs, promisify } from 'node:util';
+import { promisify } from 'node:util';
 import {
   createServer,
   importAccounts,
@@ -32,6 +32,7 @@ import { ensureDatabase } from '@duebridge/runtime';
 import { testServer } from '@duebridge/runtime/testing';
 import { fastify } from 'fastify';
 import pg from 'pg';
+import { benchOptions } from './options.ts';
 import { ratios, report } from './report.ts';
 
 /** Number of accounts: enough that most payments of one transaction go to different ones, as with a real biller. */
@@ -40,15 +41,7 @@ const key = 'a-static-key-for-benchmarks';
 /** Connections of the bare loop: where its figure was best. */
 const bareConnections = 64;
 
-const { values: flags } = parseArgs({
-  options: {
-    rounds: { type: 'string', default: '3' },
-    seconds: { type: 'string', default: '5' },
-    connections: { type: 'string', default: '256' },
-  },
-  args: process.argv.slice(2).filter((argument) => argument !== '--' && argument !== 'serve'),
-  strict: false,
-});
+const flags = benchOptions(import.meta.main, { rounds: '3', seconds: '5', connections: '256' });
 
 /** Messages to a server process and back. */
 interface Start {

@@ -17,7 +17,6 @@ import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import { setTimeout as delay } from 'node:timers/promises';
-import { parseArgs } from 'node:util';
 import {
   createLogger,
   ensureDatabase,
@@ -31,15 +30,10 @@ import { testServer } from '@duebridge/runtime/testing';
 import { migrations } from '../packages/platform/src/migrations.ts';
 import { openPartnerRegistry } from '../packages/platform/src/partners/registry.ts';
 import { startPlatform } from '../packages/platform/src/server.ts';
+import { benchOptions } from './options.ts';
 import { report } from './report.ts';
 
-const { values: flags } = parseArgs({
-  options: {
-    payments: { type: 'string', default: '1000000' },
-    partners: { type: 'string', default: '20' },
-  },
-  args: process.argv.slice(2).filter((argument) => argument !== '--'),
-});
+const flags = benchOptions(import.meta.main, { payments: '1000000', partners: '20' });
 
 /** Time limit for a worker to hold every payment. */
 const PATIENCE_MS = 180_000;

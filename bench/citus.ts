@@ -5,20 +5,14 @@
  *
  *     npm run bench -- citus [--rounds 3] [--payments 2000]
  */
-import { parseArgs } from 'node:util';
 import { migrate, openDatabase } from '@duebridge/runtime';
 import { migrations } from '../packages/platform/src/migrations.ts';
 import { citusServers } from '../test/support/citus.ts';
+import { benchOptions } from './options.ts';
 import { driveIn, startStub } from './drive.ts';
 import { ratios, report } from './report.ts';
 
-const { values: flags } = parseArgs({
-  options: {
-    rounds: { type: 'string', default: '3' },
-    payments: { type: 'string', default: '2000' },
-  },
-  strict: false,
-});
+const flags = benchOptions(import.meta.main, { rounds: '3', payments: '2000' });
 
 /**
  * Payments of one transaction, as at a confirm: the insert locks its batch on every node, and a transaction that does so on two

@@ -10,7 +10,6 @@
  * Real waiting reads beside it, over HTTP against the partner kit: the time from the posting of a payment to the answer of a read
  * that waits for it, and the requests that this takes.
  */
-import { parseArgs } from 'node:util';
 import { seededRandom, testDatabase } from '@duebridge/runtime/testing';
 import {
   cheapestPlan,
@@ -20,14 +19,10 @@ import {
 } from '../packages/platform/src/engine/poll-schedule.ts';
 import { migrations } from '../packages/partner/src/migrations.ts';
 import { instruction, paymentPath, startKit } from '../packages/partner/src/testing.ts';
+import { benchOptions } from './options.ts';
 import { quantile, report, spread } from './report.ts';
 
-const { values: flags } = parseArgs({
-  options: {
-    payments: { type: 'string', default: '20000' },
-    seed: { type: 'string', default: '1' },
-  },
-});
+const flags = benchOptions(import.meta.main, { payments: '20000', seed: '1' });
 const count = Number(flags.payments);
 const HOUR = 3_600_000;
 

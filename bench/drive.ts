@@ -16,10 +16,10 @@ import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { parseArgs } from 'node:util';
 import { ensureDatabase, migrate, openDatabase, silentLog, systemClock } from '@duebridge/runtime';
 import { testServer } from '@duebridge/runtime/testing';
 import { Pool } from 'undici';
+import { benchOptions } from './options.ts';
 import { measureProcessorTime, startProfile } from './processor-time.ts';
 import { batchFor } from '../packages/platform/src/reconciliation/batch.ts';
 import { createEngine } from '../packages/platform/src/engine/engine.ts';
@@ -32,15 +32,11 @@ import { keepAttempts, openAttempts } from '../packages/platform/src/store/attem
 import { ratios, report } from './report.ts';
 import { insertPayment, type PaymentRow } from '../packages/platform/src/store/payments.ts';
 
-const { values: flags } = parseArgs({
-  options: {
-    rounds: { type: 'string', default: '3' },
-    payments: { type: 'string', default: '10000' },
-    concurrency: { type: 'string', default: '64' },
-    profile: { type: 'string' },
-  },
-  args: process.argv.slice(2).filter((argument) => argument !== '--' && argument !== 'stub'),
-  strict: false,
+const flags = benchOptions(import.meta.main, {
+  rounds: '3',
+  payments: '10000',
+  concurrency: '64',
+  profile: undefined,
 });
 
 /** One partner takes at most 10,000 calls a second, 5,000 payments; with several the engine is the limit, not that budget. */

@@ -6,22 +6,20 @@
  *     node bench/growth.ts [--payments 10000000] [--small 10000] [--rounds 3] [--seconds 5]
  */
 import { randomBytes } from 'node:crypto';
-import { parseArgs } from 'node:util';
 import { ensureDatabase, migrate, openDatabase } from '@duebridge/runtime';
 import { testServer } from '@duebridge/runtime/testing';
 import { migrations } from '../packages/platform/src/migrations.ts';
+import { benchOptions } from './options.ts';
 import { driveKit, prepareKit } from './accept.ts';
 import { driveIn, startStub } from './drive.ts';
 import { ratios, report } from './report.ts';
 
-const { values: flags } = parseArgs({
-  options: {
-    payments: { type: 'string', default: '10000000' },
-    small: { type: 'string', default: '10000' },
-    rounds: { type: 'string', default: '3' },
-    seconds: { type: 'string', default: '5' },
-    drive: { type: 'string', default: '5000' },
-  },
+const flags = benchOptions(import.meta.main, {
+  payments: '10000000',
+  small: '10000',
+  rounds: '3',
+  seconds: '5',
+  drive: '5000',
 });
 const sizes = { small: Number(flags.small), large: Number(flags.payments) };
 /** Rows of one INSERT while filling: seconds each. */

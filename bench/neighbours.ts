@@ -5,7 +5,6 @@
  *
  *     node bench/neighbours.ts [--rounds 3] [--rate 40] [--seconds 6] [--only hanging]
  */
-import { parseArgs } from 'node:util';
 import { openDatabase, systemClock } from '@duebridge/runtime';
 import {
   scriptedPartner,
@@ -14,15 +13,14 @@ import {
   type EngineRig,
 } from '../packages/platform/src/engine/testing.ts';
 import type { Engine } from '../packages/platform/src/engine/engine.ts';
+import { benchOptions, chosenOf } from './options.ts';
 import { quantile, report, spread } from './report.ts';
 
-const { values: flags } = parseArgs({
-  options: {
-    rounds: { type: 'string', default: '3' },
-    rate: { type: 'string', default: '40' },
-    seconds: { type: 'string', default: '6' },
-    only: { type: 'string' },
-  },
+const flags = benchOptions(import.meta.main, {
+  rounds: '3',
+  rate: '40',
+  seconds: '6',
+  only: undefined,
 });
 const PARTNERS = 10;
 /** Intervals as in production. */
@@ -207,8 +205,9 @@ async function stream(trouble: Trouble | undefined): Promise<number[]> {
   }
 }
 
+const chosen = chosenOf(flags.only, Object.keys(TROUBLES));
 for (const [name, trouble] of Object.entries(TROUBLES)) {
-  if (flags.only !== undefined && flags.only !== name) continue;
+  if (!chosen.includes(name)) continue;
   const [p50s, p99s, added]: [number[], number[], number[]] = [[], [], []];
   for (let round = 1; round <= Number(flags.rounds); round += 1) {
     const calm = await stream(undefined);

@@ -7,15 +7,15 @@ import { createSecretKey, randomBytes } from 'node:crypto';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { parseArgs } from 'node:util';
 import { startPlatform } from '@duebridge/platform';
 import { ensureDatabase, openDatabase, silentLog, startEmbeddedPostgres } from '@duebridge/runtime';
 import { emailDigest } from '../packages/platform/src/checkout/secrets.ts';
 import { openSealer } from '../packages/platform/src/partners/seal.ts';
 import { fillTables, pagesOf } from '../packages/platform/src/store/testing.ts';
+import { benchOptions } from './options.ts';
 
 const LIMIT_MS = 300;
-const { values } = parseArgs({ options: { payments: { type: 'string', default: '1000000' } } });
+const values = benchOptions(import.meta.main, { payments: '1000000' });
 const count = Number(values.payments);
 
 const directory = await mkdtemp(join(tmpdir(), 'duebridge-bench-operate-'));

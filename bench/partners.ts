@@ -8,7 +8,6 @@
  */
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
-import { parseArgs } from 'node:util';
 import {
   isMainThread,
   MessageChannel,
@@ -27,15 +26,14 @@ import {
 import { Shares, type Demand } from '../packages/platform/src/engine/shares.ts';
 import { closeBatches } from '../packages/platform/src/reconciliation/batch.ts';
 import { migrations } from '../packages/platform/src/migrations.ts';
+import { benchOptions } from './options.ts';
 import { quantile, report, spread } from './report.ts';
 
-const { values: flags } = parseArgs({
-  options: {
-    partners: { type: 'string', default: '5000' },
-    busy: { type: 'string', default: '1000' },
-    workers: { type: 'string', default: '20' },
-    rounds: { type: 'string', default: '5' },
-  },
+const flags = benchOptions(import.meta.main, {
+  partners: '5000',
+  busy: '1000',
+  workers: '20',
+  rounds: '5',
 });
 const [partners, busy, workers, rounds] = [
   flags.partners,

@@ -14,7 +14,6 @@
  *     node bench/peers.ts [--rounds 3] [--payments 2000] [--concurrency 64] [--only loop,pg-boss]
  */
 import { randomBytes } from 'node:crypto';
-import { parseArgs } from 'node:util';
 import { DBOS } from '@dbos-inc/dbos-sdk';
 import { ensureDatabase } from '@duebridge/runtime';
 import { testServer } from '@duebridge/runtime/testing';
@@ -24,16 +23,15 @@ import { BackendPostgres } from 'openworkflow/postgres';
 import { PgBoss } from 'pg-boss';
 import pg from 'pg';
 import { Pool } from 'undici';
+import { benchOptions, chosenOf } from './options.ts';
 import { bare, drive, startStub } from './drive.ts';
 import { ratios, report } from './report.ts';
 
-const { values: flags } = parseArgs({
-  options: {
-    rounds: { type: 'string', default: '3' },
-    payments: { type: 'string', default: '2000' },
-    concurrency: { type: 'string', default: '64' },
-    only: { type: 'string' },
-  },
+const flags = benchOptions(import.meta.main, {
+  rounds: '3',
+  payments: '2000',
+  concurrency: '64',
+  only: undefined,
 });
 const payments = Number(flags.payments);
 const concurrency = Number(flags.concurrency);
@@ -251,7 +249,7 @@ process.on('unhandledRejection', (error) => console.log(`  afterwards: ${String(
 const contenders: Readonly<Record<string, Contender>> = {
   loop,
   graphile: graphile(false),
-  'graphile, local queue': graphile(true),
+  'graphile-local': graphile(true),
   'pg-boss': pgBoss,
   openworkflow: openWorkflow,
   dbos,
@@ -270,12 +268,12 @@ try {
     rates.set(name, [...(rates.get(name) ?? []), rate]);
     console.log(`  ${name}: ${Math.round(rate)}/s`);
   };
-  const only = flags.only?.split(',');
+  const chosen = chosenOf(flags.only, Object.keys(contenders));
   for (let round = 1; round <= Number(flags.rounds); round += 1) {
     console.log(`round ${round}`);
     note('bare', await bare(stub.url, payments, concurrency));
     for (const [name, contender] of Object.entries(contenders)) {
-      if (only !== undefined && !only.includes(name)) continue;
+      if (!chosen.includes(name)) continue;
       const pool = new Pool(stub.url, { connections: concurrency });
       const call = async (method: 'PUT' | 'GET', id: string): Promise<void> => {
         const answer = await pool.request({

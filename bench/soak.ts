@@ -10,7 +10,6 @@ import { fork } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import { readFileSync, writeFileSync } from 'node:fs';
-import { parseArgs } from 'node:util';
 import {
   createServer,
   importAccounts,
@@ -21,17 +20,11 @@ import {
 import { ensureDatabase, systemClock } from '@duebridge/runtime';
 import { testServer } from '@duebridge/runtime/testing';
 import pg from 'pg';
+import { benchOptions } from './options.ts';
 import { groundIn } from './drive.ts';
 import { quantile, report } from './report.ts';
 
-const { values: flags } = parseArgs({
-  options: {
-    minutes: { type: 'string', default: '60' },
-    rate: { type: 'string', default: '200' },
-    out: { type: 'string' },
-  },
-  strict: false,
-});
+const flags = benchOptions(import.meta.main, { minutes: '60', rate: '200', out: undefined });
 const EVERY_MS = 10_000;
 
 interface Sample {

@@ -6,10 +6,11 @@ import { execFile } from 'node:child_process';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { parseArgs, promisify } from 'node:util';
+import { promisify } from 'node:util';
+import { benchOptions } from './options.ts';
 import { report, spread } from './report.ts';
 
-const { values: flags } = parseArgs({ options: { rounds: { type: 'string', default: '5' } } });
+const flags = benchOptions(import.meta.main, { rounds: '5' });
 const rounds = Number(flags.rounds);
 const root = join(import.meta.dirname, '..');
 const run = promisify(execFile);

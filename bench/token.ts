@@ -12,23 +12,16 @@ import { once } from 'node:events';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { parseArgs } from 'node:util';
 import { ensureDatabase, silentLog } from '@duebridge/runtime';
 import { testServer } from '@duebridge/runtime/testing';
 import pg from 'pg';
 import { Pool } from 'undici';
 import { tokenRequest } from '../packages/platform/src/checkout/testing.ts';
 import { startPlatform } from '../packages/platform/src/server.ts';
+import { benchOptions } from './options.ts';
 import { quantile, ratios, report, spread } from './report.ts';
 
-const { values: flags } = parseArgs({
-  options: {
-    rounds: { type: 'string', default: '3' },
-    seconds: { type: 'string', default: '5' },
-    connections: { type: 'string', default: '128' },
-  },
-  strict: false,
-});
+const flags = benchOptions(import.meta.main, { rounds: '3', seconds: '5', connections: '128' });
 
 interface Served {
   readonly url: string;
