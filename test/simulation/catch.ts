@@ -1,7 +1,7 @@
 /**
  * Runs worlds over code with a planted bug until one is caught, for each bug named: one line of JSON a bug.
  *
- *   node test/simulation/catch.ts --bugs 0,2,4 --seeds 60 [--from-start]
+ *   node test/simulation/catch.ts --bugs 0,2,4 [--seeds 60] [--from-start]
  *
  * The world in which a bug was caught before is tried first, unless `--from-start` is given: then worlds are tried from seed 1, which
  * shows how quickly an unknown bug would be found.
@@ -9,12 +9,12 @@
 import { parseArgs } from 'node:util';
 import { SimulatedPostgres } from './database.ts';
 import { withBug } from './plant.ts';
-import { PLANTED } from './planted.ts';
+import { MAX_WORLDS, PLANTED } from './planted.ts';
 
 const { values: options } = parseArgs({
   options: {
     bugs: { type: 'string', default: '' },
-    seeds: { type: 'string', default: '60' },
+    seeds: { type: 'string', default: String(MAX_WORLDS) },
     'from-start': { type: 'boolean', default: false },
   },
 });
