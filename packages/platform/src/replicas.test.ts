@@ -1,8 +1,9 @@
 import assert from 'node:assert/strict';
 import { randomBytes } from 'node:crypto';
 import test, { after } from 'node:test';
+import { setImmediate } from 'node:timers/promises';
 import type { FlowPayment } from '@duebridge/contract';
-import { silentLog } from '@duebridge/runtime';
+import { silentLog, systemClock, type Clock } from '@duebridge/runtime';
 import { bearer, startTestPartner, startTestPlatform } from './checkout/testing.ts';
 import { startPlatform } from './server.ts';
 
@@ -102,4 +103,30 @@ test('a key revoked at one replica is refused at the other within five seconds [
       setTimeout(resolve, 50);
     });
   }
+});
+
+test('a platform that has stopped leaves no timer that would keep its process alive [LV5]', async () => {
+  let waiting = 0;
+  const clock: Clock = {
+    ...systemClock,
+    async sleep(ms, signal) {
+      waiting += 1;
+      await systemClock.sleep(ms, signal);
+      waiting -= 1;
+    },
+  };
+  const replica = await startPlatform({
+    ...secrets,
+    port: 0,
+    adminPort: 0,
+    databaseUrl: here.database.url,
+    allowPrivateAddresses: true,
+    log: silentLog,
+    clock,
+  });
+  assert.ok(waiting > 0, 'the clock is not used');
+  await replica.stop();
+  // An aborted sleep ends in a turn of its own.
+  await setImmediate();
+  assert.equal(waiting, 0);
 });

@@ -343,7 +343,10 @@ export function openBulkRuns(options: {
         }
         await clock.sleep(LOOK_EVERY_MS, AbortSignal.any([signal, wake.signal]));
       }
-      await Promise.race([Promise.all(driven.values()), clock.sleep(STOP_MS)]);
+      // Ended as soon as the acts have, because a timer that is left would keep the process alive.
+      const limit = new AbortController();
+      await Promise.race([Promise.all(driven.values()), clock.sleep(STOP_MS, limit.signal)]);
+      limit.abort();
     },
   };
 }
