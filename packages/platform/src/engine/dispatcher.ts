@@ -520,7 +520,7 @@ export class Dispatcher {
     if (this.#ended || !this.#lease.holds()) return 'forget';
     const event = await this.#call(payment, partner, call);
     free();
-    return this.#apply(payment, partner, event, true);
+    return this.#apply(payment, partner, event, true, call.sent);
   }
 
   async #call(
@@ -531,14 +531,15 @@ export class Dispatcher {
     const { queue } = payment;
     const order = orderOf(payment);
     const calls = this.#callOptions(queue);
+    const now = this.#options.clock.monotonic();
     if (nextStep(payment) === 'submit') {
+      running.sent = { kind: 'submit', at: now };
       const call = { signal: this.#calls.signal, running };
       return submit(calls, partner, order, call, () => this.#reached('after_put'));
     }
-    const now = this.#options.clock.monotonic();
     const waits = now - payment.acceptedAt < WAITING_AGE_MS && this.#canWait(queue, partner);
+    running.sent = { kind: waits ? 'waiting_read' : 'poll', at: now };
     if (waits) {
-      running.waits = true;
       queue.waiting += 1;
       queue.askedToWaitAt = now;
     }
@@ -588,6 +589,7 @@ export class Dispatcher {
     partner: Partner | undefined,
     event: PaymentEvent,
     partnerIsOpen: boolean,
+    sent?: RunningCall['sent'],
   ): Promise<number | 'forget'> {
     const { clock, client } = this.#options;
     const { queue } = payment;
@@ -604,8 +606,7 @@ export class Dispatcher {
       workedAt: Math.floor(queue.workedAt),
     });
     if (partner !== undefined && decision.signal !== undefined) {
-      const startedAt = 'facts' in event ? event.facts.startedAt : undefined;
-      await this.#heed(payment, partner, decision.signal, startedAt);
+      this.#heed(payment, partner, decision.signal, sent);
     }
     for (const kind of decision.breaches) this.#breach(payment, kind);
     if (decision.resetConnections === true && partner !== undefined) client.reset(partner);
@@ -698,19 +699,19 @@ export class Dispatcher {
   }
 
   /** Acts on what an answer says about the partner as a whole. */
-  async #heed(
+  #heed(
     { queue }: ActivePayment,
     partner: Partner,
     signal: PartnerSignal,
-    startedAt: number | undefined,
-  ): Promise<void> {
+    sent: RunningCall['sent'],
+  ): void {
     const { clock, log, registry } = this.#options;
     const { partner_id } = queue;
     const { workerId } = this.#lease;
     const now = clock.monotonic();
     switch (signal.kind) {
       case 'works':
-        if (queue.succeeded(now, startedAt)) {
+        if (queue.succeeded(now, sent)) {
           // Payments that failed because of the partner are due at once; a payment that failed by itself keeps its delay.
           queue.forgive((one) => {
             if (one.ownFaults > 0) return 'retry';

@@ -168,19 +168,20 @@ const ASK_TO_WAIT_AGAIN_MS = 10 * 60_000;
 const SLOWED_FROM = 10;
 
 /**
- * A call hangs when it takes longer than this, and several times as long as a call that was answered after it. It then gives up its
- * place if others wait for it: it is tried again among the retries, with its full time.
+ * A call hangs when it takes longer than this, and several times as long as a call of its kind that was sent after it and answered.
+ * It then gives up its place if others wait for it: it is tried again among the retries, with its full time.
  */
 const HUNG_MS = 1_000;
 const HUNG_TIMES = 4;
 
+/** What a call asks. Many partners take far longer to make a payment than to read one, so calls are compared within their kind. */
+export type CallKind = 'submit' | 'poll' | 'waiting_read';
+
 /** A call under way. */
 export interface RunningCall {
   readonly lane: QueueLane;
-  /** Monotonic milliseconds. */
-  readonly startedAt: number;
-  /** The partner was asked to hold its answer back. */
-  waits: boolean;
+  /** What was sent, and its monotonic time; undefined while the call is being prepared. */
+  sent: { readonly kind: CallKind; readonly at: number } | undefined;
   /** Ends the call as if its time were up; set while the request is under way. */
   giveUp: (() => void) | undefined;
 }
@@ -258,9 +259,12 @@ export class PartnerQueue<T extends Due> {
   /** The one of them that has been given up and has not ended yet, and when the last was given up. */
   #givenUp: RunningCall | undefined;
   #gaveUpAt = Number.NEGATIVE_INFINITY;
-  /** Of the calls that were answered normally, the one that started last. */
-  #lastStartedAt = Number.NEGATIVE_INFINITY;
-  #lastTookMs = 0;
+  /** By kind, the call that was sent last among those that were answered normally. */
+  readonly #lastAnswered: Record<CallKind, { readonly sentAt: number; readonly tookMs: number }> = {
+    submit: { sentAt: Number.NEGATIVE_INFINITY, tookMs: 0 },
+    poll: { sentAt: Number.NEGATIVE_INFINITY, tookMs: 0 },
+    waiting_read: { sentAt: Number.NEGATIVE_INFINITY, tookMs: 0 },
+  };
   /** A refusal put the queue on trial: the next one confirms the hold. */
   #isSuspected = false;
   /** Calls chosen while payments fail. */
@@ -380,13 +384,18 @@ export class PartnerQueue<T extends Due> {
     );
     if (waiting.length === 0) return full;
     const call = this.#oldest(
-      ({ lane, waits, giveUp }) =>
-        giveUp !== undefined && !waits && lane !== 'retry' && (isFull || waiting.includes(lane)),
+      ({ lane, sent, giveUp }) =>
+        giveUp !== undefined &&
+        sent?.kind !== 'waiting_read' &&
+        lane !== 'retry' &&
+        (isFull || waiting.includes(lane)),
     );
-    if (call === undefined) return full;
-    let at = call.startedAt + Math.max(HUNG_MS, HUNG_TIMES * this.#lastTookMs);
+    if (call?.sent === undefined) return full;
+    const { sent } = call;
+    const answered = this.#lastAnswered[sent.kind];
+    let at = sent.at + Math.max(HUNG_MS, HUNG_TIMES * answered.tookMs);
     // If no later call was answered, all may hang: then one place at a time is used to find out.
-    if (call.startedAt >= this.#lastStartedAt) at = Math.max(at, this.#gaveUpAt + HUNG_MS);
+    if (sent.at >= answered.sentAt) at = Math.max(at, this.#gaveUpAt + HUNG_MS);
     if (at > now) return { kind: 'full', until: Math.min(at, until ?? at), short };
     this.#givenUp = call;
     this.#gaveUpAt = now;
@@ -450,13 +459,13 @@ export class PartnerQueue<T extends Due> {
   }
 
   /**
-   * Records a normal answer of the partner to a call that left at `startedAt`. True when it had been down or held: payments that failed because of it are then due at once.
+   * Records a normal answer of the partner, to what was `sent`. True when it had been down or held: payments that failed because of it
+   * are then due at once.
    */
-  succeeded(now: number, startedAt: number = now): boolean {
+  succeeded(now: number, sent?: RunningCall['sent']): boolean {
     const was = this.onTrial;
-    if (startedAt >= this.#lastStartedAt) {
-      this.#lastStartedAt = startedAt;
-      this.#lastTookMs = now - startedAt;
+    if (sent !== undefined && sent.at >= this.#lastAnswered[sent.kind].sentAt) {
+      this.#lastAnswered[sent.kind] = { sentAt: sent.at, tookMs: now - sent.at };
     }
     this.#answersAt(now).normal += 1;
     this.#heldUntil = 0;
@@ -629,7 +638,7 @@ export class PartnerQueue<T extends Due> {
   }
 
   #start(now: number, lane: QueueLane): RunningCall {
-    const call: RunningCall = { lane, startedAt: now, waits: false, giveUp: undefined };
+    const call: RunningCall = { lane, sent: undefined, giveUp: undefined };
     this.#running.add(call);
     this.#tokens -= 1;
     this.inFlight += 1;

@@ -446,8 +446,8 @@ test('payments that keep failing get at most a quarter of the concurrent calls',
   assert.equal(turn.item.name, 'new');
 });
 
-/** Fills a queue with calls that never end; returns what they are given up with. */
-function hungQueue(): { queue: PartnerQueue<Item>; givenUp: number[] } {
+/** Fills a queue with PUTs that start after a second, are sent at `sentAt` and never end; returns those that are given up. */
+function hungQueue(sentAt = 1_000): { queue: PartnerQueue<Item>; givenUp: number[] } {
   const queue = openQueue();
   queue.rate = 10_000;
   const givenUp: number[] = [];
@@ -455,6 +455,7 @@ function hungQueue(): { queue: PartnerQueue<Item>; givenUp: number[] } {
   for (let running = 0; ; running += 1) {
     const turn = queue.take(1_000, all);
     if (turn.kind !== 'start') break;
+    turn.call.sent = { kind: 'submit', at: sentAt };
     turn.call.giveUp = () => {
       givenUp.push(running);
       queue.ended(turn.call);
@@ -484,15 +485,31 @@ test('calls that hang in every place give up one a second, to find out whether t
 
 test('once a later call was answered, each call that hangs gives up its place to whatever waits', () => {
   const { queue, givenUp } = hungQueue();
-  queue.succeeded(1_600, 1_500);
+  queue.succeeded(1_600, { kind: 'submit', at: 1_500 });
   assert.equal(passTime(queue, 2_000).length, 8);
   assert.equal(givenUp.length, 8);
+});
+
+test('a partner that takes long for a PUT and answers polls at once keeps its PUTs', () => {
+  const { queue, givenUp } = hungQueue();
+  queue.succeeded(1_600, { kind: 'poll', at: 1_580 });
+  assert.equal(passTime(queue, 2_500).length, 1, 'a quick poll says nothing about a PUT');
+  queue.succeeded(3_000, { kind: 'submit', at: 1_000 });
+  queue.succeeded(3_020, { kind: 'poll', at: 3_000 });
+  assert.deepEqual(passTime(queue, 8_999), []);
+  assert.equal(givenUp.length, 1);
+});
+
+test('the time in which a call waits for our own database is not the partner’s', () => {
+  const { queue, givenUp } = hungQueue(5_000);
+  passTime(queue, 5_999);
+  assert.deepEqual(givenUp, []);
 });
 
 test('a partner that is slow for everybody keeps its calls, and nothing is given up that nobody waits for', () => {
   const slow = hungQueue();
   // A later call was answered after five seconds.
-  slow.queue.succeeded(6_500, 1_500);
+  slow.queue.succeeded(6_500, { kind: 'submit', at: 1_500 });
   assert.deepEqual(passTime(slow.queue, 20_000), []);
   const idle = openQueue();
   idle.push(item('hung'), 'submit');
