@@ -63,7 +63,7 @@ export const BulkRun = Type.Object({
   actor: Type.String({ description: 'Who planned it. Nobody else may start or continue it.' }),
   reason: Type.Union([Type.String(), Type.Null()]),
   state: Type.Enum([...BULK_RUN_STATES]),
-  told: Type.String({ description: 'Why it stopped by itself; otherwise empty.' }),
+  note: Type.String({ description: 'Why it stopped by itself; otherwise empty.' }),
   planned_at: instant('Database time.'),
   started_at: Type.Union([Type.String(), Type.Null()]),
   ended_at: Type.Union([Type.String(), Type.Null()]),
@@ -80,8 +80,8 @@ export const BulkItem = Type.Object({
   platform_payment_id: PlatformPaymentId,
   partner_id: Type.Union([PartnerId, Type.Null()]),
   amount_in_cents: Type.Union([Type.Integer(), Type.Null()]),
-  state: Type.Enum(['waiting', 'asking', 'done', 'refused']),
-  told: Type.String({ description: 'What would happen; once it is done or refused, what did.' }),
+  state: Type.Enum(['waiting', 'acting', 'done', 'refused']),
+  note: Type.String({ description: 'What would happen; once it is done or refused, what did.' }),
 });
 export type BulkItem = Static<typeof BulkItem>;
 

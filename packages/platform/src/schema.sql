@@ -82,12 +82,12 @@ CREATE TABLE duebridge_platform.bulk_items (
   partner_id text,
   amount_in_cents bigint,
   state text NOT NULL,
-  told text NOT NULL,
-  asked_at timestamp with time zone,
+  note text NOT NULL,
+  marked_at timestamp with time zone,
   CONSTRAINT bulk_items_pkey PRIMARY KEY (run_id, place),
   CONSTRAINT bulk_items_run_id_fkey FOREIGN KEY (run_id) REFERENCES duebridge_platform.bulk_runs(run_id) ON DELETE CASCADE,
   CONSTRAINT bulk_items_place_check CHECK ((place >= 0)),
-  CONSTRAINT bulk_items_state_check CHECK ((state = ANY (ARRAY['waiting'::text, 'asking'::text, 'done'::text, 'refused'::text])))
+  CONSTRAINT bulk_items_state_check CHECK ((state = ANY (ARRAY['waiting'::text, 'acting'::text, 'done'::text, 'refused'::text])))
 );
 
 CREATE TABLE duebridge_platform.bulk_runs (
@@ -96,7 +96,7 @@ CREATE TABLE duebridge_platform.bulk_runs (
   actor text NOT NULL,
   reason text,
   state text NOT NULL,
-  told text NOT NULL DEFAULT ''::text,
+  note text NOT NULL DEFAULT ''::text,
   planned_at timestamp with time zone NOT NULL,
   started_at timestamp with time zone,
   ended_at timestamp with time zone,

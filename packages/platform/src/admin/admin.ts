@@ -338,7 +338,7 @@ export function mountAdmin(app: FastifyInstance, dependencies: AdminDependencies
     bulkRuns.stop(params.run_id, who(request).actor),
   );
   serve(routes.continue_bulk_run, ({ params, request }) =>
-    bulkRuns.resume(params.run_id, who(request).actor),
+    bulkRuns.continue(params.run_id, who(request).actor),
   );
 
   // Batches and differences --------------------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ import {
   type BulkRunDetail,
 } from '@duebridge/contract';
 import { messageOf, sql, type Clock, type Database, type Log } from '@duebridge/runtime';
-import { auditOfPayment, note } from '../store/audit.ts';
+import { note as noteInAudit } from '../store/audit.ts';
 import { listPayments, type PaymentFilter } from '../store/payment-search.ts';
 
 /** What a run does; given by the admin API, so that a run does what a single call does. */
@@ -48,7 +48,7 @@ export interface BulkRuns {
   /** Throws Refusal NOT_FOUND, or CONFLICT when it does not run. */
   stop(run_id: string, actor: string): Promise<BulkRun>;
   /** Throws Refusal NOT_FOUND, or CONFLICT when it was not stopped, or planned by another operator. */
-  resume(run_id: string, actor: string): Promise<BulkRun>;
+  continue(run_id: string, actor: string): Promise<BulkRun>;
   /** Drives runs until `signal` aborts, and then a few seconds for the payments under way. Never rejects. */
   drive(signal: AbortSignal): Promise<void>;
 }
@@ -68,7 +68,7 @@ const STOP_MS = 5_000;
 const MAX_LISTED = 100;
 const KEPT_DAYS = 180;
 
-const RUN_COLUMNS = `run_id, act, actor, reason, state, told, planned_at, started_at, ended_at, payments, amount_in_cents, done, refused`;
+const RUN_COLUMNS = `run_id, act, actor, reason, state, note, planned_at, started_at, ended_at, payments, amount_in_cents, done, refused`;
 
 const removeStatement = sql(
   'bulk_remove',
@@ -81,9 +81,9 @@ const planStatement = sql(
 );
 const planItemsStatement = sql(
   'bulk_plan_items',
-  `INSERT INTO duebridge_platform.bulk_items (run_id, place, platform_payment_id, partner_id, amount_in_cents, state, told)
-   SELECT $1, u.place, u.id, u.partner_id, u.cents, u.state, u.told
-     FROM unnest($2::int[], $3::text[], $4::text[], $5::bigint[], $6::text[], $7::text[]) AS u (place, id, partner_id, cents, state, told)`,
+  `INSERT INTO duebridge_platform.bulk_items (run_id, place, platform_payment_id, partner_id, amount_in_cents, state, note)
+   SELECT $1, u.place, u.id, u.partner_id, u.cents, u.state, u.note
+     FROM unnest($2::int[], $3::text[], $4::text[], $5::bigint[], $6::text[], $7::text[]) AS u (place, id, partner_id, cents, state, note)`,
 );
 const listStatement = sql(
   'bulk_list',
@@ -95,7 +95,7 @@ const oneStatement = sql(
 );
 const itemsStatement = sql(
   'bulk_items',
-  `SELECT place, platform_payment_id, partner_id, amount_in_cents, state, told FROM duebridge_platform.bulk_items
+  `SELECT place, platform_payment_id, partner_id, amount_in_cents, state, note FROM duebridge_platform.bulk_items
     WHERE run_id = $1 AND place >= $2 ORDER BY place LIMIT $3`,
 );
 const startStatement = sql(
@@ -105,11 +105,11 @@ const startStatement = sql(
 );
 const stopStatement = sql(
   'bulk_stop',
-  `UPDATE duebridge_platform.bulk_runs SET state = 'stopped', told = $2 WHERE run_id = $1 AND state = 'running' RETURNING ${RUN_COLUMNS}`,
+  `UPDATE duebridge_platform.bulk_runs SET state = 'stopped', note = $2 WHERE run_id = $1 AND state = 'running' RETURNING ${RUN_COLUMNS}`,
 );
-const resumeStatement = sql(
-  'bulk_resume',
-  `UPDATE duebridge_platform.bulk_runs SET state = 'running', told = ''
+const continueStatement = sql(
+  'bulk_continue',
+  `UPDATE duebridge_platform.bulk_runs SET state = 'running', note = ''
     WHERE run_id = $1 AND actor = $2 AND state = 'stopped' RETURNING ${RUN_COLUMNS}`,
 );
 const waitingStatement = sql(
@@ -127,23 +127,35 @@ const releaseStatement = sql(
   'bulk_release',
   `UPDATE duebridge_platform.bulk_runs SET driver = NULL, driven_until = NULL WHERE run_id = $1 AND driver = $2`,
 );
-/** A payment that was being asked about when its process ended comes first. */
+/** A payment that was marked when its process ended comes first. */
 const nextStatement = sql(
   'bulk_next',
-  `SELECT place, platform_payment_id, state, asked_at FROM duebridge_platform.bulk_items
-    WHERE run_id = $1 AND state IN ('asking', 'waiting') ORDER BY state, place LIMIT 1`,
+  `SELECT place, platform_payment_id, state, marked_at FROM duebridge_platform.bulk_items
+    WHERE run_id = $1 AND state IN ('acting', 'waiting') ORDER BY state, place LIMIT 1`,
 );
+/** Marks a payment before it is acted on. No row: the run was stopped, or another process drives it by now. */
 const markStatement = sql(
   'bulk_mark',
-  `UPDATE duebridge_platform.bulk_items SET state = 'asking', asked_at = now() WHERE run_id = $1 AND place = $2 AND state = 'waiting'`,
+  `UPDATE duebridge_platform.bulk_items SET state = 'acting', marked_at = now()
+    WHERE run_id = $1 AND place = $2 AND state = 'waiting'
+      AND EXISTS (SELECT 1 FROM duebridge_platform.bulk_runs WHERE run_id = $1 AND state = 'running' AND driver = $3)
+   RETURNING marked_at`,
+);
+/** Whether the audit of a payment holds an act of this run since the payment was marked. */
+const actedStatement = sql(
+  'bulk_acted',
+  // The line of a payment that two persons closed names the first as its actor.
+  `SELECT 1 FROM duebridge_platform.audit
+    WHERE platform_payment_id = $1 AND at >= $2 AND event = ANY ($3) AND detail->>'reason' = $4
+      AND $5::text IN (actor, detail->>'approved_by') LIMIT 1`,
 );
 const countStatement = sql(
   'bulk_count',
   `UPDATE duebridge_platform.bulk_runs SET done = done + $3, refused = refused + $4 WHERE run_id = $1 AND driver = $2 RETURNING 1`,
 );
-const tellStatement = sql(
-  'bulk_tell',
-  `UPDATE duebridge_platform.bulk_items SET state = $3, told = $4 WHERE run_id = $1 AND place = $2 AND state = 'asking'`,
+const resultStatement = sql(
+  'bulk_result',
+  `UPDATE duebridge_platform.bulk_items SET state = $3, note = $4 WHERE run_id = $1 AND place = $2 AND state = 'acting'`,
 );
 const endStatement = sql(
   'bulk_end',
@@ -159,11 +171,17 @@ const EVENTS: Readonly<Record<BulkAct, readonly string[]>> = {
   close: ['payment_ended', 'review_close_requested'],
 };
 
+/** What is noted at a payment whose act is found in its audit. */
+const DONE_EARLIER = {
+  state: 'done',
+  note: 'Done earlier in this run; its audit says how',
+} as const;
+
 interface NextItem {
   readonly place: number;
   readonly platform_payment_id: string;
-  readonly state: 'asking' | 'waiting';
-  readonly asked_at: string | null;
+  readonly state: 'acting' | 'waiting';
+  readonly marked_at: string | null;
 }
 
 /** Opens the runs. Call `drive` once. */
@@ -203,9 +221,9 @@ export function openBulkRuns(options: {
     const changed = await database.transaction(async (tx) => {
       const [run] = await tx.query<BulkRun>(statement, [run_id, ...values]);
       if (run === undefined) return undefined;
-      const { act, payments, reason, done, refused, told } = run;
-      const detail = { run_id, act, payments, done, refused, reason, ...(told && { told }) };
-      await note(tx, { actor, event, detail });
+      const { act, payments, reason, done, refused, note } = run;
+      const detail = { run_id, act, payments, done, refused, reason, ...(note && { note }) };
+      await noteInAudit(tx, { actor, event, detail });
       return run;
     });
     if (changed === undefined) {
@@ -215,26 +233,33 @@ export function openBulkRuns(options: {
     return changed;
   };
   const notYours = (run: BulkRun, actor: string, otherwise: string): string =>
-    run.actor === actor ? otherwise : `Only ${run.actor}, who planned it, can go on with it`;
+    run.actor === actor ? otherwise : `Only ${run.actor}, who planned it, can continue it`;
 
-  /** Acts on one payment, and says what came of it. Throws what is no refusal: the item stays marked then. */
-  const actOn = async (run: BulkRun, item: NextItem): Promise<Pick<BulkItem, 'state' | 'told'>> => {
+  const wasActedOn = async (run: BulkRun, item: NextItem): Promise<boolean> => {
+    const { platform_payment_id, marked_at } = item;
+    const values = [platform_payment_id, marked_at, EVENTS[run.act], run.reason, run.actor];
+    return (await database.query(actedStatement, values)).length > 0;
+  };
+
+  /** Acts on one marked payment, and returns what came of it. Throws what is no refusal: the payment stays marked then. */
+  const actOn = async (run: BulkRun, item: NextItem): Promise<Pick<BulkItem, 'state' | 'note'>> => {
     const { act, actor } = run;
     const { platform_payment_id: id } = item;
     const reason = run.reason ?? '';
-    if (item.state === 'asking' && (await isInAudit(database, run, item))) {
-      return { state: 'done', told: 'It was done; the process ended before it could say so.' };
-    }
+    if (item.state === 'acting' && (await wasActedOn(run, item))) return DONE_EARLIER;
     for (let tries = 1; ; tries += 1) {
       try {
-        return { state: 'done', told: await acts.act(act, id, reason, actor) };
+        return { state: 'done', note: await acts.act(act, id, reason, actor) };
       } catch (error) {
         if (!(error instanceof Refusal)) throw error;
         // A partner that does not answer now may do so in a moment; nothing was changed.
-        if (error.code !== 'PARTNER_UNREACHABLE' || tries === MAX_TRIES) {
-          return { state: 'refused', told: error.message };
+        if (error.code === 'PARTNER_UNREACHABLE' && tries < MAX_TRIES) {
+          await clock.sleep(AGAIN_MS);
+          continue;
         }
-        await clock.sleep(AGAIN_MS);
+        // Another process may have held the lease and acted meanwhile: then the audit holds the act of this run.
+        if (await wasActedOn(run, item)) return DONE_EARLIER;
+        return { state: 'refused', note: error.message };
       }
     }
   };
@@ -244,24 +269,30 @@ export function openBulkRuns(options: {
     const [run] = await database.query<BulkRun>(holdStatement, [run_id, driver]);
     if (run === undefined) return false;
     if (!(await acts.mayAct(run.actor))) {
-      const told = `${run.actor} may not act any more`;
-      await change(run_id, run.actor, 'bulk_run_stopped', stopStatement, [told], () => told);
+      const why = `${run.actor} may not act any more`;
+      await change(run_id, run.actor, 'bulk_run_stopped', stopStatement, [why], () => why);
       return false;
     }
-    const [item] = await database.query<NextItem>(nextStatement, [run_id]);
+    let [item] = await database.query<NextItem>(nextStatement, [run_id]);
     if (item === undefined) {
       const gone = (): string => 'it was stopped';
       await change(run_id, run.actor, 'bulk_run_ended', endStatement, [driver], gone);
       return false;
     }
-    if (item.state === 'waiting') await database.query(markStatement, [run_id, item.place]);
-    const { state, told } = await actOn(run, item);
+    if (item.state === 'waiting') {
+      const values = [run_id, item.place, driver];
+      const [mark] = await database.query<Pick<NextItem, 'marked_at'>>(markStatement, values);
+      // The next step tells whether the run is still ours.
+      if (mark === undefined) return true;
+      item = { ...item, ...mark };
+    }
+    const { state, note } = await actOn(run, item);
     return database.transaction(async (tx) => {
       const counts = state === 'done' ? [1, 0] : [0, 1];
       const held = await tx.query(countStatement, [run_id, driver, ...counts]);
       // Another process has the run now; it finds in the audit what was done here.
       if (held.length === 0) return false;
-      await tx.query(tellStatement, [run_id, item.place, state, told]);
+      await tx.query(resultStatement, [run_id, item.place, state, note]);
       return true;
     });
   };
@@ -323,9 +354,16 @@ export function openBulkRuns(options: {
         notYours(run, actor, 'The run was started already'),
       ),
     stop: (run_id, actor) =>
-      change(run_id, actor, 'bulk_run_stopped', stopStatement, [''], () => 'The run does not run'),
-    resume: (run_id, actor) =>
-      change(run_id, actor, 'bulk_run_continued', resumeStatement, [actor], (run) =>
+      change(
+        run_id,
+        actor,
+        'bulk_run_stopped',
+        stopStatement,
+        [''],
+        () => 'The run is not running',
+      ),
+    continue: (run_id, actor) =>
+      change(run_id, actor, 'bulk_run_continued', continueStatement, [actor], (run) =>
         notYours(run, actor, 'The run was not stopped'),
       ),
     async drive(signal) {
@@ -349,23 +387,6 @@ export function openBulkRuns(options: {
       limit.abort();
     },
   };
-}
-
-/** Whether this run's act on a payment stands in the payment's audit. */
-async function isInAudit(
-  database: Database,
-  { act, actor, reason }: BulkRun,
-  { platform_payment_id, asked_at }: NextItem,
-): Promise<boolean> {
-  const audit = await auditOfPayment(database, platform_payment_id);
-  return audit.some(
-    (line) =>
-      EVENTS[act].includes(line.event) &&
-      line.detail['reason'] === reason &&
-      // The audit names the first of two persons who closed it.
-      (line.actor === actor || line.detail['approved_by'] === actor) &&
-      Date.parse(line.at) >= Date.parse(asked_at ?? ''),
-  );
 }
 
 function isIds(

@@ -238,10 +238,10 @@ async function follow(terminal: Terminal, run: BulkRun, isJson: boolean): Promis
           ? new CommandError(`${error.message}; ${goesOn}`, error.exitCode, { cause: error.cause })
           : error;
       });
-      const open = detail.items.findIndex(({ state }) => state === 'waiting' || state === 'asking');
+      const open = detail.items.findIndex(({ state }) => state === 'waiting' || state === 'acting');
       const ended = open < 0 ? detail.items : detail.items.slice(0, open);
-      for (const { place, platform_payment_id, state, told } of ended) {
-        const line = `${place + 1}/${payments}  ${platform_payment_id}  ${state}: ${told}\n`;
+      for (const { place, platform_payment_id, state, note } of ended) {
+        const line = `${place + 1}/${payments}  ${platform_payment_id}  ${state}: ${note}\n`;
         if (isJson) process.stderr.write(line);
         else terminal.write(line);
       }
@@ -258,12 +258,12 @@ async function follow(terminal: Terminal, run: BulkRun, isJson: boolean): Promis
     process.removeListener('SIGINT', leave);
   }
   const detail = await whole(terminal, run_id);
-  const { done, state, told, actor } = detail.run;
+  const { done, state, note, actor } = detail.run;
   const json = isJson ? { json: true as const } : {};
   print(terminal, json, detail, () => `Done for ${done} of ${payments}.`);
   if (state === 'stopped') {
     throw new CommandError(
-      `the run was stopped${told === '' ? '' : `: ${told}`}; ${actor} continues it with "duebridge platform bulk continue ${run_id}"`,
+      `the run was stopped${note === '' ? '' : `: ${note}`}; ${actor} continues it with "duebridge platform bulk continue ${run_id}"`,
       exitCodes.failed,
     );
   }
@@ -297,7 +297,7 @@ function runTable(runs: readonly BulkRun[]): string {
     runs.map((run) => [
       run.run_id,
       run.act,
-      run.told === '' ? run.state : `${run.state}: ${run.told}`,
+      run.note === '' ? run.state : `${run.state}: ${run.note}`,
       String(run.payments),
       String(run.done),
       String(run.refused),
@@ -310,13 +310,13 @@ function runTable(runs: readonly BulkRun[]): string {
 
 function itemTable(items: readonly BulkItem[]): string {
   return table(
-    ['PAYMENT', 'STATE', 'PARTNER', 'CENTS', 'SAID'],
+    ['PAYMENT', 'STATE', 'PARTNER', 'CENTS', 'NOTE'],
     items.map((one) => [
       one.platform_payment_id,
       one.state,
       one.partner_id ?? '-',
       String(one.amount_in_cents ?? '-'),
-      one.told,
+      one.note,
     ]),
   );
 }

@@ -424,7 +424,7 @@ test('after a crash a run is taken over, and what was done is found in the audit
   ).body as unknown as BulkRunDetail;
   // As a process leaves it that ended between its act and the line that says so.
   await platform.database.query(
-    `UPDATE duebridge_platform.bulk_items SET state = 'asking', asked_at = now() WHERE run_id = $1 AND place = 0`,
+    `UPDATE duebridge_platform.bulk_items SET state = 'acting', marked_at = now() WHERE run_id = $1 AND place = 0`,
     [planned.run_id],
   );
   await platform.admin('POST', `/admin/v1/payments/${ids[0]}/poll`, { reason });
@@ -439,11 +439,8 @@ test('after a crash a run is taken over, and what was done is found in the audit
     return detail.run.state === 'done';
   });
   assert.deepEqual(
-    detail?.items.map(({ state, told }) => `${state}: ${told}`),
-    [
-      'done: It was done; the process ended before it could say so.',
-      'done: The partner says succeeded',
-    ],
+    detail?.items.map(({ state, note }) => `${state}: ${note}`),
+    ['done: Done earlier in this run; its audit says how', 'done: The partner says succeeded'],
   );
   const audit = await json<{ entries: { detail: { reason?: string } }[] }>([
     'audit',
@@ -464,7 +461,7 @@ test('a run stops when its operator may not act any more, anybody may stop it, a
   const show = async (): Promise<BulkRun> =>
     (await json<BulkRunDetail>(['bulk', 'show', started.run_id])).run;
   await eventually('it ends', async () => (await show()).state === 'done');
-  await assert.rejects(run(['bulk', 'stop', started.run_id]), /does not run/);
+  await assert.rejects(run(['bulk', 'stop', started.run_id]), /is not running/);
   await platform.database.query(
     `UPDATE duebridge_platform.bulk_runs SET state = 'stopped', ended_at = NULL WHERE run_id = $1`,
     [started.run_id],
@@ -478,5 +475,5 @@ test('a run stops when its operator may not act any more, anybody may stop it, a
     [started.run_id],
   );
   await eventually('it stops', async () => (await show()).state === 'stopped');
-  assert.equal((await show()).told, 'olaf may not act any more');
+  assert.equal((await show()).note, 'olaf may not act any more');
 });

@@ -8,7 +8,7 @@ CREATE TABLE duebridge_platform.bulk_runs (
   reason text,
   state text NOT NULL CHECK (state IN ('planned', 'running', 'stopped', 'done')),
   -- Why it stands as it does, when nobody asked for that.
-  told text NOT NULL DEFAULT '',
+  note text NOT NULL DEFAULT '',
   planned_at timestamptz NOT NULL,
   started_at timestamptz,
   ended_at timestamptz,
@@ -27,10 +27,10 @@ CREATE TABLE duebridge_platform.bulk_items (
   platform_payment_id text NOT NULL,
   partner_id text,
   amount_in_cents bigint,
-  state text NOT NULL CHECK (state IN ('waiting', 'asking', 'done', 'refused')),
+  state text NOT NULL CHECK (state IN ('waiting', 'acting', 'done', 'refused')),
   -- What the dry run said, and then what came of it.
-  told text NOT NULL,
-  asked_at timestamptz,
+  note text NOT NULL,
+  marked_at timestamptz,
   PRIMARY KEY (run_id, place)
 );
 -- A key of an operator may expire (decision 201); null means never.

@@ -29,8 +29,8 @@ const FOLLOW_EVERY_MS = 1_000;
 
 const titleOf = ({ act, payments }: BulkRun): string =>
   `${NAMES[act]} ${payments} ${payments === 1 ? 'payment' : 'payments'}`;
-const stateOf = ({ state, told }: BulkRun): string =>
-  told === '' ? STATES[state] : `${STATES[state]}: ${told}`;
+const stateOf = ({ state, note }: BulkRun): string =>
+  note === '' ? STATES[state] : `${STATES[state]}: ${note}`;
 const progressOf = ({ done, refused, payments }: BulkRun): string =>
   `${done} done, ${refused} refused, ${payments - done - refused} left`;
 
@@ -174,8 +174,8 @@ export function BulkRunPage({ id }: { id: string }) {
             cell: (one) => (one.amount_in_cents === null ? '' : money(one.amount_in_cents)),
           },
           {
-            head: run.state === 'planned' ? 'Would' : 'What was said',
-            cell: (one) => one.told,
+            head: run.state === 'planned' ? 'What would happen' : 'Note',
+            cell: (one) => one.note,
           },
         ]}
       />
@@ -199,7 +199,7 @@ const RESULTS: Readonly<
   Record<BulkItem['state'], readonly [icon: string, word: string, style: string]>
 > = {
   waiting: ['…', 'waiting', 'processing'],
-  asking: ['…', 'asking', 'processing'],
+  acting: ['…', 'acting', 'processing'],
   done: ['✓', 'done', 'succeeded'],
   refused: ['✕', 'refused', 'failed'],
 };
