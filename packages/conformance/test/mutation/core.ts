@@ -30,11 +30,7 @@ const PARTNER = 'packages/partner/src';
 const WORLDS: Killer = { worlds: 6 };
 const engine = (name: string): Killer => ({ test: `${ENGINE}/${name}.test.ts` });
 const partner = (name: string): Killer => ({ test: `${PARTNER}/${name}.test.ts` });
-const [LEASE_TEST, QUEUE_TEST, SLOTS_TEST] = [
-  engine('lease'),
-  engine('poll-schedule'),
-  engine('slots'),
-];
+const [LEASE_TEST, SLOTS_TEST] = [engine('lease'), engine('slots')];
 const [ORPHANS_TEST, REVIEW_TEST, ENGINE_TEST] = [
   engine('orphans'),
   engine('review'),
@@ -57,8 +53,9 @@ const [ADMIN_TEST, STATUS_TEST] = [partner('admin'), partner('status')];
 /** What is run over the mutants of each file, the fastest first. */
 export const CORE: Readonly<Record<string, readonly Killer[]>> = {
   [`${ENGINE}/lease.ts`]: [LEASE_TEST, WORLDS],
-  [`${ENGINE}/poll-schedule.ts`]: [QUEUE_TEST, WORLDS],
-  [`${ENGINE}/partner-queue.ts`]: [QUEUE_TEST, WORLDS],
+  [`${ENGINE}/poll-schedule.ts`]: [engine('poll-schedule'), WORLDS],
+  [`${ENGINE}/due-heap.ts`]: [engine('due-heap'), WORLDS],
+  [`${ENGINE}/partner-queue.ts`]: [engine('partner-queue'), WORLDS],
   [`${ENGINE}/payment-steps.ts`]: [engine('payment-steps'), WORLDS],
   [`${ENGINE}/outcome.ts`]: [{ test: 'packages/platform/src/partners/payment-record.test.ts' }],
   [`${ENGINE}/slots.ts`]: [SLOTS_TEST, ORPHANS_TEST, LEASE_TEST, WORLDS],

@@ -4,7 +4,7 @@
  * holds: a method that hangs fills its own queue and no other. Partners take turns, so that 10,000 payments of one do not delay
  *        another. A call that has run for a second counts as hung and no longer counts against the cap of its method.
  */
-import { DueHeap, type Due } from './partner-queue.ts';
+import { DueHeap, type Due } from './due-heap.ts';
 
 /** Concurrent calls of one method, not counting those that have run for longer than a second. */
 const MAX_CALLS = 256;

@@ -5,7 +5,8 @@ import { seededRandom } from '@duebridge/runtime/testing';
 import fc from 'fast-check';
 import { ActivePayment, type PaymentGroup } from './active-payment.ts';
 import { HeldPayments } from './held-payments.ts';
-import { PartnerQueue, type Lane } from './partner-queue.ts';
+import type { Lane } from './due-heap.ts';
+import { PartnerQueue } from './partner-queue.ts';
 
 const GROUPS: readonly PaymentGroup[] = ['acme', 'utility'].map((partner_id) => ({
   queue: new PartnerQueue(partner_id, 1_000, 2_000),

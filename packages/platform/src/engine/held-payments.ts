@@ -8,7 +8,7 @@
  *        it is in a lane stays there, and is dropped when its turn comes.
  */
 import type { ActivePayment } from './active-payment.ts';
-import { DueHeap, LATEST_AMONG, type Lane } from './partner-queue.ts';
+import { DueHeap, LATEST_AMONG, type Lane } from './due-heap.ts';
 import { WaitingPayments } from './waiting.ts';
 
 /** A payment that was removed. */
@@ -196,7 +196,7 @@ class WaitingLane implements Lane<ActivePayment> {
   }
 }
 
-/** Records by due time: the heap of partner-queue.ts over numbers, at four bytes for each. */
+/** Records by due time: the heap of due-heap.ts over numbers, at four bytes for each. */
 class RecordHeap {
   readonly #waiting: WaitingPayments;
   #records = new Uint32Array(16);
