@@ -39,7 +39,7 @@ const firstOption = rest.findIndex((word) => word.startsWith('-'));
 const names = firstOption < 0 ? rest : rest.slice(0, firstOption);
 const options = firstOption < 0 ? [] : rest.slice(firstOption);
 
-if (options.some((word) => word === '--help' || word === '-h')) {
+if (names.length === 0 && options.some((word) => word === '--help' || word === '-h')) {
   console.log('npm run bench [-- NAME …] [--json] [options of the one NAME]\n');
   for (const [name, what] of Object.entries(BENCHMARKS)) console.log(`  ${name.padEnd(11)}${what}`);
   process.exit(0);

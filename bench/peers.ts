@@ -254,6 +254,7 @@ const contenders: Readonly<Record<string, Contender>> = {
   openworkflow: openWorkflow,
   dbos,
 };
+const chosen = chosenOf(flags.only, Object.keys(contenders));
 
 const server = await testServer();
 const stub = await startStub();
@@ -268,7 +269,6 @@ try {
     rates.set(name, [...(rates.get(name) ?? []), rate]);
     console.log(`  ${name}: ${Math.round(rate)}/s`);
   };
-  const chosen = chosenOf(flags.only, Object.keys(contenders));
   for (let round = 1; round <= Number(flags.rounds); round += 1) {
     console.log(`round ${round}`);
     note('bare', await bare(stub.url, payments, concurrency));

@@ -22,7 +22,7 @@ import {
 import { dirname, join, relative, sep } from 'node:path';
 import { promisify } from 'node:util';
 import { buildWeb } from '../packages/web/build.ts';
-import { readOptions } from './words.ts';
+import { readWords } from './words.ts';
 
 const run = promisify(execFile);
 const root = join(import.meta.dirname, '..');
@@ -331,7 +331,8 @@ const HELP = `Usage:
 Exit codes: 0 done, 1 failed, 3 wrong arguments.`;
 
 if (import.meta.main) {
-  const { pack: folder } = readOptions('build', HELP, { pack: { type: 'string' } });
+  const { values } = readWords('build', HELP, { options: { pack: { type: 'string' } } });
+  const { pack: folder } = values;
   const staged = await buildPackages();
   const made = folder === undefined ? staged : await pack(staged, folder);
   for (const path of made) console.log(relative('.', path));

@@ -8,7 +8,7 @@ import { globSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
-import { readOptions } from './words.ts';
+import { readWords, refuse } from './words.ts';
 
 const root = join(import.meta.dirname, '..');
 const bin = (name: string): string => join(root, 'node_modules', '.bin', name);
@@ -29,9 +29,8 @@ const HELP = `Usage:
 
 Exit codes: 0 everything passed, 1 something failed, 3 wrong arguments.`;
 
-const options = readOptions('test', HELP, {
-  only: { type: 'string' },
-  tests: { type: 'string', multiple: true },
+const { values: options } = readWords('test', HELP, {
+  options: { only: { type: 'string' }, tests: { type: 'string', multiple: true } },
 });
 
 const steps: readonly Step[] = [
@@ -76,10 +75,7 @@ function choose(): readonly Step[] {
   const names = options.only.split(',');
   const unknown = names.find((name) => !steps.some((step) => step.name === name));
   if (unknown !== undefined) {
-    console.error(
-      `There is no step "${unknown}"; there are ${steps.map((s) => s.name).join(', ')}.`,
-    );
-    process.exit(3);
+    refuse('test', `there is no step "${unknown}"`);
   }
   return steps.filter((step) => names.includes(step.name));
 }

@@ -9,15 +9,14 @@ import { pathToFileURL } from 'node:url';
 import { buildWeb } from '../packages/web/build.ts';
 import { launchChromium } from '../test/browser/chromium.ts';
 import { startWorkingDay } from '../test/browser/console-rig.ts';
-import { readOptions } from './words.ts';
+import { readWords } from './words.ts';
 
 const HELP = `Usage: npm run screenshots:console -- [--dark] [--to FOLDER]
 
 Pictures of every page of the console, in dist/screenshots or FOLDER.`;
 
-const options = readOptions('screenshots:console', HELP, {
-  dark: { type: 'boolean' },
-  to: { type: 'string' },
+const { values: options } = readWords('screenshots:console', HELP, {
+  options: { dark: { type: 'boolean' }, to: { type: 'string' } },
 });
 const folder = options.to ?? join(import.meta.dirname, '../dist/screenshots');
 const colorScheme = options.dark === true ? 'dark' : 'light';

@@ -8,10 +8,10 @@ import { spawn } from 'node:child_process';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
-import { parseArgs } from 'node:util';
 import { format, resolveConfig } from 'prettier';
 import { PLANTED } from '../test/simulation/planted.ts';
 import { withSheet, type Sheet } from './reliability-sheet.ts';
+import { readWords, whole } from './words.ts';
 
 const HELP = `Usage:
   npm run reliability                                  1,000 seeds, the planted bugs, 10 rounds of the crash rig
@@ -353,48 +353,34 @@ interface Options {
 }
 
 function readOptions(): Options {
-  try {
-    const { values } = parseArgs({
-      allowNegative: true,
-      options: {
-        seeds: { type: 'string', default: '1000' },
-        seed: { type: 'string', default: '1' },
-        long: { type: 'boolean', default: false },
-        rounds: { type: 'string' },
-        minutes: { type: 'string' },
-        log: { type: 'string', multiple: true, default: [] },
-        planted: { type: 'boolean', default: true },
-        replay: { type: 'string' },
-        shrink: { type: 'string' },
-        json: { type: 'boolean', default: false },
-        write: { type: 'boolean', default: false },
-        help: { type: 'boolean', short: 'h', default: false },
-      },
-    });
-    if (values.help) {
-      console.log(HELP);
-      process.exit(0);
-    }
-    const whole = (name: string, text: string): number => {
-      if (!/^\d{1,9}$/.test(text)) throw new Error(`--${name} takes a whole number`);
-      return Number(text);
-    };
-    const maybe = (name: string, text: string | undefined): number | undefined =>
-      text === undefined ? undefined : whole(name, text);
-    return {
-      seeds: whole('seeds', values.seeds),
-      seed: whole('seed', values.seed),
-      rounds: maybe('rounds', values.rounds) ?? (values.long ? 500 : 10),
-      minutes: maybe('minutes', values.minutes),
-      logs: values.log,
-      planted: values.planted,
-      replay: maybe('replay', values.replay),
-      shrink: maybe('shrink', values.shrink),
-      json: values.json,
-      write: values.write,
-    };
-  } catch (error) {
-    console.error(`reliability: ${error instanceof Error ? error.message : String(error)}`);
-    process.exit(3);
-  }
+  const { values } = readWords('reliability', HELP, {
+    allowNegative: true,
+    options: {
+      seeds: { type: 'string', default: '1000' },
+      seed: { type: 'string', default: '1' },
+      long: { type: 'boolean', default: false },
+      rounds: { type: 'string' },
+      minutes: { type: 'string' },
+      log: { type: 'string', multiple: true, default: [] },
+      planted: { type: 'boolean', default: true },
+      replay: { type: 'string' },
+      shrink: { type: 'string' },
+      json: { type: 'boolean', default: false },
+      write: { type: 'boolean', default: false },
+    },
+  });
+  const maybe = (name: string, text: string | undefined): number | undefined =>
+    text === undefined ? undefined : whole('reliability', name, text);
+  return {
+    seeds: whole('reliability', 'seeds', values.seeds),
+    seed: whole('reliability', 'seed', values.seed),
+    rounds: maybe('rounds', values.rounds) ?? (values.long ? 500 : 10),
+    minutes: maybe('minutes', values.minutes),
+    logs: values.log,
+    planted: values.planted,
+    replay: maybe('replay', values.replay),
+    shrink: maybe('shrink', values.shrink),
+    json: values.json,
+    write: values.write,
+  };
 }

@@ -12,7 +12,7 @@ import { launchChromium } from '../test/browser/chromium.ts';
 import { startScriptedFlow } from '../test/browser/scripted-flow.ts';
 import { tagOf } from '../packages/web/src/flow/tags.ts';
 import { SCREENS, walkTo } from '../test/browser/screens.ts';
-import { readOptions } from './words.ts';
+import { readWords } from './words.ts';
 
 /** The functions that the test site defines on its window. */
 interface Site {
@@ -24,11 +24,13 @@ const HELP = `Usage: npm run screenshots -- [--only NAME]... [--dark] [--languag
 Pictures of the payment page as a phone and a desktop show it, then of the console, in dist/screenshots or FOLDER. --only takes
 the screens whose name contains NAME; --language is en, es, fr or pt.`;
 
-const options = readOptions('screenshots', HELP, {
-  only: { type: 'string', multiple: true },
-  dark: { type: 'boolean' },
-  language: { type: 'string' },
-  to: { type: 'string' },
+const { values: options } = readWords('screenshots', HELP, {
+  options: {
+    only: { type: 'string', multiple: true },
+    dark: { type: 'boolean' },
+    language: { type: 'string' },
+    to: { type: 'string' },
+  },
 });
 const language = tagOf(options.language ?? 'en');
 const colorScheme = options.dark === true ? 'dark' : 'light';

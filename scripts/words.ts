@@ -1,28 +1,33 @@
-/** The words after `npm run NAME --`, for scripts that have no commands of their own. */
+/** The words after `npm run NAME --`, for programs that have no commands of their own. */
 import { parseArgs, type ParseArgsConfig } from 'node:util';
 
-type Options = NonNullable<ParseArgsConfig['options']>;
-type Values<T extends Options> = ReturnType<typeof parseArgs<{ options: T }>>['values'];
+/** Ends the program with 3 and one sentence that says what is wrong with its words. */
+export function refuse(program: string, what: string): never {
+  console.error(`${program}: ${what}; --help lists what it takes`);
+  process.exit(3);
+}
 
-/**
- * Reads the options of a script. `--help` prints `help` and ends with 0; an unknown or incomplete option prints one sentence that
- * names it and `--help`, and ends with 3.
- */
-export function readOptions<const T extends Options>(
-  script: string,
+/** Reads the words of a program. `--help` prints `help` and ends it with 0; words that `config` does not know are refused. */
+export function readWords<const C extends ParseArgsConfig>(
+  program: string,
   help: string,
-  options: T,
-): Values<T> {
-  const words = process.argv.slice(2);
-  if (words.includes('--help') || words.includes('-h')) {
+  config: C,
+): ReturnType<typeof parseArgs<C>> {
+  const args = config.args ?? process.argv.slice(2);
+  if (args.includes('--help') || args.includes('-h')) {
     console.log(help.trim());
     process.exit(0);
   }
   try {
-    return parseArgs({ args: words, options }).values;
+    return parseArgs<C>({ ...config, args });
   } catch (error) {
     const [what = ''] = (error instanceof Error ? error.message : String(error)).split('. ');
-    console.error(`${script}: ${what}; --help lists what it takes`);
-    process.exit(3);
+    return refuse(program, what);
   }
+}
+
+/** The number that an option was given; refuses anything but digits. */
+export function whole(program: string, option: string, text: string): number {
+  if (!/^\d{1,10}$/.test(text)) refuse(program, `--${option} takes a whole number`);
+  return Number(text);
 }

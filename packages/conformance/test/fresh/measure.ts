@@ -3,8 +3,8 @@
  * writes what was found to results.json and docs/fresh-peers.md.
  */
 import { writeFileSync } from 'node:fs';
-import { parseArgs } from 'node:util';
 import { format, resolveConfig } from 'prettier';
+import { readWords, refuse, whole } from '../../../../scripts/words.ts';
 import type { Pace } from '../../src/check/pace.ts';
 import { partnerTarget, platformTarget, type Draft } from '../../src/check/target.ts';
 import { judgePartner, judgePlatform, type RunReport } from '../../src/run.ts';
@@ -203,44 +203,33 @@ async function judge(peer: Fresh['peer'], pace?: Partial<Pace>): Promise<Said> {
   return 'access' in peer ? judgeFreshCaller(peer) : judgeFreshPlatform(peer);
 }
 
-/** The peers to judge, and how. Ends the program with 3 for words that name nothing, before anything is written. */
+/** The peers to judge, and how. Words that name nothing are refused before anything is written. */
 function chosen(): { readonly queue: Job[]; readonly at_once: number; readonly all: boolean } {
-  try {
-    const { positionals, values } = parseArgs({
-      allowPositionals: true,
-      options: {
-        'at-once': { type: 'string', default: '4' },
-        all: { type: 'boolean', default: false },
-        help: { type: 'boolean', short: 'h', default: false },
-      },
-    });
-    if (values.help) {
-      console.log(HELP);
-      process.exit(0);
-    }
-    const [kind, ...names] = positionals;
-    if (kind !== undefined && !KINDS.some((one) => one === kind)) {
-      throw new Error(`there is no kind "${kind}"; there are ${KINDS.join(', ')}`);
-    }
-    const own = jobs().filter((job) => kind === undefined || job.kind === kind);
-    const missing = names.find((name) => !own.some((job) => job.name.startsWith(name)));
-    if (missing !== undefined) {
-      throw new Error(`no peer of ${kind} is called "${missing}"; docs/fresh-peers.md lists them`);
-    }
-    if (!/^[1-9]\d?$/.test(values['at-once'])) {
-      throw new Error('--at-once takes a whole number from 1 to 99');
-    }
-    return {
-      queue: own.filter(
-        (job) => names.length === 0 || names.some((name) => job.name.startsWith(name)),
-      ),
-      at_once: Number(values['at-once']),
-      all: values.all,
-    };
-  } catch (error) {
-    console.error(`fresh: ${error instanceof Error ? error.message : String(error)}`);
-    process.exit(3);
+  const { positionals, values } = readWords('fresh', HELP, {
+    allowPositionals: true,
+    options: {
+      'at-once': { type: 'string', default: '4' },
+      all: { type: 'boolean', default: false },
+    },
+  });
+  const [kind, ...names] = positionals;
+  if (kind !== undefined && !KINDS.some((one) => one === kind)) {
+    refuse('fresh', `there is no kind "${kind}"; there are ${KINDS.join(', ')}`);
   }
+  const own = jobs().filter((job) => kind === undefined || job.kind === kind);
+  const missing = names.find((name) => !own.some((job) => job.name.startsWith(name)));
+  if (missing !== undefined) {
+    refuse('fresh', `no peer of ${kind} is called "${missing}"; docs/fresh-peers.md lists them`);
+  }
+  const at_once = whole('fresh', 'at-once', values['at-once']);
+  if (at_once < 1) refuse('fresh', '--at-once takes 1 or more');
+  return {
+    queue: own.filter(
+      (job) => names.length === 0 || names.some((name) => job.name.startsWith(name)),
+    ),
+    at_once,
+    all: values.all,
+  };
 }
 
 if (import.meta.main) {

@@ -14,7 +14,7 @@ import { appendFileSync, existsSync, mkdtempSync, readFileSync } from 'node:fs';
 import { rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { basename, join } from 'node:path';
-import { parseArgs } from 'node:util';
+import { readWords, refuse, whole } from '../../../../scripts/words.ts';
 import type { RunReport } from '../../src/run.ts';
 import { mutateCore } from './core.ts';
 import { coverage, fatesOf, sample, type Fate } from './fate.ts';
@@ -183,53 +183,41 @@ function against(report: RunReport): readonly string[] {
   return found.length === 0 && report.verdict !== 'passed' ? [report.verdict] : found;
 }
 
-/** The words of the command line. Ends the program with 3 for words that name nothing. */
-function readWords() {
-  try {
-    const { positionals, values } = parseArgs({
-      allowPositionals: true,
-      options: {
-        count: { type: 'string' },
-        seed: { type: 'string' },
-        'at-once': { type: 'string' },
-        file: { type: 'string' },
-        for: { type: 'string' },
-        results: { type: 'string' },
-        help: { type: 'boolean', short: 'h', default: false },
-      },
-    });
-    if (values.help) {
-      console.log(HELP);
-      process.exit(0);
-    }
-    const [name = ''] = positionals;
-    const subjects = [...Object.keys(SUBJECTS), 'core'];
-    if (!subjects.includes(name)) {
-      throw new Error(`there is no subject "${name}"; there are ${subjects.join(', ')}`);
-    }
-    const number = (option: 'count' | 'seed' | 'at-once' | 'for'): number | undefined => {
-      const text = values[option];
-      if (text === undefined) return undefined;
-      if (!/^\d{1,9}$/.test(text)) throw new Error(`--${option} takes a whole number`);
-      return Number(text);
-    };
-    return {
-      name,
-      file: values.file,
-      results: values.results,
-      count: number('count'),
-      seed: number('seed'),
-      at_once: number('at-once'),
-      seconds: number('for'),
-    };
-  } catch (error) {
-    console.error(`mutation: ${error instanceof Error ? error.message : String(error)}`);
-    process.exit(3);
+/** What the words of the command line ask for. */
+function asked() {
+  const { positionals, values } = readWords('mutation', HELP, {
+    allowPositionals: true,
+    options: {
+      count: { type: 'string' },
+      seed: { type: 'string' },
+      'at-once': { type: 'string' },
+      file: { type: 'string' },
+      for: { type: 'string' },
+      results: { type: 'string' },
+    },
+  });
+  const [name = ''] = positionals;
+  const subjects = [...Object.keys(SUBJECTS), 'core'];
+  if (!subjects.includes(name)) {
+    refuse('mutation', `there is no subject "${name}"; there are ${subjects.join(', ')}`);
   }
+  const number = (option: 'count' | 'seed' | 'at-once' | 'for'): number | undefined => {
+    const text = values[option];
+    return text === undefined ? undefined : whole('mutation', option, text);
+  };
+  return {
+    name,
+    file: values.file,
+    results: values.results,
+    count: number('count'),
+    seed: number('seed'),
+    at_once: number('at-once'),
+    seconds: number('for'),
+  };
 }
 
 async function main(): Promise<void> {
-  const { name, file, results, count, seed, at_once, seconds } = readWords();
+  const { name, file, results, count, seed, at_once, seconds } = asked();
   const earlier =
     results !== undefined && existsSync(results) ? fatesOf(readFileSync(results, 'utf8')) : [];
   const known = new Set(earlier.map((fate) => `${fate.file} ${fate.name}`));
