@@ -10,8 +10,10 @@ import type {
   PaymentDetail,
   ReviewClose,
 } from '@duebridge/contract';
+import { createMetrics, silentLog, systemClock } from '@duebridge/runtime';
 import { bearer, startTestPlatform, type Answer } from '../checkout/testing.ts';
 import { eventually } from '../engine/testing.ts';
+import { keepGauges, openFigures } from './overview.ts';
 
 /**
  * A partner that refuses every PUT with a message full of data that must not be stored, and reports no payment until the test
@@ -143,6 +145,25 @@ async function inReview(amount = 2500): Promise<{ id: string; session: string }>
   return made;
 }
 
+/** The gauges of what waits, kept as the platform keeps them, but read a hundred times as often. */
+function readGauges(): () => Promise<string> {
+  const metrics = createMetrics();
+  const over = new AbortController();
+  const keeping = keepGauges({
+    database: platform.database,
+    metrics,
+    figures: openFigures(platform.database),
+    clock: { ...systemClock, sleep: (ms, signal) => systemClock.sleep(ms / 100, signal) },
+    log: silentLog,
+    signal: over.signal,
+  });
+  platform.database.closing(async () => {
+    over.abort();
+    await keeping;
+  });
+  return () => metrics.text();
+}
+
 const reason = { reason: 'the biller says that it will never take it' };
 
 test('a payment refused by its partner for good can be closed: failed, funds released, the customer may pay again', async () => {
@@ -235,10 +256,10 @@ test('a payment in review appears in the overview and in the figures, with its r
   const review = seen.reviews.find(({ reason }) => reason === 'rejected_422');
   assert.ok(review !== undefined && review.count > 0, JSON.stringify(seen));
   assert.ok(Date.parse(review.oldest_at) > Date.now() - 10 * 60_000);
-  await eventually('the gauge shows it', async () => {
-    const figures = await (await fetch(new URL('/metrics', platform.adminUrl))).text();
-    return /^duebridge_reviews\{reason="rejected_422"\} [1-9]/m.test(figures);
-  });
+  const gauges = readGauges();
+  await eventually('the gauge shows it', async () =>
+    /^duebridge_reviews\{reason="rejected_422"\} [1-9]/m.test(await gauges()),
+  );
 });
 
 test('a client whose last API key expires soon appears, before all that expired, in the overview and the metrics until a longer-lived key is issued [AU1]', async () => {
@@ -262,11 +283,11 @@ test('a client whose last API key expires soon appears, before all that expired,
   const listed = await ending();
   assert.equal(listed[0], client_id);
   assert.ok(listed.slice(1).every((one) => one.startsWith('ended-2-')));
+  const gauges = readGauges();
   const gauge = (clients: number): Promise<unknown> =>
-    eventually(`the gauge is ${clients}`, async () => {
-      const figures = await (await fetch(new URL('/metrics', platform.adminUrl))).text();
-      return figures.includes(`duebridge_client_keys_ending{partner_id="refuser"} ${clients}\n`);
-    });
+    eventually(`the gauge is ${clients}`, async () =>
+      (await gauges()).includes(`duebridge_client_keys_ending{partner_id="refuser"} ${clients}\n`),
+    );
   await gauge(61);
   assert.equal((await platform.admin('POST', path, { client_id, valid_for_days: 0 })).status, 400);
   await platform.admin('POST', path, { client_id });
