@@ -282,9 +282,15 @@ export async function closeBatchNow(
   }
   const conflict = (message: string): Refusal => new Refusal('CONFLICT', { message });
   if (before.closed_at !== null) throw conflict('The batch is closed already');
-  if (Date.parse(before.cutoff_at) > Date.now()) {
-    throw conflict(`The window of the batch is open until ${before.cutoff_at}`);
-  }
+  // By the database's clock, by which it is closed.
+  const open = await database.query(
+    sql(
+      'batch_window_open',
+      'SELECT 1 FROM duebridge_platform.batches WHERE platform_batch_id = $1 AND cutoff_at > now()',
+    ),
+    [platform_batch_id],
+  );
+  if (open.length > 0) throw conflict(`The window of the batch is open until ${before.cutoff_at}`);
   throw conflict('A payment of the batch has not ended: end it first');
 }
 
