@@ -79,40 +79,26 @@ export function OverviewPage() {
               { head: 'The previous period', number: true, cell: (one) => one.before },
             ]}
           />
-          {data.clients_ending.length === 0 ? null : (
-            <>
-              <h2>API keys that expire soon</h2>
-              <Table
-                caption="Clients whose last key expires within 14 days: issue a second one"
-                rows={data.clients_ending}
-                keyOf={(one) => one.client_id}
-                empty=""
-                columns={[
-                  {
-                    head: 'Partner',
-                    cell: (one) => <a href={link('partners', one.partner_id)}>{one.partner_id}</a>,
-                  },
-                  { head: 'Client', cell: (one) => one.client_id },
-                  { head: 'Expires', cell: (one) => moment(one.ends_at) },
-                ]}
-              />
-            </>
-          )}
-          {data.operators_ending.length === 0 ? null : (
-            <>
-              <h2>Keys of operators that expire soon</h2>
-              <Table
-                caption="Operators whose last key expires within 14 days: issue a second one"
-                rows={data.operators_ending}
-                keyOf={(one) => one.operator_id}
-                empty=""
-                columns={[
-                  { head: 'Operator', cell: (one) => one.operator_id },
-                  { head: 'Expires', cell: (one) => moment(one.ends_at) },
-                ]}
-              />
-            </>
-          )}
+          <Ending
+            title="API keys that expire soon"
+            caption="Clients whose last key expires within 14 days: issue a second one"
+            rows={data.clients_ending}
+            keyOf={(one) => one.client_id}
+            columns={[
+              {
+                head: 'Partner',
+                cell: (one) => <a href={link('partners', one.partner_id)}>{one.partner_id}</a>,
+              },
+              { head: 'Client', cell: (one) => one.client_id },
+            ]}
+          />
+          <Ending
+            title="Keys of operators that expire soon"
+            caption="Operators whose last key expires within 14 days: issue a second one"
+            rows={data.operators_ending}
+            keyOf={(one) => one.operator_id}
+            columns={[{ head: 'Operator', cell: (one) => one.operator_id }]}
+          />
           {data.partners_held.length === 0 ? null : (
             <>
               <h2>Partners on hold</h2>
@@ -140,6 +126,30 @@ export function OverviewPage() {
           <TimesChart figures={figures.data} />
         </>
       )}
+    </>
+  );
+}
+
+/** What expires soon; nothing is shown where nothing does. */
+function Ending<Row extends { ends_at: string }>(props: {
+  title: string;
+  caption: string;
+  rows: readonly Row[];
+  keyOf: (row: Row) => string;
+  columns: Parameters<typeof Table<Row>>[0]['columns'];
+}) {
+  const { title, caption, rows, keyOf, columns } = props;
+  if (rows.length === 0) return null;
+  return (
+    <>
+      <h2>{title}</h2>
+      <Table
+        caption={caption}
+        rows={rows}
+        keyOf={keyOf}
+        empty=""
+        columns={[...columns, { head: 'Expires', cell: (one) => moment(one.ends_at) }]}
+      />
     </>
   );
 }

@@ -1,0 +1,229 @@
+/** One payment: its facts, what may be done to it, and its history. */
+import type {
+  Attempt,
+  AuditEntry,
+  PartnerAnswer,
+  PaymentDetail,
+  ReviewClose,
+  UnmaskedAccount,
+} from '@duebridge/contract';
+import { useState } from 'preact/hooks';
+import { get, post } from './api.ts';
+import {
+  Act,
+  Facts,
+  isViewer,
+  lasting,
+  moment,
+  money,
+  Status,
+  Trouble,
+  useRead,
+} from './parts.tsx';
+import { link } from './route.ts';
+
+export function PaymentPageOf({ id }: { id: string }) {
+  const { data, error, again } = useRead(`payment ${id}`, () =>
+    get<PaymentDetail>(`/payments/${encodeURIComponent(id)}`),
+  );
+  const [account, setAccount] = useState<string>();
+  if (data === undefined) {
+    return (
+      <>
+        <h1>Payment</h1>
+        {error === undefined ? <p>Loading…</p> : <Trouble error={error} />}
+      </>
+    );
+  }
+  const { payment, pending_close, partner_held } = data;
+  const name = `${money(payment.amount_in_cents)} to ${payment.partner_id}, ${id}`;
+  const path = `/payments/${encodeURIComponent(id)}`;
+  const did = (text: string): string => {
+    again();
+    return text;
+  };
+  const inReview = payment.stage === 'review' ? undefined : 'Only a payment in review.';
+  const refused =
+    inReview ??
+    (payment.review_reason?.startsWith('rejected_') === true
+      ? undefined
+      : 'The partner did not refuse it.');
+  const unsent =
+    payment.stage === 'created' || payment.stage === 'authorized'
+      ? undefined
+      : 'It may have reached the partner; only the partner can cancel it.';
+  return (
+    <>
+      <p>
+        <a href={link('payments')}>Payments</a>
+      </p>
+      <h1>
+        {money(payment.amount_in_cents)} <Status status={payment.status} stage={payment.stage} />
+      </h1>
+      <Trouble error={error} />
+      <Facts
+        facts={[
+          ['Payment', <code>{id}</code>],
+          ['At the partner', <code>{payment.payment_id ?? '–'}</code>],
+          ['Partner', <a href={link('partners', payment.partner_id)}>{payment.partner_id}</a>],
+          ['Mode', payment.mode === 'test' ? 'test: no money moves' : 'live'],
+          ['Account', account ?? payment.masked_account_id],
+          [
+            'Batch',
+            <a href={link('batches', payment.platform_batch_id)}>{payment.platform_batch_id}</a>,
+          ],
+          ['Confirmed', moment(payment.created_at)],
+          ['Accepted by the partner', moment(payment.initiated_at)],
+          ['Posted', moment(payment.posted_at)],
+          ['Ended', moment(payment.ended_at)],
+          ['Reason', payment.review_reason ?? payment.failure_reason ?? '–'],
+        ]}
+      />
+      {partner_held === null ? null : (
+        <p class="note">
+          It waits, because nothing is sent to{' '}
+          <a href={link('partners', payment.partner_id)}>{payment.partner_id}</a>: {partner_held}
+        </p>
+      )}
+      {pending_close === null ? null : (
+        <p class="note">
+          {pending_close.requested_by} asked on {moment(pending_close.requested_at)} to close this:{' '}
+          {pending_close.reason}. A second person has to do the same.
+        </p>
+      )}
+      <div class="buttons">
+        <Act
+          label="Close as failed"
+          danger
+          blocked={isViewer() ?? refused}
+          about={`Ends ${name} as failed. The partner is asked first and must not know it; the funds are released and the customer may pay anew.`}
+          act={async (reason) => {
+            const { outcome } = await post<ReviewClose>(`${path}/close`, { reason });
+            return did(
+              outcome === 'closed' ? 'Closed.' : 'Noted. A second person has to confirm it.',
+            );
+          }}
+        />
+        <Act
+          label="Resume"
+          blocked={isViewer() ?? inReview}
+          about={`Sends ${name} again, with the same id and the same bytes. A partner that has it already returns the existing payment.`}
+          act={async (reason) => {
+            await post(`${path}/resume`, { reason });
+            return did('Resumed.');
+          }}
+        />
+        <Act
+          label="Poll now"
+          blocked={
+            isViewer() ??
+            (unsent === undefined ? 'Nothing has been sent to the partner yet.' : undefined)
+          }
+          about={`Asks the partner for the status of ${name} now. Nothing is changed; the next poll records the result.`}
+          act={async (reason) => {
+            const { answer } = await post<PartnerAnswer>(`${path}/poll`, { reason });
+            return did(`The partner says: ${answer.replaceAll('_', ' ')}.`);
+          }}
+        />
+        <Act
+          label="Withdraw"
+          danger
+          blocked={isViewer() ?? unsent}
+          about={`Cancels ${name}, which cannot have left yet.`}
+          act={async (reason) => {
+            await post(`${path}/withdraw`, { reason });
+            return did('Withdrawn.');
+          }}
+        />
+        <Act
+          label="Show the account"
+          blocked={isViewer()}
+          about={`Shows the whole account id of ${name}.`}
+          act={async (reason) => {
+            setAccount((await post<UnmaskedAccount>(`${path}/unmask`, { reason })).account_id);
+            return 'The account is shown.';
+          }}
+        />
+      </div>
+      <h2>What happened</h2>
+      <Story attempts={data.attempts} audit={data.audit} />
+    </>
+  );
+}
+
+interface Line {
+  readonly at: string;
+  readonly what: string;
+  readonly how: string;
+  readonly attempt?: Attempt;
+}
+
+/** Attempts and decisions in chronological order; a pause of more than a minute is shown. */
+function Story({
+  attempts,
+  audit,
+}: {
+  attempts: readonly Attempt[];
+  audit: readonly AuditEntry[];
+}) {
+  const lines: Line[] = [
+    ...audit.map((entry) => ({
+      at: entry.at,
+      what: entry.event.replaceAll('_', ' '),
+      how: [
+        entry.actor,
+        ...Object.entries(entry.detail).map(([name, value]) => `${name}: ${value}`),
+      ].join(' · '),
+    })),
+    ...attempts.map((attempt) => ({ at: attempt.at, what: callOf(attempt), how: '', attempt })),
+  ].sort((a, b) => (a.at < b.at ? -1 : 1));
+  return (
+    <ol class="story">
+      {lines.map((line, index) => {
+        const before = lines[index - 1];
+        const since = before === undefined ? 0 : Date.parse(line.at) - Date.parse(endOf(before));
+        return (
+          <li
+            key={`${line.at} ${line.what} ${index}`}
+            class={line.attempt === undefined ? '' : 'attempt'}
+          >
+            {since > 60_000 ? <p class="pause">{lasting(since)} later</p> : null}
+            <time dateTime={line.at}>{moment(line.at)}</time> <strong>{line.what}</strong>
+            {line.attempt === undefined ? (
+              <span class="how">{line.how}</span>
+            ) : (
+              <AttemptLine attempt={line.attempt} />
+            )}
+          </li>
+        );
+      })}
+    </ol>
+  );
+}
+
+function endOf(line: Line): string {
+  return line.attempt?.last_at ?? line.at;
+}
+
+function callOf({ kind, count }: Attempt): string {
+  if (kind === 'put') return 'PUT';
+  return count === 1 ? 'poll' : `${count} polls`;
+}
+
+function AttemptLine({ attempt }: { attempt: Attempt }) {
+  const { count, result, http_status, took_ms, request_id, body, last_at } = attempt;
+  return (
+    <>
+      <span class="how">
+        {count > 1 ? `all ${result}, until ${moment(last_at)}` : result} · HTTP {http_status ?? '–'}{' '}
+        · {took_ms} ms · request <code>{request_id}</code>
+      </span>
+      {body === null ? null : (
+        <details>
+          <summary>What the partner answered</summary>
+          <pre>{body}</pre>
+        </details>
+      )}
+    </>
+  );
+}

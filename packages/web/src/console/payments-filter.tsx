@@ -1,0 +1,265 @@
+/** The filters of the payments list: in the address, as a form, as chips, as a command, and as views with a name. */
+import type { TargetedSubmitEvent } from 'preact';
+import { useState } from 'preact/hooks';
+import { self } from './api.ts';
+import { announcement, fieldsOf, Trouble } from './parts.tsx';
+import { go, query, secret, withQuery } from './route.ts';
+
+const DAY_MS = 86_400_000;
+
+/** A UTC day in the form of the query. */
+function day(offset: number): string {
+  return new Date(Math.floor(Date.now() / DAY_MS) * DAY_MS + offset * DAY_MS)
+    .toISOString()
+    .slice(0, 10);
+}
+
+/** The views that everybody has: a name, and its filters as a query. */
+export const views: readonly (readonly [string, string])[] = [
+  ['All', ''],
+  ['Processing', 'status=processing'],
+  ['Needs a human', 'stage=review'],
+  ['Overdue', 'overdue=true'],
+  ['Failed', 'status=failed'],
+  ['Failed today', 'status=failed&day=today'],
+  ['Amount mismatch', 'stage=review&failure_reason=mismatch_amount'],
+  ['Many attempts', 'status=processing&min_attempts=10'],
+  ['Yesterday', 'day=yesterday'],
+  ['Unsettled', 'unsettled=true'],
+];
+
+/** The times before now that the address may name. */
+const PRESETS: Readonly<Record<string, readonly [words: string, ms: number]>> = {
+  '15m': ['last 15 minutes', 900_000],
+  '1h': ['last hour', 3_600_000],
+  '24h': ['last 24 hours', DAY_MS],
+  '7d': ['last 7 days', 7 * DAY_MS],
+  '30d': ['last 30 days', 30 * DAY_MS],
+};
+
+/**
+ * The filter in the form of the admin API. A named day such as "yesterday", and a time before now, stay names in the address, because
+ * their dates change.
+ */
+export function filterOf(params: URLSearchParams): Record<string, string> {
+  const {
+    day: named,
+    last,
+    amount,
+    ...filter
+  } = Object.fromEntries(params) as Record<string, string>;
+  const before = PRESETS[last ?? '']?.[1];
+  if (before !== undefined) filter['from'] = new Date(Date.now() - before).toISOString();
+  const date = named === 'yesterday' ? day(-1) : named === 'today' ? day(0) : named;
+  if (date !== undefined) {
+    filter['from'] = `${date}T00:00:00Z`;
+    filter['to'] = new Date(Date.parse(filter['from']) + DAY_MS).toISOString();
+  }
+  const cents = amount === undefined ? undefined : toCents(amount);
+  if (cents !== undefined) filter['amount_in_cents'] = cents;
+  return filter;
+}
+
+/** Parses a dollar amount as people write it into cents. */
+function toCents(text: string): string | undefined {
+  const match = /^\$?(\d{1,9})(?:\.(\d{2}))?$/.exec(text.trim().replaceAll(',', ''));
+  return match === null ? undefined : String(Number(`${match[1]}${match[2] ?? '00'}`));
+}
+
+/** The views that this person named; kept in this browser. */
+export function ownViews(): Record<string, string> {
+  try {
+    return JSON.parse(localStorage.getItem('views') ?? '{}') as Record<string, string>;
+  } catch {
+    return {};
+  }
+}
+
+/** Copies the command that lists the same payments. */
+export async function copyCommand(params: URLSearchParams): Promise<void> {
+  const flags: Readonly<Record<string, string>> = {
+    status: '--status',
+    from: '--from',
+    to: '--to',
+    stage: '--stage',
+    partner_id: '--partner',
+    platform_batch_id: '--batch',
+    amount: '--amount',
+    id: '--id',
+    failure_reason: '--failure-reason',
+    min_attempts: '--attempts',
+  };
+  const words = [...params].flatMap(([name, value]) => {
+    if (name === 'overdue' || name === 'unsettled') return [`--${name}`];
+    if (name === 'day') {
+      const date = value === 'yesterday' ? day(-1) : value === 'today' ? day(0) : value;
+      return ['--from', date, '--to', date];
+    }
+    if (name === 'last') {
+      return ['--from', new Date(Date.now() - (PRESETS[value]?.[1] ?? 0)).toISOString()];
+    }
+    const flag = flags[name];
+    return flag === undefined ? [] : [flag, `'${value.replaceAll("'", String.raw`'\''`)}'`];
+  });
+  await navigator.clipboard.writeText(['duebridge platform payments', ...words].join(' '));
+  announcement.value = 'The command is on the clipboard.';
+}
+
+/** The form of the filters; what identifies a person never enters the address. */
+export function Filters() {
+  const params = query.value;
+  const [trouble, setTrouble] = useState('');
+  const submit = (event: TargetedSubmitEvent<HTMLFormElement>): void => {
+    event.preventDefault();
+    const field = fieldsOf(event.currentTarget);
+    const amount = field('amount');
+    if (amount !== '' && toCents(amount) === undefined) {
+      setTrouble('The amount is dollars, such as 25 or 25.00.');
+      return;
+    }
+    setTrouble('');
+    const personal: Record<string, string> = {};
+    if (field('account_id') !== '') personal['account_id'] = field('account_id');
+    if (field('email') !== '') personal['email'] = field('email');
+    go(
+      withQuery({
+        id: field('id'),
+        amount,
+        day: field('day'),
+        last: field('last'),
+        partner_id: field('partner_id'),
+        status: field('status'),
+        failure_reason: field('failure_reason'),
+        min_attempts: field('min_attempts'),
+      }),
+      personal,
+    );
+  };
+  const named = params.get('day');
+  const date = named === 'yesterday' ? day(-1) : named === 'today' ? day(0) : (named ?? '');
+  const maySearch = self.value?.role !== 'viewer';
+  return (
+    <search>
+      <form class="filters" key={params.toString()} onSubmit={submit}>
+        <label>
+          Any id
+          <input name="id" id="search" value={params.get('id') ?? ''} autocomplete="off" />
+        </label>
+        <label>
+          Amount
+          <input name="amount" value={params.get('amount') ?? ''} inputMode="decimal" size={8} />
+        </label>
+        <label>
+          Day (UTC)
+          <input name="day" type="date" value={date} />
+        </label>
+        <label>
+          Partner
+          <input name="partner_id" value={params.get('partner_id') ?? ''} size={14} />
+        </label>
+        <label>
+          Status
+          <select name="status" value={params.get('status') ?? ''}>
+            <option value="">any</option>
+            {['processing', 'succeeded', 'failed', 'canceled'].map((one) => (
+              <option key={one} value={one}>
+                {one}
+              </option>
+            ))}
+          </select>
+        </label>
+        <label>
+          Time
+          <select name="last" value={params.get('last') ?? ''}>
+            <option value="">any</option>
+            {Object.entries(PRESETS).map(([name, [words]]) => (
+              <option key={name} value={name}>
+                {words}
+              </option>
+            ))}
+          </select>
+        </label>
+        <label>
+          Reason
+          <input
+            name="failure_reason"
+            value={params.get('failure_reason') ?? ''}
+            maxLength={120}
+            size={18}
+          />
+        </label>
+        <label>
+          Attempts, at least
+          <input
+            name="min_attempts"
+            type="number"
+            min={1}
+            max={999_999}
+            value={params.get('min_attempts') ?? ''}
+          />
+        </label>
+        {maySearch ? (
+          <>
+            <label>
+              Account <small>(audited)</small>
+              <input
+                name="account_id"
+                value={secret.value['account_id'] ?? ''}
+                autocomplete="off"
+              />
+            </label>
+            <label>
+              E-mail <small>(audited)</small>
+              <input
+                name="email"
+                type="email"
+                value={secret.value['email'] ?? ''}
+                autocomplete="off"
+              />
+            </label>
+          </>
+        ) : null}
+        <button type="submit" class="primary">
+          Find
+        </button>
+      </form>
+      <Trouble error={trouble} />
+    </search>
+  );
+}
+
+/** What the filters of the address are called. */
+const FILTERS: Readonly<Record<string, string>> = {
+  status: 'status',
+  stage: 'stage',
+  partner_id: 'partner',
+  platform_batch_id: 'batch',
+  amount: 'amount',
+  day: 'day',
+  last: 'time',
+  from: 'from',
+  to: 'to',
+  id: 'id',
+  overdue: 'overdue',
+  unsettled: 'unsettled',
+  failure_reason: 'reason',
+  min_attempts: 'attempts, at least',
+};
+
+/** Every filter that is on, also those that a view set and the form does not show; each can be removed. */
+export function Chips() {
+  const on = [...query.value].filter(([name]) => name in FILTERS);
+  if (on.length === 0) return null;
+  return (
+    <ul class="chips" aria-label="Filters that are on">
+      {on.map(([name, value]) => (
+        <li key={name}>
+          <a href={withQuery({ [name]: '' })} title="Remove this filter">
+            {FILTERS[name]}: {(name === 'last' ? PRESETS[value]?.[0] : undefined) ?? value}{' '}
+            <span aria-hidden="true">×</span>
+          </a>
+        </li>
+      ))}
+    </ul>
+  );
+}
