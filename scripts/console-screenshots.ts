@@ -1,8 +1,9 @@
 /**
  * Takes a picture of every page of the operator console on a platform with sample data of one working day: `npm run
- * screenshots:console [-- --dark] [-- --to FOLDER]`. Writes to `dist/screenshots` (git-ignored).
+ * screenshots:console [-- --dark] [-- --to FOLDER]`. Writes to `dist/screenshots` (git-ignored). Light and without a folder it also
+ * writes those that the documents show to `docs/images`.
  */
-import { mkdirSync, mkdtempSync, rmSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
@@ -13,7 +14,12 @@ import { readWords } from './words.ts';
 
 const HELP = `Usage: npm run screenshots:console -- [--dark] [--to FOLDER]
 
-Pictures of every page of the console, in dist/screenshots or FOLDER.`;
+Pictures of every page of the console, in dist/screenshots or FOLDER; without FOLDER and --dark also those of docs/images.`;
+
+/** The pages whose pictures the documents show. */
+const DOCUMENTED: ReadonlySet<string> = new Set(['overview', 'payment', 'payments']);
+/** A document's picture is no larger, so that a page is quick to load. */
+const MAX_IMAGE_BYTES = 150_000;
 
 const { values: options } = readWords('screenshots:console', HELP, {
   options: { dark: { type: 'boolean' }, to: { type: 'string' } },
@@ -62,7 +68,7 @@ try {
   const plan = new URL(page.url()).pathname.replace('/console', '');
   const pages = {
     overview: '',
-    payments: '/payments',
+    payments: '/payments?last=24h',
     payment: `/payments/${refused}`,
     bulk: '/bulk',
     'bulk-plan': plan,
@@ -76,11 +82,18 @@ try {
     operators: '/operators',
     settings: '/settings',
   };
-  for (const [name, path] of Object.entries(pages)) {
-    await page.goto(`${work.platform.adminUrl}/console${path}`);
+  for (const [name, at] of Object.entries(pages)) {
+    await page.goto(`${work.platform.adminUrl}/console${at}`);
     await page.getByRole('heading', { level: 1 }).waitFor();
     await page.waitForLoadState('networkidle');
-    await page.screenshot({ path: join(folder, `console-${name}.${colorScheme}.png`) });
+    const path = join(folder, `console-${name}.${colorScheme}.png`);
+    const picture = await page.screenshot({ path });
+    if (colorScheme === 'light' && options.to === undefined && DOCUMENTED.has(name)) {
+      if (picture.length > MAX_IMAGE_BYTES) {
+        throw new RangeError(`${path} has ${picture.length} bytes, may have ${MAX_IMAGE_BYTES}`);
+      }
+      writeFileSync(join(import.meta.dirname, `../docs/images/console-${name}.png`), picture);
+    }
   }
   console.log(`${Object.keys(pages).length + 1} pictures of the console in ${folder}`);
 } finally {
