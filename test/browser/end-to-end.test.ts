@@ -8,7 +8,7 @@ import { once } from 'node:events';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import test, { after, before } from 'node:test';
+import test from 'node:test';
 import { pathToFileURL } from 'node:url';
 import type { Balance } from '@duebridge/contract';
 import type { AxeResults } from 'axe-core';
@@ -16,6 +16,7 @@ import { freePort } from '@duebridge/runtime/testing';
 import type { Page } from 'playwright-core';
 import { build, type Plugin, type Rolldown } from 'vite';
 import { startDemoSite, type DemoSite, type DemoSiteOptions } from '../../demo/site/server.ts';
+import { around } from '../support/around.ts';
 import { BothSides, type PartnerSide } from '../support/both-sides.ts';
 import { call, type Client } from '../support/customer.ts';
 import type { Tab } from './engines.ts';
@@ -36,77 +37,79 @@ let siteOptions: DemoSiteOptions;
 let guidePort: number;
 let pinnedPort: number;
 
-before(async () => {
-  partner = await sides.partner({
-    auth: { method: 'key', header: 'x-api-key', keys: [key] },
-    billers: [{ biller_id: 'acme', max_amount_in_cents: 100_000 }],
-  });
-  await partner.importAccounts(
-    'biller_id,account_id,status,first_name,last_name,amount_due,due_date,min_amount,max_amount\n' +
-      'acme,A-1,active,Ada,Lovelace,120.50,2099-12-01,,\n' +
-      'acme,A-2,active,Grace,Hopper,80.00,2099-12-01,80.00,80.00\n' +
-      'acme,A-3,inactive,Alan,Turing,10.00,2099-12-01,,\n' +
-      'acme,A-4,active,Edsger,Dijkstra,33.00,2099-12-01,,\n' +
-      'acme,A-5,active,Barbara,Liskov,51.00,2099-12-01,,\n' +
-      'acme,A-6,active,Radia,Perlman,62.00,2099-12-01,,\n' +
-      'acme,A-7,active,Frances,Allen,71.00,2099-12-01,,\n' +
-      'acme,A-8,active,Adele,Goldberg,81.00,2099-12-01,,\n' +
-      'acme,A-9,active,Margaret,Hamilton,91.00,2099-12-01,,\n' +
-      'acme,A-10,active,Karen,Jones,101.00,2099-12-01,,\n' +
-      'acme,A-11,active,Mary,Jackson,111.00,2099-12-01,,\n' +
-      'acme,A-12,active,Joan,Clarke,121.00,2099-12-01,,\n' +
-      'acme,A-13,active,Hedy,Lamarr,131.00,2099-12-01,,\n' +
-      'acme,A-14,active,Sophie,Wilson,141.00,2099-12-01,,\n',
-  );
-  const { register } = await sides.platform({ webDist: pathToFileURL(`${rig.dist}/`) });
-  const sitePort = await freePort();
-  guidePort = await freePort();
-  pinnedPort = await freePort();
-  client = await register({
-    partner_id: 'acme',
-    name: 'Acme Water',
-    kind: 'biller',
-    biller_id: 'acme',
-    base_url: partner.server.url,
-    origins: [sitePort, guidePort, pinnedPort].map((port) => `http://localhost:${port}`),
-    auth: { method: 'key', header: 'x-api-key', key },
-  });
-  const person = {
-    email: 'customer@example.com',
-    phone_number: '+15125550100',
-    address: { address_line_1: '1 Main St', city: 'Austin', state: 'TX', zip: '78701' },
-  };
-  siteOptions = {
-    port: sitePort,
-    platformUrl: client.platformUrl,
-    clientId: client.client_id,
-    apiKey: client.api_key,
-    partnerId: 'acme',
-    billerName: 'Acme Water',
-    accounts: [
-      { account_id: 'A-1', first_name: 'Ada', last_name: 'Lovelace', ...person },
-      { account_id: 'A-2', first_name: 'Grace', last_name: 'Hopper', ...person },
-      { account_id: 'A-3', first_name: 'Alan', last_name: 'Turing', ...person },
-      { account_id: 'A-4', first_name: 'Edsger', last_name: 'Dijkstra', ...person },
-      { account_id: 'A-5', first_name: 'Barbara', last_name: 'Liskov', ...person },
-      { account_id: 'A-6', first_name: 'Radia', last_name: 'Perlman', ...person },
-      { account_id: 'A-7', first_name: 'Frances', last_name: 'Allen', ...person },
-      { account_id: 'A-8', first_name: 'Adele', last_name: 'Goldberg', ...person },
-      { account_id: 'A-9', first_name: 'Margaret', last_name: 'Hamilton', ...person },
-      { account_id: 'A-10', first_name: 'Karen', last_name: 'Jones', ...person },
-      { account_id: 'A-11', first_name: 'Mary', last_name: 'Jackson', ...person },
-      { account_id: 'A-12', first_name: 'Joan', last_name: 'Clarke', ...person },
-      { account_id: 'A-13', first_name: 'Hedy', last_name: 'Lamarr', ...person },
-      { account_id: 'A-14', first_name: 'Sophie', last_name: 'Wilson', ...person },
-    ],
-    readBalance: async ({ account_id }) => (await balanceOf(account_id)) ?? {},
-  };
-  site = await startDemoSite(siteOptions);
-});
-after(async () => {
-  await site?.stop();
-  await sides.stop();
-});
+around(
+  async () => {
+    partner = await sides.partner({
+      auth: { method: 'key', header: 'x-api-key', keys: [key] },
+      billers: [{ biller_id: 'acme', max_amount_in_cents: 100_000 }],
+    });
+    await partner.importAccounts(
+      'biller_id,account_id,status,first_name,last_name,amount_due,due_date,min_amount,max_amount\n' +
+        'acme,A-1,active,Ada,Lovelace,120.50,2099-12-01,,\n' +
+        'acme,A-2,active,Grace,Hopper,80.00,2099-12-01,80.00,80.00\n' +
+        'acme,A-3,inactive,Alan,Turing,10.00,2099-12-01,,\n' +
+        'acme,A-4,active,Edsger,Dijkstra,33.00,2099-12-01,,\n' +
+        'acme,A-5,active,Barbara,Liskov,51.00,2099-12-01,,\n' +
+        'acme,A-6,active,Radia,Perlman,62.00,2099-12-01,,\n' +
+        'acme,A-7,active,Frances,Allen,71.00,2099-12-01,,\n' +
+        'acme,A-8,active,Adele,Goldberg,81.00,2099-12-01,,\n' +
+        'acme,A-9,active,Margaret,Hamilton,91.00,2099-12-01,,\n' +
+        'acme,A-10,active,Karen,Jones,101.00,2099-12-01,,\n' +
+        'acme,A-11,active,Mary,Jackson,111.00,2099-12-01,,\n' +
+        'acme,A-12,active,Joan,Clarke,121.00,2099-12-01,,\n' +
+        'acme,A-13,active,Hedy,Lamarr,131.00,2099-12-01,,\n' +
+        'acme,A-14,active,Sophie,Wilson,141.00,2099-12-01,,\n',
+    );
+    const { register } = await sides.platform({ webDist: pathToFileURL(`${rig.dist}/`) });
+    const sitePort = await freePort();
+    guidePort = await freePort();
+    pinnedPort = await freePort();
+    client = await register({
+      partner_id: 'acme',
+      name: 'Acme Water',
+      kind: 'biller',
+      biller_id: 'acme',
+      base_url: partner.server.url,
+      origins: [sitePort, guidePort, pinnedPort].map((port) => `http://localhost:${port}`),
+      auth: { method: 'key', header: 'x-api-key', key },
+    });
+    const person = {
+      email: 'customer@example.com',
+      phone_number: '+15125550100',
+      address: { address_line_1: '1 Main St', city: 'Austin', state: 'TX', zip: '78701' },
+    };
+    siteOptions = {
+      port: sitePort,
+      platformUrl: client.platformUrl,
+      clientId: client.client_id,
+      apiKey: client.api_key,
+      partnerId: 'acme',
+      billerName: 'Acme Water',
+      accounts: [
+        { account_id: 'A-1', first_name: 'Ada', last_name: 'Lovelace', ...person },
+        { account_id: 'A-2', first_name: 'Grace', last_name: 'Hopper', ...person },
+        { account_id: 'A-3', first_name: 'Alan', last_name: 'Turing', ...person },
+        { account_id: 'A-4', first_name: 'Edsger', last_name: 'Dijkstra', ...person },
+        { account_id: 'A-5', first_name: 'Barbara', last_name: 'Liskov', ...person },
+        { account_id: 'A-6', first_name: 'Radia', last_name: 'Perlman', ...person },
+        { account_id: 'A-7', first_name: 'Frances', last_name: 'Allen', ...person },
+        { account_id: 'A-8', first_name: 'Adele', last_name: 'Goldberg', ...person },
+        { account_id: 'A-9', first_name: 'Margaret', last_name: 'Hamilton', ...person },
+        { account_id: 'A-10', first_name: 'Karen', last_name: 'Jones', ...person },
+        { account_id: 'A-11', first_name: 'Mary', last_name: 'Jackson', ...person },
+        { account_id: 'A-12', first_name: 'Joan', last_name: 'Clarke', ...person },
+        { account_id: 'A-13', first_name: 'Hedy', last_name: 'Lamarr', ...person },
+        { account_id: 'A-14', first_name: 'Sophie', last_name: 'Wilson', ...person },
+      ],
+      readBalance: async ({ account_id }) => (await balanceOf(account_id)) ?? {},
+    };
+    site = await startDemoSite(siteOptions);
+  },
+  async () => {
+    await site?.stop();
+    await sides.stop();
+  },
+);
 
 async function balanceOf(account_id: string): Promise<Balance | undefined> {
   const url = `${partner.server.url}/biller/acme/account/${account_id}/balance`;

@@ -7,7 +7,7 @@ import { readFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
-import test, { after, before, suite } from 'node:test';
+import test, { after, suite } from 'node:test';
 import { pathToFileURL } from 'node:url';
 import { freePort } from '@duebridge/runtime/testing';
 import type { AxeResults } from 'axe-core';
@@ -15,6 +15,7 @@ import type { FrameLocator, Page } from 'playwright-core';
 import { startDemoSite, type DemoSite } from '../../demo/site/server.ts';
 import type { FundingAdapter } from '../../packages/platform/src/funding/adapter.ts';
 import { NUMBERS, startStripe } from '../../packages/platform/src/funding/testing.ts';
+import { around } from '../support/around.ts';
 import { BothSides, type PlatformSide } from '../support/both-sides.ts';
 import type { Tab, Where } from './engines.ts';
 import { until, useRig } from './rig.ts';
@@ -79,70 +80,72 @@ const engineAccounts = OTHER_ENGINES.flatMap((engine) =>
   WAYS.flatMap((way) => Array.from({ length: VISITS }, (_, turn) => accountFor(engine, way, turn))),
 );
 
-before(async () => {
-  await new Promise<void>((resolve) => {
-    bankServer.listen(0, '127.0.0.1', resolve);
-  });
-  const partner = await sides.partner({
-    auth: { method: 'key', header: 'x-api-key', keys: [key] },
-    billers: [{ biller_id: 'acme', max_amount_in_cents: 100_000 }],
-  });
-  await partner.importAccounts(
-    'biller_id,account_id,status,first_name,last_name,amount_due,due_date,min_amount,max_amount\n' +
-      'acme,A-1,active,Ada,Lovelace,120.50,2099-12-01,,\n' +
-      'acme,A-2,active,Grace,Hopper,80.00,2099-12-01,,\n' +
-      'acme,A-3,active,Edsger,Dijkstra,33.00,2099-12-01,,\n' +
-      'acme,A-4,active,Barbara,Liskov,700.00,2099-12-01,,\n' +
-      'acme,A-5,active,Radia,Perlman,62.00,2099-12-01,,\n' +
-      engineAccounts.map((id) => `acme,${id},active,Karen,Jones,44.00,2099-12-01,,\n`).join(''),
-  );
-  const port = await freePort();
-  platform = await sides.platform({
-    port,
-    publicUrl: `http://127.0.0.1:${port}`,
-    fundingAdapters: [bank],
-    webDist: pathToFileURL(`${rig.dist}/`),
-    funding: ['sandbox', 'stripe'],
-    stripe: { ...stripe.settings, bankMaxCents: 50_000 },
-  });
-  const sitePort = await freePort();
-  const client = await platform.register({
-    partner_id: 'acme',
-    name: 'Acme Water',
-    kind: 'biller',
-    biller_id: 'acme',
-    base_url: partner.server.url,
-    origins: [`http://localhost:${sitePort}`],
-    auth: { method: 'key', header: 'x-api-key', key },
-  });
-  const person = {
-    first_name: 'Ada',
-    last_name: 'Lovelace',
-    phone_number: '+15125550100',
-    address: { address_line_1: '1 Main St', city: 'Austin', state: 'TX', zip: '78701' },
-  };
-  site = await startDemoSite({
-    port: sitePort,
-    platformUrl: client.platformUrl,
-    clientId: client.client_id,
-    apiKey: client.api_key,
-    partnerId: 'acme',
-    billerName: 'Acme Water',
-    accounts: ['A-1', 'A-2', 'A-3', 'A-4', 'A-5', ...engineAccounts].map((account_id) => ({
-      account_id,
-      ...person,
-      email: `${account_id}@example.com`,
-    })),
-    readBalance: async () => ({}),
-  });
-});
-after(async () => {
-  bankServer.closeAllConnections();
-  bankServer.close();
-  await site?.stop();
-  await sides.stop();
-  assert.deepEqual(stripe.departures, [], "what departs from Stripe's description");
-});
+around(
+  async () => {
+    await new Promise<void>((resolve) => {
+      bankServer.listen(0, '127.0.0.1', resolve);
+    });
+    const partner = await sides.partner({
+      auth: { method: 'key', header: 'x-api-key', keys: [key] },
+      billers: [{ biller_id: 'acme', max_amount_in_cents: 100_000 }],
+    });
+    await partner.importAccounts(
+      'biller_id,account_id,status,first_name,last_name,amount_due,due_date,min_amount,max_amount\n' +
+        'acme,A-1,active,Ada,Lovelace,120.50,2099-12-01,,\n' +
+        'acme,A-2,active,Grace,Hopper,80.00,2099-12-01,,\n' +
+        'acme,A-3,active,Edsger,Dijkstra,33.00,2099-12-01,,\n' +
+        'acme,A-4,active,Barbara,Liskov,700.00,2099-12-01,,\n' +
+        'acme,A-5,active,Radia,Perlman,62.00,2099-12-01,,\n' +
+        engineAccounts.map((id) => `acme,${id},active,Karen,Jones,44.00,2099-12-01,,\n`).join(''),
+    );
+    const port = await freePort();
+    platform = await sides.platform({
+      port,
+      publicUrl: `http://127.0.0.1:${port}`,
+      fundingAdapters: [bank],
+      webDist: pathToFileURL(`${rig.dist}/`),
+      funding: ['sandbox', 'stripe'],
+      stripe: { ...stripe.settings, bankMaxCents: 50_000 },
+    });
+    const sitePort = await freePort();
+    const client = await platform.register({
+      partner_id: 'acme',
+      name: 'Acme Water',
+      kind: 'biller',
+      biller_id: 'acme',
+      base_url: partner.server.url,
+      origins: [`http://localhost:${sitePort}`],
+      auth: { method: 'key', header: 'x-api-key', key },
+    });
+    const person = {
+      first_name: 'Ada',
+      last_name: 'Lovelace',
+      phone_number: '+15125550100',
+      address: { address_line_1: '1 Main St', city: 'Austin', state: 'TX', zip: '78701' },
+    };
+    site = await startDemoSite({
+      port: sitePort,
+      platformUrl: client.platformUrl,
+      clientId: client.client_id,
+      apiKey: client.api_key,
+      partnerId: 'acme',
+      billerName: 'Acme Water',
+      accounts: ['A-1', 'A-2', 'A-3', 'A-4', 'A-5', ...engineAccounts].map((account_id) => ({
+        account_id,
+        ...person,
+        email: `${account_id}@example.com`,
+      })),
+      readBalance: async () => ({}),
+    });
+  },
+  async () => {
+    bankServer.closeAllConnections();
+    bankServer.close();
+    await site?.stop();
+    await sides.stop();
+    assert.deepEqual(stripe.departures, [], "what departs from Stripe's description");
+  },
+);
 
 interface Visit {
   readonly page: Page;

@@ -9,10 +9,11 @@ import { once } from 'node:events';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import test, { after, before, suite } from 'node:test';
+import test, { suite } from 'node:test';
 import { pathToFileURL } from 'node:url';
 import type { FlowResult, FlowReturn, FlowSessionGrant } from '@duebridge/contract';
 import { freePort } from '@duebridge/runtime/testing';
+import { around } from '../support/around.ts';
 import { BothSides, type PartnerSide } from '../support/both-sides.ts';
 import { call, createToken, type Client } from '../support/customer.ts';
 import { ENGINES, type Tab } from './engines.ts';
@@ -37,46 +38,48 @@ let readResult: (
 const sites: ChildProcess[] = [];
 const ports: number[] = [];
 
-before(async () => {
-  folder = mkdtempSync(join(tmpdir(), 'duebridge-redirect-'));
-  const blocks = [...guide.matchAll(/^```js\n([\s\S]*?)^```$/gm)].map(([, text = '']) => text);
-  ['result.mjs', 'server.mjs', 'pay.js'].forEach((name, index) =>
-    writeFileSync(join(folder, name), blocks[index] ?? ''),
-  );
-  ({ readResult } = (await import(pathToFileURL(join(folder, 'result.mjs')).href)) as {
-    readResult: typeof readResult;
-  });
-  partner = await sides.partner({
-    auth: { method: 'key', header: 'x-api-key', keys: [key] },
-    billers: [{ biller_id: 'acme', max_amount_in_cents: 100_000 }],
-  });
-  await partner.importAccounts(
-    'biller_id,account_id,status,first_name,last_name,amount_due,due_date,min_amount,max_amount\n' +
-      [...ACCOUNTS, 'A-99']
-        .map((account) => `acme,${account},active,Ada,Lovelace,42.42,2099-12-01,,\n`)
-        .join(''),
-  );
-  const { register } = await sides.platform({ webDist: pathToFileURL(`${rig.dist}/`) });
-  for (const _ of ACCOUNTS) ports.push(await freePort());
-  client = await register({
-    partner_id: 'acme',
-    name: 'Acme Water',
-    kind: 'biller',
-    biller_id: 'acme',
-    base_url: partner.server.url,
-    origins: ports.map((port) => `http://localhost:${port}`),
-    auth: { method: 'key', header: 'x-api-key', key },
-  });
-});
-after(async () => {
-  for (const site of sites) {
-    if (site.exitCode !== null || site.pid === undefined) continue;
-    site.kill();
-    await once(site, 'exit');
-  }
-  await sides.stop();
-  rmSync(folder, { recursive: true, force: true });
-});
+around(
+  async () => {
+    folder = mkdtempSync(join(tmpdir(), 'duebridge-redirect-'));
+    const blocks = [...guide.matchAll(/^```js\n([\s\S]*?)^```$/gm)].map(([, text = '']) => text);
+    ['result.mjs', 'server.mjs', 'pay.js'].forEach((name, index) =>
+      writeFileSync(join(folder, name), blocks[index] ?? ''),
+    );
+    ({ readResult } = (await import(pathToFileURL(join(folder, 'result.mjs')).href)) as {
+      readResult: typeof readResult;
+    });
+    partner = await sides.partner({
+      auth: { method: 'key', header: 'x-api-key', keys: [key] },
+      billers: [{ biller_id: 'acme', max_amount_in_cents: 100_000 }],
+    });
+    await partner.importAccounts(
+      'biller_id,account_id,status,first_name,last_name,amount_due,due_date,min_amount,max_amount\n' +
+        [...ACCOUNTS, 'A-99']
+          .map((account) => `acme,${account},active,Ada,Lovelace,42.42,2099-12-01,,\n`)
+          .join(''),
+    );
+    const { register } = await sides.platform({ webDist: pathToFileURL(`${rig.dist}/`) });
+    for (const _ of ACCOUNTS) ports.push(await freePort());
+    client = await register({
+      partner_id: 'acme',
+      name: 'Acme Water',
+      kind: 'biller',
+      biller_id: 'acme',
+      base_url: partner.server.url,
+      origins: ports.map((port) => `http://localhost:${port}`),
+      auth: { method: 'key', header: 'x-api-key', key },
+    });
+  },
+  async () => {
+    for (const site of sites) {
+      if (site.exitCode !== null || site.pid === undefined) continue;
+      site.kill();
+      await once(site, 'exit');
+    }
+    await sides.stop();
+    rmSync(folder, { recursive: true, force: true });
+  },
+);
 
 /** Starts the guide's site for a bill of its own; gives its address. */
 async function startSite(): Promise<string> {

@@ -6,10 +6,11 @@ import assert from 'node:assert/strict';
 import { existsSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { after, afterEach, before } from 'node:test';
+import { afterEach } from 'node:test';
 import type { Browser, BrowserContextOptions, FrameLocator, Page } from 'playwright-core';
 import type { DuebridgeOptions, FrameDouble } from '../../packages/web/src/embed/types.ts';
 import { buildWeb, release } from '../../packages/web/build.ts';
+import { around } from '../support/around.ts';
 import { launchChromium } from './chromium.ts';
 import { startScriptedFlow, type ScriptedFlow, type World } from './scripted-flow.ts';
 
@@ -68,7 +69,7 @@ export function useRig({ withRelease = false } = {}): {
   let browser: Browser;
   let folder: string;
   let dist: string;
-  before(async () => {
+  const open = async (): Promise<void> => {
     folder = mkdtempSync(join(tmpdir(), 'duebridge-web-'));
     dist = join(folder, 'dist');
     const build = async (): Promise<void> => {
@@ -84,12 +85,12 @@ export function useRig({ withRelease = false } = {}): {
     if (launched.status === 'fulfilled') browser = launched.value;
     for (const step of [launched, built]) if (step.status === 'rejected') throw step.reason;
     flow = await startScriptedFlow(dist);
-  });
+  };
   // A test that failed leaves its pages open, and those would go on asking.
   afterEach(async () => {
     for (const context of browser?.contexts() ?? []) await context.close();
   });
-  after(async () => {
+  around(open, async () => {
     await browser?.close();
     await flow?.stop();
     rmSync(folder, { recursive: true, force: true });
