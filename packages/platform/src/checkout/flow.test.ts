@@ -503,6 +503,24 @@ test('the exchange returns the bill, or none if the biller does not answer', asy
   assert.equal((await readSession(bare.session)).payment, null);
 });
 
+test('a session is answered even when the database fails after it was stored', async () => {
+  const account = newAccount();
+  const { token } = await platform.session(credentials, account, newCustomer());
+  // Any read of the flow needs it; storing a session does not.
+  const rename = (from: string, to: string): Promise<unknown> =>
+    platform.database.query(`ALTER TABLE duebridge_platform.${from} RENAME TO ${to}`);
+  await rename('flow_payments', 'flow_payments_away');
+  let answer: Answer;
+  try {
+    answer = await exchange(token);
+  } finally {
+    await rename('flow_payments_away', 'flow_payments');
+  }
+  assert.equal(answer.status, 200, answer.text);
+  assert.equal(answer.body['bill'], undefined);
+  assert.equal((await readSession(String(answer.body['session']))).payment, null);
+});
+
 test('a token opens a limited number of sessions, and open ones continue', async () => {
   const made = await platform.token(credentials, {
     ...tokenRequest(newAccount()),

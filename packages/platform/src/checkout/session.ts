@@ -215,11 +215,9 @@ export function openSessions(options: {
         throw new Refusal('TOO_MANY_REQUESTS', { headers: { 'Retry-After': TOKEN_RETRY_SECONDS } });
       }
       const { session_id, expires_at } = opened;
-      // The session is open even if the partner fails: the page asks again, and is told why there is no bill.
-      const bill = await read(opened).catch((error: unknown) => {
-        if (error instanceof Refusal) return undefined;
-        throw error;
-      });
+      // The session is open even if the bill cannot be read, and counts towards the token's few: the page reads the bill again, and
+      // is told why there is none.
+      const bill = await read(opened).catch(() => undefined);
       return { session, session_id, expires_at, ...(bill === undefined ? {} : { bill }) };
     },
 
