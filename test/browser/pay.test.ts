@@ -12,6 +12,14 @@ const rig = useRig();
 test('a customer pays a bill to the receipt, and the site hears of each step [S1]', async () => {
   const world = rig.flow.world({ outcome: [] });
   const visit = await rig.visit(world);
+  // Every sentence that the page showed, however briefly.
+  await visit.page.addInitScript(() => {
+    const shown = new Set<string>();
+    Object.assign(window, { shown });
+    new MutationObserver(() => {
+      for (const { textContent } of document.querySelectorAll('p')) shown.add(textContent);
+    }).observe(document, { subtree: true, childList: true, characterData: true });
+  });
   assert.equal(await visit.start(), 'mounted');
   await visit.title('Your bill from Acme Water');
   await visit.frame.getByText('$123.45', { exact: true }).waitFor();
@@ -32,6 +40,11 @@ test('a customer pays a bill to the receipt, and the site hears of each step [S1
     posted_at: '2026-03-01T18:00:02.000Z',
   });
   await visit.title('Paid. Thank you!');
+  const shown = await visit.frame
+    .locator('body')
+    .evaluate(() => [...(window as unknown as { shown: Set<string> }).shown]);
+  assert.ok(shown.some((text) => /^Waiting for \d+ seconds?$/.test(text)));
+  assert.ok(!shown.includes('Waiting for 0 seconds'));
   await visit.frame.getByText('BP-7781').waitFor();
   await visit.press('Done');
   await until(async () => values(await visit.heard(), 'exit').length === 1);

@@ -441,7 +441,8 @@ function Elapsed(props: {
     const timer = setInterval(() => tick((count) => count + 1), 1_000);
     return () => clearInterval(timer);
   }, []);
-  const seconds = Math.max(0, Math.floor((props.now() - props.since) / 1_000));
+  // A second that has begun counts: nobody should read that they have waited for 0 seconds.
+  const seconds = Math.max(1, Math.ceil((props.now() - props.since) / 1_000));
   const time = props.words.duration(seconds);
   return <p class="small">{props.words.say('waiting_for', { time })}</p>;
 }
