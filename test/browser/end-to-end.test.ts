@@ -21,7 +21,7 @@ import { BothSides, type PartnerSide } from '../support/both-sides.ts';
 import { call, type Client } from '../support/customer.ts';
 import type { Tab } from './engines.ts';
 import type { Manifest } from '../../packages/web/build.ts';
-import { until, useRig } from './rig.ts';
+import { reads, until, useRig } from './rig.ts';
 import { Visitor } from './visitor.ts';
 
 const root = join(import.meta.dirname, '../..');
@@ -189,24 +189,6 @@ for (const [name, accounts] of [
       await chooses(tab, `A-${12 + attempt}`);
     });
   });
-}
-
-/** Waits until an element of the payment page, or of the site, has this text. */
-function reads(tab: Tab, where: 'page' | 'frame', selector: string, text: string): Promise<void> {
-  return until(() =>
-    tab
-      .run(
-        where,
-        (wanted, inside) => document.querySelector(wanted)?.textContent === inside,
-        selector,
-        text,
-      )
-      // A frame that is not there yet cannot be asked.
-      .catch((error: unknown) => {
-        if (tab.lost()) throw error;
-        return false;
-      }),
-  );
 }
 
 /** Presses the button that starts with these words, once it is there. By script: the layout may still be moving. */

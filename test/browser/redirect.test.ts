@@ -17,7 +17,7 @@ import { around } from '../support/around.ts';
 import { BothSides, type PartnerSide } from '../support/both-sides.ts';
 import { call, createToken, type Client } from '../support/customer.ts';
 import { ENGINES, type Tab } from './engines.ts';
-import { until, useRig } from './rig.ts';
+import { reads, until, useRig } from './rig.ts';
 import { Visitor, VISITS } from './visitor.ts';
 
 const root = join(import.meta.dirname, '../..');
@@ -103,29 +103,13 @@ async function startSite(): Promise<string> {
   return `http://localhost:${ports[index]}`;
 }
 
-/** Waits until an element of the tab's own page has this text. */
-const reads = (tab: Tab, selector: string, text: string): Promise<void> =>
-  until(() =>
-    tab
-      .run(
-        'page',
-        (wanted, inside) => document.querySelector(wanted)?.textContent === inside,
-        selector,
-        text,
-      )
-      // A page that is being left cannot be asked.
-      .catch((error: unknown) => {
-        if (tab.lost()) throw error;
-        return false;
-      }),
-  );
 const addressOf = (tab: Tab): Promise<string> => tab.run('page', () => location.href);
 
 async function paysAndReturns(tab: Tab): Promise<void> {
   const site = await startSite();
   await tab.goto(`${site}/`);
   await tab.click('page', '#pay');
-  await reads(tab, 'h1', 'Your bill from Acme Water');
+  await reads(tab, 'page', 'h1', 'Your bill from Acme Water');
   const address = new URL(await addressOf(tab));
   assert.equal(address.origin, client.platformUrl);
   // The visit's name and nothing else: neither the token nor anything of the customer.
@@ -142,26 +126,26 @@ async function paysAndReturns(tab: Tab): Promise<void> {
   assert.deepEqual(kept, [0, 0, '', false]);
 
   await tab.click('page', '.actions .main');
-  await reads(tab, 'h1', 'Check your payment');
+  await reads(tab, 'page', 'h1', 'Check your payment');
   // A reload sends no form and costs nothing: the bill is there again.
   await tab.goto(address.href);
-  await reads(tab, 'h1', 'Your bill from Acme Water');
+  await reads(tab, 'page', 'h1', 'Your bill from Acme Water');
   await tab.click('page', '.actions .main');
-  await reads(tab, 'h1', 'Check your payment');
+  await reads(tab, 'page', 'h1', 'Check your payment');
   await tab.click('page', '.actions .main');
-  await reads(tab, 'h1', 'Paid. Thank you!');
-  await reads(tab, '.actions .main', 'Back to Acme Water');
+  await reads(tab, 'page', 'h1', 'Paid. Thank you!');
+  await reads(tab, 'page', '.actions .main', 'Back to Acme Water');
   await tab.click('page', '.actions .main');
-  await reads(tab, 'h1', 'Thank you. Your payment is posted.');
+  await reads(tab, 'page', 'h1', 'Thank you. Your payment is posted.');
   const returned = await addressOf(tab);
   assert.ok(returned.startsWith(`${site}/paid?duebridge_result=`), returned);
 
   // Shown again, by a reload or by whoever finds the address, it is not taken for another payment.
   await tab.goto(returned);
-  await reads(tab, 'h1', 'We are looking up your payment.');
+  await reads(tab, 'page', 'h1', 'We are looking up your payment.');
   // The payment page of a visit that is over shows what was paid, and cannot pay again.
   await tab.goto(address.href);
-  await reads(tab, 'h1', 'Paid. Thank you!');
+  await reads(tab, 'page', 'h1', 'Paid. Thank you!');
 }
 
 /** The browser's Back from the payment page: the site again, with a button that works. */
@@ -169,14 +153,14 @@ async function comesBack(tab: Tab): Promise<void> {
   const site = await startSite();
   await tab.goto(`${site}/`);
   await tab.click('page', '#pay');
-  await reads(tab, 'h1', 'Your bill from Acme Water');
+  await reads(tab, 'page', 'h1', 'Your bill from Acme Water');
   // A moment later: a script whose page goes away while it runs has no answer.
   await tab.run('page', () => void setTimeout(() => history.back(), 100));
-  await reads(tab, 'h1', 'Your bill');
+  await reads(tab, 'page', 'h1', 'Your bill');
   await tab.click('page', '#pay');
-  await reads(tab, 'h1', 'Your bill from Acme Water');
+  await reads(tab, 'page', 'h1', 'Your bill from Acme Water');
   await tab.click('page', 'header .close');
-  await reads(tab, 'h1', 'You have not paid.');
+  await reads(tab, 'page', 'h1', 'You have not paid.');
 }
 
 suite('in every engine', { concurrency: ENGINES.length }, () => {

@@ -12,6 +12,7 @@ import type { DuebridgeOptions, FrameDouble } from '../../packages/web/src/embed
 import { buildWeb, release } from '../../packages/web/build.ts';
 import { around } from '../support/around.ts';
 import { launchChromium } from './chromium.ts';
+import type { Tab } from './engines.ts';
 import { startScriptedFlow, type ScriptedFlow, type World } from './scripted-flow.ts';
 
 /** What the site's script of these tests puts on its window. */
@@ -163,4 +164,27 @@ export async function until(holds: () => boolean | Promise<boolean>): Promise<vo
     assert.ok(Date.now() < end, `never came true: ${holds.toString()}`);
     await new Promise((resolve) => setTimeout(resolve, 20));
   }
+}
+
+/** Waits until an element of the payment page, or of the site, has this text; in any engine. */
+export function reads(
+  tab: Tab,
+  where: 'page' | 'frame',
+  selector: string,
+  text: string,
+): Promise<void> {
+  return until(() =>
+    tab
+      .run(
+        where,
+        (wanted, inside) => document.querySelector(wanted)?.textContent === inside,
+        selector,
+        text,
+      )
+      // A page that is being left, or a frame that is not there yet, cannot be asked.
+      .catch((error: unknown) => {
+        if (tab.lost()) throw error;
+        return false;
+      }),
+  );
 }
