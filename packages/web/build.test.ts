@@ -32,7 +32,7 @@ test('the build matches its manifest: names with hashes, the integrity, sizes wi
     assert.ok(existsSync(join(dist, 'flow', asset)));
     assert.match(asset, /-[\w-]{8}\.(js|css|json)$/);
   }
-  // Whatever a file names is there: the page its script and style, the script the words of each language and its parts.
+  // Whatever a file names is there: the page its script, its style and the text of each language, the script its parts.
   const script = manifest.flow.assets.find((asset) => /^flow-.*\.js$/.test(asset)) ?? '';
   const named = html + readFileSync(join(dist, 'flow', script), 'utf8');
   const names =
@@ -47,6 +47,10 @@ test('the build matches its manifest: names with hashes, the integrity, sizes wi
     );
   assert.deepEqual(inline('script'), [manifest.flow.first_script]);
   assert.deepEqual(inline('style'), [manifest.flow.first_style]);
+  // The limit of the page's JavaScript counts the inline script as well.
+  const [, first = ''] = /<script>([^]*?)<\/script>/.exec(html) ?? [];
+  const page = checkSizes({ flow_js: [first, readFileSync(join(dist, 'flow', script), 'utf8')] });
+  assert.ok(page.flow_js > gzipSync(first, { level: 9 }).length + 15_000);
   assert.equal(html.match(/content="__ORIGINS__"/g)?.length, 1);
   assert.equal(html.match(/content="__PARTNER__"/g)?.length, 1);
   assert.deepEqual(readdirSync(folder), ['dist'], 'a draft was left behind');
@@ -104,7 +108,10 @@ test('the types that a partner gets need no other package, and refuse what the S
 test('a file over its limit fails the build', () => {
   const noise = Array.from({ length: 4_000 }, (_, index) => Math.sin(index).toString(36)).join('');
   assert.throws(() => checkSizes({ sdk: noise }), /sdk has \d+, may have 3000/);
-  assert.ok(checkSizes({ sdk: 'small' }).sdk < 100);
+  const { sdk } = checkSizes({ sdk: 'small' });
+  assert.ok(sdk < 100);
+  // Several files that a visit downloads each by itself share no compression.
+  assert.equal(checkSizes({ flow_js: ['small', 'small'] }).flow_js, 2 * sdk);
 });
 
 test('a release is kept once with its exact bytes, and a change to it fails the build', async (t) => {

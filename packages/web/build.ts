@@ -33,7 +33,11 @@ export const SIZE_LIMITS = {
   /** The redirect alone: who uses it needs nothing else. */
   redirect: 1200,
   react: 800,
-  flow_js: 20_000,
+  /**
+   * What a first visit runs: the page's script and the inline one before it, compressed each by itself. The target of 20 kB is missed
+   * since the inline script begins the session (decision 194), which saves a round trip.
+   */
+  flow_js: 20_700,
   flow_css: 3000,
   /** Each part of the page that most visits never load. */
   flow_part: 6000,
@@ -114,7 +118,7 @@ export async function buildWeb(
       await Promise.all([
         bundle(as, { script: 'src/embed/script.ts' }, 'iife', true),
         bundle(as, { redirect: 'src/embed/redirect-script.ts' }, 'iife', true),
-        bundle(as, { flow: 'src/flow/main.tsx' }, 'es', true, { hashed: true, words: wordFiles }),
+        bundle(as, { flow: 'src/flow/main.tsx' }, 'es', true, { hashed: true }),
         bundle(as, { console: 'src/console/main.tsx' }, 'es', true),
         bundle(
           as,
@@ -181,7 +185,7 @@ export async function buildWeb(
       sdk,
       redirect,
       react: only(smallReact),
-      flow_js: entry.text,
+      flow_js: [first.script, entry.text],
       flow_css: style.text,
       flow_html: html,
     });
@@ -410,13 +414,18 @@ export async function release(
   return made;
 }
 
-/** Returns the gzip size of each file; throws RangeError, naming those that are over their limits. */
+/** Returns the gzip size of each file, or of several together; throws RangeError, naming those that are over their limits. */
 export function checkSizes<K extends keyof typeof SIZE_LIMITS>(
-  files: Readonly<Record<K, string>>,
+  files: Readonly<Record<K, string | readonly string[]>>,
   called?: string,
 ): Record<K, number> {
   const names = Object.keys(files) as K[];
-  const sizes = names.map((name) => [name, gzipSync(files[name], { level: 9 }).length] as const);
+  const sizes = names.map((name) => {
+    const sum = [files[name]]
+      .flat()
+      .reduce((all, text) => all + gzipSync(text, { level: 9 }).length, 0);
+    return [name, sum] as const;
+  });
   const over = sizes.filter(([name, size]) => size > SIZE_LIMITS[name]);
   if (over.length > 0) {
     const list = over.map(

@@ -13,7 +13,7 @@ import type {
   FlowSessionRequest,
 } from '@duebridge/contract';
 import type { DuebridgeErrorCode } from '../embed/types.ts';
-import { platformRoot, request as send, SESSION_PATH } from './request.ts';
+import { SESSION_PATH, type request } from './request.ts';
 import { eventReader } from './sse.ts';
 
 /** The platform sends a line at least every 15 s; after twice that without one, the connection is dead. */
@@ -75,8 +75,8 @@ export interface Api {
   now(): number;
 }
 
-/** `partner_id` is whose page this is. */
-export function createApi(partner_id: string): Api {
+/** `partner_id` is whose page this is; `send` comes from the inline script (begun.ts). */
+export function createApi(partner_id: string, send: typeof request): Api {
   let secret = '';
   let ahead = 0;
 
@@ -95,8 +95,6 @@ export function createApi(partner_id: string): Api {
     throw new CallError(body?.code ?? 'INTERNAL_ERROR', answer);
   }
 
-  const url = (path: string): URL => new URL(path, platformRoot());
-
   async function json<T>(asked: Promise<Response>): Promise<T> {
     const answer = await answerTo(asked);
     try {
@@ -112,23 +110,21 @@ export function createApi(partner_id: string): Api {
   return {
     async open(token, request, begun) {
       const grant = await json<FlowSessionGrant>(
-        begun ?? send(url(SESSION_PATH), token, { ...request, partner_id }),
+        begun ?? send(SESSION_PATH, token, { ...request, partner_id }),
       );
       secret = grant.session;
       return grant;
     },
-    session: () => json(send(url(SESSION_PATH), secret)),
-    pay: (request) => json(send(url('v1/flow/payments'), secret, request)),
-    payment: (id) => json(send(url(paymentPath(id)), secret)),
-    leave: (request) => json(send(url('v1/flow/return'), secret, request)),
+    session: () => json(send(SESSION_PATH, secret)),
+    pay: (request) => json(send('v1/flow/payments', secret, request)),
+    payment: (id) => json(send(paymentPath(id), secret)),
+    leave: (request) => json(send('v1/flow/return', secret, request)),
     async follow(id, heard, signal) {
       const silent = new AbortController();
       const both = AbortSignal.any([signal, silent.signal]);
       let timer = setTimeout(() => silent.abort(), SILENCE_MS);
       try {
-        const answer = await answerTo(
-          send(url(`${paymentPath(id)}/events`), secret, undefined, both),
-        );
+        const answer = await answerTo(send(`${paymentPath(id)}/events`, secret, undefined, both));
         if (!answer.body) return;
         const read = eventReader((name, data) => {
           if (name === 'payment') heard(JSON.parse(data) as FlowPayment);

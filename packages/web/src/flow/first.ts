@@ -5,6 +5,7 @@
  */
 import { FAILED } from '../messages.ts';
 import type { Begun } from './begun.ts';
+import { request } from './request.ts';
 import { connect, registeredOrigins } from './site.ts';
 import { tagOf, type Tag } from './tags.ts';
 import type { Words } from './words/en.ts';
@@ -34,12 +35,14 @@ addEventListener(
   true,
 );
 
-const words = new Map<Tag, Promise<Words>>();
-const wordsOf = (locale: string): void => {
-  const tag = tagOf(locale);
-  if (!words.has(tag)) words.set(tag, loadWords(tag));
+const loading = new Map<Tag, Promise<Words>>();
+const words = (tag: Tag): Promise<Words> => {
+  const text = loading.get(tag) ?? loadWords(tag);
+  loading.set(tag, text);
+  return text;
 };
 // Most sites use the language of their customer's browser.
-wordsOf(navigator.language);
-const begun: Begun = { words, site: connect((init) => wordsOf(init.locale)) };
+void words(tagOf(navigator.language));
+const site = connect((init) => void words(tagOf(init.locale)));
+const begun: Begun = { site, words, request };
 Object.assign(window, { begun });

@@ -4,7 +4,6 @@
 import type { Word, Words } from './words/en.ts';
 import { formatMoney } from './money.ts';
 import { tagOf, type Tag } from './tags.ts';
-import { loadWords } from './words-file.ts';
 
 export type { Word };
 
@@ -25,18 +24,13 @@ export interface Language {
   readonly duration: (seconds: number) => string;
 }
 
-/**
- * Takes the locale that the site asked for; an unsupported one gets English. Waits for the network. `loading`: what has been requested
- * so far.
- */
+/** Takes the locale that the site asked for; an unsupported one gets English. Waits for the text. */
 export async function loadLanguage(
   asked: string,
-  loading: Map<Tag, Promise<Words>>,
+  textOf: (tag: Tag) => Promise<Words>,
 ): Promise<Language> {
   const tag = tagOf(asked);
-  const words = loading.get(tag) ?? loadWords(tag);
-  loading.set(tag, words);
-  return language(asked, tag, await words);
+  return language(asked, tag, await textOf(tag));
 }
 
 /** A language whose text is loaded. */

@@ -40,7 +40,10 @@ const { begun } = window;
 delete window.begun;
 if (root && begun) void main(root, begun);
 
-async function main(place: Element, { site: connecting, words: loading }: Begun): Promise<void> {
+async function main(
+  place: Element,
+  { site: connecting, words: textOf, request }: Begun,
+): Promise<void> {
   // Until the first render the page shows the skeleton of flow.html.
   applyLook({});
   const tools =
@@ -54,7 +57,7 @@ async function main(place: Element, { site: connecting, words: loading }: Begun)
   };
   const found = await connecting;
   if (!found || 'problem' in found) {
-    const words = await loadLanguage(navigator.language, loading);
+    const words = await loadLanguage(navigator.language, textOf);
     speak(words);
     const why = { code: found?.problem ?? 'alone', requestId: found?.requestId };
     show(
@@ -67,15 +70,15 @@ async function main(place: Element, { site: connecting, words: loading }: Begun)
   const site = watched?.site ?? found;
   const problems = applyLook(site.init.appearance);
   let changed = (): void => {};
-  const flow = new Flow(site, createApi(metaOf('partner')), () => changed());
+  const flow = new Flow(site, createApi(metaOf('partner'), request), () => changed());
   void flow.start();
-  const words = await loadLanguage(site.init.locale, loading);
+  const words = await loadLanguage(site.init.locale, textOf);
   show(
     <App
       site={site}
       flow={flow}
       first={words}
-      speakIn={(locale) => loadLanguage(locale, loading)}
+      speakIn={(locale) => loadLanguage(locale, textOf)}
       listen={(act) => (changed = act)}
       problems={problems}
       tools={(state) => developer && watched && <developer.Tools {...{ flow, state, watched }} />}

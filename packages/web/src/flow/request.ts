@@ -5,14 +5,15 @@ const REQUEST_TIMEOUT_MS = 20_000;
 /** Where a token is exchanged for a session, from the platform's root. */
 export const SESSION_PATH = 'v1/flow/session';
 
-/** Sends it; with a body it is a POST. Rejects when there is no answer. */
+/** Sends it to a path below the platform's root; with a body it is a POST. Rejects when there is no answer. */
 export function request(
-  url: URL,
+  path: string,
   credential: string,
   body?: object,
   signal = AbortSignal.timeout(REQUEST_TIMEOUT_MS),
 ): Promise<Response> {
-  return fetch(url, {
+  // The page itself is at `flow/v1/{partner}`.
+  return fetch(new URL(`../../${path}`, location.href), {
     ...(body ? { method: 'POST', body: JSON.stringify(body) } : {}),
     headers: {
       authorization: `Bearer ${credential}`,
@@ -24,9 +25,4 @@ export function request(
     referrerPolicy: 'no-referrer',
     signal,
   });
-}
-
-/** The platform's root, from the page's own address. */
-export function platformRoot(): URL {
-  return new URL('../../', location.href);
 }

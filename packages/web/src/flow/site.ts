@@ -5,7 +5,7 @@
  */
 import { PROTOCOL, type Hello, type Init, type ToPage, type ToSite } from '../messages.ts';
 import type { Appearance, TokenReason } from '../embed/types.ts';
-import { platformRoot, request, SESSION_PATH } from './request.ts';
+import { request, SESSION_PATH } from './request.ts';
 
 /**
  * A site's backend that has not supplied a token within this time is slow. The page says so while it waits; mount() waits longer.
@@ -110,7 +110,7 @@ function exchangeOf(origin: string, first: Promise<string | null>): Site['exchan
     const token = await first;
     if (token === null) return;
     const body = { origin, partner_id: metaOf('partner') };
-    begun = { token, answer: request(new URL(SESSION_PATH, platformRoot()), token, body) };
+    begun = { token, answer: request(SESSION_PATH, token, body) };
     // A failure is for whoever takes the answer.
     begun.answer.catch(() => {});
   };
