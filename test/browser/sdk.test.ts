@@ -301,6 +301,75 @@ test('the session and the text are on their way before the files of the page hav
   await visit.close();
 });
 
+test('what the site says before the files of the page have come is heard then', async () => {
+  const world = rig.flow.world();
+  const visit = await rig.visit(world);
+  let give = (): void => {};
+  const held = new Promise<void>((resolve) => (give = resolve));
+  await visit.page.route('**/flow/assets/flow-*', async (route) => {
+    await held;
+    await route.continue();
+  });
+  const mounted = visit.start();
+  await until(() => world.sessions.size === 1);
+  await visit.page.evaluate(() =>
+    (window as unknown as Site).instance.update({ locale: 'es', appearance: { theme: 'dark' } }),
+  );
+  give();
+  assert.equal(await mounted, 'mounted');
+  await visit.title('Su factura de Acme Water');
+  await visit.frame.locator('html[data-theme=dark]').waitFor();
+  await visit.close();
+});
+
+test('a session that was answered long before the files of the page came is used', async () => {
+  const world = rig.flow.world();
+  const visit = await rig.visit(world);
+  await visit.page.addInitScript(() => {
+    const [limits, read]: [AbortController[], string[]] = [[], []];
+    Object.assign(window, { limits, read });
+    AbortSignal.timeout = () => {
+      const limit = new AbortController();
+      limits.push(limit);
+      return limit.signal;
+    };
+    // Whoever takes an answer in: by then no limit has anything to cut off.
+    for (const way of ['blob', 'json', 'text', 'arrayBuffer'] as const) {
+      const take = Response.prototype[way] as () => Promise<never>;
+      Response.prototype[way] = async function (this: Response) {
+        const taken = await take.call(this);
+        read.push(this.url);
+        return taken;
+      };
+    }
+  });
+  await visit.page.reload();
+  await visit.page.waitForFunction(() => (window as unknown as { siteReady?: boolean }).siteReady);
+  let give = (): void => {};
+  const held = new Promise<void>((resolve) => (give = resolve));
+  await visit.page.route('**/flow/assets/flow-*', async (route) => {
+    await held;
+    await route.continue();
+  });
+  const mounted = visit.start();
+  interface Noted {
+    readonly limits: AbortController[];
+    readonly read: string[];
+  }
+  const body = visit.frame.locator('body');
+  await until(() =>
+    body.evaluate(() =>
+      (window as unknown as Noted).read.some((url) => url.endsWith('/flow/session')),
+    ),
+  );
+  await body.evaluate(() => (window as unknown as Noted).limits.forEach((one) => one.abort()));
+  give();
+  assert.equal(await mounted, 'mounted');
+  await visit.title('Your bill from Acme Water');
+  assert.deepEqual([world.counts.token, world.counts.exchange, world.counts.read], [1, 1, 0]);
+  await visit.close();
+});
+
 test('files that never come hold nothing up: developer tools, and a text at its first request', async () => {
   const world = rig.flow.world({ mode: 'test' });
   const visit = await rig.visit(world);

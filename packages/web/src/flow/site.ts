@@ -37,7 +37,7 @@ export interface Site {
   token(why: TokenReason, slow: () => void): Promise<string | null>;
   /** The exchange of the first token, which began when the token came; undefined for any other, and when asked again. */
   exchange(token: string): Promise<Response> | undefined;
-  /** Listens to the site's other messages. */
+  /** Listens to the site's other messages, those that have come so far included. Call it once. */
   listen(heard: (message: ToPage) => void): void;
 }
 
@@ -110,7 +110,7 @@ function exchangeOf(origin: string, first: Promise<string | null>): Site['exchan
     const token = await first;
     if (token === null) return;
     const body = { origin, partner_id: metaOf('partner') };
-    begun = { token, answer: request(SESSION_PATH, token, body) };
+    begun = { token, answer: whole(request(SESSION_PATH, token, body)) };
     // A failure is for whoever takes the answer.
     begun.answer.catch(() => {});
   };
@@ -120,6 +120,12 @@ function exchangeOf(origin: string, first: Promise<string | null>): Site['exchan
     begun = undefined;
     return taken?.token === token ? taken.answer : undefined;
   };
+}
+
+/** An answer that has come in full: the page's script may be later than the request's time limit, which would cut off the rest. */
+async function whole(asked: Promise<Response>): Promise<Response> {
+  const answer = await asked;
+  return new Response(await answer.blob(), answer);
 }
 
 /** Connects; undefined when the page is not embedded or the site may not show it. */
@@ -159,7 +165,9 @@ function findSite(registered: readonly string[]): Promise<Site | undefined> {
 
 function connected(origin: string, init: Init, port: MessagePort): Site {
   let answer: ((token: string | null) => void) | undefined;
-  let heard: (message: ToPage) => void = () => {};
+  // The site may say something before the page's script has come to listen.
+  const unheard: ToPage[] = [];
+  let heard = (message: ToPage): unknown => unheard.push(message);
   port.addEventListener('message', (event: MessageEvent<ToPage>) => {
     if (event.data.type === 'token') answer?.(event.data.token);
     else heard(event.data);
@@ -193,6 +201,7 @@ function connected(origin: string, init: Init, port: MessagePort): Site {
     exchange: exchangeOf(origin, first),
     listen: (listener) => {
       heard = listener;
+      unheard.forEach(listener);
     },
   };
 }
