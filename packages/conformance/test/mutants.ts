@@ -1622,6 +1622,18 @@ export const TOKEN_MUTANTS: readonly TokenMutant[] = [
       },
     }),
   },
+  {
+    name: 'client-by-length',
+    wrong: 'answers a client id of another length as an invalid request',
+    breaks: ['T05'],
+    verdict: 'WARN',
+    behaviour: () => ({
+      request: (asked) =>
+        asked.headers['x-client-id'] === 'client-of-the-judgex'
+          ? json(400, { code: 'INVALID_REQUEST', message: 'The client id has another length' })
+          : undefined,
+    }),
+  },
   ...(
     [
       ['T05', 'an unknown client', 'x-client-id', 'client-of-the-judge'],

@@ -193,7 +193,7 @@ export type CallerFault =
 const STEP_MS = 120;
 
 /** The pause of a platform that polls on at a slow pace: longer than the judge watches each payment. */
-const SLOW_STEP_MS = 1_500;
+const SLOW_STEP_MS = 800;
 
 /** Longest wait for one response: far more than this machine needs, less than the tests wait. */
 const CALL_TIMEOUT_MS = 2_500;

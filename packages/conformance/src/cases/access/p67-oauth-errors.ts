@@ -67,8 +67,8 @@ function errorOf(
   statuses: readonly number[],
   words: readonly string[],
 ): void {
-  // Whether a token may be issued at all is judged elsewhere.
-  if (isSuccess(reply)) return;
+  // Whether a token may be issued at all is judged elsewhere, and a rate limit says nothing about the request.
+  if (isSuccess(reply) || reply.status === undefined || reply.status === 429) return;
   const error = asObject(reply.json)?.['error'];
   const holds =
     statuses.includes(reply.status ?? 0) &&

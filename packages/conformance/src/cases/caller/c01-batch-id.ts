@@ -1,7 +1,7 @@
 import type { CallerCase } from '../../check/check.ts';
 import type { CallerContext, CallerPayment } from '../../check/caller-context.ts';
 import type { ScriptedExchange } from '../../sandbox/partner.ts';
-import { bodyOf, returnedTheEnd } from './calls.ts';
+import { bodyOf, decoded, returnedTheEnd } from './calls.ts';
 
 export const c01: CallerCase = {
   id: 'C01',
@@ -42,10 +42,10 @@ async function otherAccount(t: CallerContext): Promise<void> {
     );
     return;
   }
-  const place = `/account/${encodeURIComponent(other_account_id)}/payment/`;
   const known = new Set(t.run.partner.exchanges().map(({ path }) => path.split('/').at(-1)));
   await t.pay(1_004, {}, other_account_id);
-  const its = (): ScriptedExchange | undefined => t.puts().find(({ path }) => path.includes(place));
+  const its = (): ScriptedExchange | undefined =>
+    t.puts().find(({ path }) => decoded(path.split('/').at(-3)) === other_account_id);
   t.given(
     await t.until(() => its() !== undefined, Math.max(t.patience_ms, t.run.driver.arrival_ms ?? 0)),
     'the platform sent no PUT for the other account',

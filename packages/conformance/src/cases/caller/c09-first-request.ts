@@ -6,6 +6,7 @@ import { show, type Reply } from '../../check/http.ts';
 import { BEYOND_24_BITS, BEYOND_32_BITS } from '../../check/planned-payments.ts';
 import type { Call, ScriptedExchange } from '../../sandbox/partner.ts';
 import { parsed } from '../shared.ts';
+import { decoded } from './calls.ts';
 
 const CENTS = 9_001;
 
@@ -71,11 +72,15 @@ async function taken(t: CallerContext, payment: CallerPayment): Promise<void> {
     t.puts(payment).filter(({ answer }) => answer !== undefined);
   if (t.all.length > 0 || !(await t.until(() => answered().length > 0))) return;
   const refused = answered().find(({ answer }) => answer?.status === 400);
-  const usual = /^[A-Za-z0-9._-]{1,64}$/.test(payment.platform_payment_id ?? '');
+  const batch = parsed(answered()[0]?.body ?? '')?.['platform_batch_id'];
+  // The interface sets no form for the platform's ids; the scripted partner takes those of decision 13.
+  const usual = [payment.platform_payment_id, batch].every(
+    (id) => typeof id === 'string' && /^[A-Za-z0-9._-]{1,64}$/.test(id),
+  );
   t[usual ? 'must' : 'should'](refused === undefined, {
     expected: usual
       ? 'a PUT that a partner accepts'
-      : 'a platform_payment_id of 1 to 64 letters, digits, dots, underscores and hyphens',
+      : 'a platform_payment_id and a platform_batch_id of 1 to 64 letters, digits, dots, underscores and hyphens',
     got: refused?.answer?.body.slice(0, 200) ?? '',
     clause: usual ? 'B4' : 'PF2',
     ...(refused === undefined ? {} : { at: t.cite(refused) }),
@@ -112,15 +117,6 @@ async function largeAmounts(t: CallerContext): Promise<void> {
       cause: 'Amounts beyond 24 or 32 bits are rounded, wrapped, or written as text.',
       at: t.cite(first),
     });
-  }
-}
-
-/** A path segment without percent-encoding, which may also encode characters that need none. */
-function decoded(segment: string | undefined): string | undefined {
-  try {
-    return segment === undefined ? undefined : decodeURIComponent(segment);
-  } catch {
-    return undefined;
   }
 }
 

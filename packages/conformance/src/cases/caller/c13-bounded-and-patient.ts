@@ -149,7 +149,8 @@ function pollsByGet(t: CallerContext, payment: CallerPayment): void {
 async function othersGoOn(t: CallerContext): Promise<void> {
   if (t.profile !== 'strict' || t.run.driver.at_once === 1) return;
   const other = await t.pay(13_003);
-  t.strict(await t.until(() => t.puts(other).length > 0), {
+  const wait_ms = Math.max(t.patience_ms, t.run.driver.arrival_ms ?? 0);
+  t.strict(await t.until(() => t.puts(other).length > 0, wait_ms), {
     expected: `a PUT of another payment within ${t.run.caller.patience_seconds} s, while one is processing`,
     got: 'none',
     clause: 'S4',

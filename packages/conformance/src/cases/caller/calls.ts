@@ -59,6 +59,15 @@ export function bodyOf(call: ScriptedExchange): Readonly<Record<string, Json>> |
   return parsed(call.body);
 }
 
+/** A path segment without percent-encoding, which may also encode characters that need none. */
+export function decoded(segment: string | undefined): string | undefined {
+  try {
+    return segment === undefined ? undefined : decodeURIComponent(segment);
+  } catch {
+    return undefined;
+  }
+}
+
 /** The status word in the answer that a call was given; undefined when there is none. */
 function statusGiven(call: ScriptedExchange): string | undefined {
   const status = call.answer?.status === 200 ? parsed(call.answer.body)?.['status'] : undefined;

@@ -3,7 +3,7 @@ import { isSuccess, tell, type Reply } from '../../check/http.ts';
 import { plainAmount, sharedAll, type Planned } from '../../check/planned-payments.ts';
 import type { OutsideCall, PartnerTarget } from '../../check/target.ts';
 import { differences, recordOf, tellDifferences, type Intent } from '../../check/payment-fields.ts';
-import { ENDED_FIELDS, statusOf } from '../shared.ts';
+import { ENDED_FIELDS, isAnswer, statusOf } from '../shared.ts';
 import type { PartnerContext } from '../../check/partner-context.ts';
 
 export const p53: PartnerCase = {
@@ -63,6 +63,7 @@ async function cancelAfterTheEnd(t: PartnerContext, cancel: OutsideCall): Promis
   if (end === undefined) return;
   await sendCancel(t, cancel, subject.intent);
   const read = await t.read(subject.intent);
+  if (!isAnswer(t, read)) return;
   const record = recordOf(read);
   t.must(record !== undefined && differences(end.record, record, ENDED_FIELDS).length === 0, {
     expected: `the payment as it ended, status ${statusOf(end.record)}`,

@@ -10,6 +10,9 @@ import {
 } from '../../check/payment-fields.ts';
 import { ENDED_FIELDS, isAnswer, statusOf } from '../shared.ts';
 
+/** How long Get Payment may show an end later than Get Account Payment did: it may read from a replica. */
+const READ_LAG_MS = 2_000;
+
 export const p61: PartnerCase = {
   id: 'P61',
   title: 'Reads and repeats leave every terminal payment unchanged',
@@ -61,11 +64,20 @@ async function equalRepeats(t: PartnerContext, { intent, end }: Ended): Promise<
   // Three calls, not four: at a server that takes seconds a call, this is what a run waits for at its end.
   const after = t.target.paths.get_payment === null ? 'read' : 'readById';
   for (const again of ['read', 'put', after] as const) {
-    const reply = await t[again](intent);
+    let reply = await t[again](intent);
+    if (again === 'readById' && isBehind(reply)) {
+      await t.run.sleep(READ_LAG_MS);
+      reply = await t[again](intent);
+    }
     if (!isAnswer(t, reply)) return;
     const clause = again === 'put' ? 'RU5' : again === 'readById' ? 'B3' : 'RU2';
     if (!unchanged(t, end, reply, clause)) return;
   }
+}
+
+/** True for a record that does not show the end yet. */
+function isBehind(reply: Reply): boolean {
+  return recordOf(reply)?.['status'] === 'processing';
 }
 
 /** Repeats a terminal payment with another amount, and with another batch; stops when it changed. */

@@ -10,27 +10,29 @@ export const t05: TokenCase = {
   profile: 'contract',
   sends:
     'POST create token with an X-Client-Id that was never issued: a made-up one, the patterns % and *, and the right one truncated, lengthened or in another case; and a made-up one with an invalid body',
-  expects: '404 {"code": "NOT_FOUND", "message": "Resource not found"}',
+  expects:
+    '404 {"code": "NOT_FOUND", "message": "Resource not found"} for the made-up one, and a refusal of the others',
   likely_cause: 'The authentication layer answers 401 before the client is looked up.',
   async run(t) {
     const { client_id } = t.target;
-    const made_up: [string, string][] = [
-      ['a client id that was never issued', 'never-issued-duebridge'],
+    const reply = await t.create(undefined, { 'x-client-id': 'never-issued-duebridge' });
+    const known = t.must(isNotFound(reply), { expected: NOT_FOUND, got: tell(reply), at: reply });
+    if (!known) return;
+    const similar: [string, string][] = [
       ['the pattern % as client id', '%'],
       ['the pattern * as client id', '*'],
       ['the right client id without its last character', client_id.slice(0, -1)],
       ['the right client id with a character appended', `${client_id}x`],
     ];
-    for (const [what, id] of made_up.filter(([, id]) => id !== '')) {
-      const reply = await t.create(undefined, { 'x-client-id': id });
-      if (
-        !t.must(isNotFound(reply), {
-          expected: `${NOT_FOUND} for ${what}`,
-          got: tell(reply),
-          at: reply,
-        })
-      )
-        return;
+    for (const [what, id] of similar.filter(([, one]) => one !== '')) {
+      const refusal = await t.create(undefined, { 'x-client-id': id });
+      if (!t.refused(refusal, what)) return;
+      // A gateway may refuse a malformed id by itself, and a similar one may belong to another client.
+      t.should(isNotFound(refusal) || refusal.status === 401, {
+        expected: `${NOT_FOUND} for ${what}`,
+        got: tell(refusal),
+        at: refusal,
+      });
     }
     const upper = client_id.toUpperCase();
     const folded = upper === client_id ? client_id.toLowerCase() : upper;
