@@ -82,6 +82,10 @@ const differenceParams = Type.Object({
   difference_id: Type.String({ pattern: '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$' }),
 });
 
+/** The errors of every act that needs a role, and of one that also has a body. */
+const WITH_ROLE = ['UNAUTHORIZED', 'INSUFFICIENT_ROLE'] as const;
+const WITH_ROLE_AND_BODY = [...WITH_ROLE, 'UNSUPPORTED_MEDIA_TYPE'] as const;
+
 /** The platform's admin listener (decision 32). */
 export const platformAdminRoutes = routeTable({
   add_partner: {
@@ -94,7 +98,7 @@ export const platformAdminRoutes = routeTable({
     role: 'admin',
     body: PartnerRegistration,
     reply: PartnerView,
-    errors: ['UNAUTHORIZED', 'INSUFFICIENT_ROLE', 'CONFLICT', 'UNSUPPORTED_MEDIA_TYPE'],
+    errors: [...WITH_ROLE_AND_BODY, 'CONFLICT'],
   },
   list_partners: {
     id: 'list_partners',
@@ -128,7 +132,7 @@ export const platformAdminRoutes = routeTable({
     params: partnerParams,
     body: PartnerChange,
     reply: PartnerView,
-    errors: ['UNAUTHORIZED', 'INSUFFICIENT_ROLE', 'NOT_FOUND', 'UNSUPPORTED_MEDIA_TYPE'],
+    errors: [...WITH_ROLE_AND_BODY, 'NOT_FOUND'],
   },
   issue_key: {
     id: 'issue_key',
@@ -141,13 +145,7 @@ export const platformAdminRoutes = routeTable({
     params: partnerParams,
     body: ClientKeyRequest,
     reply: ClientKeyGrant,
-    errors: [
-      'UNAUTHORIZED',
-      'INSUFFICIENT_ROLE',
-      'NOT_FOUND',
-      'CONFLICT',
-      'UNSUPPORTED_MEDIA_TYPE',
-    ],
+    errors: [...WITH_ROLE_AND_BODY, 'NOT_FOUND', 'CONFLICT'],
   },
   list_keys: {
     id: 'list_keys',
@@ -170,7 +168,7 @@ export const platformAdminRoutes = routeTable({
     role: 'admin',
     params: Type.Object({ partner_id: PartnerId, key_id: Type.String({ maxLength: 64 }) }),
     reply: ClientKeyView,
-    errors: ['UNAUTHORIZED', 'INSUFFICIENT_ROLE', 'NOT_FOUND'],
+    errors: [...WITH_ROLE, 'NOT_FOUND'],
   },
   list_payments: {
     id: 'list_payments',
@@ -205,13 +203,7 @@ export const platformAdminRoutes = routeTable({
     params: paymentParams,
     body: OperatorReason,
     reply: PaymentView,
-    errors: [
-      'UNAUTHORIZED',
-      'INSUFFICIENT_ROLE',
-      'PAYMENT_NOT_FOUND',
-      'CONFLICT',
-      'UNSUPPORTED_MEDIA_TYPE',
-    ],
+    errors: [...WITH_ROLE_AND_BODY, 'PAYMENT_NOT_FOUND', 'CONFLICT'],
   },
   withdraw_payment: {
     id: 'withdraw_payment',
@@ -224,13 +216,7 @@ export const platformAdminRoutes = routeTable({
     params: paymentParams,
     body: OperatorReason,
     reply: PaymentView,
-    errors: [
-      'UNAUTHORIZED',
-      'INSUFFICIENT_ROLE',
-      'PAYMENT_NOT_FOUND',
-      'CONFLICT',
-      'UNSUPPORTED_MEDIA_TYPE',
-    ],
+    errors: [...WITH_ROLE_AND_BODY, 'PAYMENT_NOT_FOUND', 'CONFLICT'],
   },
   list_batches: {
     id: 'list_batches',
@@ -265,13 +251,7 @@ export const platformAdminRoutes = routeTable({
     params: batchParams,
     body: ReconcileRequest,
     reply: Reconciliation,
-    errors: [
-      'UNAUTHORIZED',
-      'INSUFFICIENT_ROLE',
-      'BATCH_NOT_FOUND',
-      'PARTNER_UNREACHABLE',
-      'UNSUPPORTED_MEDIA_TYPE',
-    ],
+    errors: [...WITH_ROLE_AND_BODY, 'BATCH_NOT_FOUND', 'PARTNER_UNREACHABLE'],
   },
   list_audit: {
     id: 'list_audit',
@@ -314,7 +294,7 @@ export const platformAdminRoutes = routeTable({
     auth: 'admin',
     role: 'admin',
     reply: Type.Object({ operators: Type.Array(OperatorView) }),
-    errors: ['UNAUTHORIZED', 'INSUFFICIENT_ROLE'],
+    errors: WITH_ROLE,
   },
   add_operator: {
     id: 'add_operator',
@@ -326,7 +306,7 @@ export const platformAdminRoutes = routeTable({
     role: 'admin',
     body: OperatorRegistration,
     reply: OperatorView,
-    errors: ['UNAUTHORIZED', 'INSUFFICIENT_ROLE', 'CONFLICT', 'UNSUPPORTED_MEDIA_TYPE'],
+    errors: [...WITH_ROLE_AND_BODY, 'CONFLICT'],
   },
   change_operator: {
     id: 'change_operator',
@@ -339,13 +319,7 @@ export const platformAdminRoutes = routeTable({
     params: operatorParams,
     body: OperatorChange,
     reply: OperatorView,
-    errors: [
-      'UNAUTHORIZED',
-      'INSUFFICIENT_ROLE',
-      'NOT_FOUND',
-      'CONFLICT',
-      'UNSUPPORTED_MEDIA_TYPE',
-    ],
+    errors: [...WITH_ROLE_AND_BODY, 'NOT_FOUND', 'CONFLICT'],
   },
   issue_operator_key: {
     id: 'issue_operator_key',
@@ -358,13 +332,7 @@ export const platformAdminRoutes = routeTable({
     params: operatorParams,
     body: OperatorKeyRequest,
     reply: OperatorKeyGrant,
-    errors: [
-      'UNAUTHORIZED',
-      'INSUFFICIENT_ROLE',
-      'NOT_FOUND',
-      'CONFLICT',
-      'UNSUPPORTED_MEDIA_TYPE',
-    ],
+    errors: [...WITH_ROLE_AND_BODY, 'NOT_FOUND', 'CONFLICT'],
   },
   revoke_operator_key: {
     id: 'revoke_operator_key',
@@ -376,7 +344,7 @@ export const platformAdminRoutes = routeTable({
     role: 'admin',
     params: operatorKeyParams,
     reply: OperatorView,
-    errors: ['UNAUTHORIZED', 'INSUFFICIENT_ROLE', 'NOT_FOUND'],
+    errors: [...WITH_ROLE, 'NOT_FOUND'],
   },
   test_partner: {
     id: 'test_partner',
@@ -388,7 +356,7 @@ export const platformAdminRoutes = routeTable({
     role: 'operator',
     params: partnerParams,
     reply: PartnerTest,
-    errors: ['UNAUTHORIZED', 'INSUFFICIENT_ROLE', 'NOT_FOUND'],
+    errors: [...WITH_ROLE, 'NOT_FOUND'],
   },
   revoke_client_access: {
     id: 'revoke_client_access',
@@ -401,7 +369,7 @@ export const platformAdminRoutes = routeTable({
     params: clientParams,
     body: OperatorReason,
     reply: RevokedAccess,
-    errors: ['UNAUTHORIZED', 'INSUFFICIENT_ROLE', 'NOT_FOUND', 'UNSUPPORTED_MEDIA_TYPE'],
+    errors: [...WITH_ROLE_AND_BODY, 'NOT_FOUND'],
   },
   search_payments: {
     id: 'search_payments',
@@ -414,7 +382,7 @@ export const platformAdminRoutes = routeTable({
     role: 'operator',
     body: PaymentSearch,
     reply: PaymentPage,
-    errors: ['UNAUTHORIZED', 'INSUFFICIENT_ROLE', 'UNSUPPORTED_MEDIA_TYPE'],
+    errors: WITH_ROLE_AND_BODY,
   },
   unmask_payment: {
     id: 'unmask_payment',
@@ -427,7 +395,7 @@ export const platformAdminRoutes = routeTable({
     params: paymentParams,
     body: OperatorReason,
     reply: UnmaskedAccount,
-    errors: ['UNAUTHORIZED', 'INSUFFICIENT_ROLE', 'PAYMENT_NOT_FOUND', 'UNSUPPORTED_MEDIA_TYPE'],
+    errors: [...WITH_ROLE_AND_BODY, 'PAYMENT_NOT_FOUND'],
   },
   close_review: {
     id: 'close_review',
@@ -441,14 +409,7 @@ export const platformAdminRoutes = routeTable({
     params: paymentParams,
     body: OperatorReason,
     reply: ReviewClose,
-    errors: [
-      'UNAUTHORIZED',
-      'INSUFFICIENT_ROLE',
-      'PAYMENT_NOT_FOUND',
-      'CONFLICT',
-      'PARTNER_UNREACHABLE',
-      'UNSUPPORTED_MEDIA_TYPE',
-    ],
+    errors: [...WITH_ROLE_AND_BODY, 'PAYMENT_NOT_FOUND', 'CONFLICT', 'PARTNER_UNREACHABLE'],
   },
   export_payments: {
     id: 'export_payments',
@@ -461,7 +422,7 @@ export const platformAdminRoutes = routeTable({
     query: ExportQuery,
     replyType: 'text/csv',
     reply: Type.String({ description: 'CSV with a heading line, or one PaymentView a line.' }),
-    errors: ['UNAUTHORIZED', 'INSUFFICIENT_ROLE'],
+    errors: WITH_ROLE,
   },
   close_batch: {
     id: 'close_batch',
@@ -475,13 +436,7 @@ export const platformAdminRoutes = routeTable({
     params: batchParams,
     body: OperatorReason,
     reply: BatchView,
-    errors: [
-      'UNAUTHORIZED',
-      'INSUFFICIENT_ROLE',
-      'BATCH_NOT_FOUND',
-      'CONFLICT',
-      'UNSUPPORTED_MEDIA_TYPE',
-    ],
+    errors: [...WITH_ROLE_AND_BODY, 'BATCH_NOT_FOUND', 'CONFLICT'],
   },
   reconcile_batch_file: {
     id: 'reconcile_batch_file',
@@ -496,13 +451,7 @@ export const platformAdminRoutes = routeTable({
     body: Type.String({ description: 'UTF-8, at most 64 MiB.' }),
     bodyType: 'text/csv',
     reply: Reconciliation,
-    errors: [
-      'UNAUTHORIZED',
-      'INSUFFICIENT_ROLE',
-      'BATCH_NOT_FOUND',
-      'PAYLOAD_TOO_LARGE',
-      'UNSUPPORTED_MEDIA_TYPE',
-    ],
+    errors: [...WITH_ROLE_AND_BODY, 'BATCH_NOT_FOUND', 'PAYLOAD_TOO_LARGE'],
   },
   list_differences: {
     id: 'list_differences',
@@ -526,13 +475,7 @@ export const platformAdminRoutes = routeTable({
     params: differenceParams,
     body: OperatorReason,
     reply: OpenDifference,
-    errors: [
-      'UNAUTHORIZED',
-      'INSUFFICIENT_ROLE',
-      'NOT_FOUND',
-      'CONFLICT',
-      'UNSUPPORTED_MEDIA_TYPE',
-    ],
+    errors: [...WITH_ROLE_AND_BODY, 'NOT_FOUND', 'CONFLICT'],
   },
   show_person: {
     id: 'show_person',
@@ -544,7 +487,7 @@ export const platformAdminRoutes = routeTable({
     role: 'operator',
     body: PersonRequest,
     reply: Person,
-    errors: ['UNAUTHORIZED', 'INSUFFICIENT_ROLE', 'NOT_FOUND', 'UNSUPPORTED_MEDIA_TYPE'],
+    errors: [...WITH_ROLE_AND_BODY, 'NOT_FOUND'],
   },
   erase_person: {
     id: 'erase_person',
@@ -556,7 +499,7 @@ export const platformAdminRoutes = routeTable({
     role: 'admin',
     body: PersonRequest,
     reply: PersonErasure,
-    errors: ['UNAUTHORIZED', 'INSUFFICIENT_ROLE', 'NOT_FOUND', 'UNSUPPORTED_MEDIA_TYPE'],
+    errors: [...WITH_ROLE_AND_BODY, 'NOT_FOUND'],
   },
   get_overview: {
     id: 'get_overview',
@@ -601,13 +544,7 @@ export const platformAdminRoutes = routeTable({
     params: paymentParams,
     body: OperatorReason,
     reply: PartnerAnswer,
-    errors: [
-      'UNAUTHORIZED',
-      'INSUFFICIENT_ROLE',
-      'PAYMENT_NOT_FOUND',
-      'CONFLICT',
-      'UNSUPPORTED_MEDIA_TYPE',
-    ],
+    errors: [...WITH_ROLE_AND_BODY, 'PAYMENT_NOT_FOUND', 'CONFLICT'],
   },
   preview_acts: {
     id: 'preview_acts',
@@ -619,7 +556,7 @@ export const platformAdminRoutes = routeTable({
     role: 'operator',
     body: BulkPreviewRequest,
     reply: BulkPreview,
-    errors: ['UNAUTHORIZED', 'INSUFFICIENT_ROLE', 'UNSUPPORTED_MEDIA_TYPE'],
+    errors: WITH_ROLE_AND_BODY,
   },
   plan_bulk_run: {
     id: 'plan_bulk_run',
@@ -631,7 +568,7 @@ export const platformAdminRoutes = routeTable({
     role: 'operator',
     body: BulkRunRequest,
     reply: BulkRunDetail,
-    errors: ['UNAUTHORIZED', 'INSUFFICIENT_ROLE', 'UNSUPPORTED_MEDIA_TYPE'],
+    errors: WITH_ROLE_AND_BODY,
   },
   list_bulk_runs: {
     id: 'list_bulk_runs',
@@ -666,13 +603,7 @@ export const platformAdminRoutes = routeTable({
     params: runParams,
     body: OperatorReason,
     reply: BulkRun,
-    errors: [
-      'UNAUTHORIZED',
-      'INSUFFICIENT_ROLE',
-      'NOT_FOUND',
-      'CONFLICT',
-      'UNSUPPORTED_MEDIA_TYPE',
-    ],
+    errors: [...WITH_ROLE_AND_BODY, 'NOT_FOUND', 'CONFLICT'],
   },
   stop_bulk_run: {
     id: 'stop_bulk_run',
@@ -684,7 +615,7 @@ export const platformAdminRoutes = routeTable({
     role: 'operator',
     params: runParams,
     reply: BulkRun,
-    errors: ['UNAUTHORIZED', 'INSUFFICIENT_ROLE', 'NOT_FOUND', 'CONFLICT'],
+    errors: [...WITH_ROLE, 'NOT_FOUND', 'CONFLICT'],
   },
   continue_bulk_run: {
     id: 'continue_bulk_run',
@@ -696,6 +627,6 @@ export const platformAdminRoutes = routeTable({
     role: 'operator',
     params: runParams,
     reply: BulkRun,
-    errors: ['UNAUTHORIZED', 'INSUFFICIENT_ROLE', 'NOT_FOUND', 'CONFLICT'],
+    errors: [...WITH_ROLE, 'NOT_FOUND', 'CONFLICT'],
   },
 });
