@@ -170,13 +170,18 @@ test('accounts in the kit’s database need no settle: it is refused in a senten
   assert.match(refused.body.message, /database of the kit/);
 });
 
+/** Reads an account with a static key; returns the status of the answer. */
+const readsWithKey =
+  ({ partner }: { partner: TestPartner }) =>
+  async (key: string): Promise<number> => {
+    const headers = { 'x-api-key': key };
+    return (await partner.call('GET', '/biller/acme/account/A-1', { headers })).status;
+  };
+
 test('a static key is replaced while the server runs: both work, then only the new one [KY1 KY2]', async (t) => {
   const admin = await startAdmin(t);
   await haveAccounts(admin.database);
-  const read = async (key: string): Promise<number> => {
-    const headers = { 'x-api-key': key };
-    return (await admin.partner.call('GET', '/biller/acme/account/A-1', { headers })).status;
-  };
+  const read = readsWithKey(admin);
   const list = async (): Promise<readonly KitCredential[]> =>
     (await admin.call<KitCredentialList>('GET', '/credentials')).body.credentials;
   const [first] = await list();
@@ -219,10 +224,7 @@ test('a static key is replaced while the server runs: both work, then only the n
 test('a key that was issued for some days ends with them, warns before, and makes room [KY1]', async (t) => {
   const admin = await startAdmin(t);
   await haveAccounts(admin.database);
-  const read = async (key: string): Promise<number> => {
-    const headers = { 'x-api-key': key };
-    return (await admin.partner.call('GET', '/biller/acme/account/A-1', { headers })).status;
-  };
+  const read = readsWithKey(admin);
   const issue = (valid_for_days?: number) =>
     admin.call<KitCredentialGrant>('POST', '/clients/static-key/credentials', {
       reason,
@@ -268,6 +270,10 @@ test('a key that was issued for some days ends with them, warns before, and make
   );
   const { body: next } = await issue();
   assert.deepEqual([await read(grant.secret), await read(next.secret)], [401, 200]);
+  // The expired one is not the last valid one, although only one is valid: it may be revoked.
+  const revoke = (id: string) => admin.call('POST', `/credentials/${id}/revoke`, { reason });
+  assert.equal((await revoke(next.credential_id)).status, 409);
+  assert.equal((await revoke(grant.credential_id)).status, 200);
   await credentials.valid();
   assert.equal(credentials.ending(), 0);
 });

@@ -105,7 +105,7 @@ export function addOperators(command: Command, terminal: Terminal): void {
 
 function operatorTable(operators: readonly OperatorView[]): string {
   return table(
-    ['OPERATOR', 'NAME', 'ROLE', 'STATE', 'ACTIVE KEYS'],
+    ['OPERATOR', 'NAME', 'ROLE', 'STATE', 'KEYS'],
     operators.map((one) => [
       one.operator_id,
       one.name,
