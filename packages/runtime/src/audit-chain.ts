@@ -112,15 +112,16 @@ const utc = (column: string): string =>
 
 /**
  * Opens the seals of an audit. `key` is a secret outside the database: without it, somebody who can only write to the database
- * cannot forge a chain. `marginMs` is for tests.
+ * cannot forge a chain. `marginMs` and `pieceMs` are for tests.
  */
 export function openAuditChain(options: {
   readonly database: Database;
   readonly tables: AuditTables;
   readonly key?: KeyObject;
   readonly marginMs?: number;
+  readonly pieceMs?: number;
 }): AuditChain {
-  const { database, tables, key, marginMs = MARGIN_MS } = options;
+  const { database, tables, key, marginMs = MARGIN_MS, pieceMs = PIECE_MS } = options;
   const statements = statementsOf(tables);
   let ageMs = 0;
   /** Times before which no line can be added any more, and how that is known: see `horizon`. */
@@ -301,7 +302,7 @@ export function openAuditChain(options: {
         seals += 1;
         lines += row.lines;
         before = row;
-        if (performance.now() - startedAt > PIECE_MS) break;
+        if (performance.now() - startedAt > pieceMs) break;
       }
       const isLast = rows.length < limit && seals === rows.length;
       const [last] = await database.query<{ seal_no: number }>(statements.newest);

@@ -182,6 +182,33 @@ test('a comparison reads bounded pieces, however many lines were inserted or are
   assert.ok(Math.max(...read) < 3_000, `${Math.max(...read)} rows in one answer`);
 });
 
+test('pieces that end early leave no seal out, and see what is changed between two of them [EE8]', async (t) => {
+  const database = await audited(t);
+  const sealing = chainOf(database);
+  for (const event of ['one', 'two', 'three', 'four']) {
+    await say(database, event);
+    await sealAll(database, sealing);
+  }
+  // Each piece ends after its first seal, as on a large audit or a loaded server.
+  const chain = openAuditChain({ database, tables: auditTables, key, pieceMs: -1 });
+  const { seals, lines, broken } = await verify(chain, 50);
+  assert.deepEqual([seals, lines, broken], [4, 4, null]);
+
+  const altered = `UPDATE duebridge_platform.audit SET actor = 'eve' WHERE event =`;
+  await tamper(database, `${altered} 'four'`);
+  const last = (await verify(chain, 50)).broken;
+  assert.deepEqual([last?.what, last?.seal_no], ['altered', 4]);
+  const piece = await chain.verify(1, 50);
+  assert.deepEqual([piece.next, piece.broken], [2, null]);
+  // The seal at the border of two pieces is exchanged after the first.
+  await tamper(
+    database,
+    `UPDATE duebridge_platform.audit_seals SET seal = sha256('eve') WHERE seal_no = 2`,
+  );
+  const next = await chain.verify(2, 50);
+  assert.deepEqual([next.broken?.what, next.broken?.seal_no], ['seal_altered', 3]);
+});
+
 test('a writer to the database without the key cannot make valid seals [EE8]', async (t) => {
   const database = await audited(t);
   await say(database, 'one', 'two');
