@@ -55,6 +55,7 @@ export const CORE: Readonly<Record<string, readonly Killer[]>> = {
   [`${ENGINE}/lease.ts`]: [LEASE_TEST, WORLDS],
   [`${ENGINE}/poll-schedule.ts`]: [engine('poll-schedule'), WORLDS],
   [`${ENGINE}/due-heap.ts`]: [engine('due-heap'), WORLDS],
+  [`${ENGINE}/call-rate.ts`]: [engine('call-rate'), engine('partner-queue'), WORLDS],
   [`${ENGINE}/partner-queue.ts`]: [engine('partner-queue'), WORLDS],
   [`${ENGINE}/payment-steps.ts`]: [engine('payment-steps'), WORLDS],
   [`${ENGINE}/outcome.ts`]: [{ test: 'packages/platform/src/partners/payment-record.test.ts' }],

@@ -260,25 +260,6 @@ test('a partner that is slow for everybody keeps its calls, and nothing is given
   assert.deepEqual(passTime(idle, 60_000), []);
 });
 
-test('429 without Retry-After halves the send rate, which then recovers', () => {
-  const queue = openQueue();
-  queue.push(item('x', Number.MAX_VALUE), 'poll');
-  const within = (from: number): number => {
-    for (let count = 0; count < 200; count += 1) queue.push(item('call', from), 'submit');
-    const count = started(queue, from, 999.9).length;
-    queue.forgive(() => 'retry');
-    return count;
-  };
-  const before = within(0);
-  assert.ok(before >= 90, `${before}`);
-  queue.slowDown(1_000);
-  queue.slowDown(1_001);
-  const after = within(1_001);
-  assert.ok(after <= before * 0.65 && after >= before * 0.35, `${before} then ${after}`);
-  for (let second = 2; second < 40; second += 1) within(second * 1_001);
-  assert.ok(within(40_040) >= 90);
-});
-
 test('the refusal of one payment lets a trial through, and the refusal of another closes the queue', () => {
   const queue = openQueue();
   const refusal = { reason: 'credentials', ms: 60_000, forAll: false };

@@ -12,8 +12,9 @@
  * (decision 180): one trial at a time if the partner cannot be reached, half of the budget for payments that have not failed if it
  * answers with errors, and trials at growing intervals if it refuses. The first normal answer ends each of them.
  *
- * One file because lanes, breaker, holds and rate decide together what is called next.
+ * One file because lanes, breaker and holds decide together what is called next.
  */
+import { CallRate } from './call-rate.ts';
 import { DueHeap, type Due, type Lane } from './due-heap.ts';
 import { newSettlementTimes, type SettlementTimes } from './poll-schedule.ts';
 
@@ -53,16 +54,8 @@ const TROUBLED_MS = 5_000;
 const LATE_MS = 1_000;
 /** except every fourth call, so that what came before them is tried as well. */
 const OLDEST_EVERY = 4;
-/** The token bucket holds this fraction of a second: enough for an even stream, too little for a burst that would strain the partner. */
-const BURST_S = 0.1;
-/** 429 answers within this time count once: calls in flight when the first arrived do not slow us down further. */
-const ONE_SLOWDOWN_MS = 500;
-/** A partner that answers this many calls normally for each 429 has no limit that we exceed: the 429 concerns that payment. */
-const NORMAL_FOR_EACH_429 = 10;
 /** A partner that does not apply Prefer: wait is asked again after this, since it may have been upgraded. */
 const ASK_TO_WAIT_AGAIN_MS = 10 * 60_000;
-/** While fewer calls a second are sent, a 429 slows down none but its payment: each payment's own delay is enough. */
-const SLOWED_FROM = 10;
 
 /**
  * A call hangs when it takes longer than this, and several times as long as a call of its kind that was sent after it and answered.
@@ -130,10 +123,9 @@ export class PartnerQueue<T extends Due> {
   };
   /** Turns taken, divided by the lane's weight: the lane with the least is next. */
   readonly #turns: Record<QueueLane, number> = { submit: 0, poll: 0, again: 0, retry: 0 };
+  readonly #rate = new CallRate(() => this.rate);
   readonly #firstBreakMs: number;
   readonly #maxBreakMs: number;
-  #tokens = 0;
-  #filledAt = 0;
   #failures = 0;
   /** The last of the failures in a row was an answer, so the partner can be reached. */
   #isReached = false;
@@ -166,12 +158,6 @@ export class PartnerQueue<T extends Due> {
   #isSuspected = false;
   /** Calls chosen while payments fail. */
   #chosen = 0;
-  /** Calls per second after the last 429, and when that was. */
-  #slowed: { readonly rate: number; readonly at: number } | undefined;
-  /** Calls started within the second that begins at `from`, and in the one before. */
-  #measured = { from: 0, count: 0, before: 0 };
-  /** Normal answers and 429s since the second that begins at `from`. */
-  #answers = { from: 0, normal: 0, tooMany: 0 };
 
   /** `maxBreakMs` is how late the recovery of a partner that was down is noticed at worst (PL9, LV8). */
   constructor(
@@ -307,22 +293,19 @@ export class PartnerQueue<T extends Due> {
 
   /** When the next call of a lane may start, not before `now`; ignores the number of calls in flight. */
   readyAt(now: number, lane: QueueLane = 'retry'): number {
-    this.#fill(now);
-    const rate = this.#rateAt(now);
-    const token = this.#tokens >= 1 ? now : now + ((1 - this.#tokens) / rate) * 1_000;
     const own =
       lane === 'retry'
         ? Math.max(this.#brokenUntil, this.#heldUntil)
-        : Math.max(this.#freshHeldUntil, this.#freshTrialAt(rate));
-    return Math.max(now, token, this.#restsUntil, own);
+        : Math.max(this.#freshHeldUntil, this.#freshTrialAt(now));
+    return Math.max(this.#rate.nextAt(now), this.#restsUntil, own);
   }
 
   /** When a payment that has not failed may be the next trial: it must not wait behind those that have. */
-  #freshTrialAt(rate: number): number {
+  #freshTrialAt(now: number): number {
     if (this.held !== undefined) return this.#startedAt + SUSPECT_MS;
     if (!this.onTrial) return 0;
     // An answer proves that the partner can be reached and costs it little; a timeout may mean that it can take no more.
-    const gap = this.#isReached ? 1_000 / (rate * FAILING_PART) : this.#firstBreakMs;
+    const gap = this.#isReached ? 1_000 / (this.#rate.at(now) * FAILING_PART) : this.#firstBreakMs;
     return this.#startedAt + Math.min(this.#firstBreakMs, gap);
   }
 
@@ -364,7 +347,7 @@ export class PartnerQueue<T extends Due> {
     if (sent !== undefined && sent.at >= this.#lastAnswered[sent.kind].sentAt) {
       this.#lastAnswered[sent.kind] = { sentAt: sent.at, tookMs: now - sent.at };
     }
-    this.#answersAt(now).normal += 1;
+    this.#rate.answeredNormally(now);
     this.#heldUntil = 0;
     this.#freshHeldUntil = 0;
     this.#refusals = 0;
@@ -434,38 +417,10 @@ export class PartnerQueue<T extends Due> {
     return isNews;
   }
 
-  /**
-   * 429 without a Retry-After: halve the rate that was actually sent, then raise it slowly. Not where few calls are sent or hardly any
-   * gets a 429: then only those payments wait, each for its own delay.
-   */
+  /** Records a 429 without a Retry-After. */
   slowDown(now: number): void {
     this.#troubledAt = now;
-    const answers = this.#answersAt(now);
-    answers.tooMany += 1;
-    if (answers.normal >= answers.tooMany * NORMAL_FOR_EACH_429) return;
-    if (this.#slowed !== undefined && now - this.#slowed.at < ONE_SLOWDOWN_MS) return;
-    const { from, count, before } = this.#measured;
-    const sent = now - from >= 1_000 ? count : Math.max(count, before);
-    if (sent < SLOWED_FROM) return;
-    this.#slowed = { rate: Math.min(this.#rateAt(now), sent) / 2, at: now };
-  }
-
-  /** The answers of this second and the one before. */
-  #answersAt(now: number): { normal: number; tooMany: number } {
-    const { from, normal, tooMany } = this.#answers;
-    if (now - from >= 2_000) this.#answers = { from: now, normal: 0, tooMany: 0 };
-    else if (now - from >= 1_000)
-      this.#answers = { from: now, normal: normal / 2, tooMany: tooMany / 2 };
-    return this.#answers;
-  }
-
-  /** Calls per second now: what this worker registered for, less while the partner has asked for less. */
-  #rateAt(now: number): number {
-    if (this.#slowed === undefined) return this.rate;
-    const seconds = (now - this.#slowed.at) / 1_000;
-    // Additive at first. After a while without another 429 the limit was temporary, and the rate recovers faster.
-    const grown = this.#slowed.rate * (1 + seconds / 10) + seconds + seconds ** 2 / 10;
-    return Math.min(this.rate, grown);
+    this.#rate.slowDown(now);
   }
 
   /** Maximum of calls in flight. */
@@ -537,26 +492,12 @@ export class PartnerQueue<T extends Due> {
   #start(now: number, lane: QueueLane): RunningCall {
     const call: RunningCall = { lane, sent: undefined, giveUp: undefined };
     this.#running.add(call);
-    this.#tokens -= 1;
+    this.#rate.took(now);
     this.inFlight += 1;
     this.started += 1;
     this.#underWay[lane] += 1;
     this.#turns[lane] += 1 / TURNS[lane];
     this.#startedAt = now;
-    const measured = this.#measured;
-    if (now - measured.from >= 1_000) {
-      const before = now - measured.from < 2_000 ? measured.count : 0;
-      this.#measured = { from: now, count: 1, before };
-    } else {
-      measured.count += 1;
-    }
     return call;
-  }
-
-  #fill(now: number): void {
-    const rate = this.#rateAt(now);
-    const most = Math.max(1, rate * BURST_S);
-    this.#tokens = Math.min(most, this.#tokens + ((now - this.#filledAt) / 1_000) * rate);
-    this.#filledAt = now;
   }
 }
