@@ -12,6 +12,7 @@ import { launchChromium } from '../test/browser/chromium.ts';
 import { startScriptedFlow } from '../test/browser/scripted-flow.ts';
 import { tagOf } from '../packages/web/src/flow/tags.ts';
 import { SCREENS, walkTo } from '../test/browser/screens.ts';
+import { takeReviewPictures } from './review-screenshots.ts';
 import { readWords } from './words.ts';
 
 /** The functions that the test site defines on its window. */
@@ -55,9 +56,9 @@ await buildWeb(join(build, 'dist'));
 const flow = await startScriptedFlow(join(build, 'dist'));
 const browser = await launchChromium();
 try {
-  const wanted = SCREENS.filter(
-    ({ name }) => options.only === undefined || options.only.some((part) => name.includes(part)),
-  );
+  const isWanted = (name: string): boolean =>
+    options.only === undefined || options.only.some((part) => name.includes(part));
+  const wanted = SCREENS.filter(({ name }) => isWanted(name));
   for (const screen of wanted) {
     for (const { device, viewport, display, scale } of DEVICES) {
       const world = flow.world(screen.world);
@@ -94,6 +95,10 @@ try {
     }
   }
   console.log(`${wanted.length * DEVICES.length} pictures in ${folder}`);
+  if (language === 'en' && colorScheme === 'light') {
+    const taken = await takeReviewPictures(browser, flow, isWanted);
+    console.log(`${taken} pictures in docs/images/page-review`);
+  }
 } finally {
   await browser.close();
   await flow.stop();

@@ -119,9 +119,10 @@ export const SCREENS: readonly ScreenCase[] = [
   },
   {
     name: 'amount-far-above',
+    world: { bill: bill({ ...due, amount_due_in_cents: 17_084 }) },
     async act({ other, main, frame }) {
       await other();
-      await frame.getByRole('textbox').fill('12345');
+      await frame.getByRole('textbox').fill('17084');
       await main();
       await frame.getByRole('alert').waitFor();
     },
