@@ -178,6 +178,23 @@ test('a process that lost a run, or found it stopped, before it marked a payment
   }
 });
 
+test('a payment whose act fails again and again holds up no other, and is done when it can be', async (t) => {
+  const rig = await ground(t);
+  const ids = [await rig.standing('accepted'), await rig.standing('accepted')];
+  let fails = true;
+  const runs = runsOf(t, rig, (_act, id) =>
+    id === ids[0] && fails ? Promise.reject(new Error('a row is locked')) : Promise.resolve('done'),
+  );
+  const { run } = await runs.plan('poll', ids, ACTOR);
+  await runs.start(run.run_id, REASON, ACTOR);
+  const states = async (): Promise<readonly string[]> =>
+    (await runs.get(run.run_id, 0, 2)).items.map(({ state }) => state);
+  await eventually('the other is done', async () => (await states())[1] === 'done');
+  assert.deepEqual(await states(), ['acting', 'done']);
+  fails = false;
+  await eventually('it is done', async () => (await states())[0] === 'done');
+});
+
 /** A payment in review that its partner refused for good. */
 async function refused({ database, standing }: Ground): Promise<string> {
   const id = await standing('review');

@@ -127,11 +127,11 @@ const releaseStatement = sql(
   'bulk_release',
   `UPDATE duebridge_platform.bulk_runs SET driver = NULL, driven_until = NULL WHERE run_id = $1 AND driver = $2`,
 );
-/** A payment that was marked when its process ended comes first. */
+/** A payment that is marked comes last: its process ended, or its act failed, and that must not hold up the others. */
 const nextStatement = sql(
   'bulk_next',
   `SELECT place, platform_payment_id, state, marked_at FROM duebridge_platform.bulk_items
-    WHERE run_id = $1 AND state IN ('acting', 'waiting') ORDER BY state, place LIMIT 1`,
+    WHERE run_id = $1 AND state IN ('acting', 'waiting') ORDER BY state DESC, place LIMIT 1`,
 );
 /** Marks a payment before it is acted on. No row: the run was stopped, or another process drives it by now. */
 const markStatement = sql(
@@ -305,7 +305,7 @@ export function openBulkRuns(options: {
     } catch (error) {
       // It stays ours, and is looked at again in two seconds.
       if (!(error instanceof Refusal)) {
-        log.warn({ error: messageOf(error), run_id }, 'a bulk run waits for the database');
+        log.warn({ error: messageOf(error), run_id }, 'a step of a bulk run failed; retrying');
       }
     }
   };
