@@ -290,7 +290,7 @@ test('the audit is compared with its seals by one command, which fails with one 
 
 test('a long comparison of the audit goes piece by piece, says how far it is, and where to continue after a failure', async () => {
   const asked: string[] = [];
-  const told: string[] = [];
+  const reported: string[] = [];
   let out = '';
   const terminal: Terminal = {
     env: {},
@@ -307,13 +307,13 @@ test('a long comparison of the audit goes piece by piece, says how far it is, an
     return Promise.resolve({ ...piece, next, unsealed: next === null ? 10_000 : 0 });
   };
   await assert.rejects(
-    verifyAudit(terminal, {}, ask, (text) => told.push(text)),
+    verifyAudit(terminal, {}, ask, (text) => reported.push(text)),
     {
       exitCode: 1,
       message: 'it is down; the audit is intact up to seal 450: continue with --after 450',
     },
   );
-  assert.equal(told[0], 'Compared up to seal 50 of 1000, 100000 lines …\n');
+  assert.equal(reported[0], 'Compared up to seal 50 of 1000, 100000 lines …\n');
   await verifyAudit(terminal, { after: '450' }, ask, () => undefined);
   assert.match(
     out,

@@ -17,12 +17,12 @@ export interface AuditVerifyOptions {
 type Ask = (query: string) => Promise<AuditVerification>;
 
 /** How often a long comparison says how far it is. */
-const TOLD_EVERY_MS = 2_000;
+const REPORT_EVERY_MS = 2_000;
 /** At this number the server stops counting lines that are not sealed. */
 const MOST_UNSEALED = 10_000;
 
 /**
- * Compares everything, piece by piece, and prints the result; `told` hears how far a long comparison is. Throws CommandError with
+ * Compares everything, piece by piece, and prints the result; `report` gets the progress of a long one. Throws CommandError with
  * exit code 1 and one sentence when a seal is broken, or when the expected one is different or missing. A comparison that cannot go on
  * says where to continue.
  */
@@ -30,7 +30,7 @@ export async function verifyAudit(
   terminal: Terminal,
   options: AuditVerifyOptions,
   ask: Ask,
-  told: (text: string) => void = (text) => void process.stderr.write(text),
+  report: (text: string) => void = (text) => void process.stderr.write(text),
 ): Promise<void> {
   const start = options.after === undefined ? 0 : Number(options.after);
   if (!/^[0-9]{1,12}$/.test(options.after ?? '0')) {
@@ -39,7 +39,7 @@ export async function verifyAudit(
   await assertExpected(options.expect, ask);
   const sum = { seals: 0, lines: 0 };
   let after = start;
-  let toldAt = -Infinity;
+  let reportedAt = -Infinity;
   for (;;) {
     const page = await ask(queryOf({ after: String(after) })).catch((error: unknown) => {
       throw error instanceof CommandError && after > start ? continued(error, after) : error;
@@ -65,9 +65,9 @@ export async function verifyAudit(
       return;
     }
     after = page.next;
-    if (performance.now() - toldAt > TOLD_EVERY_MS) {
-      toldAt = performance.now();
-      told(`Compared up to seal ${after} of ${page.newest}, ${sum.lines} lines …\n`);
+    if (performance.now() - reportedAt > REPORT_EVERY_MS) {
+      reportedAt = performance.now();
+      report(`Compared up to seal ${after} of ${page.newest}, ${sum.lines} lines …\n`);
     }
   }
 }

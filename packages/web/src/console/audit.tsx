@@ -82,7 +82,7 @@ interface Progress {
   readonly text: string;
 }
 
-const untold: Progress = {
+const notBegun: Progress = {
   state: 'running',
   after: 0,
   newest: 0,
@@ -154,7 +154,7 @@ function Verification() {
               void run(
                 progress !== undefined && (state === 'stopped' || state === 'failed')
                   ? progress
-                  : untold,
+                  : notBegun,
               )
             }
           >
