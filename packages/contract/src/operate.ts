@@ -458,14 +458,20 @@ export const Overview = Type.Object({
       client_id: Type.String(),
       ends_at: instant('When its last API key expires or expired.'),
     }),
-    { description: 'Clients whose last API key expires within 14 days (decision 175).' },
+    {
+      description:
+        'Clients whose last API key expires within 14 days or has expired, at most 50 (decision 175).',
+    },
   ),
   operators_ending: Type.Array(
     Type.Object({
       operator_id: OperatorId,
       ends_at: instant('When their last key expires or expired.'),
     }),
-    { description: 'Operators whose last key expires within 14 days (decision 201).' },
+    {
+      description:
+        'Operators whose last key expires within 14 days, or expired in the last 14 (decision 201).',
+    },
   ),
 });
 export type Overview = Static<typeof Overview>;
