@@ -20,7 +20,15 @@ import { ledger } from './ledger.ts';
 import { kitMetrics } from './metrics.ts';
 import { cancelPayment } from './cancel.ts';
 import { endPayments, findPayments, insertPayments, type PaymentRow } from './store.ts';
-import { ended, haveAccounts, instruction, kitDatabase, paymentPath, startKit } from './testing.ts';
+import {
+  accepted,
+  ended,
+  haveAccounts,
+  instruction,
+  kitDatabase,
+  paymentPath,
+  startKit,
+} from './testing.ts';
 
 /** An applier that runs only when the test calls it. */
 function applierOn(database: Database, options: Partial<ApplierOptions> = {}): Applier {
@@ -35,27 +43,6 @@ function applierOn(database: Database, options: Partial<ApplierOptions> = {}): A
     clock: systemClock,
     ...options,
   });
-}
-
-/** Accepts payments of the test account without applying them. */
-async function accepted(
-  database: Database,
-  ids: readonly string[],
-  differences: Partial<PaymentRow> = {},
-): Promise<PaymentRow[]> {
-  const rows = await insertPayments(
-    database,
-    ids.map((platform_payment_id) => ({
-      platform_payment_id,
-      platform_batch_id: 'b',
-      biller_id: 'acme',
-      account_id: 'A-1',
-      client_id: 'static-key',
-      amount_in_cents: 100,
-      ...differences,
-    })),
-  );
-  return [...rows.values()];
 }
 
 async function statusOf(database: Database, id: string): Promise<string | undefined> {

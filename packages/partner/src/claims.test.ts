@@ -7,8 +7,7 @@ import test from 'node:test';
 import { DatabaseUnavailable, silentLog, systemClock, type Database } from '@duebridge/runtime';
 import { manualClock, type ManualClock, type TestDatabase } from '@duebridge/runtime/testing';
 import { claimPayments, openLease, type Lease } from './claims.ts';
-import { insertPayments } from './store.ts';
-import { kitDatabase } from './testing.ts';
+import { accepted, kitDatabase } from './testing.ts';
 
 /** How often a lease is renewed, and how long after the last renewal calls may still start. */
 const [RENEW_MS, TRUST_MS] = [5_000, 20_000];
@@ -199,19 +198,9 @@ test('a renewal forgets replicas that died a day ago, and no other [KT13 KT2]', 
 });
 
 /** Payments p0, p1, … in processing. */
-async function accepted(database: Database, count: number): Promise<string[]> {
+async function processing(database: Database, count: number): Promise<string[]> {
   const ids = Array.from({ length: count }, (_, index) => `p${index}`);
-  await insertPayments(
-    database,
-    ids.map((platform_payment_id) => ({
-      platform_payment_id,
-      platform_batch_id: 'b',
-      biller_id: 'acme',
-      account_id: 'A-1',
-      client_id: 'static-key',
-      amount_in_cents: 100,
-    })),
-  );
+  await accepted(database, ids);
   return ids;
 }
 
@@ -223,7 +212,7 @@ test('a payment claimed by a replica that lives is claimed by no other; a dead o
   await database.query(`INSERT INTO duebridge_partner.replica (replica_id, lease_until) VALUES
     ('${ALIVE}', clock_timestamp() + interval '20 seconds'), ('${OTHER}', clock_timestamp() + interval '20 seconds'),
     ('${DEAD}', clock_timestamp() - interval '1 second')`);
-  const [free = '', own = '', foreign = '', left = '', gone = '', notAsked = ''] = await accepted(
+  const [free = '', own = '', foreign = '', left = '', gone = '', notAsked = ''] = await processing(
     database,
     6,
   );
@@ -275,7 +264,7 @@ test('two replicas that claim a payment at the same moment: one gets it [KT2]', 
   const database = await kitDatabase(t);
   await database.query(`INSERT INTO duebridge_partner.replica (replica_id, lease_until) VALUES
     ('${ALIVE}', clock_timestamp() + interval '1 minute'), ('${OTHER}', clock_timestamp() + interval '1 minute')`);
-  const [id = ''] = await accepted(database, 1);
+  const [id = ''] = await processing(database, 1);
   const committed = Promise.withResolvers<void>();
   const claimed = Promise.withResolvers<void>();
   const first = database.transaction(async (tx) => {

@@ -11,8 +11,8 @@ import type {
 import { openApplier, type Applier, type ApplierOptions } from './apply.ts';
 import { ledger } from './ledger.ts';
 import { kitMetrics } from './metrics.ts';
-import { findPayments, insertPayments, type PaymentRow } from './store.ts';
-import { haveAccounts, kitDatabase } from './testing.ts';
+import { findPayments } from './store.ts';
+import { accepted, haveAccounts, kitDatabase } from './testing.ts';
 
 function applierOn(database: Database, options: Partial<ApplierOptions> = {}): Applier {
   return openApplier({
@@ -26,25 +26,6 @@ function applierOn(database: Database, options: Partial<ApplierOptions> = {}): A
     clock: systemClock,
     ...options,
   });
-}
-
-async function accepted(
-  database: Database,
-  ids: readonly string[],
-  account_id = 'A-1',
-): Promise<PaymentRow[]> {
-  const rows = await insertPayments(
-    database,
-    ids.map((platform_payment_id) => ({
-      platform_payment_id,
-      platform_batch_id: 'b',
-      biller_id: 'acme',
-      account_id,
-      client_id: 'static-key',
-      amount_in_cents: 100,
-    })),
-  );
-  return [...rows.values()];
 }
 
 function idsOf(count: number, prefix = 'p'): string[] {
@@ -95,7 +76,7 @@ test('an account row that another session keeps locked delays no payment of anot
     await release.promise;
   });
   await holding.promise;
-  const locked = await accepted(database, idsOf(40, 'locked'), 'locked');
+  const locked = await accepted(database, idsOf(40, 'locked'), { account_id: 'locked' });
   try {
     applier.take(locked);
     // Among them, and after them while the lock is held.

@@ -8,6 +8,7 @@ import type { PartnerKitOptions } from './kit.ts';
 import { partnerKit } from './plugin.ts';
 import { importAccounts, type ImportedAccount } from './ledger.ts';
 import { migrations } from './migrations.ts';
+import { insertPayments, type PaymentRow } from './store.ts';
 
 /** The key of test servers, and the headers that carry it. */
 export const TEST_KEY = 'a-static-key-for-tests';
@@ -16,6 +17,27 @@ export const withKey = { 'x-api-key': TEST_KEY };
 /** A fresh database with the kit's tables. */
 export function kitDatabase(t: Cleanup, name = 'kit'): Promise<TestDatabase> {
   return testDatabase(t, { migrations, name });
+}
+
+/** Accepts payments of 100 cents to A-1 of acme, unless `differences` say otherwise, without applying them. */
+export async function accepted(
+  database: Database,
+  ids: readonly string[],
+  differences: Partial<PaymentRow> = {},
+): Promise<PaymentRow[]> {
+  const rows = await insertPayments(
+    database,
+    ids.map((platform_payment_id) => ({
+      platform_payment_id,
+      platform_batch_id: 'b',
+      biller_id: 'acme',
+      account_id: 'A-1',
+      client_id: 'static-key',
+      amount_in_cents: 100,
+      ...differences,
+    })),
+  );
+  return [...rows.values()];
 }
 
 /** A partner server of a test. */

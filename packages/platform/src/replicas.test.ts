@@ -5,7 +5,7 @@ import { setImmediate } from 'node:timers/promises';
 import type { FlowPayment } from '@duebridge/contract';
 import { silentLog, systemClock, type Clock } from '@duebridge/runtime';
 import { bearer, startTestPartner, startTestPlatform } from './checkout/testing.ts';
-import { startPlatform } from './server.ts';
+import { startPlatform, type Platform } from './server.ts';
 
 const secrets = {
   sealKey: randomBytes(32).toString('base64'),
@@ -14,17 +14,23 @@ const secrets = {
 };
 const partner = await startTestPartner({ after });
 const here = await startTestPlatform({ after }, secrets);
-const there = await startPlatform({
-  ...secrets,
-  port: 0,
-  adminPort: 0,
-  databaseUrl: here.database.url,
-  allowPrivateAddresses: true,
-  log: silentLog,
-});
+const there = await startReplica();
 here.database.closing(() => there.stop());
 const { partner_id } = await here.register(partner);
 const credentials = await here.credentials(partner_id);
+
+/** Another platform on the database of `here`. */
+function startReplica(more: { readonly clock?: Clock } = {}): Promise<Platform> {
+  return startPlatform({
+    ...secrets,
+    port: 0,
+    adminPort: 0,
+    databaseUrl: here.database.url,
+    allowPrivateAddresses: true,
+    log: silentLog,
+    ...more,
+  });
+}
 
 /** The same path at the other replica. */
 function elsewhere(path: string, session: string, init: RequestInit = {}): Promise<Response> {
@@ -115,15 +121,7 @@ test('a platform that has stopped leaves no timer that would keep its process al
       waiting -= 1;
     },
   };
-  const replica = await startPlatform({
-    ...secrets,
-    port: 0,
-    adminPort: 0,
-    databaseUrl: here.database.url,
-    allowPrivateAddresses: true,
-    log: silentLog,
-    clock,
-  });
+  const replica = await startReplica({ clock });
   assert.ok(waiting > 0, 'the clock is not used');
   await replica.stop();
   // An aborted sleep ends in a turn of its own.
