@@ -526,7 +526,10 @@ export class SmallPlatform implements Driver {
         ...(name === undefined ? {} : { [name]: value }),
       };
     } catch (error) {
-      if (this.#token === token) this.#token = undefined;
+      // The refusal holds for all payments for a while: each asking by itself would be too many requests for the partner.
+      setTimeout(() => {
+        if (this.#token === token) this.#token = undefined;
+      }, STEP_MS).unref();
       throw error;
     }
   }
