@@ -320,7 +320,11 @@ test('customers come from registered origins, and are sent to no others', async 
   const [pair = ''] = cookie.split(';');
   const opened = await fetch(at, { headers: { cookie: pair } });
   assert.match(opened.headers.get('content-security-policy') ?? '', /frame-ancestors 'none'/);
+  // Compressed beside what another may choose, its size could tell something of the token.
+  assert.equal(opened.headers.get('content-encoding'), null);
   assert.ok((await opened.text()).includes(visit.token));
+  const framed = await fetch(`${client.platformUrl}/flow/v1/acme`);
+  assert.equal(framed.headers.get('content-encoding'), 'gzip');
   const { searchParams } = at;
   const otherId = String(searchParams.get('visit')).replace(/.$/, (last) =>
     last === '-' ? '_' : '-',
