@@ -56,9 +56,9 @@ async function openPlatform() {
   return { side, common };
 }
 
-/** Registers a scripted partner and judges how the platform calls it. */
+/** Registers a scripted partner and judges how the platform calls it. With `restart` the judge may restart the platform (C14). */
 async function judgeCalls(
-  { register }: PlatformSide,
+  { register, restart }: Pick<PlatformSide, 'register'> & Partial<Pick<PlatformSide, 'restart'>>,
   common: Draft,
   partner_id: string,
   method: 'key' | 'oauth',
@@ -104,7 +104,12 @@ async function judgeCalls(
     {},
   );
   const profile = method === 'key' ? 'contract' : 'strict';
-  return judgePlatform(target, { profile, pace: { ...PACE, quiet_ms: 600 }, only });
+  return judgePlatform(target, {
+    profile,
+    pace: { ...PACE, quiet_ms: 600 },
+    only,
+    ...(restart === undefined ? {} : { restart }),
+  });
 }
 
 describe('the judge has no finding about our platform', { concurrency: 3 }, () => {
@@ -136,22 +141,25 @@ describe('the judge has no finding about our platform', { concurrency: 3 }, () =
     });
   }
 
-  test('as a caller with a static key, to each end of a payment', async () => {
+  test('as a caller with a static key, to each end of a payment and after a restart', async () => {
     const { side, common } = await openPlatform();
-    const checks = ['T08', 'C03', 'C05', 'C06', 'C09', 'F12', 'F13'];
+    const checks = ['T08', 'C03', 'C05', 'C06', 'C09', 'C14', 'F12', 'F13'];
     const report = await judgeCalls(side, common, 'scripted', 'key', checks);
     assert.equal(findings(report), '');
     assert.deepEqual(unjudged(report), ['C05']);
   });
 
   test('as a caller with OAuth, under every scenario, in the strict profile', async () => {
-    const { side, common } = await openPlatform();
+    const {
+      side: { register },
+      common,
+    } = await openPlatform();
     const rest = SCENARIO_CHECKS.filter((id) => !PAUSES.includes(id));
     const reports = await Promise.all([
-      judgeCalls(side, common, 'scripted', 'oauth', [...CALLER_CHECKS, ...rest]),
+      judgeCalls({ register }, common, 'scripted', 'oauth', [...CALLER_CHECKS, ...rest]),
       ...PAUSES.map((id) =>
         judgeCalls(
-          side,
+          { register },
           common,
           `scripted-${id.toLowerCase()}`,
           'oauth',
@@ -161,7 +169,7 @@ describe('the judge has no finding about our platform', { concurrency: 3 }, () =
       ),
     ]);
     assert.equal(reports.map(findings).filter(Boolean).join('\n'), '');
-    // C14 needs a way to restart the platform; test/rig kills its processes instead.
+    // All these runs share the platform, so none may restart it (C14).
     assert.deepEqual(reports.flatMap(unjudged), ['C14', ...UNSEEN]);
   });
 });

@@ -17,6 +17,8 @@ export interface PlatformSide {
   readonly platform: Platform;
   /** The platform's database, for inspection. */
   readonly books: Database;
+  /** Stops the platform and starts it again at the same address, on the same database. */
+  readonly restart: () => Promise<void>;
   /** Registers a partner and issues it a key. */
   readonly register: (registration: Registration) => Promise<Client>;
   /** Calls the admin API; returns the body of a 200, throws otherwise. */
@@ -58,7 +60,7 @@ export class BothSides {
   /** A platform that admits partners on this machine and limits no rate. */
   async platform(config: PlatformConfig = {}): Promise<PlatformSide> {
     const { url, books } = await this.#database('platform');
-    const platform = await startPlatform({
+    const options: PlatformConfig = {
       host: '127.0.0.1',
       port: 0,
       adminPort: 0,
@@ -72,8 +74,15 @@ export class BothSides {
       clientRate: { perSecond: 10_000, burst: 10_000 },
       log: silentLog,
       ...config,
-    });
+    };
+    let platform = await startPlatform(options);
     this.#closers.push(() => platform.stop());
+    const restart = async (): Promise<void> => {
+      const { url: at, adminUrl } = platform;
+      await platform.stop();
+      const [port, adminPort] = [Number(new URL(at).port), Number(new URL(adminUrl).port)];
+      platform = await startPlatform({ ...options, port, adminPort });
+    };
     const admin = async <T>(
       method: 'GET' | 'POST' | 'PATCH' | 'DELETE',
       path: string,
@@ -90,7 +99,15 @@ export class BothSides {
       const { client_id, api_key } = await admin<ClientKeyGrant>('POST', path, {});
       return { platformUrl: platform.url, client_id, api_key };
     };
-    return { platform, books, admin, register };
+    return {
+      get platform() {
+        return platform;
+      },
+      books,
+      restart,
+      admin,
+      register,
+    };
   }
 
   /** A partner kit on the default ledger. */
