@@ -67,6 +67,13 @@ function listed(kind: Kind, set: Fresh['set'], peers: readonly Fresh['peer'][]):
   });
 }
 
+/** The peer of an earlier set that has the same fault; the peer then extends its class. */
+function earlierOf({ set, peer }: Fresh): string | undefined {
+  if (set !== 3) return undefined;
+  const base: unknown = Object.getPrototypeOf(peer.make);
+  return fresh().find((one) => one.set < 3 && one.peer.make === base)?.name;
+}
+
 export function kept(): Readonly<Record<string, Kept>> {
   return JSON.parse(readFileSync(FILE, 'utf8')) as Record<string, Kept>;
 }
@@ -195,7 +202,13 @@ export function page(results: Readonly<Record<string, Kept>>): string {
     row(`${number} | ${text}`, ({ defect }) => defect === Number(number)),
   );
   const open = peers.filter(({ kept }) => word(kept?.now) !== 'failed');
-  const lines = peers.map(({ kind, name, breaks, how, set, kept }) => {
+  const again = of(3).filter((one) => earlierOf(one) !== undefined);
+  const unseen = of(3).filter((one) => !again.includes(one));
+  const [failed, warned, missed] = tally(unseen.map((one) => one.kept?.before)).split(' | ');
+  const lines = peers.map((one) => {
+    const { kind, name, breaks, set, kept } = one;
+    const earlier = earlierOf(one);
+    const how = earlier === undefined ? one.how : `${one.how} (as ${earlier})`;
     const found = [...(kept?.now.failed ?? []), ...(kept?.now.warned ?? []).map((id) => `(${id})`)];
     const before = set === 2 ? 'written after' : word(kept?.before);
     return `| ${kind.slice(0, -1)} | ${name} | ${String(set)} | ${how} | ${breaks} | ${before} | ${found.join(' ')} |`;
@@ -213,6 +226,9 @@ then closed by a check of its whole class, and a second set was written to prove
 of each class in which something had been missed. The third set was written in the same blind way as the
 first, later and by somebody who had read neither the checks nor the first two sets, and looks for faults
 that show only in a combination. \`npm test\` judges a few of all three again.
+
+Of the ${String(of(3).length)} faults of the third set, ${String(again.length)} turned out to be in an earlier set already; those peers now share its code, and the
+list below names it. Of the other ${String(unseen.length)}, the first run failed ${failed ?? ''}, warned of ${warned ?? ''} and missed ${missed ?? ''}.
 
 Four faults of the third set are not listed. Two are faults only by a decision, not by the interface: a
 caller that reads a response of any size, and one that takes succeeded without posted_at. One needs a

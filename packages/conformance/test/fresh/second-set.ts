@@ -148,7 +148,7 @@ class StatusBehindOnOneOfThree extends Partner {
   }
 }
 
-class ReplayOfTheFirstAnswer extends Partner {
+export class ReplayOfTheFirstAnswer extends Partner {
   readonly #first = new Map<string, unknown>();
 
   override async put(instruction: Instruction, call: Call): Promise<unknown> {

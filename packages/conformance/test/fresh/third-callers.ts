@@ -13,7 +13,24 @@ import {
   type Payment,
   type PaymentRecord,
 } from './caller.ts';
-import { wrong, type WrongCaller } from './wrong-callers.ts';
+import {
+  wrong,
+  type WrongCaller,
+  FailsOn404,
+  FollowsRedirects,
+  AmountNotCompared,
+  SchemeBeforeKey,
+  TokenByJson,
+  ScopeWithComma,
+  AccountFolded,
+  RefusedTokenStays,
+  NoContentType,
+  FoldsStatus,
+  CanceledStaysOpen,
+  AmountInDollars,
+  NoBackoff,
+  NewBatchOnRetry,
+} from './wrong-callers.ts';
 
 type Order = Pick<Payment, 'biller_id' | 'account_id' | 'amount_in_cents'>;
 
@@ -26,12 +43,7 @@ class NewIdAfterTimeout extends Caller {
   }
 }
 
-class BodyOfEachTry extends Caller {
-  override putBody(payment: Payment): string {
-    const batch = `batch-${String(payment.puts)}`;
-    return this.body(payment.platform_payment_id, batch, payment.amount_in_cents);
-  }
-}
+class BodyOfEachTry extends NewBatchOnRetry {}
 
 class PaysAgainAfter500 extends Caller {
   override put(payment: Payment, answer: Heard | undefined): Meaning {
@@ -110,11 +122,7 @@ class FivePolls extends Caller {
   }
 }
 
-class TwoEnds extends Caller {
-  override take(payment: Payment, record: PaymentRecord): void {
-    if (record['status'] !== 'canceled') super.take(payment, record);
-  }
-}
+class TwoEnds extends CanceledStaysOpen {}
 
 class PollsByPut extends Caller {
   override async call(_method: 'PUT' | 'GET', payment: Payment): Promise<Heard | undefined> {
@@ -122,18 +130,9 @@ class PollsByPut extends Caller {
   }
 }
 
-class PollsWithoutPause extends Caller {
-  override backoffMs(): number {
-    return 1;
-  }
-}
+class PollsWithoutPause extends NoBackoff {}
 
-class GoneIsFailed extends Caller {
-  override poll(payment: Payment, answer: Heard | undefined): Meaning {
-    if (answer?.status === 404) payment.status = 'failed';
-    return super.poll(payment, answer);
-  }
-}
+class GoneIsFailed extends FailsOn404 {}
 
 class RetryAfterUnread extends Caller {
   override retryAfterMs(): number {
@@ -172,17 +171,9 @@ class UnknownIsFailed extends Caller {
   }
 }
 
-class WordsOfAnyCase extends Caller {
-  override take(payment: Payment, record: PaymentRecord): void {
-    super.take(payment, { ...record, status: String(record['status']).toLowerCase() });
-  }
-}
+class WordsOfAnyCase extends FoldsStatus {}
 
-class AmountUnread extends Caller {
-  override isMine(payment: Payment, record: PaymentRecord): boolean {
-    return record['platform_payment_id'] === payment.platform_payment_id;
-  }
-}
+class AmountUnread extends AmountNotCompared {}
 
 class IdUnread extends Caller {
   override isMine(payment: Payment, record: PaymentRecord): boolean {
@@ -192,11 +183,7 @@ class IdUnread extends Caller {
 
 // Money and bodies
 
-class DollarsInTheBody extends Caller {
-  override body(id: string, batch: string, cents: number): string {
-    return super.body(id, batch, cents).replace(/\d+}$/, `${(cents / 100).toFixed(2)}}`);
-  }
-}
+class DollarsInTheBody extends AmountInDollars {}
 
 class LargeIsText extends Caller {
   override body(id: string, batch: string, cents: number): string {
@@ -248,25 +235,13 @@ class CustomerInTheBody extends Caller {
   }
 }
 
-class TextPlain extends Caller {
-  override putHeaders(): { readonly [name: string]: string } {
-    return { 'content-type': 'text/plain;charset=UTF-8' };
-  }
-}
+class TextPlain extends NoContentType {}
 
-class SmallAccountIds extends Caller {
-  override path(payment: Payment): string {
-    return super.path({ ...payment, account_id: payment.account_id.toLowerCase() });
-  }
-}
+class SmallAccountIds extends AccountFolded {}
 
 // Credentials
 
-class SchemeBeforeTheKey extends Caller {
-  override async credential(): Promise<{ readonly [name: string]: string }> {
-    return 'key' in this.access ? { [this.access.header]: `Bearer ${this.access.key}` } : {};
-  }
-}
+class SchemeBeforeTheKey extends SchemeBeforeKey {}
 
 class KeyOnPutsOnly extends Caller {
   override async call(method: 'PUT' | 'GET', payment: Payment): Promise<Heard | undefined> {
@@ -276,23 +251,9 @@ class KeyOnPutsOnly extends Caller {
   }
 }
 
-class TokenAskedWithJson extends Caller {
-  override tokenRequest(): RequestInit {
-    return {
-      method: 'POST',
-      headers: { 'content-type': 'application/json' },
-      body: JSON.stringify(Object.fromEntries(this.tokenForm())),
-    };
-  }
-}
+class TokenAskedWithJson extends TokenByJson {}
 
-class CommaBetweenScopes extends Caller {
-  override tokenForm(): URLSearchParams {
-    const form = super.tokenForm();
-    form.set('scope', 'read,write');
-    return form;
-  }
-}
+class CommaBetweenScopes extends ScopeWithComma {}
 
 class LifeInMilliseconds extends Caller {
   #fetched = 0;
@@ -306,17 +267,9 @@ class LifeInMilliseconds extends Caller {
   }
 }
 
-class DeadTokenRepeated extends Caller {
-  override async credential(): Promise<{ readonly [name: string]: string }> {
-    return super.credential();
-  }
-}
+class DeadTokenRepeated extends RefusedTokenStays {}
 
-class RedirectWithKey extends Caller {
-  override redirects(): 'manual' | 'follow' {
-    return 'follow';
-  }
-}
+class RedirectWithKey extends FollowsRedirects {}
 
 export const THIRD_CALLERS: readonly WrongCaller[] = [
   wrong(16, 'key', NewIdAfterTimeout, 'S4', 'after a timeout the PUT has a new id'),

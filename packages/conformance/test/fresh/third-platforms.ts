@@ -18,15 +18,24 @@ import {
   type Request,
   type Wire,
 } from './platform.ts';
-import { wrong, type WrongPlatform } from './wrong-platforms.ts';
+import {
+  wrong,
+  type WrongPlatform,
+  KeyFolded,
+  OwnWordsFor404,
+  ClientUnknownIs401,
+  ExpiryInBody,
+  AnsweredAsText,
+  CharsetRefused,
+  OnlyE164,
+  NamesOfAscii,
+  BrokenJsonIs500,
+  NullBodyIs500,
+} from './wrong-platforms.ts';
 
 // Responses
 
-class ExpiryInTheBody extends Platform {
-  override tokenBody(token: string): unknown {
-    return { token, expires_at: new Date(Date.now() + 1_800_000).toISOString() };
-  }
-}
+class ExpiryInTheBody extends ExpiryInBody {}
 
 class CreatedWithABalance extends Platform {
   override answer(request: Request): Answer {
@@ -72,11 +81,7 @@ class ExpiresWhenIssued extends Platform {
   }
 }
 
-class SuccessAsText extends Platform {
-  override answer(request: Request): Answer {
-    return { ...super.answer(request), type: 'text/plain' };
-  }
-}
+class SuccessAsText extends AnsweredAsText {}
 
 class AlwaysZipped extends Platform {
   override async send({ response }: Wire, answer: Answer): Promise<void> {
@@ -92,11 +97,7 @@ class AlwaysZipped extends Platform {
 
 // Credentials
 
-class UnknownClientIs401 extends Platform {
-  override unknownClient(): Refused {
-    return this.unauthorized();
-  }
-}
+class UnknownClientIs401 extends ClientUnknownIs401 {}
 
 class AccountHasItsOwnCode extends Platform {
   override accountExists(body: Json): boolean {
@@ -105,11 +106,7 @@ class AccountHasItsOwnCode extends Platform {
   }
 }
 
-class ClientNotFound extends Platform {
-  override unknownClient(): Refused {
-    return new Refused(404, 'NOT_FOUND', 'Client not found');
-  }
-}
+class ClientNotFound extends OwnWordsFor404 {}
 
 class KeyOfAnyClient extends Platform {
   override keyIs(given: string): boolean {
@@ -123,11 +120,7 @@ class TenCharactersOfKey extends Platform {
   }
 }
 
-class KeyOfEitherCase extends Platform {
-  override keyIs(given: string): boolean {
-    return given.toLowerCase() === CREDENTIALS.api_key.toLowerCase();
-  }
-}
+class KeyOfEitherCase extends KeyFolded {}
 
 class ClientIsLike extends Platform {
   override clientIs(given: string): boolean {
@@ -159,11 +152,7 @@ class TextIsJson extends Platform {
   }
 }
 
-class BareTypeOnly extends Platform {
-  override isJson(type: string): boolean {
-    return type === 'application/json';
-  }
-}
+class BareTypeOnly extends CharsetRefused {}
 
 class NameWithTwoWords extends Platform {
   override check(body: Json): void {
@@ -178,12 +167,7 @@ class StatesByName extends Platform {
   }
 }
 
-class PhonesOfE164 extends Platform {
-  override check(body: Json): void {
-    super.check(body);
-    if (!/^\+[1-9]\d{6,14}$/.test(String(body['phone_number']))) throw this.invalid('not E.164');
-  }
-}
+class PhonesOfE164 extends OnlyE164 {}
 
 class CentsOfAnyNumber extends Platform {
   override centsAre(cents: unknown): boolean {
@@ -233,14 +217,7 @@ class NoNewAddressFields extends Platform {
   }
 }
 
-class PlainLetters extends Platform {
-  override check(body: Json): void {
-    super.check(body);
-    if (/[^\x20-\x7e]/.test(`${String(body['first_name'])}${String(body['last_name'])}`)) {
-      throw this.invalid('a letter is not allowed');
-    }
-  }
-}
+class PlainLetters extends NamesOfAscii {}
 
 class NumbersAreTexts extends Platform {
   override required(of: Json, name: string): void {
@@ -273,27 +250,9 @@ class GetIsFine extends Platform {
   }
 }
 
-class ParserBreaks extends Platform {
-  override parse(text: string): Json {
-    return this.broken(text) ? JSON.parse(text) : super.parse(text);
-  }
+class ParserBreaks extends BrokenJsonIs500 {}
 
-  private broken(text: string): boolean {
-    try {
-      JSON.parse(text);
-      return false;
-    } catch {
-      return true;
-    }
-  }
-}
-
-class NullBreaks extends Platform {
-  override parse(text: string): Json {
-    if (text === 'null') throw new TypeError('cannot read properties of null');
-    return super.parse(text);
-  }
-}
+class NullBreaks extends NullBodyIs500 {}
 
 class LargeIsAPage extends Platform {
   override refusal(error: unknown): Answer {
@@ -339,7 +298,7 @@ class AnySize extends Platform {
 }
 
 export const THIRD_PLATFORMS: readonly WrongPlatform[] = [
-  wrong('biller', ExpiryInTheBody, 'TK1', 'the body also has expires_at'),
+  wrong('biller', ExpiryInTheBody, 'TK1', 'the body has a second field'),
   wrong('biller', CreatedWithABalance, 'A2', 'a request with a balance is 201'),
   wrong('biller', UnknownClientIs401, 'ER1', 'an unknown client is 401'),
   wrong('biller', AccountHasItsOwnCode, 'ER1', 'an unknown account has a code of its own'),

@@ -24,7 +24,7 @@ export interface WrongCaller {
 
 // 15. Answers taken wrong
 
-class FailsOn404 extends Caller {
+export class FailsOn404 extends Caller {
   override poll(payment: Payment, answer: Heard | undefined): Meaning {
     if (answer?.status === 404) payment.status = 'failed';
     return super.poll(payment, answer);
@@ -69,13 +69,13 @@ class FailsOnUnparsable extends Caller {
   }
 }
 
-class FollowsRedirects extends Caller {
+export class FollowsRedirects extends Caller {
   override redirects(): 'manual' | 'follow' {
     return 'follow';
   }
 }
 
-class FoldsStatus extends Caller {
+export class FoldsStatus extends Caller {
   override take(payment: Payment, record: PaymentRecord): void {
     const words = { ...record, status: String(record['status']).trim().toLowerCase() };
     super.take(payment, words);
@@ -119,7 +119,7 @@ class TrustsAnyRecord extends Caller {
   }
 }
 
-class AmountNotCompared extends Caller {
+export class AmountNotCompared extends Caller {
   override isMine(payment: Payment, record: PaymentRecord): boolean {
     return record['platform_payment_id'] === payment.platform_payment_id;
   }
@@ -176,7 +176,7 @@ class TokenHerd extends Caller {
   }
 }
 
-class RefusedTokenStays extends Caller {
+export class RefusedTokenStays extends Caller {
   override credential(): Promise<{ readonly [name: string]: string }> {
     return super.credential(); // never told that the token was refused
   }
@@ -194,14 +194,14 @@ class NewIdOnRetry extends Caller {
   }
 }
 
-class NewBatchOnRetry extends Caller {
+export class NewBatchOnRetry extends Caller {
   override putBody(payment: Payment): string {
     const { platform_payment_id, platform_batch_id, amount_in_cents, puts } = payment;
     return this.body(platform_payment_id, `${platform_batch_id}-${String(puts)}`, amount_in_cents);
   }
 }
 
-class NoBackoff extends Caller {
+export class NoBackoff extends Caller {
   override backoffMs(): number {
     return 2;
   }
@@ -222,7 +222,7 @@ class PollsOnceAndBelieves extends Caller {
   }
 }
 
-class CanceledStaysOpen extends Caller {
+export class CanceledStaysOpen extends Caller {
   override take(payment: Payment, record: PaymentRecord): void {
     // "cancelled": the word of the list has two l.
     if (record['status'] !== 'canceled') super.take(payment, record);
@@ -247,7 +247,7 @@ class AmountAsText extends Caller {
   }
 }
 
-class AmountInDollars extends Caller {
+export class AmountInDollars extends Caller {
   override body(platform_payment_id: string, platform_batch_id: string, cents: number): string {
     const amount_in_cents = cents / 100;
     return JSON.stringify({ platform_payment_id, platform_batch_id, amount_in_cents });
@@ -272,13 +272,13 @@ class CentOff extends Caller {
   }
 }
 
-class NoContentType extends Caller {
+export class NoContentType extends Caller {
   override putHeaders(): { readonly [name: string]: string } {
     return { 'content-type': 'text/plain' };
   }
 }
 
-class SchemeBeforeKey extends Caller {
+export class SchemeBeforeKey extends Caller {
   override async credential(): Promise<{ readonly [name: string]: string }> {
     const credential = await super.credential();
     const key = credential['authorization'];
@@ -286,7 +286,7 @@ class SchemeBeforeKey extends Caller {
   }
 }
 
-class TokenByJson extends Caller {
+export class TokenByJson extends Caller {
   override tokenRequest(): RequestInit {
     return {
       method: 'POST',
@@ -307,7 +307,7 @@ class TokenByBasic extends Caller {
   }
 }
 
-class ScopeWithComma extends Caller {
+export class ScopeWithComma extends Caller {
   override tokenForm(): URLSearchParams {
     const form = super.tokenForm();
     form.set('scope', 'read,write');
@@ -349,7 +349,7 @@ class BatchIsNumber extends Caller {
   }
 }
 
-class AccountFolded extends Caller {
+export class AccountFolded extends Caller {
   override path(payment: Payment): string {
     return super.path({ ...payment, account_id: payment.account_id.toLowerCase() });
   }

@@ -38,7 +38,7 @@ const since = (payment: Payment, field: 'initiated_at' | 'posted_at'): number =>
 
 // 1. An operation that is open, or carried out before it is refused
 
-class OpenPaymentRouter extends Partner {
+export class OpenPaymentRouter extends Partner {
   override async answer(call: Call): Promise<Answer> {
     if (call.method === 'GET' && call.path[0] === 'payment') {
       return { status: 200, body: await this.route(call) };
@@ -324,7 +324,7 @@ class PrefixOfKey extends Partner {
   }
 }
 
-class KeyWithTail extends Partner {
+export class KeyWithTail extends Partner {
   override grantOfKey(given: string | string[] | undefined): Grant | undefined {
     const right = typeof given === 'string' && given.startsWith(KEY); // strncmp(given, key, strlen(key))
     return right ? { scopes: ['read', 'write'], ends_at: Infinity } : undefined;
@@ -370,7 +370,7 @@ class TokenByPrefix extends Partner {
   }
 }
 
-class ReplayBeforeScope extends Partner {
+export class ReplayBeforeScope extends Partner {
   override async answer(call: Call): Promise<Answer> {
     if (call.method === 'PUT' && this.payments.has(call.path[5] ?? '')) {
       this.authenticate(call);
@@ -514,7 +514,7 @@ class ReplicaOfItsOwn extends Partner {
 
 // 8. Identifiers
 
-class FoldedIds extends Partner {
+export class FoldedIds extends Partner {
   override paymentKey(id: string): string {
     return id.toLowerCase(); // utf8_general_ci
   }
@@ -566,7 +566,7 @@ class FoldedAccounts extends Partner {
   }
 }
 
-class KeyPerAccount extends Partner {
+export class KeyPerAccount extends Partner {
   override async put(instruction: Instruction, call: Call): Promise<unknown> {
     const { platform_payment_id, account_id } = instruction;
     const known = await this.find(platform_payment_id, call);
@@ -602,7 +602,7 @@ class IdsInMemory extends Partner {
   }
 }
 
-class QueueInMemory extends Partner {
+export class QueueInMemory extends Partner {
   #queue = new Set<string>();
 
   override insert(instruction: Instruction): Payment {
@@ -675,7 +675,7 @@ class NextBusinessDay extends Partner {
   }
 }
 
-class DateOnlyPosting extends Partner {
+export class DateOnlyPosting extends Partner {
   override post(payment: Payment, account: Account): void {
     super.post(payment, account);
     payment.posted_at = `${this.now().slice(0, 10)}T00:00:00+00:00`;

@@ -70,13 +70,13 @@ class TokenHoldsCustomer extends Platform {
   }
 }
 
-class BrokenJsonIs500 extends Platform {
+export class BrokenJsonIs500 extends Platform {
   override parse(text: string): Json {
     return JSON.parse(text) as Json;
   }
 }
 
-class NullBodyIs500 extends Platform {
+export class NullBodyIs500 extends Platform {
   override parse(text: string): Json {
     if (text.trim() !== 'null') return super.parse(text);
     throw new TypeError("Cannot read properties of null (reading 'first_name')");
@@ -110,7 +110,7 @@ class AddressOfText extends Platform {
   }
 }
 
-class OnlyE164 extends Platform {
+export class OnlyE164 extends Platform {
   override check(body: Json): void {
     super.check(body);
     if (!/^\+[1-9][0-9]{6,14}$/.test(String(body['phone_number']))) {
@@ -129,7 +129,7 @@ class LatinNames extends Platform {
   }
 }
 
-class NamesOfAscii extends Platform {
+export class NamesOfAscii extends Platform {
   override check(body: Json): void {
     super.check(body);
     for (const name of ['first_name', 'last_name']) {
@@ -210,7 +210,7 @@ class AggregatorAsBiller extends Platform {
   }
 }
 
-class KeyFolded extends Platform {
+export class KeyFolded extends Platform {
   override keyIs(given: string): boolean {
     return given.toLowerCase() === CREDENTIALS.api_key.toLowerCase();
   }
@@ -246,13 +246,13 @@ class CredentialsInQuery extends Platform {
   }
 }
 
-class ClientUnknownIs401 extends Platform {
+export class ClientUnknownIs401 extends Platform {
   override unknownClient(): Refused {
     return this.unauthorized();
   }
 }
 
-class OwnWordsFor404 extends Platform {
+export class OwnWordsFor404 extends Platform {
   override unknownClient(): Refused {
     return new Refused(404, 'NOT_FOUND', 'Client not found');
   }
@@ -279,7 +279,7 @@ class AccountUnknownIs422 extends Platform {
   }
 }
 
-class ExpiryInBody extends Platform {
+export class ExpiryInBody extends Platform {
   override tokenBody(token: string): unknown {
     return { token, expires_in: 1_800 };
   }
@@ -291,7 +291,7 @@ class CamelToken extends Platform {
   }
 }
 
-class AnsweredAsText extends Platform {
+export class AnsweredAsText extends Platform {
   override answer(request: Request): Answer {
     return { ...super.answer(request), type: 'text/plain' };
   }
@@ -303,7 +303,7 @@ class Created201 extends Platform {
   }
 }
 
-class CharsetRefused extends Platform {
+export class CharsetRefused extends Platform {
   override isJson(type: string): boolean {
     return type === 'application/json';
   }
