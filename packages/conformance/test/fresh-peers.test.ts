@@ -6,7 +6,7 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import test, { describe } from 'node:test';
 import { jobs } from './fresh/measure.ts';
-import { EXPLAINED, fresh, kept, page, PAGE } from './fresh/results.ts';
+import { EXPLAINED, fresh, kept, page, PAGE, WRITTEN_AFTER } from './fresh/results.ts';
 import { QUICK } from './kill.ts';
 import { sample } from './mutation/fate.ts';
 
@@ -59,7 +59,7 @@ test('every wrong peer was judged, and each one that passes is explained', () =>
   assert.deepEqual(Object.keys(results).sort(), [...keys].sort());
   for (const { kind, name, set } of fresh()) {
     const { before, now } = results[`${kind} ${name}`]!;
-    assert.equal(before === undefined, set === 2, name);
+    assert.equal(before === undefined, set === WRITTEN_AFTER, name);
     const explained = EXPLAINED[`${kind} ${name}`];
     assert.equal(now.failed.length === 0, explained !== undefined, `${kind} ${name}`);
     const why = now.warned.length === 0 ? /^not tried: / : /^a warning: /;

@@ -20,11 +20,14 @@ interface Verdicts {
   readonly warned: readonly string[];
 }
 
-/** Results by "kind name"; `before` is missing for the second set, which was written after the checks. */
+/** Results by "kind name"; `before`, the first run, is missing for the second set (WRITTEN_AFTER). */
 export interface Kept {
   readonly before?: Verdicts;
   readonly now: Verdicts;
 }
+
+type Peer = WrongPartner | WrongPlatform | WrongCaller;
+type SetNumber = 1 | 2 | 3;
 
 export interface Fresh {
   readonly kind: Kind;
@@ -32,23 +35,25 @@ export interface Fresh {
   readonly defect: number;
   readonly breaks: string;
   readonly how: string;
-  readonly set: 1 | 2 | 3;
-  readonly peer: WrongPartner | WrongPlatform | WrongCaller;
+  readonly set: SetNumber;
+  readonly peer: Peer;
 }
 
-/** Every wrong peer of the three sets. */
+/** The wrong peers of each kind, by set. */
+const WRONG: Readonly<Record<Kind, Readonly<Record<SetNumber, readonly Peer[]>>>> = {
+  partners: { 1: WRONG_PARTNERS, 2: SECOND_PARTNERS, 3: THIRD_PARTNERS },
+  platforms: { 1: WRONG_PLATFORMS, 2: SECOND_PLATFORMS, 3: THIRD_PLATFORMS },
+  callers: { 1: WRONG_CALLERS, 2: SECOND_CALLERS, 3: THIRD_CALLERS },
+};
+const KINDS = ['partners', 'platforms', 'callers'] as const;
+const SETS = [1, 2, 3] as const;
+
+/** The second set was written to test checks that existed: it has no first run. */
+export const WRITTEN_AFTER = 2;
+
+/** Every wrong peer of all sets. */
 export function fresh(): readonly Fresh[] {
-  return [
-    ...listed('partners', 1, WRONG_PARTNERS),
-    ...listed('partners', 2, SECOND_PARTNERS),
-    ...listed('partners', 3, THIRD_PARTNERS),
-    ...listed('platforms', 1, WRONG_PLATFORMS),
-    ...listed('platforms', 2, SECOND_PLATFORMS),
-    ...listed('platforms', 3, THIRD_PLATFORMS),
-    ...listed('callers', 1, WRONG_CALLERS),
-    ...listed('callers', 2, SECOND_CALLERS),
-    ...listed('callers', 3, THIRD_CALLERS),
-  ];
+  return KINDS.flatMap((kind) => SETS.flatMap((set) => listed(kind, set, WRONG[kind][set])));
 }
 
 /** Right peers of unusual shape, written together with the third set. */
@@ -60,7 +65,7 @@ export function unusual(): readonly Fresh[] {
   ];
 }
 
-function listed(kind: Kind, set: Fresh['set'], peers: readonly Fresh['peer'][]): Fresh[] {
+function listed(kind: Kind, set: SetNumber, peers: readonly Peer[]): Fresh[] {
   return peers.map((peer) => {
     const { name, defect, breaks, how } = peer;
     return { kind, name, defect, breaks, how, set, peer };
@@ -69,9 +74,8 @@ function listed(kind: Kind, set: Fresh['set'], peers: readonly Fresh['peer'][]):
 
 /** The peer of an earlier set that has the same fault; the peer then extends its class. */
 function earlierOf({ set, peer }: Fresh): string | undefined {
-  if (set !== 3) return undefined;
   const base: unknown = Object.getPrototypeOf(peer.make);
-  return fresh().find((one) => one.set < 3 && one.peer.make === base)?.name;
+  return fresh().find((one) => one.set < set && one.peer.make === base)?.name;
 }
 
 export function kept(): Readonly<Record<string, Kept>> {
@@ -176,41 +180,48 @@ const word = (verdicts: Verdicts | undefined): 'failed' | 'warned' | 'missed' =>
       ? 'warned'
       : 'missed';
 
+/** How many failed, were warned of and were missed. */
+const tally = (some: readonly (Verdicts | undefined)[]): readonly number[] =>
+  (['failed', 'warned', 'missed'] as const).map(
+    (wanted) => some.filter((one) => word(one) === wanted).length,
+  );
+
 /** docs/fresh-peers.md. */
 export function page(results: Readonly<Record<string, Kept>>): string {
   const peers = fresh().map((one) => ({ ...one, kept: results[`${one.kind} ${one.name}`] }));
-  const tally = (some: readonly (Verdicts | undefined)[]): string =>
-    (['failed', 'warned', 'missed'] as const)
-      .map((wanted) => String(some.filter((one) => word(one) === wanted).length))
-      .join(' | ');
-  const of = (set: Fresh['set']) => peers.filter((one) => one.set === set);
+  const of = (set: SetNumber) => peers.filter((one) => one.set === set);
   const row = (title: string, within: (one: Fresh) => boolean): string => {
-    const [one, two, three] = ([1, 2, 3] as const).map((set) => of(set).filter(within));
-    const cells = [
-      String(one?.length),
-      tally(one?.map(({ kept }) => kept?.before) ?? []),
-      tally(one?.map(({ kept }) => kept?.now) ?? []),
-      String(two?.length),
-      tally(two?.map(({ kept }) => kept?.now) ?? []),
-      String(three?.length),
-      tally(three?.map(({ kept }) => kept?.before) ?? []),
-      tally(three?.map(({ kept }) => kept?.now) ?? []),
-    ];
+    const cells = SETS.flatMap((set) => {
+      const own = of(set).filter(within);
+      const cell = (some: readonly (Verdicts | undefined)[]): string =>
+        own.length === 0 ? '' : tally(some).join(' / ');
+      const now = cell(own.map(({ kept }) => kept?.now));
+      return set === WRITTEN_AFTER ? [now] : [cell(own.map(({ kept }) => kept?.before)), now];
+    });
     return `| ${title} | ${cells.join(' | ')} |`;
   };
+  const heads = SETS.flatMap((set) =>
+    set === WRITTEN_AFTER
+      ? [`set ${String(set)}: now`]
+      : [`set ${String(set)}: first run`, `set ${String(set)}: now`],
+  );
   const rows = Object.entries(CLASSES).map(([number, text]) =>
     row(`${number} | ${text}`, ({ defect }) => defect === Number(number)),
   );
+  const repeated = (set: SetNumber): string => {
+    const again = of(set).filter((one) => earlierOf(one) !== undefined);
+    const unseen = of(set).filter((one) => !again.includes(one));
+    const [failed, warned, missed] = tally(unseen.map((one) => one.kept?.before));
+    return `Of the ${String(of(set).length)} faults of set ${String(set)}, ${String(again.length)} turned out to be in an earlier set already; those peers share its code, and the
+list below names it. Of the other ${String(unseen.length)}, the first run failed ${String(failed)}, warned of ${String(warned)} and missed ${String(missed)}.`;
+  };
   const open = peers.filter(({ kept }) => word(kept?.now) !== 'failed');
-  const again = of(3).filter((one) => earlierOf(one) !== undefined);
-  const unseen = of(3).filter((one) => !again.includes(one));
-  const [failed, warned, missed] = tally(unseen.map((one) => one.kept?.before)).split(' | ');
   const lines = peers.map((one) => {
     const { kind, name, breaks, set, kept } = one;
     const earlier = earlierOf(one);
     const how = earlier === undefined ? one.how : `${one.how} (as ${earlier})`;
     const found = [...(kept?.now.failed ?? []), ...(kept?.now.warned ?? []).map((id) => `(${id})`)];
-    const before = set === 2 ? 'written after' : word(kept?.before);
+    const before = set === WRITTEN_AFTER ? 'written after' : word(kept?.before);
     return `| ${kind.slice(0, -1)} | ${name} | ${String(set)} | ${how} | ${breaks} | ${before} | ${found.join(' ')} |`;
   });
   return `# Wrong peers that nobody wrote a check against
@@ -221,14 +232,13 @@ alone, by somebody who had not read a check, with the mistakes of a competent en
 Each is a simple correct peer with one method changed; the correct peers pass without a warning. All are
 judged in the strict profile, at the usual pace, by \`npm run fresh\`, which writes this page.
 
-"Before" is the first run, before anything was changed. Every miss that can be seen from outside was
-then closed by a check of its whole class, and a second set was written to prove it: another fault
-of each class in which something had been missed. The third set was written in the same blind way as the
+The first run is the one before anything was changed. Every miss of the first set that can be seen from
+outside was then closed by a check of its whole class, and a second set was written to prove it: another
+fault of each class in which something had been missed. The third set was written in the same blind way as the
 first, later and by somebody who had read neither the checks nor the first two sets, and looks for faults
-that show only in a combination. \`npm test\` judges a few of all three again.
+that show only in a combination. \`npm test\` judges a few of each set again.
 
-Of the ${String(of(3).length)} faults of the third set, ${String(again.length)} turned out to be in an earlier set already; those peers now share its code, and the
-list below names it. Of the other ${String(unseen.length)}, the first run failed ${failed ?? ''}, warned of ${warned ?? ''} and missed ${missed ?? ''}.
+${repeated(3)}
 
 Four faults of the third set are not listed. Two are faults only by a decision, not by the interface: a
 caller that reads a response of any size, and one that takes succeeded without posted_at. One needs a
@@ -236,9 +246,11 @@ second OAuth client of the same partner: a 409 for the other client's id whose b
 run missed these three. The fourth, ids in braces, failed in the first run; the base used here shows it only as a
 refused PUT (C09).
 
+Each cell counts the peers that failed, those that were only warned of, and those that were missed.
+
 <!-- prettier-ignore -->
-| class | what is wrong | first set | before: failed | warned | missed | now: failed | warned | missed | second set | now: failed | warned | missed | third set | before: failed | warned | missed | now: failed | warned | missed |
-| --: | --- ${'| --: '.repeat(18)}|
+| class | what is wrong | ${heads.join(' | ')} |
+| --: | --- ${'| --: '.repeat(heads.length)}|
 ${rows.join('\n')}
 ${row(' | all', () => true)}
 
@@ -270,7 +282,7 @@ ${unusual()
 A check in brackets warned.
 
 <!-- prettier-ignore -->
-| | peer | set | wrong | breaks | before | found now by |
+| | peer | set | wrong | breaks | first run | found now by |
 | --- | --- | --: | --- | --- | --- | --- |
 ${lines.join('\n')}
 `;
