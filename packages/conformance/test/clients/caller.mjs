@@ -1,11 +1,11 @@
 /**
- * A small platform that pays, in plain Node, written from the interface alone: it knows nothing of
- * the judge and shares no code with it.
+ * A small paying platform in plain Node, written from the interface alone: it shares no code with the
+ * judge.
  *
  *   PARTNER_URL=… PARTNER_KEY=… node caller.mjs            static key in x-api-key
  *   PARTNER_URL=… CLIENT_ID=… CLIENT_SECRET=… node caller.mjs   OAuth client credentials
  *
- * POST /pay {biller_id, account_id, amount_in_cents} starts a payment; GET /payments/ID tells its status.
+ * POST /pay {biller_id, account_id, amount_in_cents} starts a payment; GET /payments/ID returns its status.
  */
 import { randomUUID } from 'node:crypto';
 import { createServer } from 'node:http';
@@ -31,7 +31,7 @@ async function fetchToken() {
     signal: AbortSignal.timeout(5_000),
   });
   const given = answer.status === 200 ? await answer.json() : {};
-  // What cannot stand in a header is no token.
+  // Reject a token that cannot be sent in a header.
   if (!/^[\x21-\x7e]{1,4096}$/.test(given?.access_token ?? '')) throw new Error('no token');
   if (!/^bearer$/i.test(given.token_type)) throw new Error('no bearer token');
   return given.access_token;
@@ -39,7 +39,7 @@ async function fetchToken() {
 
 async function credential(refused) {
   if (PARTNER_KEY) return { 'x-api-key': PARTNER_KEY };
-  // One request for all that wait; only whoever holds the refused token asks for another.
+  // Concurrent calls share one token request; a refused token is renewed once.
   if (token === undefined || token === refused) token = fetchToken();
   const held = token;
   try {
@@ -50,12 +50,12 @@ async function credential(refused) {
   }
 }
 
-/** The two forms of Retry-After: seconds, and a date. */
+/** Retry-After is a number of seconds or a date. */
 function secondsOf(text) {
   return /^\d+$/.test(text) ? Number(text) : (Date.parse(text) - Date.now()) / 1_000;
 }
 
-/** One call: the record of a payment, or how long to wait before the next try. */
+/** Makes one call. Returns the payment's record, or how long to wait before the next attempt. */
 async function call(method, payment, again) {
   let wait = payment.delay;
   payment.delay = Math.min(payment.delay * 1.5, 5_000);
@@ -83,7 +83,7 @@ async function call(method, payment, again) {
     if (record?.platform_payment_id === undefined) return { wait };
     return { record, wait };
   } catch {
-    // No answer, half an answer, or one that cannot be read: nobody knows, so ask again.
+    // No response, half of one, or an unreadable one: the outcome is unknown, so retry.
     return { wait };
   }
 }

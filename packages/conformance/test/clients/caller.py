@@ -1,10 +1,10 @@
-"""A small platform that pays, in plain Python, written from the interface alone: it knows nothing of
-the judge and shares no code with it.
+"""A small paying platform in plain Python, written from the interface alone: it shares no code with the
+judge.
 
     PARTNER_URL=... PARTNER_KEY=... python3 caller.py                    static key in x-api-key
     PARTNER_URL=... CLIENT_ID=... CLIENT_SECRET=... python3 caller.py    OAuth client credentials
 
-POST /pay {biller_id, account_id, amount_in_cents} starts a payment; GET /payments/ID tells its status.
+POST /pay {biller_id, account_id, amount_in_cents} starts a payment; GET /payments/ID returns its status.
 """
 
 import http.client
@@ -31,14 +31,14 @@ token_lock = threading.Lock()
 
 
 def send(method: str, path: str, headers: dict, body: bytes | None) -> tuple[int, dict, bytes]:
-    """One exchange over a connection of its own; http.client follows no redirect."""
+    """Makes one request on its own connection; http.client follows no redirects."""
     connection = http.client.HTTPConnection(PARTNER.hostname, PARTNER.port, timeout=TIMEOUT_SECONDS)
     deadline = time.monotonic() + TIMEOUT_SECONDS
     try:
         connection.request(method, PARTNER.path + path, body, headers)
         answer = connection.getresponse()
         raw = bytearray()
-        # The timeout of the socket is one between two bytes; the whole answer has one as well.
+        # The socket's timeout applies to each read; the deadline limits the whole response.
         while piece := answer.read1(65536):
             raw += piece
             if time.monotonic() > deadline or len(raw) > MAX_ANSWER_BYTES:
@@ -66,7 +66,7 @@ def credential(refused: str | None) -> dict:
             status, _, raw = send("POST", "/oauth/token", kind, urlencode(form).encode())
             given = json.loads(raw)
             text = given["access_token"]
-            # What cannot stand in a header is no token.
+            # Reject a token that cannot be sent in a header.
             usable = status == 200 and re.fullmatch(r"[\x21-\x7e]{1,4096}", text)
             if not usable or given["token_type"].lower() != "bearer":
                 raise ValueError("no token that can be used")
@@ -75,7 +75,7 @@ def credential(refused: str | None) -> dict:
 
 
 def call(method: str, payment: dict, refused: str | None = None) -> tuple[dict | None, float]:
-    """The record of a payment, if there was one, and how long to wait before the next call."""
+    """Returns the payment's record, if there was one, and how long to wait before the next call."""
     wait = payment["delay"]
     payment["delay"] = min(wait * 1.5, 5)
     path = "/biller/{}/account/{}/payment/{}".format(

@@ -1,7 +1,7 @@
 /**
- * A plain right caller: the part of a platform that pays, written from the interface alone.
- * wrong-callers.ts changes one method of it at a time. It is told to pay by
- * POST /pay {biller_id, account_id, amount_in_cents}, and tells how it went by GET /payments/ID.
+ * A plain correct caller: the paying part of a platform, written from the interface alone. Each wrong
+ * caller overrides one of its methods. POST /pay {biller_id, account_id, amount_in_cents} makes it pay;
+ * GET /payments/ID returns the status.
  */
 import { randomUUID } from 'node:crypto';
 import http from 'node:http';
@@ -18,10 +18,10 @@ export interface Payment {
   readonly amount_in_cents: number;
   readonly platform_batch_id: string;
   readonly body: string;
-  /** The partner's id of it, once a PUT was answered. */
+  /** The partner's payment_id, known after the first PUT that was answered. */
   payment_id?: unknown;
   status: string;
-  /** Answers to polls so far. */
+  /** Number of polls that were answered. */
   polls: number;
   puts: number;
 }
@@ -34,7 +34,7 @@ export interface Heard {
 
 export type PaymentRecord = { readonly [name: string]: unknown };
 
-/** What an answer means: the payment's record, or nothing that can be relied on. */
+/** What a response says: the payment's record, or nothing certain, in which case it is retried. */
 export type Meaning = { readonly record: PaymentRecord } | { readonly again_ms: number };
 
 const ENDS: readonly unknown[] = ['succeeded', 'failed', 'canceled'];
@@ -73,23 +73,23 @@ export class Caller {
     await closeAll(this.#server);
   }
 
-  /** The payments that a process finds open when it starts. */
+  /** The payments that are open when a process starts. */
   unfinished(): readonly Payment[] {
     return [...this.payments.values()].filter((payment) => !this.isEnded(payment));
   }
 
-  /** The process ends and starts anew: its table of payments stays. */
+  /** Restarts the process: the table of payments survives, memory does not. */
   restart(): void {
     this.#process += 1;
     this.held = undefined;
   }
 
-  /** Goes on with what is open, after a restart. */
+  /** Continues the open payments after a restart. */
   resume(): void {
     for (const payment of this.unfinished()) void this.drive(payment).catch(() => undefined);
   }
 
-  // What is sent
+  // Requests
 
   begin(order: Pick<Payment, 'biller_id' | 'account_id' | 'amount_in_cents'>): Payment {
     const platform_payment_id = this.newId(order);
@@ -205,7 +205,7 @@ export class Caller {
       if (answer.status !== 401 || 'key' in this.access) return answer;
       return (await request(token))[0];
     } catch {
-      return undefined; // No answer, or half of one: nobody knows.
+      return undefined; // No response, or half of one: the outcome is unknown.
     }
   }
 
@@ -227,7 +227,7 @@ export class Caller {
         return { record: record as PaymentRecord };
       }
     } catch {
-      // Falls through: what cannot be read says nothing.
+      // Falls through: an unreadable response says nothing.
     }
     return { again_ms };
   }
@@ -242,7 +242,7 @@ export class Caller {
     );
   }
 
-  /** True when the record has no such field, or the value that was sent. */
+  /** True if the field is absent from the record or has the value that was sent. */
   agrees(
     record: PaymentRecord,
     payment: Payment,
@@ -306,7 +306,7 @@ export class Caller {
     return payment.status !== 'processing';
   }
 
-  // Being told to pay
+  // Its own endpoints
 
   async #serve(request: http.IncomingMessage, response: http.ServerResponse): Promise<void> {
     const text = await textOf(request);
@@ -319,7 +319,7 @@ export class Caller {
   }
 }
 
-/** True when an object has a field of its own twice, so that it can be read in two ways. */
+/** True if the outermost object has the same field twice, which parsers read differently. */
 function namesTwice(json: string): boolean {
   const names: string[] = [];
   let depth = 0;

@@ -1,6 +1,6 @@
 /**
- * Judges wrong peers that nobody wrote a check against, one fault each, in the strict profile, and
- * writes what was found to results.json and docs/fresh-peers.md.
+ * Judges the fresh wrong peers, one fault each, in the strict profile, and writes the findings to
+ * results.json and docs/fresh-peers.md.
  */
 import { writeFileSync } from 'node:fs';
 import { format, resolveConfig } from 'prettier';
@@ -38,11 +38,11 @@ const HELP = `Usage: npm run fresh -- [${KINDS.join('|')}] [NAME …] [--at-once
 
 NAME is the beginning of a name; all of a kind unless given. --all prints each finding.`;
 
-/** What the judge said of one peer: the checks that failed, and those that only warned. */
+/** The verdict on one peer: the checks that failed, and those that only warned. */
 export interface Said {
   readonly failed: readonly string[];
   readonly warned: readonly string[];
-  /** The first finding of each. */
+  /** The first finding of each check. */
   readonly first: readonly string[];
   readonly duration_ms: number;
 }
@@ -170,7 +170,7 @@ interface Job {
   readonly judge: (pace?: Partial<Pace>) => Promise<Said>;
 }
 
-/** The right peers, which must pass without a word, and every wrong one. */
+/** The correct peers, which must pass without a warning, and every wrong one. */
 export function jobs(): readonly Job[] {
   const right = (kind: Kind, of: string, judge: Job['judge']): Job => ({
     kind,
@@ -203,7 +203,7 @@ async function judge(peer: Fresh['peer'], pace?: Partial<Pace>): Promise<Said> {
   return 'access' in peer ? judgeFreshCaller(peer) : judgeFreshPlatform(peer);
 }
 
-/** The peers to judge, and how. Words that name nothing are refused before anything is written. */
+/** Parses the command line. Unknown names are refused before anything is written. */
 function chosen(): { readonly queue: Job[]; readonly at_once: number; readonly all: boolean } {
   const { positionals, values } = readWords('fresh', HELP, {
     allowPositionals: true,
@@ -246,7 +246,7 @@ if (import.meta.main) {
       }
       if (job.how === 'right') continue;
       const key = `${job.kind} ${job.name}`;
-      // Read again each time, because other runs may write their own results meanwhile.
+      // Read again each time: another run may have written its results meanwhile.
       const results = kept();
       const { before } = results[key] ?? {};
       const now: Kept = { ...(before === undefined ? {} : { before }), now: { failed, warned } };

@@ -1,7 +1,7 @@
 /**
- * A plain right partner, written from the interface alone: the base that wrong-partners.ts changes.
- * Each step is a method of its own, so that a wrong partner is the one method its author got wrong.
- * Maps stand for tables; what a real server would keep in memory is in fields that restart() clears.
+ * A plain correct partner, written from the interface alone. Each step is a method, so that a wrong
+ * partner overrides just the method that its author got wrong. Maps stand for database tables; fields
+ * that restart() clears stand for a server's memory.
  */
 import { randomBytes, randomUUID } from 'node:crypto';
 import http, { type IncomingHttpHeaders } from 'node:http';
@@ -32,12 +32,12 @@ export interface Payment {
 
 export interface Call {
   readonly method: string;
-  /** The path's segments, decoded. */
+  /** The decoded segments of the path. */
   readonly path: readonly string[];
   readonly url: string;
   readonly headers: IncomingHttpHeaders;
   readonly text: string;
-  /** 0 for the first connection that reached the server, 1 for the next. */
+  /** Number of the connection: 0 for the first, 1 for the next. */
   readonly connection: number;
 }
 
@@ -46,7 +46,7 @@ export interface Answer {
   readonly body: unknown;
 }
 
-/** A request and its response, for partners that send in another way. */
+/** The raw request and response, for partners that send in another way. */
 export interface Wire {
   readonly request: http.IncomingMessage;
   readonly response: http.ServerResponse;
@@ -81,7 +81,7 @@ export const ACCOUNTS = {
   active: 'A-1001',
   other: 'A-1002',
   inactive: 'A-1003',
-  /** Its payments are canceled by the biller instead of posted. */
+  /** The biller cancels its payments instead of posting them. */
   canceling: 'A-1004',
   unknown: 'A-9999',
 } as const;
@@ -98,11 +98,11 @@ export const pause = (ms: number): Promise<void> =>
 
 export class Partner {
   readonly auth: Auth;
-  /** Tables: they survive a restart. */
+  /** Tables: survive a restart. */
   readonly accounts = new Map<string, Account>();
   readonly payments = new Map<string, Payment>();
   readonly accepted_ms = new WeakMap<Payment, number>();
-  /** Memory: a restart clears it. */
+  /** Memory: cleared by a restart. */
   tokens = new Map<string, Grant>();
   #connections = 0;
   readonly #sockets = new Map<Socket, number>();
@@ -144,12 +144,12 @@ export class Partner {
     await closeAll(this.#server);
   }
 
-  /** The process ends and starts anew: tables stay, memory goes. */
+  /** Restarts the process: tables survive, memory does not. */
   restart(): void {
     this.tokens = new Map();
   }
 
-  /** What the biller's own staff does with a payment that has not been posted. */
+  /** Cancels a payment that has not been posted, as the biller's staff would. */
   cancel(platform_payment_id: string): boolean {
     const payment = this.payments.get(platform_payment_id);
     if (payment?.status !== 'processing') return false;
@@ -337,7 +337,7 @@ export class Partner {
     if (typeof body !== 'object' || body === null || Array.isArray(body)) {
       throw new Refusal(400, 'INVALID_REQUEST', 'The body must be an object');
     }
-    // 1e2 and 1.0 are numbers to JSON.parse; an amount is written in digits alone.
+    // JSON.parse accepts 1e2 and 1.0; an amount must be digits only.
     if (/"amount_in_cents"\s*:\s*-?[0-9]*[.eE]/.test(text)) {
       throw new Refusal(400, 'INVALID_REQUEST', 'amount_in_cents must be written in digits');
     }
@@ -350,7 +350,7 @@ export class Partner {
     return this.show(payment, call);
   }
 
-  /** The insert that does nothing when the id is known: nothing is awaited in here. */
+  /** INSERT … ON CONFLICT DO NOTHING: atomic, because it awaits nothing. */
   async accept(instruction: Instruction, _call: Call): Promise<Payment> {
     return this.insert(instruction);
   }
@@ -372,7 +372,7 @@ export class Partner {
     return payment;
   }
 
-  /** What the column of the amount keeps of a number. */
+  /** The amount as its database column stores it. */
   column(amount_in_cents: number): number {
     return amount_in_cents;
   }
@@ -431,7 +431,7 @@ export class Partner {
     account.amount_due_in_cents -= payment.amount_in_cents;
   }
 
-  /** Only wrong partners call this: it lowers what is due on an account, if there is one, without a posting. */
+  /** For wrong partners only: lowers the balance of an account, if it exists, without posting a payment. */
   charge({ biller_id, account_id, amount_in_cents }: Instruction): void {
     const account = this.account(biller_id, account_id);
     if (account !== undefined) account.amount_due_in_cents -= amount_in_cents;

@@ -1,13 +1,13 @@
 /**
- * A plain right platform, as far as a partner's server sees one: the token endpoint, written from
- * the interface alone. wrong-platforms.ts changes one method of it at a time.
+ * A plain correct platform as a partner's server sees it: the token endpoint, written from the
+ * interface alone. Each wrong platform overrides one of its methods.
  */
 import { randomBytes, randomUUID } from 'node:crypto';
 import http, { type IncomingHttpHeaders } from 'node:http';
 import { closeAll, listen, textOf } from '../listen.ts';
 
 export const CREDENTIALS = { client_id: 'cl_5f0c2b7d', api_key: 'sk_Qm9VtR3xL8wZ' };
-/** Another client, whose key must not open the first one. */
+/** Another client, whose key must not work for the first one. */
 export const OTHER_CREDENTIALS = { client_id: 'cl_9a41e6c0', api_key: 'sk_Zr4NfY7wQ2pB' };
 export const KNOWN_ACCOUNT = 'A-1';
 export const UNKNOWN_ACCOUNT = 'A-404';
@@ -32,7 +32,7 @@ export interface Request {
   readonly text: string;
 }
 
-/** A request and its response, for platforms that send in another way. */
+/** The raw request and response, for platforms that send in another way. */
 export interface Wire {
   readonly request: http.IncomingMessage;
   readonly response: http.ServerResponse;
@@ -99,7 +99,7 @@ export class Platform {
     if (!this.keyIs(key)) throw this.unauthorized();
   }
 
-  /** Twenty-five requests a second, and fifty at once. */
+  /** 25 requests per second, with bursts of 50. */
   spend(): void {
     const now = Date.now();
     this.#left = Math.min(BURST, this.#left + ((now - this.#at) * REQUESTS_PER_SECOND) / 1_000);

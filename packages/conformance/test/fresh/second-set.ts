@@ -1,6 +1,6 @@
 /**
- * A second set of wrong peers, written after the holes that the first set had shown were closed:
- * another fault of each such class, to prove that the check catches the class and not the case.
+ * The second set of wrong peers, written after the checks that the first set had shown to be missing:
+ * another fault of each such class, to test that the check catches the class and not just the case.
  */
 import { Caller, type Heard, type Payment as Paid, type PaymentRecord } from './caller.ts';
 import {
@@ -91,7 +91,7 @@ class ThreeCaches extends Partner {
     const shown = {
       ...((await super.getAccountPayment(biller_id, account_id, id, call)) as object),
     };
-    // Each process keeps an answer for most of a second.
+    // Each process caches a response for most of a second.
     this.#held.set(key, { shown, until: Date.now() + 700 });
     return shown;
   }
@@ -127,7 +127,7 @@ class NumberedBySuccess extends Partner {
   }
 }
 
-/** A partner that gives this reason, whatever the failure. */
+/** A partner that gives the same reason for every failure. */
 function reasoned(name: string, reason: string): WrongPartner['make'] {
   class Reasoned extends Partner {
     override fail(payment: Payment, _reason: string): void {
@@ -152,7 +152,7 @@ export class ReplayOfTheFirstAnswer extends Partner {
   readonly #first = new Map<string, unknown>();
 
   override async put(instruction: Instruction, call: Call): Promise<unknown> {
-    // The answer is kept with the key, as some idempotency layers do, and replayed after the end.
+    // The response is stored with the key, as some idempotency layers do, and replayed after the end.
     const kept = this.#first.get(instruction.platform_payment_id);
     if (kept !== undefined) return kept;
     const shown = { ...((await super.put(instruction, call)) as object) };

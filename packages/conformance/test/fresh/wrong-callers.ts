@@ -1,6 +1,6 @@
 /**
  * Wrong callers, one fault each, written from the interface alone by somebody who had not read a
- * single check: 15 are those that take an answer wrong, 16 those whose requests are wrong.
+ * single check. Class 15 misreads responses, class 16 sends wrong requests.
  */
 import { createHash, randomUUID } from 'node:crypto';
 import {
@@ -17,12 +17,12 @@ export interface WrongCaller {
   readonly defect: number;
   readonly breaks: string;
   readonly how: string;
-  /** How it authenticates; the static key comes in two forms. */
+  /** How it authenticates; a static key has two forms. */
   readonly access: 'key' | 'oauth' | 'authorization';
   readonly make: new (partner: string, access: Access) => Caller;
 }
 
-// 15. Answers taken wrong
+// 15. Misread responses
 
 export class FailsOn404 extends Caller {
   override poll(payment: Payment, answer: Heard | undefined): Meaning {
@@ -107,7 +107,7 @@ class ReadsAnyBody extends Caller {
       if (record['status'] === 'failed') payment.status = 'failed';
       if (record['code'] !== undefined && payment.polls > 0) payment.status = 'failed';
     } catch {
-      // Not JSON: as the right one does.
+      // Not JSON: behave as the correct caller does.
     }
     return super.meaning(payment, answer);
   }
@@ -170,7 +170,7 @@ class TokenHerd extends Caller {
 
   override async credential(refused?: string): Promise<{ readonly [name: string]: string }> {
     if ('key' in this.access) return super.credential();
-    // The token is shared once it is there; whoever comes before fetches one of their own.
+    // A token is shared once it has arrived; every call before that fetches its own.
     if (this.#token === undefined || refused !== undefined) this.#token = await this.fetchToken();
     return { authorization: `Bearer ${this.#token}` };
   }
@@ -216,7 +216,7 @@ class NoDeadline extends Caller {
 class PollsOnceAndBelieves extends Caller {
   override put(payment: Payment, answer: Heard | undefined): Meaning {
     const meaning = super.put(payment, answer);
-    // 200 on the PUT is taken for the money being there.
+    // Takes 200 on the PUT for a posted payment.
     if ('record' in meaning) payment.status = 'succeeded';
     return meaning;
   }
@@ -224,7 +224,7 @@ class PollsOnceAndBelieves extends Caller {
 
 export class CanceledStaysOpen extends Caller {
   override take(payment: Payment, record: PaymentRecord): void {
-    // "cancelled": the word of the list has two l.
+    // Expects "cancelled", with two l.
     if (record['status'] !== 'canceled') super.take(payment, record);
   }
 }
@@ -238,7 +238,7 @@ class AcceptedBy202 extends Caller {
   }
 }
 
-// 16. Requests that are wrong
+// 16. Wrong requests
 
 class AmountAsText extends Caller {
   override body(platform_payment_id: string, platform_batch_id: string, cents: number): string {

@@ -49,7 +49,7 @@ export class OpenPaymentRouter extends Partner {
 
 class OpenBalance extends Partner {
   override async answer(call: Call): Promise<Answer> {
-    // The monitoring probe reads a balance; the exemption is by suffix.
+    // A monitoring probe reads balances without a key; the exemption matches by suffix.
     if (call.method === 'GET' && call.url.endsWith('/balance')) {
       return { status: 200, body: await this.route(call) };
     }
@@ -67,7 +67,7 @@ class GuardOnReads extends Partner {
 class WorkBeforeGuard extends Partner {
   override async answer(call: Call): Promise<Answer> {
     if (call.path[0] === 'oauth') return super.answer(call);
-    // Guard and handler start together; the handler's result is dropped when the guard refuses.
+    // Guard and handler run concurrently; if the guard refuses, only the handler's result is dropped.
     const work = this.route(call);
     work.catch(() => undefined);
     this.authorize(call, this.authenticate(call));
@@ -82,7 +82,7 @@ class SharedResponseCache extends Partner {
     const held = this.cache.get(call.url);
     if (call.method === 'GET' && held !== undefined) return { status: 200, body: held };
     const answer = await super.answer(call);
-    // A second of cache, keyed by the address alone.
+    // Responses are cached for a second, keyed by URL alone.
     if (call.method === 'GET' && call.path[0] === 'biller' && call.path.length === 4) {
       this.cache.set(call.url, answer.body);
       setTimeout(() => this.cache.delete(call.url), 1_000).unref();
@@ -100,7 +100,7 @@ class EmptyKeyInList extends Partner {
   }
 }
 
-// 2. What is answered first is not what is kept
+// 2. The first response differs from the stored payment
 
 class BatchOfTheNight extends Partner {
   override post(payment: Payment, account: Account): void {
@@ -133,7 +133,7 @@ class NetOfFee extends Partner {
 class LocalTimeOnRead extends Partner {
   override show(payment: Payment, call: Call): unknown {
     if (call.method === 'PUT') return payment;
-    // Read back from a column without zone by a driver that takes it for local time.
+    // The driver reads a timestamp without zone as local time.
     const moved = new Date(Date.parse(payment.initiated_at) - 60_000).toISOString();
     return { ...payment, initiated_at: moved };
   }
@@ -178,7 +178,7 @@ class SixDigitsOfText extends Partner {
   }
 }
 
-// 4. What ended changes
+// 4. Terminal payments change
 
 class ReturnedByBank extends Partner {
   override async tick(): Promise<void> {
@@ -208,7 +208,7 @@ class CanceledIsPosted extends Partner {
     await super.tick();
     for (const payment of this.payments.values()) {
       const account = this.account(payment.biller_id, payment.account_id);
-      // The late run picks up whatever has no posting date.
+      // The nightly run picks up every payment without a posting date.
       if (payment.status === 'canceled' && account && since(payment, 'initiated_at') > 3_000) {
         this.post(payment, account);
       }
@@ -269,7 +269,7 @@ class RefusedIsCharged extends Partner {
     } catch (error) {
       const cents = Number(/"amount_in_cents"\s*:\s*"?([0-9]+)/.exec(call.text)?.[1] ?? 0);
       const account = this.account(biller_id, account_id);
-      // The balance is reserved by a service that sees the request before its validation.
+      // Another service reserves the amount before the request is validated.
       if (account) account.amount_due_in_cents -= cents;
       throw error;
     }
@@ -308,7 +308,7 @@ class LostUpdate extends Partner {
     const before = account.amount_due_in_cents;
     super.post(payment, account);
     account.amount_due_in_cents = before;
-    // Read, think, write: two payments of one account at once leave one of them out.
+    // Read-modify-write without a lock: of two concurrent payments, one is lost.
     setTimeout(() => {
       account.amount_due_in_cents = before - payment.amount_in_cents;
     }, 10);
@@ -382,7 +382,7 @@ export class ReplayBeforeScope extends Partner {
 
 class ScopeByContentType extends Partner {
   override authorize(call: Call, grant: Grant): void {
-    // The scope is checked by a filter that is mapped to application/json alone.
+    // The filter that checks the scope is mapped to application/json only.
     if (call.method === 'GET' || call.headers['content-type'] === 'application/json') {
       super.authorize(call, grant);
     }
@@ -398,7 +398,7 @@ class SecretOfAnyClient extends Partner {
 class ScopeAsClaimed extends Partner {
   override authorize(call: Call, grant: Grant): void {
     const needed = call.method === 'GET' ? 'read' : 'write';
-    // Get Payment lives in another service, which asks for any scope at all.
+    // Get Payment is another service, which accepts any scope.
     if (call.path[0] === 'payment' ? grant.scopes.length === 0 : !grant.scopes.includes(needed)) {
       throw new Refusal(403, 'INSUFFICIENT_SCOPE', `The token needs the scope ${needed}`);
     }
@@ -413,7 +413,7 @@ class MutexOfOneReplica extends Partner {
   override async accept(instruction: Instruction, call: Call): Promise<Payment> {
     const id = instruction.platform_payment_id;
     const rows = this.#rows[call.connection % 3];
-    // The lock is of this process alone; the others do the same at the same time, the last one wins.
+    // The lock is local to the process; several processes insert, and the last one wins.
     const mine = rows?.get(id);
     if (mine !== undefined) return mine;
     this.payments.delete(id);
@@ -425,7 +425,7 @@ class MutexOfOneReplica extends Partner {
 
   override async find(id: string, call: Call): Promise<Payment | undefined> {
     const payment = await super.find(id, call);
-    // A row is seen by the other processes once it is committed.
+    // Other processes see a row only after its commit.
     const committed = payment === undefined || this.age(payment) > 8;
     return committed || call.method === 'GET' ? payment : undefined;
   }
@@ -459,7 +459,7 @@ class LockForForty extends Partner {
   override async put(instruction: Instruction, call: Call): Promise<unknown> {
     this.#inside += 1;
     try {
-      // The pool has forty connections; what finds none goes on without its lock.
+      // The pool has forty connections; a request that gets none continues without its lock.
       if (this.#inside <= 40) {
         await pause(80);
         return await super.put(instruction, call);
@@ -476,7 +476,7 @@ class LockForForty extends Partner {
 class IndexLate extends Partner {
   override async getPayment(platform_payment_id: string, call: Call): Promise<unknown> {
     const payment = await this.find(platform_payment_id, call);
-    // The search index behind Get Payment follows the table by half a second.
+    // The search index behind Get Payment lags half a second behind the table.
     if (payment && this.age(payment) < 500) {
       throw new Refusal(404, 'PAYMENT_NOT_FOUND', 'Payment not found');
     }
@@ -490,7 +490,7 @@ class TwoPosters extends Partner {
   override post(payment: Payment, account: Account): void {
     super.post(payment, account);
     this.#posting += 1;
-    // Two workers took the same job: every seventh time, when there is much to do.
+    // Under load, two workers take the same job every seventh time.
     const busy = [...this.payments.values()].filter(({ status }) => status === 'processing').length;
     if (busy >= 5 && this.#posting % 7 === 0)
       account.amount_due_in_cents -= payment.amount_in_cents;
@@ -500,7 +500,7 @@ class TwoPosters extends Partner {
 class ReplicaOfItsOwn extends Partner {
   override async find(id: string, call: Call): Promise<Payment | undefined> {
     const payment = await super.find(id, call);
-    // Each replica keeps what it read for a second, and never hears of the change elsewhere.
+    // Each replica caches reads for a second and is not told of changes.
     if (payment === undefined || call.method !== 'GET') return payment;
     const key = `${String(call.connection % 2)} ${id}`;
     const held = this.#held.get(key);
@@ -611,7 +611,7 @@ export class QueueInMemory extends Partner {
     return payment;
   }
 
-  // A repeat after a restart finds the row, and puts nothing on the queue.
+  // A repeat after a restart finds the row, and so does not queue the payment again.
   override isDue(payment: Payment): boolean {
     return this.#queue.has(payment.platform_payment_id) && super.isDue(payment);
   }
@@ -639,7 +639,7 @@ class SequenceFromOne extends Partner {
 class PostedTwiceAtStart extends Partner {
   override restart(): void {
     super.restart();
-    // Replays the journal of the last minute into the ledger.
+    // Replays the last minute of the journal into the ledger.
     for (const payment of this.payments.values()) {
       if (payment.status === 'succeeded') this.charge(payment);
     }
@@ -649,7 +649,7 @@ class PostedTwiceAtStart extends Partner {
 class IdsForTenSeconds extends Partner {
   override async put(instruction: Instruction, call: Call): Promise<unknown> {
     const payment = await this.find(instruction.platform_payment_id, call);
-    // The key lives in a cache with a short time to live; only there is it unique.
+    // Uniqueness is enforced only by a cache with a short TTL.
     if (payment && this.age(payment) > 10_000) {
       this.payments.delete(instruction.platform_payment_id);
     }

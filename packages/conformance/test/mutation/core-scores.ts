@@ -1,4 +1,4 @@
-/** What the mutants of the core came to (core-results.json), why some survive, and the section of docs/mutation.md that tells it. */
+/** The results for the mutants of the core (core-results.json), why some survive, and the section of docs/mutation.md about them. */
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { CORE } from './core.ts';
@@ -6,27 +6,27 @@ import type { Fate } from './fate.ts';
 
 /** The outcome of one file of the core. */
 export interface CoreScore {
-  /** Mutants of the file in all, when they were tried. */
+  /** All mutants of the file at the time of the run. */
   readonly mutants: number;
   /** Seed of the sample; absent when all were tried. */
   readonly seed?: number;
   readonly killed: number;
   /** How many each killer was the first to kill. */
   readonly by: Readonly<Record<string, number>>;
-  /** Mutation.name of those that every test let pass. */
+  /** Mutation.name of those that no test killed. */
   readonly survivors: readonly string[];
-  /** Mutation.name of those at places where no test leads. */
+  /** Mutation.name of those in code that no test runs. */
   readonly unreached: readonly string[];
 }
 
 export const CORE_RESULTS = join(import.meta.dirname, 'core-results.json');
 
-/** The outcomes that are kept, by the path of the file. */
+/** The stored outcomes, by file path. */
 export function keptCore(): Readonly<Record<string, CoreScore>> {
   return JSON.parse(readFileSync(CORE_RESULTS, 'utf8')) as Record<string, CoreScore>;
 }
 
-/** The outcome of one file, from its fates. `mutants`: how many it has in all; `seed`: that of the sample. */
+/** Sums up the fates of one file. `mutants` is the number of all its mutants, `seed` that of the sample. */
 export function coreScore(fates: readonly Fate[], mutants: number, seed: number): CoreScore {
   const names = (chosen: (fate: Fate) => boolean): string[] =>
     fates.filter(chosen).map(({ name }) => name);
@@ -48,7 +48,7 @@ interface Explanation {
   readonly places: readonly RegExp[];
 }
 
-/** In several statements. */
+/** Occurs in several statements. */
 const HAS_NOT_ENDED: Explanation = {
   why: 'That it has not ended is said twice: by its stage too, and the table admits no other pair (payments_ended).',
   places: [/^WHERE p\.platform_payment_id = .* \| AND p\.status = 'processing' -> nothing$/],
@@ -128,7 +128,7 @@ export const CORE_SURVIVORS: Readonly<Record<string, readonly Explanation[]>> = 
   ],
   'packages/platform/src/engine/payment-steps.ts': [
     {
-      why: 'Under suspicion a count of nought stays nought: both ways lead to the same number.',
+      why: 'Own faults of zero stay zero either way.',
       places: [/^const isSuspected = ownFaults > 0 .* > -> >=$/],
     },
   ],
@@ -152,7 +152,7 @@ export const CORE_SURVIVORS: Readonly<Record<string, readonly Explanation[]>> = 
   ],
 };
 
-/** Why a mutant of a file of the core may survive; undefined when nothing explains it. */
+/** Returns why a mutant of a core file may survive; undefined if nothing explains it. */
 export function coreExplanationOf(file: string, mutant: string): string | undefined {
   return CORE_SURVIVORS[file]?.find(({ places }) => places.some((place) => place.test(mutant)))
     ?.why;

@@ -1,12 +1,11 @@
 /**
- * Mutants of the core: the files of engine, store and partner kit that keep the promises, changed by the same operators as the right
- * peers (mutations.ts). Each mutant has to be killed by a test, a world of the simulator or the database.
+ * Mutates the core, the files of engine, store and partner kit behind docs/guarantees.md, with the same operators as the correct
+ * peers (mutations.ts). A test, a simulator world or the database must kill each mutant.
  *
  *   npm run mutation -- core [--file NAME] [--count N] [--seed N] [--for SECONDS] [--at-once N] [--results FILE]
  *
- * The changed text is put in the place of the file while it is loaded (replace.ts), so that the tree itself never changes. Only the
- * tests that run the changed place are tried over a mutant (spans.ts), and the first that fails ends the process (first-failure.ts);
- * a test that does not end in its time kills too, if it does so twice.
+ * A loader substitutes the changed source (replace.ts), so the working tree stays untouched. Only tests that run the changed code are
+ * run (spans.ts), and the first failure ends the process (first-failure.ts). A test that times out twice also kills the mutant.
  */
 import { spawn } from 'node:child_process';
 import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
@@ -19,7 +18,7 @@ import { covers, coverage, sample, type Fate } from './fate.ts';
 import { mutated, mutations, sitesOf, type Mutation } from './mutations.ts';
 import type { Spans } from './spans.ts';
 
-/** A test file, or worlds of the simulator. */
+/** A test file, or a number of simulator worlds. */
 type Killer = { readonly test: string } | { readonly worlds: number };
 
 const ROOT = join(import.meta.dirname, '../../../..');
@@ -50,7 +49,7 @@ const [SYSTEM_TEST, NEIGHBOURS_TEST, READY_TEST] = [
 ];
 const [ADMIN_TEST, STATUS_TEST] = [partner('admin'), partner('status')];
 
-/** What is run over the mutants of each file, the fastest first. */
+/** The killers run against the mutants of each file, fastest first. */
 export const CORE: Readonly<Record<string, readonly Killer[]>> = {
   [`${ENGINE}/lease.ts`]: [LEASE_TEST, WORLDS],
   [`${ENGINE}/poll-schedule.ts`]: [engine('poll-schedule'), WORLDS],
@@ -83,28 +82,28 @@ export const CORE: Readonly<Record<string, readonly Killer[]>> = {
   ],
 };
 
-/** The first world: the seeds are the same for every mutant. */
+/** Seed of the first world: every mutant meets the same worlds. */
 const FIRST_WORLD = 1;
-/** Tests over a mutant have this many times what they take over the right code, and not less than LEAST_MS; a loop never ends. */
+/** A mutant may loop forever, so its tests get this multiple of their usual time, and at least LEAST_MS. */
 const PATIENCE = 8;
 const LEAST_MS = 15_000;
-/** What a test file may take over the right code. */
+/** Time limit of a test file on the unchanged code. */
 const RIGHT_MS = 240_000;
 
-/** Tries mutants of the core: all that are new, or so many of them, chosen by the seed. Throws when a test fails over the right code. */
+/** Tests mutants of the core: all wanted ones, or `count` of them chosen by `seed`. Throws if a test fails on the unchanged code. */
 export async function mutateCore(options: {
-  /** Part of the path of one file or several. */
+  /** Limits the run to files whose path contains this. */
   readonly file?: string;
   readonly count?: number;
   readonly seed?: number;
-  /** Begins no more mutants after so long. */
+  /** Starts no further mutant after this time. */
   readonly for_ms?: number;
-  /** Mutants tried side by side, each with a PostgreSQL of its own; default: one, on the server that all test files share. */
+  /** Mutants tested concurrently, each on its own PostgreSQL; default: one at a time, on the server that all test files share. */
   readonly at_once?: number;
-  /** Those that are to be tried, by the path of the file and Mutation.name; else all. */
+  /** Selects mutants by file path and Mutation.name; default: all. */
   readonly wanted?: (file: string, name: string) => boolean;
   readonly told?: (fate: Fate) => void;
-  /** Ends the run: what is being tried is given up, and servers are stopped. */
+  /** Aborts the run: abandons the mutants under test and stops the servers. */
   readonly signal?: AbortSignal;
 }): Promise<readonly Fate[]> {
   const files = Object.keys(CORE).filter((file) => file.includes(options.file ?? ''));
@@ -139,12 +138,12 @@ export async function mutateCore(options: {
   return fates;
 }
 
-/** Every mutant of a file of the core, whose path begins at the root of the repository. */
+/** Every mutant of a core file, given by its path from the repository root. */
 export function mutantsOf(file: string): ReturnType<typeof mutations> {
   return mutations(file, readFileSync(join(ROOT, file), 'utf8'), true);
 }
 
-/** Tries one mutant: killer after killer, of each the tests that run the changed place. */
+/** Tests one mutant with one killer after another, running only tests that reach the changed code. */
 async function tried(
   file: string,
   mutation: Mutation,
@@ -174,15 +173,15 @@ async function tried(
   };
 }
 
-/** Which tests of a killer are to be run, by their titles, and the longest they may take; all of them when `titles` is absent. */
+/** The tests of a killer to run, by title (all if absent), and their time limit. */
 interface Attempt {
   readonly titles?: readonly string[];
   readonly limitMs: number;
 }
-/** What of a killer leads to one of some places in a file; undefined when nothing does. */
+/** Returns the tests of a killer that reach one of the given places in a file; undefined if none does. */
 type Known = (path: string, sites: readonly number[]) => Attempt | undefined;
 
-/** Runs a killer over the right code: it has to pass, and tells which places each of its tests leads to. */
+/** Runs a killer on the unchanged code, where it must pass, and records which places each of its tests reaches. */
 async function right(killer: Killer, lane: Lane): Promise<Known> {
   return inFolder(async (folder) => {
     const started = performance.now();
@@ -207,7 +206,7 @@ async function right(killer: Killer, lane: Lane): Promise<Known> {
       .trim()
       .split('\n')
       .map((line) => JSON.parse(line) as Spans);
-    // What is not the tests' own time: to start, to make a database, to close.
+    // Overhead beyond the tests' own time: startup, database creation, shutdown.
     const aroundMs = Math.max(0, wholeMs - tests.reduce((sum, { ms }) => sum + ms, 0));
     return (path, sites) => {
       const own = tests.filter(({ files: ran }) =>
@@ -235,18 +234,18 @@ async function killed(
     writeFileSync(source, text);
     const env = { ...lane.cache, MUTANT_FILE: join(ROOT, file), MUTANT_SOURCE: source };
     const first = await failure(killer, titles, env, limitMs, lane);
-    // Another program may have had the processor: what is late once is no proof.
+    // One timeout proves nothing: another process may have held the CPU.
     return first?.endsWith(LATE) === true ? failure(killer, titles, env, 2 * limitMs, lane) : first;
   });
 }
 
-/** What V8 has optimized it counts no more: a test after a busy one would seem to lead nowhere. */
+/** V8 stops counting optimized code, so a test that follows a busy one would seem to run nothing. */
 const UNOPTIMIZED = ['--no-opt', '--no-maglev'];
 
-/** The end of what `failure` says of a test that took too long. */
+/** Suffix of the result of `failure` for a test that timed out. */
 const LATE = 'does not end';
 
-/** Runs tests, or worlds, in a process of its own. What failed; undefined when all passed. */
+/** Runs tests or worlds in a separate process. Returns the first failure; undefined if all passed. */
 async function failure(
   killer: Killer,
   titles: readonly string[] | undefined,
@@ -278,12 +277,12 @@ async function failure(
   const name = 'test' in killer ? basename(killer.test) : 'simulator';
   const preload = 'SPANS' in env ? 'spans.ts' : 'replace.ts';
   const hooks = pathToFileURL(join(import.meta.dirname, preload)).href;
-  // A test that believes itself below another one reports in another form.
+  // With this set, node:test would report as a child of another test run.
   const { NODE_TEST_CONTEXT: _, ...own } = process.env;
   const ended = await new Promise<string | undefined>((resolve, reject) => {
     const child = spawn(process.execPath, args, {
       cwd: ROOT,
-      // A group of its own: whatever a test has started ends with it.
+      // Its own process group, so that killing it also kills what its tests started.
       detached: true,
       env: { ...own, ...lane.env, ...env, NODE_OPTIONS: `--import=${hooks}` },
       stdio: 'ignore',
@@ -293,7 +292,7 @@ async function failure(
       try {
         process.kill(-child.pid, 'SIGKILL');
       } catch {
-        // It has ended by itself.
+        // Already exited.
       }
     };
     process.once('exit', end);
@@ -318,19 +317,19 @@ async function failure(
   return ended;
 }
 
-/** Where mutants are tried one after another. */
+/** Tests mutants one after another. */
 interface Lane {
   readonly signal: AbortSignal | undefined;
   readonly env: Readonly<Record<string, string>>;
-  /** Where what Node compiled is kept for the next mutant, which halves its start. Not for the right code: it blurs what V8 counts. */
+  /** Node's compile cache, which halves startup. Not used for the unchanged code, because it distorts V8's counts. */
   readonly cache: Readonly<Record<string, string>>;
-  /** Whether a test file may end at its first failure, leaving its databases behind: somebody drops them. */
+  /** True if a test file may exit at its first failure: someone drops the databases it leaves behind. */
   readonly stopsEarly: boolean;
-  /** Drops what a test that was ended has left. */
+  /** Drops the databases that killed tests left behind. */
   clean(): Promise<void>;
 }
 
-/** Runs `work` in so many lanes with a server each; or in one, on the server that all test files share. */
+/** Runs `work` in `lanes` lanes with a server each; if undefined, in one lane on the server that all test files share. */
 async function inLanes(
   lanes: number | undefined,
   signal: AbortSignal | undefined,

@@ -1,21 +1,21 @@
-/** How a mutant fared, which of many are tried, and which places of a source a run leads to. */
+/** The fate of a mutant, the sampling of mutants, and the coverage that says which code a run reaches. */
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 
-/** How a mutant fared. */
+/** The outcome of one mutant. */
 export interface Fate {
   readonly file: string;
   readonly line: number;
   /** Mutation.name. */
   readonly name: string;
-  /** The first checks that failed or warned, or what else kept the run from passing; empty when nothing did. */
+  /** The first checks that failed or warned, or whatever else kept the run from passing; empty if the mutant survived. */
   readonly caught: readonly string[];
-  /** False when no request of a whole run leads to the place: then it was not judged at all. */
+  /** False if no request of a full run reaches the mutated code; such mutants are not judged. */
   readonly reached: boolean;
 }
 
-/** Reads the lines that `--results` wrote. */
+/** Parses the lines written by `--results`. */
 export function fatesOf(text: string): readonly Fate[] {
   return text
     .split('\n')
@@ -23,7 +23,7 @@ export function fatesOf(text: string): readonly Fate[] {
     .map((line) => JSON.parse(line) as Fate);
 }
 
-/** So many of a list, spread over it by a seed, in their order. */
+/** Picks `count` elements by seed, in their original order. */
 export function sample<T>(
   all: readonly T[],
   count: number | undefined,
@@ -42,7 +42,7 @@ export function sample<T>(
     .map(({ one }) => one);
 }
 
-/** A function as V8 counts it: the innermost range around a place holds its count. */
+/** A function in V8's coverage: the innermost range around a place holds its count. */
 interface Counted {
   readonly ranges: readonly {
     readonly startOffset: number;
@@ -54,7 +54,7 @@ interface Covered {
   readonly result: readonly { readonly url: string; readonly functions: readonly Counted[] }[];
 }
 
-/** Reads what Node wrote down: whether the code at an offset of a file was run. Python tells nothing: all was. */
+/** Reads Node's coverage: whether the code at an offset of a file ran. Python writes none, so all of its code counts as run. */
 export function coverage(folder: string): (file: string, offset: number) => boolean {
   const scripts = readdirSync(folder).flatMap((name) => {
     const { result } = JSON.parse(readFileSync(join(folder, name), 'utf8')) as Covered;
@@ -68,7 +68,7 @@ export function coverage(folder: string): (file: string, offset: number) => bool
   };
 }
 
-/** Whether the code at an offset was run, by what V8 counted. */
+/** Whether the code at an offset ran, by V8's counts. */
 export function covers(functions: readonly Counted[], offset: number): boolean {
   const around = functions
     .flatMap(({ ranges }) => ranges)

@@ -1,4 +1,4 @@
-/** A reporter for node:test that ends the process at the first test that fails: one is enough to kill a mutant. */
+/** A node:test reporter that exits at the first failing test: one is enough to kill a mutant. */
 import type { TestEvent } from 'node:test/reporters';
 
 export default async function* firstFailure(
@@ -6,7 +6,7 @@ export default async function* firstFailure(
 ): AsyncGenerator<string> {
   for await (const { type, data } of events) {
     if (type !== 'test:fail') continue;
-    // Not yielded: the process ends before what is yielded would be written.
+    // Written directly: the process exits before anything yielded would be flushed.
     process.stdout.write(`${data.name}\n`, () => process.exit(1));
     yield '';
   }

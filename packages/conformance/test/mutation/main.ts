@@ -1,14 +1,13 @@
 /**
- * Wrong peers that nobody thought of: the sources of right peers, mutated mechanically, one operator,
- * constant, condition, statement or field name at a time. Each mutant is started and judged until
- * something is found against it; what the judge calls right is printed, to be explained
- * (survivors.ts) or to become a check.
+ * Mutates the sources of correct peers mechanically, one operator, constant, condition, statement or
+ * field name at a time, to get wrong peers that nobody thought of. Each mutant is started and judged
+ * until a check finds fault with it. Survivors are printed: each must be explained (survivors.ts) or
+ * get a check.
  *
  *   npm run mutation -- SUBJECT [--count N] [--seed N] [--at-once N] [--for SECONDS] [--results FILE]
  *   npm run mutation -- core [--file NAME] [--count N] [--seed N] [--at-once N] [--for SECONDS] [--results FILE]
  *
- * The second form is for our own core (core.ts). With --results, mutants that were judged before are skipped, so that a long run can
- * be split into several.
+ * The second form mutates our own core (core.ts). With --results, mutants already in FILE are skipped, so that a long run can be split.
  */
 import { appendFileSync, existsSync, mkdtempSync, readFileSync } from 'node:fs';
 import { rmSync, writeFileSync } from 'node:fs';
@@ -27,10 +26,10 @@ const HELP = `Usage: npm run mutation -- SUBJECT [--count N] [--seed N] [--at-on
 SUBJECT is a right peer: ${Object.keys(SUBJECTS).join(', ')}. core is the engine and the kit.
 With --results, mutants that were judged before are not judged again.`;
 
-/** A right peer that needs so much longer than usual to be judged never ends. */
+/** Time limit of one run of the judge: far more than any correct peer takes. */
 const ROUND_MS = 240_000;
 
-/** Mutants of the core tried side by side: their tests wait more than they work. */
+/** Mutants of the core tested concurrently: their tests wait more than they compute. */
 const CORE_LANES = 2;
 
 interface Candidate {
@@ -39,16 +38,16 @@ interface Candidate {
   readonly mutation: Mutation;
 }
 
-/** Judges mutants of a subject: all that are new, or so many of them, chosen by the seed. */
+/** Judges mutants of a subject: all that are not known, or `count` of them chosen by `seed`. */
 export async function mutate(
   name: string,
   options: {
     readonly count?: number;
     readonly seed?: number;
     readonly at_once?: number;
-    /** Begins no more mutants after so long. */
+    /** Starts no further mutant after this time. */
     readonly for_ms?: number;
-    /** Names (Fate) of those that need not be judged again. */
+    /** Names (Fate) of mutants to skip. */
     readonly known?: ReadonlySet<string>;
     readonly told?: (fate: Fate) => void;
   },
@@ -70,7 +69,7 @@ export async function mutate(
   );
   const chosen = sample(wanted, options.count, options.seed ?? 1);
   if (chosen.length === 0) return [];
-  // The strict profile may warn of the subject itself: only what is new counts.
+  // The strict profile may warn about the unchanged subject; only additional findings count.
   const rounds = await Promise.all(
     Object.values(subject.rounds).map(async (round) => ({
       round,
@@ -110,7 +109,7 @@ export async function mutate(
   return fates;
 }
 
-/** What the judge has against the right peer, and which places of its source a run leads to. */
+/** Judges the unchanged subject: returns its findings and the places of its source that the run reaches. */
 async function untouched(round: Round): Promise<{
   before: ReadonlySet<string>;
   reaches: (file: string, offset: number) => boolean;
@@ -141,7 +140,7 @@ async function untouched(round: Round): Promise<{
   }
 }
 
-/** What is found against a changed source that is not found against the right one. */
+/** Judges a mutant: returns the findings that the unchanged source does not have. */
 async function judged(
   round: Round,
   before: ReadonlySet<string>,
@@ -175,7 +174,7 @@ async function inFolder<T>(run: (folder: string) => Promise<T>): Promise<T> {
   }
 }
 
-/** The checks that found something; else whatever kept the run from passing. */
+/** The checks that failed or warned; if none did, the verdict that kept the run from passing. */
 function against(report: RunReport): readonly string[] {
   const found = report.results
     .filter(({ verdict }) => verdict === 'FAIL' || verdict === 'WARN')
@@ -183,7 +182,7 @@ function against(report: RunReport): readonly string[] {
   return found.length === 0 && report.verdict !== 'passed' ? [report.verdict] : found;
 }
 
-/** What the words of the command line ask for. */
+/** Parses the command line. */
 function asked() {
   const { positionals, values } = readWords('mutation', HELP, {
     allowPositionals: true,
@@ -255,7 +254,7 @@ async function main(): Promise<void> {
   console.log(`${caught} of ${all.length} mutants caught; ${unseen} stand where no ${who} leads`);
 }
 
-/** Set by Ctrl-C while the core is tried: its servers have to be stopped. */
+/** Aborted by Ctrl-C during a run over the core, whose servers must be stopped. */
 const stopped = new AbortController();
 
 if (import.meta.main) {

@@ -1,6 +1,6 @@
 /**
- * Mutations of a source: one operator, constant, condition, statement, word or field name changed at a
- * time. JavaScript and TypeScript are parsed by oxc, Python by its own parser.
+ * Lists the mutations of a source: each changes one operator, constant, condition, statement, word or
+ * field name. oxc parses JavaScript and TypeScript, Python's own parser parses Python.
  */
 import { spawnSync } from 'node:child_process';
 import { join } from 'node:path';
@@ -11,9 +11,9 @@ export interface Mutation {
   readonly start: number;
   readonly end: number;
   readonly text: string;
-  /** Where it stands now; lines move, so nothing is known by it. */
+  /** Current line, for display. Lines move, so it does not identify the mutation. */
   readonly line: number;
-  /** The line that it changes, what into what, and which of several alike: by this it is known. */
+  /** Identifies the mutation: the text of its line, the change, and a number if several are alike. */
   readonly name: string;
 }
 
@@ -33,7 +33,7 @@ const OPERATORS: Readonly<Record<string, string>> = {
   '-': '+',
 };
 
-/** Fields that are easily taken for each other. */
+/** Fields that are easily confused. */
 const FIELDS: ReadonlyMap<string, string> = new Map(
   Object.entries({
     payment_id: 'platform_payment_id',
@@ -47,7 +47,7 @@ const FIELDS: ReadonlyMap<string, string> = new Map(
   }),
 );
 
-/** Clauses of SQL: they are as much the server as its code. */
+/** Changes of SQL clauses, which decide as much as the code around them. */
 const SQL: readonly (readonly [string, string])[] = [
   ['ON CONFLICT DO NOTHING', ''],
   [" AND status = 'processing'", ''],
@@ -68,15 +68,15 @@ const SQL: readonly (readonly [string, string])[] = [
 ];
 
 /**
- * Changes of the statements of our own core, each at every place where it fits: a guard turned round or dropped, a lock, an order or a
- * conflict forgotten. What breaks the syntax is killed by the database at once and would prove nothing, so there is none of it.
+ * Changes of the SQL statements of the core, made wherever they match: a guard inverted or dropped; a lock, an ORDER BY or an
+ * ON CONFLICT removed. None breaks the syntax: the database would reject it at once, which proves nothing.
  */
 const STATEMENTS: readonly (readonly [RegExp, string])[] = [
   [/\bIS NOT DISTINCT FROM\b/g, 'IS DISTINCT FROM'],
   [/\bIS DISTINCT FROM\b/g, 'IS NOT DISTINCT FROM'],
   [/\bIS NOT NULL\b/g, 'IS NULL'],
   [/\bIS NULL\b/g, 'IS NOT NULL'],
-  // Of two conditions one is enough, and one of them is forgotten.
+  // Either of two conditions suffices; the second condition is dropped.
   [/\bAND\b/g, 'OR'],
   [/\bAND [^\n]+?(?=\n|$| AND | OR | GROUP | ORDER | RETURNING | FOR |\)$|\)\n)/g, ''],
   [/(?<=\b(?:WHERE|AND|OR|ON) [\w.]+ )=(?= )/g, '<>'],
@@ -109,8 +109,8 @@ interface Node {
 }
 
 /**
- * Every mutation of a source, in the order of its text. `file` tells the language by its end. The statements of a peer are changed in
- * the few ways in which partners are wrong; those of the core (`isCore`) in every way.
+ * Every mutation of a source, in source order. The extension of `file` decides the language. SQL in a peer is changed only in ways
+ * in which partners go wrong (SQL); SQL in the core (`isCore`) in every way (STATEMENTS).
  */
 export function mutations(file: string, source: string, isCore = false): readonly Mutation[] {
   const changes = [
@@ -131,9 +131,9 @@ export function mutations(file: string, source: string, isCore = false): readonl
 }
 
 /**
- * The places that have to be run for a change at `start` to matter. For code in a function that is the place itself. What stands at
- * the top of a file runs when it is loaded, by every test: it matters where functions use the name that it belongs to. A name that no
- * function of the file uses may be used by any other file, so that the places are all of its functions.
+ * The places that must run for a change at `start` to matter. For code in a function, that is the place itself. Top-level code runs
+ * whenever the file is loaded, so it matters where functions use the name that it defines. If no function of the file uses the name,
+ * other files may, so all functions of the file count.
  */
 export function sitesOf(file: string, source: string, start: number): readonly number[] {
   const top: { name: string; start: number; end: number }[] = [];
@@ -155,7 +155,7 @@ export function sitesOf(file: string, source: string, start: number): readonly n
     if (value.type === 'Identifier') uses.push({ name: String(value['name']), start: value.start });
     for (const [name, inside] of Object.entries(value)) if (name !== 'parent') visit(inside);
   };
-  // An operator like `??` is counted with its right side, which may never be run, although both decide the result.
+  // V8 counts an operator like `??` with its right side, which may never run although the operator does.
   let place = start;
   const { body } = parseSync(file, source).program;
   visit(body);
@@ -189,7 +189,7 @@ export function sitesOf(file: string, source: string, start: number): readonly n
   return found.size > 0 ? [...found] : functions.map((one) => one.start);
 }
 
-/** The source with one mutation in it. */
+/** Applies one mutation to a source. */
 export function mutated(source: string, { start, end, text }: Change): string {
   return source.slice(0, start) + text + source.slice(end);
 }
@@ -205,12 +205,12 @@ function sqlChanges(source: string): Change[] {
   });
 }
 
-/** The changes of a text that is a statement. */
+/** The changes of a string literal that holds an SQL statement. */
 function statementChanges({ type, start, end }: Node, source: string): Change[] {
   if (type !== 'TemplateLiteral' && type !== 'Literal') return [];
   const text = source.slice(start + 1, end - 1);
   if (!/^\s*(?:SELECT|INSERT|UPDATE|DELETE|WITH)\b/.test(text)) return [];
-  // Comments, and what is filled in, are blanked out, so that places stay where they are.
+  // Comments and placeholders are replaced by spaces, which keeps all offsets.
   const code = text.replaceAll(/--[^\n]*|\$\{[^}]*\}/g, (out) => ' '.repeat(out.length));
   return STATEMENTS.flatMap(([pattern, replacement]) =>
     [...code.matchAll(pattern)]
@@ -237,13 +237,13 @@ function scriptChanges(file: string, source: string, isCore: boolean): Change[] 
       return;
     }
     if (value.type.startsWith('TS')) {
-      // Types are not there when it runs; what stands below `as` and `!` is.
+      // Types vanish at run time; expressions below `as` and `!` remain.
       visit(value['expression']);
       return;
     }
     const { callee, arguments: given } = value;
     if (isCore && isNode(callee) && callee['name'] === 'sql' && Array.isArray(given)) {
-      // Its first argument is the name of a prepared statement, which nothing reads.
+      // The first argument names a prepared statement; nothing depends on it.
       visit(given.slice(1));
       return;
     }
@@ -258,10 +258,10 @@ function scriptChanges(file: string, source: string, isCore: boolean): Change[] 
   return found;
 }
 
-/** Above this a number is a limit or a time: one more changes nothing, and ten times as much is a bug that people make. */
+/** Numbers above this are limits or times, where one more changes nothing but a factor of ten is a plausible bug. */
 const LIMIT = 100;
 
-/** A limit of the core ten times as high. */
+/** Multiplies a limit of the core by ten. */
 function limitChanges({ type, start, end, value }: Node): Change[] {
   return type === 'Literal' && typeof value === 'number' && value > LIMIT
     ? [{ start, end, text: String(value * 10) }]
@@ -284,7 +284,7 @@ function changesOf(node: Node, source: string): Change[] {
       const value = node['value'];
       if (typeof value === 'number') return [{ start, end, text: String(value + 1) }];
       if (typeof value === 'boolean') return [{ start, end, text: String(!value) }];
-      // Words that programs read: statuses, codes, names of fields and headers. Prose is for people.
+      // Words that programs read: statuses, codes, names of fields and headers. Prose is left alone.
       return typeof value === 'string' && /^[A-Za-z][A-Za-z_-]{2,}$/.test(value)
         ? [{ start, end, text: `'${value}x'` }]
         : [];
@@ -314,7 +314,7 @@ function changesOf(node: Node, source: string): Change[] {
   }
 }
 
-/** Asks Python itself, whose parser tells where everything stands. */
+/** Runs Python's own parser, which reports the position of every node. */
 function pythonChanges(source: string): Change[] {
   const script = join(import.meta.dirname, 'python-mutations.py');
   const ran = spawnSync('python3', [script], { input: source, encoding: 'utf8' });

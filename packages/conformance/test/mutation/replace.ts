@@ -1,6 +1,6 @@
 /**
- * Loaded before a mutant: puts a changed source in the place of one file, and ends in an orderly way
- * when told to, so that Node writes down which lines were run.
+ * Preloaded into a mutant: substitutes a changed source for one file, and exits cleanly on a signal so
+ * that Node writes its coverage.
  *
  *   MUTANT_FILE=/path/of/the/file.ts  MUTANT_SOURCE=/path/of/its/new/text
  */

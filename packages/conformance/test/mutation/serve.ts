@@ -1,5 +1,5 @@
 /**
- * A peer of the sandbox in a process of its own, so that its source can be mutated.
+ * Runs a sandbox peer in a separate process, so that its source can be mutated.
  *
  *   node serve.ts partner-key|partner-oauth|platform-biller|platform-aggregator
  *

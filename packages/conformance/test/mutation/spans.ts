@@ -1,11 +1,10 @@
 /**
- * Loaded before a test file: writes down which code each of its tests runs, so that a mutant is tried by those tests alone that lead
- * to it.
+ * Preloaded into a test file: records which code each of its tests runs, so that a mutant is tested only by tests that reach it.
  *
  *   SPANS=/path/of/the/result.jsonl  SPANS_FILES=/path/one.ts:/path/two.ts
  *
- * One line of JSON for each test that stands at the top of the file: its name, how long it took, and the ranges of each file that V8
- * counted while it ran. What runs in another process is not seen.
+ * Writes one line of JSON per top-level test: its name, its duration, and the ranges of each file that V8 counted while it ran. Code
+ * in other processes is not recorded.
  */
 import { appendFileSync } from 'node:fs';
 import { Session, type Profiler } from 'node:inspector';
@@ -18,11 +17,11 @@ const { SPANS = '', SPANS_FILES = '' } = process.env;
 export interface Spans {
   readonly name: string;
   readonly ms: number;
-  /** By the path of the file. */
+  /** By file path. */
   readonly files: Readonly<Record<string, readonly Profiler.FunctionCoverage[]>>;
 }
 
-// Programs that a test starts inherit the preload. They are no test files, and must not become ones.
+// Programs started by a test inherit this preload; these hooks would turn them into test files.
 if (SPANS !== '' && process.argv[1]?.endsWith('.test.ts') === true) {
   const files = new Map(SPANS_FILES.split(':').map((file) => [pathToFileURL(file).href, file]));
   const session = new Session();

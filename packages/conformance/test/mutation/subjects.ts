@@ -1,6 +1,6 @@
 /**
- * The right peers whose sources are mutated, and how each is started and judged. A peer with two ways
- * to prove who it is, or two kinds of client, is judged in both, one round after the other.
+ * The correct peers whose sources are mutated, and how each is started and judged. A peer with two
+ * authentication methods, or two kinds of client, is judged in one round for each.
  */
 import { spawn, type ChildProcess } from 'node:child_process';
 import { join } from 'node:path';
@@ -19,22 +19,22 @@ import { QUICK } from '../kill.ts';
 import { freePort, platformDraft } from '../peers.ts';
 import { AUTHS, CLIENT, KEY } from './credentials.ts';
 
-/** What a round of judging takes beside the peer. */
+/** Options that a round passes to the judge. */
 export interface Judging {
   readonly signal: AbortSignal;
   readonly onProgress: NonNullable<PartnerRunOptions['onProgress']>;
 }
 
-/** One way to start and judge a subject. `folder` is empty and its own; `env` makes its source another. */
+/** Starts and judges a subject in one way. `folder` is empty and for this round alone; `env` selects the mutated source. */
 export type Round = (place: {
   readonly folder: string;
   readonly env: Readonly<Record<string, string>>;
   readonly judging: Judging;
 }) => Promise<RunReport | undefined>;
 
-/** A right peer. */
+/** A correct peer. */
 export interface Subject {
-  /** The files that are mutated. */
+  /** The files to mutate. */
   readonly files: readonly string[];
   readonly rounds: Readonly<Record<string, Round>>;
 }
@@ -43,7 +43,7 @@ const root = join(import.meta.dirname, '../../../..');
 const REPLACE = join(import.meta.dirname, 'replace.ts');
 const SERVE = join(import.meta.dirname, 'serve.ts');
 
-/** Longest wait for a peer to listen: one that does not is no server that anybody would run. */
+/** A peer that does not listen within this time counts as one that does not start. */
 const START_MS = 30_000;
 
 const PACE: Partial<Pace> = {
@@ -85,7 +85,7 @@ export const SUBJECTS: Readonly<Record<string, Subject>> = {
   },
 };
 
-/** An example server: it keeps its records in a file, so that it can be restarted. */
+/** An example server, which keeps its records in a file and so can be restarted. */
 function example(file: string): Round {
   return async ({ folder, env, judging }) => {
     const own = { ...env, PARTNER_KEY: KEY, PARTNER_DB: join(folder, 'books.db') };
@@ -219,7 +219,7 @@ function caller(file: string, method: 'key' | 'oauth'): Round {
   };
 }
 
-/** No peer outlives the judge, however that ends: some mutants call without a pause. */
+/** Killed whenever this process exits: some mutants call in a tight loop. */
 const running = new Set<ChildProcess>();
 process.once('exit', () => {
   for (const child of running) child.kill('SIGKILL');
@@ -231,13 +231,13 @@ interface Started {
   readonly stop: () => Promise<void>;
 }
 
-/** Starts a peer, and waits until it says where it listens; undefined when it never does. */
+/** Starts a peer and waits until it prints its address; undefined if it never does. */
 async function start(
   [script = '', ...rest]: readonly string[],
   env: Readonly<Record<string, string>>,
 ): Promise<Started | undefined> {
   const python = script.endsWith('.py');
-  // Python has no hook to load another source: the changed file itself is run.
+  // Python has no loader hook here: run the changed file itself.
   const file = python ? (env['MUTANT_SOURCE'] ?? script) : script;
   const child = spawn(
     python ? 'python3' : process.execPath,
@@ -260,7 +260,7 @@ async function start(
     child.once('exit', () => end(undefined));
   });
   const url = /http:\/\/127\.0\.0\.1:\d+/.exec(text ?? '')?.[0];
-  // As a power cut does, unless Node is to write down which lines were run.
+  // SIGKILL, as in a power cut; SIGTERM if Node must still write its coverage.
   const signal = env['NODE_V8_COVERAGE'] === undefined ? 'SIGKILL' : 'SIGTERM';
   if (text === undefined || url === undefined) {
     await stop(child, signal);

@@ -1,9 +1,9 @@
 /**
- * What a full run over all subjects came to (results.json), and the page that tells it
+ * The results of the full runs over all subjects (results.json), and the page about them
  * (docs/mutation.md).
  *
- *   node summary.ts FOLDER [SEED]   reads the files that --results wrote there (SUBJECT.jsonl, core.jsonl), writes both; SEED is
- *                                   that of the core's samples. What is not in the folder stays as it is kept.
+ *   node summary.ts FOLDER [SEED]   reads the files that --results wrote to FOLDER (SUBJECT.jsonl, core.jsonl) and writes both; SEED
+ *                                   is that of the core's samples. Results that FOLDER does not have stay as they are.
  */
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -16,20 +16,20 @@ import { explanationOf, SURVIVORS } from './survivors.ts';
 /** The outcome of one subject. */
 export interface Score {
   readonly mutants: number;
-  /** Set when `mutants` is a sample by this seed: how many there are. */
+  /** Number of all mutants; set if `mutants` counts a sample by `seed`. */
   readonly of?: number;
   readonly seed?: number;
   readonly caught: number;
-  /** Names of those that the judge calls right. */
+  /** Names of the mutants that pass. */
   readonly survivors: readonly string[];
-  /** Names of those at places where no request of the judge leads. */
+  /** Names of the mutants in code that no request of the judge reaches. */
   readonly unreached: readonly string[];
 }
 
 const RESULTS = join(import.meta.dirname, 'results.json');
 export const PAGE = join(import.meta.dirname, '../../../../docs/mutation.md');
 
-/** The outcomes that are kept, by subject. */
+/** The stored outcomes, by subject. */
 export function kept(): Readonly<Record<string, Score>> {
   return JSON.parse(readFileSync(RESULTS, 'utf8')) as Record<string, Score>;
 }

@@ -1,10 +1,9 @@
 /**
- * The mutants that the judge calls right, with the reason why: what they change, nobody can see from
- * outside, or it breaks nothing that the interface says. A place is matched against the line that was
- * changed and what became of it.
+ * Why some mutants pass: their change cannot be observed from outside, or breaks no rule of the
+ * interface. `places` are matched against Mutation.name, the changed line and the change.
  */
 
-/** Why some mutants survive. */
+/** One reason, and the mutants that it explains. */
 interface Explanation {
   readonly why: string;
   readonly places: readonly RegExp[];
@@ -17,32 +16,35 @@ export const SURVIVORS: Readonly<Record<string, readonly Explanation[]>> = {
       places: [/ takeFromBalance\.run\(.* -> (?:;|account_id|biller_id)$/],
     },
     {
-      why: 'The second lock on an ended payment: one process looks for processing payments alone, so it never comes to it.',
+      why: 'The second guard on terminal payments: the only process that posts selects processing payments, so the guard never fires.',
       places: [/ AND status = 'processing' -> nothing$/],
     },
     {
-      why: 'How large a body may be is a matter of the partner; the judge sends no larger one than it must.',
+      why: "The size limit of a body is the partner's choice; the judge sends small bodies.",
       places: [/ MAX_BODY_BYTES = /, /\(text\.length > MAX_BODY_BYTES\)/],
     },
     {
-      why: 'Whether the maximum itself is taken is a matter of the partner.',
+      why: "Whether the maximum itself is accepted is the partner's choice.",
       places: [/ > MAX_AMOUNT_IN_CENTS\) \| > -> >=$/],
     },
-    { why: 'A start without a key, which no caller sees.', places: [/ !PARTNER_KEY -> false$/] },
     {
-      why: 'Paths that nobody calls.',
+      why: 'A start without a key, which no caller observes.',
+      places: [/ !PARTNER_KEY -> false$/],
+    },
+    {
+      why: 'Paths that the judge does not call.',
       places: [/is\('PUT', 'biller', 'account', 'payment'\) && three\) /],
     },
     {
-      why: 'Errors that did not happen in the run.',
+      why: 'Errors that did not occur in the run.',
       places: [/ error instanceof URIError -> true$/],
     },
     {
-      why: 'What a log says, and how soon it posts.',
+      why: 'The text of a log line, and a small change of the posting delay.',
       places: [/ console\.error\(error\)/, /setInterval\(applyPayments, 200\)/],
     },
     {
-      why: 'The body is refused all the same, by the next rule.',
+      why: 'The next rule refuses the body.',
       places: [/'The body is not JSON'\); \| throw /],
     },
   ],
@@ -56,11 +58,11 @@ export const SURVIVORS: Readonly<Record<string, readonly Explanation[]>> = {
       ],
     },
     {
-      why: 'The second lock on an ended payment: one thread looks for processing payments alone, so it never comes to it.',
+      why: 'The second guard on terminal payments: the only thread that posts selects processing payments, so the guard never fires.',
       places: [/ AND status = 'processing' -> nothing$/],
     },
     {
-      why: 'How large a body may be, and how it is framed, is a matter of the partner; the judge sends small ones with their length.',
+      why: "The size limit of a body and its framing are the partner's choice; the judge sends small bodies with Content-Length.",
       places: [
         / MAX_BODY_BYTES/,
         / "Transfer-Encoding" in /,
@@ -70,11 +72,11 @@ export const SURVIVORS: Readonly<Record<string, readonly Explanation[]>> = {
       ],
     },
     {
-      why: 'Whether the maximum itself is taken is a matter of the partner.',
+      why: "Whether the maximum itself is accepted is the partner's choice.",
       places: [/ > MAX_AMOUNT_IN_CENTS: \| > -> >=$/],
     },
     {
-      why: 'What a log says, how the process ends, and how soon it posts.',
+      why: 'The text of a log line, the exit of the process, and a small change of the posting delay.',
       places: [
         / print\(repr\(error\)/,
         / os\._exit\(1\)/,
@@ -83,17 +85,17 @@ export const SURVIVORS: Readonly<Record<string, readonly Explanation[]>> = {
       ],
     },
     {
-      why: 'Amounts above 2^53: a wrong partner might really take one, and the judge never asks for so much.',
+      why: 'Amounts above 2^53: a wrong partner might post one, so the judge never sends one.',
       places: [/ amount < 2\*\*53: .* \| (?:< -> <=|2 -> 3|53 -> 54)$/],
     },
     {
-      why: 'Get Account need not show a balance, and Get Balance is judged by itself.',
+      why: 'Get Account need not include a balance; Get Balance has its own check.',
       places: [/ return account \| \{"balance"/],
     },
-    { why: 'Paths that nobody calls.', places: [/ "There is nothing here"/] },
-    { why: 'Errors that did not happen in the run.', places: [/ status, body = 500, /] },
+    { why: 'Paths that the judge does not call.', places: [/ "There is nothing here"/] },
+    { why: 'Errors that did not occur in the run.', places: [/ status, body = 500, /] },
     {
-      why: 'Settings of the process: where it keeps its file, its port, its threads and its queue.',
+      why: 'Settings of the process: the path of its database, its port, threads and queue.',
       places: [
         / "PARTNER_DB" -> /,
         / "PORT" -> /,
@@ -104,7 +106,7 @@ export const SURVIVORS: Readonly<Record<string, readonly Explanation[]>> = {
   ],
   'sandbox-partner': [
     {
-      why: 'What the sandbox notes for its inspection page and its log, and what it masks there: no answer of the interface holds it.',
+      why: 'What the sandbox records and masks for its inspection page and log; no response of the interface contains it.',
       places: [
         /let calls = 0/,
         /connections \+= 1/,
@@ -120,7 +122,7 @@ export const SURVIVORS: Readonly<Record<string, readonly Explanation[]>> = {
       ],
     },
     {
-      why: 'Settings that a whole run leaves alone: the port, an address of IPv6, delays, accounts for faults, TLS.',
+      why: 'Settings that the run does not use: the port, an IPv6 address, delays, accounts for faults, TLS.',
       places: [
         /options\.port \?\? 0/,
         /host\.includes\(':'\)/,
@@ -131,7 +133,7 @@ export const SURVIVORS: Readonly<Record<string, readonly Explanation[]>> = {
       ],
     },
     {
-      why: 'How soon it posts: by a little, or at the next look instead of by a timer of its own.',
+      why: 'A small change of the posting delay, or posting on the next read instead of by a timer.',
       places: [
         /DEFAULT_PROCESSING_MS = /,
         / book\.settle\(\); /,
@@ -150,11 +152,11 @@ export const SURVIVORS: Readonly<Record<string, readonly Explanation[]>> = {
       ],
     },
     {
-      why: 'The second lock on an ended payment: the loop that ends payments looks for those in processing alone.',
+      why: 'The second guard on terminal payments: the loop that ends payments selects those in processing, so the guard never fires.',
       places: [/end\(payment, ending, force = false\)/, /isTerminal\(payment\.status\) && !force/],
     },
     {
-      why: 'The request is refused all the same: with another word of OAuth, another of the 4xx, or without a header that the interface does not name.',
+      why: 'The request is still refused: with another OAuth error, another 4xx, or without a header that the interface does not mention.',
       places: [
         /'WWW-Authenticate'/,
         /auth\.method !== 'oauth'\) throw/,
@@ -164,7 +166,7 @@ export const SURVIVORS: Readonly<Record<string, readonly Explanation[]>> = {
       ],
     },
     {
-      why: 'The size of a body to the byte, and forms of body and header that only scripted faults have.',
+      why: 'The exact size limit of a body, and forms of bodies and headers that only scripted faults use.',
       places: [
         /bytes > MAX_BODY_BYTES/,
         /const plain = body === undefined/,
@@ -176,7 +178,7 @@ export const SURVIVORS: Readonly<Record<string, readonly Explanation[]>> = {
   ],
   'sandbox-platform': [
     {
-      why: 'How long a token lives, how much is read and remembered, and how many requests a second are let through: by a little, and within what the judge allows for.',
+      why: 'Token lifetime, size limits, memory and rate limits, changed by less than the judge can tell.',
       places: [
         /TOKEN_LIFE_MS = /,
         /MAX_BODY_BYTES = /,
@@ -191,7 +193,7 @@ export const SURVIVORS: Readonly<Record<string, readonly Explanation[]>> = {
       ],
     },
     {
-      why: 'What the test itself names or sets: the account that is not found, the kind of client, the clock, the port.',
+      why: 'Values that the test itself sets: the unknown account, the kind of client, the clock, the port.',
       places: [
         /UNKNOWN_ACCOUNT = /,
         /kind: 'biller' as const/,
@@ -203,11 +205,11 @@ export const SURVIVORS: Readonly<Record<string, readonly Explanation[]>> = {
       ],
     },
     {
-      why: 'What the inspection page shows, and the clause that picks text from JSON for it.',
+      why: 'Contents of the inspection page.',
       places: [/token_start: /, /account_id: external_identifiers/, /typeof answer\.body/],
     },
     {
-      why: 'The body is refused all the same, by the next rule, or the details of the refusal read otherwise.',
+      why: 'The next rule refuses the body, or only the details of the refusal differ.',
       places: [
         /problems\(json, 'body'\)/,
         /details\.length > 0 \|\| /,
@@ -215,19 +217,22 @@ export const SURVIVORS: Readonly<Record<string, readonly Explanation[]>> = {
       ],
     },
     {
-      why: 'Errors that did not happen, and bytes that are not UTF-8: the judge sends texts.',
+      why: 'Errors that did not occur in the run, and bytes that are not UTF-8, which the judge does not send.',
       places: [/instanceof Refusal\)/, /instanceof JsonProblem\)/, /isUtf8\(body\)/],
     },
-    { why: 'A header that no rule asks for.', places: [/'Cache-Control'/] },
+    { why: 'A header that no rule requires.', places: [/'Cache-Control'/] },
     {
-      why: 'The size of a body to the byte, and the moment of expiry to the millisecond.',
+      why: 'The exact size limit of a body, and expiry to the millisecond.',
       places: [/let bytes = 0/, /bytes (?:<=|>) MAX_BODY_BYTES/, /isGood: /],
     },
-    { why: 'Paths that nobody calls.', places: [/path === platformRoutes\.create_token\.path/] },
+    {
+      why: 'Paths that the judge does not call.',
+      places: [/path === platformRoutes\.create_token\.path/],
+    },
   ],
   'caller.mjs': [
     {
-      why: 'How long it waits between two calls, and for an answer: by a little, or still within what any partner bears.',
+      why: 'A small change of a delay or timeout, within what any partner tolerates.',
       places: [
         /payment\.delay = /,
         /AbortSignal\.timeout\(2_000\)/,
@@ -238,25 +243,25 @@ export const SURVIVORS: Readonly<Record<string, readonly Explanation[]>> = {
       ],
     },
     {
-      why: 'A content type on a request without a body, and on an answer to its own pages.',
+      why: 'A content type on a request without a body, and on a response of its own pages.',
       places: [/method === 'PUT' \? \{ 'content-type'/, /setHeader\('content-type'/],
     },
     {
-      why: 'An error whose body is a whole, right record: no server is known that answers so.',
+      why: 'An error response whose body is a complete, correct record; no known server sends one.',
       places: [/answer\.status !== 200\) return/],
     },
     {
-      why: 'Asked for a payment that it never made.',
+      why: 'A status request for a payment that it never made.',
       places: [/payment === undefined \? 'unknown'/],
     },
   ],
   'caller.py': [
     {
-      why: 'How long it waits between two calls, and for an answer: by a little, or still within what any partner bears.',
+      why: 'A small change of a delay or timeout, within what any partner tolerates.',
       places: [/TIMEOUT_SECONDS = /, /"delay"/, /time\.sleep\(max/],
     },
     {
-      why: 'Settings of the process: its port, its threads, its queue, and when it closes a connection.',
+      why: 'Settings of the process: its port, threads, queue, and the closing of connections.',
       places: [
         / "PORT" -> /,
         /request_queue_size/,
@@ -266,7 +271,7 @@ export const SURVIVORS: Readonly<Record<string, readonly Explanation[]>> = {
       ],
     },
     {
-      why: 'What its own pages say, to which the judge is no caller of the interface; without them it is judged by its calls.',
+      why: 'Responses of its own pages, which are not part of the interface; without them the judge relies on its calls.',
       places: [/self\.answer\(\{/, /send_response\(200\)/, /send_header\("Content-Type"/],
     },
     {
@@ -274,17 +279,17 @@ export const SURVIVORS: Readonly<Record<string, readonly Explanation[]>> = {
       places: [/ if method == "PUT": /],
     },
     {
-      why: 'An error whose body is a whole, right record, and a record without a status: no server is known that answers so.',
+      why: 'An error response whose body is a complete, correct record, or a record without a status; no known server sends them.',
       places: [/if status != 200: /, /isinstance\(record, dict\) and "status" in record/],
     },
     {
-      why: 'The loop is left by the end of the payment all the same.',
+      why: 'The loop still returns when the payment ends.',
       places: [/while payment\["status"\] == "processing": /],
     },
   ],
 };
 
-/** Why a mutant of a subject may survive; undefined when nothing explains it. */
+/** Returns why a mutant of a subject may survive; undefined if nothing explains it. */
 export function explanationOf(subject: string, mutant: string): string | undefined {
   return SURVIVORS[subject]?.find(({ places }) => places.some((place) => place.test(mutant)))?.why;
 }
