@@ -25,6 +25,8 @@ export interface Call {
   readonly connection: number;
   /** Requests that came before it on the same connection. */
   readonly earlier: number;
+  /** Aborted when the caller disconnects, or the partner heals or stops. */
+  readonly released: AbortSignal;
   readonly operation: Operation;
   readonly method: string;
   /** Path and query as sent. */
@@ -53,7 +55,7 @@ export interface Wire {
   readonly response: ServerResponse;
   /** The answer that would have been sent. */
   readonly answer: Answer;
-  /** Aborted when the partner heals or stops, or the caller disconnects. */
+  /** As Call.released. */
   readonly released: AbortSignal;
   /** Sends an answer normally. */
   readonly send: (answer: Answer) => void;

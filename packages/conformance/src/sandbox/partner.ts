@@ -174,7 +174,7 @@ export async function startScriptedPartner(
     calls += 1;
     const connection = sockets.get(request.socket) ?? { number: 0, requests: 0 };
     const text = body?.toString('utf8') ?? '';
-    const { call, problem } = toCall(request, text, calls, connection);
+    const { call, problem } = toCall(request, text, calls, connection, released);
     connection.requests += 1;
     const exchange: ScriptedExchange = {
       number: call.number,
@@ -714,6 +714,7 @@ function toCall(
   text: string,
   number: number,
   connection: { readonly number: number; readonly requests: number },
+  released: AbortSignal,
 ): { call: Call; problem: Refusal | undefined } {
   const method = request.method ?? '';
   const path = request.url ?? '';
@@ -737,6 +738,7 @@ function toCall(
     number,
     connection: connection.number,
     earlier: connection.requests,
+    released,
     operation,
     method,
     path,

@@ -113,6 +113,13 @@ async function sleep(ms: number, signal: AbortSignal): Promise<void> {
   await pause(ms, undefined, { signal }).catch(() => undefined);
 }
 
+function aborted(signal: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    if (signal.aborted) return resolve();
+    signal.addEventListener('abort', () => resolve(), { once: true });
+  });
+}
+
 function drained({ socket, released }: Wire): Promise<void> {
   return new Promise((resolve) => {
     if (released.aborted || socket.destroyed) return resolve();
@@ -487,7 +494,8 @@ const paymentScenarios: readonly Scenario[] = [
         async receive(call) {
           if (!WRITES.includes(call.operation) || tools.next() === undefined) return undefined;
           delayed.add(call);
-          // Continues after the caller gives up, because the request must still arrive.
+          // However long the caller waits, the request arrives after it has given up and had time to ask.
+          await aborted(call.released);
           await pause(700);
           return undefined;
         },

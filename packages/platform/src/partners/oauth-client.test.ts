@@ -106,10 +106,12 @@ test('an invalid token answer is refused before it reaches a header [OA3]', () =
   for (const token_type of ['bearer', 'BEARER', 'Bearer']) {
     assert.equal(judgeToken(good({ token_type })).kind, 'granted');
   }
-  assert.equal(
-    judgeToken({ ...good(), json: undefined, problem: 'content_type' }).kind,
-    'no_token',
-  );
+  // A page of HTML for one call, while the endpoint is deployed, is no refusal: that would cost a minute without payments.
+  const page = { ...good(), json: undefined, problem: 'content_type' } as const;
+  for (const given of [page, reply(200, null), reply(200, []), reply(200, 1.5), reply(200, 'x')]) {
+    const judged = judgeToken(given);
+    assert.equal(judged.kind === 'no_token' ? judged.reason : judged.kind, 'invalid_answer');
+  }
 });
 
 test('a temporary failure is distinguished from one that an operator must fix', () => {
