@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import { PartnerQueue } from './partner-queue.ts';
+import { PartnerQueue, type RunningCall } from './partner-queue.ts';
 
 /** A queue with room for ten calls at once and a hundred a second. */
 function openQueue(): PartnerQueue<Item> {
@@ -370,4 +370,382 @@ test('half of the calls may be waiting reads at a partner that waits, one at a p
   queue.waits = true;
   for (let failure = 0; failure < 5; failure += 1) queue.failed(0, 0.5, false);
   assert.equal(queue.canWait(0), false, 'a partner that is down holds no call open');
+});
+
+/** Starts one call, or says why none can start. */
+function start(queue: PartnerQueue<Item>, now: number): RunningCall {
+  const turn = queue.take(now, all);
+  assert(turn.kind === 'start', `${turn.kind} at ${now}`);
+  return turn.call;
+}
+
+/** The names of what starts at `now` while nothing ends. */
+function startedAtOnce(queue: PartnerQueue<Item>, now: number): string[] {
+  const names: string[] = [];
+  for (;;) {
+    const turn = queue.take(now, all);
+    if (turn.kind !== 'start') return names;
+    names.push(turn.item.name);
+  }
+}
+
+/** A queue that calls per second never hold up. */
+function openWide(share = 10): PartnerQueue<Item> {
+  const queue = openQueue();
+  queue.rate = 100_000;
+  queue.share = share;
+  queue.applyBudget({ max_concurrent_calls: share, max_calls_per_second: 100_000 });
+  return queue;
+}
+
+test('a worker that has not registered yet sends nothing, and is short of calls', () => {
+  const queue = new PartnerQueue<Item>('acme', 1_000, 2_000);
+  assert.equal(queue.partner_id, 'acme');
+  assert.equal(queue.isShort, false);
+  queue.push(item('a'), 'submit');
+  assert.deepEqual(queue.take(1_000, all), { kind: 'full', until: undefined, short: true });
+  queue.share = 1;
+  assert.equal(queue.take(1_000, all).kind, 'full', 'a share without a rate is none');
+  queue.share = 0;
+  queue.rate = 100;
+  assert.deepEqual(queue.take(1_000, all), { kind: 'full', until: undefined, short: true });
+  queue.share = 1;
+  const call = start(queue, 1_000);
+  assert.deepEqual([queue.started, queue.inFlight], [1, 1]);
+  queue.ended(call);
+  assert.deepEqual([queue.started, queue.inFlight], [1, 0]);
+});
+
+test('a full queue asks for a larger share only where the partner allows all workers together more', () => {
+  const queue = openWide(2);
+  for (const name of ['a', 'b', 'c']) queue.push(item(name), 'submit');
+  start(queue, 1_000);
+  const second = start(queue, 1_000);
+  assert.deepEqual(queue.take(1_000, all), { kind: 'full', until: undefined, short: false });
+  queue.applyBudget({ max_concurrent_calls: 3, max_calls_per_second: 100_000 });
+  assert.deepEqual(queue.take(1_000, all), { kind: 'full', until: undefined, short: true });
+  queue.ended(second);
+  start(queue, 1_000);
+  // The calls per second likewise.
+  const slow = openQueue();
+  slow.rate = 1;
+  slow.applyBudget({ max_concurrent_calls: 10, max_calls_per_second: 1 });
+  for (const name of ['a', 'b']) slow.push(item(name), 'submit');
+  slow.ended(start(slow, 1_000));
+  assert.deepEqual(slow.take(1_000, all), { kind: 'wait', until: 2_000, short: false });
+  slow.applyBudget({ max_concurrent_calls: 10, max_calls_per_second: 2 });
+  assert.deepEqual(slow.take(1_000, all), { kind: 'wait', until: 2_000, short: true });
+});
+
+test('hung calls of one lane leave room for the others: three quarters, three quarters, a half, a quarter', () => {
+  for (const [lane, most] of [
+    ['submit', 30],
+    ['poll', 30],
+    ['again', 20],
+    ['retry', 10],
+  ] as const) {
+    const queue = openWide(40);
+    for (let count = 0; count < 50; count += 1) queue.push(item(lane), lane);
+    assert.equal(startedAtOnce(queue, 1_000).length, most, lane);
+    // What is due later in another lane is when to look again.
+    queue.push(item('later', 7_000), lane === 'retry' ? 'submit' : 'retry');
+    const turn = queue.take(1_000, all);
+    assert.deepEqual(turn, { kind: 'full', until: 7_000, short: false }, lane);
+  }
+});
+
+test('further polls start half as often as first polls, and a lane that was empty does not catch up', () => {
+  const queue = openWide();
+  for (let count = 0; count < 1_000; count += 1) queue.push(item('submit'), 'submit');
+  started(queue, 1_000, 1_000, 400);
+  for (const lane of ['poll', 'again', 'retry'] as const) {
+    for (let count = 0; count < 500; count += 1) queue.push(item(lane), lane);
+  }
+  const names = started(queue, 1_000, 1_000, 80).map(({ name }) => name);
+  const counts = ['submit', 'poll', 'again', 'retry'].map(
+    (lane) => names.filter((name) => name === lane).length,
+  );
+  assert.deepEqual(counts, [40, 20, 10, 10]);
+  // A lane that goes on while others are empty has used no turns of theirs.
+  const again = openWide();
+  again.push(item('a'), 'again');
+  again.push(item('b'), 'submit');
+  assert.deepEqual(
+    started(again, 1_000, 10).map(({ name }) => name),
+    ['b', 'a'],
+  );
+});
+
+test('the breaker stays open twice as long after each trial that fails, and a success makes it forget that', () => {
+  const queue = new PartnerQueue<Item>('acme', 1_000, 5_000);
+  queue.share = 10;
+  queue.rate = 100;
+  const open = (now: number, random: number): number => {
+    queue.failed(now, random, false);
+    return queue.readyAt(now) - now;
+  };
+  for (let count = 0; count < 4; count += 1) assert.equal(queue.failed(10_000, 0, false), false);
+  assert.equal(queue.failed(10_000, 0, false), true);
+  assert.equal(queue.readyAt(10_000), 10_500, 'half of a second at least');
+  // Calls that started before it opened say nothing new.
+  assert.equal(queue.failed(10_100, 0.999, false), false);
+  assert.equal(queue.readyAt(10_100), 10_500);
+  assert.deepEqual([open(20_000, 0), open(30_000, 0), open(40_000, 0)], [1_000, 2_000, 2_500]);
+  assert.ok(open(50_000, 0.999_999) > 4_999, 'the whole of it at most');
+  assert.equal(queue.succeeded(60_000), true);
+  assert.equal(queue.readyAt(60_000), 60_000, 'at once');
+  assert.equal(queue.isOpen(60_000), true);
+  for (let count = 0; count < 4; count += 1) assert.equal(queue.failed(60_000, 0, false), false);
+  assert.equal(queue.onTrial, false, 'the failures before the success do not count');
+  assert.equal(queue.failed(60_000, 0, false), true, 'an operator hears of it again');
+  assert.equal(queue.readyAt(60_000), 60_500);
+});
+
+test('a success ends a hold at once, for payments that were refused and for others, and all of its memory', () => {
+  const refusal = { reason: 'credentials', ms: 60_000, forAll: false };
+  const queue = openQueue();
+  for (let count = 0; count < 6; count += 1) queue.refused(10_000 + count * 60_000, refusal);
+  assert.equal(queue.held, 'credentials');
+  assert.ok(queue.readyAt(310_000, 'retry') >= 370_000);
+  assert.ok(queue.readyAt(310_000, 'submit') > 310_000);
+  assert.equal(queue.succeeded(311_000), true);
+  assert.deepEqual([queue.held, queue.onTrial], [undefined, false]);
+  assert.equal(queue.readyAt(311_000, 'retry'), 311_000);
+  assert.equal(queue.readyAt(311_000, 'submit'), 311_000);
+  // The first refusal after that is news again, and confirms nothing; the second pauses for one second, not for a minute.
+  assert.equal(queue.refused(400_000, refusal), true);
+  assert.equal(queue.readyAt(400_000, 'retry'), 400_000);
+  assert.equal(queue.refused(401_000, refusal), false);
+  assert.equal(queue.readyAt(401_000, 'submit'), 402_000);
+  assert.equal(queue.readyAt(401_000, 'retry'), 461_000);
+  assert.equal(queue.refused(402_000, { ...refusal, reason: 'scope' }), true, 'another reason');
+});
+
+test('a refusal is confirmed only when the partner has answered nobody for a second', () => {
+  const refusal = { reason: 'credentials', ms: 60_000, forAll: false };
+  const queue = openQueue();
+  const after = (ms: number): boolean => {
+    const now = queue.workedAt + ms;
+    queue.refused(now - 1, refusal);
+    queue.refused(now, refusal);
+    return queue.readyAt(now, 'retry') > now;
+  };
+  queue.succeeded(10_000);
+  assert.equal(after(999), false);
+  queue.succeeded(20_000);
+  assert.equal(after(1_000), true);
+});
+
+test('until a refusal is confirmed, trials of payments that have not failed are 25 ms apart', () => {
+  const queue = openWide();
+  queue.refused(1_000, { reason: 'credentials', ms: 60_000, forAll: false });
+  for (let count = 0; count < 10; count += 1) queue.push(item('new'), 'submit');
+  assert.deepEqual(
+    started(queue, 1_000, 100).map(({ at }) => at),
+    [1_000, 1_025, 1_050, 1_075, 1_100],
+  );
+});
+
+test('a refusal that needs no confirming holds everybody at once, for the time that it names', () => {
+  const queue = openQueue();
+  queue.refused(1_000, { reason: 'certificate', ms: 30_000, forAll: true });
+  assert.equal(queue.readyAt(1_000, 'submit'), 31_000);
+  assert.equal(queue.readyAt(1_000, 'retry'), 31_000);
+  // Another later is not lost behind the first.
+  queue.refused(2_000, { reason: 'certificate', ms: 30_000, forAll: true });
+  assert.equal(queue.readyAt(2_000, 'submit'), 32_000);
+});
+
+test('a pause that the partner asked for holds all calls, and a shorter one does not cut it short', () => {
+  const queue = openQueue();
+  queue.push(item('a'), 'submit');
+  queue.closeFor(1_000, 5_000);
+  queue.closeFor(1_500, 1_000);
+  assert.equal(queue.isOpen(5_999), false);
+  assert.equal(queue.readyAt(1_500, 'submit'), 6_000);
+  assert.deepEqual(queue.take(1_500, all), { kind: 'wait', until: 6_000, short: false });
+  assert.equal(queue.isOpen(6_000), true);
+  start(queue, 6_000);
+  // An answer to a call that left before says nothing about it.
+  queue.closeFor(6_000, 5_000);
+  queue.succeeded(6_100);
+  assert.equal(queue.readyAt(6_100, 'submit'), 11_000);
+});
+
+test('a partner is open unless it rests, is broken or is on trial', () => {
+  const queue = openQueue();
+  assert.equal(queue.isOpen(0), true);
+  for (let count = 0; count < 5; count += 1) queue.failed(1_000, 0, false);
+  assert.equal(queue.isOpen(1_100), false);
+  assert.equal(queue.isOpen(60_000), false, 'on trial until it has answered');
+  queue.succeeded(60_000);
+  assert.equal(queue.isOpen(60_000), true);
+  queue.refused(60_000, { reason: 'scope', ms: 1_000, forAll: false });
+  assert.equal(queue.isOpen(90_000), false);
+});
+
+test('a queue stalls from when its first call was due, could have started, or last started', () => {
+  const queue = openQueue();
+  assert.equal(queue.stalledMs(1_000), 0, 'nothing waits');
+  queue.push(item('a', 1_000), 'submit');
+  assert.equal(queue.stalledMs(900), 0, 'not due yet');
+  assert.equal(queue.stalledMs(4_000), 3_000);
+  queue.isShort = true;
+  assert.equal(queue.stalledMs(4_000), 0, 'it waits for other workers');
+  queue.isShort = false;
+  queue.closeFor(1_000, 2_000);
+  assert.equal(queue.stalledMs(4_000), 1_000);
+  queue.push(item('b', 1_000), 'submit');
+  start(queue, 3_500);
+  assert.equal(queue.stalledMs(4_000), 500, 'it moves');
+  for (let count = 0; count < 5; count += 1) queue.failed(4_000, 0, false);
+  assert.equal(queue.stalledMs(4_600), 100, 'the breaker was open until 4,500');
+  queue.refused(4_600, { reason: 'scope', ms: 60_000, forAll: true });
+  assert.equal(queue.stalledMs(64_700), 100);
+});
+
+test('payments that waited for a retry because of the partner go back to their lanes', () => {
+  const queue = openWide();
+  for (const name of ['submit', 'poll', 'submit']) queue.push(item(name), 'retry');
+  queue.forgive(({ name }) => (name === 'poll' ? 'poll' : 'submit'));
+  assert.equal(queue.size, 3);
+  // A quarter of the calls is the most that retries have: one, of these four.
+  queue.share = 4;
+  assert.deepEqual(startedAtOnce(queue, 1_000).toSorted(), ['poll', 'submit', 'submit']);
+});
+
+/** The order in which ten calls of a lane, due 100 ms apart from 1,000 on, start at `now`. */
+function orderAt(queue: PartnerQueue<Item>, lane: 'submit' | 'poll', now: number): string {
+  for (let count = 0; count < 10; count += 1) queue.push(item(`${count}`, 1_000 + count * 100), lane);
+  return started(queue, now, 0)
+    .map(({ name }) => name)
+    .join('');
+}
+
+test('for five seconds after trouble those that came last go first, and every fourth is the oldest', () => {
+  const trouble: readonly ((queue: PartnerQueue<Item>) => void)[] = [
+    (queue) => queue.failedAlone(2_000),
+    (queue) => queue.slowDown(2_000),
+    (queue) => queue.failed(2_000, 0, true),
+    (queue) => {
+      queue.refused(2_000, { reason: 'scope', ms: 1, forAll: false });
+      queue.succeeded(2_000);
+    },
+  ];
+  for (const happens of trouble) {
+    const during = openWide();
+    happens(during);
+    assert.equal(orderAt(during, 'submit', 6_999), '9870654132', String(happens));
+    const later = openWide();
+    happens(later);
+    assert.equal(orderAt(later, 'submit', 7_000), '0123456789', String(happens));
+  }
+  assert.equal(orderAt(openWide(), 'submit', 7_000), '0123456789', 'without trouble');
+});
+
+test('polls that have waited for a second go last come, first served; PUTs do not', () => {
+  assert.equal(orderAt(openWide(), 'poll', 2_000), '0123456789', 'the first waits for just a second');
+  // 2,850: the ones due before 1,850 have waited too long; when the oldest of those left is younger, it goes first again.
+  assert.equal(orderAt(openWide(), 'poll', 2_850), '9870654132');
+  assert.equal(orderAt(openWide(), 'submit', 2_850), '0123456789');
+});
+
+test('an entry that is no longer current is passed over wherever it lies', () => {
+  const queue = openWide();
+  queue.failedAlone(2_000);
+  for (const [name, at] of [
+    ['first', 1_000],
+    ['gone', 1_100],
+  ] as const) {
+    queue.push(item(name, at), 'submit');
+  }
+  const turn = queue.take(2_000, ({ name }) => name !== 'gone');
+  assert(turn.kind === 'start');
+  assert.equal(turn.item.name, 'first');
+  assert.equal(queue.size, 0);
+  // All that is left may be withdrawn between two looks.
+  queue.push(item('first', 1_000), 'submit');
+  queue.push(item('last', 1_100), 'submit');
+  let looks = 0;
+  assert.deepEqual(
+    queue.take(2_000, () => (looks += 1) === 1),
+    { kind: 'empty' },
+  );
+});
+
+test('while a partner cannot be reached, one trial runs at a time, and a new payment’s goes before a retry’s', () => {
+  const queue = openWide();
+  queue.push(item('retry'), 'retry');
+  queue.push(item('retry'), 'retry');
+  for (let count = 0; count < 5; count += 1) queue.failed(0, 0, false);
+  queue.push(item('new'), 'submit');
+  queue.push(item('new'), 'submit');
+  const trial = queue.take(5_000, all);
+  assert(trial.kind === 'start');
+  assert.equal(trial.item.name, 'new');
+  assert.deepEqual(queue.take(5_000, all), { kind: 'wait', until: 7_000, short: false });
+  assert.equal(queue.take(6_999, all).kind, 'wait');
+  start(queue, 7_000);
+  assert.equal(queue.take(7_000, all).kind, 'wait', 'one more, after two seconds');
+  queue.share = 2;
+  assert.equal(queue.take(9_000, all).kind, 'full', 'and no more than the share');
+});
+
+/** One PUT that was sent at 1,000 and hangs in the only place, and one more that waits; what came of the place by `now`. */
+function hungPlace(
+  lane: 'submit' | 'retry',
+  sent: NonNullable<RunningCall['sent']>,
+  others: (queue: PartnerQueue<Item>) => void = () => undefined,
+): (now: number) => string {
+  const queue = openWide(1);
+  queue.push(item('hung'), lane);
+  const call = start(queue, 1_000);
+  call.sent = sent;
+  call.giveUp = () => undefined;
+  queue.push(item('waits', 1_000), 'submit');
+  others(queue);
+  return (now) => queue.take(now, all).kind;
+}
+
+test('a call gives up its place when it takes a second, and four times as long as one of its kind did', () => {
+  const alone = hungPlace('submit', { kind: 'submit', at: 1_000 });
+  assert.deepEqual([alone(1_999), alone(2_000)], ['full', 'give_up']);
+  assert.equal(alone(60_000), 'full', 'only once the one given up has ended is another');
+  const slow = (took: number) =>
+    hungPlace('submit', { kind: 'submit', at: 1_000 }, (queue) =>
+      queue.succeeded(1_100 + took, { kind: 'submit', at: 1_100 }),
+    );
+  assert.deepEqual([slow(500)(2_999), slow(500)(3_000)], ['full', 'give_up']);
+  assert.deepEqual([slow(2_000)(8_999), slow(2_000)(9_000)], ['full', 'give_up']);
+  // What hangs by agreement, and what has its turn among the retries, keeps its place.
+  assert.equal(hungPlace('submit', { kind: 'waiting_read', at: 1_000 })(60_000), 'full');
+  assert.equal(hungPlace('retry', { kind: 'submit', at: 1_000 })(60_000), 'full');
+});
+
+test('a call gives up its place to what is due now and has not failed, and only where it stands in its way', () => {
+  const queue = openWide(4);
+  const calls = ['submit', 'submit', 'submit'].map((lane) => {
+    queue.push(item('hung'), lane as 'submit');
+    const call = start(queue, 1_000);
+    call.sent = { kind: 'submit', at: 1_000 };
+    call.giveUp = () => undefined;
+    return call;
+  });
+  // A place is left, which PUTs may not have: three quarters are taken.
+  queue.push(item('poll', 70_000), 'poll');
+  assert.equal(queue.take(60_000, all).kind, 'wait', 'nothing is due');
+  queue.push(item('retry', 50_000), 'retry');
+  const retry = start(queue, 60_000);
+  queue.ended(retry);
+  queue.push(item('put', 60_000), 'submit');
+  const turn = queue.take(60_000, all);
+  assert(turn.kind === 'give_up');
+  assert.equal(turn.call, calls[0], 'the oldest');
+  assert.deepEqual(queue.take(60_500, all), { kind: 'full', until: 70_000, short: false });
+  queue.ended(turn.call);
+  start(queue, 60_500);
+  // A second after the last one another may be, if nothing was answered since; whoever ends meanwhile changes nothing.
+  queue.push(item('put', 60_500), 'submit');
+  assert.deepEqual(queue.take(60_600, all), { kind: 'full', until: 61_000, short: false });
+  assert.equal(queue.take(61_000, all).kind, 'give_up');
 });

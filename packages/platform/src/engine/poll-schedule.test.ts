@@ -4,6 +4,7 @@ import { seededRandom } from '@duebridge/runtime/testing';
 import fc from 'fast-check';
 import {
   capMs,
+  cheapestPlan,
   defaultPollMs,
   isKnown,
   lastFoundMs,
@@ -49,6 +50,24 @@ test('no age, count or random number makes an invalid delay', () => {
   );
   for (const odd of [Number.NaN, -1, Number.POSITIVE_INFINITY]) learn(settlements, odd);
   assert.ok(settlements.times.every((time) => Number.isFinite(time) && time >= 0));
+});
+
+test('the longest delay follows the age: a minute in the first hour, 15 minutes in the first day, then an hour', () => {
+  const ages = [0, HOUR - 1, HOUR, 24 * HOUR - 1, 24 * HOUR, 1_000 * HOUR];
+  assert.deepEqual(
+    ages.map((age) => capMs(age) / 60_000),
+    [1, 1, 15, 15, 60, 60],
+  );
+  assert.equal(defaultPollMs(0, 0, 0, 200), 180, 'a tenth sooner');
+  assert.ok(Math.abs(defaultPollMs(0, 0, 1, 200) - 220) < 1e-6, 'or later');
+});
+
+test('an unknown outcome is tried again after a quarter of a second, twice as long each time, to a minute', () => {
+  const longest = [1, 2, 3, 8, 9, 10].map((tries) => retryMs(tries, 1));
+  assert.deepEqual(longest, [250, 500, 1_000, 32_000, 60_000, 60_000]);
+  assert.equal(retryMs(0, 1), 250, 'before the first failure as after it');
+  assert.equal(retryMs(1, 0), 125, 'spread over the latter half');
+  assert.equal(retryMs(3, 0, 10, 30), 15);
 });
 
 test('retry delays grow, are spread, and stay within a minute', () => {
@@ -221,5 +240,156 @@ test('a plan keeps to its budget and its times ascend', () => {
       },
     ),
     { numRuns: 200 },
+  );
+});
+
+test('a partner is known after fifty payments, and judged by its last thousand', () => {
+  const settlements = newSettlementTimes();
+  for (const odd of [-1, Number.NaN, Number.POSITIVE_INFINITY]) learn(settlements, odd);
+  for (let count = 0; count < 49; count += 1) learn(settlements, 0);
+  assert.equal(isKnown(settlements), false);
+  assert.equal(nextPollMs(settlements, 0, 0, 0.5), 1_000);
+  assert.equal(nextPollMs(settlements, 0, 0, 0.5, { firstMs: 70 }), 70);
+  learn(settlements, 0);
+  assert.equal(isKnown(settlements), true, 'a payment that ends at once counts');
+  for (let count = 0; count < 1_023; count += 1) learn(settlements, 7_000);
+  assert.equal(settlements.times[49], 0);
+  learn(settlements, 7_000);
+  assert.ok(settlements.times.every((time) => time === 7_000));
+  assert.equal(settlements.count, 1_024);
+});
+
+test('polls are planned anew once a quarter of the times are new, and not at every poll', () => {
+  const settlements = newSettlementTimes();
+  const planAfter = (more: number): readonly number[] | undefined => {
+    for (let count = 0; count < more; count += 1) learn(settlements, 2_000);
+    nextPollMs(settlements, 0, 0, 0.5);
+    return settlements.plan;
+  };
+  const first = planAfter(100);
+  assert.equal(planAfter(33), first);
+  const second = planAfter(1);
+  assert.notEqual(second, first, '34 of 134');
+  assert.equal(planAfter(44), second);
+  assert.notEqual(planAfter(1), second, '45 of 179');
+});
+
+test('a planned poll comes at its time or a little later, never before', () => {
+  const settlements = newSettlementTimes();
+  const random = seededRandom(9);
+  for (let count = 0; count < 500; count += 1) learn(settlements, 2_000 + 6_000 * random());
+  nextPollMs(settlements, 0, 0, 0);
+  const plan = settlements.plan ?? [];
+  assert.ok(plan.length > 5);
+  for (const [index, at] of plan.entries()) {
+    const before = plan[index - 1] ?? 0;
+    if (at - before > HOUR / 5) break;
+    // Half a millisecond, because a poll is due in whole ones.
+    assert.ok(Math.abs(before + nextPollMs(settlements, before, 1, 0) - (at + 0.5)) < 1e-6);
+    const late = before + nextPollMs(settlements, before, 1, 1) - (at + 0.5);
+    const gap = (plan[index + 1] ?? Infinity) - at;
+    assert.ok(Math.abs(late - Math.min(gap * 0.04, at * 0.002)) < 1e-6, `${late} ms after ${at}`);
+    // Just before and just after a planned poll.
+    assert.ok(nextPollMs(settlements, at - 1, 1, 0) < 2);
+  }
+  const last = plan.at(-1) ?? 0;
+  assert.ok(last > 24 * HOUR, 'the plan reaches beyond a day');
+  assert.equal(nextPollMs(settlements, last, 1, 0.5), HOUR, 'then a poll every hour');
+  assert.ok(Math.abs(nextPollMs(settlements, last, 1, 0) - 0.9 * HOUR) < 1);
+});
+
+test('a larger budget of polls finds the end sooner', () => {
+  const delay = (pollsPerPayment: number): number => {
+    const settlements = newSettlementTimes();
+    const random = seededRandom(11);
+    const times = Array.from({ length: 500 }, () => 1_000 + 60_000 * random());
+    for (const time of times) learn(settlements, time);
+    const found = simulate(times, (age, polls) =>
+      nextPollMs(settlements, age, polls, 0.5, { pollsPerPayment }),
+    );
+    assert.ok(found.polls > pollsPerPayment / 2 && found.polls < pollsPerPayment + 1);
+    return found.delay;
+  };
+  assert.ok(delay(20) < delay(5) / 3);
+  assert.deepEqual(planPolls(new Float32Array(0), 5), []);
+});
+
+test('when a payment was last found processing follows the schedule, and is never said later than it was', () => {
+  const unknown = newSettlementTimes();
+  assert.equal(lastFoundMs(unknown, 5_000, 1), 0, 'the first poll has none before it');
+  // By default the second poll comes 1.6 s after the first, a tenth more at most.
+  assert.ok(Math.abs(lastFoundMs(unknown, 2_600, 2) - (2_600 - 1_600 * 1.1)) < 1e-6);
+  assert.ok(Math.abs(lastFoundMs(unknown, 2_600, 2, 500) - (2_600 - 800 * 1.1)) < 1e-6);
+  assert.equal(lastFoundMs(unknown, 100, 3), 0);
+  const known = newSettlementTimes();
+  const random = seededRandom(13);
+  for (let count = 0; count < 500; count += 1) learn(known, 2_000 + 6_000 * random());
+  assert.ok(lastFoundMs(known, 2_600, 2) > 0, 'without a plan as by default');
+  nextPollMs(known, 0, 0, 0);
+  const plan = known.plan ?? [];
+  assert.equal(lastFoundMs(known, (plan[0] ?? 0) + 0.5, 2), 0);
+  assert.equal(lastFoundMs(known, (plan[1] ?? 0) + 0.5, 2), plan[0]);
+  assert.equal(lastFoundMs(known, (plan[4] ?? 0) + 0.5, 5), plan[3]);
+  assert.equal(lastFoundMs(known, (plan[4] ?? 0) + 0.5, 1), 0);
+});
+
+/** What polls at some edges cost, by the definition: the price of each poll that is made, and the delay of each payment. */
+function costOf(
+  edges: readonly number[],
+  mass: Float64Array,
+  price: number,
+  polls: readonly number[],
+): { cost: number; asked: number } {
+  let [cost, asked] = [0, 0];
+  for (const [index, edge] of edges.entries()) {
+    const payments = mass[index] ?? 0;
+    const found = polls.findIndex((poll) => poll >= edge);
+    cost += payments * (price * (found + 1) + (polls[found] ?? 0) - edge);
+    asked += payments * (found + 1);
+  }
+  return { cost, asked };
+}
+
+test('no other choice of polls costs less than the plan, tried over all of them', () => {
+  const cells = fc.array(
+    fc.record({ gap: fc.integer({ min: 1, max: 50 }), mass: fc.integer({ min: 0, max: 20 }) }),
+    { minLength: 1, maxLength: 8 },
+  );
+  fc.assert(
+    fc.property(
+      cells,
+      fc.integer({ min: 1, max: 400 }),
+      fc.option(fc.integer({ min: 1, max: 120 })),
+      (drawn, price, most) => {
+        let at = 0;
+        const edges = drawn.map(({ gap }) => (at += gap));
+        // Something ends after the last edge but one, or the last poll would be of no use.
+        const mass = Float64Array.from(drawn, (cell, index) =>
+          index === drawn.length - 1 ? cell.mass + 1 : cell.mass,
+        );
+        const longestGap = most ?? Number.POSITIVE_INFINITY;
+        // A poll at the very next edge is always allowed: there is none before it.
+        const isAllowed = (polls: readonly number[]): boolean =>
+          polls.every((poll, index) => {
+            const asked = polls[index - 1] ?? 0;
+            const nextEdge = edges.find((edge) => edge > asked);
+            return poll === nextEdge || poll - asked <= longestGap;
+          });
+        let least = Number.POSITIVE_INFINITY;
+        for (let chosen = 0; chosen < 2 ** (edges.length - 1); chosen += 1) {
+          const polls = edges.filter(
+            (_, index) => index === edges.length - 1 || (chosen & (1 << index)) !== 0,
+          );
+          if (isAllowed(polls)) least = Math.min(least, costOf(edges, mass, price, polls).cost);
+        }
+        const plan = cheapestPlan(edges, mass, price, () => longestGap);
+        assert.ok(isAllowed(plan.times), `${plan.times.join()} of ${edges.join()}`);
+        const own = costOf(edges, mass, price, plan.times);
+        assert.ok(Math.abs(own.cost - least) < 1e-6, `${own.cost} instead of ${least}`);
+        const payments = mass.reduce((sum, one) => sum + one, 0);
+        assert.ok(Math.abs(plan.expectedPolls - own.asked / payments) < 1e-9);
+      },
+    ),
+    { numRuns: 500 },
   );
 });
