@@ -34,12 +34,22 @@ const PLATFORM = 'packages/platform/src';
  */
 export const PARTNER_FAULTS_READ: Readonly<Record<string, readonly Proof[]>> = (() => {
   const oauth = `${PLATFORM}/partners/oauth-client.test.ts`;
+  const retryAfter = [test(oauth, 'Retry-After is clamped, and nonsense is ignored')];
+  const steps = `${PLATFORM}/engine/payment-steps.test.ts`;
+  const record = `${PLATFORM}/partners/payment-record.test.ts`;
   const life = [test(oauth, 'expires_in is read as seconds')];
   const refused = [test(oauth, 'an invalid token answer is refused')];
   const other = [
-    test(`${PLATFORM}/partners/payment-record.test.ts`, 'a record of another payment, amount'),
+    test(record, 'a record of another payment, amount'),
   ];
   return {
+    F10: retryAfter,
+    F35: [
+      test(record, 'succeeded without a usable posted_at is not yet the end'),
+      test(steps, 'succeeded without posted_at is accepted, polled five more times'),
+    ],
+    F57: [test(oauth, 'a revoked token leads to one new fetch and one repeat')],
+    F65: [test(oauth, 'a thousand waiting payments fetch one token')],
     ...Object.fromEntries(['F27', 'F28', 'F30', 'F31'].map((id) => [id, other])),
     ...Object.fromEntries(
       ['F51', 'F52', 'F53', 'F54', 'F55', 'F56', 'F58'].map((id) => [id, life]),
@@ -110,6 +120,7 @@ export const FAULTS_BEYOND_THE_PARTNER: readonly ListedFault[] = [
     proofs: [
       test(`${RUNTIME}/postgres.test.ts`, 'a full pool refuses in time instead of hanging'),
       test(`${RUNTIME}/postgres.test.ts`, 'a database that is set to read only'),
+      test(`${RUNTIME}/postgres.test.ts`, 'a full disk, a standby, a time limit or a lost right'),
       rig('disk full'),
     ],
     untested:

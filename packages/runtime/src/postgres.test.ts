@@ -192,6 +192,31 @@ test('a full pool refuses in time instead of hanging', async (t) => {
   assert.equal((await database.query('SELECT 1 AS one')).length, 1);
 });
 
+test('a full disk, a standby, a time limit or a lost right is the database’s trouble, and surely wrote nothing', async (t) => {
+  const database = await testDatabase(t, { migrations });
+  const raise = (state: string): Promise<unknown> =>
+    database.query(`DO $$ BEGIN RAISE EXCEPTION 'no' USING ERRCODE = '${state}'; END $$`);
+  // No room on the disk, no memory, too many connections; no longer admitted; limits of time.
+  const definite = '53100 53200 53300 28P01 28000 3D000 25006 57014 55P03 25P03 25P04';
+  for (const state of definite.split(' ')) {
+    await assert.rejects(raise(state), isUnavailable('not_executed'), state);
+  }
+  // The connection or the server's own files failed: whether the statement was executed is not known.
+  for (const state of ['08006', '57P01', '57P02', '58030']) {
+    await assert.rejects(raise(state), isUnavailable('unknown'), state);
+  }
+  for (const state of ['22P05', '23505', '42601', '25001', '55000']) {
+    await assert.rejects(raise(state), (error) => sqlState(error) === state, state);
+  }
+  await assert.rejects(
+    database.transaction(async (tx) => {
+      await tx.query('SET TRANSACTION READ ONLY');
+      await tx.query('CREATE TABLE test_ground.of_a_standby ()');
+    }),
+    isUnavailable('not_executed'),
+  );
+});
+
 test('without a server the database is unavailable, and an unreadable address is refused', async () => {
   const port = await freePort();
   const database = openDatabase({
