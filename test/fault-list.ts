@@ -39,9 +39,7 @@ export const PARTNER_FAULTS_READ: Readonly<Record<string, readonly Proof[]>> = (
   const record = `${PLATFORM}/partners/payment-record.test.ts`;
   const life = [test(oauth, 'expires_in is read as seconds')];
   const refused = [test(oauth, 'an invalid token answer is refused')];
-  const other = [
-    test(record, 'a record of another payment, amount'),
-  ];
+  const other = [test(record, 'a record of another payment, amount')];
   return {
     F10: retryAfter,
     F35: [

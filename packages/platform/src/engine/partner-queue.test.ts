@@ -616,7 +616,8 @@ test('payments that waited for a retry because of the partner go back to their l
 
 /** The order in which ten calls of a lane, due 100 ms apart from 1,000 on, start at `now`. */
 function orderAt(queue: PartnerQueue<Item>, lane: 'submit' | 'poll', now: number): string {
-  for (let count = 0; count < 10; count += 1) queue.push(item(`${count}`, 1_000 + count * 100), lane);
+  for (let count = 0; count < 10; count += 1)
+    queue.push(item(`${count}`, 1_000 + count * 100), lane);
   return started(queue, now, 0)
     .map(({ name }) => name)
     .join('');
@@ -644,7 +645,11 @@ test('for five seconds after trouble those that came last go first, and every fo
 });
 
 test('polls that have waited for a second go last come, first served; PUTs do not', () => {
-  assert.equal(orderAt(openWide(), 'poll', 2_000), '0123456789', 'the first waits for just a second');
+  assert.equal(
+    orderAt(openWide(), 'poll', 2_000),
+    '0123456789',
+    'the first waits for just a second',
+  );
   // 2,850: the ones due before 1,850 have waited too long; when the oldest of those left is younger, it goes first again.
   assert.equal(orderAt(openWide(), 'poll', 2_850), '9870654132');
   assert.equal(orderAt(openWide(), 'submit', 2_850), '0123456789');

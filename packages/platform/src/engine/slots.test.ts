@@ -4,7 +4,7 @@ import test from 'node:test';
 import fc from 'fast-check';
 import { ARRIVALS, type PaymentRow } from '../store/payments.ts';
 import type { Engine } from './engine.ts';
-import { planSlots, readSlots, SLOTS, takeSlots } from './slots.ts';
+import { giveAllSlots, giveSlots, planSlots, readSlots, SLOTS, takeSlots } from './slots.ts';
 import { eventually, idleWorker, scriptedPartner, engineRig, type EngineRig } from './testing.ts';
 
 const settled = (row: PaymentRow): boolean => row.settled_at !== null;
@@ -75,6 +75,56 @@ test('when two workers take the same slots at once, each slot goes to one of the
   );
   assert.equal(taken.flat().length, SLOTS);
   assert.equal(new Set(taken.flat()).size, SLOTS);
+});
+
+test('slots that cannot be divided evenly stay where they are: a remainder belongs to those who have it', () => {
+  // 1,024 is three times 341 and one: whoever has the one more keeps it, whatever it is called.
+  for (const rich of [0, 1, 2]) {
+    const owners = Array.from({ length: SLOTS }, (_, slot) =>
+      slot === SLOTS - 1 ? `w${rich}` : `w${slot % 3}`,
+    );
+    const workers = ['w0', 'w1', 'w2'];
+    for (const [index, me] of workers.entries()) {
+      const plan = planSlots({ owners, active: workers, living: workers }, me);
+      assert.deepEqual(plan, { give: [], take: [], target: index === rich ? 342 : 341 });
+    }
+  }
+});
+
+test('only a worker that beats now counts, and a worker gives its own slots alone', async (t) => {
+  const { database } = await engineRig(t);
+  const beats = { here: '0', gone: '-1 hour', ahead: '1 hour', slow: '0' };
+  for (const worker of Object.keys(beats)) await idleWorker(database, worker, []);
+  for (const [worker, from] of Object.entries(beats)) {
+    await database.query(
+      `UPDATE duebridge_platform.workers SET heartbeat_at = now() + $2::interval,
+              round_at = CASE WHEN $1 = 'slow' THEN now() - interval '1 hour' ELSE now() END WHERE worker_id = $1`,
+      [worker, from],
+    );
+  }
+  const view = await readSlots(database, 'here', 10_000);
+  // A heartbeat from the future, after the clock was set back, would keep the slots of a dead worker for an hour.
+  assert.deepEqual(view.living.toSorted(), ['here', 'slow']);
+  assert.deepEqual(view.active, ['here']);
+  assert.deepEqual(await takeSlots(database, 'here', [], view.owners), []);
+  await takeSlots(database, 'here', [0, 1, 2, 3], view.owners);
+  await takeSlots(database, 'slow', [4, 5, 6], view.owners);
+  // The view is older than these takings: none is taken from its owner.
+  assert.deepEqual(await takeSlots(database, 'slow', [0, 7], view.owners), [7]);
+  const first = async (): Promise<unknown> =>
+    (await readSlots(database, 'here', 10_000)).owners.slice(0, 9);
+  await giveSlots(database, 'here', [1, 2, 5]);
+  await giveSlots(database, 'here', []);
+  assert.deepEqual(await first(), [
+    'here',
+    null,
+    null,
+    'here',
+    ...Array.from({ length: 4 }, () => 'slow'),
+    null,
+  ]);
+  await giveAllSlots(database, 'slow');
+  assert.deepEqual(await first(), ['here', null, null, 'here', null, null, null, null, null]);
 });
 
 async function slotsOf(rig: EngineRig, engine: Engine): Promise<number> {
