@@ -28,7 +28,9 @@ async function open() {
   } catch (error) {
     // The customer closed it before it was ready: not an error to report.
     if (error.code === 'destroyed') return;
-    message.textContent = 'The payment page did not open. Please try again.';
+    message.textContent = window.duebridge
+      ? 'The payment page did not open. Please try again.'
+      : 'Please reload this page. If you use a content blocker, allow it here.';
     payment?.destroy();
   }
 }

@@ -272,6 +272,22 @@ const partsAreImportedPlainly: Plugin = {
 
 type Output = Rolldown.RolldownOutput['output'];
 
+/**
+ * The JSX of the page by preact's own function, which the page has in any case, instead of a second one for JSX alone: it does the same
+ * for what our components write, in 0.2 kB less.
+ */
+const elementsAreCreatedByPreact: Plugin = {
+  name: 'duebridge-jsx',
+  enforce: 'pre',
+  resolveId: (id) => (id === 'preact/jsx-runtime' ? '\0jsx' : undefined),
+  load: (id) =>
+    id === '\0jsx'
+      ? `import { h, Fragment } from 'preact';
+const jsx = (type, props, key) => h(type, key === undefined ? props : { ...props, key });
+export { jsx, jsx as jsxs, Fragment };`
+      : undefined,
+};
+
 async function bundle(
   as: string,
   input: Readonly<Record<string, string>>,
@@ -290,7 +306,7 @@ async function bundle(
     base: './',
     logLevel: 'error',
     publicDir: false,
-    plugins: [sdkStaysOutside, partsAreImportedPlainly],
+    plugins: [sdkStaysOutside, partsAreImportedPlainly, elementsAreCreatedByPreact],
     oxc: { jsx: { runtime: 'automatic', importSource: 'preact' } },
     define: {
       DUEBRIDGE_VERSION: JSON.stringify(as),

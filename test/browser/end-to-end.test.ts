@@ -412,6 +412,11 @@ test('the guide leads from nothing to a paid bill with the files it shows', asyn
   await page.getByText('Thank you. Your payment is posted.').waitFor();
   assert.equal((await balanceOf('A-1'))?.amount_due_in_cents, 0);
   assert.deepEqual(wrong, []);
+  // A content blocker that stops the SDK: the page itself has to say so.
+  await page.route('**/sdk/v1/duebridge.js', (route) => route.abort('blockedbyclient'));
+  await page.reload();
+  await page.getByRole('button', { name: 'Pay bill' }).click();
+  await page.getByText('If you use a content blocker, allow it here.').waitFor();
 });
 
 /** What a partner's own bundler does with `@duebridge/web/embed` once it is installed. */

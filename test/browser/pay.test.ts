@@ -557,3 +557,108 @@ test('a due date is the same day in every zone, and times name theirs', async ()
     await visit.close();
   }
 });
+
+test('the second tap of a double tap on "Continue" neither pays nor goes back; a later one does', async () => {
+  const one = { funding_method: 'sandbox', label: 'Test bank account', sandbox: true };
+  // What stands where "Continue" was: "Back" below one method, "Pay" below two.
+  const two = [one, { ...one, funding_method: 'other', label: 'Other' }];
+  // Fingers, of which not every browser counts the taps, and a mouse, of which every browser does.
+  for (const [methods, under, press, then] of [
+    [[one], 'Back', [1, 'touch'], 'Your bill from Acme Water'],
+    [two, 'Pay $123.45', [2, 'mouse'], 'Paid. Thank you!'],
+  ] as const) {
+    const world = rig.flow.world({ fundingMethods: [...methods] });
+    const visit = await rig.visit(world, { viewport: { width: 390, height: 844 } });
+    await visit.start({ display: 'modal' });
+    await visit.title('Your bill from Acme Water');
+    // At times of the test's own: a slow machine would make two taps of a double tap.
+    const tapAt = (name: string, at: number): Promise<void> =>
+      visit.frame.locator('body').evaluate(
+        (_, [label, timeStamp, kind]) => {
+          const buttons = [...document.querySelectorAll('button')];
+          const button = buttons.find(({ textContent }) => textContent === label);
+          const [detail, pointerType] = kind;
+          const at = { clientY: 500, bubbles: true, cancelable: true };
+          const tap = new PointerEvent('click', { ...at, detail, pointerType });
+          Object.defineProperty(tap, 'timeStamp', { value: timeStamp });
+          button?.dispatchEvent(tap);
+        },
+        [name, at, press] as const,
+      );
+    await tapAt('Continue', 1_000);
+    await visit.title('Check your payment');
+    await tapAt(under, 1_650);
+    await visit.title('Check your payment');
+    assert.equal(world.counts.pay, 0);
+    await tapAt(under, 1_750);
+    await visit.title(then);
+    assert.equal(world.counts.pay, under === 'Back' ? 0 : 1);
+    await visit.close();
+  }
+});
+
+test('a phone whose clock is wrong by days shows the same bill, waits and pays as any other', async () => {
+  const now = Date.now();
+  const day = 86_400_000;
+  for (const wrong of [-2 * day, 2 * day]) {
+    const world = rig.flow.world({ outcome: [] });
+    world.bill = {
+      ...world.bill,
+      balance: {
+        amount_due_in_cents: 12_345,
+        due_date: new Date(now).toISOString().slice(0, 10),
+      },
+    };
+    world.more = {
+      last_paid: {
+        platform_payment_id: 'x',
+        amount_in_cents: 500,
+        posted_at: new Date(now).toISOString(),
+      },
+    };
+    const visit = await rig.visit(world, { timezoneId: 'UTC' });
+    await visit.page.clock.setSystemTime(now + wrong);
+    await visit.start();
+    await visit.frame.getByText('Due today', { exact: true }).waitFor();
+    await visit.frame.getByText('You paid $5.00 today').waitFor();
+    assert.equal(await visit.frame.locator('.chip.late').count(), 0);
+    assert.equal(await visit.frame.locator('.notice').count(), 0);
+    await pay(visit);
+    await visit.frame.getByText(/^Waiting for \d\d? seconds?$/).waitFor();
+    for (const step of succeeds) world.change(step);
+    await visit.title('Paid. Thank you!');
+    await visit.close();
+  }
+});
+
+test('a phone that slept for an hour in the middle of a payment shows on waking how it ended', async () => {
+  for (const renews of [true, false]) {
+    const world = rig.flow.world({ outcome: [] });
+    const visit = await rig.visit(world, { expect: /401/ });
+    await visit.page.clock.install();
+    world.tokens.push(`dbt_${world.partner}_0`);
+    const token = renews ? {} : { fetchToken: undefined, token: world.tokens[0] };
+    await visit.start(token);
+    await pay(visit);
+    await visit.title('Your payment is on its way');
+    world.endSessions();
+    Object.assign(world.payments[0] ?? {}, succeeds[0], succeeds[1]);
+    await visit.page.clock.fastForward(3_600_000);
+    await visit.title(renews ? 'Paid. Thank you!' : 'This page has been open for a long time');
+    if (!renews) await visit.frame.getByText('a payment that you made continues').waitFor();
+    assert.equal(await visit.frame.getByText('This page closes at').count(), 0);
+    assert.equal(world.payments.length, 1);
+    await visit.close();
+  }
+});
+
+test('a platform that fails for a moment while the page opens is asked again, unseen', async () => {
+  const world = rig.flow.world({
+    plan: { exchange: (count) => (count <= 2 ? 'INTERNAL_ERROR' : undefined) },
+  });
+  const visit = await rig.visit(world, { expect: /500/ });
+  assert.equal(await visit.start(), 'mounted');
+  await visit.title('Your bill from Acme Water');
+  assert.deepEqual(values(await visit.heard(), 'error'), []);
+  await visit.close();
+});

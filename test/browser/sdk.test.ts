@@ -231,6 +231,60 @@ test('a platform that is down, or misses a file of its page, is not told as a si
   await visit.close();
 });
 
+test('a content blocker that stops one of our files or calls leaves no blank card: somebody is told, or nothing is missed', async () => {
+  const steps = async (visit: Visit, blocked: string): Promise<void> => {
+    await visit.page.route(blocked, (route) => route.abort('blockedbyclient'));
+  };
+  const expect = /ERR_BLOCKED_BY_CLIENT/;
+  // The page, its script, its style: the SDK tells the site, which has words of its own for the customer.
+  for (const [blocked, code] of [
+    ['**/flow/v1/*', 'frame_refused'],
+    ['**/flow/assets/flow-*.js', 'platform_unreachable'],
+    ['**/flow/assets/flow-*.css', 'platform_unreachable'],
+  ] as const) {
+    const visit = await rig.visit(rig.flow.world(), { expect });
+    await steps(visit, blocked);
+    assert.equal(await visit.start(), code, blocked);
+    assert.equal(await leftovers(visit.page), 0);
+    await visit.close();
+  }
+  // The text: nothing can be shown without it, and the page says so in words that are in its first bytes.
+  const mute = await rig.visit(rig.flow.world(), { expect });
+  await mute.page.clock.install();
+  await steps(mute, '**/flow/assets/words-*');
+  const mounted = mute.start({ loadTimeoutMs: 60_000 });
+  await mute.frame.locator('#late').waitFor({ state: 'attached' });
+  await until(async () => {
+    await mute.page.clock.runFor(2_000);
+    return mute.frame.locator('#late').isVisible();
+  });
+  assert.match(await mute.frame.locator('#late').innerText(), /could not be loaded in full/);
+  await mute.page.unroute('**/flow/assets/words-*');
+  await until(async () => {
+    await mute.page.clock.runFor(2_000);
+    return (await mute.frame.locator('h1').count()) > 0;
+  });
+  assert.equal(await mounted, 'mounted');
+  await mute.close();
+  // The calls: the page cannot tell a blocker from a lost network, and names both.
+  const deaf = await rig.visit(rig.flow.world(), { expect });
+  await steps(deaf, '**/v1/flow/session');
+  assert.equal(await deaf.start(), 'mounted');
+  await deaf.title('The connection is lost');
+  await deaf.frame.getByText('a content blocker may be stopping this one').waitFor();
+  await deaf.page.unroute('**/v1/flow/session');
+  await deaf.title('Your bill from Acme Water');
+  await deaf.close();
+  // The stream of a payment and the files of a receipt: polls take over, and the receipt on the screen needs no file.
+  const visit = await rig.visit(rig.flow.world(), { expect });
+  await steps(visit, '**/events');
+  await steps(visit, '**/receipt-files-*');
+  await visit.start();
+  await pay(visit);
+  await visit.frame.getByText('BP-7781').waitFor();
+  await visit.close();
+});
+
 test('a backend that is slow to give a token is called slow, and the payment starts when it comes', async () => {
   let give = (): void => {};
   const held = new Promise<undefined>((resolve) => (give = () => resolve(undefined)));

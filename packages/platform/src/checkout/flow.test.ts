@@ -521,6 +521,29 @@ test('a session is answered even when the database fails after it was stored', a
   assert.equal((await readSession(String(answer.body['session']))).payment, null);
 });
 
+test('a database that fails while a session is stored uses up none: the same token opens the next', async () => {
+  const made = await platform.token(credentials, {
+    ...tokenRequest(newAccount()),
+    email: newCustomer(),
+  });
+  const token = String(made.body['token']);
+  const rename = (from: string, to: string): Promise<unknown> =>
+    platform.database.query(`ALTER TABLE duebridge_platform.${from} RENAME TO ${to}`);
+  // The token is counted and the session stored by one statement: both or neither.
+  for (const table of ['sessions', 'tokens']) {
+    await rename(table, `${table}_away`);
+    try {
+      assertCode(await exchange(token), 'INTERNAL_ERROR');
+    } finally {
+      await rename(`${table}_away`, table);
+    }
+  }
+  const answers = await Promise.all(
+    Array.from({ length: MAX_SESSIONS_PER_TOKEN }, () => exchange(token)),
+  );
+  assert.deepEqual(new Set(answers.map(({ status }) => status)), new Set([200]));
+});
+
 test('a token opens a limited number of sessions, and open ones continue', async () => {
   const made = await platform.token(credentials, {
     ...tokenRequest(newAccount()),

@@ -234,6 +234,7 @@ export class Flow {
 
   /** A session and the bill with it, however long the network takes. */
   async start(): Promise<void> {
+    let faults = 0;
     for (let tried = false, wait = FIRST_WAIT_MS; ;) {
       try {
         const bill = await this.#open(tried ? 'expired' : 'initial');
@@ -243,8 +244,8 @@ export class Flow {
         return bill ? this.#show(bill) : await this.#showBill();
       } catch (error) {
         const failed = callError(error);
-        if (failed.wire === 'network') {
-          this.#stop('network_lost');
+        if (failed.wire === 'network' || (failed.status >= 500 && ++faults < MAX_READS)) {
+          if (failed.wire === 'network') this.#stop('network_lost');
           await this.#waiting.pause(wait);
           wait = longer(wait);
         } else if (!tried && this.canRenew && spent(failed)) {
@@ -283,8 +284,10 @@ export class Flow {
     clearTimeout(this.#warning);
     this.#apply({ type: 'session_ends', at: undefined });
     const left = Date.parse(grant.expires_at) - this.#api.now();
+    // By the clock that the customer sees, right or wrong. A timer that comes later than that has slept with the device.
+    const at = Date.now() + left;
     this.#warning = setTimeout(
-      () => this.#apply({ type: 'session_ends', at: Date.now() + Math.min(left, WARNING_MS) }),
+      () => Date.now() < at && this.#apply({ type: 'session_ends', at }),
       // A delay above the maximum of a timer would fire at once.
       Math.min(Math.max(left - WARNING_MS, 0), 2 ** 31 - 1),
     );

@@ -29,6 +29,9 @@ import './style.css';
 
 /** At most one announcement in this time, so that a screen reader can finish a sentence. */
 const ANNOUNCE_EVERY_MS = 5_000;
+/** A second press this soon, and this near, was meant for what stood there before: a double tap on "Continue" is no "Pay". */
+const DOUBLE_PRESS_MS = 700;
+const DOUBLE_PRESS_PX = 24;
 /** Without its developer tools a test page works all the same. */
 const TOOLS_TIMEOUT_MS = 2_000;
 /** Set by the build: the version of this package. */
@@ -136,6 +139,8 @@ function App(props: {
       site.send({ type: 'resize', height: Math.ceil(document.body.offsetHeight) }),
     );
     seen.observe(document.body);
+    let pressed: MouseEvent | undefined;
+    addEventListener('click', (event) => (pressed = refuseEcho(event, pressed)), true);
     // In a frame, Escape does not reach the site's dialog: the page has to pass it on.
     if (site.display === 'modal') {
       document.addEventListener('keydown', (event) => event.key === 'Escape' && flow.close());
@@ -194,6 +199,24 @@ function App(props: {
       }
     />
   );
+}
+
+/**
+ * Cancels the second press of a double press whose first one has replaced the screen. Of a mouse the browser counts the presses by
+ * itself; not every browser counts those of a finger. Returns the press to compare the next one with.
+ */
+function refuseEcho(press: MouseEvent, before: MouseEvent | undefined): MouseEvent {
+  const isEcho =
+    before !== undefined &&
+    !(before.target as Node).isConnected &&
+    // A key that presses a button counts as none.
+    press.detail > ((press as PointerEvent).pointerType === 'mouse' ? 1 : 0) &&
+    press.timeStamp - before.timeStamp < DOUBLE_PRESS_MS &&
+    Math.abs(press.clientY - before.clientY) < DOUBLE_PRESS_PX;
+  if (!isEcho) return press;
+  press.preventDefault();
+  press.stopPropagation();
+  return before;
 }
 
 interface Shown {
@@ -300,12 +323,12 @@ function progress({ screen }: State, words: Language): string {
 /** One live region for the life of the page; when several announcements come quickly, the last one wins. */
 function Announcer({ text }: { readonly text: string }): VNode {
   const [said, say] = useState('');
-  const last = useRef(0);
+  const last = useRef(-ANNOUNCE_EVERY_MS);
   useEffect(() => {
-    const wait = Math.max(0, last.current + ANNOUNCE_EVERY_MS - Date.now());
+    const wait = Math.max(0, last.current + ANNOUNCE_EVERY_MS - performance.now());
     const timer = setTimeout(() => {
       // An empty announcement needs no delay.
-      if (text !== '') last.current = Date.now();
+      if (text !== '') last.current = performance.now();
       say(text);
     }, wait);
     return () => clearTimeout(timer);

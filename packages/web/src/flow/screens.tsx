@@ -64,7 +64,8 @@ export function Review({ flow, words, screen }: Props<'review'>): VNode {
         : due < 0
           ? 'review_credit_title'
           : 'review_nothing_title';
-  const notes = reviewNotes(screen.bill, words);
+  const today = calendarDay(flow.now());
+  const notes = reviewNotes(screen.bill, words, today);
   const offer = rules?.full;
   return (
     <>
@@ -75,8 +76,8 @@ export function Review({ flow, words, screen }: Props<'review'>): VNode {
             <span>{say(due < 0 ? 'credit' : 'amount_due')}</span>
             <strong class="money">{money(Math.abs(due))}</strong>
             {due > 0 && balance?.due_date !== undefined && (
-              <span class={isPast(balance.due_date) ? 'chip late' : 'chip'}>
-                {dueText(balance.due_date, words)}
+              <span class={balance.due_date < today ? 'chip late' : 'chip'}>
+                {dueText(balance.due_date, today, words)}
               </span>
             )}
           </p>
@@ -119,7 +120,7 @@ export function Review({ flow, words, screen }: Props<'review'>): VNode {
 }
 
 /** What the customer should know before paying, the most important first. */
-function reviewNotes({ session, rules }: Bill, words: Language): string[] {
+function reviewNotes({ session, rules }: Bill, words: Language, today: string): string[] {
   const { say, money } = words;
   const biller = session.biller.name;
   const due = session.account.balance?.amount_due_in_cents;
@@ -127,10 +128,10 @@ function reviewNotes({ session, rules }: Bill, words: Language): string[] {
   const { last_paid: paid, other_payment: other } = session;
   if (other) notes.push(say('other_payment', { amount: money(other.amount_in_cents) }));
   if (paid) {
-    const day = calendarDay(new Date(paid.posted_at));
+    const day = calendarDay(Date.parse(paid.posted_at));
     const amount = money(paid.amount_in_cents);
     notes.push(
-      day === today()
+      day === today
         ? say('last_paid_today', { amount })
         : say('last_paid_on', { amount, date: words.date(day) }),
     );
@@ -145,16 +146,15 @@ function reviewNotes({ session, rules }: Bill, words: Language): string[] {
   return notes;
 }
 
-/** A calendar date against the customer's calendar. */
-const calendarDay = (at: Date): string => {
+/** The calendar date of a moment where the customer is. Today's is of the platform's clock: a device's may be wrong by days. */
+const calendarDay = (ms: number): string => {
+  const at = new Date(ms);
   const two = (part: number): string => String(part).padStart(2, '0');
   return `${at.getFullYear()}-${two(at.getMonth() + 1)}-${two(at.getDate())}`;
 };
-const today = (): string => calendarDay(new Date());
-const isPast = (day: string): boolean => day < today();
-function dueText(day: string, { say, date }: Language): string {
-  if (day === today()) return say('due_today');
-  return say(isPast(day) ? 'was_due_on' : 'due_on', { date: date(day) });
+function dueText(day: string, today: string, { say, date }: Language): string {
+  if (day === today) return say('due_today');
+  return say(day < today ? 'was_due_on' : 'due_on', { date: date(day) });
 }
 
 export function Amount({ flow, words, screen }: Props<'amount'>): VNode {
@@ -616,26 +616,24 @@ export function Left({
   );
 }
 
-/** The problems that have their own text. */
-const PROBLEM_WORDS = {
-  origin_not_allowed: ['problem_origin_not_allowed', 'problem_origin_not_allowed_text'],
-  // For the site's engineer; a customer cannot do anything about either.
-  mode_mismatch: ['problem_origin_not_allowed', 'problem_origin_not_allowed_text'],
-  token_invalid: ['problem_token_invalid', 'problem_token_invalid_text'],
-  token_slow: ['problem_token_slow', 'problem_token_slow_text'],
-  token_expired: ['problem_token_expired', 'problem_token_expired_text'],
-  account_not_found: ['problem_account_not_found', 'problem_account_not_found_text'],
-  partner_unreachable: ['problem_partner_unreachable', 'problem_partner_unreachable_text'],
-  network_lost: ['problem_network_lost', 'problem_network_lost_text'],
-  internal: ['problem_internal', 'problem_internal_text'],
-  alone: ['problem_alone', 'problem_alone_text'],
-} as const satisfies Record<string, readonly [Word, Word]>;
+/** The problems that have a title and a text of their own. */
+const PROBLEMS = [
+  'origin_not_allowed',
+  'token_invalid',
+  'token_slow',
+  'token_expired',
+  'account_not_found',
+  'partner_unreachable',
+  'network_lost',
+  'alone',
+] as const;
 
-/** The title and the text of a problem; those without their own text are `internal`. */
+/** The title and the text of a problem; those without their own are `internal`. */
 export function problemWords(code: string): readonly [Word, Word] {
-  return code in PROBLEM_WORDS
-    ? PROBLEM_WORDS[code as keyof typeof PROBLEM_WORDS]
-    : PROBLEM_WORDS.internal;
+  const known = PROBLEMS.find((one) => one === code) ?? 'internal';
+  // For the site's engineer; a customer cannot do anything about it.
+  const shown = code === 'mode_mismatch' ? 'origin_not_allowed' : known;
+  return [`problem_${shown}`, `problem_${shown}_text`];
 }
 
 export function ProblemScreen(props: {

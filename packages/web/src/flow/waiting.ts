@@ -2,10 +2,10 @@
  * Delays between retries: longer each time, and cut short when the network or the customer is back.
  */
 
-/** From 1 s to 15 s, times this. */
-const [MIN_WAIT_MS, MAX_WAIT_MS, WAIT_GROWTH] = [1_000, 15_000, 1.6];
-
-export const FIRST_WAIT_MS = MIN_WAIT_MS;
+/** The first delay; each later one is longer by the factor, up to the last. */
+export const FIRST_WAIT_MS = 1_000;
+const MAX_WAIT_MS = 15_000;
+const WAIT_GROWTH = 1.6;
 
 export function longer(wait: number): number {
   return Math.min(wait * WAIT_GROWTH, MAX_WAIT_MS);

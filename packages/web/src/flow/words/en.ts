@@ -148,7 +148,8 @@ export const en = {
   problem_partner_unreachable: 'We cannot reach {biller} right now',
   problem_partner_unreachable_text: 'You have not been charged. Please try again in a moment.',
   problem_network_lost: 'The connection is lost',
-  problem_network_lost_text: 'We are trying again. You do not need to do anything.',
+  problem_network_lost_text:
+    'We are trying again. You do not need to do anything. If other pages open, a content blocker may be stopping this one: allow it here.',
   problem_internal: 'Something went wrong on our side',
   problem_internal_text:
     'Please try again. If you already pressed the pay button, we look up that payment first, so you are not charged twice.',

@@ -150,7 +150,8 @@ export const es: Words = {
   problem_partner_unreachable_text:
     'No se le ha cobrado nada. Por favor, intente de nuevo en un momento.',
   problem_network_lost: 'Se perdió la conexión',
-  problem_network_lost_text: 'Estamos intentando de nuevo. No necesita hacer nada.',
+  problem_network_lost_text:
+    'Estamos intentando de nuevo. No necesita hacer nada. Si otras páginas se abren, es posible que un bloqueador de contenido detenga esta: permítala aquí.',
   problem_internal: 'Algo salió mal de nuestro lado',
   problem_internal_text:
     'Por favor, intente de nuevo. Si ya había presionado el botón de pagar, primero buscamos ese pago: no se le cobra dos veces.',

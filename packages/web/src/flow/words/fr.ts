@@ -154,7 +154,8 @@ export const fr: Words = {
   problem_partner_unreachable: 'Nous ne pouvons pas joindre {biller} pour le moment',
   problem_partner_unreachable_text: 'Rien ne vous a été débité. Veuillez réessayer dans un moment.',
   problem_network_lost: 'La connexion est perdue',
-  problem_network_lost_text: 'Nous réessayons. Vous n’avez rien à faire.',
+  problem_network_lost_text:
+    'Nous réessayons. Vous n’avez rien à faire. Si d’autres pages s’ouvrent, un bloqueur de contenu arrête peut-être celle-ci : autorisez-la ici.',
   problem_internal: 'Un problème est survenu de notre côté',
   problem_internal_text:
     'Veuillez réessayer. Si vous aviez appuyé sur le bouton de paiement, nous cherchons d’abord ce paiement : vous n’êtes pas débité deux fois.',

@@ -149,7 +149,8 @@ export const pt: Words = {
   problem_partner_unreachable: 'Não conseguimos falar com {biller} agora',
   problem_partner_unreachable_text: 'Nada foi cobrado. Por favor, tente de novo em instantes.',
   problem_network_lost: 'A conexão caiu',
-  problem_network_lost_text: 'Estamos tentando de novo. Você não precisa fazer nada.',
+  problem_network_lost_text:
+    'Estamos tentando de novo. Você não precisa fazer nada. Se outras páginas abrem, um bloqueador de conteúdo pode estar impedindo esta: permita-a aqui.',
   problem_internal: 'Algo deu errado do nosso lado',
   problem_internal_text:
     'Por favor, tente de novo. Se você já tinha apertado o botão de pagar, procuramos primeiro esse pagamento: você não é cobrado duas vezes.',
