@@ -141,6 +141,7 @@ test('every command of the runbook does what its section says', async () => {
     if (/payment resume|review close|bulk resume/.test(line)) {
       PAYMENT = await work.pay('refuses-1', 3_100, `refused-${Math.random()}@example.com`);
     }
+    if (line.includes('payment pause')) PAYMENT = waits;
     if (line.includes('payment withdraw')) {
       await run('duebridge platform partner pause $PARTNER --reason "test"', {
         PARTNER: 'springfield-water',

@@ -201,8 +201,7 @@ export const PAYMENT_STAGES = [
 ] as const;
 export type PaymentStage = (typeof PAYMENT_STAGES)[number];
 
-/** A payment as an operator sees it. The account is masked; the partner has the full id. */
-export const PaymentView = Type.Object({
+const paymentFields = {
   platform_payment_id: PlatformPaymentId,
   payment_id: Type.Union([Type.String(), Type.Null()]),
   platform_batch_id: PlatformBatchId,
@@ -219,8 +218,46 @@ export const PaymentView = Type.Object({
   initiated_at: Type.Union([Type.String(), Type.Null()]),
   posted_at: Type.Union([Type.String(), Type.Null()]),
   ended_at: Type.Union([instant('When the platform learned the end.'), Type.Null()]),
-});
+};
+
+/** A payment as an operator sees it. The account is masked; the partner has the full id. */
+export const PaymentView = Type.Object(paymentFields);
 export type PaymentView = Static<typeof PaymentView>;
+
+/** A payment with what is happening to it now. */
+export const ListedPayment = Type.Object({
+  ...paymentFields,
+  attempts: Type.Integer({ minimum: 0, description: 'Recorded calls to the partner.' }),
+  last_result: Type.Union([Type.String(), Type.Null()], {
+    description:
+      'Of the last call: the status that the partner gave, its error code, or why there is no answer.',
+  }),
+  next_step: Type.Union(
+    [
+      Type.Object({
+        step: Type.Enum(['submit', 'poll', 'settle']),
+        at: instant('When it is due; a partner that is down or has no budget left delays it.'),
+      }),
+      Type.Null(),
+    ],
+    { description: 'Null when nothing is due, or when another process drives the payment.' },
+  ),
+  paused: Type.Boolean({
+    description: 'Nothing is sent until an operator resumes it (decision 216).',
+  }),
+  follow_up: Type.Union(
+    [
+      Type.Object({
+        note: Type.String(),
+        marked_by: Type.String(),
+        marked_at: instant('When the note was written.'),
+      }),
+      Type.Null(),
+    ],
+    { description: 'The note of an operator who marked it for the partner to look at.' },
+  ),
+});
+export type ListedPayment = Static<typeof ListedPayment>;
 
 /** One line of a payment's audit trail (EE8). */
 export const AuditEntry = Type.Object({
@@ -232,7 +269,7 @@ export const AuditEntry = Type.Object({
 export type AuditEntry = Static<typeof AuditEntry>;
 
 export const PaymentPage = Type.Object({
-  payments: Type.Array(PaymentView),
+  payments: Type.Array(ListedPayment),
   next_cursor: Type.Union([Type.String(), Type.Null()], {
     description:
       'Null on the last page. A filter that fits few of many may give a short page, even an empty one, with more to search.',

@@ -5,7 +5,7 @@
  * A table: one schema per resource.
  */
 import { Type, type Static } from 'typebox';
-import { AuditEntry, PartnerId, PAYMENT_STAGES, PaymentView } from './admin.ts';
+import { AuditEntry, ListedPayment, PartnerId, PAYMENT_STAGES, PaymentView } from './admin.ts';
 import {
   AccountId,
   AmountInCents,
@@ -153,7 +153,7 @@ export type PendingClose = Static<typeof PendingClose>;
 
 /** Everything an operator needs to explain one payment. */
 export const PaymentDetail = Type.Object({
-  payment: PaymentView,
+  payment: ListedPayment,
   attempts: Type.Array(Attempt),
   audit: Type.Array(AuditEntry),
   pending_close: nullable(PendingClose),
@@ -183,13 +183,19 @@ export type UnmaskedAccount = Static<typeof UnmaskedAccount>;
 const day = (description: string) =>
   Type.Optional(Type.String({ format: 'date-time', description }));
 
+const cents = (description: string) =>
+  Type.Optional(Type.String({ pattern: '^[1-9][0-9]{0,10}$', description }));
+
 /** The filters of a list of payments. */
 export const PaymentFilterFields = {
   status: Type.Optional(Type.Enum([...PAYMENT_STATUSES])),
   stage: Type.Optional(Type.Enum([...PAYMENT_STAGES])),
   partner_id: Type.Optional(PartnerId),
   platform_batch_id: Type.Optional(PlatformBatchId),
-  amount_in_cents: Type.Optional(Type.String({ pattern: '^[1-9][0-9]{0,10}$' })),
+  biller_id: Type.Optional(BillerId),
+  amount_in_cents: cents('Exactly this amount.'),
+  min_amount_in_cents: cents('At least this amount.'),
+  max_amount_in_cents: cents('At most this amount.'),
   from: day('Confirmed at or after this instant.'),
   to: day('Confirmed before this instant.'),
   id: Type.Optional(
@@ -203,6 +209,20 @@ export const PaymentFilterFields = {
   overdue: Type.Optional(
     Type.Literal('true', {
       description: 'Only those that have not ended a day after they were confirmed (decision 23).',
+    }),
+  ),
+  stuck: Type.Optional(
+    Type.Literal('true', {
+      description:
+        'Only those that have been processing longer than 95 of 100 payments of their partner took (decision 215).',
+    }),
+  ),
+  paused: Type.Optional(
+    Type.Literal('true', { description: 'Only those that an operator paused (decision 216).' }),
+  ),
+  follow_up: Type.Optional(
+    Type.Literal('true', {
+      description: 'Only those that an operator marked for the partner to look at (decision 216).',
     }),
   ),
   unsettled: Type.Optional(
@@ -226,8 +246,18 @@ export const PaymentFilterFields = {
   ),
 };
 
+/** Orders of a list of payments. */
+export const PAYMENT_SORTS = ['newest', 'oldest', 'largest', 'smallest', 'attempts'] as const;
+export type PaymentSort = (typeof PAYMENT_SORTS)[number];
+const sort = Type.Optional(
+  Type.Enum([...PAYMENT_SORTS], {
+    description:
+      'Default: `newest`. `attempts`: the most called first; only with a filter that leaves few payments, such as `status=processing` or `stuck=true` (decision 215).',
+  }),
+);
+
 export const PaymentQuery = Type.Object(
-  { ...PaymentFilterFields, limit: pageLimit, cursor },
+  { ...PaymentFilterFields, sort, limit: pageLimit, cursor },
   strict,
 );
 export type PaymentQuery = Static<typeof PaymentQuery>;
@@ -238,6 +268,7 @@ export const PaymentSearch = Type.Object(
     ...PaymentFilterFields,
     account_id: Type.Optional(AccountId),
     email: Type.Optional(Type.String({ minLength: 3, maxLength: 256 })),
+    sort,
     limit: pageLimit,
     cursor,
   },
@@ -450,6 +481,15 @@ export const Overview = Type.Object({
     }),
   ),
   unsettled: Type.Integer({ minimum: 0 }),
+  paused: Type.Integer({
+    minimum: 0,
+    description: 'Payments that an operator paused (decision 216).',
+  }),
+  oldest_paused_at: nullable(instant('Since when the longest of them has been paused.')),
+  follow_ups: Type.Integer({
+    minimum: 0,
+    description: 'Payments marked for the partner to look at.',
+  }),
   open_differences: Type.Integer({ minimum: 0 }),
   partners_held: Type.Array(Type.Object({ partner_id: PartnerId, reason: Type.String() })),
   clients_ending: Type.Array(

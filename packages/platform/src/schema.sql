@@ -236,6 +236,16 @@ CREATE TABLE duebridge_platform.flows (
 
 CREATE INDEX flows_by_account ON duebridge_platform.flows USING btree (account_id, biller_id, partner_id);
 
+CREATE TABLE duebridge_platform.follow_ups (
+  platform_payment_id text NOT NULL,
+  note text NOT NULL,
+  marked_by text NOT NULL,
+  marked_at timestamp with time zone NOT NULL DEFAULT now(),
+  CONSTRAINT follow_ups_pkey PRIMARY KEY (platform_payment_id)
+);
+
+CREATE INDEX follow_ups_newest ON duebridge_platform.follow_ups USING btree (marked_at);
+
 CREATE TABLE duebridge_platform.funding_events (
   adapter text NOT NULL,
   event_id text NOT NULL,
@@ -417,7 +427,7 @@ CREATE TABLE duebridge_platform.payments (
   CONSTRAINT payments_review CHECK (((stage = 'review'::text) = (review_reason IS NOT NULL))),
   CONSTRAINT payments_settled CHECK (((settled_at IS NULL) OR (status <> 'processing'::text))),
   CONSTRAINT payments_slot CHECK (((stage = 'review'::text) = (slot IS NULL))),
-  CONSTRAINT payments_slot_check CHECK (((slot >= '-1'::integer) AND (slot <= 1023))),
+  CONSTRAINT payments_slot_check CHECK (((slot >= '-2'::integer) AND (slot <= 1023))) NOT VALID,
   CONSTRAINT payments_stage_check CHECK ((stage = ANY (ARRAY['created'::text, 'authorized'::text, 'dispatching'::text, 'accepted'::text, 'review'::text, 'ended'::text]))),
   CONSTRAINT payments_status_check CHECK ((status = ANY (ARRAY['processing'::text, 'succeeded'::text, 'failed'::text, 'canceled'::text]))),
   CONSTRAINT payments_succeeded CHECK (((status <> 'succeeded'::text) OR ((posted_at IS NOT NULL) AND (payment_id IS NOT NULL))))

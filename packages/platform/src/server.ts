@@ -297,6 +297,7 @@ async function openAll(
     operators,
     attempts,
     figures,
+    engine,
     auditChain,
     sealer,
     pepper: keyPepper,

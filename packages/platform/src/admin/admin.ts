@@ -8,11 +8,10 @@
  */
 import type { KeyObject } from 'node:crypto';
 import {
-  compileCheck,
   platformAdminRoutes as routes,
-  PlatformPaymentId,
   Refusal,
   type BulkAct,
+  type ListedPayment,
   type Mode,
   type PaymentSearch,
   type PaymentView,
@@ -29,6 +28,7 @@ import {
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import type { ClientKeys } from '../checkout/keys.ts';
 import { emailDigest } from '../checkout/secrets.ts';
+import type { Engine } from '../engine/engine.ts';
 import { OVERDUE_AFTER_MS } from '../engine/poll-schedule.ts';
 import { maskAccountId } from '../mask.ts';
 import type { PartnerClient } from '../partners/client.ts';
@@ -39,8 +39,17 @@ import { listDifferences, resolveDifference } from '../reconciliation/difference
 import { reconcileBatch, reconcileFile } from '../reconciliation/reconcile.ts';
 import type { Attempts } from '../store/attempts.ts';
 import { auditOfPayment, listAudit, note } from '../store/audit.ts';
-import { searchPayments, type PaymentFilter } from '../store/payment-search.ts';
-import { findPayment, type PaymentRow } from '../store/payments.ts';
+import { clearFollowUp, followUpsOf, markFollowUp } from '../store/follow-ups.ts';
+import { pausePayment } from '../store/pause.ts';
+import {
+  cursorOf,
+  isCursor,
+  isNarrow,
+  searchPayments,
+  type PaymentFilter,
+} from '../store/payment-search.ts';
+import { findPayment, PAUSED, type PaymentRow } from '../store/payments.ts';
+import { openUsualTimes } from '../store/usual-times.ts';
 import { resumePayment, withdrawPayment } from '../store/terminal.ts';
 import { openBulkRuns, type BulkRuns } from './bulk-runs.ts';
 import { closeReview, pendingClose } from './close-review.ts';
@@ -57,8 +66,6 @@ import { revokeAccess } from '../checkout/revoke-access.ts';
 /** Default page size: a screenful. */
 const DEFAULT_LIMIT = 50;
 
-const paymentId = compileCheck(PlatformPaymentId);
-
 /** The dependencies of the admin API. */
 export interface AdminDependencies {
   readonly database: Database;
@@ -72,6 +79,7 @@ export interface AdminDependencies {
   readonly clock: Clock;
   readonly log: Log;
   readonly figures: ReadFigures;
+  readonly engine: Pick<Engine, 'nextStepAt'>;
   readonly auditChain: AuditChain;
   /** Closing a review above this needs a second person. */
   readonly secondPersonAboveCents: number;
@@ -172,20 +180,90 @@ export function mountAdmin(app: FastifyInstance, dependencies: AdminDependencies
     return view;
   };
 
+  /** With what is happening to each now. */
+  const listed = async (payments: readonly PaymentRow[]): Promise<ListedPayment[]> => {
+    const ids = payments.map((payment) => payment.platform_payment_id);
+    const [views, summaries, followUps] = await Promise.all([
+      shown(payments),
+      attempts.summaryOf(ids),
+      followUpsOf(database, ids),
+    ]);
+    return payments.flatMap((payment, index) => {
+      const view = views[index];
+      const { attempts: count = 0, last_result = null } =
+        summaries.get(payment.platform_payment_id) ?? {};
+      if (view === undefined) return [];
+      return {
+        ...view,
+        attempts: count,
+        last_result,
+        next_step: nextStep(payment),
+        paused: payment.slot === PAUSED,
+        follow_up: followUps.get(payment.platform_payment_id) ?? null,
+      };
+    });
+  };
+  const nextStep = (payment: PaymentRow): ListedPayment['next_step'] => {
+    const isDriven =
+      payment.settled_at === null && payment.slot !== null && payment.slot !== PAUSED;
+    const at = isDriven ? dependencies.engine.nextStepAt(payment.platform_payment_id) : undefined;
+    if (at === undefined) return null;
+    switch (payment.stage) {
+      case 'created':
+      case 'authorized':
+      case 'dispatching':
+        return { step: 'submit', at };
+      case 'accepted':
+        return { step: 'poll', at };
+      case 'ended':
+        return { step: 'settle', at };
+      case 'review':
+        return null;
+    }
+  };
+
+  const usualTimes = openUsualTimes(database, clock);
+  /** Converts a query to a search filter. */
+  const toFilter = async (query: PaymentSearch): Promise<Omit<PaymentFilter, 'limit'>> => {
+    const { amount_in_cents, min_amount_in_cents, max_amount_in_cents, min_attempts, ...others } =
+      query;
+    const { overdue, stuck, paused, follow_up, unsettled, email, ...rest } = others;
+    const { limit: _limit, cursor: _cursor, ...filter } = rest;
+    return {
+      ...filter,
+      amount_in_cents: numberOf(amount_in_cents),
+      min_amount_in_cents: numberOf(min_amount_in_cents),
+      max_amount_in_cents: numberOf(max_amount_in_cents),
+      min_attempts: numberOf(min_attempts),
+      email_digest: email === undefined ? undefined : emailDigest(dependencies.pepper, email),
+      openForMs: overdue === undefined ? undefined : OVERDUE_AFTER_MS,
+      stuck: stuck === undefined ? undefined : await usualTimes(),
+      paused: paused !== undefined,
+      follow_up: follow_up !== undefined,
+      unsettled: unsettled !== undefined,
+      unwritten:
+        filter.sort === 'attempts' || min_attempts !== undefined ? attempts.unwritten() : undefined,
+    };
+  };
+
   const paymentPage = async (query: PaymentSearch) => {
     const limit = Number(query.limit ?? DEFAULT_LIMIT);
-    if (query.cursor !== undefined && !paymentId.holds(query.cursor)) throw badCursor();
+    const { sort = 'newest', cursor } = query;
+    if (cursor !== undefined && !isCursor(sort, cursor)) throw badCursor();
+    const filter = await toFilter(query);
+    if (sort === 'attempts' && !isNarrow(filter)) throw tooManyToSort();
     // Read one row more than requested: it shows whether there is another page.
     const { rows, searched_to } = await searchPayments(database, {
-      ...toFilter(query, dependencies.pepper),
-      cursor: query.cursor,
+      ...filter,
+      cursor,
       limit: limit + 1,
     });
     const page = rows.slice(0, limit);
+    const last = page.at(-1);
     return {
-      payments: await shown(page),
+      payments: await listed(page),
       next_cursor:
-        rows.length > limit ? (page.at(-1)?.platform_payment_id ?? null) : (searched_to ?? null),
+        rows.length > limit && last !== undefined ? cursorOf(sort, last) : (searched_to ?? null),
     };
   };
   serve(routes.list_payments, ({ query }) => paymentPage(query));
@@ -209,7 +287,7 @@ export function mountAdmin(app: FastifyInstance, dependencies: AdminDependencies
       event: 'payments_exported',
       detail: { format, unmasked: unmasked ?? 'false', ...filter },
     });
-    const stream = exportPayments(database, toFilter(filter, dependencies.pepper), {
+    const stream = exportPayments(database, await toFilter(filter), {
       format,
       unmasked: unmasked !== undefined,
       view: shown,
@@ -232,7 +310,9 @@ export function mountAdmin(app: FastifyInstance, dependencies: AdminDependencies
       registry.get(payment.partner_id),
     ]);
     const partner_held = payment.status === 'processing' ? (partner?.pause_reason ?? null) : null;
-    return { payment: await showOne(payment), attempts: tried, audit, pending_close, partner_held };
+    const [view] = await listed([payment]);
+    if (view === undefined) throw new Error('a payment has no view');
+    return { payment: view, attempts: tried, audit, pending_close, partner_held };
   });
   serve(routes.unmask_payment, async ({ params, body, request }) => {
     const payment = await findPayment(database, params.platform_payment_id);
@@ -254,6 +334,20 @@ export function mountAdmin(app: FastifyInstance, dependencies: AdminDependencies
       await resumePayment(database, params.platform_payment_id, body.reason, who(request).actor),
     ),
   );
+  serve(routes.pause_payment, async ({ params, body, request }) =>
+    showOne(
+      await pausePayment(database, params.platform_payment_id, body.reason, who(request).actor),
+    ),
+  );
+  for (const [route, change] of [
+    [routes.mark_follow_up, markFollowUp],
+    [routes.clear_follow_up, clearFollowUp],
+  ] as const) {
+    serve(route, async ({ params, body, request }) => {
+      const marking = { ...params, reason: body.reason, actor: who(request).actor };
+      return showOne(await database.transaction((tx) => change(tx, marking)));
+    });
+  }
   serve(routes.poll_payment, ({ params, body, request }) =>
     pollNow(dependencies, params.platform_payment_id, body.reason, who(request).actor),
   );
@@ -324,7 +418,7 @@ export function mountAdmin(app: FastifyInstance, dependencies: AdminDependencies
         ],
       });
     }
-    const chosen = platform_payment_ids ?? toFilter(filter ?? {}, dependencies.pepper);
+    const chosen = platform_payment_ids ?? (await toFilter(filter ?? {}));
     return bulkRuns.plan(act, chosen, who(request).actor);
   });
   serve(routes.list_bulk_runs, async () => ({ runs: await bulkRuns.list() }));
@@ -424,18 +518,20 @@ function auditCursor(text: string): { at: string; audit_id: string } {
   return { at, audit_id };
 }
 
-/** Converts a query to a search filter. */
-function toFilter(query: PaymentSearch, pepper: KeyObject): Omit<PaymentFilter, 'limit'> {
-  const { overdue, unsettled, amount_in_cents, min_attempts, email, ...rest } = query;
-  const { limit: _limit, cursor: _cursor, ...filter } = rest;
-  return {
-    ...filter,
-    amount_in_cents: amount_in_cents === undefined ? undefined : Number(amount_in_cents),
-    min_attempts: min_attempts === undefined ? undefined : Number(min_attempts),
-    email_digest: email === undefined ? undefined : emailDigest(pepper, email),
-    openForMs: overdue === undefined ? undefined : OVERDUE_AFTER_MS,
-    unsettled: unsettled !== undefined,
-  };
+function tooManyToSort(): Refusal {
+  return new Refusal('INVALID_REQUEST', {
+    details: [
+      {
+        path: 'sort',
+        problem:
+          'attempts needs a filter that leaves few payments, such as status=processing, stuck=true or stage=review',
+      },
+    ],
+  });
+}
+
+function numberOf(text: string | undefined): number | undefined {
+  return text === undefined ? undefined : Number(text);
 }
 
 /** A payment as an operator sees it. */

@@ -6,6 +6,7 @@ import type { Figures, FigureQuery, Overview } from '@duebridge/contract';
 import { sql, type Clock, type Database, type Log, type Metrics } from '@duebridge/runtime';
 import { OVERDUE_AFTER_MS } from '../engine/poll-schedule.ts';
 import { firstIdAt } from '../payment-id.ts';
+import { PAUSED } from '../store/payments.ts';
 
 /**
  * Open reviews by reason. The partner's own code is cut off, because it may be any text and a metric's label needs a bounded set.
@@ -28,6 +29,23 @@ const reviewsStatement = sql(
    )
    SELECT regexp_replace(h.review_reason, '^(rejected_[0-9]+).*', '\\1') AS reason, count(*)::int AS count, min(s.at) AS oldest_at
      FROM held h LEFT JOIN since s USING (platform_payment_id) GROUP BY 1 ORDER BY 2 DESC, 1`,
+);
+const pausedStatement = sql(
+  'overview_paused',
+  `WITH held AS MATERIALIZED (
+     SELECT p.platform_payment_id FROM duebridge_platform.payments p WHERE p.settled_at IS NULL AND p.slot = ${PAUSED}
+   ), since AS MATERIALIZED (
+     SELECT a.platform_payment_id, max(a.at) AS at FROM duebridge_platform.audit a
+      WHERE a.platform_payment_id = ANY (ARRAY(SELECT platform_payment_id FROM held)) AND a.event = 'payment_paused'
+      GROUP BY 1
+   )
+   SELECT count(*)::int AS paused, min(s.at) AS oldest_paused_at FROM held h LEFT JOIN since s USING (platform_payment_id)`,
+);
+type Paused = Pick<Overview, 'paused' | 'oldest_paused_at'>;
+const nonePaused: Paused = { paused: 0, oldest_paused_at: null };
+const followUpsStatement = sql(
+  'overview_follow_ups',
+  `SELECT count(*)::int AS count FROM duebridge_platform.follow_ups`,
 );
 const flightStatement = sql(
   'overview_flight',
@@ -104,6 +122,8 @@ export async function overview(database: Database): Promise<Overview> {
   const [
     reviews,
     [flight = noFlight],
+    [paused = nonePaused],
+    [followUps],
     [differences],
     partners_held,
     clients_ending,
@@ -111,6 +131,8 @@ export async function overview(database: Database): Promise<Overview> {
   ] = await Promise.all([
     database.query<Reviews>(reviewsStatement),
     database.query<Flight>(flightStatement, [OVERDUE_AFTER_MS]),
+    database.query<Paused>(pausedStatement),
+    database.query<{ count: number }>(followUpsStatement),
     database.query<{ count: number }>(openDifferencesStatement),
     database.query<{ partner_id: string; reason: string }>(heldStatement),
     database.query<Ending>(endingStatement),
@@ -119,6 +141,8 @@ export async function overview(database: Database): Promise<Overview> {
   const { oldest_unsettled_at: _age, ...counts } = flight;
   return {
     ...counts,
+    ...paused,
+    follow_ups: followUps?.count ?? 0,
     reviews,
     open_differences: differences?.count ?? 0,
     partners_held,
@@ -273,6 +297,8 @@ export async function keepGauges(options: {
   );
   let unsettled = 0;
   let unsettledAge = 0;
+  let paused = 0;
+  let pausedAge = 0;
   let differences = 0;
   metrics.gauge(
     'duebridge_unsettled',
@@ -285,6 +311,18 @@ export async function keepGauges(options: {
     'Time since when the oldest ended payment has been waiting for its funds',
     [],
     () => unsettledAge,
+  );
+  metrics.gauge(
+    'duebridge_paused',
+    'Payments that an operator paused: nothing is sent for them',
+    [],
+    () => paused,
+  );
+  metrics.gauge(
+    'duebridge_paused_oldest_seconds',
+    'Time since when the longest paused payment has been paused',
+    [],
+    () => pausedAge,
   );
   metrics.gauge(
     'duebridge_open_differences',
@@ -308,13 +346,15 @@ export async function keepGauges(options: {
   const warned = new Set<string>();
   while (!signal.aborted) {
     try {
-      const [rows, [flight = noFlight], [open], ends, operatorEnds] = await Promise.all([
-        database.query<Reviews>(reviewsStatement),
-        database.query<Flight>(flightStatement, [OVERDUE_AFTER_MS]),
-        database.query<{ count: number }>(openDifferencesStatement),
-        database.query<{ partner_id: string; clients: number }>(endingCountStatement),
-        database.query<OperatorEnding>(operatorsEndingStatement),
-      ]);
+      const [rows, [flight = noFlight], [held = nonePaused], [open], ends, operatorEnds] =
+        await Promise.all([
+          database.query<Reviews>(reviewsStatement),
+          database.query<Flight>(flightStatement, [OVERDUE_AFTER_MS]),
+          database.query<Paused>(pausedStatement),
+          database.query<{ count: number }>(openDifferencesStatement),
+          database.query<{ partner_id: string; clients: number }>(endingCountStatement),
+          database.query<OperatorEnding>(operatorsEndingStatement),
+        ]);
       const age = (at: string | null): number =>
         at === null ? 0 : Math.max(0, (clock.now() - Date.parse(at)) / 1_000);
       // A reason without reviews is set to zero; a missing label would read as "no data".
@@ -335,6 +375,8 @@ export async function keepGauges(options: {
       operatorsEnding = operatorEnds.length;
       unsettled = flight.unsettled;
       unsettledAge = age(flight.oldest_unsettled_at);
+      paused = held.paused;
+      pausedAge = age(held.oldest_paused_at);
       differences = open?.count ?? 0;
       // Read the week in advance, so that the first person who opens it does not wait.
       await figures({ range: '7d' }, clock.now());

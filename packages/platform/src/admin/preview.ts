@@ -7,8 +7,8 @@
 import type { BulkAct, BulkPreview } from '@duebridge/contract';
 import type { Database } from '@duebridge/runtime';
 import { NOT_REFUSED_BY_PARTNER } from '../engine/review.ts';
-import { findPayments, type PaymentRow } from '../store/payments.ts';
-import { NOT_IN_REVIEW, TOO_LATE_TO_WITHDRAW } from '../store/terminal.ts';
+import { findPayments, PAUSED, type PaymentRow } from '../store/payments.ts';
+import { NOT_IN_REVIEW, NOT_WAITING, TOO_LATE_TO_WITHDRAW } from '../store/terminal.ts';
 import { pendingClose } from './close-review.ts';
 import { NOTHING_SENT } from './poll-now.ts';
 
@@ -55,7 +55,8 @@ export async function previewActs<View>(
     const { stage, status } = payment;
     switch (act) {
       case 'resume':
-        return stage === 'review' ? does('Sends the same PUT again') : refused(NOT_IN_REVIEW);
+        if (payment.slot === PAUSED) return does('Ends its pause: it is driven again');
+        return stage === 'review' ? does('Sends the same PUT again') : refused(NOT_WAITING);
       case 'withdraw':
         return status === 'processing' && (stage === 'created' || stage === 'authorized')
           ? does('Cancels it: nothing was sent to the partner')

@@ -7,7 +7,7 @@ import type { AddressInfo } from 'node:net';
 import path from 'node:path';
 import { text } from 'node:stream/consumers';
 import test, { after } from 'node:test';
-import type { AuditVerification, BulkRun, BulkRunDetail } from '@duebridge/contract';
+import type { AuditVerification, BulkRun, BulkRunDetail, PaymentPage } from '@duebridge/contract';
 import { CommandError, verifyAudit, type Terminal } from '@duebridge/runtime/cli';
 import type { Command } from 'commander';
 import { bearer, startTestPartner, startTestPlatform } from '../checkout/testing.ts';
@@ -79,6 +79,69 @@ test('"I paid yesterday, account a1, $25" is answered with one command, and its 
   ]) {
     await assert.rejects(run(words), { exitCode: 3 });
   }
+});
+
+test('what waits is listed by how long, how much and how often, paused, marked and resumed', async () => {
+  const { session } = await platform.session(credentials, 'a3', 'waits@example.com');
+  const made = await platform.call('POST', '/v1/flow/payments', {
+    headers: bearer(session),
+    body: { amount_in_cents: 91_700, funding_method: 'sandbox_bank' },
+  });
+  const id = String(made.body['platform_payment_id']);
+  const listed = async (...words: string[]): Promise<string[]> => {
+    const page = await json<PaymentPage>(['payments', ...words]);
+    return page.payments.map((one) => one.platform_payment_id);
+  };
+  await eventually('it is accepted', async () =>
+    (await listed('--stage', 'accepted')).includes(id),
+  );
+  assert.deepEqual(await listed('--min-amount', '900', '--max-amount', '918.00'), [id]);
+  assert.equal((await listed('--sort', 'largest'))[0], id);
+  assert.ok((await listed('--sort', 'attempts', '--status', 'processing')).includes(id));
+  assert.ok((await listed('--biller', 'water', '--sort', 'oldest')).includes(id));
+  await assert.rejects(run(['payments', '--sort', 'attempts']), /leaves few payments/);
+  await assert.rejects(run(['payments', '--min-amount', 'much']), { exitCode: 3 });
+  assert.match(await run(['payments', '--id', id]), / poll at 20\d\d-/);
+  // Nothing is known of this partner's times: younger than a quarter of an hour is not stuck.
+  assert.deepEqual(await listed('--stuck', '--id', id), []);
+
+  await run(['operator', 'add', '--id', 'olaf', '--name', 'Olaf', '--role', 'operator']);
+  const { operator_key } = await json<{ operator_key: string }>(['operator', 'key', 'olaf']);
+  await run(['operator', 'add', '--id', 'vera', '--name', 'Vera', '--role', 'viewer']);
+  const viewer = await json<{ operator_key: string }>(['operator', 'key', 'vera']);
+  const said = ['--reason', 'they ask us to wait'];
+  for (const words of [['pause'], ['follow-up'], ['follow-up', '--clear']]) {
+    await assert.rejects(run(['payment', ...words, id, ...said], viewer.operator_key), /role/);
+  }
+  await run(['payment', 'pause', id, ...said], operator_key);
+  assert.deepEqual(await listed('--paused'), [id]);
+  await run(['payment', 'follow-up', id, '--reason', 'ticket 7 at the partner'], operator_key);
+  assert.deepEqual(await listed('--follow-up'), [id]);
+  const story = await run(['payment', 'show', id]);
+  assert.match(story, /It is paused: nothing is sent/);
+  assert.match(story, /olaf marked it for the partner to look at: ticket 7 at the partner/);
+  const { body: whole } = await platform.admin('GET', '/admin/v1/overview');
+  assert.deepEqual([whole['paused'], whole['follow_ups']], [1, 1]);
+  assert.ok(Date.parse(String(whole['oldest_paused_at'])) > Date.now() - 600_000);
+  await assert.rejects(run(['payment', 'pause', id, ...said]), /paused already/);
+  await run(['payment', 'follow-up', id, '--clear', '--reason', 'answered'], operator_key);
+  await assert.rejects(run(['payment', 'follow-up', id, '--clear', ...said]), /not marked/);
+  await run(['payment', 'resume', id, '--reason', 'they are done'], operator_key);
+  assert.deepEqual([await listed('--paused'), await listed('--follow-up')], [[], []]);
+  const { entries } = await json<{
+    entries: { actor: string; event: string; detail: { reason?: string } }[];
+  }>(['audit', '--payment', id]);
+  assert.deepEqual(
+    entries
+      .filter(({ actor }) => actor === 'olaf')
+      .map(({ event, detail }) => [event, detail.reason]),
+    [
+      ['payment_resumed', 'they are done'],
+      ['follow_up_cleared', 'answered'],
+      ['follow_up_marked', 'ticket 7 at the partner'],
+      ['payment_paused', 'they ask us to wait'],
+    ],
+  );
 });
 
 test('an export opens in a spreadsheet and in a program, masked unless an admin asks otherwise', async () => {

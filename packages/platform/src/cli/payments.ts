@@ -1,7 +1,9 @@
 import {
+  PAYMENT_SORTS,
   PAYMENT_STAGES,
   PAYMENT_STATUSES,
   type Attempt,
+  type ListedPayment,
   type PartnerAnswer,
   type PaymentDetail,
   type PaymentStage,
@@ -29,11 +31,17 @@ export interface FilterOptions {
   stage?: string;
   partner?: string;
   batch?: string;
+  biller?: string;
   amount?: string;
+  minAmount?: string;
+  maxAmount?: string;
   from?: string;
   to?: string;
   id?: string;
   overdue?: true;
+  stuck?: true;
+  paused?: true;
+  followUp?: true;
   unsettled?: true;
   failureReason?: string;
   attempts?: string;
@@ -42,6 +50,7 @@ export interface FilterOptions {
 interface PaymentsOptions extends FilterOptions {
   account?: string;
   email?: string;
+  sort?: string;
   limit?: string;
   cursor?: string;
   json?: true;
@@ -54,11 +63,17 @@ export function withFilters(command: Command): Command {
     .addOption(new Option('--stage <stage>', 'at this stage').choices(PAYMENT_STAGES))
     .option('--partner <id>', 'of one partner')
     .option('--batch <id>', 'of one batch')
+    .option('--biller <id>', 'of one biller')
     .option('--amount <dollars>', 'of this amount, such as 25 or 25.00')
+    .option('--min-amount <dollars>', 'of at least this amount')
+    .option('--max-amount <dollars>', 'of at most this amount')
     .option('--from <day or time>', 'confirmed at or after; a day such as 2026-03-21 is a UTC day')
     .option('--to <day or time>', 'confirmed before; a day counts with all its hours')
     .option('--id <id>', 'with this id: the platform’s, the partner’s, a batch’s or a session’s')
     .option('--overdue', 'not ended a day after it was confirmed: needs a look')
+    .option('--stuck', 'processing longer than payments of their partner usually take')
+    .option('--paused', 'paused by an operator')
+    .option('--follow-up', 'marked for the partner to look at')
     .option('--unsettled', 'ended, and the funds are neither captured nor released')
     .option(
       '--failure-reason <words>',
@@ -74,11 +89,17 @@ export function filterOf(options: FilterOptions): Record<string, string | undefi
     stage: options.stage,
     partner_id: options.partner,
     platform_batch_id: options.batch,
-    amount_in_cents: options.amount === undefined ? undefined : cents(options.amount),
+    biller_id: options.biller,
+    amount_in_cents: cents('--amount', options.amount),
+    min_amount_in_cents: cents('--min-amount', options.minAmount),
+    max_amount_in_cents: cents('--max-amount', options.maxAmount),
     from: options.from === undefined ? undefined : instant(options.from, false),
     to: options.to === undefined ? undefined : instant(options.to, true),
     id: options.id,
     overdue: options.overdue === true ? 'true' : undefined,
+    stuck: options.stuck === true ? 'true' : undefined,
+    paused: options.paused === true ? 'true' : undefined,
+    follow_up: options.followUp === true ? 'true' : undefined,
     unsettled: options.unsettled === true ? 'true' : undefined,
     failure_reason: options.failureReason,
     min_attempts: options.attempts === undefined ? undefined : atLeast(options.attempts),
@@ -96,11 +117,12 @@ function atLeast(text: string): string {
 }
 
 /** Parses a dollar amount as people write it into cents, without binary fractions. */
-function cents(text: string): string {
+function cents(option: string, text: string | undefined): string | undefined {
+  if (text === undefined) return undefined;
   const match = /^\$?(\d{1,9})(?:\.(\d{2}))?$/.exec(text.replaceAll(',', ''));
   if (match === null) {
     throw new CommandError(
-      `--amount ${text} is not an amount: give dollars, such as 25 or 25.00`,
+      `${option} ${text} is not an amount: give dollars, such as 25 or 25.00`,
       exitCodes.usage,
     );
   }
@@ -125,11 +147,19 @@ export function addPayments(command: Command, terminal: Terminal): void {
   withFilters(
     command
       .command('payments')
-      .description('list payments, newest first, or read one with its attempts and audit trail')
+      .description(
+        'list payments, newest first unless sorted, or read one with its attempts and audit trail',
+      )
       .argument('[platform_payment_id]', 'one payment'),
   )
     .option('--account <account_id>', 'of one account; the audit keeps that you searched')
     .option('--email <address>', 'of one person; the audit keeps that you searched')
+    .addOption(
+      new Option(
+        '--sort <order>',
+        'attempts: the most called first, with a filter that leaves few payments, such as --status processing',
+      ).choices(PAYMENT_SORTS),
+    )
     .option('--limit <n>', 'maximum number of rows (default 50)')
     .option('--cursor <cursor>', 'continue from the next_cursor of the previous page')
     .addOption(jsonOption())
@@ -138,8 +168,8 @@ export function addPayments(command: Command, terminal: Terminal): void {
         await showPayment(terminal, id, options);
         return;
       }
-      const { limit, cursor, account, email } = options;
-      const filter = { ...filterOf(options), limit, cursor };
+      const { sort, limit, cursor, account, email } = options;
+      const filter = { ...filterOf(options), sort, limit, cursor };
       const personal = { account_id: account, email };
       // Values that identify a person or an account are not put into a URL.
       const page =
@@ -153,7 +183,7 @@ export function addPayments(command: Command, terminal: Terminal): void {
             );
       print(terminal, options, page, () => {
         const more = page.next_cursor === null ? '' : `\nMore: --cursor ${page.next_cursor}`;
-        return paymentTable(page.payments) + more;
+        return listTable(page.payments) + more;
       });
     });
 
@@ -210,7 +240,8 @@ export function addPayments(command: Command, terminal: Terminal): void {
       );
     });
   for (const [verb, description] of [
-    ['resume', 'take a payment out of review: the same id and bytes are sent again'],
+    ['resume', 'take a payment out of review, which sends the same PUT again, or end its pause'],
+    ['pause', 'send nothing more for a payment until it is resumed'],
     ['withdraw', 'cancel a payment that cannot have left yet'],
   ] as const) {
     payment
@@ -226,6 +257,25 @@ export function addPayments(command: Command, terminal: Terminal): void {
         print(terminal, options, view, () => paymentTable([view]));
       });
   }
+  payment
+    .command('follow-up')
+    .description('mark a payment for the partner to look at, or clear the mark')
+    .argument('<platform_payment_id>')
+    .requiredOption(
+      '--reason <text>',
+      'the note, or with --clear what came of it; kept in the audit',
+    )
+    .option('--clear', 'clear the mark')
+    .addOption(jsonOption())
+    .action(async (id: string, options: { reason: string; clear?: true; json?: true }) => {
+      const { reason } = options;
+      const path =
+        options.clear === true
+          ? adminPath`payments/${id}/follow-up/clear`
+          : adminPath`payments/${id}/follow-up`;
+      const view = await ask<PaymentView>(terminal, 'POST', path, { reason });
+      print(terminal, options, view, () => paymentTable([view]));
+    });
   payment
     .command('poll')
     .description('ask the partner for the status of a payment now; changes nothing')
@@ -258,6 +308,45 @@ export function paymentTable(payments: readonly PaymentView[]): string {
   );
 }
 
+/** A list with what is happening to each payment now. */
+function listTable(payments: readonly ListedPayment[]): string {
+  return table(
+    [
+      'PAYMENT',
+      'STATUS',
+      'STAGE',
+      'PARTNER',
+      'MODE',
+      'ACCOUNT',
+      'CENTS',
+      'CREATED',
+      'CALLS',
+      'NEXT',
+      'REASON',
+      'FOLLOW-UP',
+    ],
+    payments.map((one) => [
+      one.platform_payment_id,
+      one.status,
+      one.stage,
+      one.partner_id,
+      one.mode,
+      one.masked_account_id,
+      String(one.amount_in_cents),
+      one.created_at,
+      String(one.attempts),
+      nextOf(one),
+      one.review_reason ?? one.failure_reason ?? '-',
+      one.follow_up?.note ?? '-',
+    ]),
+  );
+}
+
+function nextOf({ paused, next_step }: ListedPayment): string {
+  if (paused) return 'paused';
+  return next_step === null ? '-' : `${next_step.step} at ${next_step.at}`;
+}
+
 async function showPayment(
   terminal: Terminal,
   id: string,
@@ -269,8 +358,16 @@ async function showPayment(
 
 function describePayment(detail: PaymentDetail): string {
   const { payment, attempts, audit, pending_close, partner_held } = detail;
-  const facts = Object.entries(payment).map(([name, value]) => [name, String(value ?? '-')]);
+  const { next_step: _next, follow_up, ...shown } = payment;
+  const facts = Object.entries({ ...shown, next_step: nextOf(payment) }).map(([name, value]) => [
+    name,
+    String(value ?? '-'),
+  ]);
   const waiting = [
+    ...(payment.paused ? ['It is paused: nothing is sent until an operator resumes it.'] : []),
+    ...(follow_up === null
+      ? []
+      : [`${follow_up.marked_by} marked it for the partner to look at: ${follow_up.note}`]),
     ...(partner_held === null
       ? []
       : [`It waits, because nothing is sent to ${payment.partner_id}: ${partner_held}`]),

@@ -135,6 +135,11 @@ export class Dispatcher {
     return this.#payments.has(platform_payment_id);
   }
 
+  /** When the next step of a payment is due, in monotonic milliseconds; undefined for one that is not driven here. */
+  dueAt(platform_payment_id: string): number | undefined {
+    return this.#payments.dueAt(platform_payment_id);
+  }
+
   /** Age of the oldest payment, and how many stand on the operator's list for their age (decision 23). */
   ages(): { readonly oldestSeconds: number; readonly overdue: number } {
     const now = this.#options.clock.now();
@@ -199,9 +204,14 @@ export class Dispatcher {
 
   /** Restarts from a row that an operator changed, because its state in memory is out of date. */
   replace(row: LoadedRow, delayMs: number): void {
-    const known = this.#payments.removeById(row.platform_payment_id);
-    if (known !== undefined) this.#forgot(known);
+    this.dropById(row.platform_payment_id);
     this.add(row, delayMs);
+  }
+
+  /** Stops driving a payment. The fence refuses the write of a step that is under way. */
+  dropById(platform_payment_id: string): void {
+    const known = this.#payments.removeById(platform_payment_id);
+    if (known !== undefined) this.#forgot(known);
   }
 
   /** Payments of a slot in memory. */

@@ -18,6 +18,7 @@ import {
 } from './testing.ts';
 import { createPartnerClient } from '../partners/client.ts';
 import { openPartnerRegistry } from '../partners/registry.ts';
+import { pausePayment } from '../store/pause.ts';
 import { advance, ARRIVALS, type PaymentRow } from '../store/payments.ts';
 import { endPayments, resumePayment, settlePayments, withdrawPayment } from '../store/terminal.ts';
 import { auditOfPayment } from '../store/audit.ts';
@@ -485,6 +486,38 @@ test('nothing is sent to a paused partner; its payments can be withdrawn until i
     withdrawPayment(rig.database, 'no-such-payment', 'gone', 'operator'),
     (error) => error instanceof Refusal && error.code === 'PAYMENT_NOT_FOUND',
   );
+});
+
+test('an operator pauses one payment: nothing more is sent for it, others go on, and resumed it ends as ever [PL8]', async (t) => {
+  const rig = await engineRig(t);
+  const partner = await scriptedPartner(t);
+  partner.pollsToEnd = Number.POSITIVE_INFINITY;
+  await rig.register('acme', partner.url);
+  const engine = rig.engine({ options: { pollMs: 1 } });
+  await engine.start();
+  const { platform_payment_id: paused } = await rig.pay(engine, 'acme');
+  const { platform_payment_id: other } = await rig.pay(engine, 'acme');
+  const callsFor = (id: string): number =>
+    partner.seen.filter(({ path }) => path.includes(id)).length;
+  await eventually('both are polled', () => callsFor(paused) > 2 && callsFor(other) > 2);
+  assert.ok(Date.parse(engine.nextStepAt(paused) ?? '') > 0, 'its next step is known');
+  await pausePayment(rig.database, paused, 'the partner looks at it', 'ada');
+  await engine.tick();
+  await eventually('it is dropped', () => engine.nextStepAt(paused) === undefined);
+  // A poll that was under way may still arrive; after the other's next polls, none does.
+  const soon = callsFor(other);
+  await eventually('the other is polled', () => callsFor(other) > soon + 1);
+  const [before, others] = [callsFor(paused), callsFor(other)];
+  await engine.tick();
+  await eventually('the other goes on', () => callsFor(other) > others + 2);
+  assert.equal(callsFor(paused), before, 'nothing was sent for it');
+  await resumePayment(rig.database, paused, 'they found it', 'ada');
+  partner.pollsToEnd = 1;
+  await engine.tick();
+  for (const id of [paused, other]) {
+    assert.equal((await rig.until(id, settled)).status, 'succeeded');
+  }
+  assert.equal(partner.created.length, 2, 'each was created once');
 });
 
 test('a withdrawal and the first put exclude each other, whichever comes first', async (t) => {

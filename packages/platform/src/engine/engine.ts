@@ -73,6 +73,11 @@ export interface Engine {
    * whichever worker drives it. Returns the function that unsubscribes. Read the row once after subscribing.
    */
   watch(platform_payment_id: string, changed: (payment: PaymentRow) => void): () => void;
+  /**
+   * When the next step of a payment is due, as ISO 8601; undefined for one that this process does not drive. The step may start later:
+   * when its partner is paused, down, or has no budget left.
+   */
+  nextStepAt(platform_payment_id: string): string | undefined;
   /** Whether the engine works, for readiness (LV2). */
   readonly health: EngineHealth;
   /** Runs one round now: heartbeat, slots, shares, watched payments of other workers, closing of batches. Resolves when it is done. */
@@ -266,6 +271,14 @@ class RunningEngine implements Engine {
       this.#watchers.delete(platform_payment_id);
       this.#notified.delete(platform_payment_id);
     };
+  }
+
+  nextStepAt(platform_payment_id: string): string | undefined {
+    const { clock } = this.#options;
+    const due = this.#worker?.dueAt(platform_payment_id);
+    return due === undefined
+      ? undefined
+      : new Date(clock.now() + due - clock.monotonic()).toISOString();
   }
 
   async tick(): Promise<void> {

@@ -41,6 +41,14 @@ export class HeldPayments {
     );
   }
 
+  /** When the next step of a payment is due; undefined for one that is not in here. */
+  dueAt(platform_payment_id: string): number | undefined {
+    const object = this.#objects.get(platform_payment_id);
+    if (object !== undefined) return object.at;
+    const record = this.#waiting.find(platform_payment_id);
+    return record === undefined ? undefined : this.#waiting.atOf(record);
+  }
+
   /** Adds a payment that is not in here yet. */
   add(payment: ActivePayment): void {
     this.#objects.set(payment.platform_payment_id, payment);

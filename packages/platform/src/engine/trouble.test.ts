@@ -21,6 +21,7 @@ import {
   type Database,
 } from '@duebridge/runtime';
 import { parse } from 'yaml';
+import { pausePayment } from '../store/pause.ts';
 import { keepGauges, openFigures, overview } from '../admin/overview.ts';
 import { sandboxFunding } from '../funding.ts';
 import { createPartnerClient } from '../partners/client.ts';
@@ -198,22 +199,30 @@ function tests(): void {
       [[platform_payment_id, 'succeeded']],
     );
     assert.equal((await overview(rig.database)).unsettled, 1);
+    // Another that waits only because an operator paused it.
+    await rig.register('nowhere', 'http://127.0.0.1:9');
+    const { platform_payment_id: paused } = await rig.pay(engine, 'nowhere');
+    await pausePayment(rig.database, paused, 'they look at it', 'ada');
 
-    // The gauges, a quarter of an hour later by the clock that reads them.
+    // The gauges, an hour later by the clock that reads them.
     const metrics = createMetrics();
     const over = new AbortController();
     const gauges = keepGauges({
       database: rig.database,
       metrics,
       figures: openFigures(rig.database),
-      clock: { ...systemClock, now: () => Date.now() + 16 * 60_000 },
+      clock: { ...systemClock, now: () => Date.now() + 61 * 60_000 },
       log,
       signal: over.signal,
     });
     const figure = async (name: string): Promise<number> =>
       Number(new RegExp(`^${name} (.*)$`, 'm').exec(await metrics.text())?.[1]);
     await eventually('the gauge is read', async () => (await figure('duebridge_unsettled')) === 1);
-    const age = await figure('duebridge_unsettled_oldest_seconds');
+    assert.equal(await figure('duebridge_paused'), 1);
+    const ages = {
+      duebridge_unsettled_oldest_seconds: await figure('duebridge_unsettled_oldest_seconds'),
+      duebridge_paused_oldest_seconds: await figure('duebridge_paused_oldest_seconds'),
+    };
     over.abort();
     await gauges;
     const rules = parse(
@@ -222,14 +231,14 @@ function tests(): void {
         'utf8',
       ),
     ) as { groups: { rules: { alert?: string; expr: string; labels?: { severity: string } }[] }[] };
-    const alert = rules.groups
-      .flatMap((group) => group.rules)
-      .find((rule) => rule.expr.includes('duebridge_unsettled_oldest_seconds'));
-    const limit = Number(
-      /^max\(duebridge_unsettled_oldest_seconds\) > (\d+)$/.exec(alert?.expr ?? '')?.[1],
-    );
-    assert.ok(age > limit, `an age of ${age} s against ${alert?.expr}`);
-    assert.equal(alert?.labels?.severity, 'page');
+    for (const [metric, age] of Object.entries(ages)) {
+      const alert = rules.groups
+        .flatMap((group) => group.rules)
+        .find((rule) => rule.expr.includes(metric));
+      const limit = Number(/^max\(\w+\) > (\d+)$/.exec(alert?.expr ?? '')?.[1]);
+      assert.ok(age > limit, `an age of ${age} s against ${alert?.expr}`);
+      assert.equal(alert?.labels?.severity, metric.includes('paused') ? 'ticket' : 'page');
+    }
 
     isBroken = false;
     await rig.until(platform_payment_id, settled);

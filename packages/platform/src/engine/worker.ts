@@ -11,6 +11,7 @@
  */
 import type { FundingOrder } from '../funding.ts';
 import type { Partner } from '../partners/registry.ts';
+import { pausedPayments } from '../store/pause.ts';
 import { ARRIVALS, type NewPlace, type PaymentRow } from '../store/payments.ts';
 import type { ActivePayment } from './active-payment.ts';
 import { Dispatcher } from './dispatcher.ts';
@@ -128,6 +129,11 @@ export class Worker {
     return this.#dispatcher.has(platform_payment_id);
   }
 
+  /** When the next step of a payment is due, in monotonic milliseconds; undefined for one that this worker does not drive. */
+  dueAt(platform_payment_id: string): number | undefined {
+    return this.#dispatcher.dueAt(platform_payment_id);
+  }
+
   /** Age of the oldest payment, and how many stand on the operator's list for their age (decision 23). */
   ages(): { readonly oldestSeconds: number; readonly overdue: number } {
     return this.#dispatcher.ages();
@@ -178,6 +184,7 @@ export class Worker {
     }
     await this.#give(plan.give);
     if (this.#slots.has(ARRIVALS_KEEPER)) await this.#placeArrivals();
+    await this.#dropPaused();
     this.#sweep();
     this.#load();
     return this.#slots.size === plan.target;
@@ -243,6 +250,12 @@ export class Worker {
       for (const row of rows) this.#dispatcher.replace(row, this.#spreadMs(row, rows.length));
       if (rows.length < PAGE) return;
     }
+  }
+
+  /** Stops driving what an operator paused: it is in no slot of ours any more. */
+  async #dropPaused(): Promise<void> {
+    if (this.#dispatcher.size === 0) return;
+    for (const id of await pausedPayments(this.#options.database)) this.#dispatcher.dropById(id);
   }
 
   /** Checks some slots in turn, so that every payment is found eventually, whatever went wrong. */

@@ -37,9 +37,22 @@ export interface Attempts {
    * The attempts of a payment, oldest first, including those that this process has not written yet. `bodies`: decrypts them too.
    */
   of(platform_payment_id: string, options: { bodies: boolean }): Promise<Attempt[]>;
+  /** For each of these payments: its recorded calls, and the result of the last one. */
+  summaryOf(ids: readonly string[]): Promise<Map<string, AttemptSummary>>;
+  /** Calls that this process has counted and not written yet, by platform_payment_id; the most called ones if there are many. */
+  unwritten(): Map<string, number>;
   /** Writes entries that have waited long enough; `all` writes everything, including runs without news. */
   flush(all?: boolean): Promise<void>;
 }
+
+/** The calls for one payment. */
+export interface AttemptSummary {
+  readonly attempts: number;
+  readonly last_result: string | null;
+}
+
+/** Payments in `unwritten` at most: their counts are a parameter of one statement. */
+const MAX_UNWRITTEN = 20_000;
 
 interface Entry {
   kind: Attempt['kind'];
@@ -68,6 +81,11 @@ const insertStatement = sql(
 const selectStatement = sql(
   'attempts_of',
   `SELECT entries FROM duebridge_platform.attempts WHERE platform_payment_id = $1 ORDER BY at DESC, part LIMIT ${MAX_SHOWN}`,
+);
+
+const summaryStatement = sql(
+  'attempts_summary',
+  `SELECT platform_payment_id, entries FROM duebridge_platform.attempts WHERE platform_payment_id = ANY($1)`,
 );
 
 /** Opens the evidence. Call `flush` every second or two, and with `all` when stopping. */
@@ -159,6 +177,26 @@ export function openAttempts(options: {
         }));
     },
 
+    async summaryOf(ids) {
+      const stored = await database.query<{ platform_payment_id: string; entries: Entry[] }>(
+        summaryStatement,
+        [ids],
+      );
+      const entries = new Map<string, Entry[]>(
+        ids.map((id) => [id, [...(kept.get(id)?.entries ?? [])]]),
+      );
+      for (const row of stored) entries.get(row.platform_payment_id)?.push(...row.entries);
+      return new Map([...entries].map(([id, all]) => [id, summarized(all)]));
+    },
+
+    unwritten() {
+      const counts = [...kept]
+        .map(([id, { entries }]) => [id, callsIn(entries)] as const)
+        .filter(([, count]) => count > 0);
+      if (counts.length > MAX_UNWRITTEN) counts.sort(([, one], [, other]) => other - one);
+      return new Map(counts.slice(0, MAX_UNWRITTEN));
+    },
+
     async flush(all = false) {
       const now = clock.monotonic();
       const ids = [...kept]
@@ -199,6 +237,17 @@ export async function eraseAttempts(on: Queryable, ids: readonly string[]): Prom
     ),
     [ids],
   );
+}
+
+function callsIn(entries: readonly Entry[]): number {
+  return entries.reduce((sum, { count }) => sum + count, 0);
+}
+
+function summarized(entries: readonly Entry[]): AttemptSummary {
+  let last: Entry | undefined;
+  for (const entry of entries)
+    if (last === undefined || entry.last_at >= last.last_at) last = entry;
+  return { attempts: callsIn(entries), last_result: last?.result ?? null };
 }
 
 function placeOf(platform_payment_id: string): string {

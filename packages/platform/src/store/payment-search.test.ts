@@ -5,13 +5,14 @@
 import assert from 'node:assert/strict';
 import test, { after } from 'node:test';
 import type { Statement } from '@duebridge/runtime';
-import { testDatabase } from '@duebridge/runtime/testing';
+import { manualClock, testDatabase } from '@duebridge/runtime/testing';
 import { migrations } from '../migrations.ts';
 import { listAudit } from './audit.ts';
 import { firstIdAt, madeAt } from '../payment-id.ts';
-import { listPayments, searchPayments, type PaymentFilter } from './payment-search.ts';
+import { cursorOf, listPayments, searchPayments, type PaymentFilter } from './payment-search.ts';
 import type { Queryable } from './payments.ts';
 import { fillTables } from './testing.ts';
+import { openUsualTimes } from './usual-times.ts';
 
 const payments = 40_000;
 const database = await testDatabase({ after }, { migrations, name: 'search' });
@@ -93,6 +94,15 @@ const searches: readonly (readonly [string, Omit<PaymentFilter, 'limit'>, 'some'
     'some',
   ],
   ['a person we do not know', { email_digest: Buffer.alloc(32, 255) }, 'none'],
+  ['amounts between two', { min_amount_in_cents: 2_500, max_amount_in_cents: 2_560 }, 'some'],
+  ['amounts above all', { min_amount_in_cents: 99_999_999 }, 'none'],
+  ['the longest wait', { status: 'processing', sort: 'oldest' }, 'some'],
+  ['the oldest', { sort: 'oldest' }, 'some'],
+  ['the largest', { sort: 'largest' }, 'some'],
+  ['the smallest', { sort: 'smallest' }, 'some'],
+  ['the largest in flight', { sort: 'largest', status: 'processing' }, 'some'],
+  ['those paused', { paused: true }, 'none'],
+  ['those marked', { follow_up: true }, 'none'],
   ['a page from the middle', { cursor: known.platform_payment_id }, 'some'],
 ];
 
@@ -150,6 +160,142 @@ test('payments are found by the words of a reason and by how often the partner w
     }
     assert.equal(found.size, await count(condition), JSON.stringify(filter));
   }
+});
+
+test('a sorted list is complete and in order, page after page, whatever filter comes with it', async () => {
+  const number = 'substr(p.session_id, 9)::int';
+  // Half of what is in flight has polls that only this process knows of.
+  const inFlight = await database.query<{ id: string; n: number }>(
+    `SELECT p.platform_payment_id AS id, ${number} AS n FROM duebridge_platform.payments p WHERE p.status = 'processing'`,
+  );
+  const unwritten = new Map(inFlight.filter(({ n }) => n % 2000 === 5).map(({ id, n }) => [id, n]));
+  for (const [filter, order, condition] of [
+    [{ sort: 'oldest', status: 'failed' }, 'p.platform_payment_id', `p.status = 'failed'`],
+    [
+      { sort: 'largest', status: 'canceled' },
+      'p.amount_in_cents DESC, p.platform_payment_id DESC',
+      `p.status = 'canceled'`,
+    ],
+    [
+      { sort: 'smallest', biller_id: 'biller-7' },
+      'p.amount_in_cents, p.platform_payment_id',
+      `p.biller_id = 'biller-7'`,
+    ],
+    [
+      {
+        sort: 'largest',
+        biller_id: 'biller-7',
+        from: day,
+        to: dayAfter,
+        max_amount_in_cents: 80_000,
+      },
+      'p.amount_in_cents DESC, p.platform_payment_id DESC',
+      `p.biller_id = 'biller-7' AND p.created_at >= '${day}' AND p.created_at < '${dayAfter}' AND p.amount_in_cents <= 80000`,
+    ],
+    [
+      { sort: 'oldest', biller_id: 'biller-7', partner_id: 'partner-4' },
+      'p.platform_payment_id',
+      `p.biller_id = 'biller-7' AND p.partner_id = 'partner-4'`,
+    ],
+    [{ biller_id: 'nobody' }, 'p.platform_payment_id', 'false'],
+    [{ sort: 'oldest', min_attempts: 12 }, 'p.platform_payment_id', `${number} % 40 = 5`],
+    [
+      { sort: 'largest', min_attempts: 12 },
+      'p.amount_in_cents DESC, p.platform_payment_id DESC',
+      `${number} % 40 = 5`,
+    ],
+    [
+      { sort: 'largest', failure_reason: 'is closed' },
+      'p.amount_in_cents DESC, p.platform_payment_id DESC',
+      `p.status = 'failed'`,
+    ],
+    [
+      { sort: 'attempts', status: 'processing', unwritten },
+      `CASE WHEN ${number} % 40 = 5 THEN 12 ELSE 2 END + CASE WHEN ${number} % 2000 = 5 THEN ${number} ELSE 0 END DESC, p.platform_payment_id DESC`,
+      `p.status = 'processing'`,
+    ],
+    [
+      { sort: 'attempts', status: 'processing', unwritten, min_attempts: 13 },
+      `${number} DESC, p.platform_payment_id DESC`,
+      `p.status = 'processing' AND ${number} % 2000 = 5`,
+    ],
+  ] as const satisfies readonly (readonly [Omit<PaymentFilter, 'limit'>, string, string])[]) {
+    const sort = 'sort' in filter ? filter.sort : 'newest';
+    const found: string[] = [];
+    let cursor: string | undefined;
+    for (let steps = 0; ; steps += 1) {
+      assert.ok(steps < 2_000, 'the search does not end');
+      const page = await searchPayments(database, { ...filter, cursor, limit: 150 });
+      found.push(...page.rows.map((row) => row.platform_payment_id));
+      const last = page.rows.at(-1);
+      const isFull = page.rows.length === 150 && last !== undefined;
+      cursor = isFull ? cursorOf(sort, last) : page.searched_to;
+      if (cursor === undefined) break;
+    }
+    const expected = await database.query<{ id: string }>(
+      `SELECT p.platform_payment_id AS id FROM duebridge_platform.payments p WHERE ${condition} ORDER BY ${order}`,
+    );
+    assert.deepEqual(
+      found,
+      expected.map(({ id }) => id),
+      JSON.stringify({ ...filter, unwritten: 0 }),
+    );
+  }
+});
+
+test('a payment is stuck when it takes longer than its own partner usually does', async (t) => {
+  const own = await testDatabase(t, { migrations, name: 'stuck' });
+  await fillTables(own, 2_000);
+  const clock = manualClock(Date.now());
+  const usual = openUsualTimes(own, clock);
+  // Two partners: the quick one ends 95 of 100 within 20 s, the slow one within a day; a third has no payment that ended.
+  await own.transaction(async (tx) => {
+    await tx.query('SET LOCAL session_replication_role = replica');
+    await tx.query(
+      `UPDATE duebridge_platform.payments SET ended_at = created_at + CASE partner_id WHEN 'partner-1' THEN interval '20 seconds' ELSE interval '1 day' END
+        WHERE ended_at IS NOT NULL`,
+    );
+    await tx.query(
+      `UPDATE duebridge_platform.payments SET status = 'processing', stage = 'accepted', slot = 1, ended_by = NULL, ended_at = NULL, posted_at = NULL,
+              failure_reason = NULL, review_reason = NULL, settled_at = NULL
+        WHERE partner_id = 'partner-3' OR platform_payment_id IN (SELECT max(platform_payment_id) FROM duebridge_platform.payments GROUP BY partner_id)`,
+    );
+    await tx.query(
+      `UPDATE duebridge_platform.payments SET created_at = now() - interval '1 minute' WHERE status = 'processing'`,
+    );
+  });
+  const stuckOf = async (): Promise<Record<string, number>> => {
+    const rows = await listPayments(own, { stuck: await usual(), limit: 2_000 });
+    const counts: Record<string, number> = {};
+    for (const { partner_id } of rows) counts[partner_id] = (counts[partner_id] ?? 0) + 1;
+    return counts;
+  };
+  const times = await usual();
+  assert.equal(times.byPartner.get('partner-1'), 20_000);
+  assert.equal(times.byPartner.get('partner-2'), 86_400_000);
+  assert.equal(times.byPartner.has('partner-3'), false);
+  const minute = await stuckOf();
+  assert.ok((minute['partner-1'] ?? 0) >= 1, JSON.stringify(minute));
+  assert.deepEqual([minute['partner-2'], minute['partner-3']], [undefined, undefined]);
+  // After a quarter of an hour so is one of a partner of which nothing is known.
+  await own.transaction(async (tx) => {
+    await tx.query('SET LOCAL session_replication_role = replica');
+    await tx.query(
+      `UPDATE duebridge_platform.payments SET created_at = now() - interval '20 minutes' WHERE status = 'processing'`,
+    );
+  });
+  const later = await stuckOf();
+  assert.equal(later['partner-3'], 500);
+  assert.equal(later['partner-2'], undefined);
+  // When a partner goes down, what is known of it stays.
+  await own.transaction(async (tx) => {
+    await tx.query('SET LOCAL session_replication_role = replica');
+    await tx.query(
+      `UPDATE duebridge_platform.payments SET ended_by = 'operator' WHERE ended_by IS NOT NULL`,
+    );
+  });
+  await clock.advance(120_000);
+  assert.equal((await usual()).byPartner.get('partner-1'), 20_000);
 });
 
 test('the audit is read by who, what and about whom without reading all of it', async () => {

@@ -1,14 +1,17 @@
 /**
  * Finding payments among millions: by any id, account, amount, day, partner, batch, status, or person.
  *
- * holds: newest first, page by page. Every filter uses an index, and no index covers a column that changes during a payment's life:
- *        failures and partners' ids are found in the audit, which is append-only, and payments in flight have an index of their
- *        own.
+ * holds: page by page, newest first or in another order. Every filter uses an index, and no index covers a column that changes
+ *        during a payment's life: failures and partners' ids are found in the audit, which is append-only, and payments in flight
+ *        have an index of their own. A search that no index narrows reads ids in portions and ends after a fraction of a second
+ *        (decision 215).
  */
-import type { PaymentStage, PaymentStatus } from '@duebridge/contract';
+import type { PaymentSort, PaymentStage, PaymentStatus } from '@duebridge/contract';
 import { sql } from '@duebridge/runtime';
 import { firstIdAt } from '../payment-id.ts';
-import { PAYMENT_COLUMNS, type PaymentRow, type Queryable } from './payments.ts';
+import { markedPayments } from './follow-ups.ts';
+import { PAUSED, PAYMENT_COLUMNS, type PaymentRow, type Queryable } from './payments.ts';
+import type { UsualTimes } from './usual-times.ts';
 
 /** The filter; an absent field does not filter. */
 export interface PaymentFilter {
@@ -17,7 +20,11 @@ export interface PaymentFilter {
   readonly partner_id?: string | undefined;
   readonly platform_batch_id?: string | undefined;
   readonly account_id?: string | undefined;
+  readonly biller_id?: string | undefined;
   readonly amount_in_cents?: number | undefined;
+  /** At least, and at most. */
+  readonly min_amount_in_cents?: number | undefined;
+  readonly max_amount_in_cents?: number | undefined;
   /** Confirmed at or after, and before: ISO 8601. */
   readonly from?: string | undefined;
   readonly to?: string | undefined;
@@ -27,16 +34,84 @@ export interface PaymentFilter {
   readonly email_digest?: Buffer | undefined;
   /** Only those confirmed at least this many milliseconds ago that have not ended. */
   readonly openForMs?: number | undefined;
+  /** Only those that have been processing longer than their partner usually takes. */
+  readonly stuck?: UsualTimes | undefined;
   /** Only those that ended and whose funds are not settled. */
   readonly unsettled?: boolean | undefined;
+  /** Only those that an operator paused. */
+  readonly paused?: boolean | undefined;
+  /** Only those that an operator marked for the partner to look at. */
+  readonly follow_up?: boolean | undefined;
   /** Only those that failed for a reason with these words; with `stage: 'review'`, those that wait for one. Numbers do not count. */
   readonly failure_reason?: string | undefined;
   /** Only those with at least this many recorded calls to the partner: PUTs and polls. */
   readonly min_attempts?: number | undefined;
-  /** The last platform_payment_id of the previous page. */
+  /** Calls that are counted in memory and not in the tables yet, by platform_payment_id; for the filter and the order by attempts. */
+  readonly unwritten?: ReadonlyMap<string, number> | undefined;
+  /** Default: `newest`. `attempts` only together with a filter that leaves few payments; see `isNarrow`. */
+  readonly sort?: PaymentSort | undefined;
+  /** `cursorOf` the last row of the previous page, in the same order. */
   readonly cursor?: string | undefined;
   /** At most this many rows. */
   readonly limit: number;
+}
+
+/** An order of payments: by a value and then by id, or by id alone. */
+interface Order {
+  /** The column of the value. */
+  readonly value?: string;
+  readonly descending: boolean;
+}
+
+const ORDERS: Readonly<Record<PaymentSort, Order>> = {
+  newest: { descending: true },
+  oldest: { descending: false },
+  largest: { value: 'p.amount_in_cents', descending: true },
+  smallest: { value: 'p.amount_in_cents', descending: false },
+  attempts: { value: 'p.calls', descending: true },
+};
+
+/** A payment as a search found it. */
+export interface FoundPayment extends PaymentRow {
+  /** Recorded calls to the partner; only in the order by attempts. */
+  readonly calls?: number;
+}
+
+/** Where the next page begins. Pure. */
+export function cursorOf(sort: PaymentSort, row: FoundPayment): string {
+  const { platform_payment_id } = row;
+  switch (sort) {
+    case 'newest':
+    case 'oldest':
+      return platform_payment_id;
+    case 'largest':
+    case 'smallest':
+      return `${row.amount_in_cents}~${platform_payment_id}`;
+    case 'attempts':
+      return `${row.calls ?? 0}~${platform_payment_id}`;
+  }
+}
+
+/** Whether a text has the form of this order's cursors. Pure. */
+export function isCursor(sort: PaymentSort, text: string): boolean {
+  const form = ORDERS[sort].value === undefined ? '' : '[0-9]{1,15}~';
+  return new RegExp(`^${form}[A-Za-z0-9._-]{1,64}$`).test(text);
+}
+
+/** Whether a filter leaves few payments of many, so that all of them can be sorted by what no index has. Pure. */
+export function isNarrow(filter: Omit<PaymentFilter, 'limit'>): boolean {
+  return (
+    filter.id !== undefined ||
+    filter.email_digest !== undefined ||
+    filter.account_id !== undefined ||
+    filter.openForMs !== undefined ||
+    filter.stuck !== undefined ||
+    filter.unsettled === true ||
+    filter.paused === true ||
+    filter.follow_up === true ||
+    filter.status === 'processing' ||
+    (filter.stage !== undefined && filter.stage !== 'ended')
+  );
 }
 
 /** Maximum difference between the clocks of the platform's processes, which create the ids, and the database's clock. */
@@ -60,12 +135,12 @@ export function groupedReason(expression: string): string {
 /** What one step of a search found. */
 export interface FoundPayments {
   /** At most `limit`. */
-  readonly rows: PaymentRow[];
-  /** The search stopped before the oldest payment: it continues with this as `cursor`. */
+  readonly rows: FoundPayment[];
+  /** The search stopped before the last payment: it continues with this as `cursor`. */
   readonly searched_to?: string | undefined;
 }
 
-/** Payments, newest first: ids are UUIDv7, so their order is that of creation. Searches until the limit, or the oldest payment. */
+/** Payments; ids are UUIDv7, so their order is that of creation. Searches until the limit, or the last payment. */
 export async function listPayments(on: Queryable, filter: PaymentFilter): Promise<PaymentRow[]> {
   const found: PaymentRow[] = [];
   let { cursor } = filter;
@@ -103,32 +178,26 @@ export async function searchPayments(on: Queryable, filter: PaymentFilter): Prom
       filter.failure_reason,
     );
   }
-  const isNarrow =
-    filter.id !== undefined ||
-    filter.email_digest !== undefined ||
-    filter.account_id !== undefined ||
-    filter.openForMs !== undefined ||
-    filter.unsettled === true ||
-    status === 'processing' ||
-    (filter.stage !== undefined && filter.stage !== 'ended');
-  const byAttempts = filter.min_attempts !== undefined && !isNarrow;
+  const { sort = 'newest' } = filter;
+  const order = ORDERS[sort];
+  const narrow = isNarrow({ ...filter, status });
+  const byAttempts = filter.min_attempts !== undefined && !narrow && order.value === undefined;
   // Few payments end without success. Without a narrower filter, the audit's own index finds them, newest first.
   const byAudit =
     (status === 'failed' || status === 'canceled') &&
-    !isNarrow &&
+    sort === 'newest' &&
+    !narrow &&
     !byAttempts &&
     filter.amount_in_cents === undefined;
   if (!byAudit && status !== undefined) {
     add('p.status = ?', status);
     if (status === 'processing') add('p.settled_at IS NULL');
   }
-  if (filter.min_attempts !== undefined && isNarrow) {
-    add(
-      `(SELECT ${CALLS} FROM duebridge_platform.attempts t WHERE t.platform_payment_id = p.platform_payment_id) >= ?`,
-      filter.min_attempts,
-    );
+  const calls = callsOf(filter.unwritten);
+  if (filter.min_attempts !== undefined && !byAttempts) {
+    add(`${calls.text} >= ?`, ...calls.values, filter.min_attempts);
   }
-  const ids: { after?: string; before?: string } = {};
+  const ids: { from?: string; before?: string } = {};
   if (filter.stage !== undefined) {
     add('p.stage = ?', filter.stage);
     // Unsettled payments are in the small index of payments in flight; those in review belong to no worker.
@@ -139,10 +208,20 @@ export async function searchPayments(on: Queryable, filter: PaymentFilter): Prom
   if (filter.platform_batch_id !== undefined)
     add('p.platform_batch_id = ?', filter.platform_batch_id);
   if (filter.account_id !== undefined) add('p.account_id = ?', filter.account_id);
-  if (filter.amount_in_cents !== undefined) add('p.amount_in_cents = ?', filter.amount_in_cents);
+  if (filter.biller_id !== undefined) add('p.biller_id = ?', filter.biller_id);
+  const amounts = new Conditions();
+  for (const [operator, cents] of [
+    ['=', filter.amount_in_cents],
+    ['>=', filter.min_amount_in_cents],
+    ['<=', filter.max_amount_in_cents],
+  ] as const) {
+    if (cents === undefined) continue;
+    add(`p.amount_in_cents ${operator} ?`, cents);
+    amounts.add(`p.amount_in_cents ${operator} ?`, cents);
+  }
   if (filter.from !== undefined) {
     add('p.created_at >= ?', filter.from);
-    ids.after = firstIdAt(Date.parse(filter.from) - CLOCK_MARGIN_MS);
+    ids.from = firstIdAt(Date.parse(filter.from) - CLOCK_MARGIN_MS);
   }
   if (filter.to !== undefined) {
     add('p.created_at < ?', filter.to);
@@ -154,15 +233,68 @@ export async function searchPayments(on: Queryable, filter: PaymentFilter): Prom
       filter.openForMs,
     );
   }
+  if (filter.stuck !== undefined) {
+    const { byPartner, otherwiseMs } = filter.stuck;
+    add(
+      `p.settled_at IS NULL AND p.status = 'processing'
+       AND p.created_at <= now() - coalesce((?::jsonb ->> p.partner_id)::float8, ?::float8) * interval '1 millisecond'`,
+      JSON.stringify(Object.fromEntries(byPartner)),
+      otherwiseMs,
+    );
+  }
   if (filter.unsettled === true) add(`p.settled_at IS NULL AND p.stage = 'ended'`);
-  if (filter.cursor !== undefined && (ids.before === undefined || filter.cursor < ids.before))
-    ids.before = filter.cursor;
-  const of = { conditions, ids, limit: filter.limit };
-  if (byAttempts) return listByIds(on, attemptedIds(filter.min_attempts ?? 0), of);
-  if (byAudit && status !== undefined) return listByIds(on, endedIds(status), of);
-  if (ids.after !== undefined) add('p.platform_payment_id >= ?', ids.after);
-  if (ids.before !== undefined) add('p.platform_payment_id < ?', ids.before);
-  return { rows: await readPage(on, conditions, filter.limit) };
+  if (filter.paused === true) add(`p.settled_at IS NULL AND p.slot = ${PAUSED}`);
+  if (filter.follow_up === true) add('p.platform_payment_id = ANY(?)', await markedPayments(on));
+  const { cursor, limit } = filter;
+  const of = { conditions, order, cursor, limit };
+  if (byAttempts) return listByIds(on, attemptedIds(filter.min_attempts ?? 0, ids, order), of);
+  if (byAudit && status !== undefined) return listByIds(on, endedIds(status, ids, order), of);
+  // What no index narrows, among payments that another index already puts into order.
+  const isUnindexed =
+    filter.biller_id !== undefined ||
+    (order.value !== undefined &&
+      (filter.failure_reason !== undefined || filter.min_attempts !== undefined));
+  if (isUnindexed && !narrow && filter.platform_batch_id === undefined) {
+    if (order.value === undefined && filter.partner_id !== undefined) {
+      amounts.add('p.partner_id = ?', filter.partner_id);
+    }
+    return listByIds(on, allIds(amounts, ids, order), of);
+  }
+  addRange(conditions, 'p.platform_payment_id', ids);
+  if (cursor !== undefined) addCursor(conditions, order, cursor);
+  return { rows: await readPage(on, conditions, order, limit, calls) };
+}
+
+/** Continues after a cursor. */
+function addCursor(conditions: Conditions, { value, descending }: Order, cursor: string): void {
+  const beyond = descending ? '<' : '>';
+  if (value === undefined) {
+    conditions.add(`p.platform_payment_id ${beyond} ?`, cursor);
+    return;
+  }
+  const [number = '', id = ''] = cursor.split('~');
+  conditions.add(`(${value}, p.platform_payment_id) ${beyond} (?::bigint, ?::text)`, number, id);
+}
+
+/** The text of ORDER BY. */
+function orderBy({ value, descending }: Order): string {
+  const way = descending ? 'DESC' : 'ASC';
+  return `${value === undefined ? '' : `${value} ${way}, `}p.platform_payment_id ${way}`;
+}
+
+/** An expression: the recorded calls of payment `p`. Each `?` stands for one of `values`. */
+interface CallsExpression {
+  readonly text: string;
+  readonly values: readonly unknown[];
+}
+
+function callsOf(unwritten: ReadonlyMap<string, number> | undefined): CallsExpression {
+  const written = `coalesce((SELECT ${CALLS} FROM duebridge_platform.attempts t WHERE t.platform_payment_id = p.platform_payment_id), 0)`;
+  if (unwritten === undefined || unwritten.size === 0) return { text: written, values: [] };
+  return {
+    text: `${written} + coalesce((?::jsonb ->> p.platform_payment_id)::int, 0)`,
+    values: [JSON.stringify(Object.fromEntries(unwritten))],
+  };
 }
 
 /** The calls in the rows `t` of attempts; a row holds several entries, and an entry may stand for many equal polls. */
@@ -179,83 +311,148 @@ class Conditions {
   }
 
   /** Each `?` stands for the next value. */
-  add(condition: string, ...given: unknown[]): void {
-    let text = condition;
+  add(condition: string, ...given: readonly unknown[]): void {
+    this.#texts.push(this.placed(condition, ...given));
+  }
+
+  /** A text whose values are added, and which is no condition itself. */
+  placed(text: string, ...given: readonly unknown[]): string {
+    let out = text;
     for (const value of given) {
       this.values.push(value);
-      text = text.replace('?', `$${this.values.length}`);
+      out = out.replace('?', `$${this.values.length}`);
     }
-    this.#texts.push(text);
+    return out;
   }
 
   get where(): string {
-    return this.#texts.length === 0 ? '' : `WHERE ${this.#texts.join(' AND ')}`;
+    return whereOf(this.#texts);
+  }
+
+  /** Those that name a column, and those that do not: a counted column can only be compared outside the statement that counts. */
+  whereOnly(column: string): string {
+    return whereOf(this.#texts.filter((text) => text.includes(column)));
+  }
+
+  whereBut(column: string): string {
+    return whereOf(this.#texts.filter((text) => !text.includes(column)));
   }
 }
 
-function readPage(on: Queryable, conditions: Conditions, limit: number): Promise<PaymentRow[]> {
-  return on.query<PaymentRow>(
-    `SELECT ${PAYMENT_COLUMNS} FROM duebridge_platform.payments p
-      ${conditions.where} ORDER BY p.platform_payment_id DESC LIMIT $${conditions.values.length + 1}`,
-    [...conditions.values, limit],
+function whereOf(texts: readonly string[]): string {
+  return texts.length === 0 ? '' : `WHERE ${texts.join(' AND ')}`;
+}
+
+function readPage(
+  on: Queryable,
+  conditions: Conditions,
+  order: Order,
+  limit: number,
+  calls?: CallsExpression,
+): Promise<FoundPayment[]> {
+  if (order !== ORDERS.attempts || calls === undefined) {
+    return on.query<FoundPayment>(
+      `SELECT ${PAYMENT_COLUMNS} FROM duebridge_platform.payments p
+        ${conditions.where} ORDER BY ${orderBy(order)} LIMIT $${conditions.values.length + 1}`,
+      [...conditions.values, limit],
+    );
+  }
+  // The cursor compares the counted calls, so they are counted first; the filter left few payments (isNarrow).
+  const counted = new Conditions(conditions);
+  const text = counted.placed(calls.text, ...calls.values);
+  return on.query<FoundPayment>(
+    `SELECT ${PAYMENT_COLUMNS}, p.calls::int AS calls
+       FROM (SELECT p.*, ${text} AS calls FROM duebridge_platform.payments p ${counted.whereBut('p.calls')}) AS p
+      ${counted.whereOnly('p.calls')} ORDER BY ${orderBy(order)} LIMIT $${counted.values.length + 1}`,
+    [...counted.values, limit],
   );
 }
 
-/** A range of ids: from `after`, and below `before`. */
+/** A range of ids: at or after `from`, and before `before`. */
 interface IdRange {
-  readonly after?: string | undefined;
+  readonly from?: string | undefined;
   readonly before?: string | undefined;
 }
 
-/** Some ids of another table, newest first, and where to continue; undefined at the end of the range. */
+/** Some ids, in the order of the search, after a cursor; and where to continue: undefined at the end. */
 type ReadIds = (
   on: Queryable,
-  range: IdRange,
+  cursor: string | undefined,
   portion: number,
 ) => Promise<{ readonly ids: readonly string[]; readonly to: string | undefined }>;
 
 /**
- * Payments whose ids another table gives, newest first: the ids are read in portions, and the payments by id. A sharded database does
- * not join the two. The portions grow, so that a filter which fits few of many needs few statements.
+ * Payments whose ids another statement gives, in the order of the search: the ids are read in portions, and the payments by id. A
+ * sharded database does not join the two. The portions grow, so that a filter which fits few of many needs few statements.
  */
 async function listByIds(
   on: Queryable,
   read: ReadIds,
-  of: { readonly conditions: Conditions; readonly ids: IdRange; readonly limit: number },
+  of: {
+    readonly conditions: Conditions;
+    readonly order: Order;
+    readonly cursor: string | undefined;
+    readonly limit: number;
+  },
 ): Promise<FoundPayments> {
-  const rows: PaymentRow[] = [];
+  const rows: FoundPayment[] = [];
   const startedAt = performance.now();
-  let { before } = of.ids;
+  let { cursor } = of;
   for (let portion = of.limit; ;) {
-    const { ids, to } = await read(on, { after: of.ids.after, before }, portion);
+    const { ids, to } = await read(on, cursor, portion);
     if (ids.length > 0) {
       const conditions = new Conditions(of.conditions);
       conditions.add('p.platform_payment_id = ANY(?::text[])', ids);
-      rows.push(...(await readPage(on, conditions, of.limit - rows.length)));
+      rows.push(...(await readPage(on, conditions, of.order, of.limit - rows.length)));
     }
     if (rows.length === of.limit || to === undefined) return { rows };
     if (performance.now() - startedAt > SEARCH_MS) return { rows, searched_to: to };
-    before = to;
+    cursor = to;
     portion = Math.min(portion * 4, LARGEST_PORTION);
   }
 }
 
-function addRange(conditions: Conditions, column: string, { after, before }: IdRange): void {
-  if (after !== undefined) conditions.add(`${column} >= ?`, after);
+function addRange(conditions: Conditions, column: string, { from, before }: IdRange): void {
+  if (from !== undefined) conditions.add(`${column} >= ?`, from);
   if (before !== undefined) conditions.add(`${column} < ?`, before);
 }
 
+/** All payments under conditions that the index of the order covers. */
+function allIds(indexed: Conditions, range: IdRange, order: Order): ReadIds {
+  const isByAmount = order.value !== undefined;
+  return async (on, cursor, portion) => {
+    const conditions = new Conditions(indexed);
+    if (!isByAmount) addRange(conditions, 'p.platform_payment_id', range);
+    if (cursor !== undefined) addCursor(conditions, order, cursor);
+    const read = await on.query<Pick<PaymentRow, 'platform_payment_id' | 'amount_in_cents'>>(
+      `SELECT p.platform_payment_id, ${isByAmount ? 'p.amount_in_cents' : '0'} AS amount_in_cents FROM duebridge_platform.payments p
+        ${conditions.where} ORDER BY ${orderBy(order)} LIMIT $${conditions.values.length + 1}`,
+      [...conditions.values, portion],
+    );
+    const last = read.length < portion ? undefined : read.at(-1);
+    const ids = read
+      .map((row) => row.platform_payment_id)
+      .filter(
+        (id) => !(id < (range.from ?? '')) && (range.before === undefined || id < range.before),
+      );
+    if (last === undefined) return { ids, to: undefined };
+    const { platform_payment_id: id, amount_in_cents } = last;
+    return { ids, to: isByAmount ? `${amount_in_cents}~${id}` : id };
+  };
+}
+
 /** Payments that ended in this way. */
-function endedIds(status: PaymentStatus): ReadIds {
-  return async (on, range, portion) => {
+function endedIds(status: PaymentStatus, range: IdRange, { descending }: Order): ReadIds {
+  return async (on, cursor, portion) => {
     const ends = new Conditions();
     // Literals in the statement, so that the plan can use the partial index. The index's own condition (status IN …) follows from
     // this; written out as well, it would be counted twice, and the plan would read and sort all of them.
     ends.add(`a.event = 'payment_ended' AND a.detail ->> 'status' = '${status}'`);
     addRange(ends, 'a.platform_payment_id', range);
+    if (cursor !== undefined) ends.add(`a.platform_payment_id ${descending ? '<' : '>'} ?`, cursor);
     const ended = await on.query<Pick<PaymentRow, 'platform_payment_id'>>(
       `SELECT a.platform_payment_id FROM duebridge_platform.audit a
-        ${ends.where} ORDER BY a.platform_payment_id DESC LIMIT $${ends.values.length + 1}`,
+        ${ends.where} ORDER BY a.platform_payment_id ${descending ? 'DESC' : 'ASC'} LIMIT $${ends.values.length + 1}`,
       [...ends.values, portion],
     );
     const ids = ended.map((row) => row.platform_payment_id);
@@ -267,17 +464,19 @@ function endedIds(status: PaymentStatus): ReadIds {
 const LEAST_ATTEMPTS = 2_000;
 
 /** Payments with at least so many recorded calls. */
-function attemptedIds(least: number): ReadIds {
-  return async (on, range, wanted) => {
+function attemptedIds(least: number, range: IdRange, { descending }: Order): ReadIds {
+  const way = descending ? 'DESC' : 'ASC';
+  return async (on, cursor, wanted) => {
     const portion = Math.max(wanted, LEAST_ATTEMPTS);
     const tried = new Conditions();
     addRange(tried, 'platform_payment_id', range);
+    if (cursor !== undefined) tried.add(`platform_payment_id ${descending ? '<' : '>'} ?`, cursor);
     const at = tried.values.length;
     const read = await on.query<{ id: string; isMany: boolean; rows: number }>(
       `SELECT t.platform_payment_id AS id, ${CALLS} >= $${at + 2} AS "isMany", count(*)::int AS rows
          FROM (SELECT platform_payment_id, entries FROM duebridge_platform.attempts
-                ${tried.where} ORDER BY platform_payment_id DESC LIMIT $${at + 1}) AS t
-        GROUP BY 1 ORDER BY 1 DESC`,
+                ${tried.where} ORDER BY platform_payment_id ${way} LIMIT $${at + 1}) AS t
+        GROUP BY 1 ORDER BY 1 ${way}`,
       [...tried.values, portion, least],
     );
     const isEnd = read.reduce((sum, { rows }) => sum + rows, 0) < portion;

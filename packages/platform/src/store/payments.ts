@@ -33,7 +33,7 @@ export interface PaymentRow {
   readonly review_reason: string | null;
   /** The partner's message when it refused the PUT, at most 500 characters. */
   readonly rejection_message: string | null;
-  /** The slot whose owner drives it (engine/slots.ts); -1 until a worker has placed it, null in review. */
+  /** The slot whose owner drives it (engine/slots.ts); -1 until a worker has placed it, -2 while paused, null in review. */
   readonly slot: number | null;
   readonly payment_id: string | null;
   readonly failure_reason: string | null;
@@ -209,6 +209,8 @@ export interface Writer {
 
 /** The slot of payments that no worker has taken into a slot of its own yet; see engine/slots.ts. */
 export const ARRIVALS = -1;
+/** The slot of payments that an operator paused: it belongs to no worker, so the fence refuses every write of one (decision 216). */
+export const PAUSED = -2;
 
 /**
  * The fence (PL10): the worker `$1` owns the slot of payment `p`; `s` is slots. The sum keeps the planner from starting with a

@@ -6,7 +6,8 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import { writer } from '../engine/testing.ts';
-import { findPayment } from './payments.ts';
+import { pausedPayments, pausePayment } from './pause.ts';
+import { advance, ARRIVALS, findPayment } from './payments.ts';
 import { ACCEPTED_AT, bystanders, FOREIGN, ground, lastLine, lines, ME, MINE } from './standing.ts';
 import {
   closePayment,
@@ -305,3 +306,48 @@ function closing(platform_payment_id: string, more: { review_reason?: string } =
     ...more,
   } as const;
 }
+
+test('a paused payment is written by no worker and ends only by its operator; resumed, it is where it was [PL10 LV6]', async (t) => {
+  const rig = await ground(t);
+  const { database, standing } = rig;
+  const [created, accepted, held, over] = [
+    await standing('created'),
+    await standing('accepted'),
+    await standing('review'),
+    await standing('accepted'),
+  ];
+  await endPayments(database, writer(ME), [ending(over)]);
+  const unchanged = await bystanders(rig);
+  for (const id of [held, over]) {
+    await assert.rejects(pausePayment(database, id, 'why', 'ada'), { code: 'CONFLICT' });
+  }
+  await assert.rejects(pausePayment(database, 'nothing', 'why', 'ada'), {
+    code: 'PAYMENT_NOT_FOUND',
+  });
+  await pausePayment(database, created, 'ask the customer', 'ada');
+  await pausePayment(database, accepted, 'they look', 'ada');
+  assert.deepEqual(await lastLine(rig, created), [
+    'ada',
+    'payment_paused',
+    { reason: 'ask the customer' },
+  ]);
+  await assert.rejects(pausePayment(database, accepted, 'again', 'ada'), { code: 'CONFLICT' });
+  assert.deepEqual((await pausedPayments(database)).toSorted(), [created, accepted].toSorted());
+  // The step that its worker had under way: its PUT cannot leave, and the end it learned is not written.
+  assert.deepEqual(
+    await advance(database, writer(ME), [
+      { platform_payment_id: created, from: 'created', to: 'dispatching' },
+    ]),
+    [false],
+  );
+  assert.deepEqual(await endPayments(database, writer(ME), [ending(accepted)]), [false]);
+  // What cannot have left may be withdrawn in the pause; any worker then releases the funds.
+  const withdrawn = await withdrawPayment(database, created, 'their mistake', 'ada');
+  assert.deepEqual([withdrawn.status, withdrawn.slot], ['canceled', ARRIVALS]);
+  await assert.rejects(withdrawPayment(database, accepted, 'no', 'ada'), { code: 'CONFLICT' });
+  const resumed = await resumePayment(database, accepted, 'they found it', 'bob');
+  assert.deepEqual([resumed.stage, resumed.slot, resumed.payment_id], ['accepted', ARRIVALS, 'P']);
+  await assert.rejects(resumePayment(database, accepted, 'again', 'bob'), { code: 'CONFLICT' });
+  assert.deepEqual(await pausedPayments(database), []);
+  await unchanged();
+});

@@ -15,6 +15,7 @@ import {
   column,
   FENCE,
   findPayment,
+  PAUSED,
   PAYMENT_COLUMNS,
   REPLACED,
   TAKEN_AGAIN,
@@ -147,6 +148,7 @@ export async function settlePayments(
 export const TOO_LATE_TO_WITHDRAW =
   'The payment may have reached the partner; only the partner can cancel it now';
 export const NOT_IN_REVIEW = 'The payment is not in review';
+export const NOT_WAITING = 'The payment is neither in review nor paused';
 
 const withdrawStatement = sql(
   'payment_withdraw',
@@ -187,8 +189,9 @@ export async function withdrawPayment(
 const resumeStatement = sql(
   'payment_resume',
   `WITH p AS (
-     UPDATE duebridge_platform.payments AS p SET stage = 'dispatching', review_reason = NULL, slot = ${ARRIVALS}
-      WHERE p.platform_payment_id = $1 AND p.status = 'processing' AND p.stage = 'review'
+     UPDATE duebridge_platform.payments AS p
+        SET stage = CASE p.stage WHEN 'review' THEN 'dispatching' ELSE p.stage END, review_reason = NULL, slot = ${ARRIVALS}
+      WHERE p.platform_payment_id = $1 AND p.status = 'processing' AND (p.stage = 'review' OR p.slot = ${PAUSED})
       RETURNING p.*
    ), noted AS (
      INSERT INTO duebridge_platform.audit (actor, event, platform_payment_id, partner_id, detail)
@@ -198,8 +201,9 @@ const resumeStatement = sql(
 );
 
 /**
- * Takes a payment out of review: a worker takes it over and repeats the PUT with the same id and bytes (decision 21). Throws
- * Refusal PAYMENT_NOT_FOUND, or CONFLICT when it is not in review.
+ * Takes a payment out of review, or ends its pause. A worker takes it over: from review it repeats the PUT with the same id and bytes
+ * (decision 21), after a pause it continues where it was (decision 216). Throws Refusal PAYMENT_NOT_FOUND, or CONFLICT when it is
+ * neither in review nor paused.
  */
 export async function resumePayment(
   database: Database,
@@ -215,7 +219,7 @@ export async function resumePayment(
   if (row !== undefined) return row;
   const stands = await findPayment(database, platform_payment_id);
   if (stands === undefined) throw new Refusal('PAYMENT_NOT_FOUND');
-  throw new Refusal('CONFLICT', { message: NOT_IN_REVIEW });
+  throw new Refusal('CONFLICT', { message: NOT_WAITING });
 }
 
 /** An operator's decision to close a payment in review, with its grounds. */
