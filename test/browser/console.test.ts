@@ -9,6 +9,7 @@ import type { AxeResults } from 'axe-core';
 import type { Page } from 'playwright-core';
 import { buildWeb } from '../../packages/web/build.ts';
 import { launchChromium } from './chromium.ts';
+import { platformCommand } from '../../packages/platform/src/main.ts';
 import { startWorkingDay, type WorkingDay } from './console-rig.ts';
 import type { Tab } from './engines.ts';
 import { until } from './rig.ts';
@@ -300,6 +301,82 @@ test('a list narrowed by reason and attempts says so, keeps it in a view, and is
   await page.getByRole('button', { name: 'Find' }).click();
   await page.getByText('No payments match.').waitFor();
   await close();
+});
+
+test('a payment that takes long is found by order and amount, paused, marked and resumed, by keyboard too', async () => {
+  const id = await work.pay('waits-7', 98_700, 'slow@example.com');
+  const { page, close } = await signIn('bob');
+  await page.getByRole('link', { name: 'Payments', exact: true }).click();
+  await page.getByLabel('At least ($)').fill('900');
+  await page.getByLabel('At most ($)').fill('1,000');
+  await page.getByLabel('Biller').fill('water');
+  await page.getByRole('button', { name: 'Find' }).click();
+  await page.waitForURL(/biller_id=water.*|min_amount=900/);
+  await page.getByRole('columnheader', { name: 'Amount' }).getByRole('link').click();
+  await page.waitForURL(/sort=largest/);
+  await page.locator('th[aria-sort=descending]', { hasText: 'Amount' }).waitFor();
+  await page.getByRole('columnheader', { name: 'Attempts' }).getByRole('link').click();
+  // Attempts are sorted among what is in flight only, so the filter comes with it.
+  await page.waitForURL(/sort=attempts.*status=processing|status=processing.*sort=attempts/);
+  const row = page.locator(`tr[data-row="${id}"]`);
+  await row.getByText(/poll (in \d+ m?s|due now)/).waitFor();
+  // A row that has the keyboard shows what its cells offer, and each has a tab stop.
+  await page.locator('body').press('j');
+  assert.equal(await page.evaluate(() => document.activeElement?.textContent), id);
+  await page.keyboard.press('Tab');
+  assert.equal(
+    await page.evaluate(() => document.activeElement?.getAttribute('aria-label')),
+    `Copy ${id}`,
+  );
+  await page.keyboard.press('Tab');
+  await page.keyboard.press('Enter');
+  await page.waitForURL(/partner_id=springfield-water/);
+
+  // The command under the table is one that exists, and prints the same payment.
+  await page.context().grantPermissions(['clipboard-read', 'clipboard-write']);
+  await page.getByRole('button', { name: 'Copy as command' }).click();
+  await page.getByText('On the clipboard: the command').waitFor();
+  const line = await page.evaluate(() => navigator.clipboard.readText());
+  let said = '';
+  await platformCommand({
+    env: { DUEBRIDGE_ADMIN_URL: work.platform.adminUrl, DUEBRIDGE_ADMIN_KEY: work.keys.vic },
+    stdin: (async function* () {})(),
+    write: (text) => void (said += text),
+  }).parseAsync(line.split(' ').slice(2), { from: 'user' });
+  assert.match(said, new RegExp(id), line);
+
+  await row.getByRole('link', { name: id }).click();
+  await page.getByText(/poll (in \d+|due now)/).waitFor();
+  await act(page, 'Pause', 'the partner repairs it');
+  await page.getByRole('heading', { level: 1, name: /paused/ }).waitFor();
+  await act(page, 'Mark for follow-up', 'ticket 4711');
+  await page.getByText(/Marked for the partner by bob on .*: ticket 4711/).waitFor();
+  assert.ok(await page.getByRole('button', { name: 'Pause', exact: true }).isDisabled());
+  await page.getByRole('link', { name: 'Overview', exact: true }).click();
+  await page.getByRole('link', { name: /1 Follow-up/ }).waitFor();
+  await page.getByRole('link', { name: /1 Paused/ }).click();
+  await row.getByText('ticket 4711').waitFor();
+  const viewer = await signIn('vic');
+  await viewer.page.goto(`${work.platform.adminUrl}/console/payments/${id}`);
+  await viewer.page.getByRole('heading', { level: 1, name: /paused/ }).waitFor();
+  for (const name of ['Resume', 'Mark for follow-up', 'Clear the mark']) {
+    assert.ok(await viewer.page.getByRole('button', { name, exact: true }).isDisabled(), name);
+  }
+  await viewer.close();
+  await row.getByRole('link', { name: id }).click();
+  await act(page, 'Clear the mark', 'they found it');
+  await page.getByText('Marked for the partner').waitFor({ state: 'detached' });
+  await act(page, 'Resume', 'go on');
+  await page.getByRole('heading', { level: 1, name: /processing/ }).waitFor();
+  await close();
+  for (const event of [
+    'payment_paused',
+    'follow_up_marked',
+    'follow_up_cleared',
+    'payment_resumed',
+  ]) {
+    assert.equal((await auditOf(event))[0]?.actor, 'bob', event);
+  }
 });
 
 test('the audit is turned page by page with l and h, and verified with a button', async () => {

@@ -11,10 +11,6 @@ import {
   platformAdminRoutes as routes,
   Refusal,
   type BulkAct,
-  type ListedPayment,
-  type Mode,
-  type PaymentSearch,
-  type PaymentView,
   type Route,
 } from '@duebridge/contract';
 import {
@@ -27,10 +23,7 @@ import {
 } from '@duebridge/runtime';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import type { ClientKeys } from '../checkout/keys.ts';
-import { emailDigest } from '../checkout/secrets.ts';
 import type { Engine } from '../engine/engine.ts';
-import { OVERDUE_AFTER_MS } from '../engine/poll-schedule.ts';
-import { maskAccountId } from '../mask.ts';
 import type { PartnerClient } from '../partners/client.ts';
 import type { PartnerRegistry } from '../partners/registry.ts';
 import type { Sealer } from '../partners/seal.ts';
@@ -39,17 +32,9 @@ import { listDifferences, resolveDifference } from '../reconciliation/difference
 import { reconcileBatch, reconcileFile } from '../reconciliation/reconcile.ts';
 import type { Attempts } from '../store/attempts.ts';
 import { auditOfPayment, listAudit, note } from '../store/audit.ts';
-import { clearFollowUp, followUpsOf, markFollowUp } from '../store/follow-ups.ts';
+import { clearFollowUp, markFollowUp } from '../store/follow-ups.ts';
 import { pausePayment } from '../store/pause.ts';
-import {
-  cursorOf,
-  isCursor,
-  isNarrow,
-  searchPayments,
-  type PaymentFilter,
-} from '../store/payment-search.ts';
-import { findPayment, PAUSED, type PaymentRow } from '../store/payments.ts';
-import { openUsualTimes } from '../store/usual-times.ts';
+import { findPayment } from '../store/payments.ts';
 import { resumePayment, withdrawPayment } from '../store/terminal.ts';
 import { openBulkRuns, type BulkRuns } from './bulk-runs.ts';
 import { closeReview, pendingClose } from './close-review.ts';
@@ -59,12 +44,10 @@ import { pollNow } from './poll-now.ts';
 import { assertRole, type Operator, type Operators } from './operators.ts';
 import { overview, type ReadFigures } from './overview.ts';
 import { testPartner } from './partner-test.ts';
+import { badCursor, DEFAULT_LIMIT, openPaymentList } from './payment-list.ts';
 import { erasePerson, showPerson } from './people.ts';
 import { previewActs } from './preview.ts';
 import { revokeAccess } from '../checkout/revoke-access.ts';
-
-/** Default page size: a screenful. */
-const DEFAULT_LIMIT = 50;
 
 /** The dependencies of the admin API. */
 export interface AdminDependencies {
@@ -166,106 +149,7 @@ export function mountAdmin(app: FastifyInstance, dependencies: AdminDependencies
 
   // Payments -----------------------------------------------------------------------------------------------------------------
 
-  // A registration never changes its mode (decision 160).
-  const modes = new Map<string, Mode>();
-  const shown = async (payments: readonly PaymentRow[]): Promise<PaymentView[]> => {
-    if (payments.some(({ partner_id }) => !modes.has(partner_id))) {
-      for (const { partner_id, mode } of await registry.list()) modes.set(partner_id, mode);
-    }
-    return payments.map((payment) => toPaymentView(payment, modes.get(payment.partner_id)));
-  };
-  const showOne = async (payment: PaymentRow): Promise<PaymentView> => {
-    const [view] = await shown([payment]);
-    if (view === undefined) throw new Error('a payment has no view');
-    return view;
-  };
-
-  /** With what is happening to each now. */
-  const listed = async (payments: readonly PaymentRow[]): Promise<ListedPayment[]> => {
-    const ids = payments.map((payment) => payment.platform_payment_id);
-    const [views, summaries, followUps] = await Promise.all([
-      shown(payments),
-      attempts.summaryOf(ids),
-      followUpsOf(database, ids),
-    ]);
-    return payments.flatMap((payment, index) => {
-      const view = views[index];
-      const { attempts: count = 0, last_result = null } =
-        summaries.get(payment.platform_payment_id) ?? {};
-      if (view === undefined) return [];
-      return {
-        ...view,
-        attempts: count,
-        last_result,
-        next_step: nextStep(payment),
-        paused: payment.slot === PAUSED,
-        follow_up: followUps.get(payment.platform_payment_id) ?? null,
-      };
-    });
-  };
-  const nextStep = (payment: PaymentRow): ListedPayment['next_step'] => {
-    const isDriven =
-      payment.settled_at === null && payment.slot !== null && payment.slot !== PAUSED;
-    const at = isDriven ? dependencies.engine.nextStepAt(payment.platform_payment_id) : undefined;
-    if (at === undefined) return null;
-    switch (payment.stage) {
-      case 'created':
-      case 'authorized':
-      case 'dispatching':
-        return { step: 'submit', at };
-      case 'accepted':
-        return { step: 'poll', at };
-      case 'ended':
-        return { step: 'settle', at };
-      case 'review':
-        return null;
-    }
-  };
-
-  const usualTimes = openUsualTimes(database, clock);
-  /** Converts a query to a search filter. */
-  const toFilter = async (query: PaymentSearch): Promise<Omit<PaymentFilter, 'limit'>> => {
-    const { amount_in_cents, min_amount_in_cents, max_amount_in_cents, min_attempts, ...others } =
-      query;
-    const { overdue, stuck, paused, follow_up, unsettled, email, ...rest } = others;
-    const { limit: _limit, cursor: _cursor, ...filter } = rest;
-    return {
-      ...filter,
-      amount_in_cents: numberOf(amount_in_cents),
-      min_amount_in_cents: numberOf(min_amount_in_cents),
-      max_amount_in_cents: numberOf(max_amount_in_cents),
-      min_attempts: numberOf(min_attempts),
-      email_digest: email === undefined ? undefined : emailDigest(dependencies.pepper, email),
-      openForMs: overdue === undefined ? undefined : OVERDUE_AFTER_MS,
-      stuck: stuck === undefined ? undefined : await usualTimes(),
-      paused: paused !== undefined,
-      follow_up: follow_up !== undefined,
-      unsettled: unsettled !== undefined,
-      unwritten:
-        filter.sort === 'attempts' || min_attempts !== undefined ? attempts.unwritten() : undefined,
-    };
-  };
-
-  const paymentPage = async (query: PaymentSearch) => {
-    const limit = Number(query.limit ?? DEFAULT_LIMIT);
-    const { sort = 'newest', cursor } = query;
-    if (cursor !== undefined && !isCursor(sort, cursor)) throw badCursor();
-    const filter = await toFilter(query);
-    if (sort === 'attempts' && !isNarrow(filter)) throw tooManyToSort();
-    // Read one row more than requested: it shows whether there is another page.
-    const { rows, searched_to } = await searchPayments(database, {
-      ...filter,
-      cursor,
-      limit: limit + 1,
-    });
-    const page = rows.slice(0, limit);
-    const last = page.at(-1);
-    return {
-      payments: await listed(page),
-      next_cursor:
-        rows.length > limit && last !== undefined ? cursorOf(sort, last) : (searched_to ?? null),
-    };
-  };
+  const { shown, showOne, listed, toFilter, paymentPage } = openPaymentList(dependencies);
   serve(routes.list_payments, ({ query }) => paymentPage(query));
   serve(routes.search_payments, async ({ body, request }) => {
     // The search term is personal data; the audit records only that a search was made, and by whom.
@@ -506,52 +390,8 @@ export function mountAdmin(app: FastifyInstance, dependencies: AdminDependencies
 
 const UUID_PATTERN = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 
-function badCursor(): Refusal {
-  return new Refusal('INVALID_REQUEST', {
-    details: [{ path: 'query.cursor', problem: 'is not the next_cursor of a page' }],
-  });
-}
-
 function auditCursor(text: string): { at: string; audit_id: string } {
   const [at = '', audit_id = ''] = text.split('~');
   if (!UUID_PATTERN.test(audit_id) || !/^[0-9 :.+-]{10,40}$/.test(at)) throw badCursor();
   return { at, audit_id };
-}
-
-function tooManyToSort(): Refusal {
-  return new Refusal('INVALID_REQUEST', {
-    details: [
-      {
-        path: 'sort',
-        problem:
-          'attempts needs a filter that leaves few payments, such as status=processing, stuck=true or stage=review',
-      },
-    ],
-  });
-}
-
-function numberOf(text: string | undefined): number | undefined {
-  return text === undefined ? undefined : Number(text);
-}
-
-/** A payment as an operator sees it. */
-function toPaymentView(payment: PaymentRow, mode: Mode = 'live'): PaymentView {
-  return {
-    platform_payment_id: payment.platform_payment_id,
-    payment_id: payment.payment_id,
-    platform_batch_id: payment.platform_batch_id,
-    partner_id: payment.partner_id,
-    mode,
-    biller_id: payment.biller_id,
-    masked_account_id: maskAccountId(payment.account_id),
-    status: payment.status,
-    stage: payment.stage,
-    review_reason: payment.review_reason,
-    failure_reason: payment.failure_reason,
-    amount_in_cents: payment.amount_in_cents,
-    created_at: payment.created_at,
-    initiated_at: payment.initiated_at,
-    posted_at: payment.posted_at,
-    ended_at: payment.ended_at,
-  };
 }

@@ -18,7 +18,7 @@ import {
 } from './payments.ts';
 
 /** Why the act is refused. */
-export const NOT_DRIVEN =
+const NOT_DRIVEN =
   'Nothing is sent for this payment: it has ended, waits in review, or is paused already';
 
 const pauseStatement = sql(

@@ -10,6 +10,16 @@ import type { PaymentSort, PaymentStage, PaymentStatus } from '@duebridge/contra
 import { sql } from '@duebridge/runtime';
 import { firstIdAt } from '../payment-id.ts';
 import { markedPayments } from './follow-ups.ts';
+import {
+  addCursor,
+  addRange,
+  Conditions,
+  orderBy,
+  ORDERS,
+  type FoundPayment,
+  type IdRange,
+  type Order,
+} from './payment-order.ts';
 import { PAUSED, PAYMENT_COLUMNS, type PaymentRow, type Queryable } from './payments.ts';
 import type { UsualTimes } from './usual-times.ts';
 
@@ -54,48 +64,6 @@ export interface PaymentFilter {
   readonly cursor?: string | undefined;
   /** At most this many rows. */
   readonly limit: number;
-}
-
-/** An order of payments: by a value and then by id, or by id alone. */
-interface Order {
-  /** The column of the value. */
-  readonly value?: string;
-  readonly descending: boolean;
-}
-
-const ORDERS: Readonly<Record<PaymentSort, Order>> = {
-  newest: { descending: true },
-  oldest: { descending: false },
-  largest: { value: 'p.amount_in_cents', descending: true },
-  smallest: { value: 'p.amount_in_cents', descending: false },
-  attempts: { value: 'p.calls', descending: true },
-};
-
-/** A payment as a search found it. */
-export interface FoundPayment extends PaymentRow {
-  /** Recorded calls to the partner; only in the order by attempts. */
-  readonly calls?: number;
-}
-
-/** Where the next page begins. Pure. */
-export function cursorOf(sort: PaymentSort, row: FoundPayment): string {
-  const { platform_payment_id } = row;
-  switch (sort) {
-    case 'newest':
-    case 'oldest':
-      return platform_payment_id;
-    case 'largest':
-    case 'smallest':
-      return `${row.amount_in_cents}~${platform_payment_id}`;
-    case 'attempts':
-      return `${row.calls ?? 0}~${platform_payment_id}`;
-  }
-}
-
-/** Whether a text has the form of this order's cursors. Pure. */
-export function isCursor(sort: PaymentSort, text: string): boolean {
-  const form = ORDERS[sort].value === undefined ? '' : '[0-9]{1,15}~';
-  return new RegExp(`^${form}[A-Za-z0-9._-]{1,64}$`).test(text);
 }
 
 /** Whether a filter leaves few payments of many, so that all of them can be sorted by what no index has. Pure. */
@@ -265,23 +233,6 @@ export async function searchPayments(on: Queryable, filter: PaymentFilter): Prom
   return { rows: await readPage(on, conditions, order, limit, calls) };
 }
 
-/** Continues after a cursor. */
-function addCursor(conditions: Conditions, { value, descending }: Order, cursor: string): void {
-  const beyond = descending ? '<' : '>';
-  if (value === undefined) {
-    conditions.add(`p.platform_payment_id ${beyond} ?`, cursor);
-    return;
-  }
-  const [number = '', id = ''] = cursor.split('~');
-  conditions.add(`(${value}, p.platform_payment_id) ${beyond} (?::bigint, ?::text)`, number, id);
-}
-
-/** The text of ORDER BY. */
-function orderBy({ value, descending }: Order): string {
-  const way = descending ? 'DESC' : 'ASC';
-  return `${value === undefined ? '' : `${value} ${way}, `}p.platform_payment_id ${way}`;
-}
-
 /** An expression: the recorded calls of payment `p`. Each `?` stands for one of `values`. */
 interface CallsExpression {
   readonly text: string;
@@ -299,49 +250,6 @@ function callsOf(unwritten: ReadonlyMap<string, number> | undefined): CallsExpre
 
 /** The calls in the rows `t` of attempts; a row holds several entries, and an entry may stand for many equal polls. */
 const CALLS = `sum((SELECT sum((e ->> 'count')::int) FROM jsonb_array_elements(t.entries) AS e))`;
-
-/** The conditions of a statement that is put together, and its values. */
-class Conditions {
-  readonly values: unknown[];
-  readonly #texts: string[];
-
-  constructor(from?: Conditions) {
-    this.values = [...(from?.values ?? [])];
-    this.#texts = [...(from === undefined ? [] : from.#texts)];
-  }
-
-  /** Each `?` stands for the next value. */
-  add(condition: string, ...given: readonly unknown[]): void {
-    this.#texts.push(this.placed(condition, ...given));
-  }
-
-  /** A text whose values are added, and which is no condition itself. */
-  placed(text: string, ...given: readonly unknown[]): string {
-    let out = text;
-    for (const value of given) {
-      this.values.push(value);
-      out = out.replace('?', `$${this.values.length}`);
-    }
-    return out;
-  }
-
-  get where(): string {
-    return whereOf(this.#texts);
-  }
-
-  /** Those that name a column, and those that do not: a counted column can only be compared outside the statement that counts. */
-  whereOnly(column: string): string {
-    return whereOf(this.#texts.filter((text) => text.includes(column)));
-  }
-
-  whereBut(column: string): string {
-    return whereOf(this.#texts.filter((text) => !text.includes(column)));
-  }
-}
-
-function whereOf(texts: readonly string[]): string {
-  return texts.length === 0 ? '' : `WHERE ${texts.join(' AND ')}`;
-}
 
 function readPage(
   on: Queryable,
@@ -366,12 +274,6 @@ function readPage(
       ${counted.whereOnly('p.calls')} ORDER BY ${orderBy(order)} LIMIT $${counted.values.length + 1}`,
     [...counted.values, limit],
   );
-}
-
-/** A range of ids: at or after `from`, and before `before`. */
-interface IdRange {
-  readonly from?: string | undefined;
-  readonly before?: string | undefined;
 }
 
 /** Some ids, in the order of the search, after a cursor; and where to continue: undefined at the end. */
@@ -410,11 +312,6 @@ async function listByIds(
     cursor = to;
     portion = Math.min(portion * 4, LARGEST_PORTION);
   }
-}
-
-function addRange(conditions: Conditions, column: string, { from, before }: IdRange): void {
-  if (from !== undefined) conditions.add(`${column} >= ?`, from);
-  if (before !== undefined) conditions.add(`${column} < ?`, before);
 }
 
 /** All payments under conditions that the index of the order covers. */

@@ -3,7 +3,7 @@ import type { AuditPage, AuditVerification } from '@duebridge/contract';
 import type { TargetedSubmitEvent } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { ApiError, get } from './api.ts';
-import { announcement, fieldsOf, moment, Table, Trouble, useRead } from './parts.tsx';
+import { announcement, fieldsOf, moment, options, Table, Trouble, useRead } from './parts.tsx';
 import { go, query, withQuery } from './route.ts';
 
 export function AuditPageOf() {
@@ -39,13 +39,32 @@ export function AuditPageOf() {
       <Trouble error={error} />
       <Table
         caption="Who did what, newest first"
+        command={[
+          'audit',
+          ...options({
+            actor: query.value.get('actor'),
+            event: query.value.get('event'),
+            partner: query.value.get('partner_id'),
+            limit: query.value.get('limit'),
+          }),
+        ]}
         rows={(data?.entries ?? []).map((entry, index) => ({ ...entry, index }))}
         keyOf={(one) => `${one.at} ${one.index}`}
         empty={data === undefined ? 'Loading…' : 'No entries match.'}
         columns={[
           { head: 'When', cell: (one) => moment(one.at) },
-          { head: 'Who', cell: (one) => one.actor },
-          { head: 'Event', cell: (one) => one.event },
+          {
+            head: 'Who',
+            cell: (one) => one.actor,
+            filter: (one) => ({ actor: one.actor }),
+            copy: (one) => one.actor,
+          },
+          {
+            head: 'Event',
+            cell: (one) => one.event,
+            filter: (one) => ({ event: one.event }),
+            copy: (one) => one.event,
+          },
           {
             head: 'Detail',
             cell: (one) =>

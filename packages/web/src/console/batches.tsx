@@ -16,6 +16,7 @@ import {
   isViewer,
   moment,
   money,
+  options,
   Table,
   Trouble,
   useRead,
@@ -30,6 +31,7 @@ export function BatchesPage() {
       <Trouble error={error} />
       <Table
         caption="Batches, latest first"
+        command={['batch']}
         rows={data?.batches ?? []}
         keyOf={(one) => one.platform_batch_id}
         empty={data === undefined ? 'Loading…' : 'No payments yet.'}
@@ -221,6 +223,10 @@ function Differences({ search }: { search: Record<string, string> }) {
       <Trouble error={error} />
       <Table
         caption="Differences, newest first"
+        command={[
+          'differences',
+          ...options({ state: search['state'], batch: search['platform_batch_id'] }),
+        ]}
         rows={data?.differences ?? []}
         keyOf={(one) => one.difference_id}
         empty={data === undefined ? 'Loading…' : 'No differences.'}

@@ -57,6 +57,7 @@ export function BulkPage() {
       <Trouble error={error} />
       <Table
         caption="The last ones, newest first"
+        command={['bulk', 'list']}
         rows={data?.runs ?? []}
         keyOf={(run) => run.run_id}
         empty={data === undefined ? 'Loading…' : 'Nothing was done to several payments yet.'}
@@ -155,6 +156,7 @@ export function BulkRunPage({ id }: { id: string }) {
         </a>
       </p>
       <Table
+        command={['bulk', 'show', run.run_id]}
         caption={run.state === 'planned' ? 'What would happen to each' : 'What became of each'}
         rows={data.items}
         keyOf={(one) => one.platform_payment_id}

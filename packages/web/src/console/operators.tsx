@@ -36,6 +36,7 @@ export function OperatorsPage() {
       )}
       <Table
         caption="Operators"
+        command={['operator', 'list']}
         rows={data?.operators ?? []}
         keyOf={(one) => one.operator_id}
         empty={data === undefined ? 'Loading…' : 'Only the admin key of the deployment.'}

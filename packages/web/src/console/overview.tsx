@@ -31,6 +31,8 @@ export function OverviewPage() {
             />
             <Card name="Overdue" value={data.overdue} to="?overdue=true" alarm />
             <Card name="Unsettled" value={data.unsettled} to="?unsettled=true" />
+            <Card name="Paused" value={data.paused} to="?paused=true" alarm />
+            <Card name="Follow-up" value={data.follow_ups} to="?follow_up=true" />
             <li class={data.open_differences > 0 ? 'alarm' : ''}>
               <a href={link('reconciliation')}>
                 <strong>{data.open_differences}</strong> Open differences
@@ -40,6 +42,7 @@ export function OverviewPage() {
           <h2>Waiting for an operator</h2>
           <Table
             caption="Reviews by reason"
+            command={['payments', '--stage', 'review']}
             rows={data.reviews}
             keyOf={(one) => one.reason}
             empty="Nothing waits for an operator."

@@ -15,6 +15,7 @@ export function PartnersPage() {
       <Trouble error={error} />
       <Table
         caption="Partners"
+        command={['partner', 'list']}
         rows={data?.partners ?? []}
         keyOf={(one) => one.partner_id}
         empty={

@@ -3,6 +3,7 @@ import type { ComponentChildren, TargetedSubmitEvent } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { signal } from '@preact/signals';
 import { ApiError, self } from './api.ts';
+import { query, withQuery } from './route.ts';
 
 // Settings -------------------------------------------------------------------------------------------------------------------
 
@@ -18,7 +19,7 @@ const defaults: Settings = {
   zone: 'local',
   shortcuts: true,
   everySeconds: 5,
-  hidden: ['At the partner', 'Biller', 'Batch', 'Posted'],
+  hidden: ['At the partner', 'Biller', 'Batch', 'Posted', 'Last result'],
 };
 
 function storedSettings(): Settings {
@@ -73,11 +74,12 @@ const icons: Readonly<Record<string, string>> = {
   canceled: '⊘',
   processing: '…',
   review: '!',
+  paused: '‖',
 };
 
 /** A status, shown by word and symbol, never by colour alone. */
-export function Status({ status, stage }: { status: string; stage?: string }) {
-  const word = stage === 'review' ? 'review' : status;
+export function Status(of: { status: string; stage?: string; paused?: boolean }) {
+  const word = of.paused === true ? 'paused' : of.stage === 'review' ? 'review' : of.status;
   return (
     <span class={`status ${word}`}>
       <span aria-hidden="true">{icons[word]}</span> {word}
@@ -162,6 +164,14 @@ export interface Column<Row> {
   readonly head: string;
   readonly cell: (row: Row) => ComponentChildren;
   readonly number?: true;
+  /** Orders that a click on the heading goes through, as the query's `sort` names them; the last one is ascending. */
+  readonly sort?: readonly string[];
+  /** What has to be filtered as well to sort by this. */
+  readonly sortFilter?: () => Readonly<Record<string, string>>;
+  /** What the cell's button copies. */
+  readonly copy?: (row: Row) => string | null;
+  /** The filter that the cell's link adds to the page's address. */
+  readonly filter?: (row: Row) => Readonly<Record<string, string>> | undefined;
 }
 
 /** A table whose rows are selected with j and k and opened with Enter or by their link. */
@@ -171,35 +181,131 @@ export function Table<Row>(props: {
   rows: readonly Row[];
   keyOf: (row: Row) => string;
   empty: string;
+  /** Words of the command that prints the same table: what follows `duebridge platform`. */
+  command?: readonly string[];
 }) {
-  const { caption, columns, rows, keyOf, empty } = props;
-  if (rows.length === 0) return <p class="empty">{empty}</p>;
+  const { caption, columns, rows, keyOf, empty, command } = props;
+  const copied = command === undefined ? null : <CopyCommand words={command} />;
+  if (rows.length === 0) {
+    return (
+      <>
+        <p class="empty">{empty}</p>
+        {copied}
+      </>
+    );
+  }
   return (
-    <div class="scroll" role="region" aria-label={caption} tabIndex={0}>
-      <table>
-        <caption>{caption}</caption>
-        <thead>
-          <tr>
-            {columns.map((column) => (
-              <th scope="col" class={column.number ? 'number' : ''} key={column.head}>
-                {column.head}
-              </th>
-            ))}
-          </tr>
-        </thead>
-        <tbody>
-          {rows.map((row) => (
-            <tr key={keyOf(row)} data-row={keyOf(row)}>
+    <>
+      <div class="scroll" role="region" aria-label={caption} tabIndex={0}>
+        <table>
+          <caption>{caption}</caption>
+          <thead>
+            <tr>
               {columns.map((column) => (
-                <td class={column.number ? 'number' : ''} key={column.head}>
-                  {column.cell(row)}
-                </td>
+                <Heading key={column.head} column={column} />
               ))}
             </tr>
-          ))}
-        </tbody>
-      </table>
-    </div>
+          </thead>
+          <tbody>
+            {rows.map((row) => (
+              <tr key={keyOf(row)} data-row={keyOf(row)}>
+                {columns.map((column) => (
+                  <td class={column.number ? 'number' : ''} key={column.head}>
+                    {column.cell(row)}
+                    <Tools column={column} row={row} />
+                  </td>
+                ))}
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
+      {copied}
+    </>
+  );
+}
+
+/** A heading; where rows can be sorted, a link to the next order. */
+function Heading<Row>({ column }: { column: Column<Row> }) {
+  const { head, number, sort, sortFilter } = column;
+  const at = sort?.indexOf(query.value.get('sort') ?? 'newest') ?? -1;
+  const way = at === -1 ? 'none' : at === 0 ? 'descending' : 'ascending';
+  return (
+    <th scope="col" class={number ? 'number' : ''} aria-sort={sort === undefined ? undefined : way}>
+      {sort === undefined ? (
+        head
+      ) : (
+        <a href={withQuery({ ...sortFilter?.(), sort: sort[(at + 1) % sort.length], cursor: '' })}>
+          {head}{' '}
+          <span aria-hidden="true">{{ none: '↕', descending: '↓', ascending: '↑' }[way]}</span>
+        </a>
+      )}
+    </th>
+  );
+}
+
+/** What can be done with a cell. Shown for the cell under the cursor and in the row that has the keyboard. */
+function Tools<Row>({ column, row }: { column: Column<Row>; row: Row }) {
+  const text = column.copy?.(row) ?? undefined;
+  const filter = column.filter?.(row);
+  if (text === undefined && filter === undefined) return null;
+  return (
+    <span class="tools">
+      {filter === undefined ? null : (
+        <a
+          href={withQuery({ ...filter, cursor: '' })}
+          aria-label={`Filter by this: ${Object.values(filter).join(' ')}`}
+          title="Filter by this"
+        >
+          ⊂
+        </a>
+      )}
+      {text === undefined ? null : (
+        <button
+          type="button"
+          aria-label={`Copy ${text}`}
+          title="Copy"
+          onClick={() => void copy(text, text)}
+        >
+          ⧉
+        </button>
+      )}
+    </span>
+  );
+}
+
+/** Puts a text on the clipboard, and says so. */
+async function copy(text: string, name: string): Promise<void> {
+  await navigator.clipboard.writeText(text);
+  announcement.value = `On the clipboard: ${name}`;
+}
+
+/** Words as a shell reads them. */
+function shellWord(word: string): string {
+  return /^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", String.raw`'\''`)}'`;
+}
+
+/** Words of a command for a filter: each field has its option, and an absent or empty one none. */
+export function options(
+  filter: Readonly<Record<string, string | null | undefined>>,
+): readonly string[] {
+  return Object.entries(filter).flatMap(([name, value]) =>
+    value === undefined || value === null || value === '' ? [] : [`--${name}`, value],
+  );
+}
+
+/** Copies the command that prints the same table. */
+function CopyCommand({ words }: { words: readonly string[] }) {
+  return (
+    <button
+      type="button"
+      class="copy-command"
+      onClick={() =>
+        void copy(['duebridge', 'platform', ...words].map(shellWord).join(' '), 'the command')
+      }
+    >
+      Copy as command
+    </button>
   );
 }
 
@@ -214,7 +320,7 @@ function rowsAndPlace(): { rows: HTMLElement[]; at: number } {
 
 /** Moves the keyboard to the row at this place, to its link. */
 export function focusRow(at: number): void {
-  rowsAndPlace().rows[at]?.querySelector<HTMLElement>('a, button')?.focus();
+  rowsAndPlace().rows[at]?.querySelector<HTMLElement>(':is(a, button):not(.tools *)')?.focus();
 }
 
 /** Moves the keyboard's row by `step` and focuses its link. */

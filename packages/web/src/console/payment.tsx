@@ -9,6 +9,7 @@ import type {
 } from '@duebridge/contract';
 import { useState } from 'preact/hooks';
 import { get, post } from './api.ts';
+import { NextStep } from './next-step.tsx';
 import {
   Act,
   Facts,
@@ -43,6 +44,15 @@ export function PaymentPageOf({ id }: { id: string }) {
     return text;
   };
   const inReview = payment.stage === 'review' ? undefined : 'Only a payment in review.';
+  const waits = payment.paused
+    ? undefined
+    : inReview && 'Only a payment in review, or a paused one.';
+  const isDriven = payment.status === 'processing' && payment.stage !== 'review';
+  const pauseBlocked = payment.paused
+    ? 'It is paused.'
+    : isDriven
+      ? undefined
+      : 'Nothing is sent for it.';
   const refused =
     inReview ??
     (payment.review_reason?.startsWith('rejected_') === true
@@ -58,7 +68,7 @@ export function PaymentPageOf({ id }: { id: string }) {
         <a href={link('payments')}>Payments</a>
       </p>
       <h1>
-        {money(payment.amount_in_cents)} <Status status={payment.status} stage={payment.stage} />
+        {money(payment.amount_in_cents)} <Status {...payment} />
       </h1>
       <Trouble error={error} />
       <Facts
@@ -73,6 +83,20 @@ export function PaymentPageOf({ id }: { id: string }) {
             <a href={link('batches', payment.platform_batch_id)}>{payment.platform_batch_id}</a>,
           ],
           ['Confirmed', moment(payment.created_at)],
+          [
+            payment.ended_at === null ? 'Waits for' : 'Took',
+            lasting(
+              Date.parse(payment.ended_at ?? new Date().toISOString()) -
+                Date.parse(payment.created_at),
+            ),
+          ],
+          [
+            'Attempts',
+            `${payment.attempts}${payment.last_result === null ? '' : `, the last: ${payment.last_result}`}`,
+          ],
+          ...(payment.ended_at === null || payment.next_step !== null
+            ? [['Next', <NextStep payment={payment} />] as const]
+            : []),
           ['Accepted by the partner', moment(payment.initiated_at)],
           ['Posted', moment(payment.posted_at)],
           ['Ended', moment(payment.ended_at)],
@@ -83,6 +107,17 @@ export function PaymentPageOf({ id }: { id: string }) {
         <p class="note">
           It waits, because nothing is sent to{' '}
           <a href={link('partners', payment.partner_id)}>{payment.partner_id}</a>: {partner_held}
+        </p>
+      )}
+      {payment.paused ? (
+        <p class="note">
+          An operator paused it, as written below. Nothing is sent for it until somebody resumes it.
+        </p>
+      ) : null}
+      {payment.follow_up === null ? null : (
+        <p class="note">
+          Marked for the partner by {payment.follow_up.marked_by} on{' '}
+          {moment(payment.follow_up.marked_at)}: {payment.follow_up.note}
         </p>
       )}
       {pending_close === null ? null : (
@@ -106,13 +141,48 @@ export function PaymentPageOf({ id }: { id: string }) {
         />
         <Act
           label="Resume"
-          blocked={isViewer() ?? inReview}
-          about={`Sends ${name} again, with the same id and the same bytes. A partner that has it already returns the existing payment.`}
+          blocked={isViewer() ?? waits}
+          about={
+            payment.paused
+              ? `Ends the pause of ${name}: it continues where it was.`
+              : `Sends ${name} again, with the same id and the same bytes. A partner that has it already returns the existing payment.`
+          }
           act={async (reason) => {
             await post(`${path}/resume`, { reason });
             return did('Resumed.');
           }}
         />
+        <Act
+          label="Pause"
+          blocked={isViewer() ?? pauseBlocked}
+          about={`Sends nothing more for ${name} until it is resumed. It does not end meanwhile; other payments go on.`}
+          act={async (reason) => {
+            await post(`${path}/pause`, { reason });
+            return did('Paused.');
+          }}
+        />
+        <Act
+          label="Mark for follow-up"
+          blocked={isViewer()}
+          about={`Marks ${name} for the partner to look at. Nothing else is changed.`}
+          reasonLabel="The note, kept in the audit"
+          act={async (reason) => {
+            await post(`${path}/follow-up`, { reason });
+            return did('Marked.');
+          }}
+        />
+        {payment.follow_up === null ? null : (
+          <Act
+            label="Clear the mark"
+            blocked={isViewer()}
+            about={`Takes ${name} off the list of those to follow up.`}
+            reasonLabel="What came of it, kept in the audit"
+            act={async (reason) => {
+              await post(`${path}/follow-up/clear`, { reason });
+              return did('The mark is cleared.');
+            }}
+          />
+        )}
         <Act
           label="Poll now"
           blocked={

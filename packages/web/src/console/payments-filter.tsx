@@ -2,7 +2,7 @@
 import type { TargetedSubmitEvent } from 'preact';
 import { useState } from 'preact/hooks';
 import { self } from './api.ts';
-import { announcement, fieldsOf, Trouble } from './parts.tsx';
+import { fieldsOf, Trouble } from './parts.tsx';
 import { go, query, secret, withQuery } from './route.ts';
 
 const DAY_MS = 86_400_000;
@@ -19,6 +19,7 @@ export const views: readonly (readonly [string, string])[] = [
   ['All', ''],
   ['Processing', 'status=processing'],
   ['Needs a human', 'stage=review'],
+  ['Stuck', 'stuck=true'],
   ['Overdue', 'overdue=true'],
   ['Failed', 'status=failed'],
   ['Failed today', 'status=failed&day=today'],
@@ -26,6 +27,8 @@ export const views: readonly (readonly [string, string])[] = [
   ['Many attempts', 'status=processing&min_attempts=10'],
   ['Yesterday', 'day=yesterday'],
   ['Unsettled', 'unsettled=true'],
+  ['Paused', 'paused=true'],
+  ['Follow-up', 'follow_up=true'],
 ];
 
 /** The times before now that the address may name. */
@@ -46,6 +49,8 @@ export function filterOf(params: URLSearchParams): Record<string, string> {
     day: named,
     last,
     amount,
+    min_amount,
+    max_amount,
     ...filter
   } = Object.fromEntries(params) as Record<string, string>;
   const before = PRESETS[last ?? '']?.[1];
@@ -55,8 +60,10 @@ export function filterOf(params: URLSearchParams): Record<string, string> {
     filter['from'] = `${date}T00:00:00Z`;
     filter['to'] = new Date(Date.parse(filter['from']) + DAY_MS).toISOString();
   }
-  const cents = amount === undefined ? undefined : toCents(amount);
-  if (cents !== undefined) filter['amount_in_cents'] = cents;
+  for (const [name, dollars] of Object.entries({ amount, min_amount, max_amount })) {
+    const cents = dollars === undefined ? undefined : toCents(dollars);
+    if (cents !== undefined) filter[`${name}_in_cents`] = cents;
+  }
   return filter;
 }
 
@@ -75,22 +82,32 @@ export function ownViews(): Record<string, string> {
   }
 }
 
-/** Copies the command that lists the same payments. */
-export async function copyCommand(params: URLSearchParams): Promise<void> {
-  const flags: Readonly<Record<string, string>> = {
-    status: '--status',
-    from: '--from',
-    to: '--to',
-    stage: '--stage',
-    partner_id: '--partner',
-    platform_batch_id: '--batch',
-    amount: '--amount',
-    id: '--id',
-    failure_reason: '--failure-reason',
-    min_attempts: '--attempts',
-  };
+/** Whether the filters leave few payments of many, so that they can be sorted by attempts (decision 215). */
+export function isNarrow(params: URLSearchParams): boolean {
+  const stage = params.get('stage') ?? 'ended';
+  return (
+    params.get('status') === 'processing' ||
+    stage !== 'ended' ||
+    ['id', ...WORDS].some((name) => params.has(name))
+  );
+}
+
+/** Fields of the address that are a word of the command and have no value. */
+const WORDS = new Set(['overdue', 'stuck', 'unsettled', 'paused', 'follow_up']);
+/** Options of the command that are not named as the field of the address. */
+const OPTIONS: Readonly<Record<string, string>> = {
+  partner_id: 'partner',
+  biller_id: 'biller',
+  platform_batch_id: 'batch',
+  min_attempts: 'attempts',
+};
+
+/** The words of the command that lists the same payments. */
+export function commandOf(params: URLSearchParams): readonly string[] {
   const words = [...params].flatMap(([name, value]) => {
-    if (name === 'overdue' || name === 'unsettled') return [`--${name}`];
+    if (!(name in FILTERS)) return [];
+    const option = `--${(OPTIONS[name] ?? name).replaceAll('_', '-')}`;
+    if (WORDS.has(name)) return [option];
     if (name === 'day') {
       const date = value === 'yesterday' ? day(-1) : value === 'today' ? day(0) : value;
       return ['--from', date, '--to', date];
@@ -98,11 +115,9 @@ export async function copyCommand(params: URLSearchParams): Promise<void> {
     if (name === 'last') {
       return ['--from', new Date(Date.now() - (PRESETS[value]?.[1] ?? 0)).toISOString()];
     }
-    const flag = flags[name];
-    return flag === undefined ? [] : [flag, `'${value.replaceAll("'", String.raw`'\''`)}'`];
+    return [option, value];
   });
-  await navigator.clipboard.writeText(['duebridge platform payments', ...words].join(' '));
-  announcement.value = 'The command is on the clipboard.';
+  return ['payments', ...words];
 }
 
 /** The form of the filters; what identifies a person never enters the address. */
@@ -113,8 +128,9 @@ export function Filters() {
     event.preventDefault();
     const field = fieldsOf(event.currentTarget);
     const amount = field('amount');
-    if (amount !== '' && toCents(amount) === undefined) {
-      setTrouble('The amount is dollars, such as 25 or 25.00.');
+    const amounts = [amount, field('min_amount'), field('max_amount')];
+    if (amounts.some((one) => one !== '' && toCents(one) === undefined)) {
+      setTrouble('An amount is dollars, such as 25 or 25.00.');
       return;
     }
     setTrouble('');
@@ -125,6 +141,9 @@ export function Filters() {
       withQuery({
         id: field('id'),
         amount,
+        min_amount: field('min_amount'),
+        max_amount: field('max_amount'),
+        biller_id: field('biller_id'),
         day: field('day'),
         last: field('last'),
         partner_id: field('partner_id'),
@@ -149,6 +168,12 @@ export function Filters() {
           Amount
           <input name="amount" value={params.get('amount') ?? ''} inputMode="decimal" size={8} />
         </label>
+        {(['min_amount', 'max_amount'] as const).map((name) => (
+          <label key={name}>
+            {name === 'min_amount' ? 'At least ($)' : 'At most ($)'}
+            <input name={name} value={params.get(name) ?? ''} inputMode="decimal" size={8} />
+          </label>
+        ))}
         <label>
           Day (UTC)
           <input name="day" type="date" value={date} />
@@ -156,6 +181,10 @@ export function Filters() {
         <label>
           Partner
           <input name="partner_id" value={params.get('partner_id') ?? ''} size={14} />
+        </label>
+        <label>
+          Biller
+          <input name="biller_id" value={params.get('biller_id') ?? ''} size={10} />
         </label>
         <label>
           Status
@@ -234,14 +263,21 @@ const FILTERS: Readonly<Record<string, string>> = {
   stage: 'stage',
   partner_id: 'partner',
   platform_batch_id: 'batch',
+  biller_id: 'biller',
   amount: 'amount',
+  min_amount: 'at least ($)',
+  max_amount: 'at most ($)',
   day: 'day',
   last: 'time',
   from: 'from',
   to: 'to',
   id: 'id',
   overdue: 'overdue',
+  stuck: 'stuck',
   unsettled: 'unsettled',
+  paused: 'paused',
+  follow_up: 'follow-up',
+  sort: 'order',
   failure_reason: 'reason',
   min_attempts: 'attempts, at least',
 };

@@ -1,11 +1,13 @@
 /** Finding payments: a list whose rows never move while it is read, and the acts on those that are selected. */
-import type { BulkAct, PaymentPage, PaymentView } from '@duebridge/contract';
+import type { BulkAct, ListedPayment, PaymentPage, PaymentView } from '@duebridge/contract';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { get, post, self } from './api.ts';
 import { planRun } from './bulk.tsx';
+import { NextStep } from './next-step.tsx';
 import {
   age,
   announcement,
+  type Column,
   focusRow,
   lasting,
   moment,
@@ -19,7 +21,15 @@ import {
   Trouble,
   useRead,
 } from './parts.tsx';
-import { Chips, copyCommand, filterOf, Filters, ownViews, views } from './payments-filter.tsx';
+import {
+  Chips,
+  commandOf,
+  filterOf,
+  Filters,
+  isNarrow,
+  ownViews,
+  views,
+} from './payments-filter.tsx';
 import { go, keepHere, keptHere, link, query, secret } from './route.ts';
 
 /** The list as it was left, for Back: its rows, of whatever number of pages. */
@@ -90,7 +100,8 @@ export function PaymentsPage() {
       setFailed(trouble instanceof Error ? trouble.message : String(trouble));
     }
   };
-  const filter = filterOf(query.value);
+  // An export, and an act on all that match, have no order.
+  const { sort = 'newest', ...filter } = filterOf(query.value);
   const saveView = (): void => {
     const name = prompt('Name of this view');
     if (name === null || name.trim() === '') return;
@@ -129,10 +140,11 @@ export function PaymentsPage() {
         <p>Loading…</p>
       ) : (
         <Table
-          caption="Payments, newest first"
+          caption={`Payments, ${ORDERS[sort] ?? sort}`}
           rows={page.payments}
           keyOf={(one) => one.platform_payment_id}
           empty={more === null ? 'No payments match.' : 'None found yet: search further back.'}
+          command={commandOf(query.value)}
           columns={[
             ...(self.value?.role === 'viewer' ? [] : [pickColumn(picked, setPicked)]),
             ...shownColumns(),
@@ -156,9 +168,6 @@ export function PaymentsPage() {
         <button type="button" onClick={again}>
           Refresh
         </button>
-        <button type="button" onClick={() => void copyCommand(query.value)}>
-          Copy as command
-        </button>
         <a
           class="button"
           download
@@ -170,6 +179,14 @@ export function PaymentsPage() {
     </>
   );
 }
+
+const ORDERS: Readonly<Record<string, string>> = {
+  newest: 'newest first',
+  oldest: 'oldest first',
+  largest: 'largest first',
+  smallest: 'smallest first',
+  attempts: 'most attempts first',
+};
 
 /** The column of check boxes for bulk actions. */
 function pickColumn(picked: ReadonlySet<string>, pick: (picked: ReadonlySet<string>) => void) {
@@ -254,13 +271,13 @@ const bulkActs: readonly (readonly [BulkAct, string])[] = [
 /** Lets this person choose the columns of the payments list. */
 function shownColumns() {
   const { hidden } = settings.value;
-  return [...paymentColumns, ...moreColumns].filter((one) => !hidden.includes(one.head));
+  return listColumns.filter((one) => !hidden.includes(one.head));
 }
 
 function ColumnChoice() {
   const [open, setOpen] = useState(false);
   const { hidden } = settings.value;
-  const columns = [...paymentColumns, ...moreColumns].filter(({ head }) => head !== 'Payment');
+  const columns = listColumns.filter(({ head }) => head !== 'Payment');
   return (
     <details onToggle={({ currentTarget }) => setOpen(currentTarget.open)}>
       <summary>Columns</summary>
@@ -290,7 +307,7 @@ function ColumnChoice() {
 }
 
 /** The columns of every list of payments. */
-export const paymentColumns = [
+export const paymentColumns: readonly Column<PaymentView>[] = [
   {
     head: 'Status',
     cell: (one: PaymentView) => <Status status={one.status} stage={one.stage} />,
@@ -317,12 +334,69 @@ export const paymentColumns = [
   { head: 'Reason', cell: (one: PaymentView) => one.review_reason ?? one.failure_reason ?? '' },
 ];
 
-/** Columns hidden by default. */
-const moreColumns = [
-  { head: 'At the partner', cell: (one: PaymentView) => one.payment_id ?? '–' },
-  { head: 'Biller', cell: (one: PaymentView) => one.biller_id },
-  { head: 'Batch', cell: (one: PaymentView) => one.platform_batch_id },
-  { head: 'Posted', cell: (one: PaymentView) => moment(one.posted_at) },
+/** What the list of payments adds to a column: its orders, and what its cells copy and filter by. */
+const additions: Readonly<Record<string, Partial<Column<ListedPayment>>>> = {
+  Status: {
+    cell: (one) => <Status {...one} />,
+    filter: (one) =>
+      one.paused
+        ? { paused: 'true' }
+        : one.stage === 'review'
+          ? { stage: 'review' }
+          : { status: one.status },
+  },
+  Payment: { copy: (one) => one.platform_payment_id },
+  Partner: { filter: (one) => ({ partner_id: one.partner_id }), copy: (one) => one.partner_id },
+  Amount: {
+    sort: ['largest', 'smallest'],
+    filter: (one) => ({ amount: (one.amount_in_cents / 100).toFixed(2) }),
+  },
+  Confirmed: { sort: ['newest', 'oldest'], copy: (one) => one.created_at },
+  Reason: {
+    filter: (one) => {
+      const reason = one.review_reason ?? one.failure_reason;
+      if (reason === null) return undefined;
+      return {
+        failure_reason: reason.slice(0, 120),
+        ...(one.stage === 'review' ? { stage: 'review' } : {}),
+      };
+    },
+    copy: (one) => one.review_reason ?? one.failure_reason,
+  },
+};
+
+const listColumns: readonly Column<ListedPayment>[] = [
+  ...paymentColumns.map((column) => ({ ...column, ...additions[column.head] })),
+  {
+    head: 'Attempts',
+    number: true,
+    // Sorting by attempts needs a filter that leaves few payments: it brings one.
+    sort: ['attempts'],
+    sortFilter: () => (isNarrow(query.value) ? {} : { status: 'processing' }),
+    cell: (one) => one.attempts,
+  },
+  { head: 'Next', cell: (one) => <NextStep payment={one} /> },
+  { head: 'Follow-up', cell: (one) => one.follow_up?.note ?? '' },
+  // Hidden until somebody wants them.
+  { head: 'Last result', cell: (one) => one.last_result ?? '–' },
+  {
+    head: 'At the partner',
+    cell: (one) => one.payment_id ?? '–',
+    copy: (one) => one.payment_id,
+  },
+  {
+    head: 'Biller',
+    cell: (one) => one.biller_id,
+    filter: (one) => ({ biller_id: one.biller_id }),
+    copy: (one) => one.biller_id,
+  },
+  {
+    head: 'Batch',
+    cell: (one) => one.platform_batch_id,
+    filter: (one) => ({ platform_batch_id: one.platform_batch_id }),
+    copy: (one) => one.platform_batch_id,
+  },
+  { head: 'Posted', cell: (one) => moment(one.posted_at) },
 ];
 
 /** Test payments are marked, so that nobody takes one for money. */
