@@ -32,16 +32,16 @@ export const DEFAULT_LIMIT = 50;
 /** The payments of the admin API. */
 interface PaymentList {
   /** What may be shown of each. */
-  shown(payments: readonly PaymentRow[]): Promise<PaymentView[]>;
-  showOne(payment: PaymentRow): Promise<PaymentView>;
+  readonly shown: (payments: readonly PaymentRow[]) => Promise<PaymentView[]>;
+  readonly showOne: (payment: PaymentRow) => Promise<PaymentView>;
   /** With what is happening to each now. */
-  listed(payments: readonly PaymentRow[]): Promise<ListedPayment[]>;
+  readonly listed: (payments: readonly PaymentRow[]) => Promise<ListedPayment[]>;
   /** Converts a query to a search filter. */
-  toFilter(query: PaymentSearch): Promise<Omit<PaymentFilter, 'limit'>>;
+  readonly toFilter: (query: PaymentSearch) => Promise<Omit<PaymentFilter, 'limit'>>;
   /** One page. Throws Refusal INVALID_REQUEST for a cursor of no page, and for an order that its filter does not allow. */
-  paymentPage(
+  readonly paymentPage: (
     query: PaymentSearch,
-  ): Promise<{ payments: ListedPayment[]; next_cursor: string | null }>;
+  ) => Promise<{ payments: ListedPayment[]; next_cursor: string | null }>;
 }
 
 /** Opens the list. */
