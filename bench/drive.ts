@@ -23,6 +23,7 @@ import { benchOptions } from './options.ts';
 import { measureProcessorTime, startProfile } from './processor-time.ts';
 import { batchFor } from '../packages/platform/src/reconciliation/batch.ts';
 import { createEngine } from '../packages/platform/src/engine/engine.ts';
+import type { EngineTimes } from '../packages/platform/src/engine/options.ts';
 import { sandboxFunding } from '../packages/platform/src/funding.ts';
 import { migrations } from '../packages/platform/src/migrations.ts';
 import { createPartnerClient } from '../packages/platform/src/partners/client.ts';
@@ -39,8 +40,8 @@ const flags = benchOptions(import.meta.main, {
   profile: undefined,
 });
 
-/** One partner takes at most 10,000 calls a second, 5,000 payments; with several the engine is the limit, not that budget. */
-const PARTNERS = ['acme-1', 'acme-2', 'acme-3', 'acme-4'] as const;
+/** One partner takes at most 10,000 calls a second, 5,000 payments; with several the engine is the limit, not that budget. Each is a biller. */
+export const PARTNERS = ['acme-1', 'acme-2', 'acme-3', 'acme-4'] as const;
 
 /** Payments for the second figure: they stay processing and are polled repeatedly. */
 const IDLE_PAYMENTS = 2_000;
@@ -144,11 +145,21 @@ async function ground(serverUrl: string, partnerUrl: string, concurrency: number
   };
 }
 
-/** The same in a database that may hold payments. */
+/** For a figure that makes its payments first and hands them over afterwards. */
+const HANDED_OVER = {
+  pollMs: 1,
+  // With rounds every 2 s, as in production, the engine would find many of the payments in its slots meanwhile, drive those before
+  // the clock starts, and a second time when they are handed over.
+  beatMs: 600_000,
+  leaseMs: 3_600_000,
+};
+
+/** The same in a database that may hold payments. `options` are the engine's; without any it runs as in production. */
 export async function groundIn(
   url: string,
   partnerUrl: string,
   concurrency: number,
+  options: Partial<EngineTimes> = HANDED_OVER,
 ): Promise<Ground> {
   const database = openDatabase({
     url,
@@ -201,13 +212,7 @@ export async function groundIn(
     registry,
     client,
     funding,
-    options: {
-      pollMs: 1,
-      // The payments are made first and handed over afterwards. With rounds every 2 s, as in production, the engine would find many of
-      // them in its slots meanwhile, drive those before the clock starts, and a second time when they are handed over.
-      beatMs: 600_000,
-      leaseMs: 3_600_000,
-    },
+    options,
   });
   await engine.start();
   return {

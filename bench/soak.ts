@@ -21,7 +21,7 @@ import { ensureDatabase, systemClock } from '@duebridge/runtime';
 import { testServer } from '@duebridge/runtime/testing';
 import pg from 'pg';
 import { benchOptions } from './options.ts';
-import { groundIn } from './drive.ts';
+import { groundIn, PARTNERS } from './drive.ts';
 import { quantile, report } from './report.ts';
 
 const flags = benchOptions(import.meta.main, { minutes: '60', rate: '200', out: undefined });
@@ -57,13 +57,13 @@ async function main(): Promise<void> {
     env: { ...process.env, SOAK_DATABASE: kitUrl },
   });
   const [partnerUrl] = (await once(kit, 'message')) as [string];
-  const place = await groundIn(url, partnerUrl, 64);
+  const place = await groundIn(url, partnerUrl, 64, {});
   const samples: Sample[] = [];
   const rate = Number(flags.rate);
   const began = performance.now();
   const until = began + Number(flags.minutes) * 60_000;
   const underWay = new Set<string>();
-  let [times, created, late]: [number[], number, number] = [[], 0, 0];
+  let [times, created, late, unpaid]: [number[], number, number, number] = [[], 0, 0, 0];
   let nextSample = began + EVERY_MS;
   while (performance.now() < until) {
     // A tenth of a second's payments together, like confirms that share a flush.
@@ -79,6 +79,7 @@ async function main(): Promise<void> {
           unwatch();
           underWay.delete(row.platform_payment_id);
           times.push(performance.now() - from);
+          if (now.status !== 'succeeded') unpaid += 1;
         });
         place.engine.take(row);
       }
@@ -97,6 +98,7 @@ async function main(): Promise<void> {
       const sorted = times.toSorted((a, b) => a - b);
       times = [];
       assert(kit.pid !== undefined && sizes);
+      assert.equal(unpaid, 0, 'payments failed: the figures would be of refusals');
       const sample: Sample = {
         seconds: Math.round((performance.now() - began) / 1_000),
         engine_mb: megabytes('self'),
@@ -162,9 +164,14 @@ async function serve(): Promise<void> {
     applicationName: 'soak kit',
   });
   await migratePartner(database);
-  await importAccounts(database, [
-    { biller_id: 'acme', account_id: 'A-1', amount_due_in_cents: 1_000_000 },
-  ]);
+  await importAccounts(
+    database,
+    PARTNERS.map((biller_id) => ({
+      biller_id,
+      account_id: 'A-1',
+      amount_due_in_cents: 1_000_000_000,
+    })),
+  );
   const app = createServer();
   await app.register(partnerKit, {
     database,
