@@ -29,6 +29,8 @@ export interface Scene {
   readonly everyMs?: number;
   readonly seconds?: number;
   readonly budget?: Partial<Partner['budget']>;
+  /** The partner fails every healthy payment too. A failed payment has no time of its end. */
+  readonly fails?: boolean;
 }
 
 /** How the healthy payments of a scene fared. Ascending; Infinity for a payment that did not get there. */
@@ -39,6 +41,8 @@ export interface Fared {
   readonly puts: readonly number[];
   /** Calls for sick payments, by milliseconds after they were confirmed. */
   readonly sickCalls: readonly number[];
+  /** The same times as `ends`, in the order of the confirms. */
+  readonly endsInTurn: readonly number[];
 }
 
 /** An answer that a partner gives when it cannot take a payment. */
@@ -59,11 +63,13 @@ class SickPartner implements SimulatedPartner {
   readonly isForgetful = false;
   readonly #world: World;
   readonly #sick: Sickness;
+  readonly #fails: boolean;
   readonly #payments = new Map<string, { record: Record<string, Json>; readonly at: number }>();
 
-  constructor(world: World, sick: Sickness) {
+  constructor(world: World, { sick, fails = false }: Scene) {
     this.#world = world;
     this.#sick = sick;
+    this.#fails = fails;
   }
 
   async handle(request: Request): Promise<Response> {
@@ -86,9 +92,12 @@ class SickPartner implements SimulatedPartner {
       known = { record, at: this.#world.elapsed };
       this.#payments.set(id, known);
     }
-    const isPosted = known.record['posted_at'] !== null;
-    if (!isSick && !isPosted && this.#world.elapsed - known.at >= SETTLE_MS) {
-      known.record = { ...known.record, status: 'succeeded', posted_at: now };
+    const isProcessing = known.record['status'] === 'processing';
+    if (!isSick && isProcessing && this.#world.elapsed - known.at >= SETTLE_MS) {
+      // Like servers that settle a payment when they are asked for it: the posting is dated by the poll.
+      known.record = this.#fails
+        ? { ...known.record, status: 'failed', failure_reason: 'The account is closed.' }
+        : { ...known.record, status: 'succeeded', posted_at: now };
     }
     return { kind: 'http', status: 200, json: known.record };
   }
@@ -112,11 +121,11 @@ class SickPartner implements SimulatedPartner {
 
 /** Plays one scene to its end. */
 export async function play(postgres: SimulatedPostgres, scene: Scene): Promise<Fared> {
-  const { sick, count, sickEveryMs, aheadMs = 250, everyMs = 250, seconds = 10 } = scene;
+  const { count, sickEveryMs, aheadMs = 250, everyMs = 250, seconds = 10 } = scene;
   const world = new World(seededRandom(1));
   const history = new History(() => world.elapsed);
   await postgres.begin(world);
-  const side = new SickPartner(world, sick);
+  const side = new SickPartner(world, scene);
   const known = registration(side);
   const partner: Partner = {
     ...known,
@@ -174,16 +183,16 @@ export async function play(postgres: SimulatedPostgres, scene: Scene): Promise<F
     if (event.kind === 'answered') first(putAt, event.id);
   }
   const since = (times: Map<string, number>): number[] =>
-    history.events
-      .flatMap((event) =>
-        event.kind === 'confirmed' && event.cents === HEALTHY_CENTS
-          ? [(times.get(event.id) ?? Infinity) - event.at]
-          : [],
-      )
-      .toSorted((a, b) => a - b);
+    history.events.flatMap((event) =>
+      event.kind === 'confirmed' && event.cents === HEALTHY_CENTS
+        ? [(times.get(event.id) ?? Infinity) - event.at]
+        : [],
+    );
+  const ascending = (a: number, b: number): number => a - b;
   return {
-    ends: since(endedAt),
-    puts: since(putAt),
+    ends: since(endedAt).toSorted(ascending),
+    endsInTurn: since(endedAt),
+    puts: since(putAt).toSorted(ascending),
     sickCalls: history.events.flatMap((event) =>
       event.kind === 'sent' && event.at >= begun && isHealthy.get(event.id) === false
         ? [event.at - begun]

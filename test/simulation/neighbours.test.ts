@@ -43,6 +43,28 @@ describe('with the pauses of production', async () => {
     });
   }
 
+  for (const [what, fails] of [
+    ['dates each posting by the poll that asks for it', false],
+    ['fails every payment, and so names no time', true],
+  ] as const) {
+    test(`a partner that ${what} is not asked later and later`, async (t) => {
+      const { endsInTurn } = await play(postgres, {
+        sick: accept,
+        count: 0,
+        everyMs: 100,
+        seconds: 18,
+        fails,
+      });
+      const median = at(
+        endsInTurn.slice(-60).toSorted((a, b) => a - b),
+        0.5,
+      );
+      t.diagnostic(`median of the latest 60: ${median.toFixed(0)} ms`);
+      // The first are asked for after a second, the others when they have usually ended: after 100 ms.
+      assert.ok(median < 500, `${median} ms`);
+    });
+  }
+
   test('a partner that is down is called no more often than before, whoever waits for it [LV3 LV8]', async (t) => {
     for (const [what, sick, most] of [
       // Half of the budget for payments that were never tried, and one trial of a failed one every two seconds at most.

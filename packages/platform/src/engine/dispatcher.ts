@@ -31,7 +31,7 @@ import {
   type PaymentEvent,
   type StepWrite,
 } from './payment-steps.ts';
-import { lastFoundMs, learn, OVERDUE_AFTER_MS } from './poll-schedule.ts';
+import { lastFoundMs, learn, learnBetween, OVERDUE_AFTER_MS } from './poll-schedule.ts';
 import { PaymentRecords } from './records.ts';
 import { SLOTS, type LoadedRow } from './slots.ts';
 
@@ -620,9 +620,14 @@ export class Dispatcher {
     }
     for (const kind of decision.breaches) this.#breach(payment, kind);
     if (decision.resetConnections === true && partner !== undefined) client.reset(partner);
-    const acceptedAt = payment.acceptedAt;
     const wasAccepted = payment.stage === 'accepted';
-    const wasOnSchedule = wasAccepted && payment.tries === 0;
+    const found = {
+      dueMs: wasAccepted && payment.tries === 0 ? payment.at - payment.acceptedAt : undefined,
+      heldMs:
+        wasAccepted && sent?.kind === 'waiting_read'
+          ? clock.monotonic() - payment.acceptedAt
+          : undefined,
+    };
     Object.assign(payment, decision.memory);
     if (decision.write === undefined) return decision.next;
     if (decision.write.kind === 'advance' && decision.write.to === 'accepted') {
@@ -631,7 +636,7 @@ export class Dispatcher {
     }
     const written = await this.#write(payment, decision.write);
     if (written === undefined) return 'forget';
-    this.#recorded(payment, written, wasAccepted ? acceptedAt : undefined, wasOnSchedule);
+    this.#recorded(payment, written, found);
     return isSettled(written) ? 'forget' : decision.next;
   }
 
@@ -639,10 +644,9 @@ export class Dispatcher {
   #recorded(
     payment: ActivePayment,
     write: StepWrite,
-    acceptedAt: number | undefined,
-    wasOnSchedule: boolean,
+    found: { readonly dueMs: number | undefined; readonly heldMs: number | undefined },
   ): void {
-    const { clock, log } = this.#options;
+    const { log } = this.#options;
     const { platform_payment_id } = payment;
     switch (write.kind) {
       case 'advance':
@@ -665,17 +669,7 @@ export class Dispatcher {
           Date.parse(this.#lease.databaseNow()) - (this.#beganAt + payment.createdAt),
         );
         if (write.by === 'partner') {
-          const { polls } = payment;
-          const { settlements } = payment.queue;
-          const processingMs =
-            acceptedAt !== undefined && wasOnSchedule
-              ? lastFoundMs(settlements, payment.at - acceptedAt, polls, this.#times.pollMs)
-              : 0;
-          this.#learnSettlementTime(payment, write.ending, {
-            now: clock.monotonic(),
-            acceptedAt,
-            processingMs,
-          });
+          this.#learnSettlementTime(payment, write.ending, found);
         }
         return;
       case 'settle':
@@ -684,28 +678,32 @@ export class Dispatcher {
     }
   }
 
+  /**
+   * Learns how long the partner took. `dueMs` is the age at which the poll that found the end was due; undefined if it was another
+   * call, or had failed before. `heldMs` is the payment's age after a read that was held until the end.
+   */
   #learnSettlementTime(
-    { queue }: ActivePayment,
+    { queue: { settlements }, polls }: ActivePayment,
     { posted_at, initiated_at }: { posted_at: string | null; initiated_at: string | null },
-    {
-      now,
-      acceptedAt,
-      processingMs,
-    }: {
-      readonly now: number;
-      readonly acceptedAt: number | undefined;
-      readonly processingMs: number;
-    },
+    { dueMs, heldMs }: { readonly dueMs: number | undefined; readonly heldMs: number | undefined },
   ): void {
-    if (posted_at !== null && initiated_at !== null) {
-      // Both times come from the partner's clock, so their difference is exact whatever that clock shows. A partner may date the
-      // posting back, but the payment did not end before it was last found processing.
-      const toldMs = Date.parse(posted_at) - Date.parse(initiated_at);
-      learn(queue.settlements, Math.max(toldMs, processingMs));
-      this.#metrics.detected(Math.max(0, this.#options.clock.now() - Date.parse(posted_at)));
-    } else if (acceptedAt !== undefined) {
-      learn(queue.settlements, now - acceptedAt);
+    const { clock } = this.#options;
+    const processingMs =
+      dueMs === undefined ? 0 : lastFoundMs(settlements, dueMs, polls, this.#times.pollMs);
+    if (posted_at !== null) {
+      this.#metrics.detected(Math.max(0, clock.now() - Date.parse(posted_at)));
     }
+    // Both times come from the partner's clock, so their difference is exact whatever that clock shows. A partner may date the
+    // posting back, but the payment did not end before it was last found processing.
+    const toldMs =
+      posted_at === null || initiated_at === null
+        ? heldMs
+        : Math.max(Date.parse(posted_at) - Date.parse(initiated_at), processingMs);
+    // Nobody says when a payment failed or was canceled, and a posting that is dated after the poll was due may be dated by the poll.
+    const isExact =
+      toldMs !== undefined && (heldMs !== undefined || dueMs === undefined || toldMs < dueMs);
+    if (isExact) learn(settlements, toldMs);
+    else if (dueMs !== undefined) learnBetween(settlements, processingMs, dueMs, clock.random());
   }
 
   /** Acts on what an answer says about the partner as a whole. */

@@ -9,6 +9,7 @@ import {
   isKnown,
   lastFoundMs,
   learn,
+  learnBetween,
   newSettlementTimes,
   nextPollMs,
   planPolls,
@@ -190,6 +191,37 @@ test('a partner that always takes the same time is polled once, just after it', 
   assert.equal(polls, 1);
   assert.ok(delay < 5, `${delay}`);
 });
+
+for (const [ends, endsMs, most] of [
+  ['at once', () => 15, 30],
+  ['after exactly five seconds', () => 5_000, 400],
+  ['within four to six seconds', (random: () => number) => 4_000 + random() * 2_000, 400],
+] as const) {
+  test(`payments that fail ${ends}, at an unknown time, are not noticed later and later`, (t) => {
+    const settlements = newSettlementTimes();
+    const random = seededRandom(7);
+    const drive = (endMs: number): { polls: number; delayMs: number } => {
+      let age = 0;
+      for (let polls = 1; ; polls += 1) {
+        const due = age + nextPollMs(settlements, age, polls - 1, random());
+        if (due >= endMs) {
+          learnBetween(settlements, lastFoundMs(settlements, due, polls), due, random());
+          return { polls, delayMs: due - endMs };
+        }
+        age = due;
+      }
+    };
+    for (let count = 0; count < 20_000; count += 1) drive(endsMs(random));
+    const driven = Array.from({ length: 500 }, () => drive(endsMs(random)));
+    const mean = (of: (one: { polls: number; delayMs: number }) => number): number =>
+      driven.reduce((sum, one) => sum + of(one), 0) / driven.length;
+    const late = mean(({ delayMs }) => delayMs);
+    const polls = mean((one) => one.polls);
+    t.diagnostic(`${late.toFixed(0)} ms late after ${polls.toFixed(1)} polls`);
+    assert.ok(late < most, `${late} ms late`);
+    assert.ok(polls < 7, `${polls} polls`);
+  });
+}
 
 test('a partner that dates its postings back is still asked when payments end', () => {
   const settlements = newSettlementTimes();

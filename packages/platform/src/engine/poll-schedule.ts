@@ -117,6 +117,20 @@ export function learn(settlements: SettlementTimes, ms: number): void {
   settlements.fresh += 1;
 }
 
+/**
+ * Notes that a payment ended between two ages: after it was found processing, and before the next poll was due. `random` in [0, 1).
+ * The age at which its end was noticed must not be taken for its time: it is always later, polls are planned by it, and the end of
+ * the next payment is then noticed later again, without end.
+ */
+export function learnBetween(
+  settlements: SettlementTimes,
+  afterMs: number,
+  untilMs: number,
+  random: number,
+): void {
+  learn(settlements, afterMs + Math.max(0, untilMs - afterMs) * random);
+}
+
 /** True when the partner is known well enough for a learnt schedule. */
 export function isKnown(settlements: SettlementTimes): boolean {
   return settlements.count >= ENOUGH_SAMPLES;
