@@ -56,8 +56,6 @@ const MAX_GROUPS = 10_000;
 const LEAVE_LOOK_MS = 20;
 /** How long the write of an acceptance is deferred for the first poll, which may make it unnecessary. */
 const SAVE_AFTER_MS = 50;
-/** Pause of a payment after an error in our own code. Each one is logged: the payment is not lost and the log is not flooded. */
-const BUG_PAUSE_MS = 30_000;
 
 /** The payments of one worker. */
 export class Dispatcher {
@@ -385,14 +383,14 @@ export class Dispatcher {
 
   /** Handles a step that threw. Returns the delay until its retry. */
   async #failed(payment: ActivePayment, error: unknown): Promise<number> {
-    if (this.#ended) return BUG_PAUSE_MS;
+    if (this.#ended) return this.#times.bugPauseMs;
     if (isDatabaseTrouble(error)) {
       await this.#outage.over(this.#calls.signal, error);
       return 0;
     }
     const { platform_payment_id } = payment;
     this.#options.log.error({ platform_payment_id, error }, 'a payment met an error; retrying');
-    return BUG_PAUSE_MS;
+    return this.#times.bugPauseMs;
   }
 
   #fundingQueueOf(funding_method: string): FundingQueue<ActivePayment> {

@@ -974,7 +974,25 @@ test('a bug in one payment’s step stops no other payment, and the step is retr
   await rig.register('acme', partner.url);
   let cursed = '';
   let failures = 0;
+  const thrown = new Set<string>();
+  /** As a mistake in the engine's own code would throw, once in each of its calls. */
+  const bug = (call: string, order: { readonly platform_payment_id: string }): void => {
+    if (order.platform_payment_id !== cursed || thrown.has(call)) return;
+    thrown.add(call);
+    throw new TypeError(`a bug in ${call}`);
+  };
   const engine = rig.engine({
+    client: {
+      ...rig.client,
+      submit(to, order, options) {
+        bug('submit', order);
+        return rig.client.submit(to, order, options);
+      },
+      poll(to, order, options) {
+        bug('poll', order);
+        return rig.client.poll(to, order, options);
+      },
+    },
     funding: {
       ...rig.funding,
       isInDatabase: undefined,
@@ -996,6 +1014,9 @@ test('a bug in one payment’s step stops no other payment, and the step is retr
     assert.equal((await rig.until(row.platform_payment_id, settled)).status, 'succeeded');
   }
   assert.equal(failures, 3);
+  assert.deepEqual([...thrown], ['submit', 'poll']);
+  const told = log.lines.filter(({ message }) => message === 'a payment met an error; retrying');
+  assert.equal(told.length, 2, 'each is told');
 });
 
 test('a watcher of a payment hears of each change, from this worker and from another', async (t) => {

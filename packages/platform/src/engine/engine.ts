@@ -115,6 +115,7 @@ const DEFAULT_TIMES: EngineTimes = {
   maxBreakMs: 2_000,
   retryMs: FIRST_RETRY_MS,
   maxRetryMs: MAX_RETRY_MS,
+  bugPauseMs: 30_000,
   pollMs: FIRST_POLL_MS,
 };
 

@@ -28,6 +28,8 @@ export interface EngineTimes {
   readonly retryMs: number;
   /** Longest such delay. */
   readonly maxRetryMs: number;
+  /** Pause of a payment after an error in our own code. Each one is logged: the payment is not lost and the log is not flooded. */
+  readonly bugPauseMs: number;
   /** First delay between polls of a partner that is not known yet; see poll-schedule.ts. */
   readonly pollMs: number;
 }

@@ -194,6 +194,7 @@ export const SHORT_TIMES = {
   maxBreakMs: 500,
   retryMs: 20,
   maxRetryMs: 500,
+  bugPauseMs: 100,
   pollMs: 20,
 } as const;
 
