@@ -394,6 +394,7 @@ export const FAULTS_BEYOND_THE_PARTNER: readonly ListedFault[] = [
     id: 'F101',
     what: 'A length and chunks, two lengths, bare line feeds: 400.',
     proofs: [
+      test(`${RUNTIME}/http/server.test.ts`, 'what a proxy in front may read as another request'),
       test(`${RUNTIME}/http/server.test.ts`, 'no bytes make the server fail'),
       test(`${RUNTIME}/http/server.test.ts`, 'duplicate headers with two meanings are refused'),
     ],

@@ -21,7 +21,10 @@ test('duplicate keys are refused: otherwise the last one would silently win', ()
 
 test('keys that reach the prototype are refused, escaped or not', () => {
   for (const key of ['__proto__', 'constructor', 'prototype', '\\u005f_proto__']) {
-    assert.throws(() => parseJson(`{"${key}":{"status":"succeeded"}}`), JsonProblem, key);
+    for (const value of ['{"status":"succeeded"}', '"succeeded"', 'null', '1']) {
+      assert.throws(() => parseJson(`{"${key}":${value}}`), JsonProblem, `${key}: ${value}`);
+      assert.throws(() => parseJson(`{"a":{"${key}":${value}}}`), JsonProblem, key);
+    }
   }
 });
 

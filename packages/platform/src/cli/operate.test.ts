@@ -248,11 +248,11 @@ test('a person is shown and erased on request, and can no longer be found; the p
   await assert.rejects(run(['person', 'show', 'forget@example.com', ...reason]), /NOT_FOUND/);
   assert.match(await run(['payments', id]), /succeeded/);
   const rows = await platform.database.query(
-    `SELECT sealed FROM duebridge_platform.customers c JOIN duebridge_platform.flow_payments USING (customer_id)
-      WHERE platform_payment_id = $1`,
+    `SELECT sealed, email_digest FROM duebridge_platform.customers c
+       JOIN duebridge_platform.flow_payments USING (customer_id) WHERE platform_payment_id = $1`,
     [id],
   );
-  assert.deepEqual(rows, [{ sealed: null }]);
+  assert.deepEqual(rows, [{ sealed: null, email_digest: null }]);
   const evidence = 'SELECT 1 FROM duebridge_platform.attempts WHERE platform_payment_id = $1';
   assert.deepEqual(await platform.database.query(evidence, [id]), []);
 });

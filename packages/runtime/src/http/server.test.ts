@@ -88,6 +88,42 @@ test('duplicate headers with two meanings are refused', async (t) => {
   assertRefused(await raw(port, 'what is this\r\n\r\n'), 400, 'INVALID_REQUEST');
 });
 
+test('what a proxy in front may read as another request is refused', async (t) => {
+  const { port } = await listening(t);
+  const json = '{"amount_in_cents":1250,"platform_batch_id":"b1"}';
+  const good = ['Host: x', 'Connection: close', 'Content-Type: application/json'];
+  const length = `Content-Length: ${json.length}`;
+  const sized = [...good, length];
+  const chunked = [...good, 'Transfer-Encoding: chunked'];
+  const size = json.length.toString(16);
+  const chunks = `${size}\r\n${json}\r\n0\r\n\r\n`;
+  const message = (lines: readonly string[], text: string, end = '\r\n'): string =>
+    `${[`PUT ${path} HTTP/1.1`, ...lines].join(end)}${end}${end}${text}`;
+  // Read as it is meant, the body reaches the handler: what is refused below is refused for its framing.
+  for (const right of [message(sized, json), message(chunked, chunks)]) {
+    assert.match(await raw(port, right), /^HTTP\/1.1 200 /);
+  }
+  const odd = {
+    'a length and chunks': message([...sized, 'Transfer-Encoding: chunked'], chunks),
+    'two lengths': message([...sized, 'Content-Length: 3'], json),
+    'the same length twice': message([...sized, length], json),
+    'a list of lengths': message([...good, `${length}, ${json.length}`], json),
+    'a signed length': message([...good, length.replace(': ', ': +')], json),
+    'a length before a space': message([...good, length.replace(':', ' :')], json),
+    'bare line feeds': message(sized, json, '\n'),
+    'bare line feeds between chunks': message(chunked, `${size}\n${json}\n0\n\n`),
+    'chunked twice': message([...chunked, 'Transfer-Encoding: chunked'], chunks),
+    'another coding': message([...good, 'Transfer-Encoding: gzip, chunked'], chunks),
+    'chunks that are not last': message([...good, 'Transfer-Encoding: chunked, gzip'], chunks),
+    'a folded header': message([...sized, 'X-Other: a\r\n b'], json),
+  };
+  for (const [what, bytes] of Object.entries(odd)) {
+    const answer = await raw(port, bytes);
+    assert.match(answer, /^HTTP\/1.1 400 /, `${what}: ${answer}`);
+    assert.match(answer, /"INVALID_REQUEST"/, what);
+  }
+});
+
 test('what Node would refuse by itself is refused in our form: no host, an unsupported expectation', async (t) => {
   const { port } = await listening(t);
   const get = 'GET /payment/p1 HTTP/1.1\r\nConnection: close\r\n';
@@ -240,6 +276,9 @@ test('requests are counted by pattern, never by path', async (t) => {
 
 test('a loopback listener answers only to local names, so that no web page reaches it under its own', async (t) => {
   assert.equal(hostsOf('0.0.0.0', undefined), undefined);
+  for (const own of ['127.0.0.1', '127.8.9.10', '::1', 'localhost']) {
+    assert.deepEqual(hostsOf(own, undefined), [], `${own}: its own names alone`);
+  }
   // A listener that other machines reach, and that its operator has named, answers to that name only, too.
   assert.deepEqual(hostsOf('0.0.0.0', ['Admin.Example']), ['admin.example']);
   const { port } = await listening(t, { hosts: hostsOf('127.0.0.1', ['admin.example']) }, (app) =>
