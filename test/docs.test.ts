@@ -188,6 +188,7 @@ const OF_PEOPLE = new Set([
   'close_batch',
   'reconcile_batch_file',
   'list_differences',
+  'summarize_differences',
   'resolve_difference',
   'show_person',
   'erase_person',

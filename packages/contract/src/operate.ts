@@ -447,12 +447,51 @@ export const OpenDifference = Type.Object({
 });
 export type OpenDifference = Static<typeof OpenDifference>;
 
+/** The ages by which open differences are grouped: less than an hour, a day, three days, and older. */
+export const DIFFERENCE_AGES = ['1h', '24h', '3d', 'older'] as const;
+export type DifferenceAge = (typeof DIFFERENCE_AGES)[number];
+
+/** What the open differences amount to (decision 217). */
+export const DifferenceSummary = Type.Object({
+  open: Type.Integer({ minimum: 0 }),
+  value_at_risk_in_cents: Type.Integer({
+    minimum: 0,
+    description: 'Our amounts of the payments that differ, each payment once.',
+  }),
+  unknown_values: Type.Integer({
+    minimum: 0,
+    description: 'Payments that only the partner has: their amounts are not known here.',
+  }),
+  oldest_found_at: nullable(instant('When the oldest of them was first found.')),
+  ages: Type.Array(
+    Type.Object({
+      age: Type.Enum([...DIFFERENCE_AGES]),
+      open: Type.Integer({ minimum: 0 }),
+      value_at_risk_in_cents: Type.Integer({ minimum: 0 }),
+    }),
+    { description: 'By the time since each was first found, the youngest first.' },
+  ),
+});
+export type DifferenceSummary = Static<typeof DifferenceSummary>;
+
+export const DifferenceSummaryQuery = Type.Object(
+  {
+    partner_id: Type.Optional(PartnerId),
+    platform_batch_id: Type.Optional(PlatformBatchId),
+  },
+  strict,
+);
+export type DifferenceSummaryQuery = Static<typeof DifferenceSummaryQuery>;
+
 export const DifferenceQuery = Type.Object(
   {
     state: Type.Optional(Type.Enum(['open', 'resolved'])),
     partner_id: Type.Optional(PartnerId),
     platform_batch_id: Type.Optional(PlatformBatchId),
     kind: Type.Optional(Type.Enum([...DIFFERENCE_KINDS])),
+    age: Type.Optional(
+      Type.Enum([...DIFFERENCE_AGES], { description: 'First found so long ago (decision 217).' }),
+    ),
     limit: pageLimit,
     cursor,
   },

@@ -65,6 +65,7 @@ test('the tables list every operation of both sides', () => {
     'POST /admin/v1/batches/{platform_batch_id}/close',
     'POST /admin/v1/batches/{platform_batch_id}/reconcile-file',
     'GET /admin/v1/differences',
+    'GET /admin/v1/differences/summary',
     'POST /admin/v1/differences/{difference_id}/resolve',
     'POST /admin/v1/people/show',
     'POST /admin/v1/people/erase',

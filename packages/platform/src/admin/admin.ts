@@ -28,7 +28,11 @@ import type { PartnerClient } from '../partners/client.ts';
 import type { PartnerRegistry } from '../partners/registry.ts';
 import type { Sealer } from '../partners/seal.ts';
 import { closeBatchNow, getBatch, listBatches } from '../reconciliation/batch.ts';
-import { listDifferences, resolveDifference } from '../reconciliation/differences.ts';
+import {
+  listDifferences,
+  resolveDifference,
+  summarizeDifferences,
+} from '../reconciliation/differences.ts';
 import { reconcileBatch, reconcileFile } from '../reconciliation/reconcile.ts';
 import type { Attempts } from '../store/attempts.ts';
 import { auditOfPayment, listAudit, note } from '../store/audit.ts';
@@ -354,6 +358,7 @@ export function mountAdmin(app: FastifyInstance, dependencies: AdminDependencies
       next_cursor: rows.length > limit ? (page.at(-1)?.difference_id ?? null) : null,
     };
   });
+  serve(routes.summarize_differences, ({ query }) => summarizeDifferences(database, query));
   serve(routes.resolve_difference, ({ params, body, request }) =>
     resolveDifference(database, params.difference_id, body.reason, who(request).actor),
   );

@@ -1,8 +1,10 @@
 import {
+  DIFFERENCE_AGES,
   DIFFERENCE_KINDS,
   type BatchPage,
   type BatchView,
   type DifferencePage,
+  type DifferenceSummary,
   type OpenDifference,
   type Reconciliation,
 } from '@duebridge/contract';
@@ -81,6 +83,13 @@ export function addBatches(command: Command, terminal: Terminal): void {
     .description('differences found by reconciliation, newest first')
     .addOption(new Option('--state <state>').choices(['open', 'resolved']).default('open'))
     .addOption(new Option('--kind <kind>').choices(DIFFERENCE_KINDS))
+    .addOption(
+      new Option(
+        '--age <age>',
+        'first found less than an hour, a day, three days ago, or earlier',
+      ).choices(DIFFERENCE_AGES),
+    )
+    .option('--summary', 'the open ones by age, and the value of their payments')
     .option('--partner <id>', 'of one partner')
     .option('--batch <id>', 'of one batch')
     .option('--limit <n>', 'maximum number of rows (default 50)')
@@ -90,18 +99,27 @@ export function addBatches(command: Command, terminal: Terminal): void {
       async (options: {
         state: string;
         kind?: string;
+        age?: string;
+        summary?: true;
         partner?: string;
         batch?: string;
         limit?: string;
         cursor?: string;
         json?: true;
       }) => {
-        const { state, kind, partner, batch: platform_batch_id, limit, cursor } = options;
+        const { state, kind, age, partner, batch: platform_batch_id, limit, cursor } = options;
+        if (options.summary === true) {
+          const path = adminPath`differences/summary`;
+          const query = queryOf({ partner_id: partner, platform_batch_id });
+          const summary = await ask<DifferenceSummary>(terminal, 'GET', path + query);
+          print(terminal, options, summary, () => describeSummary(summary));
+          return;
+        }
         const page = await ask<DifferencePage>(
           terminal,
           'GET',
           adminPath`differences` +
-            queryOf({ state, kind, partner_id: partner, platform_batch_id, limit, cursor }),
+            queryOf({ state, kind, age, partner_id: partner, platform_batch_id, limit, cursor }),
         );
         print(terminal, options, page, () => differenceTable(page.differences));
       },
@@ -166,6 +184,17 @@ function differenceTable(differences: readonly OpenDifference[]): string {
       one.resolution ?? '-',
     ]),
   );
+}
+
+function describeSummary(summary: DifferenceSummary): string {
+  const { ages, ...totals } = summary;
+  return [
+    columns(Object.entries(totals).map(([name, value]) => [name, String(value ?? '-')])),
+    table(
+      ['AGE', 'OPEN', 'CENTS'],
+      ages.map((one) => [one.age, String(one.open), String(one.value_at_risk_in_cents)]),
+    ),
+  ].join('\n\n');
 }
 
 function describeBatch(batch: BatchView): string {

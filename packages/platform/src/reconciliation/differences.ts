@@ -6,9 +6,13 @@
  *         operators resolve the rest with a note, which the audit keeps. Nothing is repaired here.
  */
 import {
+  DIFFERENCE_AGES,
   Refusal,
   type Difference,
+  type DifferenceAge,
   type DifferenceQuery,
+  type DifferenceSummary,
+  type DifferenceSummaryQuery,
   type OpenDifference,
 } from '@duebridge/contract';
 import { sql, type Database } from '@duebridge/runtime';
@@ -71,6 +75,57 @@ export async function keepDifferences(
 const COLUMNS = `d.difference_id, d.platform_batch_id, d.partner_id, d.platform_payment_id, d.kind, d.here, d.there,
   d.amount_in_cents, d.found_at, d.seen_at, d.resolved_at, d.resolved_by, d.resolution`;
 
+/** The condition of each age, by the database's clock. */
+const AGES: Readonly<Record<DifferenceAge, string>> = {
+  '1h': `d.found_at > now() - interval '1 hour'`,
+  '24h': `d.found_at <= now() - interval '1 hour' AND d.found_at > now() - interval '1 day'`,
+  '3d': `d.found_at <= now() - interval '1 day' AND d.found_at > now() - interval '3 days'`,
+  older: `d.found_at <= now() - interval '3 days'`,
+};
+
+// A payment may differ in several ways, and counts once in each sum of amounts.
+const summaryStatement = sql(
+  'differences_summary',
+  `WITH payment AS (
+     SELECT d.platform_batch_id, d.platform_payment_id, max(d.amount_in_cents) AS cents, min(d.found_at) AS found_at, count(*) AS open,
+            ${DIFFERENCE_AGES.map((age) => `count(*) FILTER (WHERE ${AGES[age]}) AS "open_${age}"`).join(', ')}
+       FROM duebridge_platform.differences d
+      WHERE d.resolved_at IS NULL AND ($1::text IS NULL OR d.partner_id = $1) AND ($2::text IS NULL OR d.platform_batch_id = $2)
+      GROUP BY 1, 2
+   )
+   SELECT coalesce(sum(open), 0)::int AS open, coalesce(sum(cents), 0)::bigint AS cents,
+          count(*) FILTER (WHERE cents IS NULL)::int AS unknown, min(found_at) AS oldest_found_at,
+          ARRAY[${DIFFERENCE_AGES.map((age) => `coalesce(sum("open_${age}"), 0)`).join(', ')}]::int[] AS open_by_age,
+          ARRAY[${DIFFERENCE_AGES.map((age) => `coalesce(sum(cents) FILTER (WHERE "open_${age}" > 0), 0)`).join(', ')}]::float8[] AS cents_by_age
+     FROM payment`,
+);
+
+/** The open differences by age, and the value of their payments. */
+export async function summarizeDifferences(
+  on: Queryable,
+  { partner_id, platform_batch_id }: DifferenceSummaryQuery,
+): Promise<DifferenceSummary> {
+  const [row] = await on.query<{
+    open: number;
+    cents: number;
+    unknown: number;
+    oldest_found_at: string | null;
+    open_by_age: number[];
+    cents_by_age: number[];
+  }>(summaryStatement, [partner_id ?? null, platform_batch_id ?? null]);
+  return {
+    open: row?.open ?? 0,
+    value_at_risk_in_cents: row?.cents ?? 0,
+    unknown_values: row?.unknown ?? 0,
+    oldest_found_at: row?.oldest_found_at ?? null,
+    ages: DIFFERENCE_AGES.map((age, index) => ({
+      age,
+      open: row?.open_by_age[index] ?? 0,
+      value_at_risk_in_cents: row?.cents_by_age[index] ?? 0,
+    })),
+  };
+}
+
 /** Differences, newest first; `limit` rows at most. */
 export function listDifferences(
   on: Queryable,
@@ -88,6 +143,7 @@ export function listDifferences(
   add('d.partner_id = ?', query.partner_id);
   add('d.platform_batch_id = ?', query.platform_batch_id);
   add('d.kind = ?', query.kind);
+  if (query.age !== undefined) where.push(AGES[query.age]);
   add('d.difference_id < ?::uuid', query.cursor);
   values.push(query.limit);
   return on.query<OpenDifference>(

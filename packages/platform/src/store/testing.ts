@@ -202,6 +202,8 @@ export function pagesOf(payment: {
     ['a piece of the audit compared with its seals', '/admin/v1/audit/verification?limit=1'],
     ['runs of acts on several payments', '/admin/v1/bulk-runs'],
     ['differences', '/admin/v1/differences?state=open'],
+    ['differences by age', '/admin/v1/differences/summary'],
+    ['old differences', '/admin/v1/differences?state=open&age=older'],
     ['overview', '/admin/v1/overview'],
     ['figures of an hour', '/admin/v1/figures?range=1h'],
     ['figures of a day', '/admin/v1/figures?range=24h'],

@@ -1,7 +1,9 @@
 /** Batches, their reconciliation, and the open differences. */
 import type {
   BatchView,
+  DifferenceAge,
   DifferencePage,
+  DifferenceSummary,
   ListedBatch,
   OpenDifference,
   Reconciliation,
@@ -11,6 +13,7 @@ import { useState } from 'preact/hooks';
 import { get, post } from './api.ts';
 import {
   Act,
+  age,
   announcement,
   Facts,
   isViewer,
@@ -179,6 +182,7 @@ export function BatchPageOf({ id }: { id: string }) {
         </p>
       )}
       <h2>Differences</h2>
+      <Summary key={`summary ${turn}`} search={{ platform_batch_id: id }} />
       <Differences key={turn} search={{ platform_batch_id: id }} />
     </>
   );
@@ -186,6 +190,7 @@ export function BatchPageOf({ id }: { id: string }) {
 
 export function ReconciliationPage() {
   const state = query.value.get('state') ?? 'open';
+  const chosen = query.value.get('age');
   return (
     <>
       <h1>Reconciliation</h1>
@@ -193,14 +198,58 @@ export function ReconciliationPage() {
         {['open', 'resolved'].map((one) => (
           <a
             key={one}
-            href={withQuery({ state: one })}
+            href={withQuery({ state: one, age: '' })}
             aria-current={one === state ? 'page' : undefined}
           >
             {one}
           </a>
         ))}
       </nav>
-      <Differences search={{ state }} />
+      <Summary search={{}} />
+      <Differences search={chosen === null ? { state } : { state, age: chosen }} />
+    </>
+  );
+}
+
+/** The ages as people read them. */
+const AGES: Readonly<Record<DifferenceAge, string>> = {
+  '1h': '0–1 h',
+  '24h': '1–24 h',
+  '3d': '1–3 d',
+  older: '> 3 d',
+};
+
+/** The open differences by age, each age a link to its list, and what their payments amount to. */
+function Summary({ search }: { search: Record<string, string> }) {
+  const text = new URLSearchParams(search).toString();
+  const { data, error } = useRead(`summary ${text}`, () =>
+    get<DifferenceSummary>(`/differences/summary?${text}`),
+  );
+  if (data === undefined) return <Trouble error={error} />;
+  if (data.open === 0) return null;
+  const { oldest_found_at, unknown_values } = data;
+  return (
+    <>
+      <ul class="cards" aria-label="Open differences by age">
+        {data.ages.map((one) => (
+          <li key={one.age} class={one.age === 'older' && one.open > 0 ? 'alarm' : ''}>
+            <a
+              href={`${link('reconciliation')}?${new URLSearchParams({ state: 'open', age: one.age })}`}
+            >
+              <strong>{one.open}</strong> {AGES[one.age]}, {money(one.value_at_risk_in_cents)}
+            </a>
+          </li>
+        ))}
+      </ul>
+      <Facts
+        facts={[
+          [
+            'Value at risk',
+            `${money(data.value_at_risk_in_cents)}${unknown_values === 0 ? '' : `, and ${unknown_values} payments whose amount only the partner knows`}`,
+          ],
+          ['Oldest', oldest_found_at === null ? '–' : `found ${age(oldest_found_at)} ago`],
+        ]}
+      />
     </>
   );
 }
@@ -208,9 +257,7 @@ export function ReconciliationPage() {
 /** The age of a difference, in the ranges by which people sort their work. */
 function ageing(found_at: string): string {
   const hours = (Date.now() - Date.parse(found_at)) / 3_600_000;
-  if (hours < 1) return '0–1 h';
-  if (hours < 24) return '1–24 h';
-  return hours < 72 ? '1–3 d' : '> 3 d';
+  return AGES[hours < 1 ? '1h' : hours < 24 ? '24h' : hours < 72 ? '3d' : 'older'];
 }
 
 function Differences({ search }: { search: Record<string, string> }) {
@@ -225,7 +272,11 @@ function Differences({ search }: { search: Record<string, string> }) {
         caption="Differences, newest first"
         command={[
           'differences',
-          ...options({ state: search['state'], batch: search['platform_batch_id'] }),
+          ...options({
+            state: search['state'],
+            age: search['age'],
+            batch: search['platform_batch_id'],
+          }),
         ]}
         rows={data?.differences ?? []}
         keyOf={(one) => one.difference_id}
