@@ -421,7 +421,7 @@ CREATE TABLE duebridge_platform.payments (
   CONSTRAINT payments_ended_by_check CHECK ((ended_by = ANY (ARRAY['partner'::text, 'refusal'::text, 'funding'::text, 'operator'::text]))),
   CONSTRAINT payments_failed CHECK (((status = 'failed'::text) = (failure_reason IS NOT NULL))),
   CONSTRAINT payments_failure_reason_check CHECK ((length(failure_reason) <= 500)),
-  CONSTRAINT payments_platform_payment_id_check CHECK ((platform_payment_id ~ '^[A-Za-z0-9._-]{1,64}$'::text)),
+  CONSTRAINT payments_platform_payment_id_check CHECK (((octet_length(platform_payment_id) <= 64) AND (platform_payment_id ~ '^[A-Za-z0-9._-]+$'::text))) NOT VALID,
   CONSTRAINT payments_posted CHECK (((posted_at IS NULL) OR (status = 'succeeded'::text))),
   CONSTRAINT payments_rejection_message_check CHECK ((length(rejection_message) <= 500)),
   CONSTRAINT payments_review CHECK (((stage = 'review'::text) = (review_reason IS NOT NULL))),

@@ -56,6 +56,8 @@ const MAX_GROUPS = 10_000;
 const LEAVE_LOOK_MS = 20;
 /** How long the write of an acceptance is deferred for the first poll, which may make it unnecessary. */
 const SAVE_AFTER_MS = 50;
+/** Shortest time between two looks for deferred acceptances, so that many are written in one statement. */
+const SAVE_EVERY_MS = 10;
 
 /** The payments of one worker. */
 export class Dispatcher {
@@ -76,7 +78,7 @@ export class Dispatcher {
   readonly #funding = new Map<string, FundingQueue<ActivePayment>>();
   readonly #outage: Outage;
   /** Acceptances that are not written yet, and those that are being written. */
-  readonly #unsaved = new Map<ActivePayment, StepWrite>();
+  readonly #unsaved = new Map<ActivePayment, { readonly write: StepWrite; readonly at: number }>();
   readonly #saving = new Map<ActivePayment, Promise<void>>();
   /** Payments, and steps under way, by slot. */
   readonly #inSlot = new Int32Array(SLOTS);
@@ -86,6 +88,8 @@ export class Dispatcher {
   readonly #groups = new Map<string, PaymentGroup>();
   /** Wall time. */
   readonly #beganAt: number;
+  /** A loop is running that writes the pending acceptances. */
+  #savesLater = false;
   #ended = false;
   #underWay = 0;
   #idle: (() => void) | undefined;
@@ -848,11 +852,30 @@ export class Dispatcher {
       payment.payment_id = acceptance.acceptance.payment_id;
     }
     this.#reached('after_accepted');
-    this.#unsaved.set(payment, acceptance);
+    this.#unsaved.set(payment, { write: acceptance, at: this.#options.clock.monotonic() });
     if (this.#ended) this.#saveAll();
-    if (this.#unsaved.size !== 1) return;
+    if (!this.#savesLater) void this.#saveLater();
+  }
+
+  /** Writes each pending acceptance once it is SAVE_AFTER_MS old, until none is left. */
+  async #saveLater(): Promise<void> {
     const { clock } = this.#options;
-    void clock.sleep(SAVE_AFTER_MS, this.#calls.signal).then(() => this.#saveAll());
+    this.#savesLater = true;
+    for (;;) {
+      // Maps keep the order of insertion, so the first is the oldest.
+      const [oldest] = this.#unsaved.values();
+      if (oldest === undefined || this.#calls.signal.aborted) break;
+      await clock.sleep(
+        Math.max(SAVE_EVERY_MS, oldest.at + SAVE_AFTER_MS - clock.monotonic()),
+        this.#calls.signal,
+      );
+      const now = clock.monotonic();
+      for (const [payment, { at }] of this.#unsaved) {
+        if (at + SAVE_AFTER_MS > now) break;
+        void this.#save(payment);
+      }
+    }
+    this.#savesLater = false;
   }
 
   #saveAll(): void {
@@ -868,7 +891,7 @@ export class Dispatcher {
     this.#began(slot);
     const saving = (async () => {
       try {
-        await this.#writeFrom(payment, 'dispatching', acceptance);
+        await this.#writeFrom(payment, 'dispatching', acceptance.write);
       } catch (error) {
         const { platform_payment_id } = payment;
         this.#options.log.error({ platform_payment_id, error }, 'could not write an acceptance');

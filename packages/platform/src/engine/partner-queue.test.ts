@@ -149,17 +149,41 @@ test('a new PUT passes any number of polls that are due, and polls keep a share 
   assert.ok(polls >= mixed.length / 4 && polls <= mixed.length / 2, `${polls} of ${mixed.length}`);
 });
 
-test('new PUTs, polls and retries that are all due start in the ratio 4 : 2 : 1', () => {
+test('new PUTs, first polls, later polls and retries that are all due start in the ratio 4 : 4 : 1 : 1', () => {
   const queue = openQueue();
   queue.rate = 10_000;
-  for (const lane of ['submit', 'poll', 'retry'] as const) {
+  const lanes = ['submit', 'poll', 'again', 'retry'] as const;
+  for (const lane of lanes) {
     for (let count = 0; count < 200; count += 1) queue.push(item(lane), lane);
   }
-  const order = started(queue, 1_000, 1_000, 140).map(({ name }) => name);
-  const counts = ['submit', 'poll', 'retry'].map(
-    (lane) => order.filter((name) => name === lane).length,
-  );
-  assert.deepEqual(counts, [80, 40, 20]);
+  const order = started(queue, 1_000, 1_000, 200).map(({ name }) => name);
+  const counts = lanes.map((lane) => order.filter((name) => name === lane).length);
+  assert.deepEqual(counts, [80, 80, 20, 20]);
+});
+
+test('in a burst, first polls keep up with the puts, so that payments end one after the other', () => {
+  const queue = openQueue();
+  queue.rate = 10_000;
+  for (let count = 0; count < 1_000; count += 1) queue.push(item('put'), 'submit');
+  let [puts, polls, mostBehind] = [0, 0, 0];
+  // Each answer takes a millisecond, and a payment's first poll is due a millisecond after its put was answered.
+  for (let now = 1; polls < 1_000; now += 1) {
+    const calls: { name: string; call: RunningCall }[] = [];
+    for (let turn = queue.take(now, all); turn.kind === 'start'; turn = queue.take(now, all)) {
+      calls.push({ name: turn.item.name, call: turn.call });
+    }
+    for (const { name, call } of calls) {
+      queue.ended(call);
+      if (name === 'poll') polls += 1;
+      else {
+        puts += 1;
+        queue.push(item('poll', now + 1), 'poll');
+      }
+    }
+    mostBehind = Math.max(mostBehind, puts - polls);
+    assert.ok(now < 2_000, `${puts} puts and ${polls} polls`);
+  }
+  assert.ok(mostBehind <= 2 * queue.share, `${mostBehind} polls behind`);
 });
 
 test('however small the share, one retry at a time may start', () => {
@@ -454,7 +478,7 @@ test('hung calls of one lane leave room for the others: three quarters, three qu
   }
 });
 
-test('further polls start half as often as first polls, and a lane that was empty does not catch up', () => {
+test('further polls start a quarter as often as first polls, and a lane that was empty does not catch up', () => {
   const queue = openWide();
   for (let count = 0; count < 1_000; count += 1) queue.push(item('submit'), 'submit');
   started(queue, 1_000, 1_000, 400);
@@ -465,7 +489,7 @@ test('further polls start half as often as first polls, and a lane that was empt
   const counts = ['submit', 'poll', 'again', 'retry'].map(
     (lane) => names.filter((name) => name === lane).length,
   );
-  assert.deepEqual(counts, [40, 20, 10, 10]);
+  assert.deepEqual(counts, [32, 32, 8, 8]);
   // A lane that goes on while others are empty has used no turns of theirs.
   const again = openWide();
   again.push(item('a'), 'again');

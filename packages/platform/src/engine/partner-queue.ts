@@ -22,8 +22,12 @@ import { newSettlementTimes, type SettlementTimes } from './poll-schedule.ts';
 export type QueueLane = 'submit' | 'poll' | 'again' | 'retry';
 
 const LANES: readonly QueueLane[] = ['submit', 'poll', 'again', 'retry'];
-/** Weight of each lane while all have something due: new payments first, because a customer is waiting. */
-const TURNS: Readonly<Record<QueueLane, number>> = { submit: 4, poll: 2, again: 1, retry: 1 };
+/**
+ * Weight of each lane while all have something due: new payments first, because a customer is waiting. Each needs one PUT and one first
+ * poll, so these two lanes take equal turns. With fewer for the polls they fell behind the PUTs in every burst, and each payment then
+ * cost a second write, for its acceptance (dispatcher.ts).
+ */
+const TURNS: Readonly<Record<QueueLane, number>> = { submit: 4, poll: 4, again: 1, retry: 1 };
 /** Fraction of the calls in flight that a lane may have, so that hung calls of one leave room for the others. */
 const PARTS: Readonly<Record<QueueLane, number>> = {
   submit: 0.75,

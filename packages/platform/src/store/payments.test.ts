@@ -56,6 +56,17 @@ test('what the customer confirmed cannot be changed by any statement [PF2 PF3 PF
   }
 });
 
+test('an id has 1 to 64 letters, digits, dots, underscores and hyphens, and nothing else [PF2]', async (t) => {
+  const { database, id } = await ground(t);
+  const columns = `partner_id, biller_id, account_id, platform_batch_id, amount_in_cents, funding_method, slot`;
+  const insert = `INSERT INTO duebridge_platform.payments (platform_payment_id, ${columns})
+                  SELECT $1, ${columns} FROM duebridge_platform.payments WHERE platform_payment_id = $2`;
+  for (const good of ['a', 'A-Z_a.z-0', '9'.repeat(64)]) await database.query(insert, [good, id]);
+  for (const bad of ['', '9'.repeat(65), 'a b', 'a\n', '\na', 'a/b', 'ä', 'é'.repeat(40), 'a:b']) {
+    await refused(database, insert, [bad, id], 'payments_platform_payment_id_check');
+  }
+});
+
 test('a terminal payment never changes again, and no payment is ever deleted [RU2 PF2 PL4]', async (t) => {
   const { database, id } = await ground(t);
   const dispatched = await advance(database, writer('me'), [
