@@ -186,6 +186,19 @@ test('in a burst, first polls keep up with the puts, so that payments end one af
   assert.ok(mostBehind <= 2 * queue.share, `${mostBehind} polls behind`);
 });
 
+test('puts that started while no poll was due do not make the next put wait for the polls', () => {
+  const queue = openQueue();
+  queue.rate = 10_000;
+  for (let count = 0; count < 200; count += 1) {
+    queue.push(item('put'), 'submit');
+    queue.push(item('poll', 5_000), 'poll');
+  }
+  assert.equal(started(queue, 1_000, 1_000).length, 200);
+  queue.push(item('put', 5_000), 'submit');
+  const order = started(queue, 5_000, 1_000, 10).map(({ name }) => name);
+  assert.ok(order.indexOf('put') >= 0 && order.indexOf('put') <= 2, order.join(' '));
+});
+
 test('however small the share, one retry at a time may start', () => {
   const queue = openQueue();
   queue.share = 1;

@@ -125,8 +125,10 @@ export class PartnerQueue<T extends Due> {
     again: 0,
     retry: 0,
   };
-  /** Turns taken, divided by the lane's weight: the lane with the least is next. */
+  /** By lane, when its next turn comes: each turn moves it on by 1 divided by the lane's weight. The earliest is next. */
   readonly #turns: Record<QueueLane, number> = { submit: 0, poll: 0, again: 0, retry: 0 };
+  /** When the last turn came. */
+  #turn = 0;
   readonly #rate = new CallRate(() => this.rate);
   readonly #firstBreakMs: number;
   readonly #maxBreakMs: number;
@@ -194,10 +196,7 @@ export class PartnerQueue<T extends Due> {
   }
 
   push(item: T, lane: QueueLane): void {
-    const heap = this.#lanes[lane];
-    // A lane that was empty has no claim to the turns it missed.
-    if (heap.size === 0) this.#turns[lane] = Math.max(this.#turns[lane], this.#leastTurns());
-    heap.push(item);
+    this.#lanes[lane].push(item);
   }
 
   /** True while failures in a row, or a refusal, let only one trial through at a time. */
@@ -468,9 +467,17 @@ export class PartnerQueue<T extends Due> {
       // On trial, a payment that has not failed goes first: its result says more about the partner.
       if (this.onTrial && lane === 'retry' && chosen !== undefined) continue;
       if (this.#underWay[lane] >= most) continue;
-      if (chosen === undefined || this.#turns[lane] < this.#turns[chosen]) chosen = lane;
+      if (chosen === undefined || this.#turnOf(lane) < this.#turnOf(chosen)) chosen = lane;
     }
     return chosen;
+  }
+
+  /**
+   * When the next turn of a lane comes. A lane that had nothing due has not saved its turns up: after thousands of PUTs, the polls
+   * that become due would otherwise start one after the other before the next PUT.
+   */
+  #turnOf(lane: QueueLane): number {
+    return Math.max(this.#turns[lane], this.#turn);
   }
 
   /** Maximum of calls of a lane in flight. On trial, one retry at a time; the room for trials limits the rest. */
@@ -488,11 +495,6 @@ export class PartnerQueue<T extends Due> {
     return ats.length === 0 ? undefined : Math.min(...ats);
   }
 
-  #leastTurns(): number {
-    const busy = LANES.filter((lane) => this.#lanes[lane].size > 0);
-    return busy.length === 0 ? 0 : Math.min(...busy.map((lane) => this.#turns[lane]));
-  }
-
   #start(now: number, lane: QueueLane): RunningCall {
     const call: RunningCall = { lane, sent: undefined, giveUp: undefined };
     this.#running.add(call);
@@ -500,7 +502,8 @@ export class PartnerQueue<T extends Due> {
     this.inFlight += 1;
     this.started += 1;
     this.#underWay[lane] += 1;
-    this.#turns[lane] += 1 / TURNS[lane];
+    this.#turn = this.#turnOf(lane);
+    this.#turns[lane] = this.#turn + 1 / TURNS[lane];
     this.#startedAt = now;
     return call;
   }
