@@ -32,10 +32,12 @@ function list(value: string): readonly string[] {
   return names;
 }
 
+/** `none` offers nothing, and lets the payments that were begun end. */
 function stripeMethods(value: string): readonly ('card' | 'us_bank_account')[] {
+  if (value === 'none') return [];
   return list(value).map((name) => {
     if (name !== 'card' && name !== 'us_bank_account') {
-      throw new Error('must be card, us_bank_account, or both separated by a comma');
+      throw new Error('must be card, us_bank_account, both separated by a comma, or none');
     }
     return name;
   });
@@ -204,7 +206,7 @@ export const variables = {
     name: 'DUEBRIDGE_STRIPE_METHODS',
     parse: stripeMethods,
     default: ['card', 'us_bank_account'],
-    description: 'what Stripe offers: card, us_bank_account',
+    description: 'what Stripe offers: card, us_bank_account; none to stop',
     otherwise: 'both',
   },
   stripeBankMaxCents: {

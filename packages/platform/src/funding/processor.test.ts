@@ -17,7 +17,7 @@ import { sandboxFunding } from '../funding.ts';
 import { openSealer } from '../partners/seal.ts';
 import type { FundingAdapter } from './adapter.ts';
 import { openAdapters } from './configured.ts';
-import { openFunds } from './funds.ts';
+import { openFunds, type Funds } from './funds.ts';
 import { adapterOfHolds, type Hold, type HoldCall } from './holds.ts';
 
 const page = 'funding.md';
@@ -213,6 +213,41 @@ test('a processor that reports late that it took funds of a failed payment must 
   assert.deepEqual(asked, [`void ref-${payment.id}`, `refund ref-${payment.id}`]);
 });
 
+test('a method that is offered no more, or whose adapter is gone, is never taken for the sandbox: its funds are still taken, or wait [PL7]', async () => {
+  const payment = await pay(posted(), 'acme_wallet');
+  const order = {
+    platform_payment_id: payment.id,
+    funding_method: 'acme_wallet',
+    amount_in_cents: 4_200,
+  };
+  await until('the action', async () => (await payment.read()).action);
+  const acme: FundingAdapter = {
+    ...scripted,
+    name: 'acme_pay',
+    methods: () => [],
+  };
+  const opened = (adapters: readonly FundingAdapter[]): Funds =>
+    openFunds({
+      database: platform.database,
+      sealer: openSealer(SEAL_KEY),
+      clock: systemClock,
+      log: silentLog,
+      sandbox: sandboxFunding({ database: platform.database }),
+      offersSandbox: true,
+      adapters,
+    });
+  const [gone, stopped] = [opened([]), opened([acme])];
+  for (const funds of [gone, stopped]) {
+    // True would let the engine write "captured" in its own transaction and ask nobody for the money.
+    assert.equal(funds.isInDatabase?.(order), false);
+    assert.equal((await funds.actionOf?.(order))?.kind, 'redirect', 'the customer can still act');
+  }
+  await assert.rejects(gone.capture(order), /acme_pay is not configured/);
+  holds.get(payment.id)!.state = 'held';
+  await until('the capture', () => Promise.resolve(holds.get(payment.id)?.state === 'taken'));
+  assert.equal((await payment.read()).status, 'succeeded');
+});
+
 /** A hold whose state the test chooses; `answers` are what each call returns or throws. */
 function heldAs(
   answers: Partial<Record<'read' | 'capture' | 'release' | 'refund', Hold['state'] | Error>>,
@@ -313,6 +348,9 @@ test('the guide’s settings are accepted, and wrong ones are reported in one se
     adapters.flatMap((adapter) => adapter.methods().map((method) => method.funding_method)),
     ['stripe_card', 'stripe_us_bank_account'],
   );
+  const none = readPlatformConfig({ ...stripe, DUEBRIDGE_STRIPE_METHODS: 'none' });
+  const [stopped] = (await openAdapters(none)).adapters;
+  assert.deepEqual([stopped?.name, stopped?.methods()], ['stripe', []]);
   const both = readPlatformConfig({ ...stripe, ...env(another) });
   assert.deepEqual(both.funding, ['stripe', './acme-pay.ts']);
   assert.equal(both.publicUrl, 'https://pay.example.com');
