@@ -78,6 +78,7 @@ try {
     batch: `/batches/${batch}`,
     reconciliation: '/reconciliation',
     audit: '/audit',
+    access: '/access',
     people: '/people',
     operators: '/operators',
     settings: '/settings',

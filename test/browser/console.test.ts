@@ -311,6 +311,10 @@ test('a payment that takes long is found by order and amount, paused, marked and
   const id = await work.pay('waits-7', 98_700, 'slow@example.com');
   const { page, close } = await signIn('bob');
   await page.getByRole('link', { name: 'Payments', exact: true }).click();
+  await page.getByLabel('At least ($)').fill('much');
+  await page.getByRole('button', { name: 'Find' }).click();
+  await page.getByText('An amount is dollars').waitFor();
+  assert.equal(await page.getByLabel('At least ($)').inputValue(), 'much', 'it can be corrected');
   await page.getByLabel('At least ($)').fill('900');
   await page.getByLabel('At most ($)').fill('1,000');
   await page.getByLabel('Biller').fill('water');
@@ -383,10 +387,39 @@ test('a payment that takes long is found by order and amount, paused, marked and
   }
 });
 
+test('the tokens of a customer are found by e-mail, and one is ended with a reason', async () => {
+  const id = await work.pay('pays-8', 6_300, 'expired@example.com');
+  const { page, close } = await signIn('bob');
+  await page.getByRole('link', { name: 'Access', exact: true }).click();
+  await page.getByLabel('E-mail').fill('expired@example.com');
+  const searched = page.waitForResponse((one) => one.url().endsWith('/access/search'));
+  await page.getByRole('button', { name: 'Find' }).click();
+  assert.equal((await searched).status(), 200);
+  await page.getByRole('link', { name: id }).waitFor();
+  assert.doesNotMatch(page.url(), /expired/);
+  assert.equal(await page.locator('tr[data-row]').count(), 1);
+  await page.getByText(/1 opened, 1 open until/).waitFor();
+  await act(page, 'End', 'the customer lost the telephone');
+  await page.getByText('Ended 1 tokens and 1 sessions.').waitFor();
+  await page.getByText('No token: customers open the page with a new one.').waitFor();
+  await close();
+  const [ended] = await auditOf('access_revoked');
+  assert.deepEqual([ended?.actor, ended?.detail['sessions']], ['bob', 1]);
+  assert.equal((await auditOf('access_searched'))[0]?.actor, 'bob');
+});
+
 test('the audit is turned page by page with l and h, and verified with a button', async () => {
   const { page, close } = await signIn('vic');
   await page.goto(`${work.platform.adminUrl}/console/audit?limit=5`);
   await page.getByRole('link', { name: 'Older' }).waitFor();
+  // What somebody types stays when the page reads anew.
+  await page.getByLabel('Event').fill('payment_');
+  const read = page.waitForResponse((one) => one.url().includes('/admin/v1/audit?'));
+  await page.getByRole('heading', { level: 1 }).click();
+  await page.locator('body').press('r');
+  await (await read).finished();
+  await page.getByText('Read again.').waitFor();
+  assert.equal(await page.getByLabel('Event').inputValue(), 'payment_');
   await page.locator('body').press('l');
   await page.waitForURL(/cursor=/);
   await page.getByRole('link', { name: 'Newest' }).waitFor();
@@ -583,6 +616,7 @@ test('every page passes axe, light and dark', async () => {
     `/batches/${batch?.platform_batch_id}`,
     '/reconciliation',
     '/audit',
+    '/access',
     '/people',
     '/operators',
     '/settings',

@@ -308,6 +308,50 @@ export const RevokedAccess = Type.Object({
 });
 export type RevokedAccess = Static<typeof RevokedAccess>;
 
+/** One token that a partner asked for, and what was opened and paid with it. It opens nothing by itself. */
+export const AccessView = Type.Object({
+  token_id: Type.String({ description: 'The hash under which it is stored (decision 218).' }),
+  partner_id: PartnerId,
+  client_id: Type.String(),
+  masked_account_id: nullable(Type.String()),
+  created_at: instant('When the partner asked for it.'),
+  expires_at: instant('When it ends or ended.'),
+  ended: Type.Boolean(),
+  opened: Type.Integer({ minimum: 0, description: 'Sessions opened with it so far.' }),
+  sessions: Type.Array(
+    Type.Object({
+      session_id: Type.String(),
+      created_at: instant('When the customer opened the page.'),
+      expires_at: instant('When it ends or ended.'),
+      ended: Type.Boolean(),
+    }),
+  ),
+  payments: Type.Array(PlatformPaymentId),
+});
+export type AccessView = Static<typeof AccessView>;
+
+export const AccessPage = Type.Object({
+  tokens: Type.Array(AccessView),
+  next_cursor: nullable(Type.String()),
+});
+export type AccessPage = Static<typeof AccessPage>;
+
+const accessFields = {
+  partner_id: Type.Optional(PartnerId),
+  client_id: Type.Optional(Type.String({ minLength: 1, maxLength: 128 })),
+  limit: pageLimit,
+  cursor: Type.Optional(Type.String({ pattern: '^[0-9 :.+-]{10,40}~[0-9a-f]{64}$' })),
+};
+
+export const AccessQuery = Type.Object(accessFields, strict);
+export type AccessQuery = Static<typeof AccessQuery>;
+
+export const AccessSearch = Type.Object(
+  { ...accessFields, email: Type.String({ minLength: 3, maxLength: 256 }) },
+  strict,
+);
+export type AccessSearch = Static<typeof AccessSearch>;
+
 // Audit ----------------------------------------------------------------------------------------------------------------------
 
 export const AuditQuery = Type.Object(

@@ -51,7 +51,9 @@ import { testPartner } from './partner-test.ts';
 import { badCursor, DEFAULT_LIMIT, openPaymentList } from './payment-list.ts';
 import { erasePerson, showPerson } from './people.ts';
 import { previewActs } from './preview.ts';
+import { endAccess, listAccess } from '../checkout/access.ts';
 import { revokeAccess } from '../checkout/revoke-access.ts';
+import { emailDigest } from '../checkout/secrets.ts';
 
 /** The dependencies of the admin API. */
 export interface AdminDependencies {
@@ -149,6 +151,23 @@ export function mountAdmin(app: FastifyInstance, dependencies: AdminDependencies
   );
   serve(routes.revoke_client_access, ({ params, body, request }) =>
     revokeAccess(database, { ...params, ...body, actor: who(request).actor }),
+  );
+
+  serve(routes.list_access, ({ query }) =>
+    listAccess(database, { ...query, limit: Number(query.limit ?? DEFAULT_LIMIT) }),
+  );
+  serve(routes.search_access, async ({ body: { email, ...filter }, request }) => {
+    // The address is personal data; the audit records only that a search was made, and by whom.
+    const { actor } = who(request);
+    await note(database, { actor, event: 'access_searched', detail: { by: 'email' } });
+    return listAccess(database, {
+      ...filter,
+      email_digest: emailDigest(dependencies.pepper, email),
+      limit: Number(filter.limit ?? DEFAULT_LIMIT),
+    });
+  });
+  serve(routes.end_access, ({ params, body, request }) =>
+    endAccess(database, { ...params, ...body, actor: who(request).actor }),
   );
 
   // Payments -----------------------------------------------------------------------------------------------------------------

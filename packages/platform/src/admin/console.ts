@@ -60,6 +60,7 @@ export function serveConsole(app: FastifyInstance, dist: URL = builtPages): void
     '/console/batches/:id',
     '/console/reconciliation',
     '/console/audit',
+    '/console/access',
     '/console/people',
     '/console/operators',
     '/console/settings',

@@ -8,6 +8,7 @@ import path from 'node:path';
 import { text } from 'node:stream/consumers';
 import test, { after } from 'node:test';
 import type {
+  AccessPage,
   AuditVerification,
   BulkRun,
   BulkRunDetail,
@@ -210,6 +211,41 @@ test('a registration that cannot work says so at once', async () => {
   await assert.rejects(run(['partner', 'test', 'wrong-key']), { exitCode: 1 });
   const nowhere = `${base} --id nowhere --base-url http://127.0.0.1:9 --key some-key-of-ours`;
   assert.match(await run(nowhere.split(' ')), /refused or broken/);
+});
+
+test('one leaked token is found by its client or person, and ended with its sessions alone', async () => {
+  const leaked = await platform.credentials('water');
+  const { session } = await platform.session(leaked, 'a2', 'one@example.com');
+  const other = await platform.session(leaked, 'a2', 'other@example.com');
+  const client = leaked['x-client-id'] ?? '';
+  const mine = await json<AccessPage>(['access', '--email', 'ONE@example.com']);
+  const [token] = mine.tokens;
+  assert.ok(token);
+  assert.deepEqual(
+    [token.client_id, token.masked_account_id, token.opened, token.ended, token.sessions.length],
+    [client, '••••2', 1, false, 1],
+  );
+  const first = await json<AccessPage>(['access', '--client', client, '--limit', '1']);
+  const next = await json<AccessPage>([
+    'access',
+    '--client',
+    client,
+    '--cursor',
+    String(first.next_cursor),
+  ]);
+  assert.deepEqual(
+    [...first.tokens, ...next.tokens].map((one) => one.token_id).includes(token.token_id),
+    true,
+  );
+  assert.equal(first.tokens.length + next.tokens.length, 2);
+  assert.equal(JSON.stringify([mine, first, next]).includes(session), false);
+  assert.deepEqual((await json<AccessPage>(['access', '--partner', 'nobody'])).tokens, []);
+  const words = ['access', 'end', token.token_id, '--reason', 'it was forwarded'];
+  assert.match(await run(words), /Ended 1 tokens and 1 sessions/);
+  await assert.rejects(run(words), /NOT_FOUND/);
+  const statusOf = async (secret: string): Promise<number> =>
+    (await platform.call('GET', '/v1/flow/session', { headers: bearer(secret) })).status;
+  assert.deepEqual([await statusOf(session), await statusOf(other.session)], [401, 200]);
 });
 
 test('after a key leaks, the tokens and sessions made with it can be ended', async () => {

@@ -87,8 +87,9 @@ const CLOCK_MARGIN_MS = 10 * 60_000;
 /** Maximum number of payments of one person, or of one session, that are searched. */
 const MAX_IDS = 1_000;
 
-/** Maximum number of ids, of ended payments or of attempts, that are read at once. */
+/** Maximum number of ids, of ended payments or of attempts, that are read at once; fewer when the calls of each are counted. */
 const LARGEST_PORTION = 20_000;
+const LARGEST_COUNTED_PORTION = 4_000;
 /** A search that fits few of many stops after this, so that a page never waits for all of them. */
 const SEARCH_MS = 150;
 
@@ -214,7 +215,8 @@ export async function searchPayments(on: Queryable, filter: PaymentFilter): Prom
   if (filter.paused === true) add(`p.settled_at IS NULL AND p.slot = ${PAUSED}`);
   if (filter.follow_up === true) add('p.platform_payment_id = ANY(?)', await markedPayments(on));
   const { cursor, limit } = filter;
-  const of = { conditions, order, cursor, limit };
+  const largest = filter.min_attempts === undefined ? LARGEST_PORTION : LARGEST_COUNTED_PORTION;
+  const of = { conditions, order, cursor, limit, largest: byAttempts ? LARGEST_PORTION : largest };
   if (byAttempts) return listByIds(on, attemptedIds(filter.min_attempts ?? 0, ids, order), of);
   if (byAudit && status !== undefined) return listByIds(on, endedIds(status, ids, order), of);
   // What no index narrows, among payments that another index already puts into order.
@@ -295,6 +297,8 @@ async function listByIds(
     readonly order: Order;
     readonly cursor: string | undefined;
     readonly limit: number;
+    /** Of a portion. */
+    readonly largest: number;
   },
 ): Promise<FoundPayments> {
   const rows: FoundPayment[] = [];
@@ -310,7 +314,7 @@ async function listByIds(
     if (rows.length === of.limit || to === undefined) return { rows };
     if (performance.now() - startedAt > SEARCH_MS) return { rows, searched_to: to };
     cursor = to;
-    portion = Math.min(portion * 4, LARGEST_PORTION);
+    portion = Math.min(portion * 4, of.largest);
   }
 }
 

@@ -204,6 +204,7 @@ export function pagesOf(payment: {
     ['differences', '/admin/v1/differences?state=open'],
     ['differences by age', '/admin/v1/differences/summary'],
     ['old differences', '/admin/v1/differences?state=open&age=older'],
+    ['tokens and sessions', '/admin/v1/access'],
     ['overview', '/admin/v1/overview'],
     ['figures of an hour', '/admin/v1/figures?range=1h'],
     ['figures of a day', '/admin/v1/figures?range=24h'],

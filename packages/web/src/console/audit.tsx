@@ -29,7 +29,7 @@ export function AuditPageOf() {
         {(['actor', 'event', 'partner_id'] as const).map((name) => (
           <label key={name}>
             {{ actor: 'Who', event: 'Event', partner_id: 'Partner' }[name]}
-            <input name={name} value={query.value.get(name) ?? ''} />
+            <input name={name} defaultValue={query.value.get(name) ?? ''} />
           </label>
         ))}
         <button type="submit" class="primary">

@@ -159,32 +159,38 @@ export function Filters() {
   const maySearch = self.value?.role !== 'viewer';
   return (
     <search>
-      <form class="filters" key={params.toString()} onSubmit={submit}>
+      {/* Default values: a refusal draws the form anew, and must not take away what was typed. */}
+      <form class="filters" key={`${params} ${JSON.stringify(secret.value)}`} onSubmit={submit}>
         <label>
           Any id
-          <input name="id" id="search" value={params.get('id') ?? ''} autocomplete="off" />
+          <input name="id" id="search" defaultValue={params.get('id') ?? ''} autocomplete="off" />
         </label>
         <label>
           Amount
-          <input name="amount" value={params.get('amount') ?? ''} inputMode="decimal" size={8} />
+          <input
+            name="amount"
+            defaultValue={params.get('amount') ?? ''}
+            inputMode="decimal"
+            size={8}
+          />
         </label>
         {(['min_amount', 'max_amount'] as const).map((name) => (
           <label key={name}>
             {name === 'min_amount' ? 'At least ($)' : 'At most ($)'}
-            <input name={name} value={params.get(name) ?? ''} inputMode="decimal" size={8} />
+            <input name={name} defaultValue={params.get(name) ?? ''} inputMode="decimal" size={8} />
           </label>
         ))}
         <label>
           Day (UTC)
-          <input name="day" type="date" value={date} />
+          <input name="day" type="date" defaultValue={date} />
         </label>
         <label>
           Partner
-          <input name="partner_id" value={params.get('partner_id') ?? ''} size={14} />
+          <input name="partner_id" defaultValue={params.get('partner_id') ?? ''} size={14} />
         </label>
         <label>
           Biller
-          <input name="biller_id" value={params.get('biller_id') ?? ''} size={10} />
+          <input name="biller_id" defaultValue={params.get('biller_id') ?? ''} size={10} />
         </label>
         <label>
           Status
@@ -212,7 +218,7 @@ export function Filters() {
           Reason
           <input
             name="failure_reason"
-            value={params.get('failure_reason') ?? ''}
+            defaultValue={params.get('failure_reason') ?? ''}
             maxLength={120}
             size={18}
           />
@@ -224,7 +230,7 @@ export function Filters() {
             type="number"
             min={1}
             max={999_999}
-            value={params.get('min_attempts') ?? ''}
+            defaultValue={params.get('min_attempts') ?? ''}
           />
         </label>
         {maySearch ? (
@@ -233,7 +239,7 @@ export function Filters() {
               Account <small>(audited)</small>
               <input
                 name="account_id"
-                value={secret.value['account_id'] ?? ''}
+                defaultValue={secret.value['account_id'] ?? ''}
                 autocomplete="off"
               />
             </label>
@@ -242,7 +248,7 @@ export function Filters() {
               <input
                 name="email"
                 type="email"
-                value={secret.value['email'] ?? ''}
+                defaultValue={secret.value['email'] ?? ''}
                 autocomplete="off"
               />
             </label>
