@@ -951,3 +951,32 @@ test('the test kit plays a payment to the site without a platform', async () => 
   assert.equal(await visit.page.locator('#place').evaluate((place) => place.childElementCount), 0);
   await visit.close();
 });
+
+test('a phone’s keyboard leaves the dialog the part of the window that is seen, and zooming changes nothing', async () => {
+  const visit = await rig.visit(rig.flow.world(), { viewport: { width: 390, height: 844 } });
+  await visit.start({ display: 'modal' });
+  const height = (): Promise<number> =>
+    visit.page.locator('dialog').evaluate((dialog) => dialog.getBoundingClientRect().height);
+  /** What a phone tells of its window: no driver has a keyboard to show. */
+  const tell = (seen: number, scale: number): Promise<void> =>
+    visit.page.evaluate(
+      ([height, scale]) => {
+        const view = visualViewport as VisualViewport;
+        Object.defineProperty(view, 'height', { configurable: true, value: height });
+        Object.defineProperty(view, 'scale', { configurable: true, value: scale });
+        view.dispatchEvent(new Event('resize'));
+      },
+      [seen, scale] as const,
+    );
+  assert.equal(await height(), 844);
+  await visit.press('Pay another amount');
+  await tell(480, 1);
+  assert.equal(await height(), 480);
+  const button = visit.frame.getByRole('button', { name: 'Continue' });
+  await button.scrollIntoViewIfNeeded();
+  const box = await button.boundingBox();
+  assert.ok(box && box.y + box.height <= 480, 'the button is above the keyboard');
+  await tell(422, 2);
+  assert.equal(await height(), 844);
+  await visit.close();
+});

@@ -16,5 +16,5 @@ export const wrongConfig = (message: string): DuebridgeError => failure('config_
 export function platformOrigin(given = ''): string {
   const origin = URL.canParse(given) ? new URL(given).origin : '';
   if (origin.startsWith('https://') || LOOPBACK.test(origin)) return origin;
-  throw wrongConfig(`frameOrigin "${given}": not the platform’s https address`);
+  throw wrongConfig(`frameOrigin "${given}": not an https address`);
 }

@@ -36,6 +36,14 @@ export function showDialog(
   element.append(frame);
   document.body.append(element);
   page.overflow = 'hidden';
+  // A phone's keyboard covers the lower part of the window, which stays as tall: the dialog takes what is left. Zooming alone does
+  // not change the product.
+  const seen = visualViewport;
+  seen?.addEventListener(
+    'resize',
+    () => (element.style.height = `${seen.height * seen.scale}px`),
+    listen,
+  );
   element.showModal();
   // An empty frame would swallow Escape, so the dialog itself has the focus until the page is shown.
   element.tabIndex = -1;

@@ -153,9 +153,7 @@ function meetPage(
       after(HELLO_TIMEOUT_MS, () => {
         if (port) return;
         // Refused or unreachable? Another page of the platform, which any site may frame, tells the two apart.
-        ping = makeFrame(`${origin}/flow/ping`);
-        ping.hidden = true;
-        document.body.append(ping);
+        ping = makeHidden(`${origin}/flow/ping`);
         after(PING_TIMEOUT_MS, unreachable);
       }),
     listen,
@@ -167,7 +165,15 @@ function meetPage(
   return connect;
 }
 
-export function makeFrame(src: string): HTMLIFrameElement {
+/** A frame that is loaded and not shown. */
+export function makeHidden(src: string): HTMLIFrameElement {
+  const frame = makeFrame(src);
+  frame.hidden = true;
+  document.body.append(frame);
+  return frame;
+}
+
+function makeFrame(src: string): HTMLIFrameElement {
   const frame = document.createElement('iframe');
   frame.src = src;
   frame.referrerPolicy = 'no-referrer';

@@ -6,7 +6,7 @@
  * CSSOM only and creates no script, so a site's Content-Security-Policy needs `frame-src <platform>` and nothing else, even with
  * Trusted Types.
  */
-import { makeFrame, showFrame } from './frame.ts';
+import { makeHidden, showFrame } from './frame.ts';
 import type { Mounting, Shared } from './mounting.ts';
 import { failure, platformOrigin, wrongConfig } from './config.ts';
 import { DuebridgeError, type Duebridge, type DuebridgeOptions } from './types.ts';
@@ -24,7 +24,7 @@ const LOAD_TIMEOUT_MS = 15_000;
 export function createDuebridge(options: DuebridgeOptions): Duebridge {
   const { partner, fetchToken, signal, display = 'inline', frame: double } = options;
   if (!partner || !(fetchToken || options.token))
-    throw wrongConfig('partner and fetchToken or token are required');
+    throw wrongConfig('partner, and fetchToken or token, required');
   if (display !== 'inline' && display !== 'modal')
     throw wrongConfig('display must be inline or modal');
   const origin = platformOrigin(options.frameOrigin);
@@ -58,8 +58,7 @@ export function createDuebridge(options: DuebridgeOptions): Duebridge {
       if (shared.state === 'destroyed') throw failure('destroyed', 'make a new instance');
       if (shared.leave) throw wrongConfig('already mounted: unmount()');
       const place = display === 'inline' ? findPlace(target) : document.body;
-      if (origin === location.origin && !double)
-        throw wrongConfig('frameOrigin is your own origin');
+      if (origin === location.origin && !double) throw wrongConfig('frameOrigin is your own');
       const by = beginMount(shared, resolve, reject);
       by.after(options.loadTimeoutMs ?? LOAD_TIMEOUT_MS, () =>
         by.fail('load_timeout', `${url} does not answer: try again`, true),
@@ -71,10 +70,8 @@ export function createDuebridge(options: DuebridgeOptions): Duebridge {
   const instance: Duebridge = {
     mount,
     preload() {
-      const warm = makeFrame(url);
-      warm.hidden = true;
+      const warm = makeHidden(url);
       warm.addEventListener('load', () => warm.remove());
-      document.body.append(warm);
     },
     update(change) {
       shared.locale = change.locale ?? shared.locale;
@@ -99,7 +96,7 @@ export function createDuebridge(options: DuebridgeOptions): Duebridge {
     },
   };
   if (signal?.aborted) instance.destroy();
-  signal?.addEventListener('abort', () => instance.destroy(), { once: true });
+  signal?.addEventListener('abort', () => instance.destroy());
   return instance;
 }
 
@@ -122,7 +119,7 @@ function beginMount(
     stop.abort();
     stopTimers();
     // Settled promises ignore this: only a pending mount() sees it.
-    reject(failure('destroyed', 'taken away before it was ready', true));
+    reject(failure('destroyed', 'removed before ready', true));
   };
   const by: Mounting = {
     listen,
@@ -154,5 +151,5 @@ function findPlace(target: string | HTMLElement | undefined): HTMLElement {
     // An invalid selector counts as one that matches nothing.
   }
   if (found?.isConnected) return found;
-  throw wrongConfig(`no element for ${JSON.stringify(target)} in the page`);
+  throw wrongConfig(`no element ${JSON.stringify(target)} in the page`);
 }
