@@ -87,9 +87,11 @@ const CLOCK_MARGIN_MS = 10 * 60_000;
 /** Maximum number of payments of one person, or of one session, that are searched. */
 const MAX_IDS = 1_000;
 
-/** Maximum number of ids, of ended payments or of attempts, that are read at once; fewer when the calls of each are counted. */
+/** Maximum number of ids, of ended payments or of attempts, that are read at once. */
 const LARGEST_PORTION = 20_000;
-const LARGEST_COUNTED_PORTION = 4_000;
+/** The same in an order of values, in which payments lie all over the table; and where the calls of each are counted as well. */
+const LARGEST_SORTED_PORTION = 5_000;
+const LARGEST_COUNTED_PORTION = 1_000;
 /** A search that fits few of many stops after this, so that a page never waits for all of them. */
 const SEARCH_MS = 150;
 
@@ -215,8 +217,11 @@ export async function searchPayments(on: Queryable, filter: PaymentFilter): Prom
   if (filter.paused === true) add(`p.settled_at IS NULL AND p.slot = ${PAUSED}`);
   if (filter.follow_up === true) add('p.platform_payment_id = ANY(?)', await markedPayments(on));
   const { cursor, limit } = filter;
-  const largest = filter.min_attempts === undefined ? LARGEST_PORTION : LARGEST_COUNTED_PORTION;
-  const of = { conditions, order, cursor, limit, largest: byAttempts ? LARGEST_PORTION : largest };
+  const of = { conditions, order, cursor, limit, largest: LARGEST_PORTION };
+  if (order.value !== undefined) {
+    of.largest =
+      filter.min_attempts === undefined ? LARGEST_SORTED_PORTION : LARGEST_COUNTED_PORTION;
+  }
   if (byAttempts) return listByIds(on, attemptedIds(filter.min_attempts ?? 0, ids, order), of);
   if (byAudit && status !== undefined) return listByIds(on, endedIds(status, ids, order), of);
   // What no index narrows, among payments that another index already puts into order.

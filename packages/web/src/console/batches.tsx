@@ -245,7 +245,7 @@ function Summary({ search }: { search: Record<string, string> }) {
         facts={[
           [
             'Value at risk',
-            `${money(data.value_at_risk_in_cents)}${unknown_values === 0 ? '' : `, and ${unknown_values} payments whose amount only the partner knows`}`,
+            `${money(data.value_at_risk_in_cents)}${unknown_values === 0 ? '' : `, and ${unknown_values} more whose amount only the partner knows`}`,
           ],
           ['Oldest', oldest_found_at === null ? '–' : `found ${age(oldest_found_at)} ago`],
         ]}

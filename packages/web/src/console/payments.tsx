@@ -365,8 +365,12 @@ const additions: Readonly<Record<string, Partial<Column<ListedPayment>>>> = {
   },
 };
 
+const [reasonColumn, ...otherColumns] = paymentColumns
+  .map((column): Column<ListedPayment> => ({ ...column, ...additions[column.head] }))
+  .toReversed();
+
 const listColumns: readonly Column<ListedPayment>[] = [
-  ...paymentColumns.map((column) => ({ ...column, ...additions[column.head] })),
+  ...otherColumns.toReversed(),
   {
     head: 'Attempts',
     number: true,
@@ -376,6 +380,7 @@ const listColumns: readonly Column<ListedPayment>[] = [
     cell: (one) => one.attempts,
   },
   { head: 'Next', cell: (one) => <NextStep payment={one} /> },
+  ...(reasonColumn === undefined ? [] : [reasonColumn]),
   { head: 'Follow-up', cell: (one) => one.follow_up?.note ?? '' },
   // Hidden until somebody wants them.
   { head: 'Last result', cell: (one) => one.last_result ?? '–' },
