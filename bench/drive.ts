@@ -20,7 +20,7 @@ import { ensureDatabase, migrate, openDatabase, silentLog, systemClock } from '@
 import { testServer } from '@duebridge/runtime/testing';
 import { Pool } from 'undici';
 import { benchOptions } from './options.ts';
-import { measureProcessorTime, startProfile } from './processor-time.ts';
+import { measureProcessorTime, startProfile, type ProcessorTime } from './processor-time.ts';
 import { batchFor } from '../packages/platform/src/reconciliation/batch.ts';
 import { createEngine } from '../packages/platform/src/engine/engine.ts';
 import type { EngineTimes } from '../packages/platform/src/engine/options.ts';
@@ -273,14 +273,22 @@ export async function groundIn(
   };
 }
 
+/** What a round gave: payments a second, and the seconds of CPU of one payment. */
+interface Driven {
+  readonly perSecond: number;
+  readonly cpu: ProcessorTime;
+}
+
+/** `beside` starts what goes on in the same database meanwhile, and returns what ends it: its work counts as the round's. */
 export async function drive(
   serverUrl: string,
   partnerUrl: string,
   payments: number,
   concurrency: number,
-): Promise<{ perSecond: number }> {
+  beside?: (database: Ground['database']) => () => Promise<void>,
+): Promise<Driven> {
   const place = await ground(serverUrl, partnerUrl, concurrency);
-  return driveOn(place, payments);
+  return driveOn(place, payments, undefined, beside);
 }
 
 /** Drives new payments in a database that may hold others. */
@@ -298,7 +306,8 @@ async function driveOn(
   place: Ground,
   payments: number,
   perTransaction?: number,
-): Promise<{ perSecond: number }> {
+  beside?: (database: Ground['database']) => () => Promise<void>,
+): Promise<Driven> {
   const rows = await place.make(payments, perTransaction);
   let left = rows.length;
   const finished = Promise.withResolvers<void>();
@@ -314,11 +323,13 @@ async function driveOn(
   const stopProfile =
     typeof flags.profile === 'string' ? await startProfile(flags.profile) : undefined;
   const processorTime = await measureProcessorTime(place.database);
+  const endBeside = beside?.(place.database);
   const startedAt = performance.now();
   for (const row of rows) place.engine.take(row);
   await untilFinished(finished.promise, () => left);
   await place.finish();
   const perSecond = payments / ((performance.now() - startedAt) / 1_000);
+  await endBeside?.();
   const { node, postgres } = processorTime();
   await stopProfile?.();
   const micros = (seconds: number): string => ((seconds * 1e6) / payments).toFixed(0);
@@ -328,7 +339,7 @@ async function driveOn(
   );
   assert.equal(wrong?.count, 0);
   await place.close();
-  return { perSecond };
+  return { perSecond, cpu: { node: node / payments, postgres: postgres / payments } };
 }
 
 /** Waits for the end of a round; throws when no payment has ended for a minute, so that a stalled engine fails the bench. */

@@ -4,7 +4,17 @@ import test from 'node:test';
 import fc from 'fast-check';
 import { ARRIVALS, type PaymentRow } from '../store/payments.ts';
 import type { Engine } from './engine.ts';
-import { giveAllSlots, giveSlots, planSlots, readSlots, SLOTS, takeSlots } from './slots.ts';
+import {
+  countSlots,
+  giveAllSlots,
+  giveSlots,
+  pageOfSlot,
+  placeArrivals,
+  planSlots,
+  readSlots,
+  SLOTS,
+  takeSlots,
+} from './slots.ts';
 import { eventually, idleWorker, scriptedPartner, engineRig, type EngineRig } from './testing.ts';
 
 const settled = (row: PaymentRow): boolean => row.settled_at !== null;
@@ -125,6 +135,59 @@ test('only a worker that beats now counts, and a worker gives its own slots alon
   ]);
   await giveAllSlots(database, 'slow');
   assert.deepEqual(await first(), ['here', null, null, 'here', null, null, null, null, null]);
+});
+
+test('a slot shows the payments in flight alone, and an arrival goes to slots of its own worker, once', async (t) => {
+  const rig = await engineRig(t);
+  const { database } = rig;
+  await rig.register('acme', 'http://127.0.0.1:9');
+  // Never started: it drives nothing.
+  const engine = rig.engine();
+  const made = async (slot: number): Promise<string> =>
+    (await rig.pay(engine, 'acme', { slot })).platform_payment_id;
+  await idleWorker(database, 'here', [1, 2]);
+  await idleWorker(database, 'other', [3]);
+  const settle = (...ids: string[]): Promise<void> =>
+    database.transaction(async (tx) => {
+      await tx.query('SET LOCAL session_replication_role = replica');
+      await tx.query(
+        `UPDATE duebridge_platform.payments SET status = 'failed', stage = 'ended', failure_reason = 'x', ended_at = now(),
+                settled_at = now() WHERE platform_payment_id = ANY($1)`,
+        [ids],
+      );
+    });
+  const [mine, foreign, done] = [await made(1), await made(3), await made(1)];
+  const [first, second, late] = [await made(ARRIVALS), await made(ARRIVALS), await made(ARRIVALS)];
+  await settle(done, late);
+  assert.deepEqual([...(await countSlots(database, [1, 2]))], [[1, 1]]);
+  assert.deepEqual([...(await countSlots(database, [3]))], [[3, 1]]);
+  const idsOf = (rows: readonly { platform_payment_id: string }[]): string[] =>
+    rows.map((row) => row.platform_payment_id);
+  assert.deepEqual(idsOf(await pageOfSlot(database, 1, '')), [mine]);
+  assert.deepEqual(idsOf(await pageOfSlot(database, 1, mine)), [], 'after itself nothing');
+  assert.deepEqual(await placeArrivals(database, 'here', []), []);
+  // A slot that went to another worker meanwhile gets nothing.
+  assert.deepEqual(await placeArrivals(database, 'here', [3]), []);
+  const placed = await placeArrivals(database, 'here', [1, 2]);
+  // Ids ascend with time, and slots are filled by turns.
+  assert.deepEqual(
+    new Map(placed.map((row) => [row.platform_payment_id, row.slot])),
+    new Map([
+      [first, 1],
+      [second, 2],
+    ]),
+  );
+  assert.deepEqual(await placeArrivals(database, 'here', [1, 2]), [], 'not twice');
+  const rows = await database.query<{ platform_payment_id: string; slot: number }>(
+    'SELECT platform_payment_id, slot FROM duebridge_platform.payments',
+  );
+  const slots = new Map(rows.map((row) => [row.platform_payment_id, row.slot]));
+  const order = [mine, foreign, done, first, second, late];
+  assert.deepEqual(
+    order.map((id) => slots.get(id)),
+    [1, 3, 1, 1, 2, ARRIVALS],
+  );
+  assert.deepEqual(idsOf(await pageOfSlot(database, 1, '')), [mine, first]);
 });
 
 async function slotsOf(rig: EngineRig, engine: Engine): Promise<number> {
