@@ -21,6 +21,7 @@ const BENCHMARKS: Readonly<Record<string, string>> = {
     'F3 F4  payments driven by the platform, beside a bare loop; writes of a poll without news',
   peers: 'F3     the same job by a plain loop, graphile-worker, pg-boss, DBOS and openworkflow',
   adopt: 'F5     a million payments in flight: memory, and how soon another worker has them',
+  seals: '       payments driven with the audit sealed as it is written, beside no seals',
   growth: 'F6     F1 and F3 with millions of payments stored, against thousands',
   partners: '       5,000 partners and 20 workers: metrics, closing of batches, shares, heartbeats',
   detection: 'F7     delay until the end of a payment is known, beside fixed intervals and backoff',

@@ -132,6 +132,89 @@ export const CORE_SURVIVORS: Readonly<Record<string, readonly Explanation[]>> = 
       places: [/^const isSuspected = ownFaults > 0 .* > -> >=$/],
     },
   ],
+  'packages/platform/src/engine/partner-queue.ts': [
+    {
+      why: 'A first value that is set before it is read: by the registration of the worker, or by the first failure.',
+      places: [
+        /^share = 0;/,
+        /^cap = 1;/,
+        /^callsPerSecond = 1;/,
+        /^#isReached = false;/,
+        /tookMs: 0 \}, \| 0 -> 1$/,
+      ],
+    },
+    {
+      why: 'A time before which nothing starts, in the first millisecond of the process, or when nothing holds calls back.',
+      places: [
+        /^#heldUntil = 0;/,
+        /^this\.#(?:heldUntil|freshHeldUntil|brokenUntil) = 0; \| 0 -> 1$/,
+        /^if \(!this\.onTrial\) return 0;/,
+      ],
+    },
+    {
+      why: 'A bound that keeps a power finite: the longest pause has long taken over by then.',
+      places: [/ \| 20 -> 21$/],
+    },
+    {
+      why: 'A trial that starts begins the two seconds anew, and one is allowed in any case.',
+      places: [/^const trials = .* \| 1 -> 2$/, /^Math\.max\(trials, isFailing .* \| 0 -> 1$/],
+    },
+    {
+      why: 'Turns are only compared with each other: begun later, or twice as far apart, they come in the same order.',
+      places: [
+        /^#turn = 0;/,
+        /^this\.#turns\[lane\] = this\.#turn \+ 1 \/ TURNS\[lane\]; \| 1 -> 2$/,
+      ],
+    },
+  ],
+  'packages/platform/src/engine/poll-schedule.ts': [
+    {
+      why: 'A bound that keeps a power finite: the cap has long taken over by then.',
+      places: [/ \| (?:60 -> 61|30 -> 31)$/],
+    },
+    {
+      why: 'In the first millisecond of a payment, or at the very end of its first hour: without an entry the same cap holds.',
+      places: [/^\[0, (?:15 \* )?60_000\], \| 0 -> 1$/, /^return LEARNT_CAPS.* \| >= -> >$/],
+    },
+    {
+      why: 'How fine the plan is: polls fall a little elsewhere.',
+      places: [
+        /^const (?:LEAST_GAIN_MS|QUANTILES|MAX_SMEAR) = /,
+        /^\[0, 15 \* 60_000\], \| 15 -> 16$/,
+        /learntCapMs\(ageMs\) \* \(1 \+ random \* JITTER\)\) \+ MARGIN_MS; \| \+ -> - \(2\)$/,
+      ],
+    },
+    {
+      why: 'Planned anew one payment sooner, or from one time less of a thousand.',
+      places: [
+        /^return \{ times: new Float32Array.* \| 0 -> 1 \(3\)$/,
+        /settlements\.fresh > settlements\.count \* NEWS\) \{ \| > -> >=$/,
+        /^settlements\.times\.subarray\(0, settlements\.count\), \| 0 -> 1$/,
+      ],
+    },
+  ],
+  'packages/platform/src/engine/slots.ts': [
+    {
+      why: 'Which slot it is whose owner deals out the arrivals.',
+      places: [/^export const ARRIVALS_KEEPER = /],
+    },
+    {
+      why: 'Which of two workers that own equally many comes first: all workers compute the same.',
+      places: [/^const byOwned = .* \| (?:a < b -> (?:true|false)|< -> <=|1 -> 2 \(2\))$/],
+    },
+    {
+      why: 'The very microsecond at which a heartbeat, or a look at the slots, is too old or too far ahead.',
+      places: [/ now\(\) [-+] \$1 .* \| (?:> -> >=|<= -> <)$/],
+    },
+    {
+      why: 'Locks are taken in one order everywhere, whichever it is.',
+      places: [/^const sorted = .* \| - -> \+$/],
+    },
+    {
+      why: 'Without slots, the statement is sent and changes none.',
+      places: [/^if \(slots\.length (?:===|>) 0\)/],
+    },
+  ],
   'packages/platform/src/store/payments.ts': [
     HAS_NOT_ENDED,
     {
@@ -144,6 +227,10 @@ export const CORE_SURVIVORS: Readonly<Record<string, readonly Explanation[]>> = 
     },
   ],
   'packages/platform/src/store/terminal.ts': [
+    {
+      why: 'A payment that has ended is neither in review nor paused: whatever ends it moves it to another slot.',
+      places: [/ OR p\.slot = .* \| AND p\.status = 'processing' -> nothing$/],
+    },
     HAS_NOT_ENDED,
     {
       why: 'A reason for a review stands only in a row that is in review (payments_review).',
@@ -192,7 +279,8 @@ eight times as long as over the right code and at least fifteen seconds. Numbers
 large. With \`--results FILE\` a long run can be split into several.
 
 Where not all mutants of a file were tried, they are a sample by the seed, or the beginning of one in the order of the file: what is said
-of them is not said of the rest.
+of them is not said of the rest. Over \`partner-queue.ts\`, \`poll-schedule.ts\` and \`slots.ts\` the tests beside the file alone were
+tried: a world of the simulator, or a test of the whole engine, may kill more of what survives there.
 
 <!-- prettier-ignore -->
 | file | mutants | tried | killed | survive | of these unexplained | not reached | killed first by |

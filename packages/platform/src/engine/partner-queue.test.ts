@@ -491,6 +491,30 @@ test('hung calls of one lane leave room for the others: three quarters, three qu
   }
 });
 
+test('a lane that has its part waits for one of its calls, and nothing is tried again before', () => {
+  const queue = openWide(4);
+  for (let count = 0; count < 4; count += 1) queue.push(item('put', 1_000), 'submit');
+  assert.equal(startedAtOnce(queue, 1_000).length, 3);
+  assert.deepEqual(queue.take(1_000, all), { kind: 'full', until: undefined, short: false });
+  const two = openWide(2);
+  for (let count = 0; count < 2; count += 1) two.push(item('retry'), 'retry');
+  assert.equal(startedAtOnce(two, 1_000).length, 1, 'of two calls retries have one');
+});
+
+test('a call that hangs is trouble: what came last is tried first', () => {
+  const queue = openWide(1);
+  queue.push(item('hung'), 'submit');
+  const call = start(queue, 1_000);
+  call.sent = { kind: 'submit', at: 1_000 };
+  call.giveUp = () => undefined;
+  for (const name of ['first', 'last']) queue.push(item(name, name === 'last' ? 2 : 1), 'submit');
+  assert.equal(queue.take(3_000, all).kind, 'give_up');
+  queue.ended(call);
+  const turn = queue.take(3_000, all);
+  assert(turn.kind === 'start');
+  assert.equal(turn.item.name, 'last');
+});
+
 test('further polls start a quarter as often as first polls, and a lane that was empty does not catch up', () => {
   const queue = openWide();
   for (let count = 0; count < 1_000; count += 1) queue.push(item('submit'), 'submit');
@@ -536,6 +560,46 @@ test('the breaker stays open twice as long after each trial that fails, and a su
   assert.equal(queue.onTrial, false, 'the failures before the success do not count');
   assert.equal(queue.failed(60_000, 0, false), true, 'an operator hears of it again');
   assert.equal(queue.readyAt(60_000), 60_500);
+});
+
+test('a success ends the pause of the breaker at once', () => {
+  const queue = openQueue();
+  for (let count = 0; count < 5; count += 1) queue.failed(10_000, 0.999, true);
+  assert.ok(queue.readyAt(10_100) > 10_900);
+  queue.succeeded(10_100);
+  assert.equal(queue.readyAt(10_100), 10_100);
+  assert.equal(queue.stalledMs(10_200), 0);
+});
+
+test('a partner that answers with errors has half of its calls for new payments, and one for those that failed', () => {
+  const failing = (lane: 'submit' | 'retry', isAnswer: boolean): PartnerQueue<Item> => {
+    const queue = openWide();
+    for (let count = 0; count < 5; count += 1) queue.failed(1_000, 0, isAnswer);
+    for (let count = 0; count < 20; count += 1) queue.push(item(lane), lane);
+    return queue;
+  };
+  /** What starts within a second and a half after the breaker's pause while nothing ends. */
+  const trials = (queue: PartnerQueue<Item>): number => {
+    let count = 0;
+    for (let now = 1_500; now <= 3_000;) {
+      const turn = queue.take(now, all);
+      if (turn.kind === 'start') count += 1;
+      else if (turn.kind === 'wait') now = Math.max(now + 0.01, turn.until);
+      else return count;
+    }
+    return count;
+  };
+  assert.equal(trials(failing('submit', true)), 5);
+  assert.equal(trials(failing('retry', true)), 1);
+  assert.equal(trials(failing('submit', false)), 1, 'one that cannot be reached is spared');
+  const refusing = failing('submit', true);
+  refusing.refused(1_000, { reason: 'scope', ms: 60_000, forAll: false });
+  assert.equal(trials(refusing), 1, 'one that refuses as well');
+  // After two seconds a trial that hangs no longer keeps the next retry back.
+  const hung = failing('retry', true);
+  start(hung, 1_500);
+  assert.deepEqual(hung.take(1_500, all), { kind: 'wait', until: 3_500, short: false });
+  start(hung, 3_500);
 });
 
 test('a success ends a hold at once, for payments that were refused and for others, and all of its memory', () => {
@@ -652,7 +716,11 @@ test('payments that waited for a retry because of the partner go back to their l
 });
 
 /** The order in which ten calls of a lane, due 100 ms apart from 1,000 on, start at `now`. */
-function orderAt(queue: PartnerQueue<Item>, lane: 'submit' | 'poll', now: number): string {
+function orderAt(
+  queue: PartnerQueue<Item>,
+  lane: 'submit' | 'poll' | 'retry',
+  now: number,
+): string {
   for (let count = 0; count < 10; count += 1)
     queue.push(item(`${count}`, 1_000 + count * 100), lane);
   return started(queue, now, 0)
@@ -677,6 +745,9 @@ test('for five seconds after trouble those that came last go first, and every fo
     const later = openWide();
     happens(later);
     assert.equal(orderAt(later, 'submit', 7_000), '0123456789', String(happens));
+    const retries = openWide();
+    happens(retries);
+    assert.equal(orderAt(retries, 'retry', 6_999), '0123456789', 'retries have had their turn');
   }
   assert.equal(orderAt(openWide(), 'submit', 7_000), '0123456789', 'without trouble');
 });
