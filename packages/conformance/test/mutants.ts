@@ -351,7 +351,7 @@ export const PARTNER_MUTANTS: readonly PartnerMutant[] = [
     name: 'batch-dropped',
     wrong: 'does not echo the batch id of a new payment',
     breaks: ['P20'],
-    also: ['P55'],
+    also: ['P33', 'P55'],
     verdict: 'FAIL',
     behaviour: () =>
       onRecords((record, call) =>
@@ -516,7 +516,7 @@ export const PARTNER_MUTANTS: readonly PartnerMutant[] = [
     name: 'look-then-insert',
     wrong: 'looks up the id and then inserts, with a race between the two',
     breaks: ['P27'],
-    also: ['P34'],
+    also: ['P30', 'P34'],
     verdict: 'FAIL',
     behaviour: () => ({ beforeStore: () => pause(15) }),
   },
@@ -622,7 +622,7 @@ export const PARTNER_MUTANTS: readonly PartnerMutant[] = [
     name: 'remembers-only-what-it-answered',
     wrong: 'stores an id only after the response was delivered',
     breaks: ['P34'],
-    also: ['P27'],
+    also: ['P27', 'P30'],
     verdict: 'FAIL',
     behaviour: () => {
       const answered = new Map<string, string>();

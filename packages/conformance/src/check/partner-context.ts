@@ -59,6 +59,13 @@ export interface Asked {
   first: { readonly reply: Reply; readonly record: PaymentFields } | undefined;
 }
 
+/** A reply that contained the record of a payment. */
+export interface Seen {
+  readonly intent: Intent;
+  readonly reply: Reply;
+  readonly record: PaymentFields;
+}
+
 /** What polling a payment to its end returned. */
 export interface Life {
   /** Every successful read, in order. */
@@ -121,6 +128,8 @@ export class PartnerRun {
   readonly now: () => number;
   /** Every payment requested under its own id. */
   readonly intents: Asked[] = [];
+  /** Every record of a payment that the server returned, in order. */
+  readonly seen: Seen[] = [];
   /** The latest record of each payment that the server returned. */
   readonly records = new Map<string, PaymentFields>();
   /** True when the run only looks at payments of earlier runs and makes none. */
@@ -210,6 +219,15 @@ export class PartnerRun {
       (known) => known.intent.platform_payment_id === intent.platform_payment_id,
     );
     if (asked !== undefined) asked.first ??= { reply, record };
+  }
+
+  /** Corrects the account of a requested payment: of two concurrent first requests for one id, the other one was accepted. */
+  moved(intent: Intent): void {
+    const place = this.intents.findIndex(
+      (known) => known.intent.platform_payment_id === intent.platform_payment_id,
+    );
+    const asked = this.intents[place];
+    if (asked !== undefined) this.intents[place] = { ...asked, intent };
   }
 
   /** The payment of a single check; the same one on each call. */
@@ -482,8 +500,12 @@ export class PartnerContext extends Findings {
   }
 
   /** Reads a payment only by its id (B3). */
-  readById(intent: Intent, options: CallOptions = {}): Promise<Reply> {
-    return this.call('get_payment', { platform_payment_id: intent.platform_payment_id }, options);
+  async readById(intent: Intent, options: CallOptions = {}): Promise<Reply> {
+    const { platform_payment_id } = intent;
+    const reply = await this.call('get_payment', { platform_payment_id }, options);
+    const record = recordOf(reply);
+    if (record !== undefined) this.run.seen.push({ intent, reply, record });
+    return reply;
   }
 
   readAccount(
@@ -628,6 +650,7 @@ export class PartnerContext extends Findings {
   #note(intent: Intent, reply: Reply): void {
     const record = recordOf(reply);
     if (record === undefined) return;
+    this.run.seen.push({ intent, reply, record });
     if (record['platform_payment_id'] === intent.platform_payment_id) {
       this.run.records.set(intent.platform_payment_id, record);
     }

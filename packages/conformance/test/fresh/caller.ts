@@ -310,7 +310,7 @@ export class Caller {
 
   async #serve(request: http.IncomingMessage, response: http.ServerResponse): Promise<void> {
     const text = await textOf(request);
-    const id = (request.url ?? '').split('/').at(-1) ?? '';
+    const id = decodeURIComponent((request.url ?? '').split('/').at(-1) ?? '');
     const body =
       request.method === 'POST'
         ? { platform_payment_id: this.begin(JSON.parse(text) as Payment).platform_payment_id }

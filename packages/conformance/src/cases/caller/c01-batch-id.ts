@@ -43,15 +43,28 @@ async function otherAccount(t: CallerContext): Promise<void> {
     return;
   }
   const known = new Set(t.run.partner.exchanges().map(({ path }) => path.split('/').at(-1)));
-  await t.pay(1_004, {}, other_account_id);
+  const payment = await t.pay(1_004, {}, other_account_id);
   const its = (): ScriptedExchange | undefined =>
-    t.puts().find(({ path }) => decoded(path.split('/').at(-3)) === other_account_id);
+    t
+      .puts()
+      .find(
+        (put) =>
+          bodyOf(put)?.['amount_in_cents'] === payment.amount_in_cents ||
+          accountOf(put) === other_account_id,
+      );
   t.given(
     await t.until(() => its() !== undefined, Math.max(t.patience_ms, t.run.driver.arrival_ms ?? 0)),
     'the platform sent no PUT for the other account',
   );
   const put = its();
   if (put === undefined) return;
+  t.must(accountOf(put) === other_account_id, {
+    expected: `a path with the account ${encodeURIComponent(other_account_id)}`,
+    got: put.path,
+    clause: 'B4',
+    cause: 'The id is written into the path without percent-encoding, or encoded as in a query.',
+    at: t.cite(put),
+  });
   t.must(!known.has(put.path.split('/').at(-1)), {
     expected: 'a platform_payment_id that no payment of another account has',
     got: put.path,
@@ -59,6 +72,10 @@ async function otherAccount(t: CallerContext): Promise<void> {
     cause: 'Ids are numbered within each account.',
     at: t.cite(put),
   });
+}
+
+function accountOf({ path }: ScriptedExchange): string | undefined {
+  return decoded(path.split('/').at(-3));
 }
 
 /** A second payment of the same amount to the same account is another payment (PF2). */

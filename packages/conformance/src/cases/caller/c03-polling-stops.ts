@@ -1,6 +1,7 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import type { CallerCase } from '../../check/check.ts';
 import type { CallerContext, CallerPayment } from '../../check/caller-context.ts';
-import { onRecords, type Behaviour } from '../../sandbox/partner.ts';
+import { onRecords, recordOf, type Behaviour } from '../../sandbox/partner.ts';
 import { stopsAtTheEnd, returnedTheEnd } from './calls.ts';
 
 /** The three terminal statuses, one payment each. */
@@ -12,10 +13,12 @@ export const c03: CallerCase = {
   clauses: ['RU4', 'B5', 'EV1'],
   severity: 'must',
   profile: 'contract',
-  sends: 'the scripted partner ends one payment as succeeded, one as failed and one as canceled',
+  sends:
+    'the scripted partner ends one payment as succeeded, one as failed and one as canceled; others have a long payment_id, times with offsets, objects that have a status of their own, or a poll whose response arrives after that to a later one',
   expects:
     'the customer sees the same status, and the platform makes no further call for that payment, then or later in the run',
-  likely_cause: 'The next poll is scheduled before the response is examined.',
+  likely_cause:
+    'The next poll is scheduled before the response is examined; or a valid record of unusual form is passed over.',
   async run(t) {
     const payments = await t.payAll(
       ENDS.map((status, place) => ({ cents: 3_001 + place, behaviour: endsAs(status) })),
@@ -33,6 +36,7 @@ export const c03: CallerCase = {
         if (polled) await stopsAtTheEnd(t, payment);
       }),
     );
+    await unusualRecords(t);
     CALLS.set(
       t,
       payments.map((payment) => ({ payment, calls: t.calls(payment).length })),
@@ -53,6 +57,79 @@ export const c03: CallerCase = {
     }
   },
 };
+
+/** Valid records of unusual form, which a platform must read like any other. */
+const UNUSUAL: readonly Behaviour[] = [
+  // PF1: payment_id is a string of any length.
+  onRecords((record) => ({
+    ...record,
+    payment_id: `urn:ledger:${String(record['platform_payment_id'])}`.padEnd(80, '0'),
+  })),
+  // PF7 and PF8: any time zone.
+  onRecords((record) => ({
+    ...record,
+    initiated_at: atOffset(record['initiated_at'], 330),
+    posted_at: atOffset(record['posted_at'], -210),
+  })),
+  // PF9: further fields, which may have a status of their own.
+  onRecords((record) => ({ account: { status: 'failed' }, ...record, fee: { status: 'failed' } })),
+];
+
+/** The same instant at an offset in minutes, in whole seconds. */
+function atOffset(instant: unknown, minutes: number): unknown {
+  if (typeof instant !== 'string') return instant;
+  const local = new Date(Date.parse(instant) + minutes * 60_000).toISOString().slice(0, 19);
+  const [hours, rest] = [Math.floor(Math.abs(minutes) / 60), Math.abs(minutes) % 60];
+  const two = (number: number): string => String(number).padStart(2, '0');
+  return `${local}${minutes < 0 ? '-' : '+'}${two(hours)}:${two(rest)}`;
+}
+
+async function unusualRecords(t: CallerContext): Promise<void> {
+  if (t.all.length > 0) return;
+  if (t.run.driver.at_once === 1) {
+    t.notes.push('Records of unusual form were not tried, because a person makes the payments.');
+    return;
+  }
+  const payments = await t.payAll(
+    [...UNUSUAL, lateAnswer()].map((behaviour, place) => ({ cents: 3_011 + place, behaviour })),
+  );
+  for (const payment of payments) await t.accepted(payment);
+  await Promise.all(
+    payments.map(async (payment) => {
+      await t.until(() => t.calls(payment).some(returnedTheEnd));
+      await stopsAtTheEnd(t, payment);
+    }),
+  );
+}
+
+/** How long the first poll is held for a platform that sends another one meanwhile; shorter than usual timeouts. */
+const HELD_MS = 1_500;
+
+/** How long after the end was sent the held response follows it. */
+const LATER_MS = 100;
+
+/** Holds the first poll's response, which says processing, until a later poll has been told the end. */
+function lateAnswer(): Behaviour {
+  let polls = 0;
+  let told: () => void = () => undefined;
+  const end = new Promise<void>((resolve) => {
+    told = resolve;
+  });
+  return {
+    async answer(call, answer) {
+      const record = recordOf(answer);
+      if (call.method !== 'GET' || record === undefined) return undefined;
+      polls += 1;
+      if (polls > 1) {
+        if (record['status'] !== 'processing') setTimeout(told, LATER_MS);
+        return undefined;
+      }
+      const processing = { ...record, status: 'processing', posted_at: null };
+      await Promise.race([end, sleep(HELD_MS)]);
+      return { status: 200, body: processing };
+    },
+  };
+}
 
 /** The payments of a run, each with the number of its calls when it was seen to rest. */
 const CALLS = new WeakMap<

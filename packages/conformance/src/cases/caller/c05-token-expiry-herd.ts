@@ -1,6 +1,8 @@
 import { Refusal } from '@duebridge/contract';
 import type { CallerCase } from '../../check/check.ts';
 import type { CallerContext } from '../../check/caller-context.ts';
+import { recordOf } from '../../sandbox/partner.ts';
+import { returnedTheEnd } from './calls.ts';
 
 /** Payments made in parallel. */
 const PARALLEL = 50;
@@ -13,7 +15,8 @@ export const c05: CallerCase = {
   severity: 'should',
   profile: 'contract',
   stage: 'alone',
-  sends: 'the scripted partner answers 401 to the access token that was valid until then',
+  sends:
+    'the scripted partner answers 401 to the access token that was valid until then; then it does so while one payment is polled',
   expects: 'one new token for all payments, and every call retried once with it',
   likely_cause: 'Each call that gets a 401 fetches its own token.',
   async run(t: CallerContext) {
@@ -61,5 +64,42 @@ export const c05: CallerCase = {
       got: `${after.length}`,
       ...(repeated === undefined ? {} : { at: t.cite(repeated) }),
     });
+    await refusedPolls(t);
   },
 };
+
+/** Polls with a refused token after which the platform is not going to fetch another one. */
+const MOST_REFUSED = 8;
+
+/** A token may also be refused while a payment is polled. */
+async function refusedPolls(t: CallerContext): Promise<void> {
+  let refusing = false;
+  const held = new Set<string>();
+  const payment = await t.pay(5_002, {
+    authorize(call, refusal) {
+      const credential = call.headers.authorization ?? '';
+      if (!refusing) held.add(credential);
+      return refusing && held.has(credential) ? new Refusal('UNAUTHORIZED') : refusal;
+    },
+    answer(_call, answer) {
+      const record = recordOf(answer);
+      return record === undefined || refusing
+        ? undefined
+        : { status: 200, body: { ...record, status: 'processing', posted_at: null } };
+    },
+  });
+  t.script({});
+  await t.accepted(payment);
+  const polls = (status: number) =>
+    t.calls(payment).filter(({ method, answer }) => method === 'GET' && answer?.status === status);
+  await t.until(() => polls(200).length > 0);
+  refusing = true;
+  await t.until(() => t.calls(payment).some(returnedTheEnd) || polls(401).length > MOST_REFUSED);
+  const [refused] = polls(401);
+  t.should(polls(401).length <= MOST_REFUSED || t.calls(payment).some(returnedTheEnd), {
+    expected: 'a new token for polls that are answered 401',
+    got: `${polls(401).length} polls with a refused token`,
+    cause: 'Polls keep the token of the PUT.',
+    ...(refused === undefined ? {} : { at: t.cite(refused) }),
+  });
+}

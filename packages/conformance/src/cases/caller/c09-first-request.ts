@@ -26,9 +26,9 @@ export const c09: CallerCase = {
   severity: 'must',
   profile: 'contract',
   stage: 'first',
-  sends: `nothing: the platform makes one payment, and its first requests are examined; then payments of ${LARGE_CENTS.join(' and ')} cents`,
+  sends: `nothing: the platform makes one payment, and its first requests are examined; then payments of ${LARGE_CENTS.join(' and ')} cents; the credentials of all calls of the run are examined`,
   expects:
-    'a JSON PUT under the account’s path, with the requested amount in integer cents, large or small, and a batch id; the credential in the declared form; a form POST to the token endpoint',
+    'a JSON PUT under the account’s path, with the requested amount in integer cents, large or small, and a batch id; the credential in the declared form, in every call; a form POST to the token endpoint',
   likely_cause: 'The client was written for another interface.',
   async run(t: CallerContext) {
     const payment = await t.pay(CENTS);
@@ -64,7 +64,30 @@ export const c09: CallerCase = {
     // A platform whose first request is wrong would only make the run longer.
     if (t.all.length === 0) await largeAmounts(t);
   },
+  atEnd: laterCalls,
 };
+
+/** Every later call must carry the credential too, such as the poll after a Retry-After. */
+async function laterCalls(t: CallerContext): Promise<void> {
+  if (t.all.length > 0) return;
+  const { authentication } = t.run.caller;
+  const bare = t.run.raw.find(({ operation, headers }) => {
+    if (!PROTECTED.includes(operation)) return false;
+    if (authentication.method === 'oauth') return !/^Bearer \S/.test(headers.authorization ?? '');
+    return headers[authentication.header.toLowerCase()] !== authentication.key;
+  });
+  const exchange = t.run.partner.exchanges().find(({ number }) => number === bare?.number);
+  t.must(bare === undefined, {
+    expected: 'the declared credential in every call',
+    got: `${bare?.method ?? ''} ${bare?.path ?? ''} without it`,
+    clause: authentication.method === 'oauth' ? 'OA4' : 'KY1',
+    cause: 'A retry or a deferred poll is sent without the headers of the first call.',
+    ...(exchange === undefined ? {} : { at: t.cite(exchange) }),
+  });
+}
+
+/** The operations that require a credential. */
+const PROTECTED: readonly string[] = ['put_account_payment', 'get_account_payment', 'get_payment'];
 
 /** The scripted partner accepts every correct PUT; one that it refuses for another reason than those above is wrong too. */
 async function taken(t: CallerContext, payment: CallerPayment): Promise<void> {
@@ -204,7 +227,9 @@ function credential(t: CallerContext, put: Call, at: Reply): void {
 function tokenRequests(t: CallerContext): void {
   const { authentication } = t.run.caller;
   if (authentication.method !== 'oauth') return;
-  const fetch = t.run.raw.findLast(({ operation }) => operation === 'access_token');
+  const fetches = t.run.raw.filter(({ operation }) => operation === 'access_token');
+  // A platform may hold one token for reads and another for writes.
+  const fetch = fetches.findLast(({ text }) => asksToWrite(text)) ?? fetches.at(-1);
   t.must(fetch !== undefined, {
     expected: 'a request to the token endpoint',
     got: 'none',
@@ -235,12 +260,16 @@ function tokenRequests(t: CallerContext): void {
       ...at,
     });
   }
-  t.must((form.get('scope') ?? '').split(' ').includes('write'), {
+  t.must(asksToWrite(fetch.text), {
     expected: 'the form field scope, including write',
     got: show(form.get('scope') ?? undefined),
     clause: 'OA2',
     ...at,
   });
+}
+
+function asksToWrite(form: string): boolean {
+  return (new URLSearchParams(form).get('scope') ?? '').split(' ').includes('write');
 }
 
 function refusedTokens(t: CallerContext): number {

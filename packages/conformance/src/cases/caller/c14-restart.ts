@@ -1,6 +1,7 @@
 import type { CallerCase } from '../../check/check.ts';
 import type { CallerContext, CallerPayment } from '../../check/caller-context.ts';
 import { recordOf, type Behaviour } from '../../sandbox/partner.ts';
+import { parsed } from '../shared.ts';
 import { goesOn, noDouble, notEnded, returnedTheEnd, sameBytes } from './calls.ts';
 
 export const c14: CallerCase = {
@@ -11,9 +12,9 @@ export const c14: CallerCase = {
   profile: 'contract',
   stage: 'last',
   sends:
-    'the scripted partner keeps one payment processing and leaves the PUT of another without a response; then the platform is restarted',
+    'the scripted partner keeps one payment processing and leaves the PUT of another without a response; then the platform is restarted, and makes one more payment',
   expects:
-    'the same PUT again for the unanswered payment, polls for the other, and no second payment',
+    'the same PUT again for the unanswered payment, polls for the other, no second payment, and a new id for the next one',
   likely_cause:
     'The id is stored only after the response, or open payments exist only in memory and are forgotten or made anew.',
   async run(t: CallerContext) {
@@ -37,8 +38,30 @@ export const c14: CallerCase = {
     restarted = true;
     await goesOnFor(t, polled, 'a payment that was processing');
     await goesOnFor(t, unanswered, 'a payment whose PUT had no response');
+    await newIds(t);
   },
 };
+
+/** A payment made after the restart must not get an id that another payment has (PF2). */
+async function newIds(t: CallerContext): Promise<void> {
+  const known = new Set(t.run.partner.exchanges().map(({ path }) => lastSegment(path)));
+  await t.pay(14_003);
+  const put = () => t.puts().find(({ body }) => parsed(body)?.['amount_in_cents'] === 14_003);
+  await t.until(() => put() !== undefined, Math.max(t.patience_ms, t.run.driver.arrival_ms ?? 0));
+  const first = put();
+  if (first === undefined) return;
+  t.must(!known.has(lastSegment(first.path)), {
+    expected: 'a new platform_payment_id for a payment made after the restart',
+    got: first.path,
+    clause: 'PF2',
+    cause: 'Ids are numbered by a counter in memory.',
+    at: t.cite(first),
+  });
+}
+
+function lastSegment(path: string): string | undefined {
+  return path.split('?')[0]?.split('/').at(-1);
+}
 
 async function goesOnFor(t: CallerContext, payment: CallerPayment, what: string): Promise<void> {
   const ended = await t.until(() => t.calls(payment).some(returnedTheEnd));

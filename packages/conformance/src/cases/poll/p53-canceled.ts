@@ -1,10 +1,13 @@
 import type { PartnerCase } from '../../check/check.ts';
 import { isSuccess, tell, type Reply } from '../../check/http.ts';
-import { plainAmount, sharedAll, type Planned } from '../../check/planned-payments.ts';
+import { own, plainAmount, sharedAll, type Planned } from '../../check/planned-payments.ts';
 import type { OutsideCall, PartnerTarget } from '../../check/target.ts';
 import { differences, recordOf, tellDifferences, type Intent } from '../../check/payment-fields.ts';
 import { ENDED_FIELDS, isAnswer, statusOf } from '../shared.ts';
 import type { PartnerContext } from '../../check/partner-context.ts';
+
+/** When payable payments are canceled, in first gaps between two polls (Pace): before and after a posting run selects them. */
+const CANCELED_AFTER: readonly number[] = [0, 0.2, 0.4, 0.7];
 
 export const p53: PartnerCase = {
   id: 'P53',
@@ -14,7 +17,7 @@ export const p53: PartnerCase = {
   severity: 'should',
   profile: 'contract',
   sends:
-    'PUT payment, which the partner then cancels, and GET until it is terminal; with the declared request to cancel, also a cancellation of a payment that has already ended',
+    'PUT payment, which the partner then cancels, and GET until it is terminal; with the declared request to cancel, also a cancellation of payable payments, and of one that has already ended',
   expects:
     'status canceled, spelled with one l, and terminal; a payment that has ended in another way stays as it is',
   likely_cause:
@@ -23,7 +26,13 @@ export const p53: PartnerCase = {
     target.accounts.canceled === undefined && target.cancel === undefined
       ? 'the target declares no way to cancel a payment'
       : undefined,
-  creates: (target) => [planned(target), ...sharedAll(target, ['first'])],
+  creates: (target) => [
+    planned(target),
+    ...(target.cancel === undefined || target.accounts.canceled === undefined
+      ? []
+      : CANCELED_AFTER.map(() => own(target, 54))),
+    ...sharedAll(target, ['first']),
+  ],
   async run(t: PartnerContext) {
     const intent = t.intend(planned(t.target));
     const put = await t.put(intent);
@@ -40,12 +49,20 @@ export const p53: PartnerCase = {
       got: tell(last),
       at: last,
     });
-    if (cancel !== undefined) await cancelAfterTheEnd(t, cancel);
+    if (cancel === undefined) return;
+    await cancelAfterTheEnd(t, cancel);
+    if (t.target.accounts.canceled !== undefined) await cancelPayable(t, cancel);
   },
 };
 
-function sendCancel(t: PartnerContext, cancel: OutsideCall, intent: Intent): Promise<Reply> {
+function sendCancel(
+  t: PartnerContext,
+  cancel: OutsideCall,
+  intent: Intent,
+  options: { burst?: boolean } = {},
+): Promise<Reply> {
   return t.send({
+    ...options,
     method: cancel.method,
     url: cancel.url.replaceAll(
       '{platform_payment_id}',
@@ -72,6 +89,32 @@ async function cancelAfterTheEnd(t: PartnerContext, cancel: OutsideCall): Promis
     cause: 'The cancellation updates the row without checking that it is still processing.',
     at: read,
   });
+}
+
+/** Payments that would have been posted. P60 and P61 read them again at the end of the run. */
+async function cancelPayable(t: PartnerContext, cancel: OutsideCall): Promise<void> {
+  await Promise.all(
+    CANCELED_AFTER.map(async (share) => {
+      const intent = t.intend(own(t.target, 54));
+      // Ahead of the other checks' requests, because the payment may be posted within milliseconds.
+      await t.put(intent, { burst: true });
+      await t.run.sleep(share * t.run.pace.poll_first_ms);
+      await sendCancel(t, cancel, intent, { burst: true });
+      const shown = recordOf(await t.read(intent, { burst: true }));
+      if (shown?.['status'] !== 'canceled') return;
+      await t.run.sleep(t.run.pace.poll_first_ms);
+      const { end } = await t.end(intent);
+      if (end === undefined) return;
+      t.must(differences(shown, end.record, ENDED_FIELDS).length === 0, {
+        expected: 'a canceled payment stays canceled',
+        got: tellDifferences(shown, end.reply, ENDED_FIELDS),
+        clause: 'RU2',
+        cause:
+          'The posting run selects its payments first and does not look at their status again.',
+        at: end.reply,
+      });
+    }),
+  );
 }
 
 function planned(target: PartnerTarget): Planned {

@@ -4,8 +4,9 @@ import { recordOf } from '../../check/payment-fields.ts';
 import { own, sharedAll } from '../../check/planned-payments.ts';
 import { CONTROLS, oneEffect } from '../balance-effect.ts';
 
-/** Concurrent PUTs. */
+/** Concurrent PUTs, and those of a second payment. */
 const PARALLEL = 100;
+const FEW = 3;
 
 export const p27: PartnerCase = {
   id: 'P27',
@@ -17,7 +18,7 @@ export const p27: PartnerCase = {
   expects: 'every 2xx has the same payment_id; no 5xx; one effect on the balance',
   likely_cause:
     'The server looks up the id and then inserts without a unique constraint: concurrent retries race between the two steps.',
-  creates: (target) => [...sharedAll(target, CONTROLS), own(target, 27)],
+  creates: (target) => [...sharedAll(target, CONTROLS), own(target, 27), own(target, 270)],
   async run(t) {
     const intent = t.run.own(t.check, () => t.intend(own(t.target, 27)));
     t.run.spend(intent);
@@ -57,6 +58,10 @@ export const p27: PartnerCase = {
       ...(other === undefined ? {} : { at: other }),
     });
     t.tried = `${taken.length}`;
+    // P60 compares how repeated payments end with the others: one alone might have failed for another reason.
+    const second = t.intend(own(t.target, 270));
+    t.run.spend(second);
+    await t.burst(Array.from({ length: FEW }, () => () => t.put(second, { burst: true })));
   },
   atEnd: (t) =>
     oneEffect(

@@ -1,8 +1,11 @@
 import type { PartnerCase } from '../../check/check.ts';
-import { isSuccess, show, tell } from '../../check/http.ts';
-import { differences, recordOf, tellDifferences } from '../../check/payment-fields.ts';
+import { isSuccess, show, tell, type Reply } from '../../check/http.ts';
+import { differences, instruction, recordOf, tellDifferences } from '../../check/payment-fields.ts';
 import type { PartnerContext } from '../../check/partner-context.ts';
-import { own } from '../../check/planned-payments.ts';
+import { own, type Planned } from '../../check/planned-payments.ts';
+
+/** New ids that are put to two accounts concurrently. */
+const RACES = 3;
 
 /** The fields that say whose payment it is. */
 const OWNER_FIELDS = ['platform_payment_id', 'biller_id', 'account_id', 'amount_in_cents'] as const;
@@ -14,12 +17,16 @@ export const p30: PartnerCase = {
   decisions: [9],
   severity: 'must',
   profile: 'contract',
-  sends:
-    'PUT payment, then PUT with the same id under the path of another account, then GET under both',
+  sends: `PUT payment, then PUT with the same id under the path of another account, then GET under both; then ${RACES} new ids, each put to both accounts concurrently`,
   expects: 'no second payment: ids are unique across all payments, not per account',
   likely_cause:
     'The unique constraint is on (account_id, platform_payment_id) instead of platform_payment_id.',
-  creates: (target) => [own(target, 30)],
+  creates: (target) => [
+    own(target, 30),
+    ...(target.accounts.other === undefined
+      ? []
+      : Array.from({ length: RACES }, (_, place) => own(target, 300 + place))),
+  ],
   async run(t: PartnerContext) {
     const intent = t.intend(own(t.target, 30));
     const first = recordOf(await t.put(intent));
@@ -58,5 +65,51 @@ export const p30: PartnerCase = {
       got: tell(read),
       at: read,
     });
+    const { other } = t.target.accounts;
+    if (other === undefined) return;
+    await Promise.all(
+      Array.from({ length: RACES }, (_, place) => race(t, own(t.target, 300 + place), other)),
+    );
   },
 };
+
+/** Puts one new id to two accounts concurrently: at most one of the two requests creates a payment. */
+async function race(t: PartnerContext, planned: Planned, other: string): Promise<void> {
+  const intent = t.intend(planned);
+  t.run.spend(intent);
+  const accounts = [intent.account_id, other];
+  const { platform_payment_id } = intent;
+  // Not by t.put, which would note the first response as that of the intent's own account.
+  const puts = await t.burst(
+    accounts.map(
+      (account_id) => () =>
+        t.call(
+          'put_account_payment',
+          { account_id, platform_payment_id },
+          {
+            body: instruction(intent),
+            headers: { 'content-type': 'application/json' },
+            burst: true,
+          },
+        ),
+    ),
+  );
+  const reads: Reply[] = [];
+  for (const account_id of accounts) {
+    reads.push(await t.call('get_account_payment', { account_id, platform_payment_id }));
+  }
+  const [own_read, other_read] = reads;
+  const isOwn = own_read !== undefined && isSuccess(own_read);
+  if (!isOwn && other_read !== undefined && isSuccess(other_read)) {
+    t.run.moved({ ...intent, account_id: other });
+  }
+  const found = [...puts, ...reads].filter(isSuccess);
+  const ids = new Set(found.map((reply) => show(recordOf(reply)?.['payment_id'])));
+  const last = found.at(-1);
+  t.must(ids.size <= 1, {
+    expected: 'one payment_id after concurrent PUTs of one new id to two accounts',
+    got: `the payment_ids ${[...ids].join(', ')}`,
+    cause: 'The id is checked under a lock of the account, without a unique constraint on the id.',
+    ...(last === undefined ? {} : { at: last }),
+  });
+}

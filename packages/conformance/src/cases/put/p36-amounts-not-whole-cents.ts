@@ -1,6 +1,8 @@
 import type { PartnerCase } from '../../check/check.ts';
 import type { Severity } from '../../check/findings.ts';
 import { isRefusal, isSuccess, tell } from '../../check/http.ts';
+import type { PartnerContext } from '../../check/partner-context.ts';
+import type { Intent } from '../../check/payment-fields.ts';
 import { own } from '../../check/planned-payments.ts';
 
 /** Amounts as written in the body, with the severity of accepting each. */
@@ -25,8 +27,10 @@ export const p36: PartnerCase = {
   decisions: [11],
   severity: 'must',
   profile: 'contract',
-  sends: 'PUT payment with amount_in_cents "100", 10.5, missing, 0 and -1, each with a new id',
-  expects: 'a refusal (400) each time, and no payment under that id',
+  sends:
+    'PUT payment with amount_in_cents "100", 10.5, missing, 0 and -1, each with a new id; then one of the refused ids with a valid amount',
+  expects:
+    'a refusal (400) each time, and no payment under that id; the corrected request is accepted',
   likely_cause: 'A framework converts strings and fractions to integers before validation.',
   creates: (target) => AMOUNTS.map(() => own(target, 0)),
   async run(t) {
@@ -42,7 +46,7 @@ export const p36: PartnerCase = {
           body: `{${amount}"platform_batch_id":"${intent.platform_batch_id}","platform_payment_id":"${intent.platform_payment_id}"}`,
         });
         const read = isRefusal(put) ? await t.read(intent) : undefined;
-        return { source, severity, put, read };
+        return { source, severity, intent, put, read };
       }),
     );
     for (const { source, severity, put, read } of tried) {
@@ -66,5 +70,24 @@ export const p36: PartnerCase = {
         at: read,
       });
     }
+    await correctsTheFirst(
+      t,
+      tried.flatMap(({ intent, read }) => (read === undefined || isSuccess(read) ? [] : [intent])),
+    );
   },
 };
+
+/** A refused request was not accepted, so the id is still new (ST1). */
+async function correctsTheFirst(t: PartnerContext, refused: readonly Intent[]): Promise<void> {
+  const [intent] = refused;
+  if (intent === undefined) return;
+  const put = await t.put(intent);
+  const isBusy = put.status === undefined || put.status === 429 || put.status >= 500;
+  t.should(isBusy || isSuccess(put), {
+    expected: '200 for the refused id with a valid amount',
+    got: tell(put),
+    clause: 'ST1',
+    cause: 'The id is stored as seen before the request is validated.',
+    at: put,
+  });
+}

@@ -13,7 +13,7 @@ export const t01: TokenCase = {
   sends: 'POST create token with every field of the interface',
   expects: '200 with a JSON object whose only field is token, a string',
   likely_cause:
-    'The response has additional fields, such as the expiry, or a status other than 200.',
+    'The response has additional fields, such as the expiry, or a status other than 200; or an optional field is refused, such as a biller_id that is not this client’s.',
   async run(t) {
     const reply = await t.create();
     t.must(reply.status === 200 && isJson(reply) && tokenOf(reply) !== undefined, {

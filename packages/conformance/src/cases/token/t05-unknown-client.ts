@@ -9,15 +9,18 @@ export const t05: TokenCase = {
   severity: 'must',
   profile: 'contract',
   sends:
-    'POST create token with an X-Client-Id that was never issued: a made-up one, the patterns % and *, and the right one truncated, lengthened or in another case; and a made-up one with an invalid body',
+    'POST create token with an X-Client-Id that was never issued: a made-up one (twice), the patterns % and *, and the right one truncated, lengthened or in another case; and a made-up one with an invalid body',
   expects:
     '404 {"code": "NOT_FOUND", "message": "Resource not found"} for the made-up one, and a refusal of the others',
   likely_cause: 'The authentication layer answers 401 before the client is looked up.',
   async run(t) {
     const { client_id } = t.target;
-    const reply = await t.create(undefined, { 'x-client-id': 'never-issued-duebridge' });
-    const known = t.must(isNotFound(reply), { expected: NOT_FOUND, got: tell(reply), at: reply });
-    if (!known) return;
+    // Twice: the first lookup may leave something behind that the second one finds.
+    for (let time = 0; time < 2; time += 1) {
+      const reply = await t.create(undefined, { 'x-client-id': 'never-issued-duebridge' });
+      const known = t.must(isNotFound(reply), { expected: NOT_FOUND, got: tell(reply), at: reply });
+      if (!known) return;
+    }
     const similar: [string, string][] = [
       ['the pattern % as client id', '%'],
       ['the pattern * as client id', '*'],

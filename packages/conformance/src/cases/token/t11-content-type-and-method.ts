@@ -9,12 +9,15 @@ export const t11: TokenCase = {
   decisions: [5],
   severity: 'should',
   profile: 'contract',
-  sends: 'POST create token as text/plain; GET on its path',
-  expects: '415 for the content type, 405 for the method',
+  sends:
+    'POST create token as text/plain, and as types whose names only begin with application/json; GET on its path',
+  expects: '415 for the content types, 405 for the method',
   likely_cause: 'Any body is parsed as JSON, or the router answers 404 for an unsupported method.',
   async run(t) {
-    const typed = await t.create(undefined, { 'content-type': 'text/plain' });
-    t.should(typed.status === 415, { expected: '415', got: tell(typed), at: typed });
+    for (const type of ['text/plain', 'application/jsonlines', 'application/json-patch+json']) {
+      const typed = await t.create(undefined, { 'content-type': type });
+      t.should(typed.status === 415, { expected: `415 for ${type}`, got: tell(typed), at: typed });
+    }
     const got = await t.send({
       method: 'GET',
       url: t.run.url,

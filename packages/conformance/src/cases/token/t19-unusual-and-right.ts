@@ -1,7 +1,23 @@
 import type { TokenCase } from '../../check/check.ts';
 import { tell } from '../../check/http.ts';
 import type { PlatformTarget } from '../../check/target.ts';
-import { fullBody, leastBody, tokenOf, type TokenBody } from '../../check/token-context.ts';
+import {
+  credentials,
+  fullBody,
+  leastBody,
+  tokenOf,
+  type TokenBody,
+} from '../../check/token-context.ts';
+
+/** Fields of a balance that is due, each with its name in a finding. */
+const BALANCES: readonly (readonly [string, TokenBody])[] = [
+  ['a balance of zero with a due date', { amount_due_in_cents: 0, due_date: '2030-01-31' }],
+  ['a due date in the past', { due_date: '2020-01-31' }],
+  ['a due date on February 29', { due_date: '2028-02-29' }],
+  ['a time with an offset', { last_updated_at: '2026-03-01T09:30:00-06:00' }],
+  ['an offset of five and a half hours', { last_updated_at: '2026-03-01T09:30:00+05:30' }],
+  ['a time with microseconds', { last_updated_at: '2026-03-01T09:30:00.123456Z' }],
+];
 
 /** The longest string that decision 16 allows. */
 const LONG = 256;
@@ -13,7 +29,7 @@ export const t19: TokenCase = {
   severity: 'must',
   profile: 'contract',
   sends:
-    'POST create token with a phone number that is not in E.164, names and cities with characters outside ASCII and outside 16 bits, long names, a nine-digit ZIP code, a negative balance, a content type with a charset, an unknown field at each level, a body in chunks, and Accept-Encoding: identity',
+    'POST create token with a phone number that is not in E.164, names and cities with characters outside ASCII and outside 16 bits, long names, the last name Null, ZIP codes of nine digits and with a leading zero, states outside the fifty, a balance of zero or below, due dates in the past and on a leap day, times with offsets and fractions, header names in capitals, a content type with a charset, an unknown field at each level, a body in chunks, and Accept-Encoding: identity',
   expects:
     '200 with a token each time: E.164 is recommended but not required, and the other values are valid',
   likely_cause: 'A pattern accepts only values like the example in the documentation.',
@@ -26,16 +42,26 @@ export const t19: TokenCase = {
       ['first_name "Zoë"', { ...least, first_name: 'Zoë', last_name: 'O’Connor-Núñez' }],
       ['first_name "𠮷野", four bytes per letter', { ...least, first_name: '𠮷野' }],
       ['names of 60 letters', { ...least, first_name: 'A'.repeat(60), last_name: 'b'.repeat(60) }],
+      ['last_name "Null"', { ...least, last_name: 'Null' }],
+      ['first_name "None"', { ...least, first_name: 'None', last_name: 'Undefined' }],
       ['zip "78701-1234"', { ...least, address: { ...address, zip: '78701-1234' } }],
+      [
+        'zip "02134", with a leading zero',
+        { ...least, address: { ...address, city: 'Boston', state: 'MA', zip: '02134' } },
+      ],
+      [
+        'state "DC"',
+        { ...least, address: { ...address, city: 'Washington', state: 'DC', zip: '20001' } },
+      ],
       ['a city outside ASCII', { ...least, address: { ...address, city: 'Cañon City' } }],
       ['email with a plus', { ...least, email: 'ada+bills@example.co.uk' }],
       ['a balance of zero', { ...least, balance: { amount_due_in_cents: 0 } }],
       ['a credit', { ...least, balance: { amount_due_in_cents: -2_000 } }],
       ['an empty balance', { ...least, balance: {} }],
-      [
-        'a time with an offset',
-        { ...least, balance: { last_updated_at: '2026-03-01T09:30:00-06:00' } },
-      ],
+      ...BALANCES.map(([what, balance]): [string, TokenBody] => [
+        what,
+        { ...least, balance: { amount_due_in_cents: 12_500, ...balance } },
+      ]),
     ];
     for (const [what, body] of tries) {
       const reply = await t.create(body);
@@ -45,6 +71,34 @@ export const t19: TokenCase = {
         at: reply,
       });
     }
+    for (const [state, zip] of [
+      ['PR', '00901'],
+      ['GU', '96910'],
+      ['AE', '09012'],
+    ]) {
+      const reply = await t.create({ ...least, address: { ...address, state, zip } });
+      // A platform may serve only some of them.
+      t.should(reply.status === 200, {
+        expected: `200 with a token for state "${state}", the two-letter code of a territory or of military mail`,
+        got: tell(reply),
+        clause: 'TR2',
+        cause: 'The list of states has fifty entries.',
+        at: reply,
+      });
+    }
+    const loud = await t.send({
+      method: 'POST',
+      url: t.run.url,
+      headers: upperCase(credentials(t.target, {})),
+      body: JSON.stringify(least),
+    });
+    t.must(loud.status === 200 || loud.status === 429, {
+      expected: '200 with a token for header names in capitals: HTTP ignores their case',
+      got: tell(loud),
+      clause: 'A1',
+      cause: 'A header is looked up in one spelling of its name.',
+      at: loud,
+    });
     for (const type of ['application/json; charset=utf-8', 'Application/JSON']) {
       const typed = await t.create(least, { 'content-type': type });
       t.should(typed.status === 200, {
@@ -96,6 +150,12 @@ export const t19: TokenCase = {
     });
   },
 };
+
+function upperCase(headers: Readonly<Record<string, string>>): Record<string, string> {
+  return Object.fromEntries(
+    Object.entries(headers).map(([name, value]) => [name.toUpperCase(), value]),
+  );
+}
 
 /** A field that the interface does not have, at each level of the request. */
 function unknownFields(target: PlatformTarget): [string, TokenBody][] {
