@@ -122,6 +122,10 @@ export async function judgeFreshPlatform({
   }
 }
 
+/** Values that a caller must encode, as a form field and in a path. */
+const CALLERS_CLIENT = { ...CLIENT, client_secret: 's3cret +of/the&platform=100%' };
+const CALLERS_OTHER_ACCOUNT = 'A 1002/é+';
+
 export async function judgeFreshCaller({
   make,
   access: how,
@@ -129,7 +133,9 @@ export async function judgeFreshCaller({
   const port = await freePort();
   const partner = `http://127.0.0.1:${String(port)}`;
   const access: Access =
-    how === 'oauth' ? CLIENT : { header: how === 'key' ? 'x-api-key' : 'authorization', key: KEY };
+    how === 'oauth'
+      ? CALLERS_CLIENT
+      : { header: how === 'key' ? 'x-api-key' : 'authorization', key: KEY };
   const caller = new make(partner, access);
   const url = await caller.open();
   try {
@@ -139,10 +145,10 @@ export async function judgeFreshCaller({
         authentication:
           'key' in access
             ? { method: 'key', ...access }
-            : { method: 'oauth', ...CLIENT, token_url: `${partner}/oauth/token` },
+            : { method: 'oauth', ...CALLERS_CLIENT, token_url: `${partner}/oauth/token` },
         biller_id: BILLER,
         account_id: ACCOUNTS.active,
-        other_account_id: ACCOUNTS.other,
+        other_account_id: CALLERS_OTHER_ACCOUNT,
         patience_seconds: 15,
         pay_url: `${url}/pay`,
         status_url: `${url}/payments/{platform_payment_id}`,

@@ -205,7 +205,7 @@ class NamesOfFifty extends Platform {
   }
 }
 
-class ThreeBytesALetter extends Platform {
+export class ThreeBytesALetter extends Platform {
   override check(body: Json): void {
     super.check(body);
     if (/[\u{10000}-\u{10ffff}]/u.test(String(body['first_name']))) {

@@ -60,7 +60,7 @@ class IdOfTheDay extends Caller {
   }
 }
 
-class NumbersInTheAccount extends Caller {
+export class NumbersInTheAccount extends Caller {
   readonly #last = new Map<string, number>();
 
   override newId({ account_id }: Order): string {
