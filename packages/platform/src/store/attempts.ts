@@ -8,7 +8,7 @@
  *         secrets, account ids and contact data taken out, and sealed.
  */
 import type { Attempt } from '@duebridge/contract';
-import { messageOf, sql, type Clock, type Database, type Log } from '@duebridge/runtime';
+import { arrayText, messageOf, sql, type Clock, type Database, type Log } from '@duebridge/runtime';
 import type { AnsweredCall } from '../partners/client.ts';
 import type { Sealer } from '../partners/seal.ts';
 import type { Queryable } from './payments.ts';
@@ -147,9 +147,9 @@ export function openAttempts(options: {
     for (let from = 0; from < rows.length; from += MAX_ROWS) {
       const some = rows.slice(from, from + MAX_ROWS);
       await database.query(insertStatement, [
-        some.map((row) => row.id),
-        some.map((row) => row.at),
-        some.map((row) => row.entries),
+        arrayText(some.map((row) => row.id)),
+        arrayText(some.map((row) => row.at)),
+        arrayText(some.map((row) => row.entries)),
       ]);
     }
   };
