@@ -115,6 +115,12 @@ export function openPaymentList(dependencies: {
   const toFilter = async (query: PaymentSearch): Promise<Omit<PaymentFilter, 'limit'>> => {
     const { amount_in_cents, min_amount_in_cents, max_amount_in_cents, min_attempts, ...others } =
       query;
+    if (Number(min_amount_in_cents ?? 0) > Number(max_amount_in_cents ?? Number.MAX_SAFE_INTEGER)) {
+      const problem = 'is more than max_amount_in_cents, so that nothing can match';
+      throw new Refusal('INVALID_REQUEST', {
+        details: [{ path: 'min_amount_in_cents', problem }],
+      });
+    }
     const { overdue, stuck, paused, follow_up, unsettled, email, ...rest } = others;
     const { limit: _limit, cursor: _cursor, ...filter } = rest;
     return {

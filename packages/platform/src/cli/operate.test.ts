@@ -108,6 +108,10 @@ test('what waits is listed by how long, how much and how often, paused, marked a
   assert.ok((await listed('--biller', 'water', '--sort', 'oldest')).includes(id));
   await assert.rejects(run(['payments', '--sort', 'attempts']), /leaves few payments/);
   await assert.rejects(run(['payments', '--min-amount', 'much']), { exitCode: 3 });
+  await assert.rejects(
+    run(['payments', '--min-amount', '9', '--max-amount', '1']),
+    /nothing can match/,
+  );
   assert.match(await run(['payments', '--id', id]), / poll at 20\d\d-/);
   // Nothing is known of this partner's times: younger than a quarter of an hour is not stuck.
   assert.deepEqual(await listed('--stuck', '--id', id), []);
