@@ -53,6 +53,7 @@ test('no admin operation answers without the admin key, or to a different one', 
       operator_id: 'x',
       client_id: 'x',
       difference_id: 'x',
+      token_id: 'x',
       run_id: 'x',
     });
     for (const headers of [{}, bearer('wrong'), bearer(`${platform.adminKey}x`)]) {
