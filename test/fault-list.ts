@@ -285,7 +285,11 @@ export const FAULTS_BEYOND_THE_PARTNER: readonly ListedFault[] = [
   {
     id: 'F88',
     what: 'Out of memory, out of file descriptors, no room for the log: the process ends, is started again, and converges.',
-    proofs: [rig('SIGKILL of everything'), rig('disk full')],
+    proofs: [
+      test(`${PLATFORM}/engine/slots.test.ts`, 'whichever workers join, leave or die'),
+      rig('SIGKILL of everything'),
+      rig('disk full'),
+    ],
     untested:
       'Running out of descriptors and of memory are not made to happen one by one: each ends in a kill or a refused connection, and those are.',
   },
