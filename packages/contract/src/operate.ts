@@ -340,7 +340,7 @@ const accessFields = {
   partner_id: Type.Optional(PartnerId),
   client_id: Type.Optional(Type.String({ minLength: 1, maxLength: 128 })),
   limit: pageLimit,
-  cursor: Type.Optional(Type.String({ pattern: '^[0-9 :.+-]{10,40}~[0-9a-f]{64}$' })),
+  cursor: Type.Optional(Type.String({ pattern: '^[0-9]{1,16}~[0-9a-f]{64}$' })),
 };
 
 export const AccessQuery = Type.Object(accessFields, strict);

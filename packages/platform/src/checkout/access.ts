@@ -31,11 +31,12 @@ const customersStatement = sql(
 const tokensStatement = sql(
   'access_tokens',
   `SELECT encode(t.token_hash, 'hex') AS token_id, t.partner_id, t.client_id, t.account_id, t.created_at, t.expires_at,
-          t.expires_at::text AS exact, t.expires_at <= now() AS ended, t.sessions AS opened
+          (extract(epoch FROM t.expires_at) * 1000000)::bigint::text AS exact, t.expires_at <= now() AS ended, t.sessions AS opened
      FROM duebridge_platform.tokens t
     WHERE ($1::text IS NULL OR t.partner_id = $1) AND ($2::text IS NULL OR t.client_id = $2)
       AND ($3::uuid[] IS NULL OR t.customer_id = ANY($3))
-      AND ($4::timestamptz IS NULL OR (t.expires_at, t.token_hash) < ($4::timestamptz, decode($5, 'hex')))
+      AND ($4::bigint IS NULL
+           OR (t.expires_at, t.token_hash) < (timestamptz 'epoch' + $4::bigint * interval '1 microsecond', decode($5, 'hex')))
     ORDER BY t.expires_at DESC, t.token_hash DESC LIMIT $6`,
 );
 const sessionsStatement = sql(
@@ -68,6 +69,7 @@ export async function listAccess(
   const rows = await database.query<
     Omit<AccessView, 'masked_account_id' | 'sessions' | 'payments'> & {
       account_id: string | null;
+      /** `expires_at` in microseconds since 1970, as PostgreSQL has it. */
       exact: string;
     }
   >(tokensStatement, [
