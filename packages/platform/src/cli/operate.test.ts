@@ -116,8 +116,8 @@ test('what waits is listed by how long, how much and how often, paused, marked a
   // Nothing is known of this partner's times: younger than a quarter of an hour is not stuck.
   assert.deepEqual(await listed('--stuck', '--id', id), []);
 
-  await run(['operator', 'add', '--id', 'olaf', '--name', 'Olaf', '--role', 'operator']);
-  const { operator_key } = await json<{ operator_key: string }>(['operator', 'key', 'olaf']);
+  await run(['operator', 'add', '--id', 'nils', '--name', 'Nils', '--role', 'operator']);
+  const { operator_key } = await json<{ operator_key: string }>(['operator', 'key', 'nils']);
   await run(['operator', 'add', '--id', 'vera', '--name', 'Vera', '--role', 'viewer']);
   const viewer = await json<{ operator_key: string }>(['operator', 'key', 'vera']);
   const said = ['--reason', 'they ask us to wait'];
@@ -130,7 +130,7 @@ test('what waits is listed by how long, how much and how often, paused, marked a
   assert.deepEqual(await listed('--follow-up'), [id]);
   const story = await run(['payment', 'show', id]);
   assert.match(story, /It is paused: nothing is sent/);
-  assert.match(story, /olaf marked it for the partner to look at: ticket 7 at the partner/);
+  assert.match(story, /nils marked it for the partner to look at: ticket 7 at the partner/);
   const { body: whole } = await platform.admin('GET', '/admin/v1/overview');
   assert.deepEqual([whole['paused'], whole['follow_ups']], [1, 1]);
   assert.ok(Date.parse(String(whole['oldest_paused_at'])) > Date.now() - 600_000);
@@ -144,7 +144,7 @@ test('what waits is listed by how long, how much and how often, paused, marked a
   }>(['audit', '--payment', id]);
   assert.deepEqual(
     entries
-      .filter(({ actor }) => actor === 'olaf')
+      .filter(({ actor }) => actor === 'nils')
       .map(({ event, detail }) => [event, detail.reason]),
     [
       ['payment_resumed', 'they are done'],
