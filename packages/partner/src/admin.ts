@@ -7,6 +7,7 @@ import {
   partnerAdminRoutes,
   PlatformBatchId,
   compileCheck,
+  parseInstant,
   Refusal,
   type KitAuditPage,
   type KitAuditQuery,
@@ -333,7 +334,7 @@ function placeOf(cursor: string): Place {
   if (
     initiated_at === undefined ||
     platform_payment_id === undefined ||
-    Number.isNaN(Date.parse(initiated_at))
+    parseInstant(initiated_at) === undefined
   ) {
     throw wrongCursor();
   }

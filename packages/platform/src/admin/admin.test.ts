@@ -185,6 +185,11 @@ test('payments are listed newest first, page by page, none twice and none missed
   for (const query of ['?limit=0', '?limit=1001', '?status=done', '?cursor=%00', '?page=2']) {
     assertCode(await platform.admin('GET', `/admin/v1/payments${query}`), 'INVALID_REQUEST');
   }
+  const id = '00000000-0000-4000-8000-000000000000';
+  for (const at of ['1111111111', '2026-02-31T00:00:00.000000Z', '2026-01-01T00:00:00.000000Z x']) {
+    const cursor = encodeURIComponent(`${at}~${id}`);
+    assertCode(await platform.admin('GET', `/admin/v1/audit?cursor=${cursor}`), 'INVALID_REQUEST');
+  }
 });
 
 test('a payment that has not ended after a day is listed for operators, and is not failed for it [ST3]', async () => {

@@ -8,6 +8,7 @@
  */
 import type { KeyObject } from 'node:crypto';
 import {
+  parseInstant,
   platformAdminRoutes as routes,
   Refusal,
   type BulkAct,
@@ -416,6 +417,6 @@ const UUID_PATTERN = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 
 function auditCursor(text: string): { at: string; audit_id: string } {
   const [at = '', audit_id = ''] = text.split('~');
-  if (!UUID_PATTERN.test(audit_id) || !/^[0-9 :.+-]{10,40}$/.test(at)) throw badCursor();
+  if (!UUID_PATTERN.test(audit_id) || parseInstant(at) === undefined) throw badCursor();
   return { at, audit_id };
 }

@@ -151,7 +151,7 @@ export function listAudit(on: Queryable, filter: AuditFilter): Promise<AuditLine
     add('(at, audit_id) < (?::timestamptz, ?::uuid)', filter.cursor.at, filter.cursor.audit_id);
   values.push(filter.limit);
   return on.query<AuditLine>(
-    `SELECT at, actor, event, audit_id, at::text AS exact_at,
+    `SELECT at, actor, event, audit_id, to_char(at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') AS exact_at,
             detail || jsonb_strip_nulls(jsonb_build_object('platform_payment_id', platform_payment_id, 'partner_id', partner_id)) AS detail
        FROM duebridge_platform.audit ${where.length === 0 ? '' : `WHERE ${where.join(' AND ')}`}
       ORDER BY at DESC, audit_id DESC LIMIT $${values.length}`,
