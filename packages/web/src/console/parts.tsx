@@ -236,8 +236,8 @@ function Heading<Row>({ column }: { column: Column<Row> }) {
         head
       ) : (
         <a href={withQuery({ ...sortFilter?.(), sort: sort[(at + 1) % sort.length], cursor: '' })}>
-          {head}{' '}
-          <span aria-hidden="true">{{ none: '↕', descending: '↓', ascending: '↑' }[way]}</span>
+          {head}
+          <span class={`way ${way}`} aria-hidden="true" />
         </a>
       )}
     </th>
@@ -257,7 +257,7 @@ function Tools<Row>({ column, row }: { column: Column<Row>; row: Row }) {
           aria-label={`Filter by this: ${Object.values(filter).join(' ')}`}
           title="Filter by this"
         >
-          ⊂
+          filter
         </a>
       )}
       {text === undefined ? null : (
@@ -267,7 +267,7 @@ function Tools<Row>({ column, row }: { column: Column<Row>; row: Row }) {
           title="Copy"
           onClick={() => void copy(text, text)}
         >
-          ⧉
+          copy
         </button>
       )}
     </span>

@@ -315,14 +315,23 @@ export const paymentColumns: readonly Column<PaymentView>[] = [
   {
     head: 'Payment',
     cell: (one: PaymentView) => (
-      <a href={link('payments', one.platform_payment_id)}>{one.platform_payment_id}</a>
+      <a
+        class="id"
+        href={link('payments', one.platform_payment_id)}
+        title={one.platform_payment_id}
+      >
+        <bdi dir="ltr">{one.platform_payment_id}</bdi>
+      </a>
     ),
   },
   { head: 'Partner', cell: (one: PaymentView) => one.partner_id },
   { head: 'Mode', cell: (one: PaymentView) => <Mode mode={one.mode} /> },
   { head: 'Account', cell: (one: PaymentView) => one.masked_account_id },
   { head: 'Amount', number: true as const, cell: (one: PaymentView) => money(one.amount_in_cents) },
-  { head: 'Confirmed', cell: (one: PaymentView) => moment(one.created_at) },
+  {
+    head: 'Confirmed',
+    cell: (one: PaymentView) => <span class="moment">{moment(one.created_at)}</span>,
+  },
   {
     head: 'Took',
     number: true as const,
@@ -331,7 +340,12 @@ export const paymentColumns: readonly Column<PaymentView>[] = [
         ? `${age(one.created_at)} so far`
         : lasting(Date.parse(one.ended_at) - Date.parse(one.created_at)),
   },
-  { head: 'Reason', cell: (one: PaymentView) => one.review_reason ?? one.failure_reason ?? '' },
+  {
+    head: 'Reason',
+    cell: (one: PaymentView) => (
+      <span class="reason">{one.review_reason ?? one.failure_reason ?? ''}</span>
+    ),
+  },
 ];
 
 /** What the list of payments adds to a column: its orders, and what its cells copy and filter by. */
