@@ -52,7 +52,7 @@ import { testPartner } from './partner-test.ts';
 import { badCursor, DEFAULT_LIMIT, openPaymentList } from './payment-list.ts';
 import { erasePerson, showPerson } from './people.ts';
 import { previewActs } from './preview.ts';
-import { endAccess, listAccess } from '../checkout/access.ts';
+import { endAccess, listAccess } from './access.ts';
 import { revokeAccess } from '../checkout/revoke-access.ts';
 import { emailDigest } from '../checkout/secrets.ts';
 
