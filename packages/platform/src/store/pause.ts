@@ -7,15 +7,8 @@
  *        the pause.
  * next:  resumePayment in terminal.ts, or withdrawPayment while no PUT can have left.
  */
-import { Refusal } from '@duebridge/contract';
 import { sql, type Database } from '@duebridge/runtime';
-import {
-  findPayment,
-  PAUSED,
-  PAYMENT_COLUMNS,
-  type PaymentRow,
-  type Queryable,
-} from './payments.ts';
+import { actOn, PAUSED, PAYMENT_COLUMNS, type PaymentRow, type Queryable } from './payments.ts';
 
 /** Why the act is refused. */
 const NOT_DRIVEN =
@@ -35,21 +28,13 @@ const pauseStatement = sql(
 );
 
 /** Pauses a payment. Throws Refusal PAYMENT_NOT_FOUND, or CONFLICT when nothing is sent for it anyway. */
-export async function pausePayment(
+export function pausePayment(
   database: Database,
   platform_payment_id: string,
   reason: string,
   actor: string,
 ): Promise<PaymentRow> {
-  const [row] = await database.query<PaymentRow>(pauseStatement, [
-    platform_payment_id,
-    actor,
-    reason,
-  ]);
-  if (row !== undefined) return row;
-  const stands = await findPayment(database, platform_payment_id);
-  if (stands === undefined) throw new Refusal('PAYMENT_NOT_FOUND');
-  throw new Refusal('CONFLICT', { message: NOT_DRIVEN });
+  return actOn(database, pauseStatement, [platform_payment_id, actor, reason], NOT_DRIVEN);
 }
 
 /** Paused payments read at once; each is paused by a person. */

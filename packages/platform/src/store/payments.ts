@@ -10,8 +10,13 @@
  * believes in (the fence, PL10): a stale worker changes no row and is told so. The database rejects every other transition, and any
  * change of the intent (PL1, PL4).
  */
-import type { PaymentStage, PaymentStatus, TerminalStatus } from '@duebridge/contract';
-import { arrayText, sql, type Transaction } from '@duebridge/runtime';
+import {
+  Refusal,
+  type PaymentStage,
+  type PaymentStatus,
+  type TerminalStatus,
+} from '@duebridge/contract';
+import { arrayText, sql, type Statement, type Transaction } from '@duebridge/runtime';
 import { v7 as uuidv7 } from 'uuid';
 
 /** Runs statements: the pool, or a transaction. */
@@ -133,6 +138,23 @@ export async function findPayment(
 ): Promise<PaymentRow | undefined> {
   const [row] = await findPayments(on, [platform_payment_id]);
   return row;
+}
+
+/**
+ * Runs an operator's statement on one payment, whose guards are in its WHERE: $1 the id, $2 who, $3 why. Returns the row as it then
+ * stands. Throws Refusal PAYMENT_NOT_FOUND, or CONFLICT with the message `refused` when a guard did not hold.
+ */
+export async function actOn(
+  on: Queryable,
+  statement: Statement,
+  [platform_payment_id, actor, reason]: readonly [string, string, string],
+  refused: string,
+): Promise<PaymentRow> {
+  const [row] = await on.query<PaymentRow>(statement, [platform_payment_id, actor, reason]);
+  if (row !== undefined) return row;
+  const stands = await findPayment(on, platform_payment_id);
+  if (stands === undefined) throw new Refusal('PAYMENT_NOT_FOUND');
+  throw new Refusal('CONFLICT', { message: refused });
 }
 
 /** Those of these payments that exist, in no particular order. */

@@ -7,14 +7,14 @@
  * holds:  the guard `status = 'processing'` makes the first writer win, and a trigger rejects every later change of the outcome.
  * next:   capture or void, noted in settled_at; then batch.ts.
  */
-import { Refusal, type PaymentStage } from '@duebridge/contract';
+import type { PaymentStage } from '@duebridge/contract';
 import { sql, type Database } from '@duebridge/runtime';
 import type { SettledFunds } from '../funding.ts';
 import {
+  actOn,
   ARRIVALS,
   column,
   FENCE,
-  findPayment,
   PAUSED,
   PAYMENT_COLUMNS,
   REPLACED,
@@ -169,21 +169,18 @@ const withdrawStatement = sql(
  * guard and this one exclude each other. Any worker then releases the funds. Throws Refusal PAYMENT_NOT_FOUND, or CONFLICT when
  * it is too late.
  */
-export async function withdrawPayment(
+export function withdrawPayment(
   database: Database,
   platform_payment_id: string,
   reason: string,
   actor: string,
 ): Promise<PaymentRow> {
-  const [row] = await database.query<PaymentRow>(withdrawStatement, [
-    platform_payment_id,
-    actor,
-    reason,
-  ]);
-  if (row !== undefined) return row;
-  const stands = await findPayment(database, platform_payment_id);
-  if (stands === undefined) throw new Refusal('PAYMENT_NOT_FOUND');
-  throw new Refusal('CONFLICT', { message: TOO_LATE_TO_WITHDRAW });
+  return actOn(
+    database,
+    withdrawStatement,
+    [platform_payment_id, actor, reason],
+    TOO_LATE_TO_WITHDRAW,
+  );
 }
 
 const resumeStatement = sql(
@@ -205,21 +202,13 @@ const resumeStatement = sql(
  * (decision 21), after a pause it continues where it was (decision 216). Throws Refusal PAYMENT_NOT_FOUND, or CONFLICT when it is
  * neither in review nor paused.
  */
-export async function resumePayment(
+export function resumePayment(
   database: Database,
   platform_payment_id: string,
   reason: string,
   actor: string,
 ): Promise<PaymentRow> {
-  const [row] = await database.query<PaymentRow>(resumeStatement, [
-    platform_payment_id,
-    actor,
-    reason,
-  ]);
-  if (row !== undefined) return row;
-  const stands = await findPayment(database, platform_payment_id);
-  if (stands === undefined) throw new Refusal('PAYMENT_NOT_FOUND');
-  throw new Refusal('CONFLICT', { message: NOT_WAITING });
+  return actOn(database, resumeStatement, [platform_payment_id, actor, reason], NOT_WAITING);
 }
 
 /** An operator's decision to close a payment in review, with its grounds. */
