@@ -34,7 +34,7 @@ export const USUAL_PACE: Pace = {
   balance_lag_ms: 2_000,
   request_timeout_ms: REQUEST_TIMEOUT_MS,
   quiet_ms: 3_000,
-  at_once: 20,
+  at_once: 24,
   longest_wait_ms: 300_000,
   repeat_ms: 15_000,
 };

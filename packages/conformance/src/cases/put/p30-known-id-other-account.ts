@@ -1,8 +1,14 @@
 import type { PartnerCase } from '../../check/check.ts';
 import { isSuccess, show, tell, type Reply } from '../../check/http.ts';
-import { differences, instruction, recordOf, tellDifferences } from '../../check/payment-fields.ts';
+import {
+  differences,
+  instruction,
+  recordOf,
+  tellDifferences,
+  type Intent,
+} from '../../check/payment-fields.ts';
 import type { PartnerContext } from '../../check/partner-context.ts';
-import { own, type Planned } from '../../check/planned-payments.ts';
+import { own } from '../../check/planned-payments.ts';
 
 /** New ids that are put to two accounts concurrently. */
 const RACES = 3;
@@ -67,33 +73,46 @@ export const p30: PartnerCase = {
     });
     const { other } = t.target.accounts;
     if (other === undefined) return;
+    const intents = Array.from({ length: RACES }, (_, place) =>
+      t.intend(own(t.target, 300 + place)),
+    );
+    for (const intent of intents) t.run.spend(intent);
+    // In one burst, because nothing else is sent meanwhile: at a slow server each one costs the run seconds.
+    const puts = await t.burst(
+      intents.flatMap((intent) =>
+        [intent.account_id, other].map((account_id) => () => putTo(t, intent, account_id)),
+      ),
+    );
     await Promise.all(
-      Array.from({ length: RACES }, (_, place) => race(t, own(t.target, 300 + place), other)),
+      intents.map((intent, place) =>
+        judgeRace(t, intent, other, puts.slice(2 * place, 2 * place + 2)),
+      ),
     );
   },
 };
 
-/** Puts one new id to two accounts concurrently: at most one of the two requests creates a payment. */
-async function race(t: PartnerContext, planned: Planned, other: string): Promise<void> {
-  const intent = t.intend(planned);
-  t.run.spend(intent);
+/** Not t.put, which would note the first response as that of the intent's own account. */
+function putTo(t: PartnerContext, intent: Intent, account_id: string): Promise<Reply> {
+  return t.call(
+    'put_account_payment',
+    { account_id, platform_payment_id: intent.platform_payment_id },
+    {
+      body: instruction(intent),
+      headers: { 'content-type': 'application/json' },
+      burst: true,
+    },
+  );
+}
+
+/** After one new id was put to two accounts concurrently: at most one of the two requests created a payment. */
+async function judgeRace(
+  t: PartnerContext,
+  intent: Intent,
+  other: string,
+  puts: readonly Reply[],
+): Promise<void> {
   const accounts = [intent.account_id, other];
   const { platform_payment_id } = intent;
-  // Not by t.put, which would note the first response as that of the intent's own account.
-  const puts = await t.burst(
-    accounts.map(
-      (account_id) => () =>
-        t.call(
-          'put_account_payment',
-          { account_id, platform_payment_id },
-          {
-            body: instruction(intent),
-            headers: { 'content-type': 'application/json' },
-            burst: true,
-          },
-        ),
-    ),
-  );
   const reads: Reply[] = [];
   for (const account_id of accounts) {
     reads.push(await t.call('get_account_payment', { account_id, platform_payment_id }));
