@@ -251,7 +251,10 @@ function payments(inEngine: InEngine, name: EngineName): void {
       await at.tab.goto(`${rig.flow.site('acme')}/?elsewhere`);
       await ready(at.tab);
       Object.assign(world.payments[0] ?? {}, succeeds[0], succeeds[1]);
-      await at.tab.run('page', () => history.back());
+      // After the answer to this call: the page that it runs in is gone then.
+      await at.tab.run('page', () => {
+        setTimeout(() => history.back(), 50);
+      });
       await until(() =>
         at.tab
           .run(
