@@ -16,7 +16,7 @@ import {
   type Instruction,
   type Payment,
 } from './partner.ts';
-import { ReplayBeforeScope, wrong, type WrongPartner } from './wrong-partners.ts';
+import { ReplayBeforeScope, SequenceFromOne, wrong, type WrongPartner } from './wrong-partners.ts';
 
 const isRecord = (value: unknown): value is Record<string, unknown> =>
   typeof value === 'object' && value !== null;
@@ -130,19 +130,7 @@ class SeenBeforeChecked extends Partner {
   }
 }
 
-class SequenceRestarts extends Partner {
-  #last = 0;
-
-  override nextPaymentId(): string {
-    this.#last += 1;
-    return `PMT-${String(this.#last).padStart(7, '0')}`;
-  }
-
-  override restart(): void {
-    super.restart();
-    this.#last = 0;
-  }
-}
+class SequenceRestarts extends SequenceFromOne {}
 
 // The repeated request
 

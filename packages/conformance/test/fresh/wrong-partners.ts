@@ -622,7 +622,7 @@ export class QueueInMemory extends Partner {
   }
 }
 
-class SequenceFromOne extends Partner {
+export class SequenceFromOne extends Partner {
   #next = 1;
 
   override nextPaymentId(): string {

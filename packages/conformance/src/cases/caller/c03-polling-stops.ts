@@ -65,7 +65,7 @@ const UNUSUAL: readonly Behaviour[] = [
     ...record,
     payment_id: `urn:ledger:${String(record['platform_payment_id'])}`.padEnd(80, '0'),
   })),
-  // PF7 and PF8: any time zone.
+  // PF7 and PF8: the partner chooses the time zone.
   onRecords((record) => ({
     ...record,
     initiated_at: atOffset(record['initiated_at'], 330),
