@@ -290,55 +290,46 @@ export function addPayments(command: Command, terminal: Terminal): void {
     });
 }
 
+type PaymentColumn<Row> = readonly [head: string, cell: (row: Row) => string];
+
+const COLUMNS: readonly PaymentColumn<PaymentView>[] = [
+  ['PAYMENT', (one) => one.platform_payment_id],
+  ['STATUS', (one) => one.status],
+  ['STAGE', (one) => one.stage],
+  ['PARTNER', (one) => one.partner_id],
+  ['MODE', (one) => one.mode],
+  ['ACCOUNT', (one) => one.masked_account_id],
+  ['CENTS', (one) => String(one.amount_in_cents)],
+  ['CREATED', (one) => one.created_at],
+];
+const REASON: PaymentColumn<PaymentView> = [
+  'REASON',
+  (one) => one.review_reason ?? one.failure_reason ?? '-',
+];
+
 /** Payments in columns. */
 export function paymentTable(payments: readonly PaymentView[]): string {
-  return table(
-    ['PAYMENT', 'STATUS', 'STAGE', 'PARTNER', 'MODE', 'ACCOUNT', 'CENTS', 'CREATED', 'REASON'],
-    payments.map((one) => [
-      one.platform_payment_id,
-      one.status,
-      one.stage,
-      one.partner_id,
-      one.mode,
-      one.masked_account_id,
-      String(one.amount_in_cents),
-      one.created_at,
-      one.review_reason ?? one.failure_reason ?? '-',
-    ]),
-  );
+  return inColumns([...COLUMNS, REASON], payments);
 }
 
 /** A list with what is happening to each payment now. */
 function listTable(payments: readonly ListedPayment[]): string {
-  return table(
+  return inColumns<ListedPayment>(
     [
-      'PAYMENT',
-      'STATUS',
-      'STAGE',
-      'PARTNER',
-      'MODE',
-      'ACCOUNT',
-      'CENTS',
-      'CREATED',
-      'CALLS',
-      'NEXT',
-      'REASON',
-      'FOLLOW-UP',
+      ...COLUMNS,
+      ['CALLS', (one) => String(one.attempts)],
+      ['NEXT', nextOf],
+      REASON,
+      ['FOLLOW-UP', (one) => one.follow_up?.note ?? '-'],
     ],
-    payments.map((one) => [
-      one.platform_payment_id,
-      one.status,
-      one.stage,
-      one.partner_id,
-      one.mode,
-      one.masked_account_id,
-      String(one.amount_in_cents),
-      one.created_at,
-      String(one.attempts),
-      nextOf(one),
-      one.review_reason ?? one.failure_reason ?? '-',
-      one.follow_up?.note ?? '-',
-    ]),
+    payments,
+  );
+}
+
+function inColumns<Row>(columns: readonly PaymentColumn<Row>[], rows: readonly Row[]): string {
+  return table(
+    columns.map(([head]) => head),
+    rows.map((row) => columns.map(([, cell]) => cell(row))),
   );
 }
 
