@@ -59,6 +59,14 @@ const SAVE_AFTER_MS = 50;
 /** Shortest time between two looks for deferred acceptances, so that many are written in one statement. */
 const SAVE_EVERY_MS = 10;
 
+/** How old a payment was, in milliseconds, at the call that found its end. */
+interface CallAge {
+  /** When the poll was due; undefined if it was another call, or had failed before. */
+  readonly dueMs: number | undefined;
+  /** After a read that was held until the end; undefined for any other call. */
+  readonly heldMs: number | undefined;
+}
+
 /** The payments of one worker. */
 export class Dispatcher {
   readonly #options: EngineOptions;
@@ -623,7 +631,7 @@ export class Dispatcher {
     for (const kind of decision.breaches) this.#breach(payment, kind);
     if (decision.resetConnections === true && partner !== undefined) client.reset(partner);
     const wasAccepted = payment.stage === 'accepted';
-    const found = {
+    const found: CallAge = {
       dueMs: wasAccepted && payment.tries === 0 ? payment.at - payment.acceptedAt : undefined,
       heldMs:
         wasAccepted && sent?.kind === 'waiting_read'
@@ -643,11 +651,7 @@ export class Dispatcher {
   }
 
   /** Continues after a write that changed the row. */
-  #recorded(
-    payment: ActivePayment,
-    write: StepWrite,
-    found: { readonly dueMs: number | undefined; readonly heldMs: number | undefined },
-  ): void {
+  #recorded(payment: ActivePayment, write: StepWrite, found: CallAge): void {
     const { log } = this.#options;
     const { platform_payment_id } = payment;
     switch (write.kind) {
@@ -680,14 +684,11 @@ export class Dispatcher {
     }
   }
 
-  /**
-   * Learns how long the partner took. `dueMs` is the age at which the poll that found the end was due; undefined if it was another
-   * call, or had failed before. `heldMs` is the payment's age after a read that was held until the end.
-   */
+  /** Learns how long the partner took. */
   #learnSettlementTime(
     { queue: { settlements }, polls }: ActivePayment,
     { posted_at, initiated_at }: { posted_at: string | null; initiated_at: string | null },
-    { dueMs, heldMs }: { readonly dueMs: number | undefined; readonly heldMs: number | undefined },
+    { dueMs, heldMs }: CallAge,
   ): void {
     const { clock } = this.#options;
     const processingMs =
