@@ -36,8 +36,7 @@ test('the build matches its manifest: names with hashes, the integrity, sizes wi
   const script = manifest.flow.assets.find((asset) => /^flow-.*\.js$/.test(asset)) ?? '';
   const named = html + readFileSync(join(dist, 'flow', script), 'utf8');
   const names =
-    named.match(/(?:flow|words-\w\w|developer|funding|receipt-files)-[\w-]{8}\.(?:json|js|css)/g) ??
-    [];
+    named.match(/(?:flow|words-\w\w|developer|funding|outcome)-[\w-]{8}\.(?:json|js|css)/g) ?? [];
   assert.deepEqual([...new Set(names)].sort(), manifest.flow.assets);
   assert.doesNotMatch(html, /__(?:FIRST|CSS|JS)/);
   // The policy names exactly the inline script and style.

@@ -33,14 +33,11 @@ export const SIZE_LIMITS = {
   /** The redirect alone: who uses it needs nothing else. */
   redirect: 1200,
   react: 800,
-  /**
-   * What a first visit runs: the page's script and the inline one before it, compressed each by itself. The target of 20 kB is missed
-   * since the inline script begins the session (decision 194), which saves a round trip.
-   */
-  flow_js: 20_700,
+  /** What comes before the bill: the page's script and the inline one before it, compressed each by itself. */
+  flow_js: 20_000,
   flow_css: 3000,
-  /** Each part of the page that most visits never load. */
-  flow_part: 6000,
+  /** Each part that is loaded later: the last screens in every visit, the others in few (decision 225). */
+  flow_part: 3000,
   /** The words of each language, loaded on demand. */
   words: 4000,
   /** The frame of a funding method, without what it loads from the processor. */
@@ -51,8 +48,8 @@ export const SIZE_LIMITS = {
   console: 60_000,
 } as const;
 
-/** The parts of the page that most visits never load, by name. */
-const FLOW_PARTS = ['developer', 'funding', 'receipt-files'];
+/** The parts of the page that are loaded after the bill or never, by name. */
+const FLOW_PARTS = ['developer', 'funding', 'outcome'];
 
 /** `dist/manifest.json`: what the platform serves. */
 export interface Manifest {
@@ -260,14 +257,23 @@ const sdkStaysOutside: Plugin = {
       : undefined,
 };
 
-/** Vite wraps each `import()` in code that preloads what a part needs: 1.3 kB for parts that need nothing. */
-const partsAreImportedPlainly: Plugin = {
-  name: 'parts-are-imported-plainly',
+/**
+ * Vite wraps each `import()` in code that preloads what a part needs: 1.3 kB for parts that need nothing. And a browser may keep the
+ * failure of an import: Chromium never asks for the same address again. So `() => import('./part.tsx')` becomes a plain import with a
+ * parameter, text for the end of the address, by which part.ts makes each attempt a different one.
+ */
+const partsCanBeRetried: Plugin = {
+  name: 'parts-can-be-retried',
   enforce: 'pre',
   load: (id) =>
     id.endsWith('vite/preload-helper.js')
       ? 'export const __vitePreload = (load) => load();'
       : undefined,
+  renderChunk: (code) =>
+    code.replaceAll(
+      /\(\) => __vitePreload\(\(\) => import\(("\.\/[^"]+")\)[^)]*\)/g,
+      (_, file: string) => `(end = "") => import(${file} + end)`,
+    ),
 };
 
 type Output = Rolldown.RolldownOutput['output'];
@@ -306,7 +312,7 @@ async function bundle(
     base: './',
     logLevel: 'error',
     publicDir: false,
-    plugins: [sdkStaysOutside, partsAreImportedPlainly, elementsAreCreatedByPreact],
+    plugins: [sdkStaysOutside, partsCanBeRetried, elementsAreCreatedByPreact],
     oxc: { jsx: { runtime: 'automatic', importSource: 'preact' } },
     define: {
       DUEBRIDGE_VERSION: JSON.stringify(as),

@@ -275,13 +275,19 @@ test('a content blocker that stops one of our files or calls leaves no blank car
   await deaf.page.unroute('**/v1/flow/session');
   await deaf.title('Your bill from Acme Water');
   await deaf.close();
-  // The stream of a payment and the files of a receipt: polls take over, and the receipt on the screen needs no file.
+  // The stream of a payment: polls take over. The part with the last screens: the end is told all the same, and the part retried.
   const visit = await rig.visit(rig.flow.world(), { expect });
   await steps(visit, '**/events');
-  await steps(visit, '**/receipt-files-*');
+  await steps(visit, '**/outcome-*');
   await visit.start();
   await pay(visit);
+  await visit.title('Paid. Thank you!');
+  await visit.frame.getByText('$123.45', { exact: true }).waitFor();
+  assert.equal(await visit.frame.getByText('BP-7781').count(), 0);
+  await visit.page.unroute('**/outcome-*');
   await visit.frame.getByText('BP-7781').waitFor();
+  // Whoever used the page by keyboard is still at its title.
+  assert.equal(await visit.frame.locator('#title:focus').count(), 1);
   await visit.close();
 });
 

@@ -9,17 +9,16 @@ import { createApi } from './api.ts';
 import { themeProperties } from './appearance.ts';
 import { Flow } from './flow.ts';
 import { loadLanguage, type Language } from './i18n.ts';
+import { usePart } from './part.ts';
 import {
   Amount,
   Confirm,
   leaveLabel,
-  Left,
   Loading,
   ProblemScreen,
   problemWords,
-  Receipt,
   Review,
-  Status,
+  Title,
 } from './screens.tsx';
 import type { Begun } from './begun.ts';
 import { metaOf, type Site } from './site.ts';
@@ -37,6 +36,10 @@ const TOOLS_TIMEOUT_MS = 2_000;
 /** Set by the build: the version of this package. */
 declare const DUEBRIDGE_VERSION: string;
 
+type Outcome = typeof import('./outcome.tsx');
+const loadOutcome = (): Promise<Outcome> => import('./outcome.tsx');
+const loadTools = (): Promise<typeof import('./developer.tsx')> => import('./developer.tsx');
+
 const root = document.querySelector('#app');
 const { begun } = window;
 // It holds the connection to the site: for this module only.
@@ -51,7 +54,7 @@ async function main(
   applyLook({});
   const tools =
     metaOf('mode') === 'test'
-      ? within(TOOLS_TIMEOUT_MS, import('./developer.tsx')).catch(() => undefined)
+      ? within(TOOLS_TIMEOUT_MS, loadTools()).catch(() => undefined)
       : undefined;
   const show = (app: VNode): void => {
     place.replaceChildren();
@@ -105,6 +108,7 @@ function App(props: {
   const { state } = flow;
   const { screen } = state;
   flow.locale = words.locale;
+  const { part: outcome } = usePart(loadOutcome, screen.bill !== undefined);
   const biller = screen.bill?.session.biller.name;
   flow.describe = (code) =>
     words.say(problemWords(code)[0], { biller: biller ?? words.say('the_biller') });
@@ -153,7 +157,9 @@ function App(props: {
   const shown = useRef('');
   const name = nameOf(screen);
   const status = paymentOf(screen)?.status ?? '';
-  const place = `${name} ${status} ${screen.name === 'problem' ? screen.code : ''} ${state.left}`;
+  // When the part with the last screens comes late, it replaces what has the focus.
+  const brief = isOutcome(state) && !outcome;
+  const place = `${name} ${status} ${screen.name === 'problem' ? screen.code : ''} ${state.left} ${brief}`;
   useLayoutEffect(() => {
     if (name === undefined || shown.current === place) return;
     if (shown.current === '') site.send({ type: 'ready', version: DUEBRIDGE_VERSION });
@@ -167,7 +173,7 @@ function App(props: {
   return (
     <Frame
       words={words}
-      screen={<ScreenOf flow={flow} words={words} state={state} closable={closable} />}
+      screen={<ScreenOf {...{ flow, words, state, closable, outcome }} />}
       head={
         <>
           <div>
@@ -225,23 +231,24 @@ interface Shown {
   readonly state: State;
 }
 
-function ScreenOf(props: Shown & { readonly closable: boolean }): VNode {
-  const { flow, words, state } = props;
+/** After the press of Pay, or of Close: these screens are in a part of the page. */
+const isOutcome = ({ screen, left }: State): boolean => left || paymentOf(screen) !== undefined;
+
+function ScreenOf(
+  props: Shown & { readonly closable: boolean; readonly outcome: Outcome | undefined },
+): VNode {
+  const { flow, words, state, outcome } = props;
   const { screen } = state;
-  if (state.left) return <Left flow={flow} words={words} screen={screen} />;
+  if (isOutcome(state)) {
+    return outcome ? <outcome.OutcomeScreen {...{ flow, words, state }} /> : <Brief {...props} />;
+  }
   switch (screen.name) {
-    case 'loading':
-      return <Loading words={words} />;
     case 'review':
       return <Review flow={flow} words={words} screen={screen} />;
     case 'amount':
       return <Amount flow={flow} words={words} screen={screen} />;
     case 'confirm':
       return <Confirm flow={flow} words={words} screen={screen} />;
-    case 'status':
-      return <Status flow={flow} words={words} screen={screen} />;
-    case 'receipt':
-      return <Receipt flow={flow} words={words} screen={screen} />;
     case 'problem': {
       const { code, requestId, again, bill } = screen;
       return (
@@ -252,7 +259,27 @@ function ScreenOf(props: Shown & { readonly closable: boolean }): VNode {
         />
       );
     }
+    default:
+      return <Loading words={words} />;
   }
+}
+
+/** How the payment stands, in one sentence: all that a customer sees while the part with the whole screen cannot be loaded. */
+function Brief({ flow, words, state }: Shown): VNode {
+  const payment = paymentOf(state.screen);
+  return (
+    <>
+      <Title>{payment ? progress(state, words) : words.say('left_nothing')}</Title>
+      {payment && <p class="total money">{words.money(payment.amount_in_cents)}</p>}
+      {!state.left && (
+        <div class="actions">
+          <button type="button" onClick={() => flow.close()}>
+            {leaveLabel(flow, words, 'close')}
+          </button>
+        </div>
+      )}
+    </>
+  );
 }
 
 /** Shown beside any screen: the state of the connection, the end of the session, closing while sending. */

@@ -1,5 +1,5 @@
 /**
- * Parts of the page that most visits never need: files of their own, loaded when they may be needed.
+ * Parts of the page that the bill does not need: files of their own, loaded when they may be needed.
  */
 import { useEffect, useState } from 'preact/hooks';
 import { FIRST_WAIT_MS, longer } from './waiting.ts';
@@ -13,22 +13,31 @@ export interface Part<T> {
   readonly missing?: boolean;
 }
 
-/** Loads a part, however long the network takes, once `wanted`. `load` is an `import()`, whose result the browser keeps. */
-export function usePart<T extends object>(load: () => Promise<T>, wanted = true): Part<T> {
+/**
+ * Loads a part, however long the network takes, once `wanted`. `load` is an `import()`, whose result the browser keeps, even a failure:
+ * the build adds `end` to its address.
+ */
+export function usePart<T extends object>(
+  load: (end?: string) => Promise<T>,
+  wanted = true,
+): Part<T> {
   const [state, setState] = useState<Part<T>>({});
   useEffect(() => {
     let wait = FIRST_WAIT_MS;
+    let end: string | undefined;
     let timer: ReturnType<typeof setTimeout> | undefined;
     let gone = !wanted;
     const attempt = (): void => {
       const late = setTimeout(() => gone || setState({ missing: true }), LATE_MS);
-      load()
+      load(end)
         .finally(() => clearTimeout(late))
         .then(
           (part) => gone || setState({ part }),
           () => {
             if (gone) return;
             setState({ missing: true });
+            // No server sees it, and it may be any that was not used before.
+            end = `#${performance.now()}`;
             timer = setTimeout(attempt, wait);
             wait = longer(wait);
           },

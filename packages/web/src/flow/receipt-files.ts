@@ -1,5 +1,5 @@
-/** The receipt as a self-contained file. A part of its own: only a customer who has paid needs it. */
-import type { Row } from './receipt.ts';
+/** The receipt as a self-contained file. */
+import type { Row } from './screens.tsx';
 import { escapeHtml } from './text.ts';
 
 /** The receipt as a plain text file. */

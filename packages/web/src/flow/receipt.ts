@@ -1,9 +1,8 @@
 /** The customer's receipt: the rows that the screen shows; receipt-files.ts makes files of them. */
 import type { FlowPayment, FlowSession } from '@duebridge/contract';
 import type { Language } from './i18n.ts';
+import type { Row } from './screens.tsx';
 import { plainText } from './text.ts';
-
-export type Row = readonly [label: string, value: string];
 
 /** Everything a customer needs to talk to the biller about this payment, in reading order. */
 export function receiptRows(session: FlowSession, payment: FlowPayment, words: Language): Row[] {
