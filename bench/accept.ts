@@ -213,22 +213,23 @@ async function bareLoop(url: string, seconds: number): Promise<number> {
 
 /**
  * Starts a server of a kind, puts payments for some seconds and, if it posts them, waits until all have ended. Returns payments
- * per second.
+ * per second. `accounts` is how many there are, `A-0` upwards; each payment is to a random one.
  */
 export async function driveKit(
   kind: Start['kind'],
   url: string,
   connections: number,
   seconds: number,
+  accounts = accountCount,
 ): Promise<number> {
   const child = fork(new URL(import.meta.url), ['serve'], { execArgv: [] });
   child.send({ kind, url } satisfies Start);
   const [{ port }] = (await once(child, 'message')) as [{ port: number }];
   // A warm-up that is not counted.
-  await put(port, connections, 1);
+  await put(port, connections, 1, accounts);
   if (kind === 'kit') await allEnded(url);
   const began = performance.now();
-  const accepted = await put(port, connections, seconds);
+  const accepted = await put(port, connections, seconds, accounts);
   if (kind === 'kit') await allEnded(url);
   const perSecond = (accepted / (performance.now() - began)) * 1000;
   await stop(child);
@@ -260,7 +261,12 @@ async function allEnded(url: string): Promise<void> {
 }
 
 /** Puts payments over this many connections, each with one request in flight. Returns how many were answered 200. */
-async function put(port: number, connections: number, seconds: number): Promise<number> {
+async function put(
+  port: number,
+  connections: number,
+  seconds: number,
+  accounts: number,
+): Promise<number> {
   let done = 0;
   const until = performance.now() + seconds * 1000;
   await Promise.all(
@@ -276,7 +282,7 @@ async function put(port: number, connections: number, seconds: number): Promise<
             return;
           }
           const body = `{"amount_in_cents":2500,"platform_batch_id":"batch-kit"}`;
-          const account = `A-${(done * 7919) % accountCount}`;
+          const account = `A-${Math.floor(Math.random() * accounts)}`;
           socket.write(
             `PUT /biller/acme/account/${account}/payment/${mint()} HTTP/1.1\r\nHost: bench\r\nx-api-key: ${key}\r\n` +
               `Content-Type: application/json\r\nContent-Length: ${body.length}\r\n\r\n${body}`,

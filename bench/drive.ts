@@ -334,10 +334,12 @@ async function driveOn(
   await stopProfile?.();
   const micros = (seconds: number): string => ((seconds * 1e6) / payments).toFixed(0);
   console.log(`  CPU of a payment: Node ${micros(node)} us, PostgreSQL ${micros(postgres)} us`);
-  const [wrong] = await place.database.query<{ count: number }>(
-    "SELECT count(*)::int AS count FROM duebridge_platform.payments WHERE status <> 'succeeded'",
+  const [paid] = await place.database.query<{ count: number }>(
+    `SELECT count(*)::int AS count FROM duebridge_platform.payments
+      WHERE platform_payment_id = ANY($1) AND status = 'succeeded'`,
+    [rows.map((row) => row.platform_payment_id)],
   );
-  assert.equal(wrong?.count, 0);
+  assert.equal(paid?.count, payments);
   await place.close();
   return { perSecond, cpu: { node: node / payments, postgres: postgres / payments } };
 }

@@ -1,11 +1,12 @@
 /** The options of one benchmark: a name and a text each. */
+import { readFileSync } from 'node:fs';
 import { basename } from 'node:path';
 import { readWords, refuse } from '../scripts/words.ts';
 
 /**
  * Reads the options of the benchmark that was started, with what holds when one is not given. A benchmark that another one imports
  * (`isMain` false) ignores what it does not know. Words without dashes, such as `serve` for a process of its own, are left to the
- * benchmark.
+ * benchmark. `--help` prints the options and the comment at the top of the file.
  */
 export function benchOptions<const T extends Readonly<Record<string, string | undefined>>>(
   isMain: boolean,
@@ -19,13 +20,22 @@ export function benchOptions<const T extends Readonly<Record<string, string | un
       { type: 'string' as const, ...(value === undefined ? {} : { default: value }) },
     ]),
   );
-  const { values } = readWords(`bench ${name}`, `npm run bench -- ${[name, ...list].join(' ')}`, {
-    args: process.argv.slice(2).filter((word) => word !== '--'),
+  const usage = `npm run bench -- ${[name, ...list].join(' ')}`;
+  const words = process.argv.slice(2).filter((word) => word !== '--');
+  const { values } = readWords(`bench ${name}`, isMain ? `${usage}\n\n${commentAtTop()}` : usage, {
+    // The imported one must not answer for the one that was started.
+    args: isMain ? words : words.filter((word) => word !== '--help' && word !== '-h'),
     options,
     strict: isMain,
     allowPositionals: true,
   });
   return values as never;
+}
+
+/** The comment with which the started benchmark begins, without its stars. */
+function commentAtTop(): string {
+  const [comment = ''] = readFileSync(process.argv[1] ?? '', 'utf8').split('*/');
+  return comment.replace(/^\/\*\*\n?/, '').replaceAll(/^ \* ?/gm, '');
 }
 
 /** The names chosen by `--only`, comma-separated; all when it is absent. A name that does not exist is refused. */
